@@ -102,8 +102,8 @@ def _long_dead_finding(facts: Facts, dead: list[Node]) -> Finding:
         code="nodes-dead-for-long",
         level="info",
         subject="cluster",
-        text=f"{plural(len(dead), 'node')} died more than {age(facts.limits.death_news)} ago and {_is(len(dead))} not back: "
-        f"{_names(facts, dead)}",
+        text=f"{plural(len(dead), 'node')} died more than {age(facts.limits.death_news)} ago and "
+        f"{'is' if len(dead) == 1 else 'are'} not back: {_names(facts, dead)}",
         evidence=_lines(map(_record_line, dead)),
         remedy=Remedy("nothing to do if you don't need them: Ray lists dead nodes until it is restarted"),
         about=tuple(node.key for node in dead),
@@ -278,7 +278,3 @@ def _names(facts: Facts, nodes: list[Node]) -> str:
 def _lines(lines: Iterable[str]) -> tuple[str, ...]:
     every = list(lines)
     return (*every[:MAX_SINGLE_FINDINGS], *([f"… and {len(every) - MAX_SINGLE_FINDINGS} more"] if len(every) > MAX_SINGLE_FINDINGS else []))
-
-
-def _is(number: int) -> str:
-    return "is" if number == 1 else "are"

@@ -61,7 +61,7 @@ def _difference(facts: Facts, code: str, what: str, level: Level, found: Version
     others = (
         f"the cluster has {usual}"
         if usual == same
-        else f"{plural(len(found[usual]), 'other host')} {_has_or_have(len(found[usual]))} {usual}"
+        else f"{plural(len(found[usual]), 'other host')} {'has' if len(found[usual]) == 1 else 'have'} {usual}"
     )
     yield Finding(
         code=code,
@@ -88,10 +88,6 @@ _REMEDIES = {
 
 def _names(names: Collection[str]) -> str:
     return ", ".join(islice(names, MAX_HOSTS_NAMED)) + (f" and {len(names) - MAX_HOSTS_NAMED} more" if len(names) > MAX_HOSTS_NAMED else "")
-
-
-def _has_or_have(number: int) -> str:
-    return "has" if number == 1 else "have"
 
 
 def open_files(facts: Facts) -> Iterator[Finding]:

@@ -127,7 +127,6 @@ class NextStep(NamedTuple):
 
     key: str
     text: str
-    is_act: bool = False
 
 
 def next_steps(finding: Finding, *, has_acts: bool, past: bool = False) -> tuple[NextStep, ...]:
@@ -140,5 +139,5 @@ def next_steps(finding: Finding, *, has_acts: bool, past: bool = False) -> tuple
     if not (has_acts and finding.remedy and finding.remedy.act):
         return looks
     act = find_operation(finding.remedy.act)
-    step = NextStep(act.first_key, f"{act.title}: shows its plan first", is_act=True)
+    step = NextStep(act.first_key, f"{act.title}: shows its plan first")
     return (step, *looks) if act.ends_nothing_alive else (*looks, step)

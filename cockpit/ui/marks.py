@@ -60,19 +60,14 @@ def heat(fraction: float | None, *, lost: bool = False, ascii: bool = False) -> 
 
 
 @lru_cache(4096)
-def bar(
-    fraction: float | None, width: int, mark: float | None = None, *, tone: Tone | None = None, ascii: bool = False
-) -> tuple[Piece, ...]:
-    """A bar `width` cells wide with a line where `mark` is.
-
-    Filled up to the line or beyond it, it is `bad`; else it has `tone`, or that of its fill level.
-    """
+def bar(fraction: float | None, width: int, mark: float | None = None, *, ascii: bool = False) -> tuple[Piece, ...]:
+    """A bar `width` cells wide with a line where `mark` is: filled up to it or beyond, it is `bad`, else of the tone of its fill level."""
     fraction, mark = clamp(fraction), clamp(mark)
     if width <= 0:
         return ()
     if fraction is None:
         return ((("?" if ascii else "–").ljust(width), "dim"),)
-    full = tone or fill_tone(fraction) if mark is None or fraction < mark else "bad"
+    full = fill_tone(fraction) if mark is None or fraction < mark else "bad"
     cells = _fill(fraction, width, ascii=ascii)
     track: tuple[Piece, ...] = ((cells, full), (("." if ascii else "·") * (width - len(cells)), "faint"))
     return merge(track if mark is None else _draw_mark(track, max(0, min(width - 1, int(mark * width))), "|" if ascii else "│"))

@@ -61,8 +61,8 @@ def test_a_bar_that_is_not_empty_and_one_that_is_not_full_look_so() -> None:
 
 
 def test_the_kill_line_is_drawn_into_the_bar() -> None:
-    assert bar(0.5, 8, 0.75, tone="mid") == (("████", "mid"), ("··", "faint"), ("│", "kill"), ("·", "faint"))
-    assert bar(0.5, 8, 0.75, tone="mid", ascii=True) == (("####", "mid"), ("..", "faint"), ("|", "kill"), (".", "faint"))
+    assert bar(0.5, 8, 0.75) == (("████", "mid"), ("··", "faint"), ("│", "kill"), ("·", "faint"))
+    assert bar(0.5, 8, 0.75, ascii=True) == (("####", "mid"), ("..", "faint"), ("|", "kill"), (".", "faint"))
     assert text(bar(0.5, 8, 1.0)) == "████···│"
 
 

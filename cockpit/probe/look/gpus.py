@@ -323,19 +323,19 @@ def bus_of_lost(known: Mapping[int, Bus], count: int, there: Iterable[Bus]) -> M
     return {missing[0]: left.pop()} if len(missing) == len(left) == 1 else {}
 
 
-def _driver_buses(folder: str = "/proc/driver/nvidia/gpus") -> list[Bus]:
+def _driver_buses() -> list[Bus]:
     """Where the driver has GPUs, lost ones too."""
     try:
-        return [bus for name in os.listdir(folder) for bus in [parse_bus(name)] if bus]
+        return [bus for name in os.listdir("/proc/driver/nvidia/gpus") for bus in [parse_bus(name)] if bus]
     except OSError:
         return []
 
 
-def _nvidia_hardware(devices: str = "/sys/bus/pci/devices") -> bool:
+def _nvidia_hardware() -> bool:
     """Whether there is a display or 3D controller by NVIDIA, whatever the driver says."""
     if os.path.exists("/proc/driver/nvidia/version"):
         return True
-    return any(_is_nvidia(folder) for folder in glob.glob(f"{devices}/*"))
+    return any(_is_nvidia(folder) for folder in glob.glob("/sys/bus/pci/devices/*"))
 
 
 def _is_nvidia(folder: str) -> bool:

@@ -61,7 +61,7 @@ def _one_step_off(config: ReleaseConfig) -> Iterator[Group]:
     yield _actors("TaskRunner", 10 if config.since("0.7.0") else 1)
     yield from _pool(config, _name_models(config), "trainer")
     if config.since("0.7.1"):
-        yield from _not_known_with(config, "reward.reward_model.enable", "reward model")
+        yield from _some_reward_model(config, "reward.reward_model.enable")
         yield from _replicas(config, "rollout", "rollout", _ROLLOUT)
     else:
         yield from _pool(config, "rollout", "rollout")
@@ -73,7 +73,7 @@ def _fully_async(config: ReleaseConfig) -> Iterator[Group]:
     yield Group("TaskRunner + trainer + rollouter + message queue", ((one, 1), (ten, 2), (two, 1)), None)
     yield from _pool(config, _name_models(config), "trainer")
     if not config.since("0.7.1"):
-        yield from _not_known_with(config, "reward_model.enable", "reward model")
+        yield from _some_reward_model(config, "reward_model.enable")
         yield from _pool(config, "rollout", "rollout")
         yield from _servers(config, "rollout")
         return
@@ -189,12 +189,12 @@ def _teacher_pool(config: ReleaseConfig) -> tuple[Group, ...]:
     return _maybe(wanted, "teacher", _pool(config, "teacher", "distillation") if wanted else ())
 
 
-def _not_known_with(config: ReleaseConfig, key: str, name: str) -> tuple[Group, ...]:
-    """A model that this program takes, and nobody has said here where."""
+def _some_reward_model(config: ReleaseConfig, key: str) -> tuple[Group, ...]:
+    """The program takes one, and nobody has said here where."""
     if config.flag(key) is False:
         return ()
-    config.unread.setdefault(key, f"where a {name} lies with this program is not known here")
-    return (Group(name, None, "STRICT_PACK"),)
+    config.unread.setdefault(key, "where a reward model lies with this program is not known here")
+    return (Group("reward model", None, "STRICT_PACK"),)
 
 
 def _transfer_queue(config: ReleaseConfig, *, sure: bool) -> Iterator[Group]:
