@@ -18,8 +18,8 @@ from cockpit.probe.look.processes import ScannedProcess
 from tests.probe.acts.grounds import LONG_AGO, age, program, what, write
 
 ROOT = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be two users")
-STRANGER = 54322
-"""A user as whom nothing else runs here, no other test either."""
+STRANGER = 50_000 + os.getpid() % 10_000
+"""A user as whom nothing else runs here, no other test either, and no other run of this one."""
 NAME = "torchelastic_ab12_xyz"
 RUN = "none_q1w2e3r4"
 RANK = f"{RUN}/attempt_0/0"
