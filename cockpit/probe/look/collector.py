@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Callable, Dict, Generic, TypeVar
+from typing import Any, Callable, Dict, Generic, TypeVar
 
 T = TypeVar("T")
 Fault = Dict[str, object]
@@ -26,11 +26,18 @@ class CollectError(Exception):
 class Collector(Generic[T]):
     """One question in flight at a time. A hung one never holds anybody up: the last facts stay, and a fault says since when.
 
-    Asked every so many seconds, or (`None`) only when told to. A title that is called says what it hangs at now.
+    Asked every so many seconds, or (`None`) only when told to. A title that is called says what it hangs at now. It is not asked before
+    `after` has answered, which has its own fault: what it would say without that would read like a fact.
     """
 
     def __init__(
-        self, source: str, title: str | Callable[[], str], collect: Callable[[], T], every: float | None, patience: float = PATIENCE
+        self,
+        source: str,
+        title: str | Callable[[], str],
+        collect: Callable[[], T],
+        every: float | None,
+        patience: float = PATIENCE,
+        after: Collector[Any] | None = None,
     ) -> None:
         self.source = source
         self.facts: T | None = None
@@ -39,6 +46,7 @@ class Collector(Generic[T]):
         self.as_of: float | None = None
         """When the last answer's question was put, by the monotonic clock."""
         self._named = title
+        self._after = after
         self._collect = collect
         self._every = every
         self._patience = patience
@@ -84,6 +92,8 @@ class Collector(Generic[T]):
         return None
 
     def _run(self, first: threading.Event) -> None:
+        if self._after is not None:
+            self._after.answered.wait()
         while True:
             self._asked = time.monotonic()
             self._hurry.clear()

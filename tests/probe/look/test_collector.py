@@ -131,3 +131,17 @@ def test_what_is_read_seldom_for_that_is_said(monkeypatch):
     until(one.fault)
     assert one.fault()["text"].startswith("/proc takes 0.1 s of CPU to read, so it is read only every ")
     assert one.facts is None
+
+
+def test_what_needs_anothers_answer_is_not_asked_before_it_and_says_nothing_of_its_own(monkeypatch):
+    monkeypatch.setattr(collector, "FIRST_PATIENCE", 0.0)
+    late, first = threading.Event(), threading.Event()
+    processes = Collector("processes", "/proc", late.wait, 60)
+    sessions = Collector("sessions", "Ray's temp dir", lambda: processes.facts, 60, after=processes)
+    for one in (sessions, processes):
+        one.start(first)
+    until(processes.fault)
+    assert (sessions.facts, sessions.answered.is_set(), sessions.fault()) == (None, False, None)
+    late.set()
+    until(sessions.answered.is_set)
+    assert sessions.facts is True
