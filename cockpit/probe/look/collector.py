@@ -27,7 +27,7 @@ class Collector(Generic[T]):
     """One question in flight at a time. A hung one never holds anybody up: the last facts stay, and a fault says since when.
 
     Asked every so many seconds, or (`None`) only when told to. A title that is called says what it hangs at now. It is not asked before
-    `after` has answered, which has its own fault: what it would say without that would read like a fact.
+    `after` has facts, which has its own fault: what it would say without them would read like a fact.
     """
 
     def __init__(
@@ -43,6 +43,8 @@ class Collector(Generic[T]):
         self.facts: T | None = None
         self.answered = threading.Event()
         """Set once there has been an answer, good or bad."""
+        self._known = threading.Event()
+        """Set once there are facts."""
         self.as_of: float | None = None
         """When the last answer's question was put, by the monotonic clock."""
         self._named = title
@@ -93,7 +95,7 @@ class Collector(Generic[T]):
 
     def _run(self, first: threading.Event) -> None:
         if self._after is not None:
-            self._after.answered.wait()
+            self._after._known.wait()
         while True:
             self._asked = time.monotonic()
             self._hurry.clear()
@@ -115,6 +117,7 @@ class Collector(Generic[T]):
     def _collect_once(self) -> None:
         try:
             self.facts = self._collect()
+            self._known.set()
             self._error = None
         except (CollectError, OSError, ValueError, LookupError, ArithmeticError, AttributeError, TypeError, RuntimeError) as error:
             text = str(error) if isinstance(error, CollectError) else f"{self._title} can't be read: {type(error).__name__}: {error}"
