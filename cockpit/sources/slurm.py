@@ -40,9 +40,12 @@ async def read_job(job: str) -> tuple[str, float | None, str]:
 
 
 async def _list_job(job: str) -> list[str]:
-    """Nothing of one that ended some minutes ago, which squeue calls a mistake."""
+    """Nothing of one that ended some minutes ago, which squeue calls a mistake.
+
+    `--local` spares slurmctld the question which federation it is in: `srun` reaches no job of another cluster either.
+    """
     try:
-        return await _ask("squeue", f"--jobs={job}", "--noheader", f"--format={_FIELDS}")
+        return await _ask("squeue", "--local", f"--jobs={job}", "--noheader", f"--format={_FIELDS}")
     except SourceError as error:
         if NO_SUCH_JOB in str(error):
             return []
