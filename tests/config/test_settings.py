@@ -258,7 +258,9 @@ def test_what_is_printed_says_where_each_value_comes_from_and_reads_back_the_sam
 def test_the_schema_knows_every_key_and_refuses_others():
     found = json.loads(json.dumps(schema()))
     file = found["$defs"]["ConfigFile"]
-    assert set(file["properties"]) == set(Config.__struct_fields__) - {"origins", "slurm", "slurm_nodes", "kubernetes", "limits"} | {"findings"}
+    assert set(file["properties"]) == set(Config.__struct_fields__) - {"origins", "slurm", "slurm_nodes", "kubernetes", "limits"} | {
+        "findings"
+    }
     assert file["additionalProperties"] is False
     limits = found["$defs"]["Limits"]
     assert limits["additionalProperties"] is False
