@@ -194,6 +194,7 @@ ROWS = {
         "test_slurm.py",
         "test_slurm_memory.py",
         "test_slurm_names.py",
+        "test_slurm_shared.py",
         "test_slurm_start.py",
         "test_slurm_user.py",
         "test_stop.py",

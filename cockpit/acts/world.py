@@ -150,6 +150,10 @@ class World:
         return name
 
     def _find_known(self, name: str) -> str | None:
+        """By any of its names."""
+        return next(filter(None, map(self._find_called, self.monitor.config.names_of(name))), None)
+
+    def _find_called(self, name: str) -> str | None:
         snapshot = self.snapshot
         here = {alias for host in snapshot.hosts.values() if host.local for alias in (host.name, *host.addresses)}
         if name in {self.monitor.local, "localhost", *here}:

@@ -194,7 +194,7 @@ async def _plan_and_act(act: Act, aim: Aim, config: Config, ending: EndSignal, *
     executor = ActionExecutor(monitor, Audit(audit_path(), time.time))
     try:
         if act.operand == "ray_id":
-            aim = replace(aim, id=find_id(act, aim.id or "", monitor.poller.snapshot))
+            aim = replace(aim, id=find_id(act, aim.id or "", monitor.poller.snapshot, config.names_of))
         plan = await executor.plan(act, aim)
         named = bool(aim.session or aim.sessions)
         return (await ask_and_act(executor, plan, ending, named=named, as_json=as_json, **how))[0]

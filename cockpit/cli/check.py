@@ -64,7 +64,7 @@ async def _check(config: Config, name: str | None, words: tuple[str, ...], *, as
     from cockpit.check.text import check_text
 
     known = {entry.name for entry in config.hosts}
-    config = replace(config, hosts=(*config.hosts, *(entry for entry in hosts_of(preset) if entry.name not in known)))
+    config = replace(config, hosts=(*config.hosts, *(entry for entry in hosts_of(preset) if known.isdisjoint(config.names_of(entry.name)))))
     monitor = await look_at_one(config, everywhere=config.probe_hosts != "never", patience=HOSTS_PATIENCE_S)
     budget = budget_for(preset, os.environ, find_frameworks(monitor.poller.snapshot))
     result = check_job(preset, budget, monitor.poller.snapshot, config.limits, await ports_in_the_way(monitor, preset))

@@ -76,9 +76,11 @@ def logs(config: Config, **request: Any) -> None:
 
 
 async def _print(config: Config, request: LogRequest) -> int:
-    from cockpit.monitor.monitor import OTHER_HOSTS_PATIENCE_S, look_once
+    from cockpit.monitor.monitor import look_once, patience_for_hosts
 
-    monitor = await look_once(config, hosts_patience=OTHER_HOSTS_PATIENCE_S)  # where Ray can't be asked, they say which sessions there are
+    monitor = await look_once(
+        config, hosts_patience=patience_for_hosts(config)
+    )  # where Ray can't be asked, they say which sessions there are
     try:
         logs = await find_logs(monitor, request)
         log = _choose(logs, request)
@@ -133,14 +135,14 @@ def _choose(logs: Sequence[Log], request: LogRequest) -> Log:
 async def find_logs(monitor: ClusterMonitor, request: LogRequest) -> tuple[Log, ...]:
     """Of the one thing that is meant. Raises `SourceError`."""
     snapshot, finder = monitor.poller.snapshot, monitor.logs
-    home = _home(snapshot, request.host) if request.host else None
+    home = _home(monitor, request.host) if request.host else None
     job = next((job for job in snapshot.jobs or () if request.target in (job.id, job.job)), None)
     if job is not None:
         return (finder.job_log(job),)
     if request.target.isdigit() and len(request.target) <= len(str(1 << 22)):
         return await _logs_of_pid(snapshot, finder, int(request.target), home)
     living = only_actor(request.target, matching_actors(request.target, snapshot.actors or (), home), snapshot)
-    node = matching_nodes(snapshot, request.target)
+    node = matching_nodes(snapshot, monitor.config.names_of(request.target))
     if living or node:
         return await finder.logs_of(living or node[0])
     dead = only_actor(request.target, matching_actors(request.target, await monitor.dead_actors(), home), snapshot)
@@ -194,8 +196,8 @@ def _holders_of(snapshot: Snapshot, pid: int) -> Mapping[str, Any]:
     return found
 
 
-def _home(snapshot: Snapshot, name: str) -> Node:
-    found = matching_nodes(snapshot, name)
+def _home(monitor: ClusterMonitor, name: str) -> Node:
+    found = matching_nodes(monitor.poller.snapshot, monitor.config.names_of(name))
     if not found:
-        raise UnclearTargetError(f"there is no node {name} in the Ray at {snapshot.cluster.address}")
+        raise UnclearTargetError(f"there is no node {name} in the Ray at {monitor.poller.snapshot.cluster.address}")
     return found[0]

@@ -144,10 +144,10 @@ def with_config(function: Callable[..., Any]) -> Callable[..., Any]:
                 from cockpit.cli.orchestrators import find_named_orchestrators
 
                 config = load(given, orchestrators=find_named_orchestrators(*named))
-            if config.hosts and has_other_names(config.origins.get("reach"), os.environ, os.uname().nodename):
-                from cockpit.cli.orchestrators import with_addresses
+            if config.slurm_nodes and has_other_names(config.origins.get("reach"), os.environ, os.uname().nodename):
+                from cockpit.cli.orchestrators import with_slurm_names
 
-                config = with_addresses(config)
+                config = with_slurm_names(config)
         except InputError as error:
             sys.exit(refuse(str(error), BAD_USAGE))
         return function(config, **flags)

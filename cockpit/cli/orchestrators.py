@@ -14,7 +14,7 @@ from cockpit.config.orchestrators import Orchestrator
 from cockpit.config.settings import Config
 from cockpit.sources.kubernetes.api import KubernetesApi
 from cockpit.sources.kubernetes.facts import check_ray_cluster
-from cockpit.sources.slurm import list_nodes, read_addresses
+from cockpit.sources.slurm import list_nodes, read_names
 from cockpit.sources.source import SourceError
 
 
@@ -28,14 +28,13 @@ def find_named_orchestrators(job: str | None, cluster: str | None) -> tuple[Orch
     return tuple(found)
 
 
-def with_addresses(config: Config) -> Config:
-    """With the addresses of Slurm's nodes, as far as Slurm tells them at once: Ray may know a node by no other name."""
+def with_slurm_names(config: Config) -> Config:
+    """With all names and addresses of the job's nodes, as far as Slurm tells them at once, and the hosts by Slurm's names."""
     try:
-        known = asyncio.run(read_addresses(",".join(host.name for host in config.hosts)))
+        known = asyncio.run(read_names(",".join(node.name for node in config.slurm_nodes)))
     except SourceError:
         return config
-    hosts = (host if host.address else replace(host, address=known.get(host.name, "")) for host in config.hosts)
-    return replace(config, hosts=tuple(hosts))
+    return replace(config, hosts=slurm.by_slurm_names(config.hosts, known), slurm_nodes=known)
 
 
 def _find(flag: str, find: Callable[[str], Orchestrator], name: str) -> Orchestrator:

@@ -101,9 +101,9 @@ async def look_at_one(config: Config, **how: Any) -> ClusterMonitor:
 
 async def _look(config: Config) -> Snapshot:
     """One look; it leaves its line for `status --line`."""
-    from cockpit.monitor.monitor import OTHER_HOSTS_PATIENCE_S
+    from cockpit.monitor.monitor import patience_for_hosts
 
-    snapshot = (await look_at_one(config, hosts_patience=OTHER_HOSTS_PATIENCE_S)).poller.snapshot
+    snapshot = (await look_at_one(config, hosts_patience=patience_for_hosts(config))).poller.snapshot
     leave_line_of(config, snapshot)
     return snapshot
 

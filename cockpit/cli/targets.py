@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -47,9 +47,11 @@ def only_actor(target: str, actors: Sequence[Actor], snapshot: Snapshot) -> Acto
     return actors[0] if actors else None
 
 
-def matching_nodes(snapshot: Snapshot, name: str) -> list[Node]:
-    """Living ones first."""
-    found = [node for node in snapshot.nodes or () if name in (node.title, node.host, node.ip) or _is_id(name, node.id or "")]
+def matching_nodes(snapshot: Snapshot, names: Sequence[str]) -> list[Node]:
+    """Living ones first. `names`: all that the node is called that is meant, the typed one first."""
+    found = [
+        node for node in snapshot.nodes or () if not {node.title, node.host, node.ip}.isdisjoint(names) or _is_id(names[0], node.id or "")
+    ]
     return sorted(found, key=lambda node: node.state != "ALIVE")
 
 
@@ -76,8 +78,11 @@ def explain(error: SourceError, snapshot: Snapshot) -> str:
     return next((f"{error}. What to do: {finding.remedy.text}" for finding in found if finding.remedy), str(error))
 
 
-def find_id(act: Act, word: str, snapshot: Snapshot) -> str:
-    """The id of what the act is aimed at by its id or its name. Raises `UnclearTargetError` where that is not exactly one."""
+def find_id(act: Act, word: str, snapshot: Snapshot, names_of: Callable[[str], Sequence[str]]) -> str:
+    """The id of what the act is aimed at by its id or its name. Raises `UnclearTargetError` where that is not exactly one.
+
+    `names_of`: all that the host is called that somebody calls so.
+    """
     if len(word) in act.id_digits and re.fullmatch(r"[0-9a-f]+", word):
         return word
     what, place = act.noun.partition(" ")[2], snapshot.cluster.address
@@ -86,8 +91,9 @@ def find_id(act: Act, word: str, snapshot: Snapshot) -> str:
         fault = next((fault for fault in snapshot.faults if fault.source.startswith("ray.")), None)
         why, cause = (fault.text, fault.cause) if fault else ("Ray has not answered", None)
         raise SourceError(f"it is not known which {what}s there are: {why}", cause)
-    if len(found := names.get(word, ())) == 1:
-        return found[0]
+    found = {one: None for name in (names_of(word) if act.takes is Node else (word,)) for one in names.get(name, ())}
+    if len(found) == 1:
+        return next(iter(found))
     if found:
         raise UnclearTargetError(f"{word} matches {len(found)} {what}s: {listed(found)}; give the id of one")
     raise UnclearTargetError(f"there is no {what} with the id or name {word} in the Ray at {place}{did_you_mean(word, names)}")
@@ -105,7 +111,7 @@ def _names_of(act: Act, snapshot: Snapshot) -> Mapping[str, Sequence[str]] | Non
         return None
     found: dict[str, list[str]] = {}
     for thing in things:
-        name = thing.title if isinstance(thing, Node) else thing.name
-        if thing.state != ended and name and thing.id:
+        called = {thing.title, thing.host, thing.ip} if isinstance(thing, Node) else {thing.name}
+        for name in filter(None, called if thing.state != ended and thing.id else ()):
             found.setdefault(name, []).append(thing.id)
     return found

@@ -7,7 +7,7 @@ from typing import Any
 
 from cockpit.config import kubernetes, slurm
 from cockpit.config.kubernetes import KubernetesPlace
-from cockpit.config.slurm import SlurmHosts
+from cockpit.config.slurm import NodeNames, SlurmHosts
 
 Layer = dict[str, tuple[Any, str]]
 """For each field that is given: its value, and where it was given."""
@@ -37,4 +37,5 @@ def _settings_of(orchestrator: Orchestrator) -> Layer:
         "slurm": (orchestrator.job, job),
         "reach": (orchestrator.reach, job),
         **({"hosts": (orchestrator.hosts, nodes)} if orchestrator.hosts else {}),
+        "slurm_nodes": (tuple(NodeNames(host.name) for host in orchestrator.hosts), nodes),
     }

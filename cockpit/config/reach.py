@@ -169,6 +169,7 @@ def reach_command(reach: str, entry: HostEntry, control: str = "none") -> list[s
 
 NO_PROMPT: Final = "ssh can't ask for a password here; it needs a key or an agent"
 OWNER_ONLY: Final = "Slurm starts steps in a job only for its owner, not even for root: run cockpit as that user"
+_NO_SUCH_NODE = re.compile(r"Unable to create step for job (\d{1,12}): Requested node configuration is not available")
 _STEP_DENIED = re.compile(r"Unable to create step for job \d{1,12}: Access/permission denied")
 _DENIED = re.compile(r"Permission denied \([\w,@.-]+\)\.$")
 """Ways of logging in stand in parentheses; what is denied later says less."""
@@ -180,6 +181,8 @@ def last_words(errors: str) -> str:
     last = errors.strip().rpartition("\n")[2].strip()
     if last.startswith("srun: ") and (denied := _STEP_DENIED.search(errors)):
         return f"{denied[0]}: {OWNER_ONLY}"
+    if last.startswith("srun: ") and (unknown := _NO_SUCH_NODE.search(errors)):
+        return f"{unknown[0]}: is it a node of that job? `squeue -h -j {unknown[1]} -o %N` lists its nodes"
     if _DENIED.search(last):
         return f"{last.rstrip('.')}: {NO_PROMPT}"
     if last != "Host key verification failed.":

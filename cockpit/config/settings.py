@@ -20,6 +20,7 @@ from cockpit.config.kubernetes import KubernetesPlace
 from cockpit.config.notify import NOTIFY_WORDS, NotifyTarget, check_targets, shown_targets
 from cockpit.config.orchestrators import Layer, Orchestrator, find_orchestrators, settings_of
 from cockpit.config.reach import DEFAULT_REACH, HOST_WORDS, HostEntry, host_entries, parse_hosts, reach_command
+from cockpit.config.slurm import NodeNames
 from cockpit.config.thresholds import Limits, RecordingLimits
 from cockpit.model import Session, Value
 from cockpit.text import explain_os_error
@@ -54,6 +55,8 @@ class Config(Value, frozen=True):
     """Who is told when findings begin and end; never with `readonly`."""
     slurm: str | None = None
     """The id of the job of Slurm's whose nodes are the hosts: the one that cockpit runs in, or that was named."""
+    slurm_nodes: tuple[NodeNames, ...] = ()
+    """What the nodes of that job are called."""
     kubernetes: KubernetesPlace | None = None
     """The RayCluster of KubeRay's whose pods are the hosts: that of the pod that cockpit runs in, or the one that was named."""
     origins: Mapping[str, str] = {}
@@ -62,6 +65,10 @@ class Config(Value, frozen=True):
     def readonly_reason(self) -> str:
         """Why an act is refused, with the flag, variable or line that says so."""
         return f"cockpit is read-only ({self.origins.get('readonly', '--readonly')})"
+
+    def names_of(self, host: str) -> tuple[str, ...]:
+        """All that the host is called that somebody calls so, this name first."""
+        return slurm.names_of(host, self.slurm_nodes)
 
     @property
     def named_hosts(self) -> tuple[HostEntry, ...]:
@@ -134,7 +141,7 @@ def _words() -> Mapping[str, str]:
     return {**_WORDS, **{f"{key}.{name}": _range(mark) for key, of in groups.items() for name, mark in _marks(of).items()}}
 
 
-_FIELDS: Final = tuple(field for field in Config.__struct_fields__ if field not in ("origins", "slurm", "kubernetes"))
+_FIELDS: Final = tuple(field for field in Config.__struct_fields__ if field not in ("origins", "slurm", "slurm_nodes", "kubernetes"))
 """Those that the file may give."""
 _TYPED: Final = tuple(field for field in _FIELDS if field not in ("limits", "recording", "notify"))
 """Those that a flag or a variable may give."""

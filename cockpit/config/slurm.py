@@ -1,12 +1,14 @@
-"""The Slurm allocation that cockpit runs in: which nodes it has, and the step that gives a pipe to a Python on one of them."""
+"""The Slurm allocation that cockpit runs in: its nodes, what each is called, and the step that gives a pipe to a Python on one of them."""
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, product
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from cockpit.config.document import InputError
 from cockpit.config.reach import HostEntry, check_host
@@ -25,6 +27,22 @@ REACH: Final = "srun --jobid={job} --overlap --nodes=1 --ntasks=1 --nodelist={{n
 _NAME = re.compile(r"(?:[^\[\],]|\[[^\[\]]*\])+")
 _PART = re.compile(r"\[([^\]]*)\]|[^\[\]]+")
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+
+
+class NodeNames(NamedTuple):
+    """What a node is called."""
+
+    name: str
+    """Slurm's own, by which `srun` reaches it."""
+    others: tuple[str, ...] = ()
+    """Its `NodeHostname` and its `NodeAddr`."""
+    address: str = ""
+    """The IP address at which it answers; empty where that is not known."""
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Each once, Slurm's first."""
+        return tuple(dict.fromkeys(filter(None, (self.name, *self.others, self.address))))
 
 
 class SlurmHosts(NamedTuple):
@@ -59,6 +77,22 @@ def _read_nodes_of(nodes: str) -> tuple[HostEntry, ...]:
 def named_allocation(job: str, nodes: str) -> SlurmHosts:
     """The job that a person has named, whose nodes Slurm lists so. Raises `InputError`."""
     return SlurmHosts(job, REACH.format(job=job), read_nodes(nodes), (FLAG, FLAG))
+
+
+def names_of(name: str, nodes: Iterable[NodeNames]) -> tuple[str, ...]:
+    """All that the node is called that somebody calls so, this name first; of a host that is several nodes only its name is known."""
+    found = [node.all for node in nodes if name in node.all]
+    return tuple(dict.fromkeys((name, *found[0]))) if len(found) == 1 else (name,)
+
+
+def by_slurm_names(hosts: Iterable[HostEntry], nodes: Sequence[NodeNames]) -> tuple[HostEntry, ...]:
+    """Each host once, by the name that `srun` takes, and with the address by which Ray may know it."""
+    known = {node.name: node for node in nodes}
+    found: dict[str, HostEntry] = {}
+    for host in hosts:
+        node = next((known[name] for name in names_of(host.name, nodes) if name in known), NodeNames(host.name))
+        found.setdefault(node.name, replace(host, name=node.name, address=host.address or node.address))
+    return tuple(found.values())
 
 
 def has_other_names(reached_by: str | None, env: Mapping[str, str], hostname: str) -> bool:

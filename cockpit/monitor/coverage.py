@@ -42,9 +42,8 @@ class Coverage:
         """The hosts that a person has named, or whose GPU processes have no known owner, of which no probe has told everything."""
         if self._config.probe_hosts == "never":
             return {}
-        return {
-            name: entry for name, entry in self._selection.select_awaited(self._poller.snapshot).items() if not self._has_answered(name)
-        }
+        awaited = self._selection.select_awaited(self._poller.snapshot)
+        return {name: entry for name, entry in awaited.items() if not self._has_looked_around(name)}
 
     def told_hosts(self) -> set[str]:
         """Other hosts of which a probe has told everything, sessions too: those may come later."""

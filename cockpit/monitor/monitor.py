@@ -237,12 +237,18 @@ class ClusterMonitor:
 
 
 OTHER_HOSTS_PATIENCE_S = 3.0
-"""For which `cockpit status` waits for other hosts once Ray and this host have answered."""
-
+"""For which a single look waits for other hosts once Ray and this host have answered."""
+NAMED_HOSTS_PATIENCE_S = 10.0
+"""The same for hosts that were named for this run: they are what was asked for, and a busy Slurm takes seconds to begin a step."""
 ORCHESTRATOR_PATIENCE_S = 2.0
 """For which it waits for what Slurm says of its job, or Kubernetes of its RayCluster."""
 PORTS_PATIENCE_S = 2.0
 """For which it waits to hear who listens on a port that a failed job wanted."""
+
+
+def patience_for_hosts(config: Config) -> float:
+    """How many seconds a single look waits for other hosts."""
+    return NAMED_HOSTS_PATIENCE_S if config.named_hosts else OTHER_HOSTS_PATIENCE_S
 
 
 async def look_once(
@@ -284,7 +290,7 @@ def _doubt_unheard(monitor: ClusterMonitor, patience: float) -> None:
         if monitor.config.reach == THROUGH_RAY:
             why = "is not looked at: `reach: ray` allows acts only"
         elif name in monitor.poller.parts.hosts:
-            why = f"has not listed all its processes and GPUs within {patience:.0f} s"
+            why = f"has not listed all its processes, GPUs and sessions within {patience:.0f} s"
         else:
             why = f"has not been reached within {patience:.0f} s"
         monitor.poller.doubt("probe", f"{name} {why}", name)

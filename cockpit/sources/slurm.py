@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from cockpit.config.slurm import NodeNames
 from cockpit.model import Allocation, SlurmNode
 from cockpit.sources.probes.process import ask_program
 from cockpit.sources.source import SourceError, in_time, within
@@ -39,9 +40,12 @@ async def read_job(job: str) -> tuple[str, float | None, str]:
 
 
 async def _list_job(job: str) -> list[str]:
-    """Nothing of one that ended some minutes ago, which squeue calls a mistake."""
+    """Nothing of one that ended some minutes ago, which squeue calls a mistake.
+
+    `--local` spares slurmctld the question which federation it is in: `srun` reaches no job of another cluster either.
+    """
     try:
-        return await _ask("squeue", f"--jobs={job}", "--noheader", f"--format={_FIELDS}")
+        return await _ask("squeue", "--local", f"--jobs={job}", "--noheader", f"--format={_FIELDS}")
     except SourceError as error:
         if NO_SUCH_JOB in str(error):
             return []
@@ -63,8 +67,8 @@ async def list_nodes(job: str) -> str:
     return nodes
 
 
-async def read_addresses(nodes: str) -> Mapping[str, str]:
-    """By Slurm's names: the IP addresses at which nodes answer, those that are known in time. Raises `SourceError`."""
+async def read_names(nodes: str) -> tuple[NodeNames, ...]:
+    """What these nodes are called, with their IP addresses where they are known in time. Raises `SourceError`."""
     try:
         listed = await within(ADDRESSES_TIMEOUT_S, _read_nodes(nodes))
     except asyncio.TimeoutError:
@@ -74,7 +78,7 @@ async def read_addresses(nodes: str) -> Mapping[str, str]:
         await in_time(
             partial(_resolve, [(node.name, node.others[-1]) for node in listed if node.others], found), "DNS", ADDRESSES_TIMEOUT_S
         )
-    return dict(found)
+    return tuple(NodeNames(node.name, node.others, found.get(node.name, "")) for node in listed)
 
 
 def _resolve(named: Iterable[tuple[str, str]], found: dict[str, str]) -> None:
@@ -84,7 +88,7 @@ def _resolve(named: Iterable[tuple[str, str]], found: dict[str, str]) -> None:
             found[name] = str(socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0][4][0])
 
 
-async def _read_nodes(nodes: str) -> Iterable[SlurmNode]:
+async def _read_nodes(nodes: str) -> Collection[SlurmNode]:
     """Each once: a node is listed for each of its partitions."""
     rows = await _ask("sinfo", f"--nodes={nodes}", "--Node", "--noheader", f"--format={_NODE_FIELDS}")
     return {node.name: node for node in _parse_nodes(rows)}.values()

@@ -6,6 +6,7 @@ import pytest
 
 from cockpit.cli.logs import LogRequest, find_logs, print_log
 from cockpit.config.settings import Config
+from cockpit.config.slurm import NodeNames
 from cockpit.model import Cluster, Job
 from cockpit.monitor.logs import Log
 from cockpit.sources.source import SourceError
@@ -17,7 +18,7 @@ class Looked:
 
     def __init__(self, *lines, dead=(), **seen):
         self.lines, self.dead = lines, dead
-        self.poller, self.logs = self, self
+        self.poller, self.logs, self.config = self, self, Config(slurm_nodes=(NodeNames("gpu-a-02", ("c27n02", "10.0.0.2")),))
         self.snapshot = snapshot(cluster=Cluster("http://10.0.0.1:8265"), **seen)
         self.closed = False
         self.others = ()
@@ -58,6 +59,8 @@ async def meant(target, host=None, **seen):
         ("LLMRayActor", actor(2).key),
         ("node2", node(2).key),
         ("10.0.0.2", node(2).key),
+        ("gpu-a-02", node(2).key),
+        ("c27n02", node(2).key),
         ("1001", actor(1).key),
         ("1200", process(1200).key),
     ],

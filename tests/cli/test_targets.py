@@ -6,6 +6,8 @@ import pytest
 
 from cockpit.acts.table import find_act
 from cockpit.cli.targets import UnclearTargetError, find_id
+from cockpit.config.settings import Config
+from cockpit.config.slurm import NodeNames
 from cockpit.model import Cluster, Fault, PlacementGroup
 from cockpit.sources.source import SourceError
 from tests.world import actor, node, snapshot
@@ -13,8 +15,12 @@ from tests.world import actor, node, snapshot
 KILL, REMOVE, DRAIN = map(find_act, ("kill-actor", "remove-placement-group", "drain-node"))
 
 
+SLURM = Config(slurm_nodes=(NodeNames("gpu-a-02", ("c27n02", "10.0.0.2")),))
+"""What Slurm calls node 2."""
+
+
 def meant(act, word, **seen):
-    return find_id(act, word, snapshot(cluster=Cluster("http://10.0.0.1:8265"), **seen))
+    return find_id(act, word, snapshot(cluster=Cluster("http://10.0.0.1:8265"), **seen), SLURM.names_of)
 
 
 def test_an_id_is_itself_whether_or_not_it_is_known():
@@ -26,6 +32,13 @@ def test_a_name_that_one_thing_has_is_its_id():
     assert meant(KILL, "judge", actors=(actor(1, name="judge"), actor(2, name="other"))) == actor(1).id
     assert meant(REMOVE, "tp16", placement_groups=(PlacementGroup("b" * 36, "tp16", "PENDING"),)) == "b" * 36
     assert meant(DRAIN, node(2).title) == node(2).id
+
+
+@pytest.mark.parametrize("name", ["10.0.0.2", "gpu-a-02", "c27n02"])
+def test_a_node_is_meant_by_whatever_it_is_called_and_nothing_else_is(name):
+    assert meant(DRAIN, name) == node(2).id
+    with pytest.raises(UnclearTargetError, match=f"there is no actor with the id or name {name} "):
+        meant(KILL, name, actors=(actor(1, name="node2"),))
 
 
 def test_a_name_that_several_have_is_refused_with_their_ids():

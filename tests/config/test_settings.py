@@ -64,7 +64,7 @@ def test_an_empty_file_means_defaults(path, text):
 def test_the_file_that_init_writes_holds_the_defaults_once_its_lines_are_taken_in(path):
     bare = "\n".join(line[2:] for line in default_file().splitlines() if line.startswith("# ") and not line.startswith("# cockpit"))
     values = yaml.safe_load(bare)
-    assert set(values) == set(Config.__struct_fields__) - {"origins", "slurm", "kubernetes", "limits"} | {"findings"}
+    assert set(values) == set(Config.__struct_fields__) - {"origins", "slurm", "slurm_nodes", "kubernetes", "limits"} | {"findings"}
     config = read(path, bare)
     default = Config()
     assert config.limits == default.limits
@@ -258,7 +258,9 @@ def test_what_is_printed_says_where_each_value_comes_from_and_reads_back_the_sam
 def test_the_schema_knows_every_key_and_refuses_others():
     found = json.loads(json.dumps(schema()))
     file = found["$defs"]["ConfigFile"]
-    assert set(file["properties"]) == set(Config.__struct_fields__) - {"origins", "slurm", "kubernetes", "limits"} | {"findings"}
+    assert set(file["properties"]) == set(Config.__struct_fields__) - {"origins", "slurm", "slurm_nodes", "kubernetes", "limits"} | {
+        "findings"
+    }
     assert file["additionalProperties"] is False
     limits = found["$defs"]["Limits"]
     assert limits["additionalProperties"] is False

@@ -9,7 +9,16 @@ import pytest
 from cockpit.config.document import InputError
 from cockpit.config.reach import DEFAULT_REACH, HostEntry, reach_command
 from cockpit.config.settings import load
-from cockpit.config.slurm import MAX_NODES, expand_nodes, find_allocation, has_other_names, named_allocation
+from cockpit.config.slurm import (
+    MAX_NODES,
+    NodeNames,
+    by_slurm_names,
+    expand_nodes,
+    find_allocation,
+    has_other_names,
+    named_allocation,
+    names_of,
+)
 
 
 @pytest.fixture
@@ -30,7 +39,9 @@ def test_its_nodes_are_the_hosts_and_a_step_on_each_is_the_way(programs: Path, t
     words = "srun --jobid=42 --overlap --nodes=1 --ntasks=1 --nodelist=gpu2 --quiet python3 -"
     assert reach_command(config.reach, config.hosts[1]) == words.split()
     assert config.slurm == "42"
-    assert config.origins == {"slurm": "SLURM_JOB_ID", "reach": "SLURM_JOB_ID", "hosts": "SLURM_JOB_NODELIST"}
+    assert config.slurm_nodes == (NodeNames("gpu1"), NodeNames("gpu2"))
+    nodes = dict.fromkeys(("hosts", "slurm_nodes"), "SLURM_JOB_NODELIST")
+    assert config.origins == {"slurm": "SLURM_JOB_ID", "reach": "SLURM_JOB_ID", **nodes}
 
 
 def test_a_job_that_is_named_holds_before_the_file_and_the_one_around(programs: Path, tmp_path: Path):
@@ -116,3 +127,33 @@ def test_addresses_are_asked_for_where_slurm_and_the_host_itself_use_other_names
     assert not has_other_names("SLURM_JOB_ID", {"SLURMD_NODENAME": "gpu1"}, "gpu1")
     assert not has_other_names("config.yaml:2", {"SLURMD_NODENAME": "gpu-a-01"}, "c27n01")
     assert not has_other_names(None, {}, "gpu1")
+
+
+NAMED = (NodeNames("gpu-a-01", ("c27n01", "10.0.0.1"), "10.0.0.1"), NodeNames("gpu-a-02", ("c27n02", "n02-ib"), "10.0.0.2"))
+
+
+def test_a_node_has_all_its_names_and_the_one_that_was_typed_is_the_first():
+    assert names_of("c27n02", NAMED) == ("c27n02", "gpu-a-02", "n02-ib", "10.0.0.2")
+    assert names_of("gpu-a-01", NAMED) == ("gpu-a-01", "c27n01", "10.0.0.1")
+    assert names_of("other", NAMED) == ("other",)
+
+
+def test_a_host_that_plays_several_nodes_is_none_of_them():
+    """As with slurmd's --enable-multiple-slurmd."""
+    twins = (NodeNames("a1", ("big", "10.0.0.1")), NodeNames("a2", ("big", "10.0.0.1")))
+    assert names_of("big", twins) == ("big",)
+    assert names_of("a2", twins)[0] == "a2"
+
+
+def test_a_host_by_any_name_is_one_host_by_slurms_which_srun_takes():
+    typed = (
+        HostEntry("c27n02", python="/opt/python"),
+        HostEntry("gpu-a-02"),
+        HostEntry("gpu-a-01", address="10.1.0.1"),
+        HostEntry("login"),
+    )
+    assert by_slurm_names(typed, NAMED) == (
+        HostEntry("gpu-a-02", "10.0.0.2", python="/opt/python"),
+        HostEntry("gpu-a-01", "10.1.0.1"),
+        HostEntry("login"),
+    )

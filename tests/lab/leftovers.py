@@ -24,7 +24,9 @@ def leave_process(host: Host, command: str, user: int = 0) -> Process:
     """A child of one of its workers, which init has adopted."""
     leave_session(host, user)
     variables = " ".join(f"{name}={value}" for name, value in left_variables(Path("/tmp"), RAYLET).items())
-    return host.spawn("setpriv", f"--reuid={user}", "--clear-groups", "env", *variables.split(), "bash", "-c", f"exec {command}")
+    return host.spawn(
+        "setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "env", *variables.split(), "bash", "-c", f"exec {command}"
+    )
 
 
 def leave_engine(host: Host, device: int) -> Process:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shlex
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -68,7 +70,7 @@ class Slurm:
             _lay_out(host, key, conf)
         self.head.ssh("slurmctld")
         for name, host in zip(self.names, self.hosts, strict=True):
-            host.ssh(f"{self._in_its_cgroups()} {_in_an_older_namespace()} slurmd -N {name}")
+            host.ssh(f"{self.in_its_cgroups()} {_in_an_older_namespace()} slurmd -N {name}")
         eventually(lambda: self.head.ssh("sinfo -h -t idle -o %D").strip() == str(len(self.hosts)))
 
     @property
@@ -95,8 +97,13 @@ class Slurm:
         """The steps that run now, by id."""
         return self.head.ssh("squeue -h -s -o %i").split()
 
-    def _in_its_cgroups(self) -> str:
-        """Before a slurmd: what a step finds in /proc/self/cgroup then begins as on a real host."""
+    def requests(self) -> Counter[str]:
+        """How many of each kind slurmctld has been sent up to now, by whomever (sdiag(1))."""
+        kinds = self.head.ssh("sdiag").partition("by message type")[2].partition("by user")[0]
+        return Counter({name: int(count) for name, count in re.findall(r"^\s+(\w+)\s+\( *\d+\) count:(\d+)", kinds, re.MULTILINE)})
+
+    def in_its_cgroups(self) -> str:
+        """Before a program on one of the hosts, such as slurmd: what it finds in /proc/self/cgroup then begins as on a real host."""
         joined = "".join(f"echo $$ >{controller}/cgroup.procs; " for controller in self._controllers)
         return f"sh -c {shlex.quote(joined + UNSHARE)} sh" if joined else ""
 

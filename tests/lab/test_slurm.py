@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import signal
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -21,6 +22,12 @@ from tests.lab.slurm_ray import Allocation, findings
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
 
 WORDS = "--hosts head,w1"
+OF_LOOKS = {"REQUEST_JOB_INFO_SINGLE", "REQUEST_NODE_INFO", "REQUEST_PARTITION_INFO"}
+"""What `squeue --jobs` and `sinfo` ask slurmctld."""
+OF_ONE_STEP = {"REQUEST_JOB_STEP_CREATE", "REQUEST_HET_JOB_ALLOC_INFO", "REQUEST_CANCEL_JOB_STEP"}
+"""What its `srun` does, at the start and at the end."""
+OF_OTHERS = {"REQUEST_STATS_INFO", "MESSAGE_NODE_REGISTRATION_STATUS", "REQUEST_STEP_COMPLETE"}
+"""What the test asks itself, and what slurmd tells."""
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +77,30 @@ def test_a_long_watch_keeps_one_step_on_the_other_node(allocation: Allocation):
         assert set(allocation.slurm.steps()) - before == {step}
     finally:
         watch.outer.send_signal(signal.SIGINT)
+    allocation.settle()
+
+
+def test_a_watch_asks_slurmctld_for_its_job_and_its_nodes_and_makes_one_step_and_nothing_more(allocation: Allocation):
+    """Once a minute squeue and sinfo, which both also ask for the partitions; sinfo once more at the start, for the nodes' names."""
+    allocation.settle()
+    began = time.monotonic()
+    before = allocation.slurm.requests()
+    watched = f"exec env --default-signal=INT {COCKPIT} status --json --watch >/tmp/watched"
+    watch = allocation.head.spawn("bash", "-c", f"export {allocation.env} COCKPIT_PROBE_HOSTS=always; {watched}")
+    told = allocation.head.tmp / "watched"
+    try:
+        eventually(lambda: told.read_text().count("\n") > 10)
+        eventually(lambda: "w1" in {session["host"] for session in json.loads(told.read_text().splitlines()[-2])["sessions"] or ()})
+    finally:
+        watch.outer.send_signal(signal.SIGINT)
+    eventually(lambda: not watch.is_alive())
+    sent = allocation.slurm.requests() - before
+    looks, minutes = sent["REQUEST_JOB_INFO_SINGLE"], (time.monotonic() - began) / 60
+    assert 1 <= looks <= 1 + minutes
+    assert sent["REQUEST_NODE_INFO"] <= looks + 1
+    assert sent["REQUEST_PARTITION_INFO"] <= 2 * looks + 1
+    assert sent["REQUEST_JOB_STEP_CREATE"] == 1
+    assert set(sent) <= OF_LOOKS | OF_ONE_STEP | OF_OTHERS, sent
     allocation.settle()
 
 

@@ -55,7 +55,7 @@ def place(request: pytest.FixtureRequest, allocation: Allocation) -> Place:
 
 def test_each_node_is_one_host(allocation: Allocation, place: Place):
     """However its hosts are named, one of them is not there twice."""
-    for named in ("", f"--hosts {','.join(CALLED)}"):
+    for named in ("", f"--hosts {','.join(CALLED)}", "--hosts head,w1"):
         _, facts, said = once(place.host, f"{place.words} {named}", place.env)
         assert not said
         assert not [fault for fault in facts["faults"] if fault["source"] == "probe"]
@@ -93,7 +93,25 @@ def test_left_overs_are_found_and_ray_is_stopped_on_each_host_once(allocation: A
     assert sorted(row["host"] for row in parts if row["part"] == "raylet") == sorted(place.names)
 
 
-def test_the_other_node_is_cleaned_by_both_of_its_names(allocation: Allocation):
-    for name in ("w1", "gpu-a-02"):
-        refused = act(allocation.head, f"clean {name} --dry-run", f"export {allocation.env};")[1]["refused"]
-        assert [row["reason"] for row in refused] == ["it is alive: a raylet listens on its socket"]
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_node_is_cleaned_by_each_of_its_names(allocation: Allocation, place: Place, number: int):
+    for name in (CALLED[number], allocation.slurm.hosts[number].name, allocation.slurm.hosts[number].address):
+        refused = act(place.host, f"clean {name} --dry-run {place.words}", place.env)[1]["refused"]
+        assert [(row["host"], row["reason"]) for row in refused] == [(place.names[number], "it is alive: a raylet listens on its socket")]
+
+
+def test_the_log_of_a_node_is_read_by_each_of_its_names(allocation: Allocation, place: Place):
+    for name in ("gpu-a-02", "w1", allocation.worker.address):
+        assert place.host.ssh(f"{place.env} {COCKPIT} logs {name} --log raylet.out -n 1 {place.words}").strip()
+
+
+def test_a_node_is_aimed_at_by_each_of_its_names(allocation: Allocation):
+    """In a lab Ray's own Python can't be started from without the job, so that nothing is drained; which node is meant is known before."""
+    for name in ("gpu-a-02", "w1", allocation.worker.address):
+        refused = act(allocation.head, f"drain-node {name} --dry-run", f"export {allocation.env};")[1]["refused"]
+        assert [row["host"] for row in refused] == ["head"]
+
+
+def test_a_host_that_is_no_node_of_the_job_is_refused_with_how_to_list_those_that_are(allocation: Allocation):
+    failed = act(allocation.head, "clean w9 --dry-run", f"export {allocation.env};")[1]["failed"]
+    assert f"is it a node of that job? `squeue -h -j {allocation.job} -o %N` lists its nodes" in failed[0]["error"]

@@ -18,7 +18,7 @@ from cockpit.model import Cluster, Hold, Holder, Host, Session
 from cockpit.monitor import cluster_choice as choice_module
 from cockpit.monitor import monitor as monitor_module
 from cockpit.monitor import poller as poller_module
-from cockpit.monitor.monitor import PROBE_INTERVALS_S, ClusterMonitor, look_once
+from cockpit.monitor.monitor import PROBE_INTERVALS_S, ClusterMonitor, look_once, patience_for_hosts
 from cockpit.sockets import Server
 from cockpit.sources.probes import pool as hosts_module
 from cockpit.sources.probes.host_probe import Pace
@@ -583,7 +583,7 @@ async def test_a_named_host_that_hangs_is_said_not_to_have_been_reached_and_the_
 async def test_a_host_that_has_told_only_a_part_is_said_so(seen):
     assert await seen("half1", hosts_patience=2.0) == (
         {"half1"},
-        {"half1": "half1 has not listed all its processes and GPUs within 2 s"},
+        {"half1": "half1 has not listed all its processes, GPUs and sessions within 2 s"},
     )
 
 
@@ -623,8 +623,16 @@ async def test_a_host_whose_gpu_processes_have_no_known_owner_is_waited_for_and_
     monitor.poller._learn("ray.nodes", facts)
     monitor.poller.rejoin()
     assert set(monitor.coverage.unanswered_hosts()) == {"node2"}
-    monitor.poller.hear(Host("node2", taken=NOW, processes=(), gpus=(), nodes=(WORKER.id,)))
+    told = Host("node2", taken=NOW, processes=(), gpus=(), nodes=(WORKER.id,))
+    monitor.poller.hear(told)
+    assert set(monitor.coverage.unanswered_hosts()) == {"node2"}, "that no Ray lives there is not said yet"
+    monitor.poller.hear(replace(told, sessions=()))
     assert not monitor.coverage.unanswered_hosts()
+
+
+def test_hosts_that_were_named_for_this_run_are_waited_for_longer():
+    named, listed = (Config(hosts=(HostEntry("w1"),), origins={"hosts": origin}) for origin in ("--slurm", "config.yaml:3"))
+    assert patience_for_hosts(named) > patience_for_hosts(listed)
 
 
 async def test_a_host_that_refuses_is_waited_for_no_longer(look):

@@ -8,9 +8,10 @@ import threading
 
 import pytest
 
+from cockpit.config.slurm import NodeNames
 from cockpit.model import Allocation, SlurmNode
 from cockpit.sources import slurm
-from cockpit.sources.slurm import list_nodes, read_addresses, read_allocation
+from cockpit.sources.slurm import list_nodes, read_allocation, read_names
 from cockpit.sources.source import SourceError
 
 NOW = 1_700_000_000.0
@@ -70,12 +71,12 @@ async def test_what_is_no_list_of_nodes_is_given_to_no_program(printed: dict[str
     assert len(printed["asked"]) == 1
 
 
-async def test_a_node_has_the_address_that_slurm_tells_or_that_its_name_resolves_to(printed: dict[str, list[str]]):
+async def test_a_node_has_its_other_names_and_the_address_that_slurm_tells_or_that_its_name_resolves_to(printed: dict[str, list[str]]):
     printed["sinfo"] = ["gpu1|c27n01|10.0.0.1|mixed|none", "gpu2|gpu2|localhost|mixed|none", "gpu3|gpu3|no.such.name.invalid|mixed|none"]
-    found = await read_addresses("gpu[1-3]")
-    assert found["gpu1"] == "10.0.0.1"
-    assert found["gpu2"] in ("127.0.0.1", "::1")
-    assert "gpu3" not in found
+    first, second, third = await read_names("gpu[1-3]")
+    assert first == NodeNames("gpu1", ("c27n01", "10.0.0.1"), "10.0.0.1")
+    assert second.address in ("127.0.0.1", "::1")
+    assert third == NodeNames("gpu3", ("gpu3", "no.such.name.invalid"))
 
 
 async def test_a_line_that_is_cut_is_no_node(printed: dict[str, list[str]]):
@@ -101,7 +102,7 @@ async def test_a_slurmctld_that_does_not_answer_keeps_nobody_waiting_for_address
     monkeypatch.setattr(slurm, "_ask", ask)
     monkeypatch.setattr(slurm, "ADDRESSES_TIMEOUT_S", 0.01)
     with pytest.raises(SourceError, match="did not list its nodes within"):
-        await read_addresses("gpu1")
+        await read_names("gpu1")
 
 
 async def test_of_a_resolver_that_hangs_the_addresses_that_it_has_told_count(
@@ -118,6 +119,6 @@ async def test_of_a_resolver_that_hangs_the_addresses_that_it_has_told_count(
     monkeypatch.setattr(slurm.socket, "getaddrinfo", getaddrinfo)
     monkeypatch.setattr(slurm, "ADDRESSES_TIMEOUT_S", 0.1)
     try:
-        assert await read_addresses("gpu[1-2]") == {"gpu1": "10.0.0.1"}
+        assert [node.address for node in await read_names("gpu[1-2]")] == ["10.0.0.1", ""]
     finally:
         ends.set()

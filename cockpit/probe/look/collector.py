@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Callable, Dict, Generic, TypeVar
+from typing import Any, Callable, Dict, Generic, TypeVar
 
 T = TypeVar("T")
 Fault = Dict[str, object]
@@ -26,19 +26,29 @@ class CollectError(Exception):
 class Collector(Generic[T]):
     """One question in flight at a time. A hung one never holds anybody up: the last facts stay, and a fault says since when.
 
-    Asked every so many seconds, or (`None`) only when told to. A title that is called says what it hangs at now.
+    Asked every so many seconds, or (`None`) only when told to. A title that is called says what it hangs at now. It is not asked before
+    `after` has facts, which has its own fault: what it would say without them would read like a fact.
     """
 
     def __init__(
-        self, source: str, title: str | Callable[[], str], collect: Callable[[], T], every: float | None, patience: float = PATIENCE
+        self,
+        source: str,
+        title: str | Callable[[], str],
+        collect: Callable[[], T],
+        every: float | None,
+        patience: float = PATIENCE,
+        after: Collector[Any] | None = None,
     ) -> None:
         self.source = source
         self.facts: T | None = None
         self.answered = threading.Event()
         """Set once there has been an answer, good or bad."""
+        self._known = threading.Event()
+        """Set once there are facts."""
         self.as_of: float | None = None
         """When the last answer's question was put, by the monotonic clock."""
         self._named = title
+        self._after = after
         self._collect = collect
         self._every = every
         self._patience = patience
@@ -84,6 +94,8 @@ class Collector(Generic[T]):
         return None
 
     def _run(self, first: threading.Event) -> None:
+        if self._after is not None:
+            self._after._known.wait()
         while True:
             self._asked = time.monotonic()
             self._hurry.clear()
@@ -105,6 +117,7 @@ class Collector(Generic[T]):
     def _collect_once(self) -> None:
         try:
             self.facts = self._collect()
+            self._known.set()
             self._error = None
         except (CollectError, OSError, ValueError, LookupError, ArithmeticError, AttributeError, TypeError, RuntimeError) as error:
             text = str(error) if isinstance(error, CollectError) else f"{self._title} can't be read: {type(error).__name__}: {error}"

@@ -65,10 +65,16 @@ class Sampler:
         self._shm: Collector[SharedMemory] = Collector("shm", "/dev/shm", read_shared_memory, SLOWLY)  # noqa: S108 where plasma lies
         self._disks = Collector("disks", "A disk", self._read_disks, SLOWLY)
         self._sessions: Collector[Sessions] = Collector(
-            "sessions", lambda: f"Ray's temp dir {legible(self._scanner.at)}", self._read_sessions, SESSIONS_EVERY
+            "sessions",
+            lambda: f"Ray's temp dir {legible(self._scanner.at)}",
+            self._read_sessions,
+            SESSIONS_EVERY,
+            after=self._processes,
         )
-        self._rays: Collector[Dict[Identity, RayService]] = Collector("rays", "A process of Ray's", self._read_rays, SLOWLY)
-        self._places: Collector[Places] = Collector("temps", "A temp dir of Ray's", self._read_places, SLOWLY)
+        self._rays: Collector[Dict[Identity, RayService]] = Collector(
+            "rays", "A process of Ray's", self._read_rays, SLOWLY, after=self._processes
+        )
+        self._places: Collector[Places] = Collector("temps", "A temp dir of Ray's", self._read_places, SLOWLY, after=self._sessions)
         self._logs: Collector[Said] = Collector("logs", "A log of Ray's", self._read_logs, SLOWLY)
         self.collectors: Tuple[Collector[Any], ...] = (
             self._processes, self._nvml, self._memory, self._shm, self._sessions, self._disks, self._rays, self._places, self._logs,
@@ -268,15 +274,13 @@ class Sampler:
         return disks and [{**disk, "torchrun": added_size(folders, self._sizes.known) if disk["path"] == mine else None} for disk in disks]
 
     def _read_sessions(self) -> Sessions:
-        self._processes.answered.wait(1.0)
+        """Processes say which temp dirs there are, and where the dashboards of sessions are."""
         return self._scanner.read(self._processes.facts or {})
 
     def _read_rays(self) -> Dict[Identity, RayService]:
-        self._processes.answered.wait(1.0)
         return self._known_rays.read(self._processes.facts or {})
 
     def _read_places(self) -> Places:
-        self._sessions.answered.wait(2.0)
         known = self._sessions.facts or Sessions()
         return look(known.temps, self._processes.facts or {}, known, self._users.name)
 

@@ -131,3 +131,22 @@ def test_what_is_read_seldom_for_that_is_said(monkeypatch):
     until(one.fault)
     assert one.fault()["text"].startswith("/proc takes 0.1 s of CPU to read, so it is read only every ")
     assert one.facts is None
+
+
+def test_what_needs_anothers_facts_is_not_asked_before_them_and_says_nothing_of_its_own():
+    late, first = threading.Event(), threading.Event()
+
+    def scan() -> bool:
+        if not processes.answered.is_set():
+            raise OSError
+        return late.wait()
+
+    processes = Collector("processes", "/proc", scan, 0.005, patience=0.02)
+    sessions = Collector("sessions", "Ray's temp dir", lambda: processes.facts, 60, after=processes)
+    for one in (sessions, processes):
+        one.start(first)
+    until(lambda: (fault := processes.fault()) and fault["text"].startswith("/proc has not answered"))
+    assert (sessions.facts, sessions.answered.is_set(), sessions.fault()) == (None, False, None)
+    late.set()
+    until(sessions.answered.is_set)
+    assert sessions.facts is True

@@ -292,5 +292,7 @@ def test_what_ssh_says_of_host_keys_is_made_plain():
         "me@w1: Permission denied (publickey,password): ssh can't ask"
     )
     assert last_words("") == ""
+    unknown = "srun: error: Unable to create step for job 2: Requested node configuration is not available\n"
+    assert last_words(unknown).endswith("is not available: is it a node of that job? `squeue -h -j 2 -o %N` lists its nodes")
     denied = "srun: error: Unable to create step for job 2: Access/permission denied\n"
     assert last_words(denied).startswith("Unable to create step for job 2: Access/permission denied: Slurm starts steps in a job only for")
