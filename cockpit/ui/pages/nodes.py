@@ -15,6 +15,7 @@ from cockpit.ui.pages.findings import about_section
 from cockpit.ui.pages.gpus import GpuRows, gpu_rows, gpus_section
 from cockpit.ui.pages.memory import kill_line_words, memory_rest, share
 from cockpit.ui.pages.overview import nodes_section
+from cockpit.ui.pages.pods import pod_facts
 from cockpit.ui.section import Cell, Column, Page, PageRow, Section, facts
 from cockpit.ui.view import View
 
@@ -78,8 +79,7 @@ def _facts(node: Node, view: View) -> Iterator[tuple[str, Cell]]:
     yield "state", _state(node)
     yield "address", f"{node.host} {node.ip}{'  head' if node.head else ''}"
     yield "node id", node.id or "none: no raylet of this cluster runs here"
-    if node.pod is not None:
-        yield "pod", node.pod
+    yield from pod_facts(node, view)
     yield "data from", f"{'probe on this host' if node.probed else 'Ray agent'}, {cells.ago(node.seen, view)} ago"
     reserved = (_resource(name, quantity) for name, quantity in sorted(node.resources.items()) if ":" not in name)
     yield "reserved", ", ".join(reserved) or UNKNOWN
