@@ -185,7 +185,7 @@ MAX_TAIL_CELLS = 8
 
 def _cut(text: str, width: int, end: str) -> str:
     room = width - 1 - text_width(end)
-    if room < 0:
+    if room < 1:
         room, end = width - 1, ""
     return f"{set_cell_size(text, room)}…{end}" if width > 0 else ""
 
