@@ -326,7 +326,7 @@ def _kill_lines(facts: Facts, kills: list[OomKill]) -> Iterator[str]:
     if any(kill.pid is None for kill in kills):
         yield from UNNAMED_LINES
     if any(kill.pid is None and kill.slurm for kill in kills):
-        yield "slurmstepd writes into the output of a step, when that ends, that it `Detected` an `oom_kill event` in it"
+        yield "a step in which there was one says so in its output when it ends: `slurmstepd: error: Detected 1 oom-kill event(s)`"
 
 
 def _time_words(moment: float | None) -> str:

@@ -309,8 +309,8 @@ class OomKill(Value, frozen=True):
 
     @property
     def key(self) -> str:
-        """Its identity: the API and the log tell of the same."""
-        return f"oom:{self.node or self.host}:{self.pid}"
+        """Its identity: the API and the log tell of the same. What a counter tells of is known by what it has grown from and to."""
+        return f"oom:{self.node or self.host}:{self.text if self.pid is None else self.pid}"
 
 
 class Session(Value, frozen=True, kw_only=True):
