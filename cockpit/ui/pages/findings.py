@@ -133,7 +133,7 @@ class FaultsPage(Page):
         """The oldest first."""
         columns: tuple[Column[Fault], ...] = (
             Column("FAULTS", 20, lambda fault, _: ((fault.source, "bad"),), sort=lambda fault, _: fault.source),
-            words("HOST", 10, lambda fault, _: fault.host or None, rank=1),
+            words("HOST", 10, lambda fault, _: fault.host or None, rank=1, tail=True),
             ago("SINCE", 6, lambda fault, _: fault.since),
             Column("WHAT", 30, lambda fault, _: f"{fault.text}{also_down(fault)}", grow=True, fold=MAX_TEXT_LINES),
         )

@@ -167,7 +167,7 @@ def sessions_section(sessions: Sequence[Session] | None) -> Section[Session]:
     """Ray's folders on disk: live or dead, and what they cost."""
     columns: tuple[Column[Session], ...] = (
         Column("SESSIONS", 10, _session_state),
-        words("HOST", 10, lambda session, _: session.host, rank=1),
+        words("HOST", 10, lambda session, _: session.host, rank=1, tail=True),
         amount("SIZE", 6, lambda session, _: session.size),
         ago("STARTED", 7, lambda session, _: session.started),
         Column("OWNER", 8, lambda session, _: session.owner or UNKNOWN, rank=2),

@@ -171,7 +171,7 @@ def orphans_section(view: View) -> Section[Process]:
     looked, unjudged = view.snapshot.looked_at, view.snapshot.unjudged
     columns: tuple[Column[Process], ...] = (
         Column("ORPHANS", 10, lambda process, _: cells.kind(process), sort=lambda process, _: process.kind),
-        words("NODE", 10, cells.place),
+        words("NODE", 10, cells.place, tail=True),
         PID_COLUMN,
         GPU_MEMORY_COLUMN,
         Column("GPUS", 7, lambda process, _: cells.gpu_indices(process), rank=1),
