@@ -73,8 +73,9 @@ class Kernel:
         self._now = now
         self._log: int | None = None
         self._report = KillReport()
-        self._counted: Tuple[int, float] | None = None
-        """How many kills there were, and when that was read."""
+        self._counted: Dict[str, int] = {}
+        """Kills by file, also of those that are gone; as of when they were read last."""
+        self._counted_at: float | None = None
         self.xids: Mapping[Bus, Sequence[Xid]] | None = None
         """Of the last day, by the PCI bus of the GPU, as of the last look; `None` where the log may not be read."""
 
@@ -121,25 +122,27 @@ class Kernel:
     def _read_counters(self) -> list[Kill] | None:
         """A counter says that there was one, not who: the moment is when it was seen to have grown."""
         for counter in self._counters:
-            counts = [count for count in map(_count_kills, glob.glob(counter.path)) if count is not None]
+            counts = {path: count for path in glob.glob(counter.path) for count in [_count_kills(path)] if count is not None}
             if counts:
-                before, self._counted = self._counted, (sum(counts), self._now())
-                return [] if before is None or self._counted[0] <= before[0] else [_counted_kill(counter, before, self._counted)]
+                grown = {path: (self._counted.get(path, 0), count) for path, count in counts.items() if count > self._counted.get(path, 0)}
+                before, self._counted_at = self._counted_at, self._now()
+                self._counted.update(counts)
+                return [] if before is None or not grown else [_counted_kill(counter, grown, self._counted_at, before)]
         return None
 
 
-def _counted_kill(counter: Counter, before: Tuple[int, float], now: Tuple[int, float]) -> Kill:
-    """What is in use is so after it."""
+def _counted_kill(counter: Counter, grown: Mapping[str, Tuple[int, int]], now: float, before: float) -> Kill:
+    """All that was counted since the look before. What is in use is so after it."""
     memory = lowest_limit(counter.folders)
     return {
         "by": "kernel",
-        "moment": now[1],
-        "within": round(now[1] - before[1], 1),
-        "count": now[0] - before[0],
+        "moment": now,
+        "within": round(now - before, 1),
+        "count": sum(after - earlier for earlier, after in grown.values()),
         "limit": memory and memory.total,
         "used": memory and memory.used,
         "slurm": counter.slurm,
-        "text": f"oom_kill in {counter.path} has grown from {before[0]} to {now[0]}",
+        "text": "; ".join(f"oom_kill in {path} has grown from {earlier} to {after}" for path, (earlier, after) in sorted(grown.items())),
     }
 
 

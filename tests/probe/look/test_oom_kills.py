@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -276,8 +277,32 @@ def test_of_cgroup_version_1_the_kills_of_all_tasks_of_the_job_are_added_up(tmp_
     assert kernel.read() == []
     (tasks[0] / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
     (found,) = kernel.read()
-    assert found["text"] == f"oom_kill in {job}/step_*/task_*/memory.oom_control has grown from 0 to 1"
-    assert (found["slurm"], found["limit"]) == ("42", 3145728000)
+    assert found["text"] == f"oom_kill in {tasks[0]}/memory.oom_control has grown from 0 to 1"
+    assert (found["slurm"], found["limit"], found["count"]) == ("42", 3145728000, 1)
+
+
+def test_of_cgroup_version_1_a_step_that_ends_takes_no_kill_of_another_along(tmp_path):
+    """And one that has begun since the last look has counted only since then."""
+
+    def counts(step, kills):
+        folder = tmp_path / "job_42" / f"step_{step}" / "task_0"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "memory.oom_control").write_text(f"oom_kill {kills}\n")
+
+    counts(0, 0)
+    counts(1, 3)
+    kernel = Kernel(str(tmp_path / "absent"), (Counter(f"{tmp_path}/job_42/step_*/task_*/memory.oom_control", (), "42"),), Ticks())
+    assert kernel.read() == []
+    shutil.rmtree(tmp_path / "job_42" / "step_1")
+    counts(0, 1)
+    counts(2, 2)
+    (found,) = kernel.read()
+    assert found["count"] == 3
+    assert [part.partition("/job_42/")[2] for part in found["text"].split("; ")] == [
+        "step_0/task_0/memory.oom_control has grown from 0 to 1",
+        "step_2/task_0/memory.oom_control has grown from 0 to 2",
+    ]
+    assert kernel.read() == []
 
 
 @pytest.mark.parametrize("told", ["0::/\n", "4:memory:/slurm/uid_0/job_42/step_0\n0::/\n", "0::/user.slice/job_x/step_1\n", "0::/../job_1"])
