@@ -113,6 +113,8 @@ class Operation(Protocol):
     """What it is aimed at where that is chosen, though it needs nothing under the cursor."""
     at_once: ClassVar[int | None] = 1
     """How many such things at the most; `None`: any number."""
+    why_not_in_pods: ClassVar[str | None] = None
+    """Why it is not done where KubeRay runs this Ray, and what is done instead; `None`: it is done there too."""
     key_again: ClassVar[str | None] = None
     """What its key does when it is pressed again in its dialog: agree, where nothing that lives ends with it. `None`: nothing."""
     ends_nothing_alive: ClassVar[bool] = False
@@ -154,8 +156,6 @@ class Act(Operation, Protocol):
     operand: ClassVar[Operand] = "hosts"
     id_digits: ClassVar[tuple[int, ...]] = ()
     """How long the ids are that Ray makes, in hex, where the operand is one."""
-    why_not_in_pods: ClassVar[str | None] = None
-    """Why it is not done where KubeRay runs this Ray, and what is done instead; `None`: it is done there too."""
     why_word: ClassVar[str] = "Work that is running ends."
     """Why a word must be typed, where one must."""
 

@@ -28,6 +28,7 @@ ROLE: Final = "packaging/kubernetes-role.yaml has the Role that allows it"
 REACH: Final = "kubectl exec --quiet -i -n {namespace} {{name}} -- {{python}} -"
 """Without `-c` it is the pod's default container: that which its annotation kubectl.kubernetes.io/default-container names, else the first,
 which is Ray's (RayContainerIndex in KubeRay's controllers/ray/utils/constant.go). A mesh that puts its own before it names ours."""
+_REFUSED = re.compile(r'\bUser "[^"]{0,500}" cannot (?P<verb>[a-z]{1,40}) resource "(?P<kind>[a-z./-]{1,100})"')
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
@@ -56,6 +57,13 @@ class KubernetesPlace(Value, frozen=True):
     def reach(self) -> str:
         """The way to its pods: no pod has an sshd."""
         return REACH.format(namespace=self.namespace) if self.has_kubectl else THROUGH_RAY
+
+
+def explain_refusal(refusal: str, name: str) -> str:
+    """Why the host of this name can't be looked into, the right that is missing first: a line may be cut."""
+    match = _REFUSED.search(refusal)
+    right = f"no right to {match['verb']} {match['kind']}: " if match else ""
+    return f"{right}{name}: {refusal[match.start() :] if match else refusal}; {ROLE}"
 
 
 def find_place(env: Mapping[str, str], account: Path = ACCOUNT) -> KubernetesPlace | None:

@@ -108,7 +108,8 @@ def crashing_containers(facts: Facts) -> Iterator[Finding]:
 
 
 def _title(pod: Pod, container: Container) -> str:
-    return clean(f"{pod.name}, container {container.name}")
+    """The pod's name last: where there is no room its end is kept."""
+    return clean(f"container {container.name} of pod {pod.name}")
 
 
 def leaving_pods(facts: Facts) -> Iterator[Finding]:

@@ -36,6 +36,10 @@ RAY_PROCESS_PREFIXES = ("ray::", "raylet", "gcs_server", "VLLM::")
 KERNEL = "the kernel"
 KILLED_NOUNS = (("worker", "workers"), ("process", "processes"))
 """What Ray ends, and what the kernel does."""
+UNNAMED_LINES = (
+    "that counter says that there was a kill, not of which process: only the kernel's log does, which root reads on the host",
+    "`ray list workers --detail --filter exit_type=SYSTEM_ERROR` lists workers that Ray has lost, and does not know by which signal",
+)
 MAX_HOLDERS = 3
 MAX_KILL_LINES = 10
 SHARED_COUNTED_SINCE = (2, 60)
@@ -239,13 +243,16 @@ def _is_of_this_cluster(kill: OomKill) -> bool:
 
 
 def _kill_finding(facts: Facts, title: str, kills: list[OomKill], node: str | None) -> Finding:
-    counts = sorted(Counter(map(_killer_words, kills)).items(), key=lambda item: item[0] == KERNEL)
+    counter: Counter[str] = Counter()
+    for kill in kills:
+        counter[_killer_words(kill)] += kill.count
+    counts = sorted(counter.items(), key=lambda item: item[0] == KERNEL)
     told = [f"{by}{'' if at else ' killed'} {plural(number, *KILLED_NOUNS[by == KERNEL])}" for at, (by, number) in enumerate(counts)]
     moments = [kill.moment for kill in kills if kill.moment is not None]
     since = max(0.0, facts.now - moments[0]) if moments else None
     lost = [kill for kill in kills if _is_of_this_cluster(kill)]
     fresh = any(kill.moment is not None and facts.now - kill.moment < facts.limits.oom_fresh for kill in lost)
-    when = "" if since is None else f", the last {age(since)} ago" if len(kills) > 1 else f" {age(since)} ago"
+    when = "" if since is None else f", the last {age(since)} ago" if counter.total() > 1 else f" {age(since)} ago"
     strange = not lost and all(kill.by == "kernel" for kill in kills)
     other = "" if not strange else ", none known to belong to Ray" if len(kills) > 1 else ", not known to belong to Ray"
     text = f"{' and '.join(told)} on {title} for lack of memory{when}: {_victim_words(facts, kills[0])}{other}"
@@ -269,8 +276,10 @@ def _kill_finding(facts: Facts, title: str, kills: list[OomKill], node: str | No
 
 
 def _victim_words(facts: Facts, kill: OomKill) -> str:
+    if kill.pid is None:
+        return f"which {'process it was' if kill.count == 1 else 'processes they were'} is not known{_limit_words(kill)}"
     name, held = clean(kill.name or "")[:80], plausible_bytes(kill.held)
-    holding = f", which held {size(held)}" if held is not None else ""
+    holding = (f", which held {size(held)}" if held is not None else "") + _limit_words(kill)
     another = " of another Ray" if kill.ours is False else ""
     if name.startswith(SUPERVISOR):
         return f"the supervisor of job {name.removeprefix(SUPERVISOR).partition(':')[0]}{another} (the job ends with it){holding}"
@@ -279,8 +288,20 @@ def _victim_words(facts: Facts, kill: OomKill) -> str:
         name = f"actor {clean(known.name or known.class_) if known else name.removesuffix('.__init__') or kill.actor}"
     elif name and kill.by == "ray":
         name = f"task {name}"
-    name = name or ("unknown process" if kill.pid is None else f"pid {kill.pid}")
+    name = name or f"pid {kill.pid}"
     return f"{name}{_of_job_words(facts, kill.job)}{another}{holding}"
+
+
+def _limit_words(kill: OomKill) -> str:
+    """The limit at which a known process was killed; else the one that holds there, which need not be the reason."""
+    limit, used = plausible_bytes(kill.limit), plausible_bytes(kill.used)
+    if limit is None:
+        return ""
+    whose = f"Slurm's job {kill.slurm}" if kill.slurm else "its container" if kill.pid is None else "its cgroup"
+    if kill.pid is not None:
+        return f", at the limit of {size(limit)} of {whose}"
+    now = "" if used is None else f", {size(used)} in use after it"
+    return f"; {whose} may use {size(limit)} of memory there{now}"
 
 
 def _killer_words(kill: OomKill) -> str:
@@ -293,14 +314,19 @@ def _killer_words(kill: OomKill) -> str:
 def _kill_lines(facts: Facts, kills: list[OomKill]) -> Iterator[str]:
     for kill in kills[:MAX_KILL_LINES]:
         says = f": {clean(kill.text)[:300]}" if kill.text else ""
-        victim = "a process" if kill.pid is None else f"pid {kill.pid}, {_victim_words(facts, kill)}"
-        yield f"{_time_words(kill.moment)} {_killer_words(kill)} killed {victim}{says}"
+        victim = plural(kill.count, "process", "processes") if kill.pid is None else f"pid {kill.pid}, {_victim_words(facts, kill)}"
+        before = "" if kill.within is None else f" or up to {kill.within:.0f} s before,"
+        yield f"{_time_words(kill.moment)}{before} {_killer_words(kill)} killed {victim}{says}"
     if len(kills) > MAX_KILL_LINES:
         yield f"and {len(kills) - MAX_KILL_LINES} more"
     if any(kill.by == "ray" for kill in kills):
         yield "`ray list workers --detail --filter exit_type=NODE_OUT_OF_MEMORY` lists them; raylet.out on the node shows how it chose"
     if any(kill.by == "kernel" for kill in kills):
         yield "`dmesg -T | grep -i 'killed process'` on the host lists them"
+    if any(kill.pid is None for kill in kills):
+        yield from UNNAMED_LINES
+    if any(kill.pid is None and kill.slurm for kill in kills):
+        yield "a step in which there was one says so in its output when it ends: `slurmstepd: error: Detected 1 oom-kill event(s)`"
 
 
 def _time_words(moment: float | None) -> str:

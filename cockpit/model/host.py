@@ -296,11 +296,21 @@ class OomKill(Value, frozen=True):
     """The name of the Ray session whose log tells of it; `None` where the API or the kernel does."""
     ours: bool | None = None
     """Whether the Ray that tells of it is the followed one; `None`: that can't be told."""
+    count: int = 1
+    """How many: a counter may have grown by several."""
+    within: float | None = None
+    """Of a counter: it has grown in so many seconds before `moment`."""
+    limit: int | None = None
+    """Bytes that may be used in the cgroup: of a pid that at which it was killed; else that of the job or container."""
+    used: int | None = None
+    """Of these in use when a counter was seen to have grown."""
+    slurm: str | None = None
+    """The job of Slurm's whose limit that is."""
 
     @property
     def key(self) -> str:
-        """Its identity: the API and the log tell of the same."""
-        return f"oom:{self.node or self.host}:{self.pid}"
+        """Its identity: the API and the log tell of the same. What a counter tells of is known by what it has grown from and to."""
+        return f"oom:{self.node or self.host}:{self.text if self.pid is None else self.pid}"
 
 
 class Session(Value, frozen=True, kw_only=True):

@@ -37,8 +37,10 @@ class Acts:
 
     def means(self, act: str) -> bool:
         """Whether its key means this act for what is chosen now: that which mends a chosen finding before any other."""
-        things = self._things()
-        key = find_operation(act).first_key
+        things, operation = self._things(), find_operation(act)
+        if self._why_not_here(operation):
+            return False
+        key = operation.first_key
         mends = next((act for act in _mending(things) if key in act.keys.split(",")), None)
         if mends is not None:
             return mends.id == act
@@ -56,8 +58,11 @@ class Acts:
     def explain(self, key: str) -> None:
         """Why this key means nothing here."""
         found = act_for(key, self._things())
-        if isinstance(found, str):
-            self._app.say(found)
+        if why := found if isinstance(found, str) else self._why_not_here(found[0]):
+            self._app.say(why)
+
+    def _why_not_here(self, act: Operation) -> str | None:
+        return None if self._app.monitor.kubernetes is None else act.why_not_in_pods
 
     def begin(self, act: Act | Runbook) -> None:
         """Open the plan of this act on what is chosen."""

@@ -171,12 +171,29 @@ def text_width(text: str) -> int:
     return len(text) if text.isascii() else cell_len(text)
 
 
-def fit_text(text: str, width: int, *, right: bool = False) -> str:
-    """The text in exactly so many columns; an ellipsis says that some of it is missing."""
+def fit_text(text: str, width: int, *, right: bool = False, tail: bool = False) -> str:
+    """The text in exactly so many columns; an ellipsis says that some of it is missing. `tail`: as in `Column`."""
     length = text_width(text)
     if length > width:
-        return set_cell_size(text, width - 1) + "…" if width > 0 else ""
+        return _cut(text, width, _tail(text) if tail else "")
     return " " * (width - length) + text if right else text + " " * (width - length)
+
+
+MAX_TAIL_CELLS = 8
+"""Of a name's end that is kept where it is cut: the hyphen, and the five letters of a pod or some digits."""
+
+
+def _cut(text: str, width: int, end: str) -> str:
+    room = width - 1 - text_width(end)
+    if room < 1:
+        room, end = width - 1, ""
+    return f"{set_cell_size(text, room)}…{end}" if width > 0 else ""
+
+
+def _tail(text: str) -> str:
+    """What stands after the last hyphen, with it; nothing where that is no short word, as in `node-17.cluster.example`."""
+    end = text[text.rfind("-") :] if "-" in text else ""
+    return end if text_width(end) <= MAX_TAIL_CELLS and " " not in end else ""
 
 
 def fit_heading(title: str, arrow: str, width: int, *, right: bool) -> str:
@@ -185,15 +202,15 @@ def fit_heading(title: str, arrow: str, width: int, *, right: bool) -> str:
 
 
 @lru_cache(1024)
-def lay_out_cell(cell: Cell, width: int, right: bool) -> tuple[tuple[str, str], ...]:
+def lay_out_cell(cell: Cell, width: int, right: bool, tail: bool = False) -> tuple[tuple[str, str], ...]:
     """A cell's words with the names of their styles, in exactly so many columns and one more; most cells have been seen before."""
     if isinstance(cell, str):
-        return ((fit_text(clean(cell), width, right=right) + " ", ""),)
+        return ((fit_text(clean(cell), width, right=right, tail=tail) + " ", ""),)
     pieces, left = [], width
     for raw, name in cell:
         text = clean(raw)
         length = text_width(text)
-        pieces.append((text if length <= left else fit_text(text, left), str(name)))
+        pieces.append((text if length <= left else fit_text(text, left, tail=tail), str(name)))
         left -= min(length, left)
     pad = (" " * (left + (0 if right else 1)), "")
     return (pad, *pieces, (" ", "")) if right else (*pieces, pad)

@@ -109,11 +109,12 @@ class Drawing:
 
     def _draw_line(self, block: Block, cells: Sequence[Cell], segments: list[Segment], base: Style, width: int, *, plain: bool) -> Strip:
         for (column, room), cell in zip(block.columns, cells, strict=True):
-            segments += self._draw_cell(cell, room, base, right=column.right, plain=plain)
+            segments += self._draw_cell(cell, room, base, column, plain=plain)
         return Strip(segments, GUTTER_CELLS + sum(room + 1 for _, room in block.columns)).adjust_cell_length(width, base)
 
-    def _draw_cell(self, cell: Cell, width: int, base: Style, *, right: bool, plain: bool) -> list[Segment]:
-        return [Segment(text, base if plain or not name else base + self._style(name)) for text, name in lay_out_cell(cell, width, right)]
+    def _draw_cell(self, cell: Cell, width: int, base: Style, column: Column[Any], *, plain: bool) -> list[Segment]:
+        pieces = lay_out_cell(cell, width, column.right, column.tail)
+        return [Segment(text, base if plain or not name else base + self._style(name)) for text, name in pieces]
 
     def _finding_mark(self, row: Any, view: View, base: Style, *, plain: bool) -> Segment:
         """How bad the worst is that has been found about the row."""

@@ -43,6 +43,8 @@ class Column(msgspec.Struct, Generic[Row], frozen=True):
     """Where there is no room the highest rank goes first; 0 stays."""
     fold: int = 1
     """Lines over which a long text may go, where lines would stay blank."""
+    tail: bool = False
+    """Where a name is cut, what stands after its last hyphen stays: the names of pods differ by that."""
 
 
 class Section(msgspec.Struct, Generic[Row], frozen=True):

@@ -250,9 +250,9 @@ class Usage:
         earlier = {key for key, kill in told.items() if kill.moment is None or kill.moment < begin}
         before = earlier if self._killed is None else self._killed
         for key in told.keys() - before:
-            self.kills += 1
+            self.kills += told[key].count
             if (known := self._owners.get(Owner("job", told[key].job or ""))) is not None:
-                known.kills += 1
+                known.kills += told[key].count
         self._killed = before | told.keys()
 
     def users(self) -> Sequence[UserUsage]:

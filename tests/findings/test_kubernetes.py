@@ -95,7 +95,7 @@ def test_a_container_that_was_killed_for_lack_of_memory_is_told_with_its_limit()
     finding = only(found(killed()), "pod-oom-killed")
     said = "for lack of memory at its limit of 64G 1m00s ago; it has been started again 2 times"
     assert finding.text == f"The kernel killed container ray-worker of pod ray-gpu-worker-2 {said}"
-    assert (finding.level, finding.subject) == ("critical", "ray-gpu-worker-2, container ray-worker")
+    assert (finding.level, finding.subject) == ("critical", "container ray-worker of pod ray-gpu-worker-2")
     assert finding.about == (node(2).key,)
     assert finding.evidence == ("`kubectl describe pod -n default ray-gpu-worker-2`: Running; ray-worker up, 2 restarts",)
 

@@ -272,11 +272,44 @@ def test_the_end_of_a_jobs_supervisor_is_the_end_of_the_job():
     assert found.text.endswith("2m00s ago: the supervisor of job ppo-7b (the job ends with it), which held 64M")
 
 
-def test_a_kill_of_which_only_a_counter_tells_is_told_with_what_is_known():
-    one = OomKill("kernel", NOW - 60, host="node1", text="oom_kill in /sys/fs/cgroup/memory.events has grown from 0 to 1")
+COUNTED = OomKill(
+    "kernel", NOW - 60, host="node1", text="oom_kill in /c/memory.events has grown from 0 to 1", within=10.0, limit=3 * GIB, used=GIB
+)
+
+
+def test_a_kill_of_which_only_a_counter_tells_is_told_with_the_limit_and_what_is_in_use_and_names_nobody():
+    found = only(killed(COUNTED), "workers-killed-oom")
+    assert found.text == (
+        "The kernel killed 1 process on node1 for lack of memory 1m00s ago: which process it was is not known; "
+        "its container may use 3.0G of memory there, 1.0G in use after it"
+    )
+    assert " or up to 10 s before, the kernel killed 1 process: oom_kill in /c/memory.events has grown from 0 to 1" in found.evidence[0]
+    assert "not of which process: only the kernel's log does" in found.evidence[2]
+    assert not any("slurmstepd" in line for line in found.evidence)
+
+
+def test_in_a_job_of_slurms_the_limit_is_that_of_the_job_and_all_that_a_counter_has_counted_are_told():
+    found = only(killed(replace(COUNTED, slurm="42", count=3, used=None)), "workers-killed-oom")
+    assert found.text == (
+        "The kernel killed 3 processes on node1 for lack of memory, the last 1m00s ago: which processes they were is not known; "
+        "Slurm's job 42 may use 3.0G of memory there"
+    )
+    assert found.evidence[-1].startswith("a step in which there was one says so in its output when it ends: `slurmstepd: error: Detected")
+
+
+def test_a_counter_below_which_no_limit_is_known_says_none():
+    found = only(killed(replace(COUNTED, limit=None, within=None)), "workers-killed-oom")
+    assert found.text.endswith("1m00s ago: which process it was is not known")
+    endless = only(killed(replace(COUNTED, limit=2**63 - 4096)), "workers-killed-oom")
+    assert endless.text == found.text
+
+
+def test_the_limit_at_which_the_kernels_log_says_that_one_was_killed_is_told_with_it():
+    one = kill(4242, by="kernel", node=None, host="node1", name="ray::train", job=None, limit=3 * GIB)
     found = only(killed(one), "workers-killed-oom")
-    assert found.text == "The kernel killed 1 process on node1 for lack of memory 1m00s ago: unknown process"
-    assert found.evidence[0].endswith("the kernel killed a process: oom_kill in /sys/fs/cgroup/memory.events has grown from 0 to 1")
+    assert found.text.endswith("2m00s ago: ray::train, which held 3.0G, at the limit of 3.0G of its cgroup")
+    of_job = only(killed(replace(one, slurm="42")), "workers-killed-oom")
+    assert of_job.text.endswith("ray::train, which held 3.0G, at the limit of 3.0G of Slurm's job 42")
 
 
 def test_it_is_critical_for_minutes_and_ends_an_hour_after_the_last():

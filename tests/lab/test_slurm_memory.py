@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -39,13 +40,13 @@ class Limited:
         self._start(f"{COCKPIT} status --json --watch >/tmp/watched 2>/tmp/said")
 
     def _start(self, command: str) -> None:
-        self.head.spawn("bash", "-c", f"export {self.env}; exec {self._step(command)}")
+        self.head.spawn("bash", "-c", f"export {self.env}; exec {self.step(command)}")
 
-    def _step(self, command: str) -> str:
+    def step(self, command: str) -> str:
         return f"srun --overlap --quiet -N 1 -n 1 -w head {command}"
 
     def run(self, command: str) -> None:
-        self.head.ssh(f"export {self.env}; {self._step(command)} >/dev/null 2>&1", check=False)
+        self.head.ssh(f"export {self.env}; {self.step(command)} >/dev/null 2>&1", check=False)
 
     def finding(self, code: str) -> dict[str, Any]:
         """Of the newest look. Raises `LookupError`."""
@@ -82,3 +83,17 @@ def test_a_worker_that_the_kernel_kills_at_that_limit_is_told(limited: Limited):
     found = eventually(lambda: limited.run(eater) or limited.finding("workers-killed-oom"))
     assert found["subject"] == "head"
     assert found["text"].startswith("The kernel killed ")
+    assert re.search(
+        rf"which process(es)? (it was|they were) is not known; Slurm's job {limited.job} may use 2\.9G of memory there, "
+        r"[\d.]+[MG] in use after it$",
+        found["text"],
+    )
+    assert "oom-kill event" in found["evidence"][-1]
+    assert not any("pid" in line for line in found["evidence"])
+
+
+def test_slurm_says_of_a_step_that_ends_so_that_there_was_a_kill_in_it(limited: Limited):
+    """The line that the finding speaks of; of that step nothing is told, as no cgroup above it keeps its counter."""
+    eater = shlex.join([sys.executable, "-c", "len(b'x' * (4 << 30))"])
+    said = limited.head.ssh(f"export {limited.env}; {limited.step(eater)} 2>&1; true")
+    assert re.search(r"slurmstepd\S*: error: Detected \d+ oom[-_]kill event", said)

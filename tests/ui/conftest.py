@@ -35,6 +35,7 @@ class Still:
         self.rays = ()
         """Other Rays on this host."""
         self.dead = ()
+        self.kubernetes = None
         self.logs = Logs()
         self.of_node = ()
 

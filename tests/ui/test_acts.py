@@ -100,6 +100,17 @@ async def test_the_footer_has_the_acts_that_mean_something_under_the_cursor(make
         assert "Kill orphans" not in footer(app)
 
 
+async def test_in_pods_of_kuberay_what_kuberay_does_itself_is_not_offered_and_its_key_says_why(make):
+    app = make(hand=Hand())
+    app.monitor.kubernetes = object()
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(pilot, lambda: "K Kill orphans" in footer(app))
+        assert "Stop Ray" not in footer(app)
+        await pilot.press("S")
+        await until(pilot, lambda: "KubeRay runs this Ray" in shown(app))
+        assert app.hand.planned == []
+
+
 @pytest.mark.parametrize(("key", "act"), [("K", "kill"), ("f9", "kill"), ("T", "terminate")])
 async def test_a_process_under_the_cursor_is_aimed_at(make, key, act):
     app = make(hand=Hand())

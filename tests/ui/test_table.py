@@ -141,6 +141,25 @@ def test_what_is_cut_says_so_and_what_fits_is_whole():
     assert fit_text("ab", 4, right=True) == "  ab"
 
 
+@given(st.text(st.sampled_from("ab漢字e\u0301👩…- ")), st.integers(0, 30))
+def test_a_name_whose_end_is_kept_is_as_wide_as_its_column(text, width):
+    assert cell_len(fit_text(text, width, tail=True)) == width
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("rayjob-sample-qtfkz-gpu-worker-mh5wd", "rayjob-sa…-mh5wd"),
+        ("gpu-node-17.cluster.example", "gpu-node-17.clu…"),
+        ("no hyphen in this subject", "no hyphen in th…"),
+        ("a hyphen-in the middle of it", "a hyphen-in the…"),
+        ("ppo-7b", "ppo-7b          "),
+    ],
+)
+def test_of_a_name_that_is_cut_the_end_stays_by_which_pods_differ(name, shown):
+    assert fit_text(name, 16, tail=True) == shown
+
+
 # Lines
 
 

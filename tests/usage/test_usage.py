@@ -129,6 +129,13 @@ def test_a_kill_counts_once_and_not_if_it_was_before():
     assert (usage.kills, of_job(usage).kills) == (1, 1)
 
 
+def test_kills_that_a_counter_tells_of_are_as_many_as_it_has_counted():
+    first = OomKill("kernel", NOW + 1, host="node1", text="oom_kill has grown from 0 to 1")
+    again = OomKill("kernel", NOW + 2, host="node1", text="oom_kill has grown from 1 to 3", count=2)
+    usage = watched(replace(BUSY, oom_kills=()), replace(BUSY, oom_kills=(first,)), replace(BUSY, oom_kills=(again, first)))
+    assert usage.kills == 3
+
+
 def test_a_kill_of_another_ray_is_not_ours():
     assert watched(BUSY, replace(BUSY, oom_kills=(OomKill("ray", NOW + 5, 7, ours=False),))).kills == 0
 

@@ -1,4 +1,4 @@
-"""What the kernel's log tells: whom it has killed for lack of memory, and Xids of GPUs. Kills are also told by a cgroup's counter."""
+"""What the kernel's log tells: whom it has killed for lack of memory, and Xids of GPUs. A cgroup's counter tells that there was a kill."""
 
 from __future__ import annotations
 
@@ -6,35 +6,76 @@ import glob
 import os
 import re
 import time
-from typing import Any, Callable, Dict, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence, Tuple
 
+from .host import lowest_limit
 from .proc import in_first_namespace, read_or_nothing
+from .raylets import cgroup_folders, find_slurm_job
 from .xids import MARK, Bus, Xid, newest, parse_line
 
 Kill = Dict[str, Any]
 LOG = "/dev/kmsg"
-COUNTERS = ("memory.events", "memory/memory.oom_control")
-"""Below /sys/fs/cgroup, of a container."""
-_SLURM_JOB = re.compile(r"^0::/(\S{1,500}/job_\d{1,12})(?:/|$)", re.MULTILINE)
+COUNTERS = (("", "memory.events"), ("/memory", "memory.oom_control"))
+"""Below /sys/fs/cgroup, of a container: the folder, and the file in it."""
+_SLURM_JOB = re.compile(r"^0::/(\S{1,500}/job_(\d{1,12}))(?:/|$)", re.MULTILINE)
 """Of cgroup version 2: `system.slice/slurmstepd.scope/job_42/step_3/user/task_0` (slurm.conf, cgroup.conf: ConstrainRAMSpace)."""
-_SLURM_JOB_V1 = re.compile(r"^\d{1,9}:memory:/(\S{1,500}/job_\d{1,12})(?:/|$)", re.MULTILINE)
+_SLURM_JOB_V1 = re.compile(r"^\d{1,9}:memory:/(\S{1,500}/job_(\d{1,12}))(?:/|$)", re.MULTILINE)
 """Of version 1: `slurm/uid_1000/job_42/step_3/task_0`. There each counts only the kills of its own tasks."""
 MOST_RECORDS = 20_000
+_REPORTED = (b"invoked oom-killer", b";memory: usage ", b";oom-kill:constraint=")
 _KILLED = re.compile(
     r"Killed process (?P<pid>\d+) \((?P<name>.*?)\),? .*?"
     r"anon-rss:(?P<anon>\d+)kB(?:, file-rss:(?P<file>\d+)kB)?(?:, shmem-rss:(?P<shmem>\d+)kB)?"
 )
+_LIMIT = re.compile(r"memory: usage \d{1,19}kB, limit (\d{1,19})kB")
+_AT_LIMIT = re.compile(r"oom-kill:constraint=CONSTRAINT_MEMCG,.*\boom_memcg=(?P<cgroup>[^,]*),.*,pid=(?P<pid>\d+),uid=\d+$")
+"""What the kernel says before it says whom it has killed (mm/oom_kill.c): that one's name may hold anything, so the last pid counts."""
+
+
+class Counter(NamedTuple):
+    """Of kills in a job of Slurm's, or in a container."""
+
+    path: str
+    """Which files count, as a pattern."""
+    folders: Tuple[str, ...]
+    """The cgroups whose limits hold there."""
+    slurm: str | None = None
+    """The job."""
+
+
+class KillReport:
+    """What the kernel's log has said of a kill before the line that names whom it has killed."""
+
+    def __init__(self) -> None:
+        self._limit: int | None = None
+        self._at_limit: Tuple[int, Kill] | None = None
+
+    def hear(self, text: str) -> None:
+        """A line of it. A kill because the whole host has no memory names no limit."""
+        if "invoked oom-killer" in text:
+            self._limit = self._at_limit = None
+        elif limit := _LIMIT.match(text):
+            self._limit = int(limit[1]) * 1024
+        elif (found := _AT_LIMIT.match(text)) and self._limit is not None:
+            self._at_limit = int(found["pid"]), {"limit": self._limit, "slurm": find_slurm_job(f"0::{found['cgroup']}")}
+
+    def facts(self, pid: int) -> Kill:
+        """The limit at which this one was killed, where it was said of it."""
+        return self._at_limit[1] if self._at_limit is not None and self._at_limit[0] == pid else {}
 
 
 class Kernel:
     """Looks again and again, each time at what is new."""
 
-    def __init__(self, log: str | None = None, counters: Tuple[str, ...] | None = None, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, log: str | None = None, counters: Tuple[Counter, ...] | None = None, now: Callable[[], float] = time.time) -> None:
         self._path = log or (LOG if in_first_namespace() else None)
         self._counters = find_counters() if counters is None else counters
         self._now = now
         self._log: int | None = None
-        self._count: int | None = None
+        self._report = KillReport()
+        self._counted: Dict[str, int] = {}
+        """Kills by file, also of those that are gone; as of when they were read last."""
+        self._counted_at: float | None = None
         self.xids: Mapping[Bus, Sequence[Xid]] | None = None
         """Of the last day, by the PCI bus of the GPU, as of the last look; `None` where the log may not be read."""
 
@@ -69,7 +110,10 @@ class Kernel:
             if not record:
                 break
             if b"Killed process" in record:
-                found += [kill for kill in [parse(record.decode("utf-8", "replace"), booted)] if kill]
+                if kill := parse(record.decode("utf-8", "replace"), booted):
+                    found.append({**kill, **self._report.facts(kill["pid"])})
+            elif any(words in record for words in _REPORTED):
+                self._report.hear(record.decode("utf-8", "replace").partition(";")[2].partition("\n")[0])
             elif MARK in record and (told := parse_xid(record.decode("utf-8", "replace"), booted)):
                 xids.setdefault(told[0], []).append(told[1])
         self.xids = {bus: newest(known, self._now()) for bus, known in xids.items()}
@@ -77,25 +121,44 @@ class Kernel:
 
     def _read_counters(self) -> list[Kill] | None:
         """A counter says that there was one, not who: the moment is when it was seen to have grown."""
-        for path in self._counters:
-            counts = [count for count in map(_count_kills, glob.glob(path)) if count is not None]
-            if not counts:
-                continue
-            count = sum(counts)
-            before, self._count = self._count, count
-            if before is None or count <= before:
-                return []
-            return [{"by": "kernel", "moment": self._now(), "text": f"oom_kill in {path} has grown from {before} to {count}"}]
+        for counter in self._counters:
+            counts = {path: count for path in glob.glob(counter.path) for count in [_count_kills(path)] if count is not None}
+            if counts:
+                grown = {path: (self._counted.get(path, 0), count) for path, count in counts.items() if count > self._counted.get(path, 0)}
+                before, self._counted_at = self._counted_at, self._now()
+                self._counted.update(counts)
+                return [] if before is None or not grown else [_counted_kill(counter, grown, self._counted_at, before)]
         return None
 
 
-def find_counters(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> Tuple[str, ...]:
+def _counted_kill(counter: Counter, grown: Mapping[str, Tuple[int, int]], now: float, before: float) -> Kill:
+    """All that was counted since the look before. What is in use is so after it."""
+    memory = lowest_limit(counter.folders)
+    return {
+        "by": "kernel",
+        "moment": now,
+        "within": round(now - before, 1),
+        "count": sum(after - earlier for earlier, after in grown.values()),
+        "limit": memory and memory.total,
+        "used": memory and memory.used,
+        "slurm": counter.slurm,
+        "text": "; ".join(f"oom_kill in {path} has grown from {earlier} to {after}" for path, (earlier, after) in sorted(grown.items())),
+    }
+
+
+def find_counters(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> Tuple[Counter, ...]:
     """Files that count kills: of a job of Slurm's, within which we run, its own, which counts those of all its steps; of a container."""
     own = read_or_nothing(f"{proc}/self/cgroup")
     job, old = _SLURM_JOB.search(own), _SLURM_JOB_V1.search(own)
-    of_job = f"{cgroups}/{glob.escape(job[1])}/memory.events" if job else None
-    of_tasks = f"{cgroups}/memory/{glob.escape(old[1])}/step_*/task_*/memory.oom_control" if old else None
-    return (*filter(None, (of_job, of_tasks)), *(f"{cgroups}/{name}" for name in COUNTERS))
+    return (
+        *([_job_counter(f"{cgroups}/{glob.escape(job[1])}/memory.events", job, cgroups)] if job else ()),
+        *([_job_counter(f"{cgroups}/memory/{glob.escape(old[1])}/step_*/task_*/memory.oom_control", old, cgroups)] if old else ()),
+        *(Counter(f"{cgroups}{folder}/{name}", (f"{cgroups}{folder}",)) for folder, name in COUNTERS),
+    )
+
+
+def _job_counter(path: str, job: re.Match[str], cgroups: str) -> Counter:
+    return Counter(path, tuple(cgroup_folders(job[0], "memory", cgroups)), job[2])
 
 
 def _count_kills(path: str) -> int | None:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from cockpit.config.kubernetes import FORBIDDEN, ROLE
+from cockpit.config.kubernetes import FORBIDDEN, explain_refusal
 from cockpit.model import Host
 from cockpit.sources.probes.decode import host_of, is_hello, read_hello, read_sample
 from cockpit.sources.probes.process import Child
@@ -226,7 +226,7 @@ def why_it_ended(name: str, code: int, last: str, *, spoke: bool, restarts: bool
     if code == 127 or (code == 126 and not spoke):
         return f"{name}: no Python to run there: {last or f'exit code {code}'}"
     if f"Error from server ({FORBIDDEN}): " in last:
-        return f"{name}: {last}; {ROLE}"
+        return explain_refusal(last, name)
     if last and not (spoke and code == 0):
         return f"{name}: {last}"
     ended = "ended by itself" if code == 0 else f"ended with code {code}"

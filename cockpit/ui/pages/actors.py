@@ -118,7 +118,7 @@ def _actors_section(key: str, title: str, actors: Sequence[Actor] | None, nothin
         Column("STATE", 14, lambda actor, view: cells.state(actor.state, view), sort=lambda actor, _: actor.state),
         Column("NEEDS", 15, cells.actor_needs, sort=lambda actor, _: actor.needs.get("GPU"), rank=1 if waits else 0),
         Column("FOR", 6, cells.waiting_time, sort=lambda actor, _: actor.since, right=True, rank=0 if waits else 6),
-        words("NODE", 10, lambda actor, view: view.node_title(actor.node), rank=8 if waits else 1),
+        words("NODE", 10, lambda actor, view: view.node_title(actor.node), rank=8 if waits else 1, tail=True),
         Column("PID", 7, cells.actor_pid, sort=lambda actor, _: actor.pid, right=True, rank=9 if waits else 2),
         Column("GPU MEM", 7, _memory, sort=_memory_bytes, right=True, rank=10 if waits or is_dead else 0),
         amount("RST", 3, lambda actor, _: actor.restarts, count, rank=3),

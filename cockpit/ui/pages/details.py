@@ -202,7 +202,7 @@ def processes_section(key: str, title: str, rows: list[Process], nothing: str) -
     """A short list of processes."""
     columns: tuple[Column[Process], ...] = (
         Column(title, 9, lambda process, _: cells.kind(process)),
-        Column("HOST", 10, lambda process, _: process.host, rank=1),
+        Column("HOST", 10, lambda process, _: process.host, rank=1, tail=True),
         PID_COLUMN,
         GPU_MEMORY_COLUMN,
         Column("GPUS", 6, lambda process, _: cells.gpu_indices(process), rank=2),
@@ -257,7 +257,7 @@ def _actors(key: str, actors: list[Actor] | None, title: str = "ACTORS") -> Sect
         Column(title, 24, lambda actor, _: cells.title(actor), grow=True),
         Column("STATE", 14, lambda actor, view: cells.state(actor.state, view)),
         Column("NEEDS", 16, cells.actor_needs),
-        Column("NODE", 10, lambda actor, view: view.node_title(actor.node)),
+        Column("NODE", 10, lambda actor, view: view.node_title(actor.node), tail=True),
         Column("PID", 8, cells.actor_pid, right=True),
         reason(16, lambda actor, _: actor.why, rank=1),
     )

@@ -45,7 +45,7 @@ def _lift_column(column: Column[Finding]) -> Column[Item[Finding]]:
     sort = column.sort
     by: Callable[[Item[Finding], View], Any] | None = None if sort is None else lambda row, view: sort(row.of, view)
     cell: Callable[[Item[Finding], View], Cell] = lambda row, view: column.cell(row.of, view)  # noqa: E731
-    return Column(column.title, column.width, cell, by, column.right, grow=column.grow, rank=column.rank)
+    return Column(column.title, column.width, cell, by, column.right, grow=column.grow, rank=column.rank, tail=column.tail)
 
 
 def worst_section(view: View) -> Iterator[Section[Finding]]:
@@ -66,7 +66,7 @@ def _section(key: str, title: str, rows: Sequence[Finding] | None, nothing: str 
         Column(title, 10, lambda finding, view: cells.level(finding.level, view), sort=lambda finding, _: LEVELS.index(finding.level)),
         ago("FOR", 6, lambda finding, _: finding.since),
         Column("KEY", 5, lambda finding, view: ((next_steps(finding, has_acts=view.acts, past=view.ago is not None)[0].key, "accent"),)),
-        words("ABOUT", 16, lambda finding, _: finding.subject, rank=1, fold=2),
+        words("ABOUT", 16, lambda finding, _: finding.subject, rank=1, fold=2, tail=True),
         Column(what, 44, lambda finding, _: finding.text, grow=True, fold=MAX_TEXT_LINES),
     )
     return Section(key, title, columns, rows, nothing, _search, lambda finding, _: finding.seen is not None, unknown="not known yet")
@@ -133,7 +133,7 @@ class FaultsPage(Page):
         """The oldest first."""
         columns: tuple[Column[Fault], ...] = (
             Column("FAULTS", 20, lambda fault, _: ((fault.source, "bad"),), sort=lambda fault, _: fault.source),
-            words("HOST", 10, lambda fault, _: fault.host or None, rank=1),
+            words("HOST", 10, lambda fault, _: fault.host or None, rank=1, tail=True),
             ago("SINCE", 6, lambda fault, _: fault.since),
             Column("WHAT", 30, lambda fault, _: f"{fault.text}{also_down(fault)}", grow=True, fold=MAX_TEXT_LINES),
         )

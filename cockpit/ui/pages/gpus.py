@@ -91,7 +91,7 @@ def gpus_section(key: str, rows: Sequence[GpuRow] | None, *, own_node: bool = Fa
         Column("JOB", 12, _jobs, rank=3),
     ]
     if not own_node:
-        columns.insert(0, words("GPUS", 10, lambda row, _: row.node.title))
+        columns.insert(0, words("GPUS", 10, lambda row, _: row.node.title, tail=True))
     cause = "no GPU data from NVML or from Ray's agent"
     return Section(
         key,

@@ -15,6 +15,7 @@ from cockpit.ui.pages.findings import about_section
 from cockpit.ui.pages.gpus import GpuRows, gpu_rows, gpus_section
 from cockpit.ui.pages.memory import kill_line_words, memory_rest, share
 from cockpit.ui.pages.overview import nodes_section
+from cockpit.ui.pages.pods import pod_facts
 from cockpit.ui.section import Cell, Column, Page, PageRow, Section, facts
 from cockpit.ui.view import View
 
@@ -78,8 +79,7 @@ def _facts(node: Node, view: View) -> Iterator[tuple[str, Cell]]:
     yield "state", _state(node)
     yield "address", f"{node.host} {node.ip}{'  head' if node.head else ''}"
     yield "node id", node.id or "none: no raylet of this cluster runs here"
-    if node.pod is not None:
-        yield "pod", node.pod
+    yield from pod_facts(node, view)
     yield "data from", f"{'probe on this host' if node.probed else 'Ray agent'}, {cells.ago(node.seen, view)} ago"
     reserved = (_resource(name, quantity) for name, quantity in sorted(node.resources.items()) if ":" not in name)
     yield "reserved", ", ".join(reserved) or UNKNOWN
@@ -167,7 +167,7 @@ def sessions_section(sessions: Sequence[Session] | None) -> Section[Session]:
     """Ray's folders on disk: live or dead, and what they cost."""
     columns: tuple[Column[Session], ...] = (
         Column("SESSIONS", 10, _session_state),
-        words("HOST", 10, lambda session, _: session.host, rank=1),
+        words("HOST", 10, lambda session, _: session.host, rank=1, tail=True),
         amount("SIZE", 6, lambda session, _: session.size),
         ago("STARTED", 7, lambda session, _: session.started),
         Column("OWNER", 8, lambda session, _: session.owner or UNKNOWN, rank=2),

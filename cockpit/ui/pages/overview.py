@@ -53,7 +53,7 @@ def node_columns(view: View) -> tuple[Column[Node], ...]:
     past = 24 if view.width >= 150 else 12
     gpus = min(cells.MAX_GPU_CELLS, max((len(node.gpus or ()) for node in view.snapshot.nodes or ()), default=8)) or 4
     return (
-        Column("NODES", 10, cells.node_name, sort=lambda node, _: node.title, grow=True),
+        Column("NODES", 10, cells.node_name, sort=lambda node, _: node.title, grow=True, tail=True),
         Column("IP", 15, lambda node, _: node.ip or UNKNOWN, sort=lambda node, _: node.ip, rank=9),
         Column("GPU MEM", max(7, gpus), lambda node, view: cells.gpu_cells(node.gpus, view, memory=True)),
         _share("MEM%", lambda node: (cells.gpu_fill(node.gpus), 1), (0.9, 0.98)),
@@ -171,7 +171,7 @@ def orphans_section(view: View) -> Section[Process]:
     looked, unjudged = view.snapshot.looked_at, view.snapshot.unjudged
     columns: tuple[Column[Process], ...] = (
         Column("ORPHANS", 10, lambda process, _: cells.kind(process), sort=lambda process, _: process.kind),
-        words("NODE", 10, cells.place),
+        words("NODE", 10, cells.place, tail=True),
         PID_COLUMN,
         GPU_MEMORY_COLUMN,
         Column("GPUS", 7, lambda process, _: cells.gpu_indices(process), rank=1),

@@ -94,7 +94,7 @@ def _one_tree(root: Process, children: dict[tuple[str, int], list[Process]], see
 def _section(title: str, rows: list[ProcessRow] | None, view: View) -> Section[ProcessRow]:
     columns: tuple[Column[ProcessRow], ...] = (
         Column(title, 12, lambda row, _: cells.kind(row.about), sort=lambda row, _: _place(row.about)),
-        words("NODE", 10, lambda row, view: cells.place(row.about, view), rank=1),
+        words("NODE", 10, lambda row, view: cells.place(row.about, view), rank=1, tail=True),
         amount("PID", 7, lambda row, _: row.about.pid, str),
         words("USER", 8, lambda row, _: row.about.user or None, rank=5),
         Column("S", 1, _state, rank=6),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import socket
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from cockpit.probe.look import oom_kills as reading
 from cockpit.probe.look.classify import classify
-from cockpit.probe.look.kernel_log import Kernel, find_counters, parse
+from cockpit.probe.look.kernel_log import Counter, Kernel, find_counters, parse
 from cockpit.probe.look.kinds import ProcessFacts
 from cockpit.probe.look.oom_kills import KillScanner
 from cockpit.probe.look.past import Past
@@ -210,26 +212,55 @@ def test_the_kernels_real_log_can_be_read_to_its_end():
     assert kernel.read() is not None, "and does not wait for more"
 
 
-def test_where_its_log_may_not_be_read_a_counter_says_that_somebody_was_killed(tmp_path):
+class Ticks:
+    """A clock that goes on by ten seconds whenever it is looked at."""
+
+    def __init__(self):
+        self.now = 70.0
+
+    def __call__(self):
+        self.now += 10
+        return self.now
+
+
+def test_where_its_log_may_not_be_read_a_counter_says_that_somebody_was_killed_within_which_limit(tmp_path):
     counter = tmp_path / "memory.events"
     counter.write_text("low 0\nhigh 0\nmax 7\noom 3\noom_kill 2\n")
-    kernel = Kernel(str(tmp_path / "absent"), (str(tmp_path / "none"), str(counter)), lambda: 77.0)
+    for name, value in (("memory.max", 3 << 30), ("memory.current", 2 << 30)):
+        (tmp_path / name).write_text(f"{value}\n")
+    (tmp_path / "memory.stat").write_text(f"inactive_file {1 << 29}\nactive_file {1 << 29}\n")
+    counters = (Counter(str(tmp_path / "none"), ()), Counter(str(counter), (str(tmp_path),)))
+    kernel = Kernel(str(tmp_path / "absent"), counters, Ticks())
     assert kernel.read() == []
     counter.write_text("oom_kill 4\n")
-    assert kernel.read() == [{"by": "kernel", "moment": 77.0, "text": f"oom_kill in {counter} has grown from 2 to 4"}]
+    assert kernel.read() == [
+        {
+            "by": "kernel",
+            "moment": 90.0,
+            "within": 10.0,
+            "count": 2,
+            "limit": 3 << 30,
+            "used": 1 << 30,
+            "slurm": None,
+            "text": f"oom_kill in {counter} has grown from 2 to 4",
+        }
+    ]
     assert kernel.read() == []
 
 
-def test_in_a_job_of_slurms_its_own_cgroup_counts_for_all_its_steps(tmp_path):
+def test_in_a_job_of_slurms_its_own_cgroup_counts_for_all_its_steps_and_its_limit_counts(tmp_path):
     (tmp_path / "self").mkdir()
     told, job = tmp_path / "self" / "cgroup", tmp_path / "cgroups" / "system.slice" / "slurmstepd.scope" / "job_42"
     told.write_text("0::/system.slice/slurmstepd.scope/job_42/step_3/user/task_0\n")
     job.mkdir(parents=True)
     (job / "memory.events").write_text("oom 0\noom_kill 0\n")
-    kernel = Kernel(str(tmp_path / "absent"), find_counters(str(tmp_path), str(tmp_path / "cgroups")), lambda: 77.0)
+    (job / "memory.max").write_text("3145728000\n")
+    kernel = Kernel(str(tmp_path / "absent"), find_counters(str(tmp_path), str(tmp_path / "cgroups")), Ticks())
     assert kernel.read() == []
     (job / "memory.events").write_text("oom 1\noom_kill 1\n")
-    assert kernel.read() == [{"by": "kernel", "moment": 77.0, "text": f"oom_kill in {job}/memory.events has grown from 0 to 1"}]
+    (found,) = kernel.read()
+    assert found["text"] == f"oom_kill in {job}/memory.events has grown from 0 to 1"
+    assert (found["slurm"], found["limit"], found["used"]) == ("42", 3145728000, None)
 
 
 def test_of_cgroup_version_1_the_kills_of_all_tasks_of_the_job_are_added_up(tmp_path):
@@ -241,18 +272,73 @@ def test_of_cgroup_version_1_the_kills_of_all_tasks_of_the_job_are_added_up(tmp_
     for folder in (job, *tasks):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 0\n")
-    kernel = Kernel(str(tmp_path / "absent"), find_counters(str(tmp_path), str(tmp_path / "cgroups")), lambda: 77.0)
+    (job / "memory.limit_in_bytes").write_text("3145728000\n")
+    kernel = Kernel(str(tmp_path / "absent"), find_counters(str(tmp_path), str(tmp_path / "cgroups")), Ticks())
     assert kernel.read() == []
     (tasks[0] / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
     (found,) = kernel.read()
-    assert found["text"] == f"oom_kill in {job}/step_*/task_*/memory.oom_control has grown from 0 to 1"
+    assert found["text"] == f"oom_kill in {tasks[0]}/memory.oom_control has grown from 0 to 1"
+    assert (found["slurm"], found["limit"], found["count"]) == ("42", 3145728000, 1)
+
+
+def test_of_cgroup_version_1_a_step_that_ends_takes_no_kill_of_another_along(tmp_path):
+    """And one that has begun since the last look has counted only since then."""
+
+    def counts(step, kills):
+        folder = tmp_path / "job_42" / f"step_{step}" / "task_0"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "memory.oom_control").write_text(f"oom_kill {kills}\n")
+
+    counts(0, 0)
+    counts(1, 3)
+    kernel = Kernel(str(tmp_path / "absent"), (Counter(f"{tmp_path}/job_42/step_*/task_*/memory.oom_control", (), "42"),), Ticks())
+    assert kernel.read() == []
+    shutil.rmtree(tmp_path / "job_42" / "step_1")
+    counts(0, 1)
+    counts(2, 2)
+    (found,) = kernel.read()
+    assert found["count"] == 3
+    assert [part.partition("/job_42/")[2] for part in found["text"].split("; ")] == [
+        "step_0/task_0/memory.oom_control has grown from 0 to 1",
+        "step_2/task_0/memory.oom_control has grown from 0 to 2",
+    ]
+    assert kernel.read() == []
 
 
 @pytest.mark.parametrize("told", ["0::/\n", "4:memory:/slurm/uid_0/job_42/step_0\n0::/\n", "0::/user.slice/job_x/step_1\n", "0::/../job_1"])
 def test_outside_of_one_those_of_a_container_count(tmp_path, told):
     (tmp_path / "self").mkdir()
     (tmp_path / "self" / "cgroup").write_text(told)
-    assert find_counters(str(tmp_path), "/c")[-2:] == ("/c/memory.events", "/c/memory/memory.oom_control")
+    assert find_counters(str(tmp_path), "/c")[-2:] == (
+        Counter("/c/memory.events", ("/c",)),
+        Counter("/c/memory/memory.oom_control", ("/c/memory",)),
+    )
+
+
+RECORDS = """\
+4,1,5000000,-;python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
+6,2,5000001,-;memory: usage 3072000kB, limit 3072000kB, failcnt 1203
+6,3,5000002,-;memory+swap: usage 3072000kB, limit 9007199254740988kB, failcnt 0
+6,4,5000003,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/slurm/uid_0/job_42,\
+task_memcg=/slurm/uid_0/job_42/step_0/task_0,task=a,pid=7,uid=0,pid=1192,uid=0
+3,5,5000004,-;Memory cgroup out of memory: Killed process 1192 (a,pid=7,uid=0) total-vm:9kB, anon-rss:4kB, file-rss:0kB, shmem-rss:0kB
+3,6,5000005,-;Memory cgroup out of memory: Killed process 7 (b) total-vm:9kB, anon-rss:4kB, file-rss:0kB, shmem-rss:0kB
+4,7,5000006,-;python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
+6,8,5000007,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/,task=c,pid=1192,uid=0
+3,9,5000008,-;Out of memory: Killed process 1192 (c) total-vm:9kB, anon-rss:4kB, file-rss:0kB, shmem-rss:0kB
+"""
+"""As Linux 6.18 writes them (mm/oom_kill.c, mm/memcontrol-v1.c), but for a name that looks like the end of such a line."""
+
+
+def test_the_limit_at_which_one_was_killed_is_told_of_that_one_alone():
+    """Another that ends with it, and one that is killed because the whole host has no memory, have none."""
+    log, kernel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET), Kernel("stands open already", ())
+    kernel._log = log[0].fileno()
+    log[0].setblocking(False)
+    for record in RECORDS.splitlines():
+        log[1].send(record.encode())
+    told = [(kill["pid"], kill.get("limit"), kill.get("slurm")) for kill in kernel.read() or ()]
+    assert told == [(1192, 3072000 << 10, "42"), (7, None, None), (1192, None, None)]
 
 
 def test_where_neither_may_be_read_nothing_is_known(tmp_path):

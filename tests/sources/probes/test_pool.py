@@ -564,7 +564,21 @@ NO_EXEC = (
             "w1: Python 2.7 is too old there: the probe needs 3.8 or later",
         ),
         (1, "KeyError: 'x'", True, "w1: KeyError: 'x'"),
-        (1, NO_EXEC, False, f"w1: {NO_EXEC}; packaging/kubernetes-role.yaml has the Role that allows it"),
+        (
+            1,
+            NO_EXEC,
+            False,
+            (
+                'no right to get pods/exec: w1: User "me" cannot get resource "pods/exec" in API group "" in the namespace "r"; '
+                "packaging/kubernetes-role.yaml has the Role that allows it"
+            ),
+        ),
+        (
+            1,
+            "Error from server (Forbidden): not today",
+            False,
+            "w1: Error from server (Forbidden): not today; packaging/kubernetes-role.yaml has the Role that allows it",
+        ),
         (0, "Connection to w1 closed.", True, "the probe of w1 ended by itself; started again"),
     ],
 )
