@@ -17,12 +17,14 @@ from cockpit.acts.launch.submission import secret_hider
 from cockpit.acts.plan import Plan, Receipt
 from cockpit.acts.recover.hosts import dashboard_of, listens_far
 from cockpit.acts.recover.job import JobSteps
-from cockpit.acts.recover.step_state import NAMES, Step, StepError, steps_of
+from cockpit.acts.recover.step_state import NAMES, OF_JOB, Step, StepError, steps_of
 from cockpit.acts.recover.steps import Hear, Lines, RecoverySteps, Show
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
 from cockpit.monitor.monitor import ClusterMonitor
-from cockpit.presets import Launchable, Preset, RayStart, launchable
+from cockpit.presets import Launchable, Preset, RayStart, launchable, with_hosts
+from cockpit.presets.allocation import NO_NODES
+from cockpit.presets.variables import mistake
 from cockpit.secrets import redact
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
@@ -47,6 +49,8 @@ class Recovery:
     ) -> None:
         """`dashboard` is where the cluster will answer. Raises `StepError` where `begin` and `skip` leave nothing to be done."""
         self.preset = preset
+        self.named_job = monitor.config.named_job
+        """The job of Slurm's that was named for this run, and has to be named again."""
         self.hide = secret_hider(filled.hidden)
         """Takes the preset's secrets out of a text."""
         self._steps = RecoverySteps(monitor, executor, preset, filled.preset.ray.env if filled.preset.ray else {}, dashboard)
@@ -81,8 +85,10 @@ class Recovery:
             raise StepError(reason) if self._steps.heard else SourceError(reason)
         if self._does("check") and (reason := await self._job.too_large(self._steps.gpus())):
             raise StepError(reason)
+        if not self._does("wait") and any(map(self._does, OF_JOB)) and (reason := self._steps.why_not_followed()):
+            raise StepError(reason)
         if not self._does("stop"):
-            return Plan("stop", f"Recover {self.preset.name}", hosts=self._steps.hosts)
+            return Plan("stop", f"Recover {self.preset.name}", hosts=self._steps.hosts, notes=self._steps.placement())
         plan = await self._steps.plan_stop(hear)
         self._set("stop", state="planned", plan=plan)
         return plan
@@ -180,6 +186,9 @@ async def begin_recovery(
     """Nothing is done yet. `ending` is told what to call should nobody come back to close it. Raises `InputError`, `StepError`."""
     if preset.ray is None:
         raise InputError(f"{preset.path}: has no `ray` section, so cockpit can't start its cluster")
+    preset = with_hosts(preset, config)
+    if not isinstance(preset.ray, RayStart):
+        raise mistake(preset, "ray.head", NO_NODES)
     filled = launchable(preset, env)
     dashboard = _dashboard(config, preset.ray)
     # Probes that watch other hosts would only compete with what is done there.
