@@ -17,8 +17,7 @@ NO_NODES: Final = (
 
 def with_hosts(preset: Preset, config: Config) -> Preset:
     """As it will be started; as it is where it names its hosts, or no nodes are known. Never on hosts that were only found or listed."""
-    job = config.slurm
-    if not isinstance(preset.ray, SlurmStart) or job is None or not job.hosts:
+    if not isinstance(preset.ray, SlurmStart) or (job := config.slurm) is None or not job.hosts:
         return preset
     known = {entry.name: entry for entry in config.hosts}
     return replace(preset, ray=preset.ray.on(job.job, [known.get(node.name, node) for node in job.hosts]))

@@ -202,9 +202,11 @@ class _Reading:
         workers = {} if file.workers is UNSET else file.workers
         if isinstance(workers, list):
             raise self._document.mistake("ray.head", "host is missing: ray.workers lists hosts, so the head needs one too")
-        for where, fields in (("ray.head", head), ("ray.workers", workers)):
-            for name in {"host", "address"} & fields.keys():
-                raise self._document.mistake(f"{where}.{name}", "ray.head names no host, so neither can this")
+        if "address" in head:
+            raise self._document.mistake("ray.head.address", "needs `host` beside it")
+        for name in ("host", "address"):
+            if name in workers:
+                raise self._document.mistake(f"ray.workers.{name}", "hosts stand in a list, and then ray.head needs one too")
         apart = dict.fromkeys(OF_ONE_HOST, "belongs to one host, but ray.head names none")
         flags = self._flags("ray.head", head, apart), self._flags("ray.workers", workers, {**_ON_HEAD, **apart})
         return SlurmStart(*flags, self._variables("ray.env", file.env), file.python)

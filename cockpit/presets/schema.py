@@ -102,7 +102,7 @@ WORDS: Final = {
     "about": "one line of text",
     "ray": "keys with values, `head` among them",
     "ray.head": "a host, or {host: …, num_gpus: …, …}",
-    "ray.workers": "a list of hosts, each a name or {host: …, num_gpus: …, …}; or {num_gpus: …, …} where ray.head has no host",
+    "ray.workers": "a list of hosts, each a name or {host: …, …}; or {num_gpus: …, …} without hosts",
     "ray.workers[]": "a host, or {host: …, num_gpus: …, …}",
     "ray.env": "variables with their values",
     "ray.python": "the path of a Python",

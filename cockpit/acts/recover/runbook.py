@@ -49,8 +49,7 @@ class Recovery:
     ) -> None:
         """`dashboard` is where the cluster will answer. Raises `StepError` where `begin` and `skip` leave nothing to be done."""
         self.preset = preset
-        self.named_job = monitor.config.named_job
-        """The job of Slurm's that was named for this run, and has to be named again."""
+        self._monitor = monitor
         self.hide = secret_hider(filled.hidden)
         """Takes the preset's secrets out of a text."""
         self._steps = RecoverySteps(monitor, executor, preset, filled.preset.ray.env if filled.preset.ray else {}, dashboard)
@@ -63,6 +62,11 @@ class Recovery:
 
     def _does(self, name: str) -> bool:
         return any(step.name == name and step.state != "skipped" for step in self.steps)
+
+    @property
+    def named_job(self) -> str | None:
+        """The job of Slurm's that was named for this run, and has to be named again where it goes on."""
+        return self._monitor.config.named_job
 
     @property
     def failed(self) -> Step | None:
