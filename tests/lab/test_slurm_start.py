@@ -180,7 +180,7 @@ def test_a_preset_without_hosts_is_checked_against_the_nodes_of_the_job(allocati
 def test_it_is_started_on_them_with_the_head_on_the_first(allocation: Allocation):
     code, told, said = allocation.cockpit("recover /tmp/any.yaml --yes")
     assert code == 0, (told, said)
-    assert f"Ray is started on the nodes of Slurm's job {allocation.job}: the head runs on head, its workers run on w1" in told["notes"]
+    assert f"Slurm's job {allocation.job}: the head runs on head, workers on w1" in told["notes"]
     assert [(row["host"], row["target"]) for row in told["done"] if row["act"] == "start"] == [("head", "head"), ("w1", "worker")]
     assert allocation.raylets() == BOTH
     assert roles(allocation) == {"head": 1, "w1": 0}

@@ -69,8 +69,8 @@ def address_conflicts(start: RayStart, hosts: Iterable[HostEntry]) -> Iterator[s
 
 def placement(job: str, head: str, workers: Sequence[str]) -> str:
     """Which node of a job of Slurm's is what, in a sentence."""
-    rest = f"its workers run on {', '.join(workers)}" if workers else "it has no other node"
-    return f"Ray is started on the nodes of Slurm's job {job}: the head runs on {head}, {rest}"
+    rest = f"workers on {', '.join(workers)}" if workers else "no workers"
+    return f"Slurm's job {job}: the head runs on {head}, {rest}"
 
 
 def of_another_job(start: RayStart, names: Mapping[str, str], surveyed: Mapping[str, Target]) -> str | None:

@@ -80,10 +80,8 @@ def test_sessions_are_this_clusters_by_where_their_gcs_is():
 
 
 def test_which_node_of_slurms_job_is_what_is_one_sentence():
-    assert placement("42", "gpu1", ["gpu2", "gpu3"]) == (
-        "Ray is started on the nodes of Slurm's job 42: the head runs on gpu1, its workers run on gpu2, gpu3"
-    )
-    assert placement("42", "gpu1", []) == "Ray is started on the nodes of Slurm's job 42: the head runs on gpu1, it has no other node"
+    assert placement("42", "gpu1", ["gpu2", "gpu3"]) == ("Slurm's job 42: the head runs on gpu1, workers on gpu2, gpu3")
+    assert placement("42", "gpu1", []) == "Slurm's job 42: the head runs on gpu1, no workers"
 
 
 @pytest.mark.parametrize(("job", "port", "refused"), [("41", 6400, True), ("42", 6400, False), (None, 6400, False), ("41", 6379, False)])
