@@ -19,6 +19,7 @@ from cockpit.acts.recover.hosts import dashboard_of, listens_far
 from cockpit.acts.recover.job import JobSteps
 from cockpit.acts.recover.step_state import NAMES, OF_JOB, Step, StepError, steps_of
 from cockpit.acts.recover.steps import Hear, Lines, RecoverySteps, Show
+from cockpit.config import slurm
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
 from cockpit.monitor.monitor import ClusterMonitor
@@ -27,6 +28,7 @@ from cockpit.presets.allocation import NO_NODES
 from cockpit.presets.variables import mistake
 from cockpit.secrets import redact
 from cockpit.sources.probes.requests import Progress
+from cockpit.sources.slurm import read_job
 from cockpit.sources.source import SourceError
 
 StepFunction = Callable[[Hear, Show], Awaitable[Lines]]
@@ -187,12 +189,16 @@ async def begin_recovery(
     follow: bool = True,
     ending: list[Callable[[], None]] | None = None,
 ) -> AsyncIterator[Recovery]:
-    """Nothing is done yet. `ending` is told what to call should nobody come back to close it. Raises `InputError`, `StepError`."""
+    """Nothing is done yet. `ending` is told what to call should nobody come back to close it.
+
+    Raises `InputError`, `StepError`, `SourceError`.
+    """
     if preset.ray is None:
         raise InputError(f"{preset.path}: has no `ray` section, so cockpit can't start its cluster")
     preset = with_hosts(preset, config)
     if not isinstance(preset.ray, RayStart):
         raise mistake(preset, "ray.head", NO_NODES)
+    await check_allocation(config, preset.ray)
     filled = launchable(preset, env)
     dashboard = _dashboard(config, preset.ray)
     # Probes that watch other hosts would only compete with what is done there.
@@ -206,6 +212,16 @@ async def begin_recovery(
     finally:
         monitor.close()
         running.cancel()
+
+
+async def check_allocation(config: Config, start: RayStart) -> None:
+    """That the job still has the nodes: a step proves it, another way to reach them does not. Raises `StepError`, `SourceError`."""
+    if start.slurm is None or config.origins.get("reach") in (slurm.JOB, slurm.FLAG):
+        return
+    state, _, nodes = await read_job(start.slurm)
+    held = {node.name for node in slurm.read_nodes(nodes)} if state == "RUNNING" else set()
+    if lost := [node.host for node in start.nodes if node.host not in held]:
+        raise StepError(f"Slurm's job {start.slurm} is {state} and does not have {', '.join(lost)}")
 
 
 def _dashboard(config: Config, start: RayStart) -> str:
