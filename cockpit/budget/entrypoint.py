@@ -217,7 +217,8 @@ class _Search:
             return
         name = argv[0].rpartition("/")[2]
         if name in _NOT_READ and (name == "sbatch" or any(_module(word) or _MENTIONED.search(word) for word in argv)):
-            self.unread[f"What {name} starts is not read"] = None
+            instead = ": check its script, `cockpit check -- bash SCRIPT`" if name == "sbatch" else ""
+            self.unread[f"What {name} starts is not read{instead}"] = None
             return
         job = submission(argv)
         if job:

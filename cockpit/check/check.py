@@ -19,7 +19,7 @@ from cockpit.check.result import Checked, judge
 from cockpit.check.start import start_lines
 from cockpit.config.thresholds import Limits
 from cockpit.model import Snapshot
-from cockpit.presets import JobSpec, Needs, Preset
+from cockpit.presets import JobSpec, Needs, Preset, RayStart
 from cockpit.secrets import redact
 from cockpit.text import count
 
@@ -28,7 +28,7 @@ def check(preset: Preset, budget: Budget, snapshot: Snapshot, limits: Limits | N
     """Every line; the verdict is as bad as the worst of them. `taken` are ports of the preset's hosts on which somebody listens."""
     budget = _with_needs(preset, budget)
     site = site_of(preset, snapshot, names(budget.groups or ()))
-    ports = port_lines(preset.ray, taken) if preset.ray and site.planned else ()
+    ports = port_lines(preset.ray, taken) if isinstance(preset.ray, RayStart) and site.planned else ()
     lines = (*ports, *_lines(preset, budget, snapshot, site, limits or Limits()))
     return judge(budget, (Line(line.level, redact(line.text), line.change and redact(line.change)) for line in lines))
 

@@ -234,7 +234,7 @@ def _change(wanted: Ask, short: Sequence[str], world: LivingNodes, when: When, s
         least = f"at least {amount('CPU', need, bare=True)} on each node"
         where = least if wanted.together else f"at least {_sum_of(wanted, world)} in total"
         of_preset = site.planned and site.allocation is None
-        key = "ray.head.num_cpus and ray.workers[].num_cpus in the preset" if of_preset else "`ray start --num-cpus`"
+        key = "num_cpus under ray.head and ray.workers in the preset" if of_preset else "`ray start --num-cpus`"
         return f"start Ray with more CPUs, {where}: {key}; Ray only counts CPUs"
     if name != "GPU" or not flags:
         return None

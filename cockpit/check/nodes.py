@@ -14,7 +14,8 @@ from cockpit.findings.gpus import NO_DEVICES
 from cockpit.model import Gpu, Host, Node, Quantity, RayProcess, Snapshot
 from cockpit.monitor.pending_reasons import Reasons, WaitFacts
 from cockpit.placement import Place, scale_amount
-from cockpit.presets import Preset, RayNode
+from cockpit.presets import Preset, RayNode, SlurmStart
+from cockpit.presets.allocation import NO_NODES
 from cockpit.sources.ray.client import NodeFacts, StatusFacts
 from cockpit.sources.ray.resources import mangle
 
@@ -67,8 +68,10 @@ def site_of(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Site
     if snapshot.cluster.reachable:
         told = any(node.id for node in snapshot.nodes or ())
         return _read_site(preset, snapshot, wanted) if told else Site((), why="Ray has not reported its nodes")
+    if isinstance(preset.ray, SlurmStart):
+        return Site((), why=NO_NODES)
     if preset.ray is not None:
-        return _plan_site(preset.ray.nodes, preset.ray.env, snapshot, wanted)
+        return _plan_site(preset.nodes, preset.ray.env, snapshot, wanted)
     lives = next((f", although a Ray runs on {session.host}" for session in snapshot.sessions or () if session.live), "")
     if (job := snapshot.allocation) is not None and job.nodes and not lives:
         return replace(_plan_site([RayNode(node.name) for node in job.nodes], {}, snapshot, wanted), allocation=job.job)
@@ -97,8 +100,8 @@ def _read_site(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> S
 def _absent(preset: Preset, nodes: Iterable[Node]) -> str | None:
     """Hosts that the preset counts among its cluster, and that Ray doesn't have."""
     known = tuple(nodes)
-    absent = [start.host for start in (preset.ray.nodes if preset.ray else ()) if _node(start, known) is None]
-    if not absent or len(absent) == len(preset.ray.nodes if preset.ray else ()):
+    absent = [start.host for start in preset.nodes if _node(start, known) is None]
+    if not absent or len(absent) == len(preset.nodes):
         return None
     return f"{', '.join(absent[:4])} of the preset {'has' if len(absent) == 1 else 'have'} not joined"
 

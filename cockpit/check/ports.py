@@ -65,10 +65,8 @@ async def find_listeners(preset: Preset) -> Taken:
 
     Only who knows that no Ray runs there learns from it that they are in the way.
     """
-    if preset.ray is None:
-        return frozenset()
     room = asyncio.Semaphore(MAX_CONNECTIONS)
-    asked = [(node, port) for node in preset.ray.nodes for port in ports_of(node, head=node is preset.ray.head).values()]
+    asked = [(node, port) for node in preset.nodes for port in ports_of(node, head=node is preset.nodes[0]).values()]
     answers = await asyncio.gather(*(_answers(node.address or node.host, port, room) for node, port in asked))
     return frozenset((node.host, port) for (node, port), answered in zip(asked, answers, strict=True) if answered)
 

@@ -19,7 +19,7 @@ from cockpit.check.result import Checked
 from cockpit.config.document import InputError, read
 from cockpit.config.reach import HostEntry
 from cockpit.monitor.monitor import ClusterMonitor
-from cockpit.presets import JobSpec, Preset
+from cockpit.presets import JobSpec, Preset, with_hosts
 from cockpit.presets.folder import resolve_beside
 from cockpit.presets.variables import NAME, names
 from cockpit.secrets import HIDDEN, redact_variable
@@ -35,6 +35,7 @@ _LONG = "x" * 40
 
 async def look_and_check(monitor: ClusterMonitor, preset: Preset, env: Mapping[str, str] = os.environ) -> Checked:
     """As of now: whoever watches already waits for nobody who has answered."""
+    preset = with_hosts(preset, monitor.config)
     await monitor.wait_until_complete(HOSTS_PATIENCE_S)
     budget = await in_time(partial(budget_for, preset, env, find_frameworks(monitor.poller.snapshot)), preset.path)
     return check(preset, budget, monitor.poller.snapshot, monitor.config.limits, await ports_in_the_way(monitor, preset))
@@ -47,7 +48,7 @@ async def ports_in_the_way(monitor: ClusterMonitor, preset: Preset) -> Taken:
 
 def hosts_of(preset: Preset) -> tuple[HostEntry, ...]:
     """The hosts on which the preset starts Ray: they matter also where nobody else has named them."""
-    return tuple(HostEntry(node.host, address=node.address or "") for node in (preset.ray.nodes if preset.ray else ()))
+    return tuple(HostEntry(node.host, address=node.address or "") for node in preset.nodes)
 
 
 def budget_for(preset: Preset, env: Mapping[str, str], there: Mapping[str, str] = {}) -> Budget:

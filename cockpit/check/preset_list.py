@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cockpit.config.thresholds import Limits
+from cockpit.config.settings import Config
 from cockpit.model import Snapshot, Value
-from cockpit.presets import Preset, PresetError, presets, safe
+from cockpit.presets import Preset, PresetError, presets, safe, with_hosts
 
 if TYPE_CHECKING:
     from cockpit.check.result import Checked
@@ -37,17 +37,18 @@ def hide_secrets(entry: PresetEntry) -> PresetEntry:
     return entry if entry.preset is None else replace(entry, preset=safe(entry.preset))
 
 
-def check_presets(snapshot: Snapshot, env: Mapping[str, str], limits: Limits) -> tuple[PresetEntry, ...]:
+def check_presets(snapshot: Snapshot, env: Mapping[str, str], config: Config) -> tuple[PresetEntry, ...]:
     """All of them, read again; scripts that they name are read too. Takes some tenths of a second on a slow disk."""
-    return tuple(_entry(found, snapshot, env, limits) for found in presets())
+    return tuple(_entry(found, snapshot, env, config) for found in presets())
 
 
-def _entry(found: Preset | PresetError, snapshot: Snapshot, env: Mapping[str, str], limits: Limits) -> PresetEntry:
+def _entry(found: Preset | PresetError, snapshot: Snapshot, env: Mapping[str, str], config: Config) -> PresetEntry:
     from cockpit.check.check import check  # deferred: reading commands is a tenth of a second of imports that no start waits for
     from cockpit.check.installed import find_frameworks
     from cockpit.check.preset import budget_for
 
     if isinstance(found, PresetError):
         return PresetEntry(found.name, str(found.path), mistake=str(found))
-    checked = check(found, budget_for(found, env, find_frameworks(snapshot)), snapshot, limits) if found.job else None
-    return PresetEntry(found.name, str(found.path), found, checked=checked)
+    preset = with_hosts(found, config)
+    checked = check(preset, budget_for(preset, env, find_frameworks(snapshot)), snapshot, config.limits) if preset.job else None
+    return PresetEntry(preset.name, str(preset.path), preset, checked=checked)

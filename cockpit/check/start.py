@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cockpit.budget import Line
 from cockpit.check.nodes import DEVICES, Site, list_devices
 from cockpit.model import Snapshot
-from cockpit.presets import Preset, RayNode
+from cockpit.presets import Preset, RayNode, RayStart
 from cockpit.secrets import redact
 from cockpit.text import count, plural
 
@@ -18,11 +18,12 @@ def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line
         yield Line("doubt", f"job.env sets {DEVICES}, but Ray sets it for each worker itself", f"remove {DEVICES} from job.env")
     if site.allocation is not None:
         text = f"no Ray runs: checked against the {_amount(site, len(site.places))} of Slurm's job {site.allocation}"
-        yield Line("later", text, "write a preset with a `ray` section, and start Ray on them with `cockpit recover PRESET`")
-    if preset.ray is None:
+        yield Line("later", text, "write a preset whose `ray` section names no hosts, and start Ray on them with `cockpit recover PRESET`")
+    if not isinstance(preset.ray, RayStart):
         return
     if site.planned:
-        text = f"no Ray runs: checked against the {_amount(site, len(preset.ray.nodes))} that the preset starts"
+        of = f"of Slurm's job {preset.ray.slurm}, on which the preset starts Ray" if preset.ray.slurm else "that the preset starts"
+        text = f"no Ray runs: checked against the {_amount(site, len(preset.ray.nodes))} {of}"
         yield Line("later", text, f"`cockpit recover {preset.name}`")
     elif site.more:
         yield Line("doubt", f"more nodes may join: {site.more}", None if snapshot.growing else f"`cockpit recover {preset.name}`")

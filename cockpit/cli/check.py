@@ -15,7 +15,7 @@ from cockpit.cli.completion import complete_presets
 from cockpit.cli.options import cluster_options, command, json_option, with_config
 from cockpit.cli.status import look_at_one, look_interruptibly
 from cockpit.config.settings import Config
-from cockpit.presets import JobSpec, Preset, find_preset
+from cockpit.presets import JobSpec, Preset, find_preset, with_hosts
 
 
 class CheckCommand(click.Command):
@@ -55,7 +55,7 @@ def preset_of(command: tuple[str, ...]) -> Preset:
 
 
 async def _check(config: Config, name: str | None, words: tuple[str, ...], *, as_json: bool) -> int:
-    preset = find_preset(name) if name else preset_of(words)
+    preset = with_hosts(find_preset(name), config) if name else preset_of(words)
     # Deferred: whoever mistypes a name waits for no HTTP client.
     from cockpit.check.check import check as check_job
     from cockpit.check.installed import find_frameworks

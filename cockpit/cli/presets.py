@@ -15,7 +15,7 @@ from cockpit.cli.completion import complete_presets
 from cockpit.cli.options import BAD_USAGE, NOT_ALL, command, json_option, refuse, with_config
 from cockpit.config.document import InputError, abbreviate_home
 from cockpit.config.settings import Config
-from cockpit.presets import Preset, PresetError, UnknownPresetError, copy_preset, doubts, presets, presets_folder
+from cockpit.presets import Preset, PresetError, SlurmStart, UnknownPresetError, copy_preset, doubts, presets, presets_folder
 from cockpit.text import UNKNOWN, clean, count
 
 _HEADS = ("NAME", "GPUS", "HOSTS", "ABOUT")
@@ -77,9 +77,10 @@ def _table(found: list[Preset | PresetError]) -> str:
 def _row(one: Preset | PresetError) -> tuple[str, str, str, str]:
     if isinstance(one, PresetError):
         return clean(one.name), UNKNOWN, UNKNOWN, clean(str(one))
-    hosts = [node.host for node in one.ray.nodes] if one.ray else []
+    hosts = [node.host for node in one.nodes]
     shortened = ",".join(hosts[:3]) + (f",… ({len(hosts)})" if len(hosts) > 3 else "")
-    return clean(one.name), count(_gpus(one)), shortened or UNKNOWN, clean(one.about)
+    told = "Slurm job" if isinstance(one.ray, SlurmStart) else shortened or UNKNOWN
+    return clean(one.name), count(_gpus(one)), told, clean(one.about)
 
 
 def _gpus(one: Preset) -> float | None:
@@ -94,5 +95,5 @@ def _fields(one: Preset | PresetError) -> dict[str, Any]:
     fields: dict[str, Any] = {"name": one.name, "path": str(one.path), "yours": one.path.parent == presets_folder()}
     if isinstance(one, PresetError):
         return {**fields, "error": str(one)}
-    hosts = [node.host for node in one.ray.nodes] if one.ray else []
+    hosts = None if isinstance(one.ray, SlurmStart) else [node.host for node in one.nodes]
     return {**fields, "about": one.about, "gpus": _gpus(one), "hosts": hosts, "doubts": list(doubts(one))}

@@ -24,7 +24,7 @@ from cockpit.cli.completion import complete_presets
 from cockpit.cli.options import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, cluster_options, command, consent_options, refuse, with_config
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
-from cockpit.presets import Preset, find_preset
+from cockpit.presets import find_preset
 from cockpit.presets.folder import is_shared
 from cockpit.sources.source import SourceError
 from cockpit.text import clean
@@ -97,7 +97,7 @@ def _print_abort(recovery: Recovery) -> int:
     aborted = next((step.name for step in recovery.steps if step.state == "running"), NAMES[0])
     state = [*recovery.left, *(["a `ray start` that had begun continues on its host"] if aborted == "start" else [])]
     lines = "".join(f"\n  {clean(line)}" for line in state)
-    return refuse(f"aborted in step {aborted}{lines}\n{_continue_with(recovery.preset, aborted)}", NOT_ALL)
+    return refuse(f"aborted in step {aborted}{lines}\n{_continue_with(recovery, aborted)}", NOT_ALL)
 
 
 def _plan_lines(recovery: Recovery, plan: Plan) -> list[str]:
@@ -113,12 +113,13 @@ def _print_end(recovery: Recovery, *, as_json: bool) -> int:
     if not as_json:
         for line in recovery.left:
             output.say(f"  {line}")
-    return refuse(f"step {failed.name} failed: {clean(failed.error or '')}\n{_continue_with(recovery.preset, failed.go_on)}", NOT_ALL)
+    return refuse(f"step {failed.name} failed: {clean(failed.error or '')}\n{_continue_with(recovery, failed.go_on)}", NOT_ALL)
 
 
-def _continue_with(preset: Preset, step: str) -> str:
+def _continue_with(recovery: Recovery, step: str) -> str:
+    preset, job = recovery.preset, recovery.named_job
     argument = preset.name if is_shared(preset.path) else shlex.quote(str(preset.path))
-    return f"  continue with: cockpit recover {clean(argument)} --from {step}"
+    return f"  continue with: cockpit recover {clean(argument)} --from {step}{f' --slurm {job}' if job else ''}"
 
 
 class StepPrinter:

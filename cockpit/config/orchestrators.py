@@ -34,7 +34,7 @@ def _settings_of(orchestrator: Orchestrator) -> Layer:
         return {"kubernetes": (orchestrator, orchestrator.origin), "reach": (orchestrator.reach, orchestrator.origin)}
     job, nodes = orchestrator.origins
     return {
-        "slurm": (orchestrator.job, job),
+        "slurm": (orchestrator, job),
         "reach": (orchestrator.reach, job),
         **({"hosts": (orchestrator.hosts, nodes)} if orchestrator.hosts else {}),
         "slurm_nodes": (tuple(NodeNames(host.name) for host in orchestrator.hosts), nodes),

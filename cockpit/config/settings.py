@@ -20,7 +20,7 @@ from cockpit.config.kubernetes import KubernetesPlace
 from cockpit.config.notify import NOTIFY_WORDS, NotifyTarget, check_targets, shown_targets
 from cockpit.config.orchestrators import Layer, Orchestrator, find_orchestrators, settings_of
 from cockpit.config.reach import DEFAULT_REACH, HOST_WORDS, HostEntry, host_entries, parse_hosts, reach_command
-from cockpit.config.slurm import NodeNames
+from cockpit.config.slurm import NodeNames, SlurmHosts
 from cockpit.config.thresholds import Limits, RecordingLimits
 from cockpit.model import Session, Value
 from cockpit.text import explain_os_error
@@ -53,8 +53,8 @@ class Config(Value, frozen=True):
     limits: Limits = Limits()
     notify: tuple[NotifyTarget, ...] = ()
     """Who is told when findings begin and end; never with `readonly`."""
-    slurm: str | None = None
-    """The id of the job of Slurm's whose nodes are the hosts: the one that cockpit runs in, or that was named."""
+    slurm: SlurmHosts | None = None
+    """The job of Slurm's whose nodes are the hosts: the one that cockpit runs in, or that was named."""
     slurm_nodes: tuple[NodeNames, ...] = ()
     """What the nodes of that job are called."""
     kubernetes: KubernetesPlace | None = None
@@ -69,6 +69,11 @@ class Config(Value, frozen=True):
     def names_of(self, host: str) -> tuple[str, ...]:
         """All that the host is called that somebody calls so, this name first."""
         return slurm.names_of(host, self.slurm_nodes)
+
+    @property
+    def named_job(self) -> str | None:
+        """The job of Slurm's, where it was named for this run."""
+        return self.slurm.job if self.slurm is not None and self.origins.get("slurm") == slurm.FLAG else None
 
     @property
     def named_hosts(self) -> tuple[HostEntry, ...]:

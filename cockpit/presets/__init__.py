@@ -1,8 +1,9 @@
 """Presets: jobs and the clusters they run on, written down in YAML, with secrets that stay in the environment."""
 
+from cockpit.presets.allocation import with_hosts
 from cockpit.presets.amounts import byte_count, version_matches
 from cockpit.presets.folder import PresetError, UnknownPresetError, copy_preset, find_preset, presets, presets_folder, write_preset
-from cockpit.presets.preset import JobSpec, Needs, Preset, RayNode, RayStart, read_preset
+from cockpit.presets.preset import JobSpec, Needs, Preset, RayNode, RayStart, SlurmStart, read_preset
 from cockpit.presets.schema import preset_schema
 from cockpit.presets.variables import Launchable, doubts, launchable, safe
 
@@ -14,6 +15,7 @@ __all__ = [
     "PresetError",
     "RayNode",
     "RayStart",
+    "SlurmStart",
     "UnknownPresetError",
     "byte_count",
     "copy_preset",
@@ -26,5 +28,6 @@ __all__ = [
     "read_preset",
     "safe",
     "version_matches",
+    "with_hosts",
     "write_preset",
 ]

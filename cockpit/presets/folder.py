@@ -14,12 +14,12 @@ from typing import Final
 import platformdirs
 
 from cockpit.config.document import InputError, abbreviate_home, read_text
-from cockpit.presets.preset import Preset, read_preset
+from cockpit.presets.preset import ENDINGS, Preset, read_preset
+from cockpit.presets.script import explain_script, find_script
 from cockpit.trust import why_not_ours
 
 READY_MADE: Final = Path(__file__).with_name("shipped")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_ENDINGS: Final = (".yaml", ".yml")
 
 
 class PresetError(InputError):
@@ -43,7 +43,7 @@ def is_shared(path: Path) -> bool:
 
 def is_path(text: str) -> bool:
     """Whether that means a file, and not a preset by its name."""
-    return "/" in text or text.endswith(_ENDINGS)
+    return "/" in text or text.endswith(ENDINGS)
 
 
 def resolve_beside(path: Path, written: str) -> Path:
@@ -73,6 +73,8 @@ def find_preset(name_or_path: str) -> Preset:
     beside = Path(f"{name_or_path}.yaml")
     if os.path.isfile(beside):
         raise InputError(f"no preset is named {name_or_path}; the file here is ./{beside}")
+    if (script := find_script(Path(name_or_path))) is not None:
+        raise InputError(explain_script(name_or_path, script))
     near = get_close_matches(name_or_path, paths, 1)
     raise InputError(
         f"no preset is named {name_or_path}; {f'perhaps {near[0]}' if near else f'presets are in {abbreviate_home(presets_folder())}'}"
@@ -140,7 +142,7 @@ def _write(path: Path, text: str) -> None:
 
 def _files(folder: Path) -> Iterator[Path]:
     with suppress(OSError):
-        yield from sorted(path for path in folder.iterdir() if path.suffix in _ENDINGS and not path.name.startswith("."))
+        yield from sorted(path for path in folder.iterdir() if path.suffix in ENDINGS and not path.name.startswith("."))
 
 
 def _read(path: Path) -> Preset | PresetError:

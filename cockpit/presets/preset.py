@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from cockpit.config.document import Document, InputError, abbreviate_home
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from cockpit.config.document import Document, InputError, abbreviate_home, read_text
 from cockpit.config.reach import HostEntry, check_host
 from cockpit.model import Value
 from cockpit.placement import Strategy
 from cockpit.presets.amounts import byte_count, is_number, version_matches
-from cockpit.presets.ray_flags import HEADS_ALONE, FlagValue, flag_arguments, flag_name, flag_value, flag_words
+from cockpit.presets.ray_flags import HEADS_ALONE, OF_ONE_HOST, FlagValue, flag_arguments, flag_name, flag_value, flag_words
 from cockpit.presets.schema import WORDS, JobFile, NeedsFile, PresetFile, RayFile
+from cockpit.presets.script import explain_script, is_script
 from cockpit.secrets import redact
 
 T = TypeVar("T")
@@ -46,11 +50,29 @@ class RayStart(Value, frozen=True):
     """May hold `${NAME}`."""
     python: str | None = None
     """Whose `ray` is started; `None`: the one on the PATH over there."""
+    slurm: str | None = None
+    """The job of Slurm's whose nodes these are; `None`: the preset names them."""
 
     @property
     def nodes(self) -> tuple[RayNode, ...]:
         """The head, then the workers."""
         return (self.head, *self.workers)
+
+
+class SlurmStart(Value, frozen=True):
+    """How a cluster is started on the nodes of a job of Slurm's, whichever these are: the first is the head, all others are workers."""
+
+    head: Mapping[str, FlagValue] = {}
+    workers: Mapping[str, FlagValue] = {}
+    """Flags of each of them."""
+    env: Mapping[str, str] = {}
+    python: str | None = None
+
+    def on(self, job: str, hosts: Sequence[HostEntry]) -> RayStart:
+        """On the nodes of this job, in Slurm's order."""
+        head, *workers = (RayNode(host.name, host.address or None) for host in hosts)
+        alike = tuple(replace(node, flags=self.workers) for node in workers)
+        return RayStart(replace(head, flags=self.head), alike, self.env, self.python, job)
 
 
 class JobSpec(Value, frozen=True):
@@ -100,11 +122,17 @@ class Preset(Value, frozen=True):
     name: str
     path: Path
     about: str = ""
-    ray: RayStart | None = None
+    ray: RayStart | SlurmStart | None = None
     job: JobSpec | None = None
     needs: Needs = Needs()
 
+    @property
+    def nodes(self) -> tuple[RayNode, ...]:
+        """Where its cluster is started, the head first; none as long as nobody knows."""
+        return self.ray.nodes if isinstance(self.ray, RayStart) else ()
 
+
+_ON_HEAD: Final = dict.fromkeys(HEADS_ALONE, "only allowed for the head")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RUNTIME_ENV: Final = (
     "py_modules", "py_executable", "pip", "uv", "conda", "excludes", "container", "image_uri", "nsight", "rocprof-sys", "mpi", "config",
@@ -115,16 +143,20 @@ _WITH_PORT = re.compile(r"[^:]*:\d+")
 _LITERAL = re.compile(r"(?<!\$)\$\{(?![A-Za-z_][A-Za-z0-9_]*\})[^}]*\}?")
 _PLACE = re.compile(r"\$?\{([^{}]*)\}")
 _PLACES: Final = ("time", "name")
+ENDINGS: Final = (".yaml", ".yml")
+"""Of a preset's file."""
 SUBMISSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def read_preset(path: Path) -> Preset:
     """Raises `InputError` with file, line and key of the first mistake."""
     try:
-        document = Document.read(path)
+        text = read_text(path)
     except FileNotFoundError as error:
         raise InputError(f"{abbreviate_home(path)}: there is no such file") from error
-    return _Reading(document).preset(path)
+    if is_script(text) and path.suffix not in ENDINGS:
+        raise InputError(explain_script(str(path), text))
+    return _Reading(Document(text, abbreviate_home(path))).preset(path)
 
 
 class _Reading:
@@ -149,17 +181,35 @@ class _Reading:
             needs=self._needs(file.needs),
         )
 
-    def _ray(self, file: RayFile) -> RayStart:
+    def _ray(self, file: RayFile) -> RayStart | SlurmStart:
+        if file.python is not None:
+            self._at("ray.python", partial(check_host, HostEntry("any", python=file.python)))
+        return self._on_slurm(file, file.head) if isinstance(file.head, dict) and "host" not in file.head else self._on_hosts(file)
+
+    def _on_hosts(self, file: RayFile) -> RayStart:
+        if isinstance(file.workers, dict):
+            raise self._document.type_mistake("ray.workers", "a list of hosts, because ray.head names one")
         head = self._node("ray.head", file.head)
-        workers = tuple(self._node(f"ray.workers[{index}]", node, head) for index, node in enumerate(file.workers))
+        workers = tuple(self._node(f"ray.workers[{index}]", node, head) for index, node in enumerate(file.workers or ()))
         seen = {head.host: "the head"}
         for index, node in enumerate(workers):
             if node.host in seen:
                 raise self._document.mistake(f"ray.workers[{index}]", f"{node.host} is already {seen[node.host]}")
             seen[node.host] = "a worker"
-        if file.python is not None:
-            self._at("ray.python", partial(check_host, HostEntry("any", python=file.python)))
         return RayStart(head, workers, self._variables("ray.env", file.env), file.python)
+
+    def _on_slurm(self, file: RayFile, head: Mapping[str, Any]) -> SlurmStart:
+        workers = {} if file.workers is UNSET else file.workers
+        if isinstance(workers, list):
+            raise self._document.mistake("ray.head", "host is missing: ray.workers lists hosts, so the head needs one too")
+        if "address" in head:
+            raise self._document.mistake("ray.head.address", "needs `host` beside it")
+        for name in ("host", "address"):
+            if name in workers:
+                raise self._document.mistake(f"ray.workers.{name}", "hosts stand in a list, and then ray.head needs one too")
+        apart = dict.fromkeys(OF_ONE_HOST, "belongs to one host, but ray.head names none")
+        flags = self._flags("ray.head", head, apart), self._flags("ray.workers", workers, {**_ON_HEAD, **apart})
+        return SlurmStart(*flags, self._variables("ray.env", file.env), file.python)
 
     def _node(self, where: str, given: str | Mapping[str, Any], head: RayNode | None = None) -> RayNode:
         fields = {"host": given} if isinstance(given, str) else dict(given)
@@ -172,9 +222,10 @@ class _Reading:
         if address is not None and _WITH_PORT.fullmatch(address):
             raise self._document.mistake(f"{where}.address", "give the host's address without a port; Ray's port is the head's `port`")
         self._at(where, partial(check_host, HostEntry(host, address or "")))
-        return RayNode(host, address, self._flags(where, fields, refused=HEADS_ALONE if head else ()))
+        return RayNode(host, address, self._flags(where, fields, _ON_HEAD if head else {}))
 
-    def _flags(self, where: str, fields: Mapping[str, Any], refused: tuple[str, ...]) -> dict[str, FlagValue]:
+    def _flags(self, where: str, fields: Mapping[str, Any], refused: Mapping[str, str]) -> dict[str, FlagValue]:
+        """`refused`: by flag, why it can't stand here."""
         flags: dict[str, FlagValue] = {}
         for written, value in fields.items():
             place = f"{where}.{written}"
@@ -182,7 +233,7 @@ class _Reading:
             if name in flags:
                 raise self._document.mistake(place, "given twice, with _ and with -")
             if name in refused:
-                raise self._document.mistake(place, "only allowed for the head")
+                raise self._document.mistake(place, refused[name])
             if (sound := flag_value(name, value)) is None:
                 raise self._document.type_mistake(place, flag_words(name))
             flags[name] = sound

@@ -81,6 +81,8 @@ OWN: Final[Mapping[str, str]] = {
 """What cockpit decides by itself, or what stands elsewhere, and why."""
 HEADS_ALONE: Final = ("port", "redis_shard_ports", "system_config", "dashboard_port", "dashboard_host", "include_dashboard")
 """Refused by Ray on a worker, or without effect there."""
+OF_ONE_HOST: Final = ("node_ip_address", "node_name")
+"""Another on each host."""
 _WORDS: Final[Mapping[Kind, str]] = {
     "port": "a port from 0 to 65535",
     "count": "a whole number from 0",

@@ -5,35 +5,48 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from cockpit.placement import Strategy
 from cockpit.presets.ray_flags import flags_schema
 
 _TEXTS: Final[dict[str, Any]] = {"additionalProperties": {"type": ["string", "number", "boolean"]}}
 _AMOUNTS: Final[dict[str, Any]] = {"additionalProperties": {"type": "number", "minimum": 0}}
-_NODE: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "host": {"type": "string", "description": "The host's name in cockpit's config or in ssh."},
-        "address": {"type": "string", "description": "The host's address, if its name doesn't resolve to it."},
-        **flags_schema(),
-    },
-    "required": ["host"],
-    "additionalProperties": False,
+_FLAGS: Final[dict[str, Any]] = {"type": "object", "properties": flags_schema(), "additionalProperties": False}
+_PLACE: Final = {
+    "host": {"type": "string", "description": "The host's name in cockpit's config or in ssh."},
+    "address": {"type": "string", "description": "The host's address, if its name doesn't resolve to it."},
+}
+_HEAD: Final[dict[str, Any]] = {**_FLAGS, "properties": {**_PLACE, **_FLAGS["properties"]}, "dependentRequired": {"address": ["host"]}}
+_NODE: Final[dict[str, Any]] = {**_HEAD, "required": ["host"]}
+_HOSTS_OR_NONE: Final[dict[str, Any]] = {
+    "if": {"properties": {"head": {"type": "object", "not": {"required": ["host"]}}}},
+    "then": {"properties": {"workers": {"type": "object"}}},
+    "else": {"properties": {"workers": {"type": "array"}}},
 }
 
 Texts = Annotated[dict[str, Any], Meta(extra_json_schema=_TEXTS)]
 Amounts = Annotated[dict[str, Any], Meta(extra_json_schema=_AMOUNTS)]
 Bytes = str | int | float
 NodeFile = Annotated[dict[str, Any], Meta(extra_json_schema=_NODE)]
+HeadFile = Annotated[dict[str, Any], Meta(extra_json_schema=_HEAD)]
+FlagsFile = Annotated[dict[str, Any], Meta(extra_json_schema=_FLAGS)]
 
 
 class RayFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """How `cockpit recover` starts the cluster."""
 
-    head: Annotated[str | NodeFile, Meta(description="The head's host, with flags of `ray start` spelled with _ or -.")]
-    workers: Annotated[list[str | NodeFile], Meta(description="The other hosts, each with flags of `ray start`.")] = []
+    head: Annotated[
+        str | HeadFile,
+        Meta(
+            description="The head's host, with flags of `ray start` spelled with _ or -. Flags without a host: Ray is started on the nodes "
+            "of the Slurm job, with the head on the first."
+        ),
+    ]
+    workers: Annotated[
+        list[str | NodeFile] | FlagsFile | UnsetType,
+        Meta(description="The other hosts, each with flags of `ray start`; where the head has no host, the flags of all other nodes."),
+    ] = UNSET
     env: Annotated[Texts, Meta(description="Variables of Ray's processes and of every worker; ${NAME} comes from your environment.")] = {}
     python: Annotated[str | None, Meta(description="The Python whose Ray is started; default: the one on that host's PATH.")] = None
 
@@ -75,7 +88,7 @@ class PresetFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A preset of cockpit: a job, the cluster it runs on, or both."""
 
     about: Annotated[str, Meta(description="One line that describes the preset.")] = ""
-    ray: RayFile | None = None
+    ray: Annotated[RayFile | None, Meta(extra_json_schema=_HOSTS_OR_NONE)] = None
     job: JobFile | None = None
     needs: NeedsFile = NeedsFile()
 
@@ -89,7 +102,7 @@ WORDS: Final = {
     "about": "one line of text",
     "ray": "keys with values, `head` among them",
     "ray.head": "a host, or {host: …, num_gpus: …, …}",
-    "ray.workers": "a list of hosts, each a name or {host: …, num_gpus: …, …}",
+    "ray.workers": "a list of hosts, each a name or {host: …, …}; or {num_gpus: …, …} without hosts",
     "ray.workers[]": "a host, or {host: …, num_gpus: …, …}",
     "ray.env": "variables with their values",
     "ray.python": "the path of a Python",

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from cockpit.config.document import Document, InputError, abbreviate_home
 from cockpit.model import Value
 from cockpit.presets.folder import resolve_beside
-from cockpit.presets.preset import JobSpec, Preset, RayNode, RayStart
+from cockpit.presets.preset import JobSpec, Preset, RayNode, RayStart, SlurmStart
+from cockpit.presets.ray_flags import FlagValue
 from cockpit.secrets import HIDDEN, find_secrets, hide, redact_variable
 
 NAME: Final = re.compile(r"\$\$(?=\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -105,13 +106,13 @@ class _Filling:
             others = [f"${{{other}}}" for other in dict.fromkeys(other for _, other in self._missing) if other != name]
             also = f", nor {'is' if len(others) == 1 else 'are'} {', '.join(others)}" if others else ""
             over_there = f"; for a variable of the shell on the cluster, write $${{{name}}}" if where == "job.entrypoint" else ""
-            raise _mistake(self._preset, where, f"${{{name}}} is not set in your environment{also}{over_there}")
+            raise mistake(self._preset, where, f"${{{name}}} is not set in your environment{also}{over_there}")
 
     def _open(self, where: str, text: str) -> str:
         """Of what Ray shows to everybody."""
         for name in names(text):
             if _is_telling(name, self._env.get(name) or _ANY):
-                raise _mistake(self._preset, where, f"${{{name}}} is a secret, but Ray shows it to everybody")
+                raise mistake(self._preset, where, f"${{{name}}} is a secret, but Ray shows it to everybody")
         return self._text(where, text)
 
     def _any(self, where: str, value: Any) -> Any:
@@ -129,7 +130,7 @@ class _Filling:
             if name not in self._env:
                 self._missing.append((where, name))
             elif not _is_text(self._env[name]):
-                raise _mistake(self._preset, where, f"${{{name}}} is not UTF-8 in your environment")
+                raise mistake(self._preset, where, f"${{{name}}} is not UTF-8 in your environment")
             elif _is_telling(name, self._env[name]):
                 self.hidden.add(self._env[name])
             return self._env.get(name, "")
@@ -156,25 +157,31 @@ def _folder(preset: Preset, written: str) -> str:
     try:
         return str(resolve_beside(preset.path, written))
     except InputError as error:
-        raise _mistake(preset, "job.working_dir", str(error)) from error
+        raise mistake(preset, "job.working_dir", str(error)) from error
 
 
-def _mistake(preset: Preset, where: str, text: str) -> InputError:
+def mistake(preset: Preset, where: str, text: str) -> InputError:
+    """With the place in the preset's file, as long as that is there."""
     try:
         return Document.read(preset.path).mistake(where, text)
     except (OSError, InputError):  # gone or changed since it was read
         return InputError(f"{abbreviate_home(preset.path)}: {where}: {text}")
 
 
-def _safe_start(ray: RayStart) -> RayStart:
+def _safe_start(ray: RayStart | SlurmStart) -> RayStart | SlurmStart:
     env = {name: _safe_value(name, value) for name, value in ray.env.items()}
+    if isinstance(ray, SlurmStart):
+        return replace(ray, head=_safe_flags(ray.head), workers=_safe_flags(ray.workers), env=env)
     return replace(ray, head=_safe_node(ray.head), workers=tuple(map(_safe_node, ray.workers)), env=env)
 
 
 def _safe_node(node: RayNode) -> RayNode:
-    """`redis_password` is one of its flags."""
-    flags = {name: redact_variable(name, value) if isinstance(value, str) else value for name, value in node.flags.items()}
-    return replace(node, flags=flags)
+    return replace(node, flags=_safe_flags(node.flags))
+
+
+def _safe_flags(flags: Mapping[str, FlagValue]) -> dict[str, FlagValue]:
+    """`redis_password` is one of them."""
+    return {name: redact_variable(name, value) if isinstance(value, str) else value for name, value in flags.items()}
 
 
 def _safe_job(job: JobSpec) -> JobSpec:

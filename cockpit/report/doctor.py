@@ -145,8 +145,8 @@ def _program_and_user(config: Config, place: KubernetesPlace | None) -> tuple[st
         return f"kubectl exec, into the pods of RayCluster {place.title}", "the user of their containers"
     if (engine := find_executor(words)) in ENGINES:
         return f"{engine} exec, into containers", "the user that the container runs it as"
-    slurms = config.slurm and config.origins.get("reach") in SLURM_ORIGINS
-    steps = f", steps of Slurm job {config.slurm}" if slurms else ""
+    job = config.slurm if config.origins.get("reach") in SLURM_ORIGINS else None
+    steps = f", steps of Slurm job {job.job}" if job else ""
     return f"{words[0]}{steps}", _slurms_user() if words[0] == "srun" else "the user that it logs in as"
 
 

@@ -53,7 +53,7 @@ class PresetApp(InspectionApp):
     async def _read_presets(self) -> None:
         """Beside the screen: a home folder may lie on a disk that hangs."""
         with self.telling_failures():
-            check = partial(check_presets, self.drawn_snapshot, dict(os.environ), self.config.limits)
+            check = partial(check_presets, self.drawn_snapshot, dict(os.environ), self.config)
             self.preset_entries = await in_time(check, presets_folder(), READ_INTERVAL_S)
         self.draw()
 

@@ -8,8 +8,10 @@ from msgspec.structs import replace
 from cockpit.budget import Budget
 from cockpit.check.check import check
 from cockpit.check.result import exit_code
+from cockpit.config.settings import Config
+from cockpit.config.slurm import named_allocation
 from cockpit.model import Allocation, Bundle, Fault, Host, PlacementGroup, Session, SlurmNode
-from cockpit.presets import Needs, Preset, RayNode
+from cockpit.presets import Needs, Preset, RayNode, SlurmStart, with_hosts
 from tests.check.worlds import GIB, NOW, HostMemory, asked, cluster, down, gpu, group, lines_of, machine, preset, start
 
 ACTOR = group("actor", 8)
@@ -119,7 +121,7 @@ def in_slurm(*hosts, **more):
 def test_in_a_job_of_slurms_without_a_ray_it_is_judged_for_the_nodes_of_the_allocation():
     fits = check(preset(), asked(ACTOR, group("vLLM", 8)), in_slurm(host("head"), host("w1")))
     assert (fits.verdict, fits.reason.text) == ("later", "no Ray runs: checked against the 2 nodes, 16 GPU of Slurm's job 42")
-    assert fits.reason.change == "write a preset with a `ray` section, and start Ray on them with `cockpit recover PRESET`"
+    assert fits.reason.change == "write a preset whose `ray` section names no hosts, and start Ray on them with `cockpit recover PRESET`"
     assert check(preset(), asked(group("actor", 17)), in_slurm(host("head"), host("w1"))).verdict == "never"
     assert check(preset(), asked(group("pool", 8, "STRICT_PACK", GPU=1.0)), in_slurm(host("head", 4), host("w1", 4))).verdict == "never"
 
@@ -135,6 +137,37 @@ def test_a_node_of_the_allocation_that_nobody_looks_at_is_unknown():
 def test_a_ray_that_lives_in_the_allocation_is_what_counts():
     world = in_slurm(host("head"), sessions=(Session(host="head", name="session_1", path="/tmp/ray/session_1", live=True),))
     assert "no Ray dashboard answers" in check(preset(), asked(ACTOR), world).reason.text
+
+
+ANYWHERE = preset(ray=SlurmStart(FLAGS, FLAGS))
+
+
+def test_a_preset_without_hosts_is_judged_for_the_nodes_of_the_job_and_its_flags():
+    here = with_hosts(ANYWHERE, Config(slurm=named_allocation("42", "head,w1")))
+    fits = check(here, asked(ACTOR, group("vLLM", 8)), in_slurm(host("head"), host("w1")))
+    assert (fits.verdict, fits.reason.text, fits.reason.change) == (
+        "later",
+        "no Ray runs: checked against the 2 nodes, 16 GPU of Slurm's job 42, on which the preset starts Ray",
+        "`cockpit recover ppo`",
+    )
+    assert check(here, asked(group("actor", 17)), in_slurm(host("head"), host("w1"))).verdict == "never"
+    few = check(here, asked(group("pool", 8, "STRICT_PACK", GPU=1.0, CPU=3.0)), in_slurm(host("head"), host("w1")))
+    assert "num_cpus under ray.head and ray.workers in the preset" in few.reason.change
+    half = check(here, asked(ACTOR), in_slurm(host("head", 4), host("w1")))
+    assert "head has num_gpus: 8, but NVML sees 4" in lines_of(half, "doubt")
+
+
+def test_without_hosts_and_without_a_job_of_slurms_it_is_said_what_to_do():
+    told = check(ANYWHERE, asked(ACTOR), down(host("head")))
+    assert told.verdict == "unknown"
+    assert told.reason.text == (
+        "placement is unknown: the preset names no hosts, and cockpit knows no Slurm job whose nodes could be used: "
+        "run cockpit within the job, give --slurm JOBID, or name the hosts in the preset"
+    )
+
+
+def test_without_hosts_it_is_judged_for_the_ray_that_runs():
+    assert check(ANYWHERE, asked(ACTOR), cluster(machine(1))).verdict == "now"
 
 
 def test_a_live_ray_whose_dashboard_is_silent_is_unknown():

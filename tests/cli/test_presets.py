@@ -21,6 +21,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     job = f"job: {{entrypoint: x, env: {{HF_TOKEN: {KEY}}}}}"
     about, ray, needs = r'about: "\x1b[31mred"', "ray: {head: a, workers: [b, c, d]}", "needs: {bundles: [{GPU: 1, count: 8}]}"
     (folder / "mine.yaml").write_text("\n".join((about, ray, job, needs)))
+    (folder / "slurm.yaml").write_text("ray: {head: {num_gpus: 8}, workers: {num_gpus: 8}}\n")
     return folder
 
 
@@ -35,6 +36,7 @@ def test_presets_are_a_table_with_mistakes_and_doubts_beside_them():
     assert lines[0] == "~/config/cockpit/presets"
     assert "bad – – ~/config/cockpit/presets/bad.yaml:1: job: entrypoint is missing" in lines
     assert "mine 8 a,b,c,… (4) \N{REPLACEMENT CHARACTER}[31mred" in lines
+    assert "slurm – Slurm job" in lines
     assert "ready-made (copy one: cockpit presets --copy NAME)" in lines
     assert any(line.startswith("verl-ppo 16 head,w1 veRL PPO") for line in lines)
     assert "mine: job.env.HF_TOKEN: contains a secret in plain text; write ${NAME} to take it from your environment" in lines
@@ -51,6 +53,7 @@ def test_presets_are_told_to_scripts(folder):
         "error": "~/config/cockpit/presets/bad.yaml:1: job: entrypoint is missing",
     }
     assert (found["mine"]["gpus"], found["mine"]["hosts"], len(found["mine"]["doubts"])) == (8.0, ["a", "b", "c", "d"], 1)
+    assert found["slurm"]["hosts"] is None
     assert (found["verl-grpo"]["yours"], found["verl-grpo"]["gpus"], found["verl-grpo"]["doubts"]) == (False, 8.0, [])
     assert KEY not in result.stdout
 

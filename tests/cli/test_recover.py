@@ -54,6 +54,16 @@ def test_a_preset_without_a_cluster_is_bad_usage_also_for_a_script(preset: str):
     assert "has no `ray` section, so cockpit can't start its cluster" in result.stderr
 
 
+def test_a_preset_without_hosts_is_bad_usage_outside_of_slurm(preset: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    Path(preset).write_text("job: {entrypoint: python train.py}\nray:\n  head: {num_gpus: 8}\n  workers: {num_gpus: 8}\n")
+    for words in ([], ["--hosts", "w1,w2"]):
+        result = recover(preset, "--yes", *words)
+        assert result.exit_code == 3
+        assert "ppo.yaml:3: ray.head: the preset names no hosts, and cockpit knows no Slurm job whose nodes could be used" in result.stderr
+        assert "run cockpit within the job, give --slurm JOBID, or name the hosts in the preset" in result.stderr
+
+
 @pytest.mark.parametrize("flag", ["--from", "--skip"])
 def test_a_step_that_there_is_not_is_bad_usage_and_those_that_there_are_are_named(preset: str, flag: str):
     result = recover(preset, flag, "reboot")
@@ -69,7 +79,7 @@ def test_read_only_it_does_not_even_look(preset: str):
 class Begun:
     """Stands where the runbook does, in the middle of its second step."""
 
-    preset, left = Preset("ppo", Path("ppo.yaml")), ("stopped: session_1",)
+    preset, left, named_job = Preset("ppo", Path("ppo.yaml")), ("stopped: session_1",), None
 
     async def plan(self):
         return Plan("stop", "Recover ppo", hosts=("head",))
@@ -129,9 +139,13 @@ async def test_a_script_reads_what_was_done_and_what_has_failed_and_no_secret(fa
     assert told["refused"] == []
 
 
-@pytest.mark.parametrize(("begin", "told"), [(None, "--from start"), ("stop", "--from stop")])
-def test_it_says_where_to_go_on(begin, told, capsys):
+@pytest.mark.parametrize(
+    ("begin", "job", "told"),
+    [(None, None, "--from start"), ("stop", None, "--from stop"), (None, "42", "--from start --slurm 42")],
+)
+def test_it_says_where_to_go_on(begin, job, told, capsys):
     runbook = Begun()
+    runbook.named_job = job
     runbook.failed = replace(runbook.steps[4], state="failed", error="half of it runs", begin=begin)
     assert _print_end(runbook, as_json=False) == 1
     assert f"  continue with: cockpit recover ppo.yaml {told}\n" in capsys.readouterr().err

@@ -38,7 +38,8 @@ def test_its_nodes_are_the_hosts_and_a_step_on_each_is_the_way(programs: Path, t
     assert config.hosts == (HostEntry("gpu1"), HostEntry("gpu2"))
     words = "srun --jobid=42 --overlap --nodes=1 --ntasks=1 --nodelist=gpu2 --quiet python3 -"
     assert reach_command(config.reach, config.hosts[1]) == words.split()
-    assert config.slurm == "42"
+    assert config.slurm == find_allocation(allocation(programs))
+    assert config.named_job is None
     assert config.slurm_nodes == (NodeNames("gpu1"), NodeNames("gpu2"))
     nodes = dict.fromkeys(("hosts", "slurm_nodes"), "SLURM_JOB_NODELIST")
     assert config.origins == {"slurm": "SLURM_JOB_ID", "reach": "SLURM_JOB_ID", **nodes}
@@ -48,7 +49,8 @@ def test_a_job_that_is_named_holds_before_the_file_and_the_one_around(programs: 
     path = tmp_path / "config.yaml"
     path.write_text("reach: ssh {address} {python} -\nhosts: [{name: gpu7, python: /opt/python}, gpu9]\n")
     config = load({}, allocation(programs), path, orchestrators=[named_allocation("43", "gpu[7-8]")])
-    assert config.slurm == "43"
+    assert config.slurm == named_allocation("43", "gpu[7-8]")
+    assert config.named_job == "43"
     assert config.hosts == config.named_hosts == (HostEntry("gpu7", python="/opt/python"), HostEntry("gpu8"))
     assert "--jobid=43 " in config.reach
     assert load({"hosts": "gpu8"}, {}, path, orchestrators=[named_allocation("43", "gpu[7-8]")]).hosts == (HostEntry("gpu8"),)

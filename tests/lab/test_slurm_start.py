@@ -35,6 +35,12 @@ PRESET: dict[str, Any] = {
 }
 
 
+WITHOUT_HOSTS: dict[str, Any] = {
+    **PRESET,
+    "ray": {**PRESET["ray"], "head": {"dashboard_host": "0.0.0.0", **FLAGS}, "workers": FLAGS},
+}
+
+
 class Allocation:
     """Of two nodes in which no Ray runs yet, and a host from which it can only be asked for."""
 
@@ -49,10 +55,11 @@ class Allocation:
         ray = {**PRESET["ray"], "head": {**PRESET["ray"]["head"], **of_head}}
         for host in self.lab.hosts.values():
             (host.tmp / f"{name}.yaml").write_text(json.dumps({**PRESET, "ray": ray}))
+            (host.tmp / "any.yaml").write_text(json.dumps(WITHOUT_HOSTS))
 
-    def cockpit(self, words: str, *, login: bool = False) -> tuple[int, dict[str, Any], str]:
+    def cockpit(self, words: str, *, login: bool = False, job: str | None = None) -> tuple[int, dict[str, Any], str]:
         """Run in a step of its own on the first node, or on the host beside: its exit code, its JSON, and what it said beside."""
-        step = "" if login else f"srun --overlap --jobid={self.job} -N 1 -n 1 -w head "
+        step = "" if login else f"srun --overlap --jobid={job or self.job} -N 1 -n 1 -w head "
         line = f"export TRAIN_API_KEY={SECRET}; {step}{COCKPIT} {words} --json 2>/tmp/said; code=$?; echo; echo $code; cat /tmp/said"
         printed = (self.lab["login"] if login else self.head).ssh(line, timeout=280)
         raw, _, rest = printed.rpartition("}\n\n")
@@ -154,6 +161,65 @@ def test_its_stop_ends_its_steps(allocation: Allocation):
     assert code == 0, (told, said)
     eventually(lambda: not allocation.steps())
     assert allocation.raylets() == NONE
+
+
+def roles(allocation: Allocation) -> dict[str, int]:
+    """How many GCS each node has: the head has one."""
+    return {host.name: len(host.matching("gcs_server")) for host in allocation.slurm.hosts}
+
+
+def test_a_preset_without_hosts_is_checked_against_the_nodes_of_the_job(allocation: Allocation):
+    code, told, said = allocation.cockpit("check /tmp/any.yaml")
+    assert code == 1, said
+    (later,) = [line for line in told["lines"] if line["level"] == "later"]
+    assert (
+        later["text"] == f"no Ray runs: checked against the 2 nodes, 16 GPU of Slurm's job {allocation.job}, on which the preset starts Ray"
+    )
+
+
+def test_it_is_started_on_them_with_the_head_on_the_first(allocation: Allocation):
+    code, told, said = allocation.cockpit("recover /tmp/any.yaml --yes")
+    assert code == 0, (told, said)
+    assert f"Slurm's job {allocation.job}: the head runs on head, workers on w1" in told["notes"]
+    assert [(row["host"], row["target"]) for row in told["done"] if row["act"] == "start"] == [("head", "head"), ("w1", "worker")]
+    assert allocation.raylets() == BOTH
+    assert roles(allocation) == {"head": 1, "w1": 0}
+    assert set(allocation.steps()) == {"head", "w1"}
+    log = [json.loads(line) for line in allocation.head.ssh("cat ~/.local/state/cockpit/acts.jsonl").splitlines()]
+    assert [row["target"] for row in log if row["act"] == "start" and row["outcome"] != "begun"][-2:] == [["head"], ["w1"]]
+
+
+def test_where_another_job_shares_its_nodes_its_ray_is_left_alone(allocation: Allocation):
+    other = allocation.head.ssh("cd /tmp && sbatch --parsable -N 2 --ntasks-per-node=1 -o /dev/null hold.sh").strip()
+    eventually(lambda: allocation.head.ssh(f"squeue -h -j {other} -o %T").strip() == "RUNNING")
+    try:
+        code, told, said = allocation.cockpit("recover /tmp/any.yaml --yes --no-follow", job=other)
+        assert code == 1, (told, said)
+        assert f"with the same port 6379, belongs to Slurm's job {allocation.job}, and is not touched" in said
+        code, told, said = allocation.cockpit("recover /tmp/any.yaml --yes --no-follow --from launch", job=other)
+        assert code == 1, (told, said)
+    finally:
+        allocation.head.ssh(f"scancel {other}")
+    assert allocation.raylets() == BOTH
+    assert allocation.cockpit("stop --yes")[0] == 0
+    eventually(lambda: not allocation.steps())
+
+
+def test_whoever_has_only_logged_in_names_the_job(allocation: Allocation):
+    code, told, said = allocation.cockpit("recover /tmp/any.yaml --yes --no-follow", login=True)
+    assert code == 3, (told, said)
+    assert "any.yaml:1: ray.head: the preset names no hosts, and cockpit knows no Slurm job whose nodes could be used" in said
+    job = f"--slurm {allocation.job}"
+    code, told, said = allocation.cockpit(f"recover /tmp/any.yaml --yes --no-follow {job} --from launch", login=True)
+    assert code == 1, (told, said)
+    assert f"no Ray on the nodes of Slurm's job {allocation.job} answers: go on with --from start" in said
+    code, told, said = allocation.cockpit(f"recover /tmp/any.yaml --yes --no-follow {job}", login=True)
+    assert code == 0, (told, said)
+    assert roles(allocation) == {"head": 1, "w1": 0}
+    assert allocation.raylets() == BOTH
+    assert set(allocation.steps()) == {"head", "w1"}
+    assert allocation.cockpit("stop --yes")[0] == 0
+    eventually(lambda: not allocation.steps())
 
 
 def test_two_operators_start_it_once(allocation: Allocation):

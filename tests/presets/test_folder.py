@@ -86,6 +86,36 @@ def test_one_that_is_not_there_is_said_with_what_is_near(tmp_path, name, message
     assert str(caught.value) == message
 
 
+SBATCH = "#!/bin/bash\n#SBATCH -N 2\nray start --head\n"
+
+
+@pytest.mark.parametrize("name", ["run.sh", "./run.sh", "run.sbatch"])
+def test_a_script_for_sbatch_is_no_preset_and_it_is_said_what_to_do_with_it(tmp_path, name):
+    (tmp_path / name).write_text(SBATCH)
+    with pytest.raises(InputError) as caught:
+        find_preset(name)
+    name = name.removeprefix("./")
+    assert str(caught.value) == (
+        f"{name}: a script for sbatch, not a preset: submit it with `sbatch {name}`, then run cockpit within its job "
+        f"or with --slurm JOBID; `cockpit check -- bash {name}` says what it asks for"
+    )
+
+
+def test_another_script_is_no_preset_either(tmp_path):
+    (tmp_path / "my run").write_text("#!/usr/bin/env bash\npython train.py  #SBATCH is for others\n")
+    with pytest.raises(InputError) as caught:
+        find_preset("my run")
+    assert str(caught.value) == (
+        "my run: a script, not a preset: `cockpit check -- bash 'my run'` says what it asks for, "
+        "and a preset with `entrypoint: bash 'my run'` launches it"
+    )
+
+
+def test_a_preset_may_begin_as_a_script_does(tmp_path):
+    (tmp_path / "here.yaml").write_text(f"#!cockpit launch\n{JOB}")
+    assert find_preset("./here.yaml").name == "here"
+
+
 def test_a_ready_made_one_is_copied_with_its_comments(folder):
     assert copy_preset("verl-ppo") == folder / "verl-ppo.yaml"
     assert (folder / "verl-ppo.yaml").read_text() == (READY_MADE / "verl-ppo.yaml").read_text()

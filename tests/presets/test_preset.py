@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from cockpit.config.document import InputError
-from cockpit.presets import Needs, RayNode, byte_count, preset_schema, read_preset, version_matches
+from cockpit.presets import Needs, RayNode, RayStart, SlurmStart, byte_count, preset_schema, read_preset, version_matches
 from cockpit.presets.folder import READY_MADE
 from cockpit.presets.ray_flags import FLAGS, OWN, flag_name
 from cockpit.presets.schema import WORDS
@@ -54,7 +54,7 @@ def test_a_whole_preset_is_taken_in(file):
     file.write_text(WHOLE)
     preset = read_preset(file)
     assert (preset.name, preset.about) == ("ppo", "PPO on a 7B model, two nodes")
-    assert preset.ray is not None
+    assert isinstance(preset.ray, RayStart)
     assert preset.ray.head == RayNode(
         "head", None, {"port": 6379, "num_gpus": 8, "num_cpus": 96, "object_store_memory": 50 * 10**9, "dashboard_port": 8265}
     )
@@ -84,10 +84,28 @@ def test_what_is_taken_over_from_elsewhere_in_the_file_counts_too(file):
     ray = "ray:\n  head: &all {host: a, num_gpus: 8}\n  workers: [{<<: *all, host: b}]\n  env: &e {A: 1}\n"
     file.write_text(f"{ray}job:\n  entrypoint: x\n  env: {{<<: *e}}\n")
     preset = read_preset(file)
-    assert preset.ray is not None
+    assert isinstance(preset.ray, RayStart)
     assert preset.ray.workers == (RayNode("b", None, {"num_gpus": 8}),)
     assert preset.job is not None
     assert preset.job.env == {"A": "1"}
+
+
+@pytest.mark.parametrize(
+    ("ray", "start"),
+    [
+        (
+            "{head: {num-gpus: 8, port: 6400}, workers: {num_gpus: 4}, env: {A: 1}, python: /py}",
+            SlurmStart({"num_gpus": 8, "port": 6400}, {"num_gpus": 4}, {"A": "1"}, "/py"),
+        ),
+        ("{head: {num_gpus: 8}}", SlurmStart({"num_gpus": 8})),
+        ("{head: {}, workers: {}}", SlurmStart()),
+    ],
+)
+def test_flags_without_a_host_are_for_the_nodes_of_a_job_of_slurms(file, ray, start):
+    file.write_text(f"ray: {ray}\n")
+    preset = read_preset(file)
+    assert preset.ray == start
+    assert preset.nodes == ()
 
 
 @pytest.mark.parametrize(
@@ -127,7 +145,28 @@ def test_what_is_taken_over_from_elsewhere_in_the_file_counts_too(file):
         ("job:\n  entrypoint: x\n  entrypoint_memory: lots\n", "FILE:3: job.entrypoint_memory: expected an amount such as 8GB, got lots"),
         ("job:\n  entrypoint: x\n  entrypoint_resources: {a: b}\n", "FILE:3: job.entrypoint_resources.a: expected a number from 0, got b"),
         ("ray: {}\n", "FILE:1: ray: head is missing"),
-        ("ray:\n  head: {num_gpus: 8}\n", "FILE:2: ray.head: host is missing"),
+        ("ray:\n  head: {host: , num_gpus: 8}\n", "FILE:2: ray.head: host is missing"),
+        (
+            "ray:\n  head: {num_gpus: 8}\n  workers: [w1]\n",
+            "FILE:2: ray.head: host is missing: ray.workers lists hosts, so the head needs one too",
+        ),
+        ("ray:\n  head: {address: a}\n", "FILE:2: ray.head.address: needs `host` beside it"),
+        ("ray:\n  head: {}\n  workers: {host: w1}\n", "FILE:3: ray.workers.host: hosts stand in a list, and then ray.head needs one too"),
+        ("ray:\n  head: {}\n  workers: {port: 6379}\n", "FILE:3: ray.workers.port: only allowed for the head"),
+        ("ray:\n  head: {}\n  workers: {num_gpu: 8}\n",
+         "FILE:3: ray.workers.num_gpu: `ray start` of 2.9 to 2.60 has no such flag; perhaps num_gpus"),
+        ("ray:\n  head: {}\n  workers: {num_gpus: all}\n", "FILE:3: ray.workers.num_gpus: expected a whole number from 0, got all"),
+        ("ray:\n  head: {}\n  workers: {node_name: w}\n", "FILE:3: ray.workers.node_name: belongs to one host, but ray.head names none"),
+        ("ray:\n  head: {node-ip-address: 10.0.0.1}\n",
+         "FILE:2: ray.head.node-ip-address: belongs to one host, but ray.head names none"),
+        (
+            "ray:\n  head: a\n  workers: {num_gpus: 8}\n",
+            "FILE:3: ray.workers: expected a list of hosts, because ray.head names one, got keys with values",
+        ),
+        (
+            "ray:\n  head: {}\n  workers:\n",
+            "FILE:3: ray.workers: expected a list of hosts, each a name or {host: …, …}; or {num_gpus: …, …} without hosts, got nothing",
+        ),
         ("ray:\n  head: {host: -oProxyCommand=x}\n", "FILE:2: ray.head: '-oProxyCommand=x' can't be the name of a host"),
         ("ray:\n  head: a\n  workers: [b, c, b]\n", "FILE:3: ray.workers[2]: b is already a worker"),
         ("ray:\n  head: a\n  workers: [a]\n", "FILE:3: ray.workers[0]: a is already the head"),
@@ -276,7 +315,7 @@ def test_every_flag_of_rays_own_command_is_known_and_of_its_kind():
 def test_rays_own_command_reads_the_flags_of_a_preset(file):
     file.write_text(WHOLE)
     cluster = read_preset(file).ray
-    assert cluster is not None
+    assert isinstance(cluster, RayStart)
     for node in cluster.nodes:
         read = ray.scripts.scripts.start.make_context("start", list(node.arguments)).params
         for name, value in node.flags.items():
@@ -294,10 +333,20 @@ def test_the_schema_knows_what_the_reader_knows():
         {"job": {"entrypoint": 7}},
         {"jop": {}},
         {"ray": {"head": {"host": "a", "num_gpu": 1}}},
-        {"ray": {"head": {}}},
+        {"ray": {}},
+        {"ray": {"head": {}, "workers": ["a"]}},
+        {"ray": {"head": {"address": "a"}}},
+        {"ray": {"head": {}, "workers": {"host": "a"}}},
+        {"ray": {"head": {}, "workers": {"num_gpu": 1}}},
+        {"ray": {"head": "a", "workers": {"num_gpus": 1}}},
+        {"ray": {"head": {"host": "a"}, "workers": {"num_gpus": 1}}},
+        {"ray": {"head": {"host": "a"}, "workers": [{"num_gpus": 1}]}},
     ):
         assert not check.is_valid(broken), broken
     assert check.is_valid({"ray": {"head": {"host": "a", "num-gpus": 8, "object_store_memory": "50GB"}, "workers": ["b"]}})
+    assert check.is_valid({"ray": {"head": {"num_gpus": 8}, "workers": {"num-gpus": 8}}})
+    assert check.is_valid({"ray": {"head": {}}})
+    assert check.is_valid({"ray": None, "job": {"entrypoint": "x"}})
 
 
 def test_every_key_of_the_schema_is_described():
@@ -316,7 +365,7 @@ def test_a_ready_made_preset_is_valid_and_so_says_the_schema(path):
 
     preset = read_preset(path)
     assert preset.about
-    assert preset.ray is not None
+    assert isinstance(preset.ray, RayStart)
     assert preset.job is not None
     Draft202012Validator(preset_schema()).validate(yaml.safe_load(path.read_text()))
     for node in preset.ray.nodes:

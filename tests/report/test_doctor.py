@@ -13,11 +13,13 @@ from msgspec.structs import replace
 from cockpit.config.document import abbreviate_home
 from cockpit.config.kubernetes import KubernetesPlace
 from cockpit.config.settings import Config, config_path
+from cockpit.config.slurm import named_allocation
 from cockpit.findings import CHECKS, DETECTORS, FindingTracker, Limits
 from cockpit.model import Allocation, Cluster, Fault, Hold, Host, HostContainer, RayCluster, Session, Snapshot
 from cockpit.report.doctor import describe_reach, doctor_json, doctor_text, run_checks, write_bundle
 from tests.world import GIB, NOW, gpu, node, process, snapshot
 
+SLURM = named_allocation("42", "gpu[1-2]")
 CHECKS_ALWAYS_MADE = [check for check in CHECKS if not check.title.startswith(("Slurm", "Kubernetes"))]
 LOST = node(1, gpus=(gpu(0), gpu(1, fault="fallen off the bus")))
 
@@ -149,11 +151,11 @@ PLACE = KubernetesPlace("default", "ray", "RAY_CLUSTER_NAME", inside=True)
         ),
         (Config(), "by ssh (default): probes, and every act, as the user that it logs in as"),
         (
-            Config(slurm="42", reach="srun --jobid=42 {python} -", origins={"reach": "SLURM_JOB_ID"}),
+            Config(slurm=SLURM, reach="srun --jobid=42 {python} -", origins={"reach": "SLURM_JOB_ID"}),
             "by srun, steps of Slurm job 42 (SLURM_JOB_ID): probes, and every act, as you",
         ),
         (
-            Config(slurm="42", reach="sshpass -p hunter22 ssh {name} {python} -", origins={"reach": "config.yaml:3"}),
+            Config(slurm=SLURM, reach="sshpass -p hunter22 ssh {name} {python} -", origins={"reach": "config.yaml:3"}),
             "by sshpass (config.yaml:3): probes, and every act, as the user that it logs in as",
         ),
         (Config(reach="ray", origins={"reach": "config.yaml:3"}), "through Ray (config.yaml:3): no probes; acts on nodes of a Ray that"),
@@ -171,7 +173,7 @@ def test_it_says_how_other_hosts_are_reached_who_said_so_and_what_that_allows(co
 
 
 def test_in_a_job_of_slurms_it_says_what_cannot_be_known_without_root(monkeypatch: pytest.MonkeyPatch):
-    config = Config(slurm="42", reach="srun --jobid=42 {python} -", origins={"reach": "SLURM_JOB_ID"})
+    config = Config(slurm=SLURM, reach="srun --jobid=42 {python} -", origins={"reach": "SLURM_JOB_ID"})
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert "every act, as you. To change it" in describe_reach(config)
     monkeypatch.setattr("os.geteuid", lambda: 12345)

@@ -11,6 +11,8 @@ from cockpit.acts.plan import Plan, Target
 from cockpit.budget import Budget, Line
 from cockpit.check.preset_list import PresetEntry
 from cockpit.check.result import judge
+from cockpit.config.settings import Config
+from cockpit.config.slurm import named_allocation
 from cockpit.model import Job
 from cockpit.presets import presets_folder
 from cockpit.ui.pages.presets import PresetsPage
@@ -59,6 +61,41 @@ async def test_presets_are_listed_with_what_they_ask_for_and_how_it_went_last(ma
         await until(pilot, lambda: "no such key" in shown(app))
         await pilot.press("escape")
         await until(pilot, lambda: "verl-grpo" in shown(app))
+
+
+ANYWHERE = "ray:\n  head: {port: 6400, num_gpus: 8}\n  workers: {num_gpus: 8}\n  env: {HF_TOKEN: hf_abcdefghijklmnopqrst}\n"
+
+
+@pytest.mark.parametrize(
+    ("config", "hosts", "said"),
+    [
+        (
+            Config(slurm=named_allocation("42", "gpu[1-3]")),
+            "3",
+            ("the nodes of Slurm's job 42", "gpu1  port=6400 num_gpus=8", "gpu2  num_gpus=8", "gpu3  num_gpus=8"),
+        ),
+        (
+            Config(),
+            "–",
+            (
+                "the nodes of the Slurm job that cockpit runs in, or that --slurm names",
+                "the first node  port=6400 num_gpus=8",
+                "all other nodes  num_gpus=8",
+            ),
+        ),
+    ],
+)
+async def test_one_without_hosts_is_shown_on_the_nodes_of_slurms_job(make, folder, config, hosts, said):
+    lay(folder, ANYWHERE, "anywhere")
+    app = make(snapshot(), slurm=config.slurm)
+    async with app.run_test(size=(160, 50)) as pilot:
+        await pilot.press("7")
+        await until(pilot, lambda: "anywhere" in table_text(app))
+        assert hosts in next(line for line in table_text(app).splitlines() if "anywhere" in line).split()
+        await pilot.press("/", *"anywhere", "enter", "enter")
+        await until(pilot, lambda: said[-1] in shown(app))
+        assert all(text in shown(app) for text in said)
+        assert "hf_abc" not in shown(app)
 
 
 async def test_a_folder_whose_disk_does_not_answer_is_named_and_the_screen_lives(make, folder, monkeypatch):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cockpit.acts.plan import Plan, Target
@@ -65,6 +65,23 @@ def address_conflicts(start: RayStart, hosts: Iterable[HostEntry]) -> Iterator[s
         at = given.get(node.host)
         if at and node.address and at != node.address:
             yield f"{node.host} has address {at} in the config and {node.address} in the preset; {at} is used"
+
+
+def placement(job: str, head: str, workers: Sequence[str]) -> str:
+    """Which node of a job of Slurm's is what, in a sentence."""
+    rest = f"workers on {', '.join(workers)}" if workers else "no workers"
+    return f"Slurm's job {job}: the head runs on {head}, {rest}"
+
+
+def of_another_job(start: RayStart, names: Mapping[str, str], surveyed: Mapping[str, Target]) -> str | None:
+    """Why a Ray where this one is to be is none of this job of Slurm's, whose nodes others may share; `None`: nobody knows of one."""
+    mine = sessions_of(start, names, surveyed)
+    for target in surveyed.values() if start.slurm else ():
+        for ray in (target.facts or {}).get("rays") or ():
+            if ray["session"] in mine and ray.get("slurm") not in (None, start.slurm):
+                whose = f"{ray['session']} on {target.host}, with the same port {port_of(start)}, belongs to Slurm's job {ray['slurm']}"
+                return f"{whose}, and is not touched: set ray.head.port in the preset to another port"
+    return None
 
 
 def sessions_of(start: RayStart, names: Mapping[str, str], surveyed: Mapping[str, Target]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from cockpit.acts.table import find_act
 from cockpit.check.preset import look_and_check
 from cockpit.model import Actor, Job, Snapshot
 from cockpit.monitor.monitor import ClusterMonitor
-from cockpit.presets import Preset
+from cockpit.presets import Preset, RayStart
 from cockpit.secrets import redact
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
@@ -56,7 +56,9 @@ class JobSteps:
         asked = (await look_and_check(self._monitor, self._preset)).budget.amount("GPU")
         if asked is None or gpus is None or asked <= gpus:
             return None
-        return f"the job asks for {asked:g} GPUs, but the preset's hosts have {gpus:g}: it can never fit"
+        ray = self._preset.ray
+        where = f"the nodes of Slurm's job {ray.slurm}" if isinstance(ray, RayStart) and ray.slurm else "the preset's hosts"
+        return f"the job asks for {asked:g} GPUs, but {where} have {gpus:g}: it can never fit"
 
     async def check(self) -> tuple[str, ...]:
         """What is to be said of it. Raises `StepError` when it doesn't fit now."""

@@ -17,14 +17,18 @@ from cockpit.acts.launch.submission import secret_hider
 from cockpit.acts.plan import Plan, Receipt
 from cockpit.acts.recover.hosts import dashboard_of, listens_far
 from cockpit.acts.recover.job import JobSteps
-from cockpit.acts.recover.step_state import NAMES, Step, StepError, steps_of
+from cockpit.acts.recover.step_state import NAMES, OF_JOB, Step, StepError, steps_of
 from cockpit.acts.recover.steps import Hear, Lines, RecoverySteps, Show
+from cockpit.config import slurm
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
 from cockpit.monitor.monitor import ClusterMonitor
-from cockpit.presets import Launchable, Preset, RayStart, launchable
+from cockpit.presets import Launchable, Preset, RayStart, launchable, with_hosts
+from cockpit.presets.allocation import NO_NODES
+from cockpit.presets.variables import mistake
 from cockpit.secrets import redact
 from cockpit.sources.probes.requests import Progress
+from cockpit.sources.slurm import read_job
 from cockpit.sources.source import SourceError
 
 StepFunction = Callable[[Hear, Show], Awaitable[Lines]]
@@ -47,6 +51,7 @@ class Recovery:
     ) -> None:
         """`dashboard` is where the cluster will answer. Raises `StepError` where `begin` and `skip` leave nothing to be done."""
         self.preset = preset
+        self._monitor = monitor
         self.hide = secret_hider(filled.hidden)
         """Takes the preset's secrets out of a text."""
         self._steps = RecoverySteps(monitor, executor, preset, filled.preset.ray.env if filled.preset.ray else {}, dashboard)
@@ -59,6 +64,11 @@ class Recovery:
 
     def _does(self, name: str) -> bool:
         return any(step.name == name and step.state != "skipped" for step in self.steps)
+
+    @property
+    def named_job(self) -> str | None:
+        """The job of Slurm's that was named for this run, and has to be named again where it goes on."""
+        return self._monitor.config.named_job
 
     @property
     def failed(self) -> Step | None:
@@ -81,8 +91,10 @@ class Recovery:
             raise StepError(reason) if self._steps.heard else SourceError(reason)
         if self._does("check") and (reason := await self._job.too_large(self._steps.gpus())):
             raise StepError(reason)
+        if not self._does("wait") and any(map(self._does, OF_JOB)) and (reason := self._steps.why_not_followed()):
+            raise StepError(reason)
         if not self._does("stop"):
-            return Plan("stop", f"Recover {self.preset.name}", hosts=self._steps.hosts)
+            return Plan("stop", f"Recover {self.preset.name}", hosts=self._steps.hosts, notes=self._steps.placement())
         plan = await self._steps.plan_stop(hear)
         self._set("stop", state="planned", plan=plan)
         return plan
@@ -177,9 +189,16 @@ async def begin_recovery(
     follow: bool = True,
     ending: list[Callable[[], None]] | None = None,
 ) -> AsyncIterator[Recovery]:
-    """Nothing is done yet. `ending` is told what to call should nobody come back to close it. Raises `InputError`, `StepError`."""
+    """Nothing is done yet. `ending` is told what to call should nobody come back to close it.
+
+    Raises `InputError`, `StepError`, `SourceError`.
+    """
     if preset.ray is None:
         raise InputError(f"{preset.path}: has no `ray` section, so cockpit can't start its cluster")
+    preset = with_hosts(preset, config)
+    if not isinstance(preset.ray, RayStart):
+        raise mistake(preset, "ray.head", NO_NODES)
+    await check_allocation(config, preset.ray)
     filled = launchable(preset, env)
     dashboard = _dashboard(config, preset.ray)
     # Probes that watch other hosts would only compete with what is done there.
@@ -193,6 +212,16 @@ async def begin_recovery(
     finally:
         monitor.close()
         running.cancel()
+
+
+async def check_allocation(config: Config, start: RayStart) -> None:
+    """That the job still has the nodes: a step proves it, another way to reach them does not. Raises `StepError`, `SourceError`."""
+    if start.slurm is None or config.origins.get("reach") in (slurm.JOB, slurm.FLAG):
+        return
+    state, _, nodes = await read_job(start.slurm)
+    held = {node.name for node in slurm.read_nodes(nodes)} if state == "RUNNING" else set()
+    if lost := [node.host for node in start.nodes if node.host not in held]:
+        raise StepError(f"Slurm's job {start.slurm} is {state} and does not have {', '.join(lost)}")
 
 
 def _dashboard(config: Config, start: RayStart) -> str:

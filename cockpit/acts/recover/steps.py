@@ -17,7 +17,9 @@ from cockpit.acts.recover.hosts import (
     address_conflicts,
     expected_gpus,
     host_lines,
+    of_another_job,
     of_host,
+    placement,
     same_host,
     sessions_of,
     start_requests,
@@ -49,8 +51,8 @@ class RecoverySteps:
 
     def __init__(self, monitor: ClusterMonitor, executor: ActionExecutor, preset: Preset, env: Mapping[str, str], dashboard: str) -> None:
         """`env` is the preset's for Ray, with its secrets; `dashboard` where the cluster's answers once it is there."""
-        if preset.ray is None:
-            raise StepError(f"{preset.name} has no `ray` section, so cockpit can't start its cluster")
+        if not isinstance(preset.ray, RayStart):
+            raise StepError(f"{preset.name} has no `ray` section with hosts, so cockpit can't start its cluster")
         self._monitor, self._executor, self._preset, self._env = monitor, executor, preset, env
         self._start: RayStart = preset.ray
         monitor.choice.token = lambda: find_token(env) or find_token()  # the cluster's may be the preset's to say
@@ -82,6 +84,8 @@ class RecoverySteps:
         if plan.refused and self.names[self._start.head.host] in self._known:
             plan = await self._plan_start(hear, survey=True)  # now they know where the head has its Ray
         self.hosts = tuple(self.names.values())
+        if reason := of_another_job(self._start, self.names, self._known):
+            raise StepError(reason)
         return why_not(self._start, self.names, plan)
 
     async def plan_stop(self, hear: Hear) -> Plan:
@@ -90,7 +94,21 @@ class RecoverySteps:
         stops = [await self._executor.plan(find_act("stop"), Aim(session=name, hosts=everywhere), hear) for name in self.sessions()]
         self._stops = tuple(plan for plan in stops if not plan.empty)
         self.hosts = tuple(dict.fromkeys((*self.hosts, *(target.host for plan in stops for target in plan.targets))))
-        return _join_plans(self._preset.name, stops, self.hosts, self._notes())
+        return _join_plans(self._preset.name, stops, self.hosts, (*self.placement(), *self._notes()))
+
+    def placement(self) -> tuple[str, ...]:
+        """Where Ray will be, where the preset doesn't say it itself."""
+        head, *workers = self.names.values()
+        return (placement(str(self._start.slurm), head, workers),) if self._start.slurm else ()
+
+    def why_not_followed(self) -> str | None:
+        """Why what is followed is no Ray of this preset's, which may have been started in another job of Slurm's; `None`: it may be."""
+        followed = self._monitor.poller.snapshot.cluster.session
+        if self._start.slurm is None or followed in self.sessions():
+            return None
+        address, nodes = self._monitor.poller.snapshot.cluster.address, f"the nodes of Slurm's job {self._start.slurm}"
+        told = f"{address} answers for {followed}, which does not run on {nodes}" if followed else f"no Ray on {nodes} answers"
+        return f"{told}: go on with --from start, without --skip wait"
 
     def sessions(self) -> tuple[str, ...]:
         """Those of this cluster that live on the preset's hosts, and the one that is followed, where it is this cluster's."""
@@ -233,7 +251,8 @@ class RecoverySteps:
 
     async def _plan_start(self, hear: Hear, **more: Any) -> Plan:
         """What starting would be on each host, as of now. Workers need to know where the head will be, which only the head can say."""
-        more = {"job": self._preset.job is not None, "slurm": self._monitor.config.slurm, **more}
+        job = self._monitor.config.slurm
+        more = {"job": self._preset.job is not None, "slurm": job.job if job else None, **more}
         requests = start_requests(self._start, self.names, self._env, self._known, **more)
         plan = await self._executor.plan(find_act("start"), Aim(hosts=tuple(requests), requests=requests), hear)
         self._known.update({target.host: target for target in (*plan.targets, *plan.refused)})

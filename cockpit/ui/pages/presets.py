@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cockpit.check.preset_list import PresetEntry
 from cockpit.config.document import abbreviate_home
 from cockpit.model import Job
-from cockpit.presets import Preset, doubts, safe
+from cockpit.presets import Preset, RayStart, doubts, safe
 from cockpit.presets.folder import READY_MADE
 from cockpit.text import UNKNOWN, count
 from cockpit.ui import cells
@@ -37,7 +37,7 @@ class PresetsPage(Page):
             Column("FITS", 8, _fits, sort=lambda entry, _: entry.checked.verdict if entry.checked else None),
             _resource("GPU"),
             _resource("CPU", rank=4),
-            Column("HOSTS", 5, lambda row, _: str(len(row.preset.ray.nodes)) if row.preset and row.preset.ray else "", right=True, rank=3),
+            Column("HOSTS", 5, _hosts, right=True, rank=3),
             Column("LAST", 18, _last, rank=1),
             Column("WHY", 24, _why, grow=True, fold=MAX_TEXT_LINES),
             Column("ABOUT", 18, _about, grow=True, rank=2, fold=MAX_TEXT_LINES),
@@ -54,6 +54,12 @@ def _fits(entry: PresetEntry, _: View) -> Cell:
     if checked.verdict == "never" and checked.has_mistake_in_command:
         return (("mistake", "bad"),)
     return (("now !", "warn"),) if checked.verdict == "now" and checked.doubts else ((checked.verdict, VERDICT_TONES[checked.verdict]),)
+
+
+def _hosts(entry: PresetEntry, _: View) -> Cell:
+    """How many; of a job of Slurm's that nobody knows yet it is not known."""
+    ray = entry.preset.ray if entry.preset else None
+    return "" if ray is None else str(len(ray.nodes)) if isinstance(ray, RayStart) else UNKNOWN
 
 
 def _why(entry: PresetEntry, _: View) -> Cell:
@@ -121,10 +127,20 @@ def _cluster(preset: Preset) -> Pairs:
     if preset.ray is None:
         yield "cluster", "the running one; this preset starts none"
         return
-    for node in preset.ray.nodes:
-        flags = " ".join(f"{name}={value}" for name, value in node.flags.items())
-        yield "head" if node is preset.ray.head else "worker", f"{node.host}  {flags}".strip()
+    if isinstance(preset.ray, RayStart):
+        if preset.ray.slurm:
+            yield "cluster", f"the nodes of Slurm's job {preset.ray.slurm}"
+        for node in preset.ray.nodes:
+            yield "head" if node is preset.ray.head else "worker", _with_flags(node.host, node.flags)
+    else:
+        yield "cluster", "the nodes of the Slurm job that cockpit runs in, or that --slurm names"
+        yield "head", _with_flags("the first node", preset.ray.head)
+        yield "workers", _with_flags("all other nodes", preset.ray.workers)
     yield from (("Ray env", f"{name}={value}") for name, value in preset.ray.env.items())
+
+
+def _with_flags(host: str, flags: Mapping[str, Any]) -> str:
+    return f"{host}  {' '.join(f'{name}={value}' for name, value in flags.items())}".strip()
 
 
 def _groups(checked: Checked) -> Section[Item[Group]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.acts.plan import Plan, Target, Unreached
 from cockpit.acts.recover.hosts import (
@@ -13,6 +14,8 @@ from cockpit.acts.recover.hosts import (
     expected_gpus,
     host_lines,
     listens_far,
+    of_another_job,
+    placement,
     same_host,
     sessions_of,
     start_requests,
@@ -74,6 +77,21 @@ def test_sessions_are_this_clusters_by_where_their_gcs_is():
     head = said("login-1", "head", gcs="10.0.0.1:6400", rays=[{"session": ours, "gcs": "10.0.0.1:6400"}])
     worker = said("w1", "worker", rays=[{"session": theirs, "gcs": "10.9.9.9:6400"}, {"session": ours, "gcs": "10.0.0.1:6400"}])
     assert sessions_of(START, NAMES, {"login-1": head, "w1": worker}) == (ours,)
+
+
+def test_which_node_of_slurms_job_is_what_is_one_sentence():
+    assert placement("42", "gpu1", ["gpu2", "gpu3"]) == ("Slurm's job 42: the head runs on gpu1, workers on gpu2, gpu3")
+    assert placement("42", "gpu1", []) == "Slurm's job 42: the head runs on gpu1, no workers"
+
+
+@pytest.mark.parametrize(("job", "port", "refused"), [("41", 6400, True), ("42", 6400, False), (None, 6400, False), ("41", 6379, False)])
+def test_the_ray_of_another_job_on_a_node_that_both_share_is_refused(job: str | None, port: int, refused: bool):
+    rays = [{"session": "session_1", "gcs": f"10.0.0.1:{port}", "here": True, "slurm": job}]
+    surveyed = {"login-1": said("login-1", "head", gcs="10.0.0.1:6400", rays=rays), "w1": WORKER}
+    told = "session_1 on login-1, with the same port 6400, belongs to Slurm's job 41, and is not touched: "
+    change = "set ray.head.port in the preset to another port"
+    assert of_another_job(replace(START, slurm="42"), NAMES, surveyed) == (told + change if refused else None)
+    assert of_another_job(START, NAMES, surveyed) is None, "but those of hosts that are named"
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,11 @@ from cockpit.acts.recover.steps import RecoverySteps
 from cockpit.budget import Budget, Line
 from cockpit.check.result import Checked, judge
 from cockpit.config.reach import HostEntry
+from cockpit.config.settings import Config
+from cockpit.config.slurm import named_allocation
 from cockpit.config.thresholds import Limits
-from cockpit.model import Actor, Job, Quantity, Snapshot
-from cockpit.presets import JobSpec, Needs, Preset, RayNode, RayStart
+from cockpit.model import Actor, Cluster, Job, Quantity, Snapshot
+from cockpit.presets import JobSpec, Needs, Preset, RayNode, RayStart, SlurmStart, with_hosts
 from tests.world import node, snapshot
 
 PRESET = Preset("ppo", Path("ppo.yaml"), ray=RayStart(RayNode("head"), (RayNode("10.0.0.1"),)), job=JobSpec("python train.py"))
@@ -45,14 +47,17 @@ def quiet(*_: object) -> None:
     """Nobody listens."""
 
 
-def deeds(called: dict[str, str], plan: Plan) -> tuple[RecoverySteps, Door]:
+def deeds(called: dict[str, str], plan: Plan, preset: Preset = PRESET, followed: str | None = None) -> tuple[RecoverySteps, Door]:
+    """`followed`: the session for which the dashboard answers."""
+
     async def wait_until_complete() -> None:
         pass
 
     executor: Any = Door(plan, called)
-    config = SimpleNamespace(slurm="42")
+    config = Config(slurm=named_allocation("42", "n[1-2]"))
     monitor: Any = SimpleNamespace(wait_until_complete=wait_until_complete, choice=SimpleNamespace(), config=config)
-    return RecoverySteps(monitor, executor, PRESET, {}, "http://head:8265"), executor
+    monitor.poller = SimpleNamespace(snapshot=Snapshot(cluster=Cluster("http://head:8265", session=followed)))
+    return RecoverySteps(monitor, executor, preset, {}, "http://head:8265"), executor
 
 
 async def test_a_launch_that_is_refused_says_why_and_submits_nothing():
@@ -80,6 +85,47 @@ async def test_every_host_is_told_of_which_job_of_slurms_it_is_a_node():
     runbook, executor = deeds({"head": "login-1", "10.0.0.1": "w1"}, Plan("start", "Start Ray"))
     await runbook.survey(quiet)
     assert {host: request["slurm"] for host, request in executor.aim.requests.items()} == {"login-1": "42", "w1": "42"}
+
+
+OURS = "session_2026-11-21_01-00-00_000001_1"
+ANYWHERE = with_hosts(replace(PRESET, ray=SlurmStart()), Config(slurm=named_allocation("42", "gpu[1-2]")))
+CALLED = {"gpu1": "gpu1", "gpu2": "login-1"}
+
+
+def head_with_ray(**more: Any) -> Target:
+    rays = [{"session": OURS, "gcs": "10.0.0.1:6379", "here": True, **more}]
+    return Target("host", "gpu1", part="head", facts={"gcs": "10.0.0.1:6379", "rays": rays})
+
+
+async def test_on_the_nodes_of_a_job_of_slurms_the_plan_says_which_is_what():
+    runbook, _ = deeds(CALLED, Plan("start", "Start Ray"), ANYWHERE)
+    await runbook.survey(quiet)
+    assert runbook.placement() == ("Slurm's job 42: the head runs on gpu1, workers on login-1",)
+    named, _ = deeds({"head": "head", "10.0.0.1": "w1"}, Plan("start", "Start Ray"))
+    await named.survey(quiet)
+    assert named.placement() == ()
+
+
+@pytest.mark.parametrize(
+    ("followed", "runs", "reason"),
+    [
+        (OURS, True, None),
+        ("session_of_yesterday", True, "http://head:8265 answers for session_of_yesterday, which does not run on"),
+        ("session_of_yesterday", False, "http://head:8265 answers for session_of_yesterday, which does not run on"),
+        (None, False, "no Ray on the nodes of Slurm's job 42 answers: go on with --from start, without --skip wait"),
+    ],
+)
+async def test_the_ray_of_yesterdays_job_is_not_taken_for_that_of_todays(followed: str | None, runs: bool, reason: str | None):
+    runbook, _ = deeds(CALLED, Plan("start", "Start Ray", targets=(head_with_ray(),) if runs else ()), ANYWHERE, followed)
+    await runbook.survey(quiet)
+    told = runbook.why_not_followed()
+    assert told is None if reason is None else told is not None and told.startswith(reason)
+
+
+async def test_the_ray_of_another_job_on_its_nodes_is_refused_before_anything_is_planned():
+    runbook, _ = deeds(CALLED, Plan("start", "Start Ray", targets=(head_with_ray(slurm="41"),)), ANYWHERE)
+    with pytest.raises(StepError, match="belongs to Slurm's job 41, and is not touched"):
+        await runbook.survey(quiet)
 
 
 async def test_hosts_of_which_none_answers_are_not_reachable():

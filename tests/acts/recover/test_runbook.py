@@ -12,9 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.acts.plan import Plan, Receipt
-from cockpit.acts.recover.runbook import Recovery
+from cockpit.acts.recover.runbook import Recovery, check_allocation
 from cockpit.acts.recover.step_state import NAMES, Step, StepError, steps_of
 from cockpit.acts.recover.steps import Hear, Lines, Show
+from cockpit.config.settings import Config
+from cockpit.config.slurm import named_allocation
 from cockpit.presets import JobSpec, Preset, RayNode, RayStart, launchable
 from cockpit.sources.probes.requests import Progress
 
@@ -123,6 +125,37 @@ async def test_without_a_job_it_ends_with_a_cluster():
 def test_a_preset_without_a_cluster_can_not_be_recovered():
     with pytest.raises(StepError, match="has no `ray` section"):
         Scripted(preset=Preset("job", Path("job.yaml"), job=JobSpec("python train.py")))
+
+
+@pytest.mark.parametrize(
+    ("reach", "listed", "reason"),
+    [
+        ("SLURM_JOB_ID", None, None),
+        ("--slurm", None, None),
+        ("config.yaml:1", ("RUNNING", "gpu[1-3]"), None),
+        ("config.yaml:1", ("RUNNING", "gpu[2-3]"), "Slurm's job 42 is RUNNING and does not have gpu1"),
+        ("config.yaml:1", ("COMPLETING", "gpu[1-2]"), "Slurm's job 42 is COMPLETING and does not have gpu1, gpu2"),
+    ],
+)
+async def test_nodes_that_no_step_proves_to_be_the_jobs_are_asked_of_slurm(monkeypatch, reach, listed, reason):
+    async def read_job(job: str) -> tuple[str, None, str]:
+        assert (job, listed is not None) == ("42", True)
+        return listed[0], None, listed[1]
+
+    monkeypatch.setattr("cockpit.acts.recover.runbook.read_job", read_job)
+    start = RayStart(RayNode("gpu1"), (RayNode("gpu2"),), slurm="42")
+    config = Config(slurm=named_allocation("42", "gpu[1-2]"), origins={"reach": reach})
+    if reason is None:
+        await check_allocation(config, start)
+        return
+    with pytest.raises(StepError) as failed:
+        await check_allocation(config, start)
+    assert str(failed.value) == reason
+
+
+async def test_hosts_that_a_preset_names_are_not_asked_of_slurm(monkeypatch):
+    monkeypatch.setattr("cockpit.acts.recover.runbook.read_job", None)
+    await check_allocation(Config(slurm=named_allocation("42", "gpu[1-2]")), RayStart(RayNode("gpu1")))
 
 
 async def test_the_presets_secrets_are_in_nothing_that_is_told():

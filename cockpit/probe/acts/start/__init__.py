@@ -9,8 +9,8 @@ and `survey` (true: only who is here is asked, as long as another Ray may have t
 
 The one target is a `host`, whose `part` is its role and whose `id` stands for the command. `why` says it with its numbers, `live` that it
 already runs (of one that failed or was refused: that a part of it does), and `facts` holds `ray`, `user`, `how` (it was found),
-`ray_version`, `python_version`, `address`, `gcs`, `rays` (of each session that lives here its name, its GCS, and whether that is `here`
-too) and what `fitness` says.
+`ray_version`, `python_version`, `address`, `gcs`, `rays` (of each session that lives here its name, its GCS, whether that is `here`
+too, and the job of Slurm's in which that process is, if it is known) and what `fitness` says.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from typing import Any, Callable, ContextManager, Dict, List, Tuple
 
 from ...look.network import is_here, split
 from ...look.origin import flag
+from ...look.proc import read_or_nothing
 from ...look.processes import ScannedProcess
+from ...look.raylets import find_slurm_job
 from ...trust import TrustError
 from ..host_state import HostState, Request, Target, Tell, Watcher
 from ..ray import NoWayError
@@ -213,12 +215,17 @@ def _address(process: ScannedProcess) -> str | None:
 def _rays(look: HostState) -> List[Dict[str, Any]]:
     """Each session that lives here, where its GCS is, and whether that is on this very host."""
     found = {
-        (os.path.basename(process.origin.session or ""), address, is_here(split(address)[0]) and _is_near(process) is True)
+        (
+            os.path.basename(process.origin.session or ""),
+            address,
+            is_here(split(address)[0]) and _is_near(process) is True,
+            find_slurm_job(read_or_nothing(f"/proc/{process.pid}/cgroup")) or "",
+        )
         for process in look.forest.values()
         for address in [_address(process) if process.alive else None]
         if address
     }
-    return [{"session": session, "gcs": address, "here": here} for session, address, here in sorted(found) if session]
+    return [{"session": session, "gcs": gcs, "here": here, "slurm": job or None} for session, gcs, here, job in sorted(found) if session]
 
 
 def _why(request: Request, installation: Installation, facts: Dict[str, Any], command: str) -> List[str]:
