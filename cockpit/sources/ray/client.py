@@ -210,7 +210,7 @@ class RayClient:
         nodes = self._nodes
         names = asyncio.ensure_future(self._list_names()) if self._known_at is None else None
         try:
-            data = await self._dashboard.nodes(timeout=12.0)
+            data = await self._dashboard.data("/nodes", wire.NodesData, timeout=12.0, params={"view": "summary"})
             await aside(len(data.summary) > ASIDE_FROM, nodes.take, data)
             nodes.learn(await (names or self._list_names_if_due(nodes)))
         finally:

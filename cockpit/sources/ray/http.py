@@ -18,6 +18,7 @@ from cockpit.sources.connections import Answer, Connections, Params, Transport
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.ray import wire
 from cockpit.sources.ray.http_words import asked_for, why_unreachable
+from cockpit.sources.ray.replies import decode_reply
 from cockpit.sources.source import SourceError, within
 from cockpit.trust import TOKEN_PLACES, Audience
 
@@ -29,7 +30,7 @@ Hide = Callable[[str], str]
 
 MAX_BODY_BYTES = 128 * 2**20
 """Bytes. `/nodes?view=summary` of 1,000 nodes with 20 workers each is 29 MB."""
-ASIDE_FROM_BYTES = 1 << 20
+ASIDE_FROM_BYTES = 1 << 18
 """Bytes from which an answer is decoded aside."""
 AUTH_CACHE_S = 5.0
 """Seconds for which an answer about tokens serves all that ask."""
@@ -120,13 +121,8 @@ class Dashboard:
 
     async def data(self, path: str, shape: type[T], *, timeout: float, endpoint: str | None = None, params: Params | None = None) -> T:
         """The same for answers in an envelope, of which only the data matter."""
-        reply = await self.json(path, wire.Reply[shape], timeout=timeout, endpoint=endpoint, params=params)  # type: ignore[valid-type]  # a shape is a value here
-        return self._unwrap(reply, path)
-
-    async def nodes(self, *, timeout: float) -> wire.NodesData:
-        """The largest answer there is: all nodes, with all that their agents have told."""
-        body = await self.get("/nodes", timeout=timeout, params={"view": "summary"})
-        return self._unwrap(await self._read_body(body, "GET", "/nodes", wire.decode_nodes), "/nodes")
+        body = await self.get(path, timeout=timeout, endpoint=endpoint, params=params)
+        return self._unwrap(await self._read_body(body, "GET", path, partial(decode_reply, shape=shape)), path)
 
     async def _read_body(self, body: bytes, method: str, path: str, read: Callable[[bytes], T]) -> T:
         return await aside(len(body) > ASIDE_FROM_BYTES, self._read_as, body, method, path, read)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 
+from msgspec import Raw
+
 from cockpit.model import Demand, Quantity, Value
 from cockpit.secrets import redact
+from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.ray import wire
 from cockpit.sources.ray.resources import Names, is_grouped, parse_amount, plain, sound, uses, whole
 from cockpit.sources.source import SourceError
@@ -59,7 +62,7 @@ class StatusReports:
             self._names.learn(shape)
         nodes = report.usage_by_node
         return StatusFacts(
-            usage={node_id: self._quantities(usage) for node_id, usage in nodes.items()} if nodes is not None else None,
+            usage={node_id: self._quantities(_read_uses(usage)) for node_id, usage in nodes.items()} if nodes is not None else None,
             totals=self._quantities(report.usage),
             demand=_demands((plain(needs), count) for needs, count in report.resource_demand),
             strategies=tuple(_group(shape, times) for shape, count in report.pg_demand if (times := whole(count))),
@@ -71,6 +74,13 @@ class StatusReports:
             for name, (used, total) in usage.items()
             if not is_grouped(name)
         }
+
+
+def _read_uses(usage: Raw) -> wire.Uses:
+    try:
+        return decode(usage, wire.Uses)
+    except NotRayError as error:
+        raise SourceError(f"the autoscaler's monitor does not report what is used like Ray: {error}", "monitor") from None
 
 
 def _group(shape: wire.GroupShape, count: int) -> GroupDemand:

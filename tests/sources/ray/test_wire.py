@@ -6,11 +6,12 @@ import pytest
 
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.ray import wire
+from cockpit.sources.ray.replies import decode_reply
 from tests.sources.ray.recorded_ray import RECORDED, recorded
 
 
 def as_nodes(body: bytes) -> wire.NodesData:
-    data = wire.decode_nodes(body).data
+    data = decode_reply(body, wire.NodesData).data
     assert data is not None
     return data
 
@@ -57,13 +58,13 @@ def test_what_python_writes_and_json_does_not_know_is_unknown():
 )
 def test_what_is_not_json_is_not_ray(body):
     with pytest.raises(NotRayError):
-        wire.decode_nodes(body)
+        decode_reply(body, wire.NodesData)
 
 
 @pytest.mark.parametrize("body", [b"[]", b'{"data": {"summary": 3}}', b'{"data": {}}', b'{"data": {"summary": [{"cpu": "warm"}]}}'])
 def test_json_of_another_shape_says_where_it_differs(body):
     with pytest.raises(NotRayError, match="unexpected JSON"):
-        wire.decode_nodes(body)
+        decode_reply(body, wire.NodesData)
 
 
 def test_a_list_that_was_cut_says_so():

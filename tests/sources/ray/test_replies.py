@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from cockpit.sources.lenient_json import NotRayError, decode
+from cockpit.sources.ray import wire
+from cockpit.sources.ray.replies import PIECE_BYTES, decode_reply
+from tests.sources.ray.recorded_ray import recorded
+
+MANY = 400
+
+
+def nodes_reply(*more: dict[str, Any]) -> dict[str, Any]:
+    """A recorded answer with its nodes over and over, and some more in the midst of them."""
+    reply = recorded("nodes")
+    nodes = [{**node, "hostname": f"{node['hostname']}-{number}"} for number in range(MANY) for node in reply["data"]["summary"]]
+    reply["data"]["summary"] = [*nodes[: MANY // 2], *more, *nodes[MANY // 2 :]]
+    return reply
+
+
+def read_nodes(text: str) -> wire.NodesData:
+    body = text.encode()
+    assert len(body) > 3 * PIECE_BYTES
+    data = decode_reply(body, wire.NodesData).data
+    assert data is not None
+    return data
+
+
+def whole(text: str) -> wire.NodesData | None:
+    return decode(text.encode(), wire.Reply[wire.NodesData]).data
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        [],
+        [{"hostname": "a node whose first key is another's"}],
+        [{"now": 1, "hostname": 'a text: }, {"now": 1}'}],
+        [{"now": 1, "workers": [{"now": 1}, {"now": 2}] * (PIECE_BYTES // 12)}],
+    ],
+    ids=["nodes alone", "a dead node", "a text like a cut", "a list within a node like one of nodes"],
+)
+def test_nodes_are_the_same_in_pieces_as_in_one(more: list[dict[str, Any]]):
+    text = json.dumps(nodes_reply(*more))
+    assert read_nodes(text) == whole(text)
+
+
+def test_nodes_are_read_however_their_json_is_spaced():
+    for separators in ((",", ":"), (", ", ": ")):
+        text = json.dumps(nodes_reply(), separators=separators)
+        assert read_nodes(text) == whole(text)
+
+
+def test_a_number_that_is_none_in_one_node_leaves_the_others_as_they_are():
+    read = read_nodes(json.dumps(nodes_reply({"now": float("nan"), "hostname": "odd"}))).summary
+    assert [node.now for node in read if node.hostname == "odd"] == [None]
+    assert sum(node.mem is not None for node in read) == len(read) - 1
+
+
+def test_nodes_of_which_the_end_is_missing_are_not_ray():
+    with pytest.raises(NotRayError, match="not JSON"):
+        read_nodes(json.dumps(nodes_reply())[:-40])
+
+
+def test_a_node_of_another_shape_says_where_it_differs():
+    with pytest.raises(NotRayError, match=r"unexpected JSON .*cpu"):
+        read_nodes(json.dumps(nodes_reply({"now": 1, "cpu": "warm"})))
+
+
+def test_a_long_list_is_the_same_entry_by_entry():
+    reply = recorded("actors")
+    reply["data"]["result"]["result"] *= MANY
+    body = json.dumps(reply).encode()
+    assert len(body) > PIECE_BYTES
+    read = decode_reply(body, wire.Listed[wire.Actor])
+    assert read == decode(body, wire.Reply[wire.Listed[wire.Actor]])
+    assert read.data is not None
+    assert read.data.result.result
+
+
+def test_a_large_refusal_has_no_data():
+    body = json.dumps({"result": False, "msg": "no" * PIECE_BYTES, "data": None}).encode()
+    for shape in (wire.NodesData, wire.Listed[wire.Actor]):
+        assert decode_reply(body, shape).data is None
