@@ -78,9 +78,8 @@ def logs(config: Config, **request: Any) -> None:
 async def _print(config: Config, request: LogRequest) -> int:
     from cockpit.monitor.monitor import look_once, patience_for_hosts
 
-    monitor = await look_once(
-        config, hosts_patience=patience_for_hosts(config)
-    )  # where Ray can't be asked, they say which sessions there are
+    # Where Ray can't be asked, the hosts say which sessions there are.
+    monitor = await look_once(config, hosts_patience=patience_for_hosts(config))
     try:
         logs = await find_logs(monitor, request)
         log = _choose(logs, request)

@@ -1,1 +1,8 @@
 """The screen: the only package that knows Textual."""
+
+import os
+
+FRAMES_A_SECOND = 240
+"""That may be drawn. Textual draws at beats: after a while without a change, what changes just after a drawing waits for up to two of them
+(`Timer._run` in textual/timer.py). With its 60 a second a key that was pressed right after new figures was drawn 17 to 33 ms later."""
+os.environ.setdefault("TEXTUAL_FPS", str(FRAMES_A_SECOND))

@@ -17,6 +17,7 @@ from cockpit.cli.acts import EndSignal
 from cockpit.cli.main import main
 from cockpit.cli.options import EXIT_CODES
 from cockpit.cli.recover import _confirm_and_run
+from cockpit.config.settings import Config
 from cockpit.model import Job, Snapshot
 from cockpit.sources.source import SourceError
 
@@ -78,7 +79,7 @@ async def no_actors() -> tuple[()]:
 
 monitor = SimpleNamespace(
     open_choices=(), clock=lambda: 0.0, jobs=jobs, dead_actors=no_actors, poller=SimpleNamespace(snapshot=Snapshot(jobs=())), logs=None,
-    close=lambda: None,
+    close=lambda: None, config=Config(),
 )  # fmt: skip
 
 
