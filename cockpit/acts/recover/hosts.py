@@ -67,13 +67,13 @@ def address_conflicts(start: RayStart, hosts: Iterable[HostEntry]) -> Iterator[s
             yield f"{node.host} has address {at} in the config and {node.address} in the preset; {at} is used"
 
 
-def placement(job: str, head: str, workers: Sequence[str]) -> str:
+def describe_placement(job: str, head: str, workers: Sequence[str]) -> str:
     """Which node of a job of Slurm's is what, in a sentence."""
     rest = f"workers on {', '.join(workers)}" if workers else "no workers"
     return f"Slurm's job {job}: the head runs on {head}, {rest}"
 
 
-def of_another_job(start: RayStart, names: Mapping[str, str], surveyed: Mapping[str, Target]) -> str | None:
+def why_another_jobs(start: RayStart, names: Mapping[str, str], surveyed: Mapping[str, Target]) -> str | None:
     """Why a Ray where this one is to be is none of this job of Slurm's, whose nodes others may share; `None`: nobody knows of one."""
     mine = sessions_of(start, names, surveyed)
     for target in surveyed.values() if start.slurm else ():

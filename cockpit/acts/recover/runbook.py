@@ -94,7 +94,7 @@ class Recovery:
         if not self._does("wait") and any(map(self._does, OF_JOB)) and (reason := self._steps.why_not_followed()):
             raise StepError(reason)
         if not self._does("stop"):
-            return Plan("stop", f"Recover {self.preset.name}", hosts=self._steps.hosts, notes=self._steps.placement())
+            return Plan("stop", f"Recover {self.preset.name}", hosts=self._steps.hosts, notes=self._steps.describe_placement())
         plan = await self._steps.plan_stop(hear)
         self._set("stop", state="planned", plan=plan)
         return plan

@@ -15,14 +15,14 @@ from cockpit.acts.plan import Plan, Receipt, Target
 from cockpit.acts.recover.arrival import Arrival
 from cockpit.acts.recover.hosts import (
     address_conflicts,
+    describe_placement,
     expected_gpus,
     host_lines,
-    of_another_job,
     of_host,
-    placement,
     same_host,
     sessions_of,
     start_requests,
+    why_another_jobs,
     why_not,
 )
 from cockpit.acts.recover.step_state import StepError
@@ -84,7 +84,7 @@ class RecoverySteps:
         if plan.refused and self.names[self._start.head.host] in self._known:
             plan = await self._plan_start(hear, survey=True)  # now they know where the head has its Ray
         self.hosts = tuple(self.names.values())
-        if reason := of_another_job(self._start, self.names, self._known):
+        if reason := why_another_jobs(self._start, self.names, self._known):
             raise StepError(reason)
         return why_not(self._start, self.names, plan)
 
@@ -94,12 +94,12 @@ class RecoverySteps:
         stops = [await self._executor.plan(find_act("stop"), Aim(session=name, hosts=everywhere), hear) for name in self.sessions()]
         self._stops = tuple(plan for plan in stops if not plan.empty)
         self.hosts = tuple(dict.fromkeys((*self.hosts, *(target.host for plan in stops for target in plan.targets))))
-        return _join_plans(self._preset.name, stops, self.hosts, (*self.placement(), *self._notes()))
+        return _join_plans(self._preset.name, stops, self.hosts, (*self.describe_placement(), *self._notes()))
 
-    def placement(self) -> tuple[str, ...]:
+    def describe_placement(self) -> tuple[str, ...]:
         """Where Ray will be, where the preset doesn't say it itself."""
         head, *workers = self.names.values()
-        return (placement(str(self._start.slurm), head, workers),) if self._start.slurm else ()
+        return (describe_placement(str(self._start.slurm), head, workers),) if self._start.slurm else ()
 
     def why_not_followed(self) -> str | None:
         """Why what is followed is no Ray of this preset's, which may have been started in another job of Slurm's; `None`: it may be."""

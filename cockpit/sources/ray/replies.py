@@ -1,7 +1,7 @@
 """Ray's replies into values, the large ones in pieces.
 
-One call of msgspec holds Python's lock (the GIL) from its first byte to its last: 19 ms of 30 MB of nodes, 11 ms of
-10,000 actors. The thread that draws keys would wait for it.
+One call of msgspec holds Python's lock (the GIL) from its first byte to its last: 34 ms for 31 MB of nodes, 15 ms for 9 MB of actors. The
+thread that draws keys would wait for it.
 """
 
 from __future__ import annotations

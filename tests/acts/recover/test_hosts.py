@@ -11,14 +11,14 @@ from cockpit.acts.plan import Plan, Target, Unreached
 from cockpit.acts.recover.hosts import (
     address_conflicts,
     dashboard_of,
+    describe_placement,
     expected_gpus,
     host_lines,
     listens_far,
-    of_another_job,
-    placement,
     same_host,
     sessions_of,
     start_requests,
+    why_another_jobs,
     why_not,
 )
 from cockpit.config.reach import HostEntry
@@ -80,8 +80,8 @@ def test_sessions_are_this_clusters_by_where_their_gcs_is():
 
 
 def test_which_node_of_slurms_job_is_what_is_one_sentence():
-    assert placement("42", "gpu1", ["gpu2", "gpu3"]) == ("Slurm's job 42: the head runs on gpu1, workers on gpu2, gpu3")
-    assert placement("42", "gpu1", []) == "Slurm's job 42: the head runs on gpu1, no workers"
+    assert describe_placement("42", "gpu1", ["gpu2", "gpu3"]) == ("Slurm's job 42: the head runs on gpu1, workers on gpu2, gpu3")
+    assert describe_placement("42", "gpu1", []) == "Slurm's job 42: the head runs on gpu1, no workers"
 
 
 @pytest.mark.parametrize(("job", "port", "refused"), [("41", 6400, True), ("42", 6400, False), (None, 6400, False), ("41", 6379, False)])
@@ -90,8 +90,8 @@ def test_the_ray_of_another_job_on_a_node_that_both_share_is_refused(job: str | 
     surveyed = {"login-1": said("login-1", "head", gcs="10.0.0.1:6400", rays=rays), "w1": WORKER}
     told = "session_1 on login-1, with the same port 6400, belongs to Slurm's job 41, and is not touched: "
     change = "set ray.head.port in the preset to another port"
-    assert of_another_job(replace(START, slurm="42"), NAMES, surveyed) == (told + change if refused else None)
-    assert of_another_job(START, NAMES, surveyed) is None, "but those of hosts that are named"
+    assert why_another_jobs(replace(START, slurm="42"), NAMES, surveyed) == (told + change if refused else None)
+    assert why_another_jobs(START, NAMES, surveyed) is None, "but those of hosts that are named"
 
 
 @pytest.mark.parametrize(

@@ -100,10 +100,10 @@ def head_with_ray(**more: Any) -> Target:
 async def test_on_the_nodes_of_a_job_of_slurms_the_plan_says_which_is_what():
     runbook, _ = deeds(CALLED, Plan("start", "Start Ray"), ANYWHERE)
     await runbook.survey(quiet)
-    assert runbook.placement() == ("Slurm's job 42: the head runs on gpu1, workers on login-1",)
+    assert runbook.describe_placement() == ("Slurm's job 42: the head runs on gpu1, workers on login-1",)
     named, _ = deeds({"head": "head", "10.0.0.1": "w1"}, Plan("start", "Start Ray"))
     await named.survey(quiet)
-    assert named.placement() == ()
+    assert named.describe_placement() == ()
 
 
 @pytest.mark.parametrize(

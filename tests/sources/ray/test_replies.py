@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cockpit.sources.lenient_json import NotRayError, decode
-from cockpit.sources.ray import wire
+from cockpit.sources.ray import replies, wire
 from cockpit.sources.ray.replies import PIECE_BYTES, decode_reply
 from tests.sources.ray.recorded_ray import recorded
 
@@ -52,6 +52,19 @@ def test_nodes_are_read_however_their_json_is_spaced():
     for separators in ((",", ":"), (", ", ": ")):
         text = json.dumps(nodes_reply(), separators=separators)
         assert read_nodes(text) == whole(text)
+
+
+def test_no_piece_is_much_larger_than_another(monkeypatch: pytest.MonkeyPatch):
+    sizes: list[int] = []
+
+    def note_size(body: bytes, shape: type[Any]) -> Any:
+        sizes.append(len(body))
+        return decode(body, shape)
+
+    monkeypatch.setattr(replies, "decode", note_size)
+    read_nodes(json.dumps(nodes_reply()))
+    assert len(sizes) > 3
+    assert max(sizes) < 2 * PIECE_BYTES
 
 
 def test_a_number_that_is_none_in_one_node_leaves_the_others_as_they_are():
