@@ -7,11 +7,9 @@ import signal
 
 import pytest
 from textual import events
-from textual.screen import UPDATE_PERIOD
 
 from cockpit.model import Cluster, Fault, Hold, Snapshot
 from cockpit.sources.source import SourceError
-from cockpit.ui import FRAMES_A_SECOND
 from cockpit.ui.dialogs import TextScreen
 from cockpit.ui.header import fault_lines
 from cockpit.ui.help import Palette, key_name
@@ -634,8 +632,3 @@ async def test_a_greeting_is_shown_first(make):
     app.greeting = "Demo cluster at http://127.0.0.1:8299"
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await until(pilot, lambda: "Demo cluster at http://127.0.0.1:8299" in shown(app))
-
-
-def test_textual_draws_so_often_that_a_key_waits_for_no_beat_and_nothing_else_is_told_so():
-    assert UPDATE_PERIOD == 1 / FRAMES_A_SECOND
-    assert "TEXTUAL_FPS" not in os.environ
