@@ -98,4 +98,4 @@ class FindingTracker:
 def _dated_text(finding: Finding, now: float) -> str:
     """Its sentence, which says so when it is made of old facts."""
     old = 0.0 if finding.seen is None else now - finding.seen
-    return f"{finding.text}, as of {age(old)} ago" if OLD < old < math.inf else finding.text
+    return f"{finding.text.rstrip('.')}, as of {age(old)} ago" if OLD < old < math.inf else finding.text

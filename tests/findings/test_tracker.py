@@ -93,3 +93,8 @@ def test_what_nobody_has_watched_has_not_lasted():
     judge.skip_gap(3600.0)
     judge.run_detectors(Snapshot(taken=3712.0))
     assert lasted == [0.0, 10.0, 12.0]
+
+
+def test_words_of_ray_that_end_with_a_full_stop_lose_it_before_their_age():
+    told = FindingTracker(Limits(), (said(Finding("a", "info", "w1", "job a failed: it died.", seen=NOW - 40)),))(snapshot())
+    assert told.findings[0].text == "job a failed: it died, as of 40s ago"
