@@ -103,7 +103,7 @@ def screen(config: Config) -> None:
     if not (sys.stdout.isatty() and sys.stdin.isatty()) or os.environ.get("TERM") == "dumb":
         output.note("no terminal here: this is the output of `cockpit status`\n")
         sys.exit(print_status(config))
-    code = show(config, ends=True)
+    code = show(config)
     # A thread in a resolver or a driver may never come back; nobody waits for it.
     output.flush()
     os._exit(code)

@@ -99,8 +99,6 @@ class Cockpit(SwitchingApp):
         self._bindings = BindingsMap.merge([BindingsMap(ACT_BINDINGS if self.acts else ()), self._bindings, BindingsMap(PAST_BINDINGS)])
         self._index = Index(self.drawn_snapshot)
         self._next_index = self._index
-        self.process_ends = False
-        """Whether the process exits right after the screen, so that no thread is waited for."""
         self.recorder: Recorder | None = None
         self.after_first_frame: Callable[[], object] = lambda: None
         self._alarm = Alarm()
@@ -379,7 +377,4 @@ class Cockpit(SwitchingApp):
     def _end(self, code: int = 0) -> None:
         """Stop polling and restore the terminal."""
         self.monitor.close()
-        if self.process_ends and self._driver is not None:
-            # Textual would wait two tenths of a second for the thread that reads keys.
-            vars(self._driver)["_key_thread"] = None
         self.exit(return_code=code)

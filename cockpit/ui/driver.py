@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Any
+from codecs import getincrementaldecoder
+from typing import Any, Final
 
+from textual._xterm_parser import XTermParser
+from textual.constants import ESCAPE_DELAY
 from textual.drivers.linux_driver import LinuxDriver
+
+READ_BYTES: Final = 4096
+ESCAPE_SLACK_S: Final = 0.01
+"""Seconds after the delay when an escape that nothing followed is taken for the key, so that the delay is over by any clock."""
 
 
 class TerminalDriver(LinuxDriver):
@@ -16,7 +23,48 @@ class TerminalDriver(LinuxDriver):
     or spin, and the program waits for ever to write.
 
     At ctrl+z Textual stops itself alone: a `make`, `uvx` or `sudo` around it runs on, no shell gets the terminal, and nothing can be typed.
+
+    Keys are read by the loop. Textual's thread for them wakes ten times a second to see whether it should end, a tenth of all that the
+    screen takes of a core, and a key waits for the interpreter twice.
     """
+
+    _is_reading = False
+
+    def run_input_thread(self) -> None:
+        """The loop reads; the thread that Textual has started for it ends here."""
+        self._is_reading = True
+        self._loop.call_soon_threadsafe(self._begin_reading)
+
+    def disable_input(self) -> None:
+        """Read no more keys."""
+        self._is_reading = False
+        self._loop.remove_reader(self.fileno)
+        super().disable_input()
+
+    def _begin_reading(self) -> None:
+        if self._is_reading:  # it may have been stopped meanwhile
+            self._parser, self._decode = XTermParser(self._debug), getincrementaldecoder("utf-8")("replace").decode
+            self._loop.add_reader(self.fileno, self._read_keys)
+
+    def _read_keys(self) -> None:
+        try:
+            typed = os.read(self.fileno, READ_BYTES)
+        except BlockingIOError:  # somebody else who has this terminal was quicker
+            return
+        except OSError:
+            typed = b""
+        if not typed:
+            self._loop.remove_reader(self.fileno)
+            signal.raise_signal(signal.SIGHUP)
+            return
+        if text := self._decode(typed):  # half a letter is none yet, and to the parser nothing is the end
+            for event in self._parser.feed(text):
+                self.process_message(event)
+        self._loop.call_later(ESCAPE_DELAY + ESCAPE_SLACK_S, self._end_escape, self._parser)
+
+    def _end_escape(self, parser: XTermParser) -> None:
+        for event in parser.tick():
+            self.process_message(event)
 
     def write(self, data: str) -> None:
         """To the thread that writes; where that has died of an error, the terminal is gone."""

@@ -1,13 +1,18 @@
 """How often the program may draw, and what becomes of it when its terminal is gone."""
 
+import asyncio
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import termios
 
 import pytest
+from textual.events import Key
 
 from cockpit.ui import FRAMES_A_SECOND
+from cockpit.ui.driver import TerminalDriver
 
 PROGRAM = [sys.executable, "-c", "from cockpit.cli.main import main; main()", "--address", "http://127.0.0.1:9", "--quiet"]
 
@@ -35,3 +40,64 @@ def test_textual_draws_so_often_that_a_key_waits_for_no_beat_and_nothing_that_is
     env = {name: value for name, value in os.environ.items() if name != "TEXTUAL_FPS"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(float(FRAMES_A_SECOND)), "False"]
+
+
+class Typing(TerminalDriver):
+    """Reads from a pipe what is typed, for nobody."""
+
+    def __init__(self):
+        self._loop, self._debug = asyncio.get_running_loop(), False
+        self.fileno, self.keyboard = os.pipe()
+        self.pressed = []
+
+    def process_message(self, message):
+        if isinstance(message, Key):
+            self.pressed.append(message.key)
+
+    async def type(self, typed):
+        os.write(self.keyboard, typed)
+        while fcntl.ioctl(self.fileno, termios.FIONREAD, b"\0" * 4) != b"\0" * 4:
+            await asyncio.sleep(0)
+
+    async def wait_for_keys(self, number):
+        while len(self.pressed) < number:
+            await asyncio.sleep(0)
+
+
+async def test_a_key_whose_bytes_come_in_two_pieces_is_one_and_an_escape_that_nothing_follows_is_one_too():
+    driver = Typing()
+    driver.run_input_thread()
+    for typed in (b"a", b"\x1b[", b"A", "ö".encode()[:1], "ö".encode()[1:], b"\x1b"):
+        await driver.type(typed)
+    await driver.wait_for_keys(4)
+    await driver.type(b"x")
+    await driver.wait_for_keys(5)
+    assert driver.pressed == ["a", "up", "ö", "escape", "x"]
+
+
+async def test_input_that_was_stopped_before_it_began_is_not_read_and_begins_anew():
+    driver = Typing()
+    driver.exit_event, driver._key_thread, driver._mouse = asyncio.Event(), None, False
+    driver.run_input_thread()
+    driver.disable_input()
+    os.write(driver.keyboard, b"a")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert driver.pressed == []
+    driver.run_input_thread()
+    await driver.wait_for_keys(1)
+    assert driver.pressed == ["a"]
+
+
+async def test_a_terminal_that_is_gone_is_told_as_a_hangup():
+    told = []
+    before = signal.signal(signal.SIGHUP, lambda *_: told.append("hangup"))
+    try:
+        driver = Typing()
+        driver.run_input_thread()
+        os.close(driver.keyboard)
+        while not told:
+            await asyncio.sleep(0)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert told == ["hangup"]
