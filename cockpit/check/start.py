@@ -21,12 +21,13 @@ def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line
         yield Line("later", text, "write a preset whose `ray` section names no hosts, and start Ray on them with `cockpit recover PRESET`")
     if not isinstance(preset.ray, RayStart):
         return
+    recover = f"`cockpit recover {preset.name}{f' --slurm {preset.ray.slurm}' if preset.ray.slurm else ''}`"
     if site.planned:
         of = f"of Slurm's job {preset.ray.slurm}, on which the preset starts Ray" if preset.ray.slurm else "that the preset starts"
         text = f"no Ray runs: checked against the {_amount(site, len(preset.ray.nodes))} {of}"
-        yield Line("later", text, f"`cockpit recover {preset.name}`")
+        yield Line("later", text, recover)
     elif site.more:
-        yield Line("doubt", f"more nodes may join: {site.more}", None if snapshot.growing else f"`cockpit recover {preset.name}`")
+        yield Line("doubt", f"more nodes may join: {site.more}", None if snapshot.growing else recover)
     for start in preset.ray.nodes:
         yield from _devices(start, preset.ray.env.get(DEVICES))
         if site.planned:

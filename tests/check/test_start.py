@@ -148,7 +148,7 @@ def test_a_preset_without_hosts_is_judged_for_the_nodes_of_the_job_and_its_flags
     assert (fits.verdict, fits.reason.text, fits.reason.change) == (
         "later",
         "no Ray runs: checked against the 2 nodes, 16 GPU of Slurm's job 42, on which the preset starts Ray",
-        "`cockpit recover ppo`",
+        "`cockpit recover ppo --slurm 42`",
     )
     assert check(here, asked(group("actor", 17)), in_slurm(host("head"), host("w1"))).verdict == "never"
     few = check(here, asked(group("pool", 8, "STRICT_PACK", GPU=1.0, CPU=3.0)), in_slurm(host("head"), host("w1")))

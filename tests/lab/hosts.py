@@ -169,6 +169,8 @@ class Lab:
             raise LabError(reason)
         self.name, self.folder, self.env = name, ROOT / name, dict(env or {})
         self.hosts: dict[str, Host] = {}
+        self._outside: list[subprocess.Popen[bytes]] = []
+        """What each host's first process is a child of."""
         self.ssh_config = self.folder / "ssh_config"
         down(name)
         self.folder.mkdir(parents=True)
@@ -183,6 +185,8 @@ class Lab:
     def close(self) -> None:
         """End every process on every host, and remove all that was made."""
         down(self.name)
+        for outside in self._outside:
+            outside.wait()
 
     def __getitem__(self, name: str) -> Host:
         return self.hosts[name]
@@ -231,6 +235,7 @@ class Lab:
                 stderr=log,
                 start_new_session=True,
             )
+        self._outside.append(outside)
         init = _child_of(outside.pid)
         (folder / "init").write_text(f"{init} {outside.pid}")
         _join_network(_bridge(self.name), _link(self.name, number), init, address)
