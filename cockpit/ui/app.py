@@ -31,7 +31,7 @@ from cockpit.ui.bug import bug_sentence
 from cockpit.ui.driver import TerminalDriver
 from cockpit.ui.filter import Filter, FilterLine
 from cockpit.ui.footer import Footer
-from cockpit.ui.garbage import GarbageCollector, limit_heap
+from cockpit.ui.garbage import GarbageCollector, limit_heap, spare_start
 from cockpit.ui.header import Header, page_notes
 from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, PAST_BINDINGS, PAST_ORDER, is_offered, rank_key
 from cockpit.ui.page_switches import SwitchingApp
@@ -134,6 +134,7 @@ class Cockpit(SwitchingApp):
     def _settle(self) -> None:
         """What can wait until the first frame has been drawn."""
         limit_heap()
+        spare_start()
         self._warn(register_themes(self))
         self.after_first_frame()
 
