@@ -31,9 +31,10 @@ MAX_BYTES = 2**60
 MAX_LOAD = 100_000.0
 """No percent, watts or megahertz of a GPU are as many."""
 
-Load = tuple[float | None, ...]
+Load = tuple[float | None, float | None, float | None]
 """On average: percent of utilization, watts, and megahertz of its processors; `None` where that is not known."""
-UTILIZATION, POWER, CLOCK = range(3)
+UTILIZATION, POWER, CLOCK = 0, 1, 2
+_UNKNOWN: Load = (None, None, None)
 Place = tuple[str, int]
 """A node's key, and the index of a GPU there."""
 
@@ -57,7 +58,7 @@ class _Past:
         self.peaks = Series(step + 1, MAX_STEPS)
         self.growth: tuple[int, Growth | None] | None = None
         self.holders = holders
-        self.load: Load = (None, None, None)
+        self.load = _UNKNOWN
         self.begun = self.seen = now
 
     def put(self, step: int, gpu: Gpu, now: float) -> None:
@@ -68,12 +69,16 @@ class _Past:
         self._average(gpu, now)
 
     def _average(self, gpu: Gpu, now: float) -> None:
-        news = tuple(map(_plausible_load, (gpu.utilization, gpu.power, gpu.clock)))
-        gap = now - self.seen
-        if gap > MAX_GAP_S or gap < 0 or news[UTILIZATION] is None:
-            self.load, self.begun = (None, None, None), now
+        utilization, gap = _plausible_load(gpu.utilization), now - self.seen
+        if gap > MAX_GAP_S or gap < 0 or utilization is None:
+            self.load, self.begun = _UNKNOWN, now
         share = 1 - exp(-max(0.0, gap) / AVERAGED_S)
-        self.load = tuple(_blend(old, new, share) for old, new in zip(self.load, news, strict=True))
+        busy, power, clock = self.load
+        self.load = (
+            _blend(busy, utilization, share),
+            _blend(power, _plausible_load(gpu.power), share),
+            _blend(clock, _plausible_load(gpu.clock), share),
+        )
         self.seen = now
 
 
@@ -120,12 +125,12 @@ class GpuHistory:
     def _put(self, node: Node) -> None:
         if node.seen is None or self._now - node.seen > OLD:
             return
-        step = int(self._now // self._step_s)
+        step, place, rays = int(self._now // self._step_s), node.key, node.id or ""
         for gpu in node.gpus or ():
-            holders = self._holders.get((node.id or "", gpu.index), frozenset())
-            past = self._pasts.get((node.key, gpu.index))
+            holders = self._holders.get((rays, gpu.index), frozenset())
+            past = self._pasts.get((place, gpu.index))
             if past is None or (holders and holders.isdisjoint(past.holders)):
-                past = self._pasts[node.key, gpu.index] = _Past(step, node.seen, holders)
+                past = self._pasts[place, gpu.index] = _Past(step, node.seen, holders)
             if node.seen != past.seen or past.first == step:
                 past.put(step, gpu, node.seen)
             past.holders = holders or past.holders

@@ -119,8 +119,9 @@ def _is_low(facts: Facts, each: Loaded, usual: float) -> bool:
 
 def _loaded_by_model(facts: Facts) -> Mapping[str, list[Loaded]]:
     found: dict[str, list[Loaded]] = defaultdict(list)
+    nodes = {host.name: next(filter(None, map(facts.nodes.get, host.nodes)), None) for host in facts.snapshot.hosts.values()}
     for host, gpu in _whole_gpus(facts):
-        node = next((node for node in map(facts.nodes.get, host.nodes) if node), None)
+        node = nodes[host.name]
         load = facts.gpu_history.load(node.key, gpu.index) if node and gpu.name else None
         if load and load[CLOCK] and (load[UTILIZATION] or 0.0) >= LOADED_PERCENT:
             found[gpu.name or ""].append(Loaded(host, gpu, load[CLOCK] or 0.0, load[POWER]))

@@ -71,9 +71,10 @@ def _jobs_with_both(facts: Facts) -> set[str | None]:
         for hold in process.gpus if process.actor else ():
             load = facts.gpu_history.load(f"node:{process.node}", hold.index)
             percent = load[UTILIZATION] if load else None
-            if percent is not None:
-                low.update({process.job} if percent <= 100 * MAX_BUSY_SHARE_CLEAR else ())
-                busy.update({process.job} if percent >= MIN_BUSY_PERCENT else ())
+            if percent is not None and percent <= 100 * MAX_BUSY_SHARE_CLEAR:
+                low.add(process.job)
+            if percent is not None and percent >= MIN_BUSY_PERCENT:
+                busy.add(process.job)
     return low & busy
 
 

@@ -18,7 +18,7 @@ from cockpit.sources.ray import actors, oom, wire
 from cockpit.sources.ray.actors import WAITING, ActorFacts, GroupFacts, JobFacts
 from cockpit.sources.ray.http import Dashboard, RefusalError, aside
 from cockpit.sources.ray.jobs import JobActs
-from cockpit.sources.ray.listings import NOT_DEAD, ActorLists, GroupLists
+from cockpit.sources.ray.listings import NOT_DEAD, PAUSE_PER_ANSWER_TIME, ActorLists, GroupLists
 from cockpit.sources.ray.log_files import LOG_LINES, LogFiles
 from cockpit.sources.ray.logs import versions
 from cockpit.sources.ray.nodes import NodeFacts, Nodes, processes
@@ -360,7 +360,9 @@ class RayClient:
         return max(least, min(NODES_PAUSE_PER_ANSWER_TIME * self._dashboard.took.get("/nodes", 0.0), LONGEST_PAUSE_S))
 
     def _groups_pause(self) -> float:
-        return 5.0 if any(group.pending for group in self._groups.groups.values()) else 10.0
+        least = 5.0 if any(group.pending for group in self._groups.groups.values()) else 10.0
+        took = self._dashboard.took.get("/api/v0/placement_groups", 0.0)
+        return max(least, min(PAUSE_PER_ANSWER_TIME * took, LONGEST_PAUSE_S))
 
     def _jobs_pause(self) -> float:
         return 5.0 if self._jobs_running else 10.0

@@ -367,21 +367,31 @@ def test_every_source_has_a_name_that_faults_can_carry():
     assert all(source.pause() >= 2.0 for source in RayClient("head:8265").sources)
 
 
-@pytest.mark.parametrize(("took", "pause"), [(0.01, 5.0), (1.3, 13.0), (4.0, 30.0)])
-async def test_all_nodes_are_left_alone_the_longer_the_slower_the_dashboard_answers(took: float, pause: float):
+@pytest.mark.parametrize(
+    ("name", "path", "took", "pause"),
+    [
+        ("ray.nodes", "/nodes", 0.01, 5.0),
+        ("ray.nodes", "/nodes", 1.3, 13.0),
+        ("ray.nodes", "/nodes", 4.0, 30.0),
+        ("ray.placement_groups", "/api/v0/placement_groups", 0.01, 5.0),
+        ("ray.placement_groups", "/api/v0/placement_groups", 0.7, 14.0),
+        ("ray.placement_groups", "/api/v0/placement_groups", 4.0, 30.0),
+    ],
+)
+async def test_what_is_dear_is_left_alone_the_longer_the_slower_the_dashboard_answers(name: str, path: str, took: float, pause: float):
     ray, moment = RecordedRay(), 0.0
-    told = ray.paths["/nodes"]
+    told = ray.paths[path]
 
     def answer(_: httpx.Request) -> object:
         nonlocal moment
         moment += took
         return told
 
-    ray.paths["/nodes"] = answer
+    ray.paths[path] = answer
     it = ray.ray()
     it._dashboard._clock = lambda: moment
-    source = next(source for source in it.sources if source.name == "ray.nodes")
-    await it.read_nodes()
+    source = next(source for source in it.sources if source.name == name)
+    await source.read()
     assert source.pause() == pause
 
 
