@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from cockpit.monitor.join import Join, Parts
 from cockpit.presets import JobSpec, Preset
 from cockpit.sources.ray.client import RayClient
 from cockpit.sources.ray.http import Dashboard
+from cockpit.sources.ray.replies import NodeReader
 from cockpit.sources.source import SourceError
 
 LOOKS = 30
@@ -63,15 +64,21 @@ def measure() -> list[Row]:
 @contextmanager
 def _decoding() -> Iterator[list[float]]:
     """CPU seconds of each answer's decoding, by msgspec into its type."""
-    read, spent = Dashboard._read_as, []
+    spent: list[float] = []
 
-    def timed(*args: Any) -> Any:
-        started = time.thread_time()
-        found = read(*args)
-        spent.append(time.thread_time() - started)
-        return found
+    def timed(read: Callable[..., Any]) -> Callable[..., Any]:
+        def read_timed(*args: Any) -> Any:
+            started = time.thread_time()
+            found = read(*args)
+            spent.append(time.thread_time() - started)
+            return found
 
-    with mock.patch.object(Dashboard, "_read_as", timed):
+        return read_timed
+
+    with (
+        mock.patch.object(Dashboard, "_read_as", timed(Dashboard._read_as)),
+        mock.patch.object(NodeReader, "take", timed(NodeReader.take)),
+    ):
         yield spent
 
 

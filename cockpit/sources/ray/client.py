@@ -23,6 +23,7 @@ from cockpit.sources.ray.log_files import LOG_LINES, LogFiles
 from cockpit.sources.ray.logs import versions
 from cockpit.sources.ray.nodes import NodeFacts, Nodes, processes
 from cockpit.sources.ray.oom import OomFacts
+from cockpit.sources.ray.replies import NodeReader
 from cockpit.sources.ray.status import GroupDemand, StatusFacts, StatusReports, parse_status
 from cockpit.sources.source import Source, SourceError, within
 from cockpit.trust import Audience, find_token
@@ -210,7 +211,9 @@ class RayClient:
         nodes = self._nodes
         names = asyncio.ensure_future(self._list_names()) if self._known_at is None else None
         try:
-            data = await self._dashboard.data("/nodes", wire.NodesData, timeout=12.0, params={"view": "summary"})
+            reader = NodeReader()
+            rest = await self._dashboard.data("/nodes", wire.NodesData, timeout=12.0, params={"view": "summary"}, take=reader.take)
+            data = reader.add_to(rest)
             await aside(len(data.summary) > ASIDE_FROM, nodes.take, data)
             nodes.learn(await (names or self._list_names_if_due(nodes)))
         finally:

@@ -27,6 +27,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Auth = Literal["token", "disabled"]
 Hide = Callable[[str], str]
+Take = Callable[[bytearray], None]
+"""Called with what has come of a body whenever more has; it may shorten that by what it has read."""
 
 MAX_BODY_BYTES = 128 * 2**20
 """Bytes. `/nodes?view=summary` of 1,000 nodes with 20 workers each is 29 MB."""
@@ -119,9 +121,18 @@ class Dashboard:
                 return None
             raise
 
-    async def data(self, path: str, shape: type[T], *, timeout: float, endpoint: str | None = None, params: Params | None = None) -> T:
+    async def data(
+        self,
+        path: str,
+        shape: type[T],
+        *,
+        timeout: float,
+        endpoint: str | None = None,
+        params: Params | None = None,
+        take: Take | None = None,
+    ) -> T:
         """The same for answers in an envelope, of which only the data matter."""
-        body = await self.get(path, timeout=timeout, endpoint=endpoint, params=params)
+        body = await self.get(path, timeout=timeout, endpoint=endpoint, params=params, take=take)
         return self._unwrap(await self._read_body(body, "GET", path, partial(decode_reply, shape=shape)), path)
 
     async def _read_body(self, body: bytes, method: str, path: str, read: Callable[[bytes], T]) -> T:
@@ -142,8 +153,10 @@ class Dashboard:
             )
         return reply.data
 
-    async def get(self, path: str, *, timeout: float, endpoint: str | None = None, params: Params | None = None) -> bytes:
-        """The body of a success, whole.
+    async def get(
+        self, path: str, *, timeout: float, endpoint: str | None = None, params: Params | None = None, take: Take | None = None
+    ) -> bytes:
+        """The body of a success, whole, or what `take` has left of it.
 
         `endpoint` names the path when an id is part of it. A fresh parameter goes with every question, because Ray hands out the
         answer to the last question else (`aiohttp_cache` in dashboard/optional_utils.py; `nocache` is known since 2.49).
@@ -153,7 +166,7 @@ class Dashboard:
             self._refuse_while_resting(endpoint, path)
             asked = self._clock()
             with self._resting_after_silence(endpoint, path, timeout):
-                body = await within(timeout, self._read(path, params or {}))
+                body = await within(timeout, self._read(path, params or {}, take))
             self.took[endpoint] = self._clock() - asked
             return body
 
@@ -199,9 +212,9 @@ class Dashboard:
         except asyncio.TimeoutError:
             raise NoAnswerError(f"Ray dashboard {self.shown} did not answer within {timeout:g} s ({asked_for(method, path)})") from None
 
-    async def _read(self, path: str, params: Params) -> bytes:
+    async def _read(self, path: str, params: Params, take: Take | None) -> bytes:
         self._counter += 1
-        return await self._exchange("GET", path, {**params, "nocache": 1, "_": self._counter})
+        return await self._exchange("GET", path, {**params, "nocache": 1, "_": self._counter}, take=take)
 
     async def _exchange(
         self,
@@ -211,25 +224,29 @@ class Dashboard:
         content: bytes | AsyncIterator[bytes] = b"",
         hide: Hide | None = None,
         headers: Mapping[str, str] = {},
+        take: Take | None = None,
     ) -> bytes:
         headers = {**headers, **await self._headers(path)}
         with self._failures(path, method):
             has_token = "Authorization" in headers
             more = self._watch_connection(secret=has_token or hide is not None)
             async with self._connections.ask(method, path, params, headers, content, more) as answer:
-                body = await self._body(answer, method, path, self._max_bytes or MAX_BODY_BYTES)
+                body = await self._body(answer, method, path, self._max_bytes or MAX_BODY_BYTES, take if answer.status == 200 else None)
         self.told_at = _moment(answer.headers.get("date")) or self.told_at
         if answer.status != 200:
             said = hide(body.decode("utf-8", "replace")).encode() if hide else body
             self._judge(answer, method, path, said, has_token=has_token)
         return body
 
-    async def _body(self, answer: Answer, method: str, path: str, largest: int) -> bytes:
+    async def _body(self, answer: Answer, method: str, path: str, largest: int, take: Take | None = None) -> bytes:
         self._refuse_encoded(answer, method, path)
-        body = bytearray()  # grown as it comes: to join 30 MB at the end would take as long as a screen is drawn
+        body, came = bytearray(), 0  # grown as it comes: to join 30 MB at the end would take as long as a screen is drawn
         async for chunk in answer.body:
             body += chunk
-            if len(body) > largest:
+            came += len(chunk)
+            if take is not None:
+                take(body)
+            if came > largest:
                 raise SourceError(f"Ray dashboard {self.shown} sent more than {largest >> 20} MB ({asked_for(method, path)})")
         return cast("bytes", body)  # whoever gets it only reads it
 

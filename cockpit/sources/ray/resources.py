@@ -26,7 +26,7 @@ def sound(number: Number | None) -> Number | None:
 
 def whole(number: float | None) -> int | None:
     """The same, without what comes after the point."""
-    return None if (known := sound(number)) is None else int(known)
+    return int(number) if number is not None and -MAX_AMOUNT < number < MAX_AMOUNT else None
 
 
 def mangle(name: str) -> str:
