@@ -11,7 +11,9 @@ DAY = 86400
 OLD = 20.0
 """Seconds after which what was heard of a node or host is old: Ray's agents speak every 5 s, and need a while to collect."""
 LARGE = 100
-"""Nodes from which on a look at all of a cluster takes so long that a key would be missed."""
+"""Nodes from which on all of a cluster is looked at less often."""
+ASIDE_FROM_NODES = 30
+"""Nodes from which on a look at all of a cluster is made in a thread: with 100 it kept a key waiting for up to 30 ms, and for 10 so."""
 
 
 class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

@@ -14,7 +14,7 @@ import msgspec
 
 from cockpit.bug import bug
 from cockpit.clock import CLOCK
-from cockpit.config.thresholds import LARGE
+from cockpit.config.thresholds import ASIDE_FROM_NODES
 from cockpit.findings import DETECTORS, FindingTracker, Limits
 from cockpit.model import Allocation, Cause, Cluster, Fault, Host, OtherRay, Port, RayCluster, Snapshot
 from cockpit.monitor.join import Join, Parts
@@ -131,7 +131,7 @@ class Poller:
 
     @property
     def _is_large(self) -> bool:
-        return self.parts.nodes is not None and len(self.parts.nodes.nodes) > LARGE
+        return self.parts.nodes is not None and len(self.parts.nodes.nodes) > ASIDE_FROM_NODES
 
     @property
     def _is_settled(self) -> bool:

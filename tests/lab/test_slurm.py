@@ -120,7 +120,8 @@ def test_whoever_has_only_logged_in_names_the_job_and_hears_how_to_get_to_its_ra
     assert not said
     assert {"ray"} <= kinds(facts, "head") & kinds(facts, "w1")
     (wrong,) = findings(facts, "address-wrong")
-    assert wrong["text"] == "nothing answers at http://127.0.0.1:8265; this host has no Ray, but head has one"
+    seen = [facts[name] for name in ("sessions", "faults")]
+    assert wrong["text"] == "nothing answers at http://127.0.0.1:8265; this host has no Ray, but head has one", seen
     step = f"srun --overlap --jobid={allocation.job} -w head --pty"
     assert wrong["remedy"]["text"] == f"its dashboard listens on head alone: run cockpit there: `{step} cockpit`"
     allocation.settle()
