@@ -102,7 +102,7 @@ def test_a_node_is_cleaned_by_each_of_its_names(allocation: Allocation, place: P
 
 def test_the_log_of_a_node_is_read_by_each_of_its_names(allocation: Allocation, place: Place):
     for name in ("gpu-a-02", "w1", allocation.worker.address):
-        assert place.host.ssh(f"{place.env} {COCKPIT} logs {name} --log raylet.out -n 1 {place.words}").strip()
+        assert place.host.ssh(f"{place.env} {COCKPIT} logs {name} --log raylet.out -n 20 {place.words}").strip()
 
 
 def test_a_node_is_aimed_at_by_each_of_its_names(allocation: Allocation):
