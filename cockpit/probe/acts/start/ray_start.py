@@ -88,7 +88,7 @@ def turn(gcs: str, tell: Tell) -> Iterator[int]:
     """
     folder = trust.private_folder()
     if folder is None:
-        raise NoWayError("no folder for the lock of `ray start` is ours alone: /run, /dev/shm and /tmp have none")
+        raise NoWayError("no private folder for the lock file of `ray start`: none could be made in /run, /dev/shm or /tmp")
     held = os.open(f"{folder}/ray-start-{split(gcs)[1]}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         _await_lock(held, tell)
