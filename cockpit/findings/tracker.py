@@ -38,6 +38,8 @@ class FindingTracker:
         self._findings: tuple[Finding, ...] = ()
         self._bugs: tuple[Fault, ...] = ()
         self._looked: float | None = None
+        self._epoch = object()
+        """Another one for each cluster: what is being judged while one is left is of that one."""
 
     def __call__(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with its findings, the worst first and of these the oldest."""
@@ -55,6 +57,7 @@ class FindingTracker:
 
     def run_detectors(self, snapshot: Snapshot) -> None:
         """Ask every detector. It touches nothing that is drawn, so that another thread may do it, one at a time."""
+        epoch = self._epoch
         self.memory.record(snapshot)
         self._gpu_history.record(snapshot)
         found_before = frozenset(self._since)
@@ -65,12 +68,13 @@ class FindingTracker:
         told = sorted(found.values(), key=lambda finding: (LEVELS.index(finding.level), self._since[finding.key]))
         self._held = facts.holding
         self._counted = {what: past for what, past in facts.counted.items() if facts.now - past[-1].until <= DAY}
-        self._findings = tuple(replace(one, text=_dated_text(one, facts.now), since=self._told_since(one, facts)) for one in told)
-        self._bugs, self._looked = tuple(bugs), facts.now
+        findings = tuple(replace(one, text=_dated_text(one, facts.now), since=self._told_since(one, facts)) for one in told)
+        if epoch is self._epoch:
+            self._findings, self._bugs, self._looked = findings, tuple(bugs), facts.now
 
     def forget_findings(self) -> None:
         """What was found last is of another cluster."""
-        self._findings, self._looked = (), None
+        self._findings, self._looked, self._epoch = (), None, object()
 
     def skip_gap(self, gap: float) -> None:
         """So many seconds nobody has watched: they don't count for what lasts."""

@@ -30,7 +30,7 @@ class HostMemory(Value, frozen=True):
     used: int | None = None
     total: int | None = None
     kill_at: int | None = None
-    """Above this many bytes Ray ends workers; `None` when its monitor is off or its settings could not be read."""
+    """Above this many bytes the node's raylet ends workers; `None` when its monitor is off, or that is not known, as of a host alone."""
     host_total: int | None = None
     """Of the machine itself, where a cgroup gives less of it than that; else `None`."""
     shared: int | None = None
@@ -252,6 +252,8 @@ class RayProcess(Value, frozen=True):
     """The job of Slurm's in whose cgroup it is; `None` also where Slurm makes no cgroups."""
     slurm_memory: Amount | None = None
     """A raylet's: the memory limit of that job's cgroup, which Ray does not know of, and what is in use below it."""
+    kill_at: int | None = None
+    """A raylet's: above so many bytes in use on its host it ends workers; `None` when its monitor is off, or that is not known."""
 
 
 class Pointer(Value, frozen=True):

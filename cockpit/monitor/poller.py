@@ -80,7 +80,9 @@ class Poller:
             await wait_for_event(self._changed, PUBLISH_AT_LEAST_EVERY_S)
             self._changed.clear()
             # Of a large cluster it is made aside: it takes a tenth of a second, and a key that is pressed meanwhile is drawn.
-            self.snapshot = await aside(self._is_large, self._make_snapshot, self.parts)
+            before, made = self.snapshot, await aside(self._is_large, self._make_snapshot, self.parts)
+            if self.snapshot is before:  # else one was made meanwhile, of what is newer
+                self.snapshot = made
             for publish in self._subscribers:
                 publish(self.snapshot)
             await asyncio.sleep(PUBLISH_PAUSE_S if self._is_settled else STARTUP_PUBLISH_PAUSE_S)

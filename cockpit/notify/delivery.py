@@ -9,7 +9,7 @@ import signal
 import ssl
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import Final
@@ -42,7 +42,7 @@ async def deliver(target: NotifyTarget, message: Message, env: Mapping[str, str]
     secrets: list[str] = []
     try:
         if target.command:
-            await _run([fill_in(word, env, secrets) for word in target.command], msgspec.json.encode(message.document()))
+            await _run(target.command, msgspec.json.encode(message.document()))
         else:
             address, secret = (fill_in(text, env, secrets) for text in (target.webhook, target.secret))
             secrets += address, secret
@@ -170,7 +170,7 @@ def _retry_after(text: str | None) -> float | None:
 # To a program
 
 
-async def _run(command: list[str], given: bytes) -> None:
+async def _run(command: Sequence[str], given: bytes) -> None:
     process = _start(command)
     try:
         _, complaint = await in_time(lambda: process.communicate(given), "a command", PATIENCE_S)
@@ -182,7 +182,7 @@ async def _run(command: list[str], given: bytes) -> None:
         raise RefusedError(_how_it_ended(process.returncode, complaint))
 
 
-def _start(command: list[str]) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
     try:
         return spawn([os.path.expanduser(command[0]), *command[1:]])
     except (OSError, ValueError) as error:

@@ -193,12 +193,10 @@ def why_changeable(path: str, uid: int) -> str | None:
 
 def why_not_believed(folder: str) -> str | None:
     """Who else than root and ourselves could put that folder's entries in its place; Ray's own temp dir may be written by everybody."""
-    real = os.path.realpath(folder)
-    reason = why_changeable(os.path.dirname(real), os.geteuid())
-    if reason is not None:
-        return reason
-    owner = os.lstat(real).st_uid
-    return None if owner in own_uids() else f"{folder} belongs to {user_name(owner)}"
+    *above, (_, status) = way(folder)
+    reasons = ((place, _why_changeable(place, passed, os.geteuid())) for place, passed in above)
+    found = next((f"{place} {reason}" for place, reason in reasons if reason), None)
+    return found or (None if status.st_uid in own_uids() else f"{folder} belongs to {user_name(status.st_uid)}")
 
 
 def _why_changeable(path: str, status: os.stat_result, uid: int) -> str | None:

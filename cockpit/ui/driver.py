@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 from codecs import getincrementaldecoder
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from textual._xterm_parser import XTermParser
 from textual.constants import ESCAPE_DELAY
 from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
 
 READ_BYTES: Final = 4096
 ESCAPE_SLACK_S: Final = 0.01
@@ -26,6 +29,9 @@ class TerminalDriver(LinuxDriver):
 
     Keys are read by the loop. Textual's thread for them wakes ten times a second to see whether it should end, a tenth of all that the
     screen takes of a core, and a key waits for the interpreter twice.
+
+    The loop stops it and goes on, too. A signal comes at any moment: while something is handed to the thread that writes, say, whose lock
+    the handler would then wait for, for ever.
     """
 
     _is_reading = False
@@ -47,10 +53,10 @@ class TerminalDriver(LinuxDriver):
             self._loop.add_reader(self.fileno, self._read_keys)
 
     def _read_keys(self) -> None:
+        if not select.select([self.fileno], [], [], 0)[0]:  # a shell that has this terminal too was quicker: to read would wait for a key
+            return
         try:
             typed = os.read(self.fileno, READ_BYTES)
-        except BlockingIOError:  # somebody else who has this terminal was quicker
-            return
         except OSError:
             typed = b""
         if not typed:
@@ -58,33 +64,62 @@ class TerminalDriver(LinuxDriver):
             signal.raise_signal(signal.SIGHUP)
             return
         if text := self._decode(typed):  # half a letter is none yet, and to the parser nothing is the end
-            for event in self._parser.feed(text):
+            for event in self._parse(self._parser.feed(text)):
                 self.process_message(event)
         self._loop.call_later(ESCAPE_DELAY + ESCAPE_SLACK_S, self._end_escape, self._parser)
 
     def _end_escape(self, parser: XTermParser) -> None:
-        for event in parser.tick():
+        for event in self._parse(parser.tick()):
             self.process_message(event)
 
+    def _parse(self, events: Iterable[Message]) -> Iterator[Message]:
+        """Textual's parser ends at some sequences that no terminal should send: they are passed over, and keys go on."""
+        try:
+            yield from events
+        except Exception:  # noqa: BLE001 whatever was sent: without keys nobody could end the program
+            self._parser = XTermParser(self._debug)
+
     def write(self, data: str) -> None:
-        """To the thread that writes; where that has died of an error, the terminal is gone."""
-        if self._writer_thread is not None and not self._writer_thread.is_alive():
+        """To the thread that writes; where that has died of an error, the terminal is gone.
+
+        While the screen has left the terminal nothing is written: all is drawn anew when it is back.
+        """
+        if self._writer_thread is None:
+            return
+        if not self._writer_thread.is_alive():
             signal.raise_signal(signal.SIGHUP)
         super().write(data)
 
+    def close(self) -> None:
+        """The thread that writes has ended."""
+        super().close()
+        self._writer_thread = None
+
     def _sigtstp_application(self, *_: Any) -> None:
+        self._do_soon(self._stop)
+
+    def _sigcont_application(self, *_: Any) -> None:
+        self._do_soon(self._go_on)
+
+    def _do_soon(self, deed: Callable[[], None]) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(deed)
+
+    def _stop(self) -> None:
         """As the terminal itself does it: the whole process group, without the probes, and not where no shell could let it go on."""
         if not self._auto_restart:
             return
         self.suspend_application_mode()
         self._must_signal_resume = True
-        ours = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        ours = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTSTP, signal.SIGCONT)}
         os.killpg(0, signal.SIGTSTP)
-        signal.signal(signal.SIGTSTP, ours)
-        if self._must_signal_resume:  # nobody has stopped it, so nobody continues it
-            self._sigcont_application()
+        for number, handler in ours.items():
+            signal.signal(number, handler)
+        self._go_on()
 
-    def _sigcont_application(self, *_: Any) -> None:
-        if self._auto_restart and not self._must_signal_resume:  # it was not left in order, as by ctrl+z
+    def _go_on(self) -> None:
+        if not self._auto_restart:
+            return
+        if self._writer_thread is not None:  # it was not left in order, as by ctrl+z
             self.suspend_application_mode()
-        super()._sigcont_application()
+        self.resume_application_mode()

@@ -98,3 +98,12 @@ def test_what_nobody_has_watched_has_not_lasted():
 def test_words_of_ray_that_end_with_a_full_stop_lose_it_before_their_age():
     told = FindingTracker(Limits(), (said(Finding("a", "info", "w1", "job a failed: it died.", seen=NOW - 40)),))(snapshot())
     assert told.findings[0].text == "job a failed: it died, as of 40s ago"
+
+
+def test_what_is_being_judged_while_its_cluster_is_left_is_not_told_of_the_next():
+    def detect(facts):
+        judge.forget_findings()
+        yield Finding("burns", "critical", "the old cluster", "it burns")
+
+    judge = FindingTracker(Limits(), (detect,))
+    assert judge(snapshot()).findings == ()

@@ -117,7 +117,7 @@ def sample(clock: Clock, node: int, shape: Shape) -> bytes:
         "taken": now,
         "cpu": 20.0 + run % 50,
         "cpus": 192,
-        "memory": {"used": (300 + run % 100) * GIB, "total": 2000 * GIB, "kill_at": 1900 * GIB},
+        "memory": {"used": (300 + run % 100) * GIB, "total": 2000 * GIB},
         "shm": {"used": 20 * GIB, "total": 1000 * GIB},
         "disks": [{"path": "/", "used": 400 * GIB, "total": 7000 * GIB}],
         "gpus": [reading(shape, node, index, used=70 if clock.busy else 0) for index in range(GPUS)],
@@ -125,7 +125,7 @@ def sample(clock: Clock, node: int, shape: Shape) -> bytes:
         "memory_users": [{"pid": 5, "rss": GIB, "user": "train", "command": "sshd"}],
         "sessions": [{"name": shape.session, "path": f"/tmp/ray/{shape.session}", "live": True, "latest": True, "trusted": True}],
         "nodes": [shape.node_id(node)],
-        "rays": [],
+        "rays": [{"role": "raylet", "pid": 11, "session": shape.session, "node": shape.node_id(node), "kill_at": 1900 * GIB}],
     }
     return json.dumps(said).encode()
 

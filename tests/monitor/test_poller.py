@@ -436,6 +436,23 @@ def test_after_it_was_stopped_nothing_is_found_of_old_facts_and_nothing_has_last
     assert judge.forgiven == 3600.0
 
 
+async def test_a_snapshot_that_was_made_meanwhile_of_what_is_newer_is_not_replaced(monkeypatch):
+    published = []
+    poller = Poller(published.append, judge=Judging())
+    newer = poller._make_snapshot(poller.parts)
+
+    async def be_overtaken(big, work, parts):
+        poller.snapshot = newer
+        return work(parts)
+
+    monkeypatch.setattr("cockpit.monitor.poller.aside", be_overtaken)
+    task = asyncio.create_task(poller.run())
+    while not published:
+        await asyncio.sleep(0)
+    task.cancel()
+    assert published[0] is newer
+
+
 FOUND = RayCluster("default", "ray", pods=())
 
 

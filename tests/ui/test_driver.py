@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import termios
+from functools import partial
 
 import pytest
 from textual.events import Key
@@ -101,3 +102,34 @@ async def test_a_terminal_that_is_gone_is_told_as_a_hangup():
     finally:
         signal.signal(signal.SIGHUP, before)
     assert told == ["hangup"]
+
+
+ODD = [b"\x1b[97;1:3u", b"\x1b[1114112;2u", b"\x1b[48;40;120;0;0t\x1b[<35;1;1M"]
+"""Sequences at which Textual 8.2's parser ends: an event type, a letter that there is none of, a move on cells without a size."""
+
+
+@pytest.mark.parametrize("odd", ODD)
+async def test_a_sequence_that_no_terminal_should_send_keeps_no_later_key_away(odd):
+    driver = Typing()
+    driver.run_input_thread()
+    await driver.type(odd)
+    await driver.type(b"q")
+    assert driver.pressed[-1:] == ["q"]
+
+
+async def test_what_somebody_else_has_read_meanwhile_holds_nobody_up():
+    driver = Typing()
+    driver.run_input_thread()
+    await driver.type(b"a")
+    driver._read_keys()
+    assert driver.pressed == ["a"]
+
+
+async def test_a_signal_that_comes_while_something_is_written_is_obeyed_by_the_loop():
+    driver, deeds = Typing(), []
+    driver._stop, driver._go_on = partial(deeds.append, "stop"), partial(deeds.append, "go on")
+    driver._sigtstp_application(signal.SIGTSTP, None)
+    driver._sigcont_application(signal.SIGCONT, None)
+    assert deeds == []
+    await asyncio.sleep(0)
+    assert deeds == ["stop", "go on"]

@@ -67,6 +67,8 @@ DOUBLE_PRESS_S = 10.0
 MINUTE_END_GUARD_S = 5.0
 """No launch in the last seconds of a minute. Ray records a submission within tenths of a second; its first within 0.6 (2.60)."""
 MINUTE_S = 60.0
+MAX_LAST_LOOKS, MAX_TAKEN_IDS = 3, 20
+"""So often a dashboard is asked whose time is always the end of a minute, and as many ids are tried that it says are taken."""
 PROGRESS_INTERVAL_S = 0.5
 """Between two reports of how far a folder is packed or uploaded."""
 MAX_SKIPPED = 10
@@ -179,7 +181,7 @@ class Launches:
     async def _submit_once(self, ready: Ready, look: SubmissionList) -> tuple[ListedSubmission, bool]:
         """The job, and whether it is ours. An id that a job of another kind has taken is left to it."""
         taken = set(look.names)
-        while True:
+        for _ in range(MAX_TAKEN_IDS):
             name = name_for(ready.order.template, look.moment or time.time(), taken)
             metadata = {**ready.submission.metadata, KEY: ready.key, CONTENT: ready.content}
             submission = replace(ready.submission, submission_id=name, metadata=metadata)
@@ -187,15 +189,17 @@ class Launches:
             if ours or job.origin == ready.order.origin:
                 return job, ours
             taken.add(name)
+        raise NotMeantError(f"Ray says that {MAX_TAKEN_IDS} ids for this job are taken, up to {name}: nothing was submitted")
 
     async def _last_look(self, ready: Ready) -> SubmissionList:
         """The last look before the deed; where the id tells the minute, away from its end."""
-        while True:
+        for _ in range(MAX_LAST_LOOKS):
             look = await self._submissions.look()
             left = MINUTE_S - (look.moment or 0.0) % MINUTE_S
             if "{time}" not in ready.order.template or left > MINUTE_END_GUARD_S:
                 return look
             await asyncio.sleep(left)
+        raise NotMeantError("the clock of Ray's dashboard does not go on, and the job's id contains the time: nothing was submitted")
 
     def _refuse_twin(self, ready: Ready, look: SubmissionList) -> None:
         new = [job for job in _others(ready.order.origin, look) if job.id not in ready.seen]

@@ -31,6 +31,7 @@ from cockpit.sources.ray.http import Hide
 from cockpit.sources.ray.submit import AGAIN, FILE, USER, Before, LaunchOrigin, Submission, Submissions
 from cockpit.sources.ray.wire import PRESET
 from cockpit.sources.source import SourceError
+from cockpit.trust import why_not_ours
 
 TEMPLATE = "{name}-{time}"
 MIN_SECRET_CHARS = 4
@@ -75,7 +76,7 @@ def order_of(preset: Preset, env: Mapping[str, str]) -> Order:
         template=template_of(filled.preset),
         origin=LaunchOrigin(PRESET, preset.name),
         submission=partial(submission_of, preset, job),
-        notes=doubts(preset),
+        notes=(*doubts(preset), *_note_files(preset, job)),
     )
 
 
@@ -102,12 +103,22 @@ def build_submission(job: JobSpec, marks: Mapping[str, str]) -> Submission:
     )
 
 
+def _note_files(preset: Preset, job: JobSpec) -> Iterator[str]:
+    """Whose content is sent to Ray, which whoever launches the preset should know."""
+    for name, value in job.runtime_env.items():
+        if _is_file(name, value):
+            yield f"runtime_env.{name} is what {beside(preset, value)} contains"
+
+
+def _is_file(name: str, value: Any) -> bool:
+    return isinstance(value, str) and (name in _LISTS or (name == "conda" and value.endswith((".yaml", ".yml"))))
+
+
 def _portable(preset: Preset, name: str, value: Any) -> Any:
     """The value without files of this host: their content is sent instead, as Ray's own client does it."""
-    if name in _LISTS and isinstance(value, str):
-        return [line for line in _read(preset, f"runtime_env.{name}", value).splitlines() if line.strip()]
-    if name == "conda" and isinstance(value, str) and value.endswith((".yaml", ".yml")):
-        return Document(_read(preset, "runtime_env.conda", value), value).data
+    if _is_file(name, value):
+        text = _read(preset, f"runtime_env.{name}", value)
+        return Document(text, value).data if name == "conda" else [line for line in text.splitlines() if line.strip()]
     local = [each for each in value if isinstance(each, str) and not is_uri(each)] if name == "py_modules" else []
     if local:
         raise InputError(f"{preset.path}: job.runtime_env.py_modules: {local[0]} is on this host; put it in working_dir, or give a URI")
@@ -203,8 +214,8 @@ def _find_by_name(name: str) -> Preset:
 
 def _read_own_preset(path: Path) -> Preset:
     """Another user's file would be launched with our environment."""
-    if path.stat().st_uid not in (0, os.geteuid()):
-        raise InputError(f"{path} belongs to another user: read it first, then launch it by this path")
+    if (reason := why_not_ours(path)) is not None:
+        raise InputError(f"{path}: {reason}: read it first, then launch it by this path")
     return read_preset(path)
 
 

@@ -212,11 +212,19 @@ def _on_host(node: Node, host: Host | None) -> Node:
         probed=True,
         cpu=host.cpu,
         cpus=host.cpus or node.cpus,
-        memory=node.memory if apart and _is_limited(node, host) else host.memory,
+        memory=node.memory if apart and _is_limited(node, host) else replace(host.memory, kill_at=_kill_at(node, host)),
         shm=node.shm if apart else host.shm,
         disks=host.disks,
         gpus=_gpus(node.gpus, _select_given(node.gpus, host.gpus) if apart else host.gpus),
     )
+
+
+def _kill_at(node: Node, host: Host) -> int | None:
+    """By the node's own raylet: others on the host have a line of their own, and anybody may call a process raylet."""
+    raylets = [ray for ray in host.rays or () if ray.role == "raylet"]
+    same = [ray for ray in raylets if ray.node == node.id] or [ray for ray in raylets if ray.node is None]
+    lines = {ray.kill_at for ray in same}
+    return lines.pop() if len(lines) == 1 else None
 
 
 def _is_limited(node: Node, host: Host) -> bool:

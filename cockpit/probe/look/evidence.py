@@ -158,7 +158,8 @@ class Evidence:
         found = [
             folder
             for folder in self._facts.folders
-            if folder.uid is not None and folder.uid == uid and not _is_other_node(folder, node)
+            if folder.uid is not None and folder.uid == uid and folder.mounts in (None, process.details.mounts)
+            and not _is_other_node(folder, node)
             and (pid in folder.raylets or (pid is None and node in folder.nodes))
         ]  # fmt: skip
         return list({folder.place or folder.path: folder for folder in found}.values())
@@ -271,7 +272,7 @@ def _may_be_inside(process: ScannedProcess, other: ScannedProcess) -> bool:
 
 def _why_untold(process: ScannedProcess) -> str:
     """Why its session may be one of which nothing is known here."""
-    if process.details.elsewhere:
+    if process.details.mounts:
         return "it has other files than cockpit (a container, or a job with its own /tmp): run cockpit inside of that"
     return "its session may be on another host"
 

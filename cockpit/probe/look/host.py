@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Dict, Iterable, Mapping, NamedTuple, Tuple
+from typing import Dict, Iterable, NamedTuple, Tuple
 
 from .proc import PAGE_BYTES, read, read_link, read_or_nothing
 from .processes import ScannedProcess
@@ -68,19 +68,14 @@ def shared_memory(pid: int) -> int | None:
         return None
 
 
-def kill_at(total: int | None, raylets: Iterable[ScannedProcess]) -> int | None:
-    """Above how many used bytes Ray ends workers: the lowest limit of the raylets here. `None`: no raylet, its monitor off, or unknown.
+def kill_at(total: int | None, raylet: ScannedProcess) -> int | None:
+    """Above how many used bytes this raylet ends workers. `None`: its monitor is off, or that is not known.
 
-    A raylet in a container that we are not in counts other memory than we see.
+    In a container that we are not in it counts other memory than we see. With resource isolation the limit is a cgroup's memory.high, and
+    with swap counted it is another sum.
     """
-    near = [raylet.details for raylet in raylets if not raylet.details.apart]
-    known = [_kill_at(total, details.environ, details.argv) for details in near] if total else []
-    return min((limit for limit in known if limit is not None), default=None)
-
-
-def _kill_at(total: int | None, settings: Mapping[str, str] | None, argv: Tuple[str, ...]) -> int | None:
-    """With resource isolation the limit is a cgroup's memory.high, and with swap counted it is another sum: unknown."""
-    if total is None or settings is None or "--enable-resource-isolation=true" in argv:
+    settings = raylet.details.environ
+    if not total or settings is None or raylet.details.apart or "--enable-resource-isolation=true" in raylet.details.argv:
         return None
     if settings.get("RAY_count_swap_in_memory_monitor", "0").lower() in ("1", "true"):
         return None
@@ -90,7 +85,7 @@ def _kill_at(total: int | None, settings: Mapping[str, str] | None, argv: Tuple[
         free = int(settings.get("RAY_min_memory_free_bytes", -1))
     except ValueError:
         return None
-    if refresh <= 0:
+    if refresh <= 0 or not 0 < threshold <= 1:
         return None
     return max(int(total * threshold), total - free) if free > -1 else int(total * threshold)
 

@@ -22,9 +22,11 @@ _SLURM_JOB = re.compile(r"^0::/(\S{1,500}/job_(\d{1,12}))(?:/|$)", re.MULTILINE)
 _SLURM_JOB_V1 = re.compile(r"^\d{1,9}:memory:/(\S{1,500}/job_(\d{1,12}))(?:/|$)", re.MULTILINE)
 """Of version 1: `slurm/uid_1000/job_42/step_3/task_0`. There each counts only the kills of its own tasks."""
 MOST_RECORDS = 20_000
+_FACILITY = 8
+"""What a record begins with is below this where the kernel itself speaks; what programs write has a facility (dev/kmsg of the kernel)."""
 _REPORTED = (b"invoked oom-killer", b";memory: usage ", b";oom-kill:constraint=")
 _KILLED = re.compile(
-    r"Killed process (?P<pid>\d+) \((?P<name>.*?)\),? .*?"
+    r"(?:[A-Z][A-Za-z_ ()]{5,60}: )?Killed process (?P<pid>\d+) \((?P<name>.*?)\),? .*?"
     r"anon-rss:(?P<anon>\d+)kB(?:, file-rss:(?P<file>\d+)kB)?(?:, shmem-rss:(?P<shmem>\d+)kB)?"
 )
 _LIMIT = re.compile(r"memory: usage \d{1,19}kB, limit (\d{1,19})kB")
@@ -56,7 +58,9 @@ class KillReport:
             self._limit = self._at_limit = None
         elif limit := _LIMIT.match(text):
             self._limit = int(limit[1]) * 1024
-        elif (found := _AT_LIMIT.match(text)) and self._limit is not None:
+        elif (
+            (found := _AT_LIMIT.match(text)) and self._limit is not None and text.count("_memcg=") == 2
+        ):  # cgroups' names may hold anything
             self._at_limit = int(found["pid"]), {"limit": self._limit, "slurm": find_slurm_job(f"0::{found['cgroup']}")}
 
     def facts(self, pid: int) -> Kill:
@@ -169,7 +173,7 @@ def _count_kills(path: str) -> int | None:
 def parse(record: str, booted: float) -> Kill | None:
     """One record of /dev/kmsg, `priority,number,microseconds since boot,flags;text`; `None` when it tells of no kill."""
     moment, text = _split(record, booted)
-    found = _KILLED.search(text)
+    found = _KILLED.match(text)
     if found is None or moment is None:
         return None
     held = sum(int(found[kind] or 0) for kind in ("anon", "file", "shmem")) * 1024
@@ -186,4 +190,5 @@ def parse_xid(record: str, booted: float) -> Tuple[Bus, Xid] | None:
 def _split(record: str, booted: float) -> Tuple[float | None, str]:
     head, _, text = record.partition(";")
     words = head.split(",")
-    return booted + int(words[2]) / 1e6 if len(words) > 2 and words[2].isdigit() else None, text
+    is_kernel = len(words) > 2 and words[0].isdigit() and int(words[0]) < _FACILITY and words[2].isdigit()
+    return booted + int(words[2]) / 1e6 if is_kernel else None, text

@@ -30,13 +30,16 @@ class SessionFolder(NamedTuple):
     place: Place | None = None
     """`None`: there is no such folder, or it can't be seen."""
     uid: int | None = None
-    """Who owns the folder."""
+    """Who owns the folder; `None` also where the file system's word for that can't be believed."""
     listeners: Tuple[Listener, ...] | None = ()
     """Of its raylets' sockets; `None` where these can't be asked."""
     raylets: FrozenSet[int] = frozenset()
     """The pids that its raylets have had, by logs in it that its owner wrote; in the PID namespace of that raylet."""
     nodes: FrozenSet[str] = frozenset()
     """Ray's ids of its nodes on this host, by the same logs."""
+    mounts: str | None = None
+    """The mount namespace by which it was reached, `None`: ours. Whoever made another one says what lies in it, and whose: a folder in it
+    tells of the processes in it alone."""
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ import socket
 import struct
 from typing import Iterator, NamedTuple, Tuple
 
+from .origin import to_number
 from .proc import read, read_or_nothing
 
 _UP, _REJECT = 0x1, 0x200
@@ -63,7 +64,8 @@ def is_here(host: str) -> bool:
 def split(address: str) -> Tuple[str, int | None]:
     """Host and port; no port where it is no address."""
     host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port) if host and port.isascii() and port.isdigit() and 0 < int(port) < 65536 else None
+    number = to_number(port)
+    return host.strip("[]"), number if host and number and number < 65536 else None
 
 
 class ListeningSocket(NamedTuple):

@@ -28,14 +28,15 @@ _STAMP = re.compile(rb"^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3}) ", re.MULTILI
 _TELLING = re.compile(rb"^.*(?:Killing \d+ worker\(s\)|Killing worker with|Selected to kill: |\) where the \w+ \().*$", re.MULTILINE)
 _NODE = re.compile(r"\(IP: [^,)]*, ID: ([0-9a-f]+)\)")
 _NIL = "f" * 16
+_HELD = r"(?P<held>[0-9]{1,9}(?:\.[0-9]{1,9})?)GB"
 _KILLED = (
     re.compile(
         r"Selected to kill: \((?:Actor\((?P<actor>[0-9a-f]+)\)|\w+)?: (?:job ID=(?P<job>[0-9a-f]+), )?.*?"
-        r"(?:task name=(?P<name>.*), required resources=.*)?\bpid=(?P<pid>\d+), actual memory used=(?P<held>[\d.]+)GB"
+        r"(?:task name=(?P<name>.*), required resources=.*)?\bpid=(?P<pid>[0-9]{1,10}), actual memory used=" + _HELD
     ),
     re.compile(
-        r"\) where the \w+ \((?:actor ID: (?P<actor>[0-9a-f]+)|\w+ ID: (?P<task>[0-9a-f]+)), name=(?P<name>.*), pid=(?P<pid>\d+), "
-        r"memory used=(?P<held>[\d.]+)GB\) was running was "
+        r"\) where the \w+ \((?:actor ID: (?P<actor>[0-9a-f]+)|\w+ ID: (?P<task>[0-9a-f]+)), name=(?P<name>.*), pid=(?P<pid>[0-9]{1,10}), "
+        r"memory used=" + _HELD + r"\) was running was "
     ),
 )
 """Of Ray 2.60 a line for each worker, of 2.44 the sentence below the headline."""

@@ -28,8 +28,9 @@ WANTED = frozenset(
 """The variables that are kept of an environment; the rest is read and forgotten."""
 
 NO_JOB = "ffffffff"
+_NUMBER = re.compile(r"[0-9]{1,18}")
 _SESSION = re.compile(r"/session_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d{1,20}_\d{1,20}(?=/|$)")
-_WORKER_LOG = re.compile(r"/logs/worker-[0-9a-f]+-([0-9a-f]{8})-(\d+)\.(?:out|err)(?:\.\d+)?(?: \(deleted\))?$")
+_WORKER_LOG = re.compile(r"/logs/worker-[0-9a-f]+-([0-9a-f]{8})-([0-9]{1,10})\.(?:out|err)(?:\.\d+)?(?: \(deleted\))?$")
 _JOB_LOG = re.compile(r"/logs/job-driver-(.+?)\.log(?: \(deleted\))?$")
 _JOB_LINE = re.compile(rb"^:job_id:([0-9a-f]{8})$", re.MULTILINE)
 _SCRIPTS = (
@@ -153,7 +154,7 @@ def _session_in(word: str) -> str | None:
 def _submission(config: str | None) -> str | None:
     try:
         found = json.loads(config or "{}").get("metadata", {}).get("job_submission_id")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return None
     return found if isinstance(found, str) else None
 
@@ -167,8 +168,8 @@ def _job(said: str | None, head: bytes) -> str | None:
 
 
 def to_number(text: str | None) -> int | None:
-    """`None` where it is none."""
-    return int(text) if text and text.isdigit() else None
+    """`None` where it is none. Whoever runs a process writes its words and environment: `int` takes other digits too, and fails at many."""
+    return int(text) if text and _NUMBER.fullmatch(text) else None
 
 
 def _engine(argv: Sequence[str], name: str) -> str | None:

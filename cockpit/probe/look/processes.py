@@ -44,8 +44,8 @@ class Details(NamedTuple):
     stuck: bool = False
     apart: bool = False
     """It is in another PID or cgroup namespace than we are: memory limits there are not those that we see."""
-    elsewhere: bool = False
-    """It is in another mount namespace: the files that it sees are not ours."""
+    mounts: str | None = None
+    """Its mount namespace, where that is another than ours: the files that it sees are not ours; `None`: ours, or that can't be told."""
     interfaces: Interfaces | None = None
     """The network interfaces that it has, where its environment names some of them; `None`: it doesn't, or that can't be told."""
     settled: bool = True
@@ -178,8 +178,14 @@ def read_details(stat: ScannedProcess) -> Details:
     if origin.role and _sets_user(stat.pid):
         origin = ProcessOrigin(readable=False)
     interfaces = read_interfaces(stat.pid) if any(name in (kept or {}) for name in SOCKET_INTERFACES) else None
-    elsewhere = read_link(f"/proc/{stat.pid}/ns/mnt") not in (None, read_link("/proc/self/ns/mnt"))
-    return Details(argv, kept, uid, pids or (stat.pid,), inside, origin, False, apart, elsewhere, interfaces, settled, cgroup)
+    mounts = read_mounts(stat.pid)
+    return Details(argv, kept, uid, pids or (stat.pid,), inside, origin, False, apart, mounts, interfaces, settled, cgroup)
+
+
+def read_mounts(pid: int) -> str | None:
+    """Its mount namespace; `None`: that is ours, or can't be told."""
+    found = read_link(f"/proc/{pid}/ns/mnt")
+    return None if found == read_link("/proc/self/ns/mnt") else found
 
 
 def _sets_user(pid: int) -> bool:
@@ -246,24 +252,35 @@ class ProcessTable:
         known = self._known.get(stat.identity)
         return known is None or known[0] != stat.name or not known[1].settled
 
+    def _read(self, stat: ScannedProcess) -> Details:
+        """What somebody has written to be misread costs its own process alone: of that nothing is known then but whose it is."""
+        try:
+            return self._look(stat)
+        except (ValueError, ArithmeticError, RecursionError):
+            return _unread(stat)
+
     def _learn(self, stats: list[ScannedProcess]) -> None:
         for batch in self._hanging:  # what hung may have answered since
             self._known.update(batch.answers)
         self._hanging = [batch for batch in self._hanging if not batch.finished.is_set()]
         patience = self._patience
         while stats:
-            batch = Batch(stats, lambda stat: (stat.identity, (stat.name, self._look(stat))))
+            batch = Batch(stats, lambda stat: (stat.identity, (stat.name, self._read(stat))))
             at = batch.wait(patience)
             patience = max(patience / 2, LEAST_PATIENCE)
             self._known.update(batch.answers)
             if at is None:
                 return
             stuck = stats[at]
-            uid, pids = _status(stuck.pid)  # that asks nothing of its memory
-            about = Details(uid=uid, origin=trace((), stuck.name, None), pids=pids or (stuck.pid,), stuck=True)
-            self._known[stuck.identity] = stuck.name, about
+            self._known[stuck.identity] = stuck.name, _unread(stuck)._replace(stuck=True)
             self._hanging.append(batch)
             stats = stats[at + 1 :]
+
+
+def _unread(stat: ScannedProcess) -> Details:
+    """What can be told without asking for anything of its memory."""
+    uid, pids = _status(stat.pid)
+    return Details(uid=uid, origin=trace((), stat.name, None), pids=pids or (stat.pid,))
 
 
 def _pids() -> list[int]:

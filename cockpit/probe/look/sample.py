@@ -112,7 +112,7 @@ class Sampler:
         reading = self._nvml.facts or GpuReading()
         sessions = self._sessions.facts or Sessions()
         verdicts = self._judge(forest, reading, sessions)
-        raylets = [process for process in forest.values() if process.alive and process.origin.role == "raylet"]
+        memory = self._memory.facts or host.MemoryUse(None, None)
         live = [sessions.of[pid] for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in sessions.of]
         shm, places, (kills, written_to) = self._shm.facts, self._places.facts, self._logs.facts or (None, {})
         self._sizes.want([*(folder.path for folder in sessions.folders), *self._torchrun])
@@ -122,7 +122,7 @@ class Sampler:
             "machine": self._machine,
             "cpu": self._cpu.read(),
             "cpus": os.cpu_count(),
-            "memory": self._memory_facts(raylets),
+            "memory": memory._asdict(),
             "shm": shm and shm.amount,
             "shm_users": shm and shm_users(shm.owners, self._users.name),
             "disks": self._disk_facts(),
@@ -131,7 +131,7 @@ class Sampler:
             "memory_users": self._memory_users(forest) if forest else None,
             "sessions": [self._session(folder, sessions, live) for folder in sessions.folders] if self._sessions.facts else None,
             "nodes": sorted({verdict.node for verdict in verdicts.values() if verdict.kind == "ray" and verdict.node}),
-            "rays": self._ray_facts(forest, verdicts) if forest else None,
+            "rays": self._ray_facts(forest, verdicts, memory.total) if forest else None,
             "temps": places and places.temps,
             "pointers": places and places.pointers,
             "driver": reading.driver,
@@ -235,16 +235,12 @@ class Sampler:
             "stopped": folder.stopped,
         }
 
-    def _memory_facts(self, raylets: Iterable[ScannedProcess]) -> Sample:
-        known = self._memory.facts or host.MemoryUse(None, None)
-        return {**known._asdict(), "kill_at": host.kill_at(known.total, raylets)}
-
-    def _ray_facts(self, forest: Forest, verdicts: Mapping[int, KindVerdict]) -> list[Sample]:
+    def _ray_facts(self, forest: Forest, verdicts: Mapping[int, KindVerdict], memory: int | None) -> list[Sample]:
         """What changes is as of now; one that has just been started is told of before its files were looked at."""
         services = ((forest[pid], verdict) for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in forest)
         known = self._rays.facts or {}
         return [
-            ray_fact(process, verdict, known.get(process.identity, RayService()))
+            ray_fact(process, verdict, known.get(process.identity, RayService()), memory)
             for process, verdict in services
             if process.origin.role in ROLES
         ]
@@ -325,8 +321,8 @@ def _sockets(process: ScannedProcess) -> Sample | None:
     return {"nccl": nccl, "gloo": gloo, "there": list(there.names[:INTERFACES]), "default": there.default}
 
 
-def ray_fact(process: ScannedProcess, verdict: KindVerdict, ray: RayService) -> Sample:
-    """A raylet or GCS."""
+def ray_fact(process: ScannedProcess, verdict: KindVerdict, ray: RayService, memory: int | None) -> Sample:
+    """A raylet or GCS; `memory` of the host, in bytes."""
     role = process.origin.role
     return {
         "role": role,
@@ -340,6 +336,7 @@ def ray_fact(process: ScannedProcess, verdict: KindVerdict, ray: RayService) -> 
         "files_limit": ray.files_limit,
         "frameworks": dict(ray.frameworks.releases) if ray.frameworks else None,
         "tasks": None if ray.tasks is None else [limit._asdict() for limit in ray.tasks],
+        "kill_at": host.kill_at(memory, process) if role == "raylet" else None,
         "slurm_memory": ray.slurm_memory and {"used": ray.slurm_memory.used, "total": ray.slurm_memory.total},
     }
 

@@ -8,12 +8,13 @@ import re
 import socket
 import stat
 import struct
+from contextlib import contextmanager
 from itertools import islice
-from typing import FrozenSet, NamedTuple, Tuple
+from typing import Container, FrozenSet, Iterator, NamedTuple, Tuple
 
 from .. import trust
 from .kinds import Listener, SessionFolder
-from .tree import Place, place
+from .tree import Place, mount_number, place
 
 _RAYLET_LOG = re.compile(r"raylet(\.\d+)?\.out(\.\d+)?$")
 _RAYLET_LINE = re.compile(rb"\[[^\]]{10,40} [A-Z] (\d{1,10}) \d+\] \(raylet\)")
@@ -33,28 +34,55 @@ class Records(NamedTuple):
     nodes: FrozenSet[str] = frozenset()
 
 
-def find_place(path: str) -> Tuple[Place | None, int | None]:
-    """What the folder at that path is, and who owns it; its last part is no link. `None`: there is none, or it can't be seen."""
+class Way(NamedTuple):
+    """How a session's folder is reached."""
+
+    path: str
+    mounts: str | None = None
+    """The mount namespace that it leads into; `None`: ours."""
+    uid: int | None = None
+    """Of the process that it leads through into that namespace."""
+
+
+class FolderPlace(NamedTuple):
+    """What the folder at the end of a way is, and who owns it, where that can be believed. `None`: there is none, or it can't be told."""
+
+    place: Place | None = None
+    uid: int | None = None
+
+
+def find_place(way: Way, vouched: Container[int]) -> FolderPlace:
+    """The last part of the way is no link."""
     try:
-        status = os.lstat(path)
+        with _opened(way) as folder:
+            return FolderPlace(place(os.fstat(folder)), _owner(folder, way, vouched))
     except OSError:
-        return None, None
-    return (place(status), status.st_uid) if stat.S_ISDIR(status.st_mode) else (None, None)
+        return FolderPlace()
 
 
-def inspect(path: str, records: Records, carried: Tuple[Listener, ...] = ()) -> SessionFolder:
+@contextmanager
+def _opened(way: Way) -> Iterator[int]:
+    with trust.opened(way.path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC) as folder:
+        yield folder
+
+
+def _owner(folder: int, way: Way, vouched: Container[int]) -> int | None:
+    """`vouched`: see `vouched_mounts`. In another mount namespace a folder is believed to be theirs only who name it there, or by root."""
+    uid = os.fstat(folder).st_uid
+    believed = mount_number(folder) in vouched if way.mounts is None else way.uid in (uid, trust.ROOT)
+    return uid if believed else None
+
+
+def inspect(way: Way, vouched: Container[int], records: Records, carried: Tuple[Listener, ...] = ()) -> SessionFolder:
     """All that can be told of that session; `carried`: raylets of its owner that are seen to run, so that nobody need ask its sockets."""
     try:
-        folder = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with _opened(way) as folder:
+            uid, listeners = _owner(folder, way, vouched), carried or find_listeners(folder)
+            return SessionFolder(way.path, place(os.fstat(folder)), uid, listeners, *records, way.mounts)
     except (FileNotFoundError, NotADirectoryError):
-        return SessionFolder(path, listeners=carried)
+        return SessionFolder(way.path, listeners=carried, mounts=way.mounts)
     except OSError:
-        return SessionFolder(path, listeners=carried or None)
-    try:
-        status = os.fstat(folder)
-        return SessionFolder(path, place(status), status.st_uid, carried or find_listeners(folder), *records)
-    finally:
-        os.close(folder)
+        return SessionFolder(way.path, listeners=carried or None, mounts=way.mounts)
 
 
 def find_listeners(session: int) -> Tuple[Listener, ...] | None:

@@ -8,20 +8,20 @@ import time
 from contextlib import suppress
 from heapq import nlargest
 from itertools import islice
-from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Tuple
+from typing import Callable, Container, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Tuple
 
 from .. import trust
 from .kinds import Driver, Listener, SessionFolder
 from .network import listening_sockets
-from .origin import flag
-from .proc import legible, open_files, read_link, user_name
+from .origin import flag, to_number
+from .proc import legible, open_files, user_name
 from .processes import Forest, Identity, ScannedProcess
-from .session_folder import Records, find_place, inspect, raylet_logs, read_records
-from .tree import Place
+from .session_folder import FolderPlace, Records, Way, find_place, inspect, raylet_logs, read_records
+from .tree import Place, mount_number, vouched_mounts
 
 DEFAULT_TEMP = "/tmp/ray"  # noqa: S108 Ray's own default
 _NAME = re.compile(r"session_(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)_\d+_\d+$")
-_DRIVER_LOG = re.compile(r"python-core-driver-([0-9a-f]{8})[0-9a-f]*_(\d+)\.log$")
+_DRIVER_LOG = re.compile(r"python-core-driver-([0-9a-f]{8})[0-9a-f]*_([0-9]{1,10})\.log$")
 _JOB_LOG = re.compile(r"job-driver-(.+)\.log$")
 _TOLD_TO_END = re.compile(rb'reason_message: "received SIGTERM"|received SIGTERM\. Existing local drain request')
 MOST_JOBS = 200
@@ -91,7 +91,7 @@ class SessionScanner:
         self._given: Dict[str, None] = dict.fromkeys(temps)
         self._heard: Tuple[str, ...] = ()
         self._logs: Dict[str, Logs] = {}
-        self._mounts: Dict[Identity, str] = {}
+        self._vouched: FrozenSet[int] = frozenset()
         self._confirmed: Dict[Tuple[Identity, str], bool] = {}
         self._dashboards: Dict[Identity, str] = {}
 
@@ -101,21 +101,28 @@ class SessionScanner:
 
     def read(self, forest: Forest) -> Sessions:
         """The processes tell which temp dirs there are, and which sessions need not be asked."""
+        self._vouched = vouched_mounts()
         temps = self._known_temps(forest)
-        paths = self._named_paths(forest)
-        listed = _session_paths(map(self._go, temps))
-        reached = dict.fromkeys([*listed, *paths.values()])
-        carried = _find_raylets(forest, paths)
-        self._logs = {path: self._read_logs(self._go(path)) for path in reached}
-        facts = {path: inspect(self._go(path), self._logs[path].records, carried.get(find_place(path)[0], ())) for path in reached}
-        live = [path for path in listed if facts[path].answers]
+        paths = _named_ways(forest)
+        listed = _session_paths(map(self._go, temps), self._vouched)
+        reached = dict.fromkeys([*map(Way, listed), *paths.values()])
+        places = {way: find_place(way._replace(path=self._go(way.path)), self._vouched) for way in reached}
+        carried = _find_raylets(forest, paths, places)
+        self._logs = {way.path: self._read_logs(self._go(way.path), places[way].uid) for way in reached}
+        facts = {
+            way: inspect(way._replace(path=self._go(way.path)), self._vouched, self._logs[way.path].records, carried.get(found.place, ()))
+            for way, found in places.items()
+        }
+        live = [path for path in listed if facts[Way(path)].answers]
         drivers = {pid: driver for path in live for pid, driver in self._drivers_of(path, forest).items()}
         return Sessions(
-            folders=tuple(_folder(path, facts[path], self._name) for path in listed),
+            folders=tuple(_folder(path, facts[Way(path)], self._name) for path in listed),
             all=tuple(facts.values()),
-            of={pid: facts[path] for pid, path in paths.items()},
+            of={pid: facts[way] for pid, way in paths.items()},
             drivers=drivers,
-            dashboards=self._dashboards_of(forest, paths, {facts[path].place: path for path in listed}),
+            dashboards=self._dashboards_of(
+                forest, {pid: places[way] for pid, way in paths.items()}, {facts[Way(path)].place: path for path in listed}
+            ),
             temps=temps,
             logs=tuple(self._logs[path] for path in live),
         )
@@ -125,7 +132,12 @@ class SessionScanner:
         return path
 
     def _is_there(self, path: str) -> bool:
-        return os.path.isdir(self._go(path))
+        """Whether it is a folder of ours: not one in a mount namespace that somebody has made."""
+        try:
+            with trust.opened(self._go(path), trust.FOLDER_PLACE) as folder:
+                return mount_number(folder) in self._vouched
+        except OSError:
+            return False
 
     def _known_temps(self, forest: Forest) -> Tuple[str, ...]:
         """Those of living raylets first, then what other processes name, then the usual ones; of all, what root's and our own name.
@@ -137,19 +149,6 @@ class SessionScanner:
         heard = [place for both in places for place in both if place]
         self._heard = tuple(islice(filter(self._is_there, dict.fromkeys([*heard, *self._heard])), MOST_TEMPS))
         return tuple(dict.fromkeys([*self._heard, *filter(self._is_there, self._given)]))
-
-    def _named_paths(self, forest: Forest) -> Dict[int, str]:
-        """By pid, the folder of the session that a process names: of one in another mount namespace by the way through that process."""
-        naming = [process for process in forest.values() if process.origin.session]
-        self._mounts = {one.identity: self._mounts.get(one.identity) or _mounts_of(one.pid) for one in naming}
-        near = (_mounts_of("self"), "")
-        ways: Dict[Tuple[str, str], str] = {}
-        found: Dict[int, str] = {}
-        for process in naming:
-            mounts, session = self._mounts[process.identity], str(process.origin.session)
-            way = session if mounts in near else f"/proc/{process.pid}/root{session}"
-            found[process.pid] = ways.setdefault((mounts, session), way)
-        return found
 
     def _drivers_of(self, session: str, forest: Forest) -> Dict[int, Driver]:
         """A driver keeps a log with its job and pid in its name open (2.9 to 2.60)."""
@@ -168,16 +167,16 @@ class SessionScanner:
         self._confirmed = {key: yes for key, yes in self._confirmed.items() if key[0][0] in forest}
         return found
 
-    def _dashboards_of(self, forest: Forest, paths: Mapping[int, str], listed: Mapping[Place | None, str]) -> Dict[str, str]:
+    def _dashboards_of(self, forest: Forest, named: Mapping[int, FolderPlace], listed: Mapping[Place | None, str]) -> Dict[str, str]:
         """Only those that run as the session's owner, or as root: anybody can call a process a dashboard."""
         found: Dict[str, str] = {}
         for process in forest.values():
-            port = flag(process.details.argv, "--port")
-            if process.origin.role != "dashboard" or not process.alive or process.pid not in paths or not port or not port.isdigit():
+            port = to_number(flag(process.details.argv, "--port"))
+            if process.origin.role != "dashboard" or not process.alive or process.pid not in named or port is None:
                 continue
-            where, owner = find_place(paths[process.pid])
+            where, owner = named[process.pid]
             path = listed.get(where) if where else None
-            address = self._address(process, int(port)) if path and process.details.uid in (owner, trust.ROOT) else None
+            address = self._address(process, port) if path and process.details.uid in (owner, trust.ROOT) else None
             if path and address:
                 found[path] = address
         return found
@@ -188,10 +187,9 @@ class SessionScanner:
             self._dashboards[process.identity] = known
         return known
 
-    def _read_logs(self, session: str) -> Logs:
-        """Read only when the folder has changed: it may hold tens of thousands of files."""
+    def _read_logs(self, session: str, uid: int | None) -> Logs:
+        """Read only when the folder has changed: it may hold tens of thousands of files. `uid`: its owner."""
         before, logs = self._logs.get(session, Logs()), f"{session}/logs"
-        _, uid = find_place(session)
         try:
             changed = os.stat(logs).st_mtime_ns
             names = _names(logs) if changed != before.changed else None
@@ -219,29 +217,35 @@ def _names(folder: str) -> Tuple[str, ...]:
         return tuple(entry.name for entry in islice(entries, MOST_LOGS))
 
 
-def _mounts_of(pid: int | str) -> str:
-    """Its mount namespace; empty where that can't be told."""
-    return read_link(f"/proc/{pid}/ns/mnt") or ""
+def _named_ways(forest: Forest) -> Dict[int, Way]:
+    """By pid, the way to the session that a process names: into another mount namespace through the first process of its user in there."""
+    ways: Dict[Tuple[str | None, int | None, str], Way] = {}
+    found: Dict[int, Way] = {}
+    for process in forest.values():
+        session, (uid, mounts) = process.origin.session, (process.details.uid, process.details.mounts)
+        if session:
+            way = Way(session) if mounts is None else Way(f"/proc/{process.pid}/root{session}", mounts, uid)
+            found[process.pid] = ways.setdefault((mounts, uid if mounts else None, session), way)
+    return found
 
 
-def _find_raylets(forest: Forest, paths: Mapping[int, str]) -> Dict[Place | None, Tuple[Listener, ...]]:
+def _find_raylets(forest: Forest, ways: Mapping[int, Way], places: Mapping[Way, FolderPlace]) -> Dict[Place | None, Tuple[Listener, ...]]:
     """By folder: its raylets that are seen to run as its owner or root. Nobody need connect to these, time and again."""
-    places = {path: find_place(path) for path in dict.fromkeys(paths.values())}
     found: Dict[Place | None, Tuple[Listener, ...]] = {}
     for process in forest.values():
-        if process.alive and process.origin.role == "raylet" and process.pid in paths:
-            (where, owner), uid = places[paths[process.pid]], process.details.uid
+        if process.alive and process.origin.role == "raylet" and process.pid in ways:
+            (where, owner), uid = places[ways[process.pid]], process.details.uid
             if where is not None and uid is not None and uid in (owner, trust.ROOT):
                 found[where] = (*found.get(where, ()), Listener(process.pid, uid))
     return found
 
 
-def _session_paths(temps: Iterable[str]) -> Tuple[str, ...]:
+def _session_paths(temps: Iterable[str], vouched: Container[int]) -> Tuple[str, ...]:
     """The sessions in these temp dirs, each once: two may be one, by a link or a mount. Of very many root's and ours, then the latest."""
     paths = islice((f"{temp}/{name}" for temp in temps for name in _names_in(temp)), MOST_LOGS)
     found: Dict[Place, Tuple[bool, str, str]] = {}
     for path in paths:
-        where, uid = find_place(path)
+        where, uid = find_place(Way(path), vouched)
         if where is not None:
             found.setdefault(where, (uid in trust.own_uids(), os.path.basename(path), path))
     chosen = {path for _, _, path in nlargest(MOST_SESSIONS, found.values())}
@@ -320,7 +324,7 @@ def _dashboard_address(process: ScannedProcess, port: int) -> str | None:
         return _url(flag(argv, "--host") or "127.0.0.1", port)
     except OSError:
         return None
-    ports = range(port, port + int(flag(argv, "--port-retries") or 0) + 1)
+    ports = range(port, port + (to_number(flag(argv, "--port-retries")) or 0) + 1)
     near = sorted((one.host, one.port) for one in listening_sockets(process.pid) if one.port in ports and one.link in links)
     return _url(*near[0]) if near else None
 

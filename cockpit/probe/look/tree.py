@@ -8,9 +8,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import Callable, Iterator, NamedTuple, Tuple
+from typing import Callable, FrozenSet, Iterator, NamedTuple, Tuple
 
-from ..trust import FOLDER
+from ..trust import FOLDER, own_uids
 from .proc import read, read_or_nothing
 
 Place = Tuple[int, int]
@@ -200,6 +200,8 @@ class Mount(NamedTuple):
     point: str
     kind: str
     """The type of its file system, as `nfs4` or `fuse.sshfs`."""
+    options: Tuple[str, ...] = ()
+    """Of that file system, as `user_id=1000`."""
 
 
 def mounts() -> Iterator[Mount]:
@@ -209,13 +211,24 @@ def mounts() -> Iterator[Mount]:
         words = before.split()
         for code, byte in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
             words[4] = words[4].replace(code, byte)
-        yield Mount(int(words[0]), os.fsdecode(words[4]), os.fsdecode(after.split()[0]))
+        kind, *_, options = map(os.fsdecode, after.split())
+        yield Mount(int(words[0]), os.fsdecode(words[4]), kind, tuple(options.split(",")))
 
 
 def mount_number(descriptor: int) -> int | None:
     """Of the mount that an open folder lies on: a folder of the same file system may be mounted into another one."""
     lines = read_or_nothing(f"/proc/self/fdinfo/{descriptor}").splitlines()
     return next((int(line.split()[1]) for line in lines if line.startswith("mnt_id:")), None)
+
+
+def vouched_mounts() -> FrozenSet[int]:
+    """Numbers of the mounts whose word for who owns a file can be believed: those of our own namespace that root or we have made.
+
+    Every user can make a mount namespace of his own, and put root's files there wherever he likes; a path such as `/proc/PID/root/…` leads
+    into it. And every user can mount a FUSE file system, which says what he wants.
+    """
+    makers = {f"user_id={uid}" for uid in own_uids()}
+    return frozenset(mount.number for mount in mounts() if not mount.kind.startswith("fuse") or makers.intersection(mount.options))
 
 
 def mounted_in(path: str) -> str | None:

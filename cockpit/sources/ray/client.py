@@ -12,6 +12,7 @@ from urllib.parse import quote
 from msgspec.structs import replace
 
 from cockpit.clock import CLOCK, redate, shift_of
+from cockpit.config.thresholds import OLD
 from cockpit.model import Actor, Cluster, Process
 from cockpit.sources.connections import Params, Transport
 from cockpit.sources.ray import actors, oom, wire
@@ -44,9 +45,11 @@ MAX_LISTED = 10_000
 """The most that Ray's state API lists (RAY_MAX_LIMIT_FROM_API_SERVER)."""
 ASIDE_FROM = 200
 """Nodes or actors from which their values are made aside: hundredths of a second in which no key would be drawn."""
-NODES_PAUSE_PER_ANSWER_TIME, LONGEST_PAUSE_S = 10, 30.0
-"""For so many times as long as an answer about all nodes took, they are not asked for again, but not for longer than so many seconds: a
-dashboard that others ask too, or that is loaded, answers slower and is then asked less."""
+NODES_PAUSE_PER_ANSWER_TIME, LEAST_NODES_PAUSE_PER_ANSWER_TIME, LONGEST_PAUSE_S = 10, 5, 30.0
+"""For so many times as long as an answer took, it is not asked for again, but not for longer than so many seconds: a dashboard that others
+ask too, or that is loaded, answers slower and is then asked less. Of nodes the answers become old: they are asked for before that, where
+the answer doesn't take too long."""
+FRESH_S = OLD - 2.0
 GCS_PAUSE_S, GCS_QUICK_S, GCS_SLACK_S = 2.0, 0.1, 0.2
 """Seconds after which the GCS must have shown again that it lives; in which Ray wants it to answer; by which it is asked too early, rather
 than that the asking begins anew for a rest."""
@@ -360,7 +363,9 @@ class RayClient:
         """Ray samples every 5 s, and building the answer blocks its module: 1.3 s for 1,000 nodes."""
         count = len(self._nodes)
         least = 5.0 if count <= 100 else 10.0 if count <= 400 else 15.0
-        return max(least, min(NODES_PAUSE_PER_ANSWER_TIME * self._dashboard.took.get("/nodes", 0.0), LONGEST_PAUSE_S))
+        took = self._dashboard.took.get("/nodes", 0.0)
+        most = max(FRESH_S - 2 * took, LEAST_NODES_PAUSE_PER_ANSWER_TIME * took)
+        return max(least, min(NODES_PAUSE_PER_ANSWER_TIME * took, most, LONGEST_PAUSE_S))
 
     def _groups_pause(self) -> float:
         least = 5.0 if any(group.pending for group in self._groups.groups.values()) else 10.0

@@ -19,6 +19,8 @@ T = TypeVar("T")
 PIECE_BYTES: Final = 1 << 18
 """Of a reply: what is larger is read in pieces of about so many, each in half a millisecond."""
 _NODES_BEGIN: Final = re.compile(rb'"summary": ?\[(?=(\{"\w+": ?))')
+_BETWEEN: Final = frozenset((b'}, {"now": ', b'}, {"raylet": '))
+"""What stands between two nodes, beside what the first begins with: a living one of 2.44 to 2.60 and a dead one begin differently."""
 
 
 def decode_reply(body: bytes, shape: type[T]) -> wire.Reply[T]:
@@ -37,16 +39,17 @@ class NodeReader:
 
     def __init__(self) -> None:
         self._nodes: list[wire.Summary] = []
-        self._begin, self._between = 0, b""
+        self._begin, self._searched, self._between = 0, 0, _BETWEEN
         self._is_cut = True
 
     def take(self, body: bytearray) -> None:
         """Shorten what has come so far by the nodes that are in it."""
         if len(body) - self._begin < PIECE_BYTES or not self._is_cut:
             return
-        if not self._between and (begin := _NODES_BEGIN.search(body)):
-            self._begin, self._between = begin.end(), b"}, " + begin[1]
-        end = body.rfind(self._between, self._begin) if self._between else -1
+        if not self._begin and not self._find_begin(body):
+            return
+        end = max(body.rfind(between, max(self._begin, self._searched - len(between))) for between in self._between)
+        self._searched = len(body)
         if end < 0:
             return
         try:
@@ -54,8 +57,18 @@ class NodeReader:
                 piece = b"".join((b"[", view[self._begin : end + 1], b"]"))
             self._nodes += decode(piece, tuple[wire.Summary, ...])
             del body[self._begin : end + len(b"}, ")]
+            self._searched = self._begin
         except NotRayError:
             self._is_cut = False
+
+    def _find_begin(self, body: bytearray) -> bool:
+        """Whether the nodes begin in the first piece; what has none there is left whole, and not searched again."""
+        begin = _NODES_BEGIN.search(body)
+        self._is_cut = begin is not None
+        if begin:
+            self._begin = self._searched = begin.end()
+            self._between = _BETWEEN | {b"}, " + begin[1]}
+        return self._is_cut
 
     def add_to(self, data: wire.NodesData) -> wire.NodesData:
         """The data of what was left of the reply, with the nodes that were taken out of it."""

@@ -244,6 +244,33 @@ async def test_an_id_that_a_job_of_another_kind_takes_is_left_to_it(table, prese
     assert receipt.done[0].id == "ppo-20261121-1848-2"
 
 
+async def test_a_ray_at_which_every_id_is_taken_is_not_asked_for_ever(table, preset):
+    one = operator(table)
+    made = await plan(one, preset)
+
+    def overtake(request):
+        if request.method == "POST":
+            table.submit({**json.loads(request.content), "metadata": {}})
+
+    table.twist = overtake
+    receipt = await one.perform(made)
+    assert "ids for this job are taken" in (receipt.refused[0].reason or "")
+    assert len(table.jobs) == launch.MAX_TAKEN_IDS
+
+
+async def test_a_ray_whose_minute_never_ends_is_not_asked_for_ever(table, preset, monkeypatch):
+    monkeypatch.setattr(launch, "MINUTE_END_GUARD_S", launch.MINUTE_S)
+    waited = []
+
+    async def sleep(seconds):
+        waited.append(seconds)
+
+    monkeypatch.setattr(launch.asyncio, "sleep", sleep)
+    receipt = await launched(table, preset)
+    assert "the clock of Ray's dashboard does not go on" in (receipt.refused[0].reason or "")
+    assert len(waited) == launch.MAX_LAST_LOOKS
+
+
 async def test_where_ray_was_slow_a_second_look_tells_of_a_twin(table, preset, monkeypatch):
     monkeypatch.setattr(launch, "MINUTE_END_GUARD_S", -1.0)
     one = operator(table)

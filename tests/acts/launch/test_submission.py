@@ -109,6 +109,22 @@ def test_another_users_file_is_not_launched_because_a_job_names_it(tmp_path, mon
     assert "belongs to another user" in str(preset_of_job(Job("j1", preset="ppo", metadata=mark)))
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make a link of another user's")
+def test_a_file_of_ours_is_not_launched_because_a_job_names_another_users_link_to_it(tmp_path):
+    preset = written(tmp_path, "job: {entrypoint: python a.py}")
+    link = tmp_path / "link.yaml"
+    link.symlink_to(preset.path)
+    os.chown(link, 12345, -1, follow_symlinks=False)
+    mark = {"cockpit_file": f"{socket.gethostname()}:{link}"}
+    assert "belongs to another user" in str(preset_of_job(Job("j1", preset="ppo", metadata=mark)))
+
+
+def test_whoever_launches_a_preset_is_told_of_each_file_whose_content_is_sent(tmp_path):
+    (tmp_path / "needs.txt").write_text("torch")
+    order = order_of(written(tmp_path, "job: {entrypoint: x, runtime_env: {pip: needs.txt}}"), {})
+    assert f"runtime_env.pip is what {tmp_path}/needs.txt contains" in order.notes
+
+
 def test_a_conda_file_that_is_no_yaml_is_said(tmp_path):
     (tmp_path / "env.yaml").write_text("[")
     preset = written(tmp_path, "job: {entrypoint: x, runtime_env: {conda: env.yaml}}")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from cockpit.model import Amount, Cluster, Hold, Holder, Host, HostMemory, Job, OomKill, Pod, Quantity, RayCluster, RayProcess, Worker
@@ -14,7 +15,7 @@ def host(**more):
     facts = {
         "addresses": ("10.0.0.1",),
         "taken": NOW,
-        "memory": HostMemory(5, 10, 9),
+        "memory": HostMemory(5, 10),
         "gpus": (gpu(0),),
         "processes": (),
         "local": True,
@@ -43,7 +44,7 @@ def test_a_probe_wins_on_what_is_physical():
     snapshot = joined(nodes=node_facts(node(1), node(2)), hosts={"node1": host()})
     first, second = snapshot.nodes
     assert first.probed
-    assert first.memory == HostMemory(5, 10, 9)
+    assert first.memory == HostMemory(5, 10)
     assert not second.probed
     assert second.memory == node(2).memory
 
@@ -255,14 +256,34 @@ def test_a_thousand_hosts_cost_no_look_at_all_of_rays_workers_each():
 APART = (RayProcess("raylet", 301, node=HEAD, apart=True),)
 
 
+@pytest.mark.parametrize(
+    ("others", "line"),
+    [
+        ((), 9),
+        ((RayProcess("raylet", 400, kill_at=1),), 9),
+        ((RayProcess("raylet", 400, node="of another Ray", kill_at=1),), 9),
+        ((RayProcess("raylet", 400, node=HEAD, kill_at=1),), None),
+    ],
+)
+def test_the_kill_line_is_that_of_the_nodes_own_raylet(others, line):
+    rays = (RayProcess("raylet", 301, node=HEAD, kill_at=9), *others)
+    (seen,) = joined(nodes=node_facts(node(1)), hosts={"node1": host(rays=rays)}).nodes
+    assert seen.memory.kill_at == line
+
+
+def test_the_kill_line_of_a_raylet_that_does_not_say_which_node_it_is():
+    (seen,) = joined(nodes=node_facts(node(1)), hosts={"node1": host(rays=(RayProcess("raylet", 301, kill_at=9),))}).nodes
+    assert seen.memory.kill_at == 9
+
+
 def test_of_a_container_that_nobody_looks_into_the_memory_limit_is_rays_word_and_its_shm_unknown():
     limited = node(1, memory=HostMemory(3, 7), shm=Amount())
     (seen,) = joined(nodes=node_facts(limited), hosts={"node1": host(rays=APART, shm=Amount(1, 64))}).nodes
     assert (seen.memory, seen.shm) == (HostMemory(3, 7), Amount())
     (free,) = joined(nodes=node_facts(replace(limited, memory=HostMemory(3, 10))), hosts={"node1": host(rays=APART)}).nodes
-    assert free.memory == HostMemory(5, 10, 9)
+    assert free.memory == HostMemory(5, 10)
     (near,) = joined(nodes=node_facts(limited), hosts={"node1": host(shm=Amount(1, 64))}).nodes
-    assert (near.memory, near.shm) == (HostMemory(5, 10, 9), Amount(1, 64))
+    assert (near.memory, near.shm) == (HostMemory(5, 10), Amount(1, 64))
 
 
 def test_of_a_hosts_gpus_a_container_has_those_that_ray_sees_in_it():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cockpit.probe.look import sessions
 from cockpit.probe.look import tree as mounted
 from tests.probe.acts.grounds import NAME, OTHER, Ground, age, session, what
 
@@ -55,6 +56,8 @@ def test_of_mounts_on_one_another_the_one_that_is_seen_counts(ground: Ground, sh
 
 def test_what_can_not_be_told_is_not_taken_for_local(ground: Ground, monkeypatch: pytest.MonkeyPatch):
     session(ground.temp)
+    known = mounted.vouched_mounts()
+    monkeypatch.setattr(sessions, "vouched_mounts", lambda: known)
     monkeypatch.setattr(mounted, "mounts", list)
     (refused,) = ground.plan()["refused"]
     assert refused["reason"] == "whether other hosts share its file system can't be told: not known whether it is alive there"

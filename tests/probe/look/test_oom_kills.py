@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import time
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from cockpit.probe.look import oom_kills as reading
 from cockpit.probe.look.classify import classify
-from cockpit.probe.look.kernel_log import Counter, Kernel, find_counters, parse
+from cockpit.probe.look.kernel_log import Counter, Kernel, KillReport, find_counters, parse
 from cockpit.probe.look.kinds import ProcessFacts
 from cockpit.probe.look.oom_kills import KillScanner
 from cockpit.probe.look.past import Past
@@ -339,6 +340,39 @@ def test_the_limit_at_which_one_was_killed_is_told_of_that_one_alone():
         log[1].send(record.encode())
     told = [(kill["pid"], kill.get("limit"), kill.get("slurm")) for kill in kernel.read() or ()]
     assert told == [(1192, 3072000 << 10, "42"), (7, None, None), (1192, None, None)]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        "6,1,5000000,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/a,task_memcg=/user.slice/\
+Killed process 4242 (ray::Train) anon-rss:80000000kB,task=a,pid=7,uid=1000",
+        "12,1,5000000,-;Out of memory: Killed process 4242 (ray::Train) total-vm:9kB, anon-rss:4kB, file-rss:0kB, shmem-rss:0kB",
+    ],
+)
+def test_a_cgroups_name_and_a_programs_record_kill_nobody(record):
+    assert parse(record, 0.0) is None
+
+
+def test_a_cgroup_that_is_called_like_a_slurm_jobs_is_none():
+    report = KillReport()
+    report.hear("memory: usage 3072000kB, limit 3072000kB, failcnt 1203")
+    report.hear(
+        "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/user.slice/c,"
+        "oom_memcg=/system.slice/slurmstepd.scope/job_42,task_memcg=/user.slice/c,task=a,pid=7,uid=1000"
+    )
+    assert report.facts(7) == {}
+
+
+@pytest.mark.parametrize("held", ["1.2.3", "9" * 400, ".", "²"])
+def test_what_is_no_number_costs_its_own_line_alone(tmp_path, held):
+    good = "Selected to kill: (Actor(aa): job ID=01000000, pid=1, actual memory used=1.5GB"
+    moment = time.strftime("%Y-%m-%d %H:%M:%S")
+    lines = (f"[{moment},123 I 7 7] (raylet) x: Killing 1 worker(s)", good.replace("1.5", held), good.replace("pid=1", "pid=2"))
+    log = tmp_path / "session_x" / "logs" / "raylet.out"
+    log.parent.mkdir(parents=True)
+    log.write_text("".join(f"{line}\n" for line in (lines[0], *(f"[{moment},124 I 7 7] (raylet) {line}" for line in lines[1:]))))
+    assert [kill["pid"] for kill in KillScanner(Kernel(str(tmp_path / "absent"), ())).read([str(log)]) or ()] == [2]
 
 
 def test_where_neither_may_be_read_nothing_is_known(tmp_path):

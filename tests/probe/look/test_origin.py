@@ -133,3 +133,12 @@ def test_an_engine_is_known_by_its_title(argv, name, engine):
 def test_an_unreadable_environment_is_not_an_empty_one():
     assert not trace(("python",), "python", None).readable
     assert trace(("python",), "python", {}).readable
+
+
+@pytest.mark.parametrize("written", ["²", "9" * 5000, "-1", "1e3", " 7", ""])
+def test_what_is_no_pid_is_no_raylet(written):
+    assert trace(("a",), "a", {"RAY_RAYLET_PID": written}).raylet is None
+
+
+def test_a_job_config_that_is_too_deep_names_no_job():
+    assert trace(("a",), "a", {"RAY_JOB_CONFIG_JSON_ENV_VAR": '{"metadata": ' + "[" * 100_000}).submission is None

@@ -158,6 +158,42 @@ def test_what_is_no_plain_file_of_its_own_tells_nothing(temp, tmp_path, planted)
     assert facts(temp).raylets == set()
 
 
+PLANTED = """
+mount -t tmpfs none /mnt
+mkdir -p /mnt/his/logs /mnt/tmp/ray/$0
+mount -t overlay overlay -o lowerdir=/usr:/mnt/his /mnt/tmp/ray/$0
+exec -a raylet bash -c 'kill -STOP $$' --raylet_socket_name=x --session_dir=/mnt/tmp/ray/$0
+"""
+"""Root's /usr lies above what he has written: whoever goes in through his process sees a folder of root's with logs in it."""
+
+
+@pytest.fixture
+def his_raylet() -> Iterator[int]:
+    """Of a user who has made a mount namespace of his own; the pid of it."""
+    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "unshare", "--user", "--map-root-user", "--mount"]
+    with subprocess.Popen([*words, "bash", "-c", PLANTED, NAME], stdin=subprocess.DEVNULL, start_new_session=True) as program:
+        try:
+            assert os.WIFSTOPPED(os.waitpid(program.pid, os.WUNTRACED)[1]), "no namespaces for users here"
+            yield program.pid
+        finally:
+            program.kill()
+
+
+@needs_root
+def test_whoever_makes_a_mount_namespace_does_not_say_whose_what_lies_in_it_is(his_raylet):
+    found = ProcessTable().scan()
+    planted = SessionScanner([]).read({his_raylet: found[his_raylet]}).of[his_raylet]
+    assert (os.stat(planted.path).st_uid, os.path.isdir(f"{planted.path}/logs")) == (0, True)
+    assert (planted.uid, planted.mounts) == (None, os.readlink(f"/proc/{his_raylet}/ns/mnt"))
+
+
+@needs_root
+def test_a_temp_dir_in_somebodys_mount_namespace_is_none_of_ours(his_raylet):
+    temp = f"/proc/{his_raylet}/root/mnt/tmp/ray"
+    assert os.path.isdir(f"{temp}/{NAME}")
+    assert SessionScanner([temp]).read({}).temps == ()
+
+
 @needs_root
 def test_whoever_else_listens_in_a_session_keeps_it_from_nothing(temp):
     """The kernel tells who listens."""

@@ -70,3 +70,10 @@ def test_an_actor_that_lives_on_stays_the_same_value(clock):
     second = lists.facts({}).actors
     assert second[0] is first[0]
     assert second[1].state == "RESTARTING"
+
+
+def test_an_actor_holds_on_to_no_reply(clock):
+    reply = bytearray(b'{"result": [{"actor_id": "aa", "state": "ALIVE", "fallback_strategy": null}], "total": 1}')
+    lists = ActorLists(clock)
+    lists.take("ALIVE", msgspec.json.decode(reply, type=wire.Listing[wire.Actor]), 0.1)
+    reply.extend(b" ")  # raises BufferError while anybody looks into it

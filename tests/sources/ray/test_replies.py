@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cockpit.sources.lenient_json import NotRayError, decode
-from cockpit.sources.ray import wire
+from cockpit.sources.ray import replies, wire
 from cockpit.sources.ray.replies import PIECE_BYTES, NodeReader, decode_reply
 from tests.sources.ray.recorded_ray import recorded
 
@@ -64,6 +65,30 @@ def test_nodes_are_read_however_their_json_is_spaced():
 
 def test_of_nodes_alone_hardly_more_is_held_than_a_piece():
     read_nodes(json.dumps(nodes_reply()), most_held=PIECE_BYTES + 2 * CHUNK_BYTES)
+
+
+def test_nodes_of_which_the_first_is_dead_are_not_held_either():
+    reply = nodes_reply()
+    reply["data"]["summary"].insert(0, {"raylet": {"state": "DEAD"}, "hostname": "dead"})
+    text = json.dumps(reply)
+    assert read_nodes(text, most_held=PIECE_BYTES + 2 * CHUNK_BYTES) == whole(text)
+
+
+def test_what_has_no_nodes_in_its_first_piece_is_searched_only_once(monkeypatch):
+    begins = []
+    monkeypatch.setattr(replies, "_NODES_BEGIN", SimpleNamespace(search=begins.append))
+    body, reader = bytearray(PIECE_BYTES), NodeReader()
+    for _ in range(3):
+        reader.take(body)
+    assert len(begins) == 1
+
+
+def test_what_has_no_end_of_a_node_is_searched_once_from_end_to_end():
+    body, reader = bytearray(b'{"data": {"summary": [{"now": 1, "text": "') + b"x" * PIECE_BYTES, NodeReader()
+    reader.take(body)
+    body += b'}, {"now": 2'[:5]
+    reader.take(body)
+    assert reader._searched == len(body)
 
 
 def test_a_number_that_is_none_in_one_node_leaves_the_others_as_they_are():
