@@ -201,7 +201,7 @@ def _waits(run: GroupRun, done: int, ground: FreeCapacity, site: Site, budget: B
     told = verdict and sentence(world, run.ask, verdict)
     if verdict is None or told is None:
         return Line("unknown", f"{run.title}: too many possible placements to check")
-    after = f"; {count(rest)} more after it also wait" if rest else ""
+    after = f"; {count(rest)} more after it also {'waits' if rest == 1 else 'wait'}" if rest else ""
     change = _change(run.ask, verdict.names, world, "now", site, _flags_of(budget, run.group.name))
     return Line("later", f"{which}: {told}{_empty(site)}{after}", change)
 

@@ -18,7 +18,7 @@ LEAVING = frozenset(["draining", "drained"])
 
 
 def ending_allocation(facts: Facts) -> Iterator[Finding]:
-    """The job of Slurm's is about to end, and everything in it."""
+    """The Slurm job is about to end, and everything in it."""
     job = facts.snapshot.allocation
     if job is None or job.ends is None or job.ends - facts.now > facts.limits.slurm_ends:
         return

@@ -297,7 +297,7 @@ def _limit_words(kill: OomKill) -> str:
     limit, used = plausible_bytes(kill.limit), plausible_bytes(kill.used)
     if limit is None:
         return ""
-    whose = f"Slurm's job {kill.slurm}" if kill.slurm else "its container" if kill.pid is None else "its cgroup"
+    whose = f"Slurm job {kill.slurm}" if kill.slurm else "its container" if kill.pid is None else "its cgroup"
     if kill.pid is not None:
         return f", at the limit of {size(limit)} of {whose}"
     now = "" if used is None else f", {size(used)} in use after the kill"
@@ -326,7 +326,7 @@ def _kill_lines(facts: Facts, kills: list[OomKill]) -> Iterator[str]:
     if any(kill.pid is None for kill in kills):
         yield from UNNAMED_LINES
     if any(kill.pid is None and kill.slurm for kill in kills):
-        yield "if a step had an out-of-memory kill, its output ends with `slurmstepd: error: Detected 1 oom-kill event(s)`"
+        yield "if a step had an out-of-memory kill, its output says so at its end: `slurmstepd: error: Detected 1 oom-kill event(s)`"
 
 
 def _time_words(moment: float | None) -> str:
@@ -372,10 +372,10 @@ def _slurm_limit(facts: Facts, node: Node, raylet: RayProcess) -> Finding | None
         code="memory-limit-cgroup",
         level="info" if line is not None and line <= limit else "warning",
         subject=title,
-        text=f"Slurm's job {job} may use {size(limit)} of memory on {title}{now}: above that its processes are killed, "
+        text=f"Slurm job {job} may use {size(limit)} of memory on {title}{now}: above that its processes are killed, "
         f"but Ray assumes {size(counted)}",
         evidence=(
-            f"the cgroup of raylet {raylet.pid} on {title}, in Slurm's job {job}, has a memory limit of {int(limit)}",
+            f"the cgroup of raylet {raylet.pid} on {title}, in Slurm job {job}, has a memory limit of {int(limit)}",
             f"Ray assumes {size(counted)} there, and {kills}",
         ),
         remedy=Remedy(

@@ -101,7 +101,7 @@ def _lines(snapshot: Snapshot, checked: Sequence[CheckResult], config: Config) -
         yield ""
         yield from finding_lines(repeats.shorten_finding(finding), snapshot)
     silent = [f"  - {fault.source}: {fault.text}{also_down(fault)}" for fault in by_cause(snapshot.faults)]
-    yield from ("", "Failing or stale sources:", *silent) if silent else ()
+    yield from ("", "Failing sources and old data:", *silent) if silent else ()
     over_time = [each for each in checked if each.check.watches and not each.blind]
     lacking = [each for each in checked if each.missing and each not in over_time]
     for title, results in (

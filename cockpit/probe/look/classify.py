@@ -261,7 +261,7 @@ class _Classifier:
         if parent is None:
             return None if process.parent == 1 else f"its parent {process.parent} can't be seen from here"
         if has_same_variables(process, parent):
-            return f"its parent {parent.name} {parent.pid} has the same Ray variables: they may be inherited from it, and prove nothing about this process"
+            return f"its parent {parent.name} {parent.pid} has the same Ray variables: inherited from it, they prove nothing"
         if parent.alive and not is_adopter(parent) and self._above(process).kind not in LEFT:
             return f"its parent {parent.name} {parent.pid} lives, and is not Ray's"
         return None

@@ -34,7 +34,7 @@ def _sizes(ask: ParsedArgs) -> Iterator[Line]:
     for role in roles:
         for name in (f"{role}_num_nodes", f"{role}_num_gpus_per_node"):
             if ask(name) < 1:
-                yield _never(f"{role} has {ask(name)} as {ask.flag(name)}: there is nothing to place", f"{ask.flag(name)} to 1 or more")
+                yield _never(f"{role} has {ask(name)} as {ask.flag(name)}: there is nothing to place", f"set {ask.flag(name)} to 1 or more")
 
 
 def _actor_and_ref(ask: ParsedArgs) -> Iterator[Line]:

@@ -136,10 +136,8 @@ def _why_elsewhere(request: Request, opened: _Opened) -> str | None:
     if os.geteuid() != trust.ROOT or named:
         return None
     reason = trust.why_not_believed(temp)
-    return (
-        reason
-        and f"{reason}, so files there may have been replaced: to remove this session, choose it alone, by the cursor or by its path with --session"
-    )
+    how = "to remove this session, choose it alone, by the cursor or by its path with --session"
+    return reason and f"{reason}, so files there may have been replaced: {how}"
 
 
 def _survey_target(cleaning: Cleaning, opened: _Opened, target: Target) -> Target | None:

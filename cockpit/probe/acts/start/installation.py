@@ -23,7 +23,7 @@ LOG_BYTES = 1 << 16
 LIMIT = 10
 """Seconds that a Python, or a login shell, gets to say one line."""
 _MONITOR = re.compile(r"using ray installation: (/\S+)/lib/python3\.\d+t?/(?:site|dist)-packages/ray/__init__\.py")
-"""What the autoscaler's monitor writes first into its log (2.9 to 2.60)."""
+"""What the autoscaler monitor writes first into its log (2.9 to 2.60)."""
 _VERSIONS = """\
 import importlib.util, json, os, platform, re
 spec = importlib.util.find_spec("ray")

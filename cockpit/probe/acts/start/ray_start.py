@@ -134,7 +134,7 @@ def _is_locked(held: int) -> bool:
 def run(installation: Installation, words: Sequence[str], name: str, held: int, tell: Tell, step: SlurmStep | None = None) -> Outcome:
     """In a session of its own: neither our end nor that of the connection reaches what it starts. It alone keeps the lock that is `held`.
 
-    In a job of Slurm's that takes a `step`. Raises `OSError`, `TrustError`.
+    In a Slurm job that takes a `step`. Raises `OSError`, `TrustError`.
     """
     log, file = _log(name)
     tell(" ".join([installation.ray, *words]))
