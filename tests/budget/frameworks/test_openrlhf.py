@@ -156,7 +156,7 @@ class TestAsTheParserReads:
     def test_flags_of_two_dialects_never_run_and_which_to_write_is_said(self):
         budget = read(f"{DOTTED} --colocate_all_models --vllm_num_engines 2")
         assert never(budget)
-        assert budget.lines[0].change == "--colocate_all_models to --train.colocate_all, --vllm_num_engines to --vllm.num_engines"
+        assert budget.lines[0].change == "rename --colocate_all_models to --train.colocate_all, --vllm_num_engines to --vllm.num_engines"
 
     def test_a_flag_that_no_release_has_is_a_doubt_beside_the_groups_of_all_others(self):
         budget = read(f"{DOTTED} --vllm.num_engine2 4 --nope.nothing --actor.num_gpus_per_node 2")
@@ -165,7 +165,7 @@ class TestAsTheParserReads:
         assert "--vllm.num_engine2 is not a flag of OpenRLHF up to" in near.text
         assert "did you mean --vllm.num_engines? OpenRLHF itself ends there with an error, and nothing starts." in near.text
         assert near.text.endswith("The groups are counted without it")
-        assert (near.level, near.change) == ("doubt", "--vllm.num_engine2 to --vllm.num_engines")
+        assert (near.level, near.change) == ("doubt", "rename --vllm.num_engine2 to --vllm.num_engines")
         assert "only a fork can read it" in strange.text
         assert not never(budget)
 

@@ -196,7 +196,7 @@ def _nearest_flag(word: str) -> str | None:
 
 def _correction(word: str) -> str | None:
     near = _nearest_flag(word)
-    return f"{word} to {near}" if near else None
+    return f"rename {word} to {near}" if near else None
 
 
 def _suggest_flags(argv: Sequence[str]) -> str | None:
@@ -206,7 +206,7 @@ def _suggest_flags(argv: Sequence[str]) -> str | None:
     if not any("." in word for word in said):
         return None
     changes = [f"{word} to {dotted[word]}" for word in said if word in dotted]
-    return ", ".join(changes) or None
+    return f"rename {', '.join(changes)}" if changes else None
 
 
 def _settings(asked: ParsedArgs) -> dict[str, str]:

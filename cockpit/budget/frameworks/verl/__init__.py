@@ -187,14 +187,14 @@ def _clash(keys: tuple[str, str] | None) -> list[Line]:
     if keys is None:
         return []
     text = f"{keys[0]} and {keys[1]} are keys of different releases: Hydra refuses one of them"
-    return [Line("doubt", text, f"{keys[0]} or {keys[1]} to its name in the release that is installed")]
+    return [Line("doubt", text, f"rename {keys[0]} or {keys[1]} as the installed release calls it")]
 
 
 def _dead_keys(overrides: Overrides, last: int) -> list[Line]:
     keys = [key for key in ("reward_model.enable", "reward_model.enable_resource_pool") if overrides.value(key) is True]
     if not keys or last < release("0.8.0"):
         return []
-    return [Line("doubt", f"From 0.9.0 on nothing reads {key}", f"{key} to reward.{key}") for key in keys]
+    return [Line("doubt", f"From 0.9.0 on nothing reads {key}", f"rename {key} to reward.{key}") for key in keys]
 
 
 def _find_sweeps(command: hydra.HydraCommand) -> list[str]:
