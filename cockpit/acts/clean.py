@@ -28,7 +28,7 @@ class Clean(HostAct):
             "protected",
             "--delete-protected",
             "path",
-            "Also delete PATH, which is kept otherwise: it looks like a checkpoint or a core dump.",
+            "Also delete PATH, a protected file: it looks like a checkpoint or a core dump, and is kept by default.",
             "PATH",
             many=True,
         ),

@@ -115,7 +115,7 @@ def _unsure(run: GroupRun, title: str, world: LivingNodes) -> Line:
     verdict = world.judge(run.ask)
     told = verdict and sentence(world, run.ask, verdict)
     release = f"how many {' and '.join(run.group.unsure)} it asks for depends on the framework's release"
-    return Line("unknown", f"{title}: {told or 'with the newest release there is no room'}; {release}, and less would fit")
+    return Line("unknown", f"{title}: {told or 'no room with the newest release'}; {release}: with fewer there is room")
 
 
 def _refuse(who: str, whole: LivingNodes, wanted: Ask, site: Site, flags: str | None) -> Line:
@@ -123,7 +123,7 @@ def _refuse(who: str, whole: LivingNodes, wanted: Ask, site: Site, flags: str | 
     told = f"{who}: {sentence(whole, wanted, verdict)}"
     change = _change(wanted, verdict.names, whole, "ever", site, flags)
     if site.more:
-        return Line("later", f"{told}: not on the current nodes; {site.more}", change)
+        return Line("later", f"{told} (current nodes only); {site.more}", change)
     return Line("never", told, change)
 
 
@@ -201,7 +201,7 @@ def _waits(run: GroupRun, done: int, ground: FreeCapacity, site: Site, budget: B
     told = verdict and sentence(world, run.ask, verdict)
     if verdict is None or told is None:
         return Line("unknown", f"{run.title}: too many possible placements to check")
-    after = f"; {count(rest)} more wait for it" if rest else ""
+    after = f"; {count(rest)} more after it also {'waits' if rest == 1 else 'wait'}" if rest else ""
     change = _change(run.ask, verdict.names, world, "now", site, _flags_of(budget, run.group.name))
     return Line("later", f"{which}: {told}{_empty(site)}{after}", change)
 

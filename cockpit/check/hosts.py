@@ -86,14 +86,16 @@ def _offload(key: str, rooms: Sequence[Room], placed: Placed, site: Site) -> Ite
         sizes = [gpu.memory_total for gpu in (node.gpus if node else None) or () if gpu.memory_total]
         most = placed.on(place.id, "GPU") * max(sizes, default=0)
         if room is not None and room.free is not None and room.free < most:
-            tight.append(f"{place.name} has {size(room.free)} below Ray's kill line, its GPUs for this job {size(most)}")
+            tight.append(
+                f"{place.name} has {size(room.free)} free below Ray's kill line, its GPUs for this job have {size(most)} of memory"
+            )
     if tight:
-        yield Line("doubt", f"{key} moves GPU memory to host memory: {some(tight)}", f"without {key}, or fewer GPUs a node")
+        yield Line("doubt", f"{key} moves GPU memory to host memory: {some(tight)}", f"turn {key} off, or use fewer GPUs per node")
 
 
 def _shm(nodes: Sequence[tuple[str, Node | None]], preset: Preset) -> Iterator[Line]:
     rooms = [_space(name, node.shm.used, node.shm.total) if node else Room(name, None, None) for name, node in nodes]
-    bigger = "a larger /dev/shm (docker: --shm-size, Kubernetes: an emptyDir with medium Memory)"
+    bigger = "give it a larger /dev/shm (docker: --shm-size, Kubernetes: an emptyDir with medium Memory)"
     need = preset.needs.shm_free
     if need is not None:
         yield _judge_need(SHM, "needs.shm_free", need, rooms, bigger)
@@ -108,12 +110,12 @@ def _disk(nodes: Sequence[tuple[str, Node | None]], preset: Preset, limits: Limi
     need = preset.needs.disk_free
     if need is not None:
         what = f"disk under Ray's temp dir below {limits.disk_full:.0%}"
-        yield _judge_need(what, "needs.disk_free", need, rooms, "`cockpit clean` removes dead sessions")
+        yield _judge_need(what, "needs.disk_free", need, rooms, "run `cockpit clean` to remove dead sessions")
         return
     least = 1 - limits.disk_filling / limits.disk_full
     if full := [room for room in rooms if room.free is not None and room.most and room.free < least * room.most]:
         text = f"the disk under Ray's temp dir is close to {limits.disk_full:.0%}, where Ray stops spilling: {_each(full)}"
-        yield Line("doubt", text, "`cockpit clean` removes dead sessions")
+        yield Line("doubt", text, "run `cockpit clean` to remove dead sessions")
 
 
 def _of_disk(name: str, node: Node | None, limits: Limits) -> Room:
@@ -134,7 +136,7 @@ def _judge_need(what: str, key: str, need: int, rooms: Sequence[Room], help_: st
     """Against what the preset asks for: never, where no host could have it."""
     asked = f"{key} asks for {size(need)}"
     if rooms and all(room.most is not None and room.most < need for room in rooms):
-        return Line("never", f"{what}: {asked}, but no host has that much: {_each(rooms)}", f"{key}: less, or {help_}")
+        return Line("never", f"{what}: {asked}, but no host has that much: {_each(rooms)}", f"lower {key}, or {help_}")
     if short := [room for room in rooms if room.free is not None and room.free < need]:
         return Line("later", f"{what}: {asked}; {_each(short)}", help_)
     if blind := [room.name for room in rooms if room.free is None]:
@@ -144,7 +146,7 @@ def _judge_need(what: str, key: str, need: int, rooms: Sequence[Room], help_: st
 
 
 def _each(rooms: Sequence[Room]) -> str:
-    return some([f"{room.name} has {size(room.free)} of {size(room.most)}" for room in sorted(rooms, key=_least)])
+    return some([f"{room.name} has {size(room.free)} of {size(room.most)} free" for room in sorted(rooms, key=_least)])
 
 
 def _least(room: Room) -> float:

@@ -31,7 +31,7 @@ class Site(msgspec.Struct, frozen=True, dict=True):
     planned: bool = False
     """No Ray runs: these are the nodes that the preset would start, or those of the allocation."""
     allocation: str | None = None
-    """The job of Slurm's whose nodes these are, on which no Ray runs yet."""
+    """The Slurm job whose nodes these are, on which no Ray runs yet."""
     more: str | None = None
     """Where more nodes may come from: an autoscaler, or hosts of the preset that have not joined."""
     devices: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -84,7 +84,7 @@ def _read_site(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> S
     nodes = {node.id: node for node in known_nodes if node.id and node.state == "ALIVE"}
     hosts = {node: host for host in snapshot.hosts.values() for node in host.nodes if node in nodes}
     failed = {fault.source for fault in snapshot.faults}
-    why = "Ray's node list is stale" if failed & {"ray.nodes", "ray.gcs"} else None
+    why = "Ray's node list is old" if failed & {"ray.nodes", "ray.gcs"} else None
     world = Reasons(_facts(snapshot, known_nodes, old="ray.status" in failed)).world
     known = {name for node in nodes.values() for name in node.resources}
     if not why and (not world.known or any(mangle(name) in known for name in wanted if mangle(name) != name and name not in known)):

@@ -54,10 +54,10 @@ def _among_each_other(node: RayNode, ports: Mapping[str, int]) -> Iterator[Line]
     listed = node.flags.get("worker_port_list")
     for flag, port in ports.items():
         if (other := first.setdefault(port, flag)) != flag:
-            yield Line("never", f"{node.host}: {other} and {flag} are both {port}; Ray refuses to start", f"{flag}: another port")
+            yield Line("never", f"{node.host}: {other} and {flag} are both {port}; Ray refuses to start", f"set {flag} to another port")
         if listed is None and isinstance(low, int) and isinstance(high, int) and 0 < low <= port <= high:
             text = f"{node.host}: {flag} {port} is in the worker port range ({low} to {high}); Ray refuses to start"
-            yield Line("never", text, f"{flag}: another port, or {low_flag} and {high_flag}")
+            yield Line("never", text, f"set {flag} to another port, or change {low_flag} and {high_flag}")
 
 
 async def find_listeners(preset: Preset) -> Taken:

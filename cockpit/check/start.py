@@ -17,13 +17,13 @@ def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line
     if preset.job is not None and DEVICES in preset.job.env:
         yield Line("doubt", f"job.env sets {DEVICES}, but Ray sets it for each worker itself", f"remove {DEVICES} from job.env")
     if site.allocation is not None:
-        text = f"no Ray runs: checked against the {_amount(site, len(site.places))} of Slurm's job {site.allocation}"
+        text = f"no Ray runs: checked against the {_amount(site, len(site.places))} of Slurm job {site.allocation}"
         yield Line("later", text, "write a preset whose `ray` section names no hosts, and start Ray on them with `cockpit recover PRESET`")
     if not isinstance(preset.ray, RayStart):
         return
     recover = f"`cockpit recover {preset.name}{f' --slurm {preset.ray.slurm}' if preset.ray.slurm else ''}`"
     if site.planned:
-        of = f"of Slurm's job {preset.ray.slurm}, on which the preset starts Ray" if preset.ray.slurm else "that the preset starts"
+        of = f"of Slurm job {preset.ray.slurm}, on which the preset starts Ray" if preset.ray.slurm else "that the preset starts"
         text = f"no Ray runs: checked against the {_amount(site, len(preset.ray.nodes))} {of}"
         yield Line("later", text, recover)
     elif site.more:

@@ -28,7 +28,7 @@ EXIT_CODES: Final = {
     "128+N": "ended by signal N (130: ctrl+c)",
 }
 """What they mean everywhere; a command's own help says it in its words."""
-STATUS_EXIT_CODES: Final = {0: "OK", 1: "warning or stale data", 2: "critical", 3: "no answer, or bad usage"}
+STATUS_EXIT_CODES: Final = {0: "OK", 1: "warning or old data", 2: "critical", 3: "no answer, or bad usage"}
 ACT_EXIT_CODES: Final = {
     0: "done, or nothing to do",
     1: "something failed, was refused, or is not known",

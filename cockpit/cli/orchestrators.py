@@ -19,7 +19,7 @@ from cockpit.sources.source import SourceError
 
 
 def find_named_orchestrators(job: str | None, cluster: str | None) -> tuple[Orchestrator, ...]:
-    """The job of Slurm's and the RayCluster of KubeRay's that were named, as these know them now. Raises `InputError`."""
+    """The Slurm job and the RayCluster of KubeRay's that were named, as these know them now. Raises `InputError`."""
     found: list[Orchestrator] = []
     if job is not None:
         found.append(_find(slurm.FLAG, _find_allocation, job))

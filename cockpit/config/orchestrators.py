@@ -1,4 +1,4 @@
-"""What Ray runs in, a job of Slurm's or a RayCluster of KubeRay's, and which settings follow from that."""
+"""What Ray runs in, a Slurm job or a RayCluster of KubeRay's, and which settings follow from that."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Config(Value, frozen=True):
     notify: tuple[NotifyTarget, ...] = ()
     """Who is told when findings begin and end; never with `readonly`."""
     slurm: SlurmHosts | None = None
-    """The job of Slurm's whose nodes are the hosts: the one that cockpit runs in, or that was named."""
+    """The Slurm job whose nodes are the hosts: the one that cockpit runs in, or that was named."""
     slurm_nodes: tuple[NodeNames, ...] = ()
     """What the nodes of that job are called."""
     kubernetes: KubernetesPlace | None = None
@@ -72,7 +72,7 @@ class Config(Value, frozen=True):
 
     @property
     def named_job(self) -> str | None:
-        """The job of Slurm's, where it was named for this run."""
+        """The Slurm job, where it was named for this run."""
         return self.slurm.job if self.slurm is not None and self.origins.get("slurm") == slurm.FLAG else None
 
     @property

@@ -72,7 +72,7 @@ CHECKS: tuple[Check, ...] = (
         GPUS,
         watches="clocks far below those of other GPUs of the model that work too",
     ),
-    Check("Number of GPUs: Ray and NVML agree", (gpu_counts,), (*NODES, checks.listed_gpus), GPUS),
+    Check("Number of GPUs: Ray and NVML differ", (gpu_counts,), (*NODES, checks.listed_gpus), GPUS),
     Check(
         "Stalled jobs",
         (stalled_jobs,),
@@ -119,7 +119,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check("Memory of Ray's own processes", (large_parts,), HOSTS),
     Check("Authentication", (refused,), RAY),
-    Check("Ray sessions: one per host, no pointers to dead ones", (several_sessions, lone_gcs, dead_pointers, foreign_temps), HOSTS),
+    Check("Several Ray sessions on one host, links to dead sessions", (several_sessions, lone_gcs, dead_pointers, foreign_temps), HOSTS),
     Check("Disks that hold Ray's temp dirs", (full_disks,), NODES, HOSTS),
     Check("Object store and /dev/shm", (full_stores, small_shm, full_shm), NODES, HOSTS),
     Check("Versions of Ray, Python and NVIDIA driver", (differing_versions,), HOSTS),
@@ -140,12 +140,14 @@ CHECKS: tuple[Check, ...] = (
         concerns=checks.is_in_kubernetes,
     ),
     Check(
-        "Kubernetes: a pod for each worker of the RayCluster",
+        "Kubernetes: workers of the RayCluster without a pod",
         (missing_pods,),
         (checks.raycluster, checks.pods),
         concerns=checks.is_in_kubernetes,
     ),
-    Check("Kubernetes: RayJobs and Ray agree", (wrong_rayjobs,), (checks.rayjobs,), JOBS, concerns=checks.is_in_kubernetes),
+    Check(
+        "Kubernetes: RayJobs whose status differs from Ray's", (wrong_rayjobs,), (checks.rayjobs,), JOBS, concerns=checks.is_in_kubernetes
+    ),
 )
 
 DETECTORS: tuple[Detector, ...] = tuple(detector for check in CHECKS for detector in check.detectors)

@@ -18,7 +18,7 @@ LEAVING = frozenset(["draining", "drained"])
 
 
 def ending_allocation(facts: Facts) -> Iterator[Finding]:
-    """The job of Slurm's is about to end, and everything in it."""
+    """The Slurm job is about to end, and everything in it."""
     job = facts.snapshot.allocation
     if job is None or job.ends is None or job.ends - facts.now > facts.limits.slurm_ends:
         return
@@ -66,7 +66,7 @@ def _state(node: SlurmNode) -> str:
 def _down_finding(job: Allocation, nodes: Sequence[SlurmNode], places: Mapping[str, str]) -> Finding:
     text = (
         f"Slurm calls {_names(nodes)} down or not responding, but Ray counts {'it' if len(nodes) == 1 else 'them'} as alive: "
-        f"where Slurm gives a node up, it ends job {job.job} as a whole"
+        f"when Slurm gives up a node, it ends job {job.job} on all its nodes"
     )
     remedy = (
         f"see whether slurmd runs there (`scontrol show node {clean(nodes[0].name)}`), and save a checkpoint; "

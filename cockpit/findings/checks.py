@@ -106,7 +106,7 @@ nodes = _unless("Ray has not listed its nodes", lambda snapshot: any(node.id for
 actors = _unless("Ray has not listed its actors", lambda snapshot: snapshot.actors is not None)
 groups = _unless("Ray has not listed its placement groups", lambda snapshot: snapshot.placement_groups is not None)
 jobs = _unless("Ray has not listed its jobs", lambda snapshot: snapshot.jobs is not None)
-resources = _unless("the autoscaler's monitor has not reported resource usage", lambda snapshot: snapshot.demand is not None)
+resources = _unless("the autoscaler monitor has not reported resource usage", lambda snapshot: snapshot.demand is not None)
 allocation = _unless("Slurm has not answered", lambda snapshot: snapshot.allocation)
 hosts = _on_each_host("no process list from", lambda host: host.processes is not None)
 gpus = _on_each_host("no NVML data from", lambda host: host.gpus is not None)
@@ -115,7 +115,7 @@ raycluster, pods, rayjobs = map(_in_kubernetes, ("raycluster", "pods", "rayjobs"
 
 
 def is_in_slurm(snapshot: Snapshot) -> bool:
-    """Whether cockpit was told of a job of Slurm's."""
+    """Whether cockpit was told of a Slurm job."""
     return snapshot.allocation is not None or any(fault.source == "slurm" for fault in snapshot.faults)
 
 

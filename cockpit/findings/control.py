@@ -157,7 +157,7 @@ def _ray_remedy(facts: Facts) -> str:
     job, here = facts.snapshot.allocation, {host.name for host in facts.snapshot.hosts.values() if host.local}
     if job is None or not any(fault.source == "probe" and fault.host not in here for fault in facts.snapshot.faults):
         return NO_RAY_REMEDY
-    return f"see first why the nodes of Slurm's job {job.job} can't be looked at: `cockpit doctor`"
+    return f"see first why the nodes of Slurm job {job.job} can't be looked at: `cockpit doctor`"
 
 
 class _Head(NamedTuple):
@@ -252,7 +252,7 @@ def _ended_jobs_words(running: Sequence[Job], *, stopped: bool) -> str:
 
 
 def silent_monitor(facts: Facts) -> Iterator[Finding]:
-    """The autoscaler's monitor has stopped reporting: used and pending resources are unknown from then on."""
+    """The autoscaler monitor has stopped reporting: used and pending resources are unknown from then on."""
     fault, gcs = _fault(facts, "ray.status", "monitor"), _find_gcs(facts)
     if fault is None or facts.has_fault("ray.gcs") or facts.snapshot.cluster.reachable is False or (gcs and gcs.is_down):
         return
@@ -263,7 +263,7 @@ def silent_monitor(facts: Facts) -> Iterator[Finding]:
         code="monitor-silent",
         level="warning",
         subject="monitor",
-        text=f"the autoscaler's monitor has reported nothing for more than {age(facts.now - fault.since)}"
+        text=f"the autoscaler monitor has reported nothing for more than {age(facts.now - fault.since)}"
         f"{f': {part.words}' if part else ''}; used and pending resources are that old, and no node is added",
         evidence=_evidence(_request_line(facts, fault, "/api/cluster_status"), part),
         since=fault.since,

@@ -105,7 +105,7 @@ def _percent(used: float) -> str:
 
 def _session_line(session: Session) -> str:
     life = {True: "live", False: "dead", None: "not known whether live"}[session.live]
-    keeps = f", keeps {', '.join(session.keeps[:3])}" if session.keeps else ""
+    keeps = f", protected: {', '.join(session.keeps[:3])}" if session.keeps else ""
     amount = size(session.size) if session.size is not None else "size not known yet"
     return f"du -sh {session.path}: {amount} ({life}{f', of {session.owner}' if session.owner else ''}{keeps})"
 

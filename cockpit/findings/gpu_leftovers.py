@@ -108,11 +108,11 @@ def _idle_finding(facts: Facts, place: str, idle: Sequence[Process]) -> Finding:
         level="info" if facts.is_single_look else "warning",  # a worker that was seen once may get its next task in a moment
         subject=place,
         text=f"{plural(len(idle), 'idle Ray worker holds', 'idle Ray workers hold')} {size(sum(map(_sum_memory, idle)))} of GPU memory on "
-        f"{plural(len(labels), 'GPU')} of {place} ({', '.join(labels)}){lasting}, though no task of theirs runs",
+        f"{plural(len(labels), 'GPU')} of {place} ({', '.join(labels)}){lasting}; no task runs in {'it' if len(idle) == 1 else 'them'}",
         evidence=tuple(_worker_line(facts, process) for process in idle[:MAX_EVIDENCE_LINES]),
         since=min(since, default=None),
         remedy=Remedy(
-            "end them: without a task nothing is lost, and Ray starts new workers when it needs them; so that it doesn't come again, "
+            "end them: without a task nothing is lost, and Ray starts new workers when it needs them; to prevent this, "
             "declare num_gpus for the tasks that use a GPU (then Ray ends the worker after the task, unless max_calls=0 is set), or set "
             "max_calls=1",
             "kill",

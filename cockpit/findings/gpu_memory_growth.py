@@ -110,8 +110,8 @@ def _growth_line(facts: Facts, each: Growing) -> str:
     held = ", ".join(_holder_words(facts, process, hold) for process, hold in each.holders[:MAX_HOLDERS])
     more = ", ..." if len(each.holders) > MAX_HOLDERS else ""
     return (
-        f"{facts.title(each.node)} GPU {each.gpu.label}: {size(each.growth.before)} at most {age(each.growth.seconds)} ago, "
-        f"{size(each.growth.now)} now (`nvidia-smi`); held by {held}{more}"
+        f"{facts.title(each.node)} GPU {each.gpu.label}: peak {size(each.growth.before)} {age(each.growth.seconds)} ago, "
+        f"peak {size(each.growth.now)} now (`nvidia-smi`); held by {held}{more}"
     )
 
 

@@ -256,7 +256,7 @@ def _if_lasting(facts: Facts, finding: Finding) -> Iterator[Finding]:
 def _too_many_finding(facts: Facts, node: Node, promised: float, there: int, listed: Sequence[str] | None) -> Finding:
     seen = f"its raylet can use only {len(listed)}" if listed is not None and len(listed) < there else f"NVML sees {there}"
     if not node.probed:
-        seen = f"its agent sees {there or 'none'} (it stops at the first one that NVML can't reach)"
+        seen = f"Ray's agent there lists {there or 'none'} (no GPU after the first one that NVML can't reach)"
     text = f"Ray offers {_gpus_words(promised)} on {facts.title(node)}, but {seen}: work placed there can fail for lack of a GPU"
     remedy = Remedy(
         "if a GPU is missing, search for it (`nvidia-smi -L`, `lspci | grep -i nvidia`, `dmesg | grep -i xid`); if not, restart Ray "

@@ -37,8 +37,8 @@ KERNEL = "the kernel"
 KILLED_NOUNS = (("worker", "workers"), ("process", "processes"))
 """What Ray ends, and what the kernel does."""
 UNNAMED_LINES = (
-    "that counter says that there was a kill, not of which process: only the kernel's log does, which root reads on the host",
-    "`ray list workers --detail --filter exit_type=SYSTEM_ERROR` lists workers that Ray has lost, and does not know by which signal",
+    "the cgroup's counter shows a kill, but not which process was killed; the kernel's log names it (`dmesg` as root on the host)",
+    "`ray list workers --detail --filter exit_type=SYSTEM_ERROR` lists workers that ended unexpectedly; Ray does not record the signal",
 )
 MAX_HOLDERS = 3
 MAX_KILL_LINES = 10
@@ -94,7 +94,7 @@ def _uncounted_shared(facts: Facts, node: Node, line: KillLine) -> float:
 def _near_finding(facts: Facts, node: Node, used: float, line: KillLine, trend: Trend | None, *, critical: bool) -> Finding:
     title, shared = facts.title(node), _uncounted_shared(facts, node, line)
     below = line.at - used - shared
-    counted = f" ({size(used + shared)} with {size(shared)} of shared memory that its agent may not count)" if shared else ""
+    counted = f" ({size(used + shared)} with the {size(shared)} of shared memory that Ray's agent may leave out)" if shared else ""
     where = f"{size(below)} below" if below > 0 else f"{size(-below)} above"
     host = facts.hosts.get(node.id or "")
     held = facts.memory.holdings(host.name if host else node.host)
@@ -189,7 +189,7 @@ def kill_order(ray_version: str | None) -> str:
         if version is None or version >= KILLS_NEWEST_SINCE
         else "a worker of the owner that has most workers, first retriable ones, of these the newest"
     )
-    return order if version else f"{order} (if it is 2.56 or later)"
+    return order if version else f"{order} (if this Ray is 2.56 or later)"
 
 
 def newest_worker(held: Sequence[Holding]) -> tuple[Process, Holding] | None:
@@ -297,10 +297,10 @@ def _limit_words(kill: OomKill) -> str:
     limit, used = plausible_bytes(kill.limit), plausible_bytes(kill.used)
     if limit is None:
         return ""
-    whose = f"Slurm's job {kill.slurm}" if kill.slurm else "its container" if kill.pid is None else "its cgroup"
+    whose = f"Slurm job {kill.slurm}" if kill.slurm else "its container" if kill.pid is None else "its cgroup"
     if kill.pid is not None:
         return f", at the limit of {size(limit)} of {whose}"
-    now = "" if used is None else f", {size(used)} in use after it"
+    now = "" if used is None else f", {size(used)} in use after the kill"
     return f"; {whose} may use {size(limit)} of memory there{now}"
 
 
@@ -326,7 +326,7 @@ def _kill_lines(facts: Facts, kills: list[OomKill]) -> Iterator[str]:
     if any(kill.pid is None for kill in kills):
         yield from UNNAMED_LINES
     if any(kill.pid is None and kill.slurm for kill in kills):
-        yield "a step in which there was one says so in its output when it ends: `slurmstepd: error: Detected 1 oom-kill event(s)`"
+        yield "if a step had an out-of-memory kill, its output says so at its end: `slurmstepd: error: Detected 1 oom-kill event(s)`"
 
 
 def _time_words(moment: float | None) -> str:
@@ -372,16 +372,16 @@ def _slurm_limit(facts: Facts, node: Node, raylet: RayProcess) -> Finding | None
         code="memory-limit-cgroup",
         level="info" if line is not None and line <= limit else "warning",
         subject=title,
-        text=f"Slurm's job {job} may use {size(limit)} of memory on {title}{now}: beyond that its processes are killed, "
-        f"but Ray counts with {size(counted)}",
+        text=f"Slurm job {job} may use {size(limit)} of memory on {title}{now}: above that its processes are killed, "
+        f"but Ray assumes {size(counted)}",
         evidence=(
-            f"the cgroup of raylet {raylet.pid} on {title}, in Slurm's job {job}, has a memory limit of {int(limit)}",
-            f"Ray counts {size(counted)} there, and {kills}",
+            f"the cgroup of raylet {raylet.pid} on {title}, in Slurm job {job}, has a memory limit of {int(limit)}",
+            f"Ray assumes {size(counted)} there, and {kills}",
         ),
         remedy=Remedy(
             "ask Slurm for more memory (`sbatch --mem=`, all of a node: `--mem=0`), or let Ray kill workers before Slurm does: "
             f"RAY_memory_usage_threshold={int(950 * limit / counted) / 1000} in the environment of its `ray start`; "
-            "Ray counts what other jobs use there too"
+            "Ray also counts the memory that other jobs use there"
         ),
         about=(node.key,),
         seen=facts.oldest_stale((node,)),

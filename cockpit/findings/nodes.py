@@ -229,7 +229,7 @@ def _silent_finding(facts: Facts, node: Node, silent: float) -> Finding:
         if agent
         else []
     )
-    doubt = ", or the clock there is that far behind" if facts.is_single_look and not stopped else ""
+    doubt = f", or the clock of that node is {age(silent)} behind" if facts.is_single_look and not stopped else ""
     cure = (
         f"`kill -CONT {agent.pid}` on {agent.host}"
         if stopped and agent

@@ -34,7 +34,7 @@ REMEDIES: Mapping[Wait, tuple[str, str | None]] = {
     "itself": ("ask for less at once, share GPUs between its parts (`--colocate…`), or add a node", "stop-job"),
     "held": ("wait until the resources are free, or end what holds them", None),
     "fragmented": ("end work that uses only a part of a node, or ask for smaller bundles or another strategy", None),
-    "short": ("ask for less of it per GPU, or start Ray with more (`ray start --num-cpus`)", None),
+    "short": ("ask for less of the missing resource per GPU, or start Ray with more of it (CPUs: `ray start --num-cpus`)", None),
     "label": ("free a node that has the label, give the label to another node (`ray start --labels`), or ask without it", None),
     "removed": ("kill the actor: its placement group does not come back", "kill-actor"),
     "starting": (f"read {SETUP_LOGS}", None),

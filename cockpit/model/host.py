@@ -11,7 +11,7 @@ from cockpit.model.value import Value
 Kind = Literal["ray", "worker", "driver", "child", "stale", "orphan", "foreign", "unknown"]
 LEFT_OVER: tuple[Kind, ...] = ("orphan", "stale")
 Cause = Literal["silent", "gcs", "monitor", "no token", "wrong token"]
-"""Why a source can't be believed, where that is known: nothing answers · the GCS doesn't · the autoscaler's monitor writes no more · a
+"""Why a source can't be believed, where that is known: nothing answers · the GCS doesn't · the autoscaler monitor writes no more · a
 token is asked for, and none was found · the one that was found is refused."""
 Past = tuple[int | str | None, ...]
 """Evidence of a probe for another one, which alone understands it."""
@@ -249,7 +249,7 @@ class RayProcess(Value, frozen=True):
     apart: bool = False
     """It is in a container that the probe is not in: it counts another memory, and may have another /dev/shm."""
     slurm: str | None = None
-    """The job of Slurm's in whose cgroup it is; `None` also where Slurm makes no cgroups."""
+    """The Slurm job in whose cgroup it is; `None` also where Slurm makes no cgroups."""
     slurm_memory: Amount | None = None
     """A raylet's: the memory limit of that job's cgroup, which Ray does not know of, and what is in use below it."""
     kill_at: int | None = None
@@ -307,7 +307,7 @@ class OomKill(Value, frozen=True):
     used: int | None = None
     """Of these in use when a counter was seen to have grown."""
     slurm: str | None = None
-    """The job of Slurm's whose limit that is."""
+    """The Slurm job whose limit that is."""
 
     @property
     def key(self) -> str:

@@ -220,7 +220,7 @@ class Job(Value, frozen=True):
 
 
 class Demand(Value, frozen=True):
-    """So many waiting tasks or actors of one shape, as the autoscaler's monitor counts them."""
+    """So many waiting tasks or actors of one shape, as the autoscaler monitor counts them."""
 
     needs: Mapping[str, float]
     count: int

@@ -1,4 +1,4 @@
-"""A job of Slurm's, which is an allocation of nodes for a time, as Slurm itself tells of it."""
+"""A Slurm job, which is an allocation of nodes for a time, as Slurm itself tells of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SlurmNode(Value, frozen=True):
 
 
 class Allocation(Value, frozen=True):
-    """A job of Slurm's."""
+    """A Slurm job."""
 
     job: str
     state: str

@@ -36,7 +36,7 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, gc=False):
     ports: tuple[Port, ...] = ()
     """That a failed job wanted and that were in use, of hosts that were asked; it is no part of a recording."""
     allocation: Allocation | None = None
-    """The job of Slurm's that this Ray is known to run in; it is no part of a recording."""
+    """The Slurm job that this Ray is known to run in; it is no part of a recording."""
     kubernetes: RayCluster | None = None
     """The RayCluster of KubeRay's that this Ray is known to be; it is no part of a recording."""
     faults: tuple[Fault, ...] = ()

@@ -219,7 +219,7 @@ class LogFinder:
     async def _of_lost(self, actor: Actor, own: set[str]) -> list[Log]:
         head = self._head()
         if head is None:
-            raise SourceError("which process an actor had before is in the log of the GCS, and no head node is known")
+            raise SourceError("the log before the restart can't be found: only the GCS's log names that process, and no head node is known")
         lost = lost_workers(await self._folder(head).read_end(GCS_LOG, GCS_LINES), actor.id)
         current = {log.worker for log in worker_logs(own)}
         last = next((one for one in lost if one.worker not in current), None)

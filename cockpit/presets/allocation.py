@@ -1,4 +1,4 @@
-"""The hosts of a preset that names none: the nodes of the job of Slurm's that cockpit runs in, or that was named."""
+"""The hosts of a preset that names none: the nodes of the Slurm job that cockpit runs in, or that was named."""
 
 from __future__ import annotations
 

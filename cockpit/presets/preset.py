@@ -51,7 +51,7 @@ class RayStart(Value, frozen=True):
     python: str | None = None
     """Whose `ray` is started; `None`: the one on the PATH over there."""
     slurm: str | None = None
-    """The job of Slurm's whose nodes these are; `None`: the preset names them."""
+    """The Slurm job whose nodes these are; `None`: the preset names them."""
 
     @property
     def nodes(self) -> tuple[RayNode, ...]:
@@ -60,7 +60,7 @@ class RayStart(Value, frozen=True):
 
 
 class SlurmStart(Value, frozen=True):
-    """How a cluster is started on the nodes of a job of Slurm's, whichever these are: the first is the head, all others are workers."""
+    """How a cluster is started on the nodes of a Slurm job, whichever these are: the first is the head, all others are workers."""
 
     head: Mapping[str, FlagValue] = {}
     workers: Mapping[str, FlagValue] = {}

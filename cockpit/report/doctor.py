@@ -101,12 +101,12 @@ def _lines(snapshot: Snapshot, checked: Sequence[CheckResult], config: Config) -
         yield ""
         yield from finding_lines(repeats.shorten_finding(finding), snapshot)
     silent = [f"  - {fault.source}: {fault.text}{also_down(fault)}" for fault in by_cause(snapshot.faults)]
-    yield from ("", "Failing or stale sources:", *silent) if silent else ()
+    yield from ("", "Failing sources and old data:", *silent) if silent else ()
     over_time = [each for each in checked if each.check.watches and not each.blind]
     lacking = [each for each in checked if each.missing and each not in over_time]
     for title, results in (
         ("Not fully checked", lacking),
-        ("Not checked by one look (`cockpit` and `cockpit status --watch` find it over time)", over_time),
+        ("Not checked, because one look is not enough (`cockpit` and `cockpit status --watch` check it over time)", over_time),
         ("OK", [each for each in checked if each.verdict == "fine"]),
     ):
         yield from ("", f"{title}:", *map(_line, results)) if results else ()
@@ -129,7 +129,7 @@ def describe_reach(config: Config) -> str:
     place = config.kubernetes if config.kubernetes and origin == config.kubernetes.origin else None
     if config.reach == THROUGH_RAY:
         more = f"; with kubectl in PATH also into the pods of RayCluster {place.title}" if place else ""
-        way = f"through Ray ({origin}): no probes; acts on nodes of a Ray that lives on this host{more}"
+        way = f"through Ray ({origin}): no probes; acts reach only nodes of a Ray that runs on this host{more}"
     else:
         probes = "no probes (probe_hosts: never)" if config.probe_hosts == "never" else "probes"
         program, user = _program_and_user(config, place)

@@ -280,7 +280,7 @@ def export(snapshot: Snapshot, now: float) -> Path:
 
 
 def exit_code(snapshot: Snapshot, named: Collection[str] = ()) -> int:
-    """As bad as the worst finding: 0 OK · 1 warning or stale data · 2 critical · 3 no answer.
+    """As bad as the worst finding: 0 OK · 1 warning or old data · 2 critical · 3 no answer.
 
     Data is stale when nodes, actors, groups or jobs are unknown, or a source fails. A host without a probe doesn't count while Ray is well
     there, unless it is among `named`, the hosts of the config.

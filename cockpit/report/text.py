@@ -226,10 +226,11 @@ def hosts_probed(snapshot: Snapshot) -> str:
 
 
 def unjudged_words(snapshot: Snapshot) -> str:
-    """`; of 1 process it can't be told: its Ray must be asked`; nothing where each could be judged."""
+    """`; 1 process could not be judged: only its Ray can say whether its job still runs`; nothing where each could be judged."""
     unjudged = snapshot.unjudged
-    why = f": {'its' if len(unjudged) == 1 else 'their'} Ray must be asked" if all(one.undecided == "job" for one in unjudged) else ""
-    return f"; of {plural(len(unjudged), 'process', 'processes')} it can't be told{why}" if unjudged else ""
+    whose = "its" if len(unjudged) == 1 else "their"
+    why = f": only {whose} Ray can say whether {whose} job still runs" if all(one.undecided == "job" for one in unjudged) else ""
+    return f"; {plural(len(unjudged), 'process', 'processes')} could not be judged{why}" if unjudged else ""
 
 
 def _orphan_lines(snapshot: Snapshot) -> Iterator[str]:

@@ -32,9 +32,9 @@ async def read_job(job: str) -> tuple[str, float | None, str]:
     rows = [line.split("|") for line in await _list_job(job)]
     found = [row for row in rows if len(row) == len(_FIELDS.split("|"))]
     if not found:
-        raise SourceError(f"Slurm's job {job} has ended, or there is none")
+        raise SourceError(f"Slurm job {job} has ended, or there is none")
     if len(found) > 1:
-        raise SourceError(f"{job} is {len(found)} jobs of Slurm's, an array: name one by its own id (squeue -r -o '%A %i' -j {job})")
+        raise SourceError(f"{job} is {len(found)} Slurm jobs, an array: name one by its own id (squeue -r -o '%A %i' -j {job})")
     state, left, nodes = found[0]
     return state, _parse_left(left), nodes
 
@@ -63,7 +63,7 @@ async def list_nodes(job: str) -> str:
     """The nodes of a job that runs, as Slurm writes them: `gpu[001-004]`. Raises `SourceError`."""
     state, _, nodes = await read_job(job)
     if not nodes:
-        raise SourceError(f"Slurm's job {job} has no nodes: it is {state}")
+        raise SourceError(f"Slurm job {job} has no nodes: it is {state}")
     return nodes
 
 

@@ -317,7 +317,7 @@ class Cockpit(SwitchingApp):
         return means and (name == "memory" or self._key_ranks()(action) is not None)  # of what is open there may be memory too
 
     def action_faults(self) -> None:
-        """Failing or stale sources."""
+        """Failing sources and old data."""
         self._open([*self.pages[:1], FaultsPage()])
 
     # Around it

@@ -1,4 +1,4 @@
-"""The lines above every page: a summary of the cluster, the open page, and failing or stale sources."""
+"""The lines above every page: a summary of the cluster, the open page, and failing sources and old data."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ Findings
 ▲ warning    needs attention
 i info       good to know
 At the left edge of a row: there is a finding about it; Enter shows it.
-KEY: the next step. It shows the cause first; an act comes first only where it ends nothing alive.
+KEY: the key to press next. It shows the cause, or opens the plan of an act where that ends no live process.
 x hides a finding until it ends; x on a hidden finding, or z on any page, shows it again.
 A new critical finding rings the bell and notifies, unless --quiet.
 

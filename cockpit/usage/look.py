@@ -21,7 +21,7 @@ CAUSES: Final[Mapping[IdleCause, str]] = {
     "rank": "one rank or a few behind the others",
     "turn": "other GPUs of the job at work",
     "unused": "reserved, and no process uses it",
-    "dead": "left over by what has ended, or lost",
+    "dead": "held by an ended job or an orphan, or GPU lost",
     "unseen": "cause not seen",
 }
 """In the order in which they are listed. `unseen` is idle for sure, and why is not known; a GPU of which nobody knows whether it works is

@@ -115,7 +115,7 @@ def test_what_an_autoscaler_could_add_is_never_impossible():
     world = replace(cluster(machine(1)), growing=True)
     result = of(world, ACTOR, VLLM)
     assert result.verdict == "later"
-    assert result.reason.text.endswith("not on the current nodes; the autoscaler may add nodes")
+    assert result.reason.text.endswith(" (current nodes only); the autoscaler may add nodes")
 
 
 def test_who_holds_the_rest_is_named():
@@ -130,7 +130,7 @@ def test_who_holds_the_rest_is_named():
     ("world", "words"),
     [
         (cluster(machine(1, resources={"GPU": Quantity(None, 8), "CPU": Quantity(None, 16)})), "Ray doesn't report now what is in use"),
-        (cluster(machine(1), faults=(Fault("ray.nodes", "silent", NOW - 60),)), "Ray's node list is stale"),
+        (cluster(machine(1), faults=(Fault("ray.nodes", "silent", NOW - 60),)), "Ray's node list is old"),
         (cluster(machine(1), faults=(Fault("ray.status", "silent", NOW - 60),)), "Ray doesn't report now what is in use"),
         (cluster(machine(1, resources={})), "Ray has not reported its nodes' resources yet"),
         (cluster(machine(1, resources={"GPU": Quantity(0, None), "CPU": Quantity(0, 16)})), "Ray doesn't report how much GPU there is"),
@@ -190,7 +190,7 @@ def test_what_depends_on_the_release_alone_is_never_called_impossible():
     open_ = replace(VERL, unsure=("CPU",))
     result = of(cluster(machine(1)), open_)
     assert result.verdict == "unknown"
-    assert result.reason.text.endswith("how many CPU it asks for depends on the framework's release, and less would fit")
+    assert result.reason.text.endswith("how many CPU it asks for depends on the framework's release: with fewer there is room")
     assert result.budget.amount("CPU") is None
     assert of(cluster(machine(1, cores=24)), open_).verdict == "now"
     assert of(cluster(machine(1, busy=10, cores=24)), open_).verdict == "unknown"

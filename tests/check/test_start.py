@@ -101,7 +101,7 @@ def test_a_ray_that_runs_is_judged_as_it_is():
 def test_what_a_host_that_has_not_joined_could_bring_is_never_impossible():
     half = check(preset(ray=TWO), asked(ACTOR, group("vLLM", 8)), cluster(machine(1)))
     assert half.verdict == "later"
-    assert half.reason.text.endswith("not on the current nodes; w1 of the preset has not joined")
+    assert half.reason.text.endswith(" (current nodes only); w1 of the preset has not joined")
     assert check(preset(ray=TWO), asked(group("actor", 17)), cluster(machine(1), machine(2))).verdict == "never"
     assert check(preset(ray=start(RayNode("x"))), asked(group("actor", 17)), cluster(machine(1))).verdict == "never"
 
@@ -120,7 +120,7 @@ def in_slurm(*hosts, **more):
 
 def test_in_a_job_of_slurms_without_a_ray_it_is_judged_for_the_nodes_of_the_allocation():
     fits = check(preset(), asked(ACTOR, group("vLLM", 8)), in_slurm(host("head"), host("w1")))
-    assert (fits.verdict, fits.reason.text) == ("later", "no Ray runs: checked against the 2 nodes, 16 GPU of Slurm's job 42")
+    assert (fits.verdict, fits.reason.text) == ("later", "no Ray runs: checked against the 2 nodes, 16 GPU of Slurm job 42")
     assert fits.reason.change == "write a preset whose `ray` section names no hosts, and start Ray on them with `cockpit recover PRESET`"
     assert check(preset(), asked(group("actor", 17)), in_slurm(host("head"), host("w1"))).verdict == "never"
     assert check(preset(), asked(group("pool", 8, "STRICT_PACK", GPU=1.0)), in_slurm(host("head", 4), host("w1", 4))).verdict == "never"
@@ -147,7 +147,7 @@ def test_a_preset_without_hosts_is_judged_for_the_nodes_of_the_job_and_its_flags
     fits = check(here, asked(ACTOR, group("vLLM", 8)), in_slurm(host("head"), host("w1")))
     assert (fits.verdict, fits.reason.text, fits.reason.change) == (
         "later",
-        "no Ray runs: checked against the 2 nodes, 16 GPU of Slurm's job 42, on which the preset starts Ray",
+        "no Ray runs: checked against the 2 nodes, 16 GPU of Slurm job 42, on which the preset starts Ray",
         "`cockpit recover ppo --slurm 42`",
     )
     assert check(here, asked(group("actor", 17)), in_slurm(host("head"), host("w1"))).verdict == "never"

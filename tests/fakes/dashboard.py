@@ -22,7 +22,7 @@ from tests.fakes import records
 from tests.fakes.shapes import Record, Shape, hex_id, logical, node
 
 REFRESH = 5.0
-"""Seconds between two samples of Ray's agents (REPORTER_UPDATE_INTERVAL_MS) and of its autoscaler's monitor."""
+"""Seconds between two samples of Ray's agents (REPORTER_UPDATE_INTERVAL_MS) and of its autoscaler monitor."""
 NODES_PACE, STATE_PACE = 22e6, 3e6
 """Bytes a second that Ray 2.60 makes: 29 MB of nodes in 1.3 s, 5.4 MB of actors in 1.8 s."""
 LARGEST = 10_000

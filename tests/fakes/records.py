@@ -1,4 +1,4 @@
-"""What the State API, the job API and the autoscaler's monitor would say of a cluster that doesn't exist, record by record."""
+"""What the State API, the job API and the autoscaler monitor would say of a cluster that doesn't exist, record by record."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def worker_record(shape: Shape, number: int) -> Record:
 
 
 def cluster_status(shape: Shape, now: float) -> Record:
-    """The data of `/api/cluster_status`, as the autoscaler's monitor leaves them in GCS."""
+    """The data of `/api/cluster_status`, as the autoscaler monitor leaves them in GCS."""
     by_node = {shape.node_id(number): _usage(shape, number) for number in range(shape.nodes)}
     demand = [[{"CPU": 1.0, "GPU": 1.0}, shape.pending]] if shape.pending else []
     group = [[{"bundles": [[{"CPU": 1.0, "GPU": 1.0}, shape.gpus]], "strategy": "PACK"}, 1]] if shape.pending else []

@@ -41,7 +41,7 @@ def test_one_with_time_or_without_a_limit_is_not(ends: float | None):
 
 
 def test_one_that_has_ended_and_that_slurm_knows_no_more_is_not():
-    over = replace(seen(ends=NOW - 60), faults=(Fault("slurm", "Slurm's job 42 has ended, or there is none", NOW),))
+    over = replace(seen(ends=NOW - 60), faults=(Fault("slurm", "Slurm job 42 has ended, or there is none", NOW),))
     assert looked(over, 0, detectors=BOTH) == ()
     assert looked(seen(ends=NOW - 60), 0, detectors=BOTH), "Slurm lets a job run over its time (OverTimeLimit)"
 

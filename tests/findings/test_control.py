@@ -18,7 +18,7 @@ CONTROL = (silent_gcs, silent_dashboard, ended_ray, silent_monitor, refused)
 ADDRESS, SESSION = "http://10.0.0.1:8265", "session_2026-11-21_01-17-58_164160_11638"
 GCS_SILENT = Fault("ray.gcs", "Ray's GCS does not answer; the dashboard's data may be old", NOW - 40, cause="gcs")
 NO_DASHBOARD = Fault("ray.identity", f"{ADDRESS} can't be reached: connection refused, nothing listens there", NOW - 40, cause="silent")
-MONITOR_SILENT = Fault("ray.status", "the autoscaler's monitor has reported nothing for 25 s", NOW - 40, cause="monitor")
+MONITOR_SILENT = Fault("ray.status", "the autoscaler monitor has reported nothing for 25 s", NOW - 40, cause="monitor")
 RAYLET, GCS = RayProcess("raylet", 20, SESSION, node(1).id, "S"), RayProcess("gcs_server", 10, SESSION, None, "S")
 DASHBOARD = process(30, kind="ray", command="python /x/ray/dashboard/dashboard.py --host=127.0.0.1", session=SESSION)
 MONITOR = process(40, kind="ray", command="python /x/ray/autoscaler/_private/monitor.py --logs-dir=/x", session=SESSION)
@@ -210,7 +210,7 @@ def test_where_no_node_of_slurms_job_can_be_looked_at_a_ray_may_run_there():
         made, allocation=Allocation("42", "RUNNING", None, ()), faults=(*made.faults, Fault("probe", "srun: no", NOW, "gpu1"))
     )
     remedy = only(looked(unreached, detectors=(wrong_address,)), "address-wrong").remedy.text
-    assert remedy == "see first why the nodes of Slurm's job 42 can't be looked at: `cockpit doctor`"
+    assert remedy == "see first why the nodes of Slurm job 42 can't be looked at: `cockpit doctor`"
     reached = replace(unreached, faults=made.faults)
     assert "`ray start --head`" in only(looked(reached, detectors=(wrong_address,)), "address-wrong").remedy.text
 
@@ -298,7 +298,7 @@ def test_a_ray_whose_head_can_not_be_seen_has_perhaps_not_ended():
 def test_a_monitor_that_writes_no_more_is_told():
     found = only(looked(head(RAYLET, GCS, faults=(MONITOR_SILENT,), processes=(LOG_MONITOR,)), detectors=CONTROL), "monitor-silent")
     assert found.text == (
-        "the autoscaler's monitor has reported nothing for more than 40s: its process on node1 has ended; "
+        "the autoscaler monitor has reported nothing for more than 40s: its process on node1 has ended; "
         "used and pending resources are that old, and no node is added"
     )
     assert found.level == "warning"

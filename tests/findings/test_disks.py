@@ -43,7 +43,7 @@ def test_a_full_disk_is_told_by_session_the_dead_ones_first():
     )
     assert found.evidence == (
         "df /tmp/ray on node1: 961G of 1.0T",
-        "du -sh /tmp/ray/session_large: 90G (dead, of train, keeps checkpoint-100/model.safetensors)",
+        "du -sh /tmp/ray/session_large: 90G (dead, of train, protected: checkpoint-100/model.safetensors)",
         "du -sh /tmp/ray/session_small: 2.0G (dead, of train)",
         "du -sh /tmp/ray/session_live: 300G (live, of train)",
         "du -sh /tmp/ray/session_new: size not known yet (not known whether live, of train)",

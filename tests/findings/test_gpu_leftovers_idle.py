@@ -27,9 +27,7 @@ def world(*processes: Process, **more: Any) -> Snapshot:
 def test_idle_workers_that_keep_memory_are_told_with_what_each_holds_and_since_when():
     told = only(looked(world(worker(), worker(501, gpus=(Hold(3, 2 * GIB),))), 310, detectors=IDLE), "gpu-memory-idle-worker")
     assert (told.level, told.subject, told.since) == ("warning", "node1", NOW - 310)
-    assert told.text == (
-        "2 idle Ray workers hold 8.0G of GPU memory on 2 GPUs of node1 (0, 3) for at least 5m10s, though no task of theirs runs"
-    )
+    assert told.text == ("2 idle Ray workers hold 8.0G of GPU memory on 2 GPUs of node1 (0, 3) for at least 5m10s; no task runs in them")
     assert told.evidence[0] == (
         "pid 500 ray::IDLE of job ppo-7b holds GPU 0: 6.0G, started 1h00m ago, idle for at least 5m10s (`nvidia-smi`, `ps -fp 500`)"
     )

@@ -66,7 +66,7 @@ def test_memory_that_creeps_is_told_with_the_figures_and_who_holds_it():
     assert told.text == (
         "GPU memory of job train1 grows and will be full in ~29 min: GPU 0 of node1 with 74G of 80G in use, +12G/h for 53m20s"
     )
-    assert told.evidence == ("node1 GPU 0: 64G at most 53m20s ago, 74G now (`nvidia-smi`); held by pid 100 actor1 59G",)
+    assert told.evidence == ("node1 GPU 0: peak 64G 53m20s ago, peak 74G now (`nvidia-smi`); held by pid 100 actor1 59G",)
     assert told.about == (JOB.key, f"{node(1).key}:0", rank(0).key)
     assert told.remedy.act == "stop-job"
     assert "torch.cuda.memory_allocated()" in told.remedy.text

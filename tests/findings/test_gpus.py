@@ -201,9 +201,9 @@ def test_where_no_probe_looks_rays_agent_is_quoted_and_may_see_none_at_all():
         return looked(snapshot(nodes=nodes, hosts={}, actors=(), placement_groups=()), detectors=COUNTS)
 
     found = only(told((gpu(0), gpu(1)), (gpu(0),)), "gpu-count")
-    assert "but its agent sees 2 (it stops at the first one that NVML can't reach)" in found.text
+    assert "but Ray's agent there lists 2 (no GPU after the first one that NVML can't reach)" in found.text
     assert found.evidence[1] == "Ray's agent there (/nodes?view=summary): 2 GPUs"
-    assert "but its agent sees none" in only(told(None, (gpu(0),)), "gpu-count").text
+    assert "but Ray's agent there lists none" in only(told(None, (gpu(0),)), "gpu-count").text
     assert told(None, None) == ()
 
 

@@ -87,7 +87,7 @@ def test_its_evidence_says_who_holds_who_grows_and_whom_ray_would_end():
 def test_whom_ray_ends_hangs_on_its_version(version, words):
     found = only(looked(of(930, cluster=Cluster(ray_version=version)), detectors=NEAR), "host-memory-near-kill")
     assert found.evidence[-1].startswith(words)
-    assert ("(if it is 2.56 or later)" in found.evidence[-1]) == (version is None)
+    assert ("(if this Ray is 2.56 or later)" in found.evidence[-1]) == (version is None)
     assert "does not know which is retriable" in found.evidence[-1]
 
 
@@ -125,7 +125,7 @@ def test_shared_memory_that_an_old_agent_leaves_out_is_a_doubt(version, probed, 
     if told:
         assert found[0].level == "warning"
         assert found[0].text == (
-            "700G of host memory is in use on node1 (900G with 200G of shared memory that its agent may not count), "
+            "700G of host memory is in use on node1 (900G with the 200G of shared memory that Ray's agent may leave out), "
             "50G below the 950G at which Ray kills workers (by its default setting)"
         )
 
@@ -281,10 +281,10 @@ def test_a_kill_of_which_only_a_counter_tells_is_told_with_the_limit_and_what_is
     found = only(killed(COUNTED), "workers-killed-oom")
     assert found.text == (
         "The kernel killed 1 process on node1 for lack of memory 1m00s ago: which process it was is not known; "
-        "its container may use 3.0G of memory there, 1.0G in use after it"
+        "its container may use 3.0G of memory there, 1.0G in use after the kill"
     )
     assert " or up to 10 s before, the kernel killed 1 process: oom_kill in /c/memory.events has grown from 0 to 1" in found.evidence[0]
-    assert "not of which process: only the kernel's log does" in found.evidence[2]
+    assert "but not which process was killed; the kernel's log names it" in found.evidence[2]
     assert not any("slurmstepd" in line for line in found.evidence)
 
 
@@ -292,9 +292,9 @@ def test_in_a_job_of_slurms_the_limit_is_that_of_the_job_and_all_that_a_counter_
     found = only(killed(replace(COUNTED, slurm="42", count=3, used=None)), "workers-killed-oom")
     assert found.text == (
         "The kernel killed 3 processes on node1 for lack of memory, the last 1m00s ago: which processes they were is not known; "
-        "Slurm's job 42 may use 3.0G of memory there"
+        "Slurm job 42 may use 3.0G of memory there"
     )
-    assert found.evidence[-1].startswith("a step in which there was one says so in its output when it ends: `slurmstepd: error: Detected")
+    assert found.evidence[-1].startswith("if a step had an out-of-memory kill, its output says so at its end: `slurmstepd: error: Detected")
 
 
 def test_a_counter_below_which_no_limit_is_known_says_none():
@@ -309,7 +309,7 @@ def test_the_limit_at_which_the_kernels_log_says_that_one_was_killed_is_told_wit
     found = only(killed(one), "workers-killed-oom")
     assert found.text.endswith("2m00s ago: ray::train, which held 3.0G, at the limit of 3.0G of its cgroup")
     of_job = only(killed(replace(one, slurm="42")), "workers-killed-oom")
-    assert of_job.text.endswith("ray::train, which held 3.0G, at the limit of 3.0G of Slurm's job 42")
+    assert of_job.text.endswith("ray::train, which held 3.0G, at the limit of 3.0G of Slurm job 42")
 
 
 def test_it_is_critical_for_minutes_and_ends_an_hour_after_the_last():
@@ -354,7 +354,7 @@ def test_a_host_that_gives_all_it_has_is_not_told(whole):
 
 
 def in_slurm(limit, kill_at=950, used=2):
-    """A node of 1,000 GiB in a job of Slurm's that may use so many."""
+    """A node of 1,000 GiB in a Slurm job that may use so many."""
     one = node(1, memory=HostMemory(300 * GIB, 1000 * GIB, kill_at and kill_at * GIB))
     raylet = RayProcess("raylet", 21, node=one.id, slurm="42", slurm_memory=Amount(used and used * GIB, limit * GIB))
     seen = snapshot(nodes=(one,))
@@ -365,7 +365,7 @@ def test_a_limit_of_slurms_that_ray_does_not_know_of_is_told_with_what_is_in_use
     found = only(in_slurm(400), "memory-limit-cgroup")
     assert found.level == "warning"
     assert found.text == (
-        "Slurm's job 42 may use 400G of memory on node1 (2.0G in use now): beyond that its processes are killed, but Ray counts with 1.0T"
+        "Slurm job 42 may use 400G of memory on node1 (2.0G in use now): above that its processes are killed, but Ray assumes 1.0T"
     )
     assert "`--mem=0`" in found.remedy.text
     assert "RAY_memory_usage_threshold=0.38 in the environment of its `ray start`" in found.remedy.text

@@ -142,7 +142,9 @@ def test_to_a_single_look_a_clock_that_is_behind_looks_the_same():
     once = FindingTracker(Limits(), AGENTS, assumed=60.0)
     found = only(once(reporting(3, 67, 4)).findings, "agent-silent")
     assert found.level == "info"
-    assert found.text.startswith("Ray's agent on node2 has not reported for 1m05s, or the clock there is that far behind; Ray's figures")
+    assert found.text.startswith(
+        "Ray's agent on node2 has not reported for 1m05s, or the clock of that node is 1m05s behind; Ray's figures"
+    )
     agent = process(88, command="ray::DashboardAgent", state="T", kind="ray")
     assert only(once(reporting(67, 3, processes=(agent,))).findings, "agent-silent").level == "warning", "its process shows it"
 

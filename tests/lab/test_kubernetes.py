@@ -145,9 +145,9 @@ def test_the_doctor_says_how_pods_are_reached(pods: Pods):
 def test_inside_a_pod_its_service_account_asks_and_the_right_that_it_lacks_is_named(pods: Pods):
     doctor = f"{COCKPIT} doctor"
     well = pods.head.ssh(f"{pods.kubernetes.env_of_pod(path='/none')} {doctor}", check=False)
-    assert "Other hosts: through Ray (RAY_CLUSTER_NAME): no probes; acts on nodes of a Ray that lives on this host" in well
+    assert "Other hosts: through Ray (RAY_CLUSTER_NAME): no probes; acts reach only nodes of a Ray that runs on this host" in well
     assert "with kubectl in PATH also into the pods of RayCluster default/ray" in well
-    assert "Kubernetes: RayJobs and Ray agree" in well.partition("\nOK:")[2]
+    assert "Kubernetes: RayJobs whose status differs from Ray's" in well.partition("\nOK:")[2]
     pods.kubernetes.allow("get rayclusters")
     poor = pods.head.ssh(f"{pods.kubernetes.env_of_pod(path='/none')} {doctor}", check=False)
     assert 'cannot list resource "pods" in API group "" in the namespace "default"; packaging/kubernetes-role.yaml has the Role' in poor

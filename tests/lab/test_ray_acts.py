@@ -167,7 +167,7 @@ async def check_left_behind(cluster: Cluster) -> None:
     assert {key: target[key] for key in expected} == expected
     assert (target["pid"], target["node"]) == (keeper[1]["pid"], keeper[1]["node_id"])
     (done,) = act(cluster, "kill_actor", stage="do", targets=[target])["done"]
-    assert done["outcome"].startswith("Ray says DEAD")
+    assert done["outcome"].startswith("Ray reported DEAD ")
     if cluster.hosts == [cluster.head]:
         assert done["outcome"].endswith(f"its process {target['pid']} has ended")
     eventually(lambda: not any(host.matching("ray::Keeper") for host in cluster.hosts))
@@ -305,7 +305,7 @@ def test_a_drained_node_keeps_its_work_until_that_is_over_and_then_ends(cluster:
     code, answer, said = by_command(cluster.head, f"drain-node {worker} --yes")
     assert code == 0, said
     (done,) = answer["done"]
-    assert done["outcome"].startswith("Ray says DRAINING")
+    assert done["outcome"].startswith("Ray reported DRAINING ")
     assert "takes no new work" in answer["losses"][0]
     assert "1 actor on " in answer["losses"][1]
     (again,) = act(cluster, "drain_node", stage="do", targets=[target])["refused"]

@@ -135,7 +135,7 @@ def test_whoever_has_only_logged_in_names_the_job_and_hears_how_to_get_to_its_ra
 @pytest.mark.parametrize(
     ("job", "said"),
     [
-        ("4711", "cockpit: --slurm: Slurm's job 4711 has ended, or there is none\n"),
+        ("4711", "cockpit: --slurm: Slurm job 4711 has ended, or there is none\n"),
         ("train", "cockpit: --slurm: expected the id of a job such as 12345, got train\n"),
     ],
 )
@@ -147,7 +147,7 @@ def test_a_job_that_has_ended_is_refused_with_the_reason(allocation: Allocation)
     ended = allocation.head.ssh("cd /tmp && sbatch --parsable --overcommit -N 1 -o /dev/null hold.sh").strip()
     allocation.head.ssh(f"scancel {ended}")
     eventually(lambda: not allocation.head.ssh(f"squeue -h -j {ended} -o %T", check=False).strip())
-    assert once(allocation.login, f"--slurm {ended}") == (3, {}, f"cockpit: --slurm: Slurm's job {ended} has ended, or there is none\n")
+    assert once(allocation.login, f"--slurm {ended}") == (3, {}, f"cockpit: --slurm: Slurm job {ended} has ended, or there is none\n")
 
 
 def test_a_job_that_waits_has_no_nodes(allocation: Allocation):
@@ -156,7 +156,7 @@ def test_a_job_that_waits_has_no_nodes(allocation: Allocation):
         assert once(allocation.head, f"--slurm {waiting}") == (
             3,
             {},
-            f"cockpit: --slurm: Slurm's job {waiting} has no nodes: it is PENDING\n",
+            f"cockpit: --slurm: Slurm job {waiting} has no nodes: it is PENDING\n",
         )
     finally:
         allocation.head.ssh(f"scancel {waiting}")
@@ -212,7 +212,7 @@ def test_without_a_ray_a_command_is_checked_against_the_gpus_of_the_allocation(a
     train = "python -m openrlhf.cli.train_ppo_ray --actor_num_nodes 2 --actor_num_gpus_per_node 9 --pretrain x"
     told = json.loads(allocation.head.ssh(f"export {allocation.env}; {COCKPIT} check --json -- {shlex.quote(train)}; true"))
     lines = {line["level"]: line["text"] for line in reversed(told["lines"])}
-    assert lines["later"] == f"no Ray runs: checked against the 2 nodes, 16 GPU of Slurm's job {allocation.job}"
+    assert lines["later"] == f"no Ray runs: checked against the 2 nodes, 16 GPU of Slurm job {allocation.job}"
     assert "there are only 16 GPU in total" in " ".join(line["text"] for line in told["lines"] if line["level"] == "never"), told["lines"]
 
 

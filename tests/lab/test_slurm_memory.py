@@ -73,7 +73,7 @@ def limited() -> Iterator[Limited]:
 def test_the_limit_is_told_beside_what_ray_counts_with(limited: Limited):
     found = eventually(lambda: limited.finding("memory-limit-cgroup"))
     assert found["level"] == "warning"
-    assert found["text"].startswith(f"Slurm's job {limited.job} may use 2.9G of memory on head (")
+    assert found["text"].startswith(f"Slurm job {limited.job} may use 2.9G of memory on head (")
     assert f"has a memory limit of {LIMIT_MIB << 20}" in found["evidence"][0]
 
 
@@ -84,8 +84,8 @@ def test_a_worker_that_the_kernel_kills_at_that_limit_is_told(limited: Limited):
     assert found["subject"] == "head"
     assert found["text"].startswith("The kernel killed ")
     assert re.search(
-        rf"which process(es)? (it was|they were) is not known; Slurm's job {limited.job} may use 2\.9G of memory there, "
-        r"[\d.]+[MG] in use after it$",
+        rf"which process(es)? (it was|they were) is not known; Slurm job {limited.job} may use 2\.9G of memory there, "
+        r"[\d.]+[MG] in use after the kill$",
         found["text"],
     )
     assert "oom-kill event" in found["evidence"][-1]

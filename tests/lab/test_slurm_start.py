@@ -173,14 +173,14 @@ def test_a_preset_without_hosts_is_checked_against_the_nodes_of_the_job(allocati
     assert code == 1, said
     (later,) = [line for line in told["lines"] if line["level"] == "later"]
     assert (
-        later["text"] == f"no Ray runs: checked against the 2 nodes, 16 GPU of Slurm's job {allocation.job}, on which the preset starts Ray"
+        later["text"] == f"no Ray runs: checked against the 2 nodes, 16 GPU of Slurm job {allocation.job}, on which the preset starts Ray"
     )
 
 
 def test_it_is_started_on_them_with_the_head_on_the_first(allocation: Allocation):
     code, told, said = allocation.cockpit("recover /tmp/any.yaml --yes")
     assert code == 0, (told, said)
-    assert f"Slurm's job {allocation.job}: the head runs on head, workers on w1" in told["notes"]
+    assert f"Slurm job {allocation.job}: the head runs on head, workers on w1" in told["notes"]
     assert [(row["host"], row["target"]) for row in told["done"] if row["act"] == "start"] == [("head", "head"), ("w1", "worker")]
     assert allocation.raylets() == BOTH
     assert roles(allocation) == {"head": 1, "w1": 0}
@@ -195,7 +195,7 @@ def test_where_another_job_shares_its_nodes_its_ray_is_left_alone(allocation: Al
     try:
         code, told, said = allocation.cockpit("recover /tmp/any.yaml --yes --no-follow", job=other)
         assert code == 1, (told, said)
-        assert f"with the same port 6379, belongs to Slurm's job {allocation.job}, and is not touched" in said
+        assert f"with the same port 6379, belongs to Slurm job {allocation.job}, and is not touched" in said
         code, told, said = allocation.cockpit("recover /tmp/any.yaml --yes --no-follow --from launch", job=other)
         assert code == 1, (told, said)
     finally:
@@ -212,7 +212,7 @@ def test_whoever_has_only_logged_in_names_the_job(allocation: Allocation):
     job = f"--slurm {allocation.job}"
     code, told, said = allocation.cockpit(f"recover /tmp/any.yaml --yes --no-follow {job} --from launch", login=True)
     assert code == 1, (told, said)
-    assert f"no Ray on the nodes of Slurm's job {allocation.job} answers: go on with --from start" in said
+    assert f"no Ray on the nodes of Slurm job {allocation.job} answers: go on with --from start" in said
     code, told, said = allocation.cockpit(f"recover /tmp/any.yaml --yes --no-follow {job}", login=True)
     assert code == 0, (told, said)
     assert roles(allocation) == {"head": 1, "w1": 0}

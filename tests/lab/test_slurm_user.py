@@ -1,4 +1,4 @@
-"""A user without root and without ssh to the nodes, in a job of Slurm's with a /tmp of its own: seen, acted on, and never misjudged."""
+"""A user without root and without ssh to the nodes, in a Slurm job with a /tmp of its own: seen, acted on, and never misjudged."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_nobody_but_its_owner_reaches_the_nodes_of_a_job_and_is_told_so(job: Job
     denied = f"Unable to create step for job {job.id}: Access/permission denied: Slurm starts steps in a job only for its owner"
     assert {fault["host"] for fault in facts["faults"] if denied in fault["text"]} == {"head", "w1"}
     (wrong,) = [finding for finding in facts["findings"] if finding["code"] == "address-wrong"]
-    assert wrong["remedy"]["text"] == f"see first why the nodes of Slurm's job {job.id} can't be looked at: `cockpit doctor`"
+    assert wrong["remedy"]["text"] == f"see first why the nodes of Slurm job {job.id} can't be looked at: `cockpit doctor`"
 
 
 def test_the_doctor_says_the_way_and_what_needs_root(job: Job):
@@ -239,7 +239,7 @@ def test_ranks_of_a_step_are_nobodys_orphans_on_a_node_on_which_their_ray_is_dea
             outside = once(place, "--address http://127.0.0.1:1")[1]
             kind, why = kind_of(outside, "w1", left.pid)
             assert kind == "unknown"
-            assert "it sees other files than cockpit" in why
+            assert "it has other files than cockpit" in why
         _, told, _ = act(job.login, f"kill-orphans --yes --slurm {job.id}")
         assert [(row["host"], row["pid"]) for row in told["done"]] == [("w1", left.pid)]
         assert rank.is_alive()

@@ -1,4 +1,4 @@
-"""A preset without hosts is started on the nodes of the job of Slurm's, the first of which is the head."""
+"""A preset without hosts is started on the nodes of the Slurm job, the first of which is the head."""
 
 from __future__ import annotations
 

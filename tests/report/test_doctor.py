@@ -69,7 +69,7 @@ def test_what_is_found_stands_first_with_its_evidence_and_what_mends_it():
 def test_a_host_that_nobody_looks_at_is_named_and_never_said_to_be_fine():
     half = seen(idle(1), idle(2))
     half = replace(half, hosts={"node1": half.hosts["node1"]})
-    assert verdicts(half)["GPU memory held by orphan processes"] == verdicts(half)["Number of GPUs: Ray and NVML agree"] == "partly"
+    assert verdicts(half)["GPU memory held by orphan processes"] == verdicts(half)["Number of GPUs: Ray and NVML differ"] == "partly"
     line = "  - Open files of raylets and GCS: ok as far as checked; not checked: no process list from node2"
     assert line in sections(half)["Not fully checked:"]
     assert verdicts(replace(half, hosts={}))["GPU memory held by orphan processes"] == "unknown"
@@ -87,7 +87,7 @@ def test_what_was_found_on_one_host_says_nothing_of_a_host_that_nobody_looks_at(
     ("lacking", "title"),
     [
         ({"nodes": (idle(1), replace(idle(2), state="DEAD")), "demand": None}, "Memory of GPUs that are free in Ray"),
-        ({"nodes": (replace(idle(1), gpus=None),), "hosts": {}}, "Number of GPUs: Ray and NVML agree"),
+        ({"nodes": (replace(idle(1), gpus=None),), "hosts": {}}, "Number of GPUs: Ray and NVML differ"),
         ({"nodes": None}, "Host memory near Ray's kill line"),
         ({"nodes": (replace(idle(1), id=None),)}, "Dead, missing and silent nodes"),
         ({"jobs": None}, "GPUs held by jobs that have ended"),
@@ -105,7 +105,7 @@ def test_a_host_that_ray_does_not_know_and_nobody_reaches_is_told_too():
     silent = tuple(Fault(f"ray.{name}", "nothing listens there", NOW, cause="silent") for name in ("jobs", "identity"))
     assert "  - ray.identity: nothing listens there; no new data on: jobs\n" in doctor_text(*looked(seen(idle(1), faults=silent)), Config())
     text = doctor_text(*looked(seen(idle(1), faults=(Fault("probe", "w9: ssh: connection refused", NOW, "w9"),))), Config())
-    assert "Failing or stale sources:\n  - probe: w9: ssh: connection refused\n" in text
+    assert "Failing sources and old data:\n  - probe: w9: ssh: connection refused\n" in text
 
 
 def test_slurm_is_looked_at_where_cockpit_was_told_of_a_job_of_its():
@@ -119,12 +119,14 @@ def test_kubernetes_is_looked_at_where_cockpit_was_told_of_a_raycluster_and_a_ri
     refused = 'Kubernetes refuses it: pods is forbidden: User "x" cannot list resource "pods"'
     asked = seen(idle(1), kubernetes=RayCluster("default", "ray", lacks={"pods": refused}))
     told = verdicts(asked)
-    assert told["Kubernetes: RayJobs and Ray agree"] == "fine"
-    assert told["Kubernetes: a pod for each worker of the RayCluster"] == "unknown"
+    assert told["Kubernetes: RayJobs whose status differs from Ray's"] == "fine"
+    assert told["Kubernetes: workers of the RayCluster without a pod"] == "unknown"
     said = f"  - Kubernetes: pods that wait, were ended or are taken away: not checked: {refused}"
     assert said in doctor_text(*looked(asked), Config()).splitlines()
     silent = seen(idle(1), faults=(Fault("kubernetes", "kubectl: connection refused", NOW),))
-    assert "  - Kubernetes: RayJobs and Ray agree: not checked: Kubernetes has not answered" in doctor_text(*looked(silent), Config())
+    assert "  - Kubernetes: RayJobs whose status differs from Ray's: not checked: Kubernetes has not answered" in doctor_text(
+        *looked(silent), Config()
+    )
 
 
 PLACE = KubernetesPlace("default", "ray", "RAY_CLUSTER_NAME", inside=True)
@@ -139,7 +141,7 @@ PLACE = KubernetesPlace("default", "ray", "RAY_CLUSTER_NAME", inside=True)
         ),
         (
             Config(kubernetes=PLACE, reach="ray", origins={"reach": "RAY_CLUSTER_NAME"}),
-            "a Ray that lives on this host; with kubectl in PATH also into the pods of RayCluster default/ray. To change it",
+            "a Ray that runs on this host; with kubectl in PATH also into the pods of RayCluster default/ray. To change it",
         ),
         (
             Config(reach="podman exec -i {name} {python} -", origins={"reach": "config.yaml:2"}),
@@ -158,7 +160,10 @@ PLACE = KubernetesPlace("default", "ray", "RAY_CLUSTER_NAME", inside=True)
             Config(slurm=SLURM, reach="sshpass -p hunter22 ssh {name} {python} -", origins={"reach": "config.yaml:3"}),
             "by sshpass (config.yaml:3): probes, and every act, as the user that it logs in as",
         ),
-        (Config(reach="ray", origins={"reach": "config.yaml:3"}), "through Ray (config.yaml:3): no probes; acts on nodes of a Ray that"),
+        (
+            Config(reach="ray", origins={"reach": "config.yaml:3"}),
+            "through Ray (config.yaml:3): no probes; acts reach only nodes of a Ray that",
+        ),
         (Config(probe_hosts="never"), "by ssh (default): no probes (probe_hosts: never), and every act"),
         (
             Config(readonly=True, origins={"readonly": "--readonly"}),
@@ -201,7 +206,7 @@ def test_without_a_dashboard_what_only_ray_knows_is_unknown():
     assert "Ray has not listed its actors" in doctor_text(*looked(down), Config())
 
 
-ONE_LOOK = "Not checked by one look (`cockpit` and `cockpit status --watch` find it over time):"
+ONE_LOOK = "Not checked, because one look is not enough (`cockpit` and `cockpit status --watch` check it over time):"
 
 
 def test_what_one_look_can_not_find_stands_once_and_never_under_ok():

@@ -48,13 +48,13 @@ async def test_time_left_is_read_as_squeue_writes_it(printed: dict[str, list[str
 
 
 async def test_a_job_that_is_not_listed_has_ended(printed: dict[str, list[str]]):
-    with pytest.raises(SourceError, match="Slurm's job 42 has ended, or there is none"):
+    with pytest.raises(SourceError, match="Slurm job 42 has ended, or there is none"):
         await list_nodes("42")
 
 
 async def test_an_array_is_many_jobs(printed: dict[str, list[str]]):
     printed["squeue"] = ["RUNNING|3:04|gpu1", "RUNNING|3:04|gpu2"]
-    with pytest.raises(SourceError, match="42 is 2 jobs of Slurm's, an array"):
+    with pytest.raises(SourceError, match="42 is 2 Slurm jobs, an array"):
         await list_nodes("42")
 
 
@@ -90,7 +90,7 @@ async def test_a_job_that_slurm_has_forgotten_has_ended(monkeypatch: pytest.Monk
         raise SourceError("squeue: slurm_load_jobs error: Invalid job id specified")
 
     monkeypatch.setattr(slurm, "_ask", ask)
-    with pytest.raises(SourceError, match=r"^Slurm's job 42 has ended, or there is none$"):
+    with pytest.raises(SourceError, match=r"^Slurm job 42 has ended, or there is none$"):
         await list_nodes("42")
 
 

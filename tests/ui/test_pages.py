@@ -239,7 +239,7 @@ def test_nothing_is_left_over_only_where_somebody_looked():
     assert looked.sentence == "none (1 host probed)"
     barred = section(OverviewPage(), "left", view(processes=(process(1, kind="unknown", gpus=(Hold(0, GIB),)),), hosts=hosts))
     assert barred.rows is None, "its number is a dash"
-    assert barred.sentence == "not known (1 host probed; of 1 process it can't be told; page 4)"
+    assert barred.sentence == "not known (1 host probed; 1 process could not be judged; page 4)"
 
 
 def test_a_running_job_holds_what_its_processes_hold():
@@ -565,11 +565,11 @@ def test_what_waits_says_what_helps_and_when_it_is_given_up():
     bound = (Bundle({"GPU": 1.0, "node:10.0.0.1": 0.001}),)
     group = PlacementGroup(f"{7:036x}", "vllm", "PENDING", bundles=bound, since=NOW - 600, why="needs 1 GPU", wait="held")
     facts = told(detail_of(group), view(placement_groups=(group,)))
-    assert facts["what helps"] == "wait until the resources are free, or end what holds them"
+    assert facts["what to do"] == "wait until the resources are free, or end what holds them"
     limit = " ".join(text(row.value) for row in detail_of(group).sections(view(placement_groups=(group,)))[0].rows)
     assert "the engine gives up in 20m00s: vLLM's executor waits 1800 s (PG_WAIT_TIMEOUT); then its job fails" in limit
     placed = replace(group, state="CREATED", why=None, wait=None)
-    assert {"what helps", "limit"}.isdisjoint(told(detail_of(placed), view(placement_groups=(placed,))))
+    assert {"what to do", "limit"}.isdisjoint(told(detail_of(placed), view(placement_groups=(placed,))))
 
 
 def test_a_detail_shows_the_newest_facts_and_keeps_them_when_they_go():

@@ -72,7 +72,7 @@ ANYWHERE = "ray:\n  head: {port: 6400, num_gpus: 8}\n  workers: {num_gpus: 8}\n 
         (
             Config(slurm=named_allocation("42", "gpu[1-3]")),
             "3",
-            ("the nodes of Slurm's job 42", "gpu1  port=6400 num_gpus=8", "gpu2  num_gpus=8", "gpu3  num_gpus=8"),
+            ("the nodes of Slurm job 42", "gpu1  port=6400 num_gpus=8", "gpu2  num_gpus=8", "gpu3  num_gpus=8"),
         ),
         (
             Config(),

@@ -131,7 +131,9 @@ class Launches:
         self._keep(ready)
         target = _target(ready, _command(order), look)
         told = (*(_describe(other, look) for other in others), *fit, *_changes(ready, look), *_folder_lines(order, package), *order.notes)
-        told += (f"the job's id holds the minute of its launch: now it would be {target.id}",) if "{time}" in ready.order.template else ()
+        told += (
+            (f"the job's id contains the minute of its launch; if launched now: {target.id}",) if "{time}" in ready.order.template else ()
+        )
         return Plan(
             act.id,
             act.title,
@@ -171,7 +173,7 @@ class Launches:
         job, ours = await self._submit_once(ready, look)
         if not ours:
             _check_same(ready, job)
-            outcome = f"already launched at the same moment by {job.user or 'somebody else'} as {job.id}: there is one job"
+            outcome = f"not submitted a second time: {job.user or 'somebody else'} launched the same job at the same moment, as {job.id}"
             return replace(target, id=job.id, outcome=outcome), ()
         late = await self._find_twins(ready, job) if time.monotonic() - began > MINUTE_END_GUARD_S else ()
         return replace(target, id=job.id, outcome=f"submitted{sent}"), late

@@ -68,18 +68,18 @@ def address_conflicts(start: RayStart, hosts: Iterable[HostEntry]) -> Iterator[s
 
 
 def describe_placement(job: str, head: str, workers: Sequence[str]) -> str:
-    """Which node of a job of Slurm's is what, in a sentence."""
+    """Which node of a Slurm job is what, in a sentence."""
     rest = f"workers on {', '.join(workers)}" if workers else "no workers"
-    return f"Slurm's job {job}: the head runs on {head}, {rest}"
+    return f"Slurm job {job}: the head runs on {head}, {rest}"
 
 
 def why_another_jobs(start: RayStart, names: Mapping[str, str], surveyed: Mapping[str, Target]) -> str | None:
-    """Why a Ray where this one is to be is none of this job of Slurm's, whose nodes others may share; `None`: nobody knows of one."""
+    """Why a Ray where this one is to be is none of this Slurm job, whose nodes others may share; `None`: nobody knows of one."""
     mine = sessions_of(start, names, surveyed)
     for target in surveyed.values() if start.slurm else ():
         for ray in (target.facts or {}).get("rays") or ():
             if ray["session"] in mine and ray.get("slurm") not in (None, start.slurm):
-                whose = f"{ray['session']} on {target.host}, with the same port {port_of(start)}, belongs to Slurm's job {ray['slurm']}"
+                whose = f"{ray['session']} on {target.host}, with the same port {port_of(start)}, belongs to Slurm job {ray['slurm']}"
                 return f"{whose}, and is not touched: set ray.head.port in the preset to another port"
     return None
 

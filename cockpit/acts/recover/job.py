@@ -57,7 +57,7 @@ class JobSteps:
         if asked is None or gpus is None or asked <= gpus:
             return None
         ray = self._preset.ray
-        where = f"the nodes of Slurm's job {ray.slurm}" if isinstance(ray, RayStart) and ray.slurm else "the preset's hosts"
+        where = f"the nodes of Slurm job {ray.slurm}" if isinstance(ray, RayStart) and ray.slurm else "the preset's hosts"
         return f"the job asks for {asked:g} GPUs, but {where} have {gpus:g}: it can never fit"
 
     async def check(self) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ class Recovery:
 
     @property
     def named_job(self) -> str | None:
-        """The job of Slurm's that was named for this run, and has to be named again where it goes on."""
+        """The Slurm job that was named for this run, and has to be named again where it goes on."""
         return self._monitor.config.named_job
 
     @property
@@ -221,7 +221,7 @@ async def check_allocation(config: Config, start: RayStart) -> None:
     state, _, nodes = await read_job(start.slurm)
     held = {node.name for node in slurm.read_nodes(nodes)} if state == "RUNNING" else set()
     if lost := [node.host for node in start.nodes if node.host not in held]:
-        raise StepError(f"Slurm's job {start.slurm} is {state} and does not have {', '.join(lost)}")
+        raise StepError(f"Slurm job {start.slurm} is {state} and does not have {', '.join(lost)}")
 
 
 def _dashboard(config: Config, start: RayStart) -> str:

@@ -102,11 +102,11 @@ class RecoverySteps:
         return (describe_placement(str(self._start.slurm), head, workers),) if self._start.slurm else ()
 
     def why_not_followed(self) -> str | None:
-        """Why what is followed is no Ray of this preset's, which may have been started in another job of Slurm's; `None`: it may be."""
+        """Why what is followed is no Ray of this preset's, which may have been started in another Slurm job; `None`: it may be."""
         followed = self._monitor.poller.snapshot.cluster.session
         if self._start.slurm is None or followed in self.sessions():
             return None
-        address, nodes = self._monitor.poller.snapshot.cluster.address, f"the nodes of Slurm's job {self._start.slurm}"
+        address, nodes = self._monitor.poller.snapshot.cluster.address, f"the nodes of Slurm job {self._start.slurm}"
         told = f"{address} answers for {followed}, which does not run on {nodes}" if followed else f"no Ray on {nodes} answers"
         return f"{told}: go on with --from start, without --skip wait"
 

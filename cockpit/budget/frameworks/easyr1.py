@@ -58,7 +58,7 @@ def easyr1(argv: Sequence[str], read: Callable[[str], str | None] = lambda _: No
     groups = _groups(config)
     if any(group.bundles is None for group in groups):
         sentences += [f"{key} {_format(config.value(key))}" for key in (_NODES, _GPUS) if not config.count(key)]
-        sentences += [] if sentences else ["trainer: its numbers make no group"]
+        sentences += [] if sentences else ["trainer: no placement group can be made of these numbers"]
     else:
         sentences = []
     settings = {key: str(value) for key in _SETTINGS if not isinstance(value := config.value(key), Gap)}
@@ -91,7 +91,7 @@ def _over_file(words: Overrides, read: Callable[[str], str | None]) -> tuple[_Co
         return _Config(words, whole=False), ["The file that config= names can't be read"], []
     both = all(words.value(key) is not Gap.ABSENT for key in (_NODES, _GPUS))
     text = f"{path} can't be read, and is taken as EasyR1 ships it: 1 node of 8 GPUs where the command says nothing else"
-    return _Config(words, whole=True), [], [] if both else [Line("doubt", text, f"{_NODES} and {_GPUS} on the command line")]
+    return _Config(words, whole=True), [], [] if both else [Line("doubt", text, f"set {_NODES} and {_GPUS} on the command line")]
 
 
 def _groups(config: _Config) -> tuple[Group, ...]:
@@ -114,10 +114,10 @@ def _contradictions(config: _Config) -> Iterator[Line]:
     nodes, each, size = config.count(_NODES), config.count(_GPUS), config.count(_TP)
     for key, number in ((_NODES, nodes), (_GPUS, each)):
         if number is not None and number <= 0:
-            yield Line("never", f"{key} is {number}, and must be greater than 0", f"{key} to 1 or more")
+            yield Line("never", f"{key} is {number}, and must be greater than 0", f"set {key} to 1 or more")
     if nodes and each and size and min(nodes, each, size) > 0 and nodes * each % size:
         text = f"An engine takes {size} GPUs ({_TP}), and trainer has {nodes} × {each} = {nodes * each} GPUs: not divisible"
-        yield Line("never", text, f"{_TP} to a divisor of {nodes * each}")
+        yield Line("never", text, f"set {_TP} to a divisor of {nodes * each}")
     batch, mini = config.count(_BATCH), config.count(_MINI)
     if batch and mini and batch % mini:
-        yield Line("never", f"{_BATCH} {batch} is not divisible by {_MINI} {mini}", f"{_MINI} to a divisor of {batch}")
+        yield Line("never", f"{_BATCH} {batch} is not divisible by {_MINI} {mini}", f"set {_MINI} to a divisor of {batch}")

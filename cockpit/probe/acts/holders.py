@@ -138,4 +138,4 @@ def _link(path: str) -> Iterator[str]:
         return
 
 
-_WORKS: Mapping[str, str] = {"cwd": "worked in", "exe": "being run", "root": "worked in"}
+_WORKS: Mapping[str, str] = {"cwd": "used as working directory", "exe": "executed", "root": "used as root directory"}

@@ -25,7 +25,7 @@ from .kinds import LEFT, NO_SIGN, OWNED, KindVerdict, ProcessFacts, SessionFolde
 from .origin import SERVICES, WORKERS
 from .processes import Forest, ScannedProcess
 
-NOT_OURS = "NVML tells of a pid that is no GPU process's of this container: it counts as the machine does"
+NOT_OURS = "NVML names a pid outside of this container (PID namespace): its process can't be seen from here"
 CONTRADICTION = "these reasons contradict each other"
 
 
@@ -99,11 +99,11 @@ class _Classifier:
     def _service_sign(self, process: ScannedProcess, session: str | None) -> Sign:
         """Of what names its session itself: a dashboard, a log monitor."""
         if session is None:
-            return Sign(None, "of which session it is can't be seen")
+            return Sign(None, "not known which session it belongs to")
         folder = self.evidence.folder(process) or SessionFolder(session)
         alive = self.evidence.is_alive(folder, process, gcs=True)
         if alive is None:
-            return Sign(None, f"whether {folder.name} lives can't be told from here")
+            return Sign(None, f"not known whether {folder.name} is alive")
         if not alive and folder.uid not in (None, process.details.uid):
             return Sign(None, f"the folder of {folder.name} belongs to another user")
         return Sign(alive, f"{folder.name} is {'alive' if alive else 'dead: no raylet and no gcs_server of it runs here'}")
@@ -187,13 +187,13 @@ class _Classifier:
     def _judge_left_over(self, process: ScannedProcess, found: KindVerdict, signs: Iterable[Sign]) -> KindVerdict:
         """All that it came from is dead."""
         if not any(sign.proves for sign in signs):
-            return found._replace(why=(*found.why, "nothing but the name of that file says so"))
+            return found._replace(why=(*found.why, "only the path of that log file shows this, which is no proof"))
         in_use = self._why_in_use(process)
         if in_use:
             return found._replace(why=(*found.why, in_use))
         elders = self.evidence.elder_sessions(process)
         if process.origin.raylet is None and process.origin.submission and elders and not self.facts.pasts(process):
-            asked = f"whether job {found.job} runs in {' or '.join(map(session_name, elders))} must be asked of Ray"
+            asked = f"only Ray can say whether job {found.job} runs in {' or '.join(map(session_name, elders))}"
             return found._replace(why=(*found.why, asked), undecided="job", asks=elders)
         return found._replace(kind="orphan")
 
@@ -204,7 +204,7 @@ class _Classifier:
             why = (*found.why, f"its parent is gone, but worker {owner}, which it came from, lives")
             return found._replace(kind="child", why=why, owner=owner)
         if found.job is None:
-            return found._replace(why=(*found.why, "its worker is gone, and for which job that worked is not known here"))
+            return found._replace(why=(*found.why, "its worker is gone; the job of that worker is not known"))
         witnesses = dict(self.evidence.at_work(found.job, found.session, process))
         if witnesses:
             said = f"its parent is gone, but its job {found.job} runs here (pid {next(iter(witnesses))})"
@@ -212,8 +212,8 @@ class _Classifier:
             return found._replace(kind="child", why=(*found.why, said), session=session)
         in_use = self._why_in_use(process)
         if in_use or not any(sign.proves for sign in signs):
-            return found._replace(why=(*found.why, in_use or "which Ray that was can't be told: it writes to no log of a session here"))
-        asked = f"whether job {found.job} still runs must be asked of Ray"
+            return found._replace(why=(*found.why, in_use or "its Ray session is not known: it writes to no session's log on this host"))
+        asked = f"only Ray can say whether job {found.job} still runs"
         asks = (found.session,) if found.session else ()
         if process.origin.raylet is None and not self.facts.pasts(process):  # of which session its log is, is its path's word alone
             asks = tuple(dict.fromkeys([*asks, *self.evidence.elder_sessions(process)]))
@@ -261,7 +261,7 @@ class _Classifier:
         if parent is None:
             return None if process.parent == 1 else f"its parent {process.parent} can't be seen from here"
         if has_same_variables(process, parent):
-            return f"its parent {parent.name} {parent.pid} carries the same variables, so that they tell of that one's past"
+            return f"its parent {parent.name} {parent.pid} has the same Ray variables: inherited from it, they prove nothing"
         if parent.alive and not is_adopter(parent) and self._above(process).kind not in LEFT:
             return f"its parent {parent.name} {parent.pid} lives, and is not Ray's"
         return None

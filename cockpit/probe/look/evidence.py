@@ -113,18 +113,20 @@ class Evidence:
             return Sign(True, f"it comes from raylet {pid}, which still runs (RAY_RAYLET_PID)")
         named = f"its raylet {pid}" if pid else "its raylet"
         if pid not in self._forest and self._hidden:
-            return Sign(None, f"whether {named} lives can't be seen: other users' processes are hidden here")
+            return Sign(None, f"not known whether {named} is alive: other users' processes are hidden here")
         if any(worker.raylet[0] == pid for worker in self._facts.pasts(process)):
             return Sign(False, f"{named} is dead{self._now_at(pid)} (RAY_RAYLET_PID)")
         homes = self._homes(process)
         if len(homes) > 1:
-            told = " and ".join(sorted(folder.name for folder in homes))
-            return Sign(None, f"{told} both tell of {named} (RAY_RAYLET_PID): of which it is can't be told")
+            told = ", ".join(sorted(folder.name for folder in homes))
+            return Sign(
+                None, f"{named} (RAY_RAYLET_PID) was in several sessions ({told}): not known in which of them this process was started"
+            )
         home = homes[0] if homes else None
         if home is None:
-            return Sign(None, f"no session of its user on this host tells of {named} (RAY_RAYLET_PID): {_why_untold(process)}")
+            return Sign(None, f"no session of its user on this host had {named} (RAY_RAYLET_PID): {_why_untold(process)}")
         if self.is_alive(home, process) is None or self._has_unseen_raylet(process):
-            return Sign(None, f"whether {named} of {home.name} lives can't be told: a raylet of that user can't be seen from here")
+            return Sign(None, f"not known whether {named} of {home.name} is alive: a raylet of that user can't be seen from here")
         return Sign(False, f"{named} of {home.name} is dead{self._now_at(pid)} (RAY_RAYLET_PID)")
 
     def _now_at(self, pid: int | None) -> str:
@@ -271,8 +273,8 @@ def _may_be_inside(process: ScannedProcess, other: ScannedProcess) -> bool:
 def _why_untold(process: ScannedProcess) -> str:
     """Why its session may be one of which nothing is known here."""
     if process.details.mounts:
-        return "it sees other files than cockpit (in a container, or a job with a /tmp of its own): look from inside that"
-    return "it may be another host's"
+        return "it has other files than cockpit (a container, or a job with its own /tmp): run cockpit inside of that"
+    return "its session may be on another host"
 
 
 def _is_other_node(folder: SessionFolder, node: str | None) -> bool:

@@ -35,7 +35,7 @@ _AT_LIMIT = re.compile(r"oom-kill:constraint=CONSTRAINT_MEMCG,.*\boom_memcg=(?P<
 
 
 class Counter(NamedTuple):
-    """Of kills in a job of Slurm's, or in a container."""
+    """Of kills in a Slurm job, or in a container."""
 
     path: str
     """Which files count, as a pattern."""
@@ -151,7 +151,7 @@ def _counted_kill(counter: Counter, grown: Mapping[str, Tuple[int, int]], now: f
 
 
 def find_counters(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> Tuple[Counter, ...]:
-    """Files that count kills: of a job of Slurm's, within which we run, its own, which counts those of all its steps; of a container."""
+    """Files that count kills: of a Slurm job, within which we run, its own, which counts those of all its steps; of a container."""
     own = read_or_nothing(f"{proc}/self/cgroup")
     job, old = _SLURM_JOB.search(own), _SLURM_JOB_V1.search(own)
     return (

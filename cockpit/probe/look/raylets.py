@@ -63,7 +63,7 @@ class Started(NamedTuple):
     visible: str | None = None
     """Its CUDA_VISIBLE_DEVICES."""
     slurm: str | None = None
-    """The job of Slurm's in whose cgroup it is."""
+    """The Slurm job in whose cgroup it is."""
 
 
 class RayService(NamedTuple):
@@ -77,7 +77,7 @@ class RayService(NamedTuple):
     tasks: Tuple[TaskLimit, ...] | None = None
     """A raylet's."""
     slurm_memory: MemoryUse | None = None
-    """Of a raylet in a job of Slurm's: the limit that is above it, which Ray does not know of."""
+    """Of a raylet in a Slurm job: the limit that is above it, which Ray does not know of."""
 
 
 class Rays:

@@ -68,8 +68,8 @@ def serves(found: SessionPointer, forest: Forest, folders: Iterable[Folder]) -> 
     if is_here(host):
         return _listens(host, port, found.says)
     if not host.replace(".", "").isdigit() and ":" not in host:
-        return None, f"whether {found.says} is an address of this host can't be told"
-    return False, f"{found.says} is another host's, and no raylet here belongs to that cluster"
+        return None, f"not known whether {found.says} is an address of this host"
+    return False, f"{found.says} is an address of another host, and no raylet here belongs to that cluster"
 
 
 def _names(process: ScannedProcess, host: str, port: int) -> bool:

@@ -241,7 +241,7 @@ class RayClient:
             return ()
 
     async def read_status(self) -> StatusFacts:
-        """What is handed out and what is waited for, as the autoscaler's monitor counts it."""
+        """What is handed out and what is waited for, as the autoscaler monitor counts it."""
         told = self._status_told = asyncio.Event()
         try:
             return await self._ask_status()

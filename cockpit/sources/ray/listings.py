@@ -40,7 +40,7 @@ class GroupLists:
             raise SourceError(f"Ray suddenly lists no placement groups, not even removed ones ({before}); cockpit checks again first")
 
     def take(self, entries: Iterable[wire.Group], strategies: Mapping[actors.Shape, frozenset[str | None]]) -> None:
-        """One list; `strategies` as the autoscaler's monitor tells them of groups that wait."""
+        """One list; `strategies` as the autoscaler monitor tells them of groups that wait."""
         now, shift = self._clock(), self._shift()
         listed = {entry.placement_group_id: entry for entry in entries if entry.state != "REMOVED"}
         made_of = {key: (entry, shift) for key, entry in listed.items()}

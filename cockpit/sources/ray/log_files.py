@@ -145,4 +145,4 @@ class LogFiles:
     def _refuse_old(self) -> None:
         if self._version < STREAMS_SINCE:
             since = ".".join(map(str, STREAMS_SINCE))
-            raise SourceError(f"Ray at {self._dashboard.shown} is older than {since}: it sends no log without marks of its own in it")
+            raise SourceError(f"Ray at {self._dashboard.shown} is older than {since}: it adds marks of its own to the logs that it sends")

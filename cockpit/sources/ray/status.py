@@ -1,4 +1,4 @@
-"""What the autoscaler's monitor says of resources that are handed out or waited for, as a blob or, under autoscaler v2, as text."""
+"""What the autoscaler monitor says of resources that are handed out or waited for, as a blob or, under autoscaler v2, as text."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class StatusReports:
             self._time, self._changed = status.time, self._clock()
         elif (age := self._clock() - self._changed) > FROZEN_AFTER_S:
             why = f" ({redact(error.strip().splitlines()[-1])[:200]})" if error and error.strip() else ""
-            text = f"the autoscaler's monitor has reported nothing for {age:.0f} s{why}; used and pending resources are old"
+            text = f"the autoscaler monitor has reported nothing for {age:.0f} s{why}; used and pending resources are old"
             raise SourceError(text, "monitor")
         report = status.load_metrics_report or wire.LoadMetrics()
         for shape, _ in report.node_types:
@@ -80,7 +80,7 @@ def _read_uses(usage: Raw) -> wire.Uses:
     try:
         return decode(usage, wire.Uses)
     except NotRayError as error:
-        raise SourceError(f"the autoscaler's monitor does not report what is used like Ray: {error}", "monitor") from None
+        raise SourceError(f"the autoscaler monitor does not report what is used like Ray: {error}", "monitor") from None
 
 
 def _group(shape: wire.GroupShape, count: int) -> GroupDemand:

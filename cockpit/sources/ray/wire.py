@@ -194,7 +194,7 @@ class GroupShape(Camel, frozen=True):
 
 
 class LoadMetrics(Camel, frozen=True):
-    """What the autoscaler's monitor counts; the names in `usage` and `usageByNode` are mangled, the others are not."""
+    """What the autoscaler monitor counts; the names in `usage` and `usageByNode` are mangled, the others are not."""
 
     usage: Uses = {}
     usage_by_node: Mapping[str, msgspec.Raw] | None = None

@@ -268,7 +268,7 @@ def _why(waiting: Actor | PlacementGroup) -> Pairs:
     """What helps is said here too of what waits too shortly, or too harmlessly, for a finding of its own."""
     yield "why", waiting.why or UNKNOWN
     if waiting.wait is not None and waiting.wait in REMEDIES:
-        yield "what helps", REMEDIES[waiting.wait][0]
+        yield "what to do", REMEDIES[waiting.wait][0]
 
 
 def _actor(actor: Actor, view: View) -> Sequence[Section[Any]]:

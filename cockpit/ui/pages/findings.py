@@ -125,7 +125,7 @@ def _thing_title(thing: Any) -> str:
 
 
 class FaultsPage(Page):
-    """Failing or stale sources by cause, and since when."""
+    """Failing sources and old data by cause, and since when."""
 
     title = "Faults"
 

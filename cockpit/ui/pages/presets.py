@@ -57,7 +57,7 @@ def _fits(entry: PresetEntry, _: View) -> Cell:
 
 
 def _hosts(entry: PresetEntry, _: View) -> Cell:
-    """How many; of a job of Slurm's that nobody knows yet it is not known."""
+    """How many; of a Slurm job that nobody knows yet it is not known."""
     ray = entry.preset.ray if entry.preset else None
     return "" if ray is None else str(len(ray.nodes)) if isinstance(ray, RayStart) else UNKNOWN
 
@@ -129,7 +129,7 @@ def _cluster(preset: Preset) -> Pairs:
         return
     if isinstance(preset.ray, RayStart):
         if preset.ray.slurm:
-            yield "cluster", f"the nodes of Slurm's job {preset.ray.slurm}"
+            yield "cluster", f"the nodes of Slurm job {preset.ray.slurm}"
         for node in preset.ray.nodes:
             yield "head" if node is preset.ray.head else "worker", _with_flags(node.host, node.flags)
     else:

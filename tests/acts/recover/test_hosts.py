@@ -80,15 +80,15 @@ def test_sessions_are_this_clusters_by_where_their_gcs_is():
 
 
 def test_which_node_of_slurms_job_is_what_is_one_sentence():
-    assert describe_placement("42", "gpu1", ["gpu2", "gpu3"]) == ("Slurm's job 42: the head runs on gpu1, workers on gpu2, gpu3")
-    assert describe_placement("42", "gpu1", []) == "Slurm's job 42: the head runs on gpu1, no workers"
+    assert describe_placement("42", "gpu1", ["gpu2", "gpu3"]) == ("Slurm job 42: the head runs on gpu1, workers on gpu2, gpu3")
+    assert describe_placement("42", "gpu1", []) == "Slurm job 42: the head runs on gpu1, no workers"
 
 
 @pytest.mark.parametrize(("job", "port", "refused"), [("41", 6400, True), ("42", 6400, False), (None, 6400, False), ("41", 6379, False)])
 def test_the_ray_of_another_job_on_a_node_that_both_share_is_refused(job: str | None, port: int, refused: bool):
     rays = [{"session": "session_1", "gcs": f"10.0.0.1:{port}", "here": True, "slurm": job}]
     surveyed = {"login-1": said("login-1", "head", gcs="10.0.0.1:6400", rays=rays), "w1": WORKER}
-    told = "session_1 on login-1, with the same port 6400, belongs to Slurm's job 41, and is not touched: "
+    told = "session_1 on login-1, with the same port 6400, belongs to Slurm job 41, and is not touched: "
     change = "set ray.head.port in the preset to another port"
     assert why_another_jobs(replace(START, slurm="42"), NAMES, surveyed) == (told + change if refused else None)
     assert why_another_jobs(START, NAMES, surveyed) is None, "but those of hosts that are named"

@@ -100,7 +100,7 @@ def head_with_ray(**more: Any) -> Target:
 async def test_on_the_nodes_of_a_job_of_slurms_the_plan_says_which_is_what():
     runbook, _ = deeds(CALLED, Plan("start", "Start Ray"), ANYWHERE)
     await runbook.survey(quiet)
-    assert runbook.describe_placement() == ("Slurm's job 42: the head runs on gpu1, workers on login-1",)
+    assert runbook.describe_placement() == ("Slurm job 42: the head runs on gpu1, workers on login-1",)
     named, _ = deeds({"head": "head", "10.0.0.1": "w1"}, Plan("start", "Start Ray"))
     await named.survey(quiet)
     assert named.describe_placement() == ()
@@ -112,7 +112,7 @@ async def test_on_the_nodes_of_a_job_of_slurms_the_plan_says_which_is_what():
         (OURS, True, None),
         ("session_of_yesterday", True, "http://head:8265 answers for session_of_yesterday, which does not run on"),
         ("session_of_yesterday", False, "http://head:8265 answers for session_of_yesterday, which does not run on"),
-        (None, False, "no Ray on the nodes of Slurm's job 42 answers: go on with --from start, without --skip wait"),
+        (None, False, "no Ray on the nodes of Slurm job 42 answers: go on with --from start, without --skip wait"),
     ],
 )
 async def test_the_ray_of_yesterdays_job_is_not_taken_for_that_of_todays(followed: str | None, runs: bool, reason: str | None):
@@ -124,7 +124,7 @@ async def test_the_ray_of_yesterdays_job_is_not_taken_for_that_of_todays(followe
 
 async def test_the_ray_of_another_job_on_its_nodes_is_refused_before_anything_is_planned():
     runbook, _ = deeds(CALLED, Plan("start", "Start Ray", targets=(head_with_ray(slurm="41"),)), ANYWHERE)
-    with pytest.raises(StepError, match="belongs to Slurm's job 41, and is not touched"):
+    with pytest.raises(StepError, match="belongs to Slurm job 41, and is not touched"):
         await runbook.survey(quiet)
 
 

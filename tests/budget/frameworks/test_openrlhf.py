@@ -125,7 +125,7 @@ def test_where_releases_reserve_other_gpus_and_nobody_knows_which_it_is_there_is
 def test_where_releases_reserve_as_many_otherwise_the_newest_is_taken_and_that_is_said():
     budget = read(f"{PLAIN} --vllm_num_engines 4")
     assert budget.amount("GPU") == 36
-    (line,) = (line for line in budget.lines if "Taken for OpenRLHF" in line.text)
+    (line,) = (line for line in budget.lines if "Counted as OpenRLHF" in line.text)
     assert line.level == "doubt"
     assert "0.6.0.post3 to 0.10.1.post2" in line.text
 
@@ -156,7 +156,7 @@ class TestAsTheParserReads:
     def test_flags_of_two_dialects_never_run_and_which_to_write_is_said(self):
         budget = read(f"{DOTTED} --colocate_all_models --vllm_num_engines 2")
         assert never(budget)
-        assert budget.lines[0].change == "--colocate_all_models to --train.colocate_all, --vllm_num_engines to --vllm.num_engines"
+        assert budget.lines[0].change == "rename --colocate_all_models to --train.colocate_all, --vllm_num_engines to --vllm.num_engines"
 
     def test_a_flag_that_no_release_has_is_a_doubt_beside_the_groups_of_all_others(self):
         budget = read(f"{DOTTED} --vllm.num_engine2 4 --nope.nothing --actor.num_gpus_per_node 2")
@@ -165,7 +165,7 @@ class TestAsTheParserReads:
         assert "--vllm.num_engine2 is not a flag of OpenRLHF up to" in near.text
         assert "did you mean --vllm.num_engines? OpenRLHF itself ends there with an error, and nothing starts." in near.text
         assert near.text.endswith("The groups are counted without it")
-        assert (near.level, near.change) == ("doubt", "--vllm.num_engine2 to --vllm.num_engines")
+        assert (near.level, near.change) == ("doubt", "rename --vllm.num_engine2 to --vllm.num_engines")
         assert "only a fork can read it" in strange.text
         assert not never(budget)
 
@@ -190,7 +190,7 @@ class TestUnknown:
         assert read(f"{DOTTED} ?").groups is None
         assert read(f"{DOTTED} --? 3").groups is None
         assert read(f"{DOTTED} --nope.nothing ?").groups is None
-        assert read(f"{DOTTED} --train.colocate_all ?").unread == ("Words that can't be known here may be any flags",)
+        assert read(f"{DOTTED} --train.colocate_all ?").unread == ("Some words are known only when the command runs, and may be flags",)
 
     def test_what_does_not_count_may_be_unknown(self):
         assert (
@@ -206,30 +206,33 @@ class TestContradictions:
         ("more", "told", "change"),
         [
             ("--train.colocate_all --vllm.num_engines 3 --vllm.tensor_parallel_size 2",
-             "3 engines × 2 = 6, the actor has 8", "--vllm.num_engines to 4"),
+             "3 engines × 2 = 6, the actor has 8", "set --vllm.num_engines to 4"),
             ("--train.colocate_all --vllm.num_engines 1 --vllm.tensor_parallel_size 3",
-             "= 3, the actor has 8", "--vllm.tensor_parallel_size to what divides 8"),
-            ("--train.colocate_all --ref.num_gpus_per_node 4", "1 × 8 and 1 × 4", "--ref.num_nodes to 1 and --ref.num_gpus_per_node to 8"),
-            ("--train.colocate_actor_ref --ref.num_nodes 2", "1 × 8 and 2 × 8", "--ref.num_nodes to 1 and --ref.num_gpus_per_node to 8"),
+             "= 3, the actor has 8", "set --vllm.tensor_parallel_size to a divisor of 8"),
+            ("--train.colocate_all --ref.num_gpus_per_node 4",
+             "1 × 8 and 1 × 4", "set --ref.num_nodes to 1 and --ref.num_gpus_per_node to 8"),
+            ("--train.colocate_actor_ref --ref.num_nodes 2",
+             "1 × 8 and 2 × 8", "set --ref.num_nodes to 1 and --ref.num_gpus_per_node to 8"),
             ("--train.colocate_critic_reward --reward.num_gpus_per_node 4",
-             "1 × 8 and 1 × 4", "--reward.num_nodes to 1 and --reward.num_gpus_per_node to 8"),
+             "1 × 8 and 1 × 4", "set --reward.num_nodes to 1 and --reward.num_gpus_per_node to 8"),
             ("--train.colocate_all --critic.num_nodes 2",
-             "on the actor's 8 GPUs, and wants 16", "--critic.num_nodes and --critic.num_gpus_per_node to the actor's"),
+             "on the actor's 8 GPUs, and wants 16", "set --critic.num_nodes and --critic.num_gpus_per_node to the actor's"),
             ("--train.colocate_all --train.async_enable --vllm.enable_sleep", "exclude each other", "remove --vllm.enable_sleep"),
             ("--train.partial_rollout_enable", "only for --train.async_enable", "add --train.async_enable"),
             ("--rollout.vllm_generate_batch_size 2048",
-             "2048 over --rollout.batch_size 1024", "--rollout.vllm_generate_batch_size to 1024, or add --train.async_enable"),
-            ("--algo.advantage.estimator rloo", "there is 1 each", "--rollout.n_samples_per_prompt to 2 or more"),
+             "2048 is more than --rollout.batch_size 1024: only allowed with --train.async_enable",
+             "set --rollout.vllm_generate_batch_size to 1024, or add --train.async_enable"),
+            ("--algo.advantage.estimator rloo", "there is 1 each", "set --rollout.n_samples_per_prompt to 2 or more"),
             ("--eval.dataset d", "needs a remote reward", "add --reward.remote_url"),
-            ("--data.max_images_per_prompt 1", "no critic", "--algo.advantage.estimator to reinforce_baseline or group_norm"),
-            ("--ds.packing_samples", "needs vLLM engines", "--vllm.num_engines to 1 or more"),
+            ("--data.max_images_per_prompt 1", "no critic", "set --algo.advantage.estimator to reinforce_baseline or group_norm"),
+            ("--ds.packing_samples", "needs vLLM engines", "set --vllm.num_engines to 1 or more"),
             ("--ds.ring_attn_size 3 --vllm.num_engines 1",
-             "must divide the 8 GPUs of actor", "--actor.num_gpus_per_node to a multiple of 3"),
+             "must divide the 8 GPUs of actor", "set --actor.num_gpus_per_node to a multiple of 3"),
             ("--train.batch_size 100 --train.micro_batch_size 8",
-             "100 can't be divided by --train.micro_batch_size 8 × 8", "--train.batch_size to 64 or 128"),
-            ("--rollout.batch_size 4", "4 batches, fewer than the actor's 8 processes", "--rollout.batch_size to 8 or more"),
-            ("--actor.num_nodes 0", "actor has 0", "--actor.num_nodes to 1 or more"),
-            ("--ds.tensor_parallel_size 2 --ds.param_dtype fp16", "needs bf16", "--ds.param_dtype to bf16"),
+             "100 can't be divided by --train.micro_batch_size 8 × 8", "set --train.batch_size to 64 or 128"),
+            ("--rollout.batch_size 4", "4 batches, fewer than the actor's 8 processes", "set --rollout.batch_size to 8 or more"),
+            ("--actor.num_nodes 0", "actor has 0", "set --actor.num_nodes to 1 or more"),
+            ("--ds.tensor_parallel_size 2 --ds.param_dtype fp16", "needs bf16", "set --ds.param_dtype to bf16"),
         ],
     )  # fmt: skip
     def test_each_says_what_to_change(self, more: str, told: str, change: str):
@@ -258,7 +261,7 @@ class TestContradictions:
 
     def test_weights_over_gloo_between_nodes_are_a_doubt(self):
         budget = read(f"{DOTTED} --actor.num_nodes 2 --vllm.num_engines 8 --vllm.sync_backend gloo")
-        assert budget.lines[0].change == "--vllm.sync_backend to nccl"
+        assert budget.lines[0].change == "set --vllm.sync_backend to nccl"
 
 
 def test_what_matters_beside_counts_is_told_by_its_flag():

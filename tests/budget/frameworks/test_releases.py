@@ -35,7 +35,7 @@ def test_what_the_job_installs_itself_comes_before_what_is_there():
 def test_keys_that_the_installed_release_does_not_have_are_anothers():
     budget = budget_of(f"{VERL} trainer.use_v1=False", installed={"verl": "0.5.0"})
     assert (budget.dialect, budget.amount("GPU")) == ("0.9.0 and later", 16)
-    assert "veRL 0.5.0 is installed, and these keys are of 0.9.0 and later: the job must bring another one" in doubts(budget)
+    assert "veRL 0.5.0 is installed, but these keys are of 0.9.0 and later: the job needs another release" in doubts(budget)
 
 
 def test_an_installed_release_decides_between_two_that_reserve_different_amounts():
@@ -55,7 +55,7 @@ def test_beside_a_flag_that_no_release_has_groups_are_those_of_the_installed_rel
     budget = budget_of(f"{GROUPS} --nope 3", installed={"openrlhf": "0.8.5"})
     assert (budget.dialect, budget.groups) == ("0.8.5", budget_of(GROUPS, installed={"openrlhf": "0.8.5"}).groups)
     assert "--nope is not a flag of OpenRLHF" in doubts(budget)
-    assert "must bring another one" not in doubts(budget)
+    assert "the job needs another release" not in doubts(budget)
 
 
 def test_sources_that_the_command_runs_in_come_before_what_is_installed():

@@ -289,7 +289,7 @@ def test_a_checkout_between_two_releases_is_told_by_the_keys():
 def test_groups_that_releases_make_in_several_ways_are_said_to_be():
     budget = asked(f"{GRPO} +distillation.enabled=True +distillation.nnodes=1 +distillation.n_gpus_per_node=2")
     assert budget.amount("GPU") is None
-    assert "teacher: the releases that the command can be for make several groups of it" in budget.unread
+    assert "teacher: its placement groups differ between the releases that accept this command" in budget.unread
 
 
 def test_an_empty_word_stops_hydra_and_hides_no_count():

@@ -270,7 +270,7 @@ def test_a_link_stays_while_its_session_keeps_something(ground):
 
 def test_a_name_that_is_nothing_dear_saves_nothing_and_is_said(ground):
     path = session(ground.temp)
-    assert ground.plan(protected=[f"{path}/logs"])["notes"] == [f"{NAME}: logs was given, but is not protected"]
+    assert ground.plan(protected=[f"{path}/logs"])["notes"] == [f"{NAME}: no protected file has the path logs"]
 
 
 def test_a_checkpoint_that_comes_while_it_is_removed_stays(ground):
@@ -372,7 +372,10 @@ def test_root_believes_no_temp_dir_of_another_user_unless_it_is_named_by_its_pat
     ground = Ground(ground.temp / "ray")
     planned = ground.plan()
     assert planned["targets"] == []
-    assert "who can rename files there: to remove it, choose it alone, by the cursor or by its path with --session" in reason(planned, NAME)
+    assert (
+        "so files there may have been replaced: to remove this session, choose it alone, by the cursor or by its path with --session"
+        in reason(planned, NAME)
+    )
     assert ground.plan(sessions=[NAME])["targets"] == []
     assert what(ground.clean(sessions=[str(path)])["done"]) == [NAME]
 
@@ -435,7 +438,7 @@ def test_whoever_works_in_it_is_named(ground):
     path = session(ground.temp)
     with program("train", cwd=path / "runtime_resources") as pid:
         assert [one for one in ground.plan()["notes"] if str(pid) in one] == [
-            f"{NAME}: runtime_resources is worked in by train -c (pid {pid}): its space is freed when that process ends"
+            f"{NAME}: runtime_resources is used as working directory by train -c (pid {pid}): its space is freed when that process ends"
         ]
 
 
@@ -531,7 +534,7 @@ def test_an_address_stays_when_a_raylet_may_be_there_that_cannot_be_seen(ground)
 
 def test_an_address_by_name_stays(ground):
     address_file(ground, "head-node:63790")
-    assert reason(ground.plan(), "ray_current_cluster") == "whether head-node:63790 is an address of this host can't be told"
+    assert reason(ground.plan(), "ray_current_cluster") == "not known whether head-node:63790 is an address of this host"
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "{temp}/precious", "{temp}/../{name}/logs"])

@@ -30,7 +30,7 @@ def test_a_session_that_other_hosts_see_too_stays_also_when_named(ground: Ground
     planned = ground.plan(sessions=named)
     assert what(planned["targets"]) == [OTHER]
     (refused,) = planned["refused"]
-    assert refused["reason"] == "it lies on a file system that other hosts share (ramfs): not known whether it is alive there"
+    assert refused["reason"] == "it lies on a file system that other hosts share (ramfs): the session may be alive on another host"
     status = path.stat()
     target = {**planned["targets"][0], "path": str(path), "name": NAME, "device": status.st_dev, "inode": status.st_ino}
     assert what(ground.do([target], sessions=named)["refused"]) == [NAME]
@@ -60,4 +60,4 @@ def test_what_can_not_be_told_is_not_taken_for_local(ground: Ground, monkeypatch
     monkeypatch.setattr(sessions, "vouched_mounts", lambda: known)
     monkeypatch.setattr(mounted, "mounts", list)
     (refused,) = ground.plan()["refused"]
-    assert refused["reason"] == "whether other hosts share its file system can't be told: not known whether it is alive there"
+    assert refused["reason"] == "whether other hosts share its file system can't be told: the session may be alive on another host"

@@ -16,7 +16,7 @@ from tests.probe.forests import SESSION, forest, process, raylet, worker
 
 ASKED = KindVerdict(
     "unknown",
-    ("its worker 200 is gone", "it comes from raylet 100, which still runs", "whether job 02 still runs must be asked of Ray"),
+    ("its worker 200 is gone", "it comes from raylet 100, which still runs", "only Ray can say whether job 02 still runs"),
     "02",
     SESSION,
     undecided="job",
@@ -49,7 +49,9 @@ def test_why_it_is_an_orphan_comes_first_and_in_one_sentence():
     assert settle({211: below}, jobs)[211].why == ("its job 02 is over; nothing alive owns it", "child of python 210")
 
 
-ELDERS = KindVerdict("unknown", ("whether job ppo runs in …",), "ppo", SESSION, undecided="job", asks=(f"{SESSION}1", f"{SESSION}2"))
+ELDERS = KindVerdict(
+    "unknown", ("only Ray can say whether job ppo runs in …",), "ppo", SESSION, undecided="job", asks=(f"{SESSION}1", f"{SESSION}2")
+)
 
 
 @pytest.mark.parametrize(

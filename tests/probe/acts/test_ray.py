@@ -187,20 +187,22 @@ def test_a_dead_actors_process_is_waited_for(
 ):
     monkeypatch.setattr(ray, "GONE_WITHIN", 0.5)
     with raylet(), program("ray::Critic") as pid:
-        done = {**TARGET, "node": NODE, "pid": pid, "outcome": "Ray says DEAD"}
+        done = {**TARGET, "node": NODE, "pid": pid, "outcome": "Ray reported DEAD 0.2 s after the request"}
         answer = json.dumps({"done": [done], "refused": [], "failed": [], "notes": []})
         stand_in(python, seen, f"{script.format(pid=pid)}\necho '{answer}'")
         said = ask(stage="do", targets=[TARGET])
-    assert said["done"][0]["outcome"] == ("Ray says DEAD" + (f", and its process {pid} has ended" if ends else ""))
+    assert said["done"][0]["outcome"] == (
+        "Ray reported DEAD 0.2 s after the request" + (f", and its process {pid} has ended" if ends else "")
+    )
     assert said["notes"] == ([] if ends else [f"process {pid} of that actor still runs 0.5 s after Ray reported it dead"])
 
 
 def test_pids_of_another_node_are_not_looked_for_here(raylet: Raylet, python: Path, seen: Path):
-    done = {**TARGET, "node": "cd" * 28, "pid": os.getpid(), "outcome": "Ray says DEAD"}
+    done = {**TARGET, "node": "cd" * 28, "pid": os.getpid(), "outcome": "Ray reported DEAD 0.2 s after the request"}
     stand_in(python, seen, f"echo '{json.dumps({'done': [done], 'refused': [], 'failed': [], 'notes': []})}'")
     with raylet():
         said = ask(stage="do", targets=[TARGET])
-    assert (said["done"][0]["outcome"], said["notes"]) == ("Ray says DEAD", [])
+    assert (said["done"][0]["outcome"], said["notes"]) == ("Ray reported DEAD 0.2 s after the request", [])
 
 
 def test_a_python_that_fails_is_quoted(raylet: Raylet, python: Path, seen: Path):

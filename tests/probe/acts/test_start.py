@@ -201,7 +201,7 @@ def test_in_a_step_of_slurms_that_would_take_ray_with_it_nothing_is_started(monk
     assert len(against) == (step is not None)
     for text in against:
         assert text.startswith(
-            f"this is step {step} of Slurm's job 42, and Slurm ends with it whatever it has started; without srun and SLURM_JOB_ID no other"
+            f"this is step {step} of Slurm job 42, and Slurm ends with it whatever it has started; without srun and SLURM_JOB_ID no other"
         )
         assert "srun --overlap --jobid=42 --nodes=1 --ntasks=1 -w " in text
 
@@ -227,9 +227,11 @@ def test_without_any_word_it_is_the_ray_of_the_path_else_where_the_head_has_its_
     found = run_stage(start.plan, request(notes, gcs, python=None))["targets"][0]["facts"]
     assert (found["ray"], found["how"]) == (f"{notes}/ray", "on the PATH")
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    assert "no `ray` command is on the PATH, nor on that of a login" in run_stage(start.plan, request(notes, gcs, python=None))["error"]
+    assert (
+        "no `ray` command is on the PATH, nor on that of a login shell" in run_stage(start.plan, request(notes, gcs, python=None))["error"]
+    )
     found = run_stage(start.plan, request(notes, gcs, python=None, likely=f"{notes}/ray"))["targets"][0]["facts"]
-    assert (found["ray"], found["how"]) == (f"{notes}/ray", "where the head has its own")
+    assert (found["ray"], found["how"]) == (f"{notes}/ray", "at the same path as on the head")
 
 
 def test_a_head_that_can_not_be_reached_is_said_before_ray_waits_for_minutes(notes: Path, gcs: str):

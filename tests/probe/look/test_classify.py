@@ -156,7 +156,7 @@ def test_whether_the_job_of_a_lonely_child_runs_must_be_asked_of_ray():
     found = judged(raylet(), left(210))[210]
     assert (found.kind, found.undecided, found.job) == ("unknown", "job", "02000000")
     assert (found.session, found.node) == (SESSION, NODE)
-    assert found.why[-1] == "whether job 02000000 still runs must be asked of Ray"
+    assert found.why[-1] == "only Ray can say whether job 02000000 still runs"
 
 
 def test_the_descendants_of_an_undecided_process_hang_on_the_same_job():
@@ -286,7 +286,7 @@ def test_of_what_is_undecided_the_first_reason_names_the_worker_that_is_gone():
     assert judged(raylet(), daemon, seen={daemon.identity: past()})[210].why == (
         "its worker 200 is gone",
         "it was seen as a child of worker 200, whose raylet 100 still runs",
-        "whether job 02000000 still runs must be asked of Ray",
+        "only Ray can say whether job 02000000 still runs",
     )
 
 
@@ -368,18 +368,16 @@ def test_a_variable_counts_only_where_a_session_of_its_user_tells_of_that_raylet
     for folders in ([], [folder(SESSION, 77)], [folder(SESSION, 100, uid=EVIL)], [folder(SESSION, 100, uid=ROOT)]):
         found = judged(left(210), folders=folders)[210]
         assert (found.kind, found.undecided) == ("unknown", None)
-        assert "may be another host's" in found.why[0]
+        assert "its session may be on another host" in found.why[0]
 
 
 def test_what_sees_other_files_than_we_do_is_said_to_and_is_ended_by_nobody():
-    """Such as a job of Slurm's with a /tmp of its own, seen from outside of it."""
+    """Such as a Slurm job with a /tmp of its own, seen from outside of it."""
     inside = left(210)
     inside = inside._replace(details=inside.details._replace(mounts="mnt:[4026539999]"))
     found = judged(inside, folders=[])[210]
     assert (found.kind, found.undecided) == ("unknown", None)
-    assert found.why[0].endswith(
-        "it sees other files than cockpit (in a container, or a job with a /tmp of its own): look from inside that"
-    )
+    assert found.why[0].endswith("it has other files than cockpit (a container, or a job with its own /tmp): run cockpit inside of that")
 
 
 def test_a_variable_that_names_another_node_does_not_count():
@@ -394,7 +392,7 @@ def test_the_name_of_a_log_proves_nothing_alone():
     """Whoever may rename a file into the folder of a dead session would end its writer."""
     found = judged(process(210, "VLLM::EngineCore", logs=[worker_log(200)]))[210]
     assert found.kind == "unknown"
-    assert "nothing but the name of that file says so" in found.why
+    assert "only the path of that log file shows this, which is no proof" in found.why
 
 
 def test_a_log_that_may_have_been_moved_from_a_living_session_leaves_the_last_word_to_ray():

@@ -52,8 +52,10 @@ def _brings_another(argv: Sequence[str], env: Mapping[str, str], installed: str,
     """The job may have an environment of its own: then its flags tell the release."""
     found = openrlhf(argv, env)
     why = textwrap.shorten(str(refusal).replace(UNKNOWN, "…"), MAX_REFUSAL_CHARS, placeholder=" …")
-    text = f"OpenRLHF {installed} is installed, and refuses these flags ({why}): the job must bring another one"
-    return replace(found, lines=(*found.lines, Line("doubt", text, "the flags to that release's, unless the job has its own environment")))
+    text = f"OpenRLHF {installed} is installed, and refuses these flags ({why}): the job needs another release"
+    return replace(
+        found, lines=(*found.lines, Line("doubt", text, "use the flags of the installed release, unless the job installs its own"))
+    )
 
 
 def _of(argv: Sequence[str], outcomes: Mapping[str, ParsedArgs | Exception], env: Mapping[str, str]) -> Budget:
@@ -127,8 +129,8 @@ def _otherwise(same: Sequence[str], others: Sequence[str]) -> list[Line]:
     """Where older releases reserve the same in other groups."""
     if not others:
         return []
-    text = f"Taken for OpenRLHF {_span(same)}; {_span(others)} reads the same flags, and reserves as many GPUs in other groups"
-    return [Line("doubt", text, "the job's runtime_env to pip openrlhf==…, which says the release")]
+    text = f"Counted as OpenRLHF {_span(same)}; {_span(others)} accepts the same flags, and reserves as many GPUs in other placement groups"
+    return [Line("doubt", text, "name the release in the job's runtime_env (pip openrlhf==…)")]
 
 
 def _gpus(groups: tuple[Group, ...] | None) -> str:
@@ -194,7 +196,7 @@ def _nearest_flag(word: str) -> str | None:
 
 def _correction(word: str) -> str | None:
     near = _nearest_flag(word)
-    return f"{word} to {near}" if near else None
+    return f"rename {word} to {near}" if near else None
 
 
 def _suggest_flags(argv: Sequence[str]) -> str | None:
@@ -204,7 +206,7 @@ def _suggest_flags(argv: Sequence[str]) -> str | None:
     if not any("." in word for word in said):
         return None
     changes = [f"{word} to {dotted[word]}" for word in said if word in dotted]
-    return ", ".join(changes) or None
+    return f"rename {', '.join(changes)}" if changes else None
 
 
 def _settings(asked: ParsedArgs) -> dict[str, str]:

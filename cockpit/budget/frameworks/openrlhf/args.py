@@ -212,7 +212,7 @@ def parse(release: str, argv: Sequence[str], env: Mapping[str, str]) -> ParsedAr
     if refusal or plain:
         raise ParserRefusedError(refusal or f"unrecognized arguments: {' '.join(plain)}")
     if rest:
-        raise UnreadError("Words that can't be known here may be any flags")
+        raise UnreadError("Some words are known only when the command runs, and may be flags")
     return ParsedArgs(release, {**_defaults(release), **given}, env)
 
 

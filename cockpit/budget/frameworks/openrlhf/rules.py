@@ -34,7 +34,7 @@ def _sizes(ask: ParsedArgs) -> Iterator[Line]:
     for role in roles:
         for name in (f"{role}_num_nodes", f"{role}_num_gpus_per_node"):
             if ask(name) < 1:
-                yield _never(f"{role} has {ask(name)} as {ask.flag(name)}: there is nothing to place", f"{ask.flag(name)} to 1 or more")
+                yield _never(f"{role} has {ask(name)} as {ask.flag(name)}: there is nothing to place", f"set {ask.flag(name)} to 1 or more")
 
 
 def _actor_and_ref(ask: ParsedArgs) -> Iterator[Line]:
@@ -56,7 +56,7 @@ def _unequal(ask: ParsedArgs, one: str, other: str, why: str) -> Line:
     (nodes, gpus), (others, other_gpus) = _dims(ask, one), _dims(ask, other)
     return _never(
         f"With {ask.flag(why)} {one} and {other} must have the same nodes and GPUs per node: {nodes} × {gpus} and {others} × {other_gpus}",
-        f"{ask.flag(f'{other}_num_nodes')} to {nodes} and {ask.flag(f'{other}_num_gpus_per_node')} to {gpus}",
+        f"set {ask.flag(f'{other}_num_nodes')} to {nodes} and {ask.flag(f'{other}_num_gpus_per_node')} to {gpus}",
     )
 
 
@@ -65,11 +65,11 @@ def _engines_and_actor(ask: ParsedArgs) -> Iterator[Line]:
         return
     gpus, tensor, engines = world(ask, "actor"), ask("vllm_tensor_parallel_size"), ask("vllm_num_engines")
     if gpus != engines * tensor:
-        fitting = f"{ask.flag('vllm_num_engines')} to {gpus // tensor}" if tensor > 0 and gpus % tensor == 0 else None
+        fitting = f"set {ask.flag('vllm_num_engines')} to {gpus // tensor}" if tensor > 0 and gpus % tensor == 0 else None
         yield _never(
             f"With {ask.flag('colocate_all_models')} vLLM has as many GPUs as the actor: "
             f"{engines} engines × {tensor} = {engines * tensor}, the actor has {gpus}",
-            fitting or f"{ask.flag('vllm_tensor_parallel_size')} to what divides {gpus}",
+            fitting or f"set {ask.flag('vllm_tensor_parallel_size')} to a divisor of {gpus}",
         )
 
 
@@ -82,7 +82,7 @@ def _guests(ask: ParsedArgs) -> Iterator[Line]:
         if there and world(ask, role) > gpus:
             yield _never(
                 f"With {ask.flag('colocate_all_models')} {role} is put on the actor's {gpus} GPUs, and wants {world(ask, role)}",
-                f"{ask.flag(f'{role}_num_nodes')} and {ask.flag(f'{role}_num_gpus_per_node')} to the actor's",
+                f"set {ask.flag(f'{role}_num_nodes')} and {ask.flag(f'{role}_num_gpus_per_node')} to the actor's",
             )
 
 
@@ -108,8 +108,8 @@ def _asynchronous(ask: ParsedArgs) -> Iterator[Line]:
     if ask.since("0.10.0") and more and more > batch and not ask("async_train"):
         name, whole = ask.flag("vllm_generate_batch_size"), ask.flag("rollout_batch_size")
         yield _never(
-            f"{name} {more} over {whole} {batch} is only for {ask.flag('async_train')}",
-            f"{name} to {batch}, or add {ask.flag('async_train')}",
+            f"{name} {more} is more than {whole} {batch}: only allowed with {ask.flag('async_train')}",
+            f"set {name} to {batch}, or add {ask.flag('async_train')}",
         )
 
 
@@ -128,7 +128,8 @@ def _models(ask: ParsedArgs) -> Iterator[Line]:
 def _one_reward(ask: ParsedArgs) -> Iterator[Line]:
     if ask.since("0.6.3") and not ask.since("0.7.1") and has_reward(ask) and "," in (ask("reward_pretrain") or ""):
         yield _never(
-            f"Only one reward model since 0.6.3, and {ask.flag('reward_pretrain')} names several", f"{ask.flag('reward_pretrain')} to one"
+            f"Only one reward model since 0.6.3, and {ask.flag('reward_pretrain')} names several",
+            f"set {ask.flag('reward_pretrain')} to one model",
         )
 
 
@@ -138,7 +139,7 @@ def _samples(ask: ParsedArgs) -> Iterator[Line]:
     if number <= 1 and (needs or ask("dynamic_filtering")):
         who = estimator if needs else ask.flag("dynamic_filtering")
         yield _never(
-            f"{who} compares samples of one prompt, and there is {number} each", f"{ask.flag('n_samples_per_prompt')} to 2 or more"
+            f"{who} compares samples of one prompt, and there is {number} each", f"set {ask.flag('n_samples_per_prompt')} to 2 or more"
         )
 
 
@@ -152,7 +153,7 @@ def _dynamic_filtering(ask: ParsedArgs) -> Iterator[Line]:
     low, high = ask("dynamic_filtering_reward_range")
     if low >= high:
         name = ask.flag("dynamic_filtering_reward_range")
-        yield _never(f"{name} goes from {low} to {high}: nothing is between", f"{name} to the lower one first")
+        yield _never(f"{name} {low} {high} is an empty range", f"give the lower number of {name} first")
 
 
 def _evaluation(ask: ParsedArgs) -> Iterator[Line]:
@@ -162,7 +163,7 @@ def _evaluation(ask: ParsedArgs) -> Iterator[Line]:
 
 def _pictures(ask: ParsedArgs) -> Iterator[Line]:
     if ask("max_images_per_prompt") > 0 and has_critic(ask):
-        yield _never("Training with images has no critic", f"{ask.flag('advantage_estimator')} to reinforce_baseline or group_norm")
+        yield _never("Training with images has no critic", f"set {ask.flag('advantage_estimator')} to reinforce_baseline or group_norm")
     if ask("max_images_per_prompt") > 0 and ask("packing_samples"):
         yield _never("Training with images does not pack samples", f"remove {ask.flag('packing_samples')}")
 
@@ -177,7 +178,7 @@ def _without_engines(ask: ParsedArgs) -> Iterator[Line]:
     missing = missing or (ask.since("0.9.8") and not ask.since("0.11.0"))
     if packed or missing or (ask("zero_stage") == 3 and not ask.since("0.7.1")):
         who = ask.flag("packing_samples") if packed else "This release" if missing else f"{ask.flag('zero_stage')} 3"
-        yield _never(f"{who} needs vLLM engines", f"{ask.flag('vllm_num_engines')} to 1 or more")
+        yield _never(f"{who} needs vLLM engines", f"set {ask.flag('vllm_num_engines')} to 1 or more")
 
 
 def _old_worlds(ask: ParsedArgs) -> Iterator[Line]:
@@ -191,33 +192,37 @@ def _old_worlds(ask: ParsedArgs) -> Iterator[Line]:
     elif actor > 0 and ask("rollout_batch_size") % actor:
         yield _refuse_remainder(ask, "rollout_batch_size", ask("rollout_batch_size"), f"the actor's {actor} processes", actor)
     if critic > 0 and world(ask, "actor") % critic:
-        change = f"{ask.flag('critic_num_gpus_per_node')} to the actor's"
+        change = f"set {ask.flag('critic_num_gpus_per_node')} to the actor's"
         yield _never(f"The critic's {critic} GPUs must divide the actor's {world(ask, 'actor')}", change)
     engines = ask("vllm_num_engines") or 0
     divides = engines < 1 or actor < 1 or actor % engines == 0 or (ask.since("0.6.0") and engines % actor == 0)
     if ask.since("0.5.5.post1") and not divides:
         yield _never(
-            f"{engines} vLLM engines must divide the actor's {actor} processes", f"{ask.flag('vllm_num_engines')} to what divides {actor}"
+            f"{engines} vLLM engines must divide the actor's {actor} processes",
+            f"set {ask.flag('vllm_num_engines')} to a divisor of {actor}",
         )
     elif ask.since("0.4.6") and not ask.since("0.5.1") and engines > actor:
-        yield _never(f"More vLLM engines ({engines}) than actor processes ({actor})", f"{ask.flag('vllm_num_engines')} to {actor} or fewer")
+        yield _never(
+            f"More vLLM engines ({engines}) than actor processes ({actor})", f"set {ask.flag('vllm_num_engines')} to {actor} or fewer"
+        )
 
 
 def _no_power(ask: ParsedArgs, role: str) -> Line:
     return _never(
-        f"The GPUs of {role} must be a power of 2 until 0.5.5: {world(ask, role)}", f"{ask.flag(f'{role}_num_gpus_per_node')} to one"
+        f"OpenRLHF up to 0.5.5 needs a power of 2 as number of GPUs of {role}, and it has {world(ask, role)}",
+        f"set {ask.flag(f'{role}_num_gpus_per_node')} to a power of 2",
     )
 
 
 def _refuse_remainder(ask: ParsedArgs, name: str, value: int, by: str, size: int) -> Line:
     lower, upper = value // size * size, (value // size + 1) * size
-    return _never(f"{ask.flag(name)} {value} can't be divided by {by}", f"{ask.flag(name)} to {f'{lower} or ' if lower else ''}{upper}")
+    return _never(f"{ask.flag(name)} {value} can't be divided by {by}", f"set {ask.flag(name)} to {f'{lower} or ' if lower else ''}{upper}")
 
 
 def _shards(ask: ParsedArgs) -> Iterator[Line]:
     ring, tensor = ask("ring_attn_size"), ask("ds_tensor_parallel_size")
     if tensor > 1 and not (ask("param_dtype") == "bf16" if ask.since("0.9.2") else ask("bf16")):
-        change = f"{ask.flag('param_dtype')} to bf16" if ask.since("0.9.2") else "add --bf16"
+        change = f"set {ask.flag('param_dtype')} to bf16" if ask.since("0.9.2") else "add --bf16"
         yield _never(f"{ask.flag('ds_tensor_parallel_size')} {tensor} needs bf16", change)
     if ring < 1 or tensor < 1 or ring * tensor == 1:
         return
@@ -226,7 +231,7 @@ def _shards(ask: ParsedArgs) -> Iterator[Line]:
             sizes = f"{ask.flag('ring_attn_size')} {ring} × {ask.flag('ds_tensor_parallel_size')} {tensor}"
             yield _never(
                 f"{sizes} must divide the {world(ask, role)} GPUs of {role}",
-                f"{ask.flag(f'{role}_num_gpus_per_node')} to a multiple of {ring * tensor}",
+                f"set {ask.flag(f'{role}_num_gpus_per_node')} to a multiple of {ring * tensor}",
             )
 
 
@@ -254,7 +259,7 @@ def _rollouts(ask: ParsedArgs) -> Iterator[Line]:
     if samples // micro < processes:
         yield _never(
             f"{samples} samples in micro batches of {micro} are {samples // micro} batches, fewer than the actor's {processes} processes",
-            f"{ask.flag('rollout_batch_size')} to {-(-processes * micro // ask('n_samples_per_prompt'))} or more"
+            f"set {ask.flag('rollout_batch_size')} to {-(-processes * micro // ask('n_samples_per_prompt'))} or more"
             if ask("n_samples_per_prompt") > 0
             else None,
         )
@@ -265,9 +270,9 @@ def _sync(ask: ParsedArgs) -> Iterator[Line]:
     if backend in {None, "nccl"} or not has_engines(ask):
         return
     if ask("actor_num_nodes") > 1 or engine_gpus(ask) > 8:
-        yield Line("doubt", f"Weights go to vLLM over {backend}, between several nodes", f"{ask.flag('vllm_sync_backend')} to nccl")
+        yield Line("doubt", f"Weights go to vLLM over {backend}, between several nodes", f"set {ask.flag('vllm_sync_backend')} to nccl")
     elif ask("colocate_all_models"):
-        yield Line("doubt", f"Weights go to vLLM over {backend} although they share GPUs", f"{ask.flag('vllm_sync_backend')} to nccl")
+        yield Line("doubt", f"Weights go to vLLM over {backend} although they share GPUs", f"set {ask.flag('vllm_sync_backend')} to nccl")
 
 
 _RULES: tuple[Callable[[ParsedArgs], Iterator[Line]], ...] = (

@@ -117,8 +117,8 @@ def _narrow(first: int, last: int, there: tuple[int, int] | None, installed: str
         return first, last, []
     if there[0] <= last and there[1] >= first:
         return max(first, there[0]), min(last, there[1]), []
-    text = f"veRL {installed} is installed, and these keys are of {span_in_words(first, last)}: the job must bring another one"
-    return first, last, [Line("doubt", text, "the keys to that release's, unless the job has its own environment")]
+    text = f"veRL {installed} is installed, but these keys are of {span_in_words(first, last)}: the job needs another release"
+    return first, last, [Line("doubt", text, "use the keys of the installed release, unless the job installs its own")]
 
 
 def _is_known(groups: Iterable[Group]) -> bool:
@@ -165,15 +165,15 @@ def _about_releases(made: Sequence[tuple[Group, ...]], groups: tuple[Group, ...]
         return []
     changes = [place for place, total in enumerate(totals) if place == 0 or total != totals[place - 1]]
     parts = [f"{totals[place]:g} {'from ' + RELEASES[first + place] + ' on' if place else 'before'}" for place in reversed(changes)]
-    return [Line("fine", f"The command doesn't say for which release it is: it holds {', '.join(parts)} CPUs")]
+    return [Line("fine", f"The command does not name its veRL release; CPUs that it reserves: {', '.join(parts)}")]
 
 
 def _open(groups: Sequence[Group], made: Sequence[tuple[Group, ...]]) -> list[str]:
     """Groups that are no groups with the numbers they have, or that the releases make in several ways."""
     senseless = {group.name for each in made for group in each if group.bundles is None}
     names = dict.fromkeys(group.name for group in groups if group.bundles is None)
-    several = "the releases that the command can be for make several groups of it"
-    return [f"{name}: {'its numbers make no group' if name in senseless else several}" for name in names]
+    several = "its placement groups differ between the releases that accept this command"
+    return [f"{name}: {'no placement group can be made of these numbers' if name in senseless else several}" for name in names]
 
 
 def _find_refusals(command: hydra.HydraCommand) -> list[Line]:
@@ -187,14 +187,14 @@ def _clash(keys: tuple[str, str] | None) -> list[Line]:
     if keys is None:
         return []
     text = f"{keys[0]} and {keys[1]} are keys of different releases: Hydra refuses one of them"
-    return [Line("doubt", text, f"{keys[0]} or {keys[1]} to its name in the release that is installed")]
+    return [Line("doubt", text, f"rename {keys[0]} or {keys[1]} as the installed release calls it")]
 
 
 def _dead_keys(overrides: Overrides, last: int) -> list[Line]:
     keys = [key for key in ("reward_model.enable", "reward_model.enable_resource_pool") if overrides.value(key) is True]
     if not keys or last < release("0.8.0"):
         return []
-    return [Line("doubt", f"From 0.9.0 on nothing reads {key}", f"{key} to reward.{key}") for key in keys]
+    return [Line("doubt", f"From 0.9.0 on nothing reads {key}", f"rename {key} to reward.{key}") for key in keys]
 
 
 def _find_sweeps(command: hydra.HydraCommand) -> list[str]:

@@ -193,7 +193,7 @@ def _some_reward_model(config: ReleaseConfig, key: str) -> tuple[Group, ...]:
     """The program takes one, and nobody has said here where."""
     if config.flag(key) is False:
         return ()
-    config.unread.setdefault(key, "where a reward model lies with this program is not known here")
+    config.unread.setdefault(key, "cockpit does not know where this program places its reward model")
     return (Group("reward model", None, "STRICT_PACK"),)
 
 

@@ -45,7 +45,7 @@ def _positive(config: ReleaseConfig, base: str) -> Iterator[Line]:
     for key in (f"{base}.nnodes", f"{base}.n_gpus_per_node"):
         number = config.number(key)
         if number is not None and number <= 0:
-            yield _never(f"{key} is {number}, and must be greater than 0", f"{key} to 1 or more")
+            yield _never(f"{key} is {number}, and must be greater than 0", f"set {key} to 1 or more")
 
 
 def _pools(recipe: Recipe, config: ReleaseConfig) -> Iterator[Line]:
@@ -54,8 +54,8 @@ def _pools(recipe: Recipe, config: ReleaseConfig) -> Iterator[Line]:
     if recipe.reward_pool and config.value(f"{base}.enable_resource_pool") is True:
         yield from _positive(config, base)
         if config.value(f"{base}.enable") is False:
-            text = f"{base}.enable_resource_pool is on and {base}.enable is off: the pool must be there, and nobody uses it"
-            yield Line("doubt", text, f"{base}.enable to True, or {base}.enable_resource_pool to False")
+            text = f"{base}.enable_resource_pool is on and {base}.enable is off: the pool takes GPUs that nothing uses"
+            yield Line("doubt", text, f"set {base}.enable to True, or {base}.enable_resource_pool to False")
     if config.since("0.8.0") and config.value("distillation.enabled") is True:
         yield from _positive(config, "distillation")
     if recipe.shape == "one step off" and config.value("rollout.nnodes") is not Gap.ABSENT:
@@ -72,9 +72,11 @@ def _rollout(recipe: Recipe, config: ReleaseConfig, nodes: int, each: int) -> It
         return
     if nodes * each % world and (base == "trainer" or nodes * each < world):
         text = f"An engine takes {world} GPUs ({size} and its like), and {base} has {nodes} × {each} = {nodes * each} {where}"
-        yield _never(text + ": not divisible", f"{size} to a divisor of {nodes * each}")
+        yield _never(text + ": not divisible", f"set {size} to a divisor of {nodes * each}")
     elif replica(world, each)[0] * replica(world, each)[1] != world:
-        yield _never(f"An engine takes {world} GPUs, which is no multiple of {each} per node", f"{size} to a divisor or multiple of {each}")
+        yield _never(
+            f"An engine takes {world} GPUs, which is no multiple of {each} per node", f"set {size} to a divisor or multiple of {each}"
+        )
 
 
 def _batches(recipe: Recipe, config: ReleaseConfig, gpus: int) -> Iterator[Line]:
@@ -85,11 +87,11 @@ def _batches(recipe: Recipe, config: ReleaseConfig, gpus: int) -> Iterator[Line]
     megatron = config.value(f"{_ACTOR}.strategy") != "fsdp" and config.value(f"{_ACTOR}.strategy") != "fsdp2"
     if n is not None and not megatron and (dynamic is False or (dynamic is True and not config.since("0.6.0"))) and train * n % gpus:
         text = f"{_TRAIN} {train} × {_N} {n} = {train * n} is not divisible by {gpus} GPUs"
-        yield _never(text, f"{_TRAIN} to a multiple of {gpus}")
+        yield _never(text, f"set {_TRAIN} to a multiple of {gpus}")
     if mini is None or dynamic is not False:
         return
     if train < mini and config.since("0.3"):
-        yield _never(f"{_TRAIN} {train} is smaller than {_MINI} {mini}", f"{_MINI} to {train} or less")
+        yield _never(f"{_TRAIN} {train} is smaller than {_MINI} {mini}", f"set {_MINI} to {train} or less")
     yield from _mini_batch(config, mini, gpus) if not megatron else ()
 
 
@@ -98,19 +100,21 @@ def _mini_batch(config: ReleaseConfig, mini: int, gpus: int) -> Iterator[Line]:
     micro, each_micro = config.number(_MICRO), config.number(_EACH_MICRO)
     parallel, n = config.number(f"{_ACTOR}.ulysses_sequence_parallel_size"), config.number(_N)
     if micro and mini % micro:
-        yield _never(f"{_MINI} {mini} is not divisible by {_MICRO} {micro}", f"{_MICRO} to a divisor of {mini}")
+        yield _never(f"{_MINI} {mini} is not divisible by {_MICRO} {micro}", f"set {_MICRO} to a divisor of {mini}")
     if parallel and micro and 0 < micro * parallel < gpus:
         yield _never(
-            f"{_MICRO} {micro} × {_ACTOR}.ulysses_sequence_parallel_size {parallel} is less than {gpus} GPUs", f"{_MICRO} to {gpus}"
+            f"{_MICRO} {micro} × {_ACTOR}.ulysses_sequence_parallel_size {parallel} is less than {gpus} GPUs", f"set {_MICRO} to {gpus}"
         )
     if not parallel or not n or parallel < 0 or gpus % parallel or config.since("0.8.0"):
         return
     share = mini * n // (gpus // parallel)
     if share <= 0 and config.since("0.4.0"):
-        yield _never(f"{_MINI} {mini} × {n} leaves nothing for each of {gpus // parallel} ranks", f"{_MINI} to {gpus // parallel} or more")
+        yield _never(
+            f"{_MINI} {mini} × {n} leaves nothing for each of {gpus // parallel} ranks", f"set {_MINI} to {gpus // parallel} or more"
+        )
     elif each_micro and each_micro > 0 and share % each_micro:
         text = f"{_MINI} {mini} × {_N} {n} / {gpus // parallel} ranks = {share} is not divisible by {_EACH_MICRO} {each_micro}"
-        yield _never(text, f"{_EACH_MICRO} to a divisor of {share}")
+        yield _never(text, f"set {_EACH_MICRO} to a divisor of {share}")
 
 
 def _micro_batches(config: ReleaseConfig) -> Iterator[Line]:
@@ -128,9 +132,9 @@ def _micro_batch(config: ReleaseConfig, key: str, dynamic: str) -> Iterator[Line
     if config.value(dynamic) is not False:
         return
     if old is None and new is None:
-        yield _never(f"Neither {key}_per_gpu nor {dynamic} is set", f"{key}_per_gpu to 1 or more")
+        yield _never(f"Neither {key}_per_gpu nor {dynamic} is set", f"set {key}_per_gpu to 1 or more")
     elif isinstance(old, int) and isinstance(new, int):
-        yield _never(f"{key} and {key}_per_gpu are both set", f"{key} to null")
+        yield _never(f"{key} and {key}_per_gpu are both set", f"set {key} to null")
 
 
 def _sequence_parallel(config: ReleaseConfig) -> Iterator[Line]:
@@ -138,7 +142,7 @@ def _sequence_parallel(config: ReleaseConfig) -> Iterator[Line]:
     size, strategy = config.number(key), config.value(f"{_ACTOR}.strategy")
     checked = strategy == "fsdp" or (strategy == "fsdp2" and config.since("0.5.0"))
     if checked and size is not None and size > 1 and config.value(padding) is False and config.since("0.2"):
-        yield _never(f"{key} is {size}, which needs {padding}", f"{padding} to True")
+        yield _never(f"{key} is {size}, which needs {padding}", f"set {padding} to True")
 
 
 def _fully_async(config: ReleaseConfig) -> Iterator[Line]:
@@ -146,7 +150,7 @@ def _fully_async(config: ReleaseConfig) -> Iterator[Line]:
     for key, value in wanted.items():
         found = config.value(key)
         if not isinstance(found, Gap) and found != value:
-            yield _never(f"{key} is {found}, and fully asynchronous training wants {value}", f"{key} to {value}")
+            yield _never(f"{key} is {found}, and fully asynchronous training wants {value}", f"set {key} to {value}")
 
 
 def _separate_async(config: ReleaseConfig) -> Iterator[Line]:
@@ -154,10 +158,10 @@ def _separate_async(config: ReleaseConfig) -> Iterator[Line]:
     steps = "trainer.v1.separate_async.parameter_sync_step"
     train, mini, step = config.number(_TRAIN), config.number(_MINI), config.number(steps)
     if train is not None and mini is not None and step is not None and train != mini * step:
-        yield _never(f"{_TRAIN} {train} must be {steps} {step} × {_MINI} {mini} = {mini * step}", f"{_TRAIN} to {mini * step}")
+        yield _never(f"{_TRAIN} {train} must be {steps} {step} × {_MINI} {mini} = {mini * step}", f"set {_TRAIN} to {mini * step}")
     if config.value(f"{_ROLLOUT}.checkpoint_engine.backend") == "naive":
         key = f"{_ROLLOUT}.checkpoint_engine.backend"
-        yield _never(f"{key} is naive, which can't reach rollouts on other GPUs", f"{key} to nccl")
+        yield _never(f"{key} is naive, which can't reach rollouts on other GPUs", f"set {key} to nccl")
     reward = "reward.reward_model"
     if config.value(f"{reward}.enable") is True and config.value(f"{reward}.enable_resource_pool") is False:
-        yield _never(f"{reward} needs GPUs of its own here", f"{reward}.enable_resource_pool to True")
+        yield _never(f"{reward} needs GPUs of its own here", f"set {reward}.enable_resource_pool to True")

@@ -107,7 +107,7 @@ def _refusal(request: Request, look: HostState, opened: _Opened) -> str | None:
         return doubtful
     shared = why_shared(opened.folder)
     if shared is not None:
-        return f"{shared}: not known whether it is alive there"
+        return f"{shared}: the session may be alive on another host"
     uid, me = opened.status.st_uid, os.geteuid()
     if uid != me and me != 0:
         return f"it belongs to {user_name(uid)}: only root may remove it"
@@ -136,7 +136,8 @@ def _why_elsewhere(request: Request, opened: _Opened) -> str | None:
     if os.geteuid() != trust.ROOT or named:
         return None
     reason = trust.why_not_believed(temp)
-    return reason and f"{reason}, who can rename files there: to remove it, choose it alone, by the cursor or by its path with --session"
+    how = "to remove this session, choose it alone, by the cursor or by its path with --session"
+    return reason and f"{reason}, so files there may have been replaced: {how}"
 
 
 def _survey_target(cleaning: Cleaning, opened: _Opened, target: Target) -> Target | None:
@@ -178,7 +179,7 @@ def _surprises(survey: Survey, named: Iterable[str]) -> Iterator[str]:
         yield f"{encode_path(path)} is kept: {text}"
     for path in named:
         if not any(dear == path or dear.startswith(f"{path}/") for dear in survey.dear.found):
-            yield f"{encode_path(path)} was given, but is not protected"
+            yield f"no protected file has the path {encode_path(path)}"
 
 
 def _note_unlisted(keeps: list[str]) -> Iterator[str]:

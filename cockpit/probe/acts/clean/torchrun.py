@@ -187,7 +187,9 @@ def _look_inside(folder: int, top: os.stat_result, looked_at: Iterator[int]) -> 
     unread: Dict[str, str] = {}
     for number, entry in enumerate(Walk(folder, trouble=unread.__setitem__)):
         too_many = number >= MOST_ENTRIES or next(looked_at) >= MOST_ENTRIES_IN_ALL
-        reason = "it and what was looked at before have too many files" if too_many else _why_strange(entry, top.st_uid) or _why_open(entry)
+        reason = (
+            "too many files to check in this and the folders before it" if too_many else _why_strange(entry, top.st_uid) or _why_open(entry)
+        )
         if reason is not None:
             raise CleanRefusedError(reason)
         newest = max(newest, entry.status.st_mtime)
@@ -244,13 +246,13 @@ def _why_rank(process: ScannedProcess) -> str | None:
     """Why it may be torchrun's agent or one of its ranks, or `None`."""
     try:
         if process.details.stuck:
-            return f"process {process.pid} hangs: whether it uses it is not known"
+            return f"process {process.pid} hangs: not known whether it uses this folder"
         has_torch = b"/libtorch" in read(f"/proc/{process.pid}/maps")
     except PermissionError:
-        return None if process.name in HIDDEN else f"process {process.pid} may not be looked into: whether it uses it is not known"
+        return None if process.name in HIDDEN else f"no permission to inspect process {process.pid}: not known whether it uses this folder"
     except OSError:
         return None  # it has ended
-    return f"process {process.pid} has PyTorch loaded and was there when it was written to last" if has_torch else None
+    return f"process {process.pid} has PyTorch loaded and was running at the last write to this folder" if has_torch else None
 
 
 def _links(pid: int) -> Iterator[str]:

@@ -246,8 +246,8 @@ def _await_end(gcs: Gcs, told: list[Facts], answer: Facts) -> None:
             now = LOOKS[target["what"]](gcs, target["id"])
             took = time.monotonic() - began
             if now is None or now["state"] in ENDED:
-                said = now["state"] if now else "that it is gone"
-                answer["done"].append({**target, "outcome": f"Ray says {said} after {took:.1f} s"})
+                said = now["state"] if now else "it as gone"
+                answer["done"].append({**target, "outcome": f"Ray reported {said} {took:.1f} s after the request"})
             elif took > OVER:
                 verb = "drain" if target["what"] == "node" else "end"
                 answer["failed"].append({**target, "error": f"Ray still says {now['state']} {took:.0f} s after it was told to {verb} it"})

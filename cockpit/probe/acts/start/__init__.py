@@ -4,13 +4,13 @@ The request adds `role` ("head" | "worker"), `words` (what `ray start` is given 
 preset's; secrets are in it, so that it is never answered), `python` (of the preset; `null`: that of the Ray that runs or ran here, or of
 a login), `ray`, `user` and `how` (what an earlier answer has found, while Ray still ran), `likely` (where the head has its `ray`), `gcs`
 (of a worker: where the head's GCS is, as `host:port`), `name` (under which the others find this host), `session` (that the head has by
-now, if it has one), `job` (true: one is to be submitted to the head), `slurm` (the id of the job of Slurm's whose nodes the hosts are)
+now, if it has one), `job` (true: one is to be submitted to the head), `slurm` (the id of the Slurm job whose nodes the hosts are)
 and `survey` (true: only who is here is asked, as long as another Ray may have the ports).
 
 The one target is a `host`, whose `part` is its role and whose `id` stands for the command. `why` says it with its numbers, `live` that it
 already runs (of one that failed or was refused: that a part of it does), and `facts` holds `ray`, `user`, `how` (it was found),
 `ray_version`, `python_version`, `address`, `gcs`, `rays` (of each session that lives here its name, its GCS, whether that is `here`
-too, and the job of Slurm's in which that process is, if it is known) and what `fitness` says.
+too, and the Slurm job in which that process is, if it is known) and what `fitness` says.
 """
 
 from __future__ import annotations

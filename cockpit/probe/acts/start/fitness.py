@@ -174,7 +174,7 @@ def _slurm_step() -> Fitness:
     if step is None or find_step({}) is not None:
         return Fitness((), (), {})
     own = f"srun --overlap --jobid={step[1]} --nodes=1 --ntasks=1 -w {socket.gethostname()} ray start ... --block"
-    why = f"this is step {step[2]} of Slurm's job {step[1]}, and Slurm ends with it whatever it has started"
+    why = f"this is step {step[2]} of Slurm job {step[1]}, and Slurm ends with it whatever it has started"
     return Fitness((f"{why}; without srun and SLURM_JOB_ID no other step can be started from here: {own}",), (), {})
 
 

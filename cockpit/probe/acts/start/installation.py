@@ -23,7 +23,7 @@ LOG_BYTES = 1 << 16
 LIMIT = 10
 """Seconds that a Python, or a login shell, gets to say one line."""
 _MONITOR = re.compile(r"using ray installation: (/\S+)/lib/python3\.\d+t?/(?:site|dist)-packages/ray/__init__\.py")
-"""What the autoscaler's monitor writes first into its log (2.9 to 2.60)."""
+"""What the autoscaler monitor writes first into its log (2.9 to 2.60)."""
 _VERSIONS = """\
 import importlib.util, json, os, platform, re
 spec = importlib.util.find_spec("ray")
@@ -136,15 +136,15 @@ def _of_login() -> Tuple[str, str, str] | None:
     shell = entry.pw_shell if entry and entry.pw_shell else "/bin/sh"
     said = _read_output([shell, "-lc", "command -v ray"], programs.our_account(), programs.our_environment())
     ray = next((line for line in reversed(said.splitlines()) if line.startswith("/")), "")
-    return (ray, mine, "on the PATH of a login") if ray else None
+    return (ray, mine, "on the PATH of a login shell") if ray else None
 
 
 def _likely(request: Request) -> Tuple[str, str, str]:
     """Hosts of one cluster are mostly installed alike."""
     ray = str(request.get("likely") or "")
     if not os.access(ray, os.X_OK):
-        raise NoWayError("no `ray` command is on the PATH, nor on that of a login: say which Python has it (ray.python in the preset)")
-    return ray, user_name(os.geteuid()), "where the head has its own"
+        raise NoWayError("no `ray` command is on the PATH, nor on that of a login shell: set ray.python in the preset")
+    return ray, user_name(os.geteuid()), "at the same path as on the head"
 
 
 def environment(ray: str, user: str) -> Dict[str, str]:

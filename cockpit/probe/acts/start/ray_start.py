@@ -88,7 +88,7 @@ def turn(gcs: str, tell: Tell) -> Iterator[int]:
     """
     folder = trust.private_folder()
     if folder is None:
-        raise NoWayError("no folder for the lock of `ray start` is ours alone: /run, /dev/shm and /tmp have none")
+        raise NoWayError("no private folder for the lock file of `ray start`: none could be made in /run, /dev/shm or /tmp")
     held = os.open(f"{folder}/ray-start-{split(gcs)[1]}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         _await_lock(held, tell)
@@ -134,7 +134,7 @@ def _is_locked(held: int) -> bool:
 def run(installation: Installation, words: Sequence[str], name: str, held: int, tell: Tell, step: SlurmStep | None = None) -> Outcome:
     """In a session of its own: neither our end nor that of the connection reaches what it starts. It alone keeps the lock that is `held`.
 
-    In a job of Slurm's that takes a `step`. Raises `OSError`, `TrustError`.
+    In a Slurm job that takes a `step`. Raises `OSError`, `TrustError`.
     """
     log, file = _log(name)
     tell(" ".join([installation.ray, *words]))

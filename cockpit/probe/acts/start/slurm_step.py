@@ -73,7 +73,7 @@ class SlurmStep(NamedTuple):
     @property
     def why(self) -> str:
         """For whoever agrees to it."""
-        return f"in a step of its own of Slurm's job {self.job}, which ends with Ray, by scancel, or with the job"
+        return f"in a step of its own of Slurm job {self.job}, which ends with Ray, by scancel, or with the job"
 
     def start(
         self, words: Sequence[str], account: Account, environ: Mapping[str, str], given: Mapping[str, Any], **more: Any
@@ -94,7 +94,7 @@ class SlurmStep(NamedTuple):
 
 
 def find_step(request: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> SlurmStep | None:
-    """`None`: we are in no job of Slurm's, or there is no `srun` here."""
+    """`None`: we are in no Slurm job, or there is no `srun` here."""
     srun, job = shutil.which("srun", path=environ.get("PATH")), environ.get(JOB, "")
     if srun is None or not job:
         return None

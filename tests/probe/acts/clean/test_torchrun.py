@@ -217,7 +217,7 @@ def test_one_whose_agent_may_live_stays_though_it_has_no_file_open(ground, place
     with with_torch(tmp_path) as pid, program("python"):
         earlier = torchrun.boot_time() - LONG_AGO + 60
         monkeypatch.setattr(torchrun, "boot_time", lambda: earlier)
-        assert reason(ground, place) == f"process {pid} has PyTorch loaded and was there when it was written to last"
+        assert reason(ground, place) == f"process {pid} has PyTorch loaded and was running at the last write to this folder"
     assert what(ground.do(plan(ground, place)["targets"])["done"]) == [NAME]
 
 
@@ -234,7 +234,7 @@ def test_a_process_that_may_not_be_looked_into_is_believed_to_be_a_rank_but_for_
 
     monkeypatch.setattr(torchrun, "read", refuse)
     reason = torchrun._why_rank(ScannedProcess(7, name, "S", 1, 7, 7, 5, 0))
-    assert reason == (None if known else "process 7 may not be looked into: whether it uses it is not known")
+    assert reason == (None if known else "no permission to inspect process 7: not known whether it uses this folder")
 
 
 def test_nothing_goes_from_a_place_where_others_may_put_something_else(ground, place):
@@ -272,7 +272,7 @@ def test_the_entries_of_all_together_are_bounded(ground, place, monkeypatch):
     monkeypatch.setattr(torchrun, "MOST_ENTRIES_IN_ALL", 15)  # of the ten in each
     found = plan(ground, place)
     assert [Path(one["path"]).name for one in found["targets"]] == ["torchelastic_aaaaaaaa"]
-    assert "have too many files" in found["refused"][0]["reason"]
+    assert "too many files to check in this and the folders before it" in found["refused"][0]["reason"]
 
 
 def test_one_that_nobody_may_look_at_keeps_no_other(ground, place, monkeypatch):

@@ -1,4 +1,4 @@
-"""In a job of Slurm's a Ray is started in a step of its own: what `srun` is told, what it is not, and what is left when it is gone."""
+"""In a Slurm job a Ray is started in a step of its own: what `srun` is told, what it is not, and what is left when it is gone."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_ray_runs_in_a_step_that_needs_no_srun_and_ends_with_it(notes: Path, gcs
     raylet(notes, gcs)
     asked = request(notes, gcs, "--num-cpus=2", env={"TRAIN_API_KEY": "sk-5e5e", "CUDA_VISIBLE_DEVICES": "3"})
     plan = run_stage(start.plan, asked)
-    assert "in a step of its own of Slurm's job 42, which ends with Ray, by scancel, or with the job" in plan["targets"][0]["why"]
+    assert "in a step of its own of Slurm job 42, which ends with Ray, by scancel, or with the job" in plan["targets"][0]["why"]
     done = run_stage(start.do, {**asked, "targets": plan["targets"]})
     assert [one["outcome"] for one in done["done"]] == [f"started: {SESSION}"], done
     pid = int((notes / "pid").read_text())
