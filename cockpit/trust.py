@@ -61,6 +61,10 @@ class Audience:
         others = ", ".join(f"user {uid}" for uid in sorted(users - trusted))
         return f"what listens on port {self._port} of this host belongs to {others}"
 
+    def is_at(self, port: int | None) -> bool:
+        """Whether it is known to be on this host, at that port."""
+        return self._port == port and bool(self._here)
+
     def _find_users(self) -> frozenset[int]:
         """Whoever serves it on this host; those who did when it was met first are believed where a person has named it."""
         found = (self._find or find_server)(self._port, self._here)

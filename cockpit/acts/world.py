@@ -70,8 +70,11 @@ class World:
 
     def session(self, aim: Aim) -> str | None:
         """The one that is meant: never one that merely is the only one on some host. Raises `SourceError`."""
-        if aim.session or self.snapshot.cluster.session or aim.everything:
-            return aim.session or self.snapshot.cluster.session
+        followed = self.snapshot.cluster.session
+        if not aim.session and not aim.everything and followed and (reason := self.monitor.why_not_session(followed)) is not None:
+            raise UnclearSessionError(f"{self.snapshot.cluster.address}: {reason}; give --session {followed} if you mean that one")
+        if aim.session or followed or aim.everything:
+            return aim.session or followed
         found = [one for one in self.snapshot.sessions or () if one.live]
         live = {one.name for one in found if self._serves(one)}
         if found and not live:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -122,6 +123,12 @@ class ClusterChoice:
         """Why the Ray that is followed gets no secrets, and its word ends nothing; `None`: it is trusted."""
         return self._audience.why_not_trusted() if self._audience is not None else "no Ray is followed"
 
+    def why_not_session(self, name: str) -> str | None:
+        """Why the Ray that is followed is not the session that it calls itself: one that lives on this host has a dashboard of its own."""
+        live = [one for one in local_sessions(self._poller.parts.hosts) if one.live and one.dashboard and one.name == name]
+        own = [one for one in live if self._audience is not None and self._audience.is_at(urlsplit(one.dashboard or "").port)]
+        return f"it calls itself {name}, whose dashboard on this host is {live[0].dashboard}" if live and not own else None
+
     def is_alive(self, name: str) -> bool:
         """Whether a session of that name lives here; anybody may give one that name, so that it must be trusted, or its owner be chosen.
 
@@ -215,24 +222,33 @@ SessionJobs = tuple[str, tuple[Job, ...]]
 
 
 async def jobs_by_session(
-    followed: RayClient | None, others: Sequence[Session], token: Token, clock: Callable[[], float]
+    followed: RayClient | None, others: Sequence[Session], token: Token, clock: Callable[[], float], why_not: Callable[[str], str | None]
 ) -> list[SessionJobs]:
     """Of the Ray that is followed, `None` where that is not to be asked, and of those others that answer.
 
-    `token` is for the others. Raises `SourceError` when the followed one doesn't answer.
+    `token` is for the others. `why_not`: why the followed one's word is not that session's. Raises `SourceError` when that one doesn't
+    answer, or is not believed.
     """
-    mine = [_read_jobs(followed)] if followed is not None else []
+    mine = [_read_jobs_of_followed(followed, why_not)] if followed is not None else []
     answers = await asyncio.gather(*mine, *(_read_jobs_of_other(session, token, clock) for session in others))
     return [answer for answer in answers if answer is not None]
 
 
+async def _read_jobs_of_followed(ray: RayClient, why_not: Callable[[str], str | None]) -> SessionJobs:
+    session, jobs = await _read_jobs(ray)
+    if (reason := why_not(session)) is not None:
+        raise SourceError(f"what it says of jobs ends nothing: {reason}")
+    return session, jobs
+
+
 async def _read_jobs_of_other(session: Session, token: Token, clock: Callable[[], float]) -> SessionJobs | None:
-    """`None` when it is silent, or says that it is another one."""
+    """`None` when it is silent, says that it is another one, or may be another user's: its word decides what is ended."""
     url = session.dashboard or ""
-    ray = RayClient(url, token=token, audience=Audience(url, given=False), clock=clock)
+    audience = Audience(url, given=False)
+    ray = RayClient(url, token=token, audience=audience, clock=clock)
     try:
         answer = await within(OTHER_RAY_TIMEOUT_S, _read_jobs(ray))
-        return answer if answer[0] == session.name else None
+        return answer if answer[0] == session.name and audience.why_not_trusted() is None else None  # the connection is still open
     except (SourceError, asyncio.TimeoutError):
         return None
     finally:

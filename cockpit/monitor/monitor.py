@@ -194,6 +194,10 @@ class ClusterMonitor:
         """Jobs as Ray knows them now. Raises `SourceError`."""
         return (await self.choice.followed_ray().read_jobs()).jobs
 
+    def why_not_session(self, name: str) -> str | None:
+        """Why the Ray that is followed is not the session on this host that it calls itself; `None`: it is, or that is none here."""
+        return self.choice.why_not_session(name)
+
     async def jobs_by_session(self) -> list[SessionJobs]:
         """Jobs by session: of the Ray that is followed, and of each other that lives here and answers. Raises `SourceError`.
 
@@ -201,7 +205,9 @@ class ClusterMonitor:
         """
         followed = self.choice.ray if self.why_not_trusted() is None else None
         token = find_token if self.choice.ray is None else lambda: None  # the token is for the Ray that is followed
-        return await jobs_by_session(followed, self._other_sessions(), token, self.clock)
+        return await jobs_by_session(
+            followed, self._other_sessions(), token, self.clock, lambda name: self.why_not_trusted() or self.why_not_session(name)
+        )
 
     def _other_sessions(self) -> Sequence[Session]:
         """The sessions of root's and ours that live here and are not followed."""

@@ -42,6 +42,9 @@ class ClusterMonitor:
     def places(self):
         return {}
 
+    def why_not_session(self, name):
+        return None
+
     async def wait_until_complete(self):
         pass
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
 import time
@@ -404,12 +405,37 @@ async def test_the_dead_and_the_logs_come_from_the_dashboard(look):
     assert [batch async for batch in monitor.follow_log("ppo")] == [["log of ppo"]]
 
 
-async def test_which_jobs_run_is_asked_of_every_ray_that_lives_here_and_the_token_goes_to_ours_alone(look):
+@pytest.fixture
+def ours_listen(monkeypatch):
+    """On every port of this host."""
+    monkeypatch.setattr(trust_module, "find_server", lambda port, _: Server(frozenset([os.geteuid()]), frozenset()))
+
+
+async def test_which_jobs_run_is_asked_of_every_ray_that_lives_here_and_the_token_goes_to_ours_alone(look, ours_listen):
     monitor = look(Config(address="http://head:8265"))
     await until(lambda: monitor.address)
     monitor.poller.hear(here(session("session_a", 8266), session("session_b", 8267), session("session_c", 8268, live=False)))
     assert await monitor.jobs_by_session() == [("of http://head:8265", ("job",)), ("session_a", ("job",)), ("session_b", ("job",))]
     assert [(made.token(), made.closed) for made in Ray.made[1:]] == [(None, True), (None, True)]
+
+
+async def test_whoever_has_taken_the_port_of_a_ray_beside_ours_says_nothing_of_its_jobs(look, monkeypatch):
+    monitor = look(Config(address="http://head:8265"))
+    await until(lambda: monitor.address)
+    monitor.poller.hear(here(session("session_a", 8266), session("session_b", 8267)))
+    monkeypatch.setattr(trust_module, "find_server", lambda port, _: Server(frozenset([666 if port == 8266 else 0]), frozenset()))
+    assert [name for name, _ in await monitor.jobs_by_session()] == ["of http://head:8265", "session_b"]
+
+
+async def test_a_ray_that_calls_itself_a_session_of_this_host_is_not_it(look, ours_listen):
+    """A person has named its address; what it says would end processes of the other one."""
+    monitor = look(Config(address="http://head:8265"))
+    await until(lambda: monitor.address)
+    monitor.poller.hear(here(session("of http://head:8265", 8266)))
+    with pytest.raises(
+        SourceError, match=r"of jobs ends nothing: it calls itself of .*, whose dashboard on this host is http://10.0.0.1:8266"
+    ):
+        await monitor.jobs_by_session()
 
 
 async def test_the_word_of_another_users_ray_is_not_asked_for_and_none_speaks_for_another_session(look):

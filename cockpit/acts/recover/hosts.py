@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cockpit.acts.plan import Plan, Target
@@ -94,6 +94,26 @@ def sessions_of(start: RayStart, names: Mapping[str, str], surveyed: Mapping[str
             if _is_same_gcs(str(ray["gcs"]), gcs, start, near=target is head and bool(ray.get("here"))):
                 found[str(ray["session"])] = None
     return tuple(found)
+
+
+def why_another_ray(
+    start: RayStart, names: Mapping[str, str], surveyed: Mapping[str, Target], targets: Iterable[Target], addresses: Collection[str] = ()
+) -> str | None:
+    """Why what would be stopped is another Ray: by its own raylets, whatever else a process has said of that session; `None`: it is not.
+
+    `addresses`: all that the head is known to have.
+    """
+    head = surveyed.get(names[start.head.host])
+    gcs = str((head.facts or {}).get("gcs") or "") if head is not None else ""
+    for target in targets:
+        found = str((target.facts or {}).get("gcs") or "")
+        near = head is not None and target.host == head.host
+        near = near or found.rpartition(":")[0] in addresses
+        if found and not _is_same_gcs(found, gcs, start, near=near):
+            return (
+                f"{target.part} {target.pid} of {target.session} on {target.host} has its GCS at {found}: another Ray, which is not touched"
+            )
+    return None
 
 
 def _is_same_gcs(address: str, gcs: str, start: RayStart, *, near: bool) -> bool:

@@ -23,6 +23,7 @@ from cockpit.acts.recover.hosts import (
     sessions_of,
     start_requests,
     why_another_jobs,
+    why_another_ray,
     why_not,
 )
 from cockpit.acts.recover.step_state import StepError
@@ -92,6 +93,10 @@ class RecoverySteps:
         """All that would be stopped; it is the question's. Raises `SourceError`."""
         everywhere = tuple(dict.fromkeys((*self.hosts, *self._monitor.select_others())))
         stops = [await self._executor.plan(find_act("stop"), Aim(session=name, hosts=everywhere), hear) for name in self.sessions()]
+        head = self._monitor.poller.snapshot.hosts.get(self.names[self._start.head.host])
+        targets = (target for plan in stops for target in plan.targets)
+        if reason := why_another_ray(self._start, self.names, self._known, targets, head.addresses if head else ()):
+            raise StepError(reason)
         self._stops = tuple(plan for plan in stops if not plan.empty)
         self.hosts = tuple(dict.fromkeys((*self.hosts, *(target.host for plan in stops for target in plan.targets))))
         return _join_plans(self._preset.name, stops, self.hosts, (*self.describe_placement(), *self._notes()))

@@ -211,11 +211,15 @@ def settle(verdicts: Mapping[int, KindVerdict], jobs: Sequence[Mapping[str, Any]
 
     A job that runs outweighs every sign of death. Where this host could not tell, all sessions that it may be of must have been asked.
     """
-    said = {str(one["session"]): one for one in jobs}
+    said: Dict[str, Dict[str, Set[str]]] = {}
+    for one in jobs:
+        known = said.setdefault(str(one["session"]), {"running": set(), "ended": set()})
+        known["running"].update(one["running"])
+        known["ended"].update(one["ended"])
     return {pid: _settle_one(verdict, said) for pid, verdict in verdicts.items()}
 
 
-def _settle_one(verdict: KindVerdict, said: Mapping[str, Mapping[str, Any]]) -> KindVerdict:
+def _settle_one(verdict: KindVerdict, said: Mapping[str, Mapping[str, Set[str]]]) -> KindVerdict:
     if verdict.undecided != "job" and verdict.kind != "orphan":
         return verdict
     names = [os.path.basename(session) for session in (*verdict.asks, *((verdict.session,) if verdict.session else ()))]
@@ -235,7 +239,7 @@ def _settle_one(verdict: KindVerdict, said: Mapping[str, Mapping[str, Any]]) -> 
 
 
 WORKER_GONE = re.compile(r"its worker( \d+)? is gone$")
-NO_JOBS: Mapping[str, Any] = {"running": (), "ended": ()}
+NO_JOBS: Mapping[str, Set[str]] = {"running": set(), "ended": set()}
 
 
 def _past_of(request: Request) -> Past:

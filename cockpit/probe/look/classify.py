@@ -112,7 +112,7 @@ class _Classifier:
         """`None` when it only looks like one: a fork of a worker keeps its title."""
         above = self.lineage.owner(process)
         title = process.details.argv[0] if process.details.argv else process.name
-        job, session, node = process.origin.job, process.origin.session, None
+        job, session, node = process.origin.job, self._session_of(process), None
         if above and above.origin.role == "raylet":
             session, node = above.origin.session or session, above.origin.node
             return KindVerdict("worker", (f"worker {title} of live {session_name(session)}, raylet {above.pid}",), job, session, node)
@@ -178,11 +178,17 @@ class _Classifier:
 
     def _leave_unknown(self, process: ScannedProcess, signs: Iterable[Sign]) -> KindVerdict:
         origin, pasts, raylet = process.origin, self.facts.pasts(process), self.evidence.raylet_of(process)
-        session = origin.session or next((worker.session for worker in pasts), None) or (raylet.origin.session if raylet else None)
+        session = self._session_of(process)
         home = self.evidence.home(process) if session is None else None
         job = origin.submission or origin.job or next((worker.job for worker in pasts if worker.job), None)
         node = raylet.origin.node if raylet else None
         return KindVerdict("unknown", tuple(sign.text for sign in signs), job, session or (home.path if home else None), node)
+
+    def _session_of(self, process: ScannedProcess) -> str | None:
+        """That of the raylet or the worker that it came from; else that in whose folder its log lies, where anybody may have moved it."""
+        raylet, pasts = self.evidence.raylet_of(process), self.facts.pasts(process)
+        known = (raylet.origin.session if raylet else None, *(worker.session for worker in pasts), process.origin.session)
+        return next(filter(None, known), None)
 
     def _judge_left_over(self, process: ScannedProcess, found: KindVerdict, signs: Iterable[Sign]) -> KindVerdict:
         """All that it came from is dead."""
@@ -214,10 +220,10 @@ class _Classifier:
         if in_use or not any(sign.proves for sign in signs):
             return found._replace(why=(*found.why, in_use or "its Ray session is not known: it writes to no session's log on this host"))
         asked = f"only Ray can say whether job {found.job} still runs"
-        asks = (found.session,) if found.session else ()
+        asks = dict.fromkeys(filter(None, (found.session, process.origin.session)))
         if process.origin.raylet is None and not self.facts.pasts(process):  # of which session its log is, is its path's word alone
-            asks = tuple(dict.fromkeys([*asks, *self.evidence.elder_sessions(process)]))
-        return found._replace(why=(self._worker_gone(process), *found.why, asked), undecided="job", asks=asks)
+            asks.update(dict.fromkeys(self.evidence.elder_sessions(process)))
+        return found._replace(why=(self._worker_gone(process), *found.why, asked), undecided="job", asks=tuple(asks))
 
     def _worker_gone(self, process: ScannedProcess) -> str:
         """First of the reasons: it is what makes the process an orphan once its job is over."""

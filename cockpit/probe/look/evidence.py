@@ -112,6 +112,8 @@ class Evidence:
         if self.raylet_of(process):
             return Sign(True, f"it comes from raylet {pid}, which still runs (RAY_RAYLET_PID)")
         named = f"its raylet {pid}" if pid else "its raylet"
+        if apart := self._raylet_apart(process):
+            return Sign(None, f"{named} may be the one in another PID namespace (pid {apart.pid} here)")
         if pid not in self._forest and self._hidden:
             return Sign(None, f"not known whether {named} is alive: other users' processes are hidden here")
         if any(worker.raylet[0] == pid for worker in self._facts.pasts(process)):
@@ -139,10 +141,19 @@ class Evidence:
 
     def raylet_of(self, process: ScannedProcess) -> ScannedProcess | None:
         """The living raylet whose pid it inherited. One that was started later, or by a stranger, is another one."""
+        return next((raylet for raylet in self._elder_raylets(process) if _may_be_inside(process, raylet)), None)
+
+    def _raylet_apart(self, process: ScannedProcess) -> ScannedProcess | None:
+        """A living one with that pid, of a session that may be its own, in a PID namespace that it is not in: it may have left that one."""
+        homes = self._homes(process)
+        elders = ((raylet, self.folder(raylet)) for raylet in self._elder_raylets(process))
+        return next((raylet for raylet, folder in elders if folder and any(folder.is_same(home) for home in homes)), None)
+
+    def _elder_raylets(self, process: ScannedProcess) -> List[ScannedProcess]:
+        """Those that know themselves by the pid that it inherited."""
         named = self._raylets.get(process.origin.raylet, ()) if process.origin.raylet else ()
         users = (process.details.uid, ROOT, None)
-        elders = (raylet for raylet in named if raylet.ticks <= process.ticks and raylet.details.uid in users)
-        return next((raylet for raylet in elders if _may_be_inside(process, raylet)), None)
+        return [raylet for raylet in named if raylet.ticks <= process.ticks and raylet.details.uid in users]
 
     def home(self, process: ScannedProcess) -> SessionFolder | None:
         """The session of its own user whose raylet, by what lies there, is the one that it names; `None` also where there are several."""
@@ -150,19 +161,20 @@ class Evidence:
         return homes[0] if len(homes) == 1 else None
 
     def _homes(self, process: ScannedProcess) -> List[SessionFolder]:
-        """A pid says little: it is given again, and each container counts its own. The session that it writes to is the one."""
+        """A pid says little: it is given again, and each container counts its own. Of several the session that it writes to is the one.
+
+        Its log's path alone says nothing: anybody may have renamed the folder, or moved the file.
+        """
         uid, pid, node = process.details.uid, process.origin.raylet, process.origin.node
         written = self.folder(process)
-        if written is not None and written.uid is not None and written.uid == uid and not _is_other_node(written, node):
-            return [written]
+        known = [*([written] if written else []), *(one for one in self._facts.folders if one.mounts in (None, process.details.mounts))]
         found = [
             folder
-            for folder in self._facts.folders
-            if folder.uid is not None and folder.uid == uid and folder.mounts in (None, process.details.mounts)
-            and not _is_other_node(folder, node)
+            for folder in known
+            if folder.uid is not None and folder.uid == uid and not _is_other_node(folder, node)
             and (pid in folder.raylets or (pid is None and node in folder.nodes))
         ]  # fmt: skip
-        return list({folder.place or folder.path: folder for folder in found}.values())
+        return found[:1] if found and found[0] is written else list({folder.place or folder.path: folder for folder in found}.values())
 
     def _has_unseen_raylet(self, process: ScannedProcess) -> bool:
         """Whether a raylet that its user may have started listens here, and is in another PID namespace."""
@@ -194,7 +206,8 @@ class Evidence:
         alive = self.is_alive(folder, process)
         if alive is None or (not alive and (folder.uid != process.details.uid or self._has_unseen_raylet(process))):
             return Sign(None, f"it comes from job {job} in {folder.name}; whether that lives can't be told from here")
-        return Sign(alive, f"it comes from job {job} in {folder.name}{'' if alive else ', which is dead'}")
+        proves = alive or bool(folder.raylets)  # else it may be any folder that somebody has given a session's name
+        return Sign(alive, f"it comes from job {job} in {folder.name}{'' if alive else ', which is dead'}", proves=proves)
 
     def _past_signs(self, process: ScannedProcess) -> Iterable[Sign]:
         for worker in self._facts.pasts(process):

@@ -13,7 +13,8 @@ from .. import trust
 from .kinds import SessionFolder
 from .proc import legible
 from .processes import ProcessTable
-from .sessions import MOST_LOGS, SessionScanner
+from .session_folder import MOST_LOGS
+from .sessions import SessionScanner
 from .tree import place
 
 MOST_NAMES = 1000

@@ -138,6 +138,17 @@ def _count_open_files(pid: int) -> int | None:
         return None
 
 
+def gcs_address(process: ScannedProcess) -> str | None:
+    """Of the GCS that a raylet has, or that it is itself, as its command says."""
+    argv = process.details.argv
+    if process.origin.role == "raylet":
+        return flag(argv, "--gcs-address", "--gcs_address")
+    if process.origin.role != "gcs_server":
+        return None
+    port = flag(argv, "--gcs_server_port", "--gcs-server-port")
+    return f"{flag(argv, '--node-ip-address', '--node_ip_address') or '127.0.0.1'}:{port}" if port else None
+
+
 # What is installed
 
 

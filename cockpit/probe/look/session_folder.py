@@ -10,16 +10,19 @@ import stat
 import struct
 from contextlib import contextmanager
 from itertools import islice
-from typing import Container, FrozenSet, Iterator, NamedTuple, Tuple
+from typing import FrozenSet, Iterator, Mapping, NamedTuple, Tuple
 
 from .. import trust
 from .kinds import Listener, SessionFolder
-from .tree import Place, mount_number, place
+from .tree import LOCAL, Place, mount_number, place
 
 _RAYLET_LOG = re.compile(r"raylet(\.\d+)?\.out(\.\d+)?$")
 _RAYLET_LINE = re.compile(rb"\[[^\]]{10,40} [A-Z] (\d{1,10}) \d+\] \(raylet\)")
 _NODE_LINE = re.compile(rb"ode ID(?: to:?)? ?(?:node_id=)?:? ?([0-9a-f]{56})$")
-MOST_LOGS = 64
+_DRIVER_LOG = re.compile(r"python-core-driver-([0-9a-f]{8})[0-9a-f]*_([0-9]{1,10})\.log$")
+_JOB_LOG = re.compile(r"job-driver-(.+)\.log$")
+MOST_LOGS, MOST_RAYLET_LOGS = 200_000, 64
+"""Of files in a folder, and of those that are read: whoever names a temp dir may have filled it."""
 MOST_SOCKETS = 1000
 """In a session's folder of sockets; where there are more, somebody has filled it, and it is not told who listens."""
 LOG_HEAD_BYTES = 4096
@@ -34,30 +37,55 @@ class Records(NamedTuple):
     nodes: FrozenSet[str] = frozenset()
 
 
+class Logs(NamedTuple):
+    """Logs in a session's folder that are of use here."""
+
+    place: Place | None = None
+    """Of their folder."""
+    changed: int = 0
+    """When that changed last, as its file system says."""
+    drivers: Mapping[int, Tuple[str, str]] = {}
+    """By pid of a driver: Ray's id of its job, and the name of the log that it keeps open."""
+    jobs: Mapping[str, str] = {}
+    """By submission id: where its entrypoint's output goes."""
+    raylets: Tuple[str, ...] = ()
+    """Names of the raylets' logs."""
+    records: Records = Records()
+    path: str = ""
+    """The folder of these logs."""
+
+
 class Way(NamedTuple):
     """How a session's folder is reached."""
 
     path: str
     mounts: str | None = None
     """The mount namespace that it leads into; `None`: ours."""
+    pid: int | None = None
     uid: int | None = None
-    """Of the process that it leads through into that namespace."""
+    """The process that it leads through into that namespace, and its user."""
 
 
-class FolderPlace(NamedTuple):
-    """What the folder at the end of a way is, and who owns it, where that can be believed. `None`: there is none, or it can't be told."""
-
-    place: Place | None = None
-    uid: int | None = None
+MountKinds = Mapping[int, str]
+"""Those of the mount namespace that a way leads into; of ours only those whose word for owners can be believed (`vouched_mounts`)."""
 
 
-def find_place(way: Way, vouched: Container[int]) -> FolderPlace:
-    """The last part of the way is no link."""
+def find_place(way: Way) -> Place | None:
+    """What the folder at its end is; the last part of the way is no link. `None`: there is none, or it can't be told."""
     try:
         with _opened(way) as folder:
-            return FolderPlace(place(os.fstat(folder)), _owner(folder, way, vouched))
+            return place(os.fstat(folder))
     except OSError:
-        return FolderPlace()
+        return None
+
+
+def find_owner(way: Way, kinds: MountKinds) -> int | None:
+    """Who owns the folder at its end; `None` also where that can't be believed."""
+    try:
+        with _opened(way) as folder:
+            return _owner(folder, way, kinds)
+    except OSError:
+        return None
 
 
 @contextmanager
@@ -66,23 +94,64 @@ def _opened(way: Way) -> Iterator[int]:
         yield folder
 
 
-def _owner(folder: int, way: Way, vouched: Container[int]) -> int | None:
-    """`vouched`: see `vouched_mounts`. In another mount namespace a folder is believed to be theirs only who name it there, or by root."""
+def _owner(folder: int, way: Way, kinds: MountKinds) -> int | None:
+    """In another mount namespace a folder is believed to be theirs only who name it there, or by root."""
     uid = os.fstat(folder).st_uid
-    believed = mount_number(folder) in vouched if way.mounts is None else way.uid in (uid, trust.ROOT)
+    believed = mount_number(folder) in kinds if way.mounts is None else way.uid in (uid, trust.ROOT)
     return uid if believed else None
 
 
-def inspect(way: Way, vouched: Container[int], records: Records, carried: Tuple[Listener, ...] = ()) -> SessionFolder:
-    """All that can be told of that session; `carried`: raylets of its owner that are seen to run, so that nobody need ask its sockets."""
+def inspect(way: Way, kinds: MountKinds, before: Logs, carried: Mapping[Place, Tuple[Listener, ...]]) -> Tuple[SessionFolder, Logs]:
+    """All that can be told of that session, all of one folder that is held open: a path may lead elsewhere in the next moment.
+
+    `before`: its logs, as they were read last. `carried`: by folder, raylets of its owner that are seen to run, so that nobody need ask its
+    sockets. On a file system that other hosts share nothing proves that a session is dead.
+    """
     try:
         with _opened(way) as folder:
-            uid, listeners = _owner(folder, way, vouched), carried or find_listeners(folder)
-            return SessionFolder(way.path, place(os.fstat(folder)), uid, listeners, *records, way.mounts)
+            where, uid = place(os.fstat(folder)), _owner(folder, way, kinds)
+            logs = read_logs(folder, way.path, uid, before)
+            alive = carried.get(where, ())
+            if kinds.get(mount_number(folder) or 0) not in LOCAL:
+                return SessionFolder(way.path, where, uid, alive or None, mounts=way.mounts), logs
+            return SessionFolder(way.path, where, uid, alive or find_listeners(folder), *logs.records, way.mounts), logs
     except (FileNotFoundError, NotADirectoryError):
-        return SessionFolder(way.path, listeners=carried, mounts=way.mounts)
+        return SessionFolder(way.path, mounts=way.mounts), Logs()
     except OSError:
-        return SessionFolder(way.path, listeners=carried or None, mounts=way.mounts)
+        return SessionFolder(way.path, listeners=None, mounts=way.mounts), Logs()
+
+
+def read_logs(session: int, path: str, uid: int | None, before: Logs) -> Logs:
+    """Of that open folder of that owner, read only when something in it has changed: it may hold tens of thousands of files."""
+    try:
+        with trust.opened("logs", trust.FOLDER, session) as logs:
+            status = os.fstat(logs)
+            if before.place != place(status):
+                before = Logs(place(status))
+            names = _names(logs) if status.st_mtime_ns != before.changed else None
+            raylets = before.raylets if names is None else raylet_logs(names)
+            records = before.records
+            if uid is not None and raylets and (names is not None or not records.raylets) and mount_number(logs) == mount_number(session):
+                records = read_records(logs, raylets, uid)
+    except OSError:
+        return Logs()
+    if names is None:
+        return before._replace(records=records)
+    drivers = [(match, name) for name in names for match in [_DRIVER_LOG.match(name)] if match]
+    return Logs(
+        before.place,
+        status.st_mtime_ns,
+        {int(match[2]): (match[1], name) for match, name in drivers},
+        {match[1]: f"{path}/logs/{name}" for name in names for match in [_JOB_LOG.match(name)] if match},
+        raylets,
+        records,
+        f"{path}/logs",
+    )
+
+
+def _names(folder: int) -> Tuple[str, ...]:
+    with os.scandir(folder) as entries:
+        return tuple(entry.name for entry in islice(entries, MOST_LOGS))
 
 
 def find_listeners(session: int) -> Tuple[Listener, ...] | None:
@@ -149,23 +218,19 @@ def raylet_logs(names: Tuple[str, ...]) -> Tuple[str, ...]:
     return tuple(sorted(name for name in names if _RAYLET_LOG.match(name)))
 
 
-def read_records(logs: str, names: Tuple[str, ...], uid: int) -> Records:
-    """What these logs of raylets tell, as far as the session's owner has written them."""
-    lines = [line for name in names[:MOST_LOGS] for line in _head(logs, name, uid).split(b"\n") if b"(raylet) " in line]
+def read_records(logs: int, names: Tuple[str, ...], uid: int) -> Records:
+    """What these logs of raylets in an open folder tell, as far as the session's owner has written them."""
+    lines = [line for name in names[:MOST_RAYLET_LOGS] for line in _head(logs, name, uid).split(b"\n") if b"(raylet) " in line]
     return Records(
         frozenset(int(match[1]) for match in map(_RAYLET_LINE.match, lines) if match),
         frozenset(match[1].decode() for match in map(_NODE_LINE.search, lines) if match),
     )
 
 
-def _head(logs: str, name: str, uid: int) -> bytes:
+def _head(logs: int, name: str, uid: int) -> bytes:
+    """Nothing of what is mounted there: a FUSE file system of another user's says whose it is as he likes."""
     try:
-        folder = os.open(logs, trust.FOLDER)
+        with trust.open_file(name, (uid,), logs) as file:
+            return os.pread(file, LOG_HEAD_BYTES, 0) if mount_number(file) == mount_number(logs) else b""
     except OSError:
         return b""
-    try:
-        return trust.read_begin(name, LOG_HEAD_BYTES, (uid,), folder)
-    except OSError:
-        return b""
-    finally:
-        os.close(folder)

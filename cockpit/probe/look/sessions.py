@@ -8,25 +8,23 @@ import time
 from contextlib import suppress
 from heapq import nlargest
 from itertools import islice
-from typing import Callable, Container, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Tuple
+from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Tuple
 
 from .. import trust
 from .kinds import Driver, Listener, SessionFolder
 from .network import listening_sockets
 from .origin import flag, to_number
-from .proc import legible, open_files, user_name
+from .proc import legible, open_files, read_link, user_name
 from .processes import Forest, Identity, ScannedProcess
-from .session_folder import FolderPlace, Records, Way, find_place, inspect, raylet_logs, read_records
-from .tree import Place, mount_number, vouched_mounts
+from .session_folder import MOST_LOGS, Logs, MountKinds, Way, find_owner, find_place, inspect
+from .tree import Place, mount_number, mounts, vouched_mounts
 
 DEFAULT_TEMP = "/tmp/ray"  # noqa: S108 Ray's own default
 _NAME = re.compile(r"session_(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)_\d+_\d+$")
-_DRIVER_LOG = re.compile(r"python-core-driver-([0-9a-f]{8})[0-9a-f]*_([0-9]{1,10})\.log$")
-_JOB_LOG = re.compile(r"job-driver-(.+)\.log$")
 _TOLD_TO_END = re.compile(rb'reason_message: "received SIGTERM"|received SIGTERM\. Existing local drain request')
 MOST_JOBS = 200
-MOST_TEMPS, MOST_SESSIONS, MOST_LOGS = 256, 1000, 200_000
-"""Of temp dirs, of sessions in all of them, of files in a folder: whoever names a temp dir may have filled it."""
+MOST_TEMPS, MOST_SESSIONS = 256, 1000
+"""Of temp dirs, and of sessions in all of them: whoever names a temp dir may have filled it."""
 LAST_WORDS_BYTES = 1 << 14
 
 
@@ -45,22 +43,6 @@ class Folder(NamedTuple):
     def answers(self) -> bool | None:
         """Whether a raylet of its owner's listens there; `None` when that can't be told."""
         return self.facts.answers
-
-
-class Logs(NamedTuple):
-    """Logs in a session's folder that are of use here."""
-
-    changed: int = 0
-    """When the folder changed last, as its file system says."""
-    drivers: Mapping[int, Tuple[str, str]] = {}
-    """By pid of a driver: Ray's id of its job, and the name of the log that it keeps open."""
-    jobs: Mapping[str, str] = {}
-    """By submission id: where its entrypoint's output goes."""
-    raylets: Tuple[str, ...] = ()
-    """Names of the raylets' logs."""
-    records: Records = Records()
-    path: str = ""
-    """The folder of these logs."""
 
 
 class Sessions(NamedTuple):
@@ -91,7 +73,8 @@ class SessionScanner:
         self._given: Dict[str, None] = dict.fromkeys(temps)
         self._heard: Tuple[str, ...] = ()
         self._logs: Dict[str, Logs] = {}
-        self._vouched: FrozenSet[int] = frozenset()
+        self._vouched: MountKinds = {}
+        self._foreign: Dict[str, MountKinds] = {}
         self._confirmed: Dict[Tuple[Identity, str], bool] = {}
         self._dashboards: Dict[Identity, str] = {}
 
@@ -101,40 +84,44 @@ class SessionScanner:
 
     def read(self, forest: Forest) -> Sessions:
         """The processes tell which temp dirs there are, and which sessions need not be asked."""
-        self._vouched = vouched_mounts()
+        self._vouched, self._foreign = vouched_mounts(), {}
         temps = self._known_temps(forest)
-        paths = _named_ways(forest)
-        listed = _session_paths(map(self._go, temps), self._vouched)
-        reached = dict.fromkeys([*map(Way, listed), *paths.values()])
-        places = {way: find_place(way._replace(path=self._go(way.path)), self._vouched) for way in reached}
-        carried = _find_raylets(forest, paths, places)
-        self._logs = {way.path: self._read_logs(self._go(way.path), places[way].uid) for way in reached}
-        facts = {
-            way: inspect(way._replace(path=self._go(way.path)), self._vouched, self._logs[way.path].records, carried.get(found.place, ()))
-            for way, found in places.items()
-        }
+        ways = _named_ways(forest)
+        listed = self._session_paths(temps)
+        reached = tuple(dict.fromkeys([*map(Way, listed), *ways.values()]))
+        carried = self._find_raylets(forest, ways)
+        seen = {way: inspect(self._go(way), self._kinds(way), self._logs.get(way.path, Logs()), carried) for way in reached}
+        self._logs = {way.path: logs for way, (_, logs) in seen.items()}
+        facts = {way: folder for way, (folder, _) in seen.items()}
         live = [path for path in listed if facts[Way(path)].answers]
         drivers = {pid: driver for path in live for pid, driver in self._drivers_of(path, forest).items()}
+        named = {pid: facts[way] for pid, way in ways.items()}
         return Sessions(
             folders=tuple(_folder(path, facts[Way(path)], self._name) for path in listed),
             all=tuple(facts.values()),
-            of={pid: facts[way] for pid, way in paths.items()},
+            of=named,
             drivers=drivers,
-            dashboards=self._dashboards_of(
-                forest, {pid: places[way] for pid, way in paths.items()}, {facts[Way(path)].place: path for path in listed}
-            ),
+            dashboards=self._dashboards_of(forest, named, {facts[Way(path)].place: path for path in listed}),
             temps=temps,
             logs=tuple(self._logs[path] for path in live),
         )
 
-    def _go(self, path: str) -> str:
-        self.at = path
-        return path
+    def _go(self, way: Way) -> Way:
+        self.at = way.path
+        return way
+
+    def _kinds(self, way: Way) -> MountKinds:
+        if way.mounts is None:
+            return self._vouched
+        if way.mounts not in self._foreign:
+            with suppress(OSError):
+                self._foreign[way.mounts] = {mount.number: mount.kind for mount in mounts(way.pid or 0)}
+        return self._foreign.get(way.mounts, {})
 
     def _is_there(self, path: str) -> bool:
         """Whether it is a folder of ours: not one in a mount namespace that somebody has made."""
         try:
-            with trust.opened(self._go(path), trust.FOLDER_PLACE) as folder:
+            with trust.opened(self._go(Way(path)).path, trust.FOLDER_PLACE) as folder:
                 return mount_number(folder) in self._vouched
         except OSError:
             return False
@@ -167,16 +154,16 @@ class SessionScanner:
         self._confirmed = {key: yes for key, yes in self._confirmed.items() if key[0][0] in forest}
         return found
 
-    def _dashboards_of(self, forest: Forest, named: Mapping[int, FolderPlace], listed: Mapping[Place | None, str]) -> Dict[str, str]:
+    def _dashboards_of(self, forest: Forest, named: Mapping[int, SessionFolder], listed: Mapping[Place | None, str]) -> Dict[str, str]:
         """Only those that run as the session's owner, or as root: anybody can call a process a dashboard."""
         found: Dict[str, str] = {}
         for process in forest.values():
             port = to_number(flag(process.details.argv, "--port"))
             if process.origin.role != "dashboard" or not process.alive or process.pid not in named or port is None:
                 continue
-            where, owner = named[process.pid]
-            path = listed.get(where) if where else None
-            address = self._address(process, port) if path and process.details.uid in (owner, trust.ROOT) else None
+            folder = named[process.pid]
+            path = listed.get(folder.place) if folder.place else None
+            address = self._address(process, port) if path and process.details.uid in (folder.uid, trust.ROOT) else None
             if path and address:
                 found[path] = address
         return found
@@ -187,34 +174,28 @@ class SessionScanner:
             self._dashboards[process.identity] = known
         return known
 
-    def _read_logs(self, session: str, uid: int | None) -> Logs:
-        """Read only when the folder has changed: it may hold tens of thousands of files. `uid`: its owner."""
-        before, logs = self._logs.get(session, Logs()), f"{session}/logs"
-        try:
-            changed = os.stat(logs).st_mtime_ns
-            names = _names(logs) if changed != before.changed else None
-        except OSError:
-            return Logs()
-        raylets = before.raylets if names is None else raylet_logs(names)
-        records = before.records
-        if uid is not None and raylets and (names is not None or not records.raylets):
-            records = read_records(logs, raylets, uid)
-        if names is None:
-            return before._replace(records=records)
-        drivers = [(match, name) for name in names for match in [_DRIVER_LOG.match(name)] if match]
-        return Logs(
-            changed,
-            {int(match[2]): (match[1], name) for match, name in drivers},
-            {match[1]: f"{logs}/{name}" for name in names for match in [_JOB_LOG.match(name)] if match},
-            raylets,
-            records,
-            logs,
-        )
+    def _find_raylets(self, forest: Forest, ways: Mapping[int, Way]) -> Dict[Place, Tuple[Listener, ...]]:
+        """By folder: its raylets that are seen to run as its owner or root. Nobody need connect to these, time and again."""
+        found: Dict[Place, Tuple[Listener, ...]] = {}
+        for process in forest.values():
+            if process.alive and process.origin.role == "raylet" and process.pid in ways:
+                way, uid = self._go(ways[process.pid]), process.details.uid
+                where, owner = find_place(way), find_owner(way, self._kinds(way))
+                if where is not None and uid is not None and uid in (owner, trust.ROOT):
+                    found[where] = (*found.get(where, ()), Listener(process.pid, uid))
+        return found
 
-
-def _names(folder: str) -> Tuple[str, ...]:
-    with os.scandir(folder) as entries:
-        return tuple(entry.name for entry in islice(entries, MOST_LOGS))
+    def _session_paths(self, temps: Iterable[str]) -> Tuple[str, ...]:
+        """Those in these temp dirs, each once: two may be one, by a link or a mount. Of very many root's and ours, then the latest."""
+        paths = islice((f"{temp}/{name}" for temp in temps for name in _names_in(self._go(Way(temp)).path)), MOST_LOGS)
+        found: Dict[Place, Tuple[bool, str, str]] = {}
+        for path in paths:
+            where = find_place(Way(path))
+            if where is not None:
+                own = find_owner(Way(path), self._vouched) in trust.own_uids()
+                found.setdefault(where, (own, os.path.basename(path), path))
+        chosen = {path for _, _, path in nlargest(MOST_SESSIONS, found.values())}
+        return tuple(path for _, _, path in found.values() if path in chosen)
 
 
 def _named_ways(forest: Forest) -> Dict[int, Way]:
@@ -224,37 +205,14 @@ def _named_ways(forest: Forest) -> Dict[int, Way]:
     for process in forest.values():
         session, (uid, mounts) = process.origin.session, (process.details.uid, process.details.mounts)
         if session:
-            way = Way(session) if mounts is None else Way(f"/proc/{process.pid}/root{session}", mounts, uid)
+            way = Way(session) if mounts is None else Way(f"/proc/{process.pid}/root{session}", mounts, process.pid, uid)
             found[process.pid] = ways.setdefault((mounts, uid if mounts else None, session), way)
     return found
 
 
-def _find_raylets(forest: Forest, ways: Mapping[int, Way], places: Mapping[Way, FolderPlace]) -> Dict[Place | None, Tuple[Listener, ...]]:
-    """By folder: its raylets that are seen to run as its owner or root. Nobody need connect to these, time and again."""
-    found: Dict[Place | None, Tuple[Listener, ...]] = {}
-    for process in forest.values():
-        if process.alive and process.origin.role == "raylet" and process.pid in ways:
-            (where, owner), uid = places[ways[process.pid]], process.details.uid
-            if where is not None and uid is not None and uid in (owner, trust.ROOT):
-                found[where] = (*found.get(where, ()), Listener(process.pid, uid))
-    return found
-
-
-def _session_paths(temps: Iterable[str], vouched: Container[int]) -> Tuple[str, ...]:
-    """The sessions in these temp dirs, each once: two may be one, by a link or a mount. Of very many root's and ours, then the latest."""
-    paths = islice((f"{temp}/{name}" for temp in temps for name in _names_in(temp)), MOST_LOGS)
-    found: Dict[Place, Tuple[bool, str, str]] = {}
-    for path in paths:
-        where, uid = find_place(Way(path), vouched)
-        if where is not None:
-            found.setdefault(where, (uid in trust.own_uids(), os.path.basename(path), path))
-    chosen = {path for _, _, path in nlargest(MOST_SESSIONS, found.values())}
-    return tuple(path for _, _, path in found.values() if path in chosen)
-
-
 def _names_in(temp: str) -> Iterable[str]:
-    with suppress(OSError):
-        return sorted(filter(_NAME.match, _names(temp)))
+    with suppress(OSError), os.scandir(temp) as entries:
+        return sorted(filter(_NAME.match, (entry.name for entry in islice(entries, MOST_LOGS))))
     return ()
 
 
@@ -316,8 +274,13 @@ def _age(path: str) -> float:
 
 
 def _dashboard_address(process: ScannedProcess, port: int) -> str | None:
-    """Where a dashboard really listens: with --port-retries it may have moved on. Its flags where that can't be seen."""
+    """Where a dashboard really listens: with --port-retries it may have moved on. Its flags where that can't be seen.
+
+    In another network namespace its address is another place, where somebody else may listen here.
+    """
     argv = process.details.argv
+    if read_link(f"/proc/{process.pid}/ns/net") not in (None, read_link("/proc/self/ns/net")):
+        return None
     try:
         links = {*open_files(process.pid)}
     except PermissionError:
@@ -330,5 +293,5 @@ def _dashboard_address(process: ScannedProcess, port: int) -> str | None:
 
 
 def _url(host: str, port: int) -> str:
-    here = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1", "localhost": "127.0.0.1"}.get(host, host)  # noqa: S104 to recognize it
+    here = {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(host, host)  # noqa: S104 to recognize it
     return f"http://[{here}]:{port}" if ":" in here else f"http://{here}:{port}"

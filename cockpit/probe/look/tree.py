@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import Callable, FrozenSet, Iterator, NamedTuple, Tuple
+from typing import Callable, Dict, Iterator, NamedTuple, Tuple
 
 from ..trust import FOLDER, own_uids
 from .proc import read, read_or_nothing
@@ -204,9 +204,9 @@ class Mount(NamedTuple):
     """Of that file system, as `user_id=1000`."""
 
 
-def mounts() -> Iterator[Mount]:
-    """All that this process can see."""
-    for line in read("/proc/self/mountinfo").splitlines():
+def mounts(pid: int | str = "self") -> Iterator[Mount]:
+    """All that this process can see, or another one. Raises `OSError`."""
+    for line in read(f"/proc/{pid}/mountinfo").splitlines():
         before, _, after = line.partition(b" - ")
         words = before.split()
         for code, byte in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
@@ -221,14 +221,14 @@ def mount_number(descriptor: int) -> int | None:
     return next((int(line.split()[1]) for line in lines if line.startswith("mnt_id:")), None)
 
 
-def vouched_mounts() -> FrozenSet[int]:
-    """Numbers of the mounts whose word for who owns a file can be believed: those of our own namespace that root or we have made.
+def vouched_mounts() -> Dict[int, str]:
+    """The mounts whose word for who owns a file can be believed, those of our own namespace that root or we have made: number and kind.
 
     Every user can make a mount namespace of his own, and put root's files there wherever he likes; a path such as `/proc/PID/root/…` leads
     into it. And every user can mount a FUSE file system, which says what he wants.
     """
     makers = {f"user_id={uid}" for uid in own_uids()}
-    return frozenset(mount.number for mount in mounts() if not mount.kind.startswith("fuse") or makers.intersection(mount.options))
+    return {mount.number: mount.kind for mount in mounts() if not mount.kind.startswith("fuse") or makers.intersection(mount.options)}
 
 
 def mounted_in(path: str) -> str | None:

@@ -19,6 +19,7 @@ from cockpit.acts.recover.hosts import (
     sessions_of,
     start_requests,
     why_another_jobs,
+    why_another_ray,
     why_not,
 )
 from cockpit.config.reach import HostEntry
@@ -108,6 +109,25 @@ def test_on_the_head_its_own_port_says_whose_session_it_is(gcs: str, here: bool,
     old = "session_2026-11-21_01-00-00_000001_1"
     head = said("login-1", "head", gcs="10.0.0.1:6400", rays=[{"session": old, "gcs": gcs, "here": here}])
     assert sessions_of(START, NAMES, {"login-1": head}) == ((old,) if ours else ())
+
+
+@pytest.mark.parametrize(
+    ("host", "gcs", "addresses", "another"),
+    [
+        ("login-1", "127.0.0.1:6400", (), False),
+        ("w1", "10.0.0.1:6400", (), False),
+        ("w1", "10.9.0.1:6400", ("10.9.0.1",), False),  # by another of the head's addresses
+        ("login-1", "10.0.0.1:26380", (), True),
+        ("w1", "10.7.7.7:6400", (), True),
+        ("w1", None, (), False),
+    ],
+)
+def test_a_session_whose_own_raylet_has_another_gcs_is_not_stopped_whatever_somebody_has_said_of_it(host, gcs, addresses, another):
+    """Anybody may call a process raylet, and name any session and the preset's GCS."""
+    meant = Target("process", host, pid=7, part="raylet", session="session_1", facts={"gcs": gcs})
+    reason = why_another_ray(START, NAMES, {"login-1": HEAD}, [meant], addresses)
+    assert (reason is not None) == another
+    assert not another or reason == f"raylet 7 of session_1 on {host} has its GCS at {gcs}: another Ray, which is not touched"
 
 
 def test_nothing_speaks_against_hosts_that_are_alike():

@@ -63,6 +63,7 @@ ELDERS = KindVerdict(
         ([(f"{NAME}1", [], []), (f"{NAME}2", ["ppo"], [])], "child"),
         ([(f"{NAME}1", ["ppo"], [])], "child"),
         ([("session_of_another_user", [], ["ppo"])], "unknown"),
+        ([(f"{NAME}1", ["ppo"], []), (f"{NAME}1", [], ["ppo"]), (f"{NAME}2", [], [])], "child"),
     ],
 )
 def test_what_may_be_of_several_sessions_is_left_over_when_all_were_asked_and_none_runs_its_job(jobs, kind):

@@ -384,8 +384,34 @@ def test_a_variable_that_names_another_node_does_not_count():
     assert kinds(left(210, RAY_NODE_ID="ff" * 28))[210] == "unknown"
 
 
-def test_the_log_it_writes_to_tells_of_which_host_it_is():
-    assert kinds(left(210, logs=[worker_log(200)]), folders=[folder(SESSION)])[210] == "orphan"
+def test_of_two_sessions_with_a_raylet_of_that_pid_the_one_whose_log_it_writes_to_is_its_own():
+    both = [folder(SESSION, 100), folder(OTHER, 100, inode=2)]
+    assert kinds(left(210), folders=both)[210] == "unknown"
+    assert kinds(left(210, logs=[worker_log(200)]), folders=both)[210] == "orphan"
+
+
+def test_a_folder_that_somebody_has_given_a_sessions_name_is_no_session_of_the_raylet_or_job():
+    """His own, around a folder of the victim's that he may not look into: he renames it."""
+    assert kinds(left(210, logs=[worker_log(200)]), folders=[folder(SESSION)])[210] == "unknown"
+    found = judged(process(210, RAY_JOB_CONFIG_JSON_ENV_VAR=JOB, logs=[JOB_LOG]), folders=[folder(SESSION)])[210]
+    assert (found.kind, found.undecided) == ("unknown", None)
+
+
+def test_where_its_log_was_moved_to_says_neither_whose_a_process_is_nor_alone_whom_to_ask():
+    """Anybody may move it into another session's folder, whose Ray numbers jobs alike."""
+    moved = [worker_log(200, session=OTHER)]
+    found = judged(raylet(), raylet(101, OTHER), left(210, logs=moved))[210]
+    assert (found.session, found.undecided, found.asks) == (SESSION, "job", (SESSION, OTHER))
+    outside = process(200, "ray::Actor", RAY_RAYLET_PID="100", logs=moved)
+    assert judged(raylet(), raylet(101, OTHER), outside)[200].session == SESSION
+
+
+def test_a_raylet_that_lives_in_another_pid_namespace_is_not_called_dead_there():
+    """A job that has left its container: `nsenter` from a pod that may."""
+    inside = raylet(5000, pids=(5000, 100))
+    found = judged(inside, left(6000), folders=[folder(SESSION, 100)])[6000]
+    assert (found.kind, found.undecided) == ("unknown", None)
+    assert "its raylet 100 may be the one in another PID namespace (pid 5000 here)" in found.why[0]
 
 
 def test_the_name_of_a_log_proves_nothing_alone():

@@ -321,15 +321,18 @@ def dashboard(session: Path, pid: int, port: int, retries: int = 0, host: str = 
     return process(pid, command, ticks=read_stat(pid).ticks if read_stat(pid) else 1, uid=os.getuid())
 
 
-@pytest.mark.parametrize(("family", "bound"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")])
-def test_a_dashboard_is_where_it_listens_and_not_where_it_was_told_to(temp, family, bound):
+@pytest.mark.parametrize(
+    ("family", "bound", "asked"),
+    [(socket.AF_INET, "127.0.0.1", "127.0.0.1"), (socket.AF_INET, "0.0.0.0", "127.0.0.1"), (socket.AF_INET6, "::", "[::1]")],
+)
+def test_a_dashboard_is_where_it_listens_and_not_where_it_was_told_to(temp, family, bound, asked):
     path = session(temp)
     with socket.socket(family) as sock:
         sock.bind((bound, 0))
         sock.listen()
         port = sock.getsockname()[1]
         found = SessionScanner().read(forest(dashboard(path, os.getpid(), port - 3, retries=5))).dashboards
-    assert found == {str(path): f"http://127.0.0.1:{port}"}
+    assert found == {str(path): f"http://{asked}:{port}"}
 
 
 def test_a_dashboard_that_does_not_listen_yet_has_no_address(temp):

@@ -140,6 +140,7 @@ def _true_raylet(look: HostState, session: str, raylets: List[ScannedProcess]) -
     """That of the session's owner: anybody can call a process raylet, and name any session."""
     folders = [look.sessions.of.get(raylet.pid, SessionFolder("")) for raylet in raylets]
     owners = {folder.uid for folder in folders} - {None}
+    owners = owners.intersection(trust.own_uids()) or owners
     users = {raylet.details.uid for raylet in raylets}
     if len(owners) > 1 or (not owners and len(users) > 1):
         raise NoWayError(f"raylets of several users claim to belong to {session}: which of them is real is not known")

@@ -25,8 +25,8 @@ from ...look.network import is_here, split
 from ...look.origin import flag
 from ...look.proc import read_or_nothing
 from ...look.processes import ScannedProcess
-from ...look.raylets import find_slurm_job
-from ...trust import TrustError
+from ...look.raylets import find_slurm_job, gcs_address
+from ...trust import TrustError, own_uids
 from ..host_state import HostState, Request, Target, Tell, Watcher
 from ..ray import NoWayError
 from . import ray_start
@@ -181,11 +181,17 @@ def _running_sessions(look: HostState, gcs: str) -> List[str]:
 
 
 def _parts(look: HostState, gcs: str) -> List[ScannedProcess]:
-    return [process for process in look.forest.values() if process.alive and _serves(process, gcs)]
+    return [process for process in look.forest.values() if is_of_its_owner(look, process) and _serves(process, gcs)]
+
+
+def is_of_its_owner(look: HostState, process: ScannedProcess) -> bool:
+    """Whether it lives, and its word on its session counts: anybody may call a process raylet, and name any session and any GCS."""
+    uid, folder = process.details.uid, look.sessions.of.get(process.pid)
+    return process.alive and (uid in own_uids() or (folder is not None and folder.uid is not None and folder.uid == uid))
 
 
 def _serves(process: ScannedProcess, gcs: str) -> bool:
-    found = _address(process)
+    found = gcs_address(process)
     if not found or not gcs:
         return False
     host, port = split(found)
@@ -201,17 +207,6 @@ def _is_near(process: ScannedProcess) -> bool | None:
         return None
 
 
-def _address(process: ScannedProcess) -> str | None:
-    """Of the GCS that a raylet has, or that it is itself."""
-    argv = process.details.argv
-    if process.origin.role == "raylet":
-        return flag(argv, "--gcs-address", "--gcs_address")
-    if process.origin.role != "gcs_server":
-        return None
-    port = flag(argv, "--gcs_server_port", "--gcs-server-port")
-    return f"{flag(argv, '--node-ip-address', '--node_ip_address') or '127.0.0.1'}:{port}" if port else None
-
-
 def _rays(look: HostState) -> List[Dict[str, Any]]:
     """Each session that lives here, where its GCS is, and whether that is on this very host."""
     found = {
@@ -222,7 +217,7 @@ def _rays(look: HostState) -> List[Dict[str, Any]]:
             find_slurm_job(read_or_nothing(f"/proc/{process.pid}/cgroup")) or "",
         )
         for process in look.forest.values()
-        for address in [_address(process) if process.alive else None]
+        for address in [gcs_address(process) if is_of_its_owner(look, process) else None]
         if address
     }
     return [{"session": session, "gcs": gcs, "here": here, "slurm": job or None} for session, gcs, here, job in sorted(found) if session]

@@ -9,6 +9,7 @@ from ... import trust
 from ...look.kinds import LEFT
 from ...look.origin import SERVICES
 from ...look.processes import Identity, ScannedProcess
+from ...look.raylets import gcs_address
 from ...trust import own_uids
 from ..host_state import HostState, Target
 from ..signals import ProtectedError, grip
@@ -136,7 +137,8 @@ def sorted_out(look: HostState, name: str, found: Members) -> Tuple[List[Target]
     refused: List[Target] = []
     for pid, part in found.items():
         why_not = barred or _refusal(look.forest[pid], part, uid)
-        (refused if why_not else targets).append(look.target(pid, part=part, **({"reason": why_not} if why_not else {})))
+        gcs = {"facts": {"gcs": gcs_address(look.forest[pid])}} if part in ROOTS else {}
+        (refused if why_not else targets).append(look.target(pid, part=part, **gcs, **({"reason": why_not} if why_not else {})))
     return targets, refused
 
 
