@@ -19,11 +19,15 @@ from pathlib import Path
 import pytest
 
 from cockpit.probe.acts import start
-from cockpit.probe.acts.start import fitness, installation
+from cockpit.probe.acts.host_state import HostState
+from cockpit.probe.acts.start import fitness, installation, is_of_its_owner
 from cockpit.probe.acts.start.ray_start import Outcome, why_apart
+from cockpit.probe.look.gpus import GpuReading
 from cockpit.probe.look.network import listening_sockets
+from cockpit.probe.look.sessions import Sessions
 from cockpit.sources.probes import payload
 from tests.probe.acts.start_stand_in import RAYLET, SESSION, VERSIONS, own_gcs, raylet, request, run_stage, stand_in
+from tests.probe.forests import SESSION, USER, folder, forest, raylet
 
 
 @pytest.fixture
@@ -304,3 +308,10 @@ def test_what_ray_writes_is_understood(text: str, cause: str):
     said = Outcome(1, text, "/log").sentence
     assert said.startswith(cause)
     assert text.splitlines()[-1].strip()[:100] in said
+
+
+@pytest.mark.parametrize(("owner", "user", "counts"), [(USER, USER, True), (USER, 666, False), (666, USER, False), (USER, 0, True)])
+def test_a_raylet_speaks_for_its_session_only_as_its_owner_or_root(owner, user, counts):
+    one = raylet(uid=user)
+    look = HostState(forest(one), {}, GpuReading(), Sessions(of={100: folder(SESSION, 100, uid=owner)}))
+    assert is_of_its_owner(look, one) is counts

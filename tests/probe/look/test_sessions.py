@@ -189,7 +189,7 @@ def test_whoever_makes_a_mount_namespace_does_not_say_whose_what_lies_in_it_is(h
 
 @needs_root
 def test_a_temp_dir_in_somebodys_mount_namespace_is_none_of_ours(his_raylet):
-    temp = f"/proc/{his_raylet}/root/mnt/tmp/ray"
+    temp = os.path.join("/proc", str(his_raylet), "root", "mnt/tmp/ray")
     assert os.path.isdir(f"{temp}/{NAME}")
     assert SessionScanner([temp]).read({}).temps == ()
 
