@@ -26,8 +26,8 @@ from cockpit.probe.look.gpus import GpuReading
 from cockpit.probe.look.network import listening_sockets
 from cockpit.probe.look.sessions import Sessions
 from cockpit.sources.probes import payload
+from tests.probe import forests
 from tests.probe.acts.start_stand_in import RAYLET, SESSION, VERSIONS, own_gcs, raylet, request, run_stage, stand_in
-from tests.probe.forests import SESSION, USER, folder, forest, raylet
 
 
 @pytest.fixture
@@ -310,8 +310,8 @@ def test_what_ray_writes_is_understood(text: str, cause: str):
     assert text.splitlines()[-1].strip()[:100] in said
 
 
-@pytest.mark.parametrize(("owner", "user", "counts"), [(USER, USER, True), (USER, 666, False), (666, USER, False), (USER, 0, True)])
+@pytest.mark.parametrize(("owner", "user", "counts"), [(7, 7, True), (7, 666, False), (666, 7, False), (7, 0, True)])
 def test_a_raylet_speaks_for_its_session_only_as_its_owner_or_root(owner, user, counts):
-    one = raylet(uid=user)
-    look = HostState(forest(one), {}, GpuReading(), Sessions(of={100: folder(SESSION, 100, uid=owner)}))
+    one = forests.raylet(uid=user)
+    look = HostState(forests.forest(one), {}, GpuReading(), Sessions(of={100: forests.folder(forests.SESSION, 100, uid=owner)}))
     assert is_of_its_owner(look, one) is counts
