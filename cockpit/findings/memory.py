@@ -40,6 +40,8 @@ UNNAMED_LINES = (
     "the cgroup's counter shows a kill, but not which process was killed; the kernel's log names it (`dmesg` as root on the host)",
     "`ray list workers --detail --filter exit_type=SYSTEM_ERROR` lists workers that ended unexpectedly; Ray does not record the signal",
 )
+EARLIER_SLACK_S = 60.0
+"""By which the clocks of a node and of the host that tells of a kill may differ, and so long a node takes to start."""
 MAX_HOLDERS = 3
 MAX_KILL_LINES = 10
 SHARED_COUNTED_SINCE = (2, 60)
@@ -220,9 +222,10 @@ def oom_kills(facts: Facts) -> Iterator[Finding]:
         if _is_recent(facts, kill) and (kill.by == "ray" or node is not None or _has_ray(facts, kill.host)):
             title = facts.title(node) if node else kill.host or (kill.node or "")[:8] or "a node that is gone"
             found.setdefault(title, []).append(kill)
+    begun = _begin_of_ray(facts)
     for title, kills in found.items():
         kills.sort(key=lambda kill: -(kill.moment or 0.0))
-        yield _kill_finding(facts, title, kills, next((node.key for node in facts.living_nodes if facts.title(node) == title), None))
+        yield _kill_finding(facts, title, kills, begun, next((node.key for node in facts.living_nodes if facts.title(node) == title), None))
 
 
 def _is_recent(facts: Facts, kill: OomKill) -> bool:
@@ -236,13 +239,25 @@ def _has_ray(facts: Facts, host: str | None) -> bool:
     return known is not None and bool(known.nodes or known.sessions)
 
 
-def _is_of_this_cluster(kill: OomKill) -> bool:
+def _begin_of_ray(facts: Facts) -> float | None:
+    """When the first node of this cluster was started, as far as Ray tells."""
+    return min((node.started for node in facts.snapshot.nodes or () if node.started), default=None)
+
+
+def _is_earlier(kill: OomKill, begun: float | None) -> bool:
+    """Of the kernel's, before there was this cluster: Ray itself tells only of its own."""
+    return kill.by == "kernel" and kill.moment is not None and begun is not None and kill.moment < begun - EARLIER_SLACK_S
+
+
+def _is_of_this_cluster(kill: OomKill, begun: float | None) -> bool:
     """Of this cluster, as far as that can be told. Who tells of no pid has the counter of the container that Ray is in."""
+    if _is_earlier(kill, begun):
+        return False
     known = kill.by == "ray" or kill.rays is True or kill.pid is None or (kill.name or "").startswith(RAY_PROCESS_PREFIXES)
     return known and kill.ours is not False
 
 
-def _kill_finding(facts: Facts, title: str, kills: list[OomKill], node: str | None) -> Finding:
+def _kill_finding(facts: Facts, title: str, kills: list[OomKill], begun: float | None, node: str | None) -> Finding:
     counter: Counter[str] = Counter()
     for kill in kills:
         counter[_killer_words(kill)] += kill.count
@@ -250,18 +265,19 @@ def _kill_finding(facts: Facts, title: str, kills: list[OomKill], node: str | No
     told = [f"{by}{'' if at else ' killed'} {plural(number, *KILLED_NOUNS[by == KERNEL])}" for at, (by, number) in enumerate(counts)]
     moments = [kill.moment for kill in kills if kill.moment is not None]
     since = max(0.0, facts.now - moments[0]) if moments else None
-    lost = [kill for kill in kills if _is_of_this_cluster(kill)]
+    lost = [kill for kill in kills if _is_of_this_cluster(kill, begun)]
     fresh = any(kill.moment is not None and facts.now - kill.moment < facts.limits.oom_fresh for kill in lost)
     when = "" if since is None else f", the last {age(since)} ago" if counter.total() > 1 else f" {age(since)} ago"
     strange = not lost and all(kill.by == "kernel" for kill in kills)
     other = "" if not strange else ", none known to belong to Ray" if len(kills) > 1 else ", not known to belong to Ray"
+    other = ", before this Ray was started" if all(_is_earlier(kill, begun) for kill in kills) else other
     text = f"{' and '.join(told)} on {title} for lack of memory{when}: {_victim_words(facts, kills[0])}{other}"
     return Finding(
         code="workers-killed-oom",
         level="critical"
         if fresh
         else "info"
-        if not lost and all(kill.rays is False or kill.ours is False for kill in kills)
+        if not lost and all(kill.rays is False or kill.ours is False or _is_earlier(kill, begun) for kill in kills)
         else "warning",
         subject=title,
         text=text[:1].upper() + text[1:],

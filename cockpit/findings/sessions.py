@@ -26,7 +26,8 @@ def several_sessions(facts: Facts) -> Iterator[Finding]:
         if _are_in_jobs_of_their_own(host, {session.name for session in live}):
             continue
         sky = {session.name for session in live if f"/{SKYPILOT_FOLDER}/" in session.path}
-        shared = len(host.gpus or ()) if len({session.name for session in live} - sky) > 1 else 0
+        without = {facts.snapshot.cluster.session} if _offers_no_gpu(facts, host) else set()
+        shared = len(host.gpus or ()) if len({session.name for session in live} - sky - without) > 1 else 0
         same = "GPU" if shared == 1 else plural(shared, "GPU")
         gpus = f", and each may offer the same {same}" if shared else ""
         yield Finding(
@@ -40,6 +41,12 @@ def several_sessions(facts: Facts) -> Iterator[Finding]:
             else Remedy("keep SkyPilot's session; never use `ray stop`, which would end all of them"),
             about=tuple(session.key for session in live),
         )
+
+
+def _offers_no_gpu(facts: Facts, host: Host) -> bool:
+    """Whether the Ray that is followed has nodes on that host, none of which offers a GPU."""
+    nodes = [node for node in facts.living_nodes if node.id in host.nodes]
+    return bool(nodes) and all(not has.total for node in nodes for name, has in node.resources.items() if name == "GPU")
 
 
 def _are_in_jobs_of_their_own(host: Host, sessions: set[str]) -> bool:

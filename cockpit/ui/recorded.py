@@ -57,6 +57,8 @@ class RecordedPast:
         """What was read last, and until when."""
         self._history_took = 0.0
         """Seconds, of the last that was made anew; at least so many, where it was broken off."""
+        self._is_whole = False
+        """Whether the minutes before are all that was recorded: then what jobs have used is known."""
 
     async def read(self, moment: float, begin: float, end: float) -> PastMoment:
         """The state then, and what happened from `begin` to `end`. Raises `SourceError`."""
@@ -69,7 +71,7 @@ class RecordedPast:
         if self._continues(moment):
             for snapshot in await self._ask(lambda: list(self._reopen().walk(until, moment, STEP_S))):
                 if snapshot.taken > until:
-                    _record(history, snapshot)
+                    _record(history, snapshot, sums_usage=self._is_whole)
         else:
             history = await self._ask(partial(self._read_history, moment))
         if self._wanted == moment:  # else it is not whole
@@ -132,11 +134,13 @@ class RecordedPast:
 
     def _read_history(self, moment: float) -> History:
         history, begun, is_whole = History(), time.perf_counter(), True
-        for snapshot in self._reopen().walk(moment - HISTORY_S, moment, STEP_S):
+        recording = self._reopen()
+        self._is_whole = recording.begin > moment - HISTORY_S
+        for snapshot in recording.walk(moment - HISTORY_S, moment, STEP_S):
             if self._wanted != moment:
                 is_whole = False
                 break
-            _record(history, snapshot)
+            _record(history, snapshot, sums_usage=self._is_whole)
         took = time.perf_counter() - begun
         self._history_took = took if is_whole else max(took, self._history_took)
         return history
@@ -147,10 +151,12 @@ class RecordedPast:
         return [event for event in beyond if event.at == at]
 
 
-def _record(history: History, snapshot: Snapshot) -> None:
+def _record(history: History, snapshot: Snapshot, *, sums_usage: bool) -> None:
+    """Some minutes of a recording are no sum of what jobs have used: `cockpit report --who` reads all of it."""
     history.record(snapshot)
     history.memory.record(snapshot)
-    history.usage.add(snapshot)
+    if sums_usage:
+        history.usage.add(snapshot)
 
 
 def unknown_snapshot(moment: float, gap: tuple[float, float] | None, recorded: tuple[float, float]) -> Snapshot:

@@ -261,6 +261,7 @@ class Usage:
         for each in list(self._owners.values()):
             by_user[each.user or (None if each.owner.kind == "job" else each.owner.name or None)].append(each)
         found = [_sum_user(user, theirs) for user, theirs in by_user.items()]
+        found = [each for each in found if each.user is not None or each.sums.had or each.gpu_memory or each.host_memory]
         return sorted(found, key=lambda each: (-each.sums.had, each.user or ""))
 
 

@@ -253,6 +253,15 @@ def test_what_the_kernel_ends_of_others_on_a_host_of_ray_is_no_alarm(name, rays,
     assert both.level == ("critical" if level == "critical" else "warning"), "Ray's own was ended too, but long ago"
 
 
+def test_what_the_kernel_ended_before_this_ray_was_started_is_no_alarm():
+    """A container beside it, or the Ray before: its workers were called so too."""
+    one = kill(4242, by="kernel", node=None, host="node1", name="ray::Trainer", job=None)
+    found = only(killed(one, nodes=(node(1, started=NOW - 30),)), "workers-killed-oom")
+    assert found.level == "info"
+    assert found.text.endswith("ray::Trainer, which held 3.0G, before this Ray was started")
+    assert only(killed(one, nodes=(node(1, started=NOW - 3600),)), "workers-killed-oom").level == "critical"
+
+
 def test_whom_another_ray_has_ended_is_not_called_ours_and_is_no_alarm():
     theirs = kill(4242, ours=False, session="session_b", job=None, name="rollout")
     found = only(killed(theirs), "workers-killed-oom")

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.sessions import dead_pointers, foreign_temps, lone_gcs, several_sessions
-from cockpit.model import Cluster, Host, Pointer, RayProcess, Session, TempDir
+from cockpit.model import Cluster, Host, Pointer, Quantity, RayProcess, Session, TempDir
 from tests.findings.detection import codes, looked, only
-from tests.world import GIB, NOW, gpu, snapshot
+from tests.world import GIB, NOW, gpu, node, snapshot
 
 ALONE = (several_sessions, lone_gcs, dead_pointers, foreign_temps)
 OLD, NEW = "session_2026-11-20_00-00-00_000000_7", "session_2026-11-21_00-00-00_000000_8"
@@ -31,6 +31,15 @@ def test_two_sessions_that_live_on_a_host_are_told():
     assert (found.level, found.subject, found.remedy.act) == ("warning", "w1", "stop")
     assert found.about == (live[0].key, live[1].key)
     assert only(looked(host(sessions=live, gpus=None), detectors=ALONE), "sessions-several").level == "info"
+
+
+@pytest.mark.parametrize(("gpus", "level"), [(0, "info"), (2, "warning")])
+def test_two_sessions_of_which_the_followed_one_offers_no_gpu_do_not_share_any(gpus, level):
+    seen = host(sessions=(session(OLD, True), session(NEW, True)), nodes=(node(1).id,))
+    offers = node(1, resources={"CPU": Quantity(0, 8), **({"GPU": Quantity(0, gpus)} if gpus else {})})
+    found = only(looked(replace(seen, cluster=Cluster(session=NEW), nodes=(offers,)), detectors=ALONE), "sessions-several")
+    assert found.level == level
+    assert ("may offer the same" in found.text) == (gpus > 0)
 
 
 def test_of_several_sessions_the_one_that_is_followed_is_marked():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from cockpit.ui.recorded import MAX_MORE_S, RecordedPast
+from cockpit.ui.recorded import HISTORY_S, MAX_MORE_S, RecordedPast
 from tests.ui.recordings import BEGIN, Happened, Memory, recorded
 from tests.world import NOW
 
@@ -41,3 +41,11 @@ async def test_minutes_are_quick_to_come_where_they_go_on_or_did_not_take_long_b
     assert not past.has_history_within(0, NOW - 5000)
     assert past.has_history_within(0, NOW - 1000 + MAX_MORE_S)
     assert not past.has_history_within(0, NOW - 1010), "a step back is read anew"
+
+
+async def test_what_jobs_have_used_is_not_summed_of_some_minutes_of_a_longer_recording():
+    assert NOW - BEGIN > HISTORY_S
+    for moment, is_known in ((NOW, False), (BEGIN + HISTORY_S / 2, True)):
+        past = recorded()
+        await past.read(moment, BEGIN, NOW)
+        assert ((await past.read_history(moment)).usage.begin is not None) is is_known

@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 import time
-from typing import Callable, Container, Dict, Iterable, Set
+from typing import Callable, Container, Dict, Iterable, Iterator, Set, Tuple
 
 from ..look.proc import user_name
 from ..look.sizes import DearFiles
@@ -46,6 +46,8 @@ class Survey:
         """Folders of other users, which stay with all that is in them."""
         self.unread: Dict[str, str] = {}
         """What could not be looked into, and why."""
+        self._sizes: Dict[str, int] = {}
+        """By path, of each file; of a file with several names once."""
         self._name, self._tell, self._told = name, tell, 0.0
         self._linked: Set[int] = set()
         self._owner = -1
@@ -72,11 +74,16 @@ class Survey:
             self._count_folder(entry)
             return
         self.files += 1
-        if status.st_nlink > 1 and status.st_ino in self._linked:
-            return
+        is_counted = status.st_nlink > 1 and status.st_ino in self._linked
         if status.st_nlink > 1:
             self._linked.add(status.st_ino)
-        self.size += status.st_blocks * 512
+        self._sizes[entry.path] = 0 if is_counted else status.st_blocks * 512
+        self.size += self._sizes[entry.path]
+
+    def count_without(self, kept: Container[str]) -> Tuple[int, int]:
+        """Files and bytes of what goes where these files, and all that lies in these folders, stay."""
+        going = [size for path, size in self._sizes.items() if not any(above in kept for above in _paths_to(path))]
+        return len(going), sum(going)
 
     def _count_folder(self, entry: FolderEntry) -> None:
         """Ray's folders can be written by everybody: somebody may move one of another user's into it, to have it removed by root."""
@@ -214,6 +221,13 @@ class Removal:
         if now - self._told > TELL_EVERY:
             self._told = now
             self._tell(f"{self._name}: {self.files:,} files removed, {in_words(self.freed)} freed", self.files, self._of)
+
+
+def _paths_to(path: str) -> Iterator[str]:
+    """It, and each folder above it."""
+    while path:
+        yield path
+        path = os.path.dirname(path)
 
 
 def in_words(size: float) -> str:

@@ -164,7 +164,7 @@ def _groups_section(view: View, *, tree: bool) -> Section[GroupRow]:
         columns,
         None if view.snapshot.placement_groups is None else rows,
         search=lambda row: f"{row.group.name} {row.group.id} {row.group.state} {row.group.job} {row.group.why}",
-        total=None if tree else len(groups),
+        total=len(groups),
     )
 
 

@@ -50,6 +50,12 @@ def test_the_dead_session_of_the_demo_can_be_cleaned_and_its_checkpoint_stays(gr
     (target,) = planned["targets"]
     assert (target["live"], planned["refused"]) == (False, [])
     assert [os.path.basename(kept) for kept in target["keeps"]] == ["ckpt"]
+    answer = ground.do(planned["targets"])
+    assert answer["freed"]["disk"] == target["size"], "what stays is not counted"
+    assert answer["done"][0]["outcome"].startswith(f"{target['files']} files removed")
+    again = ground.plan()
+    assert again["targets"] == []
+    assert any("nothing to remove, all that is left in it is protected" in note for note in again["notes"])
 
 
 def test_a_plan_changes_nothing(ground):
@@ -585,7 +591,7 @@ def test_it_cleans_on_any_python(ground, start, tmp_path):
         leftover = {"what": "shm", "path": str(shm), "device": status.st_dev, "inode": status.st_ino}
         receipt = hear_answer(start("act", json.dumps(ground.request(stage="do", targets=[*plan["targets"], leftover])), **there))
         assert what(receipt["done"]) == [NAME, shm.name], (python, receipt)
-        assert receipt["freed"] == {"disk": plan["targets"][0]["size"] - 8192, "shm": 8192}
+        assert receipt["freed"] == {"disk": plan["targets"][0]["size"], "shm": 8192}
         assert not shm.exists()
         assert [file for file in path.rglob("*") if file.is_file()] == [kept]
         shutil.rmtree(path)

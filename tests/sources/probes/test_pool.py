@@ -625,7 +625,8 @@ def test_the_probe_is_found_whatever_lies_in_the_current_folder(tmp_path, monkey
     ("facts", "told"),
     [
         ({"gpus": (Gpu(0),)}, True),
-        ({}, False),
+        ({}, True),
+        ({"unanswered": ("nvml",)}, False),
         ({"processes": None}, False),
         ({"nodes": ()}, True),
         ({"faults": (Fault("nvml", "NVML has not answered for 6 s", 94.0),)}, True),
@@ -636,7 +637,8 @@ def test_a_probe_has_told_when_it_has_seen_the_gpus_that_rays_agent_sees_or_nvml
     rays = NodeFacts(nodes=(Node("n1", "w1", gpus=(Gpu(0),)),), workers=(), holders=())
     host = Host("w1", **{"processes": (), "nodes": ("n1",), **facts})
     assert has_told(host, rays, 100.0) is told
-    assert has_told(host, None, 100.0) is (host.processes is not None), "of GPUs that nobody has seen none are waited for"
+    waits = host.processes is None or "nvml" in host.unanswered
+    assert has_told(host, None, 100.0) is not waits, "of GPUs that nobody has seen none are waited for"
 
 
 @pytest.mark.parametrize(("faults", "told"), [((), False), ((Fault("nvml", "NVML has not answered for 6 s", 94.0),), True)])

@@ -150,15 +150,19 @@ def _survey_target(cleaning: Cleaning, opened: _Opened, target: Target) -> Targe
             cleaning.agree(target, young)
         return None
     named = _find_named(cleaning.request, opened)
-    keeps = [encode_path(path) for path in survey.dear.found if not any(path == one or path.startswith(f"{one}/") for one in named)]
+    kept = {path: None for path in survey.dear.found if not any(path == one or path.startswith(f"{one}/") for one in named)}
+    keeps, (files, size) = [encode_path(path) for path in kept], survey.count_without(kept)
     for text in (*_surprises(survey, named), *_note_unlisted(keeps)):
         cleaning.note(f"{opened.name}: {text}")
     known = not survey.unread
+    if known and keeps and not files:
+        cleaning.note(f"{opened.name}: nothing to remove, all that is left in it is protected")
+        return None
     return {
         **target,
         "live": False,
-        "size": survey.size if known else None,
-        "files": survey.files if known else None,
+        "size": size if known else None,
+        "files": files if known else None,
         "age": round(survey.age, 1),
         "keeps": keeps[:KEEPS],
         "why": ["no raylet listens on its socket", "no process of it runs here"],
