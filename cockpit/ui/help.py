@@ -85,11 +85,12 @@ Times are shown as the log has them.
 
 PAGE_KEYS = ("tree", "dead", "user")
 ROW_KEYS = ("row act", "log", "hide", "edit", "save", "stack", "environment")
+TIME = ("Time: what was recorded", ("step", "event", "moment", "play", "zoom", "now"))
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Any row", ("open", "raw", "copy", "tag", "untag", "memory")),
     ("Move", ("pages", "back", "move", "page", "jump")),
     ("Find", ("filter", "sort", "gpu_memory", "faults", "address")),
-    ("Time: what was recorded", ("step", "event", "moment", "play", "zoom", "now")),
+    TIME,
     ("Display", ("pane", "pause", "refresh", "interval", "unhide")),
     ("cockpit", ("help", "command_palette", "export", "quit", "suspend_process")),
     ("Acts: each shows its plan first and changes nothing before you confirm", ("act", "row act")),
@@ -109,12 +110,16 @@ class Entry(NamedTuple):
 
 
 def help_text(nodes: Iterable[DOMNode], acts: Iterable[Operation], page: str, applies: Callable[[str], bool]) -> str:
-    """All keys in groups, each in one, first those of which the action `applies` on this page and row; then what the signs mean."""
+    """All keys in groups, each in one, first those of which the action `applies` on this page and row; then what the signs mean.
+
+    In the past some keys mean another thing than now.
+    """
     entries = [*_entries(nodes), *map(_act_entry, acts)]
     here = [entry for entry in entries if applies(entry.action)]
     lines: list[str] = []
     listed: set[str] = set()
-    for title, names, among in ((page, PAGE_KEYS, here), ("This row", ROW_KEYS, here), *((*group, entries) for group in GROUPS)):
+    groups = dict.fromkeys((TIME, *GROUPS) if applies("play") else GROUPS)
+    for title, names, among in ((page, PAGE_KEYS, here), ("This row", ROW_KEYS, here), *((*group, entries) for group in groups)):
         chosen = [entry for entry in among if entry.group in names and not listed.issuperset(entry.keys)]
         lines += ["", title, *_lines(chosen)] if chosen else []
         listed.update(key for entry in chosen for key in entry.keys)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 
@@ -473,3 +474,16 @@ async def test_what_is_damaged_is_said(alone):
     app.recorded._open = damaged
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await until(pilot, lambda: "300 bytes at 100 are damaged" in shown(app))
+
+
+@pytest.mark.parametrize("in_past", [True, False])
+async def test_the_help_in_the_past_tells_what_its_keys_do_there(keeping, in_past):
+    app = keeping(hand=Hand())
+    async with app.run_test(size=(160, 50)) as pilot:
+        if in_past:
+            await back(app, pilot, BACK)
+        await pilot.press("question_mark")
+        await pilot.pause()
+        text = shown(app)
+        assert bool(re.search(r"Space +Play", text)) is in_past
+        assert bool(re.search(r"Space +Tag", text)) is not in_past
