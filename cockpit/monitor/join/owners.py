@@ -37,6 +37,8 @@ def processes_of(
     by_host = _group_by(places, lambda node: places[node])
     listed: list[Process] = []
     seen: set[tuple[str, int]] = set()
+    visible: set[str] = set()
+    """Nodes whose GPUs and processes a probe sees itself: what Ray's agents report beyond that has ended since."""
     machines = {host.machine for host in hosts.values() if host.processes is not None}
     for host in hosts.values():
         if host.processes is not None:
@@ -49,11 +51,13 @@ def processes_of(
             ]
             listed += [process for process in found if not process.is_seen_by(machines, host.machine)]
             seen |= {(node, _rays_pid(process)) for node in own for process in found if spaces.is_counted_by(process, node)}
+            visible |= {node for node in own if spaces.sees(node) and (gpus := vouched.gpus.get(node)) and same_devices(gpus, host.gpus)}
     probed = {node for node, name in places.items() if hosts[name].processes is not None}
     for node, processes in (reported or {}).items():
-        listed += (
-            processes if node not in probed else [_without_claims(process) for process in processes if (node, process.pid) not in seen]
-        )
+        if node not in probed:
+            listed += processes
+        elif node not in visible:
+            listed += [_without_claims(process) for process in processes if (node, process.pid) not in seen]
     return tuple(listed)
 
 
@@ -119,6 +123,10 @@ class _PidSpaces:
     def __init__(self, host: Host) -> None:
         raylets = {ray.pid: ray.node for ray in host.rays or () if ray.role == "raylet"}
         self._of = {raylets[one.pid]: _pid_space(one) for one in host.processes or () if one.pid in raylets}
+
+    def sees(self, node: str) -> bool:
+        """Whether the node's raylet is among these processes, and with it all that is in its PID namespace."""
+        return node in self._of
 
     def is_counted_by(self, process: Process, node: str | None) -> bool:
         """Of a node whose raylet is not seen nothing speaks against it."""
