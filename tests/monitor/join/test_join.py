@@ -121,7 +121,7 @@ def test_where_a_probe_looks_its_processes_count_and_nothing_is_listed_twice():
 @pytest.mark.parametrize(("rays", "listed"), [((RayProcess("raylet", 301, node=HEAD),), [301]), ((), [301, 77])])
 def test_what_ray_still_reports_of_a_worker_that_has_ended_is_not_counted_beside_the_next_one(rays, listed):
     """Its agents report every few seconds; where the raylet is not seen, its workers may be hidden from the probe too."""
-    facts = node_facts(node(1), workers=(Worker(HEAD, 77, "02000000", "actor"),), holders=(Holder(HEAD, 0, 77, GIB),))
+    facts = node_facts(node(1, gpus=(gpu(0),)), workers=(Worker(HEAD, 77, "02000000", "actor"),), holders=(Holder(HEAD, 0, 77, GIB),))
     raylet = process(301, kind="ray", node=HEAD)
     assert [one.pid for one in joined(nodes=facts, hosts={"node1": host(processes=(raylet,), rays=rays)}).processes] == listed
 
