@@ -109,13 +109,25 @@ def fit_columns(columns: Sequence[Column[Any]], width: int) -> tuple[tuple[Colum
     while sum(column.width + 1 for column in kept) > width and any(column.rank for column in kept):
         kept.remove(max(reversed(kept), key=lambda column: column.rank))
     spare = width - sum(column.width + 1 for column in kept)
-    growing = [column for column in kept if column.grow]
-    share = max(0, spare) // len(growing) if growing else 0
-    widths = [max(column.width, min(column.most, column.width + share)) if column.grow else column.width for column in kept]
+    growing = [number for number, column in enumerate(kept) if column.grow]
+    widths = _grow(kept, growing, spare)
     if spare < 0 and growing:
-        last = max(number for number, column in enumerate(kept) if column.grow)
+        last = growing[-1]
         widths[last] = max(min(MIN_GROWING_CELLS, kept[last].width), kept[last].width + spare)
     return tuple(zip(kept, widths, strict=True))
+
+
+def _grow(columns: Sequence[Column[Any]], growing: Sequence[int], spare: int) -> list[int]:
+    """Widths with what is left in equal parts to those that grow; what one of them has no use for goes to the others."""
+    widths = [column.width for column in columns]
+    growing = [number for number in growing if columns[number].most > widths[number]]
+    while spare >= len(growing) > 0:
+        share = min(spare // len(growing), *(columns[number].most - widths[number] for number in growing))
+        for number in growing:
+            widths[number] += share
+        spare -= share * len(growing)
+        growing = [number for number in growing if columns[number].most > widths[number]]
+    return widths
 
 
 class PageRow(msgspec.Struct, frozen=True):

@@ -112,17 +112,26 @@ def _internal_note(snapshot: Snapshot) -> str:
 
 def _actors_section(key: str, title: str, actors: Sequence[Actor] | None, nothing: str, unknown: str = NO_ANSWER) -> Section[Actor]:
     waits, is_dead = key == "pending", key == "dead"
+    alive = not (waits or is_dead)
     columns: list[Column[Actor]] = [
-        words(title, 16 if waits else 20, lambda actor, _: cells.title(actor), grow=not (waits or is_dead), most=40),
-        Column("CLASS", 14, lambda actor, _: actor.class_ if actor.name else "", sort=lambda actor, _: actor.class_, rank=5),
+        words(title, 16 if waits else 20, lambda actor, _: cells.title(actor), grow=alive, most=40),
+        Column(
+            "CLASS",
+            14,
+            lambda actor, _: actor.class_ if actor.name else "",
+            sort=lambda actor, _: actor.class_,
+            rank=5,
+            grow=alive,
+            most=28,
+        ),
         Column("STATE", 14, lambda actor, view: cells.state(actor.state, view), sort=lambda actor, _: actor.state),
-        Column("NEEDS", 15, cells.actor_needs, sort=lambda actor, _: actor.needs.get("GPU"), rank=1 if waits else 0),
+        Column("NEEDS", 15, cells.actor_needs, sort=lambda actor, _: actor.needs.get("GPU"), rank=1 if waits else 0, grow=alive, most=28),
         Column("FOR", 6, cells.waiting_time, sort=lambda actor, _: actor.since, right=True, rank=0 if waits else 6),
         words("NODE", 10, lambda actor, view: view.node_title(actor.node), rank=8 if waits else 1, tail=True),
         Column("PID", 7, cells.actor_pid, sort=lambda actor, _: actor.pid, right=True, rank=9 if waits else 2),
         Column("GPU MEM", 7, _memory, sort=_memory_bytes, right=True, rank=10 if waits or is_dead else 0),
         amount("RST", 3, lambda actor, _: actor.restarts, count, rank=3),
-        words("JOB", 12, lambda actor, view: view.job_title(actor.job), rank=4),
+        words("JOB", 12, lambda actor, view: view.job_title(actor.job), rank=4, grow=alive, most=24),
     ]
     if waits:
         columns.append(reason(36, lambda actor, view: cells.why(actor, view) or UNKNOWN))  # a long one in full only once

@@ -144,9 +144,11 @@ def waits_section(view: View) -> Section[WaitingRow]:
     columns: tuple[Column[WaitingRow], ...] = (
         Column("WAITS", 8, lambda item, _: ((item.what, "warn"),), sort=lambda item, _: item.what),
         words("NAME", 20, lambda item, _: item.name, fold=2),
-        Column("NEEDS", 16, lambda item, _: item.needs or UNKNOWN, grow=True, rank=1, fold=2),
+        Column("NEEDS", 16, lambda item, _: item.needs or UNKNOWN, grow=True, most=32, rank=1, fold=2),
         Column("FOR", 7, cells.waiting_time, sort=lambda item, _: item.since, right=True),
-        Column("JOB", 12, lambda item, view: view.job_title(item.about.job), rank=2, sort=lambda item, _: item.about.job),
+        Column(
+            "JOB", 12, lambda item, view: view.job_title(item.about.job), rank=2, sort=lambda item, _: item.about.job, grow=True, most=24
+        ),
         reason(36, lambda item, _: item.drawn_why or UNKNOWN),
     )
     return Section(
