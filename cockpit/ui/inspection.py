@@ -197,7 +197,7 @@ class InspectionApp(App[None]):
         view = self.view
         processes = processes_of(find_chosen(self.page, self.table), view)
         if not processes:
-            self.say("Stack needs a process, an actor, or a job whose processes hold GPUs: put the cursor on one")
+            self.say("Stack needs a process, an actor with a process, or a job that runs: put the cursor on one")
             return
         words = f"Reading stacks: {plural(len(processes), 'process', 'processes')} …"
         stacks = await self._await_aloud(read_stacks(self.monitor.stack, processes, view), words)

@@ -70,7 +70,7 @@ async def read_stacks(ask: Callable[[Process], Awaitable[Stacks]], processes: It
 
 
 def processes_of(rows: Iterable[Any], view: View) -> list[Process]:
-    """What these rows stand for: a process, an actor's own, all of a job that hold GPUs, what a finding is about. Each once."""
+    """What these rows stand for: a process, an actor's own, all of a job that hold GPUs, else its driver, what a finding is about. Each once."""
     return list({process.key: process for row in rows for process in _processes(row, view)}.values())
 
 
@@ -81,7 +81,8 @@ def _processes(row: Any, view: View) -> Iterable[Process]:
     if isinstance(row, Finding):
         return processes_of(find_things(row, view.snapshot), view)
     if isinstance(row, Job):
-        return (process for process in listed if row.job and process.job == row.job and process.gpus)
+        theirs = [process for process in listed if row.job and process.job == row.job]
+        return [process for process in theirs if process.gpus] or [process for process in theirs if process.kind == "driver"]
     if not isinstance(row, Actor):
         return ()
     own = [process for process in listed if row.is_run_by(process) and process.kind == "worker"]

@@ -70,6 +70,13 @@ def test_a_job_stands_for_its_ranks_and_an_actor_for_its_worker():
     assert processes_of([actor(6, state="PENDING_CREATION", pid=None, node=None), Job("new")], view) == []
 
 
+def test_a_job_that_holds_no_gpu_yet_stands_for_its_driver():
+    """What waits for placement waits there."""
+    driver = process(1003, job="02000000", kind="driver")
+    assert processes_of([Job("ppo", "02000000")], seen(processes=(SAVER, driver))) == [driver]
+    assert processes_of([Job("ppo", "02000000")], seen(processes=(SAVER, driver, RANK))) == [RANK]
+
+
 async def test_every_rank_of_a_large_job_is_asked_so_many_at_a_time():
     ranks = [process(number, job="02000000", gpus=(Hold(0, GIB),)) for number in range(300)]
     asked, most = 0, 0
