@@ -65,6 +65,11 @@ class Audience:
         """Whether it is known to be on this host, at that port."""
         return self._port == port and bool(self._here)
 
+    def is_ours(self) -> bool:
+        """Whether root or we serve it on this host: on another of its addresses another user may have the same port."""
+        users = self._find_users()
+        return bool(users) and users <= own_uids()
+
     def _find_users(self) -> frozenset[int]:
         """Whoever serves it on this host; those who did when it was met first are believed where a person has named it."""
         found = (self._find or find_server)(self._port, self._here)

@@ -126,8 +126,12 @@ class ClusterChoice:
     def why_not_session(self, name: str) -> str | None:
         """Why the Ray that is followed is not the session that it calls itself: one that lives on this host has a dashboard of its own."""
         live = [one for one in local_sessions(self._poller.parts.hosts) if one.live and one.dashboard and one.name == name]
-        own = [one for one in live if self._audience is not None and self._audience.is_at(urlsplit(one.dashboard or "").port)]
+        own = [one for one in live if self._is_served_by(one)]
         return f"it calls itself {name}, whose dashboard on this host is {live[0].dashboard}" if live and not own else None
+
+    def _is_served_by(self, session: Session) -> bool:
+        audience, port = self._audience, urlsplit(session.dashboard or "").port
+        return audience is not None and audience.is_at(port) and (audience.is_ours() or not session.trusted)
 
     def is_alive(self, name: str) -> bool:
         """Whether a session of that name lives here; anybody may give one that name, so that it must be trusted, or its owner be chosen.

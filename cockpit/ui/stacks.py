@@ -70,7 +70,7 @@ async def read_stacks(ask: Callable[[Process], Awaitable[Stacks]], processes: It
 
 
 def processes_of(rows: Iterable[Any], view: View) -> list[Process]:
-    """What these rows stand for, each once: a process, an actor's own, all of a job that hold GPUs or its driver, what a finding is about."""
+    """What these rows stand for, each once: a process, an actor's own, a job's that hold GPUs or its driver, what a finding is about."""
     return list({process.key: process for row in rows for process in _processes(row, view)}.values())
 
 

@@ -438,6 +438,16 @@ async def test_a_ray_that_calls_itself_a_session_of_this_host_is_not_it(look, ou
         await monitor.jobs_by_session()
 
 
+@pytest.mark.parametrize(("user", "is_believed"), [(666, False), (os.geteuid(), True)])
+async def test_nor_is_one_at_its_port_on_another_address_of_this_host(look, monkeypatch, user, is_believed):
+    """A dashboard listens on 127.0.0.1 alone: any user may have its port elsewhere."""
+    monkeypatch.setattr(trust_module, "find_server", lambda port, _: Server(frozenset([user]), frozenset(["10.0.0.1"])))
+    monitor = look(Config(address="http://head:8265"))
+    await until(lambda: monitor.address)
+    monitor.poller.hear(here(session("of http://head:8265", 8265)))
+    assert (monitor.why_not_session("of http://head:8265") is None) is is_believed
+
+
 async def test_the_word_of_another_users_ray_is_not_asked_for_and_none_speaks_for_another_session(look):
     """It decides what is ended."""
     monitor = look(Config(address="http://head:8265"))

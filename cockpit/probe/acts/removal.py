@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 import time
-from typing import Callable, Container, Dict, Iterable, Iterator, Set, Tuple
+from typing import Callable, Collection, Container, Dict, Iterable, Iterator, Set, Tuple
 
 from ..look.proc import user_name
 from ..look.sizes import DearFiles
@@ -21,6 +21,8 @@ from .host_state import Tell
 PASSES = 3
 """How often a folder is gone through, when somebody still writes into it."""
 TELL_EVERY = 0.2
+MOST_SIZES = 200_000
+"""Files of which the size is remembered one by one: everybody may fill a session's folder."""
 LAST = "sockets"
 """The folder of a session that tells whether it lives."""
 MARKS = ("logs", LAST)
@@ -47,7 +49,7 @@ class Survey:
         self.unread: Dict[str, str] = {}
         """What could not be looked into, and why."""
         self._sizes: Dict[str, int] = {}
-        """By path, of each file; of a file with several names once."""
+        """By path, of each of the first files; of a file with several names once."""
         self._name, self._tell, self._told = name, tell, 0.0
         self._linked: Set[int] = set()
         self._owner = -1
@@ -77,11 +79,17 @@ class Survey:
         is_counted = status.st_nlink > 1 and status.st_ino in self._linked
         if status.st_nlink > 1:
             self._linked.add(status.st_ino)
-        self._sizes[entry.path] = 0 if is_counted else status.st_blocks * 512
-        self.size += self._sizes[entry.path]
+        size = 0 if is_counted else status.st_blocks * 512
+        self.size += size
+        if len(self._sizes) < MOST_SIZES:
+            self._sizes[entry.path] = size
 
-    def count_without(self, kept: Container[str]) -> Tuple[int, int]:
-        """Files and bytes of what goes where these files, and all that lies in these folders, stay."""
+    def count_without(self, kept: Collection[str]) -> Tuple[int | None, int | None]:
+        """Files and bytes of what goes where these files, and all that lies in these folders, stay; `None`: of so many it is not known."""
+        if not kept:
+            return self.files, self.size
+        if self.files > MOST_SIZES:
+            return None, None
         going = [size for path, size in self._sizes.items() if not any(above in kept for above in _paths_to(path))]
         return len(going), sum(going)
 

@@ -117,7 +117,8 @@ class Kernel:
                 if kill := parse(record.decode("utf-8", "replace"), booted):
                     found.append({**kill, **self._report.facts(kill["pid"])})
             elif any(words in record for words in _REPORTED):
-                self._report.hear(record.decode("utf-8", "replace").partition(";")[2].partition("\n")[0])
+                moment, text = _split(record.decode("utf-8", "replace"), booted)
+                self._report.hear("" if moment is None else text.partition("\n")[0])
             elif MARK in record and (told := parse_xid(record.decode("utf-8", "replace"), booted)):
                 xids.setdefault(told[0], []).append(told[1])
         self.xids = {bus: newest(known, self._now()) for bus, known in xids.items()}

@@ -41,7 +41,8 @@ class Logs(NamedTuple):
     """Logs in a session's folder that are of use here."""
 
     place: Place | None = None
-    """Of their folder."""
+    uid: int | None = None
+    """Of their folder, and the session's owner."""
     changed: int = 0
     """When that changed last, as its file system says."""
     drivers: Mapping[int, Tuple[str, str]] = {}
@@ -70,22 +71,13 @@ MountKinds = Mapping[int, str]
 """Those of the mount namespace that a way leads into; of ours only those whose word for owners can be believed (`vouched_mounts`)."""
 
 
-def find_place(way: Way) -> Place | None:
-    """What the folder at its end is; the last part of the way is no link. `None`: there is none, or it can't be told."""
+def find_folder(way: Way, kinds: MountKinds) -> Tuple[Place | None, int | None]:
+    """What the folder at its end is, and who owns it, where that can be believed; the last part of the way is no link."""
     try:
         with _opened(way) as folder:
-            return place(os.fstat(folder))
+            return place(os.fstat(folder)), _owner(folder, way, kinds)
     except OSError:
-        return None
-
-
-def find_owner(way: Way, kinds: MountKinds) -> int | None:
-    """Who owns the folder at its end; `None` also where that can't be believed."""
-    try:
-        with _opened(way) as folder:
-            return _owner(folder, way, kinds)
-    except OSError:
-        return None
+        return None, None
 
 
 @contextmanager
@@ -111,7 +103,7 @@ def inspect(way: Way, kinds: MountKinds, before: Logs, carried: Mapping[Place, T
         with _opened(way) as folder:
             where, uid = place(os.fstat(folder)), _owner(folder, way, kinds)
             logs = read_logs(folder, way.path, uid, before)
-            alive = carried.get(where, ())
+            alive = tuple(one for one in carried.get(where, ()) if one.uid in (uid, trust.ROOT))
             if kinds.get(mount_number(folder) or 0) not in LOCAL:
                 return SessionFolder(way.path, where, uid, alive or None, mounts=way.mounts), logs
             return SessionFolder(way.path, where, uid, alive or find_listeners(folder), *logs.records, way.mounts), logs
@@ -126,8 +118,8 @@ def read_logs(session: int, path: str, uid: int | None, before: Logs) -> Logs:
     try:
         with trust.opened("logs", trust.FOLDER, session) as logs:
             status = os.fstat(logs)
-            if before.place != place(status):
-                before = Logs(place(status))
+            if (before.place, before.uid) != (place(status), uid):
+                before = Logs(place(status), uid)
             names = _names(logs) if status.st_mtime_ns != before.changed else None
             raylets = before.raylets if names is None else raylet_logs(names)
             records = before.records
@@ -140,6 +132,7 @@ def read_logs(session: int, path: str, uid: int | None, before: Logs) -> Logs:
     drivers = [(match, name) for name in names for match in [_DRIVER_LOG.match(name)] if match]
     return Logs(
         before.place,
+        uid,
         status.st_mtime_ns,
         {int(match[2]): (match[1], name) for match, name in drivers},
         {match[1]: f"{path}/logs/{name}" for name in names for match in [_JOB_LOG.match(name)] if match},

@@ -16,7 +16,7 @@ from .network import listening_sockets
 from .origin import flag, to_number
 from .proc import legible, open_files, read_link, user_name
 from .processes import Forest, Identity, ScannedProcess
-from .session_folder import MOST_LOGS, Logs, MountKinds, Way, find_owner, find_place, inspect
+from .session_folder import MOST_LOGS, Logs, MountKinds, Way, find_folder, inspect
 from .tree import Place, mount_number, mounts, vouched_mounts
 
 DEFAULT_TEMP = "/tmp/ray"  # noqa: S108 Ray's own default
@@ -180,7 +180,7 @@ class SessionScanner:
         for process in forest.values():
             if process.alive and process.origin.role == "raylet" and process.pid in ways:
                 way, uid = self._go(ways[process.pid]), process.details.uid
-                where, owner = find_place(way), find_owner(way, self._kinds(way))
+                where, owner = find_folder(way, self._kinds(way))
                 if where is not None and uid is not None and uid in (owner, trust.ROOT):
                     found[where] = (*found.get(where, ()), Listener(process.pid, uid))
         return found
@@ -190,10 +190,9 @@ class SessionScanner:
         paths = islice((f"{temp}/{name}" for temp in temps for name in _names_in(self._go(Way(temp)).path)), MOST_LOGS)
         found: Dict[Place, Tuple[bool, str, str]] = {}
         for path in paths:
-            where = find_place(Way(path))
+            where, owner = find_folder(Way(path), self._vouched)
             if where is not None:
-                own = find_owner(Way(path), self._vouched) in trust.own_uids()
-                found.setdefault(where, (own, os.path.basename(path), path))
+                found.setdefault(where, (owner in trust.own_uids(), os.path.basename(path), path))
         chosen = {path for _, _, path in nlargest(MOST_SESSIONS, found.values())}
         return tuple(path for _, _, path in found.values() if path in chosen)
 

@@ -148,6 +148,19 @@ def test_only_what_a_sessions_owner_has_written_tells_of_its_raylets(temp):
     assert facts(temp).raylets == set()
 
 
+@needs_root
+def test_what_was_read_for_one_owner_is_not_remembered_for_another(temp):
+    """His logs, renamed into root's session in the place of its own."""
+    path = session(temp)
+    (path / "logs" / "raylet.out").write_text("[2026-11-21 18:34:52,499 I 77 77] (raylet) main.cc:1: x\n")
+    for each in (path, path / "logs" / "raylet.out"):
+        os.chown(each, 65534, 65534)
+    scanner = SessionScanner([str(temp)])
+    assert only(scanner).facts.raylets == {77}
+    os.chown(path, 0, 0)
+    assert only(scanner).facts.raylets == frozenset()
+
+
 @pytest.mark.parametrize("planted", ["link", "pipe", "second name", "folder"])
 def test_what_is_no_plain_file_of_its_own_tells_nothing(temp, tmp_path, planted):
     path, elsewhere = session(temp), temp / "elsewhere"

@@ -155,7 +155,7 @@ def _survey_target(cleaning: Cleaning, opened: _Opened, target: Target) -> Targe
     for text in (*_surprises(survey, named), *_note_unlisted(keeps)):
         cleaning.note(f"{opened.name}: {text}")
     known = not survey.unread
-    if known and keeps and not files:
+    if known and keeps and files == 0:
         cleaning.note(f"{opened.name}: nothing to remove, all that is left in it is protected")
         return None
     return {

@@ -55,7 +55,7 @@ class Stopping:
             elif identity not in here:
                 self._refused[identity] = {**look.target(identity[0]), "reason": f"it no longer belongs to {self._name}"}
         self._learn(targets)
-        served = (pid for pid, part in found.items() if part in OTHERS[1:] or (part == "child" and hangs_from_service(look, pid)))
+        served = (pid for pid, part in found.items() if part in OTHERS or (part == "child" and hangs_from_service(look, pid)))
         self._served = {look.forest[pid].identity for pid in served} & self._grips.keys()
 
     def run(self) -> None:
