@@ -63,6 +63,7 @@ class Audience:
 
     def is_at(self, port: int | None) -> bool:
         """Whether it is known to be on this host, at that port."""
+        self._find_users()
         return self._port == port and bool(self._here)
 
     def is_ours(self) -> bool:
