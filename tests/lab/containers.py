@@ -136,7 +136,7 @@ class Container:
         """A head with a dashboard, and wait until it tells of its node."""
         self.podman(f"exec -d {env} {self.name} {RAY} start --head {START} {words}")
         eventually(lambda: self.run("curl -s -m 5 http://127.0.0.1:8265/api/version"))
-        eventually(lambda: self.look()["nodes"])
+        eventually(lambda: any(node["id"] for node in self.look()["nodes"]))  # else it is the host alone, that Ray has not listed yet
 
     @property
     def tmp(self) -> Path:
