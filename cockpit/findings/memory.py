@@ -222,7 +222,7 @@ def oom_kills(facts: Facts) -> Iterator[Finding]:
         if _is_recent(facts, kill) and (kill.by == "ray" or node is not None or _has_ray(facts, kill.host)):
             title = facts.title(node) if node else kill.host or (kill.node or "")[:8] or "a node that is gone"
             found.setdefault(title, []).append(kill)
-    begun = _begin_of_ray(facts)
+    begun = min((node.started for node in facts.snapshot.nodes or () if node.started), default=None)
     for title, kills in found.items():
         kills.sort(key=lambda kill: -(kill.moment or 0.0))
         yield _kill_finding(facts, title, kills, begun, next((node.key for node in facts.living_nodes if facts.title(node) == title), None))
@@ -239,11 +239,6 @@ def _has_ray(facts: Facts, host: str | None) -> bool:
     return known is not None and bool(known.nodes or known.sessions)
 
 
-def _begin_of_ray(facts: Facts) -> float | None:
-    """When the first node of this cluster was started, as far as Ray tells."""
-    return min((node.started for node in facts.snapshot.nodes or () if node.started), default=None)
-
-
 def _is_earlier(kill: OomKill, begun: float | None) -> bool:
     """Of the kernel's, before there was this cluster: Ray itself tells only of its own."""
     return kill.by == "kernel" and kill.moment is not None and begun is not None and kill.moment < begun - EARLIER_SLACK_S
@@ -251,10 +246,8 @@ def _is_earlier(kill: OomKill, begun: float | None) -> bool:
 
 def _is_of_this_cluster(kill: OomKill, begun: float | None) -> bool:
     """Of this cluster, as far as that can be told. Who tells of no pid has the counter of the container that Ray is in."""
-    if _is_earlier(kill, begun):
-        return False
     known = kill.by == "ray" or kill.rays is True or kill.pid is None or (kill.name or "").startswith(RAY_PROCESS_PREFIXES)
-    return known and kill.ours is not False
+    return known and kill.ours is not False and not _is_earlier(kill, begun)
 
 
 def _kill_finding(facts: Facts, title: str, kills: list[OomKill], begun: float | None, node: str | None) -> Finding:
