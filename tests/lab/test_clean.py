@@ -67,7 +67,7 @@ def test_a_clean_up_during_a_live_run_removes_only_what_is_dead(cluster: Cluster
     receipt = act(host, "do", targets=plan["targets"])
     assert names(receipt["done"]) == [DEAD, "psm_0a1b2c3d"]
     assert receipt["freed"]["shm"] >= 1000000
-    assert receipt["freed"]["disk"] == plan["targets"][0]["size"] - (3 << 20)
+    assert receipt["freed"]["disk"] == plan["targets"][0]["size"], "what is kept is not counted"
     assert inside(ray / DEAD) == {"run", "run/model.safetensors", "logs", "sockets"}, "empty marks stay: it may be cleaned later"
     assert before <= inside(ray / live)
     assert running <= workers(host)
