@@ -45,7 +45,7 @@ MAX_LISTED = 10_000
 """The most that Ray's state API lists (RAY_MAX_LIMIT_FROM_API_SERVER)."""
 ASIDE_FROM = 200
 """Nodes or actors from which their values are made aside: hundredths of a second in which no key would be drawn."""
-NODES_PAUSE_PER_ANSWER_TIME, LEAST_NODES_PAUSE_PER_ANSWER_TIME, LONGEST_PAUSE_S = 10, 5, 30.0
+NODES_PAUSE_PER_ANSWER_TIME, LEAST_NODES_PAUSE_PER_ANSWER_TIME, LONGEST_PAUSE_S = 10, 7, 30.0
 """For so many times as long as an answer took, it is not asked for again, but not for longer than so many seconds: a dashboard that others
 ask too, or that is loaded, answers slower and is then asked less. Of nodes the answers become old: they are asked for before that, where
 the answer doesn't take too long."""

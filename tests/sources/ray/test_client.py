@@ -372,8 +372,8 @@ def test_every_source_has_a_name_that_faults_can_carry():
     [
         ("ray.nodes", "/nodes", 0.01, 5.0),
         ("ray.nodes", "/nodes", 1.3, 13.0),
-        ("ray.nodes", "/nodes", 2.4, 13.2),  # 24 s would make all nodes old in each round
-        ("ray.nodes", "/nodes", 4.0, 20.0),
+        ("ray.nodes", "/nodes", 2.4, 16.8),  # 24 s would make all nodes old in each round
+        ("ray.nodes", "/nodes", 4.0, 28.0),
         ("ray.nodes", "/nodes", 8.0, 30.0),
         ("ray.placement_groups", "/api/v0/placement_groups", 0.01, 5.0),
         ("ray.placement_groups", "/api/v0/placement_groups", 0.7, 14.0),
