@@ -75,9 +75,7 @@ def _mistake(target: NotifyTarget) -> str | None:
     if target.command and "/" in target.command[0] and not target.command[0].startswith(("/", "~/")):
         return "command: give the program's whole path: it doesn't depend on where cockpit was started"
     if any("${" in word for word in target.command):
-        return (
-            "command: every user of this host can read arguments; a program reads NAME itself, from the environment that it has of cockpit"
-        )
+        return "command: every user of this host can read its arguments; have the program read its environment instead"
     return None
 
 

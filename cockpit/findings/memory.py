@@ -262,8 +262,9 @@ def _kill_finding(facts: Facts, title: str, kills: list[OomKill], begun: float |
     fresh = any(kill.moment is not None and facts.now - kill.moment < facts.limits.oom_fresh for kill in lost)
     when = "" if since is None else f", the last {age(since)} ago" if counter.total() > 1 else f" {age(since)} ago"
     strange = not lost and all(kill.by == "kernel" for kill in kills)
-    other = "" if not strange else ", none known to belong to Ray" if len(kills) > 1 else ", not known to belong to Ray"
-    other = ", before this Ray was started" if all(_is_earlier(kill, begun) for kill in kills) else other
+    earlier = all(_is_earlier(kill, begun) for kill in kills)
+    doubt = ", none known to belong to Ray" if len(kills) > 1 else ", not known to belong to Ray"
+    other = ", before this Ray was started" if earlier else doubt if strange else ""
     text = f"{' and '.join(told)} on {title} for lack of memory{when}: {_victim_words(facts, kills[0])}{other}"
     return Finding(
         code="workers-killed-oom",
@@ -276,7 +277,9 @@ def _kill_finding(facts: Facts, title: str, kills: list[OomKill], begun: float |
         text=text[:1].upper() + text[1:],
         evidence=tuple(_kill_lines(facts, kills)),
         since=min(moments, default=None),
-        remedy=Remedy(
+        remedy=None
+        if earlier
+        else Remedy(
             "run fewer workers there at once, reduce the memory of each (batch, offload), or give the node more memory; "
             "Ray spreads tasks that declare memory=; RAY_memory_usage_threshold sets the kill line"
         ),

@@ -127,7 +127,11 @@ class ClusterChoice:
         """Why the Ray that is followed is not the session that it calls itself: one that lives on this host has a dashboard of its own."""
         live = [one for one in local_sessions(self._poller.parts.hosts) if one.live and one.dashboard and one.name == name]
         own = [one for one in live if self._is_served_by(one)]
-        return f"it calls itself {name}, whose dashboard on this host is {live[0].dashboard}" if live and not own else None
+        return f"it calls itself {name}, but that session's dashboard on this host is {live[0].dashboard}" if live and not own else None
+
+    def why_not_believed(self, name: str) -> str | None:
+        """Why what the Ray that is followed says as that session ends nothing."""
+        return self.why_not_trusted() or self.why_not_session(name)
 
     def _is_served_by(self, session: Session) -> bool:
         audience, port = self._audience, urlsplit(session.dashboard or "").port
@@ -241,7 +245,7 @@ async def jobs_by_session(
 async def _read_jobs_of_followed(ray: RayClient, why_not: Callable[[str], str | None]) -> SessionJobs:
     session, jobs = await _read_jobs(ray)
     if (reason := why_not(session)) is not None:
-        raise SourceError(f"what it says of jobs ends nothing: {reason}")
+        raise SourceError(f"its word on jobs is not used: {reason}")
     return session, jobs
 
 

@@ -205,9 +205,7 @@ class ClusterMonitor:
         """
         followed = self.choice.ray if self.why_not_trusted() is None else None
         token = find_token if self.choice.ray is None else lambda: None  # the token is for the Ray that is followed
-        return await jobs_by_session(
-            followed, self._other_sessions(), token, self.clock, lambda name: self.why_not_trusted() or self.why_not_session(name)
-        )
+        return await jobs_by_session(followed, self._other_sessions(), token, self.clock, self.choice.why_not_believed)
 
     def _other_sessions(self) -> Sequence[Session]:
         """The sessions of root's and ours that live here and are not followed."""

@@ -94,7 +94,7 @@ def test_the_config_is_printed_without_addresses_secrets_and_arguments(run):
         (f"{{webhook: 'https://h/x', form: slack, secret: {SECRET}}}", "only feishu and dingtalk sign"),
         (f"{{command: [x], webhook: 'https://{SECRET}', form: json}}", "expected either webhook or command"),
         ("{command: [bin/page]}", "give the program's whole path"),
-        ("{command: [/bin/page, '--key=${KEY}']}", "every user of this host can read arguments"),
+        ("{command: [/bin/page, '--key=${KEY}']}", "every user of this host can read its arguments"),
         (f"https://h/{SECRET}", "notify[0]: expected {webhook: …, form: …} or {command: […]}"),
     ],
 )

@@ -259,6 +259,7 @@ def test_what_the_kernel_ended_before_this_ray_was_started_is_no_alarm():
     found = only(killed(one, nodes=(node(1, started=NOW - 30),)), "workers-killed-oom")
     assert found.level == "info"
     assert found.text.endswith("ray::Trainer, which held 3.0G, before this Ray was started")
+    assert found.remedy is None, "nothing of this Ray's is to be changed"
     assert only(killed(one, nodes=(node(1, started=NOW - 3600),)), "workers-killed-oom").level == "critical"
 
 

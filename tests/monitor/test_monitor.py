@@ -433,7 +433,8 @@ async def test_a_ray_that_calls_itself_a_session_of_this_host_is_not_it(look, ou
     await until(lambda: monitor.address)
     monitor.poller.hear(here(session("of http://head:8265", 8266)))
     with pytest.raises(
-        SourceError, match=r"of jobs ends nothing: it calls itself of .*, whose dashboard on this host is http://10.0.0.1:8266"
+        SourceError,
+        match=r"its word on jobs is not used: it calls itself of .*, but that session.s dashboard on this host is http://10.0.0.1:8266",
     ):
         await monitor.jobs_by_session()
 

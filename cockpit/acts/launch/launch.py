@@ -199,7 +199,7 @@ class Launches:
             if "{time}" not in ready.order.template or left > MINUTE_END_GUARD_S:
                 return look
             await asyncio.sleep(left)
-        raise NotMeantError("the clock of Ray's dashboard does not go on, and the job's id contains the time: nothing was submitted")
+        raise NotMeantError("the clock of Ray's dashboard does not advance, and the job's id contains the time: nothing was submitted")
 
     def _refuse_twin(self, ready: Ready, look: SubmissionList) -> None:
         new = [job for job in _others(ready.order.origin, look) if job.id not in ready.seen]

@@ -107,7 +107,7 @@ def _note_files(preset: Preset, job: JobSpec) -> Iterator[str]:
     """Whose content is sent to Ray, which whoever launches the preset should know."""
     for name, value in job.runtime_env.items():
         if _is_file(name, value):
-            yield f"runtime_env.{name} is what {beside(preset, value)} contains"
+            yield f"runtime_env.{name} is read from {beside(preset, value)}"
 
 
 def _is_file(name: str, value: Any) -> bool:

@@ -86,12 +86,11 @@ def why_another_jobs(start: RayStart, names: Mapping[str, str], surveyed: Mappin
 
 def sessions_of(start: RayStart, names: Mapping[str, str], surveyed: Mapping[str, Target]) -> tuple[str, ...]:
     """The sessions that are this cluster's: those whose GCS is where the preset's head has its own, or will have it."""
-    head = surveyed.get(names[start.head.host])
-    gcs = str((head.facts or {}).get("gcs") or "") if head is not None else ""
+    head, gcs = _head_gcs(start, names, surveyed)
     found: dict[str, None] = {}
     for target in surveyed.values():
         for ray in (target.facts or {}).get("rays") or ():
-            if _is_same_gcs(str(ray["gcs"]), gcs, start, near=target is head and bool(ray.get("here"))):
+            if _is_same_gcs(str(ray["gcs"]), gcs, start, near=target.host == head and bool(ray.get("here"))):
                 found[str(ray["session"])] = None
     return tuple(found)
 
@@ -103,17 +102,21 @@ def why_another_ray(
 
     `addresses`: all that the head is known to have.
     """
-    head = surveyed.get(names[start.head.host])
-    gcs = str((head.facts or {}).get("gcs") or "") if head is not None else ""
+    head, gcs = _head_gcs(start, names, surveyed)
     for target in targets:
         found = str((target.facts or {}).get("gcs") or "")
-        near = head is not None and target.host == head.host
-        near = near or found.rpartition(":")[0] in addresses
+        near = target.host == head or found.rpartition(":")[0] in addresses
         if found and not _is_same_gcs(found, gcs, start, near=near):
             return (
                 f"{target.part} {target.pid} of {target.session} on {target.host} has its GCS at {found}: another Ray, which is not touched"
             )
     return None
+
+
+def _head_gcs(start: RayStart, names: Mapping[str, str], surveyed: Mapping[str, Target]) -> tuple[str, str]:
+    """What the head is called here, and where it says that its GCS is or will be; empty where it has said nothing."""
+    head = surveyed.get(names[start.head.host])
+    return names[start.head.host], str((head.facts or {}).get("gcs") or "") if head is not None else ""
 
 
 def _is_same_gcs(address: str, gcs: str, start: RayStart, *, near: bool) -> bool:

@@ -43,7 +43,9 @@ def processes_of(
     for host in hosts.values():
         if host.processes is not None:
             own = by_host.get(host.name, [])
-            elsewhere = _find_holds_elsewhere(host, vouched, own, reported or {})
+            # What Ray's agents report of GPUs that the probe doesn't see, because another raylet on its host was given them.
+            apart = {node for node in own if (gpus := vouched.gpus.get(node)) and not same_devices(gpus, host.gpus)}
+            elsewhere = _by_pid((process.pid, node, process.gpus) for node in apart for process in (reported or {}).get(node, ()))
             spaces = _PidSpaces(host)
             found = [
                 process if process.gpus else replace(process, gpus=spaces.first(elsewhere, process) or ())
@@ -51,7 +53,7 @@ def processes_of(
             ]
             listed += [process for process in found if not process.is_seen_by(machines, host.machine)]
             seen |= {(node, _rays_pid(process)) for node in own for process in found if spaces.is_counted_by(process, node)}
-            visible |= {node for node in own if spaces.sees(node) and (gpus := vouched.gpus.get(node)) and same_devices(gpus, host.gpus)}
+            visible |= {node for node in own if node not in apart and vouched.gpus.get(node) and spaces.sees(node)}
     probed = {node for node, name in places.items() if hosts[name].processes is not None}
     for node, processes in (reported or {}).items():
         if node not in probed:
@@ -93,14 +95,6 @@ def _group_by(things: Iterable[Thing], key: Callable[[Thing], Key]) -> dict[Key,
     for thing in things:
         groups.setdefault(key(thing), []).append(thing)
     return groups
-
-
-def _find_holds_elsewhere(
-    host: Host, vouched: _Vouched, own: Sequence[str], reported: Mapping[str, list[Process]]
-) -> Mapping[int, Sequence[tuple[str, tuple[Hold, ...]]]]:
-    """By pid: what Ray's agents report of GPUs that the probe doesn't see, because another raylet on its host was given them."""
-    others = [node for node in own if (gpus := vouched.gpus.get(node)) and not same_devices(gpus, host.gpus)]
-    return _by_pid((process.pid, node, process.gpus) for node in others for process in reported.get(node, ()))
 
 
 def _by_pid(told: Iterable[tuple[int | None, str, Thing]]) -> Mapping[int, Sequence[tuple[str, Thing]]]:

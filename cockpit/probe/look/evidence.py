@@ -113,7 +113,7 @@ class Evidence:
             return Sign(True, f"it comes from raylet {pid}, which still runs (RAY_RAYLET_PID)")
         named = f"its raylet {pid}" if pid else "its raylet"
         if apart := self._raylet_apart(process):
-            return Sign(None, f"{named} may be the one in another PID namespace (pid {apart.pid} here)")
+            return Sign(None, f"{named} may still run, in another PID namespace (pid {apart.pid} here)")
         if pid not in self._forest and self._hidden:
             return Sign(None, f"not known whether {named} is alive: other users' processes are hidden here")
         if any(worker.raylet[0] == pid for worker in self._facts.pasts(process)):
@@ -167,14 +167,19 @@ class Evidence:
         """
         uid, pid, node = process.details.uid, process.origin.raylet, process.origin.node
         written = self.folder(process)
-        known = [*([written] if written else []), *(one for one in self._facts.folders if one.mounts in (None, process.details.mounts))]
+        known = [
+            *([written] if written else []),
+            *(one for one in self._facts.folders if one.mount_namespace in (None, process.details.mount_namespace)),
+        ]
         found = [
             folder
             for folder in known
             if folder.uid is not None and folder.uid == uid and not _is_other_node(folder, node)
             and (pid in folder.raylets or (pid is None and node in folder.nodes))
         ]  # fmt: skip
-        return found[:1] if found and found[0] is written else list({folder.place or folder.path: folder for folder in found}.values())
+        if found and found[0] is written:
+            return [written]
+        return list({folder.place or folder.path: folder for folder in found}.values())
 
     def _has_unseen_raylet(self, process: ScannedProcess) -> bool:
         """Whether a raylet that its user may have started listens here, and is in another PID namespace."""
@@ -285,7 +290,7 @@ def _may_be_inside(process: ScannedProcess, other: ScannedProcess) -> bool:
 
 def _why_untold(process: ScannedProcess) -> str:
     """Why its session may be one of which nothing is known here."""
-    if process.details.mounts:
+    if process.details.mount_namespace:
         return "it has other files than cockpit (a container, or a job with its own /tmp): run cockpit inside of that"
     return "its session may be on another host"
 

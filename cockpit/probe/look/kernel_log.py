@@ -58,9 +58,7 @@ class KillReport:
             self._limit = self._at_limit = None
         elif limit := _LIMIT.match(text):
             self._limit = int(limit[1]) * 1024
-        elif (
-            (found := _AT_LIMIT.match(text)) and self._limit is not None and text.count("_memcg=") == 2
-        ):  # cgroups' names may hold anything
+        elif self._limit is not None and (found := _AT_LIMIT.match(text)) and text.count("_memcg=") == 2:  # a name may hold anything
             self._at_limit = int(found["pid"]), {"limit": self._limit, "slurm": find_slurm_job(f"0::{found['cgroup']}")}
 
     def facts(self, pid: int) -> Kill:
@@ -118,7 +116,8 @@ class Kernel:
                     found.append({**kill, **self._report.facts(kill["pid"])})
             elif any(words in record for words in _REPORTED):
                 moment, text = _split(record.decode("utf-8", "replace"), booted)
-                self._report.hear("" if moment is None else text.partition("\n")[0])
+                if moment is not None:
+                    self._report.hear(text.partition("\n")[0])
             elif MARK in record and (told := parse_xid(record.decode("utf-8", "replace"), booted)):
                 xids.setdefault(told[0], []).append(told[1])
         self.xids = {bus: newest(known, self._now()) for bus, known in xids.items()}

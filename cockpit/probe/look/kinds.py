@@ -37,7 +37,7 @@ class SessionFolder(NamedTuple):
     """The pids that its raylets have had, by logs in it that its owner wrote; in the PID namespace of that raylet."""
     nodes: FrozenSet[str] = frozenset()
     """Ray's ids of its nodes on this host, by the same logs."""
-    mounts: str | None = None
+    mount_namespace: str | None = None
     """The mount namespace by which it was reached, `None`: ours. Whoever made another one says what lies in it, and whose: a folder in it
     tells of the processes in it alone."""
 

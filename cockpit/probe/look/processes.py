@@ -44,7 +44,7 @@ class Details(NamedTuple):
     stuck: bool = False
     apart: bool = False
     """It is in another PID or cgroup namespace than we are: memory limits there are not those that we see."""
-    mounts: str | None = None
+    mount_namespace: str | None = None
     """Its mount namespace, where that is another than ours: the files that it sees are not ours; `None`: ours, or that can't be told."""
     interfaces: Interfaces | None = None
     """The network interfaces that it has, where its environment names some of them; `None`: it doesn't, or that can't be told."""
@@ -178,11 +178,11 @@ def read_details(stat: ScannedProcess) -> Details:
     if origin.role and _sets_user(stat.pid):
         origin = ProcessOrigin(readable=False)
     interfaces = read_interfaces(stat.pid) if any(name in (kept or {}) for name in SOCKET_INTERFACES) else None
-    mounts = read_mounts(stat.pid)
-    return Details(argv, kept, uid, pids or (stat.pid,), inside, origin, False, apart, mounts, interfaces, settled, cgroup)
+    namespace = read_mount_namespace(stat.pid)
+    return Details(argv, kept, uid, pids or (stat.pid,), inside, origin, False, apart, namespace, interfaces, settled, cgroup)
 
 
-def read_mounts(pid: int) -> str | None:
+def read_mount_namespace(pid: int) -> str | None:
     """Its mount namespace; `None`: that is ours, or can't be told."""
     found = read_link(f"/proc/{pid}/ns/mnt")
     return None if found == read_link("/proc/self/ns/mnt") else found

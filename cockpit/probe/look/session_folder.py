@@ -8,9 +8,8 @@ import re
 import socket
 import stat
 import struct
-from contextlib import contextmanager
 from itertools import islice
-from typing import FrozenSet, Iterator, Mapping, NamedTuple, Tuple
+from typing import FrozenSet, Mapping, NamedTuple, Tuple
 
 from .. import trust
 from .kinds import Listener, SessionFolder
@@ -28,6 +27,8 @@ MOST_SOCKETS = 1000
 LOG_HEAD_BYTES = 4096
 """Its first lines tell a raylet's pid and node id (2.9 to 2.60)."""
 _PEER = struct.Struct("3i")
+_FOLDER = trust.FOLDER_PLACE | os.O_NOFOLLOW
+"""How a session's folder is opened, which may not be ours to read: a link in its place is an error."""
 
 
 class Records(NamedTuple):
@@ -60,7 +61,7 @@ class Way(NamedTuple):
     """How a session's folder is reached."""
 
     path: str
-    mounts: str | None = None
+    mount_namespace: str | None = None
     """The mount namespace that it leads into; `None`: ours."""
     pid: int | None = None
     uid: int | None = None
@@ -74,22 +75,16 @@ MountKinds = Mapping[int, str]
 def find_folder(way: Way, kinds: MountKinds) -> Tuple[Place | None, int | None]:
     """What the folder at its end is, and who owns it, where that can be believed; the last part of the way is no link."""
     try:
-        with _opened(way) as folder:
+        with trust.opened(way.path, _FOLDER) as folder:
             return place(os.fstat(folder)), _owner(folder, way, kinds)
     except OSError:
         return None, None
 
 
-@contextmanager
-def _opened(way: Way) -> Iterator[int]:
-    with trust.opened(way.path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC) as folder:
-        yield folder
-
-
 def _owner(folder: int, way: Way, kinds: MountKinds) -> int | None:
     """In another mount namespace a folder is believed to be theirs only who name it there, or by root."""
     uid = os.fstat(folder).st_uid
-    believed = mount_number(folder) in kinds if way.mounts is None else way.uid in (uid, trust.ROOT)
+    believed = mount_number(folder) in kinds if way.mount_namespace is None else way.uid in (uid, trust.ROOT)
     return uid if believed else None
 
 
@@ -100,20 +95,20 @@ def inspect(way: Way, kinds: MountKinds, before: Logs, carried: Mapping[Place, T
     sockets. On a file system that other hosts share nothing proves that a session is dead.
     """
     try:
-        with _opened(way) as folder:
+        with trust.opened(way.path, _FOLDER) as folder:
             where, uid = place(os.fstat(folder)), _owner(folder, way, kinds)
-            logs = read_logs(folder, way.path, uid, before)
+            logs = _read_logs(folder, way.path, uid, before)
             alive = tuple(one for one in carried.get(where, ()) if one.uid in (uid, trust.ROOT))
             if kinds.get(mount_number(folder) or 0) not in LOCAL:
-                return SessionFolder(way.path, where, uid, alive or None, mounts=way.mounts), logs
-            return SessionFolder(way.path, where, uid, alive or find_listeners(folder), *logs.records, way.mounts), logs
+                return SessionFolder(way.path, where, uid, alive or None, mount_namespace=way.mount_namespace), logs
+            return SessionFolder(way.path, where, uid, alive or find_listeners(folder), *logs.records, way.mount_namespace), logs
     except (FileNotFoundError, NotADirectoryError):
-        return SessionFolder(way.path, mounts=way.mounts), Logs()
+        return SessionFolder(way.path, mount_namespace=way.mount_namespace), Logs()
     except OSError:
-        return SessionFolder(way.path, listeners=None, mounts=way.mounts), Logs()
+        return SessionFolder(way.path, listeners=None, mount_namespace=way.mount_namespace), Logs()
 
 
-def read_logs(session: int, path: str, uid: int | None, before: Logs) -> Logs:
+def _read_logs(session: int, path: str, uid: int | None, before: Logs) -> Logs:
     """Of that open folder of that owner, read only when something in it has changed: it may hold tens of thousands of files."""
     try:
         with trust.opened("logs", trust.FOLDER, session) as logs:

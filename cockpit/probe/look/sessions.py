@@ -17,7 +17,7 @@ from .origin import flag, to_number
 from .proc import legible, open_files, read_link, user_name
 from .processes import Forest, Identity, ScannedProcess
 from .session_folder import MOST_LOGS, Logs, MountKinds, Way, find_folder, inspect
-from .tree import Place, mount_number, mounts, vouched_mounts
+from .tree import Place, mount_kinds, mount_number, vouched_mounts
 
 DEFAULT_TEMP = "/tmp/ray"  # noqa: S108 Ray's own default
 _NAME = re.compile(r"session_(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)_\d+_\d+$")
@@ -90,7 +90,7 @@ class SessionScanner:
         listed = self._session_paths(temps)
         reached = tuple(dict.fromkeys([*map(Way, listed), *ways.values()]))
         carried = self._find_raylets(forest, ways)
-        seen = {way: inspect(self._go(way), self._kinds(way), self._logs.get(way.path, Logs()), carried) for way in reached}
+        seen = {way: inspect(self._go(way), self._find_kinds(way), self._logs.get(way.path, Logs()), carried) for way in reached}
         self._logs = {way.path: logs for way, (_, logs) in seen.items()}
         facts = {way: folder for way, (folder, _) in seen.items()}
         live = [path for path in listed if facts[Way(path)].answers]
@@ -110,13 +110,12 @@ class SessionScanner:
         self.at = way.path
         return way
 
-    def _kinds(self, way: Way) -> MountKinds:
-        if way.mounts is None:
+    def _find_kinds(self, way: Way) -> MountKinds:
+        if way.mount_namespace is None:
             return self._vouched
-        if way.mounts not in self._foreign:
-            with suppress(OSError):
-                self._foreign[way.mounts] = {mount.number: mount.kind for mount in mounts(way.pid or 0)}
-        return self._foreign.get(way.mounts, {})
+        if way.mount_namespace not in self._foreign:
+            self._foreign[way.mount_namespace] = mount_kinds(way.pid or 0)
+        return self._foreign[way.mount_namespace]
 
     def _is_there(self, path: str) -> bool:
         """Whether it is a folder of ours: not one in a mount namespace that somebody has made."""
@@ -180,7 +179,7 @@ class SessionScanner:
         for process in forest.values():
             if process.alive and process.origin.role == "raylet" and process.pid in ways:
                 way, uid = self._go(ways[process.pid]), process.details.uid
-                where, owner = find_folder(way, self._kinds(way))
+                where, owner = find_folder(way, self._find_kinds(way))
                 if where is not None and uid is not None and uid in (owner, trust.ROOT):
                     found[where] = (*found.get(where, ()), Listener(process.pid, uid))
         return found
@@ -202,10 +201,10 @@ def _named_ways(forest: Forest) -> Dict[int, Way]:
     ways: Dict[Tuple[str | None, int | None, str], Way] = {}
     found: Dict[int, Way] = {}
     for process in forest.values():
-        session, (uid, mounts) = process.origin.session, (process.details.uid, process.details.mounts)
+        session, uid, namespace = process.origin.session, process.details.uid, process.details.mount_namespace
         if session:
-            way = Way(session) if mounts is None else Way(f"/proc/{process.pid}/root{session}", mounts, process.pid, uid)
-            found[process.pid] = ways.setdefault((mounts, uid if mounts else None, session), way)
+            way = Way(session) if namespace is None else Way(f"/proc/{process.pid}/root{session}", namespace, process.pid, uid)
+            found[process.pid] = ways.setdefault((namespace, uid if namespace else None, session), way)
     return found
 
 

@@ -10,9 +10,12 @@ import os
 import stat
 from typing import Callable, Dict, Iterator, NamedTuple, Tuple
 
+from .. import trust
 from ..trust import FOLDER, own_uids
 from .proc import read, read_or_nothing
 
+MOST_MOUNTS_BYTES = 1 << 18
+"""Of another process's table of mounts: some thousands."""
 Place = Tuple[int, int]
 """Device and inode: what a folder is, whatever it is called and by whatever link or mount it is reached."""
 LOCAL = frozenset((
@@ -204,9 +207,13 @@ class Mount(NamedTuple):
     """Of that file system, as `user_id=1000`."""
 
 
-def mounts(pid: int | str = "self") -> Iterator[Mount]:
-    """All that this process can see, or another one. Raises `OSError`."""
-    for line in read(f"/proc/{pid}/mountinfo").splitlines():
+def mounts() -> Iterator[Mount]:
+    """All that this process can see."""
+    return _parse_mounts(read("/proc/self/mountinfo"))
+
+
+def _parse_mounts(table: bytes) -> Iterator[Mount]:
+    for line in table.splitlines():
         before, _, after = line.partition(b" - ")
         words = before.split()
         for code, byte in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
@@ -221,10 +228,20 @@ def mount_number(descriptor: int) -> int | None:
     return next((int(line.split()[1]) for line in lines if line.startswith("mnt_id:")), None)
 
 
+def mount_kinds(pid: int) -> Dict[int, str]:
+    """Those that another process can see, number and kind; none where there are very many: its user may have made 100,000 of them."""
+    try:
+        with trust.opened(f"/proc/{pid}/mountinfo", os.O_RDONLY | os.O_CLOEXEC) as file, open(file, "rb", closefd=False) as reader:
+            table = reader.read(MOST_MOUNTS_BYTES)
+    except OSError:
+        return {}
+    return {} if len(table) == MOST_MOUNTS_BYTES else {mount.number: mount.kind for mount in _parse_mounts(table)}
+
+
 def vouched_mounts() -> Dict[int, str]:
     """The mounts whose word for who owns a file can be believed, those of our own namespace that root or we have made: number and kind.
 
-    Every user can make a mount namespace of his own, and put root's files there wherever he likes; a path such as `/proc/PID/root/…` leads
+    Every user can make a mount namespace of his own, and put root's files there wherever he likes; a path such as `/proc/PID/root` leads
     into it. And every user can mount a FUSE file system, which says what he wants.
     """
     makers = {f"user_id={uid}" for uid in own_uids()}

@@ -50,6 +50,7 @@ NODES_PAUSE_PER_ANSWER_TIME, LEAST_NODES_PAUSE_PER_ANSWER_TIME, LONGEST_PAUSE_S 
 ask too, or that is loaded, answers slower and is then asked less. Of nodes the answers become old: they are asked for before that, where
 the answer doesn't take too long."""
 FRESH_S = OLD - 2.0
+"""Seconds after which answers about all nodes should come again, those in which they are read and drawn left out."""
 GCS_PAUSE_S, GCS_QUICK_S, GCS_SLACK_S = 2.0, 0.1, 0.2
 """Seconds after which the GCS must have shown again that it lives; in which Ray wants it to answer; by which it is asked too early, rather
 than that the asking begins anew for a rest."""

@@ -127,7 +127,7 @@ class ActorLists:
         last = self._lists.get(state)
         before = {entry.actor_id: entry for entry in last.result} if last else {}
         kept = ((before.get(entry.actor_id), entry) for entry in listing.result)
-        return replace(listing, result=tuple([old if old == new else _cut_loose(new) for old, new in kept]))
+        return replace(listing, result=tuple([old if old == new else _drop_reply(new) for old, new in kept]))
 
     def facts(self, groups: dict[str, PlacementGroup]) -> ActorFacts:
         """All lists as one; an actor that is in two of them is as the later one has it."""
@@ -163,6 +163,6 @@ class ActorLists:
         return before is not None and not {entry.actor_id for entry in before.result} <= {entry.actor_id for entry in listing.result}
 
 
-def _cut_loose(entry: wire.Actor) -> wire.Actor:
+def _drop_reply(entry: wire.Actor) -> wire.Actor:
     """With no part of the reply in it, which would stay in memory, 8 MB for 10,000 actors, for as long as the actor does."""
     return replace(entry, fallback_strategy=entry.fallback_strategy.copy())

@@ -268,7 +268,7 @@ async def test_a_ray_whose_minute_never_ends_is_not_asked_for_ever(table, preset
 
     monkeypatch.setattr(launch.asyncio, "sleep", sleep)
     receipt = await launched(table, preset)
-    assert "the clock of Ray's dashboard does not go on" in (receipt.refused[0].reason or "")
+    assert "the clock of Ray's dashboard does not advance" in (receipt.refused[0].reason or "")
     assert len(waited) == launch.MAX_LAST_LOOKS
 
 

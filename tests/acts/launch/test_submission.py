@@ -122,7 +122,7 @@ def test_a_file_of_ours_is_not_launched_because_a_job_names_another_users_link_t
 def test_whoever_launches_a_preset_is_told_of_each_file_whose_content_is_sent(tmp_path):
     (tmp_path / "needs.txt").write_text("torch")
     order = order_of(written(tmp_path, "job: {entrypoint: x, runtime_env: {pip: needs.txt}}"), {})
-    assert f"runtime_env.pip is what {tmp_path}/needs.txt contains" in order.notes
+    assert f"runtime_env.pip is read from {tmp_path}/needs.txt" in order.notes
 
 
 def test_a_conda_file_that_is_no_yaml_is_said(tmp_path):

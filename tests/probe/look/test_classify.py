@@ -374,7 +374,7 @@ def test_a_variable_counts_only_where_a_session_of_its_user_tells_of_that_raylet
 def test_what_sees_other_files_than_we_do_is_said_to_and_is_ended_by_nobody():
     """Such as a Slurm job with a /tmp of its own, seen from outside of it."""
     inside = left(210)
-    inside = inside._replace(details=inside.details._replace(mounts="mnt:[4026539999]"))
+    inside = inside._replace(details=inside.details._replace(mount_namespace="mnt:[4026539999]"))
     found = judged(inside, folders=[])[210]
     assert (found.kind, found.undecided) == ("unknown", None)
     assert found.why[0].endswith("it has other files than cockpit (a container, or a job with its own /tmp): run cockpit inside of that")
@@ -411,7 +411,7 @@ def test_a_raylet_that_lives_in_another_pid_namespace_is_not_called_dead_there()
     inside = raylet(5000, pids=(5000, 100))
     found = judged(inside, left(6000), folders=[folder(SESSION, 100)])[6000]
     assert (found.kind, found.undecided) == ("unknown", None)
-    assert "its raylet 100 may be the one in another PID namespace (pid 5000 here)" in found.why[0]
+    assert "its raylet 100 may still run, in another PID namespace (pid 5000 here)" in found.why[0]
 
 
 def test_the_name_of_a_log_proves_nothing_alone():

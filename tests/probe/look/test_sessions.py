@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.probe.look import sessions
+from cockpit.probe.look import sessions, tree
 from cockpit.probe.look.kinds import Listener
 from cockpit.probe.look.processes import ProcessTable, read_stat
 from cockpit.probe.look.sessions import SessionScanner, date_writes
@@ -197,7 +197,14 @@ def test_whoever_makes_a_mount_namespace_does_not_say_whose_what_lies_in_it_is(h
     found = ProcessTable().scan()
     planted = SessionScanner([]).read({his_raylet: found[his_raylet]}).of[his_raylet]
     assert (os.stat(planted.path).st_uid, os.path.isdir(f"{planted.path}/logs")) == (0, True)
-    assert (planted.uid, planted.mounts) == (None, os.readlink(f"/proc/{his_raylet}/ns/mnt"))
+    assert (planted.uid, planted.mount_namespace) == (None, os.readlink(f"/proc/{his_raylet}/ns/mnt"))
+
+
+@needs_root
+def test_a_table_of_very_many_mounts_is_not_read_to_its_end(his_raylet, monkeypatch):
+    assert "overlay" in tree.mount_kinds(his_raylet).values()
+    monkeypatch.setattr(tree, "MOST_MOUNTS_BYTES", 100)
+    assert tree.mount_kinds(his_raylet) == {}
 
 
 @needs_root

@@ -20,7 +20,7 @@ from typing import Dict, Iterable, Iterator, List, Mapping, NamedTuple, Tuple
 from ...look.proc import TICKS_PER_SECOND, boot_time, in_first_namespace, read, read_link
 from ...look.processes import ScannedProcess, read_environ
 from ...look.sizes import TORCHRUN_NAME, TORCHRUN_PLACE
-from ...look.tree import FolderEntry, MovedError, Walk, encode_path, mounts, place, why_shared
+from ...look.tree import FolderEntry, MovedError, Walk, encode_path, mount_number, mounts, place, why_shared
 from ...trust import FOLDER, own_uids, why_changeable
 from ..host_state import HostState, Target
 from .request import Cleaning, CleanRefusedError, FailedError, file_target, not_ours
@@ -176,7 +176,7 @@ def _why_outside(folder: int) -> str | None:
     """Why processes that can't be seen from here may use it, or `None`: nobody else has the root of a container."""
     if in_first_namespace():
         return None
-    number = next((int(line.split()[1]) for line in read(f"/proc/self/fdinfo/{folder}").splitlines() if line.startswith(b"mnt_id:")), None)
+    number = mount_number(folder)
     own = any(mount.number == number and (mount.point, mount.kind) == ("/", "overlay") for mount in mounts())
     return None if own else "processes outside of this container may use it, which can't be seen from here"
 
