@@ -231,8 +231,8 @@ def mount_number(descriptor: int) -> int | None:
 def mount_kinds(pid: int) -> Dict[int, str]:
     """Those that another process can see, number and kind; none where there are very many: its user may have made 100,000 of them."""
     try:
-        with trust.opened(f"/proc/{pid}/mountinfo", os.O_RDONLY | os.O_CLOEXEC) as file, open(file, "rb", closefd=False) as reader:
-            table = reader.read(MOST_MOUNTS_BYTES)
+        with open(f"/proc/{pid}/mountinfo", "rb") as file:
+            table = file.read(MOST_MOUNTS_BYTES)
     except OSError:
         return {}
     return {} if len(table) == MOST_MOUNTS_BYTES else {mount.number: mount.kind for mount in _parse_mounts(table)}
