@@ -10,7 +10,6 @@ import os
 import stat
 from typing import Callable, Dict, Iterator, NamedTuple, Tuple
 
-from .. import trust
 from ..trust import FOLDER, own_uids
 from .proc import read, read_or_nothing
 
