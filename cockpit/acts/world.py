@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from cockpit.acts.act import Aim
 from cockpit.config.document import InputError
 from cockpit.config.reach import HostEntry, check_host
+from cockpit.findings.rays_here import slurm_jobs
 from cockpit.model import Job, Session, Snapshot
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.sources.probes.ray_tunnel import RayPlace
@@ -71,7 +72,7 @@ class World:
     def session(self, aim: Aim) -> str | None:
         """The one that is meant: never one that merely is the only one on some host. Raises `SourceError`."""
         followed = self.snapshot.cluster.session
-        if not aim.session and not aim.everything and followed and (reason := self.monitor.why_not_session(followed)) is not None:
+        if not aim.session and not aim.everything and followed and (reason := self._why_not_meant(followed)) is not None:
             raise UnclearSessionError(f"{self.snapshot.cluster.address}: {reason}; give --session {followed} if you mean that one")
         if aim.session or followed or aim.everything:
             return aim.session or followed
@@ -80,10 +81,25 @@ class World:
         if found and not live:
             others = sorted({one.name for one in found})
             run = "runs here with another dashboard" if len(others) == 1 else "run here with other dashboards"
+            run += " or in another Slurm job" if any(map(self._other_job, found)) else ""
             raise UnclearSessionError(f"the dashboard has not answered; {', '.join(others)} {run}")
         if len(live) > 1:
             raise self.unclear_session(live)
         return live.pop() if live else None
+
+    def _why_not_meant(self, session: str) -> str | None:
+        """Why the session that is followed may be another than whoever named none means."""
+        address = self.monitor.address
+        chosen = address is not None and (address.given or address.owner is not None)
+        jobs = {self._other_job(one) for one in self.snapshot.sessions or () if one.name == session}
+        other = None if chosen or None in jobs else next(iter(jobs), None)
+        return self.monitor.why_not_session(session) or (other and f"{session} runs in Slurm job {other}")
+
+    def _other_job(self, session: Session) -> str | None:
+        """The Slurm job in which it runs, where it is known to be another than the one whose nodes are the hosts."""
+        ours, host = self.monitor.config.slurm, self.snapshot.hosts.get(session.host)
+        its = slurm_jobs(host).get(session.name) if host else None
+        return its if ours and ours.is_another(its) else None
 
     @staticmethod
     def unclear_session(sessions: Iterable[str]) -> SourceError:
@@ -91,8 +107,10 @@ class World:
         return UnclearSessionError(f"several Ray sessions run: {', '.join(sorted(sessions))}")
 
     def _serves(self, session: Session) -> bool:
-        """False: somebody has said which dashboard is meant, which does not answer, and it is not this session's."""
+        """False: somebody has said which dashboard or which Slurm job is meant, and it is not this session's."""
         address = self.monitor.address
+        if self._other_job(session) is not None:
+            return False
         if address is None or address.origin == "default" or address.origin.startswith("session"):
             return True
         meant, host = urlsplit(address.url), self.snapshot.hosts.get(session.host)

@@ -38,9 +38,10 @@ from cockpit.cli.options import (
     with_options,
 )
 from cockpit.cli.targets import explain, find_id
+from cockpit.config.address import explain_choices
 from cockpit.config.document import InputError
 from cockpit.config.reach import HostEntry, check_host
-from cockpit.config.settings import Config, explain_choices
+from cockpit.config.settings import Config
 from cockpit.sources.source import NotMeantError, SourceError
 from cockpit.text import clean
 

@@ -14,7 +14,7 @@ from cockpit.config.orchestrators import Orchestrator
 from cockpit.config.settings import Config
 from cockpit.sources.kubernetes.api import KubernetesApi
 from cockpit.sources.kubernetes.facts import check_ray_cluster
-from cockpit.sources.slurm import list_nodes, read_names
+from cockpit.sources.slurm import find_parts, read_names
 from cockpit.sources.source import SourceError
 
 
@@ -44,10 +44,11 @@ def _find(flag: str, find: Callable[[str], Orchestrator], name: str) -> Orchestr
         raise InputError(f"{flag}: {error}") from error
 
 
-def _find_allocation(job: str) -> slurm.SlurmHosts:
-    if not slurm.is_job_id(job):
-        raise InputError(f"expected the id of a job such as 12345, got {job}")
-    return slurm.named_allocation(job, asyncio.run(list_nodes(job)))
+def _find_allocation(name: str) -> slurm.SlurmHosts:
+    if not slurm.is_job_name(name):
+        raise InputError(f"expected the id of a job such as 12345, 12345_1 of an array, or 12345+1, got {name}")
+    job, *others = asyncio.run(find_parts(name))
+    return slurm.named_allocation(job.id, job.nodes, name=job.name, parts=(other.id for other in others))
 
 
 def _find_place(name: str) -> kubernetes.KubernetesPlace:

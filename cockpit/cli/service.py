@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from cockpit.cli.line import attach_line_writer
 from cockpit.cli.options import BAD_USAGE, NOT_ALL, refuse
 from cockpit.cli.status import look_interruptibly
-from cockpit.config.settings import Config, explain_choices
+from cockpit.config.address import explain_choices
+from cockpit.config.settings import Config
 
 if TYPE_CHECKING:
     from cockpit.monitor.monitor import ClusterMonitor

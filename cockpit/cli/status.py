@@ -13,8 +13,9 @@ import click
 from cockpit import output
 from cockpit.cli.line import attach_line_writer, leave_line_of, print_line
 from cockpit.cli.options import BAD_USAGE, DONE, NOT_ALL, STATUS_EXIT_CODES, cluster_options, command, json_option, refuse, with_config
+from cockpit.config.address import explain_choices
 from cockpit.config.document import InputError
-from cockpit.config.settings import Config, explain_choices
+from cockpit.config.settings import Config
 from cockpit.text import explain_os_error
 
 if TYPE_CHECKING:

@@ -19,11 +19,14 @@ NODES: Final = "SLURM_JOB_NODELIST"
 """Such as `gpu[001-004,9],login1`: a list of names, each with any number of brackets in it (slurm.conf(5), srun(1): `--nodelist`)."""
 ALL_NODES: Final = "SLURM_NODELIST"
 """The older name of the same. A step that `srun --jobid` starts from outside of its job finds only its own nodes in `NODES` (22.05)."""
+PART: Final = "SLURM_JOB_ID_HET_GROUP_"
+"""Before the number of a part of a heterogeneous job: the id of that part."""
 OWN_NAME: Final = "SLURMD_NODENAME"
 """What Slurm calls the node on which a step runs."""
 MAX_NODES: Final = 2_000
 REACH: Final = "srun --jobid={job} --overlap --nodes=1 --ntasks=1 --nodelist={{name}} --quiet {{python}} -"
 """A step beside those that hold the resources (`--overlap`, since 20.11)."""
+_JOB_NAME = re.compile(r"\d{1,12}(?:[_+]\d{1,9})?", re.ASCII)
 _NAME = re.compile(r"(?:[^\[\],]|\[[^\[\]]*\])+")
 _PART = re.compile(r"\[([^\]]*)\]|[^\[\]]+")
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
@@ -54,6 +57,12 @@ class SlurmHosts(NamedTuple):
     """By Slurm's names of its nodes; none where the list can't be read."""
     origins: tuple[str, str]
     """Where the job and the list of its nodes come from: the flag, or two variables."""
+    parts: frozenset[str] = frozenset()
+    """Ids of the other parts, where it is one of a heterogeneous job: their nodes are not among the hosts, but Ray's may be."""
+
+    def is_another(self, job: str | None) -> bool:
+        """Whether what runs in that job is not ours; `None`: it is not known to run in any."""
+        return job is not None and job != self.job and job not in self.parts
 
 
 def find_allocation(env: Mapping[str, str]) -> SlurmHosts | None:
@@ -63,7 +72,8 @@ def find_allocation(env: Mapping[str, str]) -> SlurmHosts | None:
         return None
     listed = {name: _read_nodes_of(env.get(name, "")) for name in (NODES, ALL_NODES)}
     widest = max(listed, key=lambda name: len(listed[name]))
-    return SlurmHosts(job, REACH.format(job=job), listed[widest], (JOB, widest))
+    parts = frozenset(env[name] for name in env if name.startswith(PART))
+    return SlurmHosts(job, REACH.format(job=job), listed[widest], (JOB, widest), parts)
 
 
 def _read_nodes_of(nodes: str) -> tuple[HostEntry, ...]:
@@ -74,9 +84,14 @@ def _read_nodes_of(nodes: str) -> tuple[HostEntry, ...]:
         return ()
 
 
-def named_allocation(job: str, nodes: str) -> SlurmHosts:
-    """The job that a person has named, whose nodes Slurm lists so. Raises `InputError`."""
-    return SlurmHosts(job, REACH.format(job=job), read_nodes(nodes), (FLAG, FLAG))
+def named_allocation(job: str, nodes: str, *, name: str = "", parts: Iterable[str] = ()) -> SlurmHosts:
+    """The job that a person has named, whose nodes Slurm lists so. Raises `InputError`.
+
+    `name`: as squeue calls it. A step in a part of a heterogeneous job is asked of the job's leader (srun(1), `--het-group`).
+    """
+    leader, is_part, number = name.partition("+")
+    step = f"{leader} --het-group={number}" if is_part else job
+    return SlurmHosts(job, REACH.format(job=step), read_nodes(nodes), (FLAG, FLAG), frozenset(parts))
 
 
 def names_of(name: str, nodes: Iterable[NodeNames]) -> tuple[str, ...]:
@@ -101,8 +116,13 @@ def has_other_names(reached_by: str | None, env: Mapping[str, str], hostname: st
 
 
 def is_job_id(text: str) -> bool:
-    """Whether it is a number; each task of an array and each part of a job of several has its own."""
+    """Whether it is a number."""
     return text.isascii() and text.isdigit()
+
+
+def is_job_name(text: str) -> bool:
+    """Whether it is an id, a task of an array (`42_1`), or a part of a heterogeneous job (`42+1`)."""
+    return _JOB_NAME.fullmatch(text) is not None
 
 
 def read_nodes(nodes: str) -> tuple[HostEntry, ...]:

@@ -3,9 +3,10 @@
 from cockpit.config.thresholds import Limits
 from cockpit.findings import checks
 from cockpit.findings.actors import leaked_actors, leaked_groups, restart_loops
+from cockpit.findings.address import wrong_address
 from cockpit.findings.allocation import ending_allocation, leaving_nodes
 from cockpit.findings.checks import Check
-from cockpit.findings.control import ended_ray, refused, silent_dashboard, silent_gcs, silent_monitor, wrong_address
+from cockpit.findings.control import ended_ray, refused, silent_dashboard, silent_gcs, silent_monitor
 from cockpit.findings.disks import full_disks, full_shm, full_stores, small_shm
 from cockpit.findings.facts import Facts
 from cockpit.findings.gpu_leftovers import idle_workers, orphaned_memory
@@ -129,7 +130,7 @@ CHECKS: tuple[Check, ...] = (
         "Slurm: time left, and the state of its nodes",
         (ending_allocation, leaving_nodes),
         (checks.allocation,),
-        NODES,
+        (*NODES, checks.slurm_nodes),
         concerns=checks.is_in_slurm,
     ),
     Check(

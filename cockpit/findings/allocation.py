@@ -13,8 +13,9 @@ MAX_NAMED = 6
 """Jobs and nodes that are named."""
 SIGNS = "*~#!%$@^-+"
 """That follow a state (sinfo(1), NODE STATE CODES); `*`: its slurmd doesn't answer."""
-OUT = frozenset(["down", "fail", "failing", "error"])
-LEAVING = frozenset(["draining", "drained"])
+OUT = frozenset(["down", "error"])
+LEAVING = frozenset(["draining", "drained", "fail", "failing"])
+"""The last two: an administrator expects it to fail (sinfo(1))."""
 
 
 def ending_allocation(facts: Facts) -> Iterator[Finding]:
@@ -26,12 +27,13 @@ def ending_allocation(facts: Facts) -> Iterator[Finding]:
         return
     running = [one.id for one in facts.snapshot.jobs or () if one.status == "RUNNING"]
     jobs = "" if not running else f" and {clean(running[0])}" if len(running) == 1 else f" and {len(running)} running jobs"
+    ray = ", and with it this Ray" if facts.snapshot.cluster.session else ""
     left = f"{max(1, math.ceil((job.ends - facts.now) / 60))} min"
     yield Finding(
         code="slurm-ends",
         level="warning" if running or facts.snapshot.jobs is None else "info",
         subject=f"Slurm job {job.job}",
-        text=f"Slurm ends its job {job.job} in {left}, and with it this Ray{jobs}",
+        text=f"Slurm ends its job {job.job} in {left}{ray}{jobs}",
         evidence=(f"squeue: job {job.job} is {clean(job.state)}, {left} left", *map(clean, running[:MAX_NAMED])),
         remedy=Remedy(
             "save a checkpoint before that, and submit the job again from it; or ask for more time: "

@@ -108,6 +108,14 @@ groups = _unless("Ray has not listed its placement groups", lambda snapshot: sna
 jobs = _unless("Ray has not listed its jobs", lambda snapshot: snapshot.jobs is not None)
 resources = _unless("the autoscaler monitor has not reported resource usage", lambda snapshot: snapshot.demand is not None)
 allocation = _unless("Slurm has not answered", lambda snapshot: snapshot.allocation)
+
+
+def slurm_nodes(snapshot: Snapshot) -> Lack | None:
+    """The states of the Slurm job's nodes."""
+    job = snapshot.allocation
+    return Lack(job.lacks) if job and job.lacks else None
+
+
 hosts = _on_each_host("no process list from", lambda host: host.processes is not None)
 gpus = _on_each_host("no NVML data from", lambda host: host.gpus is not None)
 xids = _on_each_host("Xids can't be read on", lambda host: all(gpu.xids is not None for gpu in host.gpus or ()))

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from cockpit.findings.facts import Facts
-from cockpit.findings.rays_here import dashboard_of, live_sessions, rays_on
-from cockpit.model import Cause, Fault, Finding, Host, Job, OtherRay, Remedy
+from cockpit.findings.followed_ray import address_words, find_fault, is_elsewhere, is_head, is_ray_alive_on, silent_fault
+from cockpit.model import Fault, Finding, Host, Job, Remedy
 from cockpit.text import age, plural
 
 DASHBOARD_SCRIPTS = ("/dashboard/dashboard.py",)
 MONITOR_SCRIPTS = ("/autoscaler/_private/monitor.py", "/autoscaler/v2/monitor.py")
-NO_RAY_REMEDY = (
-    "if this is the head: `ray start --head`; if not: use `cockpit --address http://HEAD:8265`; "
-    "`cockpit demo` shows a cluster with simulated GPUs"
-)
-LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 
 
 class RayPart(NamedTuple):
@@ -62,7 +56,7 @@ AGAIN = "run its command line again as Ray's user (Ray does not restart it)"
 
 def silent_gcs(facts: Facts) -> Iterator[Finding]:
     """The GCS does not answer, or its own host shows why it can't."""
-    fault, part = _fault(facts, "ray.gcs", "gcs"), _find_gcs(facts)
+    fault, part = find_fault(facts, "ray.gcs", "gcs"), _find_gcs(facts)
     is_down = part is not None and part.is_down
     if not is_down and (fault is None or _is_hiccup(facts)):
         return
@@ -93,21 +87,21 @@ def _remedy(part: RayPart | None, log: str, gone: str) -> Remedy:
 
 def silent_dashboard(facts: Facts) -> Iterator[Finding]:
     """The dashboard does not answer, though the Ray that it belongs to lives on a host that is looked at."""
-    fault, gcs = _silent_fault(facts), _find_gcs(facts)
-    if fault is None or (gcs and gcs.is_down) or _is_elsewhere(facts):
+    fault, gcs = silent_fault(facts), _find_gcs(facts)
+    if fault is None or (gcs and gcs.is_down) or is_elsewhere(facts):
         return
-    homes = [host for host in facts.fresh_hosts if _is_ray_alive_on(facts, host)]
+    homes = [host for host in facts.fresh_hosts if is_ray_alive_on(facts, host)]
     if not homes or facts.seconds_lasting("dashboard-silent", "dashboard") < facts.limits.dashboard_silent:
         return
     if facts.is_single_look and _is_young(facts, homes):
         return
-    home = next((host for host in homes if _is_head(facts, host)), None)
+    home = next((host for host in homes if is_head(facts, host)), None)
     part = _find_part(facts, home, DASHBOARD_SCRIPTS)
     yield Finding(
         code="dashboard-silent",
         level="critical",
         subject="dashboard",
-        text=f"Ray runs on {(home or homes[0]).name}, but its dashboard{_address_words(facts)} does not answer"
+        text=f"Ray runs on {(home or homes[0]).name}, but its dashboard{address_words(facts)} does not answer"
         f"{f': {part.words}' if part else ''}; running jobs continue, new ones can't be submitted",
         evidence=_evidence(fault.text, part),
         since=fault.since,
@@ -115,109 +109,12 @@ def silent_dashboard(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def wrong_address(facts: Facts) -> Iterator[Finding]:
-    """Nothing has ever answered at the address: which other Ray of this host does, or that none runs here."""
-    fault, cluster = _silent_fault(facts), facts.snapshot.cluster
-    host = next((host for host in facts.fresh_hosts if host.local and host.sessions is not None), None)
-    if fault is None or host is None or cluster.session is not None:
-        return
-    others = tuple(rays_on(host)) if cluster.others is None and facts.is_single_look else cluster.others
-    if others is None or (_is_ray_alive_on(facts, host) and not _is_elsewhere(facts)):
-        return
-    heard = [ray for ray in others if ray.answers or (ray.answers is None and ray.owner is None)]  # there may be no time to ask our own
-    found = sorted(heard, key=lambda ray: (not ray.answers, ray.owner or "", ray.url))
-    here = " and ".join(map(_other_ray_words, found))
-    unasked = any(ray.answers is None for ray in others)
-    none = "no Ray of yours that answers" if unasked else "no Ray that answers" if others else "no Ray"
-    heads = [] if found else [*_rays_on_other_hosts(facts)]
-    there = f", but {heads[0].host} has one" if heads else ""
-    yield Finding(
-        code="address-wrong",
-        level="critical",
-        subject="address",
-        text=f"nothing answers{_address_words(facts)}; this host has {here or none}{there}",
-        evidence=(
-            fault.text,
-            *map(_other_ray_line, others),
-            *(f"{one.session} on {one.host} has its dashboard at {one.url}" for one in heads),
-        ),
-        since=fault.since,
-        remedy=Remedy(
-            f"use `cockpit --address {found[0].url}`"
-            if found
-            else _way_to(facts, heads[0])
-            if heads
-            else f"{_others_words(others)}{_ray_remedy(facts)}"
-        ),
-    )
-
-
-def _ray_remedy(facts: Facts) -> str:
-    """Where no node of the job can be looked at, a Ray may well run there."""
-    job, here = facts.snapshot.allocation, {host.name for host in facts.snapshot.hosts.values() if host.local}
-    if job is None or not any(fault.source == "probe" and fault.host not in here for fault in facts.snapshot.faults):
-        return NO_RAY_REMEDY
-    return f"see first why the nodes of Slurm job {job.job} can't be looked at: `cockpit doctor`"
-
-
-class _Head(NamedTuple):
-    """Where else a Ray of root's or ours lives, with its dashboard."""
-
-    host: str
-    session: str
-    url: str
-
-
-def _rays_on_other_hosts(facts: Facts) -> Iterator[_Head]:
-    here = {name for host in facts.snapshot.hosts.values() if host.local for name in (host.name, *host.addresses)}
-    cluster = facts.snapshot.kubernetes
-    for pod in (cluster.pods if cluster else None) or ():
-        if cluster and pod.head and pod.phase == "Running" and here.isdisjoint((pod.name, pod.ip)):
-            yield _Head(pod.name, f"RayCluster {cluster.title}", f"http://{pod.ip}:8265")
-    for host in facts.fresh_hosts:
-        for one in host.sessions or ():
-            if not host.local and one.live and one.dashboard and one.trusted:
-                yield _Head(host.name, one.name, one.dashboard)
-
-
-def _way_to(facts: Facts, head: _Head) -> str:
-    """By default a dashboard listens on its own host alone, and that of a pod within Kubernetes."""
-    if (cluster := facts.snapshot.kubernetes) is not None:
-        port = urlsplit(head.url).port or 8265
-        forward = f"`kubectl port-forward -n {cluster.namespace} {head.host} {port}:{port}`"
-        return f"its dashboard listens in pod {head.host}: {forward}, and `cockpit --address http://127.0.0.1:{port}` beside it"
-    if urlsplit(head.url).hostname not in LOOPBACK_NAMES:
-        return f"use `cockpit --address {head.url}`"
-    job = facts.snapshot.allocation
-    step = f": `srun --overlap --jobid={job.job} -w {head.host} --pty cockpit`" if job else ""
-    return f"its dashboard listens on {head.host} alone: run cockpit there{step}"
-
-
-def _others_words(others: Sequence[OtherRay]) -> str:
-    """How to follow another user's, which is asked only for who names it."""
-    unasked = [ray for ray in others if ray.answers is None and ray.owner]
-    return "".join(f"if you mean the Ray of {ray.owner}: `cockpit --address {ray.url}`; " for ray in unasked[:1])
-
-
-def _other_ray_words(ray: OtherRay) -> str:
-    owner, heard = f" of {ray.owner}" if ray.owner else "", "" if ray.answers else ", which has not answered yet"
-    return f"a Ray{owner} at {ray.url}{heard}"
-
-
-def _other_ray_line(ray: OtherRay) -> str:
-    if ray.answers:
-        return f"{ray.session} answers at {ray.url}"
-    if ray.answers is None:
-        return f"{ray.session}{f' of {ray.owner}' if ray.owner else ''} has its dashboard at {ray.url}; it was not asked whether it answers"
-    return f"{ray.session} has its dashboard at {ray.url}, which does not answer from here: it may be in a container"
-
-
 def ended_ray(facts: Facts) -> Iterator[Finding]:
     """The Ray that was watched is no more, its dashboard with it."""
-    fault, session = _silent_fault(facts), facts.snapshot.cluster.session
-    if fault is None or session is None or any(_is_ray_alive_on(facts, host) for host in facts.fresh_hosts):
+    fault, session = silent_fault(facts), facts.snapshot.cluster.session
+    if fault is None or session is None or any(is_ray_alive_on(facts, host) for host in facts.fresh_hosts):
         return
-    known = {host.name: [one for one in host.sessions or () if one.name == session] for host in facts.fresh_hosts if _is_head(facts, host)}
+    known = {host.name: [one for one in host.sessions or () if one.name == session] for host in facts.fresh_hosts if is_head(facts, host)}
     dead = [host for host, sessions in known.items() if any(one.live is False for one in sessions)]
     if not dead or facts.seconds_lasting("ray-ended", session) < facts.limits.gcs_silent:
         return
@@ -253,12 +150,12 @@ def _ended_jobs_words(running: Sequence[Job], *, stopped: bool) -> str:
 
 def silent_monitor(facts: Facts) -> Iterator[Finding]:
     """The autoscaler monitor has stopped reporting: used and pending resources are unknown from then on."""
-    fault, gcs = _fault(facts, "ray.status", "monitor"), _find_gcs(facts)
+    fault, gcs = find_fault(facts, "ray.status", "monitor"), _find_gcs(facts)
     if fault is None or facts.has_fault("ray.gcs") or facts.snapshot.cluster.reachable is False or (gcs and gcs.is_down):
         return
     if facts.seconds_lasting("monitor-silent", "monitor") < facts.limits.monitor_silent:
         return
-    part = _find_part(facts, next((host for host in facts.fresh_hosts if _is_head(facts, host)), None), MONITOR_SCRIPTS)
+    part = _find_part(facts, next((host for host in facts.fresh_hosts if is_head(facts, host)), None), MONITOR_SCRIPTS)
     yield Finding(
         code="monitor-silent",
         level="warning",
@@ -307,19 +204,6 @@ def _is_young(facts: Facts, homes: Iterable[Host]) -> bool:
     return any(0 <= facts.now - moment < facts.limits.dashboard_silent for moment in begun)
 
 
-def _fault(facts: Facts, source: str, cause: Cause) -> Fault | None:
-    return next((fault for fault in facts.snapshot.faults if fault.source == source and fault.cause == cause), None)
-
-
-def _silent_fault(facts: Facts) -> Fault | None:
-    """Nothing answers at the address."""
-    return _fault(facts, "ray.identity", "silent") if facts.snapshot.cluster.reachable is False else None
-
-
-def _address_words(facts: Facts) -> str:
-    return f" at {facts.snapshot.cluster.address}" if facts.snapshot.cluster.address else ""
-
-
 def _request_line(facts: Facts, fault: Fault | None, path: str) -> str:
     return f"GET {facts.snapshot.cluster.address or ''}{path}: {fault.text}" if fault else ""
 
@@ -327,7 +211,7 @@ def _request_line(facts: Facts, fault: Fault | None, path: str) -> str:
 def _find_gcs(facts: Facts) -> RayPart | None:
     """Of our cluster, where its head is looked at; gone only where the head's raylet is still there."""
     for host in facts.fresh_hosts:
-        if not host.rays or not _is_head(facts, host):
+        if not host.rays or not is_head(facts, host):
             continue
         mine = [ray for ray in host.rays if _is_ours(facts, ray.session) and ray.state not in ("Z", "X")]
         servers = [ray for ray in mine if ray.role == "gcs_server"]
@@ -352,41 +236,3 @@ def _find_part(facts: Facts, host: Host | None, scripts: Sequence[str]) -> RayPa
 def _is_ours(facts: Facts, session: str | None) -> bool:
     """Of the cluster that is watched, as far as that can be told: several may live on a host."""
     return session is None or facts.snapshot.cluster.session in (None, session)
-
-
-def _is_elsewhere(facts: Facts) -> bool:
-    """Whether nothing has ever answered at the address, while another Ray here does: what seems to be there may be in a container."""
-    cluster = facts.snapshot.cluster
-    return cluster.session is None and any(ray.answers and ray.url != cluster.address for ray in cluster.others or ())
-
-
-def _is_ray_alive_on(facts: Facts, host: Host) -> bool:
-    """Whether the Ray of the address lives there: by its session, else as the head that the address names."""
-    live = live_sessions(host)
-    if facts.snapshot.cluster.session:
-        return facts.snapshot.cluster.session in live
-    others = {name for name in live if _listens_elsewhere(facts, host, name)}
-    return bool(live - others - ({""} if others else set())) and _is_head(facts, host)
-
-
-def _listens_elsewhere(facts: Facts, host: Host, name: str) -> bool:
-    """Whether its dashboard can't be what the address means: it has another port, or listens on its own host alone."""
-    asked, there = (
-        urlsplit(url or "") for url in (facts.snapshot.cluster.address, dashboard_of(host, name, facts.processes.get(host.name, ())))
-    )
-    try:
-        other_port = None not in (asked.port, there.port) and asked.port != there.port
-    except ValueError:
-        return False
-    return other_port or (there.hostname in LOOPBACK_NAMES and asked.hostname not in (None, *LOOPBACK_NAMES))
-
-
-def _is_head(facts: Facts, host: Host) -> bool:
-    """Whether the cluster's head is this host: Ray says so, or the address that is asked."""
-    if any(node in facts.nodes and facts.nodes[node].head for node in host.nodes):
-        return True
-    try:
-        where = urlsplit(facts.snapshot.cluster.address or "").hostname
-    except ValueError:
-        return False
-    return (where in LOOPBACK_NAMES and host.local) or (where is not None and where in (host.name, *host.addresses))

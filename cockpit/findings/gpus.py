@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from cockpit.findings.checks import is_in_slurm
 from cockpit.findings.facts import Facts
 from cockpit.findings.waiting import most_waited
 from cockpit.model import LEVELS, Actor, Finding, Gpu, Host, Level, Node, PlacementGroup, Remedy, Xid
@@ -242,10 +243,15 @@ def _count_findings(facts: Facts, node: Node, there: int) -> Iterator[Finding]:
     usable = there if listed is None else min(there, len(listed))
     if promised > usable:
         yield from _if_lasting(facts, _too_many_finding(facts, node, promised, there, listed))
-    elif promised < usable and not _has_mig_devices(node) and (promised or not node.head):
+    elif promised < usable and not _has_mig_devices(node) and (promised or not node.head) and not _may_slurm_have_given(facts, node):
         yield from _if_lasting(facts, _too_few_finding(facts, node, promised, usable, listed))
     if strange := _missing_devices(node, listed):
         yield from _if_lasting(facts, _unknown_devices_finding(facts, node, strange, _count_evidence(node, promised, listed)))
+
+
+def _may_slurm_have_given(facts: Facts, node: Node) -> bool:
+    """Whether its raylet may have been given no more GPUs: only a probe sees which."""
+    return not node.probed and is_in_slurm(facts.snapshot)
 
 
 def _if_lasting(facts: Facts, finding: Finding) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from cockpit.model import Host, OtherRay, Process
 
 MAX_PORT = 1 << 16
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 
 
 def live_sessions(host: Host) -> set[str]:
@@ -23,6 +24,19 @@ def dashboard_of(host: Host, name: str, processes: Iterable[Process]) -> str | N
     commands = (each.command or "" for each in processes if name and each.session == name)
     asked = (re.search(r"/dashboard\.py .*--port=([1-9]\d{1,4})\b", command) for command in commands)
     return next((f"http://127.0.0.1:{found[1]}" for found in asked if found and int(found[1]) < MAX_PORT), None)
+
+
+def head_elsewhere(host: Host, name: str) -> str | None:
+    """The address of the head of a session whose raylet there is a worker's; `None`: it is the head itself, or that can't be told."""
+    told = next((ray.gcs for ray in host.rays or () if ray.role == "raylet" and ray.session == name and ray.gcs), "")
+    head = told.rpartition(":")[0]
+    return head if head and head not in (host.name, *host.addresses, *LOOPBACK_NAMES) else None
+
+
+def slurm_jobs(host: Host) -> dict[str, str]:
+    """In which Slurm job each session's parts run there, where that is known; of two jobs the raylet's."""
+    parts = sorted(host.rays or (), key=lambda ray: ray.role)  # the GCS first
+    return {ray.session: ray.slurm for ray in parts if ray.session and ray.slurm}
 
 
 def rays_on(host: Host) -> list[OtherRay]:

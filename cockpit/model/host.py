@@ -252,6 +252,8 @@ class RayProcess(Value, frozen=True):
     """The Slurm job in whose cgroup it is; `None` also where Slurm makes no cgroups."""
     slurm_memory: Amount | None = None
     """A raylet's: the memory limit of that job's cgroup, which Ray does not know of, and what is in use below it."""
+    gcs: str | None = None
+    """`host:port` of its GCS, or its own, as its command says."""
     kill_at: int | None = None
     """A raylet's: above so many bytes in use on its host it ends workers; `None` when its monitor is off, or that is not known."""
 

@@ -26,3 +26,5 @@ class Allocation(Value, frozen=True):
     ends: float | None
     """When Slurm ends it and all that runs in it; `None`: it has no limit, or Slurm doesn't say."""
     nodes: tuple[SlurmNode, ...]
+    lacks: str | None = None
+    """Why their states are not known, in a sentence."""

@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from cockpit.bug import bug
+from cockpit.config.address import Address, resolve_address
 from cockpit.config.document import InputError
-from cockpit.config.settings import Address, Config, resolve_address
-from cockpit.findings.rays_here import rays_on
+from cockpit.config.settings import Config
+from cockpit.findings.rays_here import rays_on, slurm_jobs
 from cockpit.model import Host, Job, OtherRay, Session, Snapshot
 from cockpit.monitor.poller import Poller
 from cockpit.sockets import listening_users
@@ -59,7 +60,7 @@ class ClusterChoice:
     def hear(self, snapshot: Snapshot) -> None:
         """Follow the session to where its dashboard is now; to another session only when it is dead, or was only a guess."""
         local = next((host for host in snapshot.hosts.values() if host.local), None)
-        told = local is not None and local.sessions is not None
+        told = local is not None and local.sessions is not None and (self._config.slurm is None or local.rays is not None)
         failed = any(fault.source == "probe" and fault.host == self._local for fault in snapshot.faults)
         before, self._heard = self._heard, (local, self._is_lost(snapshot))
         if not self._resolved.is_set():
@@ -149,7 +150,8 @@ class ClusterChoice:
     def _resolve(self) -> None:
         self._resolved.set()
         try:
-            found = resolve_address(self._config, self._env, local_sessions(self._poller.parts.hosts), _has_strangers)
+            sessions, jobs = local_sessions(self._poller.parts.hosts), self._other_jobs()
+            found = resolve_address(_given_address(self._config), self._env, sessions, _has_strangers, jobs)
         except InputError as error:
             self._poller.doubt("address", str(error))
             return
@@ -159,6 +161,11 @@ class ClusterChoice:
             self.choices = found.choices
             if self.choose is not None:
                 self.choose(found.choices)
+
+    def _other_jobs(self) -> dict[str, str]:
+        """By session, the Slurm job of ours in which it runs here, which is another than this one."""
+        job, (local, _) = self._config.slurm, self._heard
+        return {name: its for name, its in slurm_jobs(local).items() if job.is_another(its)} if job and local else {}
 
     def _is_lost(self, snapshot: Snapshot) -> bool:
         """A snapshot that was begun before the last change of address tells of the other dashboard."""
@@ -180,6 +187,10 @@ class ClusterChoice:
     def _is_replaceable(self, *, lost: bool) -> bool:
         origin = self.address.origin if self.address else "default"
         return origin == "default" or (lost and origin.startswith("session"))
+
+
+def _given_address(config: Config) -> Address | None:
+    return Address(config.address, config.origins.get("address", "--address"), given=True) if config.address else None
 
 
 def local_sessions(hosts: Mapping[str, Host]) -> list[Session]:

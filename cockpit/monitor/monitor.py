@@ -8,8 +8,9 @@ import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
 from cockpit.clock import CLOCK
+from cockpit.config.address import Address
 from cockpit.config.reach import THROUGH_RAY, HostEntry
-from cockpit.config.settings import Address, Config
+from cockpit.config.settings import Config
 from cockpit.findings import DETECTORS, FindingTracker
 from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.model import Actor, Job, Process, Session, Snapshot

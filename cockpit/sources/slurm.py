@@ -8,15 +8,15 @@ import socket
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from cockpit.config.slurm import NodeNames
 from cockpit.model import Allocation, SlurmNode
 from cockpit.sources.probes.process import ask_program
 from cockpit.sources.source import SourceError, in_time, within
 
-_FIELDS: Final = "%T|%L|%N"
-"""State, time left and nodes of a job (squeue(1)); the time left depends on no clock and no time zone."""
+_FIELDS: Final = "%A|%i|%T|%L|%N"
+"""Id, name, state, time left and nodes of a job (squeue(1)); the time left depends on no clock and no time zone."""
 NO_SUCH_JOB: Final = "Invalid job id"
 """ESLURM_INVALID_JOB_ID (slurm_errno.c)."""
 _NODE_FIELDS: Final = "%N|%n|%o|%T|%E"
@@ -27,44 +27,69 @@ _LEFT = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,3}):)?(\d{1,3}):(\d{1,2})")
 _LIST = re.compile(r"[A-Za-z0-9_.,\[\]-]+")
 
 
-async def read_job(job: str) -> tuple[str, float | None, str]:
-    """Its state, the seconds that it still has (`None`: no limit), and the list of its nodes. Raises `SourceError`."""
-    rows = [line.split("|") for line in await _list_job(job)]
-    found = [row for row in rows if len(row) == len(_FIELDS.split("|"))]
+class SlurmJob(NamedTuple):
+    """A job, a task of an array, or a part of a heterogeneous job: each has an id of its own."""
+
+    id: str
+    name: str
+    """As people and squeue call it: its id, `42_1` for a task of array 42, `42+1` for a part of heterogeneous job 42."""
+    state: str
+    left: float | None
+    """Seconds that it still has; `None`: it has no limit, or Slurm doesn't say."""
+    nodes: str
+    """Their list."""
+
+
+async def read_job(job: str) -> SlurmJob:
+    """The one of that id; the last task of an array has the array's own. Raises `SourceError`."""
+    found = [one for one in await _list_jobs(job) if one.id == job]
     if not found:
         raise SourceError(f"Slurm job {job} has ended, or there is none")
-    if len(found) > 1:
-        raise SourceError(f"{job} is {len(found)} Slurm jobs, an array: name one by its own id (squeue -r -o '%A %i' -j {job})")
-    state, left, nodes = found[0]
-    return state, _parse_left(left), nodes
+    return found[0]
 
 
-async def _list_job(job: str) -> list[str]:
-    """Nothing of one that ended some minutes ago, which squeue calls a mistake.
+async def find_parts(name: str) -> list[SlurmJob]:
+    """The job that a person means by that name; after it the other parts, where it is one of a heterogeneous job.
+
+    Raises `SourceError`, also where that is several jobs, or the job has no nodes.
+    """
+    listed = await _list_jobs(name)
+    meant = [one for one in listed if one.name == name] or listed
+    if not meant:
+        raise SourceError(f"Slurm job {name} has ended, or there is none")
+    if len(meant) > 1 or "[" in meant[0].name:
+        raise SourceError(f"{name} is several Slurm jobs; name one: {', '.join(f'{one.name} ({one.state})' for one in meant)}")
+    if not meant[0].nodes:
+        raise SourceError(f"Slurm job {name} has no nodes: it is {meant[0].state}")
+    leader, is_part, _ = meant[0].name.partition("+")
+    return meant + [one for one in (await _list_jobs(leader) if is_part else ()) if one.name != meant[0].name]
+
+
+async def _list_jobs(name: str) -> list[SlurmJob]:
+    """All that are called so. Nothing of one that ended some minutes ago, which squeue calls a mistake.
 
     `--local` spares slurmctld the question which federation it is in: `srun` reaches no job of another cluster either.
     """
     try:
-        return await _ask("squeue", "--local", f"--jobs={job}", "--noheader", f"--format={_FIELDS}")
+        lines = await _ask("squeue", "--local", f"--jobs={name}", "--noheader", f"--format={_FIELDS}")
     except SourceError as error:
         if NO_SUCH_JOB in str(error):
             return []
         raise
+    rows = [line.split("|") for line in lines]
+    return [SlurmJob(row[0], row[1], row[2], _parse_left(row[3]), row[4]) for row in rows if len(row) == len(SlurmJob._fields)]
 
 
 async def read_allocation(job: str, now: float) -> Allocation:
-    """The job and its nodes. Raises `SourceError`."""
-    state, left, nodes = await read_job(job)
-    known = await _read_nodes(nodes) if _LIST.fullmatch(nodes) else ()
-    return Allocation(job, state, None if left is None else now + left, tuple(known))
-
-
-async def list_nodes(job: str) -> str:
-    """The nodes of a job that runs, as Slurm writes them: `gpu[001-004]`. Raises `SourceError`."""
-    state, _, nodes = await read_job(job)
-    if not nodes:
-        raise SourceError(f"Slurm job {job} has no nodes: it is {state}")
-    return nodes
+    """The job and its nodes; at some sites only an operator may ask for nodes. Raises `SourceError`."""
+    found, lacks = await read_job(job), None
+    known: Collection[SlurmNode] = ()
+    if _LIST.fullmatch(found.nodes):
+        try:
+            known = await _read_nodes(found.nodes)
+        except SourceError as error:
+            lacks = f"Slurm does not say how its nodes are: {error}"
+    return Allocation(job, found.state, None if found.left is None else now + found.left, tuple(known), lacks)
 
 
 async def read_names(nodes: str) -> tuple[NodeNames, ...]:
@@ -89,8 +114,8 @@ def _resolve(named: Iterable[tuple[str, str]], found: dict[str, str]) -> None:
 
 
 async def _read_nodes(nodes: str) -> Collection[SlurmNode]:
-    """Each once: a node is listed for each of its partitions."""
-    rows = await _ask("sinfo", f"--nodes={nodes}", "--Node", "--noheader", f"--format={_NODE_FIELDS}")
+    """Each once: a node is listed for each of its partitions, with `--all` for hidden ones too."""
+    rows = await _ask("sinfo", "--all", f"--nodes={nodes}", "--Node", "--noheader", f"--format={_NODE_FIELDS}")
     return {node.name: node for node in _parse_nodes(rows)}.values()
 
 

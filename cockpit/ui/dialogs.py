@@ -17,7 +17,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import Input, Label, OptionList
 
-from cockpit.config.settings import Address
+from cockpit.config.address import Address
 from cockpit.text import clean
 
 

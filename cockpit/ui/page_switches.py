@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from textual import work
 
-from cockpit.config.settings import Address
+from cockpit.config.address import Address
 from cockpit.model import Finding, Process
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import DetailPage, about

@@ -12,7 +12,8 @@ from cockpit.check import preset
 from cockpit.check.preset import look_and_check
 from cockpit.cli.check import preset_of
 from cockpit.cli.main import main
-from cockpit.config.settings import Address, Config
+from cockpit.config.address import Address
+from cockpit.config.settings import Config
 from cockpit.monitor import monitor as monitor_module
 from cockpit.presets import read_preset
 from tests.check.worlds import asked, cluster, group, machine

@@ -69,7 +69,7 @@ def test_a_file_that_can_not_be_written_is_said(run, tmp_path):
 
 
 def test_several_rays_are_for_a_person_to_choose_from(run, tmp_path):
-    from cockpit.config.settings import Address
+    from cockpit.config.address import Address
 
     path = tmp_path / "cockpit.prom"
     choices = (Address("http://a:1", "a"), Address("http://b:1", "b"))

@@ -11,22 +11,16 @@ import yaml
 from cockpit.config.document import InputError
 from cockpit.config.reach import DEFAULT_REACH, HostEntry, Roster, check_host, parse_hosts, reach_command
 from cockpit.config.settings import (
-    DEFAULT_ADDRESS,
-    Address,
     Config,
-    Resolved,
     config_path,
     config_text,
-    dashboard_url,
     default_file,
-    explain_choices,
     init,
     load,
-    resolve_address,
     schema,
 )
 from cockpit.config.thresholds import Limits
-from cockpit.model import Node, Session
+from cockpit.model import Node
 
 
 @pytest.fixture
@@ -392,109 +386,6 @@ def test_values_that_could_be_an_option_or_a_command_are_refused(entry):
 
 def test_an_odd_name_that_ray_gave_a_node_does_no_harm_where_only_its_address_is_used():
     assert reach_command(DEFAULT_REACH, HostEntry("worker 1; id", "10.0.0.2"))[-3:] == ["10.0.0.2", "python3", "-"]
-
-
-# Address
-
-
-@pytest.mark.parametrize(
-    ("text", "url"),
-    [
-        ("127.0.0.1:8265", "http://127.0.0.1:8265"),
-        (" head ", "http://head:8265"),
-        ("http://head", "http://head"),
-        ("https://ray.example.com/clusters/a/", "https://ray.example.com/clusters/a"),
-        ("http://127.0.0.1:8265/#/overview", "http://127.0.0.1:8265"),
-        ("http://head:8265/?x=1", "http://head:8265"),
-        ("[::1]:8265", "http://[::1]:8265"),
-        ("http://[fe80::1]:80", "http://[fe80::1]:80"),
-    ],
-)
-def test_an_address_is_put_into_one_form(text, url):
-    assert dashboard_url(text) == url
-
-
-@pytest.mark.parametrize(
-    "text", ["", "http://", "ftp://head", "head:0", "head:65536", "head:port", "a b", "http://he\x1bad", "http://h/\x1b]0", "::1", "/tmp/x"]
-)
-def test_nonsense_is_no_address(text):
-    with pytest.raises(InputError, match="is not a dashboard address"):
-        dashboard_url(text)
-
-
-@pytest.mark.parametrize(
-    "text", ["http://me:hunter2@head:8265", "me:hunter2@head", "https://hunter2@head/x", "http://me:hunter2/x@head", "me:hunter2?x#@head"]
-)
-def test_a_password_in_an_address_is_refused_and_not_repeated(text):
-    with pytest.raises(InputError) as caught:
-        dashboard_url(text)
-    assert "hunter2" not in str(caught.value)
-    assert "RAY_AUTH_TOKEN" in str(caught.value)
-
-
-def session(
-    name: str,
-    *,
-    live: bool | None = True,
-    dashboard: str | None = "http://127.0.0.1:8265",
-    trusted: bool = True,
-    owner: str | None = None,
-) -> Session:
-    return Session(host="here", name=name, path=f"/tmp/ray/{name}", live=live, dashboard=dashboard, trusted=trusted, owner=owner)
-
-
-BOTH = {"RAY_API_SERVER_ADDRESS": "http://a:1", "RAY_ADDRESS": "http://b:2"}
-
-
-@pytest.mark.parametrize(
-    ("config", "env", "sessions", "found"),
-    [
-        (
-            Config(address="http://c:3", origins={"address": "COCKPIT_ADDRESS"}),
-            BOTH,
-            [session("s")],
-            [Address("http://c:3", "COCKPIT_ADDRESS", given=True)],
-        ),
-        (Config(), BOTH, [session("s")], [Address("http://a:1", "RAY_API_SERVER_ADDRESS", given=True)]),
-        (Config(), {"RAY_ADDRESS": "http://b:2/"}, [session("s")], [Address("http://b:2", "RAY_ADDRESS", given=True)]),
-        (Config(), {"RAY_ADDRESS": "10.0.0.1:6379"}, [session("s")], [Address("http://127.0.0.1:8265", "s")]),
-        (Config(), {"RAY_ADDRESS": "ray://head:10001"}, [], [Address(DEFAULT_ADDRESS, "default")]),
-        (
-            Config(),
-            {},
-            [session("s", live=False), session("t", live=None), session("u", dashboard=None)],
-            [Address(DEFAULT_ADDRESS, "default")],
-        ),
-        (
-            Config(),
-            {},
-            [session("s"), session("t", dashboard="http://127.0.0.1:8266")],
-            [Address("http://127.0.0.1:8265", "s"), Address("http://127.0.0.1:8266", "t")],
-        ),
-    ],
-)
-def test_the_dashboard_is_the_first_that_is_named(config, env, sessions, found):
-    resolved = resolve_address(config, env, sessions)
-    assert resolved == (Resolved(found[0]) if len(found) == 1 else Resolved(None, tuple(found)))
-
-
-def test_another_users_ray_is_never_followed_by_itself():
-    theirs = Address("http://127.0.0.1:8265", "s", owner="evil")
-    sentence = "only other users' Rays run on this host; choose one with --address:"
-    assert f"{sentence}\n  http://127.0.0.1:8265  s of evil" in explain_choices([theirs])
-    ours = session("t", dashboard="http://127.0.0.1:8266")
-    assert resolve_address(Config(), {}, [session("s", trusted=False), ours]) == Resolved(Address("http://127.0.0.1:8266", "t"))
-
-
-def test_the_usual_address_is_not_asked_where_another_user_listens():
-    (choice,) = resolve_address(Config(), {}, [], lambda port: port == 8265).choices
-    assert (choice.url, choice.owner) == (DEFAULT_ADDRESS, "another user")
-    assert resolve_address(Config(), {}, [], lambda port: False).address == Address(DEFAULT_ADDRESS, "default")
-
-
-def test_a_variable_of_ray_that_holds_nonsense_is_named():
-    with pytest.raises(InputError, match=r"^RAY_API_SERVER_ADDRESS: ray://h:1 is for Ray's client"):
-        resolve_address(Config(), {"RAY_API_SERVER_ADDRESS": "ray://h:1"}, [])
 
 
 def test_the_environment_is_read_by_itself(monkeypatch, path):

@@ -56,6 +56,15 @@ def test_a_job_that_is_named_holds_before_the_file_and_the_one_around(programs: 
     assert load({"hosts": "gpu8"}, {}, path, orchestrators=[named_allocation("43", "gpu[7-8]")]).hosts == (HostEntry("gpu8"),)
 
 
+def test_a_part_of_a_heterogeneous_job_is_reached_through_its_leader_and_the_others_are_no_strangers(programs: Path):
+    named = named_allocation("43", "gpu9", name="42+1", parts=["42"])
+    assert "--jobid=42 --het-group=1 --overlap" in named.reach
+    within = find_allocation({**allocation(programs), "SLURM_JOB_ID_HET_GROUP_0": "42", "SLURM_JOB_ID_HET_GROUP_1": "43"})
+    assert within is not None
+    for job in (named, within):
+        assert [job.is_another(one) for one in ("42", "43", None, "41")] == [False, False, False, True]
+
+
 def test_more_nodes_than_can_be_looked_at_are_refused(tmp_path: Path):
     with pytest.raises(InputError, match="more than 2000 nodes"):
         named_allocation("42", "n[0001-1500],m[0001-1500]")

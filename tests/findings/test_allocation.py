@@ -57,7 +57,7 @@ def test_a_node_that_is_drained_under_a_living_ray_is_told_with_the_reason():
     assert found.evidence == ("sinfo: node2 is draining: Xid 79",)
 
 
-@pytest.mark.parametrize("state", ["down", "down*", "allocated*", "fail", "draining*"])
+@pytest.mark.parametrize("state", ["down", "down*", "allocated*", "draining*"])
 def test_a_node_that_slurm_has_lost_under_a_living_ray_is_told_once(state: str):
     found = looked(seen(SlurmNode("node1", state)), 0, detectors=BOTH)
     assert [one.code for one in found] == ["slurm-node-down"]

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.gpus import gpu_counts, gpu_trouble
-from cockpit.model import Finding, Gpu, Host, Node, Quantity, RayProcess, Snapshot, Xid
+from cockpit.model import Allocation, Finding, Gpu, Host, Node, Quantity, RayProcess, Snapshot, Xid
 from tests.findings.detection import codes, later, looked, only
 from tests.world import NOW, actor, gpu, node, snapshot
 
@@ -163,6 +163,13 @@ class Raylet:
 )
 def test_equal_counts_and_those_that_somebody_chose_are_fine(raylet: Raylet):
     assert looked(raylet.seen(), detectors=COUNTS) == ()
+
+
+def test_how_many_gpus_slurm_has_given_only_a_probe_sees():
+    found = Raylet(2, 8).seen()
+    unseen = replace(found, hosts={}, nodes=tuple(replace(node, probed=False) for node in found.nodes or ()))
+    assert codes(looked(unseen, detectors=COUNTS)) == {"gpu-unused"}
+    assert looked(replace(unseen, allocation=Allocation("42", "RUNNING", None, ())), detectors=COUNTS) == ()
 
 
 def test_more_gpus_than_there_are_is_a_warning():

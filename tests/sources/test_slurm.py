@@ -11,7 +11,7 @@ import pytest
 from cockpit.config.slurm import NodeNames
 from cockpit.model import Allocation, SlurmNode
 from cockpit.sources import slurm
-from cockpit.sources.slurm import list_nodes, read_allocation, read_names
+from cockpit.sources.slurm import find_parts, read_allocation, read_names
 from cockpit.sources.source import SourceError
 
 NOW = 1_700_000_000.0
@@ -31,42 +31,68 @@ def printed(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
 
 
 async def test_a_job_has_its_time_left_and_each_of_its_nodes_once(printed: dict[str, list[str]]):
-    printed["squeue"] = ["RUNNING|1-02:03:04|gpu[1-2]"]
+    printed["squeue"] = ["42|42|RUNNING|1-02:03:04|gpu[1-2]"]
     printed["sinfo"] = ["gpu1|c27n01|10.0.0.1|mixed|none", "gpu1|c27n01|10.0.0.1|mixed|none", "gpu2|gpu2|gpu2|draining|Xid 79 | fan"]
     found = await read_allocation("42", NOW)
     first = SlurmNode("gpu1", "mixed", others=("c27n01", "10.0.0.1"))
     assert found == Allocation("42", "RUNNING", NOW + 93784, (first, SlurmNode("gpu2", "draining", "Xid 79 | fan", ("gpu2", "gpu2"))))
-    assert printed["asked"][1].startswith("sinfo --nodes=gpu[1-2] --Node")
+    assert printed["asked"][1].startswith("sinfo --all --nodes=gpu[1-2] --Node")
 
 
 @pytest.mark.parametrize(
     ("left", "seconds"), [("3:04", 184), ("0:00", 0), ("12:00:00", 43200), ("10-00:00:00", 864000), ("UNLIMITED", None), ("INVALID", None)]
 )
 async def test_time_left_is_read_as_squeue_writes_it(printed: dict[str, list[str]], left: str, seconds: float | None):
-    printed["squeue"] = [f"RUNNING|{left}|gpu1"]
+    printed["squeue"] = [f"42|42|RUNNING|{left}|gpu1"]
     assert (await read_allocation("42", 0.0)).ends == seconds
 
 
 async def test_a_job_that_is_not_listed_has_ended(printed: dict[str, list[str]]):
     with pytest.raises(SourceError, match="Slurm job 42 has ended, or there is none"):
-        await list_nodes("42")
+        await find_parts("42")
 
 
-async def test_an_array_is_many_jobs(printed: dict[str, list[str]]):
-    printed["squeue"] = ["RUNNING|3:04|gpu1", "RUNNING|3:04|gpu2"]
-    with pytest.raises(SourceError, match="42 is 2 Slurm jobs, an array"):
-        await list_nodes("42")
+ARRAY = ["5|4_0|RUNNING|3:04|gpu1", "6|4_1|RUNNING|3:04|gpu2", "4|4_2|RUNNING|3:04|gpu3"]
+"""The last task of an array has the array's own id."""
+
+
+async def test_of_an_array_a_task_is_named(printed: dict[str, list[str]]):
+    printed["squeue"] = ARRAY
+    with pytest.raises(SourceError, match=r"4 is several Slurm jobs; name one: 4_0 \(RUNNING\), 4_1 \(RUNNING\), 4_2 \(RUNNING\)"):
+        await find_parts("4")
+    assert [(one.id, one.nodes) for one in await find_parts("4_1")] == [("6", "gpu2")]
+    assert [node.name for node in (await read_allocation("4", NOW)).nodes] == [], "that task alone, of which sinfo says nothing"
+    assert printed["asked"][-1].startswith("sinfo --all --nodes=gpu3 ")
+
+
+async def test_a_part_of_a_heterogeneous_job_knows_the_others(printed: dict[str, list[str]]):
+    printed["squeue"] = ["7|7+0|RUNNING|3:04|gpu1", "8|7+1|RUNNING|3:04|gpu[2-3]"]
+    assert [(one.id, one.nodes) for one in await find_parts("7+1")] == [("8", "gpu[2-3]"), ("7", "gpu1")]
+    with pytest.raises(SourceError, match=r"7 is several Slurm jobs; name one: 7\+0"):
+        await find_parts("7")
+
+
+async def test_the_time_left_is_told_where_nobody_may_ask_for_nodes(monkeypatch: pytest.MonkeyPatch):
+    async def ask(program: str, *_: str) -> list[str]:
+        if program == "sinfo":
+            raise SourceError("sinfo: slurm_load_node: Access/permission denied")
+        return ["42|42|RUNNING|3:04|gpu1"]
+
+    monkeypatch.setattr(slurm, "_ask", ask)
+    found = await read_allocation("42", NOW)
+    assert (found.ends, found.nodes) == (NOW + 184, ())
+    assert found.lacks == "Slurm does not say how its nodes are: sinfo: slurm_load_node: Access/permission denied"
 
 
 async def test_a_job_that_waits_has_no_nodes(printed: dict[str, list[str]]):
-    printed["squeue"] = ["PENDING|1:00:00|"]
+    printed["squeue"] = ["42|42|PENDING|1:00:00|"]
     with pytest.raises(SourceError, match="has no nodes: it is PENDING"):
-        await list_nodes("42")
+        await find_parts("42")
     assert (await read_allocation("42", NOW)).nodes == ()
 
 
 async def test_what_is_no_list_of_nodes_is_given_to_no_program(printed: dict[str, list[str]]):
-    printed["squeue"] = ["RUNNING|3:04|gpu1 --config=/tmp/x"]
+    printed["squeue"] = ["42|42|RUNNING|3:04|gpu1 --config=/tmp/x"]
     assert (await read_allocation("42", NOW)).nodes == ()
     assert len(printed["asked"]) == 1
 
@@ -80,7 +106,7 @@ async def test_a_node_has_its_other_names_and_the_address_that_slurm_tells_or_th
 
 
 async def test_a_line_that_is_cut_is_no_node(printed: dict[str, list[str]]):
-    printed["squeue"] = ["RUNNING|3:04|gpu1"]
+    printed["squeue"] = ["42|42|RUNNING|3:04|gpu1"]
     printed["sinfo"] = ["gpu1|gpu1", "", "|||"]
     assert (await read_allocation("42", NOW)).nodes == ()
 
@@ -91,7 +117,7 @@ async def test_a_job_that_slurm_has_forgotten_has_ended(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(slurm, "_ask", ask)
     with pytest.raises(SourceError, match=r"^Slurm job 42 has ended, or there is none$"):
-        await list_nodes("42")
+        await find_parts("42")
 
 
 async def test_a_slurmctld_that_does_not_answer_keeps_nobody_waiting_for_addresses(monkeypatch: pytest.MonkeyPatch):

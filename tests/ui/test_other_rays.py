@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.config.settings import Address
+from cockpit.config.address import Address
 from cockpit.model import Cluster, Finding, OtherRay
 from cockpit.ui.dialogs import AddressDialog
 from tests.ui.screen import footer, shown, until

@@ -218,10 +218,10 @@ async def check_allocation(config: Config, start: RayStart) -> None:
     """That the job still has the nodes: a step proves it, another way to reach them does not. Raises `StepError`, `SourceError`."""
     if start.slurm is None or config.origins.get("reach") in (slurm.JOB, slurm.FLAG):
         return
-    state, _, nodes = await read_job(start.slurm)
-    held = {node.name for node in slurm.read_nodes(nodes)} if state == "RUNNING" else set()
+    job = await read_job(start.slurm)
+    held = {node.name for node in slurm.read_nodes(job.nodes)} if job.state == "RUNNING" else set()
     if lost := [node.host for node in start.nodes if node.host not in held]:
-        raise StepError(f"Slurm job {start.slurm} is {state} and does not have {', '.join(lost)}")
+        raise StepError(f"Slurm job {start.slurm} is {job.state} and does not have {', '.join(lost)}")
 
 
 def _dashboard(config: Config, start: RayStart) -> str:

@@ -29,8 +29,8 @@ from cockpit.acts.recover.hosts import (
 from cockpit.acts.recover.step_state import StepError
 from cockpit.acts.table import find_act
 from cockpit.acts.text import reasons, summary
+from cockpit.config.address import Address
 from cockpit.config.reach import HostEntry
-from cockpit.config.settings import Address
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.presets import Preset, RayStart
 from cockpit.sources.probes.requests import Progress

@@ -64,6 +64,8 @@ class Started(NamedTuple):
     """Its CUDA_VISIBLE_DEVICES."""
     slurm: str | None = None
     """The Slurm job in whose cgroup it is."""
+    gcs: str | None = None
+    """Host and port of its GCS, or its own, as its command says."""
 
 
 class RayService(NamedTuple):
@@ -115,8 +117,10 @@ def _read_started(process: ScannedProcess) -> Started:
     if process.details.stuck:
         return Started()
     visible = (read_environ(process.pid) or {}).get("CUDA_VISIBLE_DEVICES")
-    shown = None if visible is None else legible(visible)
-    return Started(ray_version(process), python_version(process), shown, find_slurm_job(read_or_nothing(f"/proc/{process.pid}/cgroup")))
+    shown, gcs = (None if text is None else legible(text) for text in (visible, gcs_address(process)))
+    return Started(
+        ray_version(process), python_version(process), shown, find_slurm_job(read_or_nothing(f"/proc/{process.pid}/cgroup")), gcs
+    )
 
 
 def find_slurm_job(cgroups: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Starts the programs that look at hosts, and ends them without waiting. Standard library only: the first starts before the rest loads."""
+"""Starts the programs that look at hosts, and ends them without waiting. It imports little: the first starts before the rest loads."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+
+from cockpit.probe.slurm import without_slurm
 
 _LAUNCH_CODE = "import sys; sys.path.append(sys.argv.pop(1)); import runpy; runpy.run_module('cockpit.probe', None, '__main__', True)"
 """`python -m cockpit.probe` where nothing of the folder that cockpit was started in, or of PYTHON* variables, is imported."""
@@ -23,6 +25,7 @@ os.getppid() == int(sys.argv[1]) and os.execvp(sys.argv[2], sys.argv[2:])
 """PR_SET_PDEATHSIG, which stays through exec (prctl(2))."""
 ENGINES = ("podman", "docker", "nerdctl", "crictl")
 _EXECUTORS = (*ENGINES, "kubectl")
+_OF_SLURM = ("srun", "squeue", "sinfo")
 HELD_CODE = """\
 import os, sys, threading
 given = getattr(sys.stdin, "buffer", sys.stdin)
@@ -65,7 +68,8 @@ def spawn(command: Sequence[str]) -> subprocess.Popen[bytes]:
         program, *words = *ISOLATED, "-c", _TIE_CODE, str(os.getpid()), program, *words
     if os.path.basename(program) in (*_EXECUTORS, "sudo") and find_executor([program, *words]):
         words = [*words[:-1], "-c", HELD_CODE]
-    env = {**{name: value for name, value in os.environ.items() if name != "SSH_ASKPASS"}, "SSH_ASKPASS_REQUIRE": "never"}
+    environ = without_slurm(os.environ) if os.path.basename(command[0]) in _OF_SLURM else os.environ
+    env = {**{name: value for name, value in environ.items() if name != "SSH_ASKPASS"}, "SSH_ASKPASS_REQUIRE": "never"}
     return subprocess.Popen([program, *words], bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, cwd="/", env=env)
 
 

@@ -19,6 +19,7 @@ from cockpit.config.settings import Config
 from cockpit.config.slurm import named_allocation
 from cockpit.presets import JobSpec, Preset, RayNode, RayStart, launchable
 from cockpit.sources.probes.requests import Progress
+from cockpit.sources.slurm import SlurmJob
 
 TOKEN = "hf_" + "0a" * 17
 PRESET = Preset("ppo", Path("ppo.yaml"), ray=RayStart(RayNode("head"), env={"HF_TOKEN": "${HF_TOKEN}"}), job=JobSpec("python train.py"))
@@ -138,9 +139,9 @@ def test_a_preset_without_a_cluster_can_not_be_recovered():
     ],
 )
 async def test_nodes_that_no_step_proves_to_be_the_jobs_are_asked_of_slurm(monkeypatch, reach, listed, reason):
-    async def read_job(job: str) -> tuple[str, None, str]:
+    async def read_job(job: str) -> SlurmJob:
         assert (job, listed is not None) == ("42", True)
-        return listed[0], None, listed[1]
+        return SlurmJob(job, job, listed[0], None, listed[1])
 
     monkeypatch.setattr("cockpit.acts.recover.runbook.read_job", read_job)
     start = RayStart(RayNode("gpu1"), (RayNode("gpu2"),), slurm="42")

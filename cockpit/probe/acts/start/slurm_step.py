@@ -17,17 +17,16 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
+from typing import Any, List, Mapping, NamedTuple, Sequence
 
 from ... import programs
+from ...slurm import without_slurm
 from ...trust import Account
 
 JOB = "SLURM_JOB_ID"
 NODE = "SLURMD_NODENAME"
 STARTED = "`ray start` has ended with 0: this step stays until all that it has started has ended"
 """What stands in the log once Ray runs."""
-_KEPT = ("SLURM_CONF",)
-_OF_SLURM = ("SLURM_", "SLURMD_", "SRUN_", "SBATCH_", "SALLOC_")
 _CODE = f"""\
 import ctypes, fcntl, json, os, subprocess, sys
 asked = json.load(sys.stdin)
@@ -99,11 +98,6 @@ def find_step(request: Mapping[str, Any], environ: Mapping[str, str] = os.enviro
     if srun is None or not job:
         return None
     return SlurmStep(srun, str(request.get("slurm") or job), environ.get(NODE) or os.uname().nodename)
-
-
-def without_slurm(environ: Mapping[str, str]) -> Dict[str, str]:
-    """An environment that asks nothing of `srun`: what our own step was given would become a wish for the new one."""
-    return {name: value for name, value in environ.items() if name in _KEPT or not name.startswith(_OF_SLURM)}
 
 
 def release(srun: subprocess.Popen[bytes]) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from cockpit.probe.acts import start
 from cockpit.probe.acts.start.ray_start import Outcome
-from cockpit.probe.acts.start.slurm_step import SlurmStep, find_step, without_slurm
+from cockpit.probe.acts.start.slurm_step import SlurmStep, find_step
 from cockpit.sources.probes import payload
 from tests.probe.acts.start_stand_in import RAYLET, SESSION, VERSIONS, own_gcs, raylet, request, run_stage, stand_in
 
@@ -152,8 +152,3 @@ def test_without_slurms_variables_or_without_srun_there_is_no_step(notes: Path):
     assert find_step({}, {**here, "SLURM_JOB_ID": ""}) is None
     assert find_step({"slurm": "42"}, {"PATH": str(notes)}) is None, "this host may be reached otherwise"
     assert find_step({}, {**here, "PATH": "/nowhere"}) is None
-
-
-def test_nothing_of_our_own_step_becomes_a_wish_for_the_new_one():
-    ours = {"SLURM_CONF": "/c", "SLURM_CPU_BIND": "x", "SLURM_GRES": "none", "SRUN_DEBUG": "3", "SLURMD_NODENAME": "a", "HOME": "/h"}
-    assert without_slurm(ours) == {"SLURM_CONF": "/c", "HOME": "/h"}

@@ -1,0 +1,141 @@
+"""Nothing answers at the address that is asked: which Ray is there instead, and the way to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from cockpit.findings.facts import Facts
+from cockpit.findings.followed_ray import address_words, is_elsewhere, is_ray_alive_on, silent_fault
+from cockpit.findings.rays_here import LOOPBACK_NAMES, head_elsewhere, rays_on, slurm_jobs
+from cockpit.model import Finding, Host, OtherRay, Remedy, Session
+
+NO_RAY_REMEDY = (
+    "if this is the head: `ray start --head`; if not: use `cockpit --address http://HEAD:8265`; "
+    "`cockpit demo` shows a cluster with simulated GPUs"
+)
+
+
+def wrong_address(facts: Facts) -> Iterator[Finding]:
+    """Nothing has ever answered at the address: which other Ray of this host does, or that none runs here."""
+    fault, cluster = silent_fault(facts), facts.snapshot.cluster
+    host = next((host for host in facts.fresh_hosts if host.local and host.sessions is not None), None)
+    if fault is None or host is None or cluster.session is not None:
+        return
+    others = tuple(rays_on(host)) if cluster.others is None and facts.is_single_look else cluster.others
+    if others is None or (is_ray_alive_on(facts, host) and not is_elsewhere(facts)):
+        return
+    heard = [ray for ray in others if ray.answers or (ray.answers is None and ray.owner is None)]  # there may be no time to ask our own
+    found = sorted(heard, key=lambda ray: (not ray.answers, ray.owner or "", ray.url))
+    here = " and ".join(map(_other_ray_words, found))
+    unasked = any(ray.answers is None for ray in others)
+    none = "no Ray of yours that answers" if unasked else "no Ray that answers" if others else "no Ray"
+    heads = [] if found else [*_rays_on_other_hosts(facts)]
+    worker = None if found else _head_of_worker(facts, host, heads)
+    here = here or none + (f", but {heads[0].host} has one" if heads else "")
+    yield Finding(
+        code="address-wrong",
+        level="critical",
+        subject="address",
+        text=f"nothing answers{address_words(facts)}; this host "
+        + (f"is a worker of {worker.session}, whose head is {worker.host}" if worker else f"has {here}"),
+        evidence=(fault.text, *map(_other_ray_line, others), *map(_head_line, [worker] if worker else heads)),
+        since=fault.since,
+        remedy=Remedy(
+            f"use `cockpit --address {found[0].url}`"
+            if found
+            else _way_to(facts, worker or heads[0])
+            if worker or heads
+            else f"{_others_words(others)}{_ray_remedy(facts)}"
+        ),
+    )
+
+
+def _ray_remedy(facts: Facts) -> str:
+    """Where no node of the job can be looked at, a Ray may well run there."""
+    job, here = facts.snapshot.allocation, {host.name for host in facts.snapshot.hosts.values() if host.local}
+    if job is None or not any(fault.source == "probe" and fault.host not in here for fault in facts.snapshot.faults):
+        return NO_RAY_REMEDY
+    return f"see first why the nodes of Slurm job {job.job} can't be looked at: `cockpit doctor`"
+
+
+class _Head(NamedTuple):
+    """Where else a Ray of root's or ours lives, with its dashboard."""
+
+    host: str
+    session: str
+    url: str | None
+    """`None`: nobody has looked there."""
+
+
+def _head_line(head: _Head) -> str:
+    if head.url is None:
+        return f"--gcs-address of the raylet of {head.session}: {head.host}"
+    return f"{head.session} on {head.host} has its dashboard at {head.url}"
+
+
+def _rays_on_other_hosts(facts: Facts) -> Iterator[_Head]:
+    here = {name for host in facts.snapshot.hosts.values() if host.local for name in (host.name, *host.addresses)}
+    cluster = facts.snapshot.kubernetes
+    for pod in (cluster.pods if cluster else None) or ():
+        if cluster and pod.head and pod.phase == "Running" and here.isdisjoint((pod.name, pod.ip)):
+            yield _Head(pod.name, f"RayCluster {cluster.title}", f"http://{pod.ip}:8265")
+    for host in facts.fresh_hosts:
+        for one in host.sessions or ():
+            if not host.local and one.dashboard and _is_meant(facts, host, one):
+                yield _Head(host.name, one.name, one.dashboard)
+
+
+def _is_meant(facts: Facts, host: Host, session: Session) -> bool:
+    """Whether it lives, is root's or ours, and in no other Slurm job than the one that is looked at."""
+    job, its = facts.snapshot.allocation, slurm_jobs(host).get(session.name)
+    return bool(session.live) and session.trusted and (job is None or its in (None, job.job))
+
+
+def _head_of_worker(facts: Facts, host: Host, heads: Sequence[_Head]) -> _Head | None:
+    """Of the Ray of which that host is a worker."""
+    for session in host.sessions or ():
+        if (address := head_elsewhere(host, session.name)) is not None and _is_meant(facts, host, session):
+            return next((head for head in heads if head.session == session.name), _Head(_name_of(facts, address), session.name, None))
+    return None
+
+
+def _name_of(facts: Facts, address: str) -> str:
+    """As Slurm calls the node with that address, else the address."""
+    job = facts.snapshot.allocation
+    return next((node.name for node in (job.nodes if job else ()) if address in node.others), address)
+
+
+def _way_to(facts: Facts, head: _Head) -> str:
+    """By default a dashboard listens on its own host alone, and that of a pod within Kubernetes."""
+    job = facts.snapshot.allocation
+    step = f": `srun --overlap --jobid={job.job} -w {head.host} --pty cockpit`" if job else ""
+    if head.url is None:
+        return f"run cockpit there{step}, or use `cockpit --address http://{head.host}:8265` if its dashboard listens on all interfaces"
+    if (cluster := facts.snapshot.kubernetes) is not None:
+        port = urlsplit(head.url).port or 8265
+        forward = f"`kubectl port-forward -n {cluster.namespace} {head.host} {port}:{port}`"
+        return f"its dashboard listens in pod {head.host}: {forward}, and `cockpit --address http://127.0.0.1:{port}` beside it"
+    if urlsplit(head.url).hostname not in LOOPBACK_NAMES:
+        return f"use `cockpit --address {head.url}`"
+    return f"its dashboard listens on {head.host} alone: run cockpit there{step}"
+
+
+def _others_words(others: Sequence[OtherRay]) -> str:
+    """How to follow another user's, which is asked only for who names it."""
+    unasked = [ray for ray in others if ray.answers is None and ray.owner]
+    return "".join(f"if you mean the Ray of {ray.owner}: `cockpit --address {ray.url}`; " for ray in unasked[:1])
+
+
+def _other_ray_words(ray: OtherRay) -> str:
+    owner, heard = f" of {ray.owner}" if ray.owner else "", "" if ray.answers else ", which has not answered yet"
+    return f"a Ray{owner} at {ray.url}{heard}"
+
+
+def _other_ray_line(ray: OtherRay) -> str:
+    if ray.answers:
+        return f"{ray.session} answers at {ray.url}"
+    if ray.answers is None:
+        return f"{ray.session}{f' of {ray.owner}' if ray.owner else ''} has its dashboard at {ray.url}; it was not asked whether it answers"
+    return f"{ray.session} has its dashboard at {ray.url}, which does not answer from here: it may be in a container"
