@@ -249,7 +249,7 @@ class RayProcess(Value, frozen=True):
     apart: bool = False
     """It is in a container that the probe is not in: it counts another memory, and may have another /dev/shm."""
     slurm: str | None = None
-    """The Slurm job in whose cgroup it is; `None` also where Slurm makes no cgroups."""
+    """The Slurm job in which it was started: by its cgroup, else by its environment."""
     slurm_memory: Amount | None = None
     """A raylet's: the memory limit of that job's cgroup, which Ray does not know of, and what is in use below it."""
     gcs: str | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from typing import Any
 
 from tests.lab.cluster import ENV, eventually
 from tests.lab.conftest import RAY
@@ -11,6 +12,23 @@ from tests.lab.eyes import once
 from tests.lab.hosts import Lab
 from tests.lab.slurm import Slurm
 
+FLAGS = {"num_gpus": 8, "num_cpus": 8, "object_store_memory": "100MB", "disable_usage_stats": True}
+PRESET: dict[str, Any] = {
+    "ray": {
+        "head": {"host": "head", "dashboard_host": "0.0.0.0", **FLAGS},
+        "workers": [{"host": "w1", **FLAGS}],
+        "env": {**ENV, "RAY_AUTH_MODE": "disabled", "TRAIN_API_KEY": "${TRAIN_API_KEY}"},
+        "python": str(RAY.with_name("python")),
+    },
+    "job": {"entrypoint": "echo both are here; sleep 10000", "entrypoint_num_cpus": 0},
+    "needs": {"bundles": [{"GPU": 8, "count": 2}]},
+}
+"""Of a cluster and a job."""
+WITHOUT_HOSTS: dict[str, Any] = {
+    **PRESET,
+    "ray": {**PRESET["ray"], "head": {"dashboard_host": "0.0.0.0", **FLAGS}, "workers": FLAGS},
+}
+"""The same on whichever nodes the job has."""
 START = "--num-cpus=4 --object-store-memory=100000000 --disable-usage-stats --block"
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -17,7 +18,7 @@ from tests.lab.conftest import NO_RAY, RAY
 from tests.lab.eyes import COCKPIT, act, once
 from tests.lab.hosts import Lab
 from tests.lab.leftovers import leave_engine
-from tests.lab.slurm_ray import Allocation, findings
+from tests.lab.slurm_ray import WITHOUT_HOSTS, Allocation, findings
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
 
@@ -132,11 +133,65 @@ def test_whoever_has_only_logged_in_names_the_job_and_hears_how_to_get_to_its_ra
     allocation.settle()
 
 
+def test_on_a_worker_the_head_is_named(allocation: Allocation):
+    (wrong,) = findings(once(allocation.worker, "", f"export {allocation.env} SLURMD_NODENAME=w1;")[1], "address-wrong")
+    assert re.fullmatch(r"nothing answers at \S+; this host is a worker of session_\S+, whose head is head", wrong["text"])
+    assert f"`srun --overlap --jobid={allocation.job} -w head --pty cockpit`" in wrong["remedy"]["text"]
+    allocation.settle()
+
+
+def test_what_the_own_step_was_given_is_no_wish_for_the_next(allocation: Allocation):
+    wishes = "SLURM_EXPORT_ENV=NONE SLURM_LABELIO=1 SLURM_MEM_PER_CPU=100000 SQUEUE_STATES=PENDING SINFO_STATES=down"
+    facts = once(allocation.head, WORDS, f"export {allocation.env} {wishes};")[1]
+    assert "ray" in kinds(facts, "w1")
+    assert not [fault for fault in facts["faults"] if fault["source"] != "nvml"]
+    allocation.settle()
+
+
+@pytest.fixture
+def submit(allocation: Allocation) -> Iterator[Callable[[str], str]]:
+    """Has a job that only waits, and runs."""
+    made: list[str] = []
+
+    def submit(words: str) -> str:
+        script = "#!/bin/bash\nsleep infinity\n"
+        (allocation.head.tmp / "sleep.sh").write_text(script)
+        made.append(allocation.head.ssh(f"cd /tmp && sbatch --parsable -o /dev/null {words} sleep.sh").strip())
+        eventually(lambda: set(allocation.head.ssh(f"squeue -h -j {made[-1]} -o %T").split()) == {"RUNNING"})
+        return made[-1]
+
+    yield submit
+    for job in made:
+        allocation.head.ssh(f"scancel {job}")
+
+
+def test_of_an_array_a_task_is_named(allocation: Allocation, submit: Callable[[str], str]):
+    job = submit("--array=0-1 -N 1 -n 1 --overcommit")
+    code, _, said = once(allocation.login, f"--slurm {job}")
+    assert (code, said) == (3, f"cockpit: --slurm: {job} is several Slurm jobs; name one: {job}_1 (RUNNING), {job}_0 (RUNNING)\n")
+    for task in (f"{job}_0", f"{job}_1"):
+        facts = once(allocation.login, f"--slurm {task}")[1]
+        assert len({one["host"] for one in facts["sessions"]} & {"head", "w1"}) == 1
+        assert not [fault for fault in facts["faults"] if fault["source"] in ("slurm", "probe")]
+    allocation.settle()
+
+
+def test_a_part_of_a_heterogeneous_job_is_looked_at_by_its_name(allocation: Allocation, submit: Callable[[str], str]):
+    job = submit("-N 1 -n 1 --overcommit -w head : -N 1 -n 1 --overcommit -w w1")
+    code, _, said = once(allocation.login, f"--slurm {job}")
+    assert (code, said) == (3, f"cockpit: --slurm: {job} is several Slurm jobs; name one: {job}+0 (RUNNING), {job}+1 (RUNNING)\n")
+    for part, node in ((f"{job}+0", "head"), (f"{job}+1", "w1")):
+        facts = once(allocation.login, f"--slurm {part}")[1]
+        assert {one["host"] for one in facts["sessions"]} == {node}
+        assert not [fault for fault in facts["faults"] if fault["source"] in ("slurm", "probe")]
+    allocation.settle()
+
+
 @pytest.mark.parametrize(
     ("job", "said"),
     [
         ("4711", "cockpit: --slurm: Slurm job 4711 has ended, or there is none\n"),
-        ("train", "cockpit: --slurm: expected the id of a job such as 12345, got train\n"),
+        ("train", "cockpit: --slurm: expected the id of a job such as 12345, 12345_1 of an array, or 12345+1, got train\n"),
     ],
 )
 def test_a_job_that_is_none_is_refused_with_the_reason(allocation: Allocation, job: str, said: str):
@@ -222,3 +277,31 @@ def test_then_its_temp_dirs_are_cleaned_through_slurm(allocation: Allocation):
     assert {each["host"] for each in done["done"] if each["what"] == "session"} == {"head", "w1"}
     for host in allocation.slurm.hosts:
         assert not list((host.tmp / "ray").glob("session_2*")), host.name
+
+
+def test_a_job_that_shares_a_node_leaves_this_ray_alone_where_slurm_makes_no_cgroups(allocation: Allocation, submit: Callable[[str], str]):
+    code, said = recover_on_the_worker(allocation, submit("-N 1 -n 1 --overcommit -w w1"))
+    assert code == 1, said
+    assert f"with the same port 6379, belongs to Slurm job {allocation.job}, and is not touched" in said
+    assert allocation.worker.matching("raylet/raylet")
+
+
+def test_what_was_started_in_a_job_ends_with_it_where_slurm_knows_it_by_its_parents(allocation: Allocation, submit: Callable[[str], str]):
+    assert act(allocation.head, f"stop --yes {WORDS}", f"export {allocation.env};")[0] == 0
+    job = submit("-N 1 -n 1 --overcommit -w w1")
+    code, said = recover_on_the_worker(allocation, job)
+    assert code == 0, said
+    assert allocation.worker.matching("gcs_server")
+    allocation.head.ssh(f"scancel {job}")
+    eventually(lambda: not allocation.worker.matching("gcs_server") and not allocation.worker.matching("raylet/raylet"))
+
+
+def recover_on_the_worker(allocation: Allocation, job: str) -> tuple[int, str]:
+    """Within that job, which has that node."""
+    preset = {**WITHOUT_HOSTS, "ray": {**WITHOUT_HOSTS["ray"], "workers": {}}}
+    (allocation.worker.tmp / "any.yaml").write_text(json.dumps({name: value for name, value in preset.items() if name == "ray"}))
+    words = "recover /tmp/any.yaml --yes --no-follow --skip launch"
+    step = f"srun --overlap --quiet --jobid={job} -N 1 -n 1 -w w1 {COCKPIT} {words}"
+    printed = allocation.login.ssh(f"export TRAIN_API_KEY=x; {step} 2>&1; echo; echo $?", check=False, timeout=280)
+    said, _, code = printed.rstrip().rpartition("\n")
+    return int(code), said

@@ -44,7 +44,7 @@ class Inside:
 class Job:
     """Of a user, on both nodes, with a Ray in it that has ports and a temp dir of its own."""
 
-    def __init__(self, slurm: Slurm, users: Mapping[str, User], number: int) -> None:
+    def __init__(self, slurm: Slurm, users: Mapping[str, User], number: int, *, has_ray: bool = True) -> None:
         """`users`: the same one on each host."""
         self.slurm, self.users, self.login = slurm, users, users["login"]
         self.user, self.temp = self.login.login, f"/tmp/of-{self.login.login}"
@@ -53,11 +53,13 @@ class Job:
         self.env = " ".join(f"{name}={shlex.quote(value)}" for name, value in told.items())
         self.address = f"--address http://127.0.0.1:{8265 + number}"
         self.words = f"{self.address} --hosts head,w1"
-        self._start(number)
+        if has_ray:
+            self._start(number)
 
     def _allocate(self, user: User) -> Mapping[str, str]:
         home = user.host.folder / "run" / "lab" / f"home-{self.user}"
         (home / "hold.sh").write_text(HOLD)
+        (home / "allocation").unlink(missing_ok=True)
         user.ssh("sbatch -N 2 -n 2 --ntasks-per-node=1 --overcommit -o /dev/null hold.sh")
         text: str = eventually(lambda: (home / "allocation").read_text())
         return dict(line.partition("=")[::2] for line in text.splitlines())
@@ -222,5 +224,22 @@ def test_one_is_stopped_and_cleaned_and_the_other_works_on(shared: Shared):
 def test_who_has_stopped_his_own_is_not_led_to_the_others(shared: Shared):
     code, _, said = once(shared.train.inside, "--hosts head,w1")
     assert code == 3
-    assert said.startswith("cockpit: only other users' Rays run on this host; choose one with --address:")
+    assert said.startswith("cockpit: only others' Rays run on this host; choose one with --address:")
     assert f"{shared.other.session} of other" in said
+
+
+def test_from_another_job_of_its_user_a_ray_is_neither_followed_nor_stopped(shared: Shared):
+    train, other = shared.train, shared.other
+    train.login.ssh(f"scancel {train.id}")
+    second = Job(shared.slurm, other.users, 1, has_ray=False)
+    before = [part for node in NODES for part in other.parts(node)]
+    code, _, said = once(second.inside, "--hosts head,w1")
+    assert (code, said.splitlines()[0]) == (3, "cockpit: only others' Rays run on this host; choose one with --address:")
+    assert f"{other.session} of Slurm job {other.id}" in said
+    for place, words in ((second.inside, "--hosts head,w1"), (other.login, f"--slurm {second.id}")):
+        assert act(place, f"stop --yes {words}")[0] == 3
+    assert before
+    assert all(part.is_alive() for part in before)
+    assert [node["state"] for node in other.look()["nodes"]] == ["ALIVE", "ALIVE"]
+    named = act(other.login, f"stop --dry-run --session {other.session} --slurm {second.id}")[1]
+    assert {part.pid for part in other.parts("head") if "raylet/raylet" in part.text} <= {row["pid"] for row in named["plan"]}

@@ -13,32 +13,16 @@ from typing import Any
 import pytest
 
 from tests.lab import hosts, slurm
-from tests.lab.cluster import ENV, eventually
+from tests.lab.cluster import eventually
 from tests.lab.conftest import NO_RAY, RAY
 from tests.lab.eyes import COCKPIT
 from tests.lab.hosts import Host, Lab
 from tests.lab.slurm import FREEZER, Slurm
+from tests.lab.slurm_ray import PRESET, WITHOUT_HOSTS
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
 
 SECRET = "sk-" + "5e" * 20
-FLAGS = {"num_gpus": 8, "num_cpus": 8, "object_store_memory": "100MB", "disable_usage_stats": True}
-PRESET: dict[str, Any] = {
-    "ray": {
-        "head": {"host": "head", "dashboard_host": "0.0.0.0", **FLAGS},
-        "workers": [{"host": "w1", **FLAGS}],
-        "env": {**ENV, "RAY_AUTH_MODE": "disabled", "TRAIN_API_KEY": "${TRAIN_API_KEY}"},
-        "python": str(RAY.with_name("python")),
-    },
-    "job": {"entrypoint": "echo both are here; sleep 10000", "entrypoint_num_cpus": 0},
-    "needs": {"bundles": [{"GPU": 8, "count": 2}]},
-}
-
-
-WITHOUT_HOSTS: dict[str, Any] = {
-    **PRESET,
-    "ray": {**PRESET["ray"], "head": {"dashboard_host": "0.0.0.0", **FLAGS}, "workers": FLAGS},
-}
 
 
 class Allocation:

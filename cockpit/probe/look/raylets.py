@@ -63,7 +63,7 @@ class Started(NamedTuple):
     visible: str | None = None
     """Its CUDA_VISIBLE_DEVICES."""
     slurm: str | None = None
-    """The Slurm job in whose cgroup it is."""
+    """The Slurm job in which it was started."""
     gcs: str | None = None
     """Host and port of its GCS, or its own, as its command says."""
 
@@ -116,11 +116,16 @@ def _read_started(process: ScannedProcess) -> Started:
     """Nothing of one that is stuck in the kernel: asking for its environment would hang."""
     if process.details.stuck:
         return Started()
-    visible = (read_environ(process.pid) or {}).get("CUDA_VISIBLE_DEVICES")
-    shown, gcs = (None if text is None else legible(text) for text in (visible, gcs_address(process)))
-    return Started(
-        ray_version(process), python_version(process), shown, find_slurm_job(read_or_nothing(f"/proc/{process.pid}/cgroup")), gcs
-    )
+    environ = read_environ(process.pid) or {}
+    shown, gcs = (None if text is None else legible(text) for text in (environ.get("CUDA_VISIBLE_DEVICES"), gcs_address(process)))
+    return Started(ray_version(process), python_version(process), shown, slurm_job(process.pid, environ), gcs)
+
+
+def slurm_job(pid: int, environ: Mapping[str, str]) -> str | None:
+    """The Slurm job in which a process was started: by its cgroup, and where Slurm makes none (proctrack/linuxproc) by its environment."""
+    named = environ.get("SLURM_JOB_ID", "")
+    own = named if named.isascii() and named.isdigit() else None
+    return find_slurm_job(read_or_nothing(f"/proc/{pid}/cgroup")) or own
 
 
 def find_slurm_job(cgroups: str) -> str | None:

@@ -23,9 +23,8 @@ from typing import Any, Callable, ContextManager, Dict, List, Tuple
 
 from ...look.network import is_here, split
 from ...look.origin import flag
-from ...look.proc import read_or_nothing
-from ...look.processes import ScannedProcess
-from ...look.raylets import find_slurm_job, gcs_address
+from ...look.processes import ScannedProcess, read_environ
+from ...look.raylets import gcs_address, slurm_job
 from ...trust import TrustError, own_uids
 from ..host_state import HostState, Request, Target, Tell, Watcher
 from ..ray import NoWayError
@@ -214,7 +213,7 @@ def _rays(look: HostState) -> List[Dict[str, Any]]:
             os.path.basename(process.origin.session or ""),
             address,
             is_here(split(address)[0]) and _is_near(process) is True,
-            find_slurm_job(read_or_nothing(f"/proc/{process.pid}/cgroup")) or "",
+            slurm_job(process.pid, read_environ(process.pid) or {}) or "",
         )
         for process in look.forest.values()
         for address in [gcs_address(process) if is_of_its_owner(look, process) else None]

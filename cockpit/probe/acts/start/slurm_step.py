@@ -28,7 +28,7 @@ NODE = "SLURMD_NODENAME"
 STARTED = "`ray start` has ended with 0: this step stays until all that it has started has ended"
 """What stands in the log once Ray runs."""
 _CODE = f"""\
-import ctypes, fcntl, json, os, subprocess, sys
+import ctypes, fcntl, json, os, signal, subprocess, sys
 asked = json.load(sys.stdin)
 if os.uname().nodename != asked["host"]:
     sys.exit("srun has started this on " + os.uname().nodename + " instead of " + asked["host"])
@@ -44,6 +44,7 @@ adopts(36, 1)
 environ = {{**os.environ, **asked["env"]}}
 code = subprocess.call(asked["words"], env=environ, cwd=asked["home"], stdin=subprocess.DEVNULL)
 adopts(36, 0)
+signal.signal(signal.SIGTERM, lambda *_: None)
 os.close(held)
 if code:
     sys.exit(code)
@@ -58,6 +59,7 @@ except ChildProcessError:
 
 While `ray start` runs it adopts what that leaves behind (PR_SET_CHILD_SUBREAPER), which is Ray's parts, and waits for their end; later
 orphans are not its own. As long as `ray start` runs it holds a lock that whoever comes next waits for: who has asked may be gone by then.
+Then it outlives SIGTERM: where Slurm tells by their parents what belongs to a step (proctrack/linuxproc), Ray would outlive the job.
 """
 
 
