@@ -4,7 +4,7 @@ from cockpit.config.thresholds import Limits
 from cockpit.findings import checks
 from cockpit.findings.actors import leaked_actors, leaked_groups, restart_loops
 from cockpit.findings.address import wrong_address
-from cockpit.findings.allocation import ending_allocation, leaving_nodes
+from cockpit.findings.allocation import ending_allocation, leaving_nodes, requeued_allocation
 from cockpit.findings.checks import Check
 from cockpit.findings.control import ended_ray, refused, silent_dashboard, silent_gcs, silent_monitor
 from cockpit.findings.disks import full_disks, full_shm, full_stores, small_shm
@@ -128,7 +128,7 @@ CHECKS: tuple[Check, ...] = (
     Check("Limits of processes and threads", (task_limits,), HOSTS),
     Check(
         "Slurm: time left, and the state of its nodes",
-        (ending_allocation, leaving_nodes),
+        (ending_allocation, requeued_allocation, leaving_nodes),
         (checks.allocation,),
         (*NODES, checks.slurm_nodes),
         concerns=checks.is_in_slurm,

@@ -42,19 +42,42 @@ def ending_allocation(facts: Facts) -> Iterator[Finding]:
     )
 
 
+def requeued_allocation(facts: Facts) -> Iterator[Finding]:
+    """It ran, as its nodes were known, and waits again."""
+    job = facts.snapshot.allocation
+    if job is None or job.state != "PENDING":
+        return
+    yield Finding(
+        code="slurm-requeued",
+        level="critical",
+        subject=f"Slurm job {job.job}",
+        text=f"Slurm job {job.job} waits for nodes again, and what ran in it has ended: Slurm puts a job back into its queue when it gives "
+        "up one of its nodes",
+        evidence=(f"squeue: job {job.job} is {job.state}",),
+        remedy=Remedy(
+            f"`scontrol show job {job.job}` says why, sinfo which node is down; when the job runs again, it may have other nodes: start "
+            "cockpit again. A job that was submitted with --no-requeue is not started again"
+        ),
+    )
+
+
 def leaving_nodes(facts: Facts) -> Iterator[Finding]:
-    """Nodes that Slurm calls down, or drains, and that Ray counts as alive: what has died for Ray too is told as that."""
+    """Nodes that Slurm calls down, or drains, and that Ray counts as alive, or has not told of: what is dead for Ray is told as that."""
     job = facts.snapshot.allocation
     if job is None:
         return
     alive = {name: node.key for node in facts.living_nodes for name in _names_of(node)}
     places = {node.name: alive[name] for node in job.nodes for name in reversed((node.name, *node.others)) if name in alive}
-    known = [node for node in job.nodes if node.name in places]
+    known = [node for node in job.nodes if node.name in places or not _has_ray_told(facts)]
     silent = [node for node in known if "*" in node.state or _state(node) in OUT]
     if silent:
         yield _down_finding(job, silent, places)
     if draining := [node for node in known if _state(node) in LEAVING and node not in silent]:
         yield _drain_finding(job, draining, places)
+
+
+def _has_ray_told(facts: Facts) -> bool:
+    return any(node.id for node in facts.snapshot.nodes or ())
 
 
 def _names_of(node: Node) -> Iterator[str]:
@@ -66,8 +89,9 @@ def _state(node: SlurmNode) -> str:
 
 
 def _down_finding(job: Allocation, nodes: Sequence[SlurmNode], places: Mapping[str, str]) -> Finding:
+    them = "it" if len(nodes) == 1 else "them"
     text = (
-        f"Slurm calls {_names(nodes)} down or not responding, but Ray counts {'it' if len(nodes) == 1 else 'them'} as alive: "
+        f"Slurm calls {_names(nodes)} down or not responding{f', but Ray counts {them} as alive' if places else ''}: "
         f"when Slurm gives up a node, it ends job {job.job} on all its nodes"
     )
     remedy = (
@@ -89,7 +113,7 @@ def _drain_finding(job: Allocation, nodes: Sequence[SlurmNode], places: Mapping[
 def _finding(code: str, text: str, remedy: str, nodes: Sequence[SlurmNode], places: Mapping[str, str]) -> Finding:
     """`places`: the keys of Ray's nodes by name."""
     lines = (f"sinfo: {node.name} is {node.state}{f': {node.reason}' if node.reason else ''}" for node in nodes[:MAX_NAMED])
-    about = tuple(places[node.name] for node in nodes)
+    about = tuple(places[node.name] for node in nodes if node.name in places)
     return Finding(code, "warning", _names(nodes), text, tuple(map(clean, lines)), remedy=Remedy(remedy), about=about)
 
 

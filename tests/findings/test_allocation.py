@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from cockpit.findings.allocation import ending_allocation, leaving_nodes
+from cockpit.findings.allocation import ending_allocation, leaving_nodes, requeued_allocation
 from cockpit.model import Allocation, Fault, Job, SlurmNode, Snapshot
 from tests.findings.detection import looked, only
 from tests.world import NOW, node, snapshot
@@ -89,3 +89,32 @@ def test_a_node_that_slurm_calls_by_another_name_is_known_by_its_host_name_or_ad
     called = replace(node(2), host=other if other != "10.0.0.2" else "elsewhere", ip="10.0.0.2" if other != "c27n02" else "")
     found = only(looked(replace(known, nodes=(node(1), called)), 0, detectors=BOTH), "slurm-node-drain")
     assert (found.subject, found.about) == ("gpu-a-02", (called.key,))
+
+
+def test_a_job_that_waits_again_is_told():
+    waits = replace(seen(), allocation=Allocation("42", "PENDING", None, ()))
+    found = only(looked(waits, 0, detectors=(requeued_allocation,)), "slurm-requeued")
+    assert found.text.startswith("Slurm job 42 waits for nodes again, and what ran in it has ended")
+    assert looked(seen(), 0, detectors=(requeued_allocation,)) == ()
+
+
+def test_where_ray_has_told_nothing_slurms_word_on_its_nodes_is_told_all_the_same():
+    unseen = replace(seen(SlurmNode("node1", "down"), SlurmNode("node2", "draining", "Xid 79")), nodes=None)
+    found = {one.code: one for one in looked(unseen, 0, detectors=BOTH)}
+    assert set(found) == {"slurm-node-down", "slurm-node-drain"}
+    assert (
+        found["slurm-node-down"].text
+        == "Slurm calls node1 down or not responding: when Slurm gives up a node, it ends job 42 on all its nodes"
+    )
+
+
+def test_without_a_ray_only_the_job_ends():
+    bare = seen(ends=NOW + 720, jobs=())
+    found = only(looked(replace(bare, cluster=replace(bare.cluster, session=None)), 0, detectors=BOTH), "slurm-ends")
+    assert found.text == "Slurm ends its job 42 in 12 min"
+
+
+def test_a_node_that_is_expected_to_fail_is_on_its_way_out():
+    assert only(looked(seen(SlurmNode("node1", "fail", "fan")), 0, detectors=BOTH), "slurm-node-drain").evidence == (
+        "sinfo: node1 is fail: fan",
+    )
