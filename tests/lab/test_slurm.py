@@ -256,6 +256,13 @@ def test_an_orphan_on_the_other_node_is_ended_through_slurm_and_nothing_of_a_ste
     assert not engine.is_alive()
 
 
+def test_a_job_that_shares_a_node_leaves_this_ray_alone_where_slurm_makes_no_cgroups(allocation: Allocation, submit: Callable[[str], str]):
+    code, said = recover_on_the_worker(allocation, submit("-N 1 -n 1 --overcommit -w w1"))
+    assert code == 1, said
+    assert f"with the same port 6379, belongs to Slurm job {allocation.job}, and is not touched" in said
+    assert allocation.worker.matching("raylet/raylet")
+
+
 def test_its_ray_is_stopped_on_both_nodes_through_slurm(allocation: Allocation):
     code, done, said = act(allocation.head, f"stop --yes {WORDS}", f"export {allocation.env};")
     assert code == 0, (said, done)
@@ -279,15 +286,7 @@ def test_then_its_temp_dirs_are_cleaned_through_slurm(allocation: Allocation):
         assert not list((host.tmp / "ray").glob("session_2*")), host.name
 
 
-def test_a_job_that_shares_a_node_leaves_this_ray_alone_where_slurm_makes_no_cgroups(allocation: Allocation, submit: Callable[[str], str]):
-    code, said = recover_on_the_worker(allocation, submit("-N 1 -n 1 --overcommit -w w1"))
-    assert code == 1, said
-    assert f"with the same port 6379, belongs to Slurm job {allocation.job}, and is not touched" in said
-    assert allocation.worker.matching("raylet/raylet")
-
-
 def test_what_was_started_in_a_job_ends_with_it_where_slurm_knows_it_by_its_parents(allocation: Allocation, submit: Callable[[str], str]):
-    assert act(allocation.head, f"stop --yes {WORDS}", f"export {allocation.env};")[0] == 0
     job = submit("-N 1 -n 1 --overcommit -w w1")
     code, said = recover_on_the_worker(allocation, job)
     assert code == 0, said
