@@ -16,7 +16,7 @@ from tests.lab import hosts, slurm
 from tests.lab.cluster import eventually
 from tests.lab.conftest import NO_RAY, RAY
 from tests.lab.eyes import COCKPIT, act, once
-from tests.lab.hosts import Lab
+from tests.lab.hosts import Host, Lab
 from tests.lab.leftovers import leave_engine
 from tests.lab.slurm_ray import WITHOUT_HOSTS, Allocation, findings
 
@@ -173,7 +173,6 @@ def test_of_an_array_a_task_is_named(allocation: Allocation, submit: Callable[[s
         facts = once(allocation.login, f"--slurm {task}")[1]
         assert len({one["host"] for one in facts["sessions"]} & {"head", "w1"}) == 1
         assert not [fault for fault in facts["faults"] if fault["source"] in ("slurm", "probe")]
-    allocation.settle()
 
 
 def test_a_part_of_a_heterogeneous_job_is_looked_at_by_its_name(allocation: Allocation, submit: Callable[[str], str]):
@@ -184,7 +183,6 @@ def test_a_part_of_a_heterogeneous_job_is_looked_at_by_its_name(allocation: Allo
         facts = once(allocation.login, f"--slurm {part}")[1]
         assert {one["host"] for one in facts["sessions"]} == {node}
         assert not [fault for fault in facts["faults"] if fault["source"] in ("slurm", "probe")]
-    allocation.settle()
 
 
 @pytest.mark.parametrize(
@@ -257,10 +255,10 @@ def test_an_orphan_on_the_other_node_is_ended_through_slurm_and_nothing_of_a_ste
 
 
 def test_a_job_that_shares_a_node_leaves_this_ray_alone_where_slurm_makes_no_cgroups(allocation: Allocation, submit: Callable[[str], str]):
-    code, said = recover_on_the_worker(allocation, submit("-N 1 -n 1 --overcommit -w w1"))
+    code, said = recover(allocation.head, submit("-N 1 -n 1 --overcommit -w head"))
     assert code == 1, said
     assert f"with the same port 6379, belongs to Slurm job {allocation.job}, and is not touched" in said
-    assert allocation.worker.matching("raylet/raylet")
+    assert allocation.head.matching("raylet/raylet")
 
 
 def test_its_ray_is_stopped_on_both_nodes_through_slurm(allocation: Allocation):
@@ -288,19 +286,18 @@ def test_then_its_temp_dirs_are_cleaned_through_slurm(allocation: Allocation):
 
 def test_what_was_started_in_a_job_ends_with_it_where_slurm_knows_it_by_its_parents(allocation: Allocation, submit: Callable[[str], str]):
     job = submit("-N 1 -n 1 --overcommit -w w1")
-    code, said = recover_on_the_worker(allocation, job)
+    code, said = recover(allocation.worker, job)
     assert code == 0, said
     assert allocation.worker.matching("gcs_server")
     allocation.head.ssh(f"scancel {job}")
     eventually(lambda: not allocation.worker.matching("gcs_server") and not allocation.worker.matching("raylet/raylet"))
 
 
-def recover_on_the_worker(allocation: Allocation, job: str) -> tuple[int, str]:
-    """Within that job, which has that node."""
-    preset = {**WITHOUT_HOSTS, "ray": {**WITHOUT_HOSTS["ray"], "workers": {}}}
-    (allocation.worker.tmp / "any.yaml").write_text(json.dumps({name: value for name, value in preset.items() if name == "ray"}))
-    words = "recover /tmp/any.yaml --yes --no-follow --skip launch"
-    step = f"srun --overlap --quiet --jobid={job} -N 1 -n 1 -w w1 {COCKPIT} {words}"
-    printed = allocation.login.ssh(f"export TRAIN_API_KEY=x; {step} 2>&1; echo; echo $?", check=False, timeout=280)
-    said, _, code = printed.rstrip().rpartition("\n")
+def recover(host: Host, job: str) -> tuple[int, str]:
+    """Within that job, which has that node alone."""
+    preset = {"ray": {**WITHOUT_HOSTS["ray"], "workers": {}}}
+    (host.tmp / "alone.yaml").write_text(json.dumps(preset))
+    step = f"srun --overlap --quiet --jobid={job} -N 1 -n 1 -w {host.name} {COCKPIT}"
+    line = f"export TRAIN_API_KEY=x; {step} recover /tmp/alone.yaml --yes --no-follow --skip launch"
+    said, _, code = host.ssh(f"{line} 2>&1; echo; echo $?", check=False, timeout=280).rstrip().rpartition("\n")
     return int(code), said

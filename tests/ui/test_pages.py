@@ -787,3 +787,9 @@ def test_without_signs_a_jobs_past_has_a_legend_of_its_own():
 
 def test_a_narrower_overview_leaves_a_jobs_past_out():
     assert LEGEND not in past_of((100.0, 80), width=179)
+
+
+@pytest.mark.parametrize(("names", "width"), [(("gpu-r1-01", "gpu-r2-01"), 11), (("gpu-cluster-01", "gpu-cluster-02"), 10), ((), 10)])
+def test_nodes_whose_names_would_look_alike_where_they_are_cut_have_room_for_them(names, width):
+    nodes = tuple(replace(node(number), host=name, name=name) for number, name in enumerate(names, 2))
+    assert section(OverviewPage(), "nodes", view(nodes=nodes)).columns[0].width == width

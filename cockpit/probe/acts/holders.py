@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Dict, Iterable, Iterator, Mapping, NamedTuple, Set, Tuple
 
 from ..look.kinds import OWNED
-from ..look.proc import read
 from ..look.processes import Forest, ScannedProcess
 from ..trust import own_uids
 from .host_state import HostState, Tell
@@ -18,6 +17,10 @@ from .host_state import HostState, Tell
 PATIENCE = 2.0
 """Seconds after which a process whose memory map is locked is left alone."""
 TELL_EVERY = 1.0
+BUDGET_S = 3.0
+"""For all processes of one other user: they may share very many open files, each process with all of them."""
+MOST_MAPS_BYTES = 8 << 20
+"""Of one process's memory map; that of an engine is a few hundred KiB."""
 MOST = 10_000
 """Uses by one process; whoever holds more open is not listed with each."""
 _PLACE = re.compile(r"/(session_[\d_-]+)(?:/(.*?))?(?: \(deleted\))?$", re.DOTALL)
@@ -35,15 +38,16 @@ class FileUse(NamedTuple):
 
 
 def holds(forest: Forest, tell: Tell) -> Tuple[Tuple[FileUse, ...], Tuple[int, ...]]:
-    """And the pids that could not be asked, because they hang. Files of other users' processes are seen by root alone."""
+    """And the pids that could not be asked: they hang, or their user has very much open. Of others' processes root alone sees files."""
     left = [pid for pid, process in forest.items() if process.alive and not process.details.stuck and pid != os.getpid()]
     found: list[FileUse] = []
     hanging: list[int] = []
+    spent: Dict[int | None, float] = {}
     while left:
-        asking = _Asking(left)
+        asking = _Asking(left, forest, spent)
         at = asking.wait(tell)
         found += [hold for pid in left[:at] for hold in asking.found.get(pid, ())]
-        hanging += left[at : at + 1]
+        hanging += [*(pid for pid in left[:at] if pid in asking.skipped), *left[at : at + 1]]
         left = left[at + 1 :]
     return tuple(found), (*hanging, *(pid for pid, process in forest.items() if process.details.stuck))
 
@@ -56,6 +60,15 @@ def why_in_use(look: HostState, used: Iterable[FileUse], session: str, uid: int)
             continue
         if process.details.uid in (uid, *own_uids()):
             return f"it is in use: {verdict.kind} {hold.pid} of a live Ray has {hold.path or 'its folder'} open"
+    return None
+
+
+def why_unasked(look: HostState, hanging: Iterable[int], uid: int) -> str | None:
+    """Why it is not known whether a live Ray of its owner's, of root's or of ours works with files there."""
+    for pid in hanging:
+        process, verdict = look.forest.get(pid), look.verdicts.get(pid)
+        if process and verdict and verdict.kind in OWNED and process.details.uid in (uid, *own_uids()):
+            return f"whether it is in use is not known: {verdict.kind} {pid} of a live Ray does not answer which files it has open"
     return None
 
 
@@ -81,17 +94,31 @@ def _shorten_command(process: ScannedProcess) -> str:
 class _Asking:
     """Reads what these processes use, in a thread of its own, which may hang in any of them."""
 
-    def __init__(self, pids: list[int]) -> None:
+    def __init__(self, pids: list[int], forest: Forest, spent: Dict[int | None, float]) -> None:
+        """`spent`: seconds that each user's processes have taken up to now."""
         self.found: Dict[int, Set[FileUse]] = {}
-        self._pids = pids
+        self.skipped: Dict[int, None] = {}
+        """Of users whose processes have taken too long."""
+        self.is_given_up = False
+        self._pids, self._forest, self._spent = pids, forest, spent
         self._at = 0
         self._finished = threading.Event()
         threading.Thread(target=self._run, name="holders", daemon=True).start()
 
     def _run(self) -> None:
         for at, pid in enumerate(self._pids):
+            if self.is_given_up:
+                return
             self._at = at
-            self.found[pid] = set(islice(_of(pid), MOST))
+            uid, before = self._forest[pid].details.uid, time.monotonic()
+            if self._spent.get(uid, 0.0) > BUDGET_S and uid not in own_uids():
+                self.skipped[pid] = None
+                continue
+            try:
+                self.found[pid] = set(islice(_of(pid), MOST))
+            except _TooLongError:
+                self.skipped[pid] = None
+            self._spent[uid] = self._spent.get(uid, 0.0) + time.monotonic() - before
         self._finished.set()
 
     def wait(self, tell: Tell) -> int:
@@ -105,6 +132,7 @@ class _Asking:
             if self._at != at:
                 at, since = self._at, now
             elif now - since > PATIENCE:
+                self.is_given_up = True
                 return at
         return len(self._pids)
 
@@ -124,11 +152,26 @@ def _links(pid: int) -> Iterator[Tuple[str, str]]:
         numbers = []  # it has ended, or is not ours to look into
     yield from ((link, "held open") for number in numbers for link in _link(f"/proc/{pid}/fd/{number}"))
     try:
-        lines = read(f"/proc/{pid}/maps").split(b"\n")
+        with open(f"/proc/{pid}/maps", "rb") as maps:
+            paths = set(_mapped(maps))
     except OSError:
         return
-    paths = {line[line.index(b"/") :] for line in lines if b"/session_" in line}
     yield from ((os.fsdecode(path).replace("\\012", "\n"), "mapped") for path in paths)
+
+
+class _TooLongError(Exception):
+    """More than anybody needs."""
+
+
+def _mapped(maps: Iterable[bytes]) -> Iterator[bytes]:
+    """Raises `_TooLongError`."""
+    read_bytes = 0
+    for line in maps:
+        read_bytes += len(line)
+        if read_bytes > MOST_MAPS_BYTES:
+            raise _TooLongError
+        if b"/session_" in line:
+            yield line[line.index(b"/") :].rstrip(b"\n")
 
 
 def _link(path: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ from ..look.gpus import GpuReading, Nvml
 from ..look.kinds import OWNED, KindVerdict
 from ..look.past import Past
 from ..look.proc import TICKS_PER_SECOND, boot_time, uptime, user_name
-from ..look.processes import Forest, ProcessTable, ScannedProcess
+from ..look.processes import Forest, ProcessTable, ScannedProcess, shown_command
 from ..look.sample import facts_of, usual_temps
 from ..look.sessions import Sessions, SessionScanner
 
@@ -71,7 +71,7 @@ class HostState(_Seen):
             "parent": process.parent,
             "inside": process.details.inside,
             "user": None if process.details.uid is None else user_name(process.details.uid),
-            "command": process.command[:4096] or process.name,
+            "command": shown_command(process, len(self.verdicts)) or process.name,
             "name": process.name,
             "state": process.state,
             "rss": process.rss,

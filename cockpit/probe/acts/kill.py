@@ -23,6 +23,8 @@ from .signals import Ending, Grip, ProtectedError, end, grip, own_line
 GRACE = 10.0
 FREED_WITHIN = 3.0
 """Seconds that a driver may take to give back the memory of a process that has ended."""
+MOST_REFUSED = 1000
+"""Listed one by one; the sentence on what can't be judged counts all."""
 NOTABLE = 512 << 20
 """Bytes in use on a GPU without any process that count as a finding: a driver keeps some for itself."""
 
@@ -36,7 +38,7 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Dict[str, Any]:  # n
         why_not = target.pop("reason", None) or refusal(look, request, target)
         (refused if why_not else targets).append({**target, "reason": why_not} if why_not else target)
     if request.get("named") is None:
-        return {"targets": targets, "refused": refused, "unknown": _unknown(look, refused)}
+        return {"targets": targets, "refused": refused[:MOST_REFUSED], "unknown": _unknown(look, refused)}
     return {"targets": targets, "refused": refused, "notes": look.doubts}
 
 

@@ -11,18 +11,20 @@ import errno
 import os
 import stat
 import time
-from typing import Callable, Collection, Container, Dict, Iterable, Iterator, Set, Tuple
+from typing import Callable, Collection, Container, Dict, Iterable, Iterator, List, Set, Tuple
 
 from ..look.proc import user_name
 from ..look.sizes import DearFiles
-from ..look.tree import FolderEntry, Place, Walk, place
+from ..look.tree import FolderEntry, MovedError, Place, Walk, place
 from .host_state import Tell
 
 PASSES = 3
 """How often a folder is gone through, when somebody still writes into it."""
 TELL_EVERY = 0.2
-MOST_SIZES = 200_000
-"""Files of which the size is remembered one by one: everybody may fill a session's folder."""
+MOST_PATHS_CHARS = 32 << 20
+"""Of the files whose sizes are remembered one by one: everybody may fill a session's folder."""
+MOST_REMARKS = 10
+"""Told one by one, of each kind."""
 LAST = "sockets"
 """The folder of a session that tells whether it lives."""
 MARKS = ("logs", LAST)
@@ -31,6 +33,32 @@ MARKS = ("logs", LAST)
 
 class AliveError(Exception):
     """It must not be removed any more; its text says why."""
+
+
+class Remarks:
+    """What is said of paths of which there may be very many: of the first few, and how many more."""
+
+    def __init__(self) -> None:
+        self.first: List[Tuple[str, str]] = []
+        """Path and text."""
+        self.number = 0
+        self._last: str | None = None
+
+    def add(self, path: str, text: str) -> None:
+        """One more."""
+        self.number, self._last = self.number + 1, path
+        if len(self.first) < MOST_REMARKS:
+            self.first.append((path, text))
+
+    def is_last(self, path: str) -> bool:
+        """Whether it was added last."""
+        return path == self._last
+
+    def tell(self, sentence: Callable[[str, str], str]) -> Iterator[str]:
+        """A sentence each, and one of how many more there are."""
+        yield from (sentence(path, text) for path, text in self.first)
+        if self.number > len(self.first):
+            yield f"the same is so of {self.number - len(self.first):,} more"
 
 
 class Survey:
@@ -44,22 +72,25 @@ class Survey:
         self.dear = DearFiles()
         self.folders: Set[Place] = set()
         """Those in it that are its owner's: nothing else is gone into when it is removed."""
-        self.foreign: Dict[str, str] = {}
+        self.foreign = Remarks()
         """Folders of other users, which stay with all that is in them."""
-        self.unread: Dict[str, str] = {}
+        self.unread = Remarks()
         """What could not be looked into, and why."""
         self._sizes: Dict[str, int] = {}
         """By path, of each of the first files; of a file with several names once."""
         self._name, self._tell, self._told = name, tell, 0.0
         self._linked: Set[int] = set()
+        self._path_chars = 0
         self._owner = -1
 
     def take(self, top: int) -> Survey:
         """Goes through it all. Raises `MovedError`."""
         self.newest = os.fstat(top).st_mtime
         self._owner = os.fstat(top).st_uid
-        for entry in Walk(top, trouble=self.unread.__setitem__):
+        for entry in Walk(top, trouble=self._note, why_not=self._why_not):
             self._count(entry)
+            if self.dear.are_too_many:
+                raise MovedError("more files in it look like checkpoints or results than can be remembered: look at it yourself")
             self._say()
         return self
 
@@ -73,7 +104,6 @@ class Survey:
         self.newest = max(self.newest, status.st_mtime)
         self.dear.see(entry)
         if entry.is_folder:
-            self._count_folder(entry)
             return
         self.files += 1
         is_counted = status.st_nlink > 1 and status.st_ino in self._linked
@@ -81,24 +111,31 @@ class Survey:
             self._linked.add(status.st_ino)
         size = 0 if is_counted else status.st_blocks * 512
         self.size += size
-        if len(self._sizes) < MOST_SIZES:
+        self._path_chars += len(entry.path)
+        if self._path_chars < MOST_PATHS_CHARS:
             self._sizes[entry.path] = size
 
     def count_without(self, kept: Collection[str]) -> Tuple[int | None, int | None]:
         """Files and bytes of what goes where these files, and all that lies in these folders, stay; `None`: of so many it is not known."""
         if not kept:
             return self.files, self.size
-        if self.files > MOST_SIZES:
+        if len(self._sizes) < self.files:
             return None, None
         going = [size for path, size in self._sizes.items() if not any(above in kept for above in _paths_to(path))]
         return len(going), sum(going)
 
-    def _count_folder(self, entry: FolderEntry) -> None:
+    def _why_not(self, path: str, status: os.stat_result) -> str | None:
         """Ray's folders can be written by everybody: somebody may move one of another user's into it, to have it removed by root."""
-        if entry.status.st_uid == self._owner:
-            self.folders.add(place(entry.status))
-        else:
-            self.foreign[entry.path] = f"it belongs to {user_name(entry.status.st_uid)}"
+        if status.st_uid == self._owner:
+            self.folders.add(place(status))
+            return None
+        reason = f"it belongs to {user_name(status.st_uid)}"
+        self.foreign.add(path, reason)
+        return reason
+
+    def _note(self, path: str, text: str) -> None:
+        if not self.foreign.is_last(path):
+            self.unread.add(path, text)
 
     def _say(self) -> None:
         now = time.monotonic()
@@ -124,7 +161,7 @@ class Removal:
         self.freed = 0
         """Bytes of the files whose last name was removed, and that nobody holds open."""
         self.kept: Dict[str, None] = {}
-        self.failed: Dict[str, str] = {}
+        self.failed = Remarks()
         """What could not be removed, and why."""
         self._name, self._dear, self._named, self._held, self._check, self._tell = name, dear, tuple(named), held, check, tell
         self._keeps_marks = any(not self._is_named(path) for path in dear.found)
@@ -173,8 +210,8 @@ class Removal:
             return False
         return True
 
-    def _why_not(self, folder: Place) -> str | None:
-        known = self._folders is None or folder in self._folders
+    def _why_not(self, _path: str, status: os.stat_result) -> str | None:
+        known = self._folders is None or place(status) in self._folders
         return None if known else "it belongs to another user, or was moved there after the check"
 
     def _is_named(self, path: str) -> bool:
@@ -216,7 +253,7 @@ class Removal:
         self._stays(path)
 
     def _fail(self, path: str, text: str) -> None:
-        self.failed[path] = text
+        self.failed.add(path, text)
         self._stays(path)
 
     def _stays(self, path: str) -> None:

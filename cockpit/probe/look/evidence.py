@@ -20,6 +20,8 @@ class Lineage:
 
     def __init__(self, forest: Forest) -> None:
         self.forest = forest
+        self._owners: Dict[int, ScannedProcess | None] = {}
+        self._sessions: Dict[int, str | None] = {}
         self.terminal_servers = self._terminal_servers()
         """Whatever something hangs from that leads a session on a terminal of its own: tmux, screen, sshd, a notebook with a terminal."""
 
@@ -37,8 +39,11 @@ class Lineage:
                 yield process
 
     def owner(self, process: ScannedProcess) -> ScannedProcess | None:
-        """The nearest living ancestor that is a raylet or a worker."""
-        return next((other for other in self.ancestors(process) if other.origin.role == "raylet" or other.origin.role in WORKERS), None)
+        """The nearest living ancestor that is a raylet or a worker; looked for once, as there may be a line of thousands."""
+        if process.pid not in self._owners:
+            above = self.ancestors(process)
+            self._owners[process.pid] = next((one for one in above if one.origin.role == "raylet" or one.origin.role in WORKERS), None)
+        return self._owners[process.pid]
 
     def raylet(self, process: ScannedProcess) -> ScannedProcess | None:
         """The nearest living ancestor that is a raylet."""
@@ -46,7 +51,10 @@ class Lineage:
 
     def session(self, process: ScannedProcess) -> str | None:
         """The folder of the session that it names, or else its nearest living ancestor that names one."""
-        return process.origin.session or next((other.origin.session for other in self.ancestors(process) if other.origin.session), None)
+        if process.pid not in self._sessions:
+            above = (other.origin.session for other in self.ancestors(process) if other.origin.session)
+            self._sessions[process.pid] = process.origin.session or next(above, None)
+        return self._sessions[process.pid]
 
     def is_copy(self, process: ScannedProcess) -> bool:
         """A fork of a part of Ray that has not yet become what it was forked for."""
@@ -92,6 +100,10 @@ class Evidence:
         self._roots = [*raylets, *(process for process in living if process.origin.role == "gcs_server")]
         self._raylets = _by_pid(raylets)
         self._workers = _by_pid(process for process in living if process.origin.role in WORKERS)
+        self._by_job: Dict[str, List[ScannedProcess]] = {}
+        for process in self._forest.values():
+            for job in {process.origin.job, process.origin.submission} - {None} if process.alive else ():
+                self._by_job.setdefault(job or "", []).append(process)
         self._hidden = 1 not in self._forest
         self._unseen = [
             (folder, listener) for folder in facts.folders for listener in folder.listeners or () if listener.pid not in self._forest
@@ -254,8 +266,8 @@ class Evidence:
             at_work = driver.job == job and session_name(driver.session) in own and pid != process.pid
             if at_work and same and same.alive and same.ticks == driver.ticks:
                 yield pid, driver.session
-        for other in self._forest.values():
-            if other.pid == process.pid or job not in (other.origin.job, other.origin.submission) or not other.alive:
+        for other in self._by_job.get(job, ()):
+            if other.pid == process.pid:
                 continue
             above = self._lineage.owner(other)
             at = self._lineage.session(above) if above and _WORKERS.intersection((other.origin.role, above.origin.role)) else None

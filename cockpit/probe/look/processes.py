@@ -102,6 +102,11 @@ class ScannedProcess(NamedTuple):
 Forest = Dict[int, ScannedProcess]
 
 
+def shown_command(process: ScannedProcess, number: int) -> str:
+    """So much of its command as there is room for where `number` processes are told of: a line of too many bytes is not read at all."""
+    return process.command[: max(SHORTEST_COMMAND, min(LONGEST_COMMAND, COMMANDS_CHARS // max(1, number)))]
+
+
 def parse_stat(text: bytes) -> ScannedProcess:
     """The name stands in parentheses and may hold any character, parentheses and blanks too."""
     head, _, tail = text.rpartition(b")")
@@ -204,14 +209,22 @@ def _pick_wanted(environ: bytes) -> Dict[str, str]:
     return {name: legible(found[name]) for name in WANTED.intersection(found)}
 
 
+MOST_COMMAND_BYTES, MOST_WORDS = 1 << 15, 1000
+"""Of a command: a raylet's is some KiB long. Every user may start very many processes with 32,000 words each."""
+
+
+COMMANDS_CHARS, LONGEST_COMMAND, SHORTEST_COMMAND = 1 << 20, 4096, 120
+"""Told of all processes together, and of one."""
+
+
 def read_argv(pid: int) -> Tuple[str, ...]:
     """The words of its command; empty also where there is no such process."""
     try:
-        text = read_at_once(f"/proc/{pid}/cmdline", 1 << 16)
+        text = read_at_once(f"/proc/{pid}/cmdline", MOST_COMMAND_BYTES)
     except OSError:
         return ()
     text = text.rstrip(b"\0")
-    return tuple(word.decode("utf-8", "replace") for word in text.split(b"\0")) if text else ()
+    return tuple(word.decode("utf-8", "replace") for word in text.split(b"\0", MOST_WORDS)[:MOST_WORDS]) if text else ()
 
 
 def read_uid(pid: int) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
+from itertools import islice
 from typing import Dict, Iterator, Mapping, NamedTuple, Tuple
 
 from .. import trust
@@ -32,6 +33,8 @@ CGROUPS = "/sys/fs/cgroup"
 OF_HOST = (("threads", "/proc/sys/kernel/threads-max"), ("pids", "/proc/sys/kernel/pid_max"))
 EXEMPT = 1 << 21 | 1 << 24
 """CAP_SYS_ADMIN and CAP_SYS_RESOURCE: for whoever has one of them `ulimit -u` doesn't count (kernel/fork.c), and for root neither."""
+MOST_PACKAGES = 10_000
+"""Entries of a folder of packages: whoever calls a program raylet chooses the folder."""
 DEEPEST = 32
 """Cgroups above a process that are looked at."""
 
@@ -183,7 +186,8 @@ def frameworks(process: ScannedProcess, known: Frameworks | None = None) -> Fram
         changed = os.stat(place).st_mtime_ns
         if known and known.changed == changed:
             return known
-        found = [(match[1], match[2]) for match in map(_FRAMEWORK.match, os.listdir(place)) if match]
+        with os.scandir(place) as entries:
+            found = [(match[1], match[2]) for match in (_FRAMEWORK.match(entry.name) for entry in islice(entries, MOST_PACKAGES)) if match]
     except OSError:
         return None
     names = [name for name, _ in found]  # where a half removed one lies beside another, neither is believed

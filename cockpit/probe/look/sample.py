@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import Any, Dict, Iterable, Mapping, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, Mapping, Sequence, Tuple
 
 from .. import trust
 from . import host
@@ -19,7 +19,7 @@ from .oom_kills import Kill, KillScanner, session_of
 from .origin import SOCKET_INTERFACES
 from .past import Past
 from .proc import TICKS_PER_SECOND, Users, boot_time, in_first_namespace, legible, uptime
-from .processes import Forest, Identity, ProcessTable, ScannedProcess
+from .processes import Forest, Identity, ProcessTable, ScannedProcess, shown_command
 from .raylets import ROLES, Rays, RayService
 from .sessions import DEFAULT_TEMP, Folder, Sessions, SessionScanner, date_writes
 from .sizes import SharedMemory, Size, Sizes, added_size, disk_of, read_shared_memory, shm_users, torchrun_folders
@@ -29,6 +29,7 @@ from .xids import Bus, Xid
 Sample = Dict[str, Any]
 Said = Tuple["list[Kill] | None", Dict[str, Dict[str, float]]]
 """What logs tell: kills, and by session when the log of each submitted job was written to last."""
+MOST_PROCESSES = 6000
 MEMORY_USERS = 12
 SESSIONS_EVERY = 3.0
 SLOWLY = 10.0
@@ -36,7 +37,6 @@ CLOCK_SET = 1.5
 """Seconds by which the host's clock must differ from what it was to have been set: the kernel dates its own start anew then."""
 INTERFACES = 256
 """Network interfaces of a process that are passed on, and characters of what it was told of them."""
-COMMAND = 4096
 """Characters of a command that are passed on: a raylet's can be 8,000."""
 
 
@@ -127,7 +127,7 @@ class Sampler:
             "shm_users": shm and shm_users(shm.owners, self._users.name),
             "disks": self._disk_facts(),
             "gpus": with_xids(reading, self._kernel.xids),
-            "processes": [self._process(pid, forest.get(pid), verdict, reading) for pid, verdict in verdicts.items()] if forest else None,
+            "processes": self._tell_processes(forest, verdicts, reading) if forest else None,
             "memory_users": self._memory_users(forest) if forest else None,
             "sessions": [self._session(folder, sessions, live) for folder in sessions.folders] if self._sessions.facts else None,
             "nodes": sorted({verdict.node for verdict in verdicts.values() if verdict.kind == "ray" and verdict.node}),
@@ -138,7 +138,7 @@ class Sampler:
             "oom_kills": None if kills is None else [self._kill(kill) for kill in kills],
             "written": written_to,
             "unanswered": [collector.source for collector in self.collectors if not collector.answered.is_set()],
-            "faults": [fault for collector in self.collectors for fault in [collector.fault()] if fault],
+            "faults": [*self._too_many(verdicts), *(fault for collector in self.collectors for fault in [collector.fault()] if fault)],
         }
 
     def _judge(self, forest: Forest, reading: GpuReading, sessions: Sessions) -> Dict[int, KindVerdict]:
@@ -155,7 +155,21 @@ class Sampler:
             self._judged = forest, have_sessions, verdicts, time.monotonic() + LENIENCE * (time.thread_time() - before)
         return verdicts
 
-    def _process(self, pid: int, process: ScannedProcess | None, verdict: KindVerdict, reading: GpuReading) -> Sample:
+    def _tell_processes(self, forest: Forest, verdicts: Mapping[int, KindVerdict], reading: GpuReading) -> list[Sample]:
+        """Of very many those that hold a GPU, then root's and ours: every user can start what looks like Ray's."""
+        told, own = list(verdicts), trust.own_uids()
+        if len(told) > MOST_PROCESSES:
+            told.sort(key=lambda pid: (pid not in reading.holders, pid in forest and forest[pid].details.uid not in own))
+        told, number = told[:MOST_PROCESSES], min(len(told), MOST_PROCESSES)
+        return [self._process(pid, forest.get(pid), verdicts[pid], reading, number) for pid in told]
+
+    def _too_many(self, verdicts: Mapping[int, KindVerdict]) -> Iterator[Sample]:
+        if len(verdicts) > MOST_PROCESSES:
+            more = len(verdicts) - MOST_PROCESSES
+            yield {"source": "processes", "text": f"{more:,} processes of other users are not listed: there are too many"}
+
+    def _process(self, pid: int, process: ScannedProcess | None, verdict: KindVerdict, reading: GpuReading, number: int) -> Sample:
+        """`number`: of all that are told of."""
         held = [{"index": index, "memory": memory} for index, memory in sorted(reading.holders.get(pid, {}).items())]
         about = {
             "gpus": held,
@@ -200,7 +214,7 @@ class Sampler:
             "started": round(self.boot + process.ticks / TICKS_PER_SECOND, 2),
             "parent": process.parent,
             "user": self._users.name(process.details.uid),
-            "command": process.command[:COMMAND],
+            "command": shown_command(process, number),
             "name": process.name,
             "state": process.state,
             "rss": process.rss,
@@ -253,7 +267,7 @@ class Sampler:
                 "rss": one.rss,
                 "shared": host.shared_memory(one.pid),
                 "user": self._users.name(one.details.uid),
-                "command": one.command[:COMMAND] or one.name,
+                "command": shown_command(one, MEMORY_USERS) or one.name,
             }
             for one in most
         ]

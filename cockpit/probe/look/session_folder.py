@@ -22,7 +22,7 @@ _DRIVER_LOG = re.compile(r"python-core-driver-([0-9a-f]{8})[0-9a-f]*_([0-9]{1,10
 _JOB_LOG = re.compile(r"job-driver-(.+)\.log$")
 MOST_LOGS, MOST_RAYLET_LOGS = 200_000, 64
 """Of files in a folder, and of those that are read: whoever names a temp dir may have filled it."""
-MOST_SOCKETS = 1000
+MOST_SOCKETS = 100
 """In a session's folder of sockets; where there are more, somebody has filled it, and it is not told who listens."""
 LOG_HEAD_BYTES = 4096
 """Its first lines tell a raylet's pid and node id (2.9 to 2.60)."""

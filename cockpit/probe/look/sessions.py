@@ -23,7 +23,9 @@ DEFAULT_TEMP = "/tmp/ray"  # noqa: S108 Ray's own default
 _NAME = re.compile(r"session_(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)_\d+_\d+$")
 _TOLD_TO_END = re.compile(rb'reason_message: "received SIGTERM"|received SIGTERM\. Existing local drain request')
 MOST_JOBS = 200
-MOST_TEMPS, MOST_SESSIONS = 256, 1000
+MOST_NAMES = 2_000_000
+"""Of anything in a temp dir, in which everybody may write."""
+MOST_TEMPS, MOST_SESSIONS, MOST_OF_OTHERS = 256, 1000, 200
 """Of temp dirs, and of sessions in all of them: whoever names a temp dir may have filled it."""
 LAST_WORDS_BYTES = 1 << 14
 
@@ -185,14 +187,16 @@ class SessionScanner:
         return found
 
     def _session_paths(self, temps: Iterable[str]) -> Tuple[str, ...]:
-        """Those in these temp dirs, each once: two may be one, by a link or a mount. Of very many root's and ours, then the latest."""
+        """Those in these temp dirs, each once: two may be one, by a link or a mount. Of very many the latest; of others' fewer."""
         paths = islice((f"{temp}/{name}" for temp in temps for name in _names_in(self._go(Way(temp)).path)), MOST_LOGS)
         found: Dict[Place, Tuple[bool, str, str]] = {}
         for path in paths:
             where, owner = find_folder(Way(path), self._vouched)
             if where is not None:
                 found.setdefault(where, (owner in trust.own_uids(), os.path.basename(path), path))
-        chosen = {path for _, _, path in nlargest(MOST_SESSIONS, found.values())}
+        ours = nlargest(MOST_SESSIONS, (one for one in found.values() if one[0]))
+        others = nlargest(MOST_OF_OTHERS, (one for one in found.values() if not one[0]))
+        chosen = {path for _, _, path in (*ours, *others)}
         return tuple(path for _, _, path in found.values() if path in chosen)
 
 
@@ -210,13 +214,14 @@ def _named_ways(forest: Forest) -> Dict[int, Way]:
 
 def _names_in(temp: str) -> Iterable[str]:
     with suppress(OSError), os.scandir(temp) as entries:
-        return sorted(filter(_NAME.match, (entry.name for entry in islice(entries, MOST_LOGS))))
+        names = (entry.name for entry in islice(entries, MOST_NAMES))
+        return sorted(islice(filter(_NAME.match, names), MOST_LOGS))
     return ()
 
 
 def _folder(path: str, facts: SessionFolder, name_of: Callable[[int], str | None]) -> Folder:
     temp, name = os.path.split(path)
-    latest = os.path.basename(os.path.realpath(f"{temp}/session_latest")) == name
+    latest = os.path.basename(read_link(f"{temp}/session_latest") or "") == name
     stopped = was_told_to_end(f"{path}/logs/raylet.out") if latest and facts.answers is False else None
     return Folder(path, facts, name_of(facts.uid) if facts.uid is not None else None, _parse_start(name), latest, stopped)
 

@@ -16,11 +16,13 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Seq
 
 from ..trust import FOLDER, opened, own_uids
 from .host import Amount, space
-from .tree import FolderEntry, MovedError, Walk, encode_path
+from .tree import FolderEntry, MovedError, Walk, shown_path
 
 KEEPS = 20
 MOST_FILES = 2_000_000
 """Beyond that it gives up, and the size stays unknown."""
+MOST_DEAR_CHARS = 8 << 20
+"""Of the paths of what may be dear: whoever may write into a session's folder decides how many they are, and how long."""
 COUNT_AGAIN = 900.0
 LOOK_AGAIN = 10.0
 STIRRED = 0.05
@@ -106,11 +108,13 @@ def count(folder: str, sleep: Callable[[float], None] = time.sleep, most: int = 
                 sleep(PAUSE)
             total += entry.status.st_blocks * 512 if stat.S_ISREG(entry.status.st_mode) else 0
             dear.see(entry)
+            if dear.are_too_many:
+                break
     except (OSError, MovedError):
         return Size(None, ())
     finally:
         os.close(top)
-    return Size(total if number <= most else None, tuple(encode_path(path) for path in islice(dear.found, KEEPS)))
+    return Size(total if number <= most and not dear.are_too_many else None, tuple(map(shown_path, islice(dear.found, KEEPS))))
 
 
 # What is dear
@@ -126,6 +130,12 @@ class DearFiles:
         """By package, when it was unpacked."""
         self._waiting: Dict[str, List[Tuple[str, os.stat_result]]] = {}
         """By package, files that may be dear: that is known once its oldest one is."""
+        self._chars = 0
+
+    @property
+    def are_too_many(self) -> bool:
+        """Whether no more can be remembered."""
+        return self._chars > MOST_DEAR_CHARS
 
     def see(self, entry: FolderEntry) -> None:
         """One entry."""
@@ -142,6 +152,7 @@ class DearFiles:
             self.found[named] = None
         elif package is not None:
             self._waiting.setdefault(package, []).append((entry.path, entry.status))
+        self._chars += len(entry.path) if named or package else 0
 
     def why_kept(self, path: str, status: os.stat_result) -> str | None:
         """Under which path it is kept: also what has come since; `None`: it may go."""

@@ -14,7 +14,7 @@ from .origin import flag
 from .proc import legible
 from .processes import Forest, ScannedProcess
 from .sessions import Folder, Sessions, is_session
-from .tree import why_shared
+from .tree import Place, place, why_shared
 
 Fact = Dict[str, Any]
 LINK, FILE = "session_latest", "ray_current_cluster"
@@ -119,10 +119,20 @@ class Places(NamedTuple):
 
 def look(temps: Iterable[str], forest: Forest, sessions: Sessions, name: Callable[[int], str | None]) -> Places:
     """Each folder once, however many names it has."""
-    folders = tuple({os.path.realpath(temp): temp for temp in reversed(tuple(temps)) if os.path.isdir(temp)}.values())[::-1]
+    known = ((temp, _find_place(temp)) for temp in reversed(tuple(temps)))
+    folders = tuple({where: temp for temp, where in known if where is not None}.values())[::-1]
     readers = ((LINK, _link), (FILE, _file))
     pointers = (read(temp, forest, sessions) for temp in folders for name, read in readers if os.path.lexists(f"{temp}/{name}"))
     return Places(tuple(_temp(temp, name) for temp in folders), tuple(pointers))
+
+
+def _find_place(folder: str) -> Place | None:
+    """`None`: there is no such folder."""
+    try:
+        status = os.stat(folder)
+    except OSError:
+        return None
+    return place(status) if stat.S_ISDIR(status.st_mode) else None
 
 
 def _temp(path: str, name: Callable[[int], str | None]) -> Fact:

@@ -15,6 +15,7 @@ from .proc import read, read_or_nothing
 
 MOST_MOUNTS_BYTES = 1 << 18
 """Of another process's table of mounts: some thousands."""
+SHOWN_PATH_CHARS = 256
 Place = Tuple[int, int]
 """Device and inode: what a folder is, whatever it is called and by whatever link or mount it is reached."""
 LOCAL = frozenset((
@@ -62,7 +63,7 @@ class Walk:
         enter: Callable[[str], bool] = lambda _path: True,
         trouble: Callable[[str, str], None] = lambda _path, _text: None,
         last: str = "",
-        why_not: Callable[[Place], str | None] = lambda _place: None,
+        why_not: Callable[[str, os.stat_result], str | None] = lambda _path, _status: None,
     ) -> None:
         """A folder that `enter` does not want is passed over, like one that can't be entered, of which `trouble` is told why.
 
@@ -130,8 +131,9 @@ class Walk:
             replaced = error.errno in (errno.ELOOP, errno.ENOTDIR)
             self._trouble(path, "it was replaced" if replaced else str(error.strerror))
             return False
-        other = os.fstat(child).st_dev != self._device or mount_number(child) != self._mount
-        reason = "another file system is mounted there" if other else self._why_not(place(os.fstat(child)))
+        status = os.fstat(child)
+        other = status.st_dev != self._device or mount_number(child) != self._mount
+        reason = "another file system is mounted there" if other else self._why_not(path, status)
         if reason is not None:
             os.close(child)
             self._trouble(path, reason)
@@ -172,6 +174,11 @@ def where(descriptor: int) -> str | None:
 def encode_path(path: str) -> str:
     """Fit for JSON: bytes that are no UTF-8 become `\\xff`, and a backslash two, so that `decode_path` finds the way back."""
     return os.fsencode(path.replace("\\", "\\\\")).decode("utf-8", "backslashreplace")
+
+
+def shown_path(path: str) -> str:
+    """The same for people: its end where it is very long."""
+    return encode_path(path if len(path) <= SHOWN_PATH_CHARS else f"…{path[-SHOWN_PATH_CHARS:]}")
 
 
 def decode_path(text: str) -> str:

@@ -15,6 +15,7 @@ from cockpit.report.grouping import Repeats, alike_groups, bundles_words
 from cockpit.report.text import unjudged_words
 from cockpit.text import UNKNOWN, percent, plural, ratio
 from cockpit.ui import cells
+from cockpit.ui.block import fit_text
 from cockpit.ui.columns import GPU_MEMORY_COLUMN, PID_COLUMN, ago, amount, process_search, reason, words
 from cockpit.ui.marks import spark
 from cockpit.ui.pages.findings import worst_section
@@ -27,6 +28,8 @@ MAX_ROWS = 200
 JOB_PAST_WIDTH = 180
 """Columns of the terminal from which on there is room for the past of running jobs."""
 JOB_PAST_CELLS = 30
+NAME_WIDTH, LONGEST_NAME_WIDTH, MARK_WIDTH = 10, 20, 2
+"""Columns of a node's name with its mark, those at most, and of the mark."""
 
 
 class WaitingRow(PageRow, frozen=True):
@@ -48,12 +51,19 @@ class WaitingRow(PageRow, frozen=True):
         return f"waiting:{self.about.key}"
 
 
+def _name_width(snapshot: Snapshot) -> int:
+    """So many that no two nodes look alike where their names are cut: then rather another column goes."""
+    titles = {node.title + "*" * node.head for node in snapshot.nodes or ()}
+    told_apart = len({fit_text(title, NAME_WIDTH - MARK_WIDTH, tail=True) for title in titles}) == len(titles)
+    return NAME_WIDTH if told_apart else min(LONGEST_NAME_WIDTH, MARK_WIDTH + max(map(len, titles)))
+
+
 def node_columns(view: View) -> tuple[Column[Node], ...]:
     """What matters of a node, in the order in which it is given up when there is no room."""
     past = 24 if view.width >= 150 else 12
     gpus = min(cells.MAX_GPU_CELLS, max((len(node.gpus or ()) for node in view.snapshot.nodes or ()), default=8)) or 4
     return (
-        Column("NODES", 10, cells.node_name, sort=lambda node, _: node.title, grow=True, tail=True),
+        Column("NODES", view.index.of(_name_width), cells.node_name, sort=lambda node, _: node.title, grow=True, tail=True),
         Column("IP", 15, lambda node, _: node.ip or UNKNOWN, sort=lambda node, _: node.ip, rank=9),
         Column("GPU MEM", max(7, gpus), lambda node, view: cells.gpu_cells(node.gpus, view, memory=True)),
         _share("MEM%", lambda node: (cells.gpu_fill(node.gpus), 1), (0.9, 0.98)),

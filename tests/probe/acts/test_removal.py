@@ -172,7 +172,7 @@ def test_a_mount_that_comes_midway_is_not_entered(tmp_path, outside, mounts, kin
         write(point / "in it")
 
     removal = empty(folder, mount)
-    assert removal.failed == {"mounted": "another file system is mounted there"}
+    assert removal.failed.first == [("mounted", "another file system is mounted there")]
     assert (point / "in it").exists()
     assert not (folder / "a").exists()
 
@@ -331,6 +331,31 @@ def test_pipes_sockets_devices_and_odd_names_go_unopened(ground):
     age(path)
     assert what(ground.clean()["done"]) == [NAME]
     assert not path.exists()
+
+
+@ROOT
+def test_of_many_folders_of_another_user_some_are_named_and_none_is_gone_into(ground):
+    path = session(ground.temp)
+    for number in range(30):
+        write(path / "logs" / f"theirs{number}" / "deep" / "file")
+        os.chown(path / "logs" / f"theirs{number}", 65534, 65534)
+    age(path)
+    planned = ground.plan()
+    told = [note for note in planned["notes"] if "nobody" in note]
+    assert len(told) == 10
+    assert any("the same is so of 20 more" in note for note in planned["notes"])
+    assert planned["targets"][0]["files"] == 3, "what lies in them is not counted"
+
+
+def test_more_checkpoints_than_can_be_remembered_are_left_to_a_person(ground, monkeypatch):
+    monkeypatch.setattr("cockpit.probe.look.sizes.MOST_DEAR_CHARS", 100)
+    path = session(ground.temp)
+    for number in range(10):
+        write(path / "logs" / f"model{number}.pt")
+    age(path)
+    planned = ground.plan()
+    assert planned["targets"] == []
+    assert "can be remembered" in str(planned["refused"])
 
 
 def test_a_tree_deeper_than_any_path_goes(ground):

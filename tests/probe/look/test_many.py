@@ -8,9 +8,11 @@ import sys
 
 import pytest
 
+from cockpit.probe.acts.host_state import FOREIGN
+from cockpit.probe.look import sample
 from cockpit.probe.look.gpus import GpuReading
 from cockpit.probe.look.proc import Users
-from cockpit.probe.look.processes import Details, ProcessTable, ScannedProcess
+from cockpit.probe.look.processes import MOST_WORDS, Details, ProcessTable, ScannedProcess, read_argv, shown_command
 from cockpit.probe.look.sample import Sampler
 from cockpit.probe.look.sessions import Sessions
 
@@ -62,3 +64,27 @@ def test_a_thousand_real_processes_are_all_seen():
             assert len(found) == 1000
             assert {process.details.uid for process in found} == {os.getuid()}
         parent.stdin.close()
+
+
+def test_a_command_of_very_many_words_is_read_in_part():
+    command = ["sh", "-c", "echo; read x", *["\xff"] * 5000]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert len(read_argv(child.pid)) == MOST_WORDS
+        child.kill()
+
+
+def test_of_many_processes_so_much_of_each_command_is_told_that_the_line_is_read():
+    (long,) = forest(1).values()
+    long = long._replace(details=long.details._replace(argv=("x" * 10_000,)))
+    assert [len(shown_command(long, number)) for number in (1, 256, 1000, 100_000)] == [4096, 4096, 1048, 120]
+
+
+def test_of_very_many_those_of_root_and_ours_are_told_of_and_that_there_are_more(sampler, monkeypatch):
+    monkeypatch.setattr(sample, "MOST_PROCESSES", 3)
+    many = {pid: one._replace(details=one.details._replace(uid=0 if pid > 9 else 4711)) for pid, one in forest(10).items()}
+    verdicts = dict.fromkeys(many, FOREIGN)
+    assert {10, 11} < {told["pid"] for told in sampler._tell_processes(many, verdicts, GpuReading())}
+    (fault,) = sampler._too_many(verdicts)
+    assert fault["text"] == "7 processes of other users are not listed: there are too many"

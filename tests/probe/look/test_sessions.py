@@ -273,6 +273,23 @@ def test_the_latest_is_what_session_latest_points_at(temp):
     assert [folder.latest for folder in SessionScanner([str(temp)]).read(forest()).folders] == [False, True]
 
 
+def test_a_chain_of_links_costs_no_session_its_place(temp):
+    session(temp)
+    os.symlink("nowhere", temp / "0")
+    for number in range(1, 1500):
+        os.symlink(str(number - 1), temp / str(number))
+    os.symlink("1499", temp / "session_latest")
+    assert only(SessionScanner((str(temp),))).latest is False
+
+
+def test_names_of_something_else_push_no_session_out(temp, monkeypatch):
+    monkeypatch.setattr(sessions, "MOST_LOGS", 3)
+    for number in range(50):
+        (temp / f"a{number}").touch()
+    session(temp)
+    assert only(SessionScanner((str(temp),)))
+
+
 def test_only_folders_named_like_sessions_count(temp):
     session(temp)
     (temp / "session_notes").mkdir()

@@ -21,13 +21,16 @@ import time
 from typing import Any, Callable, Dict, Mapping
 
 from ...look.tree import MovedError, decode_path
-from ..holders import describe_uses, holds, why_in_use
+from ..holders import describe_uses, holds, why_in_use, why_unasked
 from ..host_state import HostState, Request, Target, Tell, Watcher, unforeseen
 from ..removal import TELL_EVERY
 from . import dead_sessions, pointers, shm, torchrun
 from .request import Cleaning, CleanRefusedError, FailedError, sentence
 
 Answer = Dict[str, Any]
+
+MOST_NAMED = 10
+"""Processes that do not answer."""
 
 
 def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
@@ -56,11 +59,14 @@ def _drop_used(cleaning: Cleaning, look: HostState, leaving: list[Target]) -> li
     if not leaving:
         return leaving
     used, hanging = holds(look.forest, cleaning.tell)
-    for pid in hanging:
-        cleaning.note(f"process {pid} hangs: which files it has open is not known")
+    for pid in hanging[:MOST_NAMED]:
+        cleaning.note(f"process {pid} does not answer in time: which files it has open is not known")
+    if len(hanging) > MOST_NAMED:
+        cleaning.note(f"{len(hanging) - MOST_NAMED} more processes do not answer in time")
     kept = []
     for target in leaving:
-        in_use = why_in_use(look, used, str(target["name"]), int(target["uid"]))
+        uid = int(target["uid"])
+        in_use = why_in_use(look, used, str(target["name"]), uid) or why_unasked(look, hanging, uid)
         if in_use is not None:
             cleaning.agree(target, in_use)
             continue

@@ -12,9 +12,9 @@ from ... import trust
 from ...look.kinds import SessionFolder
 from ...look.proc import user_name
 from ...look.sessions import Folder, is_session
-from ...look.tree import MovedError, decode_path, encode_path, mounted_in, place, where, why_shared
+from ...look.tree import MovedError, decode_path, encode_path, mounted_in, place, shown_path, where, why_shared
 from ...trust import FOLDER
-from ..holders import describe_uses, holds, why_in_use
+from ..holders import describe_uses, holds, why_in_use, why_unasked
 from ..host_state import HostState, Request, Target
 from ..liveness import LivenessGuard, why_alive, why_answers
 from ..removal import MARKS, AliveError, Removal, Survey, in_words
@@ -78,8 +78,12 @@ def sought(request: Request, look: HostState) -> list[Folder]:
 
 def is_called(path: str, name: str) -> bool:
     """Whether a person means that session's folder by a name or path."""
-    same = os.path.basename(path) == os.path.basename(name.rstrip("/"))
-    return same and ("/" not in name or os.path.realpath(path) == os.path.realpath(name))
+    if os.path.basename(path) != os.path.basename(name.rstrip("/")):
+        return False
+    try:
+        return "/" not in name or os.path.samefile(os.path.dirname(path), os.path.dirname(name.rstrip("/")))
+    except OSError:
+        return False
 
 
 def plan(cleaning: Cleaning, look: HostState, folder: Folder) -> Target | None:
@@ -151,10 +155,10 @@ def _survey_target(cleaning: Cleaning, opened: _Opened, target: Target) -> Targe
         return None
     named = _find_named(cleaning.request, opened)
     kept = {path: None for path in survey.dear.found if not any(path == one or path.startswith(f"{one}/") for one in named)}
-    keeps, (files, size) = [encode_path(path) for path in kept], survey.count_without(kept)
+    keeps, (files, size) = [shown_path(path) for path in kept], survey.count_without(kept)
     for text in (*_surprises(survey, named), *_note_unlisted(keeps)):
         cleaning.note(f"{opened.name}: {text}")
-    known = not survey.unread
+    known = not survey.unread.number
     if known and keeps and files == 0:
         cleaning.note(f"{opened.name}: nothing to remove, all that is left in it is protected")
         return None
@@ -177,10 +181,8 @@ def _young(request: Request, survey: Survey) -> str | None:
 
 
 def _surprises(survey: Survey, named: Iterable[str]) -> Iterator[str]:
-    for path, text in survey.unread.items():
-        yield f"{encode_path(path) or 'its folder'} can't be read and is kept: {text}"
-    for path, text in survey.foreign.items():
-        yield f"{encode_path(path)} is kept: {text}"
+    yield from survey.unread.tell(lambda path, text: f"{shown_path(path) or 'its folder'} can't be read and is kept: {text}")
+    yield from survey.foreign.tell(lambda path, text: f"{shown_path(path)} is kept: {text}")
     for path in named:
         if not any(dear == path or dear.startswith(f"{path}/") for dear in survey.dear.found):
             yield f"no protected file has the path {encode_path(path)}"
@@ -219,8 +221,9 @@ def _empty_folder(cleaning: Cleaning, opened: _Opened, look: HostState) -> str:
     young = _young(cleaning.request, survey)
     if young is not None:
         raise CleanRefusedError(young)
-    used = [hold for hold in holds(look.forest, cleaning.tell)[0] if hold.session == opened.name]
-    in_use = why_in_use(look, used, opened.name, opened.status.st_uid)
+    uses, hanging = holds(look.forest, cleaning.tell)
+    used = [hold for hold in uses if hold.session == opened.name]
+    in_use = why_in_use(look, used, opened.name, opened.status.st_uid) or why_unasked(look, hanging, opened.status.st_uid)
     if in_use is not None:
         raise CleanRefusedError(in_use)
     for text in describe_uses(used, look.forest, opened.name):
@@ -245,12 +248,12 @@ def _outcome(removal: Removal, stopped: Exception | None) -> str:
         raise FailedError(f"stopped midway: {stopped}; before that, {went}")
     if stopped is not None:
         raise FailedError(f"{sentence(stopped)}; before that, {went}")
-    if removal.failed:
-        path, text = next(iter(removal.failed.items()))
-        more = f" (and {len(removal.failed) - 1} more)" if len(removal.failed) > 1 else ""
-        raise FailedError(f"{encode_path(path) or 'its folder'} could not be removed: {text}{more}; {went}")
+    if removal.failed.number:
+        path, text = removal.failed.first[0]
+        more = f" (and {removal.failed.number - 1} more)" if removal.failed.number > 1 else ""
+        raise FailedError(f"{shown_path(path) or 'its folder'} could not be removed: {text}{more}; {went}")
     kept = list(removal.kept)
-    return f"{went}; kept {encode_path(kept[0])}" + (f" and {len(kept) - 1} more" if kept[1:] else "") if kept else went
+    return f"{went}; kept {shown_path(kept[0])}" + (f" and {len(kept) - 1} more" if kept[1:] else "") if kept else went
 
 
 @contextmanager

@@ -1,0 +1,57 @@
+"""Who uses a session's files: no user can have the others not asked, by what he has open or mapped."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cockpit.probe.acts import holders
+from cockpit.probe.acts.holders import _mapped, holds
+from cockpit.probe.look.processes import ProcessTable
+
+NAME = "session_2026-11-21_08-02-10_714202_8139"
+HOLD = 'exec 3<"$0"; echo; read x'
+
+
+def ask(tmp_path: Path, user: int | None) -> tuple[set[int], tuple[int, ...], int]:
+    """Whose uses were found, who could not be asked, and who holds a file open there."""
+    file = tmp_path / NAME / "logs" / "file"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    command = ["sh", "-c", HOLD, str(file)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=user) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        used, hanging = holds(ProcessTable().scan(), lambda *_: None)
+        child.kill()
+    return {use.pid for use in used if use.path == "logs/file"}, hanging, child.pid
+
+
+def test_who_holds_a_file_open_is_found(tmp_path: Path):
+    used, hanging, pid = ask(tmp_path, None)
+    assert pid in used
+    assert pid not in hanging
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be two users")
+def test_a_user_whose_processes_take_too_long_is_not_asked_on(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(holders, "BUDGET_S", -1.0)
+    folder = Path("/tmp") / f"cockpit-holders-{os.getpid()}"
+    folder.mkdir()
+    try:
+        used, hanging, pid = ask(folder, 65534)
+    finally:
+        subprocess.run(["rm", "-r", str(folder)], check=True)
+    assert pid not in used
+    assert pid in hanging
+
+
+def test_a_map_of_very_many_lines_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch):
+    line = f"7f00-7f01 r--p 00000000 00:1b 5 /tmp/ray/{NAME}/x\n".encode()
+    assert [*_mapped([line])] == [f"/tmp/ray/{NAME}/x".encode()]
+    monkeypatch.setattr(holders, "MOST_MAPS_BYTES", 100)
+    with pytest.raises(holders._TooLongError):
+        list(_mapped([line] * 10))
