@@ -8,6 +8,7 @@ import re
 import socket
 import stat
 import struct
+import time
 from itertools import islice
 from typing import FrozenSet, Mapping, NamedTuple, Tuple
 
@@ -20,9 +21,11 @@ _RAYLET_LINE = re.compile(rb"\[[^\]]{10,40} [A-Z] (\d{1,10}) \d+\] \(raylet\)")
 _NODE_LINE = re.compile(rb"ode ID(?: to:?)? ?(?:node_id=)?:? ?([0-9a-f]{56})$")
 _DRIVER_LOG = re.compile(r"python-core-driver-([0-9a-f]{8})[0-9a-f]*_([0-9]{1,10})\.log$")
 _JOB_LOG = re.compile(r"job-driver-(.+)\.log$")
-MOST_LOGS, MOST_RAYLET_LOGS = 200_000, 64
+MOST_LOGS, MOST_RAYLET_LOGS = 200_000, 16
 """Of files in a folder, and of those that are read: whoever names a temp dir may have filled it."""
 MOST_SOCKETS = 100
+FIRST_WORDS_WITHIN_S = 300.0
+"""After which a raylet has written the first lines of a log that it has made; else each look would read again what says nothing."""
 """In a session's folder of sockets; where there are more, somebody has filled it, and it is not told who listens."""
 LOG_HEAD_BYTES = 4096
 """Its first lines tell a raylet's pid and node id (2.9 to 2.60)."""
@@ -118,7 +121,8 @@ def _read_logs(session: int, path: str, uid: int | None, before: Logs) -> Logs:
             names = _names(logs) if status.st_mtime_ns != before.changed else None
             raylets = before.raylets if names is None else raylet_logs(names)
             records = before.records
-            if uid is not None and raylets and (names is not None or not records.raylets) and mount_number(logs) == mount_number(session):
+            is_young = not records.raylets and abs(time.time() - status.st_mtime) < FIRST_WORDS_WITHIN_S
+            if uid is not None and raylets and (names is not None or is_young) and mount_number(logs) == mount_number(session):
                 records = read_records(logs, raylets, uid)
     except OSError:
         return Logs()

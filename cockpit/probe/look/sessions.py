@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from heapq import nlargest
 from itertools import islice
-from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Tuple
+from typing import Callable, Counter, Dict, Iterable, List, Mapping, NamedTuple, Tuple
 
 from .. import trust
 from .kinds import Driver, Listener, SessionFolder
@@ -23,6 +23,8 @@ DEFAULT_TEMP = "/tmp/ray"  # noqa: S108 Ray's own default
 _NAME = re.compile(r"session_(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)_\d+_\d+$")
 _TOLD_TO_END = re.compile(rb'reason_message: "received SIGTERM"|received SIGTERM\. Existing local drain request')
 MOST_JOBS = 200
+MOST_OPEN, MOST_DASHBOARDS = 4000, 4
+"""Open files of a process that are looked through, and what calls itself the dashboard of one session."""
 MOST_NAMES = 2_000_000
 """Of anything in a temp dir, in which everybody may write."""
 MOST_TEMPS, MOST_SESSIONS, MOST_OF_OTHERS = 256, 1000, 200
@@ -158,12 +160,16 @@ class SessionScanner:
     def _dashboards_of(self, forest: Forest, named: Mapping[int, SessionFolder], listed: Mapping[Place | None, str]) -> Dict[str, str]:
         """Only those that run as the session's owner, or as root: anybody can call a process a dashboard."""
         found: Dict[str, str] = {}
+        tried: Counter[str | None] = Counter()
         for process in forest.values():
             port = to_number(flag(process.details.argv, "--port"))
             if process.origin.role != "dashboard" or not process.alive or process.pid not in named or port is None:
                 continue
             folder = named[process.pid]
             path = listed.get(folder.place) if folder.place else None
+            tried[path] += 1
+            if tried[path] > MOST_DASHBOARDS:
+                continue
             address = self._address(process, port) if path and process.details.uid in (folder.uid, trust.ROOT) else None
             if path and address:
                 found[path] = address
@@ -262,7 +268,7 @@ def _holds(process: ScannedProcess, session: str, log: str) -> bool:
     """Whether it has that log open. Where its files can't be seen: whether the log was written since it was started."""
     end = f"/{os.path.basename(session)}/logs/{log}"
     try:
-        return any(link.endswith(end) for link in open_files(process.pid))
+        return any(link.endswith(end) for link in islice(open_files(process.pid), MOST_OPEN))
     except PermissionError:
         return _age(f"/proc/{process.pid}") >= _age(f"{session}/logs/{log}")
     except OSError:
@@ -285,7 +291,7 @@ def _dashboard_address(process: ScannedProcess, port: int) -> str | None:
     if read_link(f"/proc/{process.pid}/ns/net") not in (None, read_link("/proc/self/ns/net")):
         return None
     try:
-        links = {*open_files(process.pid)}
+        links = {*islice(open_files(process.pid), MOST_OPEN)}
     except PermissionError:
         return _url(flag(argv, "--host") or "127.0.0.1", port)
     except OSError:
