@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from cockpit.acts.act import Aim
 from cockpit.config.document import InputError
 from cockpit.config.reach import HostEntry, check_host
-from cockpit.findings.rays_here import slurm_jobs
+from cockpit.findings.rays_here import other_slurm_job
 from cockpit.model import Job, Session, Snapshot
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.sources.probes.ray_tunnel import RayPlace
@@ -80,9 +80,10 @@ class World:
         live = {one.name for one in found if self._serves(one)}
         if found and not live:
             others = sorted({one.name for one in found})
-            run = "runs here with another dashboard" if len(others) == 1 else "run here with other dashboards"
-            run += " or in another Slurm job" if any(map(self._other_job, found)) else ""
-            raise UnclearSessionError(f"the dashboard has not answered; {', '.join(others)} {run}")
+            jobs = sorted({job for one in found if (job := self._other_job(one))})
+            where = f"in Slurm job {' and '.join(jobs)}" if jobs else "with another dashboard"
+            run = "runs" if len(others) == 1 else "run"
+            raise UnclearSessionError(f"the dashboard has not answered; {', '.join(others)} {run} here {where}")
         if len(live) > 1:
             raise self.unclear_session(live)
         return live.pop() if live else None
@@ -91,15 +92,14 @@ class World:
         """Why the session that is followed may be another than whoever named none means."""
         address = self.monitor.address
         chosen = address is not None and (address.given or address.owner is not None)
-        jobs = {self._other_job(one) for one in self.snapshot.sessions or () if one.name == session}
-        other = None if chosen or None in jobs else next(iter(jobs), None)
+        found = [self._other_job(one) for one in self.snapshot.sessions or () if one.live and one.name == session]
+        other = None if chosen else next(filter(None, found), None)
         return self.monitor.why_not_session(session) or (other and f"{session} runs in Slurm job {other}")
 
     def _other_job(self, session: Session) -> str | None:
-        """The Slurm job in which it runs, where it is known to be another than the one whose nodes are the hosts."""
-        ours, host = self.monitor.config.slurm, self.snapshot.hosts.get(session.host)
-        its = slurm_jobs(host).get(session.name) if host else None
-        return its if ours and ours.is_another(its) else None
+        """The Slurm job in which it runs, where that is another than the one whose nodes are the hosts."""
+        host = self.snapshot.hosts.get(session.host)
+        return other_slurm_job(self.snapshot.slurm_ids, host, session.name) if host else None
 
     @staticmethod
     def unclear_session(sessions: Iterable[str]) -> SourceError:

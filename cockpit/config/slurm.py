@@ -60,9 +60,10 @@ class SlurmHosts(NamedTuple):
     parts: frozenset[str] = frozenset()
     """Ids of the other parts, where it is one of a heterogeneous job: their nodes are not among the hosts, but Ray's may be."""
 
-    def is_another(self, job: str | None) -> bool:
-        """Whether what runs in that job is not ours; `None`: it is not known to run in any."""
-        return job is not None and job != self.job and job not in self.parts
+    @property
+    def ids(self) -> frozenset[str]:
+        """Of the job and its other parts."""
+        return self.parts | {self.job}
 
 
 def find_allocation(env: Mapping[str, str]) -> SlurmHosts | None:

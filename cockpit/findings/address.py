@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.followed_ray import address_words, is_elsewhere, is_ray_alive_on, silent_fault
-from cockpit.findings.rays_here import LOOPBACK_NAMES, head_elsewhere, rays_on, slurm_jobs
+from cockpit.findings.rays_here import LOOPBACK_NAMES, head_elsewhere, other_slurm_job, rays_on
 from cockpit.model import Finding, Host, OtherRay, Remedy, Session
 
 NO_RAY_REMEDY = (
@@ -39,7 +39,7 @@ def wrong_address(facts: Facts) -> Iterator[Finding]:
         level="critical",
         subject="address",
         text=f"nothing answers{address_words(facts)}; this host "
-        + (f"is a worker of {worker.session}, whose head is {worker.host}" if worker else f"has {here}"),
+        + (f"is a worker of {worker.session}, whose head is {_name_of(facts, worker) or worker.host}" if worker else f"has {here}"),
         evidence=(fault.text, *map(_other_ray_line, others), *map(_head_line, [worker] if worker else heads)),
         since=fault.since,
         remedy=Remedy(
@@ -89,30 +89,31 @@ def _rays_on_other_hosts(facts: Facts) -> Iterator[_Head]:
 
 def _is_meant(facts: Facts, host: Host, session: Session) -> bool:
     """Whether it lives, is root's or ours, and in no other Slurm job than the one that is looked at."""
-    job, its = facts.snapshot.allocation, slurm_jobs(host).get(session.name)
-    return bool(session.live) and session.trusted and (job is None or its in (None, job.job))
+    return bool(session.live) and session.trusted and other_slurm_job(facts.snapshot.slurm_ids, host, session.name) is None
 
 
 def _head_of_worker(facts: Facts, host: Host, heads: Sequence[_Head]) -> _Head | None:
     """Of the Ray of which that host is a worker."""
     for session in host.sessions or ():
         if (address := head_elsewhere(host, session.name)) is not None and _is_meant(facts, host, session):
-            return next((head for head in heads if head.session == session.name), _Head(_name_of(facts, address), session.name, None))
+            return next((head for head in heads if head.session == session.name), _Head(address, session.name, None))
     return None
 
 
-def _name_of(facts: Facts, address: str) -> str:
-    """As Slurm calls the node with that address, else the address."""
+def _name_of(facts: Facts, head: _Head) -> str | None:
+    """As Slurm calls the head's node, by which it was reached if it was; `None`: it is none of the job's, as far as Slurm has told."""
     job = facts.snapshot.allocation
-    return next((node.name for node in (job.nodes if job else ()) if address in node.others), address)
+    known = (node.name for node in (job.nodes if job else ()) if head.host in (node.name, *node.others))
+    return next(known, head.host if head.url is not None else None)
 
 
 def _way_to(facts: Facts, head: _Head) -> str:
     """By default a dashboard listens on its own host alone, and that of a pod within Kubernetes."""
-    job = facts.snapshot.allocation
-    step = f": `srun --overlap --jobid={job.job} -w {head.host} --pty cockpit`" if job else ""
+    job, node, is_whole = facts.snapshot.allocation, _name_of(facts, head), len(facts.snapshot.slurm_ids) < 2
+    step = f": `srun --overlap --jobid={job.job} -w {node} --pty cockpit`" if job and node and is_whole else ""
     if head.url is None:
-        return f"run cockpit there{step}, or use `cockpit --address http://{head.host}:8265` if its dashboard listens on all interfaces"
+        host = f"[{head.host}]" if ":" in head.host else head.host
+        return f"run cockpit there{step}, or use `cockpit --address http://{host}:8265` if its dashboard listens on all interfaces"
     if (cluster := facts.snapshot.kubernetes) is not None:
         port = urlsplit(head.url).port or 8265
         forward = f"`kubectl port-forward -n {cluster.namespace} {head.host} {port}:{port}`"

@@ -21,19 +21,19 @@ LEAVING = frozenset(["draining", "drained", "fail", "failing"])
 def ending_allocation(facts: Facts) -> Iterator[Finding]:
     """The Slurm job is about to end, and everything in it."""
     job = facts.snapshot.allocation
-    if job is None or job.ends is None or job.ends - facts.now > facts.limits.slurm_ends:
+    if job is None or job.state == "PENDING" or job.ends is None or job.ends - facts.now > facts.limits.slurm_ends:
         return
     if job.ends < facts.now and facts.has_fault("slurm"):  # it has ended, and Slurm knows it no more
         return
     running = [one.id for one in facts.snapshot.jobs or () if one.status == "RUNNING"]
-    jobs = "" if not running else f" and {clean(running[0])}" if len(running) == 1 else f" and {len(running)} running jobs"
-    ray = ", and with it this Ray" if facts.snapshot.cluster.session else ""
+    jobs = "" if not running else clean(running[0]) if len(running) == 1 else f"{len(running)} running jobs"
+    ends = " and ".join(filter(None, ("this Ray" if facts.snapshot.cluster.reachable else "", jobs)))
     left = f"{max(1, math.ceil((job.ends - facts.now) / 60))} min"
     yield Finding(
         code="slurm-ends",
-        level="warning" if running or facts.snapshot.jobs is None else "info",
+        level="warning" if running or (ends and facts.snapshot.jobs is None) else "info",
         subject=f"Slurm job {job.job}",
-        text=f"Slurm ends its job {job.job} in {left}{ray}{jobs}",
+        text=f"Slurm ends its job {job.job} in {left}{f', and with it {ends}' if ends else ''}",
         evidence=(f"squeue: job {job.job} is {clean(job.state)}, {left} left", *map(clean, running[:MAX_NAMED])),
         remedy=Remedy(
             "save a checkpoint before that, and submit the job again from it; or ask for more time: "
@@ -51,12 +51,12 @@ def requeued_allocation(facts: Facts) -> Iterator[Finding]:
         code="slurm-requeued",
         level="critical",
         subject=f"Slurm job {job.job}",
-        text=f"Slurm job {job.job} waits for nodes again, and what ran in it has ended: Slurm puts a job back into its queue when it gives "
-        "up one of its nodes",
+        text=f"Slurm job {job.job} waits for nodes again, and what ran in it has ended: one of its nodes has failed, or it was preempted "
+        "or requeued",
         evidence=(f"squeue: job {job.job} is {job.state}",),
         remedy=Remedy(
             f"`scontrol show job {job.job}` says why, sinfo which node is down; when the job runs again, it may have other nodes: start "
-            "cockpit again. A job that was submitted with --no-requeue is not started again"
+            "cockpit again"
         ),
     )
 

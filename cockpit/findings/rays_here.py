@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 from cockpit.model import Host, OtherRay, Process
 
@@ -28,15 +29,30 @@ def dashboard_of(host: Host, name: str, processes: Iterable[Process]) -> str | N
 
 def head_elsewhere(host: Host, name: str) -> str | None:
     """The address of the head of a session whose raylet there is a worker's; `None`: it is the head itself, or that can't be told."""
-    told = next((ray.gcs for ray in host.rays or () if ray.role == "raylet" and ray.session == name and ray.gcs), "")
-    head = told.rpartition(":")[0]
-    return head if head and head not in (host.name, *host.addresses, *LOOPBACK_NAMES) else None
+    parts = [ray for ray in host.rays or () if ray.session == name]
+    if any(ray.role == "gcs_server" for ray in parts):
+        return None
+    head = next((ray.gcs for ray in parts if ray.gcs), "").rpartition(":")[0].strip("[]")
+    return None if not head or is_loopback(head) or _short(head) in {_short(known) for known in (host.name, *host.addresses)} else head
 
 
-def slurm_jobs(host: Host) -> dict[str, str]:
-    """In which Slurm job each session's parts run there, where that is known; of two jobs the raylet's."""
-    parts = sorted(host.rays or (), key=lambda ray: ray.role)  # the GCS first
-    return {ray.session: ray.slurm for ray in parts if ray.session and ray.slurm}
+def is_loopback(address: str) -> bool:
+    """Whether it leads to the host itself."""
+    return address in LOOPBACK_NAMES or address.startswith("127.")
+
+
+def _short(name: str) -> str:
+    """Without the domain."""
+    return name if re.fullmatch(r"[\d.]+|.*:.*", name) else name.partition(".")[0]
+
+
+def other_slurm_job(ours: AbstractSet[str], host: Host, session: str) -> str | None:
+    """The Slurm job in which a session runs there, where that is none of ours; `?`: it isn't known yet. `None`: ours, or it is in none."""
+    parts = [ray for ray in host.rays or () if ray.session == session]
+    its = next((ray.slurm for ray in parts if ray.role == "raylet" and ray.slurm), next((ray.slurm for ray in parts if ray.slurm), None))
+    if not ours or its in ours:
+        return None
+    return its or ("?" if "rays" in host.unanswered else None)
 
 
 def rays_on(host: Host) -> list[OtherRay]:

@@ -37,6 +37,8 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, gc=False):
     """That a failed job wanted and that were in use, of hosts that were asked; it is no part of a recording."""
     allocation: Allocation | None = None
     """The Slurm job that this Ray is known to run in; it is no part of a recording."""
+    slurm_ids: frozenset[str] = frozenset()
+    """Ids of the Slurm job that cockpit runs in, or was told of, and of its parts; it is no part of a recording."""
     kubernetes: RayCluster | None = None
     """The RayCluster of KubeRay's that this Ray is known to be; it is no part of a recording."""
     faults: tuple[Fault, ...] = ()

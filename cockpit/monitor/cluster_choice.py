@@ -13,7 +13,7 @@ from cockpit.bug import bug
 from cockpit.config.address import Address, resolve_address
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
-from cockpit.findings.rays_here import rays_on, slurm_jobs
+from cockpit.findings.rays_here import other_slurm_job, rays_on
 from cockpit.model import Host, Job, OtherRay, Session, Snapshot
 from cockpit.monitor.poller import Poller
 from cockpit.sockets import listening_users
@@ -60,7 +60,7 @@ class ClusterChoice:
     def hear(self, snapshot: Snapshot) -> None:
         """Follow the session to where its dashboard is now; to another session only when it is dead, or was only a guess."""
         local = next((host for host in snapshot.hosts.values() if host.local), None)
-        told = local is not None and local.sessions is not None and (self._config.slurm is None or local.rays is not None)
+        told = local is not None and local.sessions is not None and not (self._poller.parts.slurm_ids and "rays" in local.unanswered)
         failed = any(fault.source == "probe" and fault.host == self._local for fault in snapshot.faults)
         before, self._heard = self._heard, (local, self._is_lost(snapshot))
         if not self._resolved.is_set():
@@ -163,9 +163,10 @@ class ClusterChoice:
                 self.choose(found.choices)
 
     def _other_jobs(self) -> dict[str, str]:
-        """By session, the Slurm job of ours in which it runs here, which is another than this one."""
-        job, (local, _) = self._config.slurm, self._heard
-        return {name: its for name, its in slurm_jobs(local).items() if job.is_another(its)} if job and local else {}
+        """By session, the Slurm job in which it runs here, where that is another than ours; `?`: not known yet."""
+        ours, (local, _) = self._poller.parts.slurm_ids, self._heard
+        names = {session.name for session in local.sessions or ()} if local else set()
+        return {name: its for name in names if local and (its := other_slurm_job(ours, local, name)) is not None}
 
     def _is_lost(self, snapshot: Snapshot) -> bool:
         """A snapshot that was begun before the last change of address tells of the other dashboard."""

@@ -49,6 +49,7 @@ class Poller:
         publish: Callable[[Snapshot], None],
         *,
         expected: tuple[tuple[str, str], ...] = (),
+        slurm_ids: frozenset[str] = frozenset(),
         judge: FindingTracker | None = None,
         clock: Callable[[], float] = CLOCK,
     ) -> None:
@@ -58,7 +59,7 @@ class Poller:
         self.judge = judge or FindingTracker(Limits(), DETECTORS)
         self.usage = Usage()
         """What jobs and users have used of the GPUs since this runs."""
-        self.parts = Parts(expected=expected)
+        self.parts = Parts(expected=expected, slurm_ids=slurm_ids)
         self.join = Join()
         self.snapshot = Snapshot()
         self.answered: set[str] = set()

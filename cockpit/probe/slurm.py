@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Dict, Mapping
 
-_KEPT = ("SLURM_CONF",)
+_KEPT = ("SLURM_CONF", "SLURM_JWT", "SLURM_CLUSTERS", "SLURM_JOB_ID", "SLURM_JOBID")
+"""Where Slurm is, who asks it, and in which job."""
 _WISHES = ("SLURM_", "SLURMD_", "SRUN_", "SBATCH_", "SALLOC_", "SQUEUE_", "SINFO_")
 
 

@@ -57,8 +57,9 @@ async def find_parts(name: str) -> list[SlurmJob]:
     meant = [one for one in listed if one.name == name] or listed
     if not meant:
         raise SourceError(f"Slurm job {name} has ended, or there is none")
-    if len(meant) > 1 or "[" in meant[0].name:
-        raise SourceError(f"{name} is several Slurm jobs; name one: {', '.join(f'{one.name} ({one.state})' for one in meant)}")
+    if len(meant) > 1:
+        named = ", ".join(f"{one.name} ({one.state})" for one in meant if one.nodes) or "none of them has nodes"
+        raise SourceError(f"{name} is several Slurm jobs; name one: {named}")
     if not meant[0].nodes:
         raise SourceError(f"Slurm job {name} has no nodes: it is {meant[0].state}")
     leader, is_part, _ = meant[0].name.partition("+")

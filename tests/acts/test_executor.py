@@ -14,7 +14,6 @@ from cockpit.acts.table import find_act
 from cockpit.config.address import Address
 from cockpit.config.reach import HostEntry
 from cockpit.config.settings import Config
-from cockpit.config.slurm import named_allocation
 from cockpit.model import Cluster, Hold, Host, Job, RayProcess, Session
 from cockpit.sources.probes.requests import Answer, Progress
 from cockpit.sources.source import NotMeantError, SourceError
@@ -261,17 +260,17 @@ async def test_with_two_live_sessions_and_no_dashboard_it_asks_which(executor):
 @pytest.mark.parametrize("followed", [True, False])
 async def test_a_ray_in_another_slurm_job_of_ours_is_stopped_only_by_its_name(executor, followed):
     lives = Session(host="head", name=SESSION, path=f"/tmp/ray/{SESSION}", live=True, dashboard="http://10.0.0.1:8265")
-    world = known(sessions=(lives,))
+    world = known(sessions=(lives, replace(lives, host="w1", live=False)))
     rays = (RayProcess("raylet", 20, SESSION, slurm="41"),)
-    world = replace(world, hosts={**world.hosts, "head": replace(world.hosts["head"], rays=rays)})
+    world = replace(world, hosts={**world.hosts, "head": replace(world.hosts["head"], rays=rays)}, slurm_ids=frozenset(["42"]))
     made = executor(world if followed else replace(world, cluster=Cluster()))
-    made._monitor.config = Config(slurm=named_allocation("42", "head"))
-    with pytest.raises(SourceError, match=r"in Slurm job 41|in another Slurm job"):
+    with pytest.raises(SourceError, match="in Slurm job 41"):
         await made.plan(find_act("stop"), Aim())
     await made.plan(find_act("stop"), Aim(session=SESSION))
     assert made._world.requests.asked[0]["head"]["session"] == SESSION
-    made._monitor.config = Config(slurm=named_allocation("41", "head"))
-    await made.plan(find_act("stop"), Aim())
+    here = executor(replace(world, slurm_ids=frozenset(["41"])))
+    await here.plan(find_act("stop"), Aim())
+    assert here._world.requests.asked[0]["head"]["session"] == SESSION
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.address import wrong_address
 from cockpit.findings.control import silent_dashboard
-from cockpit.findings.rays_here import rays_on
-from cockpit.model import Allocation, Cluster, Fault, Host, OtherRay, Pod, RayCluster, Session, SlurmNode, Snapshot
+from cockpit.findings.rays_here import head_elsewhere, rays_on
+from cockpit.model import Allocation, Cluster, Fault, Host, OtherRay, Pod, RayCluster, RayProcess, Session, SlurmNode, Snapshot
 from tests.findings.detection import codes, looked, only
 from tests.findings.heads import DASHBOARD, GCS, NO_DASHBOARD, RAYLET, SESSION, head
 from tests.world import NOW
@@ -191,8 +191,32 @@ def test_on_a_worker_the_head_is_named_and_no_dashboard_is_called_silent():
 
 def test_in_slurm_the_head_has_its_name_there_and_the_worker_of_another_job_is_none():
     job = Allocation("42", "RUNNING", None, (SlurmNode("gpu9", "mixed", others=("c9", "10.0.0.9")),))
-    found = only(looked(replace(on_a_worker(slurm="42"), allocation=job), detectors=BOTH), "address-wrong")
+    found = only(looked(replace(on_a_worker(slurm="42"), allocation=job, slurm_ids=frozenset(["42"])), detectors=BOTH), "address-wrong")
     assert found.text.endswith("whose head is gpu9")
     assert found.remedy.text.startswith("run cockpit there: `srun --overlap --jobid=42 -w gpu9 --pty cockpit`, or use")
-    other = only(looked(replace(on_a_worker(slurm="41"), allocation=job), detectors=BOTH), "address-wrong")
-    assert other.text == "nothing answers at http://127.0.0.1:8265; this host has no Ray"
+    for unanswered in ((), ("rays",)):
+        slurm = None if unanswered else "41"
+        made = replace(on_a_worker(slurm=slurm), slurm_ids=frozenset(["42"]))
+        made = replace(made, hosts={"node1": replace(made.hosts["node1"], unanswered=unanswered)})
+        other = only(looked(made, detectors=BOTH), "address-wrong")
+        assert other.text == "nothing answers at http://127.0.0.1:8265; this host has no Ray"
+
+
+@pytest.mark.parametrize(
+    ("gcs", "head"),
+    [
+        ("gpu002:6379", "gpu002"),
+        ("[fd00::2]:6379", "fd00::2"),
+        ("gpu001.cluster.local:6379", None),
+        ("[fd00::1]:6379", None),
+        ("[::1]:6379", None),
+        ("127.0.1.1:6379", None),
+        ("10.0.0.1:6379", None),
+        ("10.0.0.2:6379", "10.0.0.2"),
+    ],
+)
+def test_a_worker_is_known_by_a_gcs_that_is_no_name_of_its_host(gcs: str, head: str | None):
+    host = Host("gpu001", ("10.0.0.1", "fd00::1"), rays=(RayProcess("raylet", 20, SESSION, gcs=gcs),))
+    assert head_elsewhere(host, SESSION) == head
+    with_gcs = replace(host, rays=(*host.rays, RayProcess("gcs_server", 10, SESSION)))
+    assert head_elsewhere(with_gcs, SESSION) is None, "seen from another network"

@@ -110,7 +110,7 @@ def test_where_ray_has_told_nothing_slurms_word_on_its_nodes_is_told_all_the_sam
 
 def test_without_a_ray_only_the_job_ends():
     bare = seen(ends=NOW + 720, jobs=())
-    found = only(looked(replace(bare, cluster=replace(bare.cluster, session=None)), 0, detectors=BOTH), "slurm-ends")
+    found = only(looked(replace(bare, cluster=replace(bare.cluster, reachable=False)), 0, detectors=BOTH), "slurm-ends")
     assert found.text == "Slurm ends its job 42 in 12 min"
 
 

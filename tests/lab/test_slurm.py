@@ -299,5 +299,5 @@ def recover(host: Host, job: str) -> tuple[int, str]:
     (host.tmp / "alone.yaml").write_text(json.dumps(preset))
     step = f"srun --overlap --quiet --jobid={job} -N 1 -n 1 -w {host.name} {COCKPIT}"
     line = f"export TRAIN_API_KEY=x; {step} recover /tmp/alone.yaml --yes --no-follow --skip launch"
-    said, _, code = host.ssh(f"{line} 2>&1; echo; echo $?", check=False, timeout=280).rstrip().rpartition("\n")
+    said, _, code = host.ssh(f"{line} 2>&1; code=$?; echo; echo $code", check=False, timeout=280).rstrip().rpartition("\n")
     return int(code), said

@@ -224,7 +224,7 @@ def test_one_is_stopped_and_cleaned_and_the_other_works_on(shared: Shared):
 def test_who_has_stopped_his_own_is_not_led_to_the_others(shared: Shared):
     code, _, said = once(shared.train.inside, "--hosts head,w1")
     assert code == 3
-    assert said.startswith("cockpit: only others' Rays run on this host; choose one with --address:")
+    assert said.startswith("cockpit: only Rays of other users or of other Slurm jobs run on this host; choose one with --address:")
     assert f"{shared.other.session} of other" in said
 
 
@@ -234,12 +234,15 @@ def test_from_another_job_of_its_user_a_ray_is_neither_followed_nor_stopped(shar
     second = Job(shared.slurm, other.users, 1, has_ray=False)
     before = [part for node in NODES for part in other.parts(node)]
     code, _, said = once(second.inside, "--hosts head,w1")
-    assert (code, said.splitlines()[0]) == (3, "cockpit: only others' Rays run on this host; choose one with --address:")
+    assert (code, said.splitlines()[0]) == (
+        3,
+        "cockpit: only Rays of other users or of other Slurm jobs run on this host; choose one with --address:",
+    )
     assert f"{other.session} of Slurm job {other.id}" in said
     for place, words in ((second.inside, "--hosts head,w1"), (other.login, f"--slurm {second.id}")):
-        code, _, said = act(place, f"stop --yes {words}")
+        code, told, said = act(place, f"stop --yes {words}")
         assert code in (1, 3)
-        assert "Slurm job" in said, said
+        assert "Slurm job" in json.dumps(told) + said
     assert before
     assert all(part.is_alive() for part in before)
     assert [node["state"] for node in other.look()["nodes"]] == ["ALIVE", "ALIVE"]

@@ -16,7 +16,8 @@ from cockpit import trust as trust_module
 from cockpit.config.address import Address
 from cockpit.config.reach import HostEntry
 from cockpit.config.settings import Config
-from cockpit.model import Cluster, Hold, Holder, Host, Session
+from cockpit.config.slurm import named_allocation
+from cockpit.model import Cluster, Hold, Holder, Host, RayProcess, Session
 from cockpit.monitor import cluster_choice as choice_module
 from cockpit.monitor import monitor as monitor_module
 from cockpit.monitor import poller as poller_module
@@ -140,6 +141,20 @@ async def test_rays_own_variable_is_asked_at_once(look):
     monitor = look(env={"RAY_ADDRESS": "http://elsewhere:8265"})
     await until(lambda: monitor.address)
     assert monitor.address == Address("http://elsewhere:8265", "RAY_ADDRESS", given=True)
+
+
+IN_ANOTHER_JOB = RayProcess("raylet", 20, "session_1", slurm="41")
+
+
+async def test_in_a_slurm_job_no_ray_is_asked_before_it_is_known_in_which_job_it_runs(look):
+    monitor, offered = look(Config(slurm=named_allocation("42", HERE))), []
+    monitor.choice.choose = offered.append
+    unknown = replace(IN_ANOTHER_JOB, slurm=None)
+    await published(monitor, here(session("session_1", 9265), rays=(unknown,), unanswered=("rays",)))
+    assert monitor.address is None
+    await published(monitor, here(session("session_1", 9265), rays=(IN_ANOTHER_JOB,)))
+    await until(lambda: offered)
+    assert (monitor.address, offered) == (None, [(Address("http://10.0.0.1:9265", "session_1", owner="Slurm job 41"),)])
 
 
 async def test_nobody_is_asked_before_the_probe_has_told_of_the_session_here(look):

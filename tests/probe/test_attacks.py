@@ -174,7 +174,7 @@ def test_many_processes_that_hang_cost_one_scan_a_few_seconds():
 
 @needs_root
 def test_a_thousand_sessions_of_another_user_hide_none_of_ours(common, monkeypatch):
-    monkeypatch.setattr(sessions, "MOST_OF_OTHERS", 19)
+    monkeypatch.setattr(sessions, "MOST_OF_ONE", 19)
     common.chmod(0o777)
     ours = common / (NAME + "1")
     ours.mkdir()

@@ -216,6 +216,8 @@ async def begin_recovery(
 
 async def check_allocation(config: Config, start: RayStart) -> None:
     """That the job still has the nodes: a step proves it, another way to reach them does not. Raises `StepError`, `SourceError`."""
+    if start.slurm is not None and config.slurm is not None and len(config.slurm.ids) > 1:
+        raise StepError(f"Slurm job {start.slurm} is a part of a heterogeneous job: cockpit starts Ray only in jobs of one part")
     if start.slurm is None or config.origins.get("reach") in (slurm.JOB, slurm.FLAG):
         return
     job = await read_job(start.slurm)

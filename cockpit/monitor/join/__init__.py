@@ -38,6 +38,7 @@ class Parts(msgspec.Struct, frozen=True, eq=False, gc=False):
     kubernetes: RayCluster | None = None
     expected: tuple[tuple[str, str], ...] = ()
     """Name and address of hosts of the config, as Ray may know them: they have a row also when nobody has heard of them."""
+    slurm_ids: frozenset[str] = frozenset()
     faults: Mapping[tuple[str, str | None], Fault] = {}
     as_of: Mapping[str, float] = {}
 
@@ -105,6 +106,7 @@ class Join:
             hosts=parts.hosts,
             ports=parts.ports,
             allocation=parts.allocation,
+            slurm_ids=parts.slurm_ids,
             kubernetes=parts.kubernetes,
             faults=of(_faults, parts.faults, parts.hosts),
             as_of=parts.as_of,

@@ -48,6 +48,9 @@ def holds(forest: Forest, tell: Tell) -> Tuple[Tuple[FileUse, ...], Tuple[int, .
         at = asking.wait(tell)
         found += [hold for pid in left[:at] for hold in asking.found.get(pid, ())]
         hanging += [*(pid for pid in left[:at] if pid in asking.skipped), *left[at : at + 1]]
+        for pid in left[at : at + 1]:
+            uid = forest[pid].details.uid
+            spent[uid] = spent.get(uid, 0.0) + PATIENCE
         left = left[at + 1 :]
     return tuple(found), (*hanging, *(pid for pid, process in forest.items() if process.details.stuck))
 
@@ -114,8 +117,9 @@ class _Asking:
             if self._spent.get(uid, 0.0) > BUDGET_S and uid not in own_uids():
                 self.skipped[pid] = None
                 continue
+            uses = self.found[pid] = set()
             try:
-                self.found[pid] = set(islice(_of(pid), MOST))
+                uses.update(islice(_of(pid), MOST))
             except _TooLongError:
                 self.skipped[pid] = None
             self._spent[uid] = self._spent.get(uid, 0.0) + time.monotonic() - before
@@ -153,10 +157,10 @@ def _links(pid: int) -> Iterator[Tuple[str, str]]:
     yield from ((link, "held open") for number in numbers for link in _link(f"/proc/{pid}/fd/{number}"))
     try:
         with open(f"/proc/{pid}/maps", "rb") as maps:
-            paths = set(_mapped(maps))
+            for path in _mapped(maps):
+                yield os.fsdecode(path).replace("\\012", "\n"), "mapped"
     except OSError:
         return
-    yield from ((os.fsdecode(path).replace("\\012", "\n"), "mapped") for path in paths)
 
 
 class _TooLongError(Exception):

@@ -15,7 +15,7 @@ from typing import Callable, Collection, Container, Dict, Iterable, Iterator, Li
 
 from ..look.proc import user_name
 from ..look.sizes import DearFiles
-from ..look.tree import FolderEntry, MovedError, Place, Walk, place
+from ..look.tree import FolderEntry, Place, Walk, place
 from .host_state import Tell
 
 PASSES = 3
@@ -84,13 +84,13 @@ class Survey:
         self._owner = -1
 
     def take(self, top: int) -> Survey:
-        """Goes through it all. Raises `MovedError`."""
+        """Goes through it all. Raises `MovedError`, `OSError`."""
         self.newest = os.fstat(top).st_mtime
         self._owner = os.fstat(top).st_uid
         for entry in Walk(top, trouble=self._note, why_not=self._why_not):
             self._count(entry)
             if self.dear.are_too_many:
-                raise MovedError("more files in it look like checkpoints or results than can be remembered: look at it yourself")
+                raise OSError(errno.E2BIG, "more files in it look like checkpoints or results than can be remembered: look at it yourself")
             self._say()
         return self
 

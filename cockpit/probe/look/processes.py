@@ -16,6 +16,10 @@ STUCK_AFTER = 1.0
 """Seconds after which a process whose memory map is locked (its cmdline and environ then hang) is left alone."""
 MOST_ENVIRON_BYTES = 8 << 20
 """The kernel gives a new program 6 MiB at most; but a process may say later that its environment is any memory of its, of any size."""
+MOST_COMMAND_BYTES, MOST_WORDS = 1 << 15, 1000
+"""Of a command: a raylet's is some KiB long. Every user may start very many processes with 32,000 words each."""
+OWN_COMMANDS_CHARS, COMMANDS_CHARS, LONGEST_COMMAND, SHORTEST_COMMAND = 2 << 20, 1 << 20, 4096, 120
+"""Told of all processes together, for those of root and ours, and for others; and of one."""
 LEAST_PATIENCE = 0.3
 """The same once some have hung in one scan: a user may have many that do."""
 SETTLED_AFTER = 3.0
@@ -103,8 +107,12 @@ Forest = Dict[int, ScannedProcess]
 
 
 def shown_command(process: ScannedProcess, number: int) -> str:
-    """So much of its command as there is room for where `number` processes are told of: a line of too many bytes is not read at all."""
-    return process.command[: max(SHORTEST_COMMAND, min(LONGEST_COMMAND, COMMANDS_CHARS // max(1, number)))]
+    """So much of its command as there is room for where `number` processes are told of: a line of too many bytes is not read at all.
+
+    Of root's and of ours there is more: findings know parts of Ray by their commands.
+    """
+    room = OWN_COMMANDS_CHARS if process.details.uid in trust.own_uids() else COMMANDS_CHARS
+    return process.command[: max(SHORTEST_COMMAND, min(LONGEST_COMMAND, room // max(1, number)))]
 
 
 def parse_stat(text: bytes) -> ScannedProcess:
@@ -207,14 +215,6 @@ def _pick_wanted(environ: bytes) -> Dict[str, str]:
         return {}
     found = _pairs(entry for entry in environ.split(b"\0") if entry.startswith(_BEGINNINGS))
     return {name: legible(found[name]) for name in WANTED.intersection(found)}
-
-
-MOST_COMMAND_BYTES, MOST_WORDS = 1 << 15, 1000
-"""Of a command: a raylet's is some KiB long. Every user may start very many processes with 32,000 words each."""
-
-
-COMMANDS_CHARS, LONGEST_COMMAND, SHORTEST_COMMAND = 1 << 20, 4096, 120
-"""Told of all processes together, and of one."""
 
 
 def read_argv(pid: int) -> Tuple[str, ...]:

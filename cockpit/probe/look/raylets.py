@@ -33,6 +33,8 @@ CGROUPS = "/sys/fs/cgroup"
 OF_HOST = (("threads", "/proc/sys/kernel/threads-max"), ("pids", "/proc/sys/kernel/pid_max"))
 EXEMPT = 1 << 21 | 1 << 24
 """CAP_SYS_ADMIN and CAP_SYS_RESOURCE: for whoever has one of them `ulimit -u` doesn't count (kernel/fork.c), and for root neither."""
+MOST_CHARS = 1024
+"""Of a text that whoever calls a program raylet has chosen."""
 MOST_PACKAGES = 10_000
 """Entries of a folder of packages: whoever calls a program raylet chooses the folder."""
 DEEPEST = 32
@@ -120,15 +122,15 @@ def _read_started(process: ScannedProcess) -> Started:
     if process.details.stuck:
         return Started()
     environ = read_environ(process.pid) or {}
-    shown, gcs = (None if text is None else legible(text) for text in (environ.get("CUDA_VISIBLE_DEVICES"), gcs_address(process)))
+    texts = (environ.get("CUDA_VISIBLE_DEVICES"), gcs_address(process))
+    shown, gcs = (None if text is None else legible(text[:MOST_CHARS]) for text in texts)
     return Started(ray_version(process), python_version(process), shown, slurm_job(process.pid, environ), gcs)
 
 
 def slurm_job(pid: int, environ: Mapping[str, str]) -> str | None:
     """The Slurm job in which a process was started: by its cgroup, and where Slurm makes none (proctrack/linuxproc) by its environment."""
-    named = environ.get("SLURM_JOB_ID", "")
-    own = named if named.isascii() and named.isdigit() else None
-    return find_slurm_job(read_or_nothing(f"/proc/{pid}/cgroup")) or own
+    own = re.fullmatch(r"\d{1,12}", environ.get("SLURM_JOB_ID", ""), re.ASCII)
+    return find_slurm_job(read_or_nothing(f"/proc/{pid}/cgroup")) or (own[0] if own else None)
 
 
 def find_slurm_job(cgroups: str) -> str | None:

@@ -29,7 +29,8 @@ from .xids import Bus, Xid
 Sample = Dict[str, Any]
 Said = Tuple["list[Kill] | None", Dict[str, Dict[str, float]]]
 """What logs tell: kills, and by session when the log of each submitted job was written to last."""
-MOST_PROCESSES = 6000
+MOST_PROCESSES, MOST_SERVICES = 6000, 500
+"""Told of one by one; of raylets and GCS root's and ours first."""
 MEMORY_USERS = 12
 SESSIONS_EVERY = 3.0
 SLOWLY = 10.0
@@ -37,7 +38,6 @@ CLOCK_SET = 1.5
 """Seconds by which the host's clock must differ from what it was to have been set: the kernel dates its own start anew then."""
 INTERFACES = 256
 """Network interfaces of a process that are passed on, and characters of what it was told of them."""
-"""Characters of a command that are passed on: a raylet's can be 8,000."""
 
 
 class Sampler:
@@ -50,6 +50,8 @@ class Sampler:
         self._machine = host.machine()
         self._cpu = host.Cpu()
         self._past = Past()
+        self._unlisted_since: float | None = None
+        """Since when there are too many processes to tell of each."""
         self._judged: Tuple[Forest, bool, Dict[int, KindVerdict], float] = ({}, False, {}, 0.0)
         """Of which processes, whether by their sessions, as what, and until when that is believed, by the monotonic clock."""
         self._users = users
@@ -165,8 +167,12 @@ class Sampler:
 
     def _too_many(self, verdicts: Mapping[int, KindVerdict]) -> Iterator[Sample]:
         if len(verdicts) > MOST_PROCESSES:
+            self._unlisted_since = self._unlisted_since or time.time()
             more = len(verdicts) - MOST_PROCESSES
-            yield {"source": "processes", "text": f"{more:,} processes of other users are not listed: there are too many"}
+            text = f"{more:,} processes are not listed, there are too many: those that hold a GPU, root's and ours are listed first"
+            yield {"source": "processes", "text": text, "since": self._unlisted_since}
+        else:
+            self._unlisted_since = None
 
     def _process(self, pid: int, process: ScannedProcess | None, verdict: KindVerdict, reading: GpuReading, number: int) -> Sample:
         """`number`: of all that are told of."""
@@ -251,12 +257,12 @@ class Sampler:
 
     def _ray_facts(self, forest: Forest, verdicts: Mapping[int, KindVerdict], memory: int | None) -> list[Sample]:
         """What changes is as of now; one that has just been started is told of before its files were looked at."""
-        services = ((forest[pid], verdict) for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in forest)
-        known = self._rays.facts or {}
+        parts = ((forest[pid], verdict) for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in forest)
+        own, known = trust.own_uids(), self._rays.facts or {}
+        services = [(process, verdict) for process, verdict in parts if process.origin.role in ROLES]
+        services.sort(key=lambda service: service[0].details.uid not in own)
         return [
-            ray_fact(process, verdict, known.get(process.identity, RayService()), memory)
-            for process, verdict in services
-            if process.origin.role in ROLES
+            ray_fact(process, verdict, known.get(process.identity, RayService()), memory) for process, verdict in services[:MOST_SERVICES]
         ]
 
     def _memory_users(self, forest: Forest) -> list[Sample]:

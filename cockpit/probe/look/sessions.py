@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from heapq import nlargest
 from itertools import islice
-from typing import Callable, Counter, Dict, Iterable, List, Mapping, NamedTuple, Tuple
+from typing import Callable, Counter, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Set, Tuple
 
 from .. import trust
 from .kinds import Driver, Listener, SessionFolder
@@ -17,7 +17,7 @@ from .origin import flag, to_number
 from .proc import legible, open_files, read_link, user_name
 from .processes import Forest, Identity, ScannedProcess
 from .session_folder import MOST_LOGS, Logs, MountKinds, Way, find_folder, inspect
-from .tree import Place, mount_kinds, mount_number, vouched_mounts
+from .tree import Place, mount_kinds, mount_number, place, vouched_mounts
 
 DEFAULT_TEMP = "/tmp/ray"  # noqa: S108 Ray's own default
 _NAME = re.compile(r"session_(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)_\d+_\d+$")
@@ -26,9 +26,9 @@ MOST_JOBS = 200
 MOST_OPEN, MOST_DASHBOARDS = 4000, 4
 """Open files of a process that are looked through, and what calls itself the dashboard of one session."""
 MOST_NAMES = 2_000_000
-"""Of anything in a temp dir, in which everybody may write."""
-MOST_TEMPS, MOST_SESSIONS, MOST_OF_OTHERS = 256, 1000, 200
-"""Of temp dirs, and of sessions in all of them: whoever names a temp dir may have filled it."""
+"""Of anything in temp dirs, in which everybody may write."""
+MOST_TEMPS, MOST_SESSIONS, MOST_OF_ONE = 256, 1000, 200
+"""Of temp dirs, of sessions in all of them, and of those of another user: whoever names a temp dir may have filled it."""
 LAST_WORDS_BYTES = 1 << 14
 
 
@@ -193,17 +193,37 @@ class SessionScanner:
         return found
 
     def _session_paths(self, temps: Iterable[str]) -> Tuple[str, ...]:
-        """Those in these temp dirs, each once: two may be one, by a link or a mount. Of very many the latest; of others' fewer."""
-        paths = islice((f"{temp}/{name}" for temp in temps for name in _names_in(self._go(Way(temp)).path)), MOST_LOGS)
+        """Those in these temp dirs, each once: two may be one, by a link or a mount. Of very many root's and ours, then others' latest."""
         found: Dict[Place, Tuple[bool, str, str]] = {}
-        for path in paths:
+        of: Dict[int | None, List[Tuple[str, Place]]] = {}
+        for path in islice(self._names(temps), MOST_LOGS):
             where, owner = find_folder(Way(path), self._vouched)
-            if where is not None:
-                found.setdefault(where, (owner in trust.own_uids(), os.path.basename(path), path))
-        ours = nlargest(MOST_SESSIONS, (one for one in found.values() if one[0]))
-        others = nlargest(MOST_OF_OTHERS, (one for one in found.values() if not one[0]))
-        chosen = {path for _, _, path in (*ours, *others)}
+            if where is not None and where not in found:
+                found[where] = owner in trust.own_uids(), os.path.basename(path), path
+                of.setdefault(owner, []).append((os.path.basename(path), where))
+        latest = []
+        for owner, mine in of.items():
+            most = MOST_SESSIONS if owner in trust.own_uids() else MOST_OF_ONE
+            latest += [found[where] for _, where in nlargest(most, mine)]
+        chosen = {path for _, _, path in nlargest(MOST_SESSIONS, latest)}
         return tuple(path for _, _, path in found.values() if path in chosen)
+
+    def _names(self, temps: Iterable[str]) -> Iterator[str]:
+        """Of all sessions in them; a temp dir with several names is read once."""
+        read: Set[Place] = set()
+        left = MOST_NAMES
+        for temp in temps:
+            with suppress(OSError), os.scandir(self._go(Way(temp)).path) as entries:
+                where = place(os.stat(temp))
+                if where in read:
+                    continue
+                read.add(where)
+                names = []
+                for entry in islice(entries, left):
+                    left -= 1
+                    if _NAME.match(entry.name):
+                        names.append(entry.name)
+                yield from (f"{temp}/{name}" for name in sorted(names))
 
 
 def _named_ways(forest: Forest) -> Dict[int, Way]:
@@ -216,13 +236,6 @@ def _named_ways(forest: Forest) -> Dict[int, Way]:
             way = Way(session) if namespace is None else Way(f"/proc/{process.pid}/root{session}", namespace, process.pid, uid)
             found[process.pid] = ways.setdefault((namespace, uid if namespace else None, session), way)
     return found
-
-
-def _names_in(temp: str) -> Iterable[str]:
-    with suppress(OSError), os.scandir(temp) as entries:
-        names = (entry.name for entry in islice(entries, MOST_NAMES))
-        return sorted(islice(filter(_NAME.match, names), MOST_LOGS))
-    return ()
 
 
 def _folder(path: str, facts: SessionFolder, name_of: Callable[[int], str | None]) -> Folder:

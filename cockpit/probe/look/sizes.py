@@ -149,10 +149,10 @@ class DearFiles:
             return
         named = _named_dear(entry.path)
         if named is not None:
-            self.found[named] = None
+            self._find(named)
         elif package is not None:
             self._waiting.setdefault(package, []).append((entry.path, entry.status))
-        self._chars += len(entry.path) if named or package else 0
+            self._chars += len(entry.path)
 
     def why_kept(self, path: str, status: os.stat_result) -> str | None:
         """Under which path it is kept: also what has come since; `None`: it may go."""
@@ -165,8 +165,13 @@ class DearFiles:
 
     def _settle(self, package: str) -> None:
         for path, status in self._waiting.pop(package, ()):
+            self._chars -= len(path)
             if self._is_result(package, status):
-                self.found[_together(path, package)] = None
+                self._find(_together(path, package))
+
+    def _find(self, path: str) -> None:
+        self._chars += 0 if path in self.found else len(path)
+        self.found[path] = None
 
     def _is_result(self, package: str, status: os.stat_result) -> bool:
         unpacked = self._unpacked.get(package)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from cockpit.probe.look.proc import Users
 from cockpit.probe.look.processes import MOST_WORDS, Details, ProcessTable, ScannedProcess, read_argv, shown_command
 from cockpit.probe.look.sample import Sampler
 from cockpit.probe.look.sessions import Sessions
+from cockpit.sources.probes.decode import read_sample
 
 FORK = """
 import os, sys
@@ -77,14 +79,17 @@ def test_a_command_of_very_many_words_is_read_in_part():
 
 def test_of_many_processes_so_much_of_each_command_is_told_that_the_line_is_read():
     (long,) = forest(1).values()
-    long = long._replace(details=long.details._replace(argv=("x" * 10_000,)))
-    assert [len(shown_command(long, number)) for number in (1, 256, 1000, 100_000)] == [4096, 4096, 1048, 120]
+    for uid, lengths in ((4711, [4096, 4096, 1048, 120]), (0, [4096, 4096, 2097, 120])):
+        one = long._replace(details=long.details._replace(argv=("x" * 10_000,), uid=uid))
+        assert [len(shown_command(one, number)) for number in (1, 256, 1000, 100_000)] == lengths
 
 
 def test_of_very_many_those_of_root_and_ours_are_told_of_and_that_there_are_more(sampler, monkeypatch):
     monkeypatch.setattr(sample, "MOST_PROCESSES", 3)
     many = {pid: one._replace(details=one.details._replace(uid=0 if pid > 9 else 4711)) for pid, one in forest(10).items()}
-    verdicts = dict.fromkeys(many, FOREIGN)
-    assert {10, 11} < {told["pid"] for told in sampler._tell_processes(many, verdicts, GpuReading())}
-    (fault,) = sampler._too_many(verdicts)
-    assert fault["text"] == "7 processes of other users are not listed: there are too many"
+    monkeypatch.setattr(sampler, "_judge", lambda *_: dict.fromkeys(many, FOREIGN))
+    sampler._processes.facts = many
+    told = sampler.sample()
+    read = read_sample(json.dumps(told).encode())
+    assert {10, 11} < {process.pid for process in read.processes or ()}
+    assert [fault.text.partition(",")[0] for fault in read.faults if fault.source == "processes"] == ["7 processes are not listed"]

@@ -60,9 +60,9 @@ def _drop_used(cleaning: Cleaning, look: HostState, leaving: list[Target]) -> li
         return leaving
     used, hanging = holds(look.forest, cleaning.tell)
     for pid in hanging[:MOST_NAMED]:
-        cleaning.note(f"process {pid} does not answer in time: which files it has open is not known")
+        cleaning.note(f"process {pid} was not asked to the end which files it has open: it hangs, or its user has very many")
     if len(hanging) > MOST_NAMED:
-        cleaning.note(f"{len(hanging) - MOST_NAMED} more processes do not answer in time")
+        cleaning.note(f"{len(hanging) - MOST_NAMED} more processes were not asked to the end")
     kept = []
     for target in leaving:
         uid = int(target["uid"])

@@ -22,8 +22,8 @@ from .request import Cleaning, CleanRefusedError, FailedError, sentence
 
 SETTLE = 10.0
 """Seconds that a session folder is watched for which has just been changed: it may be that of a Ray that is starting."""
-KEEPS = 100
-"""So many dear things of a session are listed; all are kept."""
+KEEPS, MOST_NAMEABLE = 100, 1024
+"""So many dear things of a session are listed, those whole whose paths are no longer; all are kept."""
 
 
 class _Opened(NamedTuple):
@@ -155,7 +155,8 @@ def _survey_target(cleaning: Cleaning, opened: _Opened, target: Target) -> Targe
         return None
     named = _find_named(cleaning.request, opened)
     kept = {path: None for path in survey.dear.found if not any(path == one or path.startswith(f"{one}/") for one in named)}
-    keeps, (files, size) = [shown_path(path) for path in kept], survey.count_without(kept)
+    keeps = [encode_path(path) if len(path) < MOST_NAMEABLE else shown_path(path) for path in kept]
+    files, size = survey.count_without(kept)
     for text in (*_surprises(survey, named), *_note_unlisted(keeps)):
         cleaning.note(f"{opened.name}: {text}")
     known = not survey.unread.number

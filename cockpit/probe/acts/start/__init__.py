@@ -213,7 +213,7 @@ def _rays(look: HostState) -> List[Dict[str, Any]]:
             os.path.basename(process.origin.session or ""),
             address,
             is_here(split(address)[0]) and _is_near(process) is True,
-            slurm_job(process.pid, read_environ(process.pid) or {}) or "",
+            slurm_job(process.pid, {} if process.details.stuck else read_environ(process.pid) or {}) or "",
         )
         for process in look.forest.values()
         for address in [gcs_address(process) if is_of_its_owner(look, process) else None]
