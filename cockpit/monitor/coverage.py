@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from cockpit.config.reach import THROUGH_RAY, HostEntry
 from cockpit.config.settings import Config
+from cockpit.model import Host
 from cockpit.monitor.cluster_choice import ClusterChoice
 from cockpit.monitor.host_selection import HostSelection
 from cockpit.monitor.poller import Poller
@@ -93,7 +94,7 @@ class Coverage:
         """Whether this host's probe has seen its processes: a first sample may come before them."""
         parts = self._poller.parts
         host = next((host for host in parts.hosts.values() if host.local), None)
-        return host is not None and host.sessions is not None and has_told(host, parts.nodes, self._poller.clock())
+        return host is not None and self._has_told_sessions(host) and has_told(host, parts.nodes, self._poller.clock())
 
     def _has_answered(self, name: str) -> bool:
         """Whether another host's probe has seen its processes and GPUs, or can't be reached."""
@@ -105,4 +106,8 @@ class Coverage:
     def _has_looked_around(self, name: str) -> bool:
         """The same, and its sessions: they prove what is left over. A temp dir that hangs keeps nobody waiting beyond their patience."""
         host = self._poller.parts.hosts.get(name)
-        return self._has_answered(name) and (host is None or host.sessions is not None or ("probe", name) in self._poller.parts.faults)
+        return self._has_answered(name) and (host is None or self._has_told_sessions(host) or ("probe", name) in self._poller.parts.faults)
+
+    def _has_told_sessions(self, host: Host) -> bool:
+        """In a Slurm job also in which job each runs: that of another one is not meant."""
+        return host.sessions is not None and not (self._poller.parts.slurm_ids and "rays" in host.unanswered)

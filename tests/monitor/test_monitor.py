@@ -151,9 +151,10 @@ async def test_in_a_slurm_job_no_ray_is_asked_before_it_is_known_in_which_job_it
     monitor.choice.choose = offered.append
     unknown = replace(IN_ANOTHER_JOB, slurm=None)
     await published(monitor, here(session("session_1", 9265), rays=(unknown,), unanswered=("rays",)))
-    assert monitor.address is None
+    assert (monitor.address, monitor.coverage.is_complete()) == (None, False)
     await published(monitor, here(session("session_1", 9265), rays=(IN_ANOTHER_JOB,)))
     await until(lambda: offered)
+    assert monitor.coverage.is_complete()
     assert (monitor.address, offered) == (None, [(Address("http://10.0.0.1:9265", "session_1", owner="Slurm job 41"),)])
 
 
