@@ -31,6 +31,8 @@ class Aim(msgspec.Struct, frozen=True):
     """Of a job, an actor, a placement group."""
     pids: tuple[int, ...] = ()
     session: str | None = None
+    slurm_ids: tuple[str, ...] = ()
+    """Of the Slurm job whose nodes the hosts are: where no session is named, that of another job is not meant."""
     sessions: tuple[str, ...] = ()
     ended: tuple[str, ...] = ()
     """Sessions that we have ended ourselves: none of them is about to come alive."""

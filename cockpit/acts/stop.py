@@ -40,7 +40,8 @@ class Stop(HostAct):
     grace_s = 16.0  # Ray's own (scripts.py, `ray stop --grace-period`)
 
     def request(self, aim: Aim, host: str) -> dict[str, Any]:
-        return without_none(act="stop", session=aim.session, everything=aim.everything, force=aim.force, grace=aim.grace)
+        more = {"slurm": list(aim.slurm_ids)} if aim.slurm_ids else {}
+        return without_none(act="stop", session=aim.session, everything=aim.everything, force=aim.force, grace=aim.grace, **more)
 
     def aim_at(self, rows: Sequence[Session]) -> Aim | str:
         """One session, on however many hosts it was chosen."""
@@ -48,7 +49,7 @@ class Stop(HostAct):
         return Aim(session=names[0]) if len(names) == 1 else f"{self.title}: one at a time; {len(names)} are chosen"
 
     def at_session(self, aim: Aim, world: World) -> Aim:
-        return replace(aim, session=world.session(aim))
+        return replace(aim, session=world.session(aim), slurm_ids=tuple(sorted(world.snapshot.slurm_ids)))
 
     def needs_cluster(self, aim: Aim) -> bool:
         return not (aim.session or aim.everything)

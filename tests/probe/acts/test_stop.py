@@ -94,6 +94,17 @@ def test_of_several_sessions_one_must_be_named():
         choose(both, None)
 
 
+def test_in_a_slurm_job_a_session_of_another_job_is_not_meant(monkeypatch):
+    jobs = {100: "41", 300: "42"}
+    monkeypatch.setattr(parts, "slurm_job", lambda pid, _: jobs[pid])
+    both = look_at(raylet(), raylet(300, OTHER))
+    assert choose(both, None, ["42", "43"]) == OTHER_NAME
+    assert choose(both, NAME, ["42"]) == NAME, "it was named"
+    with pytest.raises(SessionError, match=rf"in another Slurm job: {NAME} \(Slurm job 41\); choose it by its name"):
+        choose(look_at(raylet()), None, ["42"])
+    assert choose(look_at(raylet()), None) == NAME
+
+
 def test_what_a_dead_session_has_left_is_of_it():
     look = look_at(dashboard(), worker(110, 1, RAY_RAYLET_PID="100"))
     assert members(look, NAME) == {80: "dashboard", 110: "worker"}

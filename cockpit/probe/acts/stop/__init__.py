@@ -1,8 +1,9 @@
 """Stops one session of Ray on this host: its raylets, its other parts, its GCS, then what it left behind; each by its identity.
 
 The request adds `session` (its name; `null`: the only one that lives here), `force` (SIGKILL at once), `grace` (seconds; the raylets get
-all of it, as they take their workers along, and what comes after them a third each) and `everything` (Ray's own `ray stop`, as the module
-`everything` says). The answer to `plan` adds `weight`: {"jobs": ["…"], "drivers": [{"pid", "user", "command"}], "others": ["…"]}.
+all of it, as they take their workers along, and what comes after them a third each), `everything` (Ray's own `ray stop`, as the module
+`everything` says), and `slurm` (ids of a Slurm job and its parts: without `session` none is meant that runs in another job). The answer to
+`plan` adds `weight`: {"jobs": ["…"], "drivers": [{"pid", "user", "command"}], "others": ["…"]}.
 
 A target's `part` is what it is in its session. Drivers and children are listed because they end with it: a driver that a person has
 started is never signalled, a child only when it is left over once its session is dead. A raylet goes on starting workers until it is
@@ -25,7 +26,7 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     look = watcher.look()
     notes = look.doubts
     try:
-        name = choose(look, request.get("session"))
+        name = choose(look, request.get("session"), request.get("slurm") or ())
         found = members(look, name) if name else {}
         targets, refused = sorted_out(look, name, found) if name else ([], [])
     except SessionError as error:

@@ -8,8 +8,8 @@ from typing import Any, Collection, Dict, List, Mapping, Tuple
 from ... import trust
 from ...look.kinds import LEFT
 from ...look.origin import SERVICES
-from ...look.processes import Identity, ScannedProcess
-from ...look.raylets import gcs_address
+from ...look.processes import Identity, ScannedProcess, read_environ
+from ...look.raylets import gcs_address, slurm_job
 from ...trust import own_uids
 from ..host_state import HostState, Target
 from ..signals import ProtectedError, grip
@@ -26,16 +26,34 @@ class SessionError(Exception):
     """Which session is meant, or whose it is, can't be told; the text is one sentence."""
 
 
-def choose(look: HostState, name: str | None) -> str | None:
-    """The session that is meant: the named, else the only live one, else the only one that has left something. `None`: there is none."""
+def choose(look: HostState, name: str | None, slurm: Collection[str] = ()) -> str | None:
+    """The session that is meant: the named, else the only live one, else the only one that has left something. `None`: there is none.
+
+    `slurm`: ids of a Slurm job; of those that live none that runs in another job is meant.
+    """
     if name is not None:
         return name
     alive, dead = sessions(look)
-    found = alive or dead
+    jobs = {one: _find_other_job(look, one, slurm) for one in alive}
+    if alive and all(jobs.values()):
+        told = ", ".join(f"{one} (Slurm job {job})" for one, job in jobs.items())
+        raise SessionError(f"what runs on this host is in another Slurm job: {told}; choose it by its name")
+    found = [one for one in alive if not jobs[one]] or dead
     if len(found) > 1:
         there = "run" if alive else "have left processes"
         raise SessionError(f"{len(found)} Ray sessions {there} on this host ({', '.join(found)}): choose one by its name")
     return found[0] if found else None
+
+
+def _find_other_job(look: HostState, name: str, ours: Collection[str]) -> str | None:
+    """The Slurm job in which a session's raylet or GCS runs, where that is none of ours."""
+    for pid, verdict in look.verdicts.items() if ours else ():
+        if verdict.kind == "ray" and _role(look, pid) in ROOTS and _name(verdict.session) == name:
+            stuck = look.forest[pid].details.stuck
+            job = slurm_job(pid, {} if stuck else read_environ(pid) or {})
+            if job is not None:
+                return None if job in ours else job
+    return None
 
 
 def sessions(look: HostState) -> Tuple[List[str], List[str]]:
