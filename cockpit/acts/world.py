@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from cockpit.acts.act import Aim
 from cockpit.config.document import InputError
 from cockpit.config.reach import HostEntry, check_host
-from cockpit.findings.rays_here import other_slurm_job
+from cockpit.findings.rays_here import live_sessions, other_slurm_job
 from cockpit.model import Job, Session, Snapshot
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.sources.probes.ray_tunnel import RayPlace
@@ -92,7 +92,8 @@ class World:
         """Why the session that is followed may be another than whoever named none means."""
         address = self.monitor.address
         chosen = address is not None and (address.given or address.owner is not None)
-        found = [self._other_job(one) for one in self.snapshot.sessions or () if one.live and one.name == session]
+        hosts = [host for host in self.snapshot.hosts.values() if session in live_sessions(host)]
+        found = [other_slurm_job(self.snapshot.slurm_ids, host, session) for host in hosts]
         other = None if chosen else next(filter(None, found), None)
         return self.monitor.why_not_session(session) or (other and f"{session} runs in Slurm job {other}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -35,14 +35,16 @@ class Resolved(NamedTuple):
 def resolve_address(
     given: Address | None,
     env: Mapping[str, str],
-    sessions: Iterable[Session],
-    strangers: Callable[[int], bool] = lambda _: False,
+    sessions: Collection[Session],
+    strangers: Callable[[int], str | None] = lambda _: None,
     jobs: Mapping[str, str] = MappingProxyType({}),
+    heads: Mapping[str, str] = MappingProxyType({}),
 ) -> Resolved:
     """Without a word of a person's only a Ray of root's or of our own is followed; of several, or of others' alone, a person chooses.
 
-    `sessions` are those that the probe found on this host; `strangers`: whether another user listens on a port here; `jobs`: in which Slurm
-    job a session runs, where that is another than ours. Raises `InputError` for a variable that holds nonsense.
+    `sessions` are those that the probe found on this host; `strangers`: whose that is which listens on a port here, where it may be none of
+    ours; `jobs`: in which Slurm job a session runs, where that is another than ours; `heads`: where the head of a session is that has only
+    a worker here. Raises `InputError` for a variable that holds nonsense.
     """
     if given is not None:
         return Resolved(given)
@@ -56,9 +58,16 @@ def resolve_address(
     theirs = [Address(url, session.name, owner=owners[url]) for url, session in live.items() if owners[url] is not None]
     if len(ours) == 1:
         return Resolved(ours[0])
-    if not ours and not theirs and strangers(DEFAULT_PORT):
-        theirs = [Address(DEFAULT_ADDRESS, "an unknown program", owner="another user")]
-    return Resolved(None, (*ours, *theirs)) if ours or theirs else Resolved(Address(DEFAULT_ADDRESS, "default"))
+    if not ours and not theirs and (owner := strangers(DEFAULT_PORT)):
+        theirs = [Address(DEFAULT_ADDRESS, "an unknown program", owner=owner)]
+    if not ours and not theirs:
+        return Resolved(Address(DEFAULT_ADDRESS, "default"))
+    workers = [one for one in sessions if one.live and one.name in heads and _owner_of(one, jobs.get(one.name)) is None]
+    return Resolved(None, (*(ours or [Address(_head_url(heads[one.name]), one.name) for one in workers]), *theirs))
+
+
+def _head_url(host: str) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{DEFAULT_PORT}"
 
 
 def _owner_of(session: Session, job: str | None) -> str | None:

@@ -18,6 +18,8 @@ def missing_hosts(facts: Facts) -> Iterator[Finding]:
     snapshot = facts.snapshot
     if not snapshot.cluster.reachable or facts.has_fault("ray.nodes") or not facts.living_nodes:
         return
+    if snapshot.allocation and snapshot.allocation.lacks:  # what else Slurm's nodes are called is not known
+        return
     lone = [node for node in snapshot.nodes or () if node.id is None and not _is_local(facts, node)]
     missing = [node for node in lone if facts.seconds_lasting("node-missing", node.host) >= facts.limits.node_missing]
     if missing:

@@ -13,7 +13,7 @@ from cockpit.bug import bug
 from cockpit.config.address import Address, resolve_address
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
-from cockpit.findings.rays_here import other_slurm_job, rays_on
+from cockpit.findings.rays_here import head_elsewhere, other_slurm_job, rays_on
 from cockpit.model import Host, Job, OtherRay, Session, Snapshot
 from cockpit.monitor.poller import Poller
 from cockpit.sockets import listening_users
@@ -151,7 +151,8 @@ class ClusterChoice:
         self._resolved.set()
         try:
             sessions, jobs = local_sessions(self._poller.parts.hosts), self._other_jobs()
-            found = resolve_address(_given_address(self._config), self._env, sessions, _has_strangers, jobs)
+            heads = {one.name: head for one in sessions if (head := self._find_head(one.name)) is not None}
+            found = resolve_address(_given_address(self._config), self._env, sessions, self._find_stranger, jobs, heads)
         except InputError as error:
             self._poller.doubt("address", str(error))
             return
@@ -167,6 +168,20 @@ class ClusterChoice:
         ours, (local, _) = self._poller.parts.slurm_ids, self._heard
         names = {session.name for session in local.sessions or ()} if local else set()
         return {name: its for name in names if local and (its := other_slurm_job(ours, local, name)) is not None}
+
+    def _find_head(self, name: str) -> str | None:
+        """Where the head of a session is that has only a worker here."""
+        local, _ = self._heard
+        return head_elsewhere(local, name) if local is not None else None
+
+    def _find_stranger(self, port: int) -> str | None:
+        """Whose it may be who listens there: another user's, or another Slurm job's of ours, whose `/tmp` need not be seen from here."""
+        users, (local, _) = listening_users(port), self._heard
+        if not users <= own_uids():
+            return "another user"
+        ours = self._poller.parts.slurm_ids
+        jobs = {ray.slurm for ray in (local.rays if local and ours else None) or () if ray.slurm is not None} - ours
+        return f"Slurm job {' and '.join(sorted(jobs))}" if users and jobs else None
 
     def _is_lost(self, snapshot: Snapshot) -> bool:
         """A snapshot that was begun before the last change of address tells of the other dashboard."""
@@ -197,11 +212,6 @@ def _given_address(config: Config) -> Address | None:
 def local_sessions(hosts: Mapping[str, Host]) -> list[Session]:
     """The sessions on this host, as far as its probe has told."""
     return [session for host in hosts.values() if host.local for session in host.sessions or ()]
-
-
-def _has_strangers(port: int) -> bool:
-    """Whether another user than root and ourselves listens there."""
-    return not listening_users(port) <= own_uids()
 
 
 MAX_ASKED = 16

@@ -113,7 +113,8 @@ class ClusterMonitor:
     def _orchestrators(self) -> Iterator[Source[object]]:
         """Slurm and Kubernetes, asked of the job and of the RayCluster that cockpit was told of."""
         if job := self.config.slurm:
-            yield Source("slurm", lambda: read_allocation(job.job, self.clock()), SLURM_EVERY_S, ORCHESTRATOR_TIMEOUT_S)
+            names_of = self.config.names_of
+            yield Source("slurm", lambda: read_allocation(job.job, self.clock(), names_of), SLURM_EVERY_S, ORCHESTRATOR_TIMEOUT_S)
         if api := self.kubernetes:
             yield Source("kubernetes", lambda: read_ray_cluster(api), KUBERNETES_EVERY_S, ORCHESTRATOR_TIMEOUT_S)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from cockpit.config.slurm import NodeNames
 from cockpit.model import Allocation, SlurmNode
@@ -48,6 +50,10 @@ async def read_job(job: str) -> SlurmJob:
     return found[0]
 
 
+def _join(*names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for some in names for name in some))
+
+
 async def find_parts(name: str) -> list[SlurmJob]:
     """The job that a person means by that name; after it the other parts, where it is one of a heterogeneous job.
 
@@ -81,13 +87,16 @@ async def _list_jobs(name: str) -> list[SlurmJob]:
     return [SlurmJob(row[0], row[1], row[2], _parse_left(row[3]), row[4]) for row in rows if len(row) == len(SlurmJob._fields)]
 
 
-async def read_allocation(job: str, now: float) -> Allocation:
-    """The job and its nodes; at some sites only an operator may ask for nodes. Raises `SourceError`."""
+async def read_allocation(job: str, now: float, names_of: Callable[[str], Sequence[str]] = lambda _: ()) -> Allocation:
+    """The job and its nodes; at some sites only an operator may ask for nodes. Raises `SourceError`.
+
+    `names_of`: what else is known of how a node is called, such as its IP address.
+    """
     found, lacks = await read_job(job), None
     known: Collection[SlurmNode] = ()
     if _LIST.fullmatch(found.nodes):
         try:
-            known = await _read_nodes(found.nodes)
+            known = [replace(node, others=_join(node.others, names_of(node.name))) for node in await _read_nodes(found.nodes)]
         except SourceError as error:
             lacks = f"Slurm does not say how its nodes are: {error}"
     return Allocation(job, found.state, None if found.left is None else now + found.left, tuple(known), lacks)

@@ -99,9 +99,9 @@ def test_another_users_ray_is_never_followed_by_itself():
 
 
 def test_the_usual_address_is_not_asked_where_another_user_listens():
-    (choice,) = resolve_address(None, {}, [], lambda port: port == 8265).choices
+    (choice,) = resolve_address(None, {}, [], lambda port: "another user" if port == 8265 else None).choices
     assert (choice.url, choice.owner) == (DEFAULT_ADDRESS, "another user")
-    assert resolve_address(None, {}, [], lambda port: False).address == Address(DEFAULT_ADDRESS, "default")
+    assert resolve_address(None, {}, [], lambda port: None).address == Address(DEFAULT_ADDRESS, "default")
 
 
 def test_a_variable_of_ray_that_holds_nonsense_is_named():
@@ -115,3 +115,13 @@ def test_a_ray_in_another_slurm_job_of_ours_is_not_followed_by_itself():
     resolved = resolve_address(None, {}, sessions[:1], jobs={"s": "41"})
     assert resolved == Resolved(None, (Address("http://127.0.0.1:8265", "s", owner="Slurm job 41"),))
     assert "  http://127.0.0.1:8265  s of Slurm job 41" in explain_choices(resolved.choices)
+
+
+def test_a_worker_of_ours_beside_another_jobs_dashboard_names_its_head():
+    worker, other = session("s", dashboard=None), session("t", dashboard="http://127.0.0.1:8266")
+    resolved = resolve_address(None, {}, [worker, other], jobs={"t": "41"}, heads={"s": "fd00::9"})
+    theirs = Address("http://127.0.0.1:8266", "t", owner="Slurm job 41")
+    assert resolved.choices == (Address("http://[fd00::9]:8265", "s"), theirs)
+    alone = resolve_address(None, {}, [worker], lambda _: "Slurm job 41", heads={"s": "c1"})
+    assert [one.url for one in alone.choices] == ["http://c1:8265", DEFAULT_ADDRESS]
+    assert resolve_address(None, {}, [worker], heads={"s": "c1"}).address == Address(DEFAULT_ADDRESS, "default")

@@ -35,7 +35,7 @@ async def test_a_job_has_its_time_left_and_each_of_its_nodes_once(printed: dict[
     printed["sinfo"] = ["gpu1|c27n01|10.0.0.1|mixed|none", "gpu1|c27n01|10.0.0.1|mixed|none", "gpu2|gpu2|gpu2|draining|Xid 79 | fan"]
     found = await read_allocation("42", NOW)
     first = SlurmNode("gpu1", "mixed", others=("c27n01", "10.0.0.1"))
-    assert found == Allocation("42", "RUNNING", NOW + 93784, (first, SlurmNode("gpu2", "draining", "Xid 79 | fan", ("gpu2", "gpu2"))))
+    assert found == Allocation("42", "RUNNING", NOW + 93784, (first, SlurmNode("gpu2", "draining", "Xid 79 | fan", ("gpu2",))))
     assert printed["asked"][1].startswith("sinfo --all --nodes=gpu[1-2] --Node")
 
 
@@ -148,3 +148,10 @@ async def test_of_a_resolver_that_hangs_the_addresses_that_it_has_told_count(
         assert [node.address for node in await read_names("gpu[1-2]")] == ["10.0.0.1", ""]
     finally:
         ends.set()
+
+
+async def test_a_node_of_the_job_has_all_names_that_are_known_of_it(printed: dict[str, list[str]]):
+    printed["squeue"] = ["42|42|RUNNING|3:04|gpu1"]
+    printed["sinfo"] = ["gpu1|c27n01|c27n01|mixed|none"]
+    (node,) = (await read_allocation("42", NOW, lambda name: (name, "c27n01", "10.0.0.1"))).nodes
+    assert node.others == ("c27n01", "gpu1", "10.0.0.1")
