@@ -142,6 +142,23 @@ def test_both_nodes_and_their_sessions_are_seen(job: Job, where: str):
     job.settle()
 
 
+def test_another_job_of_his_on_the_node_neither_follows_nor_stops_it(job: Job):
+    """Its `/tmp` is another, but the node's network is the same, and Ray's dashboard listens where one is looked for."""
+    (job.head.folder / "run" / "lab" / "home-train" / "sleep.sh").write_text("#!/bin/bash\nsleep infinity\n")
+    second = job.users["head"].ssh("sbatch --parsable -N 1 -n 1 --overcommit -w head -o /dev/null sleep.sh").strip()
+    ray = job.head.matching("gcs_server") + job.head.matching("raylet")
+    try:
+        eventually(lambda: job.login.ssh(f"squeue -h -j {second} -o %T").strip() == "RUNNING")
+        step = f"export RAY_AUTH_MODE=disabled; srun --overlap --quiet --jobid={second} -N 1 -n 1 -w head {COCKPIT}"
+        for command in ("status", "stop --yes"):
+            said = job.login.ssh(f"{step} {command} 2>&1", check=False)
+            assert f"http://127.0.0.1:8265  an unknown program of Slurm job {job.id}" in said, said
+    finally:
+        job.login.ssh(f"scancel {second}")
+    assert ray
+    assert all(part.is_alive() for part in ray)
+
+
 @pytest.mark.parametrize("who", ["root", "train", "other"])
 @pytest.mark.parametrize("command", ["kill-orphans", "clean"])
 def test_from_outside_of_its_tmp_nothing_of_a_living_ray_is_called_dead_or_touched(job: Job, who: str, command: str):
