@@ -253,7 +253,7 @@ class RayProcess(Value, frozen=True):
     slurm_memory: Amount | None = None
     """A raylet's: the memory limit of that job's cgroup, which Ray does not know of, and what is in use below it."""
     gcs: str | None = None
-    """`host:port` of its GCS, or its own, as its command says."""
+    """`host:port` of its GCS, or its own, as its command says; `None` of another user's."""
     kill_at: int | None = None
     """A raylet's: above so many bytes in use on its host it ends workers; `None` when its monitor is off, or that is not known."""
 

@@ -180,6 +180,8 @@ class ClusterChoice:
         if not users <= own_uids():
             return "another user"
         ours = self._poller.parts.slurm_ids
+        if users and ours and (local is None or "rays" in local.unanswered):
+            return "an unknown Slurm job"
         jobs = {ray.slurm for ray in (local.rays if local and ours else None) or () if ray.slurm is not None} - ours
         return f"Slurm job {' and '.join(sorted(jobs))}" if users and jobs else None
 

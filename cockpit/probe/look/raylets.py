@@ -118,13 +118,18 @@ class Rays:
 
 
 def _read_started(process: ScannedProcess) -> Started:
-    """Nothing of one that is stuck in the kernel: asking for its environment would hang."""
+    """Nothing of one that is stuck in the kernel: asking for its environment would hang.
+
+    Anybody can call a process the raylet of a session of ours: where its head is, and by its environment in which Slurm job it runs, only
+    root's and our own processes say.
+    """
     if process.details.stuck:
         return Started()
     environ = read_environ(process.pid) or {}
-    texts = (environ.get("CUDA_VISIBLE_DEVICES"), gcs_address(process))
+    is_own = process.details.uid in trust.own_uids()
+    texts = (environ.get("CUDA_VISIBLE_DEVICES"), gcs_address(process) if is_own else None)
     shown, gcs = (None if text is None else legible(text[:MOST_CHARS]) for text in texts)
-    return Started(ray_version(process), python_version(process), shown, slurm_job(process.pid, environ), gcs)
+    return Started(ray_version(process), python_version(process), shown, slurm_job(process.pid, environ if is_own else {}), gcs)
 
 
 def slurm_job(pid: int, environ: Mapping[str, str]) -> str | None:

@@ -95,14 +95,14 @@ def test_of_several_sessions_one_must_be_named():
 
 
 def test_in_a_slurm_job_a_session_of_another_job_is_not_meant(monkeypatch):
-    jobs = {100: "41", 300: "42"}
+    jobs = {50: "42", 100: "41", 300: "42"}
     monkeypatch.setattr(parts, "slurm_job", lambda pid, _: jobs[pid])
-    both = look_at(raylet(), raylet(300, OTHER))
+    both = look_at(raylet(uid=0), raylet(300, OTHER, uid=0))
     assert choose(both, None, ["42", "43"]) == OTHER_NAME
     assert choose(both, NAME, ["42"]) == NAME, "it was named"
     with pytest.raises(SessionError, match=rf"in another Slurm job: {NAME} \(Slurm job 41\); choose it by its name"):
-        choose(look_at(raylet()), None, ["42"])
-    assert choose(look_at(raylet()), None) == NAME
+        choose(look_at(raylet(50, uid=4711), raylet(uid=0)), None, ["42"])
+    assert choose(look_at(raylet(uid=0)), None) == NAME
 
 
 def test_what_a_dead_session_has_left_is_of_it():

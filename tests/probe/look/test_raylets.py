@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from cockpit.probe.look import raylets
 from cockpit.probe.look.processes import ScannedProcess, read_stat
 from cockpit.probe.look.raylets import Rays, RayService, Started, find_slurm_job, python_version, ray_version, resolve_links
 from tests.probe.forests import SESSION, forest, process, raylet
@@ -206,3 +207,12 @@ def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(package):
 )
 def test_the_job_of_slurm_is_read_off_the_cgroups(cgroups: str, job: str | None):
     assert find_slurm_job(cgroups) == job
+
+
+@pytest.mark.parametrize(("uid", "told"), [(os.geteuid(), ("10.0.0.9:6379", "42")), (4711, (None, None))])
+def test_where_its_head_is_and_in_which_job_it_runs_only_our_own_raylet_says(monkeypatch: pytest.MonkeyPatch, uid: int, told: object):
+    monkeypatch.setattr(raylets, "read_environ", lambda _: {"SLURM_JOB_ID": "42"})
+    planted = raylet(os.getpid(), uid=uid)
+    argv = (*planted.details.argv, "--gcs-address=10.0.0.9:6379")
+    started = raylets._read_started(planted._replace(details=planted.details._replace(argv=argv)))
+    assert (started.gcs, started.slurm) == told

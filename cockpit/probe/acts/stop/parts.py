@@ -46,11 +46,11 @@ def choose(look: HostState, name: str | None, slurm: Collection[str] = ()) -> st
 
 
 def _find_other_job(look: HostState, name: str, ours: Collection[str]) -> str | None:
-    """The Slurm job in which a session's raylet or GCS runs, where that is none of ours."""
+    """The Slurm job in which a session's raylet or GCS runs, where that is none of ours; root's and our own processes alone say so."""
     for pid, verdict in look.verdicts.items() if ours else ():
         if verdict.kind == "ray" and _role(look, pid) in ROOTS and _name(verdict.session) == name:
-            stuck = look.forest[pid].details.stuck
-            job = slurm_job(pid, {} if stuck else read_environ(pid) or {})
+            details = look.forest[pid].details
+            job = slurm_job(pid, {} if details.stuck else read_environ(pid) or {}) if details.uid in own_uids() else None
             if job is not None:
                 return None if job in ours else job
     return None
