@@ -3,51 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from operator import is_
-from typing import Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
 from cockpit.config.thresholds import LARGE
 from cockpit.model import Actor, PlacementGroup
 from cockpit.monitor.pending_reasons import Reason, WaitFacts, find_reasons, has_waited, is_waiting
-from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, StatusFacts
+
+if TYPE_CHECKING:  # it makes snapshots by this
+    from cockpit.monitor.join import Parts
 
 replace = msgspec.structs.replace
 T = TypeVar("T", Actor, PlacementGroup)
 
 LARGE_PAUSE_S = 15.0
 """Seconds after which reasons are found again in a large cluster: it takes a tenth of one, and Ray itself is asked no oftener."""
-NO_NODES = NodeFacts(nodes=(), workers=(), holders=())
 NO_REASONS: Mapping[str, Reason] = {}
-
-
-class ReasonInputs(NamedTuple):
-    """The answers that reasons are made of; those that have grown old are left out."""
-
-    nodes: NodeFacts | None
-    status: StatusFacts | None
-    asked: float | None
-    """When the status was read."""
-    grouped: float | None
-    """When the groups were listed."""
-    actors: ActorFacts | None
-    groups: GroupFacts | None
-    jobs: JobFacts | None
-    lost: bool = False
-    """Only the nodes have grown old: what followed from them is nothing that the rest still says."""
-
-    @property
-    def answered_parts(self) -> tuple[bool, ...]:
-        """Who has answered."""
-        return tuple(answer is not None for answer in (self.status, self.asked, self.actors, self.groups, self.jobs))
-
-    def facts(self) -> WaitFacts:
-        """What follows from them; the nodes are known."""
-        listed, known = self.actors.actors if self.actors else (), self.groups.groups if self.groups else None
-        complete = self.grouped if self.groups and self.groups.complete else None
-        return WaitFacts(self.nodes or NO_NODES, self.status, listed, known, complete, self.jobs.jobs if self.jobs else (), self.asked)
 
 
 class PendingReasons:
@@ -64,31 +38,37 @@ class PendingReasons:
         self._answered: tuple[bool, ...] = ()
         """Who had answered when the reasons were found; with the first word of another one they are found at once."""
 
-    def due(self, asked: ReasonInputs) -> bool:
-        """Whether reasons should be found again."""
-        if asked.nodes is None or not self._has_waiting(asked):
-            return False
-        many = len(asked.nodes.nodes) > LARGE
-        return not many or asked.answered_parts != self._answered or self._clock() - self._found >= LARGE_PAUSE_S
+    def __call__(self, parts: Parts) -> tuple[tuple[Actor, ...] | None, tuple[PlacementGroup, ...] | None]:
+        """All actors and groups, those that wait with the reason that was found last, which grows old together with them."""
+        failed = {source: fault.since for (source, _), fault in parts.faults.items()}
+        facts = _wait_facts(parts, failed)
+        if facts is not None and (any(map(is_waiting, facts.actors)) or any(group.pending for group in facts.groups or ())):
+            told = (facts.status, facts.asked, parts.actors, parts.groups, parts.jobs)
+            self._find(facts, tuple(answer is not None for answer in told))
+        # Where only the nodes have grown old, what followed from them is nothing that the rest still says.
+        lost = "ray.nodes" in failed and all(parts.as_of.get(other, 0.0) > failed["ray.nodes"] for other in ("ray.identity", "ray.gcs"))
+        why = NO_REASONS if lost else self._why
+        actors, groups = parts.actors.actors if parts.actors else None, parts.groups.groups if parts.groups else None
+        return self._actors.of(actors, why), self._groups.of(groups, why)
 
-    def explain(self, asked: ReasonInputs) -> None:
-        """Find them again. It touches nothing that is drawn, so that another thread may do it."""
-        facts = asked.facts()
+    def _find(self, facts: WaitFacts, answered: tuple[bool, ...]) -> None:
+        """Find them again, unless that was done a moment ago in a large cluster."""
+        if len(facts.nodes.nodes) > LARGE and answered == self._answered and self._clock() - self._found < LARGE_PAUSE_S:
+            return
         if (matter := _facts_that_matter(facts)) != self._known:
             self._why = find_reasons(facts)
             self._known = matter
-        self._found, self._answered = self._clock(), asked.answered_parts
+        self._found, self._answered = self._clock(), answered
 
-    def with_reasons(self, asked: ReasonInputs) -> tuple[tuple[Actor, ...] | None, tuple[PlacementGroup, ...] | None]:
-        """All actors and groups, those that wait with the reason that was found last, which grows old together with them."""
-        why = NO_REASONS if asked.lost else self._why
-        actors, groups = asked.actors, asked.groups
-        return self._actors.of(actors.actors if actors else None, why), self._groups.of(groups.groups if groups else None, why)
 
-    @staticmethod
-    def _has_waiting(asked: ReasonInputs) -> bool:
-        actors, groups = asked.actors, asked.groups
-        return any(map(is_waiting, actors.actors if actors else ())) or any(group.pending for group in (groups.groups if groups else ()))
+def _wait_facts(parts: Parts, failed: Container[str]) -> WaitFacts | None:
+    """What reasons are made of: nothing that has grown old. `None`: the nodes are unknown."""
+    if parts.nodes is None or "ray.nodes" in failed or "ray.gcs" in failed:
+        return None
+    status, asked = (None, None) if "ray.status" in failed else (parts.status, parts.as_of.get("ray.status"))
+    actors, groups = parts.actors.actors if parts.actors else (), parts.groups.groups if parts.groups else None
+    grouped = parts.as_of.get("ray.placement_groups") if parts.groups and parts.groups.complete else None
+    return WaitFacts(parts.nodes, status, actors, groups, grouped, parts.jobs.jobs if parts.jobs else (), asked)
 
 
 class _ReasonedValues(Generic[T]):

@@ -256,10 +256,7 @@ def test_of_a_large_cluster_reasons_are_found_anew_only_now_and_then_but_at_once
     actors = ActorFacts(actors=(actor(1, state="PENDING_CREATION", needs={"GPU": 9.0}, since=NOW - 60), actor(2)), counts={}, complete=True)
 
     def why(facts, listed=actors, jobs=None):
-        asked = pending.ReasonInputs(facts, None, None, None, listed, None, jobs)
-        if told.due(asked):
-            told.explain(asked)
-        return told.with_reasons(asked)[0][0]
+        return told(Parts(nodes=facts, actors=listed, jobs=jobs))[0][0]
 
     first = why(large[0]).why
     assert "8" in first

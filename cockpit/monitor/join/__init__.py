@@ -12,7 +12,7 @@ import msgspec
 
 from cockpit.model import Allocation, Cluster, Fault, Gpu, Host, Node, OomKill, Port, Quantity, RayCluster, Session, Snapshot
 from cockpit.monitor.join.owners import processes_of, reported_by, same_devices
-from cockpit.monitor.pending import PendingReasons, ReasonInputs
+from cockpit.monitor.pending import PendingReasons
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
 
 Result = TypeVar("Result")
@@ -69,25 +69,15 @@ class Join:
         self._waits = PendingReasons()
         self._node_usage = _NodeUsage()
 
-    def due(self, parts: Parts) -> bool:
-        """Whether `explain` has something to do."""
-        return self._waits.due(_reason_inputs(parts))
-
-    def explain(self, parts: Parts) -> None:
-        """Find out why things wait: by far the longest part, so that on a large cluster it is done aside, before the rest."""
-        self._waits.explain(_reason_inputs(parts))
-
     def __call__(self, parts: Parts, now: float) -> Snapshot:
         """One value out of all parts, as of `now`."""
-        if self.due(parts):
-            self.explain(parts)
         of = self._cache.of
         cluster = of(_with_session, parts.cluster, parts.nodes, parts.hosts)
         places = of(_host_by_node, parts.nodes, parts.hosts, cluster.session)
         nodes = of(_nodes, of(self._node_usage, parts.nodes, parts.status), parts.hosts, places, parts.expected)
         nodes = of(_in_pods, nodes, parts.kubernetes)
         reported = of(reported_by, parts.nodes)
-        actors, groups = self._waits.with_reasons(_reason_inputs(parts))
+        actors, groups = self._waits(parts)
         processes = of(processes_of, reported, parts.nodes, parts.jobs, parts.hosts, places, cluster.session)
         return Snapshot(
             taken=now,
@@ -111,16 +101,6 @@ class Join:
             faults=of(_faults, parts.faults, parts.hosts),
             as_of=parts.as_of,
         )
-
-
-def _reason_inputs(parts: Parts) -> ReasonInputs:
-    """What reasons are made of: nothing that has grown old."""
-    failed = {source: fault.since for (source, _), fault in parts.faults.items()}
-    nodes = None if failed.keys() & {"ray.nodes", "ray.gcs"} else parts.nodes
-    lost = "ray.nodes" in failed and all(parts.as_of.get(other, 0.0) > failed["ray.nodes"] for other in ("ray.identity", "ray.gcs"))
-    read, grouped = parts.as_of.get("ray.status"), parts.as_of.get("ray.placement_groups")
-    status, asked = (None, None) if "ray.status" in failed else (parts.status, read)
-    return ReasonInputs(nodes, status, asked, grouped, parts.actors, parts.groups, parts.jobs, lost)
 
 
 def _with_session(cluster: Cluster, facts: NodeFacts | None, hosts: Mapping[str, Host]) -> Cluster:
