@@ -55,7 +55,7 @@ class Clean(HostAct):
 
     def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:
         """A path means one thing, on one host."""
-        return (world.monitor.local,) if aim.protected else world.all_hosts
+        return (world.monitor.pool.local,) if aim.protected else world.all_hosts
 
     def is_asked_for(self, refused: Target, plan: Plan) -> bool:
         """That sessions stay which live is what it is about, unless somebody has named them."""

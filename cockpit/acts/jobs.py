@@ -92,7 +92,7 @@ class StopJob(JobAct):
 
     async def carry_out(self, target: Target, monitor: ClusterMonitor) -> Outcome:
         name = target.id or ""
-        ended = await monitor.job_acts().stop_job(name, target.started)
+        ended = await monitor.choice.followed_ray().job_acts().stop_job(name, target.started)
         outcome = f"had already ended ({ended.job.status})" if ended.already else f"{ended.job.status} after {age(ended.took)}"
         return outcome, left_by_job(monitor.poller.snapshot, name)
 
@@ -113,7 +113,7 @@ class DeleteJob(JobAct):
         return f"Job {row.id} is still running: stop it first" if row.running else None
 
     async def carry_out(self, target: Target, monitor: ClusterMonitor) -> Outcome:
-        await monitor.job_acts().delete_job(target.id or "", target.started)
+        await monitor.choice.followed_ray().job_acts().delete_job(target.id or "", target.started)
         return "deleted from Ray's list", ()
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:

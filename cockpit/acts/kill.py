@@ -35,7 +35,7 @@ class KillAct(HostAct):
 
     def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:
         """A pid means one process, on one host."""
-        return (world.monitor.local,) if aim.pids else world.all_hosts
+        return (world.monitor.pool.local,) if aim.pids else world.all_hosts
 
     async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:
         """With whose each process is that is another Ray's."""

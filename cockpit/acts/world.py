@@ -35,7 +35,7 @@ class World:
         self.monitor = monitor
         self._entries: dict[str, HostEntry] = {}
         self._places: dict[str, RayPlace] = {}
-        self.requests = ProbeRequests(monitor.config, monitor.local, self._entries, self._places, monitor.control_sockets)
+        self.requests = ProbeRequests(monitor.config, monitor.pool.local, self._entries, self._places, monitor.pool.control_sockets)
         self._kept: dict[Any, Any] = {}
 
     def close(self) -> None:
@@ -90,12 +90,12 @@ class World:
 
     def _why_not_meant(self, session: str) -> str | None:
         """Why the session that is followed may be another than whoever named none means."""
-        address = self.monitor.address
+        address = self.monitor.choice.address
         chosen = address is not None and (address.given or address.owner is not None)
         hosts = [host for host in self.snapshot.hosts.values() if session in live_sessions(host)]
         found = [other_slurm_job(self.snapshot.slurm_ids, host, session) for host in hosts]
         other = None if chosen else next(filter(None, found), None)
-        return self.monitor.why_not_session(session) or (other and f"{session} runs in Slurm job {other}")
+        return self.monitor.choice.why_not_session(session) or (other and f"{session} runs in Slurm job {other}")
 
     def _other_job(self, session: Session) -> str | None:
         """The Slurm job in which it runs, where that is another than the one whose nodes are the hosts."""
@@ -109,13 +109,13 @@ class World:
 
     def _serves(self, session: Session) -> bool:
         """False: somebody has said which dashboard or which Slurm job is meant, and it is not this session's."""
-        address = self.monitor.address
+        address = self.monitor.choice.address
         if self._other_job(session) is not None:
             return False
         if address is None or address.origin == "default" or address.origin.startswith("session"):
             return True
         meant, host = urlsplit(address.url), self.snapshot.hosts.get(session.host)
-        here = ("localhost", "127.0.0.1", "::1") if session.host == self.monitor.local else ()
+        here = ("localhost", "127.0.0.1", "::1") if session.host == self.monitor.pool.local else ()
         near = meant.hostname in (session.host, *here, *(host.addresses if host else ()))
         return near and (session.dashboard is None or urlsplit(session.dashboard).port == meant.port)
 
@@ -135,7 +135,7 @@ class World:
     @property
     def all_hosts(self) -> tuple[str, ...]:
         """Where cockpit runs, and all that can be reached."""
-        return (self.monitor.local, *sorted(self._entries))
+        return (self.monitor.pool.local, *sorted(self._entries))
 
     def named_hosts(self, names: Sequence[str]) -> tuple[str, ...]:
         """What persons call hosts, as the names that these have here. Raises `SourceError`."""
@@ -145,8 +145,8 @@ class World:
         """One with a live raylet of this cluster: this host, else the head, else any. Raises `SourceError`."""
         session = self.snapshot.cluster.session
         lives = {one.host for one in self.snapshot.sessions or () if one.live and session in (None, one.name)}
-        if self.monitor.local in lives:
-            return self.monitor.local
+        if self.monitor.pool.local in lives:
+            return self.monitor.pool.local
         nodes = sorted((node for node in self.snapshot.nodes or () if node.state == "ALIVE"), key=lambda node: not node.head)
         for node in nodes:
             return self._resolve_host(node.ip)
@@ -178,13 +178,13 @@ class World:
     def _find_called(self, name: str) -> str | None:
         snapshot = self.snapshot
         here = {alias for host in snapshot.hosts.values() if host.local for alias in (host.name, *host.addresses)}
-        if name in {self.monitor.local, "localhost", *here}:
-            return self.monitor.local
+        if name in {self.monitor.pool.local, "localhost", *here}:
+            return self.monitor.pool.local
         nodes = {alias: node.ip for node in snapshot.nodes or () for alias in (node.title, node.host, node.ip, node.id)}
         for entry in self._entries.values():
             if name in (entry.name, entry.target) or nodes.get(name) == entry.target:
                 return entry.name
-        return self.monitor.local if nodes.get(name) in here else None
+        return self.monitor.pool.local if nodes.get(name) in here else None
 
 
 def _by_state(jobs: Iterable[Job]) -> dict[str, list[str]]:

@@ -37,6 +37,7 @@ class ClusterChoice:
         self.choose: Callable[[tuple[Address, ...]], object] | None = None
         """Called when several live sessions are found here; whoever chooses calls `follow`."""
         self.address: Address | None = None
+        """Of the dashboard that is followed."""
         self.choices: tuple[Address, ...] = ()
         """The addresses among which somebody must choose."""
         self.ray: RayClient | None = None

@@ -12,7 +12,6 @@ from cockpit.config.address import Address
 from cockpit.config.reach import THROUGH_RAY, HostEntry
 from cockpit.config.settings import Config
 from cockpit.findings import DETECTORS, FindingTracker
-from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.model import Actor, Job, Process, Session, Snapshot
 from cockpit.monitor.cluster_choice import ClusterChoice, SessionJobs, jobs_by_session, local_sessions
 from cockpit.monitor.coverage import Coverage
@@ -27,13 +26,10 @@ from cockpit.sources.probes.decode import Environ, Stacks, convert_answer
 from cockpit.sources.probes.host_probe import Pace
 from cockpit.sources.probes.pool import ProbePool
 from cockpit.sources.probes.ray_tunnel import RayPlace
-from cockpit.sources.probes.ssh_control import SshControlSockets
-from cockpit.sources.ray.jobs import JobActs
 from cockpit.sources.ray.log_files import LOG_LINES
 from cockpit.sources.slurm import read_allocation
 from cockpit.sources.source import Source, SourceError
 from cockpit.trust import find_token
-from cockpit.usage import Usage
 
 SINGLE_LOOK_ASSUMED_S = 60.0
 """For which a single look takes things to have been so: what needs longer to be sure of takes somebody who watches."""
@@ -130,40 +126,12 @@ class ClusterMonitor:
         if self._is_running:
             await self.coverage.wait_until_complete(timeout)
 
-    @property
-    def memory(self) -> MemoryHistory:
-        """The recent past of host memory."""
-        return self.poller.judge.memory
-
-    @property
-    def usage(self) -> Usage:
-        """What jobs and users have used of the GPUs since this looks."""
-        return self.poller.usage
-
     # Which cluster, which hosts
-
-    @property
-    def address(self) -> Address | None:
-        """Of the dashboard that is followed."""
-        return self.choice.address
-
-    def follow(self, address: Address) -> None:
-        """Ask this dashboard from now on."""
-        self.choice.follow(address)
 
     @property
     def open_choices(self) -> tuple[Address, ...]:
         """Several live sessions, as long as nobody has chosen one."""
         return self.choice.choices if self.choice.address is None else ()
-
-    def why_not_trusted(self) -> str | None:
-        """Why the Ray that is followed gets no secrets, and its word ends nothing; `None`: it is trusted."""
-        return self.choice.why_not_trusted()
-
-    @property
-    def local(self) -> str:
-        """What this host is called."""
-        return self.pool.local
 
     def select_others(self) -> dict[str, HostEntry]:
         """Every other host there is."""
@@ -177,11 +145,6 @@ class ClusterMonitor:
         names = {entry.target: name for name, entry in self.select_others().items()}
         alive = [(self.selection.entry(node).target, node.id) for node in nodes if node.id and node.state == "ALIVE"]
         return {names[target]: RayPlace(cluster.session, node) for target, node in alive if target in names}
-
-    @property
-    def control_sockets(self) -> SshControlSockets:
-        """The connections to hosts that are kept open while this lives."""
-        return self.pool.control_sockets
 
     # Asked for by a person
 
@@ -197,28 +160,20 @@ class ClusterMonitor:
         """Jobs as Ray knows them now. Raises `SourceError`."""
         return (await self.choice.followed_ray().read_jobs()).jobs
 
-    def why_not_session(self, name: str) -> str | None:
-        """Why the Ray that is followed is not the session on this host that it calls itself; `None`: it is, or that is none here."""
-        return self.choice.why_not_session(name)
-
     async def jobs_by_session(self) -> list[SessionJobs]:
         """Jobs by session: of the Ray that is followed, and of each other that lives here and answers. Raises `SourceError`.
 
         Only those are asked who are trusted: their word decides what is ended.
         """
-        followed = self.choice.ray if self.why_not_trusted() is None else None
+        followed = self.choice.ray if self.choice.why_not_trusted() is None else None
         token = find_token if self.choice.ray is None else lambda: None  # the token is for the Ray that is followed
         return await jobs_by_session(followed, self._other_sessions(), token, self.clock, self.choice.why_not_believed)
 
     def _other_sessions(self) -> Sequence[Session]:
         """The sessions of root's and ours that live here and are not followed."""
-        followed = {*(self.address or ())[:2]}
+        followed = {*(self.choice.address or ())[:2]}
         live = [one for one in local_sessions(self.poller.parts.hosts) if one.live and one.dashboard and one.trusted]
         return [one for one in live if followed.isdisjoint((one.dashboard, one.name))]
-
-    def job_acts(self) -> JobActs:
-        """What may be done to jobs. Raises `SourceError` where no dashboard is known."""
-        return self.choice.followed_ray().job_acts()
 
     def follow_log(self, job: str, lines: int = LOG_LINES) -> AsyncIterator[Sequence[str]]:
         """The log of a job, from its last lines on, in batches until it is over. Raises `SourceError` as it is read."""

@@ -93,7 +93,7 @@ class Cockpit(SwitchingApp):
         self.frozen_at: float | None = None
         self.pages = [OverviewPage()]
         self.monitor = monitor(self.take)
-        self.history = History(self.monitor.memory, self.monitor.usage)
+        self.history = History(self.monitor.poller.judge.memory, self.monitor.poller.usage)
         self.monitor.choice.choose = self.choose
         self.acts = None if make_executor is None else Acts(self, partial(make_executor, self.monitor), runbook, ascii=config.ascii)
         self._bindings = BindingsMap.merge([BindingsMap(ACT_BINDINGS if self.acts else ()), self._bindings, BindingsMap(PAST_BINDINGS)])

@@ -117,4 +117,4 @@ class SwitchingApp(ReplayApp):
 
         chosen = await self.push_screen_wait(AddressDialog(addresses))
         if chosen is not None:
-            self.monitor.follow(chosen)
+            self.monitor.choice.follow(chosen)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
@@ -32,19 +33,18 @@ class ClusterMonitor:
     """What the executor needs of one: what is known, what Ray says now, and how hosts are reached."""
 
     kubernetes = None
-    config, local, control_sockets, session, address = Config(), "head", None, SESSION, Address("http://127.0.0.1:8265", "default")
+    config, session = Config(), SESSION
 
     def __init__(self, known, jobs=()):
         self.poller, self.ray_jobs, self.refreshed, self.ending = Poller(known), jobs, 0, []
+        self.pool = SimpleNamespace(local="head", control_sockets=None)
+        self.choice = SimpleNamespace(address=Address("http://127.0.0.1:8265", "default"), why_not_session=lambda name: None)
 
     def select_others(self):
         return {"w1": HostEntry("w1", address="10.0.0.2"), "w7": HostEntry("w7")}
 
     def places(self):
         return {}
-
-    def why_not_session(self, name):
-        return None
 
     async def wait_until_complete(self):
         pass
@@ -280,7 +280,7 @@ async def test_a_ray_in_another_slurm_job_of_ours_is_stopped_only_by_its_name(ex
 async def test_a_session_that_lives_here_is_not_stopped_for_one_whose_dashboard_is_silent(executor, url, meant):
     lives = Session(host="head", name=SESSION, path=f"/tmp/ray/{SESSION}", live=True, dashboard="http://10.0.0.1:8265")
     made = executor(replace(known(sessions=(lives,)), cluster=Cluster()))
-    made._monitor.address = Address(url, "--address")
+    made._monitor.choice.address = Address(url, "--address")
     if meant:
         await made.plan(find_act("stop"), Aim())
         assert made._world.requests.asked[0]["head"]["session"] == SESSION

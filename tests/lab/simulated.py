@@ -172,8 +172,7 @@ class ClusterMonitor:
         self.logs = NoLogs()
         self.ending: list[Callable[[], None]] = []
         self._clock = clock
-        self._poller = poller.Poller(publish, clock=clock)
-        self.memory, self.usage = self._poller.judge.memory, self._poller.usage
+        self.poller = poller.Poller(publish, clock=clock)
         self._ray = RayClient(address, clock=clock)
         self._ray.sources = tuple(map(self._hurried, self._ray.sources))
 
@@ -182,11 +181,11 @@ class ClusterMonitor:
 
     async def run(self) -> None:
         """Until cancelled."""
-        self._poller.watch(self._ray.sources)
+        self.poller.watch(self._ray.sources)
         try:
-            await asyncio.gather(self._poller.run(), *map(self._hear, range(NODES)))
+            await asyncio.gather(self.poller.run(), *map(self._hear, range(NODES)))
         finally:
-            self._poller.leave()
+            self.poller.leave()
             await self._ray.close()
 
     async def _hear(self, node: int) -> None:
@@ -194,7 +193,7 @@ class ClusterMonitor:
         while True:
             taken = self._clock()
             said = read_sample(sample(self._clock, node, shape))
-            self._poller.hear(host_of(said, shape.host(node), (shape.ip(node),), taken, 0.0, local=node == 0))
+            self.poller.hear(host_of(said, shape.host(node), (shape.ip(node),), taken, 0.0, local=node == 0))
             await asyncio.sleep(LOOK / self._clock.pace)
 
     def close(self) -> None:
@@ -202,7 +201,7 @@ class ClusterMonitor:
 
     def refresh(self) -> None:
         """Ask everything again now."""
-        self._poller.refresh()
+        self.poller.refresh()
 
 
 def screen(clock: Clock, address: str) -> None:

@@ -133,14 +133,14 @@ async def published(monitor, host):
 
 async def test_an_address_that_was_given_is_asked_at_once(look):
     monitor = look(Config(address="http://head:8265"))
-    await until(lambda: monitor.address)
-    assert (monitor.address.url, [made.address for made in Ray.made]) == ("http://head:8265", ["http://head:8265"])
+    await until(lambda: monitor.choice.address)
+    assert (monitor.choice.address.url, [made.address for made in Ray.made]) == ("http://head:8265", ["http://head:8265"])
 
 
 async def test_rays_own_variable_is_asked_at_once(look):
     monitor = look(env={"RAY_ADDRESS": "http://elsewhere:8265"})
-    await until(lambda: monitor.address)
-    assert monitor.address == Address("http://elsewhere:8265", "RAY_ADDRESS", given=True)
+    await until(lambda: monitor.choice.address)
+    assert monitor.choice.address == Address("http://elsewhere:8265", "RAY_ADDRESS", given=True)
 
 
 IN_ANOTHER_JOB = RayProcess("raylet", 20, "session_1", slurm="41")
@@ -151,41 +151,41 @@ async def test_in_a_slurm_job_no_ray_is_asked_before_it_is_known_in_which_job_it
     monitor.choice.choose = offered.append
     unknown = replace(IN_ANOTHER_JOB, slurm=None)
     await published(monitor, here(session("session_1", 9265), rays=(unknown,), unanswered=("rays",)))
-    assert (monitor.address, monitor.coverage.is_complete()) == (None, False)
+    assert (monitor.choice.address, monitor.coverage.is_complete()) == (None, False)
     await published(monitor, here(session("session_1", 9265), rays=(IN_ANOTHER_JOB,)))
     await until(lambda: offered)
     assert monitor.coverage.is_complete()
-    assert (monitor.address, offered) == (None, [(Address("http://10.0.0.1:9265", "session_1", owner="Slurm job 41"),)])
+    assert (monitor.choice.address, offered) == (None, [(Address("http://10.0.0.1:9265", "session_1", owner="Slurm job 41"),)])
 
 
 async def test_nobody_is_asked_before_the_probe_has_told_of_the_session_here(look):
     monitor = look()
     await asyncio.sleep(0.02)
-    assert monitor.address is None
+    assert monitor.choice.address is None
     monitor.poller.hear(here(session("session_1", 9265)))
-    await until(lambda: monitor.address)
-    assert monitor.address == Address("http://10.0.0.1:9265", "session_1")
+    await until(lambda: monitor.choice.address)
+    assert monitor.choice.address == Address("http://10.0.0.1:9265", "session_1")
 
 
 async def test_a_dead_session_is_not_asked(look):
     monitor = look()
     monitor.poller.hear(here(session("session_1", 9265, live=False), session("session_2", 9266)))
-    await until(lambda: monitor.address)
-    assert monitor.address.origin == "session_2"
+    await until(lambda: monitor.choice.address)
+    assert monitor.choice.address.origin == "session_2"
 
 
 async def test_a_probe_that_says_nothing_is_waited_for_only_so_long(look, monkeypatch):
     monkeypatch.setattr(choice_module, "LOCAL_PROBE_TIMEOUT_S", 0.02)
     monitor = look()
-    await until(lambda: monitor.address)
-    assert monitor.address == Address("http://127.0.0.1:8265", "default")
+    await until(lambda: monitor.choice.address)
+    assert monitor.choice.address == Address("http://127.0.0.1:8265", "default")
 
 
 async def test_a_probe_that_fails_is_not_waited_for(look):
     monitor = look()
     monitor.poller.doubt("probe", "no Python there", HERE)
-    await until(lambda: monitor.address)
-    assert monitor.address.origin == "default"
+    await until(lambda: monitor.choice.address)
+    assert monitor.choice.address.origin == "default"
 
 
 async def test_between_two_sessions_somebody_must_choose(look):
@@ -196,10 +196,10 @@ async def test_between_two_sessions_somebody_must_choose(look):
     await until(lambda: monitor.choice.choices)
     await published(monitor, here(*two))
     assert offered == [(Address("http://10.0.0.1:9265", "session_1"), Address("http://10.0.0.1:9266", "session_2"))]
-    assert monitor.address is None
+    assert monitor.choice.address is None
     assert not Ray.made
-    monitor.follow(monitor.choice.choices[1])
-    assert monitor.address.origin == "session_2"
+    monitor.choice.follow(monitor.choice.choices[1])
+    assert monitor.choice.address.origin == "session_2"
 
 
 async def test_at_a_wrong_address_the_other_rays_here_are_asked_whether_they_answer(look, monkeypatch):
@@ -239,7 +239,7 @@ async def test_what_was_found_about_one_address_is_gone_as_soon_as_another_is_fo
     monitor.poller.hear(here(taken=monitor.clock()))
     await until(lambda: [one.code for one in monitor.poller.snapshot.findings] == ["address-wrong"])
     monkeypatch.setattr(Ray, "answer", Cluster("http://10.0.0.1:9265", "2.60.0", "session_1", reachable=True))
-    monitor.follow(Address("http://10.0.0.1:9265", "session_1"))
+    monitor.choice.follow(Address("http://10.0.0.1:9265", "session_1"))
     await until(lambda: told[-1][0] == "http://10.0.0.1:9265")
     assert not [found for address, found in told if address == "http://10.0.0.1:9265" and found]
 
@@ -260,7 +260,7 @@ async def test_a_variable_that_holds_nonsense_is_a_fault(look):
     (fault,) = monitor.poller.parts.faults.values()
     assert fault.source == "address"
     assert "RAY_API_SERVER_ADDRESS" in fault.text
-    assert monitor.address is None
+    assert monitor.choice.address is None
 
 
 async def test_a_session_that_comes_back_on_another_port_is_followed(look):
@@ -268,7 +268,7 @@ async def test_a_session_that_comes_back_on_another_port_is_followed(look):
     await published(monitor, here(session("session_1", 9265)))
     await until(lambda: monitor.poller.parts.cluster.reachable is False)
     await published(monitor, here(session("session_1", 9265, live=False), session("session_2", 9777)))
-    assert monitor.address == Address("http://10.0.0.1:9777", "session_2")
+    assert monitor.choice.address == Address("http://10.0.0.1:9777", "session_2")
     await until(lambda: Ray.made[0].closed)
     assert not Ray.made[1].closed
     assert monitor.poller.parts.jobs is None
@@ -278,9 +278,9 @@ async def test_a_session_started_after_cockpit_is_found(look, monkeypatch):
     monkeypatch.setattr(choice_module, "LOCAL_PROBE_TIMEOUT_S", 0.01)
     monitor = look()
     await until(lambda: monitor.poller.parts.cluster.reachable is False)
-    assert monitor.address.origin == "default"
+    assert monitor.choice.address.origin == "default"
     await published(monitor, here(session("session_1", 9777)))
-    assert monitor.address.url == "http://10.0.0.1:9777"
+    assert monitor.choice.address.url == "http://10.0.0.1:9777"
 
 
 async def test_a_dashboard_that_answers_is_not_left_for_another(look):
@@ -289,20 +289,20 @@ async def test_a_dashboard_that_answers_is_not_left_for_another(look):
     await published(monitor, here(session("session_1", 9265)))
     await until(lambda: monitor.poller.parts.cluster.reachable)
     await published(monitor, here(session("session_1", 9265), session("session_2", 9777)))
-    assert monitor.address.url == "http://10.0.0.1:9265"
+    assert monitor.choice.address.url == "http://10.0.0.1:9265"
 
 
 async def test_an_address_that_a_person_gave_is_never_left(look):
     monitor = look(Config(address="http://head:8265", origins={"address": "--address"}))
     await until(lambda: monitor.poller.parts.cluster.reachable is False)
     await published(monitor, here(session("session_1", 9777)))
-    assert monitor.address.url == "http://head:8265"
+    assert monitor.choice.address.url == "http://head:8265"
 
 
 async def test_following_the_same_address_again_changes_nothing(look):
     monitor = look(Config(address="http://head:8265"))
     await until(lambda: Ray.made)
-    monitor.follow(Address("http://head:8265", "again"))
+    monitor.choice.follow(Address("http://head:8265", "again"))
     assert len(Ray.made) == 1
 
 
@@ -430,7 +430,7 @@ def ours_listen(monkeypatch):
 
 async def test_which_jobs_run_is_asked_of_every_ray_that_lives_here_and_the_token_goes_to_ours_alone(look, ours_listen):
     monitor = look(Config(address="http://head:8265"))
-    await until(lambda: monitor.address)
+    await until(lambda: monitor.choice.address)
     monitor.poller.hear(here(session("session_a", 8266), session("session_b", 8267), session("session_c", 8268, live=False)))
     assert await monitor.jobs_by_session() == [("of http://head:8265", ("job",)), ("session_a", ("job",)), ("session_b", ("job",))]
     assert [(made.token(), made.closed) for made in Ray.made[1:]] == [(None, True), (None, True)]
@@ -438,7 +438,7 @@ async def test_which_jobs_run_is_asked_of_every_ray_that_lives_here_and_the_toke
 
 async def test_whoever_has_taken_the_port_of_a_ray_beside_ours_says_nothing_of_its_jobs(look, monkeypatch):
     monitor = look(Config(address="http://head:8265"))
-    await until(lambda: monitor.address)
+    await until(lambda: monitor.choice.address)
     monitor.poller.hear(here(session("session_a", 8266), session("session_b", 8267)))
     monkeypatch.setattr(trust_module, "find_server", lambda port, _: Server(frozenset([666 if port == 8266 else 0]), frozenset()))
     assert [name for name, _ in await monitor.jobs_by_session()] == ["of http://head:8265", "session_b"]
@@ -447,7 +447,7 @@ async def test_whoever_has_taken_the_port_of_a_ray_beside_ours_says_nothing_of_i
 async def test_a_ray_that_calls_itself_a_session_of_this_host_is_not_it(look, ours_listen):
     """A person has named its address; what it says would end processes of the other one."""
     monitor = look(Config(address="http://head:8265"))
-    await until(lambda: monitor.address)
+    await until(lambda: monitor.choice.address)
     monitor.poller.hear(here(session("of http://head:8265", 8266)))
     with pytest.raises(
         SourceError,
@@ -461,15 +461,15 @@ async def test_nor_is_one_at_its_port_on_another_address_of_this_host(look, monk
     """A dashboard listens on 127.0.0.1 alone: any user may have its port elsewhere."""
     monkeypatch.setattr(trust_module, "find_server", lambda port, _: Server(frozenset([user]), frozenset(["10.0.0.1"])))
     monitor = look(Config(address="http://head:8265"))
-    await until(lambda: monitor.address)
+    await until(lambda: monitor.choice.address)
     monitor.poller.hear(here(session("of http://head:8265", 8265)))
-    assert (monitor.why_not_session("of http://head:8265") is None) is is_believed
+    assert (monitor.choice.why_not_session("of http://head:8265") is None) is is_believed
 
 
 async def test_the_word_of_another_users_ray_is_not_asked_for_and_none_speaks_for_another_session(look):
     """It decides what is ended."""
     monitor = look(Config(address="http://head:8265"))
-    await until(lambda: monitor.address)
+    await until(lambda: monitor.choice.address)
     monitor.poller.hear(here(session("session_a", 8266, trusted=False, owner="evil"), session("session_x", 8267)))
     assert await monitor.jobs_by_session() == [("of http://head:8265", ("job",))]
     assert {made.address for made in Ray.made} == {"http://head:8265", "http://10.0.0.1:8267"}
@@ -479,14 +479,14 @@ async def test_what_was_only_found_here_is_not_believed_once_another_user_listen
     monkeypatch.setattr(trust_module, "find_server", lambda port, _: Server(frozenset([666]), frozenset()))
     monitor = look()
     monitor.poller.hear(here(session("session_1", 9265)))
-    await until(lambda: monitor.address)
-    assert monitor.why_not_trusted() == "what listens on port 9265 of this host belongs to user 666"
+    await until(lambda: monitor.choice.address)
+    assert monitor.choice.why_not_trusted() == "what listens on port 9265 of this host belongs to user 666"
     assert await monitor.jobs_by_session() == []
 
 
 async def test_a_ray_beside_ours_that_says_nothing_is_left_out(look, monkeypatch):
     monitor = look(Config(address="http://head:8265"))
-    await until(lambda: monitor.address)
+    await until(lambda: monitor.choice.address)
     monitor.poller.hear(here(session("session_a", 8266)))
     monkeypatch.setattr(Ray, "silent", "http://10.0.0.1:8266")
     assert await monitor.jobs_by_session() == [("of http://head:8265", ("job",))]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from textual import _time, _wait
@@ -28,7 +29,7 @@ class Still:
     def __init__(self, publish, first):
         self.publish, self.first = publish, first
         self.choice, self.choose = self, None
-        self.memory, self.usage = MemoryHistory(), Usage()
+        self.poller = SimpleNamespace(judge=SimpleNamespace(memory=MemoryHistory()), usage=Usage())
         self.ending = []
         self.closed = self.refreshed = False
         self.followed = []

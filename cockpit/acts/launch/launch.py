@@ -224,10 +224,10 @@ class Launches:
     @property
     def _submissions(self) -> Submissions:
         """Whoever answers there is given the preset's secrets. Raises `NotMeantError`."""
-        if (reason := self._monitor.why_not_trusted()) is not None:
+        if (reason := self._monitor.choice.why_not_trusted()) is not None:
             address = self._monitor.poller.snapshot.cluster.address
             raise NotMeantError(f"nothing is sent to the Ray at {address}: {reason}; if you mean this one, give it with --address")
-        return self._monitor.job_acts().submissions
+        return self._monitor.choice.followed_ray().job_acts().submissions
 
     def _keep(self, ready: Ready) -> None:
         """One at a time: a package may be large."""

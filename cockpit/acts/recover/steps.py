@@ -218,12 +218,12 @@ class RecoverySteps:
         session = self.started.get(head) or (targets[head].session if head in targets else None)
         if session is None:
             raise StepError("no Ray is known to run on the head: start it with --from start", "start")
-        address = Address(self.dashboard, session, given=head != self._monitor.local or self._is_anothers(targets.get(head)))
+        address = Address(self.dashboard, session, given=head != self._monitor.pool.local or self._is_anothers(targets.get(head)))
         ray = RayClient(self.dashboard, token=self._monitor.choice.token, audience=Audience(self.dashboard, given=address.given))
         arrival = Arrival(ray, session, expected_gpus(targets.values()), _addresses(targets))
         began = time.monotonic()
         gpus = await arrival.wait_for_all(lambda host, text: hear(host, Progress(text)))
-        self._monitor.follow(address)
+        self._monitor.choice.follow(address)
         await self._wait_for_snapshot(session)
         nodes, after = plural(len(targets), "node"), time.monotonic() - began
         return (f"{nodes} with {gpus:g} GPUs joined after {after:.1f} s; {self.dashboard} answers",)

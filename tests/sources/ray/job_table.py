@@ -96,10 +96,13 @@ class Operator:
     config = Config()
 
     def __init__(self, dashboard: Dashboard, snapshot: Snapshot | None = None) -> None:
-        self.acts, self.poller = JobActs(dashboard), Known(snapshot or Snapshot())
+        self.acts, self.poller, self.choice = JobActs(dashboard), Known(snapshot or Snapshot()), self
 
     async def wait_until_complete(self, patience: float) -> None:
         pass
+
+    def followed_ray(self) -> Operator:
+        return self
 
     def job_acts(self) -> JobActs:
         return self.acts
