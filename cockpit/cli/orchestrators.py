@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from cockpit.config import kubernetes, slurm
 from cockpit.config.document import InputError
-from cockpit.config.orchestrators import Orchestrator
-from cockpit.config.settings import Config
+from cockpit.config.settings import Config, Orchestrator
 from cockpit.sources.kubernetes.api import KubernetesApi
 from cockpit.sources.kubernetes.facts import check_ray_cluster
 from cockpit.sources.slurm import find_parts, read_names

@@ -58,6 +58,11 @@ class KubernetesPlace(Value, frozen=True):
         """The way to its pods: no pod has an sshd."""
         return REACH.format(namespace=self.namespace) if self.has_kubectl else THROUGH_RAY
 
+    @property
+    def settings(self) -> dict[str, tuple[object, str]]:
+        """What follows from it: for each field of the config its value, and where it was given. Pods come and go: they are no hosts yet."""
+        return {"kubernetes": (self, self.origin), "reach": (self.reach, self.origin)}
+
 
 def explain_refusal(refusal: str, name: str) -> str:
     """Why the host of this name can't be looked into, the right that is missing first: a line may be cut."""
@@ -68,8 +73,11 @@ def explain_refusal(refusal: str, name: str) -> str:
 
 def find_place(env: Mapping[str, str], account: Path = ACCOUNT) -> KubernetesPlace | None:
     """That of the pod that cockpit runs in; `None`: it runs in none of KubeRay's."""
-    cluster, namespace = env.get(CLUSTER, ""), env.get(NAMESPACE) or _read_namespace(account)
-    if not env.get(API_HOST) or not _NAME.fullmatch(cluster) or not _NAME.fullmatch(namespace):
+    cluster = env.get(CLUSTER, "")
+    if not env.get(API_HOST) or not _NAME.fullmatch(cluster):
+        return None
+    namespace = env.get(NAMESPACE) or _read_namespace(account)
+    if not _NAME.fullmatch(namespace):
         return None
     return KubernetesPlace(namespace, cluster, CLUSTER, inside=True, has_kubectl=_has_kubectl(env))
 

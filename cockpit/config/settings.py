@@ -13,12 +13,11 @@ import msgspec
 import platformdirs
 from msgspec import UNSET, Meta, UnsetType
 
-from cockpit.config import slurm
+from cockpit.config import kubernetes, slurm
 from cockpit.config.address import dashboard_url
 from cockpit.config.document import Document, InputError, abbreviate_home
 from cockpit.config.kubernetes import KubernetesPlace
 from cockpit.config.notify import NOTIFY_WORDS, NotifyTarget, check_targets, shown_targets
-from cockpit.config.orchestrators import Layer, Orchestrator, find_orchestrators, settings_of
 from cockpit.config.reach import DEFAULT_REACH, HOST_WORDS, HostEntry, host_entries, parse_hosts, reach_command
 from cockpit.config.slurm import NodeNames, SlurmHosts
 from cockpit.config.thresholds import Limits, RecordingLimits
@@ -27,6 +26,10 @@ from cockpit.text import explain_os_error
 from cockpit.trust import why_not_ours
 
 ProbeHosts = Literal["auto", "never", "always"]
+Orchestrator = SlurmHosts | KubernetesPlace
+"""What Ray runs in."""
+Layer = dict[str, tuple[Any, str]]
+"""For each field that is given: its value, and where it was given."""
 
 
 class Config(Value, frozen=True):
@@ -165,11 +168,17 @@ def load(
     flagged = {f"--{name.replace('_', '-')}": (name, flags[name]) for name in _TYPED if flags.get(name) is not None}
     variables = {variable: (name, env[variable]) for name in _TYPED if env.get(variable := f"COCKPIT_{name.upper()}")}
     file = _read(path or config_path())
-    chosen = {**settings_of(find_orchestrators(env)), **file, **settings_of(orchestrators), **_parse_all(variables), **_parse_all(flagged)}
+    around = (slurm.find_allocation(env), kubernetes.find_place(env))
+    chosen = {**_settings_of(around), **file, **_settings_of(orchestrators), **_parse_all(variables), **_parse_all(flagged)}
     values: dict[str, Any] = {name: value for name, (value, _) in chosen.items()}
     if "hosts" in file:  # a name on the command line keeps what the file says of that host
         values["hosts"] = _with_details(values["hosts"], file["hosts"][0])
     return Config(**values, origins={name: origin for name, (_, origin) in chosen.items()})
+
+
+def _settings_of(orchestrators: Iterable[Orchestrator | None]) -> Layer:
+    """Their hosts, and the way to them: ssh seldom may."""
+    return {name: given for one in orchestrators if one is not None for name, given in one.settings.items()}
 
 
 def _parse_all(given: Mapping[str, tuple[str, object]]) -> Layer:

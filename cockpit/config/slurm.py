@@ -65,6 +65,14 @@ class SlurmHosts(NamedTuple):
         """Of the job and its other parts."""
         return self.parts | {self.job}
 
+    @property
+    def settings(self) -> dict[str, tuple[object, str]]:
+        """What follows from it: for each field of the config its value, and where it was given."""
+        job, nodes = self.origins
+        hosts = {"hosts": (self.hosts, nodes)} if self.hosts else {}
+        names = tuple(NodeNames(host.name) for host in self.hosts)
+        return {"slurm": (self, job), "reach": (self.reach, job), **hosts, "slurm_nodes": (names, nodes)}
+
 
 def find_allocation(env: Mapping[str, str]) -> SlurmHosts | None:
     """`None` outside of one, and where there is no `srun`. Slurm sets these variables for what it starts, and only its user can."""
