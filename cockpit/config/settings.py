@@ -114,9 +114,9 @@ class ConfigFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     )
 
 
-def _marks(of: type = Limits) -> dict[str, Meta]:
-    """What is written beside each threshold."""
-    return {name: hint.__metadata__[0] for name, hint in get_type_hints(of, include_extras=True).items()}
+def _marks(of: type) -> dict[str, tuple[Meta, ...]]:
+    """What is written beside each threshold: its range first, and last what it is."""
+    return {name: hint.__metadata__ for name, hint in get_type_hints(of, include_extras=True).items()}
 
 
 def _range(mark: Meta) -> str:
@@ -144,7 +144,7 @@ _WORDS: Final = {
 def _words() -> Mapping[str, str]:
     """What is expected where; a start without a config file needs none of it."""
     groups = {"findings": Limits, "recording": RecordingLimits}
-    return {**_WORDS, **{f"{key}.{name}": _range(mark) for key, of in groups.items() for name, mark in _marks(of).items()}}
+    return {**_WORDS, **{f"{key}.{name}": _range(marks[0]) for key, of in groups.items() for name, marks in _marks(of).items()}}
 
 
 _FIELDS: Final = tuple(field for field in Config.__struct_fields__ if field not in ("origins", "slurm", "slurm_nodes", "kubernetes"))
@@ -252,7 +252,7 @@ def _with_details(hosts: Iterable[HostEntry], known: Iterable[HostEntry]) -> tup
 
 
 def _default_limits(of: type[Limits | RecordingLimits]) -> str:
-    written = {f"{name}: {getattr(of(), name):.10g}": mark.description or "" for name, mark in _marks(of).items()}
+    written = {f"{name}: {getattr(of(), name):.10g}": marks[-1].description or "" for name, marks in _marks(of).items()}
     return "".join(f"#   {value:<31}# {what.rstrip('.')}\n" for value, what in written.items())
 
 
