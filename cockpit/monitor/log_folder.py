@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final, NamedTuple
 
-import msgspec
-
 from cockpit.config.reach import HostEntry
 from cockpit.sources.probes.decode import convert_answer
 from cockpit.sources.probes.pool import ProbePool
@@ -27,18 +25,6 @@ async def always() -> bool:
 
 class NoRayError(SourceError):
     """There is none to ask: of a dead node, of another Ray's session."""
-
-
-class _Names(msgspec.Struct):
-    """What a probe answers to `logs`."""
-
-    names: tuple[str, ...]
-
-
-class _Text(msgspec.Struct):
-    """A part of what a probe answers to `log`: bytes, as Latin-1; empty for every 2 s in which nothing was written."""
-
-    text: str
 
 
 class ProbePlace(NamedTuple):
@@ -74,7 +60,7 @@ class LogFolder:
                 answer = await self._pool.ask(place.host, ("logs", place.session, glob), place.entry)
             except SourceError as why:
                 raise _both(error, why) from None
-            return convert_answer(answer, _Names, place.host).names
+            return convert_answer(answer, "names", tuple[str, ...], place.host)
 
     async def read_end(self, name: str, lines: int) -> list[str]:
         """The last so many lines of a file as it is now."""
@@ -128,7 +114,8 @@ class LogFolder:
         words = ("log", place.session, name, str(lines), *(() if over else ("--follow",)))
         try:
             async for answer in self._pool.listen(place.host, words, place.entry):
-                data = convert_answer(answer, _Text, place.host).text.encode("latin-1", "replace")
+                # Bytes, as Latin-1; empty for every 2 s in which nothing was written.
+                data = convert_answer(answer, "text", str, place.host).encode("latin-1", "replace")
                 if batch := read.feed(data):
                     yield batch
                 if not data and over:

@@ -22,7 +22,7 @@ from cockpit.monitor.port_questions import PortQuestions
 from cockpit.secrets import redact_variable
 from cockpit.sources.kubernetes.api import KubernetesApi
 from cockpit.sources.kubernetes.facts import read_ray_cluster
-from cockpit.sources.probes.decode import Environ, Stacks, convert_answer
+from cockpit.sources.probes.decode import StackThread, convert_answer
 from cockpit.sources.probes.host_probe import Pace
 from cockpit.sources.probes.pool import ProbePool
 from cockpit.sources.probes.ray_tunnel import RayPlace
@@ -184,10 +184,10 @@ class ClusterMonitor:
         if process.ticks is None:
             raise SourceError(f"no probe has looked at process {process.pid}, so cockpit can't rule out that another process took its pid")
         answer = await self.pool.ask(process.host, ("environ", str(process.pid), str(process.ticks)))
-        found = convert_answer(answer, Environ, process.host).environ
+        found = convert_answer(answer, "environ", dict[str, str], process.host)
         return sorted(f"{name}={redact_variable(name, value)}" for name, value in found.items())
 
-    async def stack(self, process: Process) -> Stacks:
+    async def stack(self, process: Process) -> tuple[StackThread, ...]:
         """The Python stacks of a process, as its host's probe answers. Raises `SourceError`.
 
         Of one that only Ray has told of, its pid must do: Ray counts pids as the probe over there does, or the answer's command shows it.
@@ -195,7 +195,7 @@ class ClusterMonitor:
         home = next((node for node in self.poller.snapshot.nodes or () if node.id and node.id == process.node), None)
         words = ("stack", str(process.pid), str(process.ticks or 0))
         answer = await self.pool.ask(process.host, words, self.selection.entry(home) if home else None)
-        return convert_answer(answer, Stacks, process.host)
+        return convert_answer(answer, "threads", tuple[StackThread, ...], process.host)
 
 
 OTHER_HOSTS_PATIENCE_S = 3.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from cockpit.findings.ports import WantedPort, find_wanted_port, last_failures
-from cockpit.model import Port, Snapshot
+from cockpit.model import Listener, Port, Snapshot
 from cockpit.monitor.poller import Poller
-from cockpit.sources.probes.decode import PortAnswer, convert_answer, redact_listener
+from cockpit.sources.probes.decode import convert_answer, redact_listener
 from cockpit.sources.probes.pool import ProbePool
 from cockpit.sources.source import SourceError
 
@@ -67,7 +67,7 @@ class PortQuestions:
         """`None`: it can't be asked; the finding then says how to find out."""
         try:
             raw = await self._pool.ask(wanted.host, ("port", str(wanted.port)))
-            listeners = convert_answer(raw, PortAnswer, wanted.host).listeners
+            listeners = convert_answer(raw, "listeners", tuple[Listener, ...], wanted.host)
         except SourceError:
             return None
         return Port(wanted.host, wanted.port, tuple(map(redact_listener, listeners)))

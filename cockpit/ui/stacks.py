@@ -11,7 +11,7 @@ import msgspec
 from rich.cells import cell_len, set_cell_size
 
 from cockpit.model import Actor, Finding, Job, Process
-from cockpit.sources.probes.decode import StackFrame, Stacks
+from cockpit.sources.probes.decode import StackFrame, StackThread
 from cockpit.sources.source import SourceError
 from cockpit.text import plural
 from cockpit.ui.findings import find_things
@@ -55,14 +55,14 @@ def _is_idle(frame: StackFrame) -> bool:
     return frame.file.startswith(IDLE_FILES) or any(f"/{part}" in frame.file for part in IDLE_FILES)
 
 
-async def read_stacks(ask: Callable[[Process], Awaitable[Stacks]], processes: Iterable[Process], view: View) -> list[Stack]:
+async def read_stacks(ask: Callable[[Process], Awaitable[Sequence[StackThread]]], processes: Iterable[Process], view: View) -> list[Stack]:
     """The stacks of all these processes; one that could not be read has the reason as its `error`."""
     room = asyncio.Semaphore(MAX_REQUESTS)
 
     async def one(process: Process) -> Stack:
         try:
             async with room:
-                return Stack(_title(process, view), tuple(thread.frames for thread in (await ask(process)).threads))
+                return Stack(_title(process, view), tuple(thread.frames for thread in await ask(process)))
         except SourceError as error:
             return Stack(_title(process, view), error=str(error))
 

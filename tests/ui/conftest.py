@@ -13,7 +13,7 @@ from cockpit.config.settings import Config
 from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.model import Hold
 from cockpit.monitor.logs import Log
-from cockpit.sources.probes.decode import StackFrame, Stacks, StackThread
+from cockpit.sources.probes.decode import StackFrame, StackThread
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
 from cockpit.ui import theme
@@ -77,7 +77,7 @@ class Still:
     async def stack(self, process):
         if process.kind == "stale":
             raise SourceError(f"py-spy may not look into process {process.pid}")
-        return Stacks((StackThread((StackFrame("all_reduce" if process.kind == "worker" else "load", "ppo.py", 7),)),))
+        return (StackThread((StackFrame("all_reduce" if process.kind == "worker" else "load", "ppo.py", 7),)),)
 
 
 class Logs:

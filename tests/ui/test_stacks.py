@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from cockpit.model import Finding, Hold, Job
-from cockpit.sources.probes.decode import StackFrame, Stacks, StackThread
+from cockpit.sources.probes.decode import StackFrame, StackThread
 from cockpit.sources.source import SourceError
 from cockpit.ui.stacks import MAX_REQUESTS, Stack, processes_of, read_stacks, stacks_text
 from cockpit.ui.view import Index, View
@@ -47,7 +47,7 @@ def test_one_that_nobody_could_look_into_is_named_with_the_reason():
     assert stacks_text([Stack("pid 1", error="py-spy is not on this host")], 80) == "pid 1: py-spy is not on this host"
 
 
-STEP = Stacks((StackThread((StackFrame("step", "ppo.py", 40),)),))
+STEP = (StackThread((StackFrame("step", "ppo.py", 40),)),)
 
 
 def seen(**facts):

@@ -81,18 +81,6 @@ class Sample(msgspec.Struct):
     faults: tuple[Fault, ...] = ()
 
 
-class Environ(msgspec.Struct):
-    """The answer to `environ`, secrets included."""
-
-    environ: Mapping[str, str]
-
-
-class PortAnswer(msgspec.Struct):
-    """The answer to `port`, commands raw."""
-
-    listeners: tuple[Listener, ...]
-
-
 class StackFrame(msgspec.Struct, frozen=True):
     """A frame of a stack."""
 
@@ -105,12 +93,6 @@ class StackThread(msgspec.Struct):
     """The innermost call first."""
 
     frames: tuple[StackFrame, ...]
-
-
-class Stacks(msgspec.Struct):
-    """The answer to `stack`."""
-
-    threads: tuple[StackThread, ...]
 
 
 _hello = msgspec.json.Decoder(Hello)
@@ -144,10 +126,10 @@ def _decode(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
         raise SourceError(str(error)) from error
 
 
-def convert_answer(answer: Mapping[str, Any], shape: type[T], host: str) -> T:
+def convert_answer(answer: Mapping[str, Any], key: str, shape: type[T], host: str) -> T:
     """What a probe was asked for. Raises `SourceError`: over there anything may have answered."""
     try:
-        return msgspec.convert(answer, shape)
+        return msgspec.convert(answer.get(key), shape)
     except msgspec.ValidationError as error:
         raise SourceError(f"the output of the probe of {host} can't be read: {error}") from error
 
