@@ -145,16 +145,14 @@ class RayClient:
         return found
 
     async def _ask_version(self) -> wire.Version:
-        try:
-            return await self._dashboard.json("/api/version", wire.Version, timeout=4.0)
-        except RefusalError as error:
-            if error.status != 404:
-                raise
-            raise SourceError(f"{self.address} is not a Ray dashboard: it does not tell a Ray version") from None
+        version = await self._dashboard.find("/api/version", wire.Version, timeout=4.0)
+        if version is None:
+            raise SourceError(f"{self.address} is not a Ray dashboard: it does not tell a Ray version")
+        return version
 
     async def session(self) -> str | None:
         """The session that answers now."""
-        return (await self._dashboard.json("/api/version", wire.Version, timeout=4.0)).session_name
+        return (await self._ask_version()).session_name
 
     async def members(self) -> tuple[wire.Identity, ...]:
         """All nodes as the GCS has them now, with what each of them offers; no agent is asked."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, Literal, ParamSpec, TypeVar, cast
@@ -112,7 +112,7 @@ class Dashboard:
             await self.get(path, timeout=timeout, endpoint=endpoint, params=params), "GET", path, partial(decode, shape=shape)
         )
 
-    async def find(self, path: str, shape: type[T], *, timeout: float, endpoint: str) -> T | None:
+    async def find(self, path: str, shape: type[T], *, timeout: float, endpoint: str | None = None) -> T | None:
         """The same; `None` where there is no such thing (404)."""
         try:
             return await self.json(path, shape, timeout=timeout, endpoint=endpoint)
@@ -133,7 +133,11 @@ class Dashboard:
     ) -> T:
         """The same for answers in an envelope, of which only the data matter."""
         body = await self.get(path, timeout=timeout, endpoint=endpoint, params=params, take=take)
-        return self._unwrap(await self._read_body(body, "GET", path, partial(decode_reply, shape=shape)), path)
+        reply = await self._read_body(body, "GET", path, partial(decode_reply, shape=shape))
+        if reply.data is None:
+            why = _line(reply.msg or "no reason given")
+            raise SourceError(f"Ray dashboard {self.shown} sent no data ({asked_for('GET', path)}): {why}")
+        return reply.data
 
     async def _read_body(self, body: bytes, method: str, path: str, read: Callable[[bytes], T]) -> T:
         return await aside(len(body) > ASIDE_FROM_BYTES, self._read_as, body, method, path, read)
@@ -146,13 +150,6 @@ class Dashboard:
                 raise SourceError(f"{self.shown} is not a Ray dashboard: it sent an HTML page ({asked_for(method, path)})") from None
             raise SourceError(f"{self.shown} does not answer like Ray: {error} ({asked_for(method, path)})") from None
 
-    def _unwrap(self, reply: wire.Reply[T], path: str) -> T:
-        if reply.data is None:
-            raise SourceError(
-                f"Ray dashboard {self.shown} sent no data ({asked_for('GET', path)}): {_line(reply.msg or 'no reason given')}"
-            )
-        return reply.data
-
     async def get(
         self, path: str, *, timeout: float, endpoint: str | None = None, params: Params | None = None, take: Take | None = None
     ) -> bytes:
@@ -163,25 +160,26 @@ class Dashboard:
         """
         endpoint = endpoint or path
         async with self._busy.setdefault(endpoint, asyncio.Lock()):
-            self._refuse_while_resting(endpoint, path)
-            asked = self._clock()
-            with self._resting_after_silence(endpoint, path, timeout):
-                body = await within(timeout, self._read(path, params or {}, take))
+            asked, words = self._clock(), asked_for("GET", path)
+            if (left := self._rests.get(endpoint, (0.0, 0.0))[0] - asked) > 0:
+                raise NoAnswerError(f"Ray dashboard {self.shown} did not answer ({words}); next try in {left:.0f} s")
+            self._counter += 1
+            fresh = {**(params or {}), "nocache": 1, "_": self._counter}
+            try:
+                body = await within(timeout, self._exchange("GET", path, fresh, take=take))
+            except asyncio.TimeoutError:
+                self._rest(endpoint, timeout)
+                raise NoAnswerError(f"Ray dashboard {self.shown} did not answer within {timeout:g} s ({words})") from None
+            except asyncio.CancelledError:
+                self._rests[endpoint] = (self._clock() + 1.0, 0.5)
+                raise
+            self._rests.pop(endpoint, None)
             self.took[endpoint] = self._clock() - asked
             return body
 
-    @asynccontextmanager
-    async def stream(self, path: str, params: Params | None = None) -> AsyncIterator[Answer]:
+    def stream(self, path: str, params: Params | None = None) -> AbstractAsyncContextManager[Answer]:
         """An answer that goes on, and may pause for any time; the caller reads it."""
-        headers = await self._headers(path)
-        with self._failures(path):
-            is_secret = "Authorization" in headers
-            more = self._watch_connection(secret=is_secret)
-            async with self._connections.ask("GET", path, params or {}, headers, extensions=more) as answer:
-                if answer.status != 200:
-                    self._judge(answer, "GET", path, await self._body(answer, "GET", path, MAX_BODY_BYTES), has_token=is_secret)
-                self._refuse_encoded(answer, "GET", path)
-                yield answer
+        return self._ask("GET", path, params or {})
 
     async def write(
         self,
@@ -212,10 +210,6 @@ class Dashboard:
         except asyncio.TimeoutError:
             raise NoAnswerError(f"Ray dashboard {self.shown} did not answer within {timeout:g} s ({asked_for(method, path)})") from None
 
-    async def _read(self, path: str, params: Params, take: Take | None) -> bytes:
-        self._counter += 1
-        return await self._exchange("GET", path, {**params, "nocache": 1, "_": self._counter}, take=take)
-
     async def _exchange(
         self,
         method: str,
@@ -226,20 +220,35 @@ class Dashboard:
         headers: Mapping[str, str] = {},
         take: Take | None = None,
     ) -> bytes:
-        headers = {**headers, **await self._headers(path)}
-        with self._failures(path, method):
-            has_token = "Authorization" in headers
-            more = self._watch_connection(secret=has_token or hide is not None)
-            async with self._connections.ask(method, path, params, headers, content, more) as answer:
-                body = await self._body(answer, method, path, self._max_bytes or MAX_BODY_BYTES, take if answer.status == 200 else None)
-        self.told_at = _moment(answer.headers.get("date")) or self.told_at
-        if answer.status != 200:
-            said = hide(body.decode("utf-8", "replace")).encode() if hide else body
-            self._judge(answer, method, path, said, has_token=has_token)
-        return body
+        async with self._ask(method, path, params, content, hide, headers) as answer:
+            return await self._body(answer, method, path, take)
 
-    async def _body(self, answer: Answer, method: str, path: str, largest: int, take: Take | None = None) -> bytes:
-        self._refuse_encoded(answer, method, path)
+    @asynccontextmanager
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        params: Params,
+        content: bytes | AsyncIterator[bytes] = b"",
+        hide: Hide | None = None,
+        headers: Mapping[str, str] = {},
+    ) -> AsyncIterator[Answer]:
+        """A success, with its body yet to be read."""
+        headers = {**headers, **await self._headers(path)}
+        has_token = "Authorization" in headers
+        more = self._watch_connection(secret=has_token or hide is not None)
+        with self._failures(path, method):
+            async with self._connections.ask(method, path, params, headers, content, more) as answer:
+                self._refuse_encoded(answer, method, path)
+                self.told_at = _moment(answer.headers.get("date")) or self.told_at
+                if answer.status != 200:
+                    body = await self._body(answer, method, path)
+                    said = hide(body.decode("utf-8", "replace")).encode() if hide else body
+                    self._judge(answer, method, path, said, has_token=has_token)
+                yield answer
+
+    async def _body(self, answer: Answer, method: str, path: str, take: Take | None = None) -> bytes:
+        largest = self._max_bytes or MAX_BODY_BYTES
         body, came = bytearray(), 0  # grown as it comes: to join 30 MB at the end would take as long as a screen is drawn
         async for chunk in answer.body:
             body += chunk
@@ -296,13 +305,8 @@ class Dashboard:
             return self.auth
 
     async def _ask_auth(self) -> Auth:
-        try:
-            mode = await self.json(_AUTH_MODE_PATH, wire.AuthenticationMode, timeout=4.0)
-        except RefusalError as error:
-            if error.status != 404:
-                raise
-            return "disabled"
-        return "disabled" if mode.authentication_mode == "disabled" else "token"
+        mode = await self.find(_AUTH_MODE_PATH, wire.AuthenticationMode, timeout=4.0)
+        return "disabled" if mode is None or mode.authentication_mode == "disabled" else "token"
 
     def _judge(self, answer: Answer, method: str, path: str, body: bytes, *, has_token: bool) -> None:
         status, asked = answer.status, asked_for(method, path)
@@ -320,24 +324,6 @@ class Dashboard:
             return RefusalError(f"{self.shown} requires a token, and none was found (looked in {TOKEN_PLACES})", status, "no token")
         refused = "rejects the token that was found" if status == 403 else "requires a token, but one was sent"
         return RefusalError(f"{self.shown} {refused} (the first of {TOKEN_PLACES})", status, "wrong token")
-
-    def _refuse_while_resting(self, endpoint: str, path: str) -> None:
-        until, _ = self._rests.get(endpoint, (0.0, 0.0))
-        if (left := until - self._clock()) > 0:
-            raise NoAnswerError(f"Ray dashboard {self.shown} did not answer ({asked_for('GET', path)}); next try in {left:.0f} s")
-
-    @contextmanager
-    def _resting_after_silence(self, endpoint: str, path: str, timeout: float) -> Iterator[None]:
-        try:
-            yield
-        except asyncio.TimeoutError:
-            self._rest(endpoint, timeout)
-            raise NoAnswerError(f"Ray dashboard {self.shown} did not answer within {timeout:g} s ({asked_for('GET', path)})") from None
-        except asyncio.CancelledError:
-            self._rests[endpoint] = (self._clock() + 1.0, 0.5)
-            raise
-        else:
-            self._rests.pop(endpoint, None)
 
     def _rest(self, endpoint: str, timeout: float) -> None:
         _, last = self._rests.get(endpoint, (0.0, timeout / 2))
