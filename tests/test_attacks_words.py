@@ -22,7 +22,7 @@ from cockpit.acts.plan import Plan, Target
 from cockpit.config.document import Document, InputError
 from cockpit.findings.waiting import shell_word
 from cockpit.sources.lenient_json import NotRayError, decode
-from cockpit.sources.probes.decode import MEND_MAX_BYTES, read_hello, read_sample
+from cockpit.sources.probes.decode import MEND_MAX_BYTES, Hello, Sample, read_line
 from cockpit.sources.probes.pool import _parse_answer
 from cockpit.sources.probes.process import parse_message
 from cockpit.sources.ray import wire
@@ -185,8 +185,8 @@ def nested(before: str, after: str = "}") -> bytes:
 @pytest.mark.parametrize(
     "read",
     [
-        lambda: read_sample(nested('{"taken":1,"x":')),
-        lambda: read_hello(nested('{"hello":1,"x":')),
+        lambda: read_line(nested('{"taken":1,"x":'), Sample),
+        lambda: read_line(nested('{"hello":1,"x":'), Hello),
         lambda: _parse_answer(nested('{"x":'), "w1"),
     ],
 )
@@ -198,7 +198,7 @@ def test_what_is_nested_without_end_is_a_fault_of_that_host(read):
 
 def test_a_number_that_no_float_holds_is_not_known():
     """Else it would come out wherever something is divided: on a page of the screen."""
-    sample = read_sample(b'{"taken": 1, "disks": [{"path": "/", "used": %s, "total": 5}], "cpus": -%s}' % (b"9" * 400, b"9" * 4000))
+    sample = read_line(b'{"taken": 1, "disks": [{"path": "/", "used": %s, "total": 5}], "cpus": -%s}' % (b"9" * 400, b"9" * 4000), Sample)
     assert sample.disks is not None
     assert (sample.disks[0].used, sample.disks[0].total, sample.cpus) == (None, 5, None)
     assert parse_message(b'{"tell": "x", "done": %s}' % (b"9" * 400)) == {"tell": "x", "done": None}
@@ -214,15 +214,15 @@ def test_half_a_character_of_a_host_stops_no_act_on_others(half):
 
 
 def test_a_title_of_a_thousand_digits_hides_no_host():
-    sample = read_sample(b'{"taken": 1, "processes": [{"pid": 5, "command": "%s"}]}' % (b"7" * 1000))
+    sample = read_line(b'{"taken": 1, "processes": [{"pid": 5, "command": "%s"}]}' % (b"7" * 1000), Sample)
     assert sample.processes is not None
     assert sample.processes[0].command == "7" * 1000
 
 
 def test_what_is_no_json_is_mended_only_as_far_as_keys_can_wait():
-    assert read_sample(b'{"taken": 1, "cpu": NaN}').cpu is None
+    assert read_line(b'{"taken": 1, "cpu": NaN}', Sample).cpu is None
     with pytest.raises(SourceError, match="larger than"):
-        read_sample(b'{"taken": 1, "cpu": NaN, "x": "%s"}' % (b"x" * MEND_MAX_BYTES))
+        read_line(b'{"taken": 1, "cpu": NaN, "x": "%s"}' % (b"x" * MEND_MAX_BYTES), Sample)
 
 
 @pytest.mark.parametrize("number", [b"1e400", b"-1e400", b"NaN", b"9" * 400])

@@ -22,7 +22,7 @@ from cockpit.config.settings import Config
 from cockpit.model import Snapshot
 from cockpit.monitor import poller
 from cockpit.monitor.logs import Log
-from cockpit.sources.probes.decode import host_of, read_sample
+from cockpit.sources.probes.decode import Sample, host_of, read_line
 from cockpit.sources.ray.client import RayClient
 from cockpit.sources.source import Source, SourceError
 from cockpit.ui.app import Cockpit
@@ -192,7 +192,7 @@ class ClusterMonitor:
         shape = Shape(nodes=NODES, gpus=GPUS, started=self._clock.begun - 3600)
         while True:
             taken = self._clock()
-            said = read_sample(sample(self._clock, node, shape))
+            said = read_line(sample(self._clock, node, shape), Sample)
             self.poller.hear(host_of(said, shape.host(node), (shape.ip(node),), taken, 0.0, local=node == 0))
             await asyncio.sleep(LOOK / self._clock.pace)
 

@@ -46,11 +46,7 @@ class Hello(msgspec.Struct):
     """Who speaks."""
 
     hello: int
-    host: str = ""
     addresses: tuple[str, ...] = ()
-    pid: int | None = None
-    user: str | None = None
-    python: str | None = None
 
 
 class Sample(msgspec.Struct):
@@ -95,8 +91,7 @@ class StackThread(msgspec.Struct):
     frames: tuple[StackFrame, ...]
 
 
-_hello = msgspec.json.Decoder(Hello)
-_sample = msgspec.json.Decoder(Sample)
+_DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {kind: msgspec.json.Decoder(kind) for kind in (Hello, Sample)}
 
 
 def is_hello(line: bytes) -> bool:
@@ -104,17 +99,9 @@ def is_hello(line: bytes) -> bool:
     return b'"hello"' in line[:16]
 
 
-def read_hello(line: bytes) -> Hello:
-    """Raises `SourceError`."""
-    return _decode(_hello, line)
-
-
-def read_sample(line: bytes) -> Sample:
-    """Raises `SourceError`."""
-    return _decode(_sample, line)
-
-
-def _decode(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
+def read_line(line: bytes, kind: type[T]) -> T:
+    """A line as `Hello` or `Sample`. Raises `SourceError`."""
+    decoder: msgspec.json.Decoder[T] = _DECODERS[kind]
     try:
         if _BEYOND_FLOAT.search(line) is None:
             return decoder.decode(line)

@@ -15,7 +15,7 @@ import msgspec
 
 from cockpit.config.kubernetes import FORBIDDEN, explain_refusal
 from cockpit.model import Host
-from cockpit.sources.probes.decode import host_of, is_hello, read_hello, read_sample
+from cockpit.sources.probes.decode import Hello, Sample, host_of, is_hello, read_line
 from cockpit.sources.probes.process import Child
 from cockpit.sources.probes.spawn import bury, spawn
 from cockpit.sources.source import SourceError
@@ -66,14 +66,6 @@ class Pace(msgspec.Struct, frozen=True):
     """For a one-shot question."""
 
 
-class ProbeCommand(msgspec.Struct, frozen=True):
-    """What to run for a probe, and the text to send it."""
-
-    command: Sequence[str]
-    interval: float
-    text: bytes | None = None
-
-
 MAX_UNREAPED_CHILDREN = 3
 """Children of one host that may hang in the kernel, killed but not gone, before no more are started."""
 
@@ -99,21 +91,21 @@ class HostProbe:
         self._ended: list[Popen[bytes]] = []
         self.wake: Callable[[], None] = lambda: None
 
-    def start(self, call: ProbeCommand, early: Popen[bytes] | None = None) -> None:
-        """Run the probe, or take over one that runs already."""
+    def start(self, command: Sequence[str], interval: float, text: bytes | None = None, early: Popen[bytes] | None = None) -> None:
+        """Run the probe and send it the text, or take over one that runs already."""
         self._ended = [process for process in self._ended if process.returncode is None]
         if len(self._ended) >= MAX_UNREAPED_CHILDREN:
             self.refuse(f"{len(self._ended)} probes of {self.name} were killed but are stuck in its kernel; no more are started")
             return
         try:
-            process = early or spawn(call.command)
+            process = early or spawn(command)
         except OSError as error:
-            self.refuse(f"{self.name}: {call.command[0]}: {explain_os_error(error)}")
+            self.refuse(f"{self.name}: {command[0]}: {explain_os_error(error)}")
             return
         self._heard, self._sample_count = None, 0
         self._skews.clear()
-        self.interval = call.interval
-        self.child = Child(process, self._listen, self.wake, call.text)
+        self.interval = interval
+        self.child = Child(process, self._listen, self.wake, text)
 
     def stop(self) -> None:
         """End the child without a word; it may be started again at once."""
@@ -192,13 +184,13 @@ class HostProbe:
 
     def _take_hello(self, line: bytes) -> None:
         try:
-            self.addresses = read_hello(line).addresses
+            self.addresses = read_line(line, Hello).addresses
         except SourceError as error:
             self._misread(line, error)
 
     def _take_sample(self, line: bytes) -> None:
         try:
-            sample = read_sample(line)
+            sample = read_line(line, Sample)
         except SourceError as error:
             self._misread(line, error)
             return

@@ -16,11 +16,10 @@ from cockpit.config.reach import THROUGH_RAY, HostEntry, reach_command
 from cockpit.config.settings import Config
 from cockpit.model import Host
 from cockpit.secrets import redact
-from cockpit.sources.lenient_json import loads
 from cockpit.sources.probes.decode import is_hello
-from cockpit.sources.probes.host_probe import HostProbe, Pace, ProbeCommand, ProbeListener, why_it_ended
+from cockpit.sources.probes.host_probe import HostProbe, Pace, ProbeListener, why_it_ended
 from cockpit.sources.probes.payload import program
-from cockpit.sources.probes.process import Child, HearLines, start_child, wait_for_exit
+from cockpit.sources.probes.process import Child, HearLines, parse_message, start_child, wait_for_exit
 from cockpit.sources.probes.spawn import bury, local_command, watch_words
 from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.ray.nodes import NodeFacts
@@ -152,8 +151,13 @@ class ProbePool:
     async def _start_question(
         self, host: str, words: Sequence[str], entry: HostEntry | None, hear: HearLines, wake: Callable[[], None] = lambda: None
     ) -> Child:
-        call = await self._question_command(host, words, self._entries.get(host) or entry)
-        child = start_child(host, call.command, hear, wake, call.text)
+        text: bytes | None = None
+        if host == self.local:
+            command = local_command(words)
+        else:
+            command = command_to_reach(host, self._config.reach, self._entries.get(host) or entry, self.control_sockets)
+            text = await asyncio.to_thread(program, ["--no-lifeline", *words])
+        child = start_child(host, command, hear, wake, text)
         self._asked.add(child)
         return child
 
@@ -190,17 +194,17 @@ class ProbePool:
         self._start_due(now)
 
     def _watch_local(self, now: float) -> None:
-        call = ProbeCommand(local_command(watch_words(self._interval)), self._interval)
+        command = local_command(watch_words(self._interval))
         if self._early is not None:
             early, self._early = self._early, None
-            if list(early.args) == call.command:  # type: ignore[arg-type]  # a list: `spawn` was given one
-                self._here.start(call, early)
+            if list(early.args) == command:  # type: ignore[arg-type]  # a list: `spawn` was given one
+                self._here.start(command, self._interval, early=early)
                 return
             bury(early)
         if self._here.child is not None and self._here.interval != self._interval:
             self._here.stop()
         if self._here.child is None and now >= self._here.due:
-            self._here.start(call)
+            self._here.start(command, self._interval)
 
     def _drop_unwanted(self, now: float) -> None:
         """Let go of hosts that nobody has wanted for a while, and of those whose turn is over while others wait."""
@@ -253,13 +257,7 @@ class ProbePool:
         except InputError as error:
             watch.refuse(f"{watch.name}: {error}")
             return
-        watch.start(ProbeCommand(command, self._interval, program([*watch_words(self._interval), "--no-lifeline"])))
-
-    async def _question_command(self, host: str, words: Sequence[str], entry: HostEntry | None) -> ProbeCommand:
-        if host == self.local:
-            return ProbeCommand(local_command(words), 0.0)
-        command = command_to_reach(host, self._config.reach, entry, self.control_sockets)
-        return ProbeCommand(command, 0.0, await asyncio.to_thread(program, ["--no-lifeline", *words]))
+        watch.start(command, self._interval, program([*watch_words(self._interval), "--no-lifeline"]))
 
 
 def command_to_reach(host: str, reach: str, entry: HostEntry | None, sockets: SshControlSockets | None) -> list[str]:
@@ -287,12 +285,9 @@ def has_told(host: Host, rays: NodeFacts | None, now: float) -> bool:
 
 
 def _parse_answer(line: bytes, host: str) -> dict[str, Any]:
-    try:
-        answer = loads(line)
-    except ValueError as error:
-        raise SourceError(f"the output of the probe of {host} can't be read: {error}") from error
-    if not isinstance(answer, dict):
-        raise SourceError(f"the output of the probe of {host} can't be read: it is not a JSON object")
+    answer = parse_message(line)
+    if answer is None:
+        raise SourceError(f"the output of the probe of {host} can't be read")
     if isinstance(answer.get("error"), str):
         raise SourceError(redact(answer["error"]))
     return answer

@@ -16,7 +16,7 @@ from cockpit.probe.look.proc import Users
 from cockpit.probe.look.processes import MOST_WORDS, Details, ProcessTable, ScannedProcess, read_argv, shown_command
 from cockpit.probe.look.sample import Sampler
 from cockpit.probe.look.sessions import Sessions
-from cockpit.sources.probes.decode import read_sample
+from cockpit.sources.probes.decode import Sample, read_line
 
 FORK = """
 import os, sys
@@ -90,6 +90,6 @@ def test_of_very_many_those_of_root_and_ours_are_told_of_and_that_there_are_more
     monkeypatch.setattr(sampler, "_judge", lambda *_: dict.fromkeys(many, FOREIGN))
     sampler._processes.facts = many
     told = sampler.sample()
-    read = read_sample(json.dumps(told).encode())
+    read = read_line(json.dumps(told).encode(), Sample)
     assert {10, 11} < {process.pid for process in read.processes or ()}
     assert [fault.text.partition(",")[0] for fault in read.faults if fault.source == "processes"] == ["7 processes are not listed"]
