@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from concurrent.futures import Future
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -67,27 +67,19 @@ async def in_time(work: Callable[[], T], about: object, patience: float | None =
 
     A thread that never comes back ends with the program: nobody joins it, as the event loop would do with one of its own.
     """
-    loop, limit = asyncio.get_running_loop(), READ_TIMEOUT_S if patience is None else patience
-    done: asyncio.Future[T] = loop.create_future()
-
-    def set_(answer: Callable[[Any], None], value: object) -> None:
-        if not done.done():
-            answer(value)
-
-    def tell(answer: Callable[[Any], None], value: object) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(set_, answer, value)
+    limit = READ_TIMEOUT_S if patience is None else patience
+    found: Future[T] = Future()
+    found.set_running_or_notify_cancel()  # from here on nobody's cancelling reaches the thread
 
     def run() -> None:
         try:
-            result = work()
+            found.set_result(work())
         except Exception as error:  # noqa: BLE001 it is raised where somebody waits for it
-            tell(done.set_exception, error)
-        else:
-            tell(done.set_result, result)
+            found.set_exception(error)
 
     thread = threading.Thread(target=run, name="read", daemon=True)
     thread.start()
+    done = asyncio.wrap_future(found)
     try:
         await asyncio.wait([done], timeout=limit)
         if done.done():
