@@ -120,7 +120,7 @@ def _finite(amount: float | None) -> float | None:
 def _facts(snapshot: Snapshot, known_nodes: tuple[Node, ...], *, old: bool) -> WaitFacts:
     """What Ray said, in the words of who judges it."""
     nodes = NodeFacts(nodes=known_nodes, workers=(), holders=(), growing=snapshot.growing)
-    status = StatusFacts(usage=None, totals=None, demand=None)
+    status = StatusFacts(usage=None, demand=None)
     asked = None if old else snapshot.taken
     return WaitFacts(nodes, status, snapshot.actors or (), snapshot.placement_groups, None, snapshot.jobs or (), asked)
 

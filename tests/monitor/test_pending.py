@@ -40,7 +40,7 @@ def group(number=7, **more):
 def parts(listed, *actors, groups=(), jobs=(), demand=None, asked=NOW, grouped=NOW, **more):
     return Parts(
         nodes=listed,
-        status=StatusFacts(usage=None, totals=None, demand=demand),
+        status=StatusFacts(usage=None, demand=demand),
         actors=ActorFacts(actors=actors, counts=None, complete=True),
         groups=GroupFacts(groups=groups),
         jobs=JobFacts(jobs=jobs),

@@ -11,7 +11,7 @@ from cockpit.model import Demand, Quantity, Value
 from cockpit.secrets import redact
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.ray import wire
-from cockpit.sources.ray.resources import Names, is_grouped, parse_amount, plain, sound, uses, whole
+from cockpit.sources.ray.resources import Names, is_grouped, parse_amount, plain, sound, whole
 from cockpit.sources.source import SourceError
 
 FROZEN_AFTER_S = 20.0
@@ -34,7 +34,6 @@ class StatusFacts(Value, frozen=True):
 
     usage: Mapping[str, Mapping[str, Quantity]] | None
     """By node id; `None` where only a text was to be had."""
-    totals: Mapping[str, Quantity] | None
     demand: tuple[Demand, ...] | None
     """Waiting tasks and actors. Those bound to a waiting placement group are here and in `strategies`: never add the two."""
     strategies: tuple[GroupDemand, ...] = ()
@@ -63,7 +62,6 @@ class StatusReports:
         nodes = report.usage_by_node
         return StatusFacts(
             usage={node_id: self._quantities(_read_uses(usage)) for node_id, usage in nodes.items()} if nodes is not None else None,
-            totals=self._quantities(report.usage),
             demand=_demands((plain(needs), count) for needs, count in report.resource_demand),
             strategies=tuple(_group(shape, times) for shape, count in report.pg_demand if (times := whole(count))),
         )
@@ -107,14 +105,12 @@ _NEED = re.compile(r"'([^']+)': ([\d.e+-]+)")
 
 
 def parse_status(text: str) -> StatusFacts:
-    """What `ray status` prints (`format_info_string` in autoscaler/_private/util.py): totals and what waits, nothing by node."""
-    usage = text.partition("Usage:\n")[2].partition("\n\n")[0]
-    if not usage:
+    """What `ray status` prints (`format_info_string` in autoscaler/_private/util.py): what waits, nothing by node."""
+    if not text.partition("Usage:\n")[2].partition("\n\n")[0]:
         raise SourceError("the autoscaler's status text has no usage list; used and pending resources are unknown")
     waiting = [match for line in text.partition("Demands:\n")[2].splitlines() if (match := _DEMAND.fullmatch(line))]
     return StatusFacts(
         usage=None,
-        totals={name: Quantity(used=sound(used), total=sound(total)) for name, (used, total) in uses(usage).items()},
         demand=_demands((_shapes(match["shapes"])[0], int(match["count"])) for match in waiting if match["what"] == "pending tasks/actors"),
         strategies=tuple(
             GroupDemand(bundles=tuple(_shapes(match["shapes"])), strategy=match["strategy"], count=int(match["count"]))

@@ -194,9 +194,8 @@ class GroupShape(Camel, frozen=True):
 
 
 class LoadMetrics(Camel, frozen=True):
-    """What the autoscaler monitor counts; the names in `usage` and `usageByNode` are mangled, the others are not."""
+    """What the autoscaler monitor counts; the names in `usageByNode` are mangled, the others are not."""
 
-    usage: Uses = {}
     usage_by_node: Mapping[str, msgspec.Raw] | None = None
     """Of each node what `Uses` is: 2 MB with 1,000 nodes, read one by one."""
     resource_demand: tuple[tuple[Resources, float], ...] = ()

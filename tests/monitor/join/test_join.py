@@ -98,7 +98,7 @@ def test_a_host_of_the_config_that_nobody_has_heard_of_is_listed_as_unknown():
 def test_used_resources_come_from_the_monitor_and_are_unknown_without_it():
     bare = node(1, resources={"GPU": Quantity(None, 8.0)})
     assert joined(nodes=node_facts(bare)).nodes[0].resources["GPU"].used is None
-    status = StatusFacts(usage={HEAD: {"GPU": Quantity(5.0, 8.0)}}, totals=None, demand=(), strategies=())
+    status = StatusFacts(usage={HEAD: {"GPU": Quantity(5.0, 8.0)}}, demand=(), strategies=())
     assert joined(nodes=node_facts(bare), status=status).nodes[0].resources["GPU"] == Quantity(5.0, 8.0)
 
 

@@ -15,8 +15,6 @@ async def test_what_is_handed_out_and_waited_for_is_read_from_the_monitors_blob(
     assert facts.usage[HEAD]["CPU"] == Quantity(used=2.0, total=2.0)
     assert facts.usage[HEAD]["object_store_memory"] == Quantity(used=0.0, total=200000000.0)
     assert not any("group" in name.lower() for name in facts.usage[HEAD])
-    assert facts.totals is not None
-    assert facts.totals["GPU"] == Quantity(used=1.0, total=2.0)
     assert facts.demand is not None
     assert Demand(needs={"CPU": 1.0, "special_hw_a": 1.0}, count=1) in facts.demand
     assert Demand(needs={"GPU": 50.0}, count=1) in facts.demand, "bound to a group, with the group's name taken off"
@@ -29,8 +27,8 @@ async def test_what_is_handed_out_and_waited_for_is_read_from_the_monitors_blob(
 @pytest.mark.parametrize("version", ["2.44.1", "2.9.3"])
 async def test_older_rays_say_the_same(version):
     facts = await RecordedRay(version).ray().read_status()
-    assert facts.totals is not None
-    assert facts.totals["accelerator_type:H100"].total == 1.0
+    assert facts.usage is not None
+    assert next(iter(facts.usage.values()))["accelerator_type:H100"].total == 1.0
     assert facts.demand == (Demand(needs={"GPU": 100.0}, count=1),)
     assert facts.strategies[0].strategy == "PACK"
 
@@ -46,7 +44,7 @@ async def test_a_monitor_that_has_stopped_writing_is_not_believed():
         await it.read_status()
     assert caught.value.cause == "monitor"
     ray.paths["/api/cluster_status"]["data"]["clusterStatus"]["time"] += 5
-    assert (await it.read_status()).totals
+    assert (await it.read_status()).usage
 
 
 async def test_why_the_monitor_died_is_told_if_ray_knows():
@@ -70,8 +68,6 @@ def v2() -> RecordedRay:
 async def test_under_autoscaler_v2_the_text_is_read_and_use_by_node_is_unknown():
     facts = await v2().ray().read_status()
     assert facts.usage is None
-    assert facts.totals is not None
-    assert (facts.totals["CPU"], facts.totals["GPU"]) == (Quantity(used=0.0, total=4.0), Quantity(used=1.0, total=1.0))
     assert facts.demand == (Demand(needs={"CPU": 1.0, "GPU": 50.0}, count=1),)
 
 
@@ -112,13 +108,13 @@ async def test_a_text_of_another_kind_is_unknown_not_empty():
 async def test_counts_that_count_nothing_are_left_out():
     ray = RecordedRay()
     blob = {
-        "usage": {"GPU": ["nan", "inf"], "CPU": [1.0, 2.0]},
+        "usageByNode": {HEAD: {"GPU": ["nan", "inf"], "CPU": [1.0, 2.0]}},
         "resourceDemand": [[{"CPU": 1.0}, "inf"], [{"GPU": 1.0}, 3]],
         "pgDemand": [[{"bundles": [[{"GPU": 1.0}, "nan"]], "strategy": "PACK"}, 1e300]],
     }
     ray.paths["/api/cluster_status"] = {"result": True, "msg": "", "data": {"clusterStatus": {"time": 1.0, "loadMetricsReport": blob}}}
     facts = await ray.ray().read_status()
-    assert facts.totals == {"GPU": Quantity(), "CPU": Quantity(used=1.0, total=2.0)}
+    assert facts.usage == {HEAD: {"GPU": Quantity(), "CPU": Quantity(used=1.0, total=2.0)}}
     assert facts.demand == (Demand(needs={"GPU": 1.0}, count=3),)
     assert facts.strategies == ()
 
@@ -126,5 +122,4 @@ async def test_counts_that_count_nothing_are_left_out():
 def test_a_count_longer_than_a_line_is_no_count():
     text = "Usage:\n 1e999/2.0 CPU\n\nDemands:\n {'CPU': 1.0}: %s pending tasks/actors\n {'GPU': 1e999} * 2: 3+ pending tasks/actors\n"
     facts = parse_status(text % ("9" * 5000))
-    assert facts.totals == {"CPU": Quantity(used=None, total=2.0)}
     assert facts.demand == ()
