@@ -106,9 +106,9 @@ def test_the_cockpit_reads_files_in_few_places():
 
 
 def test_a_token_is_sent_in_one_place_of_each_kind():
-    """Ray's, that of a pod's service account, and a user and password in an address; the rules of what is a secret know the name too."""
+    """Ray's, and that of a pod's service account; the rules of what is a secret know the name too."""
     naming = {str(path.relative_to(ROOT)) for path in modules(but=("secrets",)) if '"Authorization"' in path.read_text()}
-    assert naming == {"sources/ray/http.py", "sources/kubernetes/api.py", "sources/connections.py"}
+    assert naming == {"sources/ray/http.py", "sources/kubernetes/api.py"}
 
 
 def test_secrets_and_tokens_ask_first_who_listens():

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import ssl
 import sys
-from base64 import b64encode
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, NamedTuple, Protocol
-from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
+from typing import Any, Final, NamedTuple
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 import httpcore
 
@@ -29,16 +28,6 @@ _PORTS: Final = {"http": 80, "https": 443}
 _ALWAYS: Final = {"Accept": "*/*", "Accept-Encoding": "identity", "Connection": "keep-alive", "User-Agent": "ray-cockpit"}
 
 
-class Transport(Protocol):
-    """What carries a request: httpcore's pool, or whatever stands for it in a test."""
-
-    async def handle_async_request(self, request: httpcore.Request) -> httpcore.Response:
-        """Raises the errors of httpcore."""
-
-    async def aclose(self) -> None:
-        """Let all connections go."""
-
-
 class Answer(NamedTuple):
     """What came back, with the body yet to be read."""
 
@@ -49,12 +38,12 @@ class Answer(NamedTuple):
 
 
 class Connections:
-    """To one address, `http://user:password@host:port/prefix`. Raises the errors of httpcore, and `ValueError` where it is no address."""
+    """To one address, `http://host:port/prefix`. Raises the errors of httpcore, and `ValueError` where it is no address."""
 
-    def __init__(self, address: str, transport: Transport | None = None, *, trust: ssl.SSLContext | None = None) -> None:
-        """`trust`: whose certificates are believed; `None`: certifi's."""
+    def __init__(self, address: str, transport: httpcore.AsyncConnectionPool | None = None, *, trust: ssl.SSLContext | None = None) -> None:
+        """`transport`: what stands for httpcore's pool in a test; `trust`: whose certificates are believed, `None`: certifi's."""
         self._address = address
-        self._transport: Transport = transport or httpcore.AsyncConnectionPool(
+        self._transport = transport or httpcore.AsyncConnectionPool(
             ssl_context=trust if address.startswith("https:") else _NO_TLS,
             max_connections=MAX_CONNECTIONS,
             max_keepalive_connections=MAX_IDLE_CONNECTIONS,
@@ -111,9 +100,6 @@ def _to_ascii(host: str) -> bytes:
 
 def _own_headers(place: SplitResult, method: str, content: bytes | AsyncIterator[bytes]) -> dict[str, str]:
     found = {"Host": _to_ascii(place.netloc.rpartition("@")[2]).decode(), **_ALWAYS}
-    if place.username is not None:
-        known = f"{unquote(place.username)}:{unquote(place.password or '')}"
-        found["Authorization"] = f"Basic {b64encode(known.encode()).decode()}"
     if isinstance(content, bytes) and (content or method in ("POST", "PUT")):
         found["Content-Length"] = str(len(content))
     return found

@@ -11,7 +11,7 @@ import httpx
 Handler = Callable[[httpx.Request], httpx.Response | Awaitable[httpx.Response]]
 
 
-class MockTransport:
+class MockTransport(httpcore.AsyncConnectionPool):
     """Carries requests to the function; an error of httpx that this raises becomes httpcore's of the same name."""
 
     def __init__(self, handler: Handler) -> None:

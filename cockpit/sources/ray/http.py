@@ -14,7 +14,7 @@ import httpcore
 
 from cockpit.model import Cause
 from cockpit.secrets import redact
-from cockpit.sources.connections import Answer, Connections, Params, Transport
+from cockpit.sources.connections import Answer, Connections, Params
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.ray import wire
 from cockpit.sources.ray.http_words import asked_for, why_unreachable
@@ -75,7 +75,7 @@ class Dashboard:
         address: str,
         *,
         token: Callable[[], str | None],
-        transport: Transport | None,
+        transport: httpcore.AsyncConnectionPool | None,
         audience: Audience | None = None,
         clock: Callable[[], float] = time.monotonic,
         max_bytes: int | None = None,
