@@ -249,3 +249,8 @@ class Cluster(Value, frozen=True):
     """The dashboard answers; `None` before it was asked."""
     others: tuple[OtherRay, ...] | None = None
     """Asked while nothing has ever answered at this address; `None`: they have not been."""
+
+    def is_other_than(self, before: Cluster) -> bool:
+        """Whether another Ray answers than before, as far as both have said which they are."""
+        told = ((before.session, self.session), (before.cluster_id, self.cluster_id))
+        return any(old is not None and new is not None and old != new for old, new in told)

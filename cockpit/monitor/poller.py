@@ -292,7 +292,7 @@ class Poller:
         if isinstance(facts, Cluster):
             if self.parts.cluster.reachable is False:
                 self.refresh()
-            known = self.parts.forget_ray() if _is_another_cluster(self.parts.cluster, facts) else self.parts
+            known = self.parts.forget_ray() if facts.is_other_than(self.parts.cluster) else self.parts
             self._set(replace(known, cluster=facts, as_of=as_of), news=facts != self.parts.cluster)
         elif (part := _PARTS.get(type(facts))) is not None:
             is_news = facts != getattr(self.parts, part)  # else what was known stays, and with it all that was made of it
@@ -303,9 +303,3 @@ class Poller:
 
 def _is_rays(source: str) -> bool:
     return source.startswith("ray.")
-
-
-def _is_another_cluster(before: Cluster, now: Cluster) -> bool:
-    """The same address is answered by a different cluster than a moment ago."""
-    told = [(before.cluster_id, now.cluster_id), (before.session, now.session)]
-    return any(old is not None and new is not None and old != new for old, new in told)

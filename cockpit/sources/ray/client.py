@@ -138,7 +138,7 @@ class RayClient:
             auth=auth if is_same else await self._dashboard.find_auth(),
             reachable=True,
         )
-        if _differs(self._cluster.session, found.session) or _differs(self._cluster.cluster_id, found.cluster_id):
+        if found.is_other_than(self._cluster):
             self.forget()
         self._cluster, self._lost = found, False
         if lost:
@@ -381,7 +381,3 @@ def _only_in_state(state: str) -> dict[str, str]:
     if state == NOT_DEAD:
         return {"filter_keys": "state", "filter_predicates": "!=", "filter_values": "DEAD"}
     return {"filter_keys": "state", "filter_predicates": "=", "filter_values": state}
-
-
-def _differs(before: str | None, now: str | None) -> bool:
-    return before is not None and now is not None and before != now
