@@ -70,10 +70,11 @@ class _Past:
 class _NodePast(_Past):
     """Of one node, and of each of its GPUs."""
 
-    __slots__ = ("places",)
+    __slots__ = ("indices", "places")
 
     def __init__(self, indices: tuple[int, ...]) -> None:
         super().__init__()
+        self.indices = indices
         self.places: dict[tuple[str, int | None], int] = {("host", None): 0, ("gpu", None): 1, ("memory", None): 2}
         for number, index in enumerate(indices):
             self.places["gpu", index] = len(_WHOLE) + number
@@ -154,11 +155,7 @@ class History:
         """Begun anew when its GPUs have changed: MIG was switched, one was lost."""
         indices = tuple(gpu.index for gpu in node.gpus or ())
         past = self._pasts.get(node.key)
-        if (
-            past is None
-            or len(past.places) != len(_WHOLE) + 2 * len(indices)
-            or ("gpu", indices[-1] if indices else None) not in past.places
-        ):
+        if past is None or past.indices != indices:
             past = self._pasts[node.key] = _NodePast(indices)
         return past
 
