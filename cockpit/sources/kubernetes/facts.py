@@ -61,13 +61,9 @@ class _Condition(_Object, frozen=True):
     message: str | None = None
 
 
-class _Waiting(_Object, frozen=True):
+class _Stage(_Object, frozen=True):
     reason: str | None = None
     message: str | None = None
-
-
-class _Terminated(_Object, frozen=True):
-    reason: str | None = None
     exit_code: int | None = None
     finished_at: str | None = None
 
@@ -75,8 +71,8 @@ class _Terminated(_Object, frozen=True):
 class _ContainerState(_Object, frozen=True):
     """`state`, `lastState`: one of them, or none."""
 
-    waiting: _Waiting | None = None
-    terminated: _Terminated | None = None
+    waiting: _Stage | None = None
+    terminated: _Stage | None = None
 
 
 class _ContainerStatus(_Object, frozen=True):

@@ -40,10 +40,6 @@ class _Stopped(wire.Snake, frozen=True):
     stopped: bool | None = None
 
 
-class _Deleted(wire.Snake, frozen=True):
-    deleted: bool | None = None
-
-
 class JobActs:
     """What may be done to jobs. `started` is the planned job's: an id may have been given again."""
 
@@ -71,14 +67,14 @@ class JobActs:
         job = await self._same(name, started)
         if job.running:
             raise NotMeantError(f"job {name} is not over ({job.status}): stop it first")
-        await self._write("DELETE", name, "", _Deleted)
+        await self._write("DELETE", name, "", wire.Snake)
         until = time.monotonic() + DELETE_TIMEOUT_S
         while (left := await self._look(name)) is not None:
             if left.running or left.started not in (started, None) or time.monotonic() > until:
                 raise SourceError(f"Ray still lists job {name}, although it was deleted")
             await asyncio.sleep(self._pause)
             with suppress(NotMeantError):
-                await self._write("DELETE", name, "", _Deleted)
+                await self._write("DELETE", name, "", wire.Snake)
         return job
 
     async def _same(self, name: str, started: float | None) -> Job:

@@ -6,7 +6,6 @@ was refused may be there all the same: it is always looked for, and known by the
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
@@ -30,8 +29,6 @@ _WRITE_TIMEOUT_S, _READ_TIMEOUT_S, _READ_TRIES = 20.0, 8.0, 3
 _PACKAGE_TIMEOUT_S = 30.0
 _LOOK_FIRST = "look for it among the jobs before you launch again"
 _RUNNING = ("PENDING", "RUNNING")
-_KNOWN_SINCE = {"entrypoint_num_cpus": (2, 2), "entrypoint_num_gpus": (2, 2), "entrypoint_resources": (2, 2), "entrypoint_memory": (2, 8)}
-_UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
 
 
 class Submission(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -109,11 +106,6 @@ class SubmissionList(Value, frozen=True):
         return frozenset(job.id for job in self.jobs)
 
 
-class _Submitted(wire.Snake, frozen=True):
-    submission_id: str | None = None
-    job_id: str | None = None
-
-
 class Submissions:
     """What may be submitted, to one dashboard."""
 
@@ -188,9 +180,9 @@ class Submissions:
         """What was said against it."""
         body = msgspec.json.encode(submission)
         try:
-            await self._dashboard.write("POST", "/api/jobs/", _Submitted, timeout=_WRITE_TIMEOUT_S, content=body, hide=hide)
+            await self._dashboard.write("POST", "/api/jobs/", wire.Snake, timeout=_WRITE_TIMEOUT_S, content=body, hide=hide)
         except RefusalError as error:
-            return _explain(error, submission)
+            return _explain(error)
         except SourceError as error:
             return error
         return None
@@ -217,16 +209,12 @@ NO_AGENT_CAUSES = (
 """An agent whose HTTP port is taken lives on without it (ray-project/ray, pull request 51869)."""
 
 
-def _explain(error: RefusalError, submission: Submission) -> SourceError:
+def _explain(error: RefusalError) -> SourceError:
     """What Ray means, where it is known."""
     if error.status in (404, 405):
         return SourceError(f"{error}: this Ray accepts no jobs over HTTP (needs Ray 1.9 or later with ray[default])")
     if _NO_AGENT in str(error):
         return SourceError(f"{error}; {NO_AGENT_CAUSES}")
-    unknown = _UNKNOWN.search(str(error))
-    if unknown and unknown[1] in _KNOWN_SINCE and hasattr(submission, unknown[1]):
-        since = ".".join(map(str, _KNOWN_SINCE[unknown[1]]))
-        return SourceError(f"this Ray is too old for {unknown[1]}, which needs {since} or later")
     return error
 
 

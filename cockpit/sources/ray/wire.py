@@ -169,14 +169,9 @@ class ProcessInfo(Camel, frozen=True):
     core_worker_stats: tuple[CoreWorker, ...] = ()
 
 
-class Detail(Camel, frozen=True):
+class Detail(Summary, frozen=True):
     """One node of `/nodes/{id}`."""
 
-    raylet: Raylet = Raylet()
-    hostname: str | None = None
-    ip: str | None = None
-    gpus: tuple[Gpu, ...] | None = None
-    agent: Agent | None = None
     workers: tuple[ProcessInfo, ...] = ()
 
 
@@ -260,15 +255,10 @@ class Identity(Snake, frozen=True):
 
 
 class Message(Snake, frozen=True):
-    """A cause of death that is one message."""
+    """A cause of death: one message, or the constructor's exception, whose pickle is never read."""
 
     error_message: str | None = None
     reason: str | None = None
-
-
-class CreationFailure(Snake, frozen=True):
-    """The constructor's exception; its pickle is never read."""
-
     formatted_exception_string: str | None = None
 
 
@@ -276,7 +266,7 @@ class DeathCause(Snake, frozen=True):
     """One of the five is set."""
 
     actor_died_error_context: Message | None = None
-    creation_task_failure_context: CreationFailure | None = None
+    creation_task_failure_context: Message | None = None
     runtime_env_failed_context: Message | None = None
     actor_unschedulable_context: Message | None = None
     oom_context: Message | None = None
