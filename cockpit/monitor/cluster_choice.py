@@ -152,7 +152,8 @@ class ClusterChoice:
         self._resolved.set()
         try:
             sessions, jobs = local_sessions(self._poller.parts.hosts), self._other_jobs()
-            heads = {one.name: head for one in sessions if (head := self._find_head(one.name)) is not None}
+            local, _ = self._heard
+            heads = {one.name: head for one in sessions if local and (head := head_elsewhere(local, one.name)) is not None}
             found = resolve_address(_given_address(self._config), self._env, sessions, self._find_stranger, jobs, heads)
         except InputError as error:
             self._poller.doubt("address", str(error))
@@ -169,11 +170,6 @@ class ClusterChoice:
         ours, (local, _) = self._poller.parts.slurm_ids, self._heard
         names = {session.name for session in local.sessions or ()} if local else set()
         return {name: its for name in names if local and (its := other_slurm_job(ours, local, name)) is not None}
-
-    def _find_head(self, name: str) -> str | None:
-        """Where the head of a session is that has only a worker here."""
-        local, _ = self._heard
-        return head_elsewhere(local, name) if local is not None else None
 
     def _find_stranger(self, port: int) -> str | None:
         """Whose it may be who listens there: another user's, or another Slurm job's of ours, whose `/tmp` need not be seen from here."""
@@ -196,16 +192,13 @@ class ClusterChoice:
         chosen = self.address.owner
         followable = [session for session in sessions if session.trusted or (chosen and session.owner == chosen)]
         here = {session.name: session for session in followable if session.live and session.dashboard}
-        same = here.get(self.address.origin)
+        origin = self.address.origin
+        same = here.get(origin)
         if same is not None and same.dashboard:
             if lost:
                 self.follow(self.address._replace(url=same.dashboard, given=False))
-        elif here and not self.is_alive(self.address.origin) and self._is_replaceable(lost=lost):
+        elif here and not self.is_alive(origin) and (origin == "default" or (lost and origin.startswith("session"))):
             self._resolve()
-
-    def _is_replaceable(self, *, lost: bool) -> bool:
-        origin = self.address.origin if self.address else "default"
-        return origin == "default" or (lost and origin.startswith("session"))
 
 
 def _given_address(config: Config) -> Address | None:

@@ -142,15 +142,16 @@ class Reasons:
     def _first(self, actor: Actor, world: LivingNodes, wanted: Ask) -> Reason | None:
         """The sentence for one that needs one node; nothing while the facts may be older than it is."""
         queued = None if self._queued is None else wanted.shapes[0][0].amounts in self._queued
+        long = has_waited(actor, self._facts.asked)
         verdict = world.judge(wanted)
-        if verdict is None or (verdict.kind != "never" and not (self._has_waited_long(actor) or queued)):
+        if verdict is None or (verdict.kind != "never" and not (long or queued)):
             return None
         if verdict.kind == "never":
             return self._sentence(wanted, actor.job, world)
-        if queued is False and actor.state == "PENDING_CREATION" and self._has_waited_long(actor):
+        if queued is False and actor.state == "PENDING_CREATION" and long:
             return STARTS
         if verdict.kind == "now":
-            return self._free(wanted) if world is self.world and self._has_waited_long(actor) and actor.state != "RESTARTING" else None
+            return self._free(wanted) if world is self.world and long and actor.state != "RESTARTING" else None
         return self._sentence(wanted, actor.job, world)
 
     def _free(self, wanted: Ask) -> Reason:
@@ -169,10 +170,6 @@ class Reasons:
             return actor.node
         worker = self._workers.get(actor.id) if actor.state == "PENDING_CREATION" else None
         return worker.node if worker else None
-
-    def _has_waited_long(self, actor: Actor) -> bool:
-        """Whether it waited already long before the report was read."""
-        return has_waited(actor, self._facts.asked)
 
     def _sentence(self, wanted: Ask, job: str | None, world: LivingNodes | None = None) -> Reason | None:
         """Its words, found once for all that ask for the same."""
@@ -197,7 +194,7 @@ class Reasons:
         holds: dict[str, list[NodeHold]] = {}
         for actor in self._facts.actors:
             if not actor.placement_group and (home := self._home(actor)):
-                holds.setdefault(home, []).append(self._hold(actor.job, _actor_words(actor), actor.needs))
+                holds.setdefault(home, []).append(self._hold(actor.job, f"actor {actor.class_}", actor.needs))
         for group in self._facts.groups or ():
             users = ", ".join(list(dict.fromkeys(actor.class_ for actor in self._users.get(group.id, ())))[:2])
             what = f"group {group.name or group.id[:8]}{users and ' of '}{users}"
@@ -234,7 +231,7 @@ class Reasons:
 
     def _share(self, name: str, total: Counter[str], users: Iterable[Actor]) -> Place:
         used = Counter(dict.fromkeys(total, 0))
-        holds = tuple(self._hold(each.job, _actor_words(each), each.needs) for each in users)
+        holds = tuple(self._hold(each.job, f"actor {each.class_}", each.needs) for each in users)
         for hold in holds:
             used.update(hold.amounts)
         return Place(name, name, total, used, {}, holds)
@@ -321,10 +318,6 @@ def _are_names_known(facts: WaitFacts, waiting: Iterable[Actor]) -> bool:
 def _to_start(actor: Actor) -> Mapping[str, float]:
     """An actor that declares nothing takes one CPU to be placed, and gives it back. Ray's own declare that they take none."""
     return actor.needs or ({} if actor.internal else {"CPU": 1.0})
-
-
-def _actor_words(actor: Actor) -> str:
-    return f"actor {actor.class_}"
 
 
 def _fixed_amounts(needs: Mapping[str, float]) -> dict[str, int]:

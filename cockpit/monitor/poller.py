@@ -81,7 +81,8 @@ class Poller:
             await wait_for_event(self._changed, PUBLISH_AT_LEAST_EVERY_S)
             self._changed.clear()
             # Of a large cluster it is made aside: it takes a tenth of a second, and a key that is pressed meanwhile is drawn.
-            before, made = self.snapshot, await aside(self._is_large, self._make_snapshot, self.parts)
+            is_large = self.parts.nodes is not None and len(self.parts.nodes.nodes) > ASIDE_FROM_NODES
+            before, made = self.snapshot, await aside(is_large, self._make_snapshot, self.parts)
             if self.snapshot is before:  # else one was made meanwhile, of what is newer
                 self.snapshot = made
             for publish in self._subscribers:
@@ -131,10 +132,6 @@ class Poller:
         since = self._tripped.since if self._tripped else now
         self._tripped = Fault("cockpit", f"{bug(error)}; nothing new is shown until it is over", since)
         return replace(self.snapshot, taken=now, faults=(*before, self._tripped))
-
-    @property
-    def _is_large(self) -> bool:
-        return self.parts.nodes is not None and len(self.parts.nodes.nodes) > ASIDE_FROM_NODES
 
     @property
     def _is_settled(self) -> bool:

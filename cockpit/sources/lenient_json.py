@@ -45,14 +45,11 @@ def loads(text: bytes) -> Any:
     said = text.decode("utf-8", "replace")
     try:
         found = json.loads(said, parse_constant=lambda _: None, parse_float=_parse_finite, parse_int=_parse_whole)
-        return _replace_surrogates(found) if "\\ud" in said.lower() else found
+        if "\\ud" in said.lower():  # half a surrogate can't be written down again, neither in a file nor in a request
+            return json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
+        return found
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-
-
-def _replace_surrogates(found: Any) -> Any:
-    """Half a surrogate can't be written down again, neither in a file nor in a request."""
-    return json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def mend(text: bytes, largest: int) -> bytes:

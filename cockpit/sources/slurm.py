@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
@@ -50,10 +50,6 @@ async def read_job(job: str) -> SlurmJob:
     return found[0]
 
 
-def _join(*names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for some in names for name in some))
-
-
 async def find_parts(name: str) -> list[SlurmJob]:
     """The job that a person means by that name; after it the other parts, where it is one of a heterogeneous job.
 
@@ -96,7 +92,9 @@ async def read_allocation(job: str, now: float, names_of: Callable[[str], Sequen
     known: Collection[SlurmNode] = ()
     if _LIST.fullmatch(found.nodes):
         try:
-            known = [replace(node, others=_join(node.others, names_of(node.name))) for node in await _read_nodes(found.nodes)]
+            known = [
+                replace(node, others=tuple(dict.fromkeys((*node.others, *names_of(node.name))))) for node in await _read_nodes(found.nodes)
+            ]
         except SourceError as error:
             lacks = f"Slurm does not say how its nodes are: {error}"
     return Allocation(job, found.state, None if found.left is None else now + found.left, tuple(known), lacks)
@@ -126,15 +124,13 @@ def _resolve(named: Iterable[tuple[str, str]], found: dict[str, str]) -> None:
 async def _read_nodes(nodes: str) -> Collection[SlurmNode]:
     """Each once: a node is listed for each of its partitions, with `--all` for hidden ones too."""
     rows = await _ask("sinfo", "--all", f"--nodes={nodes}", "--Node", "--noheader", f"--format={_NODE_FIELDS}")
-    return {node.name: node for node in _parse_nodes(rows)}.values()
-
-
-def _parse_nodes(rows: Iterable[str]) -> Iterator[SlurmNode]:
+    found: dict[str, SlurmNode] = {}
     for row in rows:
         name, host, address, state, reason = (*row.split("|", 4), "", "", "", "")[:5]
         if name and state:
             known = None if reason.strip() in ("", "none") else reason.strip()
-            yield SlurmNode(name, state, known, tuple(other for other in (host, address) if other))
+            found[name] = SlurmNode(name, state, known, tuple(other for other in (host, address) if other))
+    return found.values()
 
 
 def _parse_left(text: str) -> float | None:

@@ -145,7 +145,8 @@ def _nodes(
         return None
     known = [_on_host(node, hosts.get(places.get(node.id or "", ""))) for node in listed or ()]
     named = {node.host for node in known} | set(places.values())
-    alone = [_node_of_host(host) for host in hosts.values() if host.name not in named and (listed is None or _matters(host))]
+    bare = [host for host in hosts.values() if host.name not in named and (listed is None or _matters(host))]
+    alone = [_on_host(Node(None, host.name, ip=next(iter(host.addresses), "")), host) for host in bare]
     named |= {node.host for node in alone} | {name for node in known for name in (node.name, node.ip) if name}
     named |= {address for host in hosts.values() for address in host.addresses}
     unheard = [Node(None, name, ip=address) for name, address in expected if name not in named and address not in named]
@@ -228,11 +229,6 @@ def _gpus(rays: tuple[Gpu, ...] | None, probes: tuple[Gpu, ...] | None) -> tuple
 def _matters(host: Host) -> bool:
     """A cluster elsewhere can be watched from a laptop, and then the laptop is no part of the picture."""
     return not host.local or bool(host.gpus) or bool(host.sessions) or any(process.kind != "foreign" for process in host.processes or ())
-
-
-def _node_of_host(host: Host) -> Node:
-    bare = Node(None, host.name, ip=next(iter(host.addresses), ""))
-    return _on_host(bare, host)
 
 
 def _sessions(hosts: Mapping[str, Host]) -> tuple[Session, ...] | None:

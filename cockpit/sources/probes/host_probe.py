@@ -134,7 +134,8 @@ class HostProbe:
         if self.child is None:
             return
         if (code := self.child.poll_exit()) is not None:
-            self._forget_failures(now)
+            if self._sample_count and now - self.child.started > self._pace.settled:
+                self._failures = 0
             self.refuse(why_it_ended(self.name, code, self.child.last_words, spoke=self._sample_count > 0, restarts=True))
             return
         silence = now - (self._heard or self.child.started)
@@ -153,10 +154,6 @@ class HostProbe:
     def _silence_text(self, silence: float) -> str:
         last = self.child.last_words if self.child else ""
         return f"the probe of {self.name} has not answered for {silence:.0f} s" + (f": {last}" if last else "")
-
-    def _forget_failures(self, now: float) -> None:
-        if self._sample_count and self.child and now - self.child.started > self._pace.settled:
-            self._failures = 0
 
     def refuse(self, text: str) -> None:
         """Tell, and try again later: each time twice as late, and not all hosts at the same moment."""

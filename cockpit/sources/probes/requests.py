@@ -168,7 +168,7 @@ class ProbeRequests:
             raise SourceError(f"{request.host}: cockpit is closing")
         if way == "ray":
             return self._start_ray_task(request, running)
-        return start_child(request.host, self._command(request.host), running.hear, running.wake, request.text)
+        return start_child(request.host, self._command(request.host), running.hear, running.turned.set, request.text)
 
     def _start_ray_task(self, request: HostRequest, running: ProbeRequest) -> RayTask:
         place = self._places.get(request.host)
@@ -177,7 +177,7 @@ class ProbeRequests:
         if place is None:
             raise SourceError(f"{request.host} can't be reached through Ray: it is not a living node of the Ray on this host")
         tunnel = self._tunnels.setdefault(place.session, RayTunnel(place.session))
-        return tunnel.run(place.node, request.text, running.hear, running.wake)
+        return tunnel.run(place.node, request.text, running.hear, running.turned.set)
 
     def _command(self, host: str) -> Sequence[str]:
         """Never a request: a command line is read by everybody, and by `ray stop`."""
@@ -196,7 +196,8 @@ class ProbeRequest:
         self._reply: Mapping[str, Any] | None = None
         self._garbage = ""
         self._heard = time.monotonic()
-        self._turned = asyncio.Event()
+        self.turned = asyncio.Event()
+        """Something may be over."""
 
     async def run(self, child: Child | RayTask, patience: float, at_most: float = ACT_TIMEOUT_S) -> Mapping[str, Any]:
         """The answer; raises `SourceError`. The child has been ended when this returns, or is cancelled."""
@@ -204,10 +205,6 @@ class ProbeRequest:
             return await self._answer(child, patience, at_most)
         finally:
             child.end()
-
-    def wake(self) -> None:
-        """Something may be over."""
-        self._turned.set()
 
     async def _answer(self, child: Child | RayTask, patience: float, at_most: float) -> Mapping[str, Any]:
         self._heard = began = time.monotonic()
@@ -222,8 +219,8 @@ class ProbeRequest:
             if now - began > at_most:
                 raise SourceError(f"{self._host}: timed out, no result within {at_most:.0f} s")
             with suppress(asyncio.TimeoutError):  # an end makes no sound
-                await within(0.05, self._turned.wait())
-            self._turned.clear()
+                await within(0.05, self.turned.wait())
+            self.turned.clear()
         if isinstance(error := self._reply.get("error"), str):
             raise ProbeRefusedError(f"{self._host}: {redact(clean(error))}")
         return self._reply
@@ -243,7 +240,7 @@ class ProbeRequest:
                 self._tell(Progress(redact(clean(tell)), _whole_number(said.get("done")), _whole_number(said.get("of"))))
             elif ANSWER_KEYS & said.keys():
                 self._reply = said
-        self._turned.set()
+        self.turned.set()
 
 
 def _host_request(host: str, request: Mapping[str, Any], hear: Callable[[Progress], None], patience: float) -> HostRequest:

@@ -86,7 +86,7 @@ class RayClient:
             Source("ray.status", self.read_status, every=5.0, timeout=15.0),
             Source("ray.actors", self.read_actors, every=5.0, timeout=60.0),
             Source("ray.placement_groups", self.read_placement_groups, every=self._groups_pause, timeout=15.0),
-            Source("ray.jobs", self._read_dated_jobs, every=self._jobs_pause, timeout=15.0),
+            Source("ray.jobs", self._read_dated_jobs, every=lambda: 5.0 if self._jobs_running else 10.0, timeout=15.0),
             Source("ray.oom", self.read_kills, every=lambda: self._kills.pause(), timeout=30.0),
         )
 
@@ -244,7 +244,9 @@ class RayClient:
         """What is handed out and what is waited for, as the autoscaler monitor counts it."""
         told = self._status_told = asyncio.Event()
         try:
-            return await self._ask_status()
+            facts = await self._ask_status()
+            self._strategies = actors.strategies(facts.strategies)
+            return facts
         finally:
             told.set()
 
@@ -259,17 +261,13 @@ class RayClient:
         self._status_as_text = text.cluster_status is not None
         if text.cluster_status is None:
             raise SourceError("the autoscaler has no status yet; used and pending resources are unknown")
-        return self._remember_strategies(parse_status(text.cluster_status))
+        return parse_status(text.cluster_status)
 
     async def _take_status(self, status: wire.ClusterStatus, error: str | None) -> StatusFacts:
         known = self._status
         facts = await aside(len(self._nodes) > ASIDE_FROM, known.take, status, error)
         if known is not self._status:
             raise SourceError(_MEANWHILE)
-        return self._remember_strategies(facts)
-
-    def _remember_strategies(self, facts: StatusFacts) -> StatusFacts:
-        self._strategies = actors.strategies(facts.strategies)
         return facts
 
     async def read_actors(self) -> ActorFacts:
@@ -368,9 +366,6 @@ class RayClient:
         least = 5.0 if any(group.pending for group in self._groups.groups.values()) else 10.0
         took = self._dashboard.took.get("/api/v0/placement_groups", 0.0)
         return max(least, min(PAUSE_PER_ANSWER_TIME * took, LONGEST_PAUSE_S))
-
-    def _jobs_pause(self) -> float:
-        return 5.0 if self._jobs_running else 10.0
 
 
 def _only_in_state(state: str) -> dict[str, str]:
