@@ -326,12 +326,15 @@ class RayClient:
         return JobFacts(tuple(replace(job, started=redate(job.started, shift), ended=redate(job.ended, shift)) for job in facts.jobs))
 
     async def read_kills(self) -> OomFacts:
-        """Workers that its memory monitor has ended. Ray cuts its list before it filters: what is lost so, probes tell of."""
+        """Workers that its memory monitor has ended; Ray filters after it has cut its list, so that then its events are asked too."""
         kills, started = self._kills, time.monotonic()
         workers = await self._list("workers", wire.Listed[oom.WorkerRecord], oom.ONLY)
+        events = None
+        if workers.cut:
+            events = await self._dashboard.data("/events", oom.Events, timeout=12.0, params={"job_id": "global"})
         if kills is not self._kills:
             raise SourceError(_MEANWHILE)
-        return kills.take(workers, time.monotonic() - started)
+        return kills.take(workers, events, time.monotonic() - started)
 
     async def node_processes(self, node_id: str) -> tuple[Process, ...]:
         """Ray's processes on one node, up to 35 s old."""

@@ -19,6 +19,7 @@ _READ = (
     ("/api/v0/placement_groups", "placement groups"),
     ("/api/v0/workers", "workers"),
     ("/api/v0/logs", "a log"),
+    ("/events", "events"),
     ("/api/packages/", "a package"),
     ("/api/jobs/", "jobs"),
 )

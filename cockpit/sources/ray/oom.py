@@ -1,9 +1,9 @@
-"""Workers that Ray's memory monitor has ended: what the state API says of them, each once."""
+"""Workers that Ray's memory monitor has ended: what the state API and the dashboard's events say of them, each once."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -14,6 +14,7 @@ from cockpit.secrets import redact
 from cockpit.sources.ray.wire import Listing, Snake
 
 ONLY = {"filter_keys": "exit_type", "filter_predicates": "=", "filter_values": "NODE_OUT_OF_MEMORY"}
+LABEL = "Out of Memory"
 KEEP_S = 3600.0
 """Seconds for which a kill is told."""
 MAX_KILLS = 1000
@@ -44,6 +45,21 @@ class WorkerRecord(Snake, frozen=True):
     exit_detail: str | None = None
 
 
+class Event(Snake, frozen=True, rename="camel"):
+    """An event of `/events`; the raylet's time is a number, that of others a text."""
+
+    label: str | None = None
+    message: str | None = None
+    timestamp: float | str | None = None
+    custom_fields: Mapping[str, object] | None = None
+
+
+class Events(Snake, frozen=True):
+    """`/events?job_id=global`: those that belong to no job."""
+
+    events: tuple[Event, ...] = ()
+
+
 class OomFacts(Value, frozen=True):
     """The kills of the last hour, the newest first."""
 
@@ -62,10 +78,11 @@ class OomKills:
         """Seconds until the next question."""
         return max(CALM_PAUSE_S, PAUSE_PER_ANSWER_TIME * self._took)
 
-    def take(self, workers: Listing[WorkerRecord], took: float) -> OomFacts:
-        """What is known after this answer."""
+    def take(self, workers: Listing[WorkerRecord], events: Events | None, took: float) -> OomFacts:
+        """What is known after these answers; a worker's own record is believed before an event, which has whole seconds."""
         self._took = took
-        self._known.update((kill.key, kill) for kill in _of_workers(workers.result))
+        found = [*_of_events(events or Events()), *_of_workers(workers.result)]
+        self._known.update((kill.key, kill) for kill in found)
         shift = self._shift()
         limit = self._clock() - shift - KEEP_S
         kept = [kill for kill in self._known.values() if kill.moment is not None and kill.moment >= limit]
@@ -84,6 +101,15 @@ def _of_workers(workers: Iterable[WorkerRecord]) -> Iterator[OomKill]:
             yield bare if victim is None else _with_victim(bare, victim)
 
 
+def _of_events(events: Events) -> Iterator[OomKill]:
+    for event in events.events:
+        if event.label == LABEL and event.message:
+            node = (event.custom_fields or {}).get("nodeId")
+            for victim in victims(event.message):
+                where = node if isinstance(node, str) else None
+                yield _with_victim(OomKill("ray", _moment(event.timestamp), victim.pid, node=where, text=_line(event.message)), victim)
+
+
 def _with_victim(kill: OomKill, victim: OomKill) -> OomKill:
     return msgspec.structs.replace(kill, name=victim.name, actor=victim.actor, job=victim.job, held=victim.held)
 
@@ -100,3 +126,10 @@ def victims(text: str) -> Iterator[OomKill]:
 def _line(text: str) -> str:
     match = _SAYS.search(text)
     return redact(match[0] if match else text[:300].splitlines()[0] if text else "")
+
+
+def _moment(told: float | str | None) -> float | None:
+    try:
+        return None if told is None else float(told)
+    except ValueError:
+        return None

@@ -14,11 +14,15 @@ ENDED = {"2.60": 1_795_274_422.458, "2.44.1": 1_795_274_569.953}
 GIB = 1 << 30
 
 
-def told_by(version, *, after=60.0):
-    """A Ray that answers as it did then, so many seconds later."""
+def told_by(version, *, cut=False, events="events_oom", after=60.0):
+    """A Ray that answers as it did then, so many seconds later; its list of workers may be cut."""
     ray, clock = RecordedRay(version), Clock()
     clock.now = ENDED[version] + after
-    ray.paths["/api/v0/workers"] = recorded("workers_oom", version)
+    workers = recorded("workers_oom", version)
+    if cut:
+        workers = listing(total=20_000, num_after_truncation=10_000, num_filtered=0)
+    ray.paths["/api/v0/workers"] = workers
+    ray.paths["/events"] = recorded(events, version)
     return ray, clock
 
 
@@ -40,18 +44,29 @@ async def test_who_was_ended_when_and_what_it_held(version):
     assert kills[0].text.startswith("Memory on the node (IP: 10.99.2.1")
 
 
-async def test_it_asks_calmly_for_these_workers_alone():
+@pytest.mark.parametrize(("version", "known"), [("2.60", 3), ("2.44.1", 2)])
+async def test_where_ray_cuts_its_list_its_events_tell_the_same(version, known):
+    """Of the last kill the events of the old one had not told yet."""
+    ray, clock = told_by(version, cut=True)
+    kills = (await ray.ray(clock).read_kills()).kills
+    assert len(kills) == known
+    assert {kill.name for kill in kills} <= {"hogtask", "hog:Hog.__init__"}
+    assert all(kill.held and kill.node and ENDED[version] - 60 < kill.moment <= ENDED[version] for kill in kills)
+
+
+async def test_it_asks_calmly_for_these_workers_alone_and_for_events_only_where_it_must():
     ray, clock = told_by("2.60")
     it = ray.ray(clock)
     await it.read_kills()
     asked = [request.url.params for request in ray.asked if request.url.path == "/api/v0/workers"]
     assert [params["filter_values"] for params in asked] == ["NODE_OUT_OF_MEMORY"]
+    assert ray.times_asked("/events") == 0
     assert next(source for source in it.sources if source.name == "ray.oom").pause() >= CALM_PAUSE_S
 
 
 def test_what_took_long_is_asked_for_seldom():
     kills = OomKills(Clock())
-    kills.take(Listing(), 10.0)
+    kills.take(Listing(), None, 10.0)
     assert kills.pause() == 10.0 * PAUSE_PER_ANSWER_TIME
 
 
