@@ -1,4 +1,4 @@
-"""What ends with something that is ended, and what stays: sentences out of a Snapshot alone. What it does not tell is said to be unknown."""
+"""What ends with something that is ended, and what stays: sentences out of a Snapshot alone. What it does not have is unknown."""
 
 from __future__ import annotations
 

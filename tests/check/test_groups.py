@@ -50,7 +50,10 @@ def test_now_later_or_never_with_the_numbers(world, groups, verdict, words):
 
 def test_too_few_cpus_are_told_with_the_flag_that_changes_it():
     line = of(cluster(machine(1)), VERL).reason
-    assert line.change == "start Ray with more CPUs, at least 24 on each node: `ray start --num-cpus`; Ray only counts CPUs, so the number may exceed the real one"
+    assert (
+        line.change
+        == "start Ray with more CPUs, at least 24 on each node: `ray start --num-cpus`; Ray only counts CPUs, more than the real ones are allowed"
+    )
 
 
 def test_too_many_gpus_are_told_with_the_flags_that_take_fewer():

@@ -144,7 +144,9 @@ def test_an_orphan_that_ray_stop_left_on_a_worker_is_ended_from_the_head(cluster
     assert code == 0
     assert answer["freed"]["gpu"] == 30 * GIB
     assert used(w1) == idle
-    print(f"figure: an orphan on w1 ended over ssh and its memory freed (measured) {answer['took']:.2f} s after confirming, of 2 s promised")
+    print(
+        f"figure: an orphan on w1 ended over ssh and its memory freed (measured) {answer['took']:.2f} s after confirming, of 2 s promised"
+    )
 
 
 def test_what_belongs_to_another_user_is_ended_only_when_root_names_it(cluster: Cluster):

@@ -209,7 +209,8 @@ class Launches:
     async def _find_twins(self, ready: Ready, job: ListedSubmission) -> tuple[str, ...]:
         look = await self._submissions.look()
         twins = [other for other in _others(ready.order.origin, look) if other.id not in {job.id, *ready.seen}]
-        return tuple(f"Ray was slow to answer, and a second job was launched: {_describe(twin, look)}; stop one of the two (`J`)" for twin in twins)
+        slow = "Ray was slow to answer, and a second job was launched"
+        return tuple(f"{slow}: {_describe(twin, look)}; stop one of the two (`J`)" for twin in twins)
 
     async def _upload(self, package: Package, hear: Hear) -> str:
         if await self._submissions.has(package.name):

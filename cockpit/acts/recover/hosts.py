@@ -108,7 +108,7 @@ def why_another_ray(
         near = target.host == head or found.rpartition(":")[0] in addresses
         if found and not _is_same_gcs(found, gcs, start, near=near):
             return (
-                f"{target.part} {target.pid} of {target.session} on {target.host} has its GCS at {found}: another Ray cluster, which is not touched"
+                f"{target.part} {target.pid} of {target.session} on {target.host} has its GCS at {found}: another Ray cluster, left alone"
             )
     return None
 
