@@ -235,7 +235,7 @@ def _change(wanted: Ask, short: Sequence[str], world: LivingNodes, when: When, s
         where = least if wanted.together else f"at least {_sum_of(wanted, world)} in total"
         of_preset = site.planned and site.allocation is None
         key = "num_cpus under ray.head and ray.workers in the preset" if of_preset else "`ray start --num-cpus`"
-        return f"start Ray with more CPUs, {where}: {key}; Ray only counts CPUs, more than the real ones are allowed"
+        return f"start Ray with more CPUs, {where}: {key}; Ray only counts CPUs: more than exist are allowed"
     if name != "GPU" or not flags:
         return None
     fits = world.count_fitting(wanted, when)

@@ -52,7 +52,7 @@ def test_too_few_cpus_are_told_with_the_flag_that_changes_it():
     line = of(cluster(machine(1)), VERL).reason
     assert (
         line.change
-        == "start Ray with more CPUs, at least 24 on each node: `ray start --num-cpus`; Ray only counts CPUs, more than the real ones are allowed"
+        == "start Ray with more CPUs, at least 24 on each node: `ray start --num-cpus`; Ray only counts CPUs: more than exist are allowed"
     )
 
 
