@@ -137,7 +137,7 @@ class Operation(Protocol):
         """The aim at things of the kind that it takes; a text says why they can't be aimed at together."""
         if self.at_once is not None and len(rows) > self.at_once:
             most = "one" if self.at_once == 1 else f"at most {self.at_once}"
-            return f"{self.title}: {most} at a time; {len(rows)} are chosen"
+            return f"{self.title}: {most} at a time, but {len(rows)} are tagged"
         return Aim(rows=tuple(rows), id=getattr(rows[0], "id", None))
 
     def reading(self, row: Any) -> DiskRead | None:  # most acts need no file
@@ -158,7 +158,7 @@ class Act(Operation, Protocol):
     operand: ClassVar[Operand] = "hosts"
     id_digits: ClassVar[tuple[int, ...]] = ()
     """How long the ids are that Ray makes, in hex, where the operand is one."""
-    why_word: ClassVar[str] = "Work that is running ends."
+    why_word: ClassVar[str] = "Running work will end."
     """Why a word must be typed, where one must."""
 
     @abstractmethod

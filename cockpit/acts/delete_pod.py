@@ -33,7 +33,7 @@ class DeletePod(Act):
     id = "delete-pod"
     keys = "X"
     title = "Delete pod"
-    help = "Delete the pod of a node; KubeRay makes another"
+    help = "Delete the pod of a node; KubeRay creates a new one"
     takes = Node
     noun = "a node that is a pod"
     operand = "id"
@@ -67,7 +67,7 @@ class DeletePod(Act):
                 return plan.receipt(refused=(replace(target, reason=gone),))
             return plan.receipt(failed=(replace(target, error=str(error)),))
         except SourceError as error:
-            return plan.receipt(failed=(replace(target, error=f"{error}; whether it was deleted is not known"),))
+            return plan.receipt(failed=(replace(target, error=f"{error}; whether it was deleted is unknown"),))
         return plan.receipt(done=(replace(target, outcome="deleted; it ends within its grace period"),))
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
@@ -75,13 +75,13 @@ class DeletePod(Act):
         (target,) = plan.targets
         ends = losses.lost_with_session(snapshot, {target.node} if target.node else set())
         if target.part == "head":
-            ends = ("the head ends, and with it this Ray on all its nodes", *ends)
+            ends = ("this is the head's pod: Ray ends on all nodes of this cluster", *ends)
         return Impact(ends, target.name if ends else None)
 
 
 def _api_of(world: World) -> KubernetesApi:
     if world.monitor.kubernetes is None:
-        raise SourceError("no RayCluster is known here: name it with --kubernetes NAMESPACE/RAYCLUSTER")
+        raise SourceError("the RayCluster is unknown: name it with --kubernetes NAMESPACE/RAYCLUSTER")
     return world.monitor.kubernetes
 
 

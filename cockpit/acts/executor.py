@@ -56,7 +56,7 @@ class ActionExecutor:
     async def perform(self, plan: Plan, hear: Hear = lambda *_: None) -> Receipt:
         """Exactly what was planned, where it is still so. Raises `SourceError` when nothing was begun."""
         if self._busy.locked():
-            raise SourceError("another act is running")
+            raise SourceError("another action is running")
         async with self._busy:
             return await self._log(plan, hear)
 
@@ -68,7 +68,7 @@ class ActionExecutor:
         finally:
             unlogged = self._end(receipt) or unlogged
             self._monitor.refresh()
-        notes = (*receipt.notes, *([f"the log of acts could not be written: {unlogged}"] if unlogged else []))
+        notes = (*receipt.notes, *([f"the action log could not be written: {unlogged}"] if unlogged else []))
         return replace(receipt, took=time.monotonic() - began, notes=notes)
 
     def _begin(self, plan: Plan) -> str | None:

@@ -88,7 +88,7 @@ class RemovePlacementGroup(RayAct):
     id = "remove-placement-group"
     keys = "X"
     title = "Remove group"
-    help = "Remove a placement group; its work ends too"
+    help = "Remove a placement group; its actors and tasks end too"
     verb = "remove_placement_group"
     takes = PlacementGroup
     noun = "a placement group"
@@ -110,7 +110,7 @@ class DrainNode(RayAct):
     id = "drain-node"
     keys = "D"
     title = "Drain node"
-    help = "Drain a node: no new work, then its Ray stops"
+    help = "Drain a node: it gets no new work; its Ray stops when idle"
     verb = "drain_node"
     takes = Node
     noun = "a node"
@@ -132,7 +132,8 @@ def _ends(target: Target, snapshot: Snapshot) -> Iterator[str]:
     name = target.name or (target.id or "")[:8]
     yield f"node {name} takes no new work, and its Ray stops when nothing runs there; this can't be undone"
     if snapshot.actors is None:
-        yield f"which actors run on {name} is not known"
+        yield f"the actors on {name} are unknown"
     alive = [actor for actor in snapshot.actors or () if actor.node == target.id and actor.state == "ALIVE"]
     if alive:
-        yield f"{plural(len(alive), 'actor')} on {name} {'continues' if len(alive) == 1 else 'continue'} until their jobs end them"
+        ending = "continues until its job ends it" if len(alive) == 1 else "continue until their jobs end them"
+        yield f"{plural(len(alive), 'actor')} on {name} {ending}"

@@ -56,7 +56,7 @@ class KillOrphans(KillAct):
     id = "kill-orphans"
     keys = "K"
     title = "Kill orphans"
-    help = "End processes of dead Rays; frees GPU memory"
+    help = "Kill processes that dead Ray sessions left, to free GPU memory"
     ends_nothing_alive = True
     flags = (PID, FORCE, GRACE)
 
@@ -67,7 +67,7 @@ class Kill(KillAct):
     id = "kill"
     keys = "K,f9"
     title = "Kill"
-    help = "End the processes under the cursor or tagged: SIGTERM, then SIGKILL"
+    help = "Kill the process under the cursor, or all tagged ones: SIGTERM, then SIGKILL"
     command = False
     takes = Process
     noun = "a process"
@@ -89,7 +89,7 @@ class Terminate(Kill):
     id = "terminate"
     keys = "T"
     title = "Terminate"
-    help = "End the processes under the cursor or tagged with SIGTERM alone"
+    help = "Send only SIGTERM to the process under the cursor, or to all tagged ones"
 
     def request(self, aim: Aim, host: str) -> dict[str, Any]:
         return super().request(replace(aim, only="TERM"), host)

@@ -1,4 +1,4 @@
-"""What ends with something that is ended, and what stays: sentences out of a Snapshot alone. What it doesn't tell is said to be unknown."""
+"""What ends with something that is ended, and what stays: sentences out of a Snapshot alone. What it does not have is unknown."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def lost_with_job(snapshot: Snapshot, name: str) -> tuple[str, ...]:
     """What ends with this job, by the id that Ray's job API has for it."""
     job = _find(snapshot, name)
     if job is None:
-        return (f"what ends with job {name} is not known",)
+        return (f"what ends with job {name} is unknown",)
     if not job.running or job.job is None:
         return ()
     return _lost(snapshot, _actors(snapshot, job=job.job, detached=False), _groups(snapshot, job=job.job, detached=False))
@@ -42,7 +42,7 @@ def left_by_job(snapshot: Snapshot, name: str) -> tuple[str, ...]:
     """What stays when this job is over: nothing but an operator ends it."""
     job = _find(snapshot, name)
     if job is None:
-        return (f"what job {name} leaves behind is not known",)
+        return (f"what job {name} leaves behind is unknown",)
     if job.job is None:
         return ()
     actors, groups = _actors(snapshot, job=job.job, detached=True), _groups(snapshot, job=job.job, detached=True)
@@ -54,7 +54,7 @@ def left_by_job(snapshot: Snapshot, name: str) -> tuple[str, ...]:
 def lost_with_session(snapshot: Snapshot, hosts: Collection[str]) -> tuple[str, ...]:
     """What ends when Ray is stopped on these hosts. With its head the whole cluster ends."""
     if snapshot.nodes is None:
-        return ("what runs in this Ray is not known: its dashboard has not answered",)
+        return ("what runs in this Ray session is unknown: its dashboard has not answered",)
     alive = [node for node in snapshot.nodes if node.state != "DEAD" and node.id is not None]
     here = {ident for name in hosts for ident in (*_raylets(snapshot, name), name)}
     ended = [node for node in alive if here & {node.id, node.host, node.ip, node.name}]
@@ -70,11 +70,11 @@ def lost_with_session(snapshot: Snapshot, hosts: Collection[str]) -> tuple[str, 
 
 
 def _unplaced_jobs(snapshot: Snapshot, running: Iterable[Job], nodes: Collection[str] | None) -> Iterator[str]:
-    """Ray doesn't say on which node a driver runs that connected by itself."""
+    """Ray does not say on which node a driver runs that connected by itself."""
     if snapshot.jobs is None:
-        yield "which jobs run is not known"
+        yield "the running jobs are unknown"
     elif nodes is not None:
-        yield from (f"job {job.id} may end: on which node its driver runs is not known" for job in running if job.driver_node is None)
+        yield from (f"job {job.id} may end: its driver's node is unknown" for job in running if job.driver_node is None)
 
 
 def lost_with_processes(snapshot: Snapshot, processes: Iterable[Process]) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ def lost_with_actor(snapshot: Snapshot, name: str) -> tuple[str, ...]:
     """What ends with this actor."""
     actor = next((actor for actor in snapshot.actors or () if actor.id == name), None)
     if actor is None:
-        return ("what this actor does and holds is not known",)
+        return ("what this actor does and holds is unknown",)
     ends = f"{_actor(actor)}{_of(snapshot, actor.job)} ends{_with('frees', Share((actor,)).gpus)}; Ray will not restart it"
     return (ends, *_follows(snapshot, actor))
 
@@ -95,10 +95,10 @@ def lost_with_group(snapshot: Snapshot, name: str) -> tuple[str, ...]:
     """What ends with this placement group: actors in it, and the reservation of a job that still runs."""
     group = next((group for group in snapshot.placement_groups or () if group.id == name), None)
     if group is None:
-        return ("what this placement group holds is not known",)
+        return ("what this placement group holds is unknown",)
     inside = _lost(snapshot, [actor for actor in _actors(snapshot) if actor.placement_group == name], ())
     running = any(job.running for job in snapshot.jobs or () if job.job == group.job)
-    unknown = ("whether its job still runs is not known",) if snapshot.jobs is None else ()
+    unknown = ("whether its job still runs is unknown",) if snapshot.jobs is None else ()
     kept = (
         f"{_group(group)} of running{_of(snapshot, group.job).removeprefix(' of')} is removed{_with('frees', Share((), (group,)).gpus)}",
     )
@@ -108,7 +108,7 @@ def lost_with_group(snapshot: Snapshot, name: str) -> tuple[str, ...]:
 def _follows(snapshot: Snapshot, actor: Actor) -> tuple[str, ...]:
     """What becomes of those that use this actor."""
     if actor.detached:
-        return (f"{_actor(actor)} is detached: which jobs use it is not known",)
+        return (f"{_actor(actor)} is detached: the jobs that use it are unknown",)
     return _job_fails(snapshot, actor.job)
 
 
@@ -160,11 +160,11 @@ def _sentence(snapshot: Snapshot, job: str | None, share: Share) -> str:
 
 def _doubts(snapshot: Snapshot) -> Iterator[str]:
     if snapshot.actors is None:
-        yield "the list of actors is not known"
+        yield "the list of actors is unknown"
     elif snapshot.actors_complete is False:
         yield "Ray's list of actors is cut: there may be more"
     if snapshot.placement_groups is None:
-        yield "the list of placement groups is not known"
+        yield "the list of placement groups is unknown"
 
 
 def _lost_with(snapshot: Snapshot, process: Process) -> Iterator[str]:
@@ -173,7 +173,7 @@ def _lost_with(snapshot: Snapshot, process: Process) -> Iterator[str]:
         yield from _lost_elsewhere(process, process.other_owner)
     elif process.kind == "driver":
         job = next((job for job in snapshot.jobs or () if process.job and process.job in (job.job, job.submission)), None)
-        yield f"process {process.pid} is the driver{_of(snapshot, process.job) or ' of a job that is not known'}, which ends with it"
+        yield f"process {process.pid} is the driver{_of(snapshot, process.job) or ' of an unknown job'}, which ends with it"
         yield from lost_with_job(snapshot, job.id) if job is not None else ()
     elif process.kind == "ray":
         yield f"process {process.pid} on {process.host} is a part of Ray itself ({process.name or '?'})"
@@ -187,7 +187,7 @@ def _lost_with(snapshot: Snapshot, process: Process) -> Iterator[str]:
         yield f"process {process.pid} {does} {what}{_of(snapshot, serving.job or process.job)}{', which ends' if own else ''}{held}"
         yield from _after_process(snapshot, actor, own=own)
     elif process.kind == "child":
-        yield f"process {process.pid} works{_of(snapshot, process.job).replace(' of', ' for') or ' for a live Ray'}"
+        yield f"process {process.pid} works{_of(snapshot, process.job).replace(' of', ' for') or ' for a live Ray session'}"
 
 
 def _after_process(snapshot: Snapshot, actor: Actor | None, *, own: bool) -> Iterator[str]:
@@ -204,7 +204,7 @@ def _lost_elsewhere(process: Process, owner: str) -> Iterator[str]:
     """Of a Ray that isn't followed nothing more is known than whose the process is."""
     does = {"ray": "is a part of", "driver": "is the driver of", "worker": "works for", "child": "works for"}.get(process.kind)
     if does is not None:
-        yield f"process {process.pid} on {process.host} {does} {owner}: what ends with it is not known"
+        yield f"process {process.pid} on {process.host} {does} {owner}: what ends with it is unknown"
 
 
 def _worker(snapshot: Snapshot, process: Process) -> Process | None:

@@ -225,7 +225,7 @@ def with_names(targets: Sequence[Target], snapshot: Snapshot) -> tuple[Target, .
 
 
 def with_gpus(plan: Plan, snapshot: Snapshot) -> Plan:
-    """What Ray's agents count: of several raylets on a host each may have been given GPUs that its probe doesn't see."""
+    """What Ray's agents count: of several raylets on a host each may have been given GPUs that its probe does not see."""
     held = {(process.host, process.pid, process.ticks): process.gpus for process in snapshot.processes or ()}
     targets = (replace(one, gpus=one.gpus or held.get((one.host, one.pid or 0, one.ticks), ())) for one in plan.targets)
     return replace(plan, targets=tuple(targets))

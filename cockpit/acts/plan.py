@@ -197,8 +197,8 @@ def losses_of(reply: ProbeReply, host: str, *, followed: bool) -> tuple[str, ...
         f"driver {one.pid} of {one.user or '?'} on {host} loses its connection to Ray: {redact(one.command or '')}"
         for one in weight.drivers
     ]
-    others = [f"other users have work in this Ray on {host}: {', '.join(weight.others)}"] if weight.others else []
-    jobs = [f"job {job} runs on {host}; what else ends is not known" for job in weight.jobs if not followed]
+    others = [f"other users have work in this Ray session on {host}: {', '.join(weight.others)}"] if weight.others else []
+    jobs = [f"job {job} runs on {host}; what else ends is unknown" for job in weight.jobs if not followed]
     return (*drivers, *others, *jobs)
 
 

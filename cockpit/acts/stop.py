@@ -34,7 +34,7 @@ class Stop(HostAct):
     nouns: ClassVar[Nouns] = {"process": ("process", "processes")}
     also_takes = Session
     why_not_in_pods = (
-        "KubeRay runs this Ray, and would start it again: delete the pod of a node (`cockpit delete-pod`), "
+        "KubeRay runs this Ray cluster and would start it again: delete the pod of a node (`cockpit delete-pod`), "
         "or suspend or delete the RayCluster with kubectl"
     )
     grace_s = 16.0  # Ray's own (scripts.py, `ray stop --grace-period`)
@@ -46,7 +46,7 @@ class Stop(HostAct):
     def aim_at(self, rows: Sequence[Session]) -> Aim | str:
         """One session, on however many hosts it was chosen."""
         names = tuple(dict.fromkeys(row.name for row in rows))
-        return Aim(session=names[0]) if len(names) == 1 else f"{self.title}: one at a time; {len(names)} are chosen"
+        return Aim(session=names[0]) if len(names) == 1 else f"{self.title}: one at a time, but rows of {len(names)} are tagged"
 
     def at_session(self, aim: Aim, world: World) -> Aim:
         return replace(aim, session=world.session(aim), slurm_ids=tuple(sorted(world.snapshot.slurm_ids)))
@@ -67,7 +67,7 @@ class Stop(HostAct):
         if not plan.targets:
             return super().with_unknown_hosts(plan, unknown, world)
         has_ray = any(target.kind == "ray" for target in plan.targets)
-        more = ("there may be more work in this Ray: its dashboard has not answered",) if has_ray else ()
+        more = ("there may be more work in this Ray session: its dashboard has not answered",) if has_ray else ()
         return msgspec.structs.replace(plan, losses=(*plan.losses, *more), unreached=(*plan.unreached, Unreached("other hosts", unknown)))
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:

@@ -37,7 +37,7 @@ def headline(plan: Plan) -> str:
     extra = [f"{size(sum(held))} of GPU memory"] if held else []
     extra += [size(sum(sizes))] if sizes else []
     what = "nothing found" if plan.empty and plan.unknown else count_targets(plan.targets)
-    but = "; not everything could be judged" if plan.unknown else ""
+    but = "; some processes could not be classified" if plan.unknown else ""
     return f"{plan.title}: " + ", ".join([f"{what}{where}", *extra]) + but
 
 
@@ -95,7 +95,7 @@ def _process_facts(target: Target, now: float) -> Iterator[str]:
     if target.gpus:
         gpus = ",".join(str(hold.index) for hold in target.gpus)
         yield f"{size(target.gpu_memory)} of GPU {gpus}"
-    yield "NOT in the chosen session" if target.beyond else ""
+    yield "NOT in that session" if target.beyond else ""
     yield _short(target)
 
 
@@ -132,13 +132,13 @@ def receipt_lines(receipt: Receipt) -> list[str]:
 
 
 def summary(receipt: Receipt) -> str:
-    """`Kill: 3 of 4 processes on 31 of 32 hosts (w7: timed out), 79G of GPU memory measured free, 2.1 s`."""
+    """`Kill: 3 of 4 processes on 31 of 32 hosts (w7: timed out), 79G of GPU memory freed (measured), 2.1 s`."""
     everything = (*receipt.done, *receipt.refused, *receipt.failed)
     of = "" if len(receipt.done) == len(everything) else f" of {len(everything)}"
     what = count_targets(receipt.done) if receipt.done else "nothing was done" if not everything else "nothing"
     but = f" ({'; '.join(_unreached_hosts(receipt.unreached[:3]))})" if receipt.unreached else ""
     amounts = ((receipt.freed.gpu, "of GPU memory"), (receipt.freed.disk, "of disk"), (receipt.freed.shm, "of /dev/shm"))
-    freed = [f"{size(amount)} {where} measured free" for amount, where in amounts if amount]
+    freed = [f"{size(amount)} {where} freed (measured)" for amount, where in amounts if amount]
     return f"{receipt.title}: " + ", ".join([f"{what}{of}{_reached_hosts(receipt)}{but}", *freed, f"{receipt.took:.1f} s"])
 
 

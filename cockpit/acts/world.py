@@ -57,12 +57,12 @@ class World:
     # Which Ray
 
     async def jobs_by_session(self) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-        """Which jobs run, as Ray says now, as a request holds it; a sentence when it doesn't answer: then nobody guesses."""
+        """Which jobs run, as Ray says now, as a request holds it; a sentence when it does not answer: then nobody guesses."""
         try:
             jobs_of = await within(RAY_JOBS_TIMEOUT_S, self.monitor.jobs_by_session())
         except (SourceError, asyncio.TimeoutError) as error:
             why = str(error) or f"it has not answered within {RAY_JOBS_TIMEOUT_S:g} s"
-            return [], (f"Ray did not say which jobs run: {why}",)
+            return [], (f"Ray did not report which jobs run: {why}",)
         return [{"session": session, **_by_state(jobs)} for session, jobs in jobs_of], ()
 
     def follows(self, session: str | None) -> bool:
@@ -150,7 +150,7 @@ class World:
         nodes = sorted((node for node in self.snapshot.nodes or () if node.state == "ALIVE"), key=lambda node: not node.head)
         for node in nodes:
             return self._resolve_host(node.ip)
-        raise SourceError("no host with a live Ray of this cluster is known")
+        raise SourceError("no host with a live raylet of this cluster is known")
 
     def meet(self, entry: HostEntry) -> str:
         """What a host is called here; one that nobody knows is reached as the entry says from now on. Raises `SourceError`."""

@@ -113,7 +113,7 @@ def budget_of(
 
     budget, assumed = budget_with({})
     decisive = (name for name in assumed[:_ASSUMED] if budget_with({name: None})[0].groups != budget.groups)
-    why = "is taken as not set, because nothing here sets it"
+    why = "is treated as unset: nothing in the preset or script sets it"
     doubts = (Line("doubt", f"{name} {why}", f"{name} in the preset's env") for name in decisive)
     return msgspec.structs.replace(budget, lines=(*budget.lines, *doubts))
 
@@ -142,23 +142,23 @@ def _budget_without_training(search: _Search, own: tuple[Group, ...]) -> Budget:
     """No training command that is known: what the job says itself is all there is."""
     if search.strangers:
         return Budget(
-            None, unread=tuple(f"{name} is a program that is not known here" for name in search.strangers), lines=_stop_lines(search)
+            None, unread=tuple(f"cockpit does not know the program {name}" for name in search.strangers), lines=_stop_lines(search)
         )
     if own:
         return Budget("Ray", groups=own, lines=tuple(_doubt_lines(search)))
     if len(search.jobs) == 1 and search.jobs[0]:
         return Budget("Ray", groups=(search.jobs[0],), lines=tuple(_doubt_lines(search)))
-    return Budget(None, unread=tuple(search.unread) or ("No training command that is known here was found",), lines=_stop_lines(search))
+    return Budget(None, unread=tuple(search.unread) or ("No training command that cockpit knows was found",), lines=_stop_lines(search))
 
 
 def _budget_of_many(found: Sequence[_Found], budgets: Sequence[Budget]) -> Budget:
     names = ", ".join(dict.fromkeys(each.module for each in found))
-    return Budget(budgets[0].framework, unread=(f"{len(found)} training commands, and they ask for different amounts: {names}",))
+    return Budget(budgets[0].framework, unread=(f"{len(found)} training commands ask for different amounts: {names}",))
 
 
 def _doubt_lines(search: _Search) -> list[Line]:
     sure = not search.found or any(not each.maybe for each in search.found)
-    maybe = [] if sure else [Line("doubt", "The training command runs only under a condition that can't be known here")]
+    maybe = [] if sure else [Line("doubt", "The training command runs only under a condition that cockpit can't evaluate")]
     return [*(Line("doubt", sentence) for sentence in search.unread), *maybe, *_stop_lines(search)]
 
 
@@ -178,7 +178,7 @@ def _budget_of_command(found: _Found, installed: Mapping[str, str]) -> Budget:
     if found.module in {"openrlhf.cli.train_ppo_ray", "examples.train_ppo_ray"}:
         beside = _find_sources(found.around.read) or installed.get("openrlhf")
         return openrlhf(found.argv, found.env, release=found.pins.get("openrlhf"), installed=beside)
-    return Budget("OpenRLHF", unread=(f"{found.module} is a program that is not known here",))
+    return Budget("OpenRLHF", unread=(f"cockpit does not know the program {found.module}",))
 
 
 def _find_sources(read: Read) -> str | None:
@@ -218,7 +218,7 @@ class _Search:
         name = argv[0].rpartition("/")[2]
         if name in _NOT_READ and (name == "sbatch" or any(_module(word) or _MENTIONED.search(word) for word in argv)):
             instead = ": check its script, `cockpit check -- bash SCRIPT`" if name == "sbatch" else ""
-            self.unread[f"What {name} starts is not read{instead}"] = None
+            self.unread[f"cockpit does not read what {name} starts{instead}"] = None
             return
         job = submission(argv)
         if job:

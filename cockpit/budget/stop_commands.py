@@ -36,7 +36,7 @@ MENTIONED = re.compile(r"\b(?:pkill|killall|ray stop)\b")
 
 RAY_STOP = Line(
     "doubt",
-    "`ray stop` in the command ends every Ray of that user on its host, with all jobs, this one too if it runs in one of them",
+    "`ray stop` in the command stops every Ray of that user on its host, with all jobs, perhaps this one too",
     "remove it from the command; `cockpit recover` stops and starts Ray outside of the job",
 )
 
@@ -62,6 +62,6 @@ def _by_name(name: str, words: Sequence[str]) -> Iterator[Line]:
         return
     yield Line(
         "doubt",
-        f"`{name} … {broad}` in the command ends every process of that name on its host, as far as it may: other jobs, engines, workers",
-        "remove it from the command; `cockpit kill-orphans` ends what earlier runs have left, and nothing else",
+        f"`{name} … {broad}` in the command kills every process with that name that it may kill on its host: other jobs, engines, workers",
+        "remove it from the command; `cockpit kill-orphans` kills what earlier runs left, and nothing else",
     )

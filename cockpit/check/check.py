@@ -49,7 +49,7 @@ def _lines(preset: Preset, budget: Budget, snapshot: Snapshot, site: Site, limit
 
 
 def _with_needs(preset: Preset, budget: Budget) -> Budget:
-    """Where the command doesn't tell what it will ask for, what the preset says of it counts."""
+    """Where the command does not tell what it will ask for, what the preset says of it counts."""
     if preset.job is None:
         return Budget(None, groups=())
     told = _select_needed(preset.needs)
@@ -85,7 +85,7 @@ def _unread(budget: Budget) -> Iterator[Line]:
             "unknown", f"can't read from the command what the job needs: {why}", "set needs.gpus, needs.cpus or needs.bundles in the preset"
         )
     else:
-        yield from (Line("doubt", f"not read: {sentence}") for sentence in budget.unread)
+        yield from (Line("doubt", f"not fully understood: {sentence}") for sentence in budget.unread)
     if budget.framework == "Ray" and all(group.name == "entrypoint" for group in budget.groups or ()):
         text = "only the command itself is counted; what it asks Ray for at run time is unknown"
         yield Line("doubt", text, "set needs.gpus, needs.cpus or needs.bundles in the preset")

@@ -119,7 +119,7 @@ def _never(site: Site, need: int | None, wanted: float) -> Line | None:
         return None
     most = max(gpu.memory_total or 0 for gpu in gpus)
     asked = f"needs.gpu_memory_free asks for {size(need)} on each of {wanted:.0f} GPUs"
-    text = f"{asked}, but {len(large)} are that large; the largest has {size(most)}"
+    text = f"{asked}, but only {len(large)} {'is' if len(large) == 1 else 'are'} that large; the largest has {size(most)}"
     return Line("never", text, f"needs.gpu_memory_free: {size(most)} or less")
 
 
@@ -162,7 +162,7 @@ def _judge_held(cards: Cards, want: Want, needed: int) -> Line | None:
         return None
     there = len(cards.candidates)
     sure = needed - (there - len(short)) if cards.counted else 0
-    which = f"{len(short)} of the {plural(there, 'GPU')} that Ray doesn't use on {cards.title}"
+    which = f"{len(short)} of the {plural(there, 'GPU')} that Ray does not use on {cards.title}"
     told = "; ".join(_describe(each) for each in short[:HOLDERS]) + (f"; and {len(short) - HOLDERS} more" if len(short) > HOLDERS else "")
     chance = f"the job would get at least {sure} of them" if sure > 0 else "the job may get one of them"
     text = f"{which} {'has' if len(short) == 1 else 'have'} too little free memory ({want.why}), {chance}: {told}"
@@ -184,7 +184,7 @@ def _describe(each: Short) -> str:
 def _whose(process: Process, index: int) -> str:
     held = next((hold.memory for hold in process.gpus if hold.index == index), None)
     user = f" of {clean(process.user)}" if process.user and not process.left_over else ""
-    kind = f"{process.kind} of another Ray" if process.ours is False else process.kind
+    kind = f"{process.kind} of another Ray session" if process.ours is False else process.kind
     return f"pid {process.pid}, {kind}{user}, {size(held)}"
 
 

@@ -75,7 +75,7 @@ def place_groups(groups: Sequence[Group], site: Site, queue: Queue, budget: Budg
         return Placed(impossible)
     wanted = {name for run in runs for name in run.ask.names}
     if not all(name in place.used or not place.total.get(name) for place in site.places for name in wanted):
-        return Placed((Line("unknown", "free resources are unknown: Ray doesn't report now what is in use"),))
+        return Placed((Line("unknown", "free resources are unknown: Ray does not report now what is in use"),))
     if unread is not None:
         runs = [run for run in _runs(groups[: groups.index(unread)]) if run.ask.names]
     found = _in_turn(runs, site, queue, budget)
@@ -114,8 +114,8 @@ def _unsure(run: GroupRun, title: str, world: LivingNodes) -> Line:
     """Only an older release would have room."""
     verdict = world.judge(run.ask)
     told = verdict and sentence(world, run.ask, verdict)
-    release = f"how many {' and '.join(run.group.unsure)} it asks for depends on the framework's release"
-    return Line("unknown", f"{title}: {told or 'no room with the newest release'}; {release}: with fewer there is room")
+    release = f"the amount of {' and '.join(run.group.unsure)} depends on the framework's release"
+    return Line("unknown", f"{title}: {told or 'no room with the newest release'}; {release}: a release that asks for fewer would fit")
 
 
 def _refuse(who: str, whole: LivingNodes, wanted: Ask, site: Site, flags: str | None) -> Line:
@@ -152,7 +152,7 @@ def _in_turn(runs: Sequence[GroupRun], site: Site, queue: Queue, budget: Budget)
             if gives is None:
                 rest = len(runs) - runs.index(run) - 1
                 lines.append(_waits(run, done, ground, site, budget, rest))
-                return Placed((*lines, *_others(runs, queue, "others already wait for the same")), homes)
+                return Placed((*lines, *_others(runs, queue, "other work already waits for the same resources")), homes)
             taken += gives
         for one in taken:
             homes.setdefault(one.place.id, {}).setdefault(run.group.name, Counter()).update(one.amounts)
@@ -235,7 +235,7 @@ def _change(wanted: Ask, short: Sequence[str], world: LivingNodes, when: When, s
         where = least if wanted.together else f"at least {_sum_of(wanted, world)} in total"
         of_preset = site.planned and site.allocation is None
         key = "num_cpus under ray.head and ray.workers in the preset" if of_preset else "`ray start --num-cpus`"
-        return f"start Ray with more CPUs, {where}: {key}; Ray only counts CPUs"
+        return f"start Ray with more CPUs, {where}: {key}; Ray only counts CPUs: more than exist are allowed"
     if name != "GPU" or not flags:
         return None
     fits = world.count_fitting(wanted, when)

@@ -59,7 +59,7 @@ def _memory(
 
 
 def _below(name: str, node: Node | None, threshold: str | None) -> Room:
-    """`threshold`: that of a Ray that doesn't run yet."""
+    """`threshold`: that of a Ray that does not run yet."""
     line = kill_line(node.memory) if node else None
     used = plausible_bytes(node.memory.used) if node else None
     if node is None or line is None or used is None:
@@ -87,7 +87,7 @@ def _offload(key: str, rooms: Sequence[Room], placed: Placed, site: Site) -> Ite
         most = placed.on(place.id, "GPU") * max(sizes, default=0)
         if room is not None and room.free is not None and room.free < most:
             tight.append(
-                f"{place.name} has {size(room.free)} free below Ray's kill line, its GPUs for this job have {size(most)} of memory"
+                f"{place.name} has {size(room.free)} free below Ray's kill line, but this job's GPUs there have {size(most)} of memory"
             )
     if tight:
         yield Line("doubt", f"{key} moves GPU memory to host memory: {some(tight)}", f"turn {key} off, or use fewer GPUs per node")

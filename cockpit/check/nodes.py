@@ -91,14 +91,14 @@ def _read_site(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> S
         why = "Ray has not reported its nodes' resources yet"
     odd = [name for node in nodes.values() for name in sorted(wanted) if name in node.resources and node.resources[name].total is None]
     if not why and odd:
-        why = f"Ray doesn't report how much {odd[0]} there is"
+        why = f"Ray does not report how much {odd[0]} there is"
     devices = {ray.node: ray.visible for host in hosts.values() for ray in host.rays or () if ray.node in hosts and ray.visible is not None}
     more = "the autoscaler may add nodes" if snapshot.growing else _absent(preset, nodes.values())
     return Site(world.places, nodes, hosts, more=more, devices=devices, why=why)
 
 
 def _absent(preset: Preset, nodes: Iterable[Node]) -> str | None:
-    """Hosts that the preset counts among its cluster, and that Ray doesn't have."""
+    """Hosts that the preset counts among its cluster, and that Ray does not have."""
     known = tuple(nodes)
     absent = [start.host for start in preset.nodes if _node(start, known) is None]
     if not absent or len(absent) == len(preset.nodes):
@@ -133,7 +133,7 @@ def _plan_site(starts: Sequence[RayNode], env: Mapping[str, str], snapshot: Snap
         host = hosts.get(start.host)
         total = _resources(start, env.get(DEVICES), host)
         if lacking := [name for name in sorted(wanted) if name not in total and _automatic(name)]:
-            why = f"the {lacking[0]} of {start.host} is unknown: no flag of its `ray start` says it, and the host is not probed"
+            why = f"the {lacking[0]} resource of {start.host} is unknown: no flag of its `ray start` sets it, and the host is not probed"
             return Site((), nodes, hosts, planned=True, why=why)
         labels = {str(key): str(value) for key, value in _map(start.flags.get("labels")).items()}
         places.append(Place(start.host, start.host, total, dict.fromkeys(total, 0), labels))

@@ -37,7 +37,7 @@ def port_lines(start: RayStart, taken: Taken) -> Iterator[Line]:
             if (node.host, port) in taken:
                 text = f"port {port} ({flag}) on {node.host} is already in use"
                 yield Line(
-                    "later", text, f"`ss -ltnp 'sport = :{port}'` on {node.host} shows by what; stop that, or set {flag} to another port"
+                    "later", text, f"`ss -ltnp 'sport = :{port}'` on {node.host} shows its process; stop that, or set another {flag}"
                 )
 
 

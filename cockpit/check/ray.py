@@ -28,7 +28,7 @@ THERE = frozenset([
 
 
 def ray_lines(placed: Placed, site: Site, snapshot: Snapshot, needs: Needs, limits: Limits, framework: str | None = None) -> Iterator[Line]:
-    """Nothing of a Ray that doesn't run yet. `framework` is what the command is for."""
+    """Nothing of a Ray that does not run yet. `framework` is what the command is for."""
     if not site.planned and site.nodes:
         yield from _version("Ray", "needs.ray_version", needs.ray_version, _rays(site, snapshot))
         yield from _version("Python", "needs.python_version", needs.python_version, _group_versions(site, "python"))

@@ -43,7 +43,7 @@ def verdict(name: str, of: Checked) -> str:
         case "now":
             return f"{name} fits now, with {plural(of.doubts, 'doubt')}"
         case "later":
-            told = f"{name} doesn't fit now, but could later"
+            told = f"{name} does not fit now, but could later"
         case "never":
             told = f"{name} can't run as written" if of.has_mistake_in_command else f"{name} can never fit here"
         case "unknown":

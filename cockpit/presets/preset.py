@@ -206,7 +206,7 @@ class _Reading:
             raise self._document.mistake("ray.head.address", "needs `host` beside it")
         for name in ("host", "address"):
             if name in workers:
-                raise self._document.mistake(f"ray.workers.{name}", "hosts stand in a list, and then ray.head needs one too")
+                raise self._document.mistake(f"ray.workers.{name}", "hosts belong in a list of workers, and then ray.head needs a host too")
         apart = dict.fromkeys(OF_ONE_HOST, "belongs to one host, but ray.head names none")
         flags = self._flags("ray.head", head, apart), self._flags("ray.workers", workers, {**_ON_HEAD, **apart})
         return SlurmStart(*flags, self._variables("ray.env", file.env), file.python)

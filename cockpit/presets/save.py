@@ -28,10 +28,10 @@ _OURS: Final = "cockpit_"
 def preset_of(job: Job, actors: Iterable[Actor] = ()) -> str:
     """The text of a preset's file. `actors`: those that are alive; the job's supervisor among them holds what the command itself holds.
 
-    Raises `InputError` where Ray doesn't tell how the job was started.
+    Raises `InputError` where Ray does not tell how the job was started.
     """
     if not job.entrypoint:
-        raise InputError(f"Ray doesn't report the entrypoint of {clean(job.id)}")
+        raise InputError(f"Ray does not report the entrypoint of {clean(job.id)}")
     supervisor = next((actor for actor in actors if actor.internal and actor.name == f"{SUPERVISOR}{job.submission}"), None)
     return _Saving(job).text(None if supervisor is None else supervisor.needs)
 
@@ -66,7 +66,7 @@ class _Saving:
         if env:
             lines += _lines("env", {name: self._variable(name, value) for name, value in env.items()})
         uploaded = [key for key, value in rest.items() if key == "py_modules" and UPLOADED in str(value)]
-        lines += [f"# {key} was uploaded to Ray; Ray doesn't report from which folders" for key in uploaded]
+        lines += [f"# {key} was uploaded to Ray; Ray does not report from which folders" for key in uploaded]
         if rest := {key: value for key, value in rest.items() if key not in uploaded}:
             lines += _lines("runtime_env", self._within(rest))
         return lines
@@ -128,13 +128,13 @@ def entrypoint_fields(own: Mapping[str, float]) -> dict[str, Any]:
 def _folder(folder: str) -> list[str]:
     if not folder.startswith(UPLOADED):
         return _lines("working_dir", escape_placeholders(folder))
-    return [f"# Its working_dir was uploaded as {clean(folder)}; Ray doesn't report from which folder.", "# working_dir: ."]
+    return [f"# Its working_dir was uploaded as {clean(folder)}; Ray does not report from which folder.", "# working_dir: ."]
 
 
 def _own_resource_lines(own: Mapping[str, float] | None) -> list[str]:
     """What the command itself holds, beside its actors."""
     if own is None:
-        return ["# Ray doesn't report what the command itself reserved: entrypoint_num_gpus, entrypoint_num_cpus."]
+        return ["# Ray does not report what the command itself reserved: entrypoint_num_gpus, entrypoint_num_cpus."]
     fields = entrypoint_fields(own).items()
     return [line for key, value in fields for line in ([f"{key}: {value:.10g}"] if isinstance(value, float) else _lines(key, value))]
 

@@ -15,7 +15,7 @@ _AMOUNTS: Final[dict[str, Any]] = {"additionalProperties": {"type": "number", "m
 _FLAGS: Final[dict[str, Any]] = {"type": "object", "properties": flags_schema(), "additionalProperties": False}
 _PLACE: Final = {
     "host": {"type": "string", "description": "The host's name in cockpit's config or in ssh."},
-    "address": {"type": "string", "description": "The host's address, if its name doesn't resolve to it."},
+    "address": {"type": "string", "description": "The host's address, if its name does not resolve to it."},
 }
 _HEAD: Final[dict[str, Any]] = {**_FLAGS, "properties": {**_PLACE, **_FLAGS["properties"]}, "dependentRequired": {"address": ["host"]}}
 _NODE: Final[dict[str, Any]] = {**_HEAD, "required": ["host"]}

@@ -118,7 +118,7 @@ async def test_the_uid_that_was_agreed_to_goes_with_the_order():
         (RefusedError("Conflict", "Precondition failed"), "a new pod has taken its name", None),
         (RefusedError("NotFound", "not found"), "it is gone already", None),
         (RefusedError("Forbidden", "no"), None, "Kubernetes refuses it: no; packaging/kubernetes-role.yaml has the Role that allows it"),
-        (SourceError("no answer"), None, "no answer; whether it was deleted is not known"),
+        (SourceError("no answer"), None, "no answer; whether it was deleted is unknown"),
     ],
 )
 async def test_what_was_not_done_is_told_as_that(error: SourceError, refused: str | None, failed: str | None):
@@ -140,7 +140,7 @@ async def test_what_runs_on_its_node_ends_with_it_and_its_name_is_typed():
 async def test_with_the_head_the_whole_ray_ends_also_where_nothing_runs():
     idle = replace(snapshot(), actors=(), placement_groups=(), jobs=())
     ends, word = DELETE.impact(await planned(Server(listed("ray-head", 1)), "ray-head", idle), idle, {})
-    assert ends == ("the head ends, and with it this Ray on all its nodes",)
+    assert ends == ("this is the head's pod: Ray ends on all nodes of this cluster",)
     assert word == "ray-head"
 
 

@@ -220,7 +220,7 @@ async def test_of_a_ray_that_is_silent_neither_its_hosts_nor_its_work_is_known_a
     )
     plan = await executor(silent, head={"plan": {"targets": [{**ROW, "kind": "ray", "session": SESSION}]}}).plan(find_act("stop"), Aim())
     assert [one.host for one in plan.unreached] == ["other hosts"]
-    assert plan.losses[-1] == "there may be more work in this Ray: its dashboard has not answered"
+    assert plan.losses[-1] == "there may be more work in this Ray session: its dashboard has not answered"
     assert plan.word == "8139"
     nothing = await executor(silent).plan(find_act("kill-orphans"), Aim())
     assert nothing.notes == ("Ray has not answered: if it has more hosts than these, name them",)
@@ -334,7 +334,7 @@ async def test_while_one_act_is_under_way_no_other_begins(executor):
     made._world.requests.hang = True
     first = asyncio.ensure_future(made.perform(plan))
     await asyncio.sleep(0)
-    with pytest.raises(SourceError, match="another act is running"):
+    with pytest.raises(SourceError, match="another action is running"):
         await made.perform(plan)
     first.cancel()
     await asyncio.wait([first])
@@ -374,7 +374,7 @@ async def test_a_full_disk_hinders_no_act_and_is_said(executor, monkeypatch):
     made = executor(head={"plan": {"targets": [ROW]}, "do": {"done": [ROW]}})
     receipt = await made.perform(await made.plan(find_act("kill-orphans"), Aim()))
     assert receipt.done
-    assert receipt.notes == ("the log of acts could not be written: No space left on device",)
+    assert receipt.notes == ("the action log could not be written: No space left on device",)
 
 
 async def test_what_a_host_says_in_another_shape_is_that_hosts_trouble_alone(executor):

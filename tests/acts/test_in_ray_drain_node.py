@@ -44,7 +44,7 @@ def test_its_name_is_typed_and_what_goes_on_is_told():
         "node w1 takes no new work, and its Ray stops when nothing runs there; this can't be undone",
         "2 actors on w1 continue until their jobs end them",
     )
-    assert DRAIN.impact(plan("w1"), replace(world, actors=None), {})[0][1:] == ("which actors run on w1 is not known",)
+    assert DRAIN.impact(plan("w1"), replace(world, actors=None), {})[0][1:] == ("the actors on w1 are unknown",)
     assert DRAIN.impact(plan("w1", "w2"), world, {})[1] == "2 nodes"
 
 

@@ -69,11 +69,11 @@ def test_detached_things_stay_and_are_named():
 @pytest.mark.parametrize("ask", [lost_with_job, left_by_job])
 def test_unknown_lists_are_said_to_be_unknown(ask: Any):
     assert ask(world(actors=None, placement_groups=None), "train1") == (
-        "the list of actors is not known",
-        "the list of placement groups is not known",
+        "the list of actors is unknown",
+        "the list of placement groups is unknown",
     )
     assert ask(world(actors_complete=False), "train1") == ("Ray's list of actors is cut: there may be more",)
-    assert "is not known" in ask(world(jobs=None), "train1")[0]
+    assert "is unknown" in ask(world(jobs=None), "train1")[0]
 
 
 def test_the_head_takes_the_whole_cluster_along():
@@ -94,11 +94,11 @@ def test_another_host_takes_along_what_runs_there():
 def test_a_driver_of_unknown_place_is_no_driver_elsewhere():
     plain = Job("03000000", "03000000", None, "RUNNING")
     (said,) = lost_with_session(world(jobs=(plain,)), {"node2"})
-    assert said == "job 03000000 may end: on which node its driver runs is not known"
+    assert said == "job 03000000 may end: its driver's node is unknown"
 
 
 def test_without_a_dashboard_nobody_knows_what_a_stop_costs():
-    assert "not known" in lost_with_session(Snapshot(), {"node1"})[0]
+    assert "unknown" in lost_with_session(Snapshot(), {"node1"})[0]
 
 
 def told(*processes: Process, among: tuple[Process, ...] = ()) -> tuple[str, ...]:
@@ -141,8 +141,8 @@ def test_left_over_and_foreign_processes_cost_nothing():
 
 def test_parents_that_go_in_a_circle_are_gone_round_once():
     assert told(process(1, parent=2, kind="child"), process(2, parent=1, kind="child")) == (
-        "process 1 works for a live Ray",
-        "process 2 works for a live Ray",
+        "process 1 works for a live Ray session",
+        "process 2 works for a live Ray session",
     )
 
 
@@ -151,7 +151,7 @@ def test_an_actor_and_what_it_holds():
         "actor Critic of job train1 ends and frees 1 GPU; Ray will not restart it",
         "job train1 (2 GPUs) uses it and will probably fail",
     )
-    assert lost_with_actor(world(), f"{1:032x}") == ("what this actor does and holds is not known",)
+    assert lost_with_actor(world(), f"{1:032x}") == ("what this actor does and holds is unknown",)
 
 
 def test_a_job_that_is_over_or_not_known_is_not_said_to_fail():
@@ -162,7 +162,7 @@ def test_a_job_that_is_over_or_not_known_is_not_said_to_fail():
 
 def test_nobody_knows_who_uses_a_detached_actor():
     lost = lost_with_actor(world(critic(1, detached=True, name="keeper")), f"{1:032x}")
-    assert lost[1:] == ("actor Critic keeper is detached: which jobs use it is not known",)
+    assert lost[1:] == ("actor Critic keeper is detached: the jobs that use it are unknown",)
 
 
 def test_a_group_takes_the_actors_in_it_along():
@@ -177,5 +177,5 @@ def test_a_group_of_a_running_job_is_missed_even_when_it_is_empty():
     )
     over = Job("train1", "02000000", "train1", "FAILED")
     assert lost_with_group(world(groups=(placed(4),), jobs=(over,)), GROUP) == ()
-    assert lost_with_group(world(groups=(placed(4),), jobs=None), GROUP) == ("whether its job still runs is not known",)
-    assert lost_with_group(world(), GROUP) == ("what this placement group holds is not known",)
+    assert lost_with_group(world(groups=(placed(4),), jobs=None), GROUP) == ("whether its job still runs is unknown",)
+    assert lost_with_group(world(), GROUP) == ("what this placement group holds is unknown",)

@@ -51,7 +51,7 @@ def test_equal_reasons_are_given_once_with_all_whom_they_concern():
 def test_where_not_everything_could_be_judged_nothing_is_not_said():
     unsure = plan(targets=(), hosts=("w1",), unknown=("w1: 2 processes hold GPU memory and can't be judged",))
     first, _, head, said, *_ = plan_lines(unsure, 0.0)
-    assert first == "Kill orphans: nothing found on 1 host; not everything could be judged"
+    assert first == "Kill orphans: nothing found on 1 host; some processes could not be classified"
     assert (head, said) == ("Not known", "  w1: 2 processes hold GPU memory and can't be judged")
 
 
@@ -71,7 +71,7 @@ def test_what_is_kept_of_a_folder_is_listed():
 
 def test_what_would_be_hit_beyond_the_aim_stands_out():
     text = "\n".join(plan_lines(plan(targets=(Target("process", "w1", pid=8, ticks=1, beyond=True, command="vim monitor.py"),)), 0.0))
-    assert "NOT in the chosen session  vim monitor.py" in text
+    assert "NOT in that session  vim monitor.py" in text
 
 
 def test_an_empty_plan_says_nothing_would_be_done():
@@ -83,7 +83,7 @@ def test_a_receipt_tells_which_host_was_missed():
         "kill-orphans", "Kill orphans", done=(ORPHAN,), failed=(Target("process", "w2", pid=6, error="state D"),),
         unreached=(Unreached("w7", "w7: timed out"),), hosts=tuple(f"w{n}" for n in range(32)), freed=Freed(gpu=79 * GIB), took=2.13,
     )  # fmt: skip
-    assert summary(receipt) == "Kill orphans: 1 process of 2 on 31 of 32 hosts (w7: timed out), 79G of GPU memory measured free, 2.1 s"
+    assert summary(receipt) == "Kill orphans: 1 process of 2 on 31 of 32 hosts (w7: timed out), 79G of GPU memory freed (measured), 2.1 s"
     assert "  w2 pid 6: state D" in receipt_lines(receipt)
 
 

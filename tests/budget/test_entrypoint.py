@@ -48,7 +48,7 @@ def test_a_script_is_read_with_its_variables():
     assert gpus(budget_of("bash run.sh 3", read=files.get)) == 12
     assert gpus(budget_of("bash run.sh $NODES", read=files.get, env={"NODES": "4"})) == 16
     assert gpus(budget_of("bash run.sh $NODES", read=files.get)) is None
-    assert budget_of("bash run.sh").unread == ("run.sh can't be read, so what it runs isn't known",)
+    assert budget_of("bash run.sh").unread == ("run.sh can't be read, so what it runs is unknown",)
 
 
 NODES = f"{PYTHON} --actor.num_nodes $NODES --ref.num_nodes $NODES"
@@ -218,7 +218,7 @@ def test_scoring_what_was_generated_asks_for_nothing():
 )
 def test_what_counts_like_a_framework_and_is_none_that_is_known_has_no_number(command: str, program: str):
     for budget in (budget_of(f"ray job submit --entrypoint-num-cpus=1 -- {command}"), budget_of(command, job={"GPU": 1})):
-        assert (budget.groups, budget.unread) == (None, (f"{program} is a program that is not known here",))
+        assert (budget.groups, budget.unread) == (None, (f"cockpit does not know the program {program}",))
 
 
 def test_a_plain_job_whose_script_cannot_be_read_is_counted_with_a_doubt():
@@ -229,7 +229,7 @@ def test_a_plain_job_whose_script_cannot_be_read_is_counted_with_a_doubt():
 
 def test_a_program_of_a_framework_that_is_not_known_is_said():
     budget = budget_of("python -m openrlhf.cli.train_ppo_ray_prmbox --pretrain m")
-    assert (budget.groups, budget.unread) == (None, ("openrlhf.cli.train_ppo_ray_prmbox is a program that is not known here",))
+    assert (budget.groups, budget.unread) == (None, ("cockpit does not know the program openrlhf.cli.train_ppo_ray_prmbox",))
 
 
 _PIECES = st.sampled_from(

@@ -11,7 +11,7 @@ TRAIN = "python -m openrlhf.cli.train_ppo_ray --pretrain m --reward_pretrain r -
 
 def told(script: str) -> list[str]:
     """What is said of commands that end processes."""
-    return [line.text for line in budget_of(script).lines if " ends every " in line.text]
+    return [line.text for line in budget_of(script).lines if " kills every " in line.text or " stops every " in line.text]
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_an_orphan_on_a_gpu_that_it_must_get_is_named_with_what_frees_it():
     line = of(held(holding(3)), ACTOR, needs=NEEDY).reason
     assert line.level == "later"
     assert line.text == (
-        "1 of the 8 GPUs that Ray doesn't use on head has too little free memory (needs.gpu_memory_free asks for 70G), "
+        "1 of the 8 GPUs that Ray does not use on head has too little free memory (needs.gpu_memory_free asks for 70G), "
         "the job would get at least 1 of them: GPU 3 has 40G free of 80G (pid 1200, orphan, 40G)"
     )
     assert line.change == "`cockpit kill-orphans head` frees 40G"
@@ -103,7 +103,7 @@ def test_a_lost_gpu_is_none():
 def test_more_memory_than_any_gpu_has_is_never():
     result = of(held(), ACTOR, needs=Needs(gpu_memory_free=100 * GIB))
     assert result.verdict == "never"
-    assert result.reason.text == "needs.gpu_memory_free asks for 100G on each of 8 GPUs, but 0 are that large; the largest has 80G"
+    assert result.reason.text == "needs.gpu_memory_free asks for 100G on each of 8 GPUs, but only 0 are that large; the largest has 80G"
     assert of(replace(held(), growing=True), ACTOR, needs=Needs(gpu_memory_free=100 * GIB)).verdict == "later"
 
 
@@ -138,5 +138,5 @@ def test_many_nodes_are_told_in_a_few_lines():
 
 def test_a_gpu_on_which_another_ray_is_at_work_is_not_free():
     result = of(held(holding(3, kind="worker", ours=False)), ACTOR, needs=NEEDY)
-    assert "GPU 3 has 40G free of 80G (pid 1200, worker of another Ray of train, 40G)" in result.reason.text
+    assert "GPU 3 has 40G free of 80G (pid 1200, worker of another Ray session of train, 40G)" in result.reason.text
     assert of(held(holding(3, kind="worker", ours=True), gpus=1.0), group("actor", 7), needs=NEEDY).verdict == "now"

@@ -50,7 +50,10 @@ def test_now_later_or_never_with_the_numbers(world, groups, verdict, words):
 
 def test_too_few_cpus_are_told_with_the_flag_that_changes_it():
     line = of(cluster(machine(1)), VERL).reason
-    assert line.change == "start Ray with more CPUs, at least 24 on each node: `ray start --num-cpus`; Ray only counts CPUs"
+    assert (
+        line.change
+        == "start Ray with more CPUs, at least 24 on each node: `ray start --num-cpus`; Ray only counts CPUs: more than exist are allowed"
+    )
 
 
 def test_too_many_gpus_are_told_with_the_flags_that_take_fewer():
@@ -105,7 +108,7 @@ def test_what_waits_in_vain_or_for_no_resources_takes_nothing(wait):
 
 def test_what_would_be_overtaken_is_a_doubt():
     late = of(cluster(machine(1, 4), placement_groups=(pending(16, "held"),)), ACTOR)
-    assert lines_of(late, "doubt") == ["others already wait for the same: group group7 (16 GPU)"]
+    assert lines_of(late, "doubt") == ["other work already waits for the same resources: group group7 (16 GPU)"]
     result = of(cluster(machine(1), placement_groups=(pending(16, "held"),)), ACTOR)
     assert (result.verdict, exit_code(result)) == ("now", 1)
     assert lines_of(result, "doubt") == ["it would start before others that already wait for the same: group group7 (16 GPU)"]
@@ -129,11 +132,11 @@ def test_who_holds_the_rest_is_named():
 @pytest.mark.parametrize(
     ("world", "words"),
     [
-        (cluster(machine(1, resources={"GPU": Quantity(None, 8), "CPU": Quantity(None, 16)})), "Ray doesn't report now what is in use"),
+        (cluster(machine(1, resources={"GPU": Quantity(None, 8), "CPU": Quantity(None, 16)})), "Ray does not report now what is in use"),
         (cluster(machine(1), faults=(Fault("ray.nodes", "silent", NOW - 60),)), "Ray's node list is old"),
-        (cluster(machine(1), faults=(Fault("ray.status", "silent", NOW - 60),)), "Ray doesn't report now what is in use"),
+        (cluster(machine(1), faults=(Fault("ray.status", "silent", NOW - 60),)), "Ray does not report now what is in use"),
         (cluster(machine(1, resources={})), "Ray has not reported its nodes' resources yet"),
-        (cluster(machine(1, resources={"GPU": Quantity(0, None), "CPU": Quantity(0, 16)})), "Ray doesn't report how much GPU there is"),
+        (cluster(machine(1, resources={"GPU": Quantity(0, None), "CPU": Quantity(0, 16)})), "Ray does not report how much GPU there is"),
         (replace(cluster(), nodes=None), "Ray has not reported its nodes"),
         (replace(cluster(), cluster=replace(cluster().cluster, reachable=False)), "no Ray dashboard answers at http://10.0.0.1:8265"),
     ],
@@ -183,14 +186,14 @@ def test_a_plain_job_of_which_only_the_command_is_known_is_a_doubt():
 def test_parts_that_were_not_read_and_needs_that_say_otherwise_are_doubts():
     result = check(preset(needs=Needs(gpus=16)), asked(ACTOR, unread=("--foo is not known",)), cluster(machine(1)))
     assert (result.verdict, exit_code(result)) == ("now", 1)
-    assert lines_of(result, "doubt") == ["not read: --foo is not known", "needs.gpus is 16, but the command asks for 8 GPU"]
+    assert lines_of(result, "doubt") == ["not fully understood: --foo is not known", "needs.gpus is 16, but the command asks for 8 GPU"]
 
 
 def test_what_depends_on_the_release_alone_is_never_called_impossible():
     open_ = replace(VERL, unsure=("CPU",))
     result = of(cluster(machine(1)), open_)
     assert result.verdict == "unknown"
-    assert result.reason.text.endswith("how many CPU it asks for depends on the framework's release: with fewer there is room")
+    assert result.reason.text.endswith("the amount of CPU depends on the framework's release: a release that asks for fewer would fit")
     assert result.budget.amount("CPU") is None
     assert of(cluster(machine(1, cores=24)), open_).verdict == "now"
     assert of(cluster(machine(1, busy=10, cores=24)), open_).verdict == "unknown"

@@ -90,7 +90,7 @@ def test_offloading_what_the_gpus_hold_needs_as_much_of_host_memory(key, value, 
     result = of(cluster(small), ACTOR, settings={key: value})
     assert bool(lines_of(result, "doubt")) == doubted
     if doubted:
-        assert "head has 375G free below Ray's kill line, its GPUs for this job have 640G of memory" in lines_of(result, "doubt")[0]
+        assert "head has 375G free below Ray's kill line, but this job's GPUs there have 640G of memory" in lines_of(result, "doubt")[0]
 
 
 def test_few_open_files_are_a_doubt_with_the_command_that_raises_them():

@@ -46,10 +46,10 @@ def test_it_is_judged_for_the_nodes_that_the_preset_starts_and_fits_once_they_ru
         (TWO, (group("pool", 8, "STRICT_PACK", GPU=1.0, CPU=3.0),), "never", "needs 24 CPU on one node; 2 nodes have 16"),
         (start(RayNode("head")), (group("pool", 8, "STRICT_PACK", GPU=1.0, CPU=3.0),), "later", "no Ray runs"),
         (start(RayNode("head"), CUDA_VISIBLE_DEVICES="0,1"), (ACTOR,), "never", "actor: needs 8 x 1 GPU"),
-        (start(RayNode("w9")), (ACTOR,), "unknown", "the CPU of w9 is unknown"),
+        (start(RayNode("w9")), (ACTOR,), "unknown", "the CPU resource of w9 is unknown"),
         (start(RayNode("w9", flags=FLAGS)), (ACTOR,), "unknown", "free GPU memory is unknown on w9"),
         (start(RayNode("head", flags={**FLAGS, "resources": '{"tpu": 1}'})), (group("task", 1, tpu=1.0),), "later", "no Ray runs"),
-        (start(RayNode("head", flags=FLAGS)), (group("task", 1, memory=1.0),), "unknown", "the memory of head is unknown"),
+        (start(RayNode("head", flags=FLAGS)), (group("task", 1, memory=1.0),), "unknown", "the memory resource of head is unknown"),
     ],
 )  # fmt: skip
 def test_by_what_the_preset_says_and_what_its_hosts_have(ray, groups, verdict, words):
@@ -131,7 +131,7 @@ def test_a_node_of_the_allocation_that_nobody_looks_at_is_unknown():
     half = replace(seen, hosts={"head": seen.hosts["head"]})
     told = check(preset(), asked(ACTOR), half)
     assert told.verdict == "unknown"
-    assert told.reason.text.endswith("the CPU of w1 is unknown: no flag of its `ray start` says it, and the host is not probed")
+    assert told.reason.text.endswith("the CPU resource of w1 is unknown: no flag of its `ray start` sets it, and the host is not probed")
 
 
 def test_a_ray_that_lives_in_the_allocation_is_what_counts():

@@ -32,7 +32,7 @@ def test_the_verdict_stands_first_then_what_is_asked_for_then_every_line_with_it
 def test_a_first_line_that_would_be_long_tells_the_rest_in_its_line_alone():
     reason = f"needs 8 GPU on one node; {'w1 has 8 but 6 are held, ' * 8}"
     first, *others = check_text("ppo", judge(Budget(None), [Line("later", reason)])).splitlines()
-    assert first == "ppo doesn't fit now, but could later: needs 8 GPU on one node"
+    assert first == "ppo does not fit now, but could later: needs 8 GPU on one node"
     assert any("6 are held" in line for line in others)
 
 
@@ -48,7 +48,7 @@ def test_in_ascii_there_are_signs_too():
     [
         ((), "now", 0, "ppo fits now"),
         (("fine", "doubt"), "now", 1, "ppo fits now, with 1 doubt"),
-        (("later", "doubt"), "later", 1, "ppo doesn't fit now, but could later: line 0"),
+        (("later", "doubt"), "later", 1, "ppo does not fit now, but could later: line 0"),
         (("later", "unknown"), "unknown", 3, "unknown whether ppo fits: line 1"),
         (("unknown", "never", "later"), "never", 2, "ppo can never fit here: line 1"),
     ],

@@ -86,7 +86,7 @@ def test_an_orphan_is_found_from_the_head_and_ended_and_its_memory_is_measured_f
     assert act(cluster.head, "kill-orphans --yes")[:1] == (0,)
     lines = [json.loads(line) for line in log_of(cluster.head).read_text().splitlines()]
     assert [line["act"] for line in lines] == ["kill-orphans", "kill-orphans"]
-    print(f"figure: orphan on {host.name} found from the head, ended and measured free in {took:.1f} s, the whole command")
+    print(f"figure: orphan on {host.name} found from the head, ended and freed (measured) in {took:.1f} s, the whole command")
     idle.kill()
 
 
@@ -144,7 +144,9 @@ def test_an_orphan_that_ray_stop_left_on_a_worker_is_ended_from_the_head(cluster
     assert code == 0
     assert answer["freed"]["gpu"] == 30 * GIB
     assert used(w1) == idle
-    print(f"figure: an orphan on w1 ended over ssh and its memory measured free {answer['took']:.2f} s after confirming, of 2 s promised")
+    print(
+        f"figure: an orphan on w1 ended over ssh and its memory freed (measured) {answer['took']:.2f} s after confirming, of 2 s promised"
+    )
 
 
 def test_what_belongs_to_another_user_is_ended_only_when_root_names_it(cluster: Cluster):
@@ -179,7 +181,7 @@ def test_an_orphan_is_ended_from_the_screen(cluster: Cluster):
         seen.until("Cancel", f"{engine.pid}")
         eventually(lambda: is_focused(seen, "Kill orphans") or seen.press("Tab"), every=1)  # what comes too soon is no answer
         seen.press("Enter")
-        seen.until("measured free", within=120)
+        seen.until("freed (measured)", within=120)
         assert not engine.is_alive()
         eventually(lambda: seen.press("Escape") or "Close" not in seen.text)
     assert used(host) == idle[host.name]

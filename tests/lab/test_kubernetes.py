@@ -174,7 +174,9 @@ def test_an_orphan_in_another_pod_is_ended_through_kubectl_and_nothing_of_ray(po
 def test_ray_is_not_stopped_in_pods_and_what_to_do_instead_is_said(pods: Pods):
     code, _, said = pods.act("stop --yes")
     assert code == 1
-    assert said.startswith("cockpit: KubeRay runs this Ray, and would start it again: delete the pod of a node (`cockpit delete-pod`)")
+    assert said.startswith(
+        "cockpit: KubeRay runs this Ray cluster and would start it again: delete the pod of a node (`cockpit delete-pod`)"
+    )
     assert pods.head.matching("raylet")
     assert pods.worker.matching("raylet")
 

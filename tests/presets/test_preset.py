@@ -151,7 +151,10 @@ def test_flags_without_a_host_are_for_the_nodes_of_a_job_of_slurms(file, ray, st
             "FILE:2: ray.head: host is missing: ray.workers lists hosts, so the head needs one too",
         ),
         ("ray:\n  head: {address: a}\n", "FILE:2: ray.head.address: needs `host` beside it"),
-        ("ray:\n  head: {}\n  workers: {host: w1}\n", "FILE:3: ray.workers.host: hosts stand in a list, and then ray.head needs one too"),
+        (
+            "ray:\n  head: {}\n  workers: {host: w1}\n",
+            "FILE:3: ray.workers.host: hosts belong in a list of workers, and then ray.head needs a host too",
+        ),
         ("ray:\n  head: {}\n  workers: {port: 6379}\n", "FILE:3: ray.workers.port: only allowed for the head"),
         ("ray:\n  head: {}\n  workers: {num_gpu: 8}\n",
          "FILE:3: ray.workers.num_gpu: `ray start` of 2.9 to 2.60 has no such flag; perhaps num_gpus"),

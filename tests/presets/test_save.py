@@ -67,8 +67,8 @@ def test_secrets_are_left_out_and_what_must_be_set_is_said(tmp_path):
 
 def test_a_folder_that_was_uploaded_is_said_not_to_be_known(tmp_path):
     text = preset_of(as_known("python x.py", {"working_dir": "gcs://_ray_pkg_ab.zip", "py_modules": ["gcs://_ray_pkg_cd.zip"]}))
-    assert "# Its working_dir was uploaded as gcs://_ray_pkg_ab.zip; Ray doesn't report from which folder.\n" in text
-    assert "# py_modules was uploaded to Ray; Ray doesn't report from which folders\n" in text
+    assert "# Its working_dir was uploaded as gcs://_ray_pkg_ab.zip; Ray does not report from which folder.\n" in text
+    assert "# py_modules was uploaded to Ray; Ray does not report from which folders\n" in text
     job = saved(tmp_path, text).job
     assert job is not None
     assert (job.working_dir, job.runtime_env) == (None, {})
@@ -78,13 +78,13 @@ def test_a_folder_that_was_uploaded_is_said_not_to_be_known(tmp_path):
 
 
 def test_what_is_not_known_of_the_entrypoint_is_said():
-    assert "# Ray doesn't report what the command itself reserved" in preset_of(as_known("x"))
-    assert "Ray doesn't report" in preset_of(as_known("x"), [supervisor("ppo-2")])
+    assert "# Ray does not report what the command itself reserved" in preset_of(as_known("x"))
+    assert "Ray does not report" in preset_of(as_known("x"), [supervisor("ppo-2")])
     assert "Ray doesn't tell" not in preset_of(as_known("x"), [supervisor()])
 
 
 def test_of_a_job_without_an_entrypoint_no_preset_is_made():
-    with pytest.raises(InputError, match="Ray doesn't report the entrypoint of 03000000"):
+    with pytest.raises(InputError, match="Ray does not report the entrypoint of 03000000"):
         preset_of(Job("03000000"))
 
 

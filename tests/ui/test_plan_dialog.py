@@ -102,7 +102,7 @@ async def test_the_button_of_the_act_does_exactly_the_plan_and_the_receipt_says_
         for fact in (
             "1 process of 2 on 1 of 2 hosts",
             "w7: timed out",
-            "79G of GPU memory measured free",
+            "79G of GPU memory freed (measured)",
             "SIGKILL",
             "waits in the kernel",
         ):
@@ -291,13 +291,13 @@ async def test_where_not_everything_could_be_judged_it_does_not_say_that_there_i
 
 
 async def test_what_was_not_begun_is_said_not_to_have_been(make):
-    app = make(hand=Hand(receipt=SourceError("another act is running")))
+    app = make(hand=Hand(receipt=SourceError("another action is running")))
     async with app.run_test(size=(80, 24)) as pilot:
         screen = await opened(pilot)
         await pilot.press("tab", "enter")
         await until(pilot, lambda: screen.stage == "failed")
         assert "nothing was done" in shown(app)
-        assert "another act is running" in shown(app)
+        assert "another action is running" in shown(app)
 
 
 async def test_a_long_look_says_how_far_it_is_and_can_be_cancelled(make):

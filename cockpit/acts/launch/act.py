@@ -63,7 +63,7 @@ class LaunchAgain(LaunchAct):
 
     id = "launch-again"
     title = "Launch again"
-    help = "Submit a job again: its preset as it is now, or as Ray knows it"
+    help = "Submit a job again: from its preset as it is now; without one, as Ray recorded it"
     takes = Job
     noun = "a job"
 

@@ -189,7 +189,7 @@ class Launches:
             if ours or job.origin == ready.order.origin:
                 return job, ours
             taken.add(name)
-        raise NotMeantError(f"Ray says that {MAX_TAKEN_IDS} ids for this job are taken, up to {name}: nothing was submitted")
+        raise NotMeantError(f"Ray reports that {MAX_TAKEN_IDS} ids for this job are taken, up to {name}: nothing was submitted")
 
     async def _last_look(self, ready: Ready) -> SubmissionList:
         """The last look before the deed; where the id tells the minute, away from its end."""
@@ -209,7 +209,8 @@ class Launches:
     async def _find_twins(self, ready: Ready, job: ListedSubmission) -> tuple[str, ...]:
         look = await self._submissions.look()
         twins = [other for other in _others(ready.order.origin, look) if other.id not in {job.id, *ready.seen}]
-        return tuple(f"Ray was slow, and meanwhile {_describe(twin, look)}: stop one of the two (J)" for twin in twins)
+        slow = "Ray was slow to answer, and a second job was launched"
+        return tuple(f"{slow}: {_describe(twin, look)}; stop one of the two (`J`)" for twin in twins)
 
     async def _upload(self, package: Package, hear: Hear) -> str:
         if await self._submissions.has(package.name):
@@ -313,7 +314,7 @@ def _folder_lines(order: Order, package: Package | None) -> Iterator[str]:
     )
     yield from contents.skipped[:MAX_SKIPPED]
     if len(contents.skipped) > MAX_SKIPPED:
-        yield f"{len(contents.skipped) - MAX_SKIPPED} more such files"
+        yield f"{plural(len(contents.skipped) - MAX_SKIPPED, 'more file was', 'more files were')} left out"
 
 
 def _target(ready: Ready, command: tuple[str, ...], look: SubmissionList) -> Target:

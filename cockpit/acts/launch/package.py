@@ -172,7 +172,7 @@ def _copy(source: IO[bytes], archive: zipfile.ZipFile, entry: zipfile.ZipInfo, d
             digest.update(piece)
             length += len(piece)
             if length >= PACKAGE_LIMIT:
-                raise InputError(f"{entry.filename} grows beyond {size(PACKAGE_LIMIT)} while it is packed")
+                raise InputError(f"{entry.filename} grew beyond {size(PACKAGE_LIMIT)} while it was packed")
     return length
 
 
@@ -186,7 +186,7 @@ def too_large(contents: Contents, packed: int | None = None) -> str:
     largest = clean(folders.most_common(1)[0][0])
     return (
         f"{contents.folder} is too large to upload: {packs}, but Ray accepts less than {size(PACKAGE_LIMIT)}. Largest: {heaviest}. "
-        f"Exclude what the job doesn't read, by a line such as `/{largest}` in {contents.folder}/.rayignore; "
+        f"Exclude what the job does not read, by a line such as `/{largest}` in {contents.folder}/.rayignore; "
         "put what it reads on a file system that all nodes share"
     )
 

@@ -252,7 +252,7 @@ REDACTED = "<redacted>"
 async def order_of_job(submissions: Submissions, job: Job) -> Order:
     """What submits a job again that was launched from no preset. What cockpit shows of it has its secrets taken out: Ray is asked anew.
 
-    Raises `InputError` where Ray doesn't tell enough of it, and `SourceError`.
+    Raises `InputError` where Ray does not tell enough of it, and `SourceError`.
     """
     before = await _before(submissions, job)
     supervisor, notes = await _supervisor(submissions, before.id)
@@ -295,7 +295,7 @@ async def _before(submissions: Submissions, job: Job) -> Before:
     if before.started != job.started:
         raise InputError(f"Job {job.id} is not the one that was shown: its id was reused")
     if not before.entrypoint:
-        raise InputError(f"Ray doesn't report the entrypoint of job {job.id}")
+        raise InputError(f"Ray does not report the entrypoint of job {job.id}")
     return before
 
 
@@ -328,7 +328,7 @@ def _check_told(name: str, job: JobSpec) -> None:
     if job.working_dir is not None and not is_uri(job.working_dir):
         raise InputError(
             f"Job {name} had the working_dir {job.working_dir}, a folder that Ray can't fetch. "
-            "Save the job as a preset (w): a launch of that uploads the folder"
+            "Save the job as a preset (w): launching that preset uploads the folder"
         )
 
 

@@ -58,7 +58,7 @@ class Arrival:
     async def _members(self) -> tuple[Identity, ...]:
         """The nodes of this session: the dashboard of an earlier one may still answer for a moment."""
         if (await self._ray.identify()).session != self._session:
-            raise SourceError(f"{self._ray.address} still answers for another session than {self._session}")
+            raise SourceError(f"{self._ray.address} does not serve {self._session} yet: another session answers")
         return await self._ray.members()
 
     def _state(self, host: str, members: tuple[Identity, ...]) -> str | None:

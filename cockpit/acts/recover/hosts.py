@@ -16,7 +16,7 @@ Requests = dict[str, dict[str, Any]]
 
 
 class Unshown(dict[str, str]):
-    """An environment with secrets in it: a plan holds it, and whatever prints that plan doesn't show it."""
+    """An environment with secrets in it: a plan holds it, and whatever prints that plan does not show it."""
 
     def __repr__(self) -> str:
         return "{…}"
@@ -108,7 +108,7 @@ def why_another_ray(
         near = target.host == head or found.rpartition(":")[0] in addresses
         if found and not _is_same_gcs(found, gcs, start, near=near):
             return (
-                f"{target.part} {target.pid} of {target.session} on {target.host} has its GCS at {found}: another Ray, which is not touched"
+                f"{target.part} {target.pid} of {target.session} on {target.host} has its GCS at {found}: another Ray cluster, left alone"
             )
     return None
 

@@ -61,12 +61,12 @@ class JobSteps:
         return f"the job asks for {asked:g} GPUs, but {where} have {gpus:g}: it can never fit"
 
     async def check(self) -> tuple[str, ...]:
-        """What is to be said of it. Raises `StepError` when it doesn't fit now."""
+        """What is to be said of it. Raises `StepError` when it does not fit now."""
         await self._wait_for_usage()
         checked = await look_and_check(self._monitor, self._preset)
         if checked.verdict in ("never", "later"):
             worst = [line for line in checked.lines if line.level == checked.verdict]
-            when = "doesn't fit now" if checked.verdict == "later" else "can never fit"
+            when = "does not fit now" if checked.verdict == "later" else "can never fit"
             when = "can't run as written" if checked.has_mistake_in_command else when
             told = "; ".join(line.text + (f" ({line.change})" if line.change else "") for line in worst[:MAX_LINES])
             raise StepError(f"{self._preset.name} {when}: {told}")
@@ -156,7 +156,7 @@ class JobSteps:
         return max(mine, key=lambda job: job.started or 0.0).id
 
     async def _state(self, job: str) -> Job | None:
-        """`None` while Ray doesn't know it, or doesn't answer."""
+        """`None` while Ray does not know it, or does not answer."""
         try:
             return next((one for one in await self._monitor.jobs() if job in (one.id, one.submission)), None)
         except SourceError:

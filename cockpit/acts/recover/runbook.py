@@ -171,7 +171,7 @@ class Recovery:
 
 
 def _choose_steps(steps: Sequence[Step], begin: str, skip: Sequence[str]) -> tuple[Step, ...]:
-    """None before `begin`, also where this runbook doesn't have that step itself: those before it stop a cluster."""
+    """None before `begin`, also where this runbook does not have that step itself: those before it stop a cluster."""
     left_out = {*skip, *NAMES[: NAMES.index(begin)]}
     if left_out.issuperset(step.name for step in steps):
         raise StepError(f"no step left to run: --from {begin} and --skip leave out all of them")
@@ -217,13 +217,13 @@ async def begin_recovery(
 async def check_allocation(config: Config, start: RayStart) -> None:
     """That the job still has the nodes: a step proves it, another way to reach them does not. Raises `StepError`, `SourceError`."""
     if start.slurm is not None and config.slurm is not None and len(config.slurm.ids) > 1:
-        raise StepError(f"Slurm job {start.slurm} is a part of a heterogeneous job: cockpit starts Ray only in jobs of one part")
+        raise StepError(f"Slurm job {start.slurm} is part of a heterogeneous job: cockpit can't start Ray in those")
     if start.slurm is None or config.origins.get("reach") in (slurm.JOB, slurm.FLAG):
         return
     job = await read_job(start.slurm)
     held = {node.name for node in slurm.read_nodes(job.nodes)} if job.state == "RUNNING" else set()
     if lost := [node.host for node in start.nodes if node.host not in held]:
-        raise StepError(f"Slurm job {start.slurm} is {job.state} and does not have {', '.join(lost)}")
+        raise StepError(f"Slurm job {start.slurm} ({job.state}) no longer has {', '.join(lost)}")
 
 
 def _dashboard(config: Config, start: RayStart) -> str:

@@ -102,7 +102,7 @@ class RecoverySteps:
         return _join_plans(self._preset.name, stops, self.hosts, (*self.describe_placement(), *self._notes()))
 
     def describe_placement(self) -> tuple[str, ...]:
-        """Where Ray will be, where the preset doesn't say it itself."""
+        """Where Ray will be, where the preset does not say it itself."""
         head, *workers = self.names.values()
         return (describe_placement(str(self._start.slurm), head, workers),) if self._start.slurm else ()
 
@@ -113,7 +113,7 @@ class RecoverySteps:
             return None
         address, nodes = self._monitor.poller.snapshot.cluster.address, f"the nodes of Slurm job {self._start.slurm}"
         told = f"{address} answers for {followed}, which does not run on {nodes}" if followed else f"no Ray on {nodes} answers"
-        return f"{told}: go on with --from start, without --skip wait"
+        return f"{told}: continue with --from start, without --skip wait"
 
     def sessions(self) -> tuple[str, ...]:
         """Those of this cluster that live on the preset's hosts, and the one that is followed, where it is this cluster's."""
@@ -126,7 +126,7 @@ class RecoverySteps:
         apart = sorted(others - {*self.sessions()})
         return (
             *address_conflicts(self._start, self._monitor.config.hosts),
-            *(("its dashboard doesn't answer: hosts beyond those of the preset are unknown",) if silent else ()),
+            *(("its dashboard does not answer: hosts beyond those of the preset are unknown",) if silent else ()),
             *((f"another cluster's Ray also runs there and is not touched: {', '.join(apart)}",) if apart else ()),
         )
 
@@ -271,7 +271,7 @@ class RecoverySteps:
         return (
             *((f"stopped: {', '.join(dict.fromkeys(self.stopped))}",) if self.stopped else ()),
             *((f"Ray runs on {_where(runs)}",) if runs else ()),
-            *((f"Ray runs only in part on {_where(halves)}",) if halves else ()),
+            *((f"only some parts of Ray run on {_where(halves)}",) if halves else ()),
             *((f"not started on {', '.join(missing)}",) if (runs or halves) and missing else ()),
         )
 

@@ -52,13 +52,13 @@ def easyr1(argv: Sequence[str], read: Callable[[str], str | None] = lambda _: No
     """The budget of `python -m verl.trainer.main argv`; `read`: a file's text, by its path from the folder that the command runs in."""
     stranger = next((word for word in argv if "\0" not in word and re.split(r"[.\[=]", word)[0] not in _SECTIONS), None)
     if stranger is not None:
-        return Budget("EasyR1", unread=(f"`{stranger}` is no key of EasyR1: it stops at it, or this is another program",))
+        return Budget("EasyR1", unread=(f"`{stranger}` is not an EasyR1 key: EasyR1 rejects it, or this is not EasyR1",))
     words = Overrides(tuple(_override(word) for word in argv))
     config, sentences, doubts = _over_file(words, read)
     groups = _groups(config)
     if any(group.bundles is None for group in groups):
         sentences += [f"{key} {_format(config.value(key))}" for key in (_NODES, _GPUS) if not config.count(key)]
-        sentences += [] if sentences else ["trainer: no placement group can be made of these numbers"]
+        sentences += [] if sentences else ["trainer: these numbers give no valid placement group"]
     else:
         sentences = []
     settings = {key: str(value) for key in _SETTINGS if not isinstance(value := config.value(key), Gap)}
@@ -90,7 +90,7 @@ def _over_file(words: Overrides, read: Callable[[str], str | None]) -> tuple[_Co
     if not isinstance(path, str) or not _EXAMPLES.fullmatch(path):
         return _Config(words, whole=False), ["The file that config= names can't be read"], []
     both = all(words.value(key) is not Gap.ABSENT for key in (_NODES, _GPUS))
-    text = f"{path} can't be read, and is taken as EasyR1 ships it: 1 node of 8 GPUs where the command says nothing else"
+    text = f"{path} can't be read; EasyR1's own values are assumed: 1 node with 8 GPUs unless the command says otherwise"
     return _Config(words, whole=True), [], [] if both else [Line("doubt", text, f"set {_NODES} and {_GPUS} on the command line")]
 
 
@@ -106,7 +106,7 @@ def _groups(config: _Config) -> tuple[Group, ...]:
 
 
 def _format(value: Value | Gap) -> str:
-    return value.value if isinstance(value, Gap) else f"is {value!r}, no count"
+    return value.value if isinstance(value, Gap) else f"is {value!r}, not a number"
 
 
 def _contradictions(config: _Config) -> Iterator[Line]:

@@ -106,7 +106,7 @@ def read(argv: Sequence[str], groups: frozenset[str] = frozenset()) -> HydraComm
         elif not word:
             continue
         elif match is None or (match[4] is None and match[1] != "~"):
-            refused = refused or f"`{word}` is no override: Hydra stops at it"
+            refused = refused or f"`{word}` is not an override: Hydra rejects it"
         elif match[3] or "/" in match[2] or match[2] in groups:
             chosen.append((match[2] + (match[3] or ""), None if "\0" in (match[4] or "") else match[4]))
         else:
@@ -136,13 +136,13 @@ def _sorted_words(argv: Sequence[str]) -> tuple[dict[str, str], list[str], str |
         if not word.startswith("-"):
             words.append(word)
             # argparse takes overrides from one place only: those after a flag after others are "unrecognized".
-            refused = refused or (f"`{word}` comes after a flag after other overrides: Hydra stops at it" if after else None)
+            refused = refused or (f"Hydra rejects `{word}`: overrides must stand together, with no flag between them" if after else None)
             continue
         after = len(words)
         name, has_value, value = word.partition("=")
         flag = _flag(name)
         if flag is None or "\0" in name:
-            refused = refused or f"`{word}` is no flag of Hydra"
+            refused = refused or f"`{word}` is not a Hydra flag"
             continue
         if flag in _WITH_VALUE and not has_value:
             value = waiting.pop(0) if waiting else "\0"
@@ -150,7 +150,7 @@ def _sorted_words(argv: Sequence[str]) -> tuple[dict[str, str], list[str], str |
             waiting.pop(0)
         flags[flag] = value
         if not value and flag in {"--config-name", "--config-path"}:
-            refused = refused or f"{flag} has no value: Hydra stops at it"
+            refused = refused or f"{flag} has no value: Hydra rejects it"
     return flags, words, refused
 
 

@@ -23,8 +23,8 @@ class Gap(Enum):
 
     ABSENT = "not set"
     DELETED = "deleted"
-    UNKNOWN = "can't be known"
-    SWEPT = "another one in each run of a sweep"
+    UNKNOWN = "is unknown"
+    SWEPT = "different in each run of a sweep"
 
 
 Value: TypeAlias = Union[bool, int, float, str, "list[Value | Gap]", "dict[str, Value | Gap]", None]
@@ -68,7 +68,7 @@ class _Reader:
             return self._dict(depth)
         word = self._bare(stops)
         if not word and depth:
-            raise ValueError("nothing between two signs")
+            raise ValueError("empty item in a list or dict")
         return _scalar(word)
 
     def _expect(self, sign: str) -> None:

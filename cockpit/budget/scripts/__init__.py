@@ -47,5 +47,5 @@ def commands(
     except LeftError:
         pass
     except (StopError, RecursionError):
-        run.unread["The script goes on for too long to be followed"] = None
+        run.unread["The script has too many steps for cockpit to follow"] = None
     return Script(tuple(run.found), tuple(run.unread), tuple(scope.assumed))

@@ -36,7 +36,7 @@ def _source(call: Call) -> bool | None:
     said = call.run.streams.read(call.words[0]) if call.words else None
     if said is None:
         if call.words and not re.search(r"(?:activate|conda\.sh|\.bashrc|\.bash_profile|\.profile)$", call.words[0]):
-            call.run.unread[f"{show(call.words[0])} can't be read, so what it sets isn't known"] = None
+            call.run.unread[f"{show(call.words[0])} can't be read, so what it sets is unknown"] = None
             call.scope.all_told = False
         return None
     kept = call.scope.arguments

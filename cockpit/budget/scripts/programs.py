@@ -96,7 +96,8 @@ def _shell(run: ScriptRun, words: list[str], scope: Scope) -> bool | None:
         words = words[1:] if flag in {"-o", "+o", "-O", "--rcfile", "--init-file"} else words
     said = words[0] if text_follows and words else run.streams.read(words[0]) if words else None
     if said is None or said == UNKNOWN:
-        what = f"{show(words[0])} can't be read, so what it runs isn't known" if words else "What a shell is given is not read"
+        stdin = "cockpit does not read what a shell gets on stdin"
+        what = f"{show(words[0])} can't be read, so what it runs is unknown" if words else stdin
         run.unread |= {what: None} if words or run.streams.given is not None else {}
         return None
     name, arguments = (words[1] if len(words) > 1 else UNKNOWN, words[2:]) if text_follows else (words[0], words[1:])

@@ -36,7 +36,7 @@ class ScriptRun(Flow):
         try:
             parsed = parse(said)
         except ShellError as error:
-            self.unread[f"The script is no shell that can be read here: {error}"] = None
+            self.unread[f"The script is not shell code that cockpit can read: {error}"] = None
             return None
         return self.deeper(lambda: self.run_until_left(lambda: self.sequence(parsed, scope), scope, "return").status)
 

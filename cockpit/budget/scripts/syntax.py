@@ -151,7 +151,7 @@ class _Parser(Reader):
         start, self.at = self.at, find_end(self.text, self.at, "(", ")")
         first, condition, step, *more = (*self.text[start + 2 : self.at - 2].split(";"), "", "")
         if len(more) != 2:
-            raise self.error("for ((…)) has not three parts")
+            raise self.error("for ((…)) does not have three parts")
         self.separator()
         turns = While(False, Sum(condition if condition.strip() else "1"), Sequence((*self.turns().items, (Sum(step), "\n"))))
         return Sequence(((Sum(first), "\n"), (turns, "\n")))

@@ -179,7 +179,7 @@ async def test_its_uploaded_folder_goes_with_it_as_long_as_ray_has_that(table):
         ({"runtime_env": {"env_vars": {"WANDB_API_KEY": "<redacted>"}}}, "hides the value of WANDB_API_KEY"),
         ({"runtime_env": {"working_dir": "/home/ana/ppo"}}, "a folder that Ray can't fetch"),
         ({"start_time": int(NOW * 1000)}, "its id was reused"),
-        ({"entrypoint": ""}, "doesn't report the entrypoint of job by-hand"),
+        ({"entrypoint": ""}, "does not report the entrypoint of job by-hand"),
     ],
 )
 async def test_what_can_not_be_made_again_is_refused(table, told, said):

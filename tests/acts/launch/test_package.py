@@ -223,7 +223,7 @@ def test_a_file_that_grows_without_end_is_given_up(folder, monkeypatch):
     contents = find_contents(folder)
     with (folder / "a.log").open("wb") as file:
         file.truncate(packing.PACKAGE_LIMIT + 1)
-    with pytest.raises(InputError, match="grows beyond 100M while it is packed"):
+    with pytest.raises(InputError, match="grew beyond 100M while it was packed"):
         pack(contents)
 
 

@@ -127,7 +127,7 @@ def test_a_session_whose_own_raylet_has_another_gcs_is_not_stopped_whatever_some
     meant = Target("process", host, pid=7, part="raylet", session="session_1", facts={"gcs": gcs})
     reason = why_another_ray(START, NAMES, {"login-1": HEAD}, [meant], addresses)
     assert (reason is not None) == another
-    assert not another or reason == f"raylet 7 of session_1 on {host} has its GCS at {gcs}: another Ray, which is not touched"
+    assert not another or reason == f"raylet 7 of session_1 on {host} has its GCS at {gcs}: another Ray cluster, left alone"
 
 
 def test_nothing_speaks_against_hosts_that_are_alike():

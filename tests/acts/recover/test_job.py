@@ -112,7 +112,7 @@ async def test_on_the_nodes_of_a_job_of_slurms_the_plan_says_which_is_what():
         (OURS, True, None),
         ("session_of_yesterday", True, "http://head:8265 answers for session_of_yesterday, which does not run on"),
         ("session_of_yesterday", False, "http://head:8265 answers for session_of_yesterday, which does not run on"),
-        (None, False, "no Ray on the nodes of Slurm job 42 answers: go on with --from start, without --skip wait"),
+        (None, False, "no Ray on the nodes of Slurm job 42 answers: continue with --from start, without --skip wait"),
     ],
 )
 async def test_the_ray_of_yesterdays_job_is_not_taken_for_that_of_todays(followed: str | None, runs: bool, reason: str | None):
@@ -143,7 +143,7 @@ async def test_a_part_that_is_in_the_way_is_mended_by_stopping_and_all_else_by_h
         with pytest.raises(StepError) as failed:
             await runbook.check_hosts(quiet, quiet)
         assert failed.value.begin == begin
-        assert runbook.left() == (("Ray runs only in part on w1 (session_1)", "not started on login-1") if begin else ())
+        assert runbook.left() == (("only some parts of Ray run on w1 (session_1)", "not started on login-1") if begin else ())
 
 
 async def test_what_runs_already_is_told_to_whoever_goes_on():
@@ -245,7 +245,7 @@ async def test_a_check_waits_until_a_ray_that_has_just_started_tells_what_is_fre
     monitor: Any = Started()
     nobody: Any = SimpleNamespace()
     wide = replace(PRESET, needs=Needs(bundles=(({"GPU": 8.0}, 1),)))
-    with pytest.raises(StepError, match="ppo doesn't fit now"):
+    with pytest.raises(StepError, match="ppo does not fit now"):
         await JobSteps(monitor, nobody, wide).check()
     assert monitor.asked == 3
 

@@ -134,8 +134,8 @@ def test_a_preset_without_a_cluster_can_not_be_recovered():
         ("SLURM_JOB_ID", None, None),
         ("--slurm", None, None),
         ("config.yaml:1", ("RUNNING", "gpu[1-3]"), None),
-        ("config.yaml:1", ("RUNNING", "gpu[2-3]"), "Slurm job 42 is RUNNING and does not have gpu1"),
-        ("config.yaml:1", ("COMPLETING", "gpu[1-2]"), "Slurm job 42 is COMPLETING and does not have gpu1, gpu2"),
+        ("config.yaml:1", ("RUNNING", "gpu[2-3]"), "Slurm job 42 (RUNNING) no longer has gpu1"),
+        ("config.yaml:1", ("COMPLETING", "gpu[1-2]"), "Slurm job 42 (COMPLETING) no longer has gpu1, gpu2"),
     ],
 )
 async def test_nodes_that_no_step_proves_to_be_the_jobs_are_asked_of_slurm(monkeypatch, reach, listed, reason):

@@ -98,7 +98,7 @@ def test_a_file_that_cannot_be_read_matters_only_where_the_words_leave_something
 def test_the_file_of_the_examples_is_taken_as_it_ships_and_that_is_said():
     budget = asked("config=examples/config.yaml trainer.n_gpus_per_node=2")
     assert budget.amount("GPU") == 2
-    assert "taken as EasyR1 ships it" in lines_of(budget, "doubt")[0]
+    assert "EasyR1's own values are assumed" in lines_of(budget, "doubt")[0]
     assert asked("config=examples/config.yaml", {"examples/config.yaml": "trainer: {nnodes: 4}"}).amount("GPU") == 32
     assert lines_of(asked("config=examples/config.yaml trainer.nnodes=1 trainer.n_gpus_per_node=2"), "doubt") == []
 

@@ -163,7 +163,7 @@ class TestAsTheParserReads:
         assert budget.groups == read(f"{DOTTED} --actor.num_gpus_per_node 2").groups
         near, strange = budget.lines[-2:]
         assert "--vllm.num_engine2 is not a flag of OpenRLHF up to" in near.text
-        assert "did you mean --vllm.num_engines? OpenRLHF itself ends there with an error, and nothing starts." in near.text
+        assert "did you mean --vllm.num_engines? OpenRLHF exits with an error, and nothing starts." in near.text
         assert near.text.endswith("The groups are counted without it")
         assert (near.level, near.change) == ("doubt", "rename --vllm.num_engine2 to --vllm.num_engines")
         assert "only a fork can read it" in strange.text
@@ -179,7 +179,7 @@ class TestUnknown:
         budget = read(f"{DOTTED} --vllm.num_engines 2 --actor.num_gpus_per_node ?")
         assert budget.amount("GPU") is None
         assert [group.amount("GPU") for group in budget.groups or ()] == [2, None, 8, 8, 8]
-        assert budget.unread == ("--actor.num_gpus_per_node has a value that can't be known here",)
+        assert budget.unread == ("--actor.num_gpus_per_node has a value that is known only at run time",)
 
     def test_whether_a_model_is_there_may_not_be_known(self):
         budget = read(f"{DOTTED} --algo.kl.init_coef ?")
@@ -190,7 +190,7 @@ class TestUnknown:
         assert read(f"{DOTTED} ?").groups is None
         assert read(f"{DOTTED} --? 3").groups is None
         assert read(f"{DOTTED} --nope.nothing ?").groups is None
-        assert read(f"{DOTTED} --train.colocate_all ?").unread == ("Some words are known only when the command runs, and may be flags",)
+        assert read(f"{DOTTED} --train.colocate_all ?").unread == ("Some arguments are known only at run time and may be flags",)
 
     def test_what_does_not_count_may_be_unknown(self):
         assert (
@@ -206,9 +206,9 @@ class TestContradictions:
         ("more", "told", "change"),
         [
             ("--train.colocate_all --vllm.num_engines 3 --vllm.tensor_parallel_size 2",
-             "3 engines × 2 = 6, the actor has 8", "set --vllm.num_engines to 4"),
+             "3 engines × 2 = 6, but the actor has 8", "set --vllm.num_engines to 4"),
             ("--train.colocate_all --vllm.num_engines 1 --vllm.tensor_parallel_size 3",
-             "= 3, the actor has 8", "set --vllm.tensor_parallel_size to a divisor of 8"),
+             "= 3, but the actor has 8", "set --vllm.tensor_parallel_size to a divisor of 8"),
             ("--train.colocate_all --ref.num_gpus_per_node 4",
              "1 × 8 and 1 × 4", "set --ref.num_nodes to 1 and --ref.num_gpus_per_node to 8"),
             ("--train.colocate_actor_ref --ref.num_nodes 2",
@@ -216,13 +216,14 @@ class TestContradictions:
             ("--train.colocate_critic_reward --reward.num_gpus_per_node 4",
              "1 × 8 and 1 × 4", "set --reward.num_nodes to 1 and --reward.num_gpus_per_node to 8"),
             ("--train.colocate_all --critic.num_nodes 2",
-             "on the actor's 8 GPUs, and wants 16", "set --critic.num_nodes and --critic.num_gpus_per_node to the actor's"),
+             "shares the actor's 8 GPUs, but asks for 16", "set --critic.num_nodes and --critic.num_gpus_per_node to the actor's"),
             ("--train.colocate_all --train.async_enable --vllm.enable_sleep", "exclude each other", "remove --vllm.enable_sleep"),
-            ("--train.partial_rollout_enable", "only for --train.async_enable", "add --train.async_enable"),
+            ("--train.partial_rollout_enable", "works only with --train.async_enable", "add --train.async_enable"),
             ("--rollout.vllm_generate_batch_size 2048",
              "2048 is more than --rollout.batch_size 1024: only allowed with --train.async_enable",
              "set --rollout.vllm_generate_batch_size to 1024, or add --train.async_enable"),
-            ("--algo.advantage.estimator rloo", "there is 1 each", "set --rollout.n_samples_per_prompt to 2 or more"),
+            ("--algo.advantage.estimator rloo", "samples per prompt, but --rollout.n_samples_per_prompt is 1",
+             "set --rollout.n_samples_per_prompt to 2 or more"),
             ("--eval.dataset d", "needs a remote reward", "add --reward.remote_url"),
             ("--data.max_images_per_prompt 1", "no critic", "set --algo.advantage.estimator to reinforce_baseline or group_norm"),
             ("--ds.packing_samples", "needs vLLM engines", "set --vllm.num_engines to 1 or more"),
@@ -231,7 +232,7 @@ class TestContradictions:
             ("--train.batch_size 100 --train.micro_batch_size 8",
              "100 can't be divided by --train.micro_batch_size 8 × 8", "set --train.batch_size to 64 or 128"),
             ("--rollout.batch_size 4", "4 batches, fewer than the actor's 8 processes", "set --rollout.batch_size to 8 or more"),
-            ("--actor.num_nodes 0", "actor has 0", "set --actor.num_nodes to 1 or more"),
+            ("--actor.num_nodes 0", "--actor.num_nodes of actor is 0", "set --actor.num_nodes to 1 or more"),
             ("--ds.tensor_parallel_size 2 --ds.param_dtype fp16", "needs bf16", "set --ds.param_dtype to bf16"),
         ],
     )  # fmt: skip
@@ -246,7 +247,7 @@ class TestContradictions:
     def test_a_reward_model_that_nobody_names_has_gpus_all_the_same(self):
         budget = read("--actor.model_name_or_path m --algo.advantage.estimator reinforce")
         assert groups(budget)[-1] == ("reward", 8, "PACK")
-        assert "8 GPUs are taken for one" in budget.lines[0].text
+        assert "8 GPUs are reserved for one" in budget.lines[0].text
 
     def test_what_only_some_releases_refuse_is_a_doubt_with_the_releases(self):
         command = f"{PLAIN} --use_kl_loss --kl_estimator k2 --vllm_num_engines 4 --colocate_all_models --actor_num_gpus_per_node 4"

@@ -169,7 +169,7 @@ def test_what_a_shell_is_given_on_standard_input_is_not_read_and_that_is_said(sc
 
 def test_a_script_that_is_written_is_not_read_and_that_is_said():
     found = commands("cat > job <<'EOF'\n#!/bin/bash\nrun $1\nEOF\nbash ./job 6", env={}, read={"job": "run 0"}.get)
-    assert (found.commands, found.unread) == ((), ("./job can't be read, so what it runs isn't known",))
+    assert (found.commands, found.unread) == ((), ("./job can't be read, so what it runs is unknown",))
 
 
 def test_a_file_that_another_program_changed_is_not_read_any_more():

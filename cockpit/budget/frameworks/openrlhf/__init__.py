@@ -22,7 +22,7 @@ _FORKED = "0.5.1"
 """Whose flags simpleRL-reason v0 has."""
 MAX_REFUSAL_CHARS = 100
 """Characters of a parser's refusal that are told."""
-_STOPS = "OpenRLHF itself ends there with an error, and nothing starts"
+_STOPS = "OpenRLHF exits with an error, and nothing starts"
 _SETTINGS = (
     "vllm_gpu_memory_utilization", "vllm_enable_sleep", "deepspeed_enable_sleep", "zero_stage", "adam_offload", "ref_reward_offload",
     "colocate_all_models", "async_train", "vllm_tensor_parallel_size", "vllm_num_engines", "train_batch_size", "micro_train_batch_size",
@@ -122,14 +122,14 @@ def _clash(made: Mapping[str, Placement], same: Sequence[str], others: Sequence[
     if not theirs:
         return []
     told = " or ".join(sorted({_gpus(made[known].groups) for known in theirs}))
-    return [f"OpenRLHF {_span(same)} reserves {ours}, {_span(theirs)} {told}, and all of them read these flags"]
+    return [f"OpenRLHF {_span(same)} reserves {ours}, {_span(theirs)} {told}; all these releases accept the flags"]
 
 
 def _otherwise(same: Sequence[str], others: Sequence[str]) -> list[Line]:
     """Where older releases reserve the same in other groups."""
     if not others:
         return []
-    text = f"Counted as OpenRLHF {_span(same)}; {_span(others)} accepts the same flags, and reserves as many GPUs in other placement groups"
+    text = f"Counted as OpenRLHF {_span(same)}; {_span(others)} reserves as many GPUs for these flags, in other placement groups"
     return [Line("doubt", text, "name the release in the job's runtime_env (pip openrlhf==…)")]
 
 

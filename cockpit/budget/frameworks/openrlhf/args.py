@@ -52,7 +52,7 @@ class ParsedArgs:
         value = self._values.get(name, _ABSENT.get(name))
         for each in value if isinstance(value, (list, tuple)) else (value,):
             if isinstance(each, str) and UNKNOWN in each:
-                raise UnreadError(f"{self.flag(name)} has a value that can't be known here")
+                raise UnreadError(f"{self.flag(name)} has a value that is known only at run time")
         return value
 
     def has_value(self, name: str) -> bool:
@@ -185,7 +185,7 @@ def _parse(known: tuple[tuple[str, str], ...], argv: tuple[str, ...]) -> tuple[M
     for name, kind in known:
         if "*" not in kind and vars(given).get(name) == []:  # before Python 3.13 argparse makes an empty list of `--flag=--`
             return {}, (), f"argument --{name}: expected one argument"
-    return vars(given), rest, "--help shows what there is, and nothing runs" if "help" in given else None
+    return vars(given), rest, "--help only prints the help: nothing runs" if "help" in given else None
 
 
 @lru_cache(8)
@@ -212,7 +212,7 @@ def parse(release: str, argv: Sequence[str], env: Mapping[str, str]) -> ParsedAr
     if refusal or plain:
         raise ParserRefusedError(refusal or f"unrecognized arguments: {' '.join(plain)}")
     if rest:
-        raise UnreadError("Some words are known only when the command runs, and may be flags")
+        raise UnreadError("Some arguments are known only at run time and may be flags")
     return ParsedArgs(release, {**_defaults(release), **given}, env)
 
 

@@ -34,7 +34,7 @@ def _sizes(ask: ParsedArgs) -> Iterator[Line]:
     for role in roles:
         for name in (f"{role}_num_nodes", f"{role}_num_gpus_per_node"):
             if ask(name) < 1:
-                yield _never(f"{role} has {ask(name)} as {ask.flag(name)}: there is nothing to place", f"set {ask.flag(name)} to 1 or more")
+                yield _never(f"{ask.flag(name)} of {role} is {ask(name)}: nothing to place", f"set {ask.flag(name)} to 1 or more")
 
 
 def _actor_and_ref(ask: ParsedArgs) -> Iterator[Line]:
@@ -67,8 +67,8 @@ def _engines_and_actor(ask: ParsedArgs) -> Iterator[Line]:
     if gpus != engines * tensor:
         fitting = f"set {ask.flag('vllm_num_engines')} to {gpus // tensor}" if tensor > 0 and gpus % tensor == 0 else None
         yield _never(
-            f"With {ask.flag('colocate_all_models')} vLLM has as many GPUs as the actor: "
-            f"{engines} engines × {tensor} = {engines * tensor}, the actor has {gpus}",
+            f"With {ask.flag('colocate_all_models')} vLLM needs exactly as many GPUs as the actor: "
+            f"{engines} engines × {tensor} = {engines * tensor}, but the actor has {gpus}",
             fitting or f"set {ask.flag('vllm_tensor_parallel_size')} to a divisor of {gpus}",
         )
 
@@ -81,7 +81,7 @@ def _guests(ask: ParsedArgs) -> Iterator[Line]:
     for role, there in (("critic", has_critic(ask)), ("reward", has_reward(ask))):
         if there and world(ask, role) > gpus:
             yield _never(
-                f"With {ask.flag('colocate_all_models')} {role} is put on the actor's {gpus} GPUs, and wants {world(ask, role)}",
+                f"With {ask.flag('colocate_all_models')} {role} shares the actor's {gpus} GPUs, but asks for {world(ask, role)}",
                 f"set {ask.flag(f'{role}_num_nodes')} and {ask.flag(f'{role}_num_gpus_per_node')} to the actor's",
             )
 
@@ -90,7 +90,7 @@ def _sleep(ask: ParsedArgs) -> Iterator[Line]:
     if ask("vllm_enable_sleep") and not ask("colocate_all_models"):
         yield Line(
             "doubt",
-            f"{ask.flag('vllm_enable_sleep')} is turned off: it is only for {ask.flag('colocate_all_models')}",
+            f"{ask.flag('vllm_enable_sleep')} has no effect without {ask.flag('colocate_all_models')}",
             f"remove {ask.flag('vllm_enable_sleep')}, or add {ask.flag('colocate_all_models')}",
         )
     elif ask("vllm_enable_sleep") and ask("async_train"):
@@ -101,9 +101,9 @@ def _sleep(ask: ParsedArgs) -> Iterator[Line]:
 
 def _asynchronous(ask: ParsedArgs) -> Iterator[Line]:
     if ask("partial_rollout") and not ask("async_train"):
-        yield _never(f"{ask.flag('partial_rollout')} is only for {ask.flag('async_train')}", f"add {ask.flag('async_train')}")
+        yield _never(f"{ask.flag('partial_rollout')} works only with {ask.flag('async_train')}", f"add {ask.flag('async_train')}")
     if ask("async_train") and ask("colocate_all_models"):
-        yield Line("doubt", f"With {ask.flag('async_train')} vLLM has GPUs of its own, {ask.flag('colocate_all_models')} or not")
+        yield Line("doubt", f"With {ask.flag('async_train')} vLLM gets its own GPUs, with or without {ask.flag('colocate_all_models')}")
     more, batch = ask("vllm_generate_batch_size"), ask("rollout_batch_size")
     if ask.since("0.10.0") and more and more > batch and not ask("async_train"):
         name, whole = ask.flag("vllm_generate_batch_size"), ask.flag("rollout_batch_size")
@@ -118,17 +118,15 @@ def _models(ask: ParsedArgs) -> Iterator[Line]:
         return
     wanted = f"add {ask.flag('reward_pretrain')} or {ask.flag('remote_rm_url')}"
     if not ask.since("0.7.1") or (has_critic(ask) and not ask.has_value("critic_pretrain")):
-        yield _never(
-            f"Neither {ask.flag('reward_pretrain')} nor {ask.flag('remote_rm_url')} is given: nothing says what a reward is", wanted
-        )
+        yield _never(f"Neither {ask.flag('reward_pretrain')} nor {ask.flag('remote_rm_url')} is given: there is no reward", wanted)
     else:
-        yield Line("doubt", f"No reward model is named, and {world(ask, 'reward')} GPUs are taken for one", wanted)
+        yield Line("doubt", f"No reward model is named, but {world(ask, 'reward')} GPUs are reserved for one", wanted)
 
 
 def _one_reward(ask: ParsedArgs) -> Iterator[Line]:
     if ask.since("0.6.3") and not ask.since("0.7.1") and has_reward(ask) and "," in (ask("reward_pretrain") or ""):
         yield _never(
-            f"Only one reward model since 0.6.3, and {ask.flag('reward_pretrain')} names several",
+            f"OpenRLHF 0.6.3 and later take one reward model, but {ask.flag('reward_pretrain')} names several",
             f"set {ask.flag('reward_pretrain')} to one model",
         )
 
@@ -139,7 +137,8 @@ def _samples(ask: ParsedArgs) -> Iterator[Line]:
     if number <= 1 and (needs or ask("dynamic_filtering")):
         who = estimator if needs else ask.flag("dynamic_filtering")
         yield _never(
-            f"{who} compares samples of one prompt, and there is {number} each", f"set {ask.flag('n_samples_per_prompt')} to 2 or more"
+            f"{who} needs several samples per prompt, but {ask.flag('n_samples_per_prompt')} is {number}",
+            f"set {ask.flag('n_samples_per_prompt')} to 2 or more",
         )
 
 
@@ -209,7 +208,7 @@ def _old_worlds(ask: ParsedArgs) -> Iterator[Line]:
 
 def _no_power(ask: ParsedArgs, role: str) -> Line:
     return _never(
-        f"OpenRLHF up to 0.5.5 needs a power of 2 as number of GPUs of {role}, and it has {world(ask, role)}",
+        f"OpenRLHF up to 0.5.5 needs a power of 2 as the number of GPUs of {role}, which is {world(ask, role)}",
         f"set {ask.flag(f'{role}_num_gpus_per_node')} to a power of 2",
     )
 
@@ -270,9 +269,14 @@ def _sync(ask: ParsedArgs) -> Iterator[Line]:
     if backend in {None, "nccl"} or not has_engines(ask):
         return
     if ask("actor_num_nodes") > 1 or engine_gpus(ask) > 8:
-        yield Line("doubt", f"Weights go to vLLM over {backend}, between several nodes", f"set {ask.flag('vllm_sync_backend')} to nccl")
+        where = "on other nodes"
     elif ask("colocate_all_models"):
-        yield Line("doubt", f"Weights go to vLLM over {backend} although they share GPUs", f"set {ask.flag('vllm_sync_backend')} to nccl")
+        where = "on the same GPUs"
+    else:
+        return
+    yield Line(
+        "doubt", f"{backend} is slower than nccl for sending weights to vLLM {where}", f"set {ask.flag('vllm_sync_backend')} to nccl"
+    )
 
 
 _RULES: tuple[Callable[[ParsedArgs], Iterator[Line]], ...] = (

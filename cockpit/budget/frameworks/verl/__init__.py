@@ -54,9 +54,9 @@ def verl(
     """
     recipe, command = recipe_of(module), hydra.read(argv, _GROUPS)
     if recipe is None:
-        return Budget("veRL", unread=(f"{module} is a program whose configuration is not known here",))
+        return Budget("veRL", unread=(f"cockpit does not know the configuration of {module}",))
     if command.only_prints or command.refused:
-        why = command.refused or "The command shows its configuration and trains nothing"
+        why = command.refused or "The command only prints its configuration: nothing is trained"
         return Budget("veRL", unread=(why,), lines=tuple(_find_refusals(command)))
     source = source_of(recipe, module, command, read)
     sure = _span(pinned or read("verl/version/version"))
@@ -117,7 +117,7 @@ def _narrow(first: int, last: int, there: tuple[int, int] | None, installed: str
         return first, last, []
     if there[0] <= last and there[1] >= first:
         return max(first, there[0]), min(last, there[1]), []
-    text = f"veRL {installed} is installed, but these keys are of {span_in_words(first, last)}: the job needs another release"
+    text = f"veRL {installed} is installed, but these keys belong to {span_in_words(first, last)}: the job needs another release"
     return first, last, [Line("doubt", text, "use the keys of the installed release, unless the job installs its own")]
 
 
@@ -165,7 +165,7 @@ def _about_releases(made: Sequence[tuple[Group, ...]], groups: tuple[Group, ...]
         return []
     changes = [place for place, total in enumerate(totals) if place == 0 or total != totals[place - 1]]
     parts = [f"{totals[place]:g} {'from ' + RELEASES[first + place] + ' on' if place else 'before'}" for place in reversed(changes)]
-    return [Line("fine", f"The command does not name its veRL release; CPUs that it reserves: {', '.join(parts)}")]
+    return [Line("fine", f"The veRL release is not pinned; CPUs reserved: {', '.join(parts)}")]
 
 
 def _open(groups: Sequence[Group], made: Sequence[tuple[Group, ...]]) -> list[str]:
@@ -194,13 +194,13 @@ def _dead_keys(overrides: Overrides, last: int) -> list[Line]:
     keys = [key for key in ("reward_model.enable", "reward_model.enable_resource_pool") if overrides.value(key) is True]
     if not keys or last < release("0.8.0"):
         return []
-    return [Line("doubt", f"From 0.9.0 on nothing reads {key}", f"rename {key} to reward.{key}") for key in keys]
+    return [Line("doubt", f"veRL 0.9.0 and later ignore {key}", f"rename {key} to reward.{key}") for key in keys]
 
 
 def _find_sweeps(command: hydra.HydraCommand) -> list[str]:
     swept = [item for item in command.overrides.items if item.value is Gap.SWEPT]
     if swept and not command.multirun:
-        return [f"{'.'.join(item.path or ())} has several values, which Hydra takes with --multirun alone" for item in swept[:1]]
+        return [f"{'.'.join(item.path or ())} has several values, which Hydra accepts only with --multirun" for item in swept[:1]]
     return []
 
 

@@ -53,7 +53,7 @@ class ReleaseConfig(msgspec.Struct):
         value = self.value(key)
         if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_COUNT:
             return value
-        self.unread[key] = f"{key} {value.value if isinstance(value, Gap) else f'is {value!r}, no count'}"
+        self.unread[key] = f"{key} {value.value if isinstance(value, Gap) else f'is {value!r}, not a number'}"
         return None
 
     def number(self, key: str) -> int | None:

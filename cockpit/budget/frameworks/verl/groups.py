@@ -246,7 +246,7 @@ def _replicas(config: ReleaseConfig, name: str, base: str, engine: str, divisor:
         return ()
     world, device = rollout_world(config, engine), _device(config)
     if world is None:
-        config.unread[engine] = f"how many GPUs an engine of {engine} takes can't be known"
+        config.unread[engine] = f"the number of GPUs per {engine} engine is unknown"
     if nodes is None or each is None or world is None or device is None or min(nodes, each) <= 0:
         return (Group(name, None, "PACK"),)
     engines, (per_engine, per_node) = nodes * each // (divisor or world), replica(world, each)

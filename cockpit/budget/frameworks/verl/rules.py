@@ -71,11 +71,11 @@ def _rollout(recipe: Recipe, config: ReleaseConfig, nodes: int, each: int) -> It
     if world is None or min(nodes, each) <= 0 or not config.since("0.2"):
         return
     if nodes * each % world and (base == "trainer" or nodes * each < world):
-        text = f"An engine takes {world} GPUs ({size} and its like), and {base} has {nodes} × {each} = {nodes * each} {where}"
+        text = f"An engine needs {world} GPUs ({size} and related keys), but {base} has {nodes} × {each} = {nodes * each} {where}"
         yield _never(text + ": not divisible", f"set {size} to a divisor of {nodes * each}")
     elif replica(world, each)[0] * replica(world, each)[1] != world:
         yield _never(
-            f"An engine takes {world} GPUs, which is no multiple of {each} per node", f"set {size} to a divisor or multiple of {each}"
+            f"An engine takes {world} GPUs, which is not a multiple of {each} per node", f"set {size} to a divisor or multiple of {each}"
         )
 
 
@@ -110,7 +110,8 @@ def _mini_batch(config: ReleaseConfig, mini: int, gpus: int) -> Iterator[Line]:
     share = mini * n // (gpus // parallel)
     if share <= 0 and config.since("0.4.0"):
         yield _never(
-            f"{_MINI} {mini} × {n} leaves nothing for each of {gpus // parallel} ranks", f"set {_MINI} to {gpus // parallel} or more"
+            f"{_MINI} {mini} × {n} is less than one sample for each of {gpus // parallel} ranks",
+            f"set {_MINI} to {gpus // parallel} or more",
         )
     elif each_micro and each_micro > 0 and share % each_micro:
         text = f"{_MINI} {mini} × {_N} {n} / {gpus // parallel} ranks = {share} is not divisible by {_EACH_MICRO} {each_micro}"
@@ -150,7 +151,7 @@ def _fully_async(config: ReleaseConfig) -> Iterator[Line]:
     for key, value in wanted.items():
         found = config.value(key)
         if not isinstance(found, Gap) and found != value:
-            yield _never(f"{key} is {found}, and fully asynchronous training wants {value}", f"set {key} to {value}")
+            yield _never(f"{key} is {found}, but fully asynchronous training needs {value}", f"set {key} to {value}")
 
 
 def _separate_async(config: ReleaseConfig) -> Iterator[Line]:
@@ -164,4 +165,4 @@ def _separate_async(config: ReleaseConfig) -> Iterator[Line]:
         yield _never(f"{key} is naive, which can't reach rollouts on other GPUs", f"set {key} to nccl")
     reward = "reward.reward_model"
     if config.value(f"{reward}.enable") is True and config.value(f"{reward}.enable_resource_pool") is False:
-        yield _never(f"{reward} needs GPUs of its own here", f"set {reward}.enable_resource_pool to True")
+        yield _never(f"{reward} needs its own GPUs here", f"set {reward}.enable_resource_pool to True")

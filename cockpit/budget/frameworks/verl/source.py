@@ -45,7 +45,8 @@ def source_of(recipe: Recipe, module: str, command: hydra.HydraCommand, read: Ca
     megatron = "megatron" in name or ("model_engine", "megatron") in command.groups
     odd = [group for group, choice in command.groups if not _COUNTLESS.fullmatch(group) and not _known_choice(choice)]
     if odd:
-        return ConfigSource(command.overrides, shipped=False, megatron=megatron, sentence=f"{odd[0]} takes a file that is not known here")
+        sentence = f"{odd[0]} names a config file that cockpit does not know"
+        return ConfigSource(command.overrides, shipped=False, megatron=megatron, sentence=sentence)
     own_name = name == recipe.config or bool(_SHIPPED_NAME.fullmatch(name)) or name.replace("_megatron", "") == recipe.config
     in_package = posixpath.normpath(path) == "config" or bool(_SHIPPED_FOLDER.fullmatch(path))
     if (own_name and in_package) or (_EXAMPLE_NAME.fullmatch(name) and _EXAMPLE_FOLDER.fullmatch(path)):
@@ -76,7 +77,7 @@ def _own_file(command: hydra.HydraCommand, path: str, read: Callable[[str], str 
     bases = [base for base in defaults if base != "_self_"] if isinstance(defaults, list) else []
     based = len(bases) == 1 and isinstance(bases[0], str) and bool(_SHIPPED_NAME.fullmatch(bases[0]))
     items = (Override((), to_hydra(found)), *command.overrides.items)
-    sentence = None if based else f"The configuration {shown} is put together from files that are not known here"
+    sentence = None if based else f"The configuration {shown} includes files that cockpit does not know"
     brings = known.brings if known else ()
     return ConfigSource(Overrides(items), based, "megatron" in str(bases), sentence, tells=known is not None, brings=brings)
 
