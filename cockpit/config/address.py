@@ -80,8 +80,8 @@ def explain_choices(addresses: Collection[Address]) -> str:
     """The sentence that asks a person to choose one of these dashboards."""
     places = "".join(f"\n  {one.url}  {one.origin}{f' of {one.owner}' if one.owner else ''}" for one in addresses)
     if all(one.owner for one in addresses):
-        return f"only Rays of other users or of other Slurm jobs run on this host; choose one with --address:{places}"
-    return f"several Ray sessions run on this host; choose one with --address:{places}"
+        return f"only Ray sessions of other users or of other Slurm jobs run on this host; name one with --address:{places}"
+    return f"several Ray sessions run on this host; name one with --address:{places}"
 
 
 def _variable_url(name: str, text: str) -> str:

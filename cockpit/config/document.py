@@ -89,7 +89,7 @@ def read_text(path: Path) -> str:
     except OSError as error:
         raise InputError(f"{abbreviate_home(path)}: {explain_os_error(error)}") from error
     if len(raw) > MAX_BYTES:
-        raise InputError(f"{abbreviate_home(path)}: larger than 1 MiB: too large for a file of cockpit")
+        raise InputError(f"{abbreviate_home(path)}: larger than 1 MiB: too large for a cockpit file")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -121,7 +121,7 @@ class Document:
         except ValueError as error:  # a date such as 2026-13-01
             raise InputError(f"{name}: not YAML: {error}") from error
         except (ArithmeticError, LookupError, AttributeError) as error:  # !!bool "x", !!timestamp "x": PyYAML looks at no tag
-            raise InputError(f"{name}: not YAML: a value doesn't match its tag") from error
+            raise InputError(f"{name}: not YAML: a value does not match its tag") from error
         self._refuse_twins(self._root, "", set())
 
     def _refuse_bombs(self) -> None:

@@ -90,7 +90,7 @@ def named_place(text: str, env: Mapping[str, str], account: Path = ACCOUNT) -> K
     if _has_kubectl(env):
         return KubernetesPlace(namespace, cluster)
     if not env.get(API_HOST) or not (account / "token").exists():
-        raise InputError("kubectl is not in PATH, and this is no pod with a service account")
+        raise InputError("kubectl is not in PATH, and cockpit is not in a pod with a service account")
     return KubernetesPlace(namespace, cluster, inside=True, has_kubectl=False)
 
 

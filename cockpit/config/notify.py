@@ -30,13 +30,9 @@ NOTIFY_WORDS: Final = {
 class NotifyTarget(Value, frozen=True, forbid_unknown_fields=True):
     """One who is told, as the config file has it: `${NAME}` is filled in only when something is sent."""
 
-    webhook: Annotated[str, Meta(description="The address of a chat robot or another receiver; ${NAME} is taken from the environment.")] = (
-        ""
-    )
+    webhook: Annotated[str, Meta(description="The address of a chat bot or another receiver; ${NAME} is taken from the environment.")] = ""
     form: Annotated[Form | None, Meta(description="The kind of receiver: feishu, dingtalk, wecom, slack or json.")] = None
-    secret: Annotated[str, Meta(description="The signing secret of a feishu or dingtalk robot; ${NAME} is taken from the environment.")] = (
-        ""
-    )
+    secret: Annotated[str, Meta(description="The signing secret of a feishu or dingtalk bot; ${NAME} is taken from the environment.")] = ""
     command: Annotated[tuple[str, ...], Meta(description="A program and its arguments; it reads JSON from its stdin.")] = ()
     level: Annotated[Level, Meta(description="The lowest level that is sent: critical, warning or info.")] = "critical"
     codes: Annotated[tuple[str, ...], Meta(description="Only findings with these codes.")] = ()
@@ -73,7 +69,7 @@ def _mistake(target: NotifyTarget) -> str | None:
     if target.webhook and not target.webhook.startswith(("https://", "http://", "${")):
         return "webhook: expected an address such as https://… or ${NAME}"
     if target.command and "/" in target.command[0] and not target.command[0].startswith(("/", "~/")):
-        return "command: give the program's whole path: it doesn't depend on where cockpit was started"
+        return "command: give the program's full path, as cockpit may be started in any directory"
     if any("${" in word for word in target.command):
         return "command: every user of this host can read its arguments; have the program read its environment instead"
     return None

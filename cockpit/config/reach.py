@@ -35,7 +35,7 @@ class HostEntry(Value, frozen=True, forbid_unknown_fields=True):
     """A host, and how to reach it."""
 
     name: Annotated[str, Meta(description="Its name on the screen.")]
-    address: Annotated[str, Meta(description="Its address, if the name doesn't resolve to it.")] = ""
+    address: Annotated[str, Meta(description="Its address, if the name does not resolve to it.")] = ""
     user: Annotated[str, Meta(description="The user to log in as.")] = ""
     python: Annotated[str, Meta(description="A Python 3.8 or later on that host.")] = "python3"
 
@@ -99,7 +99,7 @@ def _hosts_of_file(path: Path) -> tuple[HostEntry, ...]:
     try:
         text = read_text(path)
     except FileNotFoundError as error:
-        raise InputError(f"{abbreviate_home(path)}: there is no such file") from error
+        raise InputError(f"{abbreviate_home(path)}: no such file") from error
     lines = [(number, line.split("#")[0].strip()) for number, line in enumerate(text.splitlines(), 1)]
     lines = [(number, line) for number, line in lines if line]
     if lines and lines[0][1].startswith(("- ", "[")):
@@ -188,7 +188,7 @@ def last_words(errors: str) -> str:
     if last != "Host key verification failed.":
         return last
     if offending := _OFFENDING.search(errors):
-        return f"its host key has changed and doesn't match {offending[1]}; nothing was sent"
+        return f"its host key has changed and does not match {offending[1]}; nothing was sent"
     return "its host key is unknown here: connect once by hand, or add it to known_hosts"
 
 

@@ -145,7 +145,7 @@ def read_nodes(nodes: str) -> tuple[HostEntry, ...]:
 def expand_nodes(nodes: str) -> Iterator[str]:
     """`n[1-2]` is n1 and n2, `n[08-10]` n08, n09 and n10. Raises `InputError`."""
     if _NAME.sub("", nodes).strip(","):
-        raise InputError(f"{nodes!r} is no list of nodes")
+        raise InputError(f"{nodes!r} is not a list of nodes")
     for name in _NAME.findall(nodes):
         parts = [[part[0]] if part[1] is None else _numbers(part[1]) for part in _PART.finditer(name)]
         yield from map("".join, product(*parts))
@@ -156,6 +156,6 @@ def _numbers(ranges: str) -> list[str]:
     for text in ranges.split(","):
         match = _RANGE.fullmatch(text)
         if match is None or len(found) + int(match[2] or match[1]) - int(match[1]) > MAX_NODES:
-            raise InputError(f"{text!r} is no range of nodes, or one of too many")
+            raise InputError(f"{text!r} is not a range of nodes, or has too many")
         found += [str(number).zfill(len(match[1])) for number in range(int(match[1]), int(match[2] or match[1]) + 1)]
     return found

@@ -25,10 +25,10 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A worker that ends lets its children end after it; that takes a few seconds (seen with vLLM's engines)."""
 
     unexplained_memory: Annotated[
-        int, Meta(ge=0, description="Least bytes in use on a GPU beyond what its processes hold that are reported.")
+        int, Meta(ge=0, description="Bytes in use on a GPU, beyond what its processes hold, from which it is reported.")
     ] = 2 << 30
     """The driver keeps 0.6 GiB of an H100 for itself, and more of larger ones; a model that somebody has left takes tens."""
-    unexplained_age: Annotated[Seconds, Meta(description="Seconds before such memory is reported.")] = 60.0
+    unexplained_age: Annotated[Seconds, Meta(description="Seconds before unexplained memory is reported.")] = 60.0
     """A process that ends leaves NVML's list before its memory is free, with many GPUs by some seconds."""
     gpu_free: Annotated[Share, Meta(description="Share of a GPU's memory that others may hold; with more it counts as unusable.")] = 0.1
     """vLLM won't start with less than 0.9 of it free (its gpu_memory_utilization)."""
@@ -38,7 +38,7 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         int, Meta(ge=0, description="Least bytes of GPU memory held by idle Ray workers of a host that are reported.")
     ] = 1 << 30
     """A worker that has only touched CUDA keeps half a GiB; more is what a task has left."""
-    idle_worker_age: Annotated[Seconds, Meta(description="Seconds before such memory is reported.")] = 300.0
+    idle_worker_age: Annotated[Seconds, Meta(description="Seconds before unexplained memory is reported.")] = 300.0
     """A worker is idle between two tasks too; one that caches a model for its next task gets that within a training step."""
     gpu_count_age: Annotated[Seconds, Meta(description="Seconds before a GPU count that differs between Ray and NVML is reported.")] = 30.0
     """Ray and probes are asked in turn; on a large cluster that takes 15 s."""
@@ -64,9 +64,9 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Long enough for the morning after; what is sick then has findings of its own."""
     xid_info_told: Annotated[Seconds, Meta(description="Seconds that an Xid which is mostly a job's mistake stays reported.")] = 1800.0
     """The job that has caused it fails within minutes, and tells more in its log."""
-    gpu_memory_watched: Annotated[
-        float, Meta(ge=1, le=DAY, description="Seconds of growth from which the time when GPU memory is full is predicted.")
-    ] = 3600.0
+    gpu_memory_watched: Annotated[float, Meta(ge=1, le=DAY, description="Seconds of growth needed to predict when GPU memory is full.")] = (
+        3600.0
+    )
     """Its peaks in nine parts are compared, six of which must be known: 40 minutes, longer than the largest models take to load; and a part
     is longer than most training steps, in which engines sleep and wake."""
     gpu_memory_grown: Annotated[
@@ -74,7 +74,7 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     ] = 0.02
     """Libraries that are used for the first time, and graphs that are captured late, take some hundred megabytes."""
     gpu_memory_forecast: Annotated[
-        Seconds, Meta(description="Growing GPU memory is reported if it will be full within so many seconds.")
+        Seconds, Meta(description="Growing GPU memory is reported if it will be full within this many seconds.")
     ] = 3600.0
     """As far ahead as was watched; enough to save a checkpoint at the end of a step, and to start again with other settings."""
     idle_for: Annotated[
@@ -172,7 +172,7 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """GCS, dashboard and agents of a hundred nodes hold some 100 MB to 2 GB each; those that were reported to grow ended at tens of GB."""
     open_files: Annotated[Share, Meta(description="Share of its open-file limit in use by a raylet or GCS that is reported.")] = 0.8
     """Each worker, actor and connection takes some; at the limit no worker can register any more."""
-    tasks: Annotated[Share, Meta(description="Share of a limit of processes and threads in use that is reported.")] = 0.8
+    tasks: Annotated[Share, Meta(description="Share of a limit on processes and threads in use that is reported.")] = 0.8
     """A worker has some 100 threads, with NCCL and OpenMP 300: of 4096, a common `ulimit -u`, what is left are three workers."""
     open_files_least: Annotated[int, Meta(ge=0, description="Lowest open-file limit of a raylet or GCS that is not reported.")] = 65535
     """What Ray's documentation asks for."""

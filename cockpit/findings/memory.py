@@ -292,7 +292,7 @@ def _victim_words(facts: Facts, kill: OomKill) -> str:
         return f"which {'process it was' if kill.count == 1 else 'processes they were'} is not known{_limit_words(kill)}"
     name, held = clean(kill.name or "")[:80], plausible_bytes(kill.held)
     holding = (f", which held {size(held)}" if held is not None else "") + _limit_words(kill)
-    another = " of another Ray" if kill.ours is False else ""
+    another = " of another Ray session" if kill.ours is False else ""
     if name.startswith(SUPERVISOR):
         return f"the supervisor of job {name.removeprefix(SUPERVISOR).partition(':')[0]}{another} (the job ends with it){holding}"
     if kill.actor:
@@ -320,7 +320,7 @@ def _killer_words(kill: OomKill) -> str:
     """Who has ended it."""
     if kill.by == "kernel":
         return KERNEL
-    return f"another Ray ({kill.session or 'unknown session'})" if kill.ours is False else "Ray"
+    return f"another Ray session ({kill.session or 'unknown session'})" if kill.ours is False else "Ray"
 
 
 def _kill_lines(facts: Facts, kills: list[OomKill]) -> Iterator[str]:

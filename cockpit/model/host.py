@@ -190,8 +190,9 @@ class Process(Value, frozen=True, kw_only=True):
 
 
 def describe_owner(job: str | None, session: str | None, *, another: bool) -> str:
-    """`job 02000000 of another Ray, session_…`; without `another` it is not known to be another one than the followed."""
-    ray = ", ".join(filter(None, ("another Ray", session))) if another else session or "a Ray that can not be told"
+    """`job 02000000 of another Ray session (session_…)`; without `another` it is not known to be another one than the followed."""
+    named = f" ({session})" if session else ""
+    ray = f"another Ray session{named}" if another else session or "an unknown Ray session"
     return f"job {job} of {ray}" if job else ray
 
 

@@ -263,7 +263,7 @@ async def jobs_by_session(
 async def _read_jobs_of_followed(ray: RayClient, why_not: Callable[[str], str | None]) -> SessionJobs:
     session, jobs = await _read_jobs(ray)
     if (reason := why_not(session)) is not None:
-        raise SourceError(f"its word on jobs is not used: {reason}")
+        raise SourceError(f"its list of jobs is not used: {reason}")
     return session, jobs
 
 
@@ -285,5 +285,5 @@ async def _read_jobs(ray: RayClient) -> SessionJobs:
     session = await ray.session()
     jobs = (await ray.read_jobs()).jobs
     if session is None or await ray.session() != session:
-        raise SourceError("which session answers there is not known")
+        raise SourceError("the session that answers there is unknown")
     return session, jobs

@@ -100,7 +100,7 @@ class LogFolder:
 
     async def _files(self) -> LogFiles:
         if self._ray is None:
-            raise NoRayError(f"no Ray can be asked for the logs of {self.title}")
+            raise NoRayError(f"there is no Ray dashboard that has the logs of {self.title}")
         return await self._ray()
 
     def _other_way(self, error: SourceError) -> ProbePlace:

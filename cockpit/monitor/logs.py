@@ -335,12 +335,12 @@ def _why_none(thing: Any, job: Job | None) -> str:
     if isinstance(thing, Actor):
         supervised = thing.name.removeprefix(SUPERVISOR) if thing.internal and thing.name.startswith(SUPERVISOR) else ""
         what = f"the supervisor of job {supervised}" if supervised else f"actor {thing.name or thing.class_}"
-        kept = "its node keeps no file of its process" if thing.pid and thing.node else "Ray does not tell which process it had"
+        kept = "its node keeps no file of its process" if thing.pid and thing.node else "Ray does not report its process"
         own = "it has not had a process yet" if thing.pending else kept
         return f"no log of {what}: {own}, and {'Ray no longer lists its job' if job is None else 'its job was not submitted to Ray'}"
     if isinstance(thing, Process):
         owner = thing.other_owner
         return f"no log of process {thing.pid}: {f'it belongs to {owner}' if owner else 'Ray writes none for it'}"
     if isinstance(thing, Node):
-        return f"no log of {thing.title}: Ray's part there has written none that is still kept"
+        return f"no log of {thing.title}: Ray keeps no log of it there"
     return "no log: put the cursor on a job, an actor, a process of Ray, a node or a finding"

@@ -182,7 +182,7 @@ class ClusterMonitor:
     async def environment(self, process: Process) -> list[str]:
         """The process's environment as `NAME=value`, sorted, secrets hidden. Raises `SourceError`."""
         if process.ticks is None:
-            raise SourceError(f"no probe has looked at process {process.pid}, so cockpit can't rule out that another process took its pid")
+            raise SourceError(f"process {process.pid} is not probed, so cockpit can't rule out that another process took its pid")
         answer = await self.pool.ask(process.host, ("environ", str(process.pid), str(process.ticks)))
         found = convert_answer(answer, "environ", dict[str, str], process.host)
         return sorted(f"{name}={redact_variable(name, value)}" for name, value in found.items())
@@ -250,7 +250,7 @@ def _doubt_unheard(monitor: ClusterMonitor, patience: float) -> None:
     """Say which hosts have not been heard: what is shown is without them."""
     for name in monitor.coverage.unanswered_hosts():
         if monitor.config.reach == THROUGH_RAY:
-            why = "is not looked at: `reach: ray` allows acts only"
+            why = "is not probed: `reach: ray` allows only actions"
         elif name in monitor.poller.parts.hosts:
             why = f"has not listed all its processes, GPUs and sessions within {patience:.0f} s"
         else:

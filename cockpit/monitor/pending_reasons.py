@@ -161,8 +161,8 @@ class Reasons:
         if self._queued is None:
             told = "there is room for it: the runtime environment or the worker process is starting, or it may be bound to a node"
             return Reason(told, "room")
-        parts = "the free GPUs may be parts of several, or " if parted else ""
-        return Reason(f"there is room for it, but Ray keeps it queued: {parts}it may be bound to a node (Ray does not say)", "room")
+        parts = "the free GPUs may be fractions of several GPUs, or " if parted else ""
+        return Reason(f"there is room for it, but Ray keeps it queued: {parts}it may be bound to a node (Ray does not report that)", "room")
 
     def _home(self, actor: Actor) -> str | None:
         """The node where it has what it needs, also while its constructor runs, of which the list of actors knows nothing."""

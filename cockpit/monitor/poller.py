@@ -130,7 +130,7 @@ class Poller:
         """What was known last, as it grows old, and that it does."""
         now, before = self.clock(), tuple(fault for fault in self.snapshot.faults if fault is not self._tripped)
         since = self._tripped.since if self._tripped else now
-        self._tripped = Fault("cockpit", f"{bug(error)}; nothing new is shown until it is over", since)
+        self._tripped = Fault("cockpit", f"{bug(error)}; nothing new is shown while this lasts", since)
         return replace(self.snapshot, taken=now, faults=(*before, self._tripped))
 
     @property

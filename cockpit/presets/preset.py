@@ -153,7 +153,7 @@ def read_preset(path: Path) -> Preset:
     try:
         text = read_text(path)
     except FileNotFoundError as error:
-        raise InputError(f"{abbreviate_home(path)}: there is no such file") from error
+        raise InputError(f"{abbreviate_home(path)}: no such file") from error
     if is_script(text) and path.suffix not in ENDINGS:
         raise InputError(explain_script(str(path), text))
     return _Reading(Document(text, abbreviate_home(path))).preset(path)

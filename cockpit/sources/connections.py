@@ -87,7 +87,7 @@ _NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 def _url(place: SplitResult, path: str, params: Params) -> httpcore.URL:
     if place.scheme not in _PORTS or not place.hostname:
-        raise ValueError("it is no address such as http://head:8265")
+        raise ValueError("it is not an address such as http://head:8265")
     target = quote(f"{place.path}{path}", safe="/?%:@!$&'()*+,;=~") + (f"?{urlencode(params, quote_via=quote)}" if params else "")
     host = _to_ascii(place.hostname)
     return httpcore.URL(scheme=place.scheme.encode(), host=host, port=place.port or _PORTS[place.scheme], target=target.encode())

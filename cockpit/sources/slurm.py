@@ -61,7 +61,7 @@ async def find_parts(name: str) -> list[SlurmJob]:
         raise SourceError(f"Slurm job {name} has ended, or there is none")
     if len(meant) > 1:
         named = ", ".join(f"{one.name} ({one.state})" for one in meant if one.nodes) or "none of them has nodes"
-        raise SourceError(f"{name} is several Slurm jobs; name one: {named}")
+        raise SourceError(f"{name} matches several Slurm jobs; name one: {named}")
     if not meant[0].nodes:
         raise SourceError(f"Slurm job {name} has no nodes: it is {meant[0].state}")
     leader, is_part, _ = meant[0].name.partition("+")
@@ -96,7 +96,7 @@ async def read_allocation(job: str, now: float, names_of: Callable[[str], Sequen
                 replace(node, others=tuple(dict.fromkeys((*node.others, *names_of(node.name))))) for node in await _read_nodes(found.nodes)
             ]
         except SourceError as error:
-            lacks = f"Slurm does not say how its nodes are: {error}"
+            lacks = f"Slurm does not report the state of its nodes: {error}"
     return Allocation(job, found.state, None if found.left is None else now + found.left, tuple(known), lacks)
 
 

@@ -19,7 +19,7 @@ CAUSES: Final[Mapping[IdleCause, str]] = {
     "placement": "the job waits for placement",
     "loading": "starting or loading",
     "rank": "one rank or a few behind the others",
-    "turn": "other GPUs of the job at work",
+    "turn": "other GPUs of the job are busy",
     "unused": "reserved, and no process uses it",
     "dead": "held by an ended job or an orphan, or GPU lost",
     "unseen": "cause not seen",

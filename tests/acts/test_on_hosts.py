@@ -72,7 +72,7 @@ def test_a_live_worker_of_another_ray_is_named_by_its_pid_and_never_by_a_job_of_
     world = followed(theirs(7, host="head", ticks=5))
     ends, word = weigh(world, killing(worker(7, THEIRS)))
     assert word == "7"
-    assert ends == (f"process 7 on head works for job 02000000 of another Ray, {OTHER_RAY}: what ends with it is unknown",)
+    assert ends == (f"process 7 on head works for job 02000000 of another Ray session ({OTHER_RAY}): what ends with it is unknown",)
     assert weigh(followed(), killing(worker(7, THEIRS)))[1] == "7", "no probe has told of it before"
     assert weigh(followed(), killing(worker(7, None)))[1] == "7", "of which Ray it is can't be told"
     assert weigh(followed(), killing(worker(7, MINE)))[1] == "train1"
@@ -86,15 +86,15 @@ def test_a_raylet_of_another_ray_is_named_by_its_session_and_ends_no_job_of_ours
     raylet = theirs(7, host="head", ticks=5, kind="ray", name="raylet", other_job=None)
     ends, word = weigh(followed(raylet), killing(worker(7, OTHER_RAY, kind="ray", job=None)))
     assert word == "896130_410"
-    assert ends == (f"process 7 on head is a part of another Ray, {OTHER_RAY}: what ends with it is unknown",)
+    assert ends == (f"process 7 on head is a part of another Ray session ({OTHER_RAY}): what ends with it is unknown",)
 
 
 def test_a_plan_says_first_whose_a_process_is_that_is_not_ours():
     plan = with_owners(killing(worker(6, MINE, why=("a",)), worker(7, THEIRS, why=("b",)), worker(8, None, kind="orphan")), followed())
     assert [target.why for target in plan.targets] == [
         ("a",),
-        ("job 02000000 of another Ray, session_b", "b"),
-        ("job 02000000 of a Ray that can not be told",),
+        ("job 02000000 of another Ray session (session_b)", "b"),
+        ("job 02000000 of an unknown Ray session",),
     ]
     known = followed(process(8, host="head", ticks=5, job="02000000", ours=True))
     assert with_owners(killing(worker(8, None, kind="orphan")), known).targets[0].why == ()

@@ -96,7 +96,7 @@ def test_of_several_sessions_one_must_be_chosen(seen, monkeypatch, tmp_path):
     monkeypatch.setattr(Looked, "open_choices", (address,))
     result = run("./ppo.yaml")
     assert result.exit_code == 3
-    assert "choose one with --address:\n  http://h:8265  session_1" in result.stderr
+    assert "name one with --address:\n  http://h:8265  session_1" in result.stderr
 
 
 def test_who_watches_already_checks_what_is_known_by_then(tmp_path, monkeypatch):

@@ -81,7 +81,7 @@ def test_bad_usage_ends_with_three(words):
         (("--interval", "soon"), "--interval: expected a number of seconds from 0.5 to 3600, got soon"),
         (("--address", "ray://head:10001"), "--address: ray://head:10001 is for Ray's client"),
         (("--address", "http://me:secret@head"), "--address: an address must not contain a user or password"),
-        (("--hosts", "/nowhere/hosts"), "--hosts: /nowhere/hosts: there is no such file"),
+        (("--hosts", "/nowhere/hosts"), "--hosts: /nowhere/hosts: no such file"),
         (("--hosts", "-oProxyCommand=x"), "--hosts: '-oProxyCommand=x' can't be the name of a host"),
     ],
 )
@@ -270,7 +270,7 @@ def test_two_live_sessions_are_listed_and_none_is_taken(monkeypatch):
     monkeypatch.setattr("cockpit.monitor.monitor.look_once", look)
     result = cockpit("status")
     assert result.exit_code == 3
-    assert "choose one with --address" in result.stderr
+    assert "name one with --address" in result.stderr
     assert "http://10.0.0.1:9266  session_2" in result.stderr
     assert not result.stdout
 

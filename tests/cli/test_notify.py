@@ -93,7 +93,7 @@ def test_the_config_is_printed_without_addresses_secrets_and_arguments(run):
         (f"{{webhook: 'https://h/x', form: {SECRET}}}", "notify[0].form: expected feishu, dingtalk, wecom, slack or json"),
         (f"{{webhook: 'https://h/x', form: slack, secret: {SECRET}}}", "only feishu and dingtalk sign"),
         (f"{{command: [x], webhook: 'https://{SECRET}', form: json}}", "expected either webhook or command"),
-        ("{command: [bin/page]}", "give the program's whole path"),
+        ("{command: [bin/page]}", "give the program's full path"),
         ("{command: [/bin/page, '--key=${KEY}']}", "every user of this host can read its arguments"),
         (f"https://h/{SECRET}", "notify[0]: expected {webhook: …, form: …} or {command: […]}"),
     ],

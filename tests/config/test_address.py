@@ -92,7 +92,7 @@ def test_the_dashboard_is_the_first_that_is_named(given, env, sessions, found):
 
 def test_another_users_ray_is_never_followed_by_itself():
     theirs = Address("http://127.0.0.1:8265", "s", owner="evil")
-    sentence = "only Rays of other users or of other Slurm jobs run on this host; choose one with --address:"
+    sentence = "only Ray sessions of other users or of other Slurm jobs run on this host; name one with --address:"
     assert f"{sentence}\n  http://127.0.0.1:8265  s of evil" in explain_choices([theirs])
     ours = session("t", dashboard="http://127.0.0.1:8266")
     assert resolve_address(None, {}, [session("s", trusted=False), ours]) == Resolved(Address("http://127.0.0.1:8266", "t"))

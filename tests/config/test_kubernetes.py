@@ -80,5 +80,5 @@ def test_without_kubectl_only_a_pod_with_a_service_account_can_ask(account: Path
     named = named_place("train/big", {**POD, "PATH": ""}, account)
     assert (named.inside, named.reach) == (True, "ray")
     for env, folder in (({"PATH": ""}, account), ({**POD, "PATH": ""}, tmp_path)):
-        with pytest.raises(InputError, match="kubectl is not in PATH, and this is no pod with a service account"):
+        with pytest.raises(InputError, match="kubectl is not in PATH, and cockpit is not in a pod with a service account"):
             named_place("train/big", env, folder)

@@ -163,7 +163,7 @@ def test_a_host_on_the_command_line_keeps_what_the_file_says_of_it(path):
         (b"theme: a\nascii: \xff\n", "FILE:2: not UTF-8 text"),
         ("theme: \x00\n", "FILE: not YAML: "),
         pytest.param("[" * 20000, "FILE: not YAML: nested too deeply", id="nested too deeply"),
-        ("#" * (1 << 20) + "\n", "FILE: larger than 1 MiB: too large for a file of cockpit"),
+        ("#" * (1 << 20) + "\n", "FILE: larger than 1 MiB: too large for a cockpit file"),
     ],
 )
 def test_a_mistake_is_one_sentence_with_file_line_and_key(path, text, message):
@@ -200,7 +200,7 @@ def test_a_line_is_found_though_the_path_holds_a_password(path):
         ({"probe_hosts": "no"}, {}, "--probe-hosts: expected auto, always or never, got no"),
         ({"hosts": ","}, {}, "--hosts: expected hosts such as w1,w2, or a file that lists them"),
         ({"hosts": "w1,-x"}, {}, "--hosts: '-x' can't be the name of a host"),
-        ({"hosts": "./none"}, {}, "--hosts: none: there is no such file"),
+        ({"hosts": "./none"}, {}, "--hosts: none: no such file"),
         ({"address": "auto"}, {}, None),
         ({"address": "http://"}, {}, "--address: 'http://' is not a dashboard address such as http://head:8265"),
     ],

@@ -268,12 +268,13 @@ def test_whom_another_ray_has_ended_is_not_called_ours_and_is_no_alarm():
     found = only(killed(theirs), "workers-killed-oom")
     assert found.level == "info"
     assert found.text == (
-        "Another Ray (session_b) killed 1 worker on node1 for lack of memory 2m00s ago: task rollout of another Ray, which held 3.0G"
+        "Another Ray session (session_b) killed 1 worker on node1 for lack of memory 2m00s ago: "
+        "task rollout of another Ray session, which held 3.0G"
     )
     both = only(killed(theirs, kill(ago=300, ours=True)), "workers-killed-oom")
     assert both.level == "critical"
-    assert both.text.startswith("Another Ray (session_b) killed 1 worker and Ray 1 worker on node1")
-    assert "another Ray (session_b) killed pid 4242, task rollout of another Ray" in both.evidence[0]
+    assert both.text.startswith("Another Ray session (session_b) killed 1 worker and Ray 1 worker on node1")
+    assert "another Ray session (session_b) killed pid 4242, task rollout of another Ray session" in both.evidence[0]
 
 
 def test_the_end_of_a_jobs_supervisor_is_the_end_of_the_job():

@@ -232,7 +232,7 @@ def test_what_another_ray_holds_is_added_to_nothing_of_ours(past):
         "ray": 1,
     }
     names = [one.owner.name for one in past.memory.holdings("node1")]
-    assert names[:2] == [f"job 02000000 of another Ray, {OTHER_RAY}", "job 02000000 of a Ray that can not be told"]
+    assert names[:2] == [f"job 02000000 of another Ray session ({OTHER_RAY})", "job 02000000 of an unknown Ray session"]
 
 
 def test_processes_of_one_command_and_user_are_one_row_whether_or_not_the_probe_has_looked_into_them():

@@ -77,7 +77,7 @@ def test_a_changed_host_key_is_never_accepted(lab: Lab, tmp_path: Path):
     w1, known = lab["w1"], lab["head"].tmp / "known"
     known.write_text(f"{w1.address} {(lab.folder / 'user.pub').read_text()}")
     said = send(lab["head"], reach=reach(lab, "-o", "UserKnownHostsFile=/tmp/known", "-o", "StrictHostKeyChecking=ask"))
-    assert said["answers"]["w1"]["error"] == "w1: its host key has changed and doesn't match /tmp/known:1; nothing was sent"
+    assert said["answers"]["w1"]["error"] == "w1: its host key has changed and does not match /tmp/known:1; nothing was sent"
     known.write_text("")
     said = send(lab["head"], reach=reach(lab, "-o", "UserKnownHostsFile=/tmp/known", "-o", "StrictHostKeyChecking=ask"))
     assert said["answers"]["w1"]["error"] == "w1: its host key is unknown here: connect once by hand, or add it to known_hosts"

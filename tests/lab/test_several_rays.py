@@ -130,7 +130,7 @@ def of(facts: Facts, session: str) -> list[Facts]:
 
 
 def another(ray: OneRay) -> str:
-    return f"job {JOB} of another Ray, {ray.session}"
+    return f"job {JOB} of another Ray session ({ray.session})"
 
 
 def check_apart(facts: Facts, ours: OneRay, *others: OneRay) -> None:
@@ -139,7 +139,7 @@ def check_apart(facts: Facts, ours: OneRay, *others: OneRay) -> None:
     assert {process["session"] for process in facts["processes"] if process["job"] or process["actor"]} == {ours.session}
     for other in others:
         theirs = of(facts, other.session)
-        assert all(process["why"][0].endswith(f"another Ray, {other.session}") for process in theirs)
+        assert all(process["why"][0].endswith(f"another Ray session ({other.session})") for process in theirs)
         assert another(other) in {process["why"][0] for process in theirs}
 
 
@@ -190,7 +190,7 @@ def test_on_the_screen_another_rays_worker_is_no_leftover_of_ours(two: tuple[One
         eyes.until("GPUS")
         eyes.press("m")
         memory = eyes.until("BY JOB AND ACTOR", "another Ray")
-        assert [line for line in memory.splitlines() if f"job {JOB} of another Ray, session" in line]
+        assert [line for line in memory.splitlines() if f"job {JOB} of another Ray session (session" in line]
 
 
 def test_what_a_dead_ray_has_left_is_not_the_job_of_one_that_came_after_it(begin: partial[OneRay], two: tuple[OneRay, OneRay]):

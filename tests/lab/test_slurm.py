@@ -168,7 +168,7 @@ def submit(allocation: Allocation) -> Iterator[Callable[[str], str]]:
 def test_of_an_array_a_task_is_named(allocation: Allocation, submit: Callable[[str], str]):
     job = submit("--array=0-1 -N 1 -n 1 --overcommit")
     code, _, said = once(allocation.login, f"--slurm {job}")
-    assert (code, said) == (3, f"cockpit: --slurm: {job} is several Slurm jobs; name one: {job}_1 (RUNNING), {job}_0 (RUNNING)\n")
+    assert (code, said) == (3, f"cockpit: --slurm: {job} matches several Slurm jobs; name one: {job}_1 (RUNNING), {job}_0 (RUNNING)\n")
     for task in (f"{job}_0", f"{job}_1"):
         facts = once(allocation.login, f"--slurm {task}")[1]
         assert len({one["host"] for one in facts["sessions"]} & {"head", "w1"}) == 1
@@ -178,7 +178,7 @@ def test_of_an_array_a_task_is_named(allocation: Allocation, submit: Callable[[s
 def test_a_part_of_a_heterogeneous_job_is_looked_at_by_its_name(allocation: Allocation, submit: Callable[[str], str]):
     job = submit("-N 1 -n 1 --overcommit -w head : -N 1 -n 1 --overcommit -w w1")
     code, _, said = once(allocation.login, f"--slurm {job}")
-    assert (code, said) == (3, f"cockpit: --slurm: {job} is several Slurm jobs; name one: {job}+0 (RUNNING), {job}+1 (RUNNING)\n")
+    assert (code, said) == (3, f"cockpit: --slurm: {job} matches several Slurm jobs; name one: {job}+0 (RUNNING), {job}+1 (RUNNING)\n")
     for part, node in ((f"{job}+0", "head"), (f"{job}+1", "w1")):
         facts = once(allocation.login, f"--slurm {part}")[1]
         assert {one["host"] for one in facts["sessions"]} == {node}

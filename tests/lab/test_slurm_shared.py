@@ -224,7 +224,7 @@ def test_one_is_stopped_and_cleaned_and_the_other_works_on(shared: Shared):
 def test_who_has_stopped_his_own_is_not_led_to_the_others(shared: Shared):
     code, _, said = once(shared.train.inside, "--hosts head,w1")
     assert code == 3
-    assert said.startswith("cockpit: only Rays of other users or of other Slurm jobs run on this host; choose one with --address:")
+    assert said.startswith("cockpit: only Ray sessions of other users or of other Slurm jobs run on this host; name one with --address:")
     assert f"{shared.other.session} of other" in said
 
 
@@ -236,7 +236,7 @@ def test_from_another_job_of_its_user_a_ray_is_neither_followed_nor_stopped(shar
     code, _, said = once(second.inside, "--hosts head,w1")
     assert (code, said.splitlines()[0]) == (
         3,
-        "cockpit: only Rays of other users or of other Slurm jobs run on this host; choose one with --address:",
+        "cockpit: only Ray sessions of other users or of other Slurm jobs run on this host; name one with --address:",
     )
     assert f"{other.session} of Slurm job {other.id}" in said
     for place, words in ((second.inside, "--hosts head,w1"), (other.login, f"--slurm {second.id}")):

@@ -263,9 +263,9 @@ async def test_a_job_that_is_over_says_since_when_and_one_that_runs_says_nothing
     ("thing", "why"),
     [
         (supervisor("old"), "no log of the supervisor of job old: its node keeps no file of its process, and Ray no longer lists its job"),
-        (supervisor("old", pid=None), "Ray does not tell which process it had, and Ray no longer lists its job"),
+        (supervisor("old", pid=None), "Ray does not report its process, and Ray no longer lists its job"),
         (process(1400, kind="foreign"), "no log of process 1400: Ray writes none for it"),
-        (process(7, kind="worker", ours=False, other_job="01000000"), "it belongs to job 01000000 of another Ray"),
+        (process(7, kind="worker", ours=False, other_job="01000000"), "it belongs to job 01000000 of another Ray session"),
         (actor(4, pid=None, node=None, state="PENDING_CREATION", job=None), "no log of actor actor4: it has not had a process yet"),
         (node(2), "no log of node2"),
         ("a row of nothing", "put the cursor on a job, an actor, a process of Ray, a node or a finding"),

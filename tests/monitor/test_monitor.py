@@ -451,7 +451,7 @@ async def test_a_ray_that_calls_itself_a_session_of_this_host_is_not_it(look, ou
     monitor.poller.hear(here(session("of http://head:8265", 8266)))
     with pytest.raises(
         SourceError,
-        match=r"its word on jobs is not used: it calls itself of .*, but that session.s dashboard on this host is http://10.0.0.1:8266",
+        match=r"its list of jobs is not used: it calls itself of .*, but that session.s dashboard on this host is http://10.0.0.1:8266",
     ):
         await monitor.jobs_by_session()
 
@@ -653,7 +653,7 @@ async def test_a_named_host_that_is_this_one_is_not_waited_for(seen):
 
 
 async def test_probes_dont_go_through_ray_and_that_is_said_at_once(seen):
-    assert await seen("w1", reach="ray") == (set(), {"w1": "w1 is not looked at: `reach: ray` allows acts only"})
+    assert await seen("w1", reach="ray") == (set(), {"w1": "w1 is not probed: `reach: ray` allows only actions"})
 
 
 async def test_who_never_wants_other_hosts_looked_at_waits_for_none(seen):

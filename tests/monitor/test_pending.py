@@ -118,7 +118,7 @@ def test_what_ray_no_longer_queues_is_being_started():
 def test_what_is_free_may_be_parts_of_several_gpus():
     parted = [actor(number, node=HEAD, needs={"GPU": 0.5}) for number in (1, 2)]
     told = why(nodes((1, 0)), *parted, waiting(needs={"GPU": 7.0}), demand=queued(GPU=7.0))
-    assert "but Ray keeps it queued: the free GPUs may be parts of several, or it may be bound to a node" in told
+    assert "but Ray keeps it queued: the free GPUs may be fractions of several GPUs, or it may be bound to a node" in told
 
 
 def test_what_has_only_just_come_is_judged_when_the_report_is_newer_than_it():

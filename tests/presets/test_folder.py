@@ -49,7 +49,7 @@ def test_one_that_can_not_be_read_is_listed_and_hides_no_other(folder):
     assert {name: text.removeprefix("~/config/cockpit/presets/") for name, text in said.items()} == {
         "bad": "bad.yml:1: job: entrypoint is missing",
         "deep": "deep.yaml: is a directory",
-        "gone": "gone.yaml: there is no such file",
+        "gone": "gone.yaml: no such file",
     }
 
 
@@ -76,7 +76,7 @@ def test_one_of_yours_goes_before_a_ready_made_one_of_its_name(folder):
         ("verl-pppo", "no preset is named verl-pppo; perhaps verl-ppo"),
         ("qqq", "no preset is named qqq; presets are in ~/config/cockpit/presets"),
         ("here", "no preset is named here; the file here is ./here.yaml"),
-        ("./nowhere.yaml", "nowhere.yaml: there is no such file"),
+        ("./nowhere.yaml", "nowhere.yaml: no such file"),
     ],
 )
 def test_one_that_is_not_there_is_said_with_what_is_near(tmp_path, name, message):

@@ -255,7 +255,7 @@ def test_a_mistake_shows_no_secret(file):
 
 
 def test_a_preset_that_is_not_there_is_said_so(file):
-    with pytest.raises(InputError, match=r"~/ppo\.yaml: there is no such file"):
+    with pytest.raises(InputError, match=r"~/ppo\.yaml: no such file"):
         read_preset(file)
 
 

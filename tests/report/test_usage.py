@@ -36,7 +36,7 @@ def test_facts_about_a_job_say_what_is_known_and_what_is_not():
         "reserved": "–",
         "held": "1.0",
         "busy": "0.50  25%",
-        "idle": "1.0  50%  (1.0 other GPUs of the job at work)",
+        "idle": "1.0  50%  (1.0 other GPUs of the job are busy)",
         "not known": "0.50  25%",
         "fullest host": "–",
         "most memory": "– of GPU memory, – of host memory",

@@ -58,7 +58,7 @@ ARRAY = ["5|4_0|RUNNING|3:04|gpu1", "6|4_1|RUNNING|3:04|gpu2", "4|4_2|RUNNING|3:
 
 async def test_of_an_array_a_task_is_named(printed: dict[str, list[str]]):
     printed["squeue"] = ARRAY
-    with pytest.raises(SourceError, match=r"4 is several Slurm jobs; name one: 4_0 \(RUNNING\), 4_1 \(RUNNING\), 4_2 \(RUNNING\)"):
+    with pytest.raises(SourceError, match=r"4 matches several Slurm jobs; name one: 4_0 \(RUNNING\), 4_1 \(RUNNING\), 4_2 \(RUNNING\)"):
         await find_parts("4")
     assert [(one.id, one.nodes) for one in await find_parts("4_1")] == [("6", "gpu2")]
     assert [node.name for node in (await read_allocation("4", NOW)).nodes] == [], "that task alone, of which sinfo says nothing"
@@ -68,7 +68,7 @@ async def test_of_an_array_a_task_is_named(printed: dict[str, list[str]]):
 async def test_a_part_of_a_heterogeneous_job_knows_the_others(printed: dict[str, list[str]]):
     printed["squeue"] = ["7|7+0|RUNNING|3:04|gpu1", "8|7+1|RUNNING|3:04|gpu[2-3]"]
     assert [(one.id, one.nodes) for one in await find_parts("7+1")] == [("8", "gpu[2-3]"), ("7", "gpu1")]
-    with pytest.raises(SourceError, match=r"7 is several Slurm jobs; name one: 7\+0"):
+    with pytest.raises(SourceError, match=r"7 matches several Slurm jobs; name one: 7\+0"):
         await find_parts("7")
 
 
@@ -81,7 +81,7 @@ async def test_the_time_left_is_told_where_nobody_may_ask_for_nodes(monkeypatch:
     monkeypatch.setattr(slurm, "_ask", ask)
     found = await read_allocation("42", NOW)
     assert (found.ends, found.nodes) == (NOW + 184, ())
-    assert found.lacks == "Slurm does not say how its nodes are: sinfo: slurm_load_node: Access/permission denied"
+    assert found.lacks == "Slurm does not report the state of its nodes: sinfo: slurm_load_node: Access/permission denied"
 
 
 async def test_a_job_that_waits_has_no_nodes(printed: dict[str, list[str]]):

@@ -228,7 +228,7 @@ async def test_jobs_are_acted_on_one_at_a_time(make):
         await pilot.press("5")
         await until(pilot, lambda: app.table.count == 2)
         await pilot.press("space", "space", "J")
-        await until(pilot, lambda: "Stop job: one at a time; 2 are chosen" in shown(app))
+        await until(pilot, lambda: "Stop job: one at a time, but 2 are tagged" in shown(app))
         assert app.hand.planned == []
 
 

@@ -648,7 +648,7 @@ def test_a_process_of_another_ray_says_so_in_full():
     page = detail_of(theirs(7))
     seen = told(page, view(processes=(theirs(7),)))
     assert (seen["kind"], seen["session"]) == ("other Ray: worker", OTHER_RAY)
-    assert seen["job"] == f"job 02000000 of another Ray, {OTHER_RAY}"
+    assert seen["job"] == f"job 02000000 of another Ray session ({OTHER_RAY})"
 
 
 def test_what_another_ray_holds_is_held_by_no_job_of_ours():

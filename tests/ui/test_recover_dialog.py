@@ -79,7 +79,7 @@ async def test_one_question_with_all_that_ends_and_all_steps(make, folder):
         await begun(pilot, app, folder)
         text = shown(app)
         assert "job train1 ends with it" in text
-        assert "Kill orphans: end orphan and stale processes" in text
+        assert "Kill orphans: kill orphan and stale processes" in text
         assert app.focused.id == "leave"
         await pilot.press("escape")
         await until(pilot, lambda: len(app.screen_stack) == 1)

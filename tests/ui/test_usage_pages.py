@@ -42,7 +42,7 @@ def test_a_jobs_page_says_what_it_has_used_and_why_gpus_were_idle():
     seen = watched(world(holder(0, 1), rates=(90.0, 0.0), groups=[group(placed(2.0))]))
     lines = {row.name: text(row.value) for row in section(detail_of(PPO), "job-usage", seen).rows if row.name}
     assert (lines["reserved"], lines["held"], lines["busy"]) == ("2.0", "2.0", "1.0  50%")
-    assert lines["idle"] == "1.0  50%  (1.0 other GPUs of the job at work)"
+    assert lines["idle"] == "1.0  50%  (1.0 other GPUs of the job are busy)"
     assert lines["fullest host"] == "700G of 1.0T on node1, Ray kills at 950G"
 
 

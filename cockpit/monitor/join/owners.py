@@ -222,7 +222,7 @@ def _settle_undecided(process: Process, job: Job) -> Process:
     """
     if not process.ours or not (process.undecided == "job" or (process.kind == "orphan" and job.running)):
         return process
-    kept = [reason for reason in process.why if not reason.startswith("only Ray can say whether job")]
+    kept = [reason for reason in process.why if not reason.startswith("only Ray knows whether job")]
     if job.running:
         return replace(process, kind="child", undecided=None, why=(f"its job {job.id} still runs", *kept))
     gone, rest = (kept[:1], kept[1:]) if kept and WORKER_GONE.match(kept[0]) else ([], kept)
@@ -257,7 +257,7 @@ def _shared_addresses(nodes: Sequence[Node]) -> dict[str | None, str]:
 
 def _seen_by_ray(node: str, host: str, pid: int, gpus: tuple[Hold, ...], worker: Worker | None) -> Process:
     if worker is None:
-        return Process(host=host, pid=pid, gpus=gpus, kind="unknown", why=("not a Ray worker; no probe has looked at its host",), node=node)
+        return Process(host=host, pid=pid, gpus=gpus, kind="unknown", why=("not a Ray worker; its host is not probed",), node=node)
     kind: Kind = "driver" if worker.driver else "worker"
     return Process(
         host=host, pid=pid, gpus=gpus, kind=kind, why=("Ray lists it",), job=worker.job, actor=worker.actor, ours=True, node=node
@@ -268,7 +268,7 @@ def _without_claims(process: Process) -> Process:
     """Several raylets on one host may be given different GPUs; the probe there sees those of only one."""
     if process.kind != "unknown":
         return process
-    return replace(process, why=("Ray's agent sees it on the GPU, and the process table of its host does not",))
+    return replace(process, why=("Ray's agent reports it on the GPU, but it is not in its host's process table",))
 
 
 def same_devices(rays: tuple[Gpu, ...], probes: tuple[Gpu, ...] | None) -> bool:

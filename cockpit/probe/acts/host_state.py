@@ -224,7 +224,7 @@ def _settle_one(verdict: KindVerdict, said: Mapping[str, Mapping[str, Set[str]]]
         return verdict
     names = [os.path.basename(session) for session in (*verdict.asks, *((verdict.session,) if verdict.session else ()))]
     runs = next((name for name in names if verdict.job in said.get(name, NO_JOBS)["running"]), None)
-    why = tuple(reason for reason in verdict.why if not reason.startswith("only Ray can say whether job"))
+    why = tuple(reason for reason in verdict.why if not reason.startswith("only Ray knows whether job"))
     decided = verdict._replace(undecided=None, asks=(), session=verdict.session or (verdict.asks[0] if len(verdict.asks) == 1 else None))
     if runs is not None:
         return decided._replace(kind="child", why=(*why, f"Ray says that its job {verdict.job} still runs in {runs}"))

@@ -199,7 +199,7 @@ class _Classifier:
             return found._replace(why=(*found.why, in_use))
         elders = self.evidence.elder_sessions(process)
         if process.origin.raylet is None and process.origin.submission and elders and not self.facts.pasts(process):
-            asked = f"only Ray can say whether job {found.job} runs in {' or '.join(map(session_name, elders))}"
+            asked = f"only Ray knows whether job {found.job} runs in {' or '.join(map(session_name, elders))}"
             return found._replace(why=(*found.why, asked), undecided="job", asks=elders)
         return found._replace(kind="orphan")
 
@@ -219,7 +219,7 @@ class _Classifier:
         in_use = self._why_in_use(process)
         if in_use or not any(sign.proves for sign in signs):
             return found._replace(why=(*found.why, in_use or "its Ray session is not known: it writes to no session's log on this host"))
-        asked = f"only Ray can say whether job {found.job} still runs"
+        asked = f"only Ray knows whether job {found.job} still runs"
         asks = dict.fromkeys(filter(None, (found.session, process.origin.session)))
         if process.origin.raylet is None and not self.facts.pasts(process):  # of which session its log is, is its path's word alone
             asks.update(dict.fromkeys(self.evidence.elder_sessions(process)))

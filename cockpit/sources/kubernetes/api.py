@@ -128,7 +128,7 @@ class ServiceAccount:
         try:
             return ssl.create_default_context(cafile=str(self._account / "ca.crt"))
         except (OSError, ssl.SSLError):
-            raise SourceError(f"the certificate of the API server's authority can't be read ({self._account / 'ca.crt'})") from None
+            raise SourceError(f"the API server's CA certificate can't be read ({self._account / 'ca.crt'})") from None
 
 
 async def _read_body(answer: Answer) -> bytes:

@@ -252,7 +252,7 @@ def _pod(pod: _Pod, cluster: str) -> Pod:
 
 
 def _words(condition: _Condition) -> str:
-    return condition.message or condition.reason or "it does not say why"
+    return condition.message or condition.reason or "no reason given"
 
 
 def _containers(pod: _Pod) -> Iterator[Container]:

@@ -175,7 +175,7 @@ class ProbeRequests:
         if not request.through_ray:
             raise SourceError(f"{request.host}: this can't be done through Ray, and cockpit has no other way to reach it")
         if place is None:
-            raise SourceError(f"{request.host} can't be reached through Ray: it is not a living node of the Ray on this host")
+            raise SourceError(f"{request.host} can't be reached through Ray: it is not a live node of this host's Ray cluster")
         tunnel = self._tunnels.setdefault(place.session, RayTunnel(place.session))
         return tunnel.run(place.node, request.text, running.hear, running.turned.set)
 

@@ -126,9 +126,9 @@ def _why_dead(cause: wire.DeathCause | None) -> str | None:
     if cause is None:
         return None
     if failure := cause.creation_task_failure_context:
-        return f"its constructor failed: {sentence(_exception(failure.formatted_exception_string)) or 'Ray does not say how'}"
+        return f"its constructor failed: {sentence(_exception(failure.formatted_exception_string)) or 'Ray gives no reason'}"
     if setup := cause.runtime_env_failed_context:
-        return f"its runtime environment could not be set up: {sentence(_exception(setup.error_message)) or 'Ray does not say why'}"
+        return f"its runtime environment could not be set up: {sentence(_exception(setup.error_message)) or 'Ray gives no reason'}"
     if oom := cause.oom_context:
         told, _, _ = (oom.error_message or "").partition("Object store memory usage")
         return f"Ray's memory monitor killed it: {sentence(told) or 'the node ran low on memory'}"

@@ -57,7 +57,7 @@ GCS_PAUSE_S, GCS_QUICK_S, GCS_SLACK_S = 2.0, 0.1, 0.2
 than that the asking begins anew for a rest."""
 STATUS_WAIT_S = 3.0
 """Seconds for which a list of waiting placement groups waits for the status, which tells their strategies."""
-_MEANWHILE = "another Ray now runs at this address; cockpit asks it again"
+_MEANWHILE = "another Ray session now answers at this address; cockpit follows it"
 
 
 class RayClient:
@@ -148,7 +148,7 @@ class RayClient:
     async def _ask_version(self) -> wire.Version:
         version = await self._dashboard.find("/api/version", wire.Version, timeout=4.0)
         if version is None:
-            raise SourceError(f"{self.address} is not a Ray dashboard: it does not tell a Ray version")
+            raise SourceError(f"{self.address} is not a Ray dashboard: it reports no Ray version")
         return version
 
     async def session(self) -> str | None:

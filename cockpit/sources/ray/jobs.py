@@ -58,7 +58,7 @@ class JobActs:
         told = await self._write("POST", name, "/stop", _Stopped)
         job = await self._until_over(name, started, began + patience)
         if job.running:
-            nothing = "" if told.stopped else ", and Ray says there was nothing to stop"
+            nothing = "" if told.stopped else ", and Ray reports that there was nothing to stop"
             raise SourceError(f"job {name} is still {job.status} after {patience:g} s{nothing}")
         return Ended(job=job, took=time.monotonic() - began, already=not told.stopped)
 
@@ -111,7 +111,7 @@ class JobActs:
             if not job.running:
                 return job
         if job is None:
-            raise SourceError(f"job {name} was told to stop; whether it stopped is not known: {trouble}")
+            raise SourceError(f"job {name} was told to stop; whether it stopped is unknown: {trouble}")
         return job
 
     async def _look(self, name: str, timeout: float = _READ_TIMEOUT_S) -> Job | None:
@@ -126,4 +126,4 @@ class JobActs:
                 raise NotMeantError(f"Ray no longer lists job {name}") from None
             raise
         except NoAnswerError as error:
-            raise NoAnswerError(f"{error}; whether Ray did it is not known") from None
+            raise NoAnswerError(f"{error}; whether Ray did it is unknown") from None

@@ -48,7 +48,7 @@ class JobLog:
             job = await self._ask()
             if job.type == "DRIVER" or job.submission_id is None:
                 raise SourceError(
-                    f"{self._job} was started by hand, not submitted: its output went to where it was started, Ray has no log of it"
+                    f"{self._job} was started by hand, not submitted: its output went to its terminal or file, and Ray has no log of it"
                 )
             if job.driver_node_id:
                 return job

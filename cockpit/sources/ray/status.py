@@ -78,7 +78,7 @@ def _read_uses(usage: Raw) -> wire.Uses:
     try:
         return decode(usage, wire.Uses)
     except NotRayError as error:
-        raise SourceError(f"the autoscaler monitor does not report what is used like Ray: {error}", "monitor") from None
+        raise SourceError(f"the autoscaler monitor's report of used resources is not in Ray's format: {error}", "monitor") from None
 
 
 def _group(shape: wire.GroupShape, count: int) -> GroupDemand:

@@ -156,7 +156,7 @@ class Submissions:
         except RefusalError as error:
             if error.status == 413:
                 raise SourceError(
-                    f"{self._dashboard.shown} refuses a package of this size (HTTP 413): a proxy before it may have a lower limit"
+                    f"{self._dashboard.shown} refuses a package of this size (HTTP 413): a proxy in front of it may have a lower limit"
                 ) from None
             raise
 
@@ -173,7 +173,7 @@ class Submissions:
                 return job, job.key == submission.metadata.get(KEY)
             break
         if isinstance(trouble, NoAnswerError):
-            raise NoAnswerError(f"{trouble}; whether Ray took the job {submission.submission_id} is not known: {_LOOK_FIRST}")
+            raise NoAnswerError(f"{trouble}; whether Ray took the job {submission.submission_id} is unknown: {_LOOK_FIRST}")
         raise trouble or SourceError(f"Ray accepted the job {submission.submission_id}, but does not list it")
 
     async def _post(self, submission: Submission, hide: Hide) -> SourceError | None:
@@ -203,8 +203,8 @@ def job_path(name: str) -> str:
 
 _NO_AGENT = "No available agent to submit job"
 NO_AGENT_CAUSES = (
-    "logs/dashboard_agent.log of the session on each node says why its agent takes none: another process or another Ray has its port "
-    "(52365; `ray start --dashboard-agent-listen-port`), or a limit of processes was reached (`ulimit -u`)"
+    "logs/dashboard_agent.log of the Ray session on each node shows why its agent accepts no job: another process or Ray session "
+    "uses its port (52365; `ray start --dashboard-agent-listen-port`), or a limit on processes was reached (`ulimit -u`)"
 )
 """An agent whose HTTP port is taken lives on without it (ray-project/ray, pull request 51869)."""
 

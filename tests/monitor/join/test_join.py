@@ -108,7 +108,7 @@ def test_without_a_probe_the_holders_that_ray_reports_are_listed_with_their_owne
     known, unknown = joined(nodes=node_facts(node(2), workers=workers, holders=holders)).processes
     assert (known.kind, known.job, known.actor, known.gpu_memory) == ("worker", "02000000", "actor", 2 * GIB)
     assert unknown.kind == "unknown"
-    assert "no probe has looked at its host" in unknown.why[0]
+    assert "its host is not probed" in unknown.why[0]
 
 
 def test_where_a_probe_looks_its_processes_count_and_nothing_is_listed_twice():
@@ -144,7 +144,7 @@ def test_whether_an_abandoned_child_is_an_orphan_hangs_on_its_job():
         undecided="job",
         session="session_1",
         job="02000000",
-        why=("its worker 77 is gone", "it comes from raylet 5, which still runs", "only Ray can say whether job 02000000 still runs"),
+        why=("its worker 77 is gone", "it comes from raylet 5, which still runs", "only Ray knows whether job 02000000 still runs"),
     )
 
     def settled(*jobs, session="session_1"):

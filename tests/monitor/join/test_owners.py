@@ -41,13 +41,13 @@ def test_of_two_with_the_same_job_id_only_that_of_our_session_is_our_jobs():
     mine, theirs = joined(by_probe(1, MINE), by_probe(2, THEIRS)).processes
     assert (mine.job, mine.ours, mine.other_job, mine.other_owner) == ("02000000", True, None, None)
     assert (theirs.job, theirs.actor, theirs.ours, theirs.other_job) == (None, None, False, "02000000")
-    assert theirs.other_owner == f"job 02000000 of another Ray, {THEIRS}"
-    assert theirs.why == (f"job 02000000 of another Ray, {THEIRS}", "as its host says")
+    assert theirs.other_owner == f"job 02000000 of another Ray session ({THEIRS})"
+    assert theirs.why == (f"job 02000000 of another Ray session ({THEIRS})", "as its host says")
 
 
 def test_a_part_of_another_ray_has_no_job_and_is_told_apart_all_the_same():
     raylet = only(by_probe(707, THEIRS, kind="ray", job=None, node=THERE))
-    assert (raylet.ours, raylet.other_owner, raylet.node) == (False, f"another Ray, {THEIRS}", THERE)
+    assert (raylet.ours, raylet.other_owner, raylet.node) == (False, f"another Ray session ({THEIRS})", THERE)
 
 
 def test_what_is_of_another_ray_is_not_said_to_run_on_a_node_of_ours():
@@ -77,7 +77,7 @@ def test_an_id_alone_is_ours_only_where_no_other_ray_lives_or_has_lived():
     alone = {"sessions": (folder(MINE),), "rays": RAYS[:1], "nodes": (HERE,)}
     assert only(stray, **alone).job == "ppo"
     lived = only(stray, **{**alone, "sessions": (folder(MINE), folder(THEIRS, live=False))})
-    assert (lived.job, lived.ours, lived.other_owner) == (None, None, "job ppo of a Ray that can not be told")
+    assert (lived.job, lived.ours, lived.other_owner) == (None, None, "job ppo of an unknown Ray session")
     unread = only(stray, **{**alone, "sessions": None})
     assert (unread.job, unread.other_job) == (None, "ppo")
     beside = joined(stray, by_probe(2, THEIRS), **alone).processes
@@ -104,13 +104,13 @@ def test_of_what_shows_no_session_its_job_settles_it_only_where_it_can_be_no_oth
     jobs = (Job("ppo", "ppo", "ppo", "FAILED"),)
     assert only(by_probe(1, None, asks=(MINE,), **undecided), jobs=jobs).kind == "orphan"
     theirs = only(by_probe(1, None, asks=(THEIRS,), **undecided), jobs=jobs)
-    assert (theirs.kind, theirs.ours, theirs.other_owner) == ("unknown", False, "job ppo of another Ray")
+    assert (theirs.kind, theirs.ours, theirs.other_owner) == ("unknown", False, "job ppo of another Ray session")
     assert only(by_probe(1, None, asks=(MINE, THEIRS), **undecided), jobs=jobs).kind == "unknown"
 
 
 def test_what_a_dead_ray_has_left_is_not_the_job_of_the_one_that_came_after_it():
     left = only(by_probe(1, THEIRS, kind="orphan"), sessions=(folder(MINE), folder(THEIRS, live=False)), rays=RAYS[:1])
-    assert (left.kind, left.job, left.other_owner) == ("orphan", None, f"job 02000000 of another Ray, {THEIRS}")
+    assert (left.kind, left.job, left.other_owner) == ("orphan", None, f"job 02000000 of another Ray session ({THEIRS})")
 
 
 def test_while_nobody_knows_which_ray_is_followed_two_with_the_same_job_id_stay_two():

@@ -16,7 +16,7 @@ from tests.probe.forests import SESSION, forest, process, raylet, worker
 
 ASKED = KindVerdict(
     "unknown",
-    ("its worker 200 is gone", "it comes from raylet 100, which still runs", "only Ray can say whether job 02 still runs"),
+    ("its worker 200 is gone", "it comes from raylet 100, which still runs", "only Ray knows whether job 02 still runs"),
     "02",
     SESSION,
     undecided="job",
@@ -50,7 +50,7 @@ def test_why_it_is_an_orphan_comes_first_and_in_one_sentence():
 
 
 ELDERS = KindVerdict(
-    "unknown", ("only Ray can say whether job ppo runs in …",), "ppo", SESSION, undecided="job", asks=(f"{SESSION}1", f"{SESSION}2")
+    "unknown", ("only Ray knows whether job ppo runs in …",), "ppo", SESSION, undecided="job", asks=(f"{SESSION}1", f"{SESSION}2")
 )
 
 

@@ -274,7 +274,7 @@ def test_what_only_root_could_judge_is_said_to_need_root(monkeypatch, user, read
 def test_what_hangs_on_a_ray_that_nobody_could_ask_is_told_also_without_gpu_memory():
     """An orphan may be among them: `nothing on 1 host`, and no more, would be wrong."""
     process = SimpleNamespace(alive=True, origin=SimpleNamespace(readable=True), details=SimpleNamespace(uid=0, pids=(7,)))
-    verdict = KindVerdict("unknown", ("only Ray can say whether job train still runs",), undecided="job")
+    verdict = KindVerdict("unknown", ("only Ray knows whether job train still runs",), undecided="job")
     for kind, told in ((verdict, [f"1 process can't be judged{BELOW}"]), (verdict._replace(undecided=None), [])):
         look = SimpleNamespace(
             doubts=[],

@@ -156,7 +156,7 @@ def test_whether_the_job_of_a_lonely_child_runs_must_be_asked_of_ray():
     found = judged(raylet(), left(210))[210]
     assert (found.kind, found.undecided, found.job) == ("unknown", "job", "02000000")
     assert (found.session, found.node) == (SESSION, NODE)
-    assert found.why[-1] == "only Ray can say whether job 02000000 still runs"
+    assert found.why[-1] == "only Ray knows whether job 02000000 still runs"
 
 
 def test_the_descendants_of_an_undecided_process_hang_on_the_same_job():
@@ -286,7 +286,7 @@ def test_of_what_is_undecided_the_first_reason_names_the_worker_that_is_gone():
     assert judged(raylet(), daemon, seen={daemon.identity: past()})[210].why == (
         "its worker 200 is gone",
         "it was seen as a child of worker 200, whose raylet 100 still runs",
-        "only Ray can say whether job 02000000 still runs",
+        "only Ray knows whether job 02000000 still runs",
     )
 
 

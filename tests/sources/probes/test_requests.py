@@ -286,7 +286,7 @@ async def test_who_has_spoken_is_not_asked_again_through_ray():
 
 def test_what_ssh_says_of_host_keys_is_made_plain():
     changed = "@@@\nOffending ED25519 key in /home/me/.ssh/known_hosts:7\n  remove with:\nHost key verification failed.\r\n"
-    assert last_words(changed) == "its host key has changed and doesn't match /home/me/.ssh/known_hosts:7; nothing was sent"
+    assert last_words(changed) == "its host key has changed and does not match /home/me/.ssh/known_hosts:7; nothing was sent"
     assert "is unknown here" in last_words("Host key verification failed.")
     assert last_words("a\nme@w1: Permission denied (publickey,password).\n").startswith(
         "me@w1: Permission denied (publickey,password): ssh can't ask"

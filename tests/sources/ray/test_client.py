@@ -293,7 +293,7 @@ async def test_something_else_on_the_port_is_not_a_ray():
     with pytest.raises(SourceError, match="http://head:8265 is not a Ray dashboard: it sent an HTML page"):
         await ray.ray().identify()
     ray.paths = {}
-    with pytest.raises(SourceError, match="is not a Ray dashboard: it does not tell a Ray version"):
+    with pytest.raises(SourceError, match="is not a Ray dashboard: it reports no Ray version"):
         await ray.ray().identify()
     ray.paths = {"/api/version": {"hello": "world"}}
     with pytest.raises(SourceError, match="unexpected JSON"):

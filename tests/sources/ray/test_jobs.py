@@ -87,7 +87,7 @@ async def test_a_job_that_ended_in_between_has_ended_by_itself():
 async def test_a_job_that_does_not_end_is_no_success():
     with pytest.raises(SourceError, match=r"is still RUNNING after 0.05 s$"):
         await stop(JobServer(RUNNING, written={"stopped": True}), patience=0.05)
-    with pytest.raises(SourceError, match="Ray says there was nothing to stop"):
+    with pytest.raises(SourceError, match="Ray reports that there was nothing to stop"):
         await stop(JobServer(RUNNING, written={"stopped": False}), patience=0.05)
 
 
@@ -97,7 +97,7 @@ async def test_silence_while_it_ends_is_waited_out():
 
 
 async def test_silence_to_the_end_leaves_it_open():
-    with pytest.raises(SourceError, match=r"whether it stopped is not known: .* closed the connection"):
+    with pytest.raises(SourceError, match=r"whether it stopped is unknown: .* closed the connection"):
         await stop(JobServer(RUNNING, httpx.ReadError("gone"), written={"stopped": True}), patience=0.05)
 
 
@@ -195,7 +195,7 @@ async def test_rays_refusals_are_told(answer: Any, why: str):
 
 
 async def test_a_write_that_breaks_off_may_have_been_done():
-    with pytest.raises(NoAnswerError, match=r"closed the connection \(asked to stop a job\); whether Ray did it is not known"):
+    with pytest.raises(NoAnswerError, match=r"closed the connection \(asked to stop a job\); whether Ray did it is unknown"):
         await stop(JobServer(RUNNING, written=httpx.ReadError("gone")))
 
 

@@ -72,7 +72,7 @@ async def test_where_nobody_knows_whether_it_was_taken_that_is_said(table, submi
             raise httpx.ReadError("gone")
 
     table.twist = cut
-    with pytest.raises(SourceError, match="whether Ray took the job ppo-1 is not known"):
+    with pytest.raises(SourceError, match="whether Ray took the job ppo-1 is unknown"):
         await submissions.submit(submission(), hide)
     assert table.posts() == 1
 
