@@ -2,7 +2,7 @@
 
 from cockpit.config.thresholds import Limits
 from cockpit.findings import checks
-from cockpit.findings.actors import leaked_actors, leaked_groups, restart_loops
+from cockpit.findings.actors import leaks, restart_loops
 from cockpit.findings.address import wrong_address
 from cockpit.findings.allocation import ending_allocation, leaving_nodes, requeued_allocation
 from cockpit.findings.checks import Check
@@ -104,7 +104,7 @@ CHECKS: tuple[Check, ...] = (
     Check("Pending actors", (waiting_actors,), ACTORS),
     Check("Deadlocks between jobs", (deadlocks,), GROUPS + ACTORS),
     Check("Pending and failed jobs", (pending_jobs, failed_jobs), JOBS),
-    Check("GPUs held by jobs that have ended", (leaked_groups, leaked_actors), JOBS + GROUPS + ACTORS),
+    Check("GPUs held by jobs that have ended", (leaks,), JOBS + GROUPS + ACTORS),
     Check(
         "Actors in a restart loop",
         (restart_loops,),
