@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from cockpit.placement.nodes import LivingNodes, PlacementVerdict, When, has
 from cockpit.placement.request import SCALE, Ask, Place, matches, rank, scale_amount
-from cockpit.text import clean, count, plural, size
+from cockpit.text import clean, count, listed, plural, size
 
 MAX_NAMED = 3
 """Nodes, jobs or values that a sentence names."""
@@ -48,12 +48,6 @@ def _safe(foreign: str) -> str:
     return clean(foreign)[:60]
 
 
-def _join(parts: Sequence[str], more: str = "more") -> str:
-    """The first few of them, and how many there are besides."""
-    rest = len(parts) - MAX_NAMED
-    return ", ".join(parts[:MAX_NAMED]) + (f" and {rest} {more}" if rest > 0 else "")
-
-
 def _ask_words(ask: Ask, names: Sequence[str]) -> str:
     """Only what matters of it."""
     selectors = [_selector_words(label) for label in ask.labels if label[0] != _NODE]
@@ -65,8 +59,8 @@ def _ask_words(ask: Ask, names: Sequence[str]) -> str:
     shapes: Counter[str] = Counter()
     for shape, number in ask.shapes:
         shapes[" and ".join(amount(name, fixed) for name, fixed in shape.amounts if not names or name in names)] += number
-    listed = ", ".join(f"{number} x {shape}" for shape, number in shapes.items() if shape)
-    return f"needs {listed}{', each on a node of its own' if ask.strategy == 'STRICT_SPREAD' else ''}{labels}"
+    counted = ", ".join(f"{number} x {shape}" for shape, number in shapes.items() if shape)
+    return f"needs {counted}{', each on a node of its own' if ask.strategy == 'STRICT_SPREAD' else ''}{labels}"
 
 
 def _selector_words(label: tuple[str, str]) -> str:
@@ -85,7 +79,7 @@ def _unmet_label_words(world: LivingNodes, ask: Ask) -> str | None:
     key = next((label[0] for label in labels if not any(matches(place.labels, [label]) for place in world.places)), labels[0][0])
     values = Counter(place.labels.get(key) for place in world.places)
     found = [f"{_safe(key)}={_safe(value)} on {plural(number, 'node')}" for value, number in values.most_common() if value is not None]
-    return f"no node has that label; there are {_join(found)}" if found else f"no node has a label {_safe(key)}"
+    return f"no node has that label; there are {listed(found, MAX_NAMED)}" if found else f"no node has a label {_safe(key)}"
 
 
 def _one_node_words(world: LivingNodes, ask: Ask, names: Sequence[str], when: When) -> str:
@@ -99,7 +93,7 @@ def _one_node_words(world: LivingNodes, ask: Ask, names: Sequence[str], when: Wh
         alike.setdefault(_node_words(place, needs), []).append(_safe(place.name))
     told = [f"{who[0]} has {what}" if len(who) == 1 else f"{len(who)} nodes have {what}" for what, who in alike.items()]
     rest = f", and {len(places) - MAX_NODES_COUNTED} more nodes that are no better" if len(places) > MAX_NODES_COUNTED else ""
-    return f"{_fragmented_words(world, ask, needs)}{_join(told, 'other kinds of node')}{rest}"
+    return f"{_fragmented_words(world, ask, needs)}{listed(told, MAX_NAMED, 'other kinds of node')}{rest}"
 
 
 def _fragmented_words(world: LivingNodes, ask: Ask, needs: dict[str, int]) -> str:
@@ -150,9 +144,8 @@ def _total_words(places: Sequence[Place], names: Sequence[str]) -> str:
     alike: dict[str, list[str]] = {}
     for place in places:
         alike.setdefault(" and ".join(amount(name, place.total.get(name, 0), bare=bare) for name in names), []).append(_safe(place.name))
-    return _join(
-        [f"{who[0]} has {what}" if len(who) == 1 else f"{len(who)} nodes have {what}" for what, who in alike.items()], "other kinds of node"
-    )
+    told = [f"{who[0]} has {what}" if len(who) == 1 else f"{len(who)} nodes have {what}" for what, who in alike.items()]
+    return listed(told, MAX_NAMED, "other kinds of node")
 
 
 def _many_nodes_words(world: LivingNodes, ask: Ask, names: Sequence[str], when: When) -> str:
@@ -179,8 +172,9 @@ def _resource_words(world: LivingNodes, ask: Ask, name: str, when: When) -> str:
     if free < need:
         return f"{amount(name, free, bare=True)} of {amount(name, total)} {_is_or_are(free)} free, {held}"
     freest = sorted((place for place in places if has(place, name, "now")), key=lambda place: -has(place, name, "now"))
-    pieces = _join([f"{_safe(place.name)} has {amount(name, has(place, name, 'now'), bare=True)} free" for place in freest])
-    return f"{amount(name, free)} {_is_or_are(free)} free in total, but {_fitting_words(world, ask, when)}: {pieces}; {held}"
+    told = [f"{_safe(place.name)} has {amount(name, has(place, name, 'now'), bare=True)} free" for place in freest]
+    in_pieces = f"{_fitting_words(world, ask, when)}: {listed(told, MAX_NAMED)}"
+    return f"{amount(name, free)} {_is_or_are(free)} free in total, but {in_pieces}; {held}"
 
 
 def _fitting_words(world: LivingNodes, ask: Ask, when: When) -> str:
@@ -207,14 +201,14 @@ def _held_words(places: Iterable[Place], name: str) -> str:
             if held := hold.amounts.get(name, 0):
                 jobs[hold.who] += held
                 parts.setdefault(hold.who, {})[hold.what] = None
-    known = {who: f"{_safe(who)} ({_join([_safe(what) for what in parts[who]])})" for who in jobs}
+    known = {who: f"{_safe(who)} ({listed([_safe(what) for what in parts[who]], MAX_NAMED)})" for who in jobs}
     if (rest := used - jobs.total()) > 0:
         jobs[""], known[""] = rest, "tasks or starting workers"
     if len(jobs) == 1:
         return f"{amount(name, used, bare=True)} {_is_or_are(used)} held by {next(iter(known.values()))}"
     shares = [f"{amount(name, held, bare=True)} by {known[who]}" for who, held in jobs.most_common()]
     return (
-        f"{amount(name, used, bare=True)} {_is_or_are(used)} held: {_join(shares)}"
+        f"{amount(name, used, bare=True)} {_is_or_are(used)} held: {listed(shares, MAX_NAMED)}"
         if shares
         else f"{amount(name, used, bare=True)} {_is_or_are(used)} held"
     )
