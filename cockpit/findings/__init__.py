@@ -25,8 +25,7 @@ from cockpit.findings.kubernetes import (
     wrong_rayjobs,
 )
 from cockpit.findings.memory import cgroup_limit, near_kill, oom_kills
-from cockpit.findings.missing import missing_hosts
-from cockpit.findings.nodes import dead_nodes, silent_agents
+from cockpit.findings.nodes import dead_nodes, missing_hosts, silent_agents
 from cockpit.findings.ray_memory import large_parts
 from cockpit.findings.sessions import dead_pointers, foreign_temps, lone_gcs, several_sessions
 from cockpit.findings.slow_ranks import lagging_gpus

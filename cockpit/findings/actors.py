@@ -121,12 +121,8 @@ def leaks(facts: Facts) -> Iterator[Finding]:
     groups, actors = (facts.snapshot.placement_groups or (), facts.snapshot.actors or ()) if over else ((), ())
     found: dict[tuple[str, str], list[PlacementGroup | Actor]] = {}
     for group in groups:
-        if (
-            group.job in over
-            and group.state in ("CREATED", "RESCHEDULING")
-            and not group.name.startswith(SERVE_PREFIX)
-            and _held_gpus(group)
-        ):
+        has_place = group.state in ("CREATED", "RESCHEDULING")
+        if group.job in over and has_place and not group.name.startswith(SERVE_PREFIX) and _held_gpus(group):
             found.setdefault(("placement-group-leaked", group.job or ""), []).append(group)
     for actor in actors:
         if actor.job in over and actor.state == "ALIVE" and not actor.placement_group and actor.namespace != "serve" and _held_gpus(actor):

@@ -217,6 +217,22 @@ class Facts:
         seen = self.oldest_stale([node])
         return Finding(code, level, self.title(node), text, tuple(evidence), remedy=remedy, about=(node.key, *about), seen=seen)
 
+    def cluster_finding(
+        self,
+        nodes: Iterable[Node],
+        code: str,
+        level: Level,
+        text: str,
+        evidence: Iterable[str],
+        remedy: str,
+        *,
+        since: float | None = None,
+        seen: float | None = None,
+    ) -> Finding:
+        """About the cluster, and these nodes of it."""
+        about = tuple(node.key for node in nodes)
+        return Finding(code, level, "cluster", text, tuple(evidence), since, Remedy(remedy), about, seen)
+
     def last_heard_before_fault(self, *sources: str) -> float | None:
         """When the last of these sources that can't be believed now was heard; `None` where all can be."""
         failed = {fault.source for fault in self.snapshot.faults}
