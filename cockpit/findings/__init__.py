@@ -10,7 +10,7 @@ from cockpit.findings.control import ended_ray, refused, silent_dashboard, silen
 from cockpit.findings.disks import full_disks, full_shm, full_stores, small_shm
 from cockpit.findings.facts import Facts
 from cockpit.findings.gpu_leftovers import idle_workers, orphaned_memory
-from cockpit.findings.gpu_memory import free_but_held, free_but_in_use, unexplained_memory
+from cockpit.findings.gpu_memory import free_but_held, unexplained_memory
 from cockpit.findings.gpu_memory_growth import growing_gpu_memory
 from cockpit.findings.gpu_speed import faulty_links, low_clocks, lowered_power
 from cockpit.findings.gpus import gpu_counts, gpu_trouble, reported_xids
@@ -45,7 +45,7 @@ CHECKS: tuple[Check, ...] = (
     Check("GPU memory in use without a visible process", (unexplained_memory,), HOSTS + GPUS),
     Check(
         "Memory of GPUs that are free in Ray",
-        (free_but_held, free_but_in_use),
+        (free_but_held,),
         (*NODES, checks.resources, checks.listed_gpus),
         HOSTS + GPUS,
     ),
