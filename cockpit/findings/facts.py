@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from cockpit.config.thresholds import OLD, Limits
-from cockpit.findings.gpu_history import GpuHistory
+from cockpit.findings.gpu_history import GpuHistory, holders_by_gpu
 from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.model import Actor, Finding, Gpu, Host, Job, Level, Node, PlacementGroup, Process, Remedy, Snapshot
 
@@ -153,11 +153,7 @@ class Facts:
     @cached_property
     def gpu_holders(self) -> Mapping[tuple[str, int], list[Process]]:
         """By Ray's id of a node and the index of a GPU: who holds its memory."""
-        found: dict[tuple[str, int], list[Process]] = {}
-        for process in self.snapshot.processes or ():
-            for hold in process.gpus if process.node else ():
-                found.setdefault((process.node or "", hold.index), []).append(process)
-        return found
+        return holders_by_gpu(self.snapshot.processes or ())
 
     @cached_property
     def waiting_for_gpus(self) -> tuple[Actor | PlacementGroup, ...]:
