@@ -6,6 +6,7 @@ The model keeps names exactly as they came, because they are sent back in calls;
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -92,6 +93,12 @@ CACHED: Final = (size, _age)
 def plural(number: int, noun: str, many: str = "") -> str:
     """`1 node`, `2 nodes`; `many` where an s is not enough."""
     return f"{number} {noun if number == 1 else many or noun + 's'}"
+
+
+def listed(names: Sequence[str], most: int, more: str = "more") -> str:
+    """`a, b and 3 more`: the first of them, and how many there are besides."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} {more}" if rest > 0 else "")
 
 
 def explain_os_error(error: OSError) -> str:

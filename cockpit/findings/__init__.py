@@ -2,7 +2,7 @@
 
 from cockpit.config.thresholds import Limits
 from cockpit.findings import checks
-from cockpit.findings.actors import leaked_actors, leaked_groups, restart_loops
+from cockpit.findings.actors import leaks, restart_loops
 from cockpit.findings.address import wrong_address
 from cockpit.findings.allocation import ending_allocation, leaving_nodes, requeued_allocation
 from cockpit.findings.checks import Check
@@ -10,7 +10,7 @@ from cockpit.findings.control import ended_ray, refused, silent_dashboard, silen
 from cockpit.findings.disks import full_disks, full_shm, full_stores, small_shm
 from cockpit.findings.facts import Facts
 from cockpit.findings.gpu_leftovers import idle_workers, orphaned_memory
-from cockpit.findings.gpu_memory import free_but_held, free_but_in_use, unexplained_memory
+from cockpit.findings.gpu_memory import free_but_held, unexplained_memory
 from cockpit.findings.gpu_memory_growth import growing_gpu_memory
 from cockpit.findings.gpu_speed import faulty_links, low_clocks, lowered_power
 from cockpit.findings.gpus import gpu_counts, gpu_trouble, reported_xids
@@ -25,8 +25,7 @@ from cockpit.findings.kubernetes import (
     wrong_rayjobs,
 )
 from cockpit.findings.memory import cgroup_limit, near_kill, oom_kills
-from cockpit.findings.missing import missing_hosts
-from cockpit.findings.nodes import dead_nodes, silent_agents
+from cockpit.findings.nodes import dead_nodes, missing_hosts, silent_agents
 from cockpit.findings.ray_memory import large_parts
 from cockpit.findings.sessions import dead_pointers, foreign_temps, lone_gcs, several_sessions
 from cockpit.findings.slow_ranks import lagging_gpus
@@ -46,7 +45,7 @@ CHECKS: tuple[Check, ...] = (
     Check("GPU memory in use without a visible process", (unexplained_memory,), HOSTS + GPUS),
     Check(
         "Memory of GPUs that are free in Ray",
-        (free_but_held, free_but_in_use),
+        (free_but_held,),
         (*NODES, checks.resources, checks.listed_gpus),
         HOSTS + GPUS,
     ),
@@ -104,7 +103,7 @@ CHECKS: tuple[Check, ...] = (
     Check("Pending actors", (waiting_actors,), ACTORS),
     Check("Deadlocks between jobs", (deadlocks,), GROUPS + ACTORS),
     Check("Pending and failed jobs", (pending_jobs, failed_jobs), JOBS),
-    Check("GPUs held by jobs that have ended", (leaked_groups, leaked_actors), JOBS + GROUPS + ACTORS),
+    Check("GPUs held by jobs that have ended", (leaks,), JOBS + GROUPS + ACTORS),
     Check(
         "Actors in a restart loop",
         (restart_loops,),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -85,6 +85,7 @@ def _by_count(facts: Facts, actor: Actor, begun: float | None) -> Restarted | No
 def _restart_finding(facts: Facts, subject: str, every: list[Restarted]) -> Finding:
     every = sorted(every, key=lambda again: (-again.lately, again.actor.id))
     often = f"{_times(every[0].times)} {every[0].when}"
+    job = facts.jobs.get(every[0].actor.job or "")  # its row stands where its actors are not listed
     return Finding(
         code=RESTARTING_CODE,
         level="warning",
@@ -98,15 +99,9 @@ def _restart_finding(facts: Facts, subject: str, every: list[Restarted]) -> Find
             f"why it ended: {LOG_WORDS}",
         ),
         remedy=Remedy("read why its last process ended; if it can't recover, kill the actor", "kill-actor"),
-        about=(*(again.actor.key for again in every), *_job_keys(facts, every)),
+        about=(*(again.actor.key for again in every), *((job.key,) if job else ())),
         seen=facts.last_heard_before_fault("ray.actors"),
     )
-
-
-def _job_keys(facts: Facts, every: Iterable[Restarted]) -> Iterator[str]:
-    """Of the job whose actors these are: it stands where its actors are not listed."""
-    jobs = {again.actor.job for again in every}
-    yield from (job.key for own, job in facts.jobs.items() if own in jobs)
 
 
 def _restarted_line(again: Restarted) -> str:
@@ -120,36 +115,20 @@ def _times(number: float) -> str:
     return "once" if number == 1 else f"{count(number)} times"
 
 
-def leaked_groups(facts: Facts) -> Iterator[Finding]:
-    """Placement groups that hold GPUs, of jobs that are over."""
-    by_job: dict[str, list[PlacementGroup]] = {}
-    for group in facts.snapshot.placement_groups or ():
-        if group.job and _is_leaked_group(facts, group):
-            by_job.setdefault(group.job, []).append(group)
-    for job, groups in by_job.items():
-        yield from _leak_findings(facts, "placement-group-leaked", facts.jobs[job], groups)
-
-
-def leaked_actors(facts: Facts) -> Iterator[Finding]:
-    """Actors that hold GPUs outside of any placement group, of jobs that are over."""
-    by_job: dict[str, list[Actor]] = {}
+def leaks(facts: Facts) -> Iterator[Finding]:
+    """Placement groups, and actors outside of any, that hold GPUs of jobs that are over."""
     over = {job for job, known in facts.jobs.items() if known.status in ENDED_STATES}
-    for actor in (facts.snapshot.actors or ()) if over else ():
+    groups, actors = (facts.snapshot.placement_groups or (), facts.snapshot.actors or ()) if over else ((), ())
+    found: dict[tuple[str, str], list[PlacementGroup | Actor]] = {}
+    for group in groups:
+        has_place = group.state in ("CREATED", "RESCHEDULING")
+        if group.job in over and has_place and not group.name.startswith(SERVE_PREFIX) and _held_gpus(group):
+            found.setdefault(("placement-group-leaked", group.job or ""), []).append(group)
+    for actor in actors:
         if actor.job in over and actor.state == "ALIVE" and not actor.placement_group and actor.namespace != "serve" and _held_gpus(actor):
-            by_job.setdefault(actor.job or "", []).append(actor)
-    for job, actors in by_job.items():
-        yield from _leak_findings(facts, "actor-leaked", facts.jobs[job], actors)
-
-
-def _is_leaked_group(facts: Facts, group: PlacementGroup) -> bool:
-    job = facts.jobs.get(group.job or "")
-    return (
-        job is not None
-        and job.status in ENDED_STATES
-        and group.state in ("CREATED", "RESCHEDULING")
-        and not group.name.startswith(SERVE_PREFIX)
-        and _held_gpus(group) > 0
-    )
+            found.setdefault(("actor-leaked", actor.job or ""), []).append(actor)
+    for (code, job), left in found.items():
+        yield from _leak_findings(facts, code, facts.jobs[job], left)
 
 
 def _held_gpus(each: Actor | PlacementGroup) -> float:
@@ -159,7 +138,7 @@ def _held_gpus(each: Actor | PlacementGroup) -> float:
     return sum(held for bundle in each.bundles if bundle.node and 0 < (held := bundle.needs.get("GPU", 0.0)) < MAX_GPUS_PER_ACTOR)
 
 
-def _leak_findings(facts: Facts, code: str, job: Job, left: list[PlacementGroup] | list[Actor]) -> Iterator[Finding]:
+def _leak_findings(facts: Facts, code: str, job: Job, left: Sequence[PlacementGroup | Actor]) -> Iterator[Finding]:
     """What a job has left behind; Ray itself takes away what isn't detached, which takes a while."""
     ended = plausible_time(job.ended, facts.now)
     lasted = facts.seconds_lasting(code, job.id) if ended is None else facts.now - ended

@@ -32,6 +32,8 @@ def wrong_address(facts: Facts) -> Iterator[Finding]:
     unasked = any(ray.answers is None for ray in others)
     none = "no Ray of yours that answers" if unasked else "no Ray that answers" if others else "no Ray"
     heads = [] if found else [*_rays_on_other_hosts(facts)]
+    # Another user's is asked only for who names it.
+    theirs = [f"if you mean the Ray of {ray.owner}: `cockpit --address {ray.url}`; " for ray in others if ray.answers is None and ray.owner]
     worker = None if found else _head_of_worker(facts, host, heads)
     here = here or none + (f", but {heads[0].host} has one" if heads else "")
     yield Finding(
@@ -47,7 +49,7 @@ def wrong_address(facts: Facts) -> Iterator[Finding]:
             if found
             else _way_to(facts, worker or heads[0])
             if worker or heads
-            else f"{_others_words(others)}{_ray_remedy(facts)}"
+            else f"{''.join(theirs[:1])}{_ray_remedy(facts)}"
         ),
     )
 
@@ -121,12 +123,6 @@ def _way_to(facts: Facts, head: _Head) -> str:
     if urlsplit(head.url).hostname not in LOOPBACK_NAMES:
         return f"use `cockpit --address {head.url}`"
     return f"its dashboard listens on {head.host} alone: run cockpit there{step}"
-
-
-def _others_words(others: Sequence[OtherRay]) -> str:
-    """How to follow another user's, which is asked only for who names it."""
-    unasked = [ray for ray in others if ray.answers is None and ray.owner]
-    return "".join(f"if you mean the Ray of {ray.owner}: `cockpit --address {ray.url}`; " for ray in unasked[:1])
 
 
 def _other_ray_words(ray: OtherRay) -> str:

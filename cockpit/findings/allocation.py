@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from cockpit.findings.facts import Facts
-from cockpit.model import Allocation, Finding, Node, Remedy, SlurmNode
+from cockpit.model import Finding, Remedy, SlurmNode
 from cockpit.text import clean, plural
 
 MAX_NAMED = 6
@@ -66,48 +66,33 @@ def leaving_nodes(facts: Facts) -> Iterator[Finding]:
     job = facts.snapshot.allocation
     if job is None:
         return
-    alive = {name: node.key for node in facts.living_nodes for name in _names_of(node)}
+    alive = {name: node.key for node in facts.living_nodes for name in (node.host, node.host.partition(".")[0], node.name, node.ip) if name}
     places = {node.name: alive[name] for node in job.nodes for name in reversed((node.name, *node.others)) if name in alive}
-    known = [node for node in job.nodes if node.name in places or not _has_ray_told(facts)]
+    has_ray_told = any(node.id for node in facts.snapshot.nodes or ())
+    known = [node for node in job.nodes if node.name in places or not has_ray_told]
     silent = [node for node in known if "*" in node.state or _state(node) in OUT]
     if silent:
-        yield _down_finding(job, silent, places)
+        them = "it" if len(silent) == 1 else "them"
+        text = (
+            f"Slurm calls {_names(silent)} down or not responding{f', but Ray counts {them} as alive' if places else ''}: "
+            f"when Slurm gives up a node, it ends job {job.job} on all its nodes"
+        )
+        remedy = (
+            f"see whether slurmd runs there (`scontrol show node {clean(silent[0].name)}`), and save a checkpoint; "
+            "a job that was submitted with --no-kill goes on without the node"
+        )
+        yield _finding("slurm-node-down", text, remedy, silent, places)
     if draining := [node for node in known if _state(node) in LEAVING and node not in silent]:
-        yield _drain_finding(job, draining, places)
-
-
-def _has_ray_told(facts: Facts) -> bool:
-    return any(node.id for node in facts.snapshot.nodes or ())
-
-
-def _names_of(node: Node) -> Iterator[str]:
-    yield from filter(None, (node.host, node.host.partition(".")[0], node.name, node.ip))
+        text = (
+            f"Slurm takes {_names(draining)} out of service after job {job.job}: what runs there goes on, "
+            "but a job that is submitted again will not get the same nodes"
+        )
+        remedy = "read the reason: if it is a fault of the node, save a checkpoint and start again on other nodes"
+        yield _finding("slurm-node-drain", text, remedy, draining, places)
 
 
 def _state(node: SlurmNode) -> str:
     return node.state.lower().rstrip(SIGNS)
-
-
-def _down_finding(job: Allocation, nodes: Sequence[SlurmNode], places: Mapping[str, str]) -> Finding:
-    them = "it" if len(nodes) == 1 else "them"
-    text = (
-        f"Slurm calls {_names(nodes)} down or not responding{f', but Ray counts {them} as alive' if places else ''}: "
-        f"when Slurm gives up a node, it ends job {job.job} on all its nodes"
-    )
-    remedy = (
-        f"see whether slurmd runs there (`scontrol show node {clean(nodes[0].name)}`), and save a checkpoint; "
-        "a job that was submitted with --no-kill goes on without the node"
-    )
-    return _finding("slurm-node-down", text, remedy, nodes, places)
-
-
-def _drain_finding(job: Allocation, nodes: Sequence[SlurmNode], places: Mapping[str, str]) -> Finding:
-    text = (
-        f"Slurm takes {_names(nodes)} out of service after job {job.job}: what runs there goes on, "
-        "but a job that is submitted again will not get the same nodes"
-    )
-    remedy = "read the reason: if it is a fault of the node, save a checkpoint and start again on other nodes"
-    return _finding("slurm-node-drain", text, remedy, nodes, places)
 
 
 def _finding(code: str, text: str, remedy: str, nodes: Sequence[SlurmNode], places: Mapping[str, str]) -> Finding:

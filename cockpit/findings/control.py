@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.followed_ray import address_words, find_fault, is_elsewhere, is_head, is_ray_alive_on, silent_fault
-from cockpit.model import Fault, Finding, Host, Job, Remedy
+from cockpit.model import Fault, Finding, Host, Remedy
 from cockpit.text import age, plural
 
 DASHBOARD_SCRIPTS = ("/dashboard/dashboard.py",)
@@ -120,11 +120,14 @@ def ended_ray(facts: Facts) -> Iterator[Finding]:
         return
     running = [job for job in facts.snapshot.jobs or () if job.running]
     stopped = any(one.stopped for host in dead for one in known[host])
+    # Jobs were listed up to ten seconds before: whoever stops a Ray may have waited for its jobs first.
+    were = f"{plural(len(running), 'job')} {'was' if len(running) == 1 else 'were'} running"
+    before = f"; shortly before, {were}: {', '.join(job.id for job in running[:5])}" if running else ""
     yield Finding(
         code="ray-ended",
         level="info" if not running else "warning" if stopped else "critical",
         subject=session,
-        text=f"Ray {'was stopped' if stopped else 'has ended'} on its head {dead[0]}{_ended_jobs_words(running, stopped=stopped)}",
+        text=f"Ray {'was stopped' if stopped else 'has ended'} on its head {dead[0]}{before}",
         evidence=(fault.text, f"ps on {dead[0]}: no raylet of {session} runs there"),
         since=fault.since,
         remedy=Remedy(
@@ -132,19 +135,6 @@ def ended_ray(facts: Facts) -> Iterator[Finding]:
         ),
         about=tuple(job.key for job in running),
         seen=facts.last_heard_before_fault("ray.jobs") if running else None,
-    )
-
-
-def _ended_jobs_words(running: Sequence[Job], *, stopped: bool) -> str:
-    """Jobs were listed up to ten seconds before: whoever stops a Ray may have waited for its jobs first."""
-    names = ", ".join(job.id for job in running[:5])
-    if not running:
-        return ""
-    jobs = plural(len(running), "job")
-    return (
-        f"; shortly before, {jobs} {'was' if len(running) == 1 else 'were'} running: {names}"
-        if stopped
-        else f", and {jobs} ended with it: {names}"
     )
 
 

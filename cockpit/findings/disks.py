@@ -8,7 +8,7 @@ from math import floor, inf
 from cockpit.findings.facts import Facts
 from cockpit.findings.waiting import shell_word
 from cockpit.model import Disk, Finding, Host, Node, Remedy, Session
-from cockpit.text import UNKNOWN, clean, plural, size
+from cockpit.text import UNKNOWN, clean, listed, plural, size
 
 DISK_STEP_SHARE = 0.02
 """Share of a disk by which it must fall below its mark, and that dead sessions must hold to be a remedy."""
@@ -25,26 +25,12 @@ def full_disks(facts: Facts) -> Iterator[Finding]:
     least = min(facts.limits.disk_filling, facts.limits.disk_full) - DISK_STEP_SHARE
     met: set[tuple[str, str]] = set()
     for node in facts.snapshot.nodes or ():
-        for disk in node.disks:
-            used = _used_share(disk.used, disk.total)
-            if not least <= used <= 1 or disk not in _disks_of_ray(node) or _is_guessed(facts, node, disk):
-                continue
-            if (place := (node.ip or node.host, disk.path)) not in met:
+        # Ray and probes list `/` beside the temp dirs; where these are elsewhere it is not Ray's.
+        for disk in tuple(one for one in node.disks if one.path != "/") or node.disks:
+            used, place = _used_share(disk.used, disk.total), (node.ip or node.host, disk.path)
+            if least <= used <= 1 and place not in met:
                 met.add(place)  # several raylets on a host see the same disk
                 yield from _disk_findings(facts, node, disk, used)
-
-
-def _disks_of_ray(node: Node) -> tuple[Disk, ...]:
-    """Ray and probes list `/` beside the temp dirs; where these are elsewhere it is not Ray's."""
-    return tuple(disk for disk in node.disks if disk.path != "/") or node.disks if len(node.disks) > 1 else node.disks
-
-
-def _is_guessed(facts: Facts, node: Node, disk: Disk) -> bool:
-    """Whether an agent names /tmp and Ray is elsewhere: those of older versions name it wherever Ray was started."""
-    if node.probed or disk.path != "/tmp":  # noqa: S108 what agents say
-        return False
-    ours = [session.path for session in facts.snapshot.sessions or () if session.name == facts.snapshot.cluster.session]
-    return bool(ours) and not any(path.startswith("/tmp/") for path in ours)  # noqa: S108
 
 
 def _disk_findings(facts: Facts, node: Node, disk: Disk, used: float) -> Iterator[Finding]:
@@ -115,31 +101,27 @@ def full_stores(facts: Facts) -> Iterator[Finding]:
     least = min(facts.limits.store_filling, facts.limits.store_full) - STORE_STEP_SHARE
     for node in facts.living_nodes:
         used = _used_share(node.object_store.used, node.object_store.total)
-        if least <= used < MAX_STORE_SHARE:
-            yield from _store_findings(facts, node, used)
-
-
-def _store_findings(facts: Facts, node: Node, used: float) -> Iterator[Finding]:
-    name, limits = facts.title(node), facts.limits
-    filling = facts.is_over_mark(used, limits.store_filling, limits.store_filling - STORE_STEP_SHARE, "object-store-filling", name)
-    full = facts.is_over_mark(used, limits.store_full, limits.store_full - STORE_STEP_SHARE, "object-store-full", name)
-    full = full and facts.seconds_lasting("object-store-full", name) >= limits.store_age
-    if not full and not (filling and facts.seconds_lasting("object-store-filling", name) >= limits.store_age):
-        return
-    what = "new objects wait until others are spilled to disk" if full else "Ray spills objects to disk"
-    yield Finding(
-        code="object-store-full" if full else "object-store-filling",
-        level="warning" if full and not facts.is_single_look else "info",  # rollouts fill it for moments
-        subject=name,
-        text=f"Ray's object store on {name} is {_percent(used)} full "
-        f"({size(node.object_store.used)} of {size(node.object_store.total)}): {what}",
-        evidence=("`ray memory --stats-only` shows what is in it and what was spilled",),
-        remedy=Remedy(
-            "delete object references that are not needed (`ray memory` lists them), or start Ray with a larger --object-store-memory"
-        ),
-        about=(node.key,),
-        seen=facts.last_heard_before_fault("ray.nodes"),
-    )
+        if not least <= used < MAX_STORE_SHARE:
+            continue
+        name, limits, store = facts.title(node), facts.limits, node.object_store
+        filling = facts.is_over_mark(used, limits.store_filling, limits.store_filling - STORE_STEP_SHARE, "object-store-filling", name)
+        full = facts.is_over_mark(used, limits.store_full, limits.store_full - STORE_STEP_SHARE, "object-store-full", name)
+        full = full and facts.seconds_lasting("object-store-full", name) >= limits.store_age
+        if not full and not (filling and facts.seconds_lasting("object-store-filling", name) >= limits.store_age):
+            continue
+        what = "new objects wait until others are spilled to disk" if full else "Ray spills objects to disk"
+        yield Finding(
+            code="object-store-full" if full else "object-store-filling",
+            level="warning" if full and not facts.is_single_look else "info",  # rollouts fill it for moments
+            subject=name,
+            text=f"Ray's object store on {name} is {_percent(used)} full ({size(store.used)} of {size(store.total)}): {what}",
+            evidence=("`ray memory --stats-only` shows what is in it and what was spilled",),
+            remedy=Remedy(
+                "delete object references that are not needed (`ray memory` lists them), or start Ray with a larger --object-store-memory"
+            ),
+            about=(node.key,),
+            seen=facts.last_heard_before_fault("ray.nodes"),
+        )
 
 
 def small_shm(facts: Facts) -> Iterator[Finding]:
@@ -147,56 +129,43 @@ def small_shm(facts: Facts) -> Iterator[Finding]:
     small = [(node, has, want) for node in facts.living_nodes if (has := node.shm.total or 0) > 0 and (want := _store_capacity(node)) > has]
     if not small:
         return
-    listed = ", ".join(f"{facts.title(node)} ({size(has)}, needs {size(want)})" for node, has, want in small[:MAX_SESSIONS_LISTED])
-    more = f" and {len(small) - MAX_SESSIONS_LISTED} more" if len(small) > MAX_SESSIONS_LISTED else ""
-    yield Finding(
-        code="shm-small",
-        level="warning",
-        subject="cluster",
-        text=f"shared memory (/dev/shm) is smaller than Ray's object store on {listed}{more}: Ray keeps it on disk, which is slow, "
+    names = listed([f"{facts.title(node)} ({size(has)}, needs {size(want)})" for node, has, want in small], MAX_SESSIONS_LISTED)
+    yield facts.cluster_finding(
+        [node for node, _, _ in small],
+        "shm-small",
+        "warning",
+        f"shared memory (/dev/shm) is smaller than Ray's object store on {names}: Ray keeps it on disk, which is slow, "
         "and NCCL may lack shared memory",
-        evidence=tuple(
-            f"df /dev/shm on {facts.title(node)}: {size(has)}; ray start: {size(want)}" for node, has, want in small[:MAX_SESSIONS_LISTED]
-        ),
-        remedy=Remedy(
-            "use a larger /dev/shm (docker: --shm-size, Kubernetes: an emptyDir with medium Memory), or a smaller --object-store-memory"
-        ),
-        about=tuple(node.key for node, _, _ in small),
+        (f"df /dev/shm on {facts.title(node)}: {size(has)}; ray start: {size(want)}" for node, has, want in small[:MAX_SESSIONS_LISTED]),
+        "use a larger /dev/shm (docker: --shm-size, Kubernetes: an emptyDir with medium Memory), or a smaller --object-store-memory",
         seen=facts.oldest_stale(node for node, _, _ in small),
     )
 
 
 def full_shm(facts: Facts) -> Iterator[Finding]:
     """Shared memory in which hardly a page is left, whoever fills it."""
-    met: set[str] = set()
+    met, mark = set[str](), facts.limits.shm_full
     for node in facts.living_nodes:
         used = _used_share(node.shm.used, node.shm.total)
-        if facts.limits.shm_full - DISK_STEP_SHARE <= used <= 1 and (node.ip or node.host) not in met:
-            met.add(node.ip or node.host)
-            yield from _shm_findings(facts, node, used)
-
-
-def _shm_findings(facts: Facts, node: Node, used: float) -> Iterator[Finding]:
-    name, mark = facts.title(node), facts.limits.shm_full
-    over = facts.is_over_mark(used, mark, mark - DISK_STEP_SHARE, "shm-full", name)
-    if not over or facts.seconds_lasting("shm-full", name) < facts.limits.store_age:
-        return
-    left, store = (node.shm.total or 0) - (node.shm.used or 0), node.object_store.used
-    held = f"; Ray's object store holds {size(store)}" if store is not None and 0 <= store < inf else ""
-    yield Finding(
-        code="shm-full",
-        level="warning",
-        subject=name,
-        text=f"shared memory (/dev/shm) on {name} is {_percent(used)} full ({size(left)} of {size(node.shm.total)} left){held}: "
-        "the next process that writes there is killed by a bus error (NCCL, data loaders, engines)",
-        evidence=(f"df /dev/shm on {name}: {size(node.shm.used)} of {size(node.shm.total)}", *_shm_user_lines(facts, node)),
-        remedy=Remedy(
+        if not mark - DISK_STEP_SHARE <= used <= 1 or (node.ip or node.host) in met:
+            continue
+        met.add(node.ip or node.host)
+        name = facts.title(node)
+        over = facts.is_over_mark(used, mark, mark - DISK_STEP_SHARE, "shm-full", name)
+        if not over or facts.seconds_lasting("shm-full", name) < facts.limits.store_age:
+            continue
+        left, store = (node.shm.total or 0) - (node.shm.used or 0), node.object_store.used
+        held = f"; Ray's object store holds {size(store)}" if store is not None and 0 <= store < inf else ""
+        text = (
+            f"shared memory (/dev/shm) on {name} is {_percent(used)} full ({size(left)} of {size(node.shm.total)} left){held}: "
+            "the next process that writes there is killed by a bus error (NCCL, data loaders, engines)"
+        )
+        evidence = (f"df /dev/shm on {name}: {size(node.shm.used)} of {size(node.shm.total)}", *_shm_user_lines(facts, node))
+        remedy = Remedy(
             "`ls -lS /dev/shm` shows the largest files; `cockpit clean` removes those that nobody uses; else fewer data loader workers, "
             "a smaller --object-store-memory, or a larger /dev/shm (docker: --shm-size)"
-        ),
-        about=(node.key,),
-        seen=facts.oldest_stale([node]),
-    )
+        )
+        yield facts.node_finding(node, "shm-full", "warning", text, evidence, remedy)
 
 
 def _shm_user_lines(facts: Facts, node: Node) -> Iterator[str]:

@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from cockpit.config.thresholds import OLD, Limits
-from cockpit.findings.gpu_history import GpuHistory
+from cockpit.findings.gpu_history import GpuHistory, holders_by_gpu
 from cockpit.findings.memory_trend import MemoryHistory
-from cockpit.model import Actor, Finding, Gpu, Host, Job, Level, Node, PlacementGroup, Process, Remedy, Snapshot
+from cockpit.model import Actor, Finding, Gpu, Host, Level, Lookups, Node, PlacementGroup, Process, Remedy, Snapshot
 
 STEPS_PER_WINDOW = 20
 """In so many steps counts are remembered: those of 10,000 actors that all restart again and again are a megabyte each time."""
@@ -23,7 +23,7 @@ class Count(NamedTuple):
     counts: Mapping[str, float]
 
 
-class Facts:
+class Facts(Lookups):
     """One snapshot as detectors see it, and the little that the judge remembers between two."""
 
     def __init__(
@@ -37,7 +37,8 @@ class Facts:
         assumed: float = 0.0,
         gpu_history: GpuHistory | None = None,
     ) -> None:
-        self.snapshot, self.limits, self.now = snapshot, limits, snapshot.taken
+        super().__init__(snapshot)
+        self.limits, self.now = limits, snapshot.taken
         self.holding: dict[tuple[str, str], float] = {}
         """Since when each condition that was asked for this time holds."""
         self.counted: dict[str, tuple[Count, ...]] = dict(counted or {})
@@ -108,24 +109,9 @@ class Facts:
         return self.now - self.counted[what][0].until
 
     @cached_property
-    def nodes(self) -> Mapping[str, Node]:
-        """By Ray's id."""
-        return {node.id: node for node in self.snapshot.nodes or () if node.id}
-
-    @cached_property
     def living_nodes(self) -> tuple[Node, ...]:
         """Nodes that Ray says are alive."""
         return tuple(node for node in self.snapshot.nodes or () if node.state == "ALIVE")
-
-    @cached_property
-    def jobs(self) -> Mapping[str, Job]:
-        """By the 8 hex digits that actors carry."""
-        return {job.job: job for job in self.snapshot.jobs or () if job.job}
-
-    @cached_property
-    def actors(self) -> Mapping[str, Actor]:
-        """By id."""
-        return {actor.id: actor for actor in self.snapshot.actors or ()}
 
     @cached_property
     def hosts(self) -> Mapping[str, Host]:
@@ -153,11 +139,7 @@ class Facts:
     @cached_property
     def gpu_holders(self) -> Mapping[tuple[str, int], list[Process]]:
         """By Ray's id of a node and the index of a GPU: who holds its memory."""
-        found: dict[tuple[str, int], list[Process]] = {}
-        for process in self.snapshot.processes or ():
-            for hold in process.gpus if process.node else ():
-                found.setdefault((process.node or "", hold.index), []).append(process)
-        return found
+        return holders_by_gpu(self.snapshot.processes or ())
 
     @cached_property
     def waiting_for_gpus(self) -> tuple[Actor | PlacementGroup, ...]:
@@ -167,11 +149,6 @@ class Facts:
         waiting: list[Actor | PlacementGroup] = [group for group in pending if any(bundle.needs.get("GPU") for bundle in group.bundles)]
         waiting += actors
         return tuple(each for each in waiting if each.wait not in ("never", "label", "removed", "starting"))
-
-    def job_title(self, job: str | None) -> str:
-        """A job by the name its owner gave it, where that is known."""
-        known = self.jobs.get(job or "")
-        return known.id if known else job or ""
 
     def has_fault(self, source: str) -> bool:
         """Whether a source can't be believed now: nothing new follows from what it said."""
@@ -216,6 +193,22 @@ class Facts:
         """About a node, by its physical facts, and what else is meant."""
         seen = self.oldest_stale([node])
         return Finding(code, level, self.title(node), text, tuple(evidence), remedy=remedy, about=(node.key, *about), seen=seen)
+
+    def cluster_finding(
+        self,
+        nodes: Iterable[Node],
+        code: str,
+        level: Level,
+        text: str,
+        evidence: Iterable[str],
+        remedy: str,
+        *,
+        since: float | None = None,
+        seen: float | None = None,
+    ) -> Finding:
+        """About the cluster, and these nodes of it."""
+        about = tuple(node.key for node in nodes)
+        return Finding(code, level, "cluster", text, tuple(evidence), since, Remedy(remedy), about, seen)
 
     def last_heard_before_fault(self, *sources: str) -> float | None:
         """When the last of these sources that can't be believed now was heard; `None` where all can be."""

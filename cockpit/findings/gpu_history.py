@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from math import exp
 from typing import NamedTuple
@@ -91,14 +91,14 @@ class GpuHistory:
         self._now = 0.0
         self._nodes: tuple[Node, ...] | None = None
         self._processes: tuple[Process, ...] | None = None
-        self._holders: Mapping[tuple[str, int], frozenset[int]] = {}
+        self._holders: Mapping[tuple[str, int], Sequence[Process]] = {}
         self._pasts: dict[Place, _Past] = {}
 
     def record(self, snapshot: Snapshot) -> None:
         """Take in what is new; what hasn't changed since the last time costs nothing."""
         self._now = snapshot.taken
         if snapshot.processes is not self._processes:
-            self._processes, self._holders = snapshot.processes, _holders(snapshot.processes or ())
+            self._processes, self._holders = snapshot.processes, holders_by_gpu(snapshot.processes or ())
         if snapshot.nodes is not self._nodes:
             for node, before in zip_longest(snapshot.nodes or (), (self._nodes or ())[: len(snapshot.nodes or ())]):
                 if node.gpus and node is not before:
@@ -127,7 +127,7 @@ class GpuHistory:
             return
         step, place, rays = int(self._now // self._step_s), node.key, node.id or ""
         for gpu in node.gpus or ():
-            holders = self._holders.get((rays, gpu.index), frozenset())
+            holders = frozenset([one.ns_pid or one.pid for one in self._holders.get((rays, gpu.index), ())])
             past = self._pasts.get((place, gpu.index))
             if past is None or (holders and holders.isdisjoint(past.holders)):
                 past = self._pasts[place, gpu.index] = _Past(step, node.seen, holders)
@@ -175,10 +175,10 @@ def _blend(old: float | None, new: float | None, share: float) -> float | None:
     return new if old is None or new is None else old + share * (new - old)
 
 
-def _holders(processes: Iterable[Process]) -> dict[tuple[str, int], frozenset[int]]:
-    """By Ray's id of a node and the index of a GPU: the pids that hold its memory."""
-    found: dict[tuple[str, int], set[int]] = {}
+def holders_by_gpu(processes: Iterable[Process]) -> Mapping[tuple[str, int], list[Process]]:
+    """By Ray's id of a node and the index of a GPU: who holds its memory."""
+    found: dict[tuple[str, int], list[Process]] = {}
     for process in processes:
         for hold in process.gpus if process.node else ():
-            found.setdefault((process.node or "", hold.index), set()).add(process.ns_pid or process.pid)
-    return {place: frozenset(pids) for place, pids in found.items()}
+            found.setdefault((process.node or "", hold.index), []).append(process)
+    return found

@@ -100,31 +100,28 @@ def _accounting_line(held: Held) -> str:
 
 
 def free_but_held(facts: Facts) -> Iterator[Finding]:
-    """GPUs that Ray counts as free, and whose memory is held by what isn't Ray's: what is placed there runs out of memory."""
-    if facts.has_fault("ray.status") or facts.has_fault("ray.nodes") or facts.has_job_just_ended(facts.limits.gpu_held_age):
-        return
-    for node in facts.living_nodes:
-        host = facts.hosts.get(node.id or "")
-        if host is None or sum(other in facts.nodes for other in host.nodes) != 1 or not node.probed or not node.gpus:
-            continue
-        sure, taken = _taken_gpus(facts, node, host.gpus or (), partial(_gpus_with_holders, facts, host))
-        if sure < 1 or not (facts.waiting_for_gpus or any(map(_is_held_by_foreign, taken))):
-            continue
-        if facts.seconds_lasting(CODE, facts.title(node)) >= facts.limits.gpu_held_age:
-            yield _held_finding(facts, node, sure, taken)
+    """GPUs that Ray counts as free, and whose memory is held by what isn't Ray's: what is placed there runs out of memory.
 
-
-def free_but_in_use(facts: Facts) -> Iterator[Finding]:
-    """The same of nodes that no probe looks at: Ray's agents tell of memory, and of pids that Ray doesn't know."""
+    Where no probe looks, Ray's agents tell of memory, and of pids that Ray doesn't know.
+    """
     if facts.has_fault("ray.status") or facts.has_fault("ray.nodes"):
         return
+    just_ended = facts.has_job_just_ended(facts.limits.gpu_held_age)
     near = Counter(node.ip or node.host for node in facts.living_nodes)
     for node in facts.living_nodes:
-        if node.probed or not node.gpus or node.id in facts.hosts or near[node.ip or node.host] > 1:
+        host = facts.hosts.get(node.id or "")
+        held: Callable[[], list[Held]]
+        if host and node.probed and node.gpus and not just_ended and sum(other in facts.nodes for other in host.nodes) == 1:
+            gpus, held = host.gpus or (), partial(_gpus_with_holders, facts, host)
+        elif not host and not node.probed and node.gpus and near[node.ip or node.host] == 1:
+            gpus, held = node.gpus, partial(_reported_holders, facts, node)
+        else:
             continue
-        sure, taken = _taken_gpus(facts, node, node.gpus, partial(_reported_holders, facts, node))
-        if sure >= 1 and facts.seconds_lasting(CODE, facts.title(node)) >= facts.limits.gpu_held_age:
-            yield _in_use_finding(facts, node, sure, taken)
+        sure, taken = _taken_gpus(facts, node, gpus, held)
+        if sure < 1 or (host and not facts.waiting_for_gpus and not any(map(_is_held_by_foreign, taken))):
+            continue
+        if facts.seconds_lasting(CODE, facts.title(node)) >= facts.limits.gpu_held_age:
+            yield (_held_finding if host else _in_use_finding)(facts, node, sure, taken)
 
 
 def _reported_holders(facts: Facts, node: Node) -> list[Held]:

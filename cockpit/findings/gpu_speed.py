@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -207,42 +207,31 @@ def _slow_pcie_line(links: GpuLinks) -> str | None:
     return f"PCIe {' and '.join(slow)} under load (`nvidia-smi -q`: GPU Link Info)" if slow else None
 
 
-class Errors(NamedTuple):
-    """A kind of errors of a link that are counted."""
-
-    code: str
-    number: Callable[[GpuLinks], int | None]
-    limit: str
-    """The name of the threshold."""
-    tool: str
-    words: str
-    remedy: str
-
-
 _ERRORS = (
-    Errors("gpu-nvlink-errors", lambda links: links.nvlink_errors, "nvlink_errors", "`nvidia-smi nvlink -e`",
+    ("gpu-nvlink-errors", "nvlink_errors", "`nvidia-smi nvlink -e`",
         "a growing number of NVLink errors: data is sent again, and all ranks wait for it",
         f"such errors often come days before a link fails: {_TEST}"),
-    Errors("gpu-pcie-errors", lambda links: links.pcie_replays, "pcie_replays", "`nvidia-smi -q`: Replays Since Reset",
+    ("gpu-pcie-errors", "pcie_replays", "`nvidia-smi -q`: Replays Since Reset",
         "a growing number of PCIe errors: data is sent again, and transfers are slower", _RESEAT),
 )  # fmt: skip
+"""The code, the name of the count in `GpuLinks` and of its mark in `Limits`, where the count can be seen, what it means, what to do."""
 
 
 def _error_findings(facts: Facts, host: Host, known: Known) -> Iterator[Finding]:
     """A count that becomes known begins anew with all others of its host: from which on it has grown is not known."""
-    for kind in _ERRORS:
-        numbers = ((gpu, kind.number(links)) for gpu, links in known)
+    for code, name, tool, words, remedy in _ERRORS:
+        numbers: Iterator[tuple[Gpu, int | None]] = ((gpu, getattr(links, name)) for gpu, links in known)
         counts = {gpu.label: (gpu, float(number)) for gpu, number in numbers if number is not None and 0 <= number < MAX_ERRORS}
         if not counts:
             continue
-        what = f"{kind.code} {host.name} {','.join(counts)}"
+        what = f"{code} {host.name} {','.join(counts)}"
         grown = facts.growth_by_name(what, {label: number for label, (_, number) in counts.items()}, ERRORS_WITHIN_S)
-        least = getattr(facts.limits, kind.limit) * (CLEAR_FACTOR if facts.was_found(kind.code, facts.host_title(host)) else 1)
+        least = getattr(facts.limits, name) * (CLEAR_FACTOR if facts.was_found(code, facts.host_title(host)) else 1)
         within = age(min(ERRORS_WITHIN_S, facts.seconds_grown(what)))
         ill = [
-            (counts[label][0], f"{more:.0f} more in the last {within}, {counts[label][1]:.0f} since its driver was loaded ({kind.tool})")
+            (counts[label][0], f"{more:.0f} more in the last {within}, {counts[label][1]:.0f} since its driver was loaded ({tool})")
             for label, more in grown.items()
             if more >= max(1.0, least)
         ]
         if ill:
-            yield _finding(facts, host, kind.code, ill, kind.words, kind.remedy)
+            yield _finding(facts, host, code, ill, words, remedy)

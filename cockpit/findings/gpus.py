@@ -209,22 +209,17 @@ def _xid_line(facts: Facts, gpu: Gpu, xid: Xid) -> str:
 
 
 def gpu_counts(facts: Facts) -> Iterator[Finding]:
-    """Nodes whose Ray hands out another number of GPUs than there are, or than its raylet may see."""
+    """Nodes whose Ray hands out another number of GPUs than there are, or than its raylet may see.
+
+    Raylets that share a host may have devices of their own, or the same: nothing is told of them.
+    """
     near = Counter(node.ip or node.host for node in facts.living_nodes)
     sighted = any(node.gpus for node in facts.living_nodes)
-    shared: dict[str, list[Node]] = {}
     for node in facts.living_nodes:
-        if near[node.ip or node.host] > 1:
-            shared.setdefault(node.ip or node.host, []).append(node)
-        elif node.resources and (node.gpus is not None or (sighted and _is_agent_blind(node))):
+        # An agent sees no GPU where NVML can't reach the first: it stops there. Where none sees any, Ray can't look at all.
+        is_agent_blind = sighted and not node.probed and node.reported is not None and bool(_gpus_in_ray(node))
+        if near[node.ip or node.host] == 1 and node.resources and (node.gpus is not None or is_agent_blind):
             yield from _count_findings(facts, node, len(node.gpus or ()))
-    for nodes in shared.values():
-        yield from _shared_host_findings(facts, nodes)
-
-
-def _is_agent_blind(node: Node) -> bool:
-    """Whether its agent sees no GPU, as where NVML can't reach the first: it stops there. Where none sees any, Ray can't look at all."""
-    return not node.probed and node.reported is not None and bool(_gpus_in_ray(node))
 
 
 def _gpus_in_ray(node: Node) -> float | None:
@@ -241,17 +236,13 @@ def _count_findings(facts: Facts, node: Node, there: int) -> Iterator[Finding]:
         return
     listed = _visible_devices(facts, node)
     usable = there if listed is None else min(there, len(listed))
+    may_have_less = not node.probed and is_in_slurm(facts.snapshot)  # it may have been given no more: only a probe sees which
     if promised > usable:
         yield from _if_lasting(facts, _too_many_finding(facts, node, promised, there, listed))
-    elif promised < usable and not _has_mig_devices(node) and (promised or not node.head) and not _may_slurm_have_given(facts, node):
+    elif promised < usable and not _has_mig_devices(node) and (promised or not node.head) and not may_have_less:
         yield from _if_lasting(facts, _too_few_finding(facts, node, promised, usable, listed))
     if strange := _missing_devices(node, listed):
         yield from _if_lasting(facts, _unknown_devices_finding(facts, node, strange, _count_evidence(node, promised, listed)))
-
-
-def _may_slurm_have_given(facts: Facts, node: Node) -> bool:
-    """Whether its raylet may have been given no more GPUs: only a probe sees which."""
-    return not node.probed and is_in_slurm(facts.snapshot)
 
 
 def _if_lasting(facts: Facts, finding: Finding) -> Iterator[Finding]:
@@ -336,44 +327,3 @@ def _missing_devices(node: Node, listed: Sequence[str] | None) -> list[str]:
         for device in named
         if device.isdecimal() or (device.startswith("GPU-") and all(known) and not any(uuid.startswith(device) for uuid in known))
     ]
-
-
-def _shared_host_findings(facts: Facts, nodes: Sequence[Node]) -> Iterator[Finding]:
-    """Several raylets on one host may have devices of their own; together they can't hand out more than there are."""
-    groups: list[tuple[set[str], list[Node]]] = []
-    for node in nodes:
-        if node.gpus is None or not node.resources:
-            continue
-        devices = {gpu.uuid or f"{node.key} {gpu.index}" for gpu in node.gpus}
-        same = next((group for group in groups if group[0] & devices), None)
-        if same:
-            same[0].update(devices)
-            same[1].append(node)
-        else:
-            groups.append((devices, [node]))
-    for devices, members in groups:
-        if len(members) == 1:
-            yield from _count_findings(facts, members[0], len(devices))
-        else:
-            yield from _too_many_together(facts, members, len(devices))
-
-
-def _too_many_together(facts: Facts, nodes: Sequence[Node], there: int) -> Iterator[Finding]:
-    promised = [_gpus_in_ray(node) for node in nodes]
-    known = [each for each in promised if each is not None]
-    if len(known) < len(nodes) or sum(known) <= there:
-        return
-    title = nodes[0].host or nodes[0].title
-    yield from _if_lasting(
-        facts,
-        Finding(
-            code="gpu-count",
-            level="warning",
-            subject=title,
-            text=f"{len(nodes)} raylets on {title} offer {_gpus_words(sum(known))}, but it has {there}: two jobs can get the same GPU",
-            evidence=tuple(f"Ray node {(node.id or '')[:8]}: {_gpus_words(each)}" for node, each in zip(nodes, known, strict=True)),
-            remedy=Remedy("stop one of them, or start each with its own CUDA_VISIBLE_DEVICES"),
-            about=tuple(node.key for node in nodes),
-            seen=facts.oldest_stale(nodes),
-        ),
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from cockpit.findings.facts import Facts
 from cockpit.model import Finding, Host, Process, Remedy
@@ -15,38 +14,18 @@ MAX_NAMED = 6
 """Interfaces and pids that are listed."""
 
 
-class _Told(NamedTuple):
-    """What processes on a host were told in vain."""
-
-    host: Host
-    job: str
-    variable: str
-    value: str
-
-
 def missing_interfaces(facts: Facts) -> Iterator[Finding]:
     """One for each job, host and variable, of processes that hold GPU memory: others may have been told, but don't join a group."""
-    found: dict[str, tuple[_Told, list[Process]]] = {}
+    found: dict[tuple[str, str, str, str], list[Process]] = {}
     for host in facts.fresh_hosts:
         for process in facts.processes.get(host.name, ()):
-            if process.sockets and process.gpus and process.ours is not False and _is_young(facts, process):
+            is_young = process.started is not None and facts.now - process.started <= MAX_AGE_S
+            if process.sockets and process.gpus and process.ours is not False and is_young:
                 for variable, value in _in_vain(process):
-                    told = _Told(host, facts.job_title(process.job), variable, clean(value))
-                    found.setdefault(_subject(facts, told), (told, []))[1].append(process)
-    for subject, (told, processes) in found.items():
-        yield _finding(facts, subject, told, processes)
-
-
-def _subject(facts: Facts, told: _Told) -> str:
-    return f"{facts.host_title(told.host)} {told.variable} {told.value}{_job_words(told)}"
-
-
-def _job_words(told: _Told) -> str:
-    return f" of job {told.job}" if told.job else ""
-
-
-def _is_young(facts: Facts, process: Process) -> bool:
-    return process.started is not None and facts.now - process.started <= MAX_AGE_S
+                    told = (facts.host_title(host), facts.job_title(process.job), variable, clean(value))
+                    found.setdefault(told, []).append(process)
+    for told, processes in found.items():
+        yield _finding(facts, *told, processes)
 
 
 def _in_vain(process: Process) -> Iterator[tuple[str, str]]:
@@ -67,34 +46,34 @@ def _is_found_by_nccl(value: str, there: tuple[str, ...]) -> bool:
     return any(name == one if value.startswith("=") else one.startswith(name) for name in names for one in there)
 
 
-def _finding(facts: Facts, subject: str, told: _Told, processes: list[Process]) -> Finding:
-    first = processes[0]
+def _finding(facts: Facts, host: str, job: str, variable: str, value: str, processes: list[Process]) -> Finding:
+    first, of_job = processes[0], f" of job {job}" if job else ""
     there = [clean(name) for name in (first.sockets.there if first.sockets else ()) if name != "lo"]
+    has = f"it has {', '.join(there[:MAX_NAMED])}" if there else "it has only lo"
     return Finding(
         code="interface-missing",
         level="warning",
-        subject=subject,
-        text=f"{told.variable} is {told.value} for {plural(len(processes), 'process', 'processes')}{_job_words(told)} on "
-        f"{facts.host_title(told.host)}, which has no such network interface ({_there_words(there)}): "
-        "the processes of the job can't find each other",
+        subject=f"{host} {variable} {value}{of_job}",
+        text=f"{variable} is {value} for {plural(len(processes), 'process', 'processes')}{of_job} on {host}, "
+        f"which has no such network interface ({has}): the processes of the job can't find each other",
         evidence=(
-            *(f"/proc/{one.pid}/environ on {told.host.name}: {told.variable}={told.value}" for one in processes[:MAX_NAMED]),
-            *_default_lines(facts, told, first.job),
+            *(f"/proc/{one.pid}/environ on {one.host}: {variable}={value}" for one in processes[:MAX_NAMED]),
+            *_default_lines(facts, first.host, first.job),
         ),
         remedy=Remedy(
-            f"set {told.variable} to what every node has (for NCCL the beginning of a name is enough), or remove it from the job's "
+            f"set {variable} to what every node has (for NCCL the beginning of a name is enough), or remove it from the job's "
             "env_vars and from the environment of `ray start`; where nodes differ, set it on each before `ray start`"
         ),
         about=tuple(one.key for one in processes),
     )
 
 
-def _default_lines(facts: Facts, told: _Told, job: str | None) -> Iterator[str]:
+def _default_lines(facts: Facts, at: str, job: str | None) -> Iterator[str]:
     """Over which interface traffic goes there that is told nothing; and where else the job is, if it is called otherwise there."""
     by_host = {host.name: _find_defaults(facts, host, job) for host in facts.fresh_hosts}
-    here = by_host.pop(told.host.name, frozenset())
+    here = by_host.pop(at, frozenset())
     others = [(host, names) for host, names in by_host.items() if names and names != here] if job else []
-    for host, names in [(told.host.name, here), *others[:MAX_NAMED]]:
+    for host, names in [(at, here), *others[:MAX_NAMED]]:
         if names:
             yield f"`ip route show default` on {clean(host)}: {', '.join(sorted(names))}"
 
@@ -103,7 +82,3 @@ def _find_defaults(facts: Facts, host: Host, job: str | None) -> frozenset[str]:
     """Of its processes of that job; containers may have their own."""
     mine = (one for one in facts.processes.get(host.name, ()) if one.job == job and one.ours is not False)
     return frozenset(clean(one.sockets.default)[:40] for one in mine if one.sockets and one.sockets.default)
-
-
-def _there_words(there: list[str]) -> str:
-    return f"it has {', '.join(there[:MAX_NAMED])}" if there else "it has only lo"

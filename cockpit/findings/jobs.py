@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from cockpit.config.thresholds import Limits
 from cockpit.findings.causes import Cause, find_cause, find_port_in_use
 from cockpit.findings.facts import Facts
-from cockpit.findings.ports import WantedPort, find_wanted_port, known_process, last_failures, listener_line, listeners_of
+from cockpit.findings.ports import find_wanted_port, known_process, last_failures, listener_line, listeners_of
 from cockpit.findings.waiting import HOPELESS, plausible_time, shell_word, short_name
-from cockpit.model import SUPERVISOR, Actor, Finding, Job, Level, Listener, Process, Remedy
+from cockpit.model import SUPERVISOR, Actor, Finding, Job, Level, Process, Remedy
 from cockpit.recent import Recent
 from cockpit.text import clean
 
@@ -34,16 +34,13 @@ _NOISE = re.compile(r"^(?:Job entrypoint command failed|Running entrypoint for j
 def pending_jobs(facts: Facts) -> Iterator[Finding]:
     """Submitted jobs whose supervisor Ray has not started."""
     waiting = [job for job in facts.snapshot.jobs or () if job.status == "PENDING"]
-    supervisors = _supervisors_by_submission(facts.snapshot.actors or ()) if waiting else {}
+    own = [actor for actor in facts.snapshot.actors or () if actor.internal and actor.name.startswith(SUPERVISOR)] if waiting else []
+    supervisors = {actor.name.removeprefix(SUPERVISOR): actor for actor in own}  # by the submission
     seen = facts.last_heard_before_fault("ray.jobs")
     for job in waiting:
         supervisor = supervisors.get(job.submission or "")
         if level := _pending_level(job, supervisor, seen or facts.now, facts.limits):
             yield _pending_finding(job, supervisor, level, facts)
-
-
-def _supervisors_by_submission(actors: Iterable[Actor]) -> Mapping[str, Actor]:
-    return {actor.name.removeprefix(SUPERVISOR): actor for actor in actors if actor.internal and actor.name.startswith(SUPERVISOR)}
 
 
 def _pending_level(job: Job, supervisor: Actor | None, now: float, limits: Limits) -> Level | None:
@@ -122,10 +119,6 @@ def _port_lines(facts: Facts, job: Job, cause: tuple[str, Cause] | None) -> tupl
     listeners = listeners_of(facts.snapshot, wanted) if wanted else None
     if wanted is None or listeners is None:
         return ((f"`ss -ltnp 'sport = :{port}'` on the node where it failed shows who has port {port} now",) if port else ()), ()
-    return _listener_lines(facts, wanted, listeners)
-
-
-def _listener_lines(facts: Facts, wanted: WantedPort, listeners: Sequence[Listener]) -> tuple[tuple[str, ...], tuple[Process, ...]]:
     known = [known_process(one, facts.processes.get(wanted.host, ())) for one in listeners]
     lines = tuple(listener_line(wanted, one, process) for one, process in zip(listeners, known, strict=True))
     free = (f"nothing listens on port {wanted.port} of {clean(wanted.host)} now, outside of containers",)

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import Literal
 
 from cockpit.clock import CLOCK
 from cockpit.findings.facts import Facts
@@ -19,7 +20,7 @@ from cockpit.findings.memory_trend import (
     plausible_bytes,
 )
 from cockpit.findings.trend import Trend, seconds_until
-from cockpit.model import SUPERVISOR, Amount, Finding, Job, Node, OomKill, Process, RayProcess, Remedy
+from cockpit.model import SUPERVISOR, Amount, Finding, Job, Level, Node, OomKill, Process, RayProcess, Remedy
 from cockpit.text import age, clean, plural, size
 
 NEAR_CODE = "host-memory-near-kill"
@@ -101,21 +102,14 @@ def _near_finding(facts: Facts, node: Node, used: float, line: KillLine, trend: 
     host = facts.hosts.get(node.id or "")
     held = facts.memory.holdings(host.name if host else node.host)
     job = _job_to_stop(facts, held or ())
-    return Finding(
-        code=NEAR_CODE,
-        level="critical" if critical else "warning",
-        subject=title,
-        text=f"{size(used)} of host memory is in use on {title}{counted}, {where} the {size(line.at)} at which Ray kills workers"
-        f"{' (by its default setting)' if line.assumed else ''}{_forecast_words(used, line, trend)}",
-        evidence=tuple(_near_evidence(facts, node, line, held)),
-        remedy=Remedy(
-            "free memory before Ray kills workers: "
-            + (f"stop job {job.id}, or reduce its load" if job else "end the work that you need least"),
-            "stop-job" if job and critical else None,
-        ),
-        about=(node.key, *([job.key] if job else ())),
-        seen=facts.oldest_stale((node,)),
+    text = (
+        f"{size(used)} of host memory is in use on {title}{counted}, {where} the {size(line.at)} at which Ray kills workers"
+        f"{' (by its default setting)' if line.assumed else ''}{_forecast_words(used, line, trend)}"
     )
+    what = f"stop job {job.id}, or reduce its load" if job else "end the work that you need least"
+    remedy = Remedy(f"free memory before Ray kills workers: {what}", "stop-job" if job and critical else None)
+    level: Level = "critical" if critical else "warning"
+    return facts.node_finding(node, NEAR_CODE, level, text, _near_evidence(facts, node, line, held), remedy, (job.key,) if job else ())
 
 
 def _forecast_words(used: float, line: KillLine, trend: Trend | None) -> str:
@@ -239,15 +233,14 @@ def _has_ray(facts: Facts, host: str | None) -> bool:
     return known is not None and bool(known.nodes or known.sessions)
 
 
-def _is_earlier(kill: OomKill, begun: float | None) -> bool:
-    """Of the kernel's, before there was this cluster: Ray itself tells only of its own."""
-    return kill.by == "kernel" and kill.moment is not None and begun is not None and kill.moment < begun - EARLIER_SLACK_S
-
-
-def _is_of_this_cluster(kill: OomKill, begun: float | None) -> bool:
-    """Of this cluster, as far as that can be told. Who tells of no pid has the counter of the container that Ray is in."""
+def _relation(kill: OomKill, begun: float | None) -> Literal["earlier", "ours", "foreign", "unknown"]:
+    """To this cluster, as far as that can be told. Who tells of no pid has the counter of the container that Ray is in."""
+    if kill.by == "kernel" and kill.moment is not None and begun is not None and kill.moment < begun - EARLIER_SLACK_S:
+        return "earlier"  # than there was this cluster: Ray itself tells only of its own
     known = kill.by == "ray" or kill.rays is True or kill.pid is None or (kill.name or "").startswith(RAY_PROCESS_PREFIXES)
-    return known and kill.ours is not False and not _is_earlier(kill, begun)
+    if known and kill.ours is not False:
+        return "ours"
+    return "foreign" if kill.ours is False or kill.rays is False else "unknown"
 
 
 def _kill_finding(facts: Facts, title: str, kills: list[OomKill], begun: float | None, node: str | None) -> Finding:
@@ -258,21 +251,18 @@ def _kill_finding(facts: Facts, title: str, kills: list[OomKill], begun: float |
     told = [f"{by}{'' if at else ' killed'} {plural(number, *KILLED_NOUNS[by == KERNEL])}" for at, (by, number) in enumerate(counts)]
     moments = [kill.moment for kill in kills if kill.moment is not None]
     since = max(0.0, facts.now - moments[0]) if moments else None
-    lost = [kill for kill in kills if _is_of_this_cluster(kill, begun)]
-    fresh = any(kill.moment is not None and facts.now - kill.moment < facts.limits.oom_fresh for kill in lost)
+    relations = {_relation(kill, begun) for kill in kills}
+    young = (kill for kill in kills if kill.moment is not None and facts.now - kill.moment < facts.limits.oom_fresh)
+    fresh = any(_relation(kill, begun) == "ours" for kill in young)
     when = "" if since is None else f", the last {age(since)} ago" if counter.total() > 1 else f" {age(since)} ago"
-    strange = not lost and all(kill.by == "kernel" for kill in kills)
-    earlier = all(_is_earlier(kill, begun) for kill in kills)
+    strange = "ours" not in relations and all(kill.by == "kernel" for kill in kills)
+    earlier = relations == {"earlier"}
     doubt = ", none known to belong to Ray" if len(kills) > 1 else ", not known to belong to Ray"
     other = ", before this Ray was started" if earlier else doubt if strange else ""
     text = f"{' and '.join(told)} on {title} for lack of memory{when}: {_victim_words(facts, kills[0])}{other}"
     return Finding(
         code="workers-killed-oom",
-        level="critical"
-        if fresh
-        else "info"
-        if not lost and all(kill.rays is False or kill.ours is False or _is_earlier(kill, begun) for kill in kills)
-        else "warning",
+        level="critical" if fresh else "info" if relations <= {"earlier", "foreign"} else "warning",
         subject=title,
         text=text[:1].upper() + text[1:],
         evidence=tuple(_kill_lines(facts, kills)),
@@ -359,16 +349,10 @@ def cgroup_limit(facts: Facts) -> Iterator[Finding]:
         limit = None if whole is None else plausible_bytes(node.memory.total)
         if limit and whole and limit < whole < MAX_BYTES:
             title = facts.title(node)
-            yield Finding(
-                code="memory-limit-cgroup",
-                level="info",
-                subject=title,
-                text=f"Ray may use {size(limit)} of memory on {title}, not the host's {size(whole)}: a cgroup limits it",
-                evidence=(f"memory.max below /sys/fs/cgroup on {title} is {int(limit)}; MemTotal in /proc/meminfo is {int(whole)}",),
-                remedy=Remedy("if that is too little, raise the container's or pod's memory limit, and restart Ray there"),
-                about=(node.key,),
-                seen=facts.oldest_stale((node,)),
-            )
+            text = f"Ray may use {size(limit)} of memory on {title}, not the host's {size(whole)}: a cgroup limits it"
+            line = f"memory.max below /sys/fs/cgroup on {title} is {int(limit)}; MemTotal in /proc/meminfo is {int(whole)}"
+            remedy = Remedy("if that is too little, raise the container's or pod's memory limit, and restart Ray there")
+            yield facts.node_finding(node, "memory-limit-cgroup", "info", text, [line], remedy)
 
 
 def _slurm_limit(facts: Facts, node: Node, raylet: RayProcess) -> Finding | None:
@@ -380,21 +364,18 @@ def _slurm_limit(facts: Facts, node: Node, raylet: RayProcess) -> Finding | None
     title, job, line = facts.title(node), raylet.slurm, plausible_bytes(node.memory.kill_at)
     now = "" if known.used is None else f" ({size(known.used)} in use now)"
     kills = "its kill line is not known" if line is None else f"it kills workers at {size(line)} in use on the whole host"
-    return Finding(
-        code="memory-limit-cgroup",
-        level="info" if line is not None and line <= limit else "warning",
-        subject=title,
-        text=f"Slurm job {job} may use {size(limit)} of memory on {title}{now}: above that its processes are killed, "
-        f"but Ray assumes {size(counted)}",
-        evidence=(
-            f"the cgroup of raylet {raylet.pid} on {title}, in Slurm job {job}, has a memory limit of {int(limit)}",
-            f"Ray assumes {size(counted)} there, and {kills}",
-        ),
-        remedy=Remedy(
-            "ask Slurm for more memory (`sbatch --mem=`, all of a node: `--mem=0`), or let Ray kill workers before Slurm does: "
-            f"RAY_memory_usage_threshold={int(950 * limit / counted) / 1000} in the environment of its `ray start`; "
-            "Ray also counts the memory that other jobs use there"
-        ),
-        about=(node.key,),
-        seen=facts.oldest_stale((node,)),
+    level: Level = "info" if line is not None and line <= limit else "warning"
+    text = (
+        f"Slurm job {job} may use {size(limit)} of memory on {title}{now}: above that its processes are killed, "
+        f"but Ray assumes {size(counted)}"
     )
+    evidence = (
+        f"the cgroup of raylet {raylet.pid} on {title}, in Slurm job {job}, has a memory limit of {int(limit)}",
+        f"Ray assumes {size(counted)} there, and {kills}",
+    )
+    remedy = Remedy(
+        "ask Slurm for more memory (`sbatch --mem=`, all of a node: `--mem=0`), or let Ray kill workers before Slurm does: "
+        f"RAY_memory_usage_threshold={int(950 * limit / counted) / 1000} in the environment of its `ray start`; "
+        "Ray also counts the memory that other jobs use there"
+    )
+    return facts.node_finding(node, "memory-limit-cgroup", level, text, evidence, remedy)

@@ -1,4 +1,4 @@
-"""Nodes that Ray has given up, and nodes of which it hears nothing any more."""
+"""Nodes that Ray has given up, nodes of which it hears nothing any more, and hosts of the config that are no nodes of it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from math import inf
 
 from cockpit.findings.facts import Facts
+from cockpit.findings.waiting import joined_names
 from cockpit.model import LEVELS, Finding, Host, Level, Node, Process, RayProcess, Remedy
-from cockpit.text import age, count, plural
+from cockpit.text import age, count, listed, plural
 
 MAX_SINGLE_FINDINGS = 20
 """Nodes from which on they are told as one: a switch or a power supply has failed, not each of them by itself."""
@@ -84,29 +85,29 @@ def _dead_finding(facts: Facts, node: Node, name: str) -> Finding:
 
 
 def _many_dead_finding(facts: Facts, dead: list[Node]) -> Finding:
-    return Finding(
-        code="nodes-dead",
-        level=min(map(_level, dead), key=LEVELS.index),
-        subject="cluster",
-        text=f"{len(dead)} nodes died ({_reasons(dead)}){_loss_words(facts, dead)}",
-        evidence=_lines(map(_record_line, dead)),
+    common = Counter(map(_reason, dead)).most_common(3)
+    reasons = "; ".join(f"{reason}: {times}" for reason, times in common)
+    return facts.cluster_finding(
+        dead,
+        "nodes-dead",
+        min(map(_level, dead), key=LEVELS.index),
+        f"{len(dead)} nodes died ({reasons}){_loss_words(facts, dead)}",
+        _lines(map(_record_line, dead)),
+        "find what they have in common (a switch, a power supply, a scheduler), then start Ray on them again",
         since=min((died for node in dead if (died := _death_time(facts, node)) is not None), default=None),
-        remedy=Remedy("find what they have in common (a switch, a power supply, a scheduler), then start Ray on them again"),
-        about=tuple(node.key for node in dead),
         seen=facts.last_heard_before_fault("ray.nodes"),
     )
 
 
 def _long_dead_finding(facts: Facts, dead: list[Node]) -> Finding:
-    return Finding(
-        code="nodes-dead-for-long",
-        level="info",
-        subject="cluster",
-        text=f"{plural(len(dead), 'node')} died more than {age(facts.limits.death_news)} ago and "
-        f"{'is' if len(dead) == 1 else 'are'} not back: {_names(facts, dead)}",
-        evidence=_lines(map(_record_line, dead)),
-        remedy=Remedy("nothing to do if you don't need them: Ray lists dead nodes until it is restarted"),
-        about=tuple(node.key for node in dead),
+    return facts.cluster_finding(
+        dead,
+        "nodes-dead-for-long",
+        "info",
+        f"{plural(len(dead), 'node')} died more than {age(facts.limits.death_news)} ago and {'is' if len(dead) == 1 else 'are'} not back: "
+        f"{listed([facts.title(node) for node in dead], 8)}",
+        _lines(map(_record_line, dead)),
+        "nothing to do if you don't need them: Ray lists dead nodes until it is restarted",
         seen=facts.last_heard_before_fault("ray.nodes"),
     )
 
@@ -124,11 +125,6 @@ def _level(node: Node) -> Level:
 def _reason(node: Node) -> str:
     words = " ".join((node.message or "").split())[:200]
     return words.removeprefix("Unexpected termination: ").removeprefix("Expected termination: ").rstrip(".") or "Ray does not say why"
-
-
-def _reasons(dead: Iterable[Node]) -> str:
-    found = Counter(map(_reason, dead)).most_common(3)
-    return "; ".join(f"{reason}: {times}" for reason, times in found)
 
 
 def _loss_words(facts: Facts, dead: list[Node]) -> str:
@@ -256,23 +252,62 @@ def _agent(facts: Facts, node: Node) -> Process | None:
 
 
 def _many_silent_finding(facts: Facts, late: list[Node], silent: float, known: int) -> Finding:
-    return Finding(
-        code="agents-silent",
-        level="warning",
-        subject="cluster",
-        text=f"the agents of {len(late)} of {known} nodes have not reported for {age(silent)}, but the dashboard answers; "
+    return facts.cluster_finding(
+        late,
+        "agents-silent",
+        "warning",
+        f"the agents of {len(late)} of {known} nodes have not reported for {age(silent)}, but the dashboard answers; "
         "Ray's figures of their GPUs and memory are that old",
-        evidence=_lines(f"/nodes?view=summary: `now` of {facts.title(node)} has not changed" for node in late),
-        remedy=Remedy(
-            "read logs/dashboard.log on the head: the dashboard's node module, or the network between the head and the nodes, does not work"
-        ),
-        about=tuple(node.key for node in late),
+        _lines(f"/nodes?view=summary: `now` of {facts.title(node)} has not changed" for node in late),
+        "read logs/dashboard.log on the head: the dashboard's node module, or the network between the head and the nodes, does not work",
     )
 
 
-def _names(facts: Facts, nodes: list[Node]) -> str:
-    more = f" and {len(nodes) - 8} more" if len(nodes) > 8 else ""
-    return ", ".join(facts.title(node) for node in nodes[:8]) + more
+def missing_hosts(facts: Facts) -> Iterator[Finding]:
+    """Hosts of the config on which no node of this cluster lives, nor has lived."""
+    snapshot, hosts = facts.snapshot, facts.snapshot.hosts
+    if not snapshot.cluster.reachable or facts.has_fault("ray.nodes") or not facts.living_nodes:
+        return
+    if snapshot.allocation and snapshot.allocation.lacks:  # what else Slurm's nodes are called is not known
+        return
+    # A cluster elsewhere can be watched from a laptop that has a Ray of its own.
+    lone = [node for node in snapshot.nodes or () if node.id is None and not (node.host in hosts and hosts[node.host].local)]
+    missing = [node for node in lone if facts.seconds_lasting("node-missing", node.host) >= facts.limits.node_missing]
+    if missing:
+        yield _missing_finding(facts, missing)
+
+
+def _missing_finding(facts: Facts, missing: list[Node]) -> Finding:
+    one, names = len(missing) == 1, joined_names([node.title for node in missing], len(missing))
+    others = _raylet_sessions(facts, missing[0]) if one else ()
+    where = f": its raylet belongs to another cluster ({others[0]})" if others else ""
+    groups, actors = facts.snapshot.placement_groups or (), facts.snapshot.actors or ()
+    waits = any(group.wait == "never" for group in groups) or any(actor.wait == "never" for actor in actors)
+    return facts.cluster_finding(
+        missing,
+        "node-missing",
+        "warning" if waits else "info",
+        f"{names} {'is' if one else 'are'} not in this cluster{where}"
+        f"{'; actors or placement groups that are too large for its nodes wait' if waits else ''}",
+        (
+            *(f"{node.title}: {_raylet_words(facts, node)}" for node in missing[:MAX_SINGLE_FINDINGS]),
+            f"`ray list nodes` lists {plural(len(facts.living_nodes), 'living node')}, but not {'this host' if one else 'these hosts'}",
+        ),
+        "if it belongs to this cluster: run `ray start --address=…` there; if it has another name in Ray, put its address under `hosts`",
+    )
+
+
+def _raylet_words(facts: Facts, node: Node) -> str:
+    """What a probe sees there."""
+    sessions = _raylet_sessions(facts, node)
+    if sessions is None:
+        return "no probe data"
+    return f"its raylet belongs to {', '.join(sessions)}" if sessions else "no raylet runs there"
+
+
+def _raylet_sessions(facts: Facts, node: Node) -> list[str] | None:
+    host = facts.snapshot.hosts.get(node.host)
+    return None if host is None or host.rays is None else [ray.session for ray in host.rays if ray.role == "raylet" and ray.session]
 
 
 def _lines(lines: Iterable[str]) -> tuple[str, ...]:

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.memory_trend import plausible_bytes
-from cockpit.findings.trend import Trend
-from cockpit.model import Finding, Host, Process, Remedy
+from cockpit.model import Finding, Process, Remedy
 from cockpit.text import size
 
 CLEAR_SHARE = 0.9
@@ -38,28 +37,25 @@ def large_parts(facts: Facts) -> Iterator[Finding]:
     least = CLEAR_SHARE * facts.limits.ray_memory
     for host in facts.snapshot.hosts.values():
         for process in facts.processes.get(host.name, ()):
-            if process.kind != "ray" or process.ours is False or process.shared is None:
+            if process.kind != "ray" or process.ours is False or process.shared is None or (plausible_bytes(process.private) or 0) < least:
                 continue
-            if (plausible_bytes(process.private) or 0) >= least:
-                yield from _findings(facts, host, process)
-
-
-def _findings(facts: Facts, host: Host, process: Process) -> Iterator[Finding]:
-    part, held, on = _part(process.command), process.private or 0, facts.limits.ray_memory
-    subject = f"{part} {process.pid} on {host.name}"
-    if not facts.is_over_mark(held, on, CLEAR_SHARE * on, "ray-memory", subject):
-        return
-    yield Finding(
-        code="ray-memory",
-        level="warning",
-        subject=subject,
-        text=f"{subject} holds {size(held)} of host memory{_of_all(host)}{_growth_words(_trend(facts, host, process))}; "
-        "ending jobs does not free it",
-        evidence=(f"ps -o rss,cmd -p {process.pid} on {host.name}: {size(process.rss)} resident, {size(process.shared)} of it shared",),
-        remedy=Remedy(REMEDIES.get(part, OTHER_REMEDY)),
-        about=(process.key,),
-        seen=facts.stale_since(host.name),
-    )
+            part, held, total = _part(process.command), process.private or 0, plausible_bytes(host.memory.total)
+            subject = f"{part} {process.pid} on {host.name}"
+            if not facts.is_over_mark(held, facts.limits.ray_memory, least, "ray-memory", subject):
+                continue
+            of_all = f" (the host has {size(total)})" if total else ""
+            yield Finding(
+                code="ray-memory",
+                level="warning",
+                subject=subject,
+                text=f"{subject} holds {size(held)} of host memory{of_all}{_growth_words(facts, process)}; ending jobs does not free it",
+                evidence=(
+                    f"ps -o rss,cmd -p {process.pid} on {host.name}: {size(process.rss)} resident, {size(process.shared)} of it shared",
+                ),
+                remedy=Remedy(REMEDIES.get(part, OTHER_REMEDY)),
+                about=(process.key,),
+                seen=facts.stale_since(host.name),
+            )
 
 
 def _part(command: str | None) -> str:
@@ -68,16 +64,8 @@ def _part(command: str | None) -> str:
     return PROGRAMS.get(program) or next((part for part, words in SCRIPTS if any(word in text for word in words)), "Ray process")
 
 
-def _of_all(host: Host) -> str:
-    total = plausible_bytes(host.memory.total)
-    return f" (the host has {size(total)})" if total else ""
-
-
-def _trend(facts: Facts, host: Host, process: Process) -> Trend | None:
-    """That of all of Ray's own processes there: one part grows, the others hardly change."""
-    held = facts.memory.holdings(host.name) or ()
-    return next((one.trend for one in held if any(each.key == process.key for each in one.processes)), None)
-
-
-def _growth_words(trend: Trend | None) -> str:
+def _growth_words(facts: Facts, process: Process) -> str:
+    """Of all of Ray's own processes there: one part grows, the others hardly change."""
+    held = facts.memory.holdings(process.host) or ()
+    trend = next((one.trend for one in held if any(each.key == process.key for each in one.processes)), None)
     return f", and Ray's own processes there grow by {size(60 * trend.slope)}/min" if trend and trend.steady and trend.slope > 0 else ""

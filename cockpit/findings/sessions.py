@@ -108,7 +108,7 @@ def dead_pointers(facts: Facts) -> Iterator[Finding]:
     for host in facts.fresh_hosts:
         folders: dict[str, list[Pointer]] = {}
         for pointer in host.pointers or ():
-            if pointer.alive is False and not (os.path.basename(pointer.path) == POINTER_NAME and facts.was_found("gcs-silent", "GCS")):
+            if pointer.alive is False and not (_is_address(pointer) and facts.was_found("gcs-silent", "GCS")):
                 folders.setdefault(os.path.dirname(pointer.path), []).append(pointer)
         for folder, dead in folders.items():
             if facts.seconds_lasting("pointer-dead", f"{host.name} {folder}") >= facts.limits.pointer_age:
@@ -118,14 +118,14 @@ def dead_pointers(facts: Facts) -> Iterator[Finding]:
 def _pointer_finding(host: Host, folder: str, dead: list[Pointer]) -> Finding:
     """After a `ray stop` `session_latest` alone is left behind, and does no harm until another Ray lives there."""
     lives = next((session for session in host.sessions or () if session.live and os.path.dirname(session.path) == folder), None)
-    harm = lives is not None or any(os.path.basename(pointer.path) == POINTER_NAME for pointer in dead)
+    harm = lives is not None or any(map(_is_address, dead))
     while_lives = f", while {lives.name} runs there" if lives else ""
     return Finding(
         code="pointer-dead",
         level="warning" if harm else "info",
         subject=f"{host.name} {folder}",
         text=f"on {host.name} {' and '.join(map(_pointer_words, dead))}{while_lives}",
-        evidence=tuple(map(_pointer_line, dead)),
+        evidence=tuple(f"{'cat' if _is_address(pointer) else 'readlink'} {pointer.path}: {pointer.target}" for pointer in dead),
         remedy=Remedy(
             "remove it (`ray stop` would too, and would stop every Ray there)" if harm else "remove the files of that session", "clean"
         ),
@@ -135,15 +135,15 @@ def _pointer_finding(host: Host, folder: str, dead: list[Pointer]) -> Finding:
     )
 
 
+def _is_address(pointer: Pointer) -> bool:
+    """Whether it is the file that says to Ray's tools which Ray is meant; else it is a link."""
+    return os.path.basename(pointer.path) == POINTER_NAME
+
+
 def _pointer_words(pointer: Pointer) -> str:
-    if os.path.basename(pointer.path) == POINTER_NAME:
+    if _is_address(pointer):
         return f"{pointer.path} names {pointer.target or 'nothing'}, where no Ray runs: `ray.init()` and `ray status` fail"
     return f"{pointer.path} points at the dead {os.path.basename(pointer.target) or 'nothing'}"
-
-
-def _pointer_line(pointer: Pointer) -> str:
-    tool = "cat" if os.path.basename(pointer.path) == POINTER_NAME else "readlink"
-    return f"{tool} {pointer.path}: {pointer.target}"
 
 
 def foreign_temps(facts: Facts) -> Iterator[Finding]:

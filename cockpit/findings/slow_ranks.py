@@ -9,8 +9,8 @@ from statistics import median
 from typing import NamedTuple
 
 from cockpit.findings.facts import Facts
-from cockpit.findings.gpu_history import UTILIZATION, Load
-from cockpit.findings.watts import most_watts
+from cockpit.findings.gpu_history import UTILIZATION
+from cockpit.findings.stalls import most_watts, number_range
 from cockpit.model import Actor, Finding, Gpu, Node, Process, Remedy
 from cockpit.text import age, clean, plural
 
@@ -89,8 +89,10 @@ def _groups(facts: Facts) -> Iterator[Sequence[Rank]]:
         load = facts.gpu_history.load(node.key, index) if node else None
         if node is None or gpu is None or load is None or index >= MIG_FROM or any(len(held) > 1 for held in by_role.values()):
             continue
-        for role, (held, *_) in by_role.items():
-            if rank := _rank(facts, node, gpu, held, load):
+        busy, power, *_ = load
+        if busy is not None and power is not None and busy <= 100:
+            for role, (held, *_) in by_role.items():
+                rank = Rank(node, gpu, facts.actors[held.actor or ""], held, busy, power)
                 groups.setdefault((role, frozenset(by_role), gpu.name), []).append(rank)
     return (ranks for ranks in groups.values() if len(ranks) >= MIN_FELLOWS and len({rank.actor.id for rank in ranks}) == len(ranks))
 
@@ -113,12 +115,6 @@ def _roles_by_gpu(facts: Facts, jobs: Collection[str | None]) -> Mapping[tuple[s
 @lru_cache(maxsize=20_000)
 def _pattern(name: str) -> str:
     return re.sub(r"\d+", "#", name)
-
-
-def _rank(facts: Facts, node: Node, gpu: Gpu, process: Process, load: Load) -> Rank | None:
-    busy, power, *_ = load
-    actor = facts.actors[process.actor or ""]
-    return Rank(node, gpu, actor, process, busy, power) if busy is not None and power is not None and busy <= 100 else None
 
 
 def _find_laggards(facts: Facts, ranks: Sequence[Rank]) -> Sequence[Rank]:
@@ -147,11 +143,12 @@ def _subject(facts: Facts, rank: Rank) -> str:
 
 def _lag_finding(facts: Facts, rank: Rank, ranks: Sequence[Rank], lasted: float) -> Finding:
     others, job = [each for each in ranks if each is not rank], facts.jobs.get(rank.actor.job or "")
+    role = clean(f"{rank.actor.class_}{f' of job {facts.job_title(rank.actor.job)}' if rank.actor.job else ''}")[:120]
     return Finding(
         code=CODE,
         level="warning",
         subject=_subject(facts, rank),
-        text=f"GPU {rank.gpu.label} of {facts.title(rank.node)} lags behind the other {len(others)} GPUs of {_role_words(facts, rank)}: "
+        text=f"GPU {rank.gpu.label} of {facts.title(rank.node)} lags behind the other {len(others)} GPUs of {role}: "
         f"{_load_words((rank,))} on average, the others {_load_words(others)}, for {age(lasted)}",
         evidence=(
             _rank_line(facts, rank),
@@ -169,16 +166,8 @@ def _lag_finding(facts: Facts, rank: Rank, ranks: Sequence[Rank], lasted: float)
     )
 
 
-def _role_words(facts: Facts, rank: Rank) -> str:
-    return clean(f"{rank.actor.class_}{f' of job {facts.job_title(rank.actor.job)}' if rank.actor.job else ''}")[:120]
-
-
 def _load_words(ranks: Sequence[Rank]) -> str:
-    return f"{_number_range([rank.busy for rank in ranks])} % busy with {_number_range([rank.power for rank in ranks])} W"
-
-
-def _number_range(values: Sequence[float]) -> str:
-    return "-".join(dict.fromkeys((f"{min(values):.0f}", f"{max(values):.0f}")))
+    return f"{number_range([rank.busy for rank in ranks])} % busy with {number_range([rank.power for rank in ranks])} W"
 
 
 def _rank_line(facts: Facts, rank: Rank) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from statistics import median
 from typing import Literal, NamedTuple
 
 from cockpit.config.thresholds import OLD
 from cockpit.findings.facts import Facts
-from cockpit.findings.watts import most_watts
 from cockpit.model import LEFT_OVER, Finding, Gpu, Job, Level, Node, Process, Remedy
 from cockpit.text import age, clean, plural, size
 
@@ -28,6 +29,16 @@ MAX_WATTS = 100_000.0
 """Watts that no GPU draws, whatever it says."""
 MAX_EVIDENCE_LINES = 8
 """Lines of evidence of one kind."""
+# What NVIDIA's data sheets and product briefs call maximum or thermal design power, under the names that NVML gives: briefs PB-11133-001
+# (H100 PCIe), PB-10137-001 and PB-10577-001 (A100 PCIe), PB-08744-001 (V100 PCIe); data sheets of the others; B200 as in HGX servers.
+# A limit that was set lower makes a GPU that works look no idler than it is: it still draws most of that.
+_WATTS: tuple[tuple[frozenset[str], float], ...] = tuple(
+    (frozenset(words.split()), watts)
+    for words, watts in (
+        ("B200", 1000), ("H200 NVL", 600), ("H200", 700), ("H100 PCIE", 350), ("H100 NVL", 400), ("H100 HBM3", 700), ("A100 SXM4", 400),
+        ("A100 PCIE 80GB", 300), ("A100 PCIE 40GB", 250), ("L40S", 350), ("L40", 300), ("V100 SXM2", 300), ("V100 PCIE", 250),
+    )
+)  # fmt: skip
 
 Does = Literal["idle", "spins", "lost", "works"]
 
@@ -145,6 +156,16 @@ def _power_share(gpu: Gpu) -> float:
     return power / limit if power > 0 and 0 < limit <= MAX_WATTS else 1.0
 
 
+@lru_cache(maxsize=64)
+def most_watts(name: str | None) -> float | None:
+    """The most that a GPU draws, by its name: for nodes that no probe looks at, where Ray's agent tells of power and of no limit.
+
+    The first line all of whose words are in the name; `None` for others, and for parts of a GPU.
+    """
+    words = frozenset(re.split(r"[\s-]+", (name or "").upper()))
+    return None if "MIG" in words else next((watts for all_, watts in _WATTS if all_ <= words), None)
+
+
 def _plausible_watts(gpu: Gpu) -> float | None:
     return gpu.power if gpu.power is not None and 0 <= gpu.power <= MAX_WATTS else None
 
@@ -159,11 +180,10 @@ def _has_unknown_work(facts: Facts, job: str, used: Sequence[Used], busy: Collec
 
 def _nodes_with_unknown_work(facts: Facts) -> frozenset[str]:
     """Nodes on which a GPU works for a process of no known job: an engine that an actor has started is one, where no probe looks."""
-    strangers = [
-        process for process in facts.snapshot.processes or () if process.kind == "unknown" and process.job is None and process.node
-    ]
     return frozenset(
-        process.node for process in strangers if process.node and any(_is_working(facts, process, hold.index) for hold in process.gpus)
+        one.node
+        for one in facts.snapshot.processes or ()
+        if one.kind == "unknown" and one.job is None and one.node and any(_is_working(facts, one, hold.index) for hold in one.gpus)
     )
 
 
@@ -202,19 +222,16 @@ def _stall_findings(facts: Facts, spell: Spell) -> Iterator[Finding]:
         level = "warning"
     elif both >= limits.idle_for / 2 or lasted >= limits.idle_unheard:
         level = "info"
-    if level and spell.those("idle"):
-        yield _stall_finding(spell, level)
-
-
-def _stall_finding(spell: Spell, level: Level) -> Finding:
     job, idle = spell.job, spell.those("idle")
+    if not level or not idle:
+        return
     held = sum(min(max(0, each.gpu.memory_used or 0), each.gpu.memory_total or 0) for each in idle)
-    return Finding(
+    yield Finding(
         code="job-stalled",
         level=level,
         subject=_subject(job),
-        text=f"{_all_words(spell.used)} of {_subject(job)} {'have' if len(spell.used) > 1 else 'has'} been at {_most_percent(idle)} % for "
-        f"{age(spell.lasted)}, with {size(held)} of memory in use{_log_words(spell)}",
+        text=f"{_all_words(spell.used)} of {_subject(job)} {'have' if len(spell.used) > 1 else 'has'} been at "
+        f"{max(each.gpu.utilization or 0 for each in idle):.0f} % for {age(lasted)}, with {size(held)} of memory in use{_log_words(spell)}",
         evidence=(*_node_lines(spell.used), *_log_line(spell)),
         since=spell.since,
         remedy=Remedy(
@@ -229,26 +246,23 @@ def _stall_finding(spell: Spell, level: Level) -> Finding:
 
 def _hang_findings(facts: Facts, spell: Spell) -> Iterator[Finding]:
     """GPUs that wait for each other. One alone has nobody to wait for."""
-    spins, lasted, silent, wait = spell.those("spins"), spell.lasted, spell.silent, facts.limits.spin_for
+    job, spins, lasted, silent, least = spell.job, spell.those("spins"), spell.lasted, spell.silent, facts.limits.spin_for
     if len(spell.used) < 2:
         return
-    quiet = silent is not None and silent >= wait
+    quiet = silent is not None and silent >= least
     doubtful = not quiet and (silent is not None or (len(spins) == 1 and len(spell.used) > 2))
-    if lasted >= wait * (DOUBT_FACTOR if doubtful else 1):
-        yield _hang_finding(spell, spins, "critical" if lasted >= 2 * wait and not doubtful else "warning")
-
-
-def _hang_finding(spell: Spell, spins: Sequence[Used], level: Level) -> Finding:
-    job, odd = spell.job, _odd_gpus(spell)
+    if lasted < least * (DOUBT_FACTOR if doubtful else 1):
+        return
+    odd = _odd_gpus(spell)
     most = max(_plausible_watts(each.gpu) or 0 for each in spins)
-    number = _all_words(spins) if len(spins) == len(spell.used) else f"{len(spins)} of {_gpus(len(spell.used))}"
+    number = _all_words(spins) if len(spins) == len(spell.used) else f"{len(spins)} of {plural(len(spell.used), 'GPU')}"
     have, wait = ("have", "they wait") if len(spins) > 1 else ("has", "it waits")
     suspect = f"; different from the others: {', '.join(each.text for each in odd)}" if odd else ""
-    return Finding(
+    yield Finding(
         code="job-hung",
-        level=level,
+        level="critical" if lasted >= 2 * least and not doubtful else "warning",
         subject=_subject(job),
-        text=f"{number} of {_subject(job)} {have} been at 100 % with at most {most:.0f} W for {age(spell.lasted)}: {wait} for others, "
+        text=f"{number} of {_subject(job)} {have} been at 100 % with at most {most:.0f} W for {age(lasted)}: {wait} for others, "
         f"as in a hung NCCL collective{suspect}{_log_words(spell)}",
         evidence=(*(f"different from the others: {_gpu_line(each)}" for each in odd), *_node_lines(spell.used), *_log_line(spell)),
         since=spell.since,
@@ -281,10 +295,6 @@ def _subject(job: Job) -> str:
     return f"job {clean(job.id)[:80]}"
 
 
-def _gpus(number: int) -> str:
-    return plural(number, "GPU")
-
-
 def _all_words(used: Sequence[Used]) -> str:
     return {1: "The only GPU", 2: "Both GPUs"}.get(len(used), f"All {len(used)} GPUs")
 
@@ -301,10 +311,6 @@ def _log_line(spell: Spell) -> tuple[str, ...]:
     return (f"job-driver-{clean(spell.job.submission or '')[:80]}.log was last written {age(spell.silent)} ago",)
 
 
-def _most_percent(used: Sequence[Used]) -> str:
-    return f"{max(each.gpu.utilization or 0 for each in used):.0f}"
-
-
 def _node_lines(used: Sequence[Used]) -> tuple[str, ...]:
     nodes: dict[str, list[Used]] = {}
     for each in used:
@@ -315,17 +321,18 @@ def _node_lines(used: Sequence[Used]) -> tuple[str, ...]:
 
 def _node_line(used: Sequence[Used]) -> str:
     powers = [power for each in used if (power := _plausible_watts(each.gpu)) is not None]
-    watts = f", {_number_range(powers)} W" if powers else ""
+    watts = f", {number_range(powers)} W" if powers else ""
     gpus = ", ".join(gpu.label for gpu in sorted((each.gpu for each in used), key=lambda gpu: gpu.index))
     return f"{used[0].node.title} GPU {gpus}: {_percent_range(used)}{watts} (`nvidia-smi`)"
 
 
 def _percent_range(used: Sequence[Used]) -> str:
     rates = [each.gpu.utilization for each in used if each.does != "lost" and each.gpu.utilization is not None]
-    return f"{_number_range(rates)} %" if rates else "lost"
+    return f"{number_range(rates)} %" if rates else "lost"
 
 
-def _number_range(values: Sequence[float]) -> str:
+def number_range(values: Sequence[float]) -> str:
+    """`0-3`; one number where they are the same."""
     return "-".join(dict.fromkeys((f"{min(values):.0f}", f"{max(values):.0f}")))
 
 

@@ -18,18 +18,23 @@ MAX_TASKS = 1 << 22
 
 
 class _Near(NamedTuple):
-    """One limit that is nearly reached, with whose it is in words."""
+    """One limit that is nearly reached."""
 
     host: Host
     raylet: RayProcess
-    what: TaskLimit
     used: int
     limit: int
-    user: str
+    words: _Words
 
-    @property
-    def share(self) -> float:
-        return self.used / self.limit
+
+class _Words(NamedTuple):
+    """Whose limit it is and who has so many, what it is called, where both numbers stand, and what to do."""
+
+    subject: str
+    owner_has: str
+    name: str
+    evidence: tuple[str, ...]
+    remedy: str
 
 
 def task_limits(facts: Facts) -> Iterator[Finding]:
@@ -39,9 +44,9 @@ def task_limits(facts: Facts) -> Iterator[Finding]:
         for ray in host.rays or ():
             if ray.tasks and is_ours(facts, ray):
                 for near in _list_near(facts, host, ray):
-                    found.setdefault(_subject(facts, near), near)
-    for subject, near in found.items():
-        yield from _findings(facts, subject, near)
+                    found.setdefault(near.words.subject, near)
+    for near in found.values():
+        yield from _findings(facts, near)
 
 
 def _list_near(facts: Facts, host: Host, ray: RayProcess) -> Iterator[_Near]:
@@ -50,68 +55,49 @@ def _list_near(facts: Facts, host: Host, ray: RayProcess) -> Iterator[_Near]:
     for one in ray.tasks or ():
         if one.used is not None and one.limit is not None and 0 < least * one.limit <= one.used <= MAX_TASKS:
             user = next((known.user for known in facts.processes.get(host.name, ()) if known.pid == ray.pid and known.user), "Ray's user")
-            yield _Near(host, ray, one, one.used, one.limit, user)
+            yield _Near(host, ray, one.used, one.limit, _words(one, facts.host_title(host), ray.pid, user))
 
 
-def _subject(facts: Facts, near: _Near) -> str:
-    where = facts.host_title(near.host)
-    return {
-        "user": f"{where} user {near.user}",
-        "cgroup": f"{where} cgroup of raylet {near.raylet.pid}",
-        "threads": f"{where} threads",
-        "pids": f"{where} pids",
-    }[near.what.what]
+def _words(one: TaskLimit, where: str, pid: int, user: str) -> _Words:
+    """What was started before a limit was raised keeps the old one, except in a cgroup and on the host."""
+    used, limit, path = one.used or 0, one.limit or 0, one.path or "pids.max"
+    least = min(max(2 * limit, 65536), MAX_TASKS)
+    if one.what == "user":
+        return _Words(
+            f"{where} user {user}",
+            f"the processes of {user} on {where} have",
+            "ulimit -u",
+            (f"/proc/{pid}/limits: Max processes {limit}", f"ps -L -U {user} --no-headers | wc -l: {used}"),
+            f"end what is not needed; for what Ray starts from now on `prlimit --pid {pid} --nproc={least}`; permanently: "
+            f"`ulimit -u {least}` before `ray start`, with nproc in /etc/security/limits.conf where that is refused",
+        )
+    if one.what == "cgroup":
+        return _Words(
+            f"{where} cgroup of raylet {pid}",
+            f"the cgroup of raylet {pid} on {where} has",
+            "pids.max",
+            (f"{path}: {limit}", f"{path.removesuffix('max')}current: {used}"),
+            "raise it where it is set: TasksMax of the systemd unit or slice, `--pids-limit` of the container, podPidsLimit of the "
+            "kubelet; fewer threads: OMP_NUM_THREADS, and the real number of CPUs for Ray (`ray start --num-cpus`)",
+        )
+    name = "kernel.threads-max" if one.what == "threads" else "kernel.pid_max"
+    lines = (f"sysctl {name}: {limit}", f"/proc/loadavg, behind the slash: {used}")
+    return _Words(f"{where} {one.what}", f"{where} has", name, lines, f"`sysctl -w {name}={least}`; fewer threads: OMP_NUM_THREADS")
 
 
-def _findings(facts: Facts, subject: str, near: _Near) -> Iterator[Finding]:
-    on = facts.limits.tasks
-    full = facts.is_over_mark(near.share, FULL_SHARE, FULL_CLEAR_SHARE, "task-limit-reached", subject)
-    if not full and not facts.is_over_mark(near.share, on, on - CLEAR_STEP_SHARE, "task-limit-near", subject):
+def _findings(facts: Facts, near: _Near) -> Iterator[Finding]:
+    on, share, words = facts.limits.tasks, near.used / near.limit, near.words
+    full = facts.is_over_mark(share, FULL_SHARE, FULL_CLEAR_SHARE, "task-limit-reached", words.subject)
+    if not full and not facts.is_over_mark(share, on, on - CLEAR_STEP_SHARE, "task-limit-near", words.subject):
         return
     yield Finding(
         code="task-limit-reached" if full else "task-limit-near",
         level="critical" if full else "warning",
-        subject=subject,
-        text=f"{_owner(facts, near)} {_has(near)} {near.used} of at most {near.limit} processes and threads ({_name(near)}): "
+        subject=words.subject,
+        text=f"{words.owner_has} {near.used} of at most {near.limit} processes and threads ({words.name}): "
         "at the limit no worker, engine or thread can be started",
-        evidence=_evidence(near),
-        remedy=Remedy(_remedy(near)),
+        evidence=words.evidence,
+        remedy=Remedy(words.remedy),
         about=tuple(node.key for node in facts.living_nodes if node.id and node.id == near.raylet.node),
         seen=facts.stale_since(near.host.name),
     )
-
-
-def _owner(facts: Facts, near: _Near) -> str:
-    where = facts.host_title(near.host)
-    return {
-        "user": f"the processes of {near.user} on {where}",
-        "cgroup": f"the cgroup of raylet {near.raylet.pid} on {where}",
-    }.get(near.what.what, where)
-
-
-def _has(near: _Near) -> str:
-    return "have" if near.what.what == "user" else "has"
-
-
-def _name(near: _Near) -> str:
-    return {"user": "ulimit -u", "cgroup": "pids.max", "threads": "kernel.threads-max", "pids": "kernel.pid_max"}[near.what.what]
-
-
-def _evidence(near: _Near) -> tuple[str, ...]:
-    pid, path = near.raylet.pid, near.what.path or "pids.max"
-    if near.what.what == "user":
-        return (f"/proc/{pid}/limits: Max processes {near.limit}", f"ps -L -U {near.user} --no-headers | wc -l: {near.used}")
-    if near.what.what == "cgroup":
-        return (f"{path}: {near.limit}", f"{path.removesuffix('max')}current: {near.used}")
-    return (f"sysctl {_name(near)}: {near.limit}", f"/proc/loadavg, behind the slash: {near.used}")
-
-
-def _remedy(near: _Near) -> str:
-    """What was started before a limit was raised keeps the old one, except in a cgroup and on the host."""
-    least = min(max(2 * near.limit, 65536), MAX_TASKS)
-    return {
-        "user": f"end what is not needed; for what Ray starts from now on `prlimit --pid {near.raylet.pid} --nproc={least}`; permanently: "
-        f"`ulimit -u {least}` before `ray start`, with nproc in /etc/security/limits.conf where that is refused",
-        "cgroup": "raise it where it is set: TasksMax of the systemd unit or slice, `--pids-limit` of the container, podPidsLimit of the "
-        "kubelet; fewer threads: OMP_NUM_THREADS, and the real number of CPUs for Ray (`ray start --num-cpus`)",
-    }.get(near.what.what, f"`sysctl -w {_name(near)}={least}`; fewer threads: OMP_NUM_THREADS")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator
 
 from cockpit.findings.facts import Facts
 from cockpit.model import Finding, Host, Level, RayProcess, Remedy
-from cockpit.text import plural
+from cockpit.text import listed, plural
 
 MAX_HOSTS_NAMED = 8
 """Hosts that are named."""
 CLEAR_STEP_SHARE = 0.1
-Versions = dict[str, dict[str, None]]
-"""By version the names of hosts, in their order."""
 FULL_SHARE, FULL_CLEAR_SHARE = 0.95, 0.9
 """Shares of open files from which on it is critical, and below which no more."""
 
@@ -24,20 +21,10 @@ def differing_versions(facts: Facts) -> Iterator[Finding]:
     told = {(facts.snapshot.cluster.ray_version or ray.ray, ray.ray, ray.python, host.driver) for host, ray in raylets}
     if all(same == rays for same, rays, _, _ in told) and len(told) < 2:
         return
-    rays: Versions = {}
-    pythons: Versions = {}
-    drivers: Versions = {}
-    for host, ray in raylets:
-        if is_ours(facts, ray):
-            _add(rays, ray.ray, host)
-            _add(pythons, ray.python, host)
-            _add(drivers, host.driver, host)
-    same = facts.snapshot.cluster.ray_version
-    if same and rays:
-        rays.setdefault(same, {})
-    yield from _difference(facts, "ray-versions", "Ray", "warning", rays, same)
-    yield from _difference(facts, "python-versions", "Python", "warning", pythons, None)
-    yield from _difference(facts, "driver-versions", "the NVIDIA driver", "info", drivers, None)
+    ours, same = [(host, ray) for host, ray in raylets if is_ours(facts, ray)], facts.snapshot.cluster.ray_version
+    yield from _difference(facts, "ray-versions", "Ray", "warning", [(ray.ray, host) for host, ray in ours], same)
+    yield from _difference(facts, "python-versions", "Python", "warning", [(ray.python, host) for host, ray in ours])
+    yield from _difference(facts, "driver-versions", "the NVIDIA driver", "info", [(host.driver, host) for host, _ in ours])
 
 
 def is_ours(facts: Facts, ray: RayProcess) -> bool:
@@ -48,12 +35,16 @@ def is_ours(facts: Facts, ray: RayProcess) -> bool:
     return len(facts.seen_sessions) < 2 if session is None else ray.session in (None, session)
 
 
-def _add(versions: Versions, version: str | None, host: Host) -> None:
-    if version:
-        versions.setdefault(version, {})[host.name] = None
-
-
-def _difference(facts: Facts, code: str, what: str, level: Level, found: Versions, same: str | None) -> Iterator[Finding]:
+def _difference(
+    facts: Facts, code: str, what: str, level: Level, told: Iterable[tuple[str | None, Host]], same: str | None = None
+) -> Iterator[Finding]:
+    """`same`: what the cluster itself has."""
+    found: dict[str, dict[str, None]] = {}  # by version the names of hosts, in their order
+    for version, on in told:
+        if version:
+            found.setdefault(version, {})[on.name] = None
+    if found and same:
+        found.setdefault(same, {})
     if len(found) < 2:
         return
     usual = same if same in found else max(found, key=lambda version: (len(found[version]), version))
@@ -63,12 +54,13 @@ def _difference(facts: Facts, code: str, what: str, level: Level, found: Version
         if usual == same
         else f"{plural(len(found[usual]), 'other host')} {'has' if len(found[usual]) == 1 else 'have'} {usual}"
     )
+    told_odd = " and ".join(f"{version} on {listed([*names], MAX_HOSTS_NAMED)}" for version, names in sorted(odd.items()))
     yield Finding(
         code=code,
         level=level,
         subject="cluster",
-        text=f"{what} is {' and '.join(f'{version} on {_names(names)}' for version, names in sorted(odd.items()))}, but {others}",
-        evidence=tuple(f"{version}: {_names(names) or 'the dashboard'}" for version, names in sorted(found.items())),
+        text=f"{what} is {told_odd}, but {others}",
+        evidence=tuple(f"{version}: {listed([*names], MAX_HOSTS_NAMED) or 'the dashboard'}" for version, names in sorted(found.items())),
         remedy=Remedy(_REMEDIES[code]),
         about=tuple(
             node.key
@@ -84,10 +76,6 @@ _REMEDIES = {
     "python-versions": "install the same Python everywhere, all three numbers of its version: another version may not read its pickles",
     "driver-versions": "install the same driver everywhere: NCCL or a new CUDA may fail with the oldest one",
 }
-
-
-def _names(names: Collection[str]) -> str:
-    return ", ".join(islice(names, MAX_HOSTS_NAMED)) + (f" and {len(names) - MAX_HOSTS_NAMED} more" if len(names) > MAX_HOSTS_NAMED else "")
 
 
 def open_files(facts: Facts) -> Iterator[Finding]:
@@ -129,7 +117,7 @@ def _limit_finding(facts: Facts, few: list[tuple[Host, RayProcess, int]]) -> Fin
         code="open-files-limit",
         level="info",
         subject="cluster",
-        text=f"Ray may open only {min(limit for _, _, limit in few)} files on {_names(names)}; "
+        text=f"Ray may open only {min(limit for _, _, limit in few)} files on {listed(names, MAX_HOSTS_NAMED)}; "
         f"{facts.limits.open_files_least} is what Ray's documentation asks for",
         evidence=tuple(
             f"/proc/{ray.pid}/limits on {host.name} ({_part_name(ray)}): Max open files {limit}"

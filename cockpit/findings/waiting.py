@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from cockpit.findings.facts import Facts
-from cockpit.findings.give_up import Deadline, deadline_words, find_deadline
+from cockpit.findings.give_up import ENGINE_WAITS_S, LIMIT_WORDS, deadline_words, find_deadline
 from cockpit.model import DEADLOCK, LEVELS, Actor, Finding, Job, Level, PlacementGroup, Remedy, Wait
 from cockpit.placement import amount, scale_amount
 from cockpit.placement.request import rank
@@ -63,7 +63,7 @@ class Fold(NamedTuple):
     kinds: Kinds
     after: Sequence[Actor] = ()
     """Actors that wait for it."""
-    deadline: Deadline | None = None
+    deadline: float | None = None
     """When it is given up, and its job fails."""
 
     @property
@@ -86,8 +86,7 @@ def waiting_groups(facts: Facts) -> Iterator[Finding]:
     for job, kinds in by_job.items():
         groups = [group for kind in kinds.values() for group in kind if isinstance(group, PlacementGroup)]
         actors = [actor for group in groups for actor in users[group.id]]
-        deadline = find_deadline(groups, facts.jobs.get(job or ""))
-        fold = Fold(GROUPS_CODE, job_words(facts, job), _groups_words(facts, groups, job), job, kinds, actors, deadline)
+        fold = Fold(GROUPS_CODE, job_words(facts, job), _groups_words(facts, groups, job), job, kinds, actors, find_deadline(groups))
         yield from _worst_finding(facts, fold)
 
 
@@ -118,7 +117,7 @@ def _worst_finding(facts: Facts, fold: Fold) -> Iterator[Finding]:
     now = seen or facts.now
     given_up = _is_given_up(facts, fold)
     levels = {kind: _level(facts, kind, waiting, now, given_up=given_up) for kind, waiting in fold.kinds.items()}
-    if fold.deadline and fold.deadline.left(now) <= fold.deadline.by.after / 2:
+    if fold.deadline is not None and fold.deadline - now <= ENGINE_WAITS_S / 2:
         levels = {kind: "warning" if level == "info" else level for kind, level in levels.items()}
     told = [(LEVELS.index(level), -len(fold.kinds[kind]), kind.why is None, kind, level) for kind, level in levels.items() if level]
     if told:
@@ -134,12 +133,13 @@ def _finding(facts: Facts, fold: Fold, kind: WaitKind, level: Level, seen: float
     job = facts.jobs.get(fold.job or "")
     remedy = _remedy(kind.wait, job)
     stopped = [job.key] if job and remedy and remedy.act == "stop-job" else []
+    limits = [] if fold.deadline is None else [LIMIT_WORDS]
     return Finding(
         code=fold.code,
         level=level,
         subject=fold.subject,
         text=_sentence(facts, fold, kind),
-        evidence=(*_other_reasons(fold, kind), *_deadline_lines(fold), *_waiting_actor_lines(fold), _list_command(fold, waiting)),
+        evidence=(*_other_reasons(fold, kind), *limits, *_waiting_actor_lines(fold), _list_command(fold, waiting)),
         since=None if facts.is_single_look and any(map(_is_of_unknown_age, waiting)) else _first_waiting(waiting, seen or facts.now),
         remedy=remedy,
         about=(*[each.key for each in as_bad], *[actor.key for actor in fold.after if actor.placement_group in marked], *stopped),
@@ -153,7 +153,7 @@ def _sentence(facts: Facts, fold: Fold, kind: WaitKind) -> str:
     who = fold.who if not others else _groups_words(facts, alike, fold.job) if fold.code == GROUPS_CODE else f"{len(alike)} of {fold.who}"
     why = f": {kind.why}" if kind.why else ", and Ray gives no reason"
     rest = f"; {others} more {'waits' if others == 1 else 'wait'} for another reason" if others else ""
-    given_up = f"; {deadline_words(fold.deadline, facts.now)}" if fold.deadline else ""
+    given_up = "" if fold.deadline is None else f"; {deadline_words(fold.deadline, facts.now)}"
     return f"{who} {'wait' if len(alike) > 1 else 'waits'}{why}{rest}{given_up}"
 
 
@@ -234,11 +234,6 @@ def _other_reasons(fold: Fold, told: WaitKind) -> Iterator[str]:
             others.setdefault(why.partition("; ")[0] if is_held and is_told else why, []).extend(waiting)
             is_told = is_told or is_held
     yield from (f"{_part_words(fold, waiting)}: {why}" for why, waiting in list(others.items())[:MAX_REASONS])
-
-
-def _deadline_lines(fold: Fold) -> Iterator[str]:
-    if fold.deadline:
-        yield f"{fold.deadline.by.source}; then its job fails"
 
 
 def _waiting_actor_lines(fold: Fold) -> Iterator[str]:

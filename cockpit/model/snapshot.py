@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import msgspec
 
@@ -56,3 +57,30 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, gc=False):
     def looked_at(self) -> int:
         """Hosts whose own process table has been read: only of these it can be said that nothing is left over."""
         return sum(host.processes is not None for host in self.hosts.values())
+
+
+class Lookups:
+    """A snapshot, and what is looked up in it: made once, when it is asked for."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+    @cached_property
+    def nodes(self) -> Mapping[str, Node]:
+        """By Ray's id."""
+        return {node.id: node for node in self.snapshot.nodes or () if node.id}
+
+    @cached_property
+    def jobs(self) -> Mapping[str, Job]:
+        """By the 8 hex digits that actors carry."""
+        return {job.job: job for job in self.snapshot.jobs or () if job.job}
+
+    @cached_property
+    def actors(self) -> Mapping[str, Actor]:
+        """By id; dead ones are not in it."""
+        return {actor.id: actor for actor in self.snapshot.actors or ()}
+
+    def job_title(self, job: str | None) -> str:
+        """A job by the name its owner gave it, where that is known."""
+        known = self.jobs.get(job or "")
+        return known.id if known else job or ""

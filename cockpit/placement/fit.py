@@ -47,7 +47,7 @@ def room(stock: Stock, bundles: Bundles, strategy: Strategy) -> Room:
         possible = _can_spread(stock, bundles) if strategy == "STRICT_SPREAD" else _can_hold_each(stock, bundles)
         if not possible or (len(bundles) == 1):
             return "yes" if possible else "no"
-        if greedy(stock, bundles, strategy):
+        if greedy_moves(stock, bundles, strategy) is not None:
             return "yes"
         return "missed" if strategy == "STRICT_SPREAD" or _search(stock, bundles) else "no"
     except TooLongError:
@@ -63,10 +63,6 @@ def capacity(slot: Slot, number: int, need: Vector) -> int:
 
 def _total_need(bundles: Bundles) -> Vector:
     return tuple(sum(need[place] * count for need, count in bundles) for place in range(len(bundles[0][0])))
-
-
-def _fits_in(need: Vector, has: Vector) -> bool:
-    return all(want <= have for want, have in zip(need, has, strict=True))
 
 
 def _can_spread(stock: Stock, bundles: Bundles) -> bool:
@@ -90,10 +86,7 @@ def _can_hold_each(stock: Stock, bundles: Bundles) -> bool:
     for number, (need, count) in enumerate(bundles):
         if sum(nodes * min(count, capacity(slot, number, need)) for slot, nodes in stock.items()) < count:
             return False
-    return all(
-        sum(need[place] * count for need, count in bundles) <= sum(slot.has[place] * nodes for slot, nodes in stock.items())
-        for place in range(len(bundles[0][0]))
-    )
+    return all(need <= sum(slot.has[place] * nodes for slot, nodes in stock.items()) for place, need in enumerate(_total_need(bundles)))
 
 
 class Move(NamedTuple):
@@ -103,11 +96,6 @@ class Move(NamedTuple):
     nodes: int
     taken: Vector
     again: bool = False
-
-
-def greedy(stock: Stock, bundles: Bundles, strategy: Strategy) -> bool:
-    """Whether Ray's way of looking finds room."""
-    return greedy_moves(stock, bundles, strategy) is not None
 
 
 def greedy_moves(stock: Stock, bundles: Bundles, strategy: Strategy) -> list[Move] | None:
@@ -212,6 +200,6 @@ def _fillings(slot: Slot, bundles: Bundles, left: Vector, number: int) -> Iterat
 def _drop_dominated(reached: set[Vector]) -> set[Vector]:
     kept: list[Vector] = []
     for one in sorted(reached, key=sum, reverse=True):
-        if not any(_fits_in(one, other) for other in kept):
+        if not any(all(less <= more for less, more in zip(one, other, strict=True)) for other in kept):
             kept.append(one)
     return set(kept)

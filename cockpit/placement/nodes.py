@@ -45,26 +45,23 @@ class LivingNodes:
 
     def _judge(self, ask: Ask) -> PlacementVerdict | None:
         ever = self.room(ask, "ever")
-        if ever in ("no", "unknown"):
-            return self._judge_blocked(ask, "ever", "never") if ever == "no" else None
-        if not all(name in place.used or not place.total.get(name) for place in self.places for name in ask.names):
+        if ever == "no":
+            return PlacementVerdict("never", *self.obstacle(ask, "ever"))
+        if ever == "unknown" or not all(name in place.used or not place.total.get(name) for place in self.places for name in ask.names):
             return None
         now = self.room(ask, "now")
-        if now in ("yes", "missed"):
-            return PlacementVerdict("now" if now == "yes" else "missed")
-        return self._judge_blocked(ask, "now", self._find_obstacle_kind(ask)) if now == "no" else None
+        if now == "no":
+            return self._judge_blocked(ask)
+        return None if now == "unknown" else PlacementVerdict("now" if now == "yes" else "missed")
 
-    def _find_obstacle_kind(self, ask: Ask) -> Kind:
+    def _judge_blocked(self, ask: Ask) -> PlacementVerdict:
         names, label = self.obstacle(ask, "now")
         if label:
-            return "label"
+            return PlacementVerdict("label", names, label)
         if "GPU" in ask.names and "GPU" not in names:
-            return "short"
-        return "fragmented" if all(self.sum(ask, name, "now") >= ask.sum(name) for name in names) else "held"
-
-    def _judge_blocked(self, ask: Ask, when: When, kind: Kind) -> PlacementVerdict:
-        names, label = self.obstacle(ask, when)
-        return PlacementVerdict(kind, names, label)
+            return PlacementVerdict("short", names)
+        in_pieces = all(self.sum(ask, name, "now") >= ask.sum(name) for name in names)
+        return PlacementVerdict("fragmented" if in_pieces else "held", names)
 
     def obstacle(self, ask: Ask, when: When) -> tuple[tuple[str, ...], bool]:
         """The resources for want of which it does not fit, those first that alone are to blame; and whether it is for its labels."""
@@ -126,7 +123,8 @@ class LivingNodes:
         for place in self.places:
             holds = _holds_by_job(place.holds, names)
             labels = tuple(place.labels.get(key) for key in keys)
-            kind = (place.id in apart and place.id, labels, *(place.total.get(name) for name in names), *map(_hashable_hold, holds))
+            held = [(hold.job, *sorted(hold.amounts.items())) for hold in holds]
+            kind = (place.id in apart and place.id, labels, *(place.total.get(name) for name in names), *held)
             counts[kind] += 1
             kinds[kind] = place._replace(holds=holds)
         return LivingNodes(kinds.values(), known=self.known, counts=tuple(counts[kind] for kind in kinds))
@@ -149,23 +147,15 @@ def _admitted_shapes(place: Place, wanted: tuple[tuple[tuple[str, str], ...], ..
 
 
 def _holds_by_job(holds: Iterable[NodeHold], names: Container[str]) -> tuple[NodeHold, ...]:
-    merged: dict[str | None, dict[str, int]] = {}
+    merged: dict[str | None, Counter[str]] = {}
     for hold in holds:
-        held = merged.setdefault(hold.job, {})
-        for name, amount in hold.amounts.items():
-            if name in names:
-                held[name] = held.get(name, 0) + amount
+        merged.setdefault(hold.job, Counter()).update({name: amount for name, amount in hold.amounts.items() if name in names})
     return tuple(NodeHold(job, "", "", merged[job]) for job in sorted(merged, key=str) if merged[job])
 
 
-def _hashable_hold(hold: NodeHold) -> tuple[object, ...]:
-    return (hold.job, *sorted(hold.amounts.items()))
-
-
 def _amounts_held_by(jobs: Container[str | None], holds: Iterable[NodeHold]) -> Mapping[str, int]:
-    held: dict[str, int] = {}
+    held: Counter[str] = Counter()
     for hold in holds:
         if hold.job in jobs:
-            for name, amount in hold.amounts.items():
-                held[name] = held.get(name, 0) + amount
+            held.update(hold.amounts)
     return held

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from cockpit import text
 from cockpit.placement.nodes import LivingNodes, PlacementVerdict, When, has
 from cockpit.placement.request import SCALE, Ask, Place, matches, rank, scale_amount
+from cockpit.text import clean, count, listed, plural, size
 
 MAX_NAMED = 3
 """Nodes, jobs or values that a sentence names."""
@@ -28,7 +28,9 @@ def sentence(world: LivingNodes, ask: Ask, verdict: PlacementVerdict) -> str | N
     when: When = "ever" if verdict.kind == "never" else "now"
     tell = _one_node_words if ask.together else _many_nodes_words
     elsewhere = "; other nodes would have room" if verdict.label else ""
-    return f"{_preface_words(ask, verdict)}{_ask_words(ask, verdict.names)}; {tell(world, ask, verdict.names, when)}{elsewhere}"
+    only_others = "GPU" in ask.names and "GPU" not in verdict.names and not verdict.label
+    preface = f"enough GPUs, but not enough {' and '.join(map(_safe, verdict.names))}: " if only_others else ""
+    return f"{preface}{_ask_words(ask, verdict.names)}; {tell(world, ask, verdict.names, when)}{elsewhere}"
 
 
 def needs_words(needs: Mapping[str, float]) -> str:
@@ -38,24 +40,12 @@ def needs_words(needs: Mapping[str, float]) -> str:
 
 def amount(name: str, fixed: int, *, bare: bool = False) -> str:
     """As people say it: `8 GPU`, `10 GiB memory`; `bare` leaves the name out."""
-    number = text.size(fixed / SCALE) if "memory" in name else text.count(fixed / SCALE)
+    number = size(fixed / SCALE) if "memory" in name else count(fixed / SCALE)
     return number if bare else f"{number} {_safe(name)}"
 
 
 def _safe(foreign: str) -> str:
-    return text.clean(foreign)[:60]
-
-
-def _join(parts: Sequence[str], more: str = "more", total: int = 0) -> str:
-    """The first few of them, and how many there are besides."""
-    rest = max(len(parts), total) - MAX_NAMED
-    return ", ".join(parts[:MAX_NAMED]) + (f" and {rest} {more}" if rest > 0 else "")
-
-
-def _preface_words(ask: Ask, verdict: PlacementVerdict) -> str:
-    if "GPU" not in ask.names or "GPU" in verdict.names or verdict.label:
-        return ""
-    return f"enough GPUs, but not enough {' and '.join(map(_safe, verdict.names))}: "
+    return clean(foreign)[:60]
 
 
 def _ask_words(ask: Ask, names: Sequence[str]) -> str:
@@ -69,8 +59,8 @@ def _ask_words(ask: Ask, names: Sequence[str]) -> str:
     shapes: Counter[str] = Counter()
     for shape, number in ask.shapes:
         shapes[" and ".join(amount(name, fixed) for name, fixed in shape.amounts if not names or name in names)] += number
-    listed = ", ".join(f"{number} x {shape}" for shape, number in shapes.items() if shape)
-    return f"needs {listed}{', each on a node of its own' if ask.strategy == 'STRICT_SPREAD' else ''}{labels}"
+    counted = ", ".join(f"{number} x {shape}" for shape, number in shapes.items() if shape)
+    return f"needs {counted}{', each on a node of its own' if ask.strategy == 'STRICT_SPREAD' else ''}{labels}"
 
 
 def _selector_words(label: tuple[str, str]) -> str:
@@ -88,8 +78,8 @@ def _unmet_label_words(world: LivingNodes, ask: Ask) -> str | None:
         return "that node is not alive"
     key = next((label[0] for label in labels if not any(matches(place.labels, [label]) for place in world.places)), labels[0][0])
     values = Counter(place.labels.get(key) for place in world.places)
-    found = [f"{_safe(key)}={_safe(value)} on {text.plural(number, 'node')}" for value, number in values.most_common() if value is not None]
-    return f"no node has that label; there are {_join(found)}" if found else f"no node has a label {_safe(key)}"
+    found = [f"{_safe(key)}={_safe(value)} on {plural(number, 'node')}" for value, number in values.most_common() if value is not None]
+    return f"no node has that label; there are {listed(found, MAX_NAMED)}" if found else f"no node has a label {_safe(key)}"
 
 
 def _one_node_words(world: LivingNodes, ask: Ask, names: Sequence[str], when: When) -> str:
@@ -103,7 +93,7 @@ def _one_node_words(world: LivingNodes, ask: Ask, names: Sequence[str], when: Wh
         alike.setdefault(_node_words(place, needs), []).append(_safe(place.name))
     told = [f"{who[0]} has {what}" if len(who) == 1 else f"{len(who)} nodes have {what}" for what, who in alike.items()]
     rest = f", and {len(places) - MAX_NODES_COUNTED} more nodes that are no better" if len(places) > MAX_NODES_COUNTED else ""
-    return f"{_fragmented_words(world, ask, needs)}{_join(told, 'other kinds of node')}{rest}"
+    return f"{_fragmented_words(world, ask, needs)}{listed(told, MAX_NAMED, 'other kinds of node')}{rest}"
 
 
 def _fragmented_words(world: LivingNodes, ask: Ask, needs: dict[str, int]) -> str:
@@ -154,16 +144,15 @@ def _total_words(places: Sequence[Place], names: Sequence[str]) -> str:
     alike: dict[str, list[str]] = {}
     for place in places:
         alike.setdefault(" and ".join(amount(name, place.total.get(name, 0), bare=bare) for name in names), []).append(_safe(place.name))
-    return _join(
-        [f"{who[0]} has {what}" if len(who) == 1 else f"{len(who)} nodes have {what}" for what, who in alike.items()], "other kinds of node"
-    )
+    told = [f"{who[0]} has {what}" if len(who) == 1 else f"{len(who)} nodes have {what}" for what, who in alike.items()]
+    return listed(told, MAX_NAMED, "other kinds of node")
 
 
 def _many_nodes_words(world: LivingNodes, ask: Ask, names: Sequence[str], when: When) -> str:
     """All nodes together, one resource after the other."""
     places = world.open_to(ask)
     if ask.strategy == "STRICT_SPREAD" and len(places) < ask.size:
-        return f"only {text.plural(len(places), 'node')} can take it"
+        return f"only {plural(len(places), 'node')} can take it"
     return "; ".join(_resource_words(world, ask, name, when) for name in names[:2])
 
 
@@ -182,14 +171,10 @@ def _resource_words(world: LivingNodes, ask: Ask, name: str, when: When) -> str:
     held = _held_words(places, name)
     if free < need:
         return f"{amount(name, free, bare=True)} of {amount(name, total)} {_is_or_are(free)} free, {held}"
-    pieces = _join(
-        [f"{_safe(place.name)} has {amount(name, has(place, name, 'now'), bare=True)} free" for place in _freest_places(places, name)]
-    )
-    return f"{amount(name, free)} {_is_or_are(free)} free in total, but {_fitting_words(world, ask, when)}: {pieces}; {held}"
-
-
-def _freest_places(places: Iterable[Place], name: str) -> list[Place]:
-    return sorted((place for place in places if has(place, name, "now")), key=lambda place: -has(place, name, "now"))
+    freest = sorted((place for place in places if has(place, name, "now")), key=lambda place: -has(place, name, "now"))
+    told = [f"{_safe(place.name)} has {amount(name, has(place, name, 'now'), bare=True)} free" for place in freest]
+    in_pieces = f"{_fitting_words(world, ask, when)}: {listed(told, MAX_NAMED)}"
+    return f"{amount(name, free)} {_is_or_are(free)} free in total, but {in_pieces}; {held}"
 
 
 def _fitting_words(world: LivingNodes, ask: Ask, when: When) -> str:
@@ -197,7 +182,7 @@ def _fitting_words(world: LivingNodes, ask: Ask, when: When) -> str:
     return (
         "its bundles don't fit"
         if fitting is None
-        else f"only {text.plural(fitting, 'bundle fits', 'bundles fit')}"
+        else f"only {plural(fitting, 'bundle fits', 'bundles fit')}"
         if fitting
         else "no bundle fits"
     )
@@ -216,14 +201,14 @@ def _held_words(places: Iterable[Place], name: str) -> str:
             if held := hold.amounts.get(name, 0):
                 jobs[hold.who] += held
                 parts.setdefault(hold.who, {})[hold.what] = None
-    known = {who: f"{_safe(who)} ({_join([_safe(what) for what in parts[who]])})" for who in jobs}
+    known = {who: f"{_safe(who)} ({listed([_safe(what) for what in parts[who]], MAX_NAMED)})" for who in jobs}
     if (rest := used - jobs.total()) > 0:
         jobs[""], known[""] = rest, "tasks or starting workers"
     if len(jobs) == 1:
         return f"{amount(name, used, bare=True)} {_is_or_are(used)} held by {next(iter(known.values()))}"
     shares = [f"{amount(name, held, bare=True)} by {known[who]}" for who, held in jobs.most_common()]
     return (
-        f"{amount(name, used, bare=True)} {_is_or_are(used)} held: {_join(shares)}"
+        f"{amount(name, used, bare=True)} {_is_or_are(used)} held: {listed(shares, MAX_NAMED)}"
         if shares
         else f"{amount(name, used, bare=True)} {_is_or_are(used)} held"
     )

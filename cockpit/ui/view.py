@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from cockpit.check.preset_list import PresetEntry
-from cockpit.model import GROUP_WAIT_PREFIX, Actor, Gpu, Hold, Host, Job, Node, PlacementGroup, Process, Snapshot
+from cockpit.model import GROUP_WAIT_PREFIX, Gpu, Hold, Host, Lookups, Node, PlacementGroup, Process, Snapshot
 from cockpit.monitor.history import History
 from cockpit.report.grouping import LONG_REASON_CHARS
 from cockpit.ui.findings import FindingIndex
@@ -27,12 +27,13 @@ MAX_KEPT_PER_NODE = 8
 T = TypeVar("T")
 
 
-class Index:
+class Index(Lookups):
     """Look-ups in one snapshot, each made when first asked for; what was made of a node is kept for as long as the node stays the same."""
 
     def __init__(self, snapshot: Snapshot, before: Index | None = None, hidden: AbstractSet[str] = frozenset()) -> None:
         """`hidden`: keys of the findings that the user has hidden."""
-        self.snapshot, self._hidden = snapshot, frozenset(hidden)
+        super().__init__(snapshot)
+        self._hidden = frozenset(hidden)
         self.findings = FindingIndex(snapshot.findings, hidden)
         self._per_node: dict[tuple[Any, str], tuple[Node, Any]] = before._per_node if before else {}
         self._made: dict[Callable[[Snapshot], Any], Any] = {}
@@ -47,7 +48,7 @@ class Index:
     def look_up_again(self, before: Index) -> None:
         """Make now what was asked of the last snapshot's: it will be asked of this one, and a key must not wait for it."""
         for name in list(vars(before)):
-            if isinstance(vars(Index).get(name), cached_property):
+            if isinstance(getattr(Index, name, None), cached_property):
                 getattr(self, name)
         for make in list(before._made):
             self.of(make)
@@ -97,21 +98,6 @@ class Index:
         quantities = [quantity for quantity in living if quantity is not None]
         used = [quantity.used for quantity in quantities if quantity.used is not None]
         return (sum(used) if used else None, sum(quantity.total or 0 for quantity in quantities))
-
-    @cached_property
-    def nodes(self) -> Mapping[str, Node]:
-        """By Ray's id."""
-        return {node.id: node for node in self.snapshot.nodes or () if node.id}
-
-    @cached_property
-    def actors(self) -> Mapping[str, Actor]:
-        """By id; dead ones are not in it."""
-        return {actor.id: actor for actor in self.snapshot.actors or ()}
-
-    @cached_property
-    def jobs(self) -> Mapping[str, Job]:
-        """By the 8 hex digits that actors carry."""
-        return {job.job: job for job in self.snapshot.jobs or () if job.job}
 
     @cached_property
     def groups(self) -> Mapping[str, PlacementGroup]:
@@ -248,8 +234,7 @@ class View(msgspec.Struct, frozen=True):
 
     def job_title(self, job: str | None) -> str:
         """A job by the name its owner gave it, where that is known."""
-        known = self.index.jobs.get(job or "")
-        return known.id if known else job or ""
+        return self.index.job_title(job)
 
     def node_title(self, node: str | None) -> str:
         """A node by its name; the beginning of its id when nothing else is known."""

@@ -58,32 +58,42 @@ class Owner(NamedTuple):
     """A job's id as its actors carry it; else the user, empty where that is not known."""
 
 
-class Use(msgspec.Struct):
+class WorkSplit(msgspec.Struct):
+    """What somebody had that nobody else could use, in GPUs or GPU-seconds, by what it did."""
+
+    busy: float = 0.0
+    idle: dict[IdleCause, float] = msgspec.field(default_factory=dict)
+    unknown: float = 0.0
+    """Of which nobody knows whether they work."""
+
+    @property
+    def idle_sum(self) -> float:
+        """By whatever cause."""
+        return sum(self.idle.values())
+
+    @property
+    def had(self) -> float:
+        """All of it."""
+        return self.busy + self.idle_sum + self.unknown
+
+    def rest(self, cause: IdleCause, amount: float) -> None:
+        """So much more does nothing."""
+        if amount > 0:
+            self.idle[cause] = self.idle.get(cause, 0.0) + amount
+
+
+class Use(WorkSplit):
     """What one owner has at one moment, in GPUs; one that several share counts in equal parts."""
 
     reserved: float | None = 0.0
     """Of which Ray says that they are given to it; `None`: not known."""
     held: float | None = 0.0
     """Whose memory its processes hold."""
-    busy: float = 0.0
-    idle: dict[IdleCause, float] = msgspec.field(default_factory=dict)
-    unknown: float = 0.0
-    """Of which nobody knows whether they work."""
     gpu_memory: int | None = None
     host_memory: int | None = None
     user: str | None = None
     nodes: set[str] = msgspec.field(default_factory=set)
     """Keys of the nodes on which it has something."""
-
-    @property
-    def had(self) -> float:
-        """GPUs that nobody else could use: busy, idle or not known."""
-        return self.busy + sum(self.idle.values()) + self.unknown
-
-    def rest(self, cause: IdleCause, gpus: float) -> None:
-        """So many GPUs more do nothing."""
-        if gpus > 0:
-            self.idle[cause] = self.idle.get(cause, 0.0) + gpus
 
 
 class Fleet(msgspec.Struct):
@@ -110,7 +120,7 @@ class Look(msgspec.Struct):
 def look_at(snapshot: Snapshot, before: Mapping[str, int] | None = None) -> Look:
     """Who has what. `before`: the memory in use by GPU at the look before."""
     seen = _Seen(snapshot)
-    uses: defaultdict[Owner, Use] = defaultdict(lambda: Use(seen.none_reserved, seen.none_held))
+    uses: defaultdict[Owner, Use] = defaultdict(lambda: Use(reserved=seen.none_reserved, held=seen.none_held))
     _add_processes(seen, uses)
     held = _add_holds(seen, uses, before or {})
     _add_reservations(seen, uses, held)
@@ -276,32 +286,25 @@ def _add_holds(seen: _Seen, uses: Mapping[Owner, Use], before: Mapping[str, int]
     idle: list[tuple[Owner, float, bool]] = []
     held: defaultdict[tuple[Owner, str], float] = defaultdict(float)
     for one in _held_gpus(seen):
-        does = seen.does(one.node, one.gpu) if one.node and one.gpu else "unknown"
+        does = "lost" if one.is_left_over else seen.does(one.node, one.gpu) if one.node and one.gpu else "unknown"
         grows = one.gpu is not None and (one.gpu.memory_used or 0) - before.get(one.id, math.inf) >= GROWTH_BYTES
+        share = 1 / len(one.owners)
         for owner in one.owners:
-            share = 1 / len(one.owners)
             held[owner, one.node.key if one.node else ""] += share
             use = uses[owner]
             use.held = (use.held or 0.0) + share
-            if not _count(use, "lost" if one.is_left_over else does, share, hangs=seen.state(owner).hangs):
+            if does == "unknown":
+                use.unknown += share
+            elif does == "lost":
+                use.rest("dead", share)
+            elif does == "busy" and not seen.state(owner).hangs:
+                use.busy += share
+            else:  # by what cause is found when it is known how many of its GPUs work
                 idle.append((owner, share, grows))
     for owner, share, grows in idle:
         use = uses[owner]
         use.rest(_idle_cause(seen.state(owner), grows=grows, busy=use.busy, held=use.held or 0.0), share)
     return held
-
-
-def _count(use: Use, does: Does, share: float, *, hangs: bool) -> bool:
-    """Count it, unless it is idle by a cause that is still to be found."""
-    if does == "unknown":
-        use.unknown += share
-    elif does == "lost":
-        use.rest("dead", share)
-    elif does == "busy" and not hangs:
-        use.busy += share
-    else:
-        return False
-    return True
 
 
 def _add_reservations(seen: _Seen, uses: Mapping[Owner, Use], held: Mapping[tuple[Owner, str], float]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -11,7 +10,7 @@ import msgspec
 
 from cockpit.config.thresholds import LARGE
 from cockpit.model import Job, Snapshot
-from cockpit.usage.look import Fleet, IdleCause, Owner, Use, look_at
+from cockpit.usage.look import Fleet, Owner, Use, WorkSplit, look_at
 
 STEP_S = 5.0
 """Seconds between two looks that are counted: Ray's own agents look no oftener."""
@@ -35,33 +34,20 @@ class MemoryMark(NamedTuple):
     """Above which Ray ends workers, where that is known."""
 
 
-class HourSums(msgspec.Struct):
-    """GPU-seconds; `idle` is by cause. What was had is busy, idle or unknown."""
+class HourSums(WorkSplit):
+    """GPU-seconds; what was had is busy, idle or unknown."""
 
     reserved: float = 0.0
     held: float = 0.0
-    busy: float = 0.0
-    unknown: float = 0.0
-    idle: dict[IdleCause, float] = msgspec.field(default_factory=dict)
 
-    @property
-    def idle_sum(self) -> float:
-        """By whatever cause."""
-        return sum(self.idle.values())
-
-    @property
-    def had(self) -> float:
-        """That nobody else could use."""
-        return self.busy + self.idle_sum + self.unknown
-
-    def add(self, other: HourSums) -> None:
-        """Put another one's on top."""
-        self.reserved += other.reserved
-        self.held += other.held
-        self.busy += other.busy
-        self.unknown += other.unknown
-        for cause, seconds in list(other.idle.items()):
-            self.idle[cause] = self.idle.get(cause, 0.0) + seconds
+    def add(self, other: Use | HourSums, times: float = 1.0) -> None:
+        """Put another one's on top, or for so many seconds what somebody has."""
+        self.reserved += times * (other.reserved or 0)
+        self.held += times * (other.held or 0)
+        self.busy += times * other.busy
+        self.unknown += times * other.unknown
+        for cause, amount in list(other.idle.items()):
+            self.rest(cause, times * amount)
 
 
 class FleetSums(msgspec.Struct):
@@ -120,13 +106,6 @@ class UserUsage(msgspec.Struct):
     gpu_memory: int | None = None
     host_memory: int | None = None
     """That they hold now."""
-
-    def add(self, other: UserUsage) -> None:
-        """What the same user has used elsewhere."""
-        self.sums.add(other.sums)
-        self.jobs += other.jobs
-        self.gpus = other.gpus if self.gpus is None else self.gpus + (other.gpus or 0.0)
-        self.gpu_memory, self.host_memory = _sum(self.gpu_memory, other.gpu_memory), _sum(self.host_memory, other.host_memory)
 
 
 class Usage:
@@ -209,8 +188,7 @@ class Usage:
             known.seen_s += step
             known.reserved_s += 0.0 if use.reserved is None else step
             known.held_s += 0.0 if use.held is None else step
-            idle = {cause: step * gpus for cause, gpus in use.idle.items()}
-            known.sums.add(HourSums(step * (use.reserved or 0), step * (use.held or 0), step * use.busy, step * use.unknown, idle))
+            known.sums.add(use, step)
 
     def _note_jobs(self, snapshot: Snapshot) -> None:
         for job in snapshot.jobs or ():
@@ -257,23 +235,22 @@ class Usage:
 
     def users(self) -> Sequence[UserUsage]:
         """By user, the most GPU-hours first."""
-        by_user: defaultdict[str | None, list[OwnerUsage]] = defaultdict(list)
-        for each in list(self._owners.values()):
-            by_user[each.user or (None if each.owner.kind == "job" else each.owner.name or None)].append(each)
-        found = [_sum_user(user, theirs) for user, theirs in by_user.items()]
-        found = [each for each in found if each.user is not None or each.sums.had or each.gpu_memory or each.host_memory]
-        return sorted(found, key=lambda each: (-each.sums.had, each.user or ""))
+        return users_of(list(self._owners.values()))
 
 
-def _sum_user(user: str | None, theirs: Iterable[OwnerUsage]) -> UserUsage:
-    found = UserUsage(user)
-    for each in theirs:
-        jobs = int(each.owner.kind == "job" and (each.job is not None or each.sums.had > 0))  # Ray runs one of its own for submissions
-        part = UserUsage(user, each.sums, jobs)
-        if each.now is not None:
-            part.gpus, part.gpu_memory, part.host_memory = each.now.had, each.now.gpu_memory, each.now.host_memory
-        found.add(part)
-    return found
+def users_of(owners: Iterable[OwnerUsage]) -> Sequence[UserUsage]:
+    """By user, the most GPU-hours first: all that these have used, in one session of Ray or in several."""
+    users: dict[str | None, UserUsage] = {}
+    for each in owners:
+        user = each.user or (None if each.owner.kind == "job" else each.owner.name or None)
+        found = users.setdefault(user, UserUsage(user))
+        found.sums.add(each.sums)
+        found.jobs += each.owner.kind == "job" and (each.job is not None or each.sums.had > 0)  # Ray runs one of its own for submissions
+        if (now := each.now) is not None:
+            found.gpus = (found.gpus or 0.0) + now.had
+            found.gpu_memory, found.host_memory = _sum(found.gpu_memory, now.gpu_memory), _sum(found.host_memory, now.host_memory)
+    known = [each for each in users.values() if each.user is not None or each.sums.had or each.gpu_memory or each.host_memory]
+    return sorted(known, key=lambda each: (-each.sums.had, each.user or ""))
 
 
 def _sum(one: int | None, other: int | None) -> int | None:

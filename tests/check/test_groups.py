@@ -12,7 +12,7 @@ from cockpit.check.check import check
 from cockpit.check.result import exit_code
 from cockpit.model import Bundle, Fault, Job, PlacementGroup, Quantity
 from cockpit.placement import ask, shape
-from cockpit.placement.fit import Slot, greedy
+from cockpit.placement.fit import Slot, greedy_moves
 from cockpit.presets import Needs
 from tests.check.worlds import asked, cluster, group, lines_of, machine, of, preset
 from tests.world import NOW, actor
@@ -220,7 +220,7 @@ def test_what_fits_now_is_what_ray_places_and_what_never_fits_no_empty_nodes_hol
         bundles = [
             ((dict(each.amounts).get("GPU", 0) // 10_000, dict(each.amounts).get("CPU", 0) // 10_000), n) for each, n in first.shapes
         ]
-        assert greedy(slots, bundles, first.strategy)
+        assert greedy_moves(slots, bundles, first.strategy) is not None
     if result.verdict == "never":
         empty = of(cluster(*(machine(number) for number in range(1, len(used) + 1))), *wanted)
         assert empty.verdict == "never"

@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.findings import Facts, FindingTracker, Limits
-from cockpit.findings.actors import leaked_actors, leaked_groups, restart_loops
+from cockpit.findings.actors import leaks, restart_loops
 from cockpit.model import Bundle, Cluster, Job, PlacementGroup
 from tests.findings.detection import codes, looked, only
 from tests.world import NOW, actor, process, snapshot
 
-LEAKS = (leaked_groups, leaked_actors)
+LEAKS = (leaks,)
 NODE = f"{1:056x}"
 
 

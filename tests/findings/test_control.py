@@ -115,7 +115,7 @@ def test_what_answers_but_is_no_dashboard_is_a_fault_and_no_finding():
 
 def test_a_ray_that_has_ended_is_told_with_the_jobs_that_ran():
     found = only(looked(head(live=False, faults=(NO_DASHBOARD,), processes=()), detectors=CONTROL), "ray-ended")
-    assert found.text == "Ray has ended on its head node1, and 1 job ended with it: ppo-7b"
+    assert found.text == "Ray has ended on its head node1; shortly before, 1 job was running: ppo-7b"
     assert (found.level, found.subject) == ("critical", SESSION)
     calm = only(looked(head(live=False, faults=(NO_DASHBOARD,), processes=(), jobs=()), detectors=CONTROL), "ray-ended")
     assert (calm.level, calm.text) == ("info", "Ray has ended on its head node1")

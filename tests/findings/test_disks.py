@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.disks import full_disks, full_shm, full_stores, small_shm
-from cockpit.model import Amount, Cluster, Disk, Host, Quantity, Session, ShmUser
+from cockpit.model import Amount, Disk, Host, Quantity, Session, ShmUser
 from tests.findings.detection import codes, looked, only
 from tests.world import GIB, NOW, node, snapshot
 
@@ -84,17 +84,6 @@ def test_room_unknown_absurd_or_not_under_a_temp_dir_is_not_told(disks):
 
 def test_where_ray_knows_of_one_disk_alone_it_is_that():
     assert only(looked(full(disk(0.97, "/"), sessions=SESSIONS), detectors=ALONE), "disk-full").subject == "node1 /"
-
-
-def test_where_ray_was_started_elsewhere_the_tmp_of_its_agents_is_not_its_own():
-    def told(path: str, probed: bool = False):
-        far = node(1, disks=(Disk("/", 50, 100), Disk("/tmp", 97, 100)), probed=probed)
-        session = Session(host="head", name="session_x", path=f"{path}/session_x", live=True)
-        made = snapshot(nodes=(far,), hosts={}, sessions=(session,), cluster=Cluster(session="session_x", reachable=True))
-        return codes(looked(made, detectors=(full_disks,)))
-
-    assert told("/data/ray") == set()
-    assert told("/tmp/ray") == told("/data/ray", probed=True) == {"disk-full"}
 
 
 def test_a_disk_that_two_raylets_share_is_told_once():

@@ -8,14 +8,14 @@ import string
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cockpit.findings.actors import leaked_actors, leaked_groups, restart_loops
+from cockpit.findings.actors import leaks, restart_loops
 from cockpit.findings.jobs import failed_jobs, pending_jobs
 from cockpit.findings.waiting import deadlocks, waiting_actors, waiting_groups
 from cockpit.model import Actor, Bundle, Job, PlacementGroup
 from tests.findings.detection import looked
 from tests.world import NOW, snapshot
 
-ALONE = (waiting_groups, waiting_actors, deadlocks, pending_jobs, failed_jobs, leaked_groups, leaked_actors, restart_loops)
+ALONE = (waiting_groups, waiting_actors, deadlocks, pending_jobs, failed_jobs, leaks, restart_loops)
 NAMES = st.sampled_from(["", "a", "\x1b[31mred", "x" * 500, "two\nlines", "\u202eevil"]) | st.text(string.printable, max_size=8).filter(
     lambda name: not re.search("nan|inf|None", name)
 )

@@ -8,8 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.findings import FindingTracker, Limits
-from cockpit.findings.stalls import stalled_jobs
-from cockpit.findings.watts import most_watts
+from cockpit.findings.stalls import most_watts, stalled_jobs
 from cockpit.model import Cluster, Finding, Gpu, Hold, Host, Job, Process, Snapshot
 from tests.findings.detection import codes, later, looked, only
 from tests.world import GIB, NOW, actor, gpu, node, process, snapshot

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cockpit.placement import room
-from cockpit.placement.fit import Slot, greedy
+from cockpit.placement.fit import Slot, greedy_moves
 
 AMOUNT = st.integers(0, 4)
 NODES = st.lists(st.tuples(AMOUNT, AMOUNT, st.integers(0, 7)), max_size=3)
@@ -55,7 +55,7 @@ def test_there_is_room_exactly_where_a_placement_exists(nodes, bundles, strategy
 def test_rays_way_of_looking_finds_only_what_exists(nodes, bundles, strategy):
     stock = Counter(Slot((gpus, cpus), admits) for gpus, cpus, admits in nodes)
     wanted = shapes(bundles)
-    assert not greedy(stock, wanted, strategy) or possible(nodes, wanted, strategy)
+    assert greedy_moves(stock, wanted, strategy) is None or possible(nodes, wanted, strategy)
 
 
 @settings(max_examples=150)
@@ -64,7 +64,7 @@ def test_with_bundles_of_one_shape_ray_misses_nothing(nodes, need, count, strate
     stock = Counter(Slot(node, 1) for node in nodes)
     assert room(stock, [(need, count)], strategy) != "missed"
     if strategy != "STRICT_PACK":
-        assert greedy(stock, [(need, count)], strategy) == (room(stock, [(need, count)], strategy) == "yes")
+        assert (greedy_moves(stock, [(need, count)], strategy) is not None) == (room(stock, [(need, count)], strategy) == "yes")
 
 
 def test_ray_misses_what_only_another_order_finds():

@@ -29,7 +29,7 @@ def test_memory_is_told_beside_the_line_at_which_ray_kills(kill_at, words):
 
 
 def test_facts_about_a_job_say_what_is_known_and_what_is_not():
-    sums = HourSums(7200.0, 3600.0, 1800.0, 1800.0, {"turn": 3600.0})
+    sums = HourSums(1800.0, {"turn": 3600.0}, 1800.0, reserved=7200.0, held=3600.0)
     told = dict(usage_pairs(OwnerUsage(TRAIN, sums=sums, seen_s=3600.0, unwatched_s=600.0, held_s=3600.0, kills=1, restarts=2)))
     assert told == {
         "watched": "1h00m; not recorded for 10m00s",

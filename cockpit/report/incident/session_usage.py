@@ -10,7 +10,7 @@ from msgspec.structs import astuple
 from cockpit.model import Snapshot
 from cockpit.report.incident.account import FleetHours, UsageRow, UserRow
 from cockpit.report.incident.usage_rows import fleet_hours, usage_row, user_row
-from cockpit.usage import LONGEST_STEP_S, FleetSums, OwnerUsage, Usage, UserUsage
+from cockpit.usage import LONGEST_STEP_S, FleetSums, OwnerUsage, Usage, users_of
 
 
 class SessionUsages:
@@ -60,11 +60,7 @@ class SessionUsages:
 
     def user_rows(self) -> Sequence[UserRow]:
         """By user, the most GPU-hours first."""
-        users: dict[str | None, UserUsage] = {}
-        for each in (each for usage in self._all for each in usage.users()):
-            if (known := users.setdefault(each.user, each)) is not each:
-                known.add(each)
-        return [user_row(each) for each in sorted(users.values(), key=lambda each: (-each.sums.had, each.user or ""))]
+        return [user_row(each) for each in users_of(each for usage in self._all for each in usage.owners)]
 
     def fleet(self) -> FleetHours:
         """All GPUs."""

@@ -8,7 +8,7 @@ from typing import Any, TypeGuard, TypeVar
 import msgspec
 
 from cockpit.check.preset_list import PresetEntry, hide_secrets
-from cockpit.findings.give_up import deadline_words, find_deadline
+from cockpit.findings.give_up import LIMIT_WORDS, deadline_words, find_deadline
 from cockpit.findings.waiting import REMEDIES
 from cockpit.model import Actor, Bundle, Fault, Finding, Job, Node, PlacementGroup, Process, Session
 from cockpit.placement import needs_words
@@ -308,8 +308,8 @@ def _group(group: PlacementGroup, view: View) -> Sequence[Section[Any]]:
         yield "state", cells.state(group.state, view)
         if group.pending or group.why:
             yield from _why(group)
-            if deadline := find_deadline((group,), view.index.jobs.get(group.job or "")):
-                yield "limit", f"{deadline_words(deadline, view.now)}: {deadline.by.source}; then its job fails"
+            if (deadline := find_deadline([group])) is not None:
+                yield "limit", f"{deadline_words(deadline, view.now)}: {LIMIT_WORDS}"
         yield "strategy", group.strategy or f"{UNKNOWN}  (Ray reports it only while the group waits)"
         yield "requested", cells.moment(group.since, view)
         yield "job", view.job_title(group.job) or UNKNOWN

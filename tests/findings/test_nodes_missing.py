@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.findings.missing import missing_hosts
+from cockpit.findings.nodes import missing_hosts
 from cockpit.model import Cluster, Fault, Host, Node, RayProcess
 from tests.findings.detection import looked
 from tests.world import NOW, actor, node, snapshot
