@@ -110,7 +110,6 @@ class Cockpit(SwitchingApp):
         return variable_defaults(self.current_theme)
 
     def compose(self) -> ComposeResult:
-        """Header, table, line of time, filter, footer."""
         yield Header()
         yield Body(table := Table())
         yield TimeLine()
@@ -119,7 +118,6 @@ class Cockpit(SwitchingApp):
         yield Label(Content(f"cockpit needs {MIN_SCREEN_SIZE[0]}x{MIN_SCREEN_SIZE[1]} or larger"), id="small")
 
     def on_mount(self) -> None:
-        """Start polling."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._end, 128 + signal.SIGTERM)
         self.theme, mistake = self._first_theme
         self._warn([mistake])
@@ -223,7 +221,6 @@ class Cockpit(SwitchingApp):
         self.draw()
 
     def on_table_opened(self, message: Table.Opened) -> None:
-        """Enter on a row."""
         page = detail_of(message.row)
         if page is not None:
             self._open_deeper(page)
@@ -344,7 +341,6 @@ class Cockpit(SwitchingApp):
         yield from (command for command in super().get_system_commands(screen) if command.title in ("Theme", "Quit", "Screenshot"))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Whether a key applies here and now."""
         return self._means(action, parameters, over_page=len(self.screen_stack) == 1)
 
     def _means(self, action: str, parameters: tuple[object, ...], *, over_page: bool) -> bool:
@@ -359,7 +355,6 @@ class Cockpit(SwitchingApp):
         return action != "act" or (self.acts is not None and self.acts.means(str(parameters[0])))
 
     def on_resize(self, event: events.Resize) -> None:
-        """The terminal has another size."""
         self.screen_stack[0].set_class(event.size.width < MIN_SCREEN_SIZE[0] or event.size.height < MIN_SCREEN_SIZE[1], "small")
         self.draw()
         self.refresh_bindings()

@@ -334,7 +334,6 @@ class Header(Widget):
         self._lines = [glance, where, *self._fault_pieces()]
 
     def on_resize(self) -> None:
-        """More room, more words."""
         self._compose_lines()
         self.refresh()
 
@@ -346,11 +345,9 @@ class Header(Widget):
             await self.app.run_action(f"app.page({number})")
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 Textual asks so
-        """Two lines, and one for each fault."""
         return len(self._lines)
 
     def render_line(self, y: int) -> Strip:
-        """One line of it."""
         return self._strip(self._lines[y]) if y < len(self._lines) else Strip.blank(self.size.width, self.rich_style)
 
     def _fault_pieces(self) -> Iterator[tuple[Piece, ...]]:

@@ -57,7 +57,6 @@ class InspectionApp(App[None]):
 
     @property
     def page(self) -> Page:
-        """The open page."""
         return self.pages[-1]
 
     @property
@@ -72,12 +71,10 @@ class InspectionApp(App[None]):
 
     @property
     def table(self) -> Table:
-        """The one table."""
         return self.screen_stack[0].query_one(Table)
 
     @property
     def body(self) -> Body:
-        """The table and its pane."""
         return self.screen_stack[0].query_one(Body)
 
     def action_pane(self) -> None:

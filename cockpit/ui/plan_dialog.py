@@ -114,7 +114,6 @@ class ActDialog(ModalScreen["Receipt | None"]):
         self.set_class(ascii, "ascii")
 
     def compose(self) -> ComposeResult:
-        """A sentence, the lines, the word if one is asked for, two buttons, a hint."""
         with Vertical(id="dialog"):
             yield Label(id="title")
             yield from self.choices()
@@ -130,7 +129,6 @@ class ActDialog(ModalScreen["Receipt | None"]):
         yield from ()
 
     def on_mount(self) -> None:
-        """Begin to look."""
         self._enter("looking", f"{self._act.title}: checking")
         self.set_interval(0.1, self._tell)
         self.run_worker(self._look())
@@ -226,7 +224,6 @@ class ActDialog(ModalScreen["Receipt | None"]):
     # Keys and clicks
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Cancel, close, or the deed."""
         event.stop()
         if event.button.id == "agree":
             self._agree()
@@ -241,7 +238,6 @@ class ActDialog(ModalScreen["Receipt | None"]):
         self._hint = self._hint_of(self.stage) if (self._word or "").startswith(typed) else self._mismatch(typed)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Enter after the word."""
         event.stop()
         typed = event.value.strip()
         if typed and self._word not in (None, typed):

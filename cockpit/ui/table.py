@@ -213,7 +213,6 @@ class Table(ScrollView, can_focus=True):
     # Drawing
 
     def notify_style_update(self) -> None:
-        """Colours have changed."""
         super().notify_style_update()
         self._drawing.forget_styles()
         self._drawn.clear()
@@ -222,7 +221,6 @@ class Table(ScrollView, can_focus=True):
         return self.get_component_rich_style(f"table--{name}", partial=True) if name else self.rich_style
 
     def render_line(self, y: int) -> Strip:
-        """One line of the screen."""
         place = (y, self.scroll_offset.y)
         strip = self._on_screen[y] = self._drawn.pop(place) if place in self._drawn else self._draw_line(y)
         return strip

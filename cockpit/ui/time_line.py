@@ -154,7 +154,6 @@ class TimeLine(Widget):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002 there is one
-        """The line."""
         base = self.rich_style
         if self._shown is None:
             return Strip.blank(self.size.width, base)
@@ -166,7 +165,6 @@ class TimeLine(Widget):
         return self.get_component_rich_style(f"time-line--{name}", partial=True) if name else Style.null()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Go to the moment that was clicked."""
         if self._shown is None:
             return
         _, first, count = draw_line(self._shown, self._moment, self._now, self.size.width, ascii=self._ascii)

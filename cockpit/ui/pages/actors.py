@@ -25,7 +25,6 @@ class ClassRow(PageRow, frozen=True):
 
     @property
     def key(self) -> str:
-        """Its identity."""
         return f"class:{self.name}:{self.job}"
 
     @property
@@ -42,7 +41,6 @@ class GroupRow(PageRow, frozen=True):
 
     @property
     def key(self) -> str:
-        """Its identity."""
         return f"{self.group.key}:{self.number}"
 
     @property
@@ -52,7 +50,6 @@ class GroupRow(PageRow, frozen=True):
 
     @property
     def bundle(self) -> Bundle | None:
-        """The bundle, when the row is one."""
         return None if self.number is None else self.group.bundles[self.number]
 
 

@@ -84,14 +84,12 @@ class DetailPage(Page):
 
     @property
     def heading(self) -> str:
-        """Where we are."""
         thing = self.thing
         fields = ("pid",) if isinstance(thing, Process) else ("source", "name", "class_", "id", "subject")
         title = next((str(name) for field in fields if (name := getattr(thing, field, None))), "")
         return f"{self._name} {title}"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
-        """The newest facts of the thing itself, and of what belongs to it."""
         now = _find_newest(self.thing, view)
         if now is None:
             known = "its last known state" if view.ago is None else "its state at another time"

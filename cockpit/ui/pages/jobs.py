@@ -22,7 +22,6 @@ class JobsPage(Page):
     title = "Jobs"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
-        """Jobs, and users."""
         jobs = view.snapshot.jobs
         rows = None if jobs is None else sorted(jobs, key=lambda job: (not job.running, -(job.started or 0)))
         return (_section(rows), _users_section(view))

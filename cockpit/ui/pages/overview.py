@@ -47,7 +47,6 @@ class WaitingRow(PageRow, frozen=True):
 
     @property
     def key(self) -> str:
-        """Its identity."""
         return f"waiting:{self.about.key}"
 
 
@@ -248,5 +247,4 @@ class OverviewPage(Page):
     short_title = "Over"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
-        """What is wrong, nodes, what waits, what is left over, what runs."""
         return (*worst_section(view), nodes_section(view), waits_section(view), orphans_section(view), running_jobs_section(view))

@@ -27,7 +27,6 @@ class ProcessRow(PageRow, frozen=True):
 
     @property
     def key(self) -> str:
-        """Its identity."""
         return self.about.key
 
 
@@ -39,7 +38,6 @@ class ProcessesPage(Page):
     can_tree = True
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
-        """Processes, then sessions."""
         processes = view.snapshot.processes
         if processes is not None and self.user is not None:
             processes = tuple(process for process in processes if process.user == self.user)
