@@ -19,6 +19,7 @@ from textual.widgets import Input, Label, OptionList
 
 from cockpit.config.address import Address
 from cockpit.text import clean
+from cockpit.ui.tones import find_style
 
 
 class FoldedText(ScrollView, can_focus=True):
@@ -60,13 +61,13 @@ class FoldedText(ScrollView, can_focus=True):
         self.refresh()
 
     def tone(self, line: str) -> str:  # noqa: ARG002 of a plain text nothing stands out
-        """The name of the component class that the line is drawn in; empty for none."""
+        """The tone that the line is drawn in; empty for none."""
         return ""
 
     def render_line(self, y: int) -> Strip:
         number = y + self.scroll_offset.y
         text, tone = self._lines[number] if number < len(self._lines) else ("", "")
-        style = self.rich_style + self.get_component_rich_style(tone, partial=True) if tone else self.rich_style
+        style = self.rich_style + find_style(self, tone)
         return Strip([Segment(text, style)]).adjust_cell_length(self.size.width, self.rich_style)
 
 
