@@ -19,15 +19,16 @@ from textual.screen import Screen
 from textual.widgets import Input, Label
 
 from cockpit.acts.table import ACTS, find_operation
+from cockpit.bug import bug
 from cockpit.clock import CLOCK
 from cockpit.config.settings import Config
 from cockpit.config.thresholds import ASIDE_FROM_NODES
 from cockpit.model import Snapshot
 from cockpit.monitor.history import History
 from cockpit.monitor.monitor import ClusterMonitor
+from cockpit.text import clean
 from cockpit.ui.acts import Acts
 from cockpit.ui.alarm import Alarm, alarm_sequence
-from cockpit.ui.bug import bug_sentence
 from cockpit.ui.driver import TerminalDriver
 from cockpit.ui.filter import Filter, FilterLine
 from cockpit.ui.footer import Footer
@@ -363,7 +364,8 @@ class Cockpit(SwitchingApp):
     def _fatal_error(self) -> None:
         """A bug, in one sentence: Textual's own picture of it would show every value on the way, a token among them."""
         self.monitor.close()
-        self._exit_renderables.append(Text(bug_sentence(sys.exc_info()[1])))
+        if error := sys.exc_info()[1]:
+            self._exit_renderables.append(Text(clean(bug(error))))
         self._close_messages_no_wait()
 
     async def action_quit(self) -> None:
