@@ -85,7 +85,8 @@ class Page:
     title: ClassVar[str] = ""
     short_title: ClassVar[str | None] = None
     """Where there is no room for all titles."""
-    can_tree: ClassVar[bool] = False
+    switches: ClassVar[frozenset[str]] = frozenset()
+    """Which of `keys.SWITCHES` it has."""
     wants_dead: bool = False
     """Whether dead actors have been asked for."""
 

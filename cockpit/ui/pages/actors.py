@@ -44,7 +44,7 @@ class ActorsPage(Page):
     """Waiting actors first, then groups, classes, and every living actor."""
 
     title = "Actors"
-    can_tree = True
+    switches = frozenset({"tree", "dead"})
 
     def __init__(self) -> None:
         super().__init__()

@@ -35,7 +35,7 @@ class ProcessesPage(Page):
 
     title = "Processes"
     short_title = "Procs"
-    can_tree = True
+    switches = frozenset({"tree", "user"})
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
         processes = view.snapshot.processes
