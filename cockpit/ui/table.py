@@ -142,13 +142,12 @@ class Table(ScrollView, can_focus=True):
     @property
     def block(self) -> Block | None:
         """The section that the cursor is in."""
-        return next((block for block in reversed(self.blocks) if block.first <= self.at and block.rows), None)
+        return self._block_of(self.at)
 
     @property
     def selected(self) -> Any:
         """The row under the cursor, or `None`."""
-        block = self.block
-        return block.rows[self.at - block.first] if block and self.at - block.first < len(block.rows) else None
+        return self._row(self.at)
 
     @property
     def chosen(self) -> list[Any]:
@@ -177,11 +176,12 @@ class Table(ScrollView, can_focus=True):
                         return block.first + number
         return max(0, min(place.at, self.count - 1))
 
+    def _block_of(self, number: int) -> Block | None:
+        return next((block for block in self.blocks if block.first <= number < block.first + len(block.rows)), None)
+
     def _row(self, number: int) -> Any:
-        for block in self.blocks:
-            if block.first <= number < block.first + len(block.rows):
-                return block.rows[number - block.first]
-        return None
+        block = self._block_of(number)
+        return None if block is None else block.rows[number - block.first]
 
     # Drawing
 
@@ -240,7 +240,7 @@ class Table(ScrollView, can_focus=True):
 
     def _region_of(self, number: int) -> Region:
         """The lines of a row, counted over all sections."""
-        block = next((block for block in reversed(self.blocks) if block.first <= number < block.first + len(block.rows)), None)
+        block = self._block_of(number)
         if block is None:
             return Region(0, 0, 1, 1)
         index = number - block.first
