@@ -32,7 +32,7 @@ from cockpit.ui.alarm import Alarm, alarm_sequence
 from cockpit.ui.driver import TerminalDriver
 from cockpit.ui.filter import Filter, FilterLine
 from cockpit.ui.footer import Footer
-from cockpit.ui.garbage import GarbageCollector, limit_heap, spare_start
+from cockpit.ui.garbage import GarbageCollector, settle
 from cockpit.ui.header import Header, page_notes
 from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, PAST_BINDINGS, PAST_ORDER, is_offered, rank_key
 from cockpit.ui.page_switches import SwitchingApp
@@ -132,8 +132,7 @@ class Cockpit(SwitchingApp):
 
     def _settle(self) -> None:
         """What can wait until the first frame has been drawn."""
-        limit_heap()
-        spare_start()
+        settle()
         self._warn(register_themes(self))
         self.after_first_frame()
 
