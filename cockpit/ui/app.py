@@ -153,7 +153,7 @@ class Cockpit(SwitchingApp):
     def look_up(self, snapshot: Snapshot) -> None:
         """What takes longest of drawing a snapshot. Of a large cluster a thread may do it, before the snapshot is published."""
         self.history.record(snapshot)
-        index = Index(snapshot, self.hidden.keys)
+        index = Index(snapshot, self._index, self.hidden.keys)
         if len(snapshot.nodes or ()) > ASIDE_FROM_NODES:
             index.look_up_again(self._index)
         self._next_index = index
@@ -161,7 +161,7 @@ class Cockpit(SwitchingApp):
     def _find_index(self, snapshot: Snapshot) -> Index:
         """As it was made ahead, unless the user has hidden something since."""
         index = self._next_index
-        return index if index.is_of(snapshot, self.hidden.keys) else Index(snapshot, self.hidden.keys)
+        return index if index.is_of(snapshot, self.hidden.keys) else Index(snapshot, index, self.hidden.keys)
 
     def draw(self) -> None:
         """Show the open page as of the newest snapshot, or of the one at which the screen was paused."""

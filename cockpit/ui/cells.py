@@ -14,7 +14,7 @@ from cockpit.placement import needs_words
 from cockpit.text import UNKNOWN, age, count, percent, ratio, size
 from cockpit.ui.marks import EMPTY_BELOW, Piece, Tone, bar, heat, merge, spark
 from cockpit.ui.section import Cell
-from cockpit.ui.view import View, sum_memory
+from cockpit.ui.view import View
 
 MAX_GPU_CELLS = 16
 OTHER_RAY = "other Ray"
@@ -102,7 +102,8 @@ def mean_utilization(gpus: Sequence[Gpu] | None) -> float | None:
 
 def gpu_fill(gpus: Sequence[Gpu] | None) -> float | None:
     """0-1, over the GPUs that report their memory; `None` where none does."""
-    return ratio(*sum_memory(gpus or ()))
+    known = [(gpu.memory_used, gpu.memory_total) for gpu in gpus or () if gpu.memory_used is not None and gpu.memory_total]
+    return ratio(sum(used for used, _ in known), sum(total for _, total in known))
 
 
 def reservation(node: Node, resource: str = "GPU") -> Cell:

@@ -88,7 +88,7 @@ class SwitchingApp(ReplayApp):
         self._update(self.hidden.undo())
 
     def _update(self, sentence: str) -> None:
-        self._index = Index(self.drawn_snapshot, self.hidden.keys)
+        self._index = Index(self.drawn_snapshot, self._index, self.hidden.keys)
         self.draw()
         if sentence:
             self.say(sentence)

@@ -214,7 +214,7 @@ class ReplayApp(LogReadingApp):
         self._show(past.snapshot)
 
     def _show(self, snapshot: Snapshot, hidden: AbstractSet[str] = frozenset()) -> None:
-        self.drawn_snapshot, self._index = snapshot, Index(snapshot, hidden)
+        self.drawn_snapshot, self._index = snapshot, Index(snapshot, self._index, hidden)
         self.refresh_bindings()
         self.draw()
 

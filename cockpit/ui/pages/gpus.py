@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from itertools import accumulate
+from typing import Any, overload
 
 from cockpit.findings.stalls import IDLE_CLEAR_PERCENT
-from cockpit.model import Actor, Gpu, Hold, Node, Process, Snapshot
+from cockpit.model import Actor, Gpu, Hold, Node, Process
 from cockpit.text import UNKNOWN, age, percent, ratio, size
 from cockpit.ui import cells
 from cockpit.ui.columns import words
@@ -39,9 +41,31 @@ def gpu_rows(node: Node, view: View) -> list[GpuRow]:
     return rows
 
 
-def all_gpus(snapshot: Snapshot) -> list[GpuRow] | None:
-    """The GPUs of all nodes."""
-    return None if snapshot.nodes is None else [GpuRow(node, gpu) for node in snapshot.nodes for gpu in node.gpus or ()]
+class GpuRows(Sequence[GpuRow]):
+    """The GPUs of all nodes; a row is made when it is drawn, as of thousands few ever are."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = [node for node in nodes if node.gpus]
+        self._firsts = list(accumulate((len(node.gpus or ()) for node in self._nodes), initial=0))
+
+    def __len__(self) -> int:
+        return self._firsts[-1]
+
+    @overload
+    def __getitem__(self, at: int) -> GpuRow: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[GpuRow]: ...
+
+    def __getitem__(self, at: int | slice) -> GpuRow | list[GpuRow]:
+        if isinstance(at, slice):
+            return [self[place] for place in range(*at.indices(len(self)))]
+        at += len(self) if at < 0 else 0
+        if not 0 <= at < len(self):
+            raise IndexError(at)
+        number = bisect_right(self._firsts, at) - 1
+        node = self._nodes[number]
+        return GpuRow(node, (node.gpus or ())[at - self._firsts[number]])
 
 
 def gpus_section(key: str, rows: Sequence[GpuRow] | None, *, own_node: bool = False) -> Section[GpuRow]:

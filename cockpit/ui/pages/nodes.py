@@ -12,7 +12,7 @@ from cockpit.text import UNKNOWN, count, percent, size
 from cockpit.ui import cells
 from cockpit.ui.columns import ago, amount, words
 from cockpit.ui.pages.findings import about_section
-from cockpit.ui.pages.gpus import all_gpus, gpu_rows, gpus_section
+from cockpit.ui.pages.gpus import GpuRows, gpu_rows, gpus_section
 from cockpit.ui.pages.memory import kill_line_words, memory_rest, share
 from cockpit.ui.pages.overview import nodes_section
 from cockpit.ui.pages.pods import pod_facts
@@ -28,7 +28,7 @@ class NodesPage(Page):
     title = "Nodes"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
-        return (nodes_section(view), gpus_section("gpus", view.index.of(all_gpus)))
+        return (nodes_section(view), gpus_section("gpus", None if view.snapshot.nodes is None else GpuRows(view.snapshot.nodes)))
 
 
 class NodePage(Page):
