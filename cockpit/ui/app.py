@@ -19,19 +19,20 @@ from textual.screen import Screen
 from textual.widgets import Input, Label
 
 from cockpit.acts.table import ACTS, find_operation
+from cockpit.bug import bug
 from cockpit.clock import CLOCK
 from cockpit.config.settings import Config
 from cockpit.config.thresholds import ASIDE_FROM_NODES
 from cockpit.model import Snapshot
 from cockpit.monitor.history import History
 from cockpit.monitor.monitor import ClusterMonitor
+from cockpit.text import clean
 from cockpit.ui.acts import Acts
 from cockpit.ui.alarm import Alarm, alarm_sequence
-from cockpit.ui.bug import bug_sentence
 from cockpit.ui.driver import TerminalDriver
 from cockpit.ui.filter import Filter, FilterLine
 from cockpit.ui.footer import Footer
-from cockpit.ui.garbage import GarbageCollector, limit_heap, spare_start
+from cockpit.ui.garbage import GarbageCollector, settle
 from cockpit.ui.header import Header, page_notes
 from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, PAST_BINDINGS, PAST_ORDER, is_offered, rank_key
 from cockpit.ui.page_switches import SwitchingApp
@@ -110,7 +111,6 @@ class Cockpit(SwitchingApp):
         return variable_defaults(self.current_theme)
 
     def compose(self) -> ComposeResult:
-        """Header, table, line of time, filter, footer."""
         yield Header()
         yield Body(table := Table())
         yield TimeLine()
@@ -119,7 +119,6 @@ class Cockpit(SwitchingApp):
         yield Label(Content(f"cockpit needs {MIN_SCREEN_SIZE[0]}x{MIN_SCREEN_SIZE[1]} or larger"), id="small")
 
     def on_mount(self) -> None:
-        """Start polling."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._end, 128 + signal.SIGTERM)
         self.theme, mistake = self._first_theme
         self._warn([mistake])
@@ -133,8 +132,7 @@ class Cockpit(SwitchingApp):
 
     def _settle(self) -> None:
         """What can wait until the first frame has been drawn."""
-        limit_heap()
-        spare_start()
+        settle()
         self._warn(register_themes(self))
         self.after_first_frame()
 
@@ -223,7 +221,6 @@ class Cockpit(SwitchingApp):
         self.draw()
 
     def on_table_opened(self, message: Table.Opened) -> None:
-        """Enter on a row."""
         page = detail_of(message.row)
         if page is not None:
             self._open_deeper(page)
@@ -344,7 +341,6 @@ class Cockpit(SwitchingApp):
         yield from (command for command in super().get_system_commands(screen) if command.title in ("Theme", "Quit", "Screenshot"))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Whether a key applies here and now."""
         return self._means(action, parameters, over_page=len(self.screen_stack) == 1)
 
     def _means(self, action: str, parameters: tuple[object, ...], *, over_page: bool) -> bool:
@@ -359,7 +355,6 @@ class Cockpit(SwitchingApp):
         return action != "act" or (self.acts is not None and self.acts.means(str(parameters[0])))
 
     def on_resize(self, event: events.Resize) -> None:
-        """The terminal has another size."""
         self.screen_stack[0].set_class(event.size.width < MIN_SCREEN_SIZE[0] or event.size.height < MIN_SCREEN_SIZE[1], "small")
         self.draw()
         self.refresh_bindings()
@@ -368,7 +363,8 @@ class Cockpit(SwitchingApp):
     def _fatal_error(self) -> None:
         """A bug, in one sentence: Textual's own picture of it would show every value on the way, a token among them."""
         self.monitor.close()
-        self._exit_renderables.append(Text(bug_sentence(sys.exc_info()[1])))
+        if error := sys.exc_info()[1]:
+            self._exit_renderables.append(Text(clean(bug(error))))
         self._close_messages_no_wait()
 
     async def action_quit(self) -> None:

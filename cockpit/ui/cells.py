@@ -253,9 +253,9 @@ def why(thing: Actor | PlacementGroup, view: View) -> str:
     return reason if key == thing.key else f"{begin}see {name}"
 
 
-def run_time(job: Job, view: View) -> str:
+def run_seconds(job: Job, view: View) -> float | None:
     """How long it has run, or ran."""
-    return UNKNOWN if job.started is None else age((job.ended or view.now) - job.started)
+    return None if job.started is None else (job.ended or view.now) - job.started
 
 
 def job_memory_bytes(job: Job, view: View) -> int | None:

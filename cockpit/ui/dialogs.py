@@ -19,6 +19,7 @@ from textual.widgets import Input, Label, OptionList
 
 from cockpit.config.address import Address
 from cockpit.text import clean
+from cockpit.ui.tones import find_style
 
 
 class FoldedText(ScrollView, can_focus=True):
@@ -53,7 +54,6 @@ class FoldedText(ScrollView, can_focus=True):
         return len(self._lines)
 
     def on_resize(self) -> None:
-        """Fold again."""
         width = max(10, self.scrollable_content_region.width)
         lines = [(line, self.tone(line)) for line in map(clean, self.text.splitlines())]
         self._lines = [(piece, tone) for line, tone in lines for piece in fold_line(line, width, self.hang)]
@@ -61,14 +61,13 @@ class FoldedText(ScrollView, can_focus=True):
         self.refresh()
 
     def tone(self, line: str) -> str:  # noqa: ARG002 of a plain text nothing stands out
-        """The name of the component class that the line is drawn in; empty for none."""
+        """The tone that the line is drawn in; empty for none."""
         return ""
 
     def render_line(self, y: int) -> Strip:
-        """One line of the text."""
         number = y + self.scroll_offset.y
         text, tone = self._lines[number] if number < len(self._lines) else ("", "")
-        style = self.rich_style + self.get_component_rich_style(tone, partial=True) if tone else self.rich_style
+        style = self.rich_style + find_style(self, tone)
         return Strip([Segment(text, style)]).adjust_cell_length(self.size.width, self.rich_style)
 
 
@@ -105,7 +104,6 @@ class TextScreen(ModalScreen[None]):
         self._title, self.text, self._hang = title, text, hang
 
     def compose(self) -> ComposeResult:
-        """A title and the lines."""
         yield Label(Content(clean(f"{self._title}   (Esc: back, c: copy)")))
         lines = FoldedText(self.text)
         lines.hang = self._hang
@@ -131,7 +129,6 @@ class AddressDialog(ModalScreen["Address | None"]):
         self.addresses = addresses
 
     def compose(self) -> ComposeResult:
-        """A question and its answers."""
         with Vertical():
             yield Label(Content("These Rays on this host answer. Which one to follow?"))
             lines = (f"{ray.url}  {ray.origin}{f' of {ray.owner}' if ray.owner else ''}" for ray in self.addresses)
@@ -139,7 +136,6 @@ class AddressDialog(ModalScreen["Address | None"]):
             yield Label(Content("Enter: follow it   Esc: back"))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """The one that was chosen."""
         self.dismiss(self.addresses[event.option_index])
 
 
@@ -162,7 +158,6 @@ class NameDialog(ModalScreen["str | None"]):
         self.set_class(ascii, "ascii")
 
     def compose(self) -> ComposeResult:
-        """The question, the line, what the keys do."""
         with Vertical():
             yield Label(Content(clean(self._question)))
             yield Input(clean(self._proposal), compact=True)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache, partial
 from typing import Any, Final
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
+from textual.widget import Widget
 
 from cockpit.text import clean
 from cockpit.ui.block import ARROWS, GUTTER_CELLS, Block, fit_heading, fold_cell, lay_out_cell, text_after, truncate_cell
 from cockpit.ui.cells import level_mark
 from cockpit.ui.section import Cell, Column
+from cockpit.ui.tones import find_style
 from cockpit.ui.view import View
 
 MAX_DRAWN_ROWS: Final = 500
@@ -23,17 +26,17 @@ MAX_DRAWN_ROWS: Final = 500
 class Drawing:
     """Draws with the styles of one widget."""
 
-    def __init__(self, find_style: Callable[[str], Style]) -> None:
-        """`find_style`: by the name of a tone; of an empty name that of the widget itself."""
-        self._find_style = find_style
-        self._styles_of: dict[str, Style] = {}
-        """To work out a style from all that lies below takes as long as half a row."""
+    def __init__(self, widget: Widget) -> None:
+        self._style = cache(partial(find_style, widget))
+        self._find_base = cache(lambda: widget.rich_style)
+        """To work out a style from all that lies below takes as long as half a row; Textual forgets it with each line to be painted."""
         self._drawn_rows: dict[tuple[str, str], tuple[tuple[Any, ...], tuple[Strip, ...]]] = {}
         """The rows drawn last, with what they were drawn from: most look the same in the next snapshot."""
 
     def forget_styles(self) -> None:
         """Colours have changed."""
-        self._styles_of.clear()
+        self._style.cache_clear()
+        self._find_base.cache_clear()
         self._drawn_rows.clear()
 
     def forget_rows(self) -> None:
@@ -43,16 +46,7 @@ class Drawing:
     @property
     def _base(self) -> Style:
         """What everything is drawn on."""
-        if "" not in self._styles_of:
-            self._styles_of[""] = self._find_style("")
-        return self._styles_of[""]
-
-    def _style(self, name: str) -> Style:
-        if not name:
-            return Style.null()
-        if name not in self._styles_of:
-            self._styles_of[name] = self._find_style(name)
-        return self._styles_of[name]
+        return self._find_base()
 
     def draw_blank(self, width: int) -> Strip:
         """A line without anything."""

@@ -63,6 +63,5 @@ class FilterLine(Horizontal):
         self._table = table
 
     def compose(self) -> ComposeResult:
-        """The sign and the field."""
         yield Label("/")
         yield Filter(self._table)

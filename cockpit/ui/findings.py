@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from cockpit.acts.table import find_operation
 from cockpit.model import Finding, Level, Snapshot
+from cockpit.report.faults import by_cause
 from cockpit.text import plural
 
 LOOK_WORDS: Mapping[str, str] = {
@@ -74,19 +75,24 @@ def _gpu_nodes(finding: Finding) -> list[str]:
     return [node for node, _, index in parts if node != "node" and index.isdigit()]
 
 
+POOLS: Mapping[str, Callable[[Snapshot], Iterable[Any] | None]] = {
+    "node": lambda snapshot: snapshot.nodes,
+    "session": lambda snapshot: snapshot.sessions,
+    "process": lambda snapshot: snapshot.processes,
+    "job": lambda snapshot: snapshot.jobs,
+    "pg": lambda snapshot: snapshot.placement_groups,
+    "actor": lambda snapshot: snapshot.actors,
+    "fault": lambda snapshot: by_cause(snapshot.faults),
+    "finding": lambda snapshot: snapshot.findings,
+}
+"""All things of one kind, by how their keys begin."""
+
+
 def find_things(finding: Finding, snapshot: Snapshot) -> list[Any]:
     """The things a finding is about that are in the snapshot: nodes (those of GPUs too), sessions, processes, jobs, groups, actors."""
     wanted = {*finding.about, *_gpu_nodes(finding)}
     kinds = {key.partition(":")[0] for key in wanted}
-    pools: tuple[tuple[str, Iterable[Any] | None], ...] = (
-        ("node", snapshot.nodes),
-        ("session", snapshot.sessions),
-        ("process", snapshot.processes),
-        ("job", snapshot.jobs),
-        ("pg", snapshot.placement_groups),
-        ("actor", snapshot.actors),
-    )
-    return [thing for kind, pool in pools if kind in kinds for thing in pool or () if thing.key in wanted]
+    return [thing for kind, list_all in POOLS.items() if kind in kinds for thing in list_all(snapshot) or () if thing.key in wanted]
 
 
 RECORDED_KEYS = frozenset({"m"})

@@ -45,7 +45,6 @@ class Footer(Widget):
         self._keys: tuple[Key, ...] = ()
 
     def on_mount(self) -> None:
-        """Draw anew whenever keys mean something else."""
         self.screen.bindings_updated_signal.subscribe(self, self._update_keys)
 
     def on_unmount(self) -> None:
@@ -70,7 +69,6 @@ class Footer(Widget):
         return Strip(segments).adjust_cell_length(self.size.width, base)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """A click on a key presses it."""
         for (key, _, _), begin, end in self._places():
             if begin <= event.x < end:
                 self.app.simulate_key(key)

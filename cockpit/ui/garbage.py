@@ -47,29 +47,23 @@ def collect(*, whole: bool) -> None:
     clear_caches()
 
 
-def spare_start() -> None:
-    """Let no collection but a whole one look at what the start has made: most of it stays."""
-    gc.freeze()
-
-
 def clear_caches() -> None:
     """Forget drawn texts, and give back the memory of what was forgotten."""
     for cache in DRAW_CACHES:
         cache.cache_clear()
-    _give_back()
-
-
-def _give_back() -> None:
-    """Memory of the C library's heap, where it is glibc's."""
     if (library := find_glibc()) is not None:
         library.malloc_trim(0)
 
 
-def limit_heap() -> None:
-    """From now on keep the heap such that more of it can be given back: one for all threads, without large blocks."""
+def settle() -> None:
+    """From now on keep the heap such that more of it can be given back: one for all threads, without large blocks.
+
+    Of what the start has made most stays: no collection but a whole one looks at it.
+    """
     if (library := find_glibc()) is not None:
         library.mallopt(_M_ARENA_MAX, 1)  # else each thread that reads answers has a heap of its own
         library.mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
+    gc.freeze()
 
 
 def find_glibc() -> Any:

@@ -8,8 +8,6 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len, set_cell_size
-from rich.segment import Segment
-from rich.style import Style
 from textual import events
 from textual.geometry import Size
 from textual.strip import Strip
@@ -25,6 +23,7 @@ from cockpit.ui.keys import PAGES
 from cockpit.ui.marks import Piece, Tone
 from cockpit.ui.section import Page
 from cockpit.ui.table import Table
+from cockpit.ui.tones import TONE_CLASSES, TONE_CSS, draw_pieces
 from cockpit.ui.view import View
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def summary(view: View, width: int) -> list[Group]:
 
 def _past(view: View) -> Iterator[Group]:
     """Drawn like nothing else: what stands below it is not how things are. The longest form first."""
-    when: Piece = (f" PAST {moment_text(view.now, view.now + (view.ago or 0))} ", "past")  # type: ignore[assignment]
+    when: Piece = (f" PAST {moment_text(view.now, view.now + (view.ago or 0))} ", "past")
     yield when, (f" {age(view.ago)} ago", "bold")
     yield when, (f" {age(view.ago)}", "bold")
 
@@ -254,7 +253,7 @@ def _tabs(page: Page, gap: str, names: Sequence[str]) -> list[Piece]:
     for number, kind in enumerate(PAGES, 1):
         is_here = isinstance(page, kind)
         name = f" {kind.title if is_here else names[number - 1]}".rstrip()
-        tabs.append((f" {number}{name}{' ' if is_here else gap}", "here" if is_here else "dim"))  # type: ignore[arg-type]
+        tabs.append((f" {number}{name}{' ' if is_here else gap}", "here" if is_here else "dim"))
     return tabs
 
 
@@ -291,23 +290,13 @@ def page_notes(
 class Header(Widget):
     """Drawn line by line, because it changes with every snapshot."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"header--{name}" for name in ("dim", "ok", "warn", "bad", "bold", "reserved", "stale", "here", "accent", "past")
-    }
-    DEFAULT_CSS = """
-    Header {
+    COMPONENT_CLASSES: ClassVar[set[str]] = TONE_CLASSES
+    DEFAULT_CSS = f"""
+    Header {{
         height: auto; dock: top; background: $panel; color: $foreground;
-        & > .header--dim { color: $text-muted; }
-        & > .header--ok { color: $text-success; }
-        & > .header--warn { color: $text-warning; text-style: bold; }
-        & > .header--bad { color: $text-error; text-style: bold; }
-        & > .header--bold { text-style: bold; }
-        & > .header--reserved { color: $reserved; }
-        & > .header--stale { color: $stale; }
-        & > .header--accent { color: $text-accent; }
-        & > .header--past { color: $warning; text-style: bold reverse; }
-        & > .header--here { color: $primary; text-style: bold reverse; }
-    }
+        {TONE_CSS}
+        & > .tone--warn {{ text-style: bold; }}
+    }}
     """
 
     def __init__(self) -> None:
@@ -334,7 +323,6 @@ class Header(Widget):
         self._lines = [glance, where, *self._fault_pieces()]
 
     def on_resize(self) -> None:
-        """More room, more words."""
         self._compose_lines()
         self.refresh()
 
@@ -346,12 +334,10 @@ class Header(Widget):
             await self.app.run_action(f"app.page({number})")
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 Textual asks so
-        """Two lines, and one for each fault."""
         return len(self._lines)
 
     def render_line(self, y: int) -> Strip:
-        """One line of it."""
-        return self._strip(self._lines[y]) if y < len(self._lines) else Strip.blank(self.size.width, self.rich_style)
+        return draw_pieces(self, self._lines[y]) if y < len(self._lines) else Strip.blank(self.size.width, self.rich_style)
 
     def _fault_pieces(self) -> Iterator[tuple[Piece, ...]]:
         mark = "x" if self.view.ascii else "✖"
@@ -361,11 +347,3 @@ class Header(Widget):
             yield tuple(_cut(pieces, self.size.width, ".." if self.view.ascii else "…"))
         if len(listed) < len(self._faults):
             yield ((f" {mark} {plural(len(self._faults) - len(listed), 'more fault')}: press F", "bad"),)
-
-    def _strip(self, pieces: Iterable[Piece]) -> Strip:
-        base = self.rich_style
-        segments = [Segment(clean(text), base + self._style(name)) for text, name in pieces]
-        return Strip(segments).adjust_cell_length(self.size.width, base)
-
-    def _style(self, name: str) -> Style:
-        return self.get_component_rich_style(f"header--{name}", partial=True) if name else Style.null()

@@ -12,15 +12,15 @@ from textual.app import App
 from textual.widgets import Input
 
 from cockpit.config.settings import Config
-from cockpit.model import Actor, Finding, Job, Node, PlacementGroup, Process, Session, Snapshot
+from cockpit.model import Finding, Job, Process, Snapshot
 from cockpit.monitor.logs import Log
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.sources.source import SourceError
 from cockpit.text import clean, plural
 from cockpit.ui.acts import find_chosen
-from cockpit.ui.cells import title
 from cockpit.ui.findings import find_things
-from cockpit.ui.pages.details import DetailPage, about, clipboard_text, json_text
+from cockpit.ui.keys import ROW_ACTIONS
+from cockpit.ui.pages.details import DetailPage, about, clipboard_text, detail_of, json_text
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pane import PANE_SCREEN, Body, is_large
 from cockpit.ui.section import Page
@@ -28,8 +28,6 @@ from cockpit.ui.table import Table
 from cockpit.ui.view import Index, View
 
 Answer = TypeVar("Answer")
-LOGGED: Final = (Actor, Process, Node, Job, PlacementGroup, Session, Finding)
-"""What may have a log."""
 WAIT_NOTICE_DELAY_S: Final = 0.7
 """Seconds after which it is said what is waited for."""
 CODES_WITH_QUOTES: Final = frozenset({"job-failed"})
@@ -57,7 +55,6 @@ class InspectionApp(App[None]):
 
     @property
     def page(self) -> Page:
-        """The open page."""
         return self.pages[-1]
 
     @property
@@ -72,12 +69,10 @@ class InspectionApp(App[None]):
 
     @property
     def table(self) -> Table:
-        """The one table."""
         return self.screen_stack[0].query_one(Table)
 
     @property
     def body(self) -> Body:
-        """The table and its pane."""
         return self.screen_stack[0].query_one(Body)
 
     def action_pane(self) -> None:
@@ -139,7 +134,7 @@ class InspectionApp(App[None]):
         with self.telling_failures():
             logs = await self._await_aloud(self._find_logs(thing), "Looking for its log …")
             if page is self.page and len(self.screen_stack) == 1:  # nobody has gone elsewhere meanwhile
-                self._open_log(log_subject(thing), logs, find_quotes(thing))
+                self._open_log(thing, logs, find_quotes(thing))
 
     async def _await_aloud(self, work: Coroutine[Any, Any, Answer], words: str) -> Answer:
         """The answer; while it takes long the screen says in these words what is waited for."""
@@ -165,12 +160,13 @@ class InspectionApp(App[None]):
     def follow_log(self, job: str) -> None:
         """Open the log of a job."""
         one = Job(job)
-        self._open_log(log_subject(one), (self.monitor.logs.job_log(one),))
+        self._open_log(one, (self.monitor.logs.job_log(one),))
 
-    def _open_log(self, subject: str, logs: tuple[Log, ...], marks: tuple[str, ...] = ()) -> None:
+    def _open_log(self, thing: Any, logs: tuple[Log, ...], marks: tuple[str, ...] = ()) -> None:
         from cockpit.ui.log_screen import LogScreen
 
-        self.push_screen(LogScreen(subject, logs, self.clock, marks=marks, ascii=self.config.ascii))
+        page = detail_of(thing) or self.page
+        self.push_screen(LogScreen(page.heading, logs, self.clock, marks=marks, ascii=self.config.ascii))
 
     def show_text(self, title: str, text: str, *, hang: int = 0) -> None:
         """Over the page, to be read and scrolled."""
@@ -208,19 +204,9 @@ class InspectionApp(App[None]):
 def logged_thing(page: Page, table: Table) -> Any:
     """What the row under the cursor stands for; among the facts of one thing, and on a GPU of a node, that thing."""
     row = about(table.selected)
-    if isinstance(row, LOGGED):
+    if isinstance(row, ROW_ACTIONS["log"]):
         return row
     return page.thing if isinstance(page, DetailPage) else page.node if isinstance(page, NodePage) else row
-
-
-def log_subject(thing: Any) -> str:
-    """What a log is of, at the begin of its title."""
-    if isinstance(thing, Finding):
-        return f"Finding on {thing.subject}"
-    if isinstance(thing, Actor | PlacementGroup):
-        return f"{'Actor' if isinstance(thing, Actor) else 'Group'} {title(thing)}"
-    name = thing.pid if isinstance(thing, Process) else thing.title if isinstance(thing, Node) else getattr(thing, "name", "") or thing.id
-    return f"{type(thing).__name__} {name}"
 
 
 def find_quotes(thing: Any) -> tuple[str, ...]:

@@ -25,6 +25,8 @@ NOW_ONLY = frozenset(
 """Actions that ask or change what there is now: a past moment has none of them."""
 PAST_ONLY = frozenset(["play", "zoom", "now", "no_past"])
 """Actions that only a past moment has."""
+SWITCHES = frozenset(["tree", "dead", "user"])
+"""Actions that some pages alone have."""
 PRIORITY_ACTIONS = ("filter", "page", "play", "now")
 """Their keys go before the focus, but not before what is typed."""
 PAST_ORDER = ("now", "step(-1)", "event(-1)", "play", "moment")
@@ -58,7 +60,11 @@ def is_offered(action: str, page: Page, *, over_page: bool, typing: bool, filter
         return filtering
     if action in (NOW_ONLY if past else PAST_ONLY) or (typing and action in PRIORITY_ACTIONS):
         return False
-    return _on_page(action, page, readonly=readonly) if over_page else action not in PAGE_ACTIONS
+    if not over_page:
+        return action not in PAGE_ACTIONS
+    if action in SWITCHES:
+        return action in page.switches
+    return action not in ("export", "edit", "save") or not readonly
 
 
 def rank_key(action: str, chosen: Iterable[Any], mending: Collection[str]) -> int | None:
@@ -70,16 +76,6 @@ def rank_key(action: str, chosen: Iterable[Any], mending: Collection[str]) -> in
         act = find_operation(argument.strip("')"))
         name = "mend" if act.id in mending else "act on row" if act.takes else "act"
     return FOOTER_ORDER.index(name) if name in FOOTER_ORDER else len(FOOTER_ORDER)
-
-
-def _on_page(action: str, page: Page, *, readonly: bool) -> bool:
-    if action == "tree":
-        return page.can_tree
-    if action == "dead":
-        return isinstance(page, ActorsPage)
-    if action == "user":
-        return isinstance(page, ProcessesPage)
-    return action not in ("export", "edit", "save") or not readonly
 
 
 PAGES: tuple[type[Page], ...] = (OverviewPage, NodesPage, ActorsPage, ProcessesPage, JobsPage, FindingsPage, PresetsPage)

@@ -88,7 +88,6 @@ class LogScreen(Screen[None]):
         return self.logs[self._place]
 
     def compose(self) -> ComposeResult:
-        """A title, the lines, and where the texts of search and filter are typed."""
         yield Label(id="title")
         yield Label(id="choices")
         yield LogView(ascii=self._ascii)
@@ -104,7 +103,6 @@ class LogScreen(Screen[None]):
         return lambda action: None if useless.get(action) else 0
 
     def on_mount(self) -> None:
-        """Begin to read."""
         self.query_one(LogView).focus()
         self.query_one("#choices").display = len(self.logs) > 1
         self.set_interval(1.0, self._tell)
@@ -139,7 +137,6 @@ class LogScreen(Screen[None]):
         self._tell()
 
     def on_log_view_changed(self) -> None:
-        """More lines, or another place among them."""
         self._tell()
 
     def _tell(self) -> None:

@@ -329,7 +329,6 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         return max(1, self.scrollable_content_region.width - bool(self._searches.marks))
 
     def notify_style_update(self) -> None:
-        """Colours have changed."""
         super().notify_style_update()
         self._styles.clear()
         self._strips.clear()
@@ -340,7 +339,6 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         return self._styles[name]
 
     def render_line(self, y: int) -> Strip:
-        """One line of the screen."""
         shown = self._places()
         if y >= len(shown):
             return Strip.blank(self.scrollable_content_region.width, self._style(""))

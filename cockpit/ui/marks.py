@@ -7,8 +7,10 @@ from functools import lru_cache
 from math import isfinite
 from typing import Final, Literal
 
-Tone = Literal["", "dim", "faint", "ok", "warn", "bad", "accent", "bold", "low", "mid", "high", "kill", "stale", "reserved"]
-"""What a piece of text means; the theme says how that looks. The table and the marks share these."""
+Tone = Literal[
+    "", "dim", "faint", "ok", "warn", "bad", "accent", "bold", "low", "mid", "high", "kill", "stale", "reserved", "here", "past", "cursor"
+]  # fmt: skip
+"""What a piece of text means; `tones` and the theme say how that looks."""
 Piece = tuple[str, Tone]
 
 _BLOCKS = "▁▂▃▄▅▆▇█"

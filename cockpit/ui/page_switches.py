@@ -31,11 +31,8 @@ class SwitchingApp(ReplayApp):
 
     def action_tree(self) -> None:
         """Show as a tree, or as a list again."""
-        if self.page.can_tree:
-            self.page.tree = not self.page.tree
-            self.draw()
-        else:
-            self.say("Only the pages Actors and Processes have a tree")
+        self.page.tree = not self.page.tree
+        self.draw()
 
     def action_memory(self) -> None:
         """Host memory of the node under the cursor, of a finding's node, or of the open one; else of the fullest."""
@@ -70,7 +67,6 @@ class SwitchingApp(ReplayApp):
         """Dead actors and why they died; loaded on demand."""
         page = self.page
         if not isinstance(page, ActorsPage):
-            self.say("Dead actors are listed on the page Actors (3)")
             return
         page.wants_dead = not page.wants_dead
         self.draw()

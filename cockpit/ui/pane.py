@@ -67,7 +67,6 @@ class Pane(Horizontal):
         self._last: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
-        """Two columns."""
         yield self._left
         yield self._right
 
@@ -110,7 +109,6 @@ class Body(Vertical):
         self._timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
-        """One above the other."""
         yield self._table
         yield self._pane
 

@@ -26,6 +26,7 @@ from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
 from cockpit.text import clean, plural
 from cockpit.ui.dialogs import FoldedText
+from cockpit.ui.tones import TONE_CLASSES, TONE_CSS
 
 if TYPE_CHECKING:
     from cockpit.acts.executor import ActionExecutor
@@ -49,25 +50,19 @@ class PlanLines(FoldedText, can_focus=False):
     """Plans and receipts: the screen scrolls them, so that the focus can stay on Cancel."""
 
     hang = 6
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"plan--head", "plan--warn", "plan--bad"}
-    DEFAULT_CSS = """
-    PlanLines {
-        & > .plan--head { color: $text-accent; text-style: bold; }
-        & > .plan--warn { color: $text-warning; text-style: bold; }
-        & > .plan--bad { color: $text-error; text-style: bold; }
-    }
-    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = TONE_CLASSES
+    DEFAULT_CSS = f"PlanLines {{ {TONE_CSS} & > .tone--warn {{ text-style: bold; }} }}"
     HEADS: ClassVar[Mapping[str, str]] = {
-        "What ends with it": "plan--bad",
-        "Failed": "plan--bad",
-        "Not known": "plan--warn",
-        "Refused": "plan--warn",
-        "Unreachable": "plan--warn",
+        "What ends with it": "bad",
+        "Failed": "bad",
+        "Not known": "warn",
+        "Refused": "warn",
+        "Unreachable": "warn",
     }
 
     def tone(self, line: str) -> str:
         """Headings begin at the edge; the things below them never do."""
-        return "" if line[:1] in ("", " ") else self.HEADS.get(line, "plan--head")
+        return "" if line[:1] in ("", " ") else self.HEADS.get(line, "title")
 
 
 class ActDialog(ModalScreen["Receipt | None"]):
@@ -114,7 +109,6 @@ class ActDialog(ModalScreen["Receipt | None"]):
         self.set_class(ascii, "ascii")
 
     def compose(self) -> ComposeResult:
-        """A sentence, the lines, the word if one is asked for, two buttons, a hint."""
         with Vertical(id="dialog"):
             yield Label(id="title")
             yield from self.choices()
@@ -130,7 +124,6 @@ class ActDialog(ModalScreen["Receipt | None"]):
         yield from ()
 
     def on_mount(self) -> None:
-        """Begin to look."""
         self._enter("looking", f"{self._act.title}: checking")
         self.set_interval(0.1, self._tell)
         self.run_worker(self._look())
@@ -226,7 +219,6 @@ class ActDialog(ModalScreen["Receipt | None"]):
     # Keys and clicks
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Cancel, close, or the deed."""
         event.stop()
         if event.button.id == "agree":
             self._agree()
@@ -241,7 +233,6 @@ class ActDialog(ModalScreen["Receipt | None"]):
         self._hint = self._hint_of(self.stage) if (self._word or "").startswith(typed) else self._mismatch(typed)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Enter after the word."""
         event.stop()
         typed = event.value.strip()
         if typed and self._word not in (None, typed):

@@ -78,7 +78,6 @@ class ReplayApp(LogReadingApp):
 
     @property
     def is_past(self) -> bool:
-        """Whether a past moment is shown."""
         return self.past is not None
 
     @property
@@ -154,7 +153,6 @@ class ReplayApp(LogReadingApp):
         self.say(f"{label}: {why}. {BACK_TO_NOW}" if self.follows else f"{label}: {why}")
 
     def on_time_line_clicked(self, message: TimeLine.Clicked) -> None:
-        """Go there, and tell what happened then."""
         self._stop_playing()
         self.go_to(message.moment)
         self._tell([event for event in self.past.stretch.events if event.at == message.moment] if self.past else ())

@@ -85,7 +85,8 @@ class Page:
     title: ClassVar[str] = ""
     short_title: ClassVar[str | None] = None
     """Where there is no room for all titles."""
-    can_tree: ClassVar[bool] = False
+    switches: ClassVar[frozenset[str]] = frozenset()
+    """Which of `keys.SWITCHES` it has."""
     wants_dead: bool = False
     """Whether dead actors have been asked for."""
 
@@ -153,6 +154,9 @@ class FactRow(PageRow, frozen=True):
     """What opens on Enter."""
 
 
+VALUE_COLUMN: Final[Column[FactRow]] = Column("", 20, lambda line, _: line.value, grow=True)
+
+
 def facts(key: str, title: str, pairs: Sequence[tuple[str, Cell]], width: int) -> Section[FactRow]:
     """Names and values of one thing; a long value is broken into lines, never cut: it is what people came to read."""
     room = max(20, width - 20)
@@ -163,7 +167,7 @@ def facts(key: str, title: str, pairs: Sequence[tuple[str, Cell]], width: int) -
     ]
     columns: tuple[Column[FactRow], ...] = (
         Column("", 16, lambda line, _: ((line.name, "dim"),)),
-        Column("", 20, lambda line, _: line.value, grow=True),
+        VALUE_COLUMN,
     )
     return Section(key, title, columns, lines, search=lambda line: line.name, fixed=True)
 
@@ -175,8 +179,7 @@ def paragraphs(key: str, title: str, texts: Sequence[str], width: int) -> Sectio
         for number, text in enumerate(texts)
         for part, piece in enumerate(_break_lines(text, max(20, width - 6)))
     ]
-    columns: tuple[Column[FactRow], ...] = (Column("", 20, lambda line, _: line.value, grow=True),)
-    return Section(key, title, columns, pieces, search=lambda line: str(line.value), fixed=True)
+    return Section(key, title, (VALUE_COLUMN,), pieces, search=lambda line: str(line.value), fixed=True)
 
 
 MAX_FACT_CHARS = 100_000

@@ -8,18 +8,21 @@ from itertools import zip_longest
 from typing import Any
 
 import msgspec
-from rich.cells import cell_len, set_cell_size
+from rich.cells import set_cell_size
 
 from cockpit.model import Actor, Finding, Job, Process
 from cockpit.sources.probes.decode import StackFrame, StackThread
 from cockpit.sources.source import SourceError
 from cockpit.text import plural
+from cockpit.ui.dialogs import fold_line
 from cockpit.ui.findings import find_things
 from cockpit.ui.view import View
 
 MIN_STACK_COLUMNS = 46
 """Columns that a stack beside others needs; where there is less room they lie below each other."""
 MAX_STACKS_ABREAST = 4
+STACK_HANG = 2
+"""Cells by which the rest of a line is moved in."""
 MAX_TITLES = 6
 """Processes of a group whose titles are listed; the rest is counted."""
 IDLE_FILES = (
@@ -107,7 +110,7 @@ def stacks_text(stacks: Sequence[Stack], width: int) -> str:
     beside = 1 < len(columns) <= MAX_STACKS_ABREAST and room >= MIN_STACK_COLUMNS
     lines = [line for column in columns for line in (*column, "")]
     if beside:
-        wrapped = [[part for line in column for part in _wrap_line(line, room)] for column in columns]
+        wrapped = [[part for line in column for part in fold_line(line, room, STACK_HANG)] for column in columns]
         lines = [" │ ".join(set_cell_size(part, room) for part in row).rstrip() for row in zip_longest(*wrapped, fillvalue="")]
     return "\n".join([*lines, *(f"{each.title}: {each.error}" for each in stacks if each.error is not None)])
 
@@ -139,14 +142,3 @@ def _lines(group: Sequence[Stack], total: int, others: frozenset[StackFrame]) ->
     if idle:
         yield ""
         yield f"    {plural(idle, 'idle thread')}" if threads else f"    idle: waits for work ({plural(idle, 'thread')})"
-
-
-def _wrap_line(line: str, room: int) -> Iterator[str]:
-    """Pieces that fit; nothing of a file's name may be lost."""
-    while cell_len(line) > room:
-        cut = room
-        while cell_len(line[:cut]) > room:
-            cut -= 1
-        yield line[:cut]
-        line = f"      {line[cut:]}"
-    yield line

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size, Spacing
@@ -22,6 +21,7 @@ from cockpit.ui.block import GUTTER_CELLS, Block, lay_out, sort_rows
 from cockpit.ui.drawing import Drawing
 from cockpit.ui.place import Place, Places
 from cockpit.ui.section import Section
+from cockpit.ui.tones import TONE_CLASSES, TONE_CSS
 from cockpit.ui.view import View
 
 SLICE_LINES = 12
@@ -33,35 +33,8 @@ SLICE_PAUSE_S = 0.02
 class Table(ScrollView, can_focus=True):
     """Shows sections. When they are replaced, a cursor that the user has moved stays on the same thing, not on the same line."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"table--{name}"
-        for name in (
-            "header", "title", "cursor", "dim", "faint", "ok", "warn", "bad", "accent", "bold",
-            "low", "mid", "high", "kill", "stale", "reserved",
-        )
-    }  # fmt: skip
-    DEFAULT_CSS = """
-    Table {
-        height: 1fr;
-        scrollbar-size: 0 1;
-        & > .table--header { color: $text-muted; background: $panel; }
-        & > .table--title { color: $text-accent; background: $panel; text-style: bold; }
-        & > .table--cursor { background: $block-cursor-background; color: $block-cursor-foreground; }
-        & > .table--dim { color: $text-muted; }
-        & > .table--faint { color: $faint; }
-        & > .table--ok { color: $text-success; }
-        & > .table--warn { color: $text-warning; }
-        & > .table--bad { color: $text-error; text-style: bold; }
-        & > .table--accent { color: $text-accent; }
-        & > .table--bold { text-style: bold; }
-        & > .table--low { color: $heat-low; }
-        & > .table--mid { color: $heat-mid; }
-        & > .table--high { color: $heat-high; }
-        & > .table--kill { color: $kill-line; text-style: bold; }
-        & > .table--stale { color: $stale; }
-        & > .table--reserved { color: $reserved; }
-    }
-    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = TONE_CLASSES
+    DEFAULT_CSS = f"Table {{ height: 1fr; scrollbar-size: 0 1; {TONE_CSS} }}"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Up", show=False),
         Binding("down,j", "move(1)", "Down", show=False),
@@ -108,7 +81,7 @@ class Table(ScrollView, can_focus=True):
         self.needle, self.inverted = "", False
         self.sorts: dict[str, tuple[str, bool]] = {}
         self._sections: tuple[Section[Any], ...] = ()
-        self._drawing = Drawing(self._find_style)
+        self._drawing = Drawing(self)
         self._on_screen: dict[int, Strip] = {}
         """Each line as it was drawn last."""
         self._drawn: dict[tuple[int, int], Strip] = {}
@@ -169,13 +142,12 @@ class Table(ScrollView, can_focus=True):
     @property
     def block(self) -> Block | None:
         """The section that the cursor is in."""
-        return next((block for block in reversed(self.blocks) if block.first <= self.at and block.rows), None)
+        return self._block_of(self.at)
 
     @property
     def selected(self) -> Any:
         """The row under the cursor, or `None`."""
-        block = self.block
-        return block.rows[self.at - block.first] if block and self.at - block.first < len(block.rows) else None
+        return self._row(self.at)
 
     @property
     def chosen(self) -> list[Any]:
@@ -204,25 +176,21 @@ class Table(ScrollView, can_focus=True):
                         return block.first + number
         return max(0, min(place.at, self.count - 1))
 
+    def _block_of(self, number: int) -> Block | None:
+        return next((block for block in self.blocks if block.first <= number < block.first + len(block.rows)), None)
+
     def _row(self, number: int) -> Any:
-        for block in self.blocks:
-            if block.first <= number < block.first + len(block.rows):
-                return block.rows[number - block.first]
-        return None
+        block = self._block_of(number)
+        return None if block is None else block.rows[number - block.first]
 
     # Drawing
 
     def notify_style_update(self) -> None:
-        """Colours have changed."""
         super().notify_style_update()
         self._drawing.forget_styles()
         self._drawn.clear()
 
-    def _find_style(self, name: str) -> Style:
-        return self.get_component_rich_style(f"table--{name}", partial=True) if name else self.rich_style
-
     def render_line(self, y: int) -> Strip:
-        """One line of the screen."""
         place = (y, self.scroll_offset.y)
         strip = self._on_screen[y] = self._drawn.pop(place) if place in self._drawn else self._draw_line(y)
         return strip
@@ -272,7 +240,7 @@ class Table(ScrollView, can_focus=True):
 
     def _region_of(self, number: int) -> Region:
         """The lines of a row, counted over all sections."""
-        block = next((block for block in reversed(self.blocks) if block.first <= number < block.first + len(block.rows)), None)
+        block = self._block_of(number)
         if block is None:
             return Region(0, 0, 1, 1)
         index = number - block.first

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
-from rich.segment import Segment
-from rich.style import Style
 from textual import events
 from textual.message import Message
 from textual.strip import Strip
@@ -16,9 +14,9 @@ from textual.widget import Widget
 
 from cockpit.model import LEVELS
 from cockpit.moment import moment_text
-from cockpit.text import clean
 from cockpit.ui import cells
 from cockpit.ui.marks import Piece, Tone
+from cockpit.ui.tones import TONE_CLASSES, TONE_CSS, draw_pieces
 
 if TYPE_CHECKING:
     from cockpit.recording.events import Event
@@ -64,7 +62,7 @@ def draw_line(shown: Stretch, moment: float, now: float, width: int, *, ascii: b
     marks = dict(_marks(shown, count, ascii=ascii))
     line = [marks.get(cell) or (_track(shown, cell, count)[ascii], "faint") for cell in range(count)]
     if 0 <= (here := cell_of(shown, moment, count)) < count:
-        line[here] = (line[here][0] if here in marks else HERE[ascii], "cursor")  # type: ignore[assignment]
+        line[here] = (line[here][0] if here in marks else HERE[ascii], "cursor")
     return [(begin, "dim"), *line, (end, "dim")], len(begin), count
 
 
@@ -121,18 +119,13 @@ def _track(shown: Stretch, cell: int, count: int) -> tuple[str, str]:
 class TimeLine(Widget):
     """One row above the keys, only while the past is shown. A click goes there."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"time-line--{name}" for name in ("dim", "faint", "ok", "warn", "bad", "accent", "cursor")}
-    DEFAULT_CSS = """
-    TimeLine {
+    COMPONENT_CLASSES: ClassVar[set[str]] = TONE_CLASSES
+    DEFAULT_CSS = f"""
+    TimeLine {{
         height: 1; display: none; background: $panel; color: $foreground;
-        & > .time-line--dim { color: $text-muted; }
-        & > .time-line--faint { color: $faint; }
-        & > .time-line--ok { color: $text-success; }
-        & > .time-line--warn { color: $text-warning; text-style: bold; }
-        & > .time-line--bad { color: $text-error; text-style: bold; }
-        & > .time-line--accent { color: $text-accent; }
-        & > .time-line--cursor { color: $block-cursor-foreground; background: $block-cursor-background; text-style: bold; }
-    }
+        {TONE_CSS}
+        & > .tone--warn, & > .tone--cursor {{ text-style: bold; }}
+    }}
     """
 
     @dataclass
@@ -154,19 +147,12 @@ class TimeLine(Widget):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002 there is one
-        """The line."""
-        base = self.rich_style
         if self._shown is None:
-            return Strip.blank(self.size.width, base)
+            return Strip.blank(self.size.width, self.rich_style)
         pieces, _, _ = draw_line(self._shown, self._moment, self._now, self.size.width, ascii=self._ascii)
-        segments = [Segment(clean(text), base + self._style(tone)) for text, tone in pieces]
-        return Strip(segments).adjust_cell_length(self.size.width, base)
-
-    def _style(self, name: str) -> Style:
-        return self.get_component_rich_style(f"time-line--{name}", partial=True) if name else Style.null()
+        return draw_pieces(self, pieces)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Go to the moment that was clicked."""
         if self._shown is None:
             return
         _, first, count = draw_line(self._shown, self._moment, self._now, self.size.width, ascii=self._ascii)

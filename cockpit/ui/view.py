@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from math import ceil
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgspec
@@ -169,29 +170,25 @@ class Index(Lookups):
         return {actor.key: max(1, ceil(actor.needs.get("GPU", 0))) for actor in having}
 
     @cached_property
-    def actor_gpus(self) -> Mapping[str, tuple[int | None, frozenset[tuple[str, int]]]]:
-        """By actor id: GPU memory that it and its children hold, and on which GPUs."""
-        memory: dict[str, int | None] = {}
-        places: dict[str, set[tuple[str, int]]] = defaultdict(set)
-        for process in self.snapshot.processes or ():
-            if process.actor and process.gpus:
-                held = process.gpu_memory
-                before = memory.get(process.actor)
-                memory[process.actor] = held if before is None else before + (held or 0)
-                places[process.actor] |= {(process.node or process.host, hold.index) for hold in process.gpus}
-        return {actor: (memory[actor], frozenset(places[actor])) for actor in memory}
+    def actor_gpus(self) -> Mapping[str, tuple[int | None, int]]:
+        """By actor id: GPU memory that it and its children hold, where NVML says it of any, and on how many GPUs."""
+        return _sum_held(self.snapshot.processes or (), attrgetter("actor"))
 
     @cached_property
     def job_gpus(self) -> Mapping[str, tuple[int | None, int]]:
-        """By job: GPU memory held by its processes, where NVML says it of any, and on how many GPUs."""
-        memory: dict[str, int | None] = {}
-        places: dict[str, set[tuple[str, int]]] = defaultdict(set)
-        for process in self.snapshot.processes or ():
-            if process.job and process.gpus:
-                held, before = process.gpu_memory, memory.get(process.job)
-                memory[process.job] = held if before is None else before + (held or 0)
-                places[process.job] |= {(process.node or process.host, hold.index) for hold in process.gpus}
-        return {job: (held, len(places[job])) for job, held in memory.items()}
+        """By job: the same of its processes."""
+        return _sum_held(self.snapshot.processes or (), attrgetter("job"))
+
+
+def _sum_held(processes: Iterable[Process], owner_of: Callable[[Process], str | None]) -> Mapping[str, tuple[int | None, int]]:
+    memory: dict[str, int | None] = {}
+    places: dict[str, set[tuple[str, int]]] = defaultdict(set)
+    for process in processes:
+        if process.gpus and (owner := owner_of(process)):
+            held, before = process.gpu_memory, memory.get(owner)
+            memory[owner] = held if before is None else before + (held or 0)
+            places[owner] |= {(process.node or process.host, hold.index) for hold in process.gpus}
+    return {owner: (held, len(places[owner])) for owner, held in memory.items()}
 
 
 def _by_gpu(processes: Iterable[Process]) -> Mapping[int, Sequence[tuple[Process, Hold]]]:

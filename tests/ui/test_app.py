@@ -302,6 +302,7 @@ async def test_a_bug_is_one_sentence_and_shows_no_value(make, monkeypatch):
         await crash(app, boom)
     said = "".join(str(line) for line in app._exit_renderables)
     assert "cockpit has a bug: ZeroDivisionError" in said
+    assert "(test_app.py:" in said
     assert secret not in said
 
 

@@ -8,8 +8,9 @@ from msgspec.structs import replace
 
 from cockpit.model import Actor, Finding, Job, Node, PlacementGroup
 from cockpit.sources.source import SourceError
-from cockpit.ui.inspection import find_quotes, log_subject
+from cockpit.ui.inspection import find_quotes
 from cockpit.ui.log_screen import LogScreen
+from cockpit.ui.pages.details import detail_of
 from tests.ui.screen import shown, until
 from tests.world import actor, finding, node, process, snapshot
 
@@ -167,13 +168,14 @@ async def test_a_failure_is_the_state_of_that_log_alone(make):
 
 
 def test_a_title_begins_with_what_people_call_it():
-    assert [log_subject(one) for one in (actor(1), process(7), node(2), Job("x"), PlacementGroup("7" * 36, "vllm"), finding())] == [
+    things = (actor(1), process(7), node(2), Job("x"), PlacementGroup("7" * 36, "vllm"), finding())
+    assert [detail_of(one).heading for one in things] == [
         "Actor actor1",
         "Process 7",
         "Node node2",
         "Job x",
         "Group vllm",
-        "Finding on node2 GPU 3",
+        "Finding node2 GPU 3",
     ]
 
 

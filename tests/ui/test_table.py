@@ -261,7 +261,7 @@ async def test_a_text_goes_over_no_more_lines_than_its_column_allows():
 
 async def test_cursor_and_mouse_take_a_folded_row_for_one():
     async with table(long_section("a", "b"), section(*things("z"), key="others"), size=(40, 20)) as (shown, pilot):
-        cursor = shown.get_component_rich_style("table--cursor", partial=True).bgcolor
+        cursor = shown.get_component_rich_style("tone--cursor", partial=True).bgcolor
         for name, place in (("a", 0), ("b", 1), ("z", 2)):
             assert (shown.selected.name, shown.at) == (name, place)
             block = shown.block

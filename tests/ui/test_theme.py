@@ -15,8 +15,8 @@ from textual.widgets import Label
 from cockpit.config.document import InputError
 from cockpit.config.settings import default_file
 from cockpit.config.themes import shipped_folder, user_folder
-from cockpit.ui.table import Table
 from cockpit.ui.theme import COLORS, DEFAULT_THEME, MIDNIGHT, OWN_VARIABLES, find_theme, load_theme, load_themes, variable_defaults
+from cockpit.ui.tones import TONE_CSS
 
 SHIPPED = {theme.name: theme for theme in load_themes([shipped_folder()])[0]}
 NUMERIC = [theme for theme in SHIPPED.values() if not theme.ansi]
@@ -92,8 +92,9 @@ def test_text_can_be_read(theme: Theme, ground: str) -> None:
 
 
 def test_what_tables_write_with_is_text_that_can_be_read() -> None:
-    """But for the tracks of bars and the branches of trees, which are faint."""
-    written = set(re.findall(r"color: \$([a-z-]+)", Table.DEFAULT_CSS)) - {"panel", "block-cursor-background", "block-cursor-foreground"}
+    """But for the tracks of bars and the branches of trees, which are faint; and what the header draws in reverse."""
+    upright = [rule for rule in TONE_CSS.split("}") if "reverse" not in rule]
+    written = set(re.findall(r"color: \$([a-z-]+)", "".join(upright))) - {"panel", "block-cursor-background", "block-cursor-foreground"}
     assert written == {*TEXT, "faint"} - {"foreground", "accent"}
 
 

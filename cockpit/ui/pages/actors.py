@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 from cockpit.model import Actor, Bundle, PlacementGroup, Snapshot
 from cockpit.placement import needs_words
@@ -17,50 +17,34 @@ from cockpit.ui.view import View
 
 
 class ClassRow(PageRow, frozen=True):
-    """All actors of one class and job."""
+    """All actors of one class and job; in the tree also each of them below it."""
 
+    key: str
+    about: Actor
+    """What opens on Enter: one that waits, if there is one."""
     name: str
     job: str | None
     actors: tuple[Actor, ...]
 
     @property
-    def key(self) -> str:
-        """Its identity."""
-        return f"class:{self.name}:{self.job}"
-
-    @property
-    def about(self) -> Actor:
-        """What opens on Enter: one that waits, if there is one."""
-        return next((actor for actor in self.actors if actor.pending), self.actors[0])
+    def is_leaf(self) -> bool:
+        """Whether it is one actor, not the class."""
+        return self.key == self.about.key
 
 
 class GroupRow(PageRow, frozen=True):
     """A placement group, or one of its bundles."""
 
-    group: PlacementGroup
-    number: int | None = None
-
-    @property
-    def key(self) -> str:
-        """Its identity."""
-        return f"{self.group.key}:{self.number}"
-
-    @property
-    def about(self) -> PlacementGroup:
-        """What opens on Enter."""
-        return self.group
-
-    @property
-    def bundle(self) -> Bundle | None:
-        """The bundle, when the row is one."""
-        return None if self.number is None else self.group.bundles[self.number]
+    key: str
+    about: PlacementGroup
+    bundle: Bundle | None = None
 
 
 class ActorsPage(Page):
     """Waiting actors first, then groups, classes, and every living actor."""
 
     title = "Actors"
-    can_tree = True
+    switches = frozenset({"tree", "dead"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +86,12 @@ def _classes(snapshot: Snapshot) -> Sequence[ClassRow] | None:
     for actor in snapshot.actors or ():
         if not actor.internal:
             found.setdefault((actor.class_, actor.job), []).append(actor)
-    return None if snapshot.actors is None else [ClassRow(name, job, tuple(members)) for (name, job), members in found.items()]
+    return None if snapshot.actors is None else [_class(name, job, members) for (name, job), members in found.items()]
+
+
+def _class(name: str, job: str | None, members: Sequence[Actor]) -> ClassRow:
+    first = next((actor for actor in members if actor.pending), members[0])
+    return ClassRow(f"class:{name}:{job}", first, name, job, tuple(members))
 
 
 def _internal_note(snapshot: Snapshot) -> str:
@@ -115,15 +104,7 @@ def _actors_section(key: str, title: str, actors: Sequence[Actor] | None, nothin
     alive = not (waits or is_dead)
     columns: list[Column[Actor]] = [
         words(title, 16 if waits else 20, lambda actor, _: cells.title(actor), grow=alive, most=40),
-        Column(
-            "CLASS",
-            14,
-            lambda actor, _: actor.class_ if actor.name else "",
-            sort=lambda actor, _: actor.class_,
-            rank=5,
-            grow=alive,
-            most=28,
-        ),
+        words("CLASS", 14, lambda actor, _: actor.class_ if actor.name else "", rank=5, grow=alive, most=28),
         Column("STATE", 14, lambda actor, view: cells.state(actor.state, view), sort=lambda actor, _: actor.state),
         Column("NEEDS", 15, cells.actor_needs, sort=lambda actor, _: actor.needs.get("GPU"), rank=1 if waits else 0, grow=alive, most=28),
         Column("FOR", 6, cells.waiting_time, sort=lambda actor, _: actor.since, right=True, rank=0 if waits else 6),
@@ -158,40 +139,41 @@ def _groups_section(view: View, *, tree: bool) -> Section[GroupRow]:
     groups = [group for group in view.snapshot.placement_groups or () if group.state != "REMOVED"]
     rows = [row for group in sorted(groups, key=lambda group: not group.pending) for row in _group_rows(group, tree=tree)]
     columns: tuple[Column[GroupRow], ...] = (
-        Column("GROUPS", 20, _group_name, sort=lambda row, _: row.group.name),
-        _of_group("STATE", 13, lambda group, view: cells.state(group.state, view), sort=lambda row, _: row.group.state),
+        Column("GROUPS", 20, _group_name, sort=lambda row, _: row.about.name),
+        _of_group("STATE", 13, lambda group, view: cells.state(group.state, view), sort=lambda row, _: row.about.state),
         _of_group("STRATEGY", 13, lambda group, _: group.strategy or UNKNOWN, rank=2),
         Column("BUNDLES", 24, _bundles, grow=True),
         Column("PLACED", 14, _placement),
-        _of_group("FOR", 6, lambda group, view: cells.ago(group.since, view), sort=lambda row, _: row.group.since, right=True, rank=1),
-        Column("JOB", 12, lambda row, view: view.job_title(row.group.job), sort=lambda row, _: row.group.job, rank=3),
-        reason(14, lambda row, view: cells.why(row.group, view) if row.number is None else "", rank=4),
+        _of_group("FOR", 6, lambda group, view: cells.ago(group.since, view), sort=lambda row, _: row.about.since, right=True, rank=1),
+        Column("JOB", 12, lambda row, view: view.job_title(row.about.job), sort=lambda row, _: row.about.job, rank=3),
+        reason(14, lambda row, view: cells.why(row.about, view) if row.bundle is None else "", rank=4),
     )
     return Section(
         "groups",
         "GROUPS",
         columns,
         None if view.snapshot.placement_groups is None else rows,
-        search=lambda row: f"{row.group.name} {row.group.id} {row.group.state} {row.group.job} {row.group.why}",
+        search=lambda row: f"{row.about.name} {row.about.id} {row.about.state} {row.about.job} {row.about.why}",
         total=len(groups),
     )
 
 
 def _of_group(title: str, width: int, cell: Callable[[PlacementGroup, View], Cell], **more: Any) -> Column[GroupRow]:
     """Said of a group, not of each of its bundles."""
-    return Column(title, width, lambda row, view: cell(row.group, view) if row.number is None else "", **more)
+    return Column(title, width, lambda row, view: cell(row.about, view) if row.bundle is None else "", **more)
 
 
 def _group_rows(group: PlacementGroup, *, tree: bool) -> list[GroupRow]:
-    return [GroupRow(group), *(GroupRow(group, number) for number in range(len(group.bundles) if tree else 0))]
+    bundles = enumerate(group.bundles if tree else ())
+    return [GroupRow(group.key, group), *(GroupRow(f"{group.key}:{number}", group, bundle) for number, bundle in bundles)]
 
 
 def _group_name(row: GroupRow, view: View) -> Cell:
-    return cells.title(row.group) if row.number is None else leaf(f"bundle {row.number}", view)
+    return cells.title(row.about) if row.bundle is None else leaf(f"bundle {row.key.rpartition(':')[2]}", view)
 
 
 def _bundles(row: GroupRow, _: View) -> str:
-    bundles = (row.bundle,) if row.bundle else row.group.bundles
+    bundles = (row.bundle,) if row.bundle else row.about.bundles
     shapes = Counter(needs_words(bundle.needs).replace(",", "") for bundle in bundles)
     return ", ".join(f"{number} x {shape}" if number > 1 else shape for shape, number in shapes.items())
 
@@ -199,47 +181,47 @@ def _bundles(row: GroupRow, _: View) -> str:
 def _placement(row: GroupRow, view: View) -> Cell:
     if row.bundle is not None:
         return view.node_title(row.bundle.node) if row.bundle.node else (("not placed", "warn"),)
-    nodes = Counter(view.node_title(bundle.node) for bundle in row.group.bundles if bundle.node)
+    nodes = Counter(view.node_title(bundle.node) for bundle in row.about.bundles if bundle.node)
     return " ".join(f"{name}:{number}" for name, number in nodes.items()) or (("not placed", "warn"),)
 
 
-def _classes_section(classes: Sequence[ClassRow] | None, *, tree: bool) -> Section[ClassRow | Actor]:
-    columns: tuple[Column[ClassRow | Actor], ...] = (
-        Column("CLASSES", 24, _class_name, sort=lambda row, _: row.name if isinstance(row, ClassRow) else row.class_, grow=True, most=40),
+def _classes_section(classes: Sequence[ClassRow] | None, *, tree: bool) -> Section[ClassRow]:
+    columns: tuple[Column[ClassRow], ...] = (
+        Column("CLASSES", 24, _class_name, sort=lambda row, _: row.about.class_, grow=True, most=40),
         words("JOB", 14, lambda row, view: view.job_title(row.job), rank=1),
         Column("ALIVE", 6, lambda row, _: _states(row, "ALIVE"), right=True),
         Column("PENDING", 7, lambda row, _: _states(row, "PENDING_CREATION", "DEPENDENCIES_UNREADY", "RESTARTING"), right=True),
         Column("RST", 4, _restarts, right=True),
-        Column("NEEDS EACH", 16, lambda row, view: cells.actor_needs(_members(row)[0], view), rank=2),
+        Column("NEEDS EACH", 16, lambda row, view: cells.actor_needs(row.actors[0], view), rank=2),
         Column("GPU MEM", 7, _class_memory, right=True),
     )
-    rows = [row for each in classes or () for row in cast("tuple[ClassRow | Actor, ...]", (each, *(each.actors if tree else ())))]
+    rows = [row for each in classes or () for row in (each, *(map(_leaf, each.actors) if tree else ()))]
     return Section("classes", "CLASSES", columns, None if classes is None else rows, search=_class_search, total=len(classes or ()))
 
 
-def _members(row: ClassRow | Actor) -> tuple[Actor, ...]:
-    return row.actors if isinstance(row, ClassRow) else (row,)
+def _leaf(actor: Actor) -> ClassRow:
+    return ClassRow(actor.key, actor, actor.name or actor.id[:12], actor.job, (actor,))
 
 
-def _class_search(row: ClassRow | Actor) -> str:
-    return f"{row.name} {row.job}" if isinstance(row, ClassRow) else actor_search(row)
+def _class_search(row: ClassRow) -> str:
+    return actor_search(row.about) if row.is_leaf else f"{row.name} {row.job}"
 
 
-def _class_name(row: ClassRow | Actor, view: View) -> Cell:
-    return row.name if isinstance(row, ClassRow) else leaf(row.name or row.id[:12], view)
+def _class_name(row: ClassRow, view: View) -> Cell:
+    return leaf(row.name, view) if row.is_leaf else row.name
 
 
-def _states(row: ClassRow | Actor, *states: str) -> Cell:
-    number = sum(actor.state in states for actor in _members(row))
+def _states(row: ClassRow, *states: str) -> Cell:
+    number = sum(actor.state in states for actor in row.actors)
     return (("0", "dim"),) if not number else ((str(number), "" if states == ("ALIVE",) else "warn"),)
 
 
-def _restarts(row: ClassRow | Actor, _: View) -> str:
+def _restarts(row: ClassRow, _: View) -> str:
     """Of those that live or wait; what Ray doesn't tell of one makes the sum unknown."""
-    restarts = [actor.restarts for actor in _members(row)]
+    restarts = [actor.restarts for actor in row.actors]
     return UNKNOWN if None in restarts else str(sum(filter(None, restarts)))
 
 
-def _class_memory(row: ClassRow | Actor, view: View) -> str:
-    known = [held for actor in _members(row) if (held := _memory_bytes(actor, view)) is not None]
-    return size(sum(known)) if known else UNKNOWN if _is_memory_unknown(view, *_members(row)) else ""
+def _class_memory(row: ClassRow, view: View) -> str:
+    known = [held for actor in row.actors if (held := _memory_bytes(actor, view)) is not None]
+    return size(sum(known)) if known else UNKNOWN if _is_memory_unknown(view, *row.actors) else ""

@@ -12,17 +12,17 @@ from cockpit.findings.give_up import LIMIT_WORDS, deadline_words, find_deadline
 from cockpit.findings.waiting import REMEDIES
 from cockpit.model import Actor, Bundle, Fault, Finding, Job, Node, PlacementGroup, Process, Session
 from cockpit.placement import needs_words
-from cockpit.report.faults import by_cause
 from cockpit.report.grouping import bundles_words
 from cockpit.report.usage import usage_pairs
 from cockpit.text import UNKNOWN, size
 from cockpit.ui import cells
 from cockpit.ui.columns import GPU_MEMORY_COLUMN, PID_COLUMN, actor_search, amount, process_search, reason
+from cockpit.ui.findings import POOLS
 from cockpit.ui.log_tails import LogTail
 from cockpit.ui.pages.findings import about_section, finding_sections
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.presets import preset_sections
-from cockpit.ui.section import Cell, Column, FactRow, Item, Page, PageRow, Pairs, Section, facts, paragraphs
+from cockpit.ui.section import VALUE_COLUMN, Cell, Column, FactRow, Item, Page, PageRow, Pairs, Section, facts, paragraphs
 from cockpit.ui.view import View
 
 Thing = TypeVar("Thing", Actor, PlacementGroup, Process)
@@ -84,14 +84,12 @@ class DetailPage(Page):
 
     @property
     def heading(self) -> str:
-        """Where we are."""
         thing = self.thing
         fields = ("pid",) if isinstance(thing, Process) else ("source", "name", "class_", "id", "subject")
         title = next((str(name) for field in fields if (name := getattr(thing, field, None))), "")
         return f"{self._name} {title}"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
-        """The newest facts of the thing itself, and of what belongs to it."""
         now = _find_newest(self.thing, view)
         if now is None:
             known = "its last known state" if view.ago is None else "its state at another time"
@@ -104,19 +102,10 @@ class DetailPage(Page):
 
 
 def _find_newest(thing: Any, view: View) -> Any:
-    snapshot = view.snapshot
     if isinstance(thing, Actor):
         return view.index.actors.get(thing.id) or (thing if thing.state == "DEAD" else None)
-    pools: tuple[tuple[type, Iterable[Any] | None], ...] = (
-        (Process, snapshot.processes),
-        (Job, snapshot.jobs),
-        (PlacementGroup, snapshot.placement_groups),
-        (Session, snapshot.sessions),
-        (Fault, by_cause(snapshot.faults)),
-        (Finding, snapshot.findings),
-        (PresetEntry, view.preset_entries),
-    )
-    pool = next((found for kind, found in pools if isinstance(thing, kind)), None)
+    list_all = POOLS.get(thing.key.partition(":")[0])
+    pool = list_all(view.snapshot) if list_all else view.preset_entries
     return next((other for other in pool or () if other.key == thing.key), None)
 
 
@@ -146,9 +135,8 @@ def _log_title(tail: LogTail, view: View) -> str:
 
 
 def _log_section(title: str, rows: list[FactRow] | None, view: View) -> Section[FactRow]:
-    columns: tuple[Column[FactRow], ...] = (Column("", 20, lambda row, _: row.value, grow=True),)
     least, unknown = max(MIN_LOG_LINES, view.height // LOG_PART), "not read yet" if view.ago is None else "not recorded"
-    return Section("log", title, columns, rows, "no lines yet", least=least, newest_last=True, fixed=True, unknown=unknown)
+    return Section("log", title, (VALUE_COLUMN,), rows, "no lines yet", least=least, newest_last=True, fixed=True, unknown=unknown)
 
 
 def _process(process: Process, view: View) -> Sequence[Section[Any]]:

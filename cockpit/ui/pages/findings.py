@@ -13,7 +13,7 @@ from cockpit.text import UNKNOWN
 from cockpit.ui import cells
 from cockpit.ui.columns import ago, words
 from cockpit.ui.findings import find_things, next_steps
-from cockpit.ui.section import MAX_TEXT_LINES, Cell, Column, FactRow, Item, Page, Pairs, Section, facts, paragraphs
+from cockpit.ui.section import MAX_TEXT_LINES, VALUE_COLUMN, Cell, Column, FactRow, Item, Page, Pairs, Section, facts, paragraphs
 from cockpit.ui.view import View
 
 MAX_ABOUT_ROWS = 200
@@ -104,7 +104,7 @@ def finding_sections(finding: Finding, view: View) -> Sequence[Section[Any]]:
 def _things_section(about: Sequence[Any]) -> Section[FactRow]:
     columns: tuple[Column[FactRow], ...] = (
         Column("ABOUT", 8, lambda line, _: ((line.name, "dim"),)),
-        Column("", 20, lambda line, _: line.value, grow=True),
+        VALUE_COLUMN,
     )
     rows = [FactRow(f"of:{thing.key}", thing.key.partition(":")[0].replace("pg", "group"), _thing_title(thing), thing) for thing in about]
     return Section("rows", "ABOUT", columns, rows[:MAX_ABOUT_ROWS], search=lambda line: str(line.value), total=len(rows))

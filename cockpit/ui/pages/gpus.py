@@ -29,7 +29,6 @@ class GpuRow(PageRow, frozen=True):
 
     @property
     def key(self) -> str:
-        """Its identity."""
         return f"{self.node.key}:{self.gpu.index}" + (f":{self.about.key}" if self.about else "")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from cockpit.findings.jobs import error_lines
 from cockpit.model import Job
 from cockpit.report.usage import gpu_hours, idle_words
-from cockpit.text import UNKNOWN, count, percent, ratio
+from cockpit.text import UNKNOWN, age, count, percent, ratio
 from cockpit.ui import cells
 from cockpit.ui.columns import ago, amount, words
 from cockpit.ui.section import MAX_TEXT_LINES, Column, Item, Page, Section
@@ -22,7 +22,6 @@ class JobsPage(Page):
     title = "Jobs"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
-        """Jobs, and users."""
         jobs = view.snapshot.jobs
         rows = None if jobs is None else sorted(jobs, key=lambda job: (not job.running, -(job.started or 0)))
         return (_section(rows), _users_section(view))
@@ -33,21 +32,14 @@ def _section(rows: list[Job] | None) -> Section[Job]:
         words("JOBS", 22, lambda job, _: job.id),
         Column("STATUS", 11, lambda job, view: cells.state(job.status, view), sort=lambda job, _: job.status),
         ago("STARTED", 7, lambda job, _: job.started, rank=3),
-        Column("RUNTIME", 7, cells.run_time, sort=_run_seconds, right=True),
+        amount("RUNTIME", 7, cells.run_seconds, age),
         Column("GPU MEM", 7, _memory, sort=cells.job_memory_bytes, right=True, rank=1),
         Column("GPUS", 5, _gpus, sort=_had_now, right=True),
         amount("GPU-H", 6, lambda job, view: _sums(job, view).had, _hours, rank=4),
         Column(
             "BUSY", 4, lambda job, view: _busy(_sums(job, view)), sort=lambda job, view: _busy_share(_sums(job, view)), right=True, rank=5
         ),
-        Column(
-            "ENTRYPOINT",
-            18,
-            lambda job, _: cells.shorten_command(job.entrypoint or UNKNOWN),
-            sort=lambda job, _: job.entrypoint,
-            grow=True,
-            fold=MAX_TEXT_LINES,
-        ),
+        words("ENTRYPOINT", 18, _entrypoint, grow=True, fold=MAX_TEXT_LINES),
         Column("MESSAGE", 18, lambda job, _: ((last_line(job), "dim"),), rank=2, grow=True, fold=MAX_TEXT_LINES),
     )
     return Section("jobs", "JOBS", columns, rows, "no jobs", lambda job: f"{job.id} {job.job} {job.status} {job.entrypoint} {job.message}")
@@ -67,6 +59,10 @@ def _users_section(view: View) -> Section[Item[UserUsage]]:
     usage = view.history.usage
     rows = None if usage.begin is None else [Item(f"user:{used.user}", used) for used in usage.users()]
     return Section("users", "USERS", columns, rows, "none seen", lambda row: row.of.user or "", unknown="not watched yet")
+
+
+def _entrypoint(job: Job, _: View) -> str | None:
+    return cells.shorten_command(job.entrypoint) if job.entrypoint else None
 
 
 def _sums(job: Job, view: View) -> HourSums:
@@ -94,10 +90,6 @@ def _busy(sums: HourSums) -> str:
 def _busy_share(sums: HourSums) -> float | None:
     """Of the time of which it is known whether they worked."""
     return ratio(sums.busy, sums.had - sums.unknown)
-
-
-def _run_seconds(job: Job, view: View) -> float | None:
-    return job.started and (job.ended or view.now) - job.started
 
 
 def _memory(job: Job, view: View) -> str:

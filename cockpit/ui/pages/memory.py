@@ -42,7 +42,6 @@ class OwnerRow(PageRow, frozen=True):
 
     @property
     def key(self) -> str:
-        """Its identity."""
         return f"memory:{self.holding.owner.key}"
 
 
@@ -55,11 +54,9 @@ class MemoryPage(Page):
 
     @property
     def heading(self) -> str:
-        """Where we are."""
         return f"Memory {self.node.title}"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
-        """Where it stands, how it came there and goes on, and who holds it."""
         node = next((node for node in view.snapshot.nodes or () if node.key == self.node.key), None)
         if node is None:
             return (facts("gone", "MEMORY", [("gone", f"{self.node.title} {cells.say_unlisted(view)}.")], view.width),)

@@ -28,7 +28,6 @@ class NodesPage(Page):
     title = "Nodes"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
-        """The nodes, and the GPUs of all of them."""
         return (nodes_section(view), gpus_section("gpus", None if view.snapshot.nodes is None else GpuRows(view.snapshot.nodes)))
 
 
@@ -55,11 +54,9 @@ class NodePage(Page):
 
     @property
     def heading(self) -> str:
-        """Where we are."""
         return f"Node {self.node.title}"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
-        """What is known of it, its GPUs with their processes, host memory by process, and the sessions on its disk."""
         nodes = view.snapshot.nodes or ()
         node = next((node for node in nodes if node.key == self.node.key), None)
         node = node or next((node for node in nodes if node.host == self.node.host and self.node.id is None), None)
@@ -159,7 +156,6 @@ class MemoryRow(PageRow, frozen=True):
 
     @property
     def key(self) -> str:
-        """Its identity."""
         return f"memory:{self.name}"
 
 

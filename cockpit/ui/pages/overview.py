@@ -13,7 +13,7 @@ from cockpit.model import Actor, Job, Node, PlacementGroup, Process, Snapshot
 from cockpit.monitor.history import STEP_S, STEPS_KEPT
 from cockpit.report.grouping import Repeats, alike_groups, bundles_words
 from cockpit.report.text import unjudged_words
-from cockpit.text import UNKNOWN, percent, plural, ratio
+from cockpit.text import UNKNOWN, age, percent, plural, ratio
 from cockpit.ui import cells
 from cockpit.ui.block import fit_text
 from cockpit.ui.columns import GPU_MEMORY_COLUMN, PID_COLUMN, ago, amount, process_search, reason, words
@@ -47,7 +47,6 @@ class WaitingRow(PageRow, frozen=True):
 
     @property
     def key(self) -> str:
-        """Its identity."""
         return f"waiting:{self.about.key}"
 
 
@@ -156,9 +155,7 @@ def waits_section(view: View) -> Section[WaitingRow]:
         words("NAME", 20, lambda item, _: item.name, fold=2),
         Column("NEEDS", 16, lambda item, _: item.needs or UNKNOWN, grow=True, most=32, rank=1, fold=2),
         Column("FOR", 7, cells.waiting_time, sort=lambda item, _: item.since, right=True),
-        Column(
-            "JOB", 12, lambda item, view: view.job_title(item.about.job), rank=2, sort=lambda item, _: item.about.job, grow=True, most=24
-        ),
+        words("JOB", 12, lambda item, view: view.job_title(item.about.job), rank=2, grow=True, most=24),
         reason(36, lambda item, _: item.drawn_why or UNKNOWN),
     )
     return Section(
@@ -210,7 +207,7 @@ def running_jobs_section(view: View) -> Section[Job]:
     rows = None if jobs is None else [job for job in jobs if job.status == "RUNNING"]
     columns: tuple[Column[Job], ...] = (
         words("RUNNING JOBS", 20, lambda job, _: job.id),
-        Column("FOR", 6, cells.run_time, sort=lambda job, _: job.started, right=True),
+        amount("FOR", 6, cells.run_seconds, age),
         Column("GPUS", 4, lambda job, view: cells.job_gpus(job, view)[1], right=True),
         Column("GPU MEM", 7, lambda job, view: cells.job_gpus(job, view)[0], sort=cells.job_memory_bytes, right=True),
         Column("ACTORS", 6, lambda job, view: str(actors[job.job]) if view.snapshot.actors is not None else UNKNOWN, right=True),
@@ -248,5 +245,4 @@ class OverviewPage(Page):
     short_title = "Over"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
-        """What is wrong, nodes, what waits, what is left over, what runs."""
         return (*worst_section(view), nodes_section(view), waits_section(view), orphans_section(view), running_jobs_section(view))

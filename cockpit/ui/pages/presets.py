@@ -31,7 +31,6 @@ class PresetsPage(Page):
     title = "Presets"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
-        """One list."""
         columns: tuple[Column[PresetEntry], ...] = (
             words("PRESETS", 20, lambda entry, _: entry.name),
             Column("FITS", 8, _fits, sort=lambda entry, _: entry.checked.verdict if entry.checked else None),

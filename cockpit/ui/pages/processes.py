@@ -8,7 +8,7 @@ from typing import Any
 from cockpit.model import Process
 from cockpit.text import UNKNOWN
 from cockpit.ui import cells
-from cockpit.ui.columns import amount, gpu_memory, process_search, reason, words
+from cockpit.ui.columns import ago, amount, gpu_memory, process_search, reason, words
 from cockpit.ui.pages.nodes import sessions_section
 from cockpit.ui.section import Cell, Column, Page, PageRow, Section
 from cockpit.ui.view import View
@@ -27,7 +27,6 @@ class ProcessRow(PageRow, frozen=True):
 
     @property
     def key(self) -> str:
-        """Its identity."""
         return self.about.key
 
 
@@ -36,10 +35,9 @@ class ProcessesPage(Page):
 
     title = "Processes"
     short_title = "Procs"
-    can_tree = True
+    switches = frozenset({"tree", "user"})
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
-        """Processes, then sessions."""
         processes = view.snapshot.processes
         if processes is not None and self.user is not None:
             processes = tuple(process for process in processes if process.user == self.user)
@@ -98,7 +96,7 @@ def _section(title: str, rows: list[ProcessRow] | None, view: View) -> Section[P
         amount("PID", 7, lambda row, _: row.about.pid, str),
         words("USER", 8, lambda row, _: row.about.user or None, rank=5),
         Column("S", 1, _state, rank=6),
-        Column("AGE", 6, lambda row, view: cells.ago(row.about.started, view), sort=_age_s, right=True, rank=2),
+        ago("AGE", 6, lambda row, _: row.about.started, rank=2),
         Column(GPU_MEMORY, 8, lambda row, _: gpu_memory(row.about), sort=lambda row, _: row.about.gpu_memory, right=True),
         Column("GPUS", 6, lambda row, _: cells.gpu_indices(row.about), rank=4),
         amount("RSS", 6, lambda row, _: row.about.rss, rank=3),
@@ -110,10 +108,6 @@ def _section(title: str, rows: list[ProcessRow] | None, view: View) -> Section[P
     return Section(
         "processes", title, columns, rows, search=lambda row: f"{process_search(row.about)} {cells.owner(row.about, view)}", unknown=unknown
     )
-
-
-def _age_s(row: ProcessRow, view: View) -> float | None:
-    return row.about.started and view.now - row.about.started
 
 
 def _state(row: ProcessRow, _: View) -> Cell:
