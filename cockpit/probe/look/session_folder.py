@@ -24,9 +24,9 @@ _JOB_LOG = re.compile(r"job-driver-(.+)\.log$")
 MOST_LOGS, MOST_RAYLET_LOGS = 200_000, 16
 """Of files in a folder, and of those that are read: whoever names a temp dir may have filled it."""
 MOST_SOCKETS = 100
+"""In a session's folder of sockets; where there are more, somebody has filled it, and it is not told who listens."""
 FIRST_WORDS_WITHIN_S = 300.0
 """After which a raylet has written the first lines of a log that it has made; else each look would read again what says nothing."""
-"""In a session's folder of sockets; where there are more, somebody has filled it, and it is not told who listens."""
 LOG_HEAD_BYTES = 4096
 """Its first lines tell a raylet's pid and node id (2.9 to 2.60)."""
 _PEER = struct.Struct("3i")
