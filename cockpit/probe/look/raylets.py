@@ -5,6 +5,7 @@ What is installed is read off the files that lie there: nothing of it is execute
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from contextlib import suppress
@@ -188,8 +189,8 @@ def frameworks(process: ScannedProcess, known: Frameworks | None = None) -> Fram
     if package is None:
         return None
     root = _root(process)
-    place = root + resolve_links(root, os.path.dirname(package))
     try:
+        place = root + resolve_links(root, os.path.dirname(package))
         changed = os.stat(place).st_mtime_ns
         if known and known.changed == changed:
             return known
@@ -208,7 +209,11 @@ def python_version(process: ScannedProcess) -> str | None:
     if not interpreter.startswith("/"):
         return None
     root = _root(process)
-    real, prefix = (os.path.dirname(os.path.dirname(path)) for path in (resolve_links(root, interpreter), interpreter))
+    try:
+        found = resolve_links(root, interpreter)
+    except OSError:
+        return None
+    real, prefix = (os.path.dirname(os.path.dirname(path)) for path in (found, interpreter))
     return _read_header(root, real) or _find_in_file(_VENV, root, f"{prefix}/pyvenv.cfg")
 
 
@@ -228,7 +233,7 @@ def _root(process: ScannedProcess) -> str:
 
 
 def resolve_links(root: str, path: str) -> str:
-    """The same path with links followed as they are meant below that root."""
+    """The same path, links followed as they are meant below that root. Raises `OSError`: the kernel would follow the rest on our own."""
     parts, done, links = path.split("/")[::-1], "", 0
     while parts:
         part = parts.pop()
@@ -241,7 +246,7 @@ def resolve_links(root: str, path: str) -> str:
             continue
         links += 1
         if links > MOST_LINKS:
-            return path
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         done = "" if link.startswith("/") else done
         parts += link.split("/")[::-1]
     return done

@@ -16,7 +16,7 @@ import pytest
 
 from cockpit.probe.look import raylets
 from cockpit.probe.look.processes import ScannedProcess, read_stat
-from cockpit.probe.look.raylets import Rays, RayService, Started, find_slurm_job, python_version, ray_version, resolve_links
+from cockpit.probe.look.raylets import Rays, RayService, Started, find_slurm_job, frameworks, python_version, ray_version, resolve_links
 from tests.probe.forests import SESSION, forest, process, raylet
 
 HERE = ".".join(map(str, sys.version_info[:3]))
@@ -183,7 +183,15 @@ def test_links_are_followed_below_the_root_that_they_are_meant_for(tmp_path):
     (tmp_path / "opt" / "py" / "bin" / "python").symlink_to("../../py/./bin/python3")
     assert resolve_links(str(tmp_path), "/usr/bin/python") == "/opt/py/bin/python3"
     (tmp_path / "loop").symlink_to("/loop")
-    assert resolve_links(str(tmp_path), "/loop") == "/loop"
+    with pytest.raises(OSError, match="Too many levels"):
+        resolve_links(str(tmp_path), "/loop")
+
+
+def test_what_lies_behind_links_without_end_is_unknown(package):
+    (package / "ring").symlink_to(package / "ring")
+    argv = f"{package}/ring/ray/core/src/ray/raylet/raylet --raylet_socket_name=s --python_worker_command={package}/ring/bin/python"
+    one = process(os.getpid(), argv)
+    assert ray_version(one) is python_version(one) is frameworks(one) is None
 
 
 def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(package):
