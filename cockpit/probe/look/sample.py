@@ -22,7 +22,7 @@ from .proc import TICKS_PER_SECOND, Users, boot_time, in_first_namespace, legibl
 from .processes import Forest, Identity, ProcessTable, ScannedProcess, shown_command
 from .raylets import ROLES, Rays, RayService
 from .sessions import DEFAULT_TEMP, Folder, Sessions, SessionScanner, date_writes
-from .sizes import SharedMemory, Size, Sizes, added_size, disk_of, read_shared_memory, shm_users, torchrun_folders
+from .sizes import SharedMemory, Size, Sizes, read_shared_memory, shm_users
 from .temp_dirs import Places, look
 from .xids import Bus, Xid
 
@@ -56,7 +56,6 @@ class Sampler:
         """Of which processes, whether by their sessions, as what, and until when that is believed, by the monotonic clock."""
         self._users = users
         self._sizes = Sizes()
-        self._torchrun: Tuple[str, ...] = ()
         self._kernel = Kernel()
         self._kills = KillScanner(self._kernel)
         self._known_rays = Rays()
@@ -117,7 +116,7 @@ class Sampler:
         memory = self._memory.facts or host.MemoryUse(None, None)
         live = [sessions.of[pid] for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in sessions.of]
         shm, places, (kills, written_to) = self._shm.facts, self._places.facts, self._logs.facts or (None, {})
-        self._sizes.want([*(folder.path for folder in sessions.folders), *self._torchrun])
+        self._sizes.want(folder.path for folder in sessions.folders)
         return {
             "taken": round(time.time(), 3),
             "up": round(uptime(), 3),
@@ -127,7 +126,7 @@ class Sampler:
             "memory": memory._asdict(),
             "shm": shm and shm.amount,
             "shm_users": shm and shm_users(shm.owners, self._users.name),
-            "disks": self._disk_facts(),
+            "disks": self._disks.facts,
             "gpus": with_xids(reading, self._kernel.xids),
             "processes": self._tell_processes(forest, verdicts, reading) if forest else None,
             "memory_users": self._memory_users(forest) if forest else None,
@@ -281,13 +280,7 @@ class Sampler:
     def _read_disks(self) -> list[host.Amount]:
         self._sessions.answered.wait(1.0)
         known = self._sessions.facts
-        self._torchrun = torchrun_folders()
         return host.disks([*(known.temps if known else ()), "/"])
-
-    def _disk_facts(self) -> list[Sample] | None:
-        disks, folders = self._disks.facts, self._torchrun
-        mine = disk_of(disks) if disks and folders else None
-        return disks and [{**disk, "torchrun": added_size(folders, self._sizes.known) if disk["path"] == mine else None} for disk in disks]
 
     def _read_sessions(self) -> Sessions:
         """Processes say which temp dirs there are, and where the dashboards of sessions are."""
