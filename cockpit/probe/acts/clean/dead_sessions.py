@@ -13,7 +13,6 @@ from ...look.kinds import SessionFolder
 from ...look.proc import user_name
 from ...look.sessions import Folder, is_session
 from ...look.tree import MovedError, decode_path, encode_path, mounted_in, place, shown_path, where, why_shared
-from ...trust import FOLDER
 from ..holders import describe_uses, holds, why_in_use, why_unasked
 from ..host_state import HostState, Request, Target
 from ..liveness import LivenessGuard, why_alive, why_answers
@@ -260,15 +259,8 @@ def _outcome(removal: Removal, stopped: Exception | None) -> str:
 @contextmanager
 def _open(path: str) -> Iterator[_Opened]:
     """Its last part is no link. Raises `OSError`."""
-    parent = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        folder = os.open(os.path.basename(path), FOLDER, dir_fd=parent)
-        try:
-            yield _Opened(path, parent, folder)
-        finally:
-            os.close(folder)
-    finally:
-        os.close(parent)
+    with trust.opened(os.path.dirname(path), trust.FOLDER_PLACE) as parent, trust.opened(os.path.basename(path), folder=parent) as folder:
+        yield _Opened(path, parent, folder)
 
 
 def unknown(request: Request, look: HostState) -> Iterator[str]:

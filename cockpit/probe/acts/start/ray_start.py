@@ -99,12 +99,8 @@ def turn(gcs: str, tell: Tell) -> Iterator[int]:
 
 
 def _await_step(held: int, tell: Tell) -> None:
-    with suppress(FileNotFoundError):
-        beside = os.open(_lock_of_step(held), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            _await_lock(beside, tell)
-        finally:
-            os.close(beside)
+    with suppress(FileNotFoundError), trust.opened(_lock_of_step(held), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC) as beside:
+        _await_lock(beside, tell)
 
 
 def _lock_of_step(held: int) -> str:
