@@ -28,6 +28,20 @@ Tell = Callable[..., None]
 """`tell(text, done, of)`: how far it is."""
 
 
+def tell_seldom(tell: Tell, every_s: float) -> Tell:
+    """The same, but not heard again within so many seconds: what is counted may change thousands of times in one."""
+    told_at = 0.0
+
+    def say(text: str, done: int | None = None, of: int | None = None) -> None:
+        nonlocal told_at
+        now = time.monotonic()
+        if now - told_at > every_s:
+            told_at = now
+            tell(text, done, of)
+
+    return say
+
+
 def grace_of(request: Request, usual: float) -> float:
     """Seconds between the two signals, as somebody wants them, be it none."""
     wanted = request.get("grace")

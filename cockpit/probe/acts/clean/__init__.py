@@ -17,12 +17,11 @@ those in /dev/shm. It is not the difference of the file system's free space, whi
 from __future__ import annotations
 
 import os
-import time
 from typing import Any, Callable, Dict, Mapping
 
 from ...look.tree import MovedError, decode_path
 from ..holders import describe_uses, holds, why_in_use, why_unasked
-from ..host_state import HostState, Request, Target, Tell, Watcher, unforeseen
+from ..host_state import HostState, Request, Target, Tell, Watcher, tell_seldom, unforeseen
 from ..removal import TELL_EVERY
 from . import dead_sessions, pointers, shm
 from .request import Cleaning, CleanRefusedError, FailedError, sentence
@@ -80,11 +79,9 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     answer: Answer = {"done": [], "refused": [], "failed": [], "freed": {"disk": 0, "shm": 0}, "notes": []}
     cleaning = Cleaning(request, watcher, tell, answer)
     targets = sorted(request["targets"], key=_turn)
-    told_at = 0.0
+    say = tell_seldom(tell, TELL_EVERY)
     for done, target in enumerate(targets):
-        if time.monotonic() - told_at > TELL_EVERY:
-            told_at = time.monotonic()
-            tell(f"{done} of {len(targets)} done", done, len(targets))
+        say(f"{done} of {len(targets)} done", done, len(targets))
         _do(cleaning, target)
     return answer
 
