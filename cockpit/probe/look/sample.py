@@ -188,27 +188,7 @@ class Sampler:
             "past": self._past.evidence(process, verdict) if process else None,
         }
         if process is None:
-            return {
-                "pid": pid,
-                **dict.fromkeys(
-                    (
-                        "ns_pid",
-                        "inside",
-                        "container",
-                        "worker",
-                        "ticks",
-                        "started",
-                        "parent",
-                        "user",
-                        "command",
-                        "name",
-                        "state",
-                        "rss",
-                        "shared",
-                    )
-                ),
-                **about,
-            }
+            return {"pid": pid, **about}
         return {
             "pid": pid,
             "ns_pid": process.ns_pid,
