@@ -27,8 +27,8 @@ The sources of faults are `nvml`, `processes`, `memory`, `shm`, `disks`, `sessio
 last facts.
 
 `python -m cockpit.probe environ PID TICKS` answers once, `{"pid", "ticks", "environ": {…}}` or `{"error": "a sentence"}`, and leaves.
-`python -m cockpit.probe stack PID TICKS` does so with `{"pid", "ticks", "command", "cut", "threads": [{"name", "id", "active", "frames":
-[{"name", "file", "line"}]}]}`, the innermost call first; with 0 for TICKS it takes whatever has that pid now.
+`python -m cockpit.probe stack PID TICKS` does so with `{"pid", "ticks", "threads": [{"frames": [{"name", "file", "line"}]}]}`, the
+innermost call first; with 0 for TICKS it takes whatever has that pid now.
 `python -m cockpit.probe port NUMBER` answers `{"port", "listeners": [{"pid", "ticks", "command", "user"}]}`.
 The program ends with its reader: when stdin, being a pipe, ends (not with `--no-lifeline`), or when nobody reads stdout any more.
 The folder may lie anywhere: put it on `sys.path` as `probe` and run `python -m probe`.
