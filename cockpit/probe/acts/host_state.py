@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Set
 from ..look.classify import classify
 from ..look.collector import Collector
 from ..look.gpus import GpuReading, Nvml
-from ..look.kinds import OWNED, KindVerdict
+from ..look.kinds import NO_SIGN, OWNED, KindVerdict
 from ..look.past import Past
 from ..look.proc import TICKS_PER_SECOND, boot_time, uptime, user_name
 from ..look.processes import Forest, ProcessTable, ScannedProcess, shown_command
@@ -92,7 +92,7 @@ class HostState(_Seen):
         }
 
     def _verdict(self, pid: int) -> Target:
-        verdict = self.verdicts.get(pid, FOREIGN)
+        verdict = self.verdicts.get(pid, NO_SIGN)
         held = self.reading.holders.get(pid, {})
         return {
             "kind": verdict.kind,
@@ -140,9 +140,6 @@ class HostState(_Seen):
             passed.add(pid)
             pid = self.forest[pid].parent
         return passed
-
-
-FOREIGN = KindVerdict("foreign", ("nothing says that it comes from Ray",), from_ray=False)
 
 
 class Watcher:
