@@ -5,7 +5,7 @@ lines on stdout. A line too many is harmless, an unknown field is ignored, a mis
 
 The first line says who speaks::
 
-    {"hello": 1, "host": "w1", "addresses": ["10.0.0.2"], "pid": 4711, "user": "train", "python": "3.11.7", "boot": 1795000000.0}
+    {"hello": 1, "host": "w1", "addresses": ["10.0.0.2"], "pid": 4711, "python": "3.11.7"}
 
 Then one sample per interval, complete in itself (whoever reads may skip any of them). `look/sample.py` makes it; its fields are those
 of `Sample` in `cockpit/sources/probes/decode.py`, in the words of `cockpit.model`, where it is said what each means.

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -48,7 +47,6 @@ def test_it_says_who_it_is_and_then_everything_at_once(start, gpus, state):
         hello = probe.line()
         assert hello["hello"] == 1
         assert hello["pid"] == probe.pid
-        assert hello["boot"] < time.time()
         sample = probe.until(lambda one: all(one[fact] for fact in ("gpus", "memory", "shm", "disks", "processes")) and not one["faults"])
     assert len(sample["gpus"]) == 8
     assert sample["memory"]["total"] > sample["memory"]["used"] > 0

@@ -48,9 +48,6 @@ class Hello(msgspec.Struct):
     hello: int
     host: str = ""
     addresses: tuple[str, ...] = ()
-    pid: int | None = None
-    user: str | None = None
-    python: str | None = None
 
 
 class Sample(msgspec.Struct):
