@@ -28,10 +28,6 @@ HARDWARE, SOFTWARE_THERMAL, HARDWARE_THERMAL, POWER_BRAKE = 0x8, 0x20, 0x40, 0x8
 """Of nvmlClocksEventReasons. A power cap, idleness and clocks that somebody has set are no bad signs."""
 NOBODY = 0
 """In place of a pid that is no process's of this PID namespace."""
-_MEASURES = (
-    "utilization", "memory_used", "memory_total", "power", "power_limit", "power_default", "temperature", "ecc", "clock",
-    "clock_reasons", "recovery", "remap", "slowed", "links",
-)  # fmt: skip
 
 Links = Dict[str, Any]
 Field = Tuple[str, int]
@@ -182,7 +178,7 @@ class Nvml:
             if not _is_unsupported(nvml, error):
                 return self._report_lost(nvml, index, error)
             memory = None
-        gpu: Gpu = {"index": index, **self._identity(nvml, index, handle), **dict.fromkeys(_MEASURES), "fault": None}
+        gpu: Gpu = {"index": index, **self._identity(nvml, index, handle), "fault": None}
         gpu["memory_used"], gpu["memory_total"] = (memory.used, memory.total) if memory else (None, None)
         if whole:
             gpu.update(_measures(nvml, handle))
@@ -200,7 +196,7 @@ class Nvml:
         known = self._known.get(index, {"uuid": "", "name": None})
         if getattr(error, "value", None) in (nvml.NVML_ERROR_UNINITIALIZED, nvml.NVML_ERROR_DRIVER_NOT_LOADED):
             raise error
-        return {"index": index, **known, **dict.fromkeys(_MEASURES), "fault": str(error)}
+        return {"index": index, **known, "fault": str(error)}
 
 
 def _load() -> Any:
