@@ -10,7 +10,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple
 
 from ..look.kinds import OWNED
 from ..look.proc import Batch
-from ..look.processes import Forest, ScannedProcess
+from ..look.processes import Forest
 from ..trust import own_uids
 from .host_state import HostState, Tell, tell_seldom
 
@@ -102,14 +102,9 @@ def describe_uses(used: Iterable[FileUse], forest: Forest, session: str) -> Iter
     for pid, mine in by_pid.items():
         one, more = mine[0], len({hold.path for hold in mine}) - 1
         others = f" and {more} more" if more else ""
-        process = forest[pid]
-        by = f"by {_shorten_command(process)} (pid {pid})"
+        program = " ".join(forest[pid].details.argv[:2])[:120] or forest[pid].name  # enough to know it by, and too short for a secret
+        by = f"by {program} (pid {pid})"
         yield f"{session}: {one.path or 'the folder itself'}{others} is {one.how} {by}: its space is freed when that process ends"
-
-
-def _shorten_command(process: ScannedProcess) -> str:
-    """Its program and what that runs: enough to know it by, and too short for a secret."""
-    return " ".join(process.details.argv[:2])[:120] or process.name
 
 
 def _ask_until_one_hangs(pids: List[int], ask: Callable[[int], _Answer], tell: Tell) -> List[_Answer]:

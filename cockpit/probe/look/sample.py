@@ -68,12 +68,12 @@ class Sampler:
         self._sessions: Collector[Sessions] = Collector(
             "sessions",
             lambda: f"Ray's temp dir {legible(self._scanner.at)}",
-            self._read_sessions,
+            lambda: self._scanner.read(self._processes.facts or {}),  # these say which temp dirs there are, and where dashboards are
             SESSIONS_EVERY,
             after=self._processes,
         )
         self._rays: Collector[Dict[Identity, RayService]] = Collector(
-            "rays", "A process of Ray's", self._read_rays, SLOWLY, after=self._processes
+            "rays", "A process of Ray's", lambda: self._known_rays.read(self._processes.facts or {}), SLOWLY, after=self._processes
         )
         self._places: Collector[Places] = Collector("temps", "A temp dir of Ray's", self._read_places, SLOWLY, after=self._sessions)
         self._logs: Collector[Said] = Collector("logs", "A log of Ray's", self._read_logs, SLOWLY)
@@ -261,13 +261,6 @@ class Sampler:
         self._sessions.answered.wait(1.0)
         known = self._sessions.facts
         return host.disks([*(known.temps if known else ()), "/"])
-
-    def _read_sessions(self) -> Sessions:
-        """Processes say which temp dirs there are, and where the dashboards of sessions are."""
-        return self._scanner.read(self._processes.facts or {})
-
-    def _read_rays(self) -> Dict[Identity, RayService]:
-        return self._known_rays.read(self._processes.facts or {})
 
     def _read_places(self) -> Places:
         known = self._sessions.facts or Sessions()

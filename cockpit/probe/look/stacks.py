@@ -87,16 +87,10 @@ def _why_denied(pid: int) -> str:
     uid = read_uid(pid)
     if os.geteuid() not in (uid, trust.ROOT) and uid is not None:
         return "it is another user's: run cockpit as root or as its user"
-    scope = _ptrace_scope()
-    if scope:
+    scope = read_or_nothing(PTRACE_SCOPE).strip()  # empty where the kernel has no such rule
+    if scope not in ("", "0"):
         return f"kernel.yama.ptrace_scope is {scope} on this host: only root may, or everybody for his own processes once that is 0"
     return "run cockpit as root (in a container: with the capability SYS_PTRACE)"
-
-
-def _ptrace_scope() -> int:
-    """0 also where the kernel has no such rule."""
-    said = read_or_nothing(PTRACE_SCOPE).strip()
-    return int(said) if said.isdigit() else 0
 
 
 def _py_spy(pid: int) -> "tuple[str | None, str | None]":

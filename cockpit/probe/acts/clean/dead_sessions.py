@@ -156,8 +156,10 @@ def _survey_target(cleaning: Cleaning, opened: _Opened, target: Target) -> Targe
     kept = {path: None for path in survey.dear.found if not any(path == one or path.startswith(f"{one}/") for one in named)}
     keeps = [encode_path(path) if len(path) < MOST_NAMEABLE else shown_path(path) for path in kept]
     files, size = survey.count_without(kept)
-    for text in (*_surprises(survey, named), *_note_unlisted(keeps)):
+    for text in _surprises(survey, named):
         cleaning.note(f"{opened.name}: {text}")
+    if len(keeps) > KEEPS:
+        cleaning.note(f"{opened.name}: {len(keeps) - KEEPS} more protected files are kept, which are not listed")
     known = not survey.unread.number
     if known and keeps and files == 0:
         cleaning.note(f"{opened.name}: nothing to remove, all that is left in it is protected")
@@ -186,11 +188,6 @@ def _surprises(survey: Survey, named: Iterable[str]) -> Iterator[str]:
     for path in named:
         if not any(dear == path or dear.startswith(f"{path}/") for dear in survey.dear.found):
             yield f"no protected file has the path {encode_path(path)}"
-
-
-def _note_unlisted(keeps: list[str]) -> Iterator[str]:
-    if len(keeps) > KEEPS:
-        yield f"{len(keeps) - KEEPS} more protected files are kept, which are not listed"
 
 
 def _find_named(request: Request, opened: _Opened) -> Mapping[str, None]:
