@@ -42,14 +42,6 @@ DEEPEST = 32
 """Cgroups above a process that are looked at."""
 
 
-class Frameworks(NamedTuple):
-    """Training frameworks that lie in the same folder as Ray."""
-
-    changed: int
-    """When something was installed there last, as the file system says."""
-    releases: Mapping[str, str]
-
-
 class TaskLimit(NamedTuple):
     """One limit, and how near it is."""
 
@@ -81,7 +73,8 @@ class RayService(NamedTuple):
     files: int | None = None
     files_limit: int | None = None
     """The soft one, which `prlimit` changes while it lives."""
-    frameworks: Frameworks | None = None
+    frameworks: Mapping[str, str] | None = None
+    """Of a raylet, which starts workers: releases of training frameworks that lie in the same folder as Ray."""
     tasks: Tuple[TaskLimit, ...] | None = None
     """A raylet's."""
     slurm_memory: MemoryUse | None = None
@@ -93,29 +86,24 @@ class Rays:
 
     def __init__(self) -> None:
         self._known: Dict[Identity, Started] = {}
-        self._frameworks: Dict[Identity, Frameworks | None] = {}
 
     def read(self, forest: Forest) -> Dict[Identity, RayService]:
         """Of one that was too young when it was read everything is read again."""
         there = [process for process in forest.values() if process.alive and process.origin.role in ROLES]
         found = {process.identity: self._known.get(process.identity) or _read_started(process) for process in there}
         self._known = {process.identity: found[process.identity] for process in there if process.details.settled}
-        self._frameworks = {process.identity: self._find_installed(process) for process in there}
-        return {process.identity: self._service(process, found[process.identity], forest) for process in there}
+        return {process.identity: _service(process, found[process.identity], forest) for process in there}
 
-    def _service(self, process: ScannedProcess, started: Started, forest: Forest) -> RayService:
-        lines = ((line[:25].rstrip(), line[25:].split()) for line in read_or_nothing(f"/proc/{process.pid}/limits").splitlines())
-        limits = {name: int(words[0]) for name, words in lines if words and words[0].isdigit()}  # the soft ones, not where `unlimited`
-        tasks = task_limits(process, forest, limits.get("Max processes")) if process.origin.role == "raylet" else None
-        files = _count_open_files(process.pid), limits.get("Max open files")
-        memory = slurm_memory(process.pid) if started.slurm and tasks is not None else None
-        return RayService(started, *files, self._frameworks[process.identity], tasks, memory)
 
-    def _find_installed(self, process: ScannedProcess) -> Frameworks | None:
-        """Somebody may install another release while Ray lives; those of raylets matter, which start workers."""
-        if process.origin.role != "raylet" or process.details.stuck:
-            return None
-        return frameworks(process, self._frameworks.get(process.identity))
+def _service(process: ScannedProcess, started: Started, forest: Forest) -> RayService:
+    lines = ((line[:25].rstrip(), line[25:].split()) for line in read_or_nothing(f"/proc/{process.pid}/limits").splitlines())
+    limits = {name: int(words[0]) for name, words in lines if words and words[0].isdigit()}  # the soft ones, not where `unlimited`
+    files = _count_open_files(process.pid), limits.get("Max open files")
+    if process.origin.role != "raylet":
+        return RayService(started, *files)
+    installed = None if process.details.stuck else frameworks(process)
+    memory = slurm_memory(process.pid) if started.slurm else None
+    return RayService(started, *files, installed, task_limits(process, forest, limits.get("Max processes")), memory)
 
 
 def _read_started(process: ScannedProcess) -> Started:
@@ -183,23 +171,19 @@ def _package(process: ScannedProcess) -> str | None:
     return package if found and package.startswith("/") else None
 
 
-def frameworks(process: ScannedProcess, known: Frameworks | None = None) -> Frameworks | None:
-    """`known` as long as nothing was installed since; `None` where that folder can't be seen."""
+def frameworks(process: ScannedProcess) -> Mapping[str, str] | None:
+    """Looked for anew each time: somebody may install another release while Ray lives. `None` where that folder can't be seen."""
     package = _package(process)
     if package is None:
         return None
     root = _root(process)
     try:
-        place = root + resolve_links(root, os.path.dirname(package))
-        changed = os.stat(place).st_mtime_ns
-        if known and known.changed == changed:
-            return known
-        with os.scandir(place) as entries:
+        with os.scandir(root + resolve_links(root, os.path.dirname(package))) as entries:
             found = [(match[1], match[2]) for match in (_FRAMEWORK.match(entry.name) for entry in islice(entries, MOST_PACKAGES)) if match]
     except OSError:
         return None
     names = [name for name, _ in found]  # where a half removed one lies beside another, neither is believed
-    return Frameworks(changed, {name: release for name, release in found if names.count(name) == 1})
+    return {name: release for name, release in found if names.count(name) == 1}
 
 
 def python_version(process: ScannedProcess) -> str | None:
