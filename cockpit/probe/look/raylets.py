@@ -15,7 +15,7 @@ from typing import Dict, Iterator, Mapping, NamedTuple, Tuple
 from .. import trust
 from .host import MemoryUse, lowest_limit
 from .origin import flag
-from .proc import in_first_namespace, legible, read_at_once, read_link, read_or_nothing
+from .proc import in_first_namespace, legible, read_at_once, read_link, read_or_nothing, shares
 from .processes import Forest, Identity, ScannedProcess, read_environ
 
 ROLES = ("raylet", "gcs_server")
@@ -255,7 +255,7 @@ def task_limits(process: ScannedProcess, forest: Forest, nproc: int | None) -> T
 def _of_user(process: ScannedProcess, forest: Forest, nproc: int | None) -> Iterator[TaskLimit]:
     """In another user namespace they are counted apart from those that are seen here."""
     uid, pid = process.details.uid, process.pid
-    if uid and nproc and not _is_exempt(pid) and _user_namespace(pid) == _user_namespace("self") is not None:
+    if uid and nproc and not _is_exempt(pid) and shares(pid, "user"):
         yield TaskLimit("user", sum(one.threads for one in forest.values() if one.details.uid == uid), nproc)
 
 
@@ -264,10 +264,6 @@ def _is_exempt(pid: int) -> bool:
     lines = read_or_nothing(f"/proc/{pid}/status").split("\n")
     powers = next((line.split()[1] for line in lines if line.startswith("CapEff:")), None)
     return powers is None or bool(int(powers, 16) & EXEMPT)
-
-
-def _user_namespace(pid: int | str) -> str | None:
-    return read_link(f"/proc/{pid}/ns/user")
 
 
 def _of_cgroups(pid: int) -> Iterator[TaskLimit]:
