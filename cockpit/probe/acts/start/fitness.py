@@ -28,7 +28,6 @@ FILES = 65536
 """Open files that Ray asks for."""
 GIB = 1 << 30
 _STEP = re.compile(r"/job_(\d+)/step_(\d+)(?:/|$)", re.MULTILINE)
-_LOGIND = ("/usr/lib/systemd", "/lib/systemd", "/run/systemd", "/etc/systemd")
 
 
 class Fitness(NamedTuple):
@@ -45,7 +44,7 @@ def judge(look: HostState, words: Sequence[str], environ: Mapping[str, str], *, 
     `job`: one is to be submitted to the head.
     """
     ports = _ports(look, words, head=head, job=job) if alone else Fitness((), (), {})
-    verdicts = (_gpus(look, words, environ), ports, _judge_shared_memory(words), _disk(words, environ), _files(), _logind(), _slurm_step())
+    verdicts = (_gpus(look, words, environ), ports, _judge_shared_memory(words), _disk(words, environ), _files(), _slurm_step())
     return Fitness(
         tuple(text for verdict in verdicts for text in verdict.against),
         tuple(text for verdict in verdicts for text in verdict.doubts),
@@ -176,25 +175,6 @@ def _slurm_step() -> Fitness:
     own = f"srun --overlap --jobid={step[1]} --nodes=1 --ntasks=1 -w {socket.gethostname()} ray start ... --block"
     why = f"this is step {step[2]} of Slurm job {step[1]}, and Slurm ends with it whatever it has started"
     return Fitness((f"{why}; without srun and SLURM_JOB_ID no other step can be started from here: {own}",), (), {})
-
-
-def _logind() -> Fitness:
-    """Whether what a login has started ends with it, in whatever session it is."""
-    ends = "/session-" in read_or_nothing("/proc/self/cgroup") and os.geteuid() != 0 and _kills()
-    why = "logind ends all processes of a login (KillUserProcesses=yes): Ray would end with this connection"
-    return Fitness((), (why,) if ends else (), {})
-
-
-def _kills() -> bool:
-    """The last word of logind's configuration."""
-    files = [f"{folder}/logind.conf" for folder in _LOGIND]
-    for folder in _LOGIND:
-        with suppress(OSError):
-            names = sorted(os.listdir(f"{folder}/logind.conf.d"))
-            files += [f"{folder}/logind.conf.d/{name}" for name in names if name.endswith(".conf")]
-    lines = [line.strip() for file in files for line in read_or_nothing(file).splitlines()]
-    said = [line.partition("=")[2].strip().lower() for line in lines if line.startswith("KillUserProcesses=")]
-    return bool(said) and said[-1] in ("yes", "true", "1", "on")
 
 
 def own_address(name: str | None, toward: str = "192.0.2.1") -> str | None:
