@@ -201,7 +201,9 @@ def test_more_gpus_than_cuda_visible_devices_names_are_refused_before_ray_does(n
 )
 def test_in_a_step_of_slurms_that_would_take_ray_with_it_nothing_is_started(monkeypatch: pytest.MonkeyPatch, cgroup: str, step: str | None):
     monkeypatch.setattr(fitness, "read_or_nothing", lambda _: cgroup)
-    against = fitness._slurm_step().against
+    fit = fitness.Fitness([], [], {})
+    fitness._judge_slurm_step(fit)
+    against = fit.against
     assert len(against) == (step is not None)
     for text in against:
         assert text.startswith(
