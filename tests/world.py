@@ -60,7 +60,7 @@ def node(number: int, text: str = "", **more: Any) -> Node:
         "memory": HostMemory(700 * GIB, 1000 * GIB, 950 * GIB),
         "object_store": Amount(30 * GIB, 200 * GIB),
         "shm": Amount(20 * GIB, 500 * GIB),
-        "disks": (Disk("/tmp/ray", 400 * GIB, 1000 * GIB, GIB),),
+        "disks": (Disk("/tmp/ray", 400 * GIB, 1000 * GIB),),
         "gpus": gpus,
         "resources": {"CPU": Quantity(30, 192), "GPU": Quantity(6, 8)},
         "probed": number == 1,

@@ -20,7 +20,7 @@ from cockpit.acts.plan import Plan, Receipt, Target
 from cockpit.output import escape_json
 from cockpit.trust import is_plain, why_not_ours
 
-BY_PATH = ("session", "link", "file", "shm", "torchrun", "host")
+BY_PATH = ("session", "link", "file", "shm", "host")
 """Kinds of targets whose path or name says what they are."""
 
 

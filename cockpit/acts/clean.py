@@ -1,4 +1,4 @@
-"""What dead sessions have left in Ray's temp dirs and in /dev/shm is removed, and what torchrun has left in /tmp."""
+"""What dead sessions have left in Ray's temp dirs and in /dev/shm is removed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Clean(HostAct):
     id = "clean"
     keys = "C"
     title = "Clean"
-    help = "Remove files of dead sessions and logs of torchrun"
+    help = "Remove files of dead sessions"
     flags = (
         Flag("sessions", "--session", "name", "Only this dead session.", "NAME", many=True),
         Flag("older_than", "--older-than", "age", "Only sessions at least this old.", "1d"),
@@ -38,7 +38,6 @@ class Clean(HostAct):
         "link": ("link", "links"),
         "file": ("file", "files"),
         "shm": ("file in /dev/shm", "files in /dev/shm"),
-        "torchrun": ("folder of torchrun in /tmp", "folders of torchrun in /tmp"),
     }
     also_takes = Session
     ends_nothing_alive = True

@@ -43,8 +43,7 @@ def _disk_findings(facts: Facts, node: Node, disk: Disk, used: float) -> Iterato
     sessions = _sessions(host, disk)
     dead = [session for session in sessions if session.live is False]
     held = sum(session.size for session in dead if session.size is not None and 0 <= session.size <= (disk.total or 0))
-    logs = disk.torchrun if disk.torchrun is not None and 0 < disk.torchrun <= (disk.total or 0) else 0
-    helps = held + logs >= DISK_STEP_SHARE * (disk.total or 0) and bool(dead or logs)
+    helps = held >= DISK_STEP_SHARE * (disk.total or 0) and bool(dead)
     left = size((disk.total or 0) - (disk.used or 0))
     whose = f"; {plural(len(dead), 'dead session')} use{'s' if len(dead) == 1 else ''} {size(held)} of the disk" if held else ""
     mark = "Ray no longer creates" if full else f"at {limits.disk_full:.0%} Ray stops creating"
@@ -57,9 +56,8 @@ def _disk_findings(facts: Facts, node: Node, disk: Disk, used: float) -> Iterato
         evidence=(
             f"df {shell_word(disk.path)} on {name}: {size(disk.used)} of {size(disk.total)}",
             *map(_session_line, sessions[:MAX_SESSIONS_LISTED]),
-            *([f"du -sch /tmp/torchelastic_*: {size(logs)} (logs of torchrun; `clean` removes those that nobody uses)"] if logs else []),
         ),
-        remedy=Remedy("remove the files of dead sessions" if dead else "remove the logs that torchrun has left", "clean")
+        remedy=Remedy("remove the files of dead sessions", "clean")
         if helps
         else Remedy(
             f"find what fills it (`du -xh --max-depth 2 {shell_word(disk.path)} | sort -h`): logs, core dumps, checkpoints, spilled objects"

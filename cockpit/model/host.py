@@ -43,8 +43,6 @@ class Disk(Value, frozen=True):
     path: str
     used: int | None = None
     total: int | None = None
-    torchrun: int | None = None
-    """Of what is used: folders of torchrun's logs in /tmp; `None`: there are none, or they have not been measured yet."""
 
 
 class Hold(Value, frozen=True):

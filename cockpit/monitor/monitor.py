@@ -190,7 +190,7 @@ class ClusterMonitor:
     async def stack(self, process: Process) -> tuple[StackThread, ...]:
         """The Python stacks of a process, as its host's probe answers. Raises `SourceError`.
 
-        Of one that only Ray has told of, its pid must do: Ray counts pids as the probe over there does, or the answer's command shows it.
+        Of one that only Ray has told of, its pid must do: Ray counts pids as the probe over there does.
         """
         home = next((node for node in self.poller.snapshot.nodes or () if node.id and node.id == process.node), None)
         words = ("stack", str(process.pid), str(process.ticks or 0))

@@ -5,7 +5,7 @@ lines on stdout. A line too many is harmless, an unknown field is ignored, a mis
 
 The first line says who speaks::
 
-    {"hello": 1, "host": "w1", "addresses": ["10.0.0.2"], "pid": 4711, "user": "train", "python": "3.11.7", "boot": 1795000000.0}
+    {"hello": 1, "host": "w1", "addresses": ["10.0.0.2"], "pid": 4711, "python": "3.11.7"}
 
 Then one sample per interval, complete in itself (whoever reads may skip any of them). `look/sample.py` makes it; its fields are those
 of `Sample` in `cockpit/sources/probes/decode.py`, in the words of `cockpit.model`, where it is said what each means.
@@ -27,8 +27,8 @@ The sources of faults are `nvml`, `processes`, `memory`, `shm`, `disks`, `sessio
 last facts.
 
 `python -m cockpit.probe environ PID TICKS` answers once, `{"pid", "ticks", "environ": {…}}` or `{"error": "a sentence"}`, and leaves.
-`python -m cockpit.probe stack PID TICKS` does so with `{"pid", "ticks", "command", "cut", "threads": [{"name", "id", "active", "frames":
-[{"name", "file", "line"}]}]}`, the innermost call first; with 0 for TICKS it takes whatever has that pid now.
+`python -m cockpit.probe stack PID TICKS` does so with `{"pid", "ticks", "threads": [{"frames": [{"name", "file", "line"}]}]}`, the
+innermost call first; with 0 for TICKS it takes whatever has that pid now.
 `python -m cockpit.probe port NUMBER` answers `{"port", "listeners": [{"pid", "ticks", "command", "user"}]}`.
 The program ends with its reader: when stdin, being a pipe, ends (not with `--no-lifeline`), or when nobody reads stdout any more.
 The folder may lie anywhere: put it on `sys.path` as `probe` and run `python -m probe`.

@@ -18,7 +18,7 @@ from .look.host import machine
 from .look.logs import list_logs, read_log
 from .look.network import addresses
 from .look.ports import port_listeners
-from .look.proc import Users, boot_time, legible
+from .look.proc import Users, legible
 from .look.processes import lives, read_environ
 from .look.sample import Sampler, usual_temps
 from .look.stacks import stack
@@ -101,9 +101,8 @@ def _act(request: str) -> None:
 
 def watch(interval: float, once: bool) -> None:
     """A sample every `interval` seconds, and one more when a slow collector has its first answer."""
-    users = Users()
-    say(hello(users))
-    sampler = Sampler(users)
+    say(hello())
+    sampler = Sampler(Users())
     sampler.start(ONCE_WAIT if once else PATIENCE)
     say(sampler.sample())
     due = time.monotonic()
@@ -118,17 +117,10 @@ def watch(interval: float, once: bool) -> None:
         say(sampler.sample())
 
 
-def hello(users: Users) -> dict[str, Any]:
+def hello() -> dict[str, Any]:
     """Who speaks."""
-    return {
-        "hello": HELLO,
-        "host": socket.gethostname(),
-        "addresses": addresses(),
-        "pid": os.getpid(),
-        "user": users.name(os.getuid()),
-        "python": ".".join(map(str, sys.version_info[:3])),
-        "boot": boot_time(),
-    }
+    python = ".".join(map(str, sys.version_info[:3]))
+    return {"hello": HELLO, "host": socket.gethostname(), "addresses": addresses(), "pid": os.getpid(), "python": python}
 
 
 def environ(pid: int, ticks: int) -> dict[str, Any]:

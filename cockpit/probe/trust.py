@@ -118,15 +118,21 @@ def why_not_run(path: str, uid: int) -> str | None:
     return f"{path} sets the user or group that it runs as" if status.st_mode & SETS_ID else None
 
 
+def interpreter(program: str) -> str:
+    """What the first line of a script names; itself, where it is none. Raises `OSError`."""
+    first = read_begin(os.path.realpath(program), 4096).split(b"\n", 1)[0]
+    words = first[2:].split() if first.startswith(b"#!") else []
+    return os.fsdecode(words[0]) if words else program
+
+
 def why_not_interpret(program: str) -> str | None:
     """Why root should not run a script by the interpreter that it names, or a Python with the modules that lie beside it."""
     try:
-        first = read_begin(os.path.realpath(program), 4096).split(b"\n", 1)[0]
+        named = interpreter(program)
     except OSError as error:
         return f"{program}: {(error.strerror or str(error)).lower()}"
-    interpreter = os.fsdecode(first[2:].split()[0]) if first.startswith(b"#!") and first[2:].strip() else program
     beside = os.path.join(os.path.dirname(program), "python")
-    pythons = {interpreter, *([beside] if os.path.lexists(beside) else [])}
+    pythons = {named, *([beside] if os.path.lexists(beside) else [])}
     reasons = (why_not_run(python, ROOT) or _why_not_import(python) for python in sorted(pythons))
     return next(filter(None, reasons), None)
 

@@ -196,21 +196,3 @@ def test_who_holds_shared_memory_is_not_guessed():
     assert only(looked(held(None), detectors=SHM), "shm-full").evidence == ("df /dev/shm on node1: 97G of 100G",)
     assert only(looked(held(), detectors=SHM), "shm-full").evidence[1].startswith("97G is in deleted files")
     assert looked(held(ShmUser("bob", 90 * GIB), used=90), detectors=SHM) == ()
-
-
-def test_logs_of_torchrun_that_fill_a_disk_are_told_and_can_be_removed():
-    filled = replace(disk(0.96), torchrun=50 * GIB)
-    found = only(looked(full(filled), detectors=ALONE), "disk-full")
-    assert found.evidence[-1] == "du -sch /tmp/torchelastic_*: 50G (logs of torchrun; `clean` removes those that nobody uses)"
-    assert (found.remedy.text, found.remedy.act) == ("remove the logs that torchrun has left", "clean")
-
-
-@pytest.mark.parametrize(("logs", "told"), [(None, False), (0, False), (-5, False), (1 << 60, False), (GIB, True)])
-def test_logs_that_hardly_count_are_no_remedy_and_unknown_ones_are_not_told(logs, told):
-    found = only(looked(full(replace(disk(0.96), torchrun=logs)), detectors=ALONE), "disk-full")
-    assert any("torchelastic" in line for line in found.evidence) is told
-    assert found.remedy.act is None
-
-
-def test_many_logs_on_a_disk_with_room_are_no_finding():
-    assert looked(full(replace(disk(0.5), torchrun=400 * GIB)), detectors=ALONE) == ()

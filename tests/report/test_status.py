@@ -23,7 +23,7 @@ CONTRACT = {
     "nodes.memory": {"used": WHOLE, "total": WHOLE, "kill_at": WHOLE},
     "nodes.object_store": {"used": WHOLE, "total": WHOLE},
     "nodes.shm": {"used": WHOLE, "total": WHOLE},
-    "nodes.disks": {"path": TEXT, "used": WHOLE, "total": WHOLE, "torchrun": WHOLE},
+    "nodes.disks": {"path": TEXT, "used": WHOLE, "total": WHOLE},
     "nodes.resources.GPU": {"used": NUMBER, "total": NUMBER},
     "nodes.gpus": {"index": WHOLE, "uuid": TEXT, "name": TEXT, "utilization": NUMBER, "memory_used": WHOLE, "memory_total": WHOLE,
                    "power": NUMBER, "power_limit": NUMBER, "temperature": NUMBER},
@@ -88,7 +88,7 @@ def test_a_node_that_nobody_could_look_at_has_nulls():
     (bare,) = told(snapshot(nodes=(node(1, gpus=None, seen=None, cpu=None, memory=HostMemory(), disks=(Disk("/tmp"),)),)))["nodes"]
     assert bare["gpus"] is bare["age"] is bare["cpu"] is None
     assert bare["memory"] == {"used": None, "total": None, "kill_at": None, "host_total": None, "shared": None}
-    assert bare["disks"] == [{"path": "/tmp", "used": None, "total": None, "torchrun": None}]
+    assert bare["disks"] == [{"path": "/tmp", "used": None, "total": None}]
     (none,) = told(snapshot(nodes=(node(1, gpus=()),)))["nodes"]
     assert none["gpus"] == []
 

@@ -23,8 +23,7 @@ The answer to `plan`, and that to `do`::
      "freed": {"gpu": 0, "disk": 0, "shm": 0}, "notes": ["…"]}
 
 or `{"error": "a sentence"}`; each with `machine`, which no other host says of itself. A TARGET says `what` it is (`process`, `session`,
-`link`, `file`, `shm`, `torchrun`, `actor`, `placement_group`, `node`) and holds its
-identity: `pid` and `ticks` of a process, `path`, `device` and
+`link`, `file`, `shm`, `actor`, `placement_group`, `node`) and holds its identity: `pid` and `ticks` of a process, `path`, `device` and
 `inode` of a file, `id` of Ray's things. Sizes are bytes, times POSIX seconds by the host's clock. Commands are raw: secrets are still in
 them. `freed` was measured after the act; a key that is missing or `null` was not measured.
 """

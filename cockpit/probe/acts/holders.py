@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 import time
 from itertools import islice
-from typing import Dict, Iterable, Iterator, Mapping, NamedTuple, Set, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Set, Tuple
 
 from ..look.kinds import OWNED
-from ..look.processes import Forest, ScannedProcess
+from ..look.proc import Batch
+from ..look.processes import Forest
 from ..trust import own_uids
-from .host_state import HostState, Tell
+from .host_state import HostState, Tell, tell_seldom
 
 PATIENCE = 2.0
 """Seconds after which a process whose memory map is locked is left alone."""
@@ -37,17 +37,35 @@ class FileUse(NamedTuple):
     how: str
 
 
+_Answer = Tuple[int, "Set[FileUse] | None"]
+"""A pid, and its uses; `None`: it has too much mapped, or its user's processes have taken too long."""
+
+
 def holds(forest: Forest, tell: Tell) -> Tuple[Tuple[FileUse, ...], Tuple[int, ...]]:
     """And the pids that could not be asked: they hang, or their user has very much open. Of others' processes root alone sees files."""
     left = [pid for pid, process in forest.items() if process.alive and not process.details.stuck and pid != os.getpid()]
     found: list[FileUse] = []
     hanging: list[int] = []
     spent: Dict[int | None, float] = {}
+    """Seconds that each user's processes have taken up to now."""
+
+    def ask(pid: int) -> _Answer:
+        uid, before = forest[pid].details.uid, time.monotonic()
+        if spent.get(uid, 0.0) > BUDGET_S and uid not in own_uids():
+            return pid, None
+        try:
+            return pid, {*islice(_of(pid), MOST)}
+        except _TooLongError:
+            return pid, None
+        finally:
+            spent[uid] = spent.get(uid, 0.0) + time.monotonic() - before
+
+    say = tell_seldom(tell, TELL_EVERY)
     while left:
-        asking = _Asking(left, forest, spent)
-        at = asking.wait(tell)
-        found += [hold for pid in left[:at] for hold in asking.found.get(pid, ())]
-        hanging += [*(pid for pid in left[:at] if pid in asking.skipped), *left[at : at + 1]]
+        answers = _ask_until_one_hangs(left, ask, say)
+        at = len(answers)
+        found += [use for _, uses in answers for use in uses or ()]
+        hanging += [*(pid for pid, uses in answers if uses is None), *left[at : at + 1]]
         for pid in left[at : at + 1]:
             uid = forest[pid].details.uid
             spent[uid] = spent.get(uid, 0.0) + PATIENCE
@@ -84,61 +102,16 @@ def describe_uses(used: Iterable[FileUse], forest: Forest, session: str) -> Iter
     for pid, mine in by_pid.items():
         one, more = mine[0], len({hold.path for hold in mine}) - 1
         others = f" and {more} more" if more else ""
-        process = forest[pid]
-        by = f"by {_shorten_command(process)} (pid {pid})"
+        program = " ".join(forest[pid].details.argv[:2])[:120] or forest[pid].name  # enough to know it by, and too short for a secret
+        by = f"by {program} (pid {pid})"
         yield f"{session}: {one.path or 'the folder itself'}{others} is {one.how} {by}: its space is freed when that process ends"
 
 
-def _shorten_command(process: ScannedProcess) -> str:
-    """Its program and what that runs: enough to know it by, and too short for a secret."""
-    return " ".join(process.details.argv[:2])[:120] or process.name
-
-
-class _Asking:
-    """Reads what these processes use, in a thread of its own, which may hang in any of them."""
-
-    def __init__(self, pids: list[int], forest: Forest, spent: Dict[int | None, float]) -> None:
-        """`spent`: seconds that each user's processes have taken up to now."""
-        self.found: Dict[int, Set[FileUse]] = {}
-        self.skipped: Dict[int, None] = {}
-        """Of users whose processes have taken too long."""
-        self.is_given_up = False
-        self._pids, self._forest, self._spent = pids, forest, spent
-        self._at = 0
-        self._finished = threading.Event()
-        threading.Thread(target=self._run, name="holders", daemon=True).start()
-
-    def _run(self) -> None:
-        for at, pid in enumerate(self._pids):
-            if self.is_given_up:
-                return
-            self._at = at
-            uid, before = self._forest[pid].details.uid, time.monotonic()
-            if self._spent.get(uid, 0.0) > BUDGET_S and uid not in own_uids():
-                self.skipped[pid] = None
-                continue
-            uses = self.found[pid] = set()
-            try:
-                uses.update(islice(_of(pid), MOST))
-            except _TooLongError:
-                self.skipped[pid] = None
-            self._spent[uid] = self._spent.get(uid, 0.0) + time.monotonic() - before
-        self._finished.set()
-
-    def wait(self, tell: Tell) -> int:
-        """How many have answered before one that does not."""
-        at, since, told_at = self._at, time.monotonic(), 0.0
-        while not self._finished.wait(0.02):
-            now = time.monotonic()
-            if now - told_at > TELL_EVERY:
-                told_at = now
-                tell(f"open files of {at} of {len(self._pids)} processes checked", at, len(self._pids))
-            if self._at != at:
-                at, since = self._at, now
-            elif now - since > PATIENCE:
-                self.is_given_up = True
-                return at
-        return len(self._pids)
+def _ask_until_one_hangs(pids: List[int], ask: Callable[[int], _Answer], tell: Tell) -> List[_Answer]:
+    """What those before it have answered."""
+    batch = Batch(pids, ask)
+    at = batch.wait(PATIENCE, lambda number: tell(f"open files of {number} of {len(pids)} processes checked", number, len(pids)))
+    return batch.answers[:at]
 
 
 def _of(pid: int) -> Iterator[FileUse]:

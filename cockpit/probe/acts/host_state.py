@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Set
 from ..look.classify import classify
 from ..look.collector import Collector
 from ..look.gpus import GpuReading, Nvml
-from ..look.kinds import OWNED, KindVerdict
+from ..look.kinds import NO_SIGN, OWNED, KindVerdict
 from ..look.past import Past
 from ..look.proc import TICKS_PER_SECOND, boot_time, uptime, user_name
 from ..look.processes import Forest, ProcessTable, ScannedProcess, shown_command
@@ -26,6 +26,20 @@ Target = Dict[str, Any]
 Request = Mapping[str, Any]
 Tell = Callable[..., None]
 """`tell(text, done, of)`: how far it is."""
+
+
+def tell_seldom(tell: Tell, every_s: float) -> Tell:
+    """The same, but not heard again within so many seconds: what is counted may change thousands of times in one."""
+    told_at = 0.0
+
+    def say(text: str, done: int | None = None, of: int | None = None) -> None:
+        nonlocal told_at
+        now = time.monotonic()
+        if now - told_at > every_s:
+            told_at = now
+            tell(text, done, of)
+
+    return say
 
 
 def grace_of(request: Request, usual: float) -> float:
@@ -78,7 +92,7 @@ class HostState(_Seen):
         }
 
     def _verdict(self, pid: int) -> Target:
-        verdict = self.verdicts.get(pid, FOREIGN)
+        verdict = self.verdicts.get(pid, NO_SIGN)
         held = self.reading.holders.get(pid, {})
         return {
             "kind": verdict.kind,
@@ -126,9 +140,6 @@ class HostState(_Seen):
             passed.add(pid)
             pid = self.forest[pid].parent
         return passed
-
-
-FOREIGN = KindVerdict("foreign", ("nothing says that it comes from Ray",), from_ray=False)
 
 
 class Watcher:

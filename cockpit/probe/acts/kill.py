@@ -248,4 +248,4 @@ def _explain_unfreed(before: GpuReading, after: GpuReading, held: Mapping[int, M
 
 
 def _map_used(reading: GpuReading) -> Dict[int, Any]:
-    return {gpu["index"]: gpu["memory_used"] for gpu in reading.gpus or ()}
+    return {gpu["index"]: gpu.get("memory_used") for gpu in reading.gpus or ()}

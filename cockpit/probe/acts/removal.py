@@ -16,7 +16,7 @@ from typing import Callable, Collection, Container, Dict, Iterable, Iterator, Li
 from ..look.proc import user_name
 from ..look.sizes import DearFiles
 from ..look.tree import FolderEntry, Place, Walk, place
-from .host_state import Tell
+from .host_state import Tell, tell_seldom
 
 PASSES = 3
 """How often a folder is gone through, when somebody still writes into it."""
@@ -78,7 +78,7 @@ class Survey:
         """What could not be looked into, and why."""
         self._sizes: Dict[str, int] = {}
         """By path, of each of the first files; of a file with several names once."""
-        self._name, self._tell, self._told = name, tell, 0.0
+        self._name, self._tell = name, tell_seldom(tell, TELL_EVERY)
         self._linked: Set[int] = set()
         self._path_chars = 0
         self._owner = -1
@@ -91,7 +91,7 @@ class Survey:
             self._count(entry)
             if self.dear.are_too_many:
                 raise OSError(errno.E2BIG, "more files in it look like checkpoints or results than can be remembered: look at it yourself")
-            self._say()
+            self._tell(f"{self._name}: {self.files:,} files counted, {in_words(self.size)}")
         return self
 
     @property
@@ -137,23 +137,17 @@ class Survey:
         if not self.foreign.is_last(path):
             self.unread.add(path, text)
 
-    def _say(self) -> None:
-        now = time.monotonic()
-        if now - self._told > TELL_EVERY:
-            self._told = now
-            self._tell(f"{self._name}: {self.files:,} files counted, {in_words(self.size)}", None, None)
-
 
 class Removal:
     """Removes what lies in one folder, but for what is to be kept."""
 
     def __init__(
         self, name: str, dear: DearFiles, named: Iterable[str], held: Container[str], check: Callable[[bool], None], tell: Tell,
-        folders: Container[Place] | None = None,
+        folders: Container[Place],
     ) -> None:  # fmt: skip
         """What is dear stays, unless it is `named`, or a folder above it. What is `held` open frees no space yet.
 
-        `folders`: those that are gone into, as a `Survey` has found them; `None`: all.
+        `folders`: those that are gone into, as a `Survey` has found them.
 
         `check` is asked before each entry, and with true once more before the last folder; it raises `AliveError`.
         """
@@ -163,17 +157,15 @@ class Removal:
         self.kept: Dict[str, None] = {}
         self.failed = Remarks()
         """What could not be removed, and why."""
-        self._name, self._dear, self._named, self._held, self._check, self._tell = name, dear, tuple(named), held, check, tell
+        self._name, self._dear, self._named, self._held, self._check = name, dear, tuple(named), held, check
+        self._tell = tell_seldom(tell, TELL_EVERY)
         self._keeps_marks = any(not self._is_named(path) for path in dear.found)
         self._folders = folders
-        self._told = 0.0
-        self._of: int | None = None
         self._stay: Set[str] = set()
         self._again = False
 
-    def empty(self, top: int, files: int | None = None) -> None:
+    def empty(self, top: int, files: int) -> None:
         """Raises `AliveError` or `MovedError`; what was removed until then has been counted. `files` is how many there are."""
-        self._of = files
         for _ in range(PASSES):
             self._again = False
             walk = Walk(top, self._enter, self._fail, LAST, self._why_not)
@@ -181,26 +173,24 @@ class Removal:
                 self._check(False)
                 walk.still_there()
                 self._remove(entry)
-                self._say()
+                self._tell(f"{self._name}: {self.files:,} files removed, {in_words(self.freed)} freed", self.files, files)
             if not self._again:
                 return
         self._fail("", "a process still writes into it")
 
-    def remove(self, parent: int, name: str, top: int) -> bool:
-        """The emptied folder itself; false when something has stayed in it."""
+    def remove(self, parent: int, name: str, top: int) -> None:
+        """The emptied folder itself, where nothing has stayed in it."""
         if self._stay:
-            return False
+            return
         try:
             if place(os.stat(name, dir_fd=parent, follow_symlinks=False)) != place(os.fstat(top)):
                 self._fail("", "it was replaced")
-                return False
+                return
             os.rmdir(name, dir_fd=parent)
         except FileNotFoundError:
-            return True
+            return  # somebody else was faster
         except OSError as error:
             self._fail("", str(error.strerror))
-            return False
-        return True
 
     def _enter(self, path: str) -> bool:
         if path == LAST:
@@ -211,8 +201,7 @@ class Removal:
         return True
 
     def _why_not(self, _path: str, status: os.stat_result) -> str | None:
-        known = self._folders is None or place(status) in self._folders
-        return None if known else "it belongs to another user, or was moved there after the check"
+        return None if place(status) in self._folders else "it belongs to another user, or was moved there after the check"
 
     def _is_named(self, path: str) -> bool:
         return any(path == named or path.startswith(f"{named}/") for named in self._named)
@@ -260,12 +249,6 @@ class Removal:
         while path not in self._stay:
             self._stay.add(path)
             path = os.path.dirname(path)
-
-    def _say(self) -> None:
-        now = time.monotonic()
-        if now - self._told > TELL_EVERY:
-            self._told = now
-            self._tell(f"{self._name}: {self.files:,} files removed, {in_words(self.freed)} freed", self.files, self._of)
 
 
 def _paths_to(path: str) -> Iterator[str]:

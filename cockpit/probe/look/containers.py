@@ -49,7 +49,8 @@ def find_container(process: ScannedProcess, forest: Forest) -> Container | None:
     while watcher is not None and len(watcher.details.pids) > 1 and watcher.pid not in passed:
         passed.add(watcher.pid)
         watcher = forest.get(watcher.parent)
-    return (_by_watcher(watcher) if watcher else None) or _by_cgroup(process.details.cgroup)
+    named, cgroup = _by_watcher(watcher) if watcher else None, process.details.cgroup
+    return named or (_name_container(_ENGINES.get(cgroup[0]), cgroup[1][:SHORT], None) if cgroup else None)
 
 
 def _by_watcher(watcher: ScannedProcess) -> Container | None:
@@ -61,10 +62,6 @@ def _by_watcher(watcher: ScannedProcess) -> Container | None:
     if watcher.name.startswith("containerd-shim"):
         return _name_container(_NAMESPACES.get(_flag(argv, "-namespace") or ""), (_flag(argv, "-id") or "")[:SHORT], uid)
     return None
-
-
-def _by_cgroup(cgroup: Tuple[str, str] | None) -> Container | None:
-    return _name_container(_ENGINES.get(cgroup[0]), cgroup[1][:SHORT], None) if cgroup else None
 
 
 def _flag(argv: Tuple[str, ...], name: str) -> str | None:

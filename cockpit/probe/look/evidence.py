@@ -25,10 +25,6 @@ class Lineage:
         self.terminal_servers = self._terminal_servers()
         """Whatever something hangs from that leads a session on a terminal of its own: tmux, screen, sshd, a notebook with a terminal."""
 
-    def parent(self, process: ScannedProcess) -> ScannedProcess | None:
-        """`None`: it is gone, or can't be seen."""
-        return self.forest.get(process.parent)
-
     def ancestors(self, process: ScannedProcess, dead: bool = False) -> Iterable[ScannedProcess]:
         """The nearest first; zombies only when `dead`. /proc is not read in one moment, so a loop ends it."""
         passed = {process.pid}
@@ -58,12 +54,12 @@ class Lineage:
 
     def is_copy(self, process: ScannedProcess) -> bool:
         """A fork of a part of Ray that has not yet become what it was forked for."""
-        parent = self.parent(process)
+        parent = self.forest.get(process.parent)
         return parent is not None and parent.origin.role == process.origin.role and parent.details.argv == process.details.argv
 
     def is_alone(self, process: ScannedProcess) -> bool:
         """Whether whoever started it is gone."""
-        parent = self.parent(process)
+        parent = self.forest.get(process.parent)
         return parent is None or is_adopter(parent)
 
     def why_on_terminal(self, process: ScannedProcess) -> str | None:
@@ -83,7 +79,7 @@ class Lineage:
     def _terminal_servers(self) -> Set[int]:
         found: Set[int] = set()
         for process in self.forest.values():
-            parent = self.parent(process)
+            parent = self.forest.get(process.parent)
             if process.alive and process.terminal and process.leader == process.pid and parent and parent.terminal != process.terminal:
                 found.update(other.pid for other in self.ancestors(process))
         return found

@@ -28,10 +28,6 @@ HARDWARE, SOFTWARE_THERMAL, HARDWARE_THERMAL, POWER_BRAKE = 0x8, 0x20, 0x40, 0x8
 """Of nvmlClocksEventReasons. A power cap, idleness and clocks that somebody has set are no bad signs."""
 NOBODY = 0
 """In place of a pid that is no process's of this PID namespace."""
-_MEASURES = (
-    "utilization", "memory_used", "memory_total", "power", "power_limit", "power_default", "temperature", "ecc", "clock",
-    "clock_reasons", "recovery", "remap", "slowed", "links",
-)  # fmt: skip
 
 Links = Dict[str, Any]
 Field = Tuple[str, int]
@@ -124,7 +120,7 @@ class Nvml:
             if error.value in absent and not _nvidia_hardware():
                 return None
             raise CollectError(f"NVML can't be started: {error}") from error
-        self._driver, self._health_due = _text(_ask(nvml, nvml.nvmlSystemGetDriverVersion)), 0.0
+        self._driver, self._health_due = _text(call(nvml, "nvmlSystemGetDriverVersion")), 0.0
         return nvml
 
     def _stop(self) -> None:
@@ -161,7 +157,8 @@ class Nvml:
     def _state(self, nvml: Any, index: int, handle: Any, now: float) -> Gpu:
         """Of a whole GPU, which each of its MIG devices shares."""
         if index not in self._health:
-            self._health[index] = {"recovery": _recovery(nvml, handle), "remap": _remap(nvml, handle)}
+            rows = call(nvml, "nvmlDeviceGetRemappedRows", handle)
+            self._health[index] = {"recovery": _recovery(nvml, handle), "remap": bool(rows[2]) if rows else None}
         if now >= self._links_due.get(index, 0.0):
             self._links_due[index] = now + LINKS_EVERY + (0.0 if index in self._links else LINKS_APART * index)
             self._links[index] = self._read_seldom(nvml, index, handle)
@@ -182,7 +179,7 @@ class Nvml:
             if not _is_unsupported(nvml, error):
                 return self._report_lost(nvml, index, error)
             memory = None
-        gpu: Gpu = {"index": index, **self._identity(nvml, index, handle), **dict.fromkeys(_MEASURES), "fault": None}
+        gpu: Gpu = {"index": index, **self._identity(nvml, index, handle), "fault": None}
         gpu["memory_used"], gpu["memory_total"] = (memory.used, memory.total) if memory else (None, None)
         if whole:
             gpu.update(_measures(nvml, handle))
@@ -192,15 +189,15 @@ class Nvml:
 
     def _identity(self, nvml: Any, index: int, handle: Any) -> Gpu:
         """Remembered, because a GPU that is lost can't say it any more."""
-        uuid = _text(_ask(nvml, nvml.nvmlDeviceGetUUID, handle))
-        self._known[index] = {"uuid": uuid or "", "name": _text(_ask(nvml, nvml.nvmlDeviceGetName, handle))}
+        uuid = _text(call(nvml, "nvmlDeviceGetUUID", handle))
+        self._known[index] = {"uuid": uuid or "", "name": _text(call(nvml, "nvmlDeviceGetName", handle))}
         return self._known[index]
 
     def _report_lost(self, nvml: Any, index: int, error: Exception) -> Gpu:
         known = self._known.get(index, {"uuid": "", "name": None})
         if getattr(error, "value", None) in (nvml.NVML_ERROR_UNINITIALIZED, nvml.NVML_ERROR_DRIVER_NOT_LOADED):
             raise error
-        return {"index": index, **known, **dict.fromkeys(_MEASURES), "fault": str(error)}
+        return {"index": index, **known, "fault": str(error)}
 
 
 def _load() -> Any:
@@ -210,39 +207,33 @@ def _load() -> Any:
 
 
 def _measures(nvml: Any, handle: Any) -> Gpu:
-    rates = _ask(nvml, nvml.nvmlDeviceGetUtilizationRates, handle)
-    power = _ask(nvml, nvml.nvmlDeviceGetPowerUsage, handle)
-    limit = _ask(nvml, nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+    rates = call(nvml, "nvmlDeviceGetUtilizationRates", handle)
+    power = call(nvml, "nvmlDeviceGetPowerUsage", handle)
+    limit = call(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle)
     return {
         "utilization": rates.gpu if rates else None,
         "power": power / 1000 if power is not None else None,
         "power_limit": limit / 1000 if limit is not None else None,
         "clock": call(nvml, "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM),
-        "temperature": _ask(nvml, nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
-        "ecc": _ask(nvml, nvml.nvmlDeviceGetTotalEccErrors, handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC),
+        "temperature": call(nvml, "nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU),
+        "ecc": call(nvml, "nvmlDeviceGetTotalEccErrors", handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC),
     }
 
 
 def _recovery(nvml: Any, handle: Any) -> str | None:
     """`None` also where the driver doesn't know the question yet."""
     field = getattr(nvml, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", None)
-    answers = _ask(nvml, nvml.nvmlDeviceGetFieldValues, handle, [field]) if field is not None else None
+    answers = call(nvml, "nvmlDeviceGetFieldValues", handle, [field]) if field is not None else None
     if not answers or answers[0].nvmlReturn != nvml.NVML_SUCCESS or not answers[0].value.uiVal:
         return None
     action = answers[0].value.uiVal
     return RECOVERY.get(action, f"recovery action {action}")
 
 
-def _remap(nvml: Any, handle: Any) -> bool | None:
-    rows = _ask(nvml, nvml.nvmlDeviceGetRemappedRows, handle)
-    return bool(rows[2]) if rows else None
-
-
 def _read_clock_reasons(nvml: Any, handle: Any) -> int | None:
     """Bits of nvmlClocksEventReasons; drivers before 535 call it throttling."""
-    ask = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", nvml.nvmlDeviceGetCurrentClocksThrottleReasons)
-    reasons: int | None = _ask(nvml, ask, handle)
-    return _ask(nvml, nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle) if reasons is None else reasons
+    reasons: int | None = call(nvml, "nvmlDeviceGetCurrentClocksEventReasons", handle)
+    return call(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle) if reasons is None else reasons
 
 
 def _slowdown(reasons: int | None) -> list[str] | None:
@@ -258,10 +249,9 @@ def _holders(nvml: Any, handle: Any) -> Dict[int, int | None]:
     """Compute and graphics processes; one that is both counts once."""
     found: Dict[int, int | None] = {}
     for kind in ("Compute", "Graphics"):
-        listed = _ask(nvml, getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses"), handle)
-        older = getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_v2", None)
-        if listed is None and older is not None:  # a driver before 510
-            listed = _ask(nvml, older, handle)
+        listed = call(nvml, f"nvmlDeviceGet{kind}RunningProcesses", handle)
+        if listed is None:  # a driver before 510
+            listed = call(nvml, f"nvmlDeviceGet{kind}RunningProcesses_v2", handle)
         for process in listed or ():
             amount, before = process.usedGpuMemory, found.get(process.pid)
             found[process.pid] = amount if before is None else max(before, amount or 0)
@@ -292,19 +282,19 @@ def is_ours(pid: int, proc: str = "/proc", dev: str = "/dev", nested: bool | Non
 
 def _mig_devices(nvml: Any, handle: Any) -> Dict[int, Any] | None:
     """`None` unless the GPU is cut into MIG devices."""
-    mode = _ask(nvml, nvml.nvmlDeviceGetMigMode, handle)
+    mode = call(nvml, "nvmlDeviceGetMigMode", handle)
     if not mode or mode[0] != nvml.NVML_DEVICE_MIG_ENABLE:
         return None
-    count = _ask(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0
-    devices = ((part, _ask(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, part)) for part in range(count))
+    count = call(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0
+    devices = ((part, call(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, part)) for part in range(count))
     return {part: device for part, device in devices if device is not None}
 
 
-def _ask(nvml: Any, call: Callable[..., Any], *words: Any) -> Any:
-    """`None` where the device or the driver doesn't know."""
+def call(nvml: Any, function: str, *words: Any) -> Any:
+    """`None` where the device, the driver or this pynvml doesn't know it."""
     try:
-        return call(*words)
-    except nvml.NVMLError:
+        return getattr(nvml, function)(*words)
+    except (nvml.NVMLError, AttributeError, TypeError):
         return None
 
 
@@ -352,14 +342,6 @@ def _is_nvidia(folder: str) -> bool:
 def read_links(nvml: Any, handle: Any) -> Links:
     """All of it in some seven calls; what device, driver or pynvml don't know is `None`."""
     return {**{name: call(nvml, function, handle) for name, function in _PCIE.items()}, **_read_nvlinks(nvml, handle)}
-
-
-def call(nvml: Any, function: str, *words: Any) -> Any:
-    """`None` where the device, the driver or this pynvml doesn't know it."""
-    try:
-        return getattr(nvml, function)(*words)
-    except (nvml.NVMLError, AttributeError, TypeError):
-        return None
 
 
 def _read_nvlinks(nvml: Any, handle: Any) -> Links:

@@ -125,9 +125,6 @@ class KindVerdict(NamedTuple):
     """Listed even when it holds no GPU."""
 
 
-NO_SIGN = KindVerdict("foreign", ("nothing says that it comes from Ray",), from_ray=False)
-
-
 class Sign(NamedTuple):
     """One piece of evidence of what a process came from."""
 

@@ -72,18 +72,11 @@ def read_log(temps: "list[str]", session: str, name: str, lines: int, say: Say, 
 def _logs_of(temps: "list[str]", session: str) -> "Iterator[tuple[int, int]]":
     """The open logs folder of that session, and whose both are. Ray makes these writable for all: what is opened is what was looked at."""
     known = _find(temps, session)
-    outer = os.open(known.path, trust.FOLDER)
-    try:
-        logs = os.open("logs", trust.FOLDER, dir_fd=outer)
-        try:
-            status, of_logs = os.fstat(outer), os.fstat(logs)
-            if place(status) != known.place or (of_logs.st_uid, of_logs.st_dev) != (status.st_uid, status.st_dev):
-                raise LogError(f"the logs of {session} are not its own folder: somebody has put another one there")
-            yield logs, status.st_uid
-        finally:
-            os.close(logs)
-    finally:
-        os.close(outer)
+    with trust.opened(known.path) as outer, trust.opened("logs", folder=outer) as logs:
+        status, of_logs = os.fstat(outer), os.fstat(logs)
+        if place(status) != known.place or (of_logs.st_uid, of_logs.st_dev) != (status.st_uid, status.st_dev):
+            raise LogError(f"the logs of {session} are not its own folder: somebody has put another one there")
+        yield logs, status.st_uid
 
 
 def _find(temps: "list[str]", session: str) -> SessionFolder:

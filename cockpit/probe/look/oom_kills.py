@@ -57,7 +57,8 @@ class KillScanner:
         told = self._kernel.read()
         heard = [kill for path in paths for kill in self._read(path)] + (told or [])
         oldest, latest = self._now() - WINDOW, self._now() + QUARTER
-        self._found = sorted((kill for kill in self._found + heard if oldest <= kill["moment"] <= latest), key=_moment)[-MOST:]
+        found = (kill for kill in self._found + heard if oldest <= kill["moment"] <= latest)
+        self._found = sorted(found, key=lambda kill: float(kill["moment"]))[-MOST:]
         return self._found if paths or told is not None or self._found else None
 
     def _read(self, path: str) -> Iterable[Kill]:
@@ -145,11 +146,6 @@ def _made_by(task: str) -> str | None:
     """The actor that a task makes: its id, after a nil."""
     nil, actor = task[: len(_NIL)], task[len(_NIL) :]
     return actor if nil == _NIL and not actor.startswith(_NIL) else None
-
-
-def _moment(kill: Kill) -> float:
-    moment: float = kill["moment"]
-    return moment
 
 
 def _zone(text: bytes, written: float) -> float:

@@ -64,6 +64,12 @@ def in_first_namespace() -> bool:
     return read_link("/proc/self/ns/pid") == FIRST_PID_NAMESPACE
 
 
+def shares(pid: int, kind: str) -> bool | None:
+    """Whether that process is in our own namespace of this kind (`mnt`, `net`, …); `None`: that can't be told."""
+    theirs, ours = read_link(f"/proc/{pid}/ns/{kind}"), read_link(f"/proc/self/ns/{kind}")
+    return None if theirs is None or ours is None else theirs == ours
+
+
 def uptime() -> float:
     """Seconds since this host was started, by a clock that nobody sets."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -5,6 +5,7 @@ What is installed is read off the files that lie there: nothing of it is execute
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from contextlib import suppress
@@ -14,7 +15,7 @@ from typing import Dict, Iterator, Mapping, NamedTuple, Tuple
 from .. import trust
 from .host import MemoryUse, lowest_limit
 from .origin import flag
-from .proc import in_first_namespace, legible, read_at_once, read_link, read_or_nothing
+from .proc import in_first_namespace, legible, read_at_once, read_link, read_or_nothing, shares
 from .processes import Forest, Identity, ScannedProcess, read_environ
 
 ROLES = ("raylet", "gcs_server")
@@ -39,14 +40,6 @@ MOST_PACKAGES = 10_000
 """Entries of a folder of packages: whoever calls a program raylet chooses the folder."""
 DEEPEST = 32
 """Cgroups above a process that are looked at."""
-
-
-class Frameworks(NamedTuple):
-    """Training frameworks that lie in the same folder as Ray."""
-
-    changed: int
-    """When something was installed there last, as the file system says."""
-    releases: Mapping[str, str]
 
 
 class TaskLimit(NamedTuple):
@@ -80,7 +73,8 @@ class RayService(NamedTuple):
     files: int | None = None
     files_limit: int | None = None
     """The soft one, which `prlimit` changes while it lives."""
-    frameworks: Frameworks | None = None
+    frameworks: Mapping[str, str] | None = None
+    """Of a raylet, which starts workers: releases of training frameworks that lie in the same folder as Ray."""
     tasks: Tuple[TaskLimit, ...] | None = None
     """A raylet's."""
     slurm_memory: MemoryUse | None = None
@@ -92,29 +86,24 @@ class Rays:
 
     def __init__(self) -> None:
         self._known: Dict[Identity, Started] = {}
-        self._frameworks: Dict[Identity, Frameworks | None] = {}
 
     def read(self, forest: Forest) -> Dict[Identity, RayService]:
         """Of one that was too young when it was read everything is read again."""
         there = [process for process in forest.values() if process.alive and process.origin.role in ROLES]
         found = {process.identity: self._known.get(process.identity) or _read_started(process) for process in there}
         self._known = {process.identity: found[process.identity] for process in there if process.details.settled}
-        self._frameworks = {process.identity: self._find_installed(process) for process in there}
-        return {process.identity: self._service(process, found[process.identity], forest) for process in there}
+        return {process.identity: _service(process, found[process.identity], forest) for process in there}
 
-    def _service(self, process: ScannedProcess, started: Started, forest: Forest) -> RayService:
-        lines = ((line[:25].rstrip(), line[25:].split()) for line in read_or_nothing(f"/proc/{process.pid}/limits").splitlines())
-        limits = {name: int(words[0]) for name, words in lines if words and words[0].isdigit()}  # the soft ones, not where `unlimited`
-        tasks = task_limits(process, forest, limits.get("Max processes")) if process.origin.role == "raylet" else None
-        files = _count_open_files(process.pid), limits.get("Max open files")
-        memory = slurm_memory(process.pid) if started.slurm and tasks is not None else None
-        return RayService(started, *files, self._frameworks[process.identity], tasks, memory)
 
-    def _find_installed(self, process: ScannedProcess) -> Frameworks | None:
-        """Somebody may install another release while Ray lives; those of raylets matter, which start workers."""
-        if process.origin.role != "raylet" or process.details.stuck:
-            return None
-        return frameworks(process, self._frameworks.get(process.identity))
+def _service(process: ScannedProcess, started: Started, forest: Forest) -> RayService:
+    lines = ((line[:25].rstrip(), line[25:].split()) for line in read_or_nothing(f"/proc/{process.pid}/limits").splitlines())
+    limits = {name: int(words[0]) for name, words in lines if words and words[0].isdigit()}  # the soft ones, not where `unlimited`
+    files = _count_open_files(process.pid), limits.get("Max open files")
+    if process.origin.role != "raylet":
+        return RayService(started, *files)
+    installed = None if process.details.stuck else frameworks(process)
+    memory = slurm_memory(process.pid) if started.slurm else None
+    return RayService(started, *files, installed, task_limits(process, forest, limits.get("Max processes")), memory)
 
 
 def _read_started(process: ScannedProcess) -> Started:
@@ -182,23 +171,19 @@ def _package(process: ScannedProcess) -> str | None:
     return package if found and package.startswith("/") else None
 
 
-def frameworks(process: ScannedProcess, known: Frameworks | None = None) -> Frameworks | None:
-    """`known` as long as nothing was installed since; `None` where that folder can't be seen."""
+def frameworks(process: ScannedProcess) -> Mapping[str, str] | None:
+    """Looked for anew each time: somebody may install another release while Ray lives. `None` where that folder can't be seen."""
     package = _package(process)
     if package is None:
         return None
     root = _root(process)
-    place = root + resolve_links(root, os.path.dirname(package))
     try:
-        changed = os.stat(place).st_mtime_ns
-        if known and known.changed == changed:
-            return known
-        with os.scandir(place) as entries:
+        with os.scandir(root + resolve_links(root, os.path.dirname(package))) as entries:
             found = [(match[1], match[2]) for match in (_FRAMEWORK.match(entry.name) for entry in islice(entries, MOST_PACKAGES)) if match]
     except OSError:
         return None
     names = [name for name, _ in found]  # where a half removed one lies beside another, neither is believed
-    return Frameworks(changed, {name: release for name, release in found if names.count(name) == 1})
+    return {name: release for name, release in found if names.count(name) == 1}
 
 
 def python_version(process: ScannedProcess) -> str | None:
@@ -208,7 +193,11 @@ def python_version(process: ScannedProcess) -> str | None:
     if not interpreter.startswith("/"):
         return None
     root = _root(process)
-    real, prefix = (os.path.dirname(os.path.dirname(path)) for path in (resolve_links(root, interpreter), interpreter))
+    try:
+        found = resolve_links(root, interpreter)
+    except OSError:
+        return None
+    real, prefix = (os.path.dirname(os.path.dirname(path)) for path in (found, interpreter))
     return _read_header(root, real) or _find_in_file(_VENV, root, f"{prefix}/pyvenv.cfg")
 
 
@@ -228,7 +217,7 @@ def _root(process: ScannedProcess) -> str:
 
 
 def resolve_links(root: str, path: str) -> str:
-    """The same path with links followed as they are meant below that root."""
+    """The same path, links followed as they are meant below that root. Raises `OSError`: the kernel would follow the rest on our own."""
     parts, done, links = path.split("/")[::-1], "", 0
     while parts:
         part = parts.pop()
@@ -241,7 +230,7 @@ def resolve_links(root: str, path: str) -> str:
             continue
         links += 1
         if links > MOST_LINKS:
-            return path
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         done = "" if link.startswith("/") else done
         parts += link.split("/")[::-1]
     return done
@@ -266,7 +255,7 @@ def task_limits(process: ScannedProcess, forest: Forest, nproc: int | None) -> T
 def _of_user(process: ScannedProcess, forest: Forest, nproc: int | None) -> Iterator[TaskLimit]:
     """In another user namespace they are counted apart from those that are seen here."""
     uid, pid = process.details.uid, process.pid
-    if uid and nproc and not _is_exempt(pid) and _user_namespace(pid) == _user_namespace("self") is not None:
+    if uid and nproc and not _is_exempt(pid) and shares(pid, "user"):
         yield TaskLimit("user", sum(one.threads for one in forest.values() if one.details.uid == uid), nproc)
 
 
@@ -275,10 +264,6 @@ def _is_exempt(pid: int) -> bool:
     lines = read_or_nothing(f"/proc/{pid}/status").split("\n")
     powers = next((line.split()[1] for line in lines if line.startswith("CapEff:")), None)
     return powers is None or bool(int(powers, 16) & EXEMPT)
-
-
-def _user_namespace(pid: int | str) -> str | None:
-    return read_link(f"/proc/{pid}/ns/user")
 
 
 def _of_cgroups(pid: int) -> Iterator[TaskLimit]:

@@ -22,7 +22,7 @@ from .proc import TICKS_PER_SECOND, Users, boot_time, in_first_namespace, legibl
 from .processes import Forest, Identity, ProcessTable, ScannedProcess, shown_command
 from .raylets import ROLES, Rays, RayService
 from .sessions import DEFAULT_TEMP, Folder, Sessions, SessionScanner, date_writes
-from .sizes import SharedMemory, Size, Sizes, added_size, disk_of, read_shared_memory, shm_users, torchrun_folders
+from .sizes import SharedMemory, Size, Sizes, read_shared_memory, shm_users
 from .temp_dirs import Places, look
 from .xids import Bus, Xid
 
@@ -56,7 +56,6 @@ class Sampler:
         """Of which processes, whether by their sessions, as what, and until when that is believed, by the monotonic clock."""
         self._users = users
         self._sizes = Sizes()
-        self._torchrun: Tuple[str, ...] = ()
         self._kernel = Kernel()
         self._kills = KillScanner(self._kernel)
         self._known_rays = Rays()
@@ -69,12 +68,12 @@ class Sampler:
         self._sessions: Collector[Sessions] = Collector(
             "sessions",
             lambda: f"Ray's temp dir {legible(self._scanner.at)}",
-            self._read_sessions,
+            lambda: self._scanner.read(self._processes.facts or {}),  # these say which temp dirs there are, and where dashboards are
             SESSIONS_EVERY,
             after=self._processes,
         )
         self._rays: Collector[Dict[Identity, RayService]] = Collector(
-            "rays", "A process of Ray's", self._read_rays, SLOWLY, after=self._processes
+            "rays", "A process of Ray's", lambda: self._known_rays.read(self._processes.facts or {}), SLOWLY, after=self._processes
         )
         self._places: Collector[Places] = Collector("temps", "A temp dir of Ray's", self._read_places, SLOWLY, after=self._sessions)
         self._logs: Collector[Said] = Collector("logs", "A log of Ray's", self._read_logs, SLOWLY)
@@ -117,7 +116,7 @@ class Sampler:
         memory = self._memory.facts or host.MemoryUse(None, None)
         live = [sessions.of[pid] for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in sessions.of]
         shm, places, (kills, written_to) = self._shm.facts, self._places.facts, self._logs.facts or (None, {})
-        self._sizes.want([*(folder.path for folder in sessions.folders), *self._torchrun])
+        self._sizes.want(folder.path for folder in sessions.folders)
         return {
             "taken": round(time.time(), 3),
             "up": round(uptime(), 3),
@@ -127,7 +126,7 @@ class Sampler:
             "memory": memory._asdict(),
             "shm": shm and shm.amount,
             "shm_users": shm and shm_users(shm.owners, self._users.name),
-            "disks": self._disk_facts(),
+            "disks": self._disks.facts,
             "gpus": with_xids(reading, self._kernel.xids),
             "processes": self._tell_processes(forest, verdicts, reading) if forest else None,
             "memory_users": self._memory_users(forest) if forest else None,
@@ -189,27 +188,7 @@ class Sampler:
             "past": self._past.evidence(process, verdict) if process else None,
         }
         if process is None:
-            return {
-                "pid": pid,
-                **dict.fromkeys(
-                    (
-                        "ns_pid",
-                        "inside",
-                        "container",
-                        "worker",
-                        "ticks",
-                        "started",
-                        "parent",
-                        "user",
-                        "command",
-                        "name",
-                        "state",
-                        "rss",
-                        "shared",
-                    )
-                ),
-                **about,
-            }
+            return {"pid": pid, **about}
         return {
             "pid": pid,
             "ns_pid": process.ns_pid,
@@ -281,20 +260,7 @@ class Sampler:
     def _read_disks(self) -> list[host.Amount]:
         self._sessions.answered.wait(1.0)
         known = self._sessions.facts
-        self._torchrun = torchrun_folders()
         return host.disks([*(known.temps if known else ()), "/"])
-
-    def _disk_facts(self) -> list[Sample] | None:
-        disks, folders = self._disks.facts, self._torchrun
-        mine = disk_of(disks) if disks and folders else None
-        return disks and [{**disk, "torchrun": added_size(folders, self._sizes.known) if disk["path"] == mine else None} for disk in disks]
-
-    def _read_sessions(self) -> Sessions:
-        """Processes say which temp dirs there are, and where the dashboards of sessions are."""
-        return self._scanner.read(self._processes.facts or {})
-
-    def _read_rays(self) -> Dict[Identity, RayService]:
-        return self._known_rays.read(self._processes.facts or {})
 
     def _read_places(self) -> Places:
         known = self._sessions.facts or Sessions()
@@ -354,7 +320,7 @@ def ray_fact(process: ScannedProcess, verdict: KindVerdict, ray: RayService, mem
         **ray.started._asdict(),
         "files": ray.files,
         "files_limit": ray.files_limit,
-        "frameworks": dict(ray.frameworks.releases) if ray.frameworks else None,
+        "frameworks": ray.frameworks,
         "tasks": None if ray.tasks is None else [limit._asdict() for limit in ray.tasks],
         "kill_at": host.kill_at(memory, process) if role == "raylet" else None,
         "slurm_memory": ray.slurm_memory and {"used": ray.slurm_memory.used, "total": ray.slurm_memory.total},

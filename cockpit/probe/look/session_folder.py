@@ -24,9 +24,9 @@ _JOB_LOG = re.compile(r"job-driver-(.+)\.log$")
 MOST_LOGS, MOST_RAYLET_LOGS = 200_000, 16
 """Of files in a folder, and of those that are read: whoever names a temp dir may have filled it."""
 MOST_SOCKETS = 100
+"""In a session's folder of sockets; where there are more, somebody has filled it, and it is not told who listens."""
 FIRST_WORDS_WITHIN_S = 300.0
 """After which a raylet has written the first lines of a log that it has made; else each look would read again what says nothing."""
-"""In a session's folder of sockets; where there are more, somebody has filled it, and it is not told who listens."""
 LOG_HEAD_BYTES = 4096
 """Its first lines tell a raylet's pid and node id (2.9 to 2.60)."""
 _PEER = struct.Struct("3i")
@@ -149,21 +149,16 @@ def _names(folder: int) -> Tuple[str, ...]:
 def find_listeners(session: int) -> Tuple[Listener, ...] | None:
     """Who listens on the sockets of raylets in that open session folder. Several raylets of one session on a host have numbered sockets."""
     try:
-        folder = os.open("sockets", trust.FOLDER, dir_fd=session)
+        with trust.opened("sockets", folder=session) as folder:
+            with os.scandir(folder) as entries:
+                names = [entry.name for entry in islice(entries, MOST_SOCKETS + 1)]
+            users = (os.fstat(session).st_uid, trust.ROOT)
+            raylets = (name for name in names if name.startswith("raylet"))
+            found = [_listener(folder, name, users) for name in raylets] if len(names) <= MOST_SOCKETS else [None]
     except FileNotFoundError:
         return ()
     except OSError:
         return None
-    try:
-        with os.scandir(folder) as entries:
-            names = [entry.name for entry in islice(entries, MOST_SOCKETS + 1)]
-        users = (os.fstat(session).st_uid, trust.ROOT)
-        raylets = (name for name in names if name.startswith("raylet"))
-        found = [_listener(folder, name, users) for name in raylets] if len(names) <= MOST_SOCKETS else [None]
-    except OSError:
-        return None
-    finally:
-        os.close(folder)
     return None if None in found else tuple(one for one in found if isinstance(one, Listener))
 
 

@@ -14,7 +14,7 @@ from .. import trust
 from .kinds import Driver, Listener, SessionFolder
 from .network import listening_sockets
 from .origin import flag, to_number
-from .proc import legible, open_files, read_link, user_name
+from .proc import legible, open_files, read_link, shares, user_name
 from .processes import Forest, Identity, ScannedProcess
 from .session_folder import MOST_LOGS, Logs, MountKinds, Way, find_folder, inspect
 from .tree import Place, mount_kinds, mount_number, place, vouched_mounts
@@ -301,7 +301,7 @@ def _dashboard_address(process: ScannedProcess, port: int) -> str | None:
     In another network namespace its address is another place, where somebody else may listen here.
     """
     argv = process.details.argv
-    if read_link(f"/proc/{process.pid}/ns/net") not in (None, read_link("/proc/self/ns/net")):
+    if shares(process.pid, "net") is False:
         return None
     try:
         links = {*islice(open_files(process.pid), MOST_OPEN)}

@@ -1,4 +1,4 @@
-"""How much folders take, and whose: sessions, with what in them may be dear to somebody; torchrun's logs in /tmp; /dev/shm.
+"""How much folders take, and whose: sessions, with what in them may be dear to somebody; /dev/shm.
 
 Dear are checkpoints, core dumps, and what jobs have written into their working_dir. Sessions are counted slowly, so that nobody notices.
 """
@@ -10,11 +10,10 @@ import re
 import stat
 import threading
 import time
-from contextlib import suppress
 from itertools import islice
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Set, Tuple
 
-from ..trust import FOLDER, opened, own_uids
+from ..trust import FOLDER, opened
 from .host import Amount, space
 from .tree import FolderEntry, MovedError, Walk, shown_path
 
@@ -252,38 +251,3 @@ def shm_users(owners: Dict[int, int] | None, name: Callable[[int], str | None]) 
         return None
     largest = sorted(owners, key=lambda uid: -owners[uid])[:MOST_USERS]
     return [{"user": name(uid), "size": owners[uid]} for uid in sorted(largest)]
-
-
-# Logs of torchrun
-
-TORCHRUN_PLACE = "/tmp"  # noqa: S108 where mkdtemp puts them, if nobody has set TMPDIR
-TORCHRUN_NAME = re.compile(r"torchelastic_[a-z0-9_]{8}$")
-MOST_TORCHRUN_FOLDERS = 200
-"""Folders that are measured, root's and ours first: everybody may put as many there as he likes."""
-
-
-def torchrun_folders(place: str = TORCHRUN_PLACE) -> Tuple[str, ...]:
-    """Those that are measured."""
-    found: List[Tuple[bool, str]] = []
-    with suppress(OSError):  # not ours to read
-        for name in filter(TORCHRUN_NAME.match, os.listdir(place)):
-            with suppress(OSError):  # gone, or a mount of another user's that lets nobody look
-                status = os.lstat(f"{place}/{name}")
-                if stat.S_ISDIR(status.st_mode):
-                    found.append((status.st_uid not in own_uids(), f"{place}/{name}"))
-    return tuple(path for _, path in sorted(found)[:MOST_TORCHRUN_FOLDERS])
-
-
-def disk_of(disks: Sequence[Mapping[str, Any]], place: str = TORCHRUN_PLACE) -> str | None:
-    """The path of the disk that this place is on, if it is among them."""
-    try:
-        device = os.stat(place).st_dev
-        return next((str(disk["path"]) for disk in disks if os.stat(str(disk["path"])).st_dev == device), None)
-    except OSError:
-        return None
-
-
-def added_size(folders: Sequence[str], known: Mapping[str, Size]) -> int | None:
-    """`None` until all have been measured."""
-    sizes = [known[folder].size if folder in known else None for folder in folders]
-    return None if None in sizes else sum(filter(None, sizes))

@@ -27,7 +27,7 @@ Answer = Dict[str, Any]
 
 
 def stack(pid: int, ticks: int) -> Answer:
-    """The threads of exactly that process, or a sentence that says why not; with `ticks` 0 of whatever has the pid, and what it is."""
+    """The threads of exactly that process, or a sentence that says why not; with `ticks` 0 of whatever has the pid."""
     found = read_stat(pid)
     if found is None or (ticks and not lives(pid, ticks)):
         return {"error": f"Process {pid} has ended; that pid is free or another process's now."}
@@ -37,7 +37,7 @@ def stack(pid: int, ticks: int) -> Answer:
     answer = _dump(program, pid)
     if not lives(pid, found.ticks):
         return {"error": f"Process {pid} has ended while it was read."}
-    return answer if "error" in answer else {"pid": pid, "ticks": found.ticks, "command": _command(pid), **answer}
+    return answer if "error" in answer else {"pid": pid, "ticks": found.ticks, **answer}
 
 
 def _dump(program: str, pid: int) -> Answer:
@@ -61,22 +61,16 @@ def _dump(program: str, pid: int) -> Answer:
 def _threads(printed: bytes) -> Answer:
     try:
         threads: List[Answer] = json.loads(printed)
-        return {"threads": [_thread(thread) for thread in threads[:MOST_THREADS]], "cut": len(threads) > MOST_THREADS}
+        return {"threads": [{"frames": _frames(thread)} for thread in threads[:MOST_THREADS]]}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         return {"error": f"what py-spy says can't be read: {error}"}
 
 
-def _thread(thread: Answer) -> Answer:
-    frames = [
+def _frames(thread: Answer) -> List[Answer]:
+    return [
         {"name": str(frame["name"]), "file": str(frame.get("short_filename") or frame["filename"]), "line": int(frame["line"])}
         for frame in thread["frames"][:MOST_FRAMES]
     ]
-    return {
-        "name": str(thread.get("thread_name") or ""),
-        "id": thread.get("os_thread_id"),
-        "active": bool(thread["active"]),
-        "frames": frames,
-    }
 
 
 def _why(said: str, pid: int) -> str:
@@ -93,16 +87,10 @@ def _why_denied(pid: int) -> str:
     uid = read_uid(pid)
     if os.geteuid() not in (uid, trust.ROOT) and uid is not None:
         return "it is another user's: run cockpit as root or as its user"
-    scope = _ptrace_scope()
-    if scope:
+    scope = read_or_nothing(PTRACE_SCOPE).strip()  # empty where the kernel has no such rule
+    if scope not in ("", "0"):
         return f"kernel.yama.ptrace_scope is {scope} on this host: only root may, or everybody for his own processes once that is 0"
     return "run cockpit as root (in a container: with the capability SYS_PTRACE)"
-
-
-def _ptrace_scope() -> int:
-    """0 also where the kernel has no such rule."""
-    said = read_or_nothing(PTRACE_SCOPE).strip()
-    return int(said) if said.isdigit() else 0
 
 
 def _py_spy(pid: int) -> "tuple[str | None, str | None]":
@@ -124,11 +112,3 @@ def _py_spy(pid: int) -> "tuple[str | None, str | None]":
 def _theirs(pid: int) -> Iterable[str]:
     path = (read_environ(pid) or {}).get("PATH", "")
     return (os.path.join(folder, "py-spy") for folder in path.split(os.pathsep) if folder.startswith("/"))
-
-
-def _command(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return legible(file.read(4096).replace(b"\0", b" ").decode("utf-8", "surrogateescape")).strip()
-    except OSError:
-        return ""

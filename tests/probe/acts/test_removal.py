@@ -56,12 +56,19 @@ def meanwhile(deed: Callable[[], None]) -> Iterator[None]:
     assert rounds[0] > 0
 
 
+class Everything:
+    """All folders there are."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
 def empty(folder: Path, check: Callable[[bool], None] = lambda _fully: None) -> Removal:
     """Everything in it, without asking whether it lives."""
-    removal = Removal(folder.name, DearFiles(), (), (), check, lambda *_: None)
+    removal = Removal(folder.name, DearFiles(), (), (), check, lambda *_: None, Everything())
     top = os.open(folder, FOLDER)
     try:
-        removal.empty(top)
+        removal.empty(top, 0)
     finally:
         os.close(top)
     return removal
@@ -436,6 +443,6 @@ def test_progress_is_told_a_few_times_a_second(tmp_path):
     top = os.open(tmp_path / "folder", FOLDER)
     began = time.monotonic()
     Survey("folder", lambda *_: told.append(time.monotonic())).take(top)
-    Removal("folder", DearFiles(), (), (), lambda _: None, lambda *_: told.append(time.monotonic())).empty(top)
+    Removal("folder", DearFiles(), (), (), lambda _: None, lambda *_: told.append(time.monotonic()), Everything()).empty(top, 3000)
     os.close(top)
     assert 2 <= len(told) <= 2 + (time.monotonic() - began) * 5

@@ -73,7 +73,7 @@ def test_what_was_started_is_in_a_session_of_its_own_and_has_nothing_of_ours_ope
     pid = int((notes / "pid").read_text())
     assert os.getsid(pid) != os.getsid(0)
     ours = {link(one) for one in Path("/proc/self/fd").iterdir()}
-    log = f"{notes}/state/cockpit/ray-start-worker-{os.geteuid()}.log"
+    log = f"{notes}/state/cockpit/ray-start-worker-{socket.gethostname()}-{os.geteuid()}.log"
     assert [link(Path(f"/proc/{pid}/fd/{number}")) for number in range(3)] == ["/dev/null", log, log]
     assert {link(one) for one in Path(f"/proc/{pid}/fd").iterdir()} & ours <= {"/dev/null", ""}
     assert int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[4]) == 0, "no terminal"
@@ -201,7 +201,9 @@ def test_more_gpus_than_cuda_visible_devices_names_are_refused_before_ray_does(n
 )
 def test_in_a_step_of_slurms_that_would_take_ray_with_it_nothing_is_started(monkeypatch: pytest.MonkeyPatch, cgroup: str, step: str | None):
     monkeypatch.setattr(fitness, "read_or_nothing", lambda _: cgroup)
-    against = fitness._slurm_step().against
+    fit = fitness.Fitness([], [], {})
+    fitness._judge_slurm_step(fit)
+    against = fit.against
     assert len(against) == (step is not None)
     for text in against:
         assert text.startswith(
@@ -274,7 +276,18 @@ def test_a_failure_is_a_sentence_with_the_lines_that_matter(notes: Path, gcs: st
     error = done["failed"][0]["error"]
     assert error.startswith("the cluster requires a token: none was given, or a wrong one: `ray start` ended with 1: ")
     assert "Local node" not in error
-    assert f"{notes}/state/cockpit/ray-start-worker-{os.geteuid()}.log" in error
+    assert f"{notes}/state/cockpit/ray-start-worker-{socket.gethostname()}-{os.geteuid()}.log" in error
+
+
+def test_hosts_that_share_a_home_write_and_read_a_log_of_their_own(notes: Path, gcs: str, monkeypatch: pytest.MonkeyPatch):
+    asked = request(notes, gcs)
+    for host in ("w1", "w2"):
+        monkeypatch.setattr(socket, "gethostname", lambda host=host: host)
+        stand_in(notes / "ray", f"echo it fails on {host}; exit 1")
+        done = run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})
+        assert f": it fails on {host} (full output: " in done["failed"][0]["error"]
+    logs = {log.name: log.read_text() for log in (notes / "state" / "cockpit").iterdir()}
+    assert logs == {f"ray-start-worker-{host}-{os.geteuid()}.log": f"it fails on {host}\n" for host in ("w1", "w2")}
 
 
 WRONG_TOKEN = "ray.exceptions.AuthenticationError: RPC error: InvalidAuthToken: Authentication token is missing or incorrect."

@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from cockpit.probe.acts.host_state import FOREIGN
 from cockpit.probe.look import sample
 from cockpit.probe.look.gpus import GpuReading
+from cockpit.probe.look.kinds import NO_SIGN
 from cockpit.probe.look.proc import Users
 from cockpit.probe.look.processes import MOST_WORDS, Details, ProcessTable, ScannedProcess, read_argv, shown_command
 from cockpit.probe.look.sample import Sampler
@@ -87,7 +87,7 @@ def test_of_many_processes_so_much_of_each_command_is_told_that_the_line_is_read
 def test_of_very_many_those_of_root_and_ours_are_told_of_and_that_there_are_more(sampler, monkeypatch):
     monkeypatch.setattr(sample, "MOST_PROCESSES", 3)
     many = {pid: one._replace(details=one.details._replace(uid=0 if pid > 9 else 4711)) for pid, one in forest(10).items()}
-    monkeypatch.setattr(sampler, "_judge", lambda *_: dict.fromkeys(many, FOREIGN))
+    monkeypatch.setattr(sampler, "_judge", lambda *_: dict.fromkeys(many, NO_SIGN))
     sampler._processes.facts = many
     told = sampler.sample()
     read = read_line(json.dumps(told).encode(), Sample)

@@ -16,7 +16,7 @@ import pytest
 
 from cockpit.probe.look import raylets
 from cockpit.probe.look.processes import ScannedProcess, read_stat
-from cockpit.probe.look.raylets import Rays, RayService, Started, find_slurm_job, python_version, ray_version, resolve_links
+from cockpit.probe.look.raylets import Rays, RayService, Started, find_slurm_job, frameworks, python_version, ray_version, resolve_links
 from tests.probe.forests import SESSION, forest, process, raylet
 
 HERE = ".".join(map(str, sys.version_info[:3]))
@@ -92,8 +92,7 @@ def test_training_frameworks_that_lie_beside_ray_are_told_and_a_new_one_is_seen_
     with living(package / "core" / "src" / "ray" / "raylet" / "raylet", f"--raylet_socket_name={SESSION}/sockets/raylet") as one:
 
         def told() -> Mapping[str, str] | None:
-            found = rays.read(forest(one))[one.identity].frameworks
-            return found.releases if found else None
+            return rays.read(forest(one))[one.identity].frameworks
 
         assert told() == {"openrlhf": "0.8.5.post1", "verl": "0.5.0.dev0"}
         (site / "verl-0.5.0.dev0-py3.10.egg-info").rmdir()
@@ -183,7 +182,15 @@ def test_links_are_followed_below_the_root_that_they_are_meant_for(tmp_path):
     (tmp_path / "opt" / "py" / "bin" / "python").symlink_to("../../py/./bin/python3")
     assert resolve_links(str(tmp_path), "/usr/bin/python") == "/opt/py/bin/python3"
     (tmp_path / "loop").symlink_to("/loop")
-    assert resolve_links(str(tmp_path), "/loop") == "/loop"
+    with pytest.raises(OSError, match="Too many levels"):
+        resolve_links(str(tmp_path), "/loop")
+
+
+def test_what_lies_behind_links_without_end_is_unknown(package):
+    (package / "ring").symlink_to(package / "ring")
+    argv = f"{package}/ring/ray/core/src/ray/raylet/raylet --raylet_socket_name=s --python_worker_command={package}/ring/bin/python"
+    one = process(os.getpid(), argv)
+    assert ray_version(one) is python_version(one) is frameworks(one) is None
 
 
 def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(package):

@@ -42,8 +42,7 @@ def ticks(pid: int) -> int:
 def test_a_process_is_where_its_innermost_call_is(run: Run):
     pid = run(sys.executable, "-c", SLEEPER)
     seen = stack(pid, ticks(pid))
-    assert (seen["pid"], seen["ticks"], seen["cut"]) == (pid, ticks(pid), False)
-    assert "waits_for_the_others" in seen["command"]
+    assert (seen["pid"], seen["ticks"]) == (pid, ticks(pid))
     assert [frame["name"] for frame in seen["threads"][0]["frames"]] == ["waits_for_the_others", "<module>"]
 
 

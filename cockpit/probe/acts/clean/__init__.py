@@ -1,4 +1,4 @@
-"""Removes what is left over on a host: dead sessions, links and files that point at nothing, files in /dev/shm, logs of torchrun.
+"""Removes what is left over on a host: dead sessions, links and files that point at nothing, files in /dev/shm.
 
 The request adds: `sessions` ([name or path, …], or `null` for every dead one; when some are named, nothing else is cleaned but the links
 that point at them), `older_than` (seconds; sessions alone), `protected` ([path, …]: protected and named one by one, to go too), `ended`
@@ -17,14 +17,13 @@ those in /dev/shm. It is not the difference of the file system's free space, whi
 from __future__ import annotations
 
 import os
-import time
 from typing import Any, Callable, Dict, Mapping
 
 from ...look.tree import MovedError, decode_path
 from ..holders import describe_uses, holds, why_in_use, why_unasked
-from ..host_state import HostState, Request, Target, Tell, Watcher, unforeseen
+from ..host_state import HostState, Request, Target, Tell, Watcher, tell_seldom, unforeseen
 from ..removal import TELL_EVERY
-from . import dead_sessions, pointers, shm, torchrun
+from . import dead_sessions, pointers, shm
 from .request import Cleaning, CleanRefusedError, FailedError, sentence
 
 Answer = Dict[str, Any]
@@ -46,7 +45,6 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
         pointers.plan(cleaning, look, temp, {str(target["name"]) for target in leaving if _goes_whole(target, temp)})
     if cleaning.everything:
         shm.plan(cleaning, look)
-        torchrun.plan(cleaning, look)
     return cleaning.answer
 
 
@@ -81,11 +79,9 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     answer: Answer = {"done": [], "refused": [], "failed": [], "freed": {"disk": 0, "shm": 0}, "notes": []}
     cleaning = Cleaning(request, watcher, tell, answer)
     targets = sorted(request["targets"], key=_turn)
-    told_at = 0.0
+    say = tell_seldom(tell, TELL_EVERY)
     for done, target in enumerate(targets):
-        if time.monotonic() - told_at > TELL_EVERY:
-            told_at = time.monotonic()
-            tell(f"{done} of {len(targets)} done", done, len(targets))
+        say(f"{done} of {len(targets)} done", done, len(targets))
         _do(cleaning, target)
     return answer
 
@@ -114,6 +110,5 @@ DEEDS: Mapping[str, Callable[[Cleaning, Target], str]] = {
     "link": pointers.do,
     "file": pointers.do,
     "shm": shm.do,
-    "torchrun": torchrun.do,
 }
 """In the order in which they are done."""

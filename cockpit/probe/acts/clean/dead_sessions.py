@@ -13,7 +13,6 @@ from ...look.kinds import SessionFolder
 from ...look.proc import user_name
 from ...look.sessions import Folder, is_session
 from ...look.tree import MovedError, decode_path, encode_path, mounted_in, place, shown_path, where, why_shared
-from ...trust import FOLDER
 from ..holders import describe_uses, holds, why_in_use, why_unasked
 from ..host_state import HostState, Request, Target
 from ..liveness import LivenessGuard, why_alive, why_answers
@@ -157,8 +156,10 @@ def _survey_target(cleaning: Cleaning, opened: _Opened, target: Target) -> Targe
     kept = {path: None for path in survey.dear.found if not any(path == one or path.startswith(f"{one}/") for one in named)}
     keeps = [encode_path(path) if len(path) < MOST_NAMEABLE else shown_path(path) for path in kept]
     files, size = survey.count_without(kept)
-    for text in (*_surprises(survey, named), *_note_unlisted(keeps)):
+    for text in _surprises(survey, named):
         cleaning.note(f"{opened.name}: {text}")
+    if len(keeps) > KEEPS:
+        cleaning.note(f"{opened.name}: {len(keeps) - KEEPS} more protected files are kept, which are not listed")
     known = not survey.unread.number
     if known and keeps and files == 0:
         cleaning.note(f"{opened.name}: nothing to remove, all that is left in it is protected")
@@ -187,11 +188,6 @@ def _surprises(survey: Survey, named: Iterable[str]) -> Iterator[str]:
     for path in named:
         if not any(dear == path or dear.startswith(f"{path}/") for dear in survey.dear.found):
             yield f"no protected file has the path {encode_path(path)}"
-
-
-def _note_unlisted(keeps: list[str]) -> Iterator[str]:
-    if len(keeps) > KEEPS:
-        yield f"{len(keeps) - KEEPS} more protected files are kept, which are not listed"
 
 
 def _find_named(request: Request, opened: _Opened) -> Mapping[str, None]:
@@ -260,15 +256,8 @@ def _outcome(removal: Removal, stopped: Exception | None) -> str:
 @contextmanager
 def _open(path: str) -> Iterator[_Opened]:
     """Its last part is no link. Raises `OSError`."""
-    parent = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        folder = os.open(os.path.basename(path), FOLDER, dir_fd=parent)
-        try:
-            yield _Opened(path, parent, folder)
-        finally:
-            os.close(folder)
-    finally:
-        os.close(parent)
+    with trust.opened(os.path.dirname(path), trust.FOLDER_PLACE) as parent, trust.opened(os.path.basename(path), folder=parent) as folder:
+        yield _Opened(path, parent, folder)
 
 
 def unknown(request: Request, look: HostState) -> Iterator[str]:

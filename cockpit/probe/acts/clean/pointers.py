@@ -9,6 +9,7 @@ from typing import Collection, Tuple
 from ...look.kinds import SessionFolder
 from ...look.temp_dirs import FILE, LINK, SessionPointer, pointer, points_at, serves
 from ...look.tree import decode_path, encode_path, place, why_shared
+from ...trust import FOLDER_PLACE, opened
 from ..host_state import HostState, Target
 from ..liveness import why_alive
 from .request import Cleaning, CleanRefusedError, file_target, not_ours
@@ -69,23 +70,17 @@ def _target(link: SessionPointer) -> SessionFolder:
 
 def _not_here(found: SessionPointer) -> str | None:
     """Why it may be another host's, or `None`."""
-    temp = os.open(found.temp, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with opened(found.temp, FOLDER_PLACE) as temp:
         shared = why_shared(temp)
-    finally:
-        os.close(temp)
     return shared and f"{shared}: its target may be alive on another host"
 
 
 def remove(found: SessionPointer) -> None:
     """Exactly that one: what has been put in its place since is left."""
-    temp = os.open(found.temp, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with opened(found.temp, FOLDER_PLACE) as temp:
         if place(os.stat(found.name, dir_fd=temp, follow_symlinks=False)) != place(found.status):
             raise FileNotFoundError(errno.ENOENT, "it was replaced")
         os.unlink(found.name, dir_fd=temp)
-    finally:
-        os.close(temp)
 
 
 def _dangles(link: SessionPointer, leaving: Collection[str]) -> str | None:

@@ -17,7 +17,7 @@ from typing import Iterator, NamedTuple
 
 from ...look.processes import Forest
 from ...look.tree import place
-from ...trust import FOLDER, own_uids
+from ...trust import opened, own_uids
 from ..host_state import HostState, Target
 from .request import Cleaning, CleanRefusedError, file_target, not_ours
 
@@ -49,14 +49,11 @@ class Leftover(NamedTuple):
 def plan(cleaning: Cleaning, look: HostState) -> None:
     """All that nobody uses, and of what is used how much there is."""
     try:
-        folder = os.open(PLACE, FOLDER)
+        with opened(PLACE) as folder:
+            there = sorted(leftovers(folder), key=lambda found: found.status.st_uid not in own_uids())
+            judged = [(found, is_used(folder, found)) for found in there[:MOST]]
     except OSError:
         return  # no /dev/shm here, or not ours to read
-    try:
-        there = sorted(leftovers(folder), key=lambda found: found.status.st_uid not in own_uids())
-        judged = [(found, is_used(folder, found)) for found in there[:MOST]]
-    finally:
-        os.close(folder)
     if there[MOST:]:
         cleaning.note(f"{len(there) - MOST:,} more such files in {PLACE} were not checked: root's and ours come first")
     for found, used in judged:
@@ -71,19 +68,17 @@ def plan(cleaning: Cleaning, look: HostState) -> None:
 
 def do(cleaning: Cleaning, target: Target) -> str:
     """What became of it. Raises `CleanRefusedError`, `OSError`."""
-    folder = os.open(PLACE, FOLDER)
     try:
-        found = leftover(folder, os.path.basename(target["path"])) if os.path.dirname(target["path"]) == PLACE else None
-        if found is None or place(found.status) != (target["device"], target["inode"]):
-            raise CleanRefusedError("it is gone or was replaced")
-        reason = refusal(found, cleaning.watcher.recent().forest)
-        if reason is not None:
-            raise CleanRefusedError(reason)
-        cleaning.free("shm", remove(folder, found))
+        with opened(PLACE) as folder:
+            found = leftover(folder, os.path.basename(target["path"])) if os.path.dirname(target["path"]) == PLACE else None
+            if found is None or place(found.status) != (target["device"], target["inode"]):
+                raise CleanRefusedError("it is gone or was replaced")
+            reason = refusal(found, cleaning.watcher.recent().forest)
+            if reason is not None:
+                raise CleanRefusedError(reason)
+            cleaning.free("shm", remove(folder, found))
     except BlockingIOError as error:
         raise CleanRefusedError("a process has it open or mapped now") from error
-    finally:
-        os.close(folder)
     return "removed"
 
 

@@ -23,7 +23,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 from ... import programs, trust
 from ...look.kinds import SessionFolder
 from ...look.origin import flag
-from ...look.proc import user_name
+from ...look.proc import shares, user_name
 from ...look.processes import ScannedProcess, lives, read_environ, read_stat
 from ...trust import Account, TrustError
 from ..host_state import HostState, Request, Target, Tell, Watcher
@@ -157,7 +157,8 @@ def _cluster_python(raylet: ScannedProcess, session: str) -> ClusterPython:
         raise NoWayError(f"{session} belongs to {'another user' if uid is None else user_name(uid)}: only that user and root may act on it")
     command = next(filter(None, (flag(argv, name) for name in _PYTHONS)), None)
     address = flag(argv, "--gcs-address", "--gcs_address")
-    account, program, elsewhere = trust.account_of(raylet.pid), os.readlink(f"/proc/{raylet.pid}/exe"), _elsewhere(raylet.pid)
+    account, program = trust.account_of(raylet.pid), os.readlink(f"/proc/{raylet.pid}/exe")
+    elsewhere = not (shares(raylet.pid, "mnt") and shares(raylet.pid, "net"))
     environ, last = read_environ(raylet.pid), read_stat(raylet.pid)
     if not command or not address or environ is None or last is None or last.ticks != raylet.ticks:
         raise NoWayError(f"the raylet of {session}, pid {raylet.pid}, does not show its Python and its GCS address")
@@ -192,11 +193,6 @@ def _python(command: str, raylet: int) -> str:
         if os.path.isabs(python):
             return python
     raise NoWayError(f"raylet {raylet} names no valid Python: {command[:100]}")
-
-
-def _elsewhere(pid: int) -> bool:
-    """Whether it sees other files or another network than we do."""
-    return any(os.readlink(f"/proc/{pid}/ns/{kind}") != os.readlink(f"/proc/self/ns/{kind}") for kind in ("mnt", "net"))
 
 
 def run(cluster: ClusterPython, question: Mapping[str, Any]) -> Answer:

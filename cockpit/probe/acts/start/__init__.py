@@ -23,6 +23,7 @@ from typing import Any, Callable, ContextManager, Dict, List, Tuple
 
 from ...look.network import is_here, split
 from ...look.origin import flag
+from ...look.proc import shares
 from ...look.processes import ScannedProcess, read_environ
 from ...look.raylets import gcs_address, slurm_job
 from ...trust import TrustError, own_uids
@@ -190,20 +191,13 @@ def is_of_its_owner(look: HostState, process: ScannedProcess) -> bool:
 
 
 def _serves(process: ScannedProcess, gcs: str) -> bool:
+    """In a container 127.0.0.1 is another place; of another user's process it can't be told whether it is in one."""
     found = gcs_address(process)
     if not found or not gcs:
         return False
     host, port = split(found)
     wanted, at = split(gcs)
-    return port == at and (host == wanted or (is_here(host) and is_here(wanted))) and _is_near(process) is not False
-
-
-def _is_near(process: ScannedProcess) -> bool | None:
-    """Whether its addresses are this host's: in a container 127.0.0.1 is another place. `None`: it is another user's, and can't be told."""
-    try:
-        return os.readlink(f"/proc/{process.pid}/ns/net") == os.readlink("/proc/self/ns/net")
-    except OSError:
-        return None
+    return port == at and (host == wanted or (is_here(host) and is_here(wanted))) and shares(process.pid, "net") is not False
 
 
 def _rays(look: HostState) -> List[Dict[str, Any]]:
@@ -212,7 +206,7 @@ def _rays(look: HostState) -> List[Dict[str, Any]]:
         (
             os.path.basename(process.origin.session or ""),
             address,
-            is_here(split(address)[0]) and _is_near(process) is True,
+            is_here(split(address)[0]) and shares(process.pid, "net") is True,
             slurm_job(process.pid, {} if process.details.stuck else read_environ(process.pid) or {}) or "",
         )
         for process in look.forest.values()

@@ -28,15 +28,14 @@ FILES = 65536
 """Open files that Ray asks for."""
 GIB = 1 << 30
 _STEP = re.compile(r"/job_(\d+)/step_(\d+)(?:/|$)", re.MULTILINE)
-_LOGIND = ("/usr/lib/systemd", "/lib/systemd", "/run/systemd", "/etc/systemd")
 
 
 class Fitness(NamedTuple):
     """What speaks against it, what a person should know, and the numbers."""
 
-    against: Tuple[str, ...]
-    doubts: Tuple[str, ...]
-    facts: Mapping[str, Any]
+    against: List[str]
+    doubts: List[str]
+    facts: Dict[str, Any]
 
 
 def judge(look: HostState, words: Sequence[str], environ: Mapping[str, str], *, head: bool, alone: bool, job: bool = False) -> Fitness:
@@ -44,31 +43,31 @@ def judge(look: HostState, words: Sequence[str], environ: Mapping[str, str], *, 
 
     `job`: one is to be submitted to the head.
     """
-    ports = _ports(look, words, head=head, job=job) if alone else Fitness((), (), {})
-    verdicts = (_gpus(look, words, environ), ports, _judge_shared_memory(words), _disk(words, environ), _files(), _logind(), _slurm_step())
-    return Fitness(
-        tuple(text for verdict in verdicts for text in verdict.against),
-        tuple(text for verdict in verdicts for text in verdict.doubts),
-        {name: value for verdict in verdicts for name, value in verdict.facts.items()},
-    )
+    fit = Fitness([], [], {})
+    _judge_gpus(fit, look, words, environ)
+    if alone:
+        _judge_ports(fit, look, words, head=head, job=job)
+    _judge_shared_memory(fit, words)
+    _judge_disk(fit, words, environ)
+    _judge_files(fit)
+    _judge_slurm_step(fit)
+    return fit
 
 
-def _gpus(look: HostState, words: Sequence[str], environ: Mapping[str, str]) -> Fitness:
+def _judge_gpus(fit: Fitness, look: HostState, words: Sequence[str], environ: Mapping[str, str]) -> None:
     """As Ray counts them: those of NVML that CUDA_VISIBLE_DEVICES lets through."""
     wanted, found, visible = to_number(flag(words, "--num-gpus")), _count(look), _visible(environ)
-    facts = {"gpus": found, "gpus_visible": visible, "num_gpus": wanted, **_measure_held_memory(look)}
-    against: List[str] = []
-    doubts: List[str] = []
+    held = _measure_held_memory(look)
+    fit.facts.update(gpus=found, gpus_visible=visible, num_gpus=wanted, **held)
     if wanted and visible is not None and visible < wanted:
-        against.append(f"num_gpus is {wanted}, but CUDA_VISIBLE_DEVICES lists {visible}")
+        fit.against.append(f"num_gpus is {wanted}, but CUDA_VISIBLE_DEVICES lists {visible}")
     if wanted and found is not None and found < wanted:
-        against.append(f"num_gpus is {wanted}, but NVML finds {found}")
+        fit.against.append(f"num_gpus is {wanted}, but NVML finds {found}")
     if wanted and found is None:
-        doubts.append(f"num_gpus is {wanted}; how many GPUs there are is not known: {look.fault or 'there is no NVML'}")
-    if facts["gpu_memory_held"]:
-        who = "a process" if facts["gpu_holders"] == 1 else f"{facts['gpu_holders']} processes"
-        doubts.append(f"{facts['gpu_memory_held'] / GIB:.1f} GiB of GPU memory are held by {who} that no live Ray owns")
-    return Fitness(tuple(against), tuple(doubts), facts)
+        fit.doubts.append(f"num_gpus is {wanted}; how many GPUs there are is not known: {look.fault or 'there is no NVML'}")
+    if held["gpu_memory_held"]:
+        who = "a process" if held["gpu_holders"] == 1 else f"{held['gpu_holders']} processes"
+        fit.doubts.append(f"{held['gpu_memory_held'] / GIB:.1f} GiB of GPU memory are held by {who} that no live Ray owns")
 
 
 def _count(look: HostState) -> int | None:
@@ -95,22 +94,19 @@ def _measure_held_memory(look: HostState) -> Dict[str, Any]:
     return {"gpu_memory_held": known, "gpu_holders": len(others)}
 
 
-def _ports(look: HostState, words: Sequence[str], *, head: bool, job: bool) -> Fitness:
+def _judge_ports(fit: Fitness, look: HostState, words: Sequence[str], *, head: bool, job: bool) -> None:
     """A port that was asked for must be free; of those that Ray would choose by itself some move on."""
     asked = {word.partition("=")[0] for word in words if word.startswith("--") and word.partition("=")[0].endswith("port")}
     wanted = {name: to_number(flag(words, name)) for name in asked if "worker-port" not in name}
     usual = {name: port for name, port in {**(PORTS if head else {}), **AGENT}.items() if name not in wanted}
     needed = {*asked, "--port", *(AGENT if head and job else ())}
     taken = {one.port for one in listening_sockets()}
-    against: List[str] = []
-    doubts: List[str] = []
     for name, port in sorted({**wanted, **usual}.items()):
         if not port or port not in taken:
             continue
         text = f"port {port} ({name[2:].replace('-', '_')}) is taken by {_holder(look, port)}"
         loss = ": no job could be submitted to this node" if name in AGENT else ""
-        (against if name in needed else doubts).append(text + loss)
-    return Fitness(tuple(against), tuple(doubts), {})
+        (fit.against if name in needed else fit.doubts).append(text + loss)
 
 
 def _holder(look: HostState, port: int) -> str:
@@ -122,32 +118,30 @@ def _holder(look: HostState, port: int) -> str:
     return "a process that can't be seen from here"
 
 
-def _judge_shared_memory(words: Sequence[str]) -> Fitness:
+def _judge_shared_memory(fit: Fitness, words: Sequence[str]) -> None:
     """Ray puts the object store elsewhere, on a disk, when it doesn't fit into /dev/shm."""
     wanted = to_number(flag(words, "--object-store-memory"))
     free, total = _space("/dev/shm")  # noqa: S108 where Ray's objects lie
     held = memory()
     left = None if held.used is None or held.total is None else held.total - held.used
-    facts = {"shm_free": free, "shm": total, "memory_free": left, "memory": held.total}
-    if not wanted or free is None or free >= wanted or flag(words, "--plasma-directory"):
-        return Fitness((), (), facts)
-    text = f"object_store_memory is {wanted / GIB:.1f} GiB, but /dev/shm has {free / GIB:.1f} GiB free: Ray would put it on a disk"
-    return Fitness((), (text,), facts)
+    fit.facts.update(shm_free=free, shm=total, memory_free=left, memory=held.total)
+    if wanted and free is not None and free < wanted and not flag(words, "--plasma-directory"):
+        has = f"{free / GIB:.1f} GiB free: Ray would put it on a disk"
+        fit.doubts.append(f"object_store_memory is {wanted / GIB:.1f} GiB, but /dev/shm has {has}")
 
 
-def _disk(words: Sequence[str], environ: Mapping[str, str]) -> Fitness:
+def _judge_disk(fit: Fitness, words: Sequence[str], environ: Mapping[str, str]) -> None:
     """Where the session's folder will lie."""
     place = flag(words, "--temp-dir") or environ.get("RAY_TMPDIR") or "/tmp"  # noqa: S108 Ray's own choice
     while not os.path.isdir(place) and place != "/":
         place = os.path.dirname(place) or "/"
     free, total = _space(place)
-    facts = {"disk_free": free, "disk": total, "disk_path": place}
+    fit.facts.update(disk_free=free, disk=total, disk_path=place)
     if free == 0:
-        return Fitness((f"the disk of {place} is full",), (), facts)
-    if free is not None and total and 1 - free / total >= FULL:
+        fit.against.append(f"the disk of {place} is full")
+    elif free is not None and total and 1 - free / total >= FULL:
         full = f"{100 * (1 - free / total):.0f} % full, {free / GIB:.1f} GiB free"
-        return Fitness((), (f"the disk of {place} is {full}: above 95 % Ray spills no objects",), facts)
-    return Fitness((), (), facts)
+        fit.doubts.append(f"the disk of {place} is {full}: above 95 % Ray spills no objects")
 
 
 def _space(place: str) -> Tuple[int | None, int | None]:
@@ -158,43 +152,24 @@ def _space(place: str) -> Tuple[int | None, int | None]:
     return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
 
 
-def _files() -> Fitness:
+def _judge_files(fit: Fitness) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    few = soft != resource.RLIM_INFINITY and soft < FILES
-    doubts = (f"open files are limited to {soft} (hard limit {hard}), but Ray asks for {FILES}",) if few else ()
-    return Fitness((), doubts, {"open_files": None if soft == resource.RLIM_INFINITY else soft})
+    fit.facts["open_files"] = None if soft == resource.RLIM_INFINITY else soft
+    if soft != resource.RLIM_INFINITY and soft < FILES:
+        fit.doubts.append(f"open files are limited to {soft} (hard limit {hard}), but Ray asks for {FILES}")
 
 
-def _slurm_step() -> Fitness:
+def _judge_slurm_step(fit: Fitness) -> None:
     """Slurm ends with a step whatever that has started (proctrack/cgroup); steps without a number end with the job.
 
     Without an `srun`, or without Slurm's variables, no other step can be made from here.
     """
     step = _STEP.search(read_or_nothing("/proc/self/cgroup"))
     if step is None or find_step({}) is not None:
-        return Fitness((), (), {})
+        return
     own = f"srun --overlap --jobid={step[1]} --nodes=1 --ntasks=1 -w {socket.gethostname()} ray start ... --block"
     why = f"this is step {step[2]} of Slurm job {step[1]}, and Slurm ends with it whatever it has started"
-    return Fitness((f"{why}; without srun and SLURM_JOB_ID no other step can be started from here: {own}",), (), {})
-
-
-def _logind() -> Fitness:
-    """Whether what a login has started ends with it, in whatever session it is."""
-    ends = "/session-" in read_or_nothing("/proc/self/cgroup") and os.geteuid() != 0 and _kills()
-    why = "logind ends all processes of a login (KillUserProcesses=yes): Ray would end with this connection"
-    return Fitness((), (why,) if ends else (), {})
-
-
-def _kills() -> bool:
-    """The last word of logind's configuration."""
-    files = [f"{folder}/logind.conf" for folder in _LOGIND]
-    for folder in _LOGIND:
-        with suppress(OSError):
-            names = sorted(os.listdir(f"{folder}/logind.conf.d"))
-            files += [f"{folder}/logind.conf.d/{name}" for name in names if name.endswith(".conf")]
-    lines = [line.strip() for file in files for line in read_or_nothing(file).splitlines()]
-    said = [line.partition("=")[2].strip().lower() for line in lines if line.startswith("KillUserProcesses=")]
-    return bool(said) and said[-1] in ("yes", "true", "1", "on")
+    fit.against.append(f"{why}; without srun and SLURM_JOB_ID no other step can be started from here: {own}")
 
 
 def own_address(name: str | None, toward: str = "192.0.2.1") -> str | None:

@@ -72,8 +72,10 @@ def install(request: Request, look: HostState) -> Installation:
     ray, user, why = _find_named(request) or _find_in_sessions(look) or _find_recorded(look) or _of_login() or _likely(request)
     if not os.access(ray, os.X_OK):
         raise NoWayError(f"{ray} doesn't exist or can't be run")
-    if not os.access(interpreter := _interpreter(ray), os.X_OK):
-        raise NoWayError(f"{ray} can't be run here: its {interpreter} is missing, or not accessible to {user_name(os.geteuid())}")
+    with suppress(OSError):  # who may run it need not be able to read it
+        interpreter = trust.interpreter(ray)
+        if not os.access(interpreter, os.X_OK):
+            raise NoWayError(f"{ray} can't be run here: its {interpreter} is missing, or not accessible to {user_name(os.geteuid())}")
     mine = user_name(os.geteuid())
     if user not in (mine, str(os.geteuid())) and (os.geteuid() != 0 or _entry(user) is None):
         raise NoWayError(f"Ray ran as {user} here; {mine} can't start it as that user")
@@ -83,15 +85,6 @@ def install(request: Request, look: HostState) -> Installation:
     if reason is not None:
         raise NoWayError(f"root does not run {ray} ({why}): {reason}")
     return installation
-
-
-def _interpreter(ray: str) -> str:
-    """What the first line of a script names; itself, where it is none."""
-    with suppress(OSError):
-        first = trust.read_begin(os.path.realpath(ray), 4096).split(b"\n", 1)[0]
-        if first.startswith(b"#!") and first[2:].strip():
-            return os.fsdecode(first[2:].split()[0])
-    return ray
 
 
 def _find_named(request: Request) -> Tuple[str, str, str] | None:

@@ -99,12 +99,8 @@ def turn(gcs: str, tell: Tell) -> Iterator[int]:
 
 
 def _await_step(held: int, tell: Tell) -> None:
-    with suppress(FileNotFoundError):
-        beside = os.open(_lock_of_step(held), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            _await_lock(beside, tell)
-        finally:
-            os.close(beside)
+    with suppress(FileNotFoundError), trust.opened(_lock_of_step(held), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC) as beside:
+        _await_lock(beside, tell)
 
 
 def _lock_of_step(held: int) -> str:
@@ -180,13 +176,14 @@ def why_apart(gcs: str) -> str | None:
 
 
 def _log(name: str) -> Tuple[str, int]:
-    """A file of ours alone; the last `ray start` of that name is overwritten."""
+    """A file of ours and this host's alone, for hosts may share a home; the last `ray start` of that name here is overwritten."""
+    file = f"ray-start-{name}-{socket.gethostname().replace('/', '_')}-{os.geteuid()}.log"
     state = os.path.join(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "cockpit")
     with suppress(OSError):
         os.makedirs(state, mode=0o700, exist_ok=True)
     folders = [state] if trust.why_changeable(os.path.realpath(state), os.geteuid()) is None else []
     for folder in [*folders, *filter(None, [trust.private_folder()])]:  # a home may be full or read-only
-        path = os.path.join(folder, f"ray-start-{name}-{os.geteuid()}.log")
+        path = os.path.join(folder, file)
         with suppress(OSError):
             return path, os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     return os.devnull, os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)

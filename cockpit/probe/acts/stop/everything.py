@@ -21,8 +21,8 @@ from ...look.processes import Identity, ScannedProcess
 from ...trust import TrustError
 from ..host_state import HostState, Request, Target, Tell, Watcher, grace_of
 from ..ray import ClusterPython, NoWayError, find
-from ..signals import binder
-from .parts import ORDER, ROOTS, SessionError, choose, is_own, members, sessions, weight
+from ..signals import binder, own_line
+from .parts import ORDER, ROOTS, SessionError, choose, members, sessions, weight
 from .steps import GRACE, Answer, Stopping, add_freed, free_shared
 
 RAY_PROCESSES: Tuple[Tuple[str, bool], ...] = (
@@ -112,8 +112,9 @@ def _full_name(process: ScannedProcess) -> str:
 def _targets(look: HostState, meant: str | None) -> List[Target]:
     """In the order in which they end."""
     hits = {pid: word for pid, word in ((pid, find_matching_word(process)) for pid, process in look.forest.items()) if word}
+    line = own_line()
     for pid, word in hits.items():
-        if is_own(look.forest[pid]):
+        if pid in line:
             raise SessionError(f"`ray stop` would end cockpit itself: process {pid}, in which it runs, matches {word!r}")
     names = {look.target(pid)["session"] for pid in hits} - {None}
     parts: Dict[int, str] = {pid: part for name in sorted(names) for pid, part in members(look, name).items()}

@@ -12,7 +12,7 @@ from ...look.processes import Identity, ScannedProcess, read_environ
 from ...look.raylets import gcs_address, slurm_job
 from ...trust import own_uids
 from ..host_state import HostState, Target
-from ..signals import ProtectedError, grip
+from ..signals import own_line
 
 ORDER = ("raylet", "agent", "dashboard", "autoscaler", "log_monitor", "client_server", "worker", "child", "driver", "gcs_server")
 """As `ray stop` does it (2.9 to 2.60): the raylet first, so that its agents don't complain; the GCS last, since others need it to leave."""
@@ -165,8 +165,9 @@ def _why_barred(look: HostState, name: str, found: Members, uid: int | None) -> 
     if uid is not None and os.geteuid() not in (0, uid):
         user = next(look.target(pid)["user"] for pid in found if look.forest[pid].details.uid == uid)
         return f"{name} belongs to {user}: only {user if user == 'root' else user + ' and root'} may stop it"
+    line = own_line()
     for pid in found:
-        if is_own(look.forest[pid]):
+        if pid in line:
             return f"cockpit itself runs in {name}, below process {pid}: to stop it, run cockpit outside of Ray"
     return None
 
@@ -178,17 +179,6 @@ def _refusal(process: ScannedProcess, part: str, uid: int | None) -> str | None:
     if part in SERVICES and process.details.uid != uid:
         return f"it looks like {part} of this session, but was started by another user"
     return None
-
-
-def is_own(process: ScannedProcess) -> bool:
-    """Whether it is this program, or what that hangs from."""
-    try:
-        held = grip(process.pid, process.ticks)
-    except ProtectedError:
-        return True
-    if held is not None:
-        held.release()
-    return False
 
 
 def weight(look: HostState, found: Members) -> Dict[str, Any]:
