@@ -168,14 +168,14 @@ def answers(session: int, uid: int) -> bool | None:
 
 
 def _listener(folder: int, name: str, users: Tuple[int, ...]) -> Listener | bool | None:
-    """False: nobody; `None`: that can't be told. The kernel says who listens: whoever asks can't be told anything else.
+    """False: nobody; `None`: that can't be told. The kernel says who listens: whoever asks can't be told anything else. Raises `OSError`.
 
     A socket that none of `users` has made is somebody else's, and one that refuses us keeps nothing from being told. It is held before
     it is asked, so that no link to a socket of root's can be put in its place; and nobody speaks for more than whoever made it.
     """
     try:
         held = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    except OSError:
+    except FileNotFoundError:
         return False
     try:
         status = os.fstat(held)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 from cockpit.probe.look import sessions, tree
 from cockpit.probe.look.kinds import Listener
 from cockpit.probe.look.processes import ProcessTable, read_stat
+from cockpit.probe.look.session_folder import answers
 from cockpit.probe.look.sessions import SessionScanner, date_writes
 from tests.probe.forests import RAY, forest, process, raylet
 
@@ -229,6 +231,28 @@ def test_whoever_else_listens_in_a_session_keeps_it_from_nothing(temp):
         child.communicate(b"")
     assert found.listeners == (Listener(child.pid, EVIL),)
     assert found.answers is False
+
+
+def test_with_few_descriptors_left_a_live_session_is_never_called_dead(temp):
+    path = session(temp)
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(f"{path}/sockets/raylet")
+        sock.listen()
+        folder = os.open(path, os.O_RDONLY)
+        used, (soft, hard) = max(map(int, os.listdir("/proc/self/fd"))), resource.getrlimit(resource.RLIMIT_NOFILE)
+        fillers = [os.dup(folder) for _ in range(used + 1 - len(os.listdir("/proc/self/fd")))]
+        try:
+            found = []
+            for left in range(5):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + left, hard))
+                found.append(answers(folder, os.getuid()))
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for one in (folder, *fillers):
+                os.close(one)
+    assert (found[0], found[-1]) == (None, True)
+    assert False not in found
 
 
 def test_a_session_that_a_link_leads_to_is_one_session(temp, tmp_path):
