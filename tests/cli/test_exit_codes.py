@@ -33,7 +33,7 @@ def planned(*targets: Target, act: str = "kill-orphans", hosts: tuple[str, ...] 
     return Plan(act, act, targets, hosts=hosts, **more)
 
 
-DEAD = Target("actor", "w1", id="a" * 32, state="DEAD", reason="it has ended: Ray says DEAD")
+DEAD = Target("actor", "w1", id="a" * 32, state="DEAD", reason="it has ended: Ray reports DEAD")
 NOT_THERE = planned(act="stop", notes=("w1: nothing of nope runs on this host",))
 
 
@@ -91,7 +91,7 @@ monitor = SimpleNamespace(
         ("kill-orphans", planned(), 0),
         ("kill-orphans", planned(ONE, refused=(REFUSED,)), 1),
         ("kill-orphans", planned(refused=(REFUSED,)), 1),
-        ("kill-orphans", planned(unknown=("w1: 2 processes hold GPU memory and can't be judged",)), 1),
+        ("kill-orphans", planned(unknown=("w1: 2 processes hold GPU memory and can't be classified",)), 1),
         ("kill-orphans", planned(ONE, unknown=("w1: NVML failed",)), 1),
         ("kill-orphans", planned(ONE, hosts=("w1", "w2"), unreached=(OTHER,)), 1),
         ("kill-orphans", planned(unreached=(SILENT,)), 3),

@@ -85,7 +85,7 @@ def test_where_no_log_can_be_seen_it_takes_longer_and_says_so():
     told = only(found(world(IDLE, IDLE), 30), "job-stalled")
     assert (told.level, told.text) == (
         "warning",
-        "Both GPUs of job train1 have been at 0 % for 30m00s, with 120G of memory in use; not known whether its log still grows",
+        "Both GPUs of job train1 have been at 0 % for 30m00s, with 120G of memory in use; unknown whether its log still grows",
     )
 
 
@@ -170,7 +170,7 @@ def test_gpus_that_wait_for_each_other_are_told_with_the_odd_one_out():
     assert (told.level, told.subject) == ("warning", "job train1")
     assert told.text == (
         "7 of 8 GPUs of job train1 have been at 100 % with at most 120 W for 6m00s: they wait for others, as in a hung NCCL collective; "
-        "different from the others: node1 GPU 7; not known whether its log still grows"
+        "different from the others: node1 GPU 7; unknown whether its log still grows"
     )
     assert told.evidence[0] == "different from the others: node1 GPU 7: 0 %, 78 W, pid 107 python"
     assert told.about == (JOB.key, rank(7).key)
@@ -238,4 +238,4 @@ def test_what_another_ray_writes_for_a_job_of_the_same_name_says_nothing_of_ours
     beside = replace(host, wrote={**host.wrote, "session_of_another_ray": {"train1": NOW}})
     assert only(found(replace(stall, hosts={"node1": beside}), 12), "job-stalled").level == "warning"
     alone = replace(host, wrote={"session_of_another_ray": {"train1": NOW}})
-    assert "not known whether its log still grows" in only(found(replace(stall, hosts={"node1": alone}), 30), "job-stalled").text
+    assert "unknown whether its log still grows" in only(found(replace(stall, hosts={"node1": alone}), 30), "job-stalled").text

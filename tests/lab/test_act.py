@@ -155,7 +155,7 @@ def test_what_belongs_to_another_user_is_ended_only_when_root_names_it(cluster: 
     code, answer, _ = act(cluster.head, "kill-orphans --yes")
     assert (code, answer["done"]) == (1, [])
     assert [(row["host"], row["pid"]) for row in answer["refused"]] == [("w1", theirs.pid)]
-    assert "to end it, choose it alone, by the cursor or by --pid" in answer["refused"][0]["reason"]
+    assert "to kill it, put the cursor on it, or name it by --pid" in answer["refused"][0]["reason"]
     assert theirs.is_alive()
     code, answer, _ = act(cluster.head, f"kill-orphans w1 --pid {theirs.pid} --yes")
     assert (code, rows(answer, "done")) == (0, [("w1", theirs.pid)])

@@ -381,7 +381,7 @@ def test_10_what_another_user_has_renamed_is_not_removed(bare: Box):
     bare.his("stay", env=("RAY_TMPDIR=/tmp/evil",))
     answer = act(bare.host, "clean --yes")[1]
     assert bare.at(EVIL / "ray" / OLDEST / "thesis" / "chapter.tex").exists()
-    assert "to remove this session, choose it alone, by the cursor or by its path with --session" in refusals(answer)
+    assert "to remove this session, put the cursor on it, or name its path by --session" in refusals(answer)
 
 
 def test_11_the_results_of_a_job_stay_when_its_session_goes(bare: Box):

@@ -157,7 +157,7 @@ async def check_left_behind(cluster: Cluster) -> None:
         await acts.stop_job("train1", await started(cluster, "train1"))
     eventually(lambda: nameless not in alive(cluster, "actors"))
     gone = act(cluster, "kill_actor", stage="do", targets=plan["targets"])
-    assert [target["reason"] for target in gone["refused"]] == ["it has ended: Ray says DEAD"]
+    assert [target["reason"] for target in gone["refused"]] == ["it has ended: Ray reports DEAD"]
     assert gone["done"] == []
 
     jobs = ray_jobs(cluster)
@@ -228,8 +228,8 @@ def test_a_gcs_that_hangs_is_said_to_hang(scene: Cluster):
     gcs.freeze()
     said = act(scene, "kill_actor", stage="do", targets=[target])["error"]
     gcs.thaw()
-    assert "doesn't answer (DEADLINE_EXCEEDED" in said
-    assert said.endswith("whether anything has ended is not known")
+    assert "does not answer (DEADLINE_EXCEEDED" in said
+    assert said.endswith("whether anything has ended is unknown")
 
 
 @pytest.mark.incident
@@ -315,4 +315,4 @@ def test_a_drained_node_keeps_its_work_until_that_is_over_and_then_ends(cluster:
     cluster.stop_jobs()
     eventually(lambda: False not in nodes(cluster), within=90)
     (gone,) = act(cluster, "drain_node", worker)["refused"]
-    assert gone["reason"] == "it has ended: Ray says DEAD"
+    assert gone["reason"] == "it has ended: Ray reports DEAD"

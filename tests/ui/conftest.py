@@ -76,7 +76,7 @@ class Still:
 
     async def stack(self, process):
         if process.kind == "stale":
-            raise SourceError(f"py-spy may not look into process {process.pid}")
+            raise SourceError(f"py-spy is not allowed to read process {process.pid}")
         return (StackThread((StackFrame("all_reduce" if process.kind == "worker" else "load", "ppo.py", 7),)),)
 
 

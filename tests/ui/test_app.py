@@ -368,7 +368,7 @@ async def test_stacks_of_what_is_tagged_lie_beside_each_other(make):
         await until(pilot, lambda: app.table.count > 0)
         await pilot.press("space", "space", "s")
         await until(pilot, lambda: "load (ppo.py:7)" in shown(app))
-        assert "py-spy may not look into process 1300" in shown(app)
+        assert "py-spy is not allowed to read process 1300" in shown(app)
         await pilot.press("escape", "U", "5", "s")
         await until(pilot, lambda: "all_reduce (ppo.py:7)" in shown(app))
         assert "1 of 2" in shown(app)

@@ -85,11 +85,11 @@ def why_in_use(look: HostState, used: Iterable[FileUse], session: str, uid: int)
 
 
 def why_unasked(look: HostState, hanging: Iterable[int], uid: int) -> str | None:
-    """Why it is not known whether a live Ray of its owner's, of root's or of ours works with files there."""
+    """Why it is unknown whether a live Ray of its owner's, of root's or of ours works with files there."""
     for pid in hanging:
         process, verdict = look.forest.get(pid), look.verdicts.get(pid)
         if process and verdict and verdict.kind in OWNED and process.details.uid in (uid, *own_uids()):
-            return f"whether it is in use is not known: {verdict.kind} {pid} of a live Ray does not answer which files it has open"
+            return f"unknown whether it is in use: the open files of {verdict.kind} {pid} of a live Ray can't be read"
     return None
 
 

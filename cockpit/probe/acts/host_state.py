@@ -105,7 +105,7 @@ class HostState(_Seen):
     @property
     def doubts(self) -> list[str]:
         """What can't be said of GPU memory, in a sentence; empty when NVML has answered."""
-        return [f"{self.fault}: which processes hold GPU memory is not known"] if self.fault else []
+        return [f"{self.fault}: the processes that hold GPU memory are unknown"] if self.fault else []
 
     def same(self, target: Target) -> ScannedProcess | None:
         """The planned process, if it is still there and alive."""
@@ -191,7 +191,7 @@ class Watcher:
         return HostState(forest, final, reading, sessions, reason, _carriers(forest, final))
 
     def reading(self, patience: float = PATIENCE) -> GpuReading | None:
-        """What NVML says now, and not what it said before; `None` when it doesn't answer."""
+        """What NVML says now, and not what it said before; `None` when it does not answer."""
         asked = time.monotonic()
         return self._nvml.facts if self._answers(asked, patience) and not self._nvml.fault() else None
 
@@ -238,7 +238,7 @@ def _settle_one(verdict: KindVerdict, said: Mapping[str, Mapping[str, Set[str]]]
     why = tuple(reason for reason in verdict.why if not reason.startswith("only Ray knows whether job"))
     decided = verdict._replace(undecided=None, asks=(), session=verdict.session or (verdict.asks[0] if len(verdict.asks) == 1 else None))
     if runs is not None:
-        return decided._replace(kind="child", why=(*why, f"Ray says that its job {verdict.job} still runs in {runs}"))
+        return decided._replace(kind="child", why=(*why, f"Ray reports that its job {verdict.job} still runs in {runs}"))
     if verdict.undecided is None or not verdict.asks or not all(os.path.basename(session) in said for session in verdict.asks):
         return verdict
     known = any(verdict.job in said[name]["ended"] for name in names if name in said)

@@ -24,7 +24,7 @@ GRACE = 10.0
 FREED_WITHIN = 3.0
 """Seconds that a driver may take to give back the memory of a process that has ended."""
 MOST_REFUSED = 1000
-"""Listed one by one; the sentence on what can't be judged counts all."""
+"""Listed one by one; the sentence on what can't be classified counts all."""
 NOTABLE = 512 << 20
 """Bytes in use on a GPU without any process that count as a finding: a driver keeps some for itself."""
 
@@ -49,7 +49,7 @@ def _unknown(look: HostState, refused: Iterable[Target]) -> list[str]:
     hidden = [pid for pid in unjudged if pid not in look.forest or not look.forest[pid].origin.readable]
     holders = all(target["gpus"] for target in unknown)
     what = ("process holds GPU memory and", "processes hold GPU memory and") if holders else ("process", "processes")
-    number = f"{len(unjudged)} {what[len(unjudged) != 1]} can't be judged"
+    number = f"{len(unjudged)} {what[len(unjudged) != 1]} can't be classified"
     how = " without root: run `sudo cockpit kill-orphans` there" if hidden and os.geteuid() != trust.ROOT else ": the reasons are below"
     return [*look.doubts, *([number + how] if unjudged else [])]
 
@@ -106,11 +106,11 @@ def _not_mine(look: HostState, request: Request, target: Target) -> str | None:
     uid, me = look.forest[int(target["pid"])].details.uid, os.geteuid()
     if uid == me:
         return None
-    whose = "its owner is not known" if uid is None else f"it belongs to {target['user']}"
+    whose = "its owner is unknown" if uid is None else f"it belongs to {target['user']}"
     if me != 0:
         return f"{whose}: only root may end another user's process"
     if not (request.get("pids") or request.get("any")):
-        return f"{whose}: to end it, choose it alone, by the cursor or by --pid"
+        return f"{whose}: to kill it, put the cursor on it, or name it by --pid"
     return None
 
 
@@ -163,7 +163,7 @@ def _newcomers(look: HostState, meant: Container[int], kept: Iterable[Identity])
     left = (pid for pid, verdict in look.verdicts.items() if verdict.kind in LEFT and pid in look.forest and pid not in meant)
     found = sorted(pid for pid in left if look.forest[pid].parent in ended)
     pids = ", ".join(map(str, found))
-    return [f"pid {pids} was started by these after the plan was made and was not touched: repeat the act"] if found else []
+    return [f"the ended processes started pid {pids} after the plan was made; not touched: repeat the act"] if found else []
 
 
 def take(look: HostState, request: Request, planned: Target, answer: Dict[str, Any]) -> Grip | None:
@@ -182,7 +182,7 @@ def take(look: HostState, request: Request, planned: Target, answer: Dict[str, A
         return None
     now = look.target(process.pid)
     changed = request.get("any") and now["kind"] != planned.get("kind") and now["kind"] not in LEFT
-    why_not = f"it was {planned.get('kind')} and is {now['kind']} now" if changed else refusal(look, request, now)
+    why_not = f"it has changed from {planned.get('kind')} to {now['kind']}" if changed else refusal(look, request, now)
     if why_not:
         answer["refused"].append({**now, "reason": why_not})
         held.release()
@@ -221,7 +221,7 @@ def measure_freed(look: HostState, watcher: Watcher, targets: Iterable[Target], 
         time.sleep(0.1)
         after = watcher.reading(FREED_WITHIN)
     if after is None:
-        notes.append("NVML no longer answers: whether the GPU memory is free is not known")
+        notes.append("NVML no longer answers: whether the GPU memory is free is unknown")
         return {"gpu": None}
     notes += _explain_unfreed(look.reading, after, held)
     given = [memory for pid, holds in held.items() for memory in holds.values() if pid not in after.holders]

@@ -36,13 +36,13 @@ def _why_alive(look: HostState, session: SessionFolder, process: ScannedProcess)
     named = [process.origin.session, verdict.session if verdict else None]
     carried = [look.sessions.of.get(process.pid), *(SessionFolder(path) for path in named if path)]
     if role in ("raylet", "gcs_server") and not any(carried):
-        return f"not known whether it is alive: {role} {process.pid} runs here, its session is not known"
+        return f"unknown whether it is alive: {role} {process.pid} runs here, its session is unknown"
     if not any(session.is_same(other) for other in carried if other):
         return None
     if role or (verdict is not None and verdict.kind in OWNED):
         return f"it is alive: {role or (verdict.kind if verdict else '')} {process.pid} of it is running"
     if verdict is not None and verdict.kind == "unknown":
-        return f"not known whether it is alive: process {process.pid} may belong to it: {'; '.join(verdict.why)}"
+        return f"unknown whether it is alive: process {process.pid} may belong to it: {'; '.join(verdict.why)}"
     return None
 
 
@@ -50,7 +50,7 @@ def why_answers(session: int) -> str | None:
     """What the socket in that open folder says; `None` when it is dead."""
     answer = answers(session, os.fstat(session).st_uid)
     if answer is None:
-        return "not known whether it is alive: its raylet's socket can't be tested"
+        return "unknown whether it is alive: its raylet's socket can't be tested"
     return "it is alive: a raylet listens on its socket" if answer else None
 
 

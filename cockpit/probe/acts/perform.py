@@ -28,7 +28,7 @@ def _answer(text: str, tell: Tell) -> Answer:
         request = json.loads(text)
         act, stage = request.get("act"), request.get("stage")
         if act not in ACTS or stage not in ("plan", "do"):
-            return {"error": "The probe doesn't know this act: it may be of another cockpit version"}
+            return {"error": "The probe does not know this action: it may be of another cockpit version"}
         # only the act that is asked for: from source an import is a tenth of a second, and somebody waits
         perform_stage: Stage = getattr(import_module(f".{act}", __package__), stage)
         doubt = DOUBT if stage == "do" else ""

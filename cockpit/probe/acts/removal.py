@@ -90,7 +90,7 @@ class Survey:
         for entry in Walk(top, trouble=self._note, why_not=self._why_not):
             self._count(entry)
             if self.dear.are_too_many:
-                raise OSError(errno.E2BIG, "more files in it look like checkpoints or results than can be remembered: look at it yourself")
+                raise OSError(errno.E2BIG, "too many files in it look like checkpoints or results to list them: check the folder yourself")
             self._tell(f"{self._name}: {self.files:,} files counted, {in_words(self.size)}")
         return self
 

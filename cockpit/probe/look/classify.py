@@ -99,11 +99,11 @@ class _Classifier:
     def _service_sign(self, process: ScannedProcess, session: str | None) -> Sign:
         """Of what names its session itself: a dashboard, a log monitor."""
         if session is None:
-            return Sign(None, "not known which session it belongs to")
+            return Sign(None, "unknown which session it belongs to")
         folder = self.evidence.folder(process) or SessionFolder(session)
         alive = self.evidence.is_alive(folder, process, gcs=True)
         if alive is None:
-            return Sign(None, f"not known whether {folder.name} is alive")
+            return Sign(None, f"unknown whether {folder.name} is alive")
         if not alive and folder.uid not in (None, process.details.uid):
             return Sign(None, f"the folder of {folder.name} belongs to another user")
         return Sign(alive, f"{folder.name} is {'alive' if alive else 'dead: no raylet and no gcs_server of it runs here'}")
@@ -207,10 +207,10 @@ class _Classifier:
         """Its raylet lives, its parent is gone: it is a child while its worker lives or its job runs."""
         owner = next((sign.owner for sign in signs if sign.owner), None)
         if owner is not None:
-            why = (*found.why, f"its parent is gone, but worker {owner}, which it came from, lives")
+            why = (*found.why, f"its parent is gone, but worker {owner}, which started it, is alive")
             return found._replace(kind="child", why=why, owner=owner)
         if found.job is None:
-            return found._replace(why=(*found.why, "its worker is gone; the job of that worker is not known"))
+            return found._replace(why=(*found.why, "its worker is gone; the job of that worker is unknown"))
         witnesses = dict(self.evidence.at_work(found.job, found.session, process))
         if witnesses:
             said = f"its parent is gone, but its job {found.job} runs here (pid {next(iter(witnesses))})"
@@ -218,7 +218,7 @@ class _Classifier:
             return found._replace(kind="child", why=(*found.why, said), session=session)
         in_use = self._why_in_use(process)
         if in_use or not any(sign.proves for sign in signs):
-            return found._replace(why=(*found.why, in_use or "its Ray session is not known: it writes to no session's log on this host"))
+            return found._replace(why=(*found.why, in_use or "its Ray session is unknown: it writes to no session's log on this host"))
         asked = f"only Ray knows whether job {found.job} still runs"
         asks = dict.fromkeys(filter(None, (found.session, process.origin.session)))
         if process.origin.raylet is None and not self.facts.pasts(process):  # of which session its log is, is its path's word alone

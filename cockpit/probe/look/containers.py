@@ -76,7 +76,7 @@ def _name_container(engine: str | None, name: str, uid: int | None) -> Container
 def judged_inside(container: Container | None) -> str:
     """Why a process in it is not judged from here, and who can."""
     if container is None:
-        return "it runs in another PID namespace, which has to be looked at from inside: run cockpit in its container"
+        return "it runs in another PID namespace, which has to be probed from inside: run cockpit in its container"
     whose = f" of uid {container.uid}" if container.uid else ""
     command = f"{container.engine} exec -it {container.name} cockpit"
-    return f"it runs in container {container.name} of {container.engine}{whose}, which has to be looked at from inside: `{command}`"
+    return f"it runs in container {container.name} of {container.engine}{whose}, which has to be probed from inside: `{command}`"

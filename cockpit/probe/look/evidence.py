@@ -123,20 +123,20 @@ class Evidence:
         if apart := self._raylet_apart(process):
             return Sign(None, f"{named} may still run, in another PID namespace (pid {apart.pid} here)")
         if pid not in self._forest and self._hidden:
-            return Sign(None, f"not known whether {named} is alive: other users' processes are hidden here")
+            return Sign(None, f"unknown whether {named} is alive: other users' processes are hidden here")
         if any(worker.raylet[0] == pid for worker in self._facts.pasts(process)):
             return Sign(False, f"{named} is dead{self._now_at(pid)} (RAY_RAYLET_PID)")
         homes = self._homes(process)
         if len(homes) > 1:
             told = ", ".join(sorted(folder.name for folder in homes))
             return Sign(
-                None, f"{named} (RAY_RAYLET_PID) was in several sessions ({told}): not known in which of them this process was started"
+                None, f"{named} (RAY_RAYLET_PID) was in several sessions ({told}): unknown in which of them this process was started"
             )
         home = homes[0] if homes else None
         if home is None:
             return Sign(None, f"no session of its user on this host had {named} (RAY_RAYLET_PID): {_why_untold(process)}")
         if self.is_alive(home, process) is None or self._has_unseen_raylet(process):
-            return Sign(None, f"not known whether {named} of {home.name} is alive: a raylet of that user can't be seen from here")
+            return Sign(None, f"unknown whether {named} of {home.name} is alive: a raylet of that user can't be seen from here")
         return Sign(False, f"{named} of {home.name} is dead{self._now_at(pid)} (RAY_RAYLET_PID)")
 
     def _now_at(self, pid: int | None) -> str:
@@ -201,7 +201,7 @@ class Evidence:
         text = f"it writes to the log of worker {worker} of {folder.name}"
         alive = self.is_alive(folder, process)
         if alive is None:
-            return Sign(None, f"{text}; whether that lives can't be told from here")
+            return Sign(None, f"{text}; it can't be determined here whether that session is alive")
         if not alive:
             return Sign(False, f"{text}, which is dead", proves=False)
         named = [other for other in self._workers.get(worker, ()) if other.ticks <= process.ticks and other.pid != process.pid]
@@ -218,7 +218,7 @@ class Evidence:
             return Sign(None, f"it comes from job {job}, and writes to no log of a session of its user here: {_why_untold(process)}")
         alive = self.is_alive(folder, process)
         if alive is None or (not alive and (folder.uid != process.details.uid or self._has_unseen_raylet(process))):
-            return Sign(None, f"it comes from job {job} in {folder.name}; whether that lives can't be told from here")
+            return Sign(None, f"it comes from job {job} in {folder.name}; whether that is alive is unknown from here")
         proves = alive or bool(folder.raylets)  # else it may be any folder that somebody has given a session's name
         return Sign(alive, f"it comes from job {job} in {folder.name}{'' if alive else ', which is dead'}", proves=proves)
 
@@ -299,7 +299,7 @@ def _may_be_inside(process: ScannedProcess, other: ScannedProcess) -> bool:
 def _why_untold(process: ScannedProcess) -> str:
     """Why its session may be one of which nothing is known here."""
     if process.details.mount_namespace:
-        return "it has other files than cockpit (a container, or a job with its own /tmp): run cockpit inside of that"
+        return "it sees other files than cockpit (it is in a container, or in a job with its own /tmp): run cockpit there"
     return "its session may be on another host"
 
 

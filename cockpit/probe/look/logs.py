@@ -87,7 +87,7 @@ def _find(temps: "list[str]", session: str) -> SessionFolder:
         raise LogError(f"there is no Ray session {legible(session)} on this host")
     best = max(found, key=lambda each: (each.uid in trust.own_uids(), bool(each.answers)))
     if best.answers is None:
-        raise LogError(f"whether session {session} lives can't be told, so its logs are not read")
+        raise LogError(f"whether session {session} is alive is unknown, so its logs are not read")
     return best
 
 

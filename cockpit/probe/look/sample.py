@@ -168,7 +168,7 @@ class Sampler:
         if len(verdicts) > MOST_PROCESSES:
             self._unlisted_since = self._unlisted_since or time.time()
             more = len(verdicts) - MOST_PROCESSES
-            text = f"{more:,} processes are not listed, there are too many: those that hold a GPU, root's and ours are listed first"
+            text = f"{more:,} processes are not listed (too many): GPU holders and those of root and of your user are listed first"
             yield {"source": "processes", "text": text, "since": self._unlisted_since}
         else:
             self._unlisted_since = None

@@ -63,7 +63,7 @@ def _threads(printed: bytes) -> Answer:
         threads: List[Answer] = json.loads(printed)
         return {"threads": [{"frames": _frames(thread)} for thread in threads[:MOST_THREADS]]}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        return {"error": f"what py-spy says can't be read: {error}"}
+        return {"error": f"py-spy's output can't be read: {error}"}
 
 
 def _frames(thread: Answer) -> List[Answer]:
@@ -75,10 +75,10 @@ def _frames(thread: Answer) -> List[Answer]:
 
 def _why(said: str, pid: int) -> str:
     if "ermission" in said:
-        return f"py-spy may not look into process {pid}: {_why_denied(pid)}"
+        return f"py-spy is not allowed to read process {pid}: {_why_denied(pid)}"
     if "python version" in said or "python interpreter" in said.lower():
         return f"process {pid} runs no Python that py-spy knows"
-    line = next((line for line in reversed(said.splitlines()) if line.strip() and not line.startswith((" ", "\t"))), "it says nothing")
+    line = next((line for line in reversed(said.splitlines()) if line.strip() and not line.startswith((" ", "\t"))), "no output")
     return f"py-spy can't read process {pid}: {line.strip()[:300]}"
 
 
@@ -89,7 +89,7 @@ def _why_denied(pid: int) -> str:
         return "it is another user's: run cockpit as root or as its user"
     scope = read_or_nothing(PTRACE_SCOPE).strip()  # empty where the kernel has no such rule
     if scope not in ("", "0"):
-        return f"kernel.yama.ptrace_scope is {scope} on this host: only root may, or everybody for his own processes once that is 0"
+        return f"kernel.yama.ptrace_scope is {scope} on this host: run cockpit as root, or set it to 0 to read your own processes"
     return "run cockpit as root (in a container: with the capability SYS_PTRACE)"
 
 

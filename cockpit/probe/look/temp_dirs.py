@@ -68,7 +68,7 @@ def serves(found: SessionPointer, forest: Forest, folders: Iterable[Folder]) -> 
     if is_here(host):
         return _listens(host, port, found.says)
     if not host.replace(".", "").isdigit() and ":" not in host:
-        return None, f"not known whether {found.says} is an address of this host"
+        return None, f"unknown whether {found.says} is an address of this host"
     return False, f"{found.says} is an address of another host, and no raylet here belongs to that cluster"
 
 
@@ -101,7 +101,7 @@ def _listens(host: str, port: int, address: str) -> Tuple[bool | None, str]:
     except ConnectionRefusedError:
         return False, f"nothing listens at {address}, which is this host's, and no raylet here belongs to that cluster"
     except OSError as error:
-        return None, f"whether something listens at {address} can't be told: {error}"
+        return None, f"whether something listens at {address} is unknown: {error}"
 
 
 # As facts
@@ -162,7 +162,7 @@ def _lives(session: str, forest: Forest, sessions: Sessions) -> bool | None:
 
 
 def _file(temp: str, forest: Forest, sessions: Sessions) -> Fact:
-    """An address of another host can't be judged from here, unless a raylet here belongs to that cluster."""
+    """An address of another host can't be classified from here, unless a raylet here belongs to that cluster."""
     path, found = f"{temp}/{FILE}", pointer(temp, FILE)
     if found is None:
         return _fact(path, "", None if os.path.isfile(path) and not os.path.islink(path) else False)

@@ -264,5 +264,5 @@ def why_shared(folder: int) -> str | None:
     number = mount_number(folder)
     kind = next((mount.kind for mount in mounts() if mount.number == number), None)
     if kind is None:
-        return "whether other hosts share its file system can't be told"
+        return "whether other hosts share its file system is unknown"
     return None if kind in LOCAL else f"it lies on a file system that other hosts share ({kind})"

@@ -103,7 +103,7 @@ def test_a_session_whose_socket_cannot_be_asked_stays(ground):
     (path / "sockets").rename(path / "moved")
     os.symlink(path / "moved", path / "sockets")
     age(path)
-    assert reason(ground.plan(), NAME).startswith("not known whether it is alive")
+    assert reason(ground.plan(), NAME).startswith("unknown whether it is alive")
 
 
 def test_the_latest_session_is_not_alive_for_being_the_latest(ground):
@@ -226,7 +226,7 @@ def test_root_removes_another_users_session_only_when_it_is_named(ground):
     path = session(ground.temp)
     for one in (path, *path.rglob("*")):
         os.chown(one, NOBODY, NOBODY, follow_symlinks=False)
-    assert reason(ground.plan(), NAME).endswith("to remove it, choose it alone, by the cursor or by --session")
+    assert reason(ground.plan(), NAME).endswith("to remove it, put the cursor on it, or name it by --session")
     planned = ground.plan(sessions=[NAME])
     assert ground.do(planned["targets"])["done"] == []
     assert what(ground.do(planned["targets"], sessions=[NAME])["done"]) == [NAME]
@@ -378,9 +378,8 @@ def test_root_believes_no_temp_dir_of_another_user_unless_it_is_named_by_its_pat
     ground = Ground(ground.temp / "ray")
     planned = ground.plan()
     assert planned["targets"] == []
-    assert (
-        "so files there may have been replaced: to remove this session, choose it alone, by the cursor or by its path with --session"
-        in reason(planned, NAME)
+    assert "so files there may have been replaced: to remove this session, put the cursor on it, or name its path by --session" in reason(
+        planned, NAME
     )
     assert ground.plan(sessions=[NAME])["targets"] == []
     assert what(ground.clean(sessions=[str(path)])["done"]) == [NAME]
@@ -540,7 +539,7 @@ def test_an_address_stays_when_a_raylet_may_be_there_that_cannot_be_seen(ground)
 
 def test_an_address_by_name_stays(ground):
     address_file(ground, "head-node:63790")
-    assert reason(ground.plan(), "ray_current_cluster") == "not known whether head-node:63790 is an address of this host"
+    assert reason(ground.plan(), "ray_current_cluster") == "unknown whether head-node:63790 is an address of this host"
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "{temp}/precious", "{temp}/../{name}/logs"])

@@ -60,4 +60,4 @@ def test_what_can_not_be_told_is_not_taken_for_local(ground: Ground, monkeypatch
     monkeypatch.setattr(sessions, "vouched_mounts", lambda: known)
     monkeypatch.setattr(mounted, "mounts", list)
     (refused,) = ground.plan()["refused"]
-    assert refused["reason"] == "whether other hosts share its file system can't be told: the session may be alive on another host"
+    assert refused["reason"] == "whether other hosts share its file system is unknown: the session may be alive on another host"

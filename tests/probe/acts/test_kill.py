@@ -236,14 +236,14 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to have an
 def test_another_users_orphan_is_ended_only_when_it_is_named_by_pid(act, orphan):
     process = orphan(user=65534)
     (refused,) = (one for one in act("plan")["refused"] if one["pid"] == process.pid)
-    assert refused["reason"].endswith("to end it, choose it alone, by the cursor or by --pid")
+    assert refused["reason"].endswith("to kill it, put the cursor on it, or name it by --pid")
     plan = act("plan", process, pids=True)
     assert pids(plan["targets"]) == [process.pid]
     assert pids(act("do", targets=plan["targets"])["refused"]) == [process.pid]
     assert pids(act("do", targets=plan["targets"], pids=True)["done"]) == [process.pid]
 
 
-# What can't be judged
+# What can't be classified
 
 
 def test_a_holder_of_gpu_memory_that_can_not_be_seen_is_refused_and_counted_as_not_judged():
@@ -254,7 +254,7 @@ def test_a_holder_of_gpu_memory_that_can_not_be_seen_is_refused_and_counted_as_n
     (refused,) = plan["refused"]
     assert (refused["pid"], refused["kind"], refused["gpus"]) == (77, "unknown", [{"index": 1, "memory": GIB}])
     assert "can't be seen from here" in refused["reason"]
-    assert plan["unknown"] == ["1 process holds GPU memory and can't be judged: the reasons are below"]
+    assert plan["unknown"] == ["1 process holds GPU memory and can't be classified: the reasons are below"]
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_what_only_root_could_judge_is_said_to_need_root(monkeypatch, user, read
     look = SimpleNamespace(doubts=[], forest={7: process, 8: process})
     unknown = [{"pid": pid, "kind": "unknown", "gpus": [{"index": 0, "memory": GIB}]} for pid in (7, 8)]
     assert kill._unknown(look, [*unknown, {"pid": 9, "kind": "worker", "gpus": [{"index": 0}]}]) == [
-        f"2 processes hold GPU memory and can't be judged{how}"
+        f"2 processes hold GPU memory and can't be classified{how}"
     ]
 
 
@@ -275,7 +275,7 @@ def test_what_hangs_on_a_ray_that_nobody_could_ask_is_told_also_without_gpu_memo
     """An orphan may be among them: `nothing on 1 host`, and no more, would be wrong."""
     process = SimpleNamespace(alive=True, origin=SimpleNamespace(readable=True), details=SimpleNamespace(uid=0, pids=(7,)))
     verdict = KindVerdict("unknown", ("only Ray knows whether job train still runs",), undecided="job")
-    for kind, told in ((verdict, [f"1 process can't be judged{BELOW}"]), (verdict._replace(undecided=None), [])):
+    for kind, told in ((verdict, [f"1 process can't be classified{BELOW}"]), (verdict._replace(undecided=None), [])):
         look = SimpleNamespace(
             doubts=[],
             forest={7: process},
@@ -292,7 +292,7 @@ def test_what_hangs_on_a_ray_that_nobody_could_ask_is_told_also_without_gpu_memo
 def test_where_nvml_is_silent_there_may_be_more_than_was_found(act, gpus, state):
     nvml.add(state, "hang forever nvmlInit")
     told = act("plan", gpus=gpus)["unknown"]
-    assert "NVML has not answered for 3 s: which processes hold GPU memory is not known" in told, "another Ray here may add a sentence"
+    assert "NVML has not answered for 3 s: the processes that hold GPU memory are unknown" in told, "another Ray here may add a sentence"
 
 
 # GPU memory

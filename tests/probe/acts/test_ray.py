@@ -177,7 +177,7 @@ def test_a_program_that_hangs_is_ended(raylet: Raylet, python: Path, seen: Path,
     stand_in(python, seen, "sleep 1000")
     with raylet():
         said = ask(stage="do", targets=[TARGET])["error"]
-    assert said.endswith("within 0.5 s: whether anything has ended is not known")
+    assert said.endswith("within 0.5 s: whether anything has ended is unknown")
     assert not Path(f"/proc/{(seen / 'pid').read_text().strip()}").exists()
 
 
@@ -322,5 +322,5 @@ def test_of_two_users_who_claim_a_session_the_one_who_owns_its_folder_is_believe
 @needs_root
 def test_a_session_that_two_users_claim_is_nobodys(raylet: Raylet, seen: Path):
     with raylet(), raylet(code=f"os.setuid(65534); {STAYS}"):
-        assert "which of them is real is not known" in ask()["error"]
+        assert "which of them is real is unknown" in ask()["error"]
     assert not (seen / "argv").exists()

@@ -207,7 +207,7 @@ def test_in_a_step_of_slurms_that_would_take_ray_with_it_nothing_is_started(monk
     assert len(against) == (step is not None)
     for text in against:
         assert text.startswith(
-            f"this is step {step} of Slurm job 42, and Slurm ends with it whatever it has started; without srun and SLURM_JOB_ID no other"
+            f"this is step {step} of Slurm job 42: when that step ends, Slurm kills everything started in it; without srun and SLURM_JOB_ID no other"
         )
         assert "srun --overlap --jobid=42 --nodes=1 --ntasks=1 -w " in text
 
@@ -306,13 +306,13 @@ WRONG_TOKEN = "ray.exceptions.AuthenticationError: RPC error: InvalidAuthToken: 
         ("OSError: [Errno 24] Too many open files", "the limit of open files"),
         ("OSError: [Errno 28] No space left on device: '/tmp/ray'", "a disk is full"),
         ("PermissionError: [Errno 13] Permission denied: '/tmp/ray/ray_current_cluster'", "a file of another user"),
-        ("Usage: ray start [OPTIONS]\nError: No such option: --nonsense", "this Ray doesn't know one of the flags"),
-        ("rpc_client.h:153: Failed to connect to GCS at address 10.99.3.1:6379 within 5 seconds.", "the head's GCS doesn't answer"),
+        ("Usage: ray start [OPTIONS]\nError: No such option: --nonsense", "this Ray version does not know one of the flags"),
+        ("rpc_client.h:153: Failed to connect to GCS at address 10.99.3.1:6379 within 5 seconds.", "the head's GCS does not answer"),
         (
             "RuntimeError: Session name a does not match persisted value b. Perhaps there was an error connecting to Redis.",
             "the head's session",
         ),
-        ("RuntimeError: Failed to start GCS.  Last 2 lines of error files:disk.", "the GCS has not come up"),
+        ("RuntimeError: Failed to start GCS.  Last 2 lines of error files:disk.", "the GCS did not start"),
         ("Exception: The current node timed out during startup. This could happen because", "a part of Ray has not come up in time"),
         ("grpc_server.cc: Failed to bind: Address already in use", "a port is taken"),
     ],

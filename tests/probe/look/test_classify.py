@@ -377,7 +377,9 @@ def test_what_sees_other_files_than_we_do_is_said_to_and_is_ended_by_nobody():
     inside = inside._replace(details=inside.details._replace(mount_namespace="mnt:[4026539999]"))
     found = judged(inside, folders=[])[210]
     assert (found.kind, found.undecided) == ("unknown", None)
-    assert found.why[0].endswith("it has other files than cockpit (a container, or a job with its own /tmp): run cockpit inside of that")
+    assert found.why[0].endswith(
+        "it sees other files than cockpit (it is in a container, or in a job with its own /tmp): run cockpit there"
+    )
 
 
 def test_a_variable_that_names_another_node_does_not_count():

@@ -59,6 +59,6 @@ def test_what_can_not_be_told_of_a_process_in_a_container_comes_with_the_command
     left = process(1701, parent=1600, pids=(1701, 485), RAY_RAYLET_PID="99999")
     verdict = judged(process(1500, CONMON, name="conmon"), first, left)[1701]
     assert (verdict.kind, verdict.why[-1]) == ("unknown", judged_inside(Container("podman", "train", 1000)))
-    assert verdict.why[-1].endswith("of uid 1000, which has to be looked at from inside: `podman exec -it train cockpit`")
+    assert verdict.why[-1].endswith("of uid 1000, which has to be probed from inside: `podman exec -it train cockpit`")
     alone = judged(first, left)[1701]
     assert alone.why[-1].endswith("run cockpit in its container")

@@ -87,7 +87,7 @@ def test_a_py_spy_that_others_may_write_is_not_run_as_root(run: Run, tmp_path: P
         ("Permission Denied: Try running again with elevated permissions by going 'sudo env \"PATH=$PATH\" !!'", "py-spy may not look"),
         ("Error: Operation not permitted (os error 1)", "py-spy can't read process 7: Error: Operation not permitted"),
         ("Error: Failed to find python version from target process", "runs no Python"),
-        ("", "it says nothing"),
+        ("", "no output"),
     ],
 )
 def test_what_py_spy_complains_of_is_a_sentence(said: str, told: str):

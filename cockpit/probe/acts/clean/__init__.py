@@ -58,9 +58,9 @@ def _drop_used(cleaning: Cleaning, look: HostState, leaving: list[Target]) -> li
         return leaving
     used, hanging = holds(look.forest, cleaning.tell)
     for pid in hanging[:MOST_NAMED]:
-        cleaning.note(f"process {pid} was not asked to the end which files it has open: it hangs, or its user has very many")
+        cleaning.note(f"the open files of process {pid} could not all be read: it hangs, or its user has too many processes")
     if len(hanging) > MOST_NAMED:
-        cleaning.note(f"{len(hanging) - MOST_NAMED} more processes were not asked to the end")
+        cleaning.note(f"the open files of {plural} more could not all be read")
     kept = []
     for target in leaving:
         uid = int(target["uid"])

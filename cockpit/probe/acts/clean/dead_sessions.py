@@ -115,7 +115,7 @@ def _refusal(request: Request, look: HostState, opened: _Opened) -> str | None:
     if uid != me and me != 0:
         return f"it belongs to {user_name(uid)}: only root may remove it"
     if uid != me and not any(is_called(opened.path, decode_path(name)) for name in request.get("sessions") or ()):
-        return f"it belongs to {user_name(uid)}: to remove it, choose it alone, by the cursor or by --session"
+        return f"it belongs to {user_name(uid)}: to remove it, put the cursor on it, or name it by --session"
     mounted = mounted_in(where(opened.folder) or opened.path)
     return f"something is mounted in it, at {encode_path(mounted)}: unmount that first" if mounted is not None else None
 
@@ -139,7 +139,7 @@ def _why_elsewhere(request: Request, opened: _Opened) -> str | None:
     if os.geteuid() != trust.ROOT or named:
         return None
     reason = trust.why_not_believed(temp)
-    how = "to remove this session, choose it alone, by the cursor or by its path with --session"
+    how = "to remove this session, put the cursor on it, or name its path by --session"
     return reason and f"{reason}, so files there may have been replaced: {how}"
 
 
@@ -159,7 +159,7 @@ def _survey_target(cleaning: Cleaning, opened: _Opened, target: Target) -> Targe
     for text in _surprises(survey, named):
         cleaning.note(f"{opened.name}: {text}")
     if len(keeps) > KEEPS:
-        cleaning.note(f"{opened.name}: {len(keeps) - KEEPS} more protected files are kept, which are not listed")
+        cleaning.note(f"{opened.name}: {len(keeps) - KEEPS} more protected {'file is' if 1 else 'files are'} kept and not listed")
     known = not survey.unread.number
     if known and keeps and files == 0:
         cleaning.note(f"{opened.name}: nothing to remove, all that is left in it is protected")

@@ -55,12 +55,12 @@ def plan(cleaning: Cleaning, look: HostState) -> None:
     except OSError:
         return  # no /dev/shm here, or not ours to read
     if there[MOST:]:
-        cleaning.note(f"{len(there) - MOST:,} more such files in {PLACE} were not checked: root's and ours come first")
+        cleaning.note(f"{len(there) - MOST:,} more such files in {PLACE} were not checked: those of root and of your user come first")
     for found, used in judged:
         if not used:
             target = file_target("shm", f"{PLACE}/{found.name}", found.status)
             target.update(size=found.status.st_blocks * 512, why=[f"{found.what} that no process has open or mapped"])
-            cleaning.agree(target, refusal(found, look.forest) or ("not known here whether a process uses it" if used is None else None))
+            cleaning.agree(target, refusal(found, look.forest) or ("unknown here whether a process uses it" if used is None else None))
     in_use = sum(used is True for _, used in judged)
     if in_use:
         cleaning.note(f"files of Ray or its engines in {PLACE} that are in use and are kept: {in_use}")

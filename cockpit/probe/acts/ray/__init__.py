@@ -70,7 +70,7 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     what, length = IDS.get(str(request.get("verb")), ("", 0))
     names = request.get("ids") or [None]
     if not what or not all(_is_id(name, length) for name in names):
-        return {"error": f"An id of {what.replace('_', ' ')} has {length} hex digits." if what else "The probe doesn't know this verb."}
+        return {"error": f"An id of {what.replace('_', ' ')} has {length} hex digits." if what else "The probe does not know this verb."}
     targets = [{"what": what, "id": name} for name in dict.fromkeys(name.lower() for name in names)]
     return _ask("plan", request.get("session"), targets, watcher, tell)
 
@@ -143,7 +143,7 @@ def _true_raylet(look: HostState, session: str, raylets: List[ScannedProcess]) -
     owners = owners.intersection(trust.own_uids()) or owners
     users = {raylet.details.uid for raylet in raylets}
     if len(owners) > 1 or (not owners and len(users) > 1):
-        raise NoWayError(f"raylets of several users claim to belong to {session}: which of them is real is not known")
+        raise NoWayError(f"raylets of several users claim to belong to {session}: which of them is real is unknown")
     mine = [raylet for raylet in raylets if not owners or raylet.details.uid in owners]
     if not mine:
         raise NoWayError(f"the raylets that claim to belong to {session} are not run by the owner of its folder")
@@ -197,7 +197,7 @@ def _python(command: str, raylet: int) -> str:
 
 def run(cluster: ClusterPython, question: Mapping[str, Any]) -> Answer:
     """The program's answer; it is over when this returns. Root becomes the raylet's user before a line of that user's code runs."""
-    doubt = ": whether anything has ended is not known" if question["stage"] == "do" else ""
+    doubt = ": whether anything has ended is unknown" if question["stage"] == "do" else ""
     try:
         ended = programs.run(cluster.command, cluster.account, cluster.environ, limit_s=LIMIT, text=_text(cluster, question))
     except (TrustError, OSError) as error:

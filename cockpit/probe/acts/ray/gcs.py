@@ -16,7 +16,7 @@ ANSWER = 5.0
 """Seconds that the GCS gets for one answer."""
 OVER = 10.0
 """Seconds until the GCS says that what was ended is over."""
-NO_DRAIN = "this Ray version can't drain a node, or doesn't report it"
+NO_DRAIN = "this Ray version can't drain a node, or does not report it"
 _INTERNAL = "_ray_internal_"
 _SUPERVISORS = "SUPERVISOR_ACTOR_RAY_NAMESPACE"
 Facts = Dict[str, Any]
@@ -155,7 +155,7 @@ def _leak(facts: Facts, over: bool | None, job: str) -> Facts:
     if facts["state"] in ENDED:
         return {"leaked": False, "why": []}
     if over is None:
-        return {"leaked": None, "why": [f"Ray doesn't say whether {job} is over"]}
+        return {"leaked": None, "why": [f"Ray does not report whether {job} has ended"]}
     kept = " and it is detached: nothing else ends it" if facts["detached"] else ""
     return {"leaked": over, "why": [f"{job} is over{kept}" if over else f"{job} still runs"]}
 
@@ -190,11 +190,11 @@ DEEDS: Mapping[str, Callable[[Gcs, str], str | None]] = {"actor": kill_actor, "p
 def refusal(what: str, now: Facts | None) -> str | None:
     """Why this one is not ended, or `None`."""
     if now is None:
-        return f"this Ray has no {what.replace('_', ' ')} with that id"
+        return f"this Ray session has no {what.replace('_', ' ')} with that id"
     if now["state"] == "DRAINING":
         return "it is being drained already"
     if now["state"] in ENDED:
-        return f"it has ended: Ray says {now['state']}"
+        return f"it has ended: Ray reports {now['state']}"
     if now.get("part") == "head":
         return "it is the head node, which the cluster needs"
     if now["namespace"] == _SUPERVISORS or now["namespace"].startswith(_INTERNAL) or now["name"].startswith(_INTERNAL):
@@ -250,7 +250,9 @@ def _await_end(gcs: Gcs, told: list[Facts], answer: Facts) -> None:
                 answer["done"].append({**target, "outcome": f"Ray reported {said} {took:.1f} s after the request"})
             elif took > OVER:
                 verb = "drain" if target["what"] == "node" else "end"
-                answer["failed"].append({**target, "error": f"Ray still says {now['state']} {took:.0f} s after it was told to {verb} it"})
+                answer["failed"].append(
+                    {**target, "error": f"Ray still reports {now['state']} {took:.0f} s after the request to {verb} it"}
+                )
             else:
                 waiting.append(target)
         told = waiting
@@ -270,6 +272,6 @@ def main(question: Mapping[str, Any]) -> None:
     except NoServiceError as error:
         answer = {"error": str(error)}
     except importlib.import_module("grpc").RpcError as error:
-        doubt = ": whether anything has ended is not known" if question["stage"] == "do" else ""
-        answer = {"error": f"the GCS at {gcs.address} doesn't answer ({error.code().name}: {error.details()}){doubt}"}
+        doubt = ": whether anything has ended is unknown" if question["stage"] == "do" else ""
+        answer = {"error": f"the GCS at {gcs.address} does not answer ({error.code().name}: {error.details()}){doubt}"}
     print(json.dumps(answer), flush=True)

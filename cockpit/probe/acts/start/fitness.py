@@ -64,10 +64,10 @@ def _judge_gpus(fit: Fitness, look: HostState, words: Sequence[str], environ: Ma
     if wanted and found is not None and found < wanted:
         fit.against.append(f"num_gpus is {wanted}, but NVML finds {found}")
     if wanted and found is None:
-        fit.doubts.append(f"num_gpus is {wanted}; how many GPUs there are is not known: {look.fault or 'there is no NVML'}")
+        fit.doubts.append(f"num_gpus is {wanted}; the number of GPUs is unknown: {look.fault or 'no NVML'}")
     if held["gpu_memory_held"]:
         who = "a process" if held["gpu_holders"] == 1 else f"{held['gpu_holders']} processes"
-        fit.doubts.append(f"{held['gpu_memory_held'] / GIB:.1f} GiB of GPU memory are held by {who} that no live Ray owns")
+        fit.doubts.append(f"{held['gpu_memory_held'] / GIB:.1f} GiB of GPU memory is held by {who} that no live Ray session owns")
 
 
 def _count(look: HostState) -> int | None:
@@ -140,8 +140,8 @@ def _judge_disk(fit: Fitness, words: Sequence[str], environ: Mapping[str, str]) 
     if free == 0:
         fit.against.append(f"the disk of {place} is full")
     elif free is not None and total and 1 - free / total >= FULL:
-        full = f"{100 * (1 - free / total):.0f} % full, {free / GIB:.1f} GiB free"
-        fit.doubts.append(f"the disk of {place} is {full}: above 95 % Ray spills no objects")
+        full = f"{100 * (1 - free / total):.0f}% full, {free / GIB:.1f} GiB free"
+        fit.doubts.append(f"the disk of {place} is {full}: above 95% Ray spills no objects")
 
 
 def _space(place: str) -> Tuple[int | None, int | None]:
@@ -168,8 +168,8 @@ def _judge_slurm_step(fit: Fitness) -> None:
     if step is None or find_step({}) is not None:
         return
     own = f"srun --overlap --jobid={step[1]} --nodes=1 --ntasks=1 -w {socket.gethostname()} ray start ... --block"
-    why = f"this is step {step[2]} of Slurm job {step[1]}, and Slurm ends with it whatever it has started"
-    fit.against.append(f"{why}; without srun and SLURM_JOB_ID no other step can be started from here: {own}")
+    why = f"cockpit is in step {step[2]} of Slurm job {step[1]}: when that step ends, Slurm kills everything started in it"
+    fit.against.append(f"{why}; no other step can be started without srun and SLURM_JOB_ID. Run this instead: {own}")
 
 
 def own_address(name: str | None, toward: str = "192.0.2.1") -> str | None:

@@ -71,7 +71,7 @@ def install(request: Request, look: HostState) -> Installation:
     """What the request names, else that of the Ray that runs or ran here, else of a login, else the head's path. Raises `NoWayError`."""
     ray, user, why = _find_named(request) or _find_in_sessions(look) or _find_recorded(look) or _of_login() or _likely(request)
     if not os.access(ray, os.X_OK):
-        raise NoWayError(f"{ray} doesn't exist or can't be run")
+        raise NoWayError(f"{ray} does not exist or can't be run")
     with suppress(OSError):  # who may run it need not be able to read it
         interpreter = trust.interpreter(ray)
         if not os.access(interpreter, os.X_OK):

@@ -25,7 +25,7 @@ from ...trust import Account
 
 JOB = "SLURM_JOB_ID"
 NODE = "SLURMD_NODENAME"
-STARTED = "`ray start` has ended with 0: this step stays until all that it has started has ended"
+STARTED = "`ray start` ended with 0: this step stays until all its processes have ended"
 """What stands in the log once Ray runs."""
 _CODE = f"""\
 import ctypes, fcntl, json, os, signal, subprocess, sys

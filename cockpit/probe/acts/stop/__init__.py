@@ -32,7 +32,7 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     except SessionError as error:
         return {"error": str(error)}
     notes += [
-        f"{part} {pid} claims to be part of {name}, which doesn't belong to its user {look.target(pid)['user']}: not touched"
+        f"{part} {pid} claims to be part of {name}, which does not belong to its user {look.target(pid)['user']}: not touched"
         for pid, part in impostors(look, name or "")
     ]
     if not found:

@@ -124,7 +124,7 @@ def _targets(look: HostState, meant: str | None) -> List[Target]:
 
 def _target(look: HostState, pid: int, word: str | None, part: str | None, meant: str | None) -> Target:
     target = look.target(pid, hit=word, **({"part": part} if part else {}))
-    how = f"`ray stop` matches {word!r}" if word else "`ray stop` doesn't match it, but its session ends"
+    how = f"`ray stop` matches {word!r}" if word else "`ray stop` does not match it, but its session ends"
     return {**target, "why": [how, *target["why"]], "beyond": meant is None or target["session"] != meant}
 
 
@@ -188,7 +188,7 @@ def _refuse_new(look: HostState, hits: Collection[Target], planned: Mapping[Iden
     new = [one for one in hits if (one["pid"], one["ticks"]) not in planned and one["pid"] not in of_planned]
     if new:
         told = ", ".join(f"{one['name']} {one['pid']} ({one['hit']})" for one in new)
-        raise SessionError(f"`ray stop` would now end processes that are not in the plan: {told}; nothing was done")
+        raise SessionError(f"`ray stop` would now kill processes that are not in the plan: {told}; nothing was done")
 
 
 def _stoppings(request: Request, watcher: Watcher, tell: Tell, look: HostState) -> List[Stopping]:

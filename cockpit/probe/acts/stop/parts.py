@@ -37,7 +37,7 @@ def choose(look: HostState, name: str | None, slurm: Collection[str] = ()) -> st
     jobs = {one: _find_other_job(look, one, slurm) for one in alive}
     if alive and all(jobs.values()):
         told = ", ".join(f"{one} (Slurm job {job})" for one, job in jobs.items())
-        raise SessionError(f"what runs on this host is in another Slurm job: {told}; choose it by its name")
+        raise SessionError(f"what runs on this host is in another Slurm job: {told}; name it to stop it")
     found = [one for one in alive if not jobs[one]] or dead
     if len(found) > 1:
         there = "run" if alive else "have left processes"
@@ -141,7 +141,7 @@ def owner(look: HostState, name: str, found: Members) -> int | None:
     for roots in (ROOTS, SERVICES, ("worker",)):
         uids = {look.forest[pid].details.uid for pid, part in found.items() if part in roots} - {None}
         if len(uids) > 1:
-            raise SessionError(f"processes of several users claim to be {' or '.join(roots)} of {name}: its owner is not known")
+            raise SessionError(f"processes of several users claim to be {' or '.join(roots)} of {name}: its owner is unknown")
         if uids:
             return uids.pop()
     return None

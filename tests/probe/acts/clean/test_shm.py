@@ -235,7 +235,7 @@ def test_where_the_kernel_says_nothing_everything_stays(leftovers, monkeypatch):
         raise OSError(22, "Invalid argument")
 
     monkeypatch.setattr("cockpit.probe.acts.clean.shm.fcntl.fcntl", no_lease)
-    assert leftovers.plan()["refused"][0]["reason"] == "not known here whether a process uses it"
+    assert leftovers.plan()["refused"][0]["reason"] == "unknown here whether a process uses it"
     assert what(leftovers.do(planned["targets"])["failed"]) == [path.name]
     assert path.exists()
 
