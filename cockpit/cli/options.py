@@ -22,17 +22,17 @@ BAD_USAGE: Final = NO_ANSWER
 """Of every command. `status` follows monitoring plugins: 0 OK, 1 warning, 2 critical, 3 unknown. So 2 can't mean a mistyped option."""
 EXIT_CODES: Final = {
     "0": "done, or nothing to do; of `status`: OK",
-    "1": "something failed, was refused, or is not known; of `status`: warning",
+    "1": "something failed, was refused, or is unknown; of `status`: warning",
     "2": "only of `status` and `doctor`: critical; of `check`: never fits",
-    "3": "no answer; or bad usage: a wrong option, a name that doesn't exist",
-    "128+N": "ended by signal N (130: ctrl+c)",
+    "3": "no answer; or bad usage: a wrong option, a name that does not exist",
+    "128+N": "killed by signal N (130: ctrl+c)",
 }
 """What they mean everywhere; a command's own help says it in its words."""
 STATUS_EXIT_CODES: Final = {0: "OK", 1: "warning or old data", 2: "critical", 3: "no answer, or bad usage"}
 ACT_EXIT_CODES: Final = {
     0: "done, or nothing to do",
-    1: "something failed, was refused, or is not known",
-    3: "no answer, no such thing, or bad usage",
+    1: "something failed, was refused, or is unknown",
+    3: "no answer, no such target, or bad usage",
 }
 
 
@@ -88,7 +88,7 @@ def name_of_theme(_: click.Context, __: click.Parameter, name: str | None) -> st
 
 
 cluster_options = with_options(
-    click.option("--address", metavar="URL", help="Ray dashboard, such as http://head:8265. Default: the Ray on this host."),
+    click.option("--address", metavar="URL", help="Ray dashboard, such as http://head:8265. Default: the Ray cluster on this host."),
     click.option("--hosts", metavar="FILE|a,b,c", help="More hosts to probe, beyond those that Ray reports."),
     click.option("--slurm", metavar="JOBID", help="Nodes of this Slurm job, reached by srun. Default: the job that cockpit runs in."),
     click.option(
