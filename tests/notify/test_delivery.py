@@ -219,7 +219,7 @@ async def test_a_command_that_hangs_is_ended_with_what_it_started(monkeypatch, t
     monkeypatch.setattr(delivery, "PATIENCE_S", 1.0)
     ended: list[int] = []
     monkeypatch.setattr(delivery.os, "killpg", lambda pid, number, kill=delivery.os.killpg: (ended.append(pid), kill(pid, number)))
-    with pytest.raises(RefusedError, match="did not end within 1 s, and was ended"):
+    with pytest.raises(RefusedError, match="did not exit within 1 s and was killed"):
         await deliver(NotifyTarget(command=("sh", "-c", "sleep 600 & sleep 600")), message(finding()))
     assert len(ended) == 1
 
