@@ -103,7 +103,7 @@ def read_small(path: Path) -> bytes:
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise OSError(22, "no regular file", str(path))
+            raise OSError(22, "not a regular file", str(path))
         return os.read(file, _TOKEN_BYTES)
     finally:
         os.close(file)

@@ -248,7 +248,7 @@ def test_of_a_name_of_a_million_letters_only_what_can_be_drawn_is_looked_at():
     assert "".join(text for text, _ in lay_out_cell(truncate_cell("漢" * 1_000_000), 9, False)) == "漢漢漢漢… "
     section = facts("x", "X", [("name", "x" * (MAX_FACT_CHARS + 5))], 100)
     assert section.rows is not None
-    assert section.rows[-1].value == "… and 5 characters more"
+    assert section.rows[-1].value == "… and 5 more characters"
 
 
 @pytest.mark.parametrize("name", ["x; touch /tmp/pwned", "$(reboot)", "a`id`", "a'b", "--yes all", EVIL])

@@ -270,7 +270,7 @@ def _say(host: str, progress: Progress) -> None:
 def is_confirmed(plan: Plan, ending: EndSignal, text: str) -> bool:
     """Whether somebody who sits there agrees; by the word, when live work ends with it. `text`: what was not printed of the plan yet."""
     if not sys.stdin.isatty():
-        refuse("nothing was done: no terminal to ask on, and --yes was not given", NOT_ALL)
+        refuse("nothing was done: there is no terminal for the confirmation; give --yes", NOT_ALL)
         return False
     if text:
         output.say(text, err=True)  # stdout is for whoever reads JSON

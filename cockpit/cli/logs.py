@@ -50,9 +50,9 @@ def count_of_lines(_: click.Context, __: click.Parameter, number: int) -> int:
     return number
 
 
-@command("logs", {0: "printed", 3: "no such thing, no log, or bad usage"})
+@command("logs", {0: "printed", 3: "no such target, no log, or bad usage"})
 @click.argument("target", shell_complete=complete_logs)
-@click.option("-f", "--follow", is_flag=True, help="Keep printing what is written; of a job until it ends.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new lines; for a job until it ends.")
 @click.option(
     "-n",
     "lines",
@@ -63,7 +63,7 @@ def count_of_lines(_: click.Context, __: click.Parameter, number: int) -> int:
     help="Start with the last N lines (default: 1000). -1: all lines.",
 )
 @click.option("--host", metavar="NODE", shell_complete=complete_nodes, help="On which node, if several have that pid or actor.")
-@click.option("--log", metavar="NAME", help="Which of its logs: out, err, out-before, err-before, job, or a file such as raylet.err.")
+@click.option("--log", metavar="NAME", help="Which log of the target: out, err, out-before, err-before, job, or a file such as raylet.err.")
 @cluster_options
 @with_config
 def logs(config: Config, **request: Any) -> None:
@@ -158,7 +158,9 @@ def _refuse_unknown(monitor: ClusterMonitor, target: str) -> tuple[Log, ...]:
     known = [job.id for job in snapshot.jobs] + [actor.name or actor.class_ for actor in snapshot.actors or ()]
     meant = did_you_mean(target, [*known, *(node.title for node in snapshot.nodes or ())])
     part = _part_of_ray(snapshot, target) if not meant else ""
-    raise UnclearTargetError(f"there is no job, actor, pid or node {target} in the Ray at {snapshot.cluster.address}{meant or part}")
+    raise UnclearTargetError(
+        f"there is no job, actor, process or node {target} in the Ray cluster at {snapshot.cluster.address}{meant or part}"
+    )
 
 
 def _part_of_ray(snapshot: Snapshot, target: str) -> str:
@@ -198,5 +200,5 @@ def _holders_of(snapshot: Snapshot, pid: int) -> Mapping[str, Any]:
 def _home(monitor: ClusterMonitor, name: str) -> Node:
     found = matching_nodes(monitor.poller.snapshot, monitor.config.names_of(name))
     if not found:
-        raise UnclearTargetError(f"there is no node {name} in the Ray at {monitor.poller.snapshot.cluster.address}")
+        raise UnclearTargetError(f"there is no node {name} in the Ray cluster at {monitor.poller.snapshot.cluster.address}")
     return found[0]

@@ -160,9 +160,9 @@ def print_schema(what: str) -> None:
 @plain_option
 @with_config
 def demo(config: Config) -> None:
-    """Try cockpit on a local Ray with simulated GPUs.
+    """Try cockpit on a local Ray cluster with simulated GPUs.
 
-    It starts a real Ray cluster on this machine, with simulated GPUs and some faults, opens the screen on it, and ends it on quit.
+    It starts a real Ray cluster on this host, with simulated GPUs and some problems, opens the screen on it, and stops it on quit.
     """
     from cockpit.demo import run_demo
 
@@ -183,7 +183,7 @@ def _late_commands() -> list[click.Command]:
 
 
 def _demo_screen(config: Config, address: str, _: dict[str, str]) -> None:
-    config, greeting = replace(config, address=address), f"Demo cluster at {address}; q ends it and its jobs"
+    config, greeting = replace(config, address=address), f"Demo cluster at {address}; q stops it and its jobs"
     if config.plain:
         output.note(greeting)
         show_plain(config)

@@ -47,9 +47,7 @@ def _say_fault(monitor: ClusterMonitor, text: str | None) -> None:
 
 def _watch(config: Config) -> int:
     if config.readonly:
-        return refuse(
-            f"watch: {config.readonly_reason}, but notifying needs a file of what was sent; use `cockpit status --watch`", NOT_ALL
-        )
+        return refuse(f"watch: {config.readonly_reason}, but watch must write down what it has sent; use `cockpit status --watch`", NOT_ALL)
     if not config.notify:
         return refuse(f"watch: no targets: {abbreviate_home(config_path())} has no `notify`; see `cockpit status --watch`", NOT_ALL)
     return serve(config, _attach_notifier)
@@ -62,7 +60,7 @@ def _attach_notifier(config: Config, monitor: ClusterMonitor) -> Look:
     def look() -> int | None:
         nonlocal printed
         if notifier is not None and notifier.holder is not None:
-            return refuse(f"watch: {notifier.holder} notifies for this cluster", NOT_ALL)
+            return refuse(f"watch: {notifier.holder} already notifies for this cluster", NOT_ALL)
         if monitor.coverage.is_complete() or time.monotonic() - begun > SETTLING_S:
             _print_changes(printed, monitor.poller.snapshot)
             printed = monitor.poller.snapshot
@@ -78,7 +76,7 @@ def _print_changes(before: Snapshot, snapshot: Snapshot) -> None:
         output.say(line)
     failures = [{fault.text for fault in one.faults if fault.source == "notify"} for one in (before, snapshot)]
     for text in failures[1] - failures[0]:
-        output.note(f"not told: {text}")
+        output.note(f"not sent: {text}")
     output.flush()
 
 
@@ -104,19 +102,19 @@ async def _test(config: Config, place: int, target: NotifyTarget) -> int:
     except RefusedError as error:
         output.say(f"target {place} ({target.kind}): failed: {error}")
         return NOT_ALL
-    output.say(f"target {place} ({target.kind}): {'it ended with exit code 0' if target.command else 'accepted'}")
+    output.say(f"target {place} ({target.kind}): {'it exited with code 0' if target.command else 'accepted'}")
     return DONE
 
 
-@command("watch", {0: "printed", 1: "not told", 3: "no such cluster, or bad usage"})
+@command("watch", {0: "printed", 1: "notifications can't be sent", 3: "no such cluster, or bad usage"})
 @click.option("--unit", is_flag=True, help="Print a systemd user unit.")
 @cluster_options
 @with_config
 def watch_command(config: Config, unit: bool) -> None:
-    """Notify of findings that begin or end; no screen.
+    """Send notifications when findings start or clear; no screen.
 
     Targets are listed under `notify` in the config file. Each notification is also printed. Runs until interrupted. Only one
-    cockpit notifies for a cluster; a second one says which one does, and exits.
+    cockpit notifies for a cluster; a second one names it and exits.
     """
     if unit:
         output.say(unit_text(config, "watch", "sends notifications about findings of a Ray cluster"))
@@ -124,7 +122,7 @@ def watch_command(config: Config, unit: bool) -> None:
         sys.exit(_watch(config))
 
 
-@command("notify", {0: "every target accepted it", 1: "one has not", 3: "bad usage"})
+@command("notify", {0: "every target accepted it", 1: "at least one did not", 3: "bad usage"})
 @click.option("--test", is_flag=True, required=True, help="Send the test message.")
 @click.option("--target", type=int, metavar="N", help="Only the Nth target of the list, from 1.")
 @cluster_options

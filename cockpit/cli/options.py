@@ -88,7 +88,7 @@ def name_of_theme(_: click.Context, __: click.Parameter, name: str | None) -> st
 
 
 cluster_options = with_options(
-    click.option("--address", metavar="URL", help="Ray dashboard, such as http://head:8265. Default: the Ray on this host."),
+    click.option("--address", metavar="URL", help="Ray dashboard, such as http://head:8265. Default: the Ray cluster on this host."),
     click.option("--hosts", metavar="FILE|a,b,c", help="More hosts to probe, beyond those that Ray reports."),
     click.option("--slurm", metavar="JOBID", help="Nodes of this Slurm job, reached by srun. Default: the job that cockpit runs in."),
     click.option(

@@ -126,13 +126,13 @@ def _cut_out(config: Config, span: str, path: str, source: str | None) -> int:
 @click.argument("recording", required=False, type=click.Path())
 @click.option("--unit", is_flag=True, help="Print a systemd user unit.")
 @click.option("--cut", "span", metavar="FROM..TO", help="Write what was recorded in that time to FILE: 02:10..02:40, -1h..-30m.")
-@click.option("-o", "--output", "path", metavar="FILE", type=click.Path(dir_okay=False), help="The file of --cut.")
+@click.option("-o", "--output", "path", metavar="FILE", type=click.Path(dir_okay=False), help="The file that --cut writes.")
 @cluster_options
 @with_config
 def record(config: Config, recording: str | None, unit: bool, span: str | None, path: str | None) -> None:
     """Record a cluster without a screen.
 
-    Runs until interrupted. The screen records too; only one cockpit records a cluster, the others say which one does. RECORDING, for --cut,
+    Runs until interrupted. The screen records too; only one cockpit records a cluster, the others name it. RECORDING, for --cut,
     is a folder or a file; default: the latest.
     """
     if (span is None) != (path is None) or (recording is not None and span is None):

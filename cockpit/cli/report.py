@@ -29,7 +29,7 @@ DEFAULT_SPAN_S = 86_400.0
 """Of the end of a recording that is told of, where nobody says from when."""
 
 
-@command("report", {0: "printed or written", 1: "it can't be written", 3: "no recording, or bad usage"})
+@command("report", {0: "printed or written", 1: "the report can't be written", 3: "no recording, or bad usage"})
 @click.argument("recording", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--from", "begin", metavar="TIME", help="Start of the report: 03:10, -20m or 2026-11-23T03:10. Default: a day before its end."
@@ -47,8 +47,8 @@ DEFAULT_SPAN_S = 86_400.0
 def report(config: Config, recording: Path | None, file: Path | None, **wanted: Any) -> None:
     """Report what happened, from a recording.
 
-    Findings with their times, evidence and remedies, acts, jobs, failed sources, gaps, and who used how many GPU-hours. RECORDING is a file
-    or the folder of a cluster; default: the latest.
+    Findings with their times, evidence and remedies, actions, jobs, failing sources, gaps, and who used how many GPU-hours.
+    RECORDING is a file or the folder of a cluster; default: the latest.
     """
     try:
         text = _report(config, recording, file, **wanted)
@@ -122,7 +122,7 @@ def _deliver(config: Config, text: str, file: Path | None) -> int:
         output.say(text)
         return 0
     if config.readonly:
-        return refuse("--readonly writes no file; without -o it is printed", BAD_USAGE)
+        return refuse("--readonly writes no file; without -o the report is printed", BAD_USAGE)
     from cockpit.report.whole_file import OWNER_READS, write_whole
 
     try:

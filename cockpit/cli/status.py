@@ -33,8 +33,8 @@ FIRST_SAMPLE_PATIENCE_S = 8.0
 @click.option(
     "--watch", is_flag=True, help="Keep running; print findings as they start and clear. With --json: print everything at each interval."
 )
-@click.option("--at", metavar="TIME", help="As it was then, from the recording: 03:10, -20m, 2026-11-23T03:10.")
-@click.option("--line", is_flag=True, help="Print one line for tmux or a prompt: the last state that cockpit saw; it asks nothing.")
+@click.option("--at", metavar="TIME", help="The state at TIME, from the recording: 03:10, -20m, 2026-11-23T03:10.")
+@click.option("--line", is_flag=True, help="Print one line for tmux or a prompt: the last state that any cockpit saved; it polls nothing.")
 @cluster_options
 @with_config
 def status(config: Config, as_json: bool, watch: bool, at: str | None, line: bool) -> None:
@@ -44,7 +44,7 @@ def status(config: Config, as_json: bool, watch: bool, at: str | None, line: boo
     if line and (as_json or watch or at):
         raise click.UsageError("--line prints the last known state: it can't be used with --json, --watch or --at")
     if at is not None and watch:
-        raise click.UsageError("--at prints one moment, --watch goes on: use one of them")
+        raise click.UsageError("--at prints one moment, --watch keeps running: use one of them")
     if at is not None:
         sys.exit(status_at(config, at, as_json=as_json))
     if line:
@@ -63,7 +63,7 @@ def print_status(config: Config, *, as_json: bool = False) -> int:
     "--bundle",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="Also write the report, the ends of Ray's own logs and the last half hour of the recording to FILE (.tar.gz), secrets hidden.",
+    help="Also write the report, the last lines of Ray's own logs and the last half hour recorded to FILE (.tar.gz), secrets hidden.",
 )
 @cluster_options
 @with_config
@@ -174,20 +174,22 @@ async def _print_report(config: Config, *, as_json: bool, bundle: str | None) ->
     return exit_code(snapshot, [host.name for host in config.hosts])
 
 
-@command("metrics", {0: "printed or written, even if no Ray answers", 1: "not written", 3: "several Rays to choose from, or bad usage"})
+@command(
+    "metrics", {0: "printed or written, even if no Ray answers", 1: "not written", 3: "several Ray clusters to choose from, or bad usage"}
+)
 @click.option(
     "--textfile",
     "path",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Write to FILE, replaced in one step; node_exporter reads NAME.prom.",
+    help="Replace FILE atomically; node_exporter reads NAME.prom.",
 )
 @cluster_options
 @with_config
 def metrics(config: Config, path: Path | None) -> None:
     """Print the state once, as metrics for Prometheus.
 
-    Text format 0.0.4. Unknown values are left out; while Ray doesn't answer, cockpit_ray_reachable is 0. Run it from a timer, every
+    Text format 0.0.4. Unknown values are left out; while Ray does not answer, cockpit_ray_reachable is 0. Run it from a timer, every
     30 seconds or so; docs/metrics.md has one.
     """
     sys.exit(look_interruptibly(_print_metrics(config, path)))

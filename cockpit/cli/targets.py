@@ -90,13 +90,13 @@ def find_id(act: Act, word: str, snapshot: Snapshot, names_of: Callable[[str], S
     if names is None:
         fault = next((fault for fault in snapshot.faults if fault.source.startswith("ray.")), None)
         why, cause = (fault.text, fault.cause) if fault else ("Ray has not answered", None)
-        raise SourceError(f"it is not known which {what}s there are: {why}", cause)
+        raise SourceError(f"the {what}s are unknown: {why}", cause)
     found = {one: None for name in (names_of(word) if act.takes is Node else (word,)) for one in names.get(name, ())}
     if len(found) == 1:
         return next(iter(found))
     if found:
         raise UnclearTargetError(f"{word} matches {len(found)} {what}s: {listed(found)}; give the id of one")
-    raise UnclearTargetError(f"there is no {what} with the id or name {word} in the Ray at {place}{did_you_mean(word, names)}")
+    raise UnclearTargetError(f"there is no {what} with the id or name {word} in the Ray cluster at {place}{did_you_mean(word, names)}")
 
 
 def _names_of(act: Act, snapshot: Snapshot) -> Mapping[str, Sequence[str]] | None:

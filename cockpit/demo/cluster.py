@@ -69,7 +69,7 @@ class DemoCluster(msgspec.Struct, frozen=True):
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._is_submitted(name, entrypoint):
             if time.monotonic() > deadline:
-                raise DemoError(f"Ray's dashboard did not take the job {name} in {START_TIMEOUT_S:.0f} s")
+                raise DemoError(f"Ray's dashboard did not accept the job {name} in {START_TIMEOUT_S:.0f} s")
             time.sleep(0.5)
 
     def _is_submitted(self, name: str, entrypoint: str) -> bool:
@@ -216,7 +216,7 @@ def _simulated_gpus(folder: Path) -> tuple[dict[str, str], str | None]:
     try:
         library = nvml.build(platformdirs.user_cache_path("cockpit"))
     except nvml.CompilerError as error:
-        return {}, f"{error}: the demo's GPUs are only numbers that Ray was told"
+        return {}, f"{error}: without simulated GPUs the demo shows only the GPU counts given to Ray"
     return nvml.environment(library, folder / "head.nvml"), None
 
 

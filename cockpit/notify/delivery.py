@@ -142,7 +142,7 @@ async def _read(answer: httpx.Response) -> bytes:
     async for chunk in answer.aiter_raw():
         body += chunk
         if len(body) > MOST_ANSWER_BYTES:
-            raise RefusedError(f"its answer is longer than {MOST_ANSWER_BYTES >> 10} kB")
+            raise RefusedError(f"its answer is longer than {MOST_ANSWER_BYTES >> 10}K")
     return bytes(body)
 
 
@@ -175,7 +175,7 @@ async def _run(command: Sequence[str], given: bytes) -> None:
     try:
         _, complaint = await in_time(lambda: process.communicate(given), "a command", PATIENCE_S)
     except SourceError:
-        raise RefusedError(f"it did not end within {PATIENCE_S:.0f} s, and was ended") from None
+        raise RefusedError(f"it did not exit within {PATIENCE_S:.0f} s and was killed") from None
     finally:
         _end(process)
     if process.returncode != 0:
@@ -198,7 +198,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _how_it_ended(code: int, complaint: bytes) -> str:
-    how = f"it ended with exit code {code}" if code > 0 else f"it was ended by signal {-code}"
+    how = f"it ended with exit code {code}" if code > 0 else f"it was killed by signal {-code}"
     lines = complaint[-MOST_ANSWER_BYTES:].decode(errors="replace").split("\n")
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return f"{how}: {last}" if last else how

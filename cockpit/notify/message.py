@@ -49,7 +49,7 @@ class Message(NamedTuple):
         """Cluster and counts."""
         if self.is_test:
             return f"cockpit: this is a test, nothing is wrong. Cluster: {self.cluster}"
-        counts = [f"{plural(len(of), 'finding')} {what}" for of, what in ((self.begun, "began"), (self.ended, self._end.lower())) if of]
+        counts = [f"{plural(len(of), 'finding')} {what}" for of, what in ((self.begun, "started"), (self.ended, self._end.lower())) if of]
         return f"cockpit: {', '.join(counts)}. Cluster: {self.cluster}"
 
     @property
@@ -85,7 +85,7 @@ class Message(NamedTuple):
 
     @property
     def _end(self) -> str:
-        return "Not seen any more" if self.unread else "Ended"
+        return "Not seen any more" if self.unread else "Cleared"
 
     def _begin_lines(self, one: Told) -> str:
         lines = [f"{one.level.upper()} {one.text}", f"  where: {one.subject}; {_since(one, self.at)}"]
@@ -124,7 +124,7 @@ def is_near(cluster: Cluster) -> bool:
 
 def _since(one: Told, now: float) -> str:
     if one.since is None:
-        return "since when is not known"
+        return "start time unknown"
     date = time.strftime("%m-%d %H:%M:%S", time.localtime(one.since))
     return f"since {date} ({age(now - one.since)})"
 

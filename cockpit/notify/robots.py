@@ -105,7 +105,7 @@ def _read_errcode(answer: Any) -> None:
 
 def _judge(code: Any, reason: str, answer: Any, pauses: Mapping[int, float]) -> None:
     if not isinstance(code, int):
-        raise RefusedError("its answer is not what such a robot sends")
+        raise RefusedError("its answer is not what a chat bot sends")
     if code != 0:
         raise RefusedError(f"it answered code {code}: {answer.get(reason, 'no reason given')}", pauses.get(code))
 

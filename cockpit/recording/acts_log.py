@@ -94,7 +94,7 @@ def _outcome(outcome: Any) -> str:
     if not isinstance(outcome, Mapping):
         return "ended"
     if "broken_off" in outcome:
-        return f"broken off: {outcome['broken_off']}"
+        return f"aborted: {outcome['broken_off']}"
     counts = {word: len(outcome.get(word) or ()) for word in ("done", "refused", "failed")}
     return ", ".join(f"{number} {word}" for word, number in counts.items() if number) or "nothing was done"
 

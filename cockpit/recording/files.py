@@ -147,7 +147,7 @@ class Unpacker:
         except zstandard.ZstdError as error:
             raise RecordingError(f"a block can't be unpacked ({error})") from None
         if len(block) != unpacked:
-            raise RecordingError("a block is shorter than it says")
+            raise RecordingError("a block is shorter than its stated length")
         return block
 
 
@@ -211,7 +211,7 @@ class Segment:
     def _read_header(self) -> tuple[Header, int]:
         head = os.pread(self._file, _HEADER.size, 0)
         if len(head) < _HEADER.size or not head.startswith(MAGIC):
-            raise RecordingError(f"{self.path.name} is no recording of cockpit's")
+            raise RecordingError(f"{self.path.name} is not a cockpit recording")
         _, major, _, length = _HEADER.unpack(head)
         if major > MAJOR:
             raise RecordingError(f"{self.path.name} has format {major}, and this cockpit reads up to {MAJOR}: it needs a later cockpit")

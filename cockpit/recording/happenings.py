@@ -74,7 +74,7 @@ def _jobs(before: Mapping[str, Job], now: Iterable[Job], at: float) -> Iterator[
     for job in now:
         old = before.get(job.id)
         if old is None:
-            yield _job_event(job, at, "begin", f"job {job.id} was submitted" if job.submission else f"job {job.id} began")
+            yield _job_event(job, at, "begin", f"job {job.id} was submitted" if job.submission else f"job {job.id} started")
         if not job.running and (old is None or old.running):
             why = "".join(f": {line}" for line in error_lines(job.message)[-1:])
             yield _job_event(job, at, "end", f"job {job.id} ended: {job.status}{why if job.status in FAILED else ''}")

@@ -111,7 +111,7 @@ class Recorder:
     def _run(self) -> None:
         while (snapshot := self._waiting.get()) is not None:
             self._try_to_record(snapshot)
-        self._end("cockpit has ended its recording")
+        self._end("cockpit stopped recording")
 
     def _try_to_record(self, snapshot: Snapshot) -> None:
         try:
@@ -123,7 +123,7 @@ class Recorder:
 
     def _record(self, snapshot: Snapshot) -> None:
         if self._writer is not None and _is_other(self._cluster, snapshot.cluster):
-            self._end("cockpit follows another Ray")
+            self._end("cockpit follows another Ray session")
             self._tried = float("-inf")
         if self._writer is None and not self._begin(snapshot):
             return
@@ -132,7 +132,7 @@ class Recorder:
             return
         events = [*events_between(self._before, snapshot), *self._new_acts(snapshot)]
         if self._before.taken == 0.0:
-            events.insert(0, _own(snapshot.taken, "begin", f"cockpit on {socket.gethostname()} began to record"))
+            events.insert(0, _own(snapshot.taken, "begin", f"cockpit on {socket.gethostname()} started recording"))
         self._writer.write(snapshot, events)
         self._before = snapshot
         self.state = RecorderState(self._writer.path, self.state.reason)
@@ -154,7 +154,7 @@ class Recorder:
         own_name = "" if is_ours else f"{folder_name(Cluster(session=socket.gethostname()))}-{os.getpid()}"
         self._lock, self._cluster, self._before = lock, snapshot.cluster, Snapshot()
         self._writer = SegmentWriter(folder, own_name=own_name, segment_bytes=min(SEGMENT_BYTES, allowed // SEGMENTS_IN_LIMIT))
-        self.state = RecorderState(None, None if is_ours else "this file system has no locks: recorded in a file of its own")
+        self.state = RecorderState(None, None if is_ours else "this file system has no locks: this cockpit records in its own file")
         return True
 
     def _remove_old(self) -> None:

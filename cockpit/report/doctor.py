@@ -106,7 +106,7 @@ def _lines(snapshot: Snapshot, checked: Sequence[CheckResult], config: Config) -
     lacking = [each for each in checked if each.missing and each not in over_time]
     for title, results in (
         ("Not fully checked", lacking),
-        ("Not checked, because one look is not enough (`cockpit` and `cockpit status --watch` check it over time)", over_time),
+        ("Not checked, because one sample is not enough (`cockpit` and `cockpit status --watch` check it over time)", over_time),
         ("OK", [each for each in checked if each.verdict == "fine"]),
     ):
         yield from ("", f"{title}:", *map(_line, results)) if results else ()
@@ -129,11 +129,11 @@ def describe_reach(config: Config) -> str:
     place = config.kubernetes if config.kubernetes and origin == config.kubernetes.origin else None
     if config.reach == THROUGH_RAY:
         more = f"; with kubectl in PATH also into the pods of RayCluster {place.title}" if place else ""
-        way = f"through Ray ({origin}): no probes; acts reach only nodes of a Ray that runs on this host{more}"
+        way = f"through Ray ({origin}): no probes; actions reach only nodes of a Ray cluster that runs on this host{more}"
     else:
         probes = "no probes (probe_hosts: never)" if config.probe_hosts == "never" else "probes"
         program, user = _program_and_user(config, place)
-        way = f"by {program} ({origin}): {probes}, and every act, as {user}"
+        way = f"by {program} ({origin}): {probes}, and every action, as {user}"
     allowed = f"; {config.readonly_reason}" if config.readonly else ""
     return f"{way}{allowed}. To change it: `reach` in {abbreviate_home(config_path())}"
 
@@ -152,7 +152,7 @@ def _program_and_user(config: Config, place: KubernetesPlace | None) -> tuple[st
 
 def _slurms_user() -> str:
     """A step runs as whoever has started it."""
-    return "you" if os.geteuid() == ROOT else "you, without root: other users' processes are shown, but only root can judge and end them"
+    return "you" if os.geteuid() == ROOT else "you, without root: other users' processes are shown, but only root can judge and kill them"
 
 
 def describe_containers(snapshot: Snapshot) -> Iterator[str]:

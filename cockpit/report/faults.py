@@ -17,7 +17,7 @@ _TITLES = {
     "ray.actors": "actors",
     "ray.placement_groups": "placement groups",
     "ray.jobs": "jobs",
-    "ray.oom": "workers killed for lack of memory",
+    "ray.oom": "out-of-memory kills",
 }
 
 

@@ -41,7 +41,7 @@ def _parts(snapshot: Snapshot, code: int) -> Iterator[str]:
     levels = Counter(finding.level for finding in snapshot.findings)
     found = [f"{levels['critical']} critical"] if levels["critical"] else []
     found += [plural(levels["warning"], "warning")] if levels["warning"] else []
-    yield ", ".join(found) or ("OK" if code == OK else "not everything is known")
+    yield ", ".join(found) or ("OK" if code == OK else "some data is missing")
     running = [job.id for job in snapshot.jobs or () if job.running]
     if running:
         yield f"{running[0][:NAME_LETTERS]} running" if len(running) == 1 else f"{len(running)} jobs running"

@@ -41,7 +41,7 @@ def _lines(snapshot: Snapshot, *, plain: bool) -> Iterator[str]:
         yield f"No Ray dashboard answers{f' at {cluster.address}' if cluster.address else ''}. Below: what probes report."
     for fault in by_cause(snapshot.faults):
         place = f" on {fault.host}" if fault.host else ""
-        yield f"FAULT {fault.source}{place}: {fault.text} (for {age(snapshot.taken - fault.since)}{also_down(fault)})"
+        yield f"FAILING SOURCE {fault.source}{place}: {fault.text} (for {age(snapshot.taken - fault.since)}{also_down(fault)})"
     repeats = Repeats(snapshot)
     for finding in snapshot.findings[:MAX_ROWS]:
         yield headline(repeats.shorten_finding(finding), snapshot.taken)
@@ -98,7 +98,13 @@ def plain_changes(before: Snapshot, now: Snapshot) -> Iterator[str]:
     moment = time.strftime("%H:%M:%S", time.localtime(now.taken))
     for event in events_between(before, now):
         if event.kind != "finding":
-            over = "FAULT ENDED " if event.kind == "fault" and event.phase == "end" else "FAULT " if event.kind == "fault" else ""
+            over = (
+                "CLEARED FAILING SOURCE "
+                if event.kind == "fault" and event.phase == "end"
+                else "FAILING SOURCE "
+                if event.kind == "fault"
+                else ""
+            )
             yield clean(f"{moment} {over}{event.text}")
     yield from (clean(f"{moment} {line}") for line in _node_changes(before, now))
     waiting = [_waiting(snapshot) for snapshot in (before, now)]
@@ -207,7 +213,7 @@ def _actor_lines(snapshot: Snapshot, repeats: Repeats) -> Iterator[str]:
 def _group_line(groups: Sequence[PlacementGroup], now: float, repeats: Repeats) -> str:
     first, names = groups[0], [group.name or group.id[:12] for group in groups]
     more = f" and {len(names) - NAMED_GROUPS} more" if len(names) > NAMED_GROUPS else ""
-    who = f"group {names[0]}" if len(groups) == 1 else f"{len(groups)} groups {', '.join(names[:NAMED_GROUPS])}{more}"
+    who = f"placement group {names[0]}" if len(groups) == 1 else f"{len(groups)} placement groups {', '.join(names[:NAMED_GROUPS])}{more}"
     since = min((group.since for group in groups if group.since is not None), default=None)
     waited = age(None if since is None else now - since)
     why = _why(first.why, f"group {names[0]}", repeats)
@@ -229,7 +235,7 @@ def unjudged_words(snapshot: Snapshot) -> str:
     """`; 1 process could not be judged: only its Ray can say whether its job still runs`; nothing where each could be judged."""
     unjudged = snapshot.unjudged
     whose = "its" if len(unjudged) == 1 else "their"
-    why = f": only {whose} Ray can say whether {whose} job still runs" if all(one.undecided == "job" for one in unjudged) else ""
+    why = f": only {whose} Ray cluster knows whether {whose} job still runs" if all(one.undecided == "job" for one in unjudged) else ""
     return f"; {plural(len(unjudged), 'process', 'processes')} could not be judged{why}" if unjudged else ""
 
 
@@ -260,7 +266,7 @@ def _other_lines(processes: Iterable[Process]) -> Iterator[str]:
     for (host, session), theirs in list(others.items())[:MAX_ROWS]:
         held = sum(process.gpu_memory or 0 for process in theirs)
         gpus = f", holding {size(held)} of GPU memory" if held else ""
-        yield f"Another Ray on {host}: {session}, {plural(len(theirs), 'process', 'processes')}{gpus}"
+        yield f"Another Ray session on {host}: {session}, {plural(len(theirs), 'process', 'processes')}{gpus}"
 
 
 def _process_line(process: Process) -> str:

@@ -50,7 +50,7 @@ def memory_words(used: OwnerUsage) -> str:
     """The fullest that a host of it was, and how far that is from where Ray kills."""
     if (mark := used.memory_mark) is None:
         return UNKNOWN
-    line = f", Ray kills at {size(mark.kill_at)}" if mark.kill_at is not None else ", Ray's kill line is not known"
+    line = f", Ray kills at {size(mark.kill_at)}" if mark.kill_at is not None else ", Ray's kill line is unknown"
     return f"{size(mark.used)} of {size(mark.total)} on {mark.node}{line}"
 
 
@@ -63,10 +63,10 @@ def usage_pairs(used: OwnerUsage) -> Iterator[tuple[str, str]]:
     yield "busy", f"{gpu_hours(sums.busy)}  {share_of(sums.busy, used)}"
     yield "idle", f"{gpu_hours(sums.idle_sum)}  {share_of(sums.idle_sum, used)}{_brackets(idle_words(sums.idle))}"
     if sums.unknown:
-        yield "not known", f"{gpu_hours(sums.unknown)}  {share_of(sums.unknown, used)}"
+        yield "unknown", f"{gpu_hours(sums.unknown)}  {share_of(sums.unknown, used)}"
     yield "fullest host", memory_words(used)
     yield "most memory", f"{size(used.gpu_memory)} of GPU memory, {size(used.host_memory)} of host memory"
-    yield "restarts, kills", f"{plural(used.restarts, 'restart')} of actors, {plural(used.kills, 'kill')} for lack of memory"
+    yield "restarts, kills", f"{plural(used.restarts, 'restart')} of actors, {plural(used.kills, 'out-of-memory kill')}"
 
 
 def _brackets(words: str) -> str:

@@ -116,7 +116,7 @@ class Cockpit(SwitchingApp):
         yield TimeLine()
         yield FilterLine(table)
         yield Footer(self._key_ranks)
-        yield Label(Content(f"cockpit needs {MIN_SCREEN_SIZE[0]}x{MIN_SCREEN_SIZE[1]} or larger"), id="small")
+        yield Label(Content(f"cockpit needs a terminal of at least {MIN_SCREEN_SIZE[0]}x{MIN_SCREEN_SIZE[1]}"), id="small")
 
     def on_mount(self) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._end, 128 + signal.SIGTERM)
@@ -276,12 +276,12 @@ class Cockpit(SwitchingApp):
         return lambda action: here[action] if action in here else rank(action)
 
     def action_act(self, act: str) -> None:
-        """Show the plan of an act."""
+        """Show the plan of an action."""
         if self.acts:
             self.acts.begin(find_operation(act))
 
     def action_explain(self, key: str) -> None:
-        """Say why an act's key means nothing here."""
+        """Show why the key of an action does nothing here."""
         if self.acts:
             self.acts.explain(key)
 
@@ -301,7 +301,7 @@ class Cockpit(SwitchingApp):
         self.say(f"This host is polled every {self.monitor.pace(step):g} s; Ray updates its own data every 5 s")
 
     def action_help(self) -> None:
-        """All keys, and what the signs mean."""
+        """Show all keys and what the symbols mean."""
         from cockpit.ui.help import HELP_INDENT, help_text
 
         text = help_text((self, self.table), ACTS if self.acts else (), f"Page {self.page.heading}", self._applies)
@@ -314,7 +314,7 @@ class Cockpit(SwitchingApp):
         return means and (name == "memory" or self._key_ranks()(action) is not None)  # of what is open there may be memory too
 
     def action_faults(self) -> None:
-        """Failing sources and old data."""
+        """Show failing sources and old data."""
         self._open([*self.pages[:1], FaultsPage()])
 
     # Around it
@@ -325,7 +325,7 @@ class Cockpit(SwitchingApp):
                 self.say(mistake, "warning")
 
     def action_command_palette(self) -> None:
-        """Pages, acts and keys by name."""
+        """Find pages, actions and keys by name."""
         from cockpit.ui.help import Palette
 
         if not isinstance(self.screen, Palette):

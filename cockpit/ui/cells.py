@@ -215,7 +215,7 @@ def owner(process: Process, view: View) -> str:
     if process.other_owner is None:
         return view.job_title(process.job)
     # `session_2026-11-22_08-06-42_896130_410` began at `08-06-42`: short, and there is hardly another one of the same second
-    ray = "unknown Ray" if process.session is None else process.session[19:27] or process.session
+    ray = "unknown session" if process.session is None else process.session[19:27] or process.session
     return f"job {process.other_job} of {ray}" if process.other_job else ray
 
 

@@ -110,7 +110,7 @@ class TextScreen(ModalScreen[None]):
         yield lines
 
     def action_copy(self) -> None:
-        """All of it, to the terminal's clipboard."""
+        """Copy all of the text to the terminal's clipboard."""
         self.app.copy_to_clipboard("\n".join(map(clean, self.text.splitlines())))
 
 
@@ -130,7 +130,7 @@ class AddressDialog(ModalScreen["Address | None"]):
 
     def compose(self) -> ComposeResult:
         with Vertical():
-            yield Label(Content("These Rays on this host answer. Which one to follow?"))
+            yield Label(Content("Which of these Ray clusters should cockpit follow?"))
             lines = (f"{ray.url}  {ray.origin}{f' of {ray.owner}' if ray.owner else ''}" for ray in self.addresses)
             yield OptionList(*(Content(clean(line)) for line in lines), markup=False)
             yield Label(Content("Enter: follow it   Esc: back"))

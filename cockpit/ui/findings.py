@@ -17,7 +17,7 @@ LOOK_WORDS: Mapping[str, str] = {
     "l": "Log",
     "s": "Stack: what its processes do now",
     "m": "Memory of the node, by owner",
-    "a": "Another Ray on this host",
+    "a": "Another Ray cluster on this host",
     "Enter": "Evidence, and what it is about",
 }
 LOOK_KEYS: Mapping[str, tuple[str, ...]] = {

@@ -218,7 +218,7 @@ def fault_lines(snapshot: Snapshot) -> list[tuple[str, float]]:
     lines = [(_sentence(fault), fault.since) for fault in by_cause(snapshot.faults)]
     dead = [node for node in snapshot.nodes or () if node.state == "DEAD"]
     living = {node.ip for node in snapshot.nodes or () if node.state == "ALIVE"}
-    return lines + [(f"{node.title} is dead: {node.message or 'Ray gave no reason'}", 0.0) for node in dead if node.ip not in living]
+    return lines + [(f"{node.title} is dead: {node.message or 'Ray gives no reason'}", 0.0) for node in dead if node.ip not in living]
 
 
 def _sentence(fault: Fault) -> str:
@@ -346,4 +346,4 @@ class Header(Widget):
             pieces: list[Piece] = [(f" {mark} ", "bad"), (f"{age(self.view.now - since)} " if since else "", "dim"), (text, "bad")]
             yield tuple(_cut(pieces, self.size.width, ".." if self.view.ascii else "…"))
         if len(listed) < len(self._faults):
-            yield ((f" {mark} {plural(len(self._faults) - len(listed), 'more fault')}: press F", "bad"),)
+            yield ((f" {mark} {plural(len(self._faults) - len(listed), 'more problem')}: press F", "bad"),)

@@ -27,38 +27,38 @@ KEY_NAMES = {
 HELP_INDENT = 31
 """Cells before what a key does: 16 for its name, 13 for its label, and the blanks after them."""
 LEGEND = """
-–        not known
-grey     a row of old facts; of a node the column SEEN says how old
+–        unknown
+grey     a row with old data; for a node, column SEEN shows its age
 ●        alive       ✖  dead       ○  no Ray on this host
 *        after a name: head node; at the left edge: tagged
 GPU MEM  one cell for each GPU: the higher the fuller; ✖ is a lost GPU
 UTIL     one cell for each GPU: the higher the busier
 RESV     GPUs that Ray has reserved
 MEM%     GPU memory really in use: it can differ from RESV
-RESERVED BY  job and group; free: Ray can still give it; reserved: Ray doesn't tell by whom
+RESERVED BY  job and placement group; free: not reserved; reserved: Ray does not report by whom
 HELD BY  who holds memory of the GPU; none: nobody
-IDLE     for how long a GPU's use has been 5 % or less
-XID      the last error of the GPU that the driver has reported today
+IDLE     for how long a GPU's use has been 5% or less
+XID      the last error of the GPU that the driver reported in the last 24 h
 PCIE     generation and lanes    NVLINK  active links, of how many    CLOCK  MHz
 HOST     host memory in use; │ is the kill line: above it Ray kills workers
-HOLDS    memory that processes have for themselves; what they share is counted once
+HOLDS    memory of the processes; shared memory is counted once
 OBJ      object store       SHM  /dev/shm       RST  restarts of an actor
 FOR      how long; > means at least
 actors   20/23: 20 of 23 are alive, the others pending or restarting
 
-█ ▄ ▁ ·  of a running job, mean use of its GPUs: high from 50 %, low, idle at 0 %, empty: idle and no memory in use
+█ ▄ ▁ ·  mean use of a running job's GPUs: high from 50%, low, idle at 0%, empty: idle and no memory in use
 
-The line of time in a recording
-◆ ▲ i    a finding begins or gets worse     ◇  a finding or fault ends     ✖  a source fails
-● ○      a job begins, ends   »  an act     ·  nothing is recorded     ┃  the moment shown
+The timeline of a recording
+◆ ▲ i    a finding starts or gets worse     ◇  it clears, or a source works again     ✖  a source fails
+● ○      a job starts, ends   »  an action  ·  nothing is recorded     ┃  the moment shown
 
 Findings
 ◆ critical   work is lost, or will be soon
 ▲ warning    needs attention
 i info       good to know
 At the left edge of a row: there is a finding about it; Enter shows it.
-KEY: the key to press next. It shows the cause, or opens the plan of an act where that ends no live process.
-x hides a finding until it ends; x on a hidden finding, or z on any page, shows it again.
+KEY: the key to press next: it shows the cause, or the plan of an action that kills no live process.
+x hides a finding until it clears; x on a hidden finding, or z on any page, shows it again.
 A new critical finding rings the bell and notifies, unless --quiet.
 
 Kinds of processes
@@ -75,10 +75,10 @@ Filter: searches the whole row; !text keeps the rows without text.
 Mouse: click a heading to sort, double-click a row to open it.
 """
 LOG_LEGEND = """
-Search and filter look for the text as it is typed, in any case; signs such as . and * mean themselves.
-A match counts once a line. Esc clears what was opened last, search or filter, then goes back.
+Search and filter ignore upper and lower case; . and * have no special meaning.
+Each matching line counts once. Esc clears what was opened last, search or filter, then goes back.
 ▌ (--ascii: >)   at the left edge: a marked line, which a finding quotes; without a search n and N go through them
-› (--ascii: >)   at the right edge: the line goes on; Right moves sideways, w wraps
+› (--ascii: >)   at the right edge: the line continues; Right moves sideways, w wraps
 Times are shown as the log has them.
 """
 
@@ -93,7 +93,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     TIME,
     ("Display", ("pane", "pause", "refresh", "interval", "unhide")),
     ("cockpit", ("help", "command_palette", "export", "quit", "suspend_process")),
-    ("Acts: each shows its plan first and changes nothing before you confirm", ("act", "row act")),
+    ("Actions: each shows its plan first and changes nothing before you confirm", ("act", "row act")),
     ("On other pages and rows", (*PAGE_KEYS, *ROW_KEYS)),
 )
 """What stands after the keys of the open page and of the chosen row: headings, and which actions are below them."""

@@ -80,7 +80,7 @@ class InspectionApp(App[None]):
         if not is_large(self.size):
             self.say(f"The pane needs a terminal of at least {PANE_SCREEN[0]}x{PANE_SCREEN[1]}; Enter opens the row")
         elif not self.body.toggle():
-            self.say("No line is free for the pane, or no more is known about this row")
+            self.say("No room for the pane, or nothing more to show for this row")
 
     def say(self, text: str, severity: Any = "information") -> None:
         """Show a notification in place of the last one: it tells of the newest key. Text from a cluster is never markup."""
@@ -102,12 +102,12 @@ class InspectionApp(App[None]):
             self.say(str(error), "warning")
 
     def action_help_quit(self) -> None:
-        """Say which key quits: ctrl+c copies where something is typed."""
+        """Show which key quits: ctrl+c copies where something is typed."""
         is_page = len(self.screen_stack) == 1 and not isinstance(self.focused, Input)
         self.say(f"{'q' if is_page else 'ctrl+q'} quits cockpit")
 
     def action_raw(self) -> None:
-        """All facts of the row, as JSON."""
+        """Show all facts of the row as JSON."""
         if text := json_text(self.table.chosen):
             self.show_text("JSON", text)
 
@@ -176,7 +176,7 @@ class InspectionApp(App[None]):
 
     @work(group="environment", exclusive=True)
     async def action_environment(self) -> None:
-        """Environment of the process under the cursor, or of the one whose page is open; secrets are hidden."""
+        """Show the environment of the process under the cursor, or of the one whose page is open; secrets are hidden."""
         row = logged_thing(self.page, self.table)
         if not isinstance(row, Process):
             self.say("Env needs a process: put the cursor on one")
@@ -187,7 +187,7 @@ class InspectionApp(App[None]):
 
     @work(group="stack", exclusive=True)
     async def action_stack(self) -> None:
-        """Python stacks of the chosen processes. Equal stacks are shown once, the rarest first."""
+        """Show Python stacks of the tagged rows, or of the one under the cursor. Equal stacks are shown once, the rarest first."""
         from cockpit.ui.stacks import processes_of, read_stacks, stacks_text
 
         view = self.view

@@ -109,9 +109,9 @@ class LogScreen(Screen[None]):
         self._open()
 
     def action_open(self, step: int) -> None:
-        """Open the next of the logs, or the one before."""
+        """Open the next or the previous log."""
         if len(self.logs) == 1:
-            self.notify("There is no other log of this", timeout=4)
+            self.notify("This has no other log", timeout=4)
             return
         self._place = (self._place + step) % len(self.logs)
         self.query_one(LogView).clear()
@@ -225,5 +225,5 @@ class LogScreen(Screen[None]):
         return not isinstance(self.focused, Input) if action in ("search", "filter") else super().check_action(action, parameters)
 
     def action_help(self) -> None:
-        """The keys of the log."""
-        self.app.push_screen(TextScreen("Help of the log", log_help_text((self, self.query_one(LogView))), hang=HELP_INDENT))
+        """Show the keys of the log."""
+        self.app.push_screen(TextScreen("Help: log", log_help_text((self, self.query_one(LogView))), hang=HELP_INDENT))

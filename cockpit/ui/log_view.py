@@ -208,7 +208,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         self._step(-1)
 
     def _step(self, by: int) -> None:
-        self._opening_ends, self._note = None, "" if self._searches.stops else "nothing to go to: / searches"
+        self._opening_ends, self._note = None, "" if self._searches.stops else "no match to go to: press / to search"
         if self._searches.stops:
             numbers = [number for number, _ in self._places()] or [self._anchor]
             at = self._current + by if self._current in numbers else numbers[0 if by > 0 else -1]
@@ -278,11 +278,11 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
             self.post_message(self.Changed())
 
     def action_move(self, by: int) -> None:
-        """Scroll by so many lines."""
+        """Scroll by a line."""
         self.scroll_to(y=self.scroll_offset.y + by, animate=False, force=True)
 
     def action_page(self, by: int) -> None:
-        """Scroll by a screen, of which one line stays in sight."""
+        """Scroll by a screen less one line."""
         top, height = self.scroll_offset.y, self.size.height
         down = max(1, len({number for number, _ in self._places()}) - 1)
         up = max(1, top - self._first_fitting(top, height - 1))
@@ -299,7 +299,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         self.post_message(self.Changed())
 
     def action_shift(self, by: int) -> None:
-        """Move sideways, as far as a line in sight reaches; a wrapped line is in sight whole."""
+        """Move sideways, up to the end of the longest visible line."""
         if self.wrap:
             return
         widest = max((self._drawing.whole(number).cell_length for number, _ in self._places()), default=0)
@@ -309,7 +309,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         self.refresh()
 
     def action_wrap(self) -> None:
-        """Show long lines on several lines of the screen, or cut off at its side."""
+        """Wrap long lines, or cut them off at the edge of the screen."""
         self.wrap, self.left = not self.wrap, 0
         self._catch_up()
 

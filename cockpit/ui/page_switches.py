@@ -30,31 +30,31 @@ class SwitchingApp(ReplayApp):
         self._open([*self.pages, page])
 
     def action_tree(self) -> None:
-        """Show as a tree, or as a list again."""
+        """Show the page as a tree, or as a list again."""
         self.page.tree = not self.page.tree
         self.draw()
 
     def action_memory(self) -> None:
-        """Host memory of the node under the cursor, of a finding's node, or of the open one; else of the fullest."""
+        """Show host memory of the node under the cursor, of a finding's node, or of the open one; else of the fullest."""
         if isinstance(self.page, MemoryPage):
             return
         node = memory_node(self.page, self.table.selected, self.drawn_snapshot)
         if node is None and (node := fullest_node(self.drawn_snapshot)) is not None:
-            self.say(f"Host memory of {node.title}, of all nodes the nearest to its kill line")
+            self.say(f"Host memory of {node.title}, the node nearest to its kill line")
         if node is not None:
             self._open_deeper(MemoryPage(node))
         else:
-            self.say("No node's host memory is known")
+            self.say("Host memory is unknown on all nodes")
 
     def action_gpu_memory(self) -> None:
-        """Who holds most GPU memory: Processes, the greatest first; again: in their usual order."""
+        """Show who holds most GPU memory: processes, the greatest first; again: in their usual order."""
         is_again = isinstance(self.page, ProcessesPage) and self.table.sorts.get("processes") == BY_GPU_MEMORY
         self.table.sorts["processes"] = ("", False) if is_again else BY_GPU_MEMORY
         self._open([ProcessesPage()])
         self.table.action_move(-self.table.count)
 
     def action_user(self) -> None:
-        """Only the processes of this row's user; again: of all users."""
+        """Show only the processes of this row's user; again: of all users."""
         row = about(self.table.selected)
         if self.page.user is not None:
             self.page.user = None
@@ -64,7 +64,7 @@ class SwitchingApp(ReplayApp):
 
     @work(group="dead", exclusive=True)
     async def action_dead(self) -> None:
-        """Dead actors and why they died; loaded on demand."""
+        """Show dead actors and why they died; loaded on demand."""
         page = self.page
         if not isinstance(page, ActorsPage):
             return
@@ -95,14 +95,14 @@ class SwitchingApp(ReplayApp):
 
     @work(group="address", exclusive=True)
     async def action_address(self) -> None:
-        """Go to another Ray on this host; those that answer are offered."""
+        """Switch to another Ray cluster on this host; lists those that answer."""
         others = [ray for ray in await self.monitor.choice.find_others() if ray.answers]
-        await self._offer([Address(ray.url, ray.session, owner=ray.owner) for ray in others], "No other Ray on this host answers")
+        await self._offer([Address(ray.url, ray.session, owner=ray.owner) for ray in others], "No other Ray cluster on this host answers")
 
     @work(group="address", exclusive=True)
     async def choose(self, addresses: tuple[Address, ...]) -> None:
         """Ask which of several live sessions to follow."""
-        silent = f"No Ray on this host answers at its address ({len(addresses)} found); a tries again"
+        silent = f"No Ray cluster on this host answers ({len(addresses)} found); a tries again"
         await self._offer(await self.monitor.choice.find_answering(addresses), silent)
 
     async def _offer(self, addresses: Sequence[Address], silent: str) -> None:

@@ -160,7 +160,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
 
     def _hint_of(self, stage: Stage) -> str:
         if stage == "plan" and self._word:
-            return f"Type {self._word} to go on, Esc cancels"
+            return f"Type {self._word} to continue, Esc cancels"
         if self._again:
             return f"{self._act.first_key} again {self._act.key_again}, Esc cancels"
         if stage == "nothing" and self.plan and self.plan.unknown:
@@ -259,26 +259,26 @@ class ActDialog(ModalScreen["Receipt | None"]):
             self._agree()
 
     def action_leave(self) -> None:
-        """Cancel or close; what is under way goes on."""
+        """Cancel or close; what is running continues."""
         if self.stage == "doing":
-            self._hint = f"Still running; q quits and aborts it. Log of acts: {abbreviate_home(audit_path())}"
+            self._hint = f"Still running; q quits and aborts it. Log of actions: {abbreviate_home(audit_path())}"
         elif self.is_current and (self._read or self.stage != "receipt"):
             self.dismiss(self.receipt)
 
     def action_decline(self) -> None:
-        """Cancel or close, by a letter: not before it can only be meant for what is shown."""
+        """Cancel or close, by a letter; ignored until the plan is shown."""
         if self._read and self.stage != "looking":
             self.action_leave()
 
     async def action_quit(self) -> None:
-        """The end of the program while something is under way; else of this dialog."""
+        """Quit cockpit while something runs; otherwise close this dialog."""
         if self.stage == "doing":
             await self.app.action_quit()
         else:
             self.action_decline()
 
     def action_scroll(self, how: str) -> None:
-        """Read on, wherever the focus is."""
+        """Scroll the text, wherever the focus is."""
         getattr(self.query_one(PlanLines), how)(animate=False)
 
 
@@ -303,7 +303,7 @@ class PlanScreen(ActDialog):
     def _how_to_choose(self) -> str:
         """A session where such a row can be chosen; else only a screen that follows one knows which is meant."""
         if self._act.also_takes is Session:
-            return f"Choose one: 2, Enter on its node, put the cursor on the session, {self._act.first_key}"
+            return f"Press 2, Enter on its node, put the cursor on the session, press {self._act.first_key}"
         return "Choose one: quit, and start cockpit with --address"
 
     async def _do(self, plan: Plan) -> None:

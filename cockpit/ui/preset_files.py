@@ -62,7 +62,7 @@ class PresetApp(InspectionApp):
         return [thing for thing in find_chosen(self.page, self.table) if isinstance(thing, kind)] if self.screen_stack else []
 
     def action_edit(self) -> None:
-        """Edit the preset in $EDITOR; of a ready-made one, your own copy."""
+        """Edit the preset in $EDITOR; for a ready-made one, your own copy."""
         entries = self.chosen_of(PresetEntry)
         if len(entries) != 1:
             self.say("Edit one preset at a time: put the cursor on it")

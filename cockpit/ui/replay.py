@@ -44,7 +44,7 @@ READING: Final = "past"
 SEVERITIES: Final[Mapping[str | None, str]] = {"critical": "error", "warning": "warning"}
 BACK_TO_NOW: Final = "End: back to now"
 WHY_NOT: Final = {
-    "act": "acts are not possible in the past",
+    "act": "actions are not possible in the past",
     "log": "logs are not recorded",
     "stack": "stacks are not recorded",
     "environment": "environments are never recorded",
@@ -92,14 +92,14 @@ class ReplayApp(LogReadingApp):
     # Where to
 
     def action_step(self, steps: int) -> None:
-        """10 s back or forward; out of a gap at once."""
+        """Go 10 s back or forward; jumps over gaps."""
         at = self._wanted or self.frozen_at or self.clock()
         gap = self.past.gap if self.past is not None and self.past.at == at else None
         self.go_to(at + steps * STEP_S if gap is None else gap[1] if steps > 0 else gap[0] - STEP_S)
 
     @work(group="event", exclusive=True)
     async def action_event(self, direction: int) -> None:
-        """Go to the last or next event: a finding, an act, a job, a fault."""
+        """Go to the previous or next event: finding, action, job, failing source."""
         if (recorded := self._find_recording()) is None:
             return
         with self.telling_failures():
@@ -132,13 +132,13 @@ class ReplayApp(LogReadingApp):
             self._stop_playing()
 
     def action_zoom(self, direction: int) -> None:
-        """The line of time covers less or more: from 15 min to a week."""
+        """Make the timeline cover less or more: 15 min to a week."""
         place = SPANS_S.index(self._span) + direction
         self._span = SPANS_S[max(0, min(len(SPANS_S) - 1, place))]
         self.go_to(self._wanted or self.clock())
 
     def action_now(self) -> None:
-        """Back to now; in a replay: to the end of the recording."""
+        """Go back to now; in a replay: to the end of the recording."""
         self._stop_playing()
         if not self.follows:
             self.go_to_end()
@@ -148,7 +148,7 @@ class ReplayApp(LogReadingApp):
         self._show(self.snapshot, self.hidden.keys)
 
     def action_no_past(self, action: str, label: str) -> None:
-        """Say why a key is not possible in the past."""
+        """Show why a key is not possible in the past."""
         why = WHY_NOT.get(action, "is not possible in the past")
         self.say(f"{label}: {why}. {BACK_TO_NOW}" if self.follows else f"{label}: {why}")
 

@@ -18,7 +18,7 @@ MAX_TEXT_LINES: Final = 8
 MIN_GROWING_CELLS: Final = 8
 """Cells that a column keeps which has to make room: the screen's edge may cut it then."""
 
-NO_ANSWER: Final = "not known: no answer from Ray yet"
+NO_ANSWER: Final = "unknown: no answer from Ray yet"
 
 Cell: TypeAlias = str | tuple[Piece, ...]
 Pairs: TypeAlias = Iterator[tuple[str, Cell]]
@@ -191,6 +191,6 @@ def _break_lines(value: Cell, room: int) -> list[Cell]:
     if not isinstance(value, str):
         return [value]
     if len(value) > MAX_FACT_CHARS:
-        value = f"{value[:MAX_FACT_CHARS]}\n… and {len(value) - MAX_FACT_CHARS:,} characters more"
+        value = f"{value[:MAX_FACT_CHARS]}\n… and {len(value) - MAX_FACT_CHARS:,} more characters"
     lines = value.splitlines() or [""]
     return [piece for line in lines for piece in wrap(line, room, replace_whitespace=False, break_on_hyphens=False) or [""]]

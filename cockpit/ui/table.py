@@ -269,11 +269,11 @@ class Table(ScrollView, can_focus=True):
         self.post_message(self.Moved())
 
     def action_move(self, by: int) -> None:
-        """Move the cursor by so many rows."""
+        """Move the cursor by a row."""
         self._go(self.at + by)
 
     def action_page(self, by: int) -> None:
-        """Move the cursor by so many screens, and what is seen with it."""
+        """Move the cursor by a screen."""
         lines = by * max(1, self.size.height - 2)
         self.scroll_to(0, self.scroll_offset.y + lines, animate=False, force=True, immediate=True)
         self._go(self.at + lines)
@@ -291,7 +291,7 @@ class Table(ScrollView, can_focus=True):
             self.post_message(self.Opened(self.selected))
 
     def action_tag(self) -> None:
-        """Tag or untag the row and move to the next; acts apply to all tagged rows."""
+        """Tag or untag the row and move to the next; actions apply to all tagged rows."""
         if self.selected is not None:
             self.tagged ^= {self.selected.key}
             self._go(self.at + 1)

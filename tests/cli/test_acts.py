@@ -114,7 +114,7 @@ def test_a_process_that_is_nothing_of_rays_is_refused_whatever_the_flags(home, f
 def test_without_a_terminal_and_without_yes_it_refuses(home, left_over):
     done = cockpit("kill-orphans", "--pid", str(left_over.pid))
     assert done.returncode == 1
-    assert "no terminal to ask on" in done.stderr
+    assert "no terminal for the confirmation" in done.stderr
     assert left_over.poll() is None
 
 

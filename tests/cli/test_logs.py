@@ -130,14 +130,14 @@ def test_an_unknown_target_is_one_sentence_and_exit_code_3(monkeypatch, capsys):
     looked = Looked()
     assert printed(monkeypatch, looked, LogRequest("nope")) == 3
     said = capsys.readouterr()
-    assert said.err == "cockpit: there is no job, actor, pid or node nope in the Ray at http://10.0.0.1:8265\n"
+    assert said.err == "cockpit: there is no job, actor, process or node nope in the Ray cluster at http://10.0.0.1:8265\n"
     assert said.out == ""
     assert looked.closed
 
 
 def test_a_mistyped_name_is_answered_with_the_nearest_one(monkeypatch, capsys):
     assert printed(monkeypatch, Looked(), LogRequest("ppo-7")) == 3
-    assert capsys.readouterr().err.endswith("in the Ray at http://10.0.0.1:8265; did you mean ppo-7b?\n")
+    assert capsys.readouterr().err.endswith("in the Ray cluster at http://10.0.0.1:8265; did you mean ppo-7b?\n")
 
 
 def test_a_part_of_ray_is_answered_with_the_node_whose_log_it_is(monkeypatch, capsys):

@@ -208,7 +208,7 @@ def test_a_port_at_which_nothing_listens_is_unreachable():
 def test_a_look_in_words_says_so_too():
     result = cockpit("status", "--address", CLOSED)
     assert result.stdout.startswith(f"No Ray dashboard answers at {CLOSED}")
-    assert "FAULT ray.identity" in result.stdout
+    assert "FAILING SOURCE ray.identity" in result.stdout
 
 
 @contextmanager
@@ -255,7 +255,7 @@ def test_a_port_that_speaks_no_http_is_a_fault():
         threading.Thread(target=greet, args=(server,), daemon=True).start()
         result = cockpit("status", "--address", f"http://127.0.0.1:{server.getsockname()[1]}")
         server.shutdown(socket.SHUT_RDWR)
-    assert "FAULT ray.identity" in result.stdout
+    assert "FAILING SOURCE ray.identity" in result.stdout
     assert result.exit_code in (2, 3)
 
 
@@ -395,4 +395,4 @@ def test_the_demo_gets_the_flags_it_was_given(monkeypatch):
     monkeypatch.setattr("cockpit.demo.run_demo", run_demo)
     monkeypatch.setattr("cockpit.cli.main.show", lambda config, greeting: shown.append((config.address, config.theme, greeting)))
     assert cockpit("--theme", "nord", "demo").exit_code == 0
-    assert shown == [("http://127.0.0.1:8299", "nord", "Demo cluster at http://127.0.0.1:8299; q ends it and its jobs")]
+    assert shown == [("http://127.0.0.1:8299", "nord", "Demo cluster at http://127.0.0.1:8299; q stops it and its jobs")]

@@ -55,7 +55,7 @@ def test_status_tells_what_was_then(run, written):
     [
         (("--at", "2020-01-01T00:00"), "nothing was recorded at that time"),
         (("--at", "yesterday"), "--at: expected a time such as 03:10"),
-        (("--at", "-5m", "--watch"), "--at prints one moment, --watch goes on: use one of them"),
+        (("--at", "-5m", "--watch"), "--at prints one moment, --watch keeps running: use one of them"),
         (("--at", "2020-01-01T00:00", "--address", "http://other:1"), "nothing was recorded at that time"),
     ],
 )

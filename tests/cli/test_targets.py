@@ -48,7 +48,9 @@ def test_a_name_that_several_have_is_refused_with_their_ids():
 
 def test_neither_a_class_nor_the_beginning_of_an_id_nor_the_dead_are_meant():
     for word, state in ((actor(1).class_, "ALIVE"), (actor(1).id[:12], "ALIVE"), ("judge", "DEAD")):
-        with pytest.raises(UnclearTargetError, match=f"there is no actor with the id or name {word} in the Ray at http://10.0.0.1:8265"):
+        with pytest.raises(
+            UnclearTargetError, match=f"there is no actor with the id or name {word} in the Ray cluster at http://10.0.0.1:8265"
+        ):
             meant(KILL, word, actors=(actor(1, name="judge", state=state),))
 
 
@@ -62,7 +64,5 @@ def test_a_mistyped_name_is_answered_with_the_nearest_one():
 )
 def test_where_ray_has_not_said_what_there_is_nothing_is_said_not_to_be_there(act, seen, what):
     fault = Fault("ray.identity", "Ray dashboard http://10.0.0.1:8265 can't be reached: connection refused", 0.0)
-    with pytest.raises(
-        SourceError, match=f"^it is not known which {what} there are: Ray dashboard .* can't be reached: connection refused$"
-    ):
+    with pytest.raises(SourceError, match=f"^the {what} are unknown: Ray dashboard .* can't be reached: connection refused$"):
         meant(act, "judge", faults=(fault,), **seen)

@@ -303,7 +303,9 @@ def test_an_image_whose_python_lies_is_an_error_of_that_container_and_runs_nothi
     fake.write_text('#!/bin/sh\ntouch /run/lies\necho "{\\"taken\\": \\"$(id)\\"}"\nsleep 1\n')
     fake.chmod(0o755)
     root.write_config("hosts: [{name: train, python: /tmp/python3}]\n" + REACH)
-    assert 'FAULT probe on train: train: {"taken": "uid=0(root)' in root.say("status"), "as text: what it says can't be read as facts"
+    assert 'FAILING SOURCE probe on train: train: {"taken": "uid=0(root)' in root.say("status"), (
+        "as text: what it says can't be read as facts"
+    )
     assert root.cockpit("kill-orphans --yes")[0] == 1
     assert one.run("ls /run/lies").strip() == "/run/lies"
     assert not (host.folder / "run" / "lies").exists()

@@ -138,14 +138,16 @@ def test_a_raycluster_that_is_none_is_refused_in_the_words_of_kubernetes(pods: P
 
 def test_the_doctor_says_how_pods_are_reached(pods: Pods):
     text = pods.login.ssh(f"{pods.kubernetes.env} {COCKPIT} doctor {NAMED} {pods.address}", check=False)
-    assert "Other hosts: by kubectl exec, into the pods of RayCluster default/ray (--kubernetes): probes, and every act" in text
+    assert "Other hosts: by kubectl exec, into the pods of RayCluster default/ray (--kubernetes): probes, and every action" in text
     assert "Kubernetes: pods that wait, were ended or are taken away" in text.partition("\nOK:")[2]
 
 
 def test_inside_a_pod_its_service_account_asks_and_the_right_that_it_lacks_is_named(pods: Pods):
     doctor = f"{COCKPIT} doctor"
     well = pods.head.ssh(f"{pods.kubernetes.env_of_pod(path='/none')} {doctor}", check=False)
-    assert "Other hosts: through Ray (RAY_CLUSTER_NAME): no probes; acts reach only nodes of a Ray that runs on this host" in well
+    assert (
+        "Other hosts: through Ray (RAY_CLUSTER_NAME): no probes; actions reach only nodes of a Ray cluster that runs on this host" in well
+    )
     assert "with kubectl in PATH also into the pods of RayCluster default/ray" in well
     assert "Kubernetes: RayJobs whose status differs from Ray's" in well.partition("\nOK:")[2]
     pods.kubernetes.allow("get rayclusters")

@@ -166,7 +166,7 @@ def test_two_rays_on_one_host_make_it_ask(cluster: Cluster):
         assert ":8265" in said
         assert ":8365" in said
         with screen(head) as shown:
-            shown.until("These Rays", ":8265", ":8365")
+            shown.until("Which of these Ray clusters", ":8265", ":8365")
             shown.press("Enter")
             shown.till(lambda text: "These Ray" not in text and "head" in text and re.search(r"Ray .*:8[23]65", text))
             quits(shown, "one of two was chosen")

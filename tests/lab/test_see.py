@@ -151,7 +151,7 @@ def test_a_nodes_log_is_its_own_raylets(busy: Cluster):
 
 def test_what_is_nothing_has_no_log(busy: Cluster):
     code, text = log_of(busy, "nope")
-    assert (code, "there is no job, actor, pid or node nope" in text) == (3, True)
+    assert (code, "there is no job, actor, process or node nope" in text) == (3, True)
 
 
 def test_what_waits_is_said_with_its_needs(busy: Cluster):

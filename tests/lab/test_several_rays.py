@@ -181,7 +181,7 @@ def test_on_the_screen_another_rays_worker_is_no_leftover_of_ours(two: tuple[One
         shown = eyes.till(lambda text: [line for line in text.splitlines() if "▸other Ray" in line and str(engine.pid) in line])
         assert "ppo" not in "".join(line for line in shown.splitlines() if "other Ray" in line)
         eyes.press("K")
-        plan = eyes.until("What ends with it", f"Type {engine.pid} to go on")
+        plan = eyes.until("What ends with it", f"Type {engine.pid} to continue")
         assert "another Ray" in plan
         assert "job ppo" not in plan
         eyes.press("Escape")
@@ -208,5 +208,5 @@ def test_what_a_dead_ray_has_left_is_not_the_job_of_one_that_came_after_it(begin
     plan = next(target for target in targets if target["pid"] == left["pid"])
     assert plan["why"].startswith(f"{another(dead)}; ")
     said = third.host.ssh(f"{COCKPIT} status {third.address} || true")
-    assert f"Another Ray on box: {theirs.session}" in said
-    assert dead.session not in [line for line in said.splitlines() if line.startswith("Another Ray")]
+    assert f"Another Ray session on box: {theirs.session}" in said
+    assert dead.session not in [line for line in said.splitlines() if line.startswith("Another Ray session")]

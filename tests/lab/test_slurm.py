@@ -217,7 +217,9 @@ def test_a_job_that_waits_has_no_nodes(allocation: Allocation):
 
 def test_the_doctor_says_how_other_hosts_are_reached(allocation: Allocation):
     text = allocation.head.ssh(f"export {allocation.env}; {COCKPIT} doctor", check=False)
-    assert f"Other hosts: by srun, steps of Slurm job {allocation.job} (SLURM_JOB_ID): probes, and every act, as you. To change it" in text
+    assert (
+        f"Other hosts: by srun, steps of Slurm job {allocation.job} (SLURM_JOB_ID): probes, and every action, as you. To change it" in text
+    )
     assert "Slurm: time left, and the state of its nodes" in text.partition("\nOK:")[2]
     allocation.settle()
 

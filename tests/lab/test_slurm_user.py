@@ -194,7 +194,7 @@ def test_nobody_but_its_owner_reaches_the_nodes_of_a_job_and_is_told_so(job: Job
 def test_the_doctor_says_the_way_and_what_needs_root(job: Job):
     text = job.inside("head").ssh(f"{COCKPIT} doctor", check=False)
     assert (
-        f"Other hosts: by srun, steps of Slurm job {job.id} (SLURM_JOB_ID): probes, and every act, as you, without root: other users'"
+        f"Other hosts: by srun, steps of Slurm job {job.id} (SLURM_JOB_ID): probes, and every action, as you, without root: other users'"
         in text
     )
     from_login = job.login.ssh(f"{COCKPIT} doctor --slurm {job.id}", check=False)

@@ -135,12 +135,12 @@ async def test_what_a_server_says_is_cut_and_cleaned():
 
 async def test_an_endless_answer_is_not_read_to_its_end():
     said = await refusal(saying("200 OK", b"x" * (delivery.MOST_ANSWER_BYTES + 1)))
-    assert str(said) == "its answer is longer than 64 kB"
+    assert str(said) == "its answer is longer than 64K"
 
 
 @pytest.mark.parametrize("body", [b"[" * 60_000, b"\xff\xfe", b'{"errcode":' + b"9" * 9_000 + b"}", b'{"errcode":"0"}'])
 async def test_an_answer_without_sense_is_a_failure(body):
-    assert str(await refusal(saying("200 OK", body), "wecom")) == "its answer is not what such a robot sends"
+    assert str(await refusal(saying("200 OK", body), "wecom")) == "its answer is not what a chat bot sends"
 
 
 async def test_a_proxy_that_can_not_be_used_and_certificates_that_are_not_there_are_said(monkeypatch):
@@ -219,7 +219,7 @@ async def test_a_command_that_hangs_is_ended_with_what_it_started(monkeypatch, t
     monkeypatch.setattr(delivery, "PATIENCE_S", 1.0)
     ended: list[int] = []
     monkeypatch.setattr(delivery.os, "killpg", lambda pid, number, kill=delivery.os.killpg: (ended.append(pid), kill(pid, number)))
-    with pytest.raises(RefusedError, match="did not end within 1 s, and was ended"):
+    with pytest.raises(RefusedError, match="did not exit within 1 s and was killed"):
         await deliver(NotifyTarget(command=("sh", "-c", "sleep 600 & sleep 600")), message(finding()))
     assert len(ended) == 1
 

@@ -7,14 +7,14 @@ from tests.notify.said import finding, message
 
 def test_a_finding_is_told_with_level_cluster_place_age_and_remedy():
     text = message(finding(text="GPU 3 of w1 is lost")).text(10_000)
-    assert text.startswith("cockpit: 1 finding began. Cluster: http://head:8265\nCRITICAL GPU 3 of w1 is lost\n  where: w1 GPU 3; since ")
+    assert text.startswith("cockpit: 1 finding started. Cluster: http://head:8265\nCRITICAL GPU 3 of w1 is lost\n  where: w1 GPU 3; since ")
     assert text.endswith("(1m00s)\n  what to do: drain the node")
 
 
 def test_begun_and_ended_are_counted():
     text = message(finding("a"), finding("b"), ended=(finding("c"),)).text(10_000)
-    assert "2 findings began, 1 finding ended" in text
-    assert "ENDED (was critical): c is lost" in text
+    assert "2 findings started, 1 finding cleared" in text
+    assert "CLEARED (was critical): c is lost" in text
 
 
 def test_what_is_not_seen_any_more_is_not_called_over_while_a_source_fails():

@@ -61,7 +61,7 @@ def test_many_findings_are_one_message_within_the_robots_limit(form, most, measu
     told = message(*(finding(f"w{n} GPU <{n}> 显卡 @", text=f"GPU {n} is <lost> 显卡 " * 9) for n in range(2_000)))
     post, text = ROBOTS[form].post(told, "secret", NOW), text_of(form, told)
     assert most * 0.75 < measure(post, text) <= most
-    assert text.startswith("cockpit: 2000 findings began.")
+    assert text.startswith("cockpit: 2000 findings started.")
     shown = text.count("CRITICAL")
     assert f"… and {2000 - shown} more: run `cockpit status`" in text
 
@@ -74,9 +74,9 @@ def test_many_findings_are_one_message_within_the_robots_limit(form, most, measu
         ("dingtalk", {"errcode": 310000, "errmsg": "keywords not in content"}, "code 310000: keywords not in content", None),
         ("dingtalk", {"errcode": 130101, "errmsg": "send too fast"}, "code 130101", 600),
         ("wecom", {"errcode": 45009}, "code 45009: no reason given", 60),
-        ("wecom", {}, "its answer is not what such a robot sends", None),
-        ("dingtalk", "ok", "its answer is not what such a robot sends", None),
-        ("feishu", None, "its answer is not what such a robot sends", None),
+        ("wecom", {}, "its answer is not what a chat bot sends", None),
+        ("dingtalk", "ok", "its answer is not what a chat bot sends", None),
+        ("feishu", None, "its answer is not what a chat bot sends", None),
     ],
 )
 def test_an_answer_with_http_200_may_be_a_refusal(form, answer, reason, pause):

@@ -107,7 +107,7 @@ def test_its_own_begin_and_end_are_events(root):
     record(root, at(0))
     own = [event for event in Recording.open(only_folder(root)).events() if event.kind == "recording"]
     assert [(event.phase, event.at) for event in own] == [("begin", world.NOW), ("end", world.NOW)]
-    assert own[0].text.endswith("began to record")
+    assert own[0].text.endswith("started recording")
 
 
 def test_a_second_cockpit_says_that_another_one_records(root):
@@ -128,7 +128,7 @@ def test_without_locks_it_records_in_a_file_of_its_own_and_says_so(root, monkeyp
 
     monkeypatch.setattr(folders.fcntl, "flock", refuse)
     recorder = record(root, at(0))
-    assert recorder.state.reason == "this file system has no locks: recorded in a file of its own"
+    assert recorder.state.reason == "this file system has no locks: this cockpit records in its own file"
     assert f"-{os.getpid()}.cockpit" in recorder.state.path.name
 
 

@@ -164,7 +164,7 @@ def test_where_the_clock_was_set_back_both_are_kept_and_the_later_is_told(tmp_pa
 def test_what_is_no_recording_is_refused_in_a_sentence(tmp_path, data):
     path = tmp_path / "a.cockpit"
     path.write_bytes(data)
-    with pytest.raises(RecordingError, match=r"no recording of cockpit's|header of a\.cockpit is damaged"):
+    with pytest.raises(RecordingError, match=r"not a cockpit recording|header of a\.cockpit is damaged"):
         Recording.open(path)
 
 
@@ -179,7 +179,7 @@ def test_one_file_that_can_not_be_read_does_not_hide_the_others(path, written):
     (path.parent / "000000.bad.cockpit").write_bytes(b"?")
     recording = Recording.open(path.parent)
     assert recording.end == written[-1].taken
-    assert recording.damage == ["000000.bad.cockpit is no recording of cockpit's"]
+    assert recording.damage == ["000000.bad.cockpit is not a cockpit recording"]
 
 
 def test_what_another_cockpit_has_packed_otherwise_is_refused_with_its_version(tmp_path, monkeypatch):

@@ -137,34 +137,34 @@ PLACE = KubernetesPlace("default", "ray", "RAY_CLUSTER_NAME", inside=True)
     [
         (
             Config(kubernetes=PLACE, reach=PLACE.reach, origins={"reach": "RAY_CLUSTER_NAME"}),
-            "by kubectl exec, into the pods of RayCluster default/ray (RAY_CLUSTER_NAME): probes, and every act, as the user of their",
+            "by kubectl exec, into the pods of RayCluster default/ray (RAY_CLUSTER_NAME): probes, and every action, as the user of their",
         ),
         (
             Config(kubernetes=PLACE, reach="ray", origins={"reach": "RAY_CLUSTER_NAME"}),
-            "a Ray that runs on this host; with kubectl in PATH also into the pods of RayCluster default/ray. To change it",
+            "a Ray cluster that runs on this host; with kubectl in PATH also into the pods of RayCluster default/ray. To change it",
         ),
         (
             Config(reach="podman exec -i {name} {python} -", origins={"reach": "config.yaml:2"}),
-            "by podman exec, into containers (config.yaml:2): probes, and every act, as the user that the container runs it as",
+            "by podman exec, into containers (config.yaml:2): probes, and every action, as the user that the container runs it as",
         ),
         (
             Config(reach="sudo docker exec -i {name} {python} -", origins={"reach": "config.yaml:2"}),
             "by docker exec, into containers (config.yaml:2): probes",
         ),
-        (Config(), "by ssh (default): probes, and every act, as the user that it logs in as"),
+        (Config(), "by ssh (default): probes, and every action, as the user that it logs in as"),
         (
             Config(slurm=SLURM, reach="srun --jobid=42 {python} -", origins={"reach": "SLURM_JOB_ID"}),
-            "by srun, steps of Slurm job 42 (SLURM_JOB_ID): probes, and every act, as you",
+            "by srun, steps of Slurm job 42 (SLURM_JOB_ID): probes, and every action, as you",
         ),
         (
             Config(slurm=SLURM, reach="sshpass -p hunter22 ssh {name} {python} -", origins={"reach": "config.yaml:3"}),
-            "by sshpass (config.yaml:3): probes, and every act, as the user that it logs in as",
+            "by sshpass (config.yaml:3): probes, and every action, as the user that it logs in as",
         ),
         (
             Config(reach="ray", origins={"reach": "config.yaml:3"}),
-            "through Ray (config.yaml:3): no probes; acts reach only nodes of a Ray that",
+            "through Ray (config.yaml:3): no probes; actions reach only nodes of a Ray cluster that",
         ),
-        (Config(probe_hosts="never"), "by ssh (default): no probes (probe_hosts: never), and every act"),
+        (Config(probe_hosts="never"), "by ssh (default): no probes (probe_hosts: never), and every action"),
         (
             Config(readonly=True, origins={"readonly": "--readonly"}),
             "logs in as; cockpit is read-only (--readonly). To change it: `reach` in",
@@ -180,9 +180,9 @@ def test_it_says_how_other_hosts_are_reached_who_said_so_and_what_that_allows(co
 def test_in_a_job_of_slurms_it_says_what_cannot_be_known_without_root(monkeypatch: pytest.MonkeyPatch):
     config = Config(slurm=SLURM, reach="srun --jobid=42 {python} -", origins={"reach": "SLURM_JOB_ID"})
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    assert "every act, as you. To change it" in describe_reach(config)
+    assert "every action, as you. To change it" in describe_reach(config)
     monkeypatch.setattr("os.geteuid", lambda: 12345)
-    said = "as you, without root: other users' processes are shown, but only root can judge and end them. To change it"
+    said = "as you, without root: other users' processes are shown, but only root can judge and kill them. To change it"
     assert said in describe_reach(config)
 
 
@@ -206,7 +206,7 @@ def test_without_a_dashboard_what_only_ray_knows_is_unknown():
     assert "Ray has not listed its actors" in doctor_text(*looked(down), Config())
 
 
-ONE_LOOK = "Not checked, because one look is not enough (`cockpit` and `cockpit status --watch` check it over time):"
+ONE_LOOK = "Not checked, because one sample is not enough (`cockpit` and `cockpit status --watch` check it over time):"
 
 
 def test_what_one_look_can_not_find_stands_once_and_never_under_ok():

@@ -18,9 +18,7 @@ def test_a_dashboard_on_which_nothing_listens_is_one_fault_with_the_eight_source
     (one,) = by_cause(fault(source, ago=number) for number, source in enumerate(SOURCES))
     assert (one.source, one.text, one.since) == ("ray.identity", REFUSED, NOW - 7)
     assert one.sources == ("ray.identity", *(source for source in SOURCES if source != "ray.identity"))
-    assert also_down(one) == (
-        "; no new data on: actors, the GCS, jobs, nodes, workers killed for lack of memory, placement groups, resource usage"
-    )
+    assert also_down(one) == ("; no new data on: actors, the GCS, jobs, nodes, out-of-memory kills, placement groups, resource usage")
 
 
 def test_a_frozen_dashboard_is_one_fault_though_each_source_has_waited_for_another_answer():

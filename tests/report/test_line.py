@@ -36,17 +36,17 @@ def test_it_says_nodes_gpus_what_is_wrong_and_what_runs():
 
 
 def test_what_is_not_known_is_a_dash_and_never_a_zero():
-    assert text(findings=(), nodes=None, jobs=None) == "ray nodes – · GPUs –/– · not everything is known"
+    assert text(findings=(), nodes=None, jobs=None) == "ray nodes – · GPUs –/– · some data is missing"
     assert text(findings=(), nodes=(node(1, id=None),), jobs=()) == "ray nodes – · GPUs –/– · OK"
     assert text(findings=(), nodes=(node(1), node(2, resources={})), jobs=()) == "ray 2 nodes · GPUs –/– · OK"
     without = node(2, resources={"CPU": Quantity(1, 2)})
     assert text(findings=(), nodes=(node(1), without), jobs=()) == "ray 2 nodes · GPUs 6/8 · OK"
-    assert text(findings=(), jobs=(), faults=(Fault("ray.actors", "late", NOW),)).endswith("· not everything is known")
+    assert text(findings=(), jobs=(), faults=(Fault("ray.actors", "late", NOW),)).endswith("· some data is missing")
 
 
 def test_a_silent_ray_is_said():
     silent = Cluster(ADDRESS, reachable=False)
-    assert text(cluster=silent, findings=(), jobs=()) == "ray does not answer · not everything is known"
+    assert text(cluster=silent, findings=(), jobs=()) == "ray does not answer · some data is missing"
     assert text(cluster=silent).startswith("ray does not answer · ")
 
 

@@ -39,10 +39,10 @@ def test_a_colleague_learns_what_is_wrong_at_a_glance():
     text = status_text(snapshot())
     for fact in (
         "Ray 2.60.0 at http://10.0.0.1:8265",
-        "FAULT probe on w7: w7: ssh: connection refused (for 1m40s)",
+        "FAILING SOURCE probe on w7: w7: ssh: connection refused (for 1m40s)",
         "health check failed",
         "2 ALIVE, 1 RESTARTING, 4 PENDING_CREATION",
-        "pending: group vllm STRICT_PACK 16 x {1 GPU, 1 CPU} for 6m40s: no node has the resources now",
+        "pending: placement group vllm STRICT_PACK 16 x {1 GPU, 1 CPU} for 6m40s: no node has the resources now",
         "pending: 4 x CriticModelActor (PENDING_CREATION) needs 1 GPU: its placement group waits",
         "Orphans: 2 processes holding 80G of GPU memory (0 of",
         "orphan node1 pid 1200 80G on GPU 2,3: python train.py  (its raylet is dead)",
@@ -72,12 +72,15 @@ def test_groups_of_the_same_needs_are_one_line_and_a_long_reason_is_there_once()
     told = Finding("placement-group-pending", "warning", "job ppo-7b", f"5 groups wait: {REASON}", about=(groups[0].key,))
     text = status_text(snapshot(placement_groups=groups, actors=tuple(actors), findings=(told,)))
     assert text.count(REASON) == 1
-    assert "  pending: 4 groups g1, g2, g3 and 1 more PACK 4 x {1 GPU, 1 CPU} for 4m00s: see the warning finding on job ppo-7b\n" in text
-    assert "  pending: group g5 PACK 4 x {2 GPU} for 5m00s: see the warning finding on job ppo-7b\n" in text
+    assert (
+        "  pending: 4 placement groups g1, g2, g3 and 1 more PACK 4 x {1 GPU, 1 CPU} for 4m00s: see the warning finding on job ppo-7b\n"
+        in text
+    )
+    assert "  pending: placement group g5 PACK 4 x {2 GPU} for 5m00s: see the warning finding on job ppo-7b\n" in text
     assert "its placement group waits: see the warning finding on job ppo-7b" in text
     plain = status_text(snapshot(placement_groups=groups, actors=tuple(actors), findings=()))
     assert plain.count(REASON) == 1
-    assert "  pending: group g5 PACK 4 x {2 GPU} for 5m00s: see group g1\n" in plain
+    assert "  pending: placement group g5 PACK 4 x {2 GPU} for 5m00s: see group g1\n" in plain
 
 
 def test_actors_of_the_same_needs_are_one_line_whatever_their_order():
@@ -90,8 +93,8 @@ def test_actors_of_the_same_needs_are_one_line_whatever_their_order():
 
 def test_what_fails_of_one_cause_is_one_line():
     faults = tuple(Fault(f"ray.{name}", "nothing listens there", NOW - 5, cause="silent") for name in ("identity", "jobs", "nodes"))
-    found = [line for line in lines(faults=faults) if line.startswith("FAULT")]
-    assert found == ["FAULT ray.identity: nothing listens there (for 5s; no new data on: jobs, nodes)"]
+    found = [line for line in lines(faults=faults) if line.startswith("FAILING SOURCE")]
+    assert found == ["FAILING SOURCE ray.identity: nothing listens there (for 5s; no new data on: jobs, nodes)"]
 
 
 def test_a_host_that_nobody_has_looked_at_is_not_said_to_have_no_ray():
@@ -226,7 +229,7 @@ def test_only_what_begins_ends_or_changes_is_told_again():
 def test_what_other_rays_have_at_work_is_told_apart():
     held = theirs(7, gpus=(Hold(0, 38 << 30),))
     assert line("Another Ray", processes=(held, theirs(8), process(9, job="02000000"))) == (
-        f"Another Ray on node1: {OTHER_RAY}, 2 processes, holding 38G of GPU memory"
+        f"Another Ray session on node1: {OTHER_RAY}, 2 processes, holding 38G of GPU memory"
     )
     assert "Another Ray" not in status_text(snapshot())
 
@@ -245,7 +248,10 @@ def test_what_can_not_be_judged_is_not_said_to_be_no_orphan():
 def test_while_its_ray_does_not_answer_an_orphan_without_gpu_memory_is_not_known_to_be_none_either():
     undecided = process(1200, kind="unknown", gpus=(), undecided="job")
     told = line("Orphans: ", processes=(undecided,), hosts=LOOKED_AT, cluster=Cluster("http://127.0.0.1:1", reachable=False))
-    assert told == "Orphans: unknown (1 of 3 hosts probed; 1 process could not be judged: only its Ray can say whether its job still runs)"
+    assert (
+        told
+        == "Orphans: unknown (1 of 3 hosts probed; 1 process could not be judged: only its Ray cluster knows whether its job still runs)"
+    )
     assert line("Orphans: ", processes=(replace(undecided, state="Z"),), hosts=LOOKED_AT).startswith("Orphans: none (")
 
 
@@ -278,7 +284,7 @@ def test_who_hears_it_is_told_of_each_change_once():
     )
     told = [line.partition(" ")[2] for line in plain_changes(before, now)]
     assert told[0] == "STARTED CRITICAL GPU 3 is lost"
-    assert "FAULT ENDED w7: ssh: connection refused" in told
+    assert "CLEARED FAILING SOURCE w7: ssh: connection refused" in told
     assert "node node1 is DEAD, it was ALIVE" in told
     assert "0 actors wait, 4 before" in told
     assert any(line.startswith("job ppo-7b ended: FAILED") for line in told)

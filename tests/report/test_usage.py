@@ -22,7 +22,7 @@ def test_the_greatest_cause_comes_first_and_none_that_is_not_there():
     assert idle_words({"unseen": 360.0, "placement": 7200.0, "dead": 0.0}) == "2.0 the job waits for placement, 0.10 cause not seen"
 
 
-@pytest.mark.parametrize(("kill_at", "words"), [(950 * GIB, "Ray kills at 950G"), (None, "Ray's kill line is not known")])
+@pytest.mark.parametrize(("kill_at", "words"), [(950 * GIB, "Ray kills at 950G"), (None, "Ray's kill line is unknown")])
 def test_memory_is_told_beside_the_line_at_which_ray_kills(kill_at, words):
     used = OwnerUsage(TRAIN, memory_mark=MemoryMark("w1", NOW, 900 * GIB, 1000 * GIB, kill_at))
     assert memory_words(used) == f"900G of 1.0T on w1, {words}"
@@ -37,8 +37,8 @@ def test_facts_about_a_job_say_what_is_known_and_what_is_not():
         "held": "1.0",
         "busy": "0.50  25%",
         "idle": "1.0  50%  (1.0 other GPUs of the job are busy)",
-        "not known": "0.50  25%",
+        "unknown": "0.50  25%",
         "fullest host": "–",
         "most memory": "– of GPU memory, – of host memory",
-        "restarts, kills": "2 restarts of actors, 1 kill for lack of memory",
+        "restarts, kills": "2 restarts of actors, 1 out-of-memory kill",
     }

@@ -445,7 +445,7 @@ async def test_help_begins_with_the_page_and_the_row_and_has_each_key_once(make)
         await until(pilot, lambda: app.table.count > 0)
         await pilot.press("question_mark")
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
-        parts = app.screen.text.partition("\n–        not known")[0].strip().split("\n\n")
+        parts = app.screen.text.partition("\n–        unknown")[0].strip().split("\n\n")
         groups = {part.splitlines()[0]: part.splitlines()[1:] for part in parts}
         assert list(groups)[:3] == ["Page Processes", "This row", "Any row"]
         assert [line.split()[0] for line in groups["Page Processes"]] == ["t", "u"]
@@ -458,7 +458,7 @@ async def test_help_begins_with_the_page_and_the_row_and_has_each_key_once(make)
 
 
 def listed_once(text):
-    keys = [key for line in text.partition("\n–        not known")[0].splitlines() if line[16:17] == " " for key in line[:16].split()]
+    keys = [key for line in text.partition("\n–        unknown")[0].splitlines() if line[16:17] == " " for key in line[:16].split()]
     return sorted(keys) == sorted(set(keys))
 
 
@@ -484,7 +484,7 @@ async def test_unknown_is_drawn_as_unknown(make):
 async def test_a_tiny_terminal_says_so_and_survives(make):
     app = make()
     async with app.run_test(size=(20, 5)) as pilot:
-        await until(pilot, lambda: "cockpit needs 60x15" in shown(app))
+        await until(pilot, lambda: all(words in shown(app) for words in ("cockpit needs a", "terminal of at least", "60x15")))
         for key in ("1", "2", "3", "4", "5", "j", "enter", "escape", "question_mark", "escape"):
             await pilot.press(key)
         assert app.is_running
@@ -558,9 +558,9 @@ async def test_the_palette_calls_keys_as_they_are_printed(make):
         await until(pilot, lambda: app.table.count > 0)
         helps = {command.title: command.help for command in app.get_system_commands(app.screen) if command.help.startswith("Key ")}
         assert {title: helps[title] for title in ("Help", "Refresh", "GPU memory")} == {
-            "Help": "Key ?: All keys, and what the signs mean.",
+            "Help": "Key ?: Show all keys and what the symbols mean.",
             "Refresh": "Key r: Poll every source now.",
-            "GPU memory": "Key M: Who holds most GPU memory: Processes, the greatest first; again: in their usual order.",
+            "GPU memory": "Key M: Show who holds most GPU memory: processes, the greatest first; again: in their usual order.",
         }
         assert not any("_" in text.split()[1] for text in helps.values())
 

@@ -143,7 +143,7 @@ async def test_before_anything_is_known_nothing_is_said_to_be_right(make):
     app = make(Snapshot(taken=NOW))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("6")
-        await until(pilot, lambda: "FINDINGS –  not known yet" in shown(app))
+        await until(pilot, lambda: "FINDINGS –  unknown yet" in shown(app))
 
 
 @pytest.mark.parametrize(("size", "line"), [((80, 24), 1), ((160, 50), 0)])

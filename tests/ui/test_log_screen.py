@@ -138,7 +138,7 @@ async def test_help_within_the_log_lists_its_keys_and_no_others(make):
     for key in ("h", "question_mark"):
         async with log(make, size=(120, 50)) as (app, pilot):
             await pilot.press(key)
-            await until(pilot, lambda: "Help of the log" in shown(app))
+            await until(pilot, lambda: "Help: log" in shown(app))
             for description in ("Highlight a text", "Show only lines that contain a text", "next match", "previous match", "newest line"):
                 assert description in app.screen.text
             for binding in (*LogScreen.BINDINGS, *LogView.BINDINGS):

@@ -208,7 +208,7 @@ async def test_what_is_not_there_is_said_and_nothing_moves() -> None:
         view.extend(numbered(100))
         await until(lambda: texts(view)[-1] == "line 99")
         await pilot.press("n")
-        assert view.status == "100 lines · nothing to go to: / searches · following"
+        assert view.status == "100 lines · no match to go to: press / to search · following"
         view.search("nowhere")
         await pilot.press("n")
         assert view.status == '100 lines · no match of "nowhere" · following'

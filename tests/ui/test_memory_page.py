@@ -72,13 +72,13 @@ def test_it_says_when_ray_will_kill():
 def test_what_does_not_grow_has_no_forecast_and_too_short_a_past_neither():
     assert told(seen(*[700] * 24))["forecast"] == "Ray kills no worker within 60 min at this rate"
     assert told(seen(700))["forecast"] == "–"
-    assert told(seen(*[600] * 12, *[700] * 12))["forecast"] == "not known: the growth is not steady"
+    assert told(seen(*[600] * 12, *[700] * 12))["forecast"] == "unknown: the growth is not steady"
     assert told(seen(*[960] * 24))["forecast"] == "above the kill line: Ray kills workers"
 
 
 def test_a_line_that_nobody_has_told_is_assumed_and_said_to_be():
     assert (
-        told(seen(700, kill_at=None))["kill line"] == "Ray kills workers above 950G (its default; the real setting is not known), 250G left"
+        told(seen(700, kill_at=None))["kill line"] == "Ray kills workers above 950G (its default; the real setting is unknown), 250G left"
     )
 
 
@@ -163,7 +163,7 @@ def test_what_is_shared_is_counted_once_and_all_rows_add_up_to_the_total():
         "available: free, or file cache": "300G",
     }
     assert sum(row.holding.used for row in sections(view)["memory-owners"].rows) == 1000 * GIB
-    assert told(view)["shared memory"].startswith("100G, of it ")
+    assert told(view)["shared memory"].startswith("100G, including ")
 
 
 def test_the_processes_of_a_nodes_page_add_up_too():
@@ -252,7 +252,7 @@ async def test_m_where_no_node_is_says_so(make):
     app = make(snapshot(nodes=()))
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await pilot.press("5", "m")
-        await until(pilot, lambda: "No node's host memory is known" in shown(app))
+        await until(pilot, lambda: "Host memory is unknown on all nodes" in shown(app))
 
 
 @pytest.mark.parametrize("absurd", [-1, 0, 2**70, float("nan"), float("inf")])

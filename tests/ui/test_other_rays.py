@@ -24,12 +24,12 @@ async def test_from_a_wrong_address_a_goes_to_a_ray_that_answers(make):
     app = make(lost(WRONG))
     app.monitor.rays = (LIVES, HERS, SILENT)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "a Other Ray" in footer(app))
+        await until(pilot, lambda: "a Other cluster" in footer(app))
         assert "nothing answers at" in next(line for line in shown(app).splitlines() if " a " in line)
         await pilot.press("a")
         await until(pilot, lambda: isinstance(app.screen, AddressDialog))
         await until(pilot, lambda: "http://127.0.0.1:8366  session_b" in shown(app))
-        assert "These Rays on this host answer. Which one to follow?" in shown(app)
+        assert "Which of these Ray clusters should cockpit follow?" in shown(app)
         assert "session_c of train" in shown(app)
         assert "38225" not in shown(app), "what does not answer is not offered"
         await pilot.press("enter")
@@ -41,7 +41,7 @@ async def test_the_choice_can_be_left_and_nothing_is_followed(make, key):
     app = make(lost(WRONG))
     app.monitor.rays = (LIVES,)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "a Other Ray" in footer(app))
+        await until(pilot, lambda: "a Other cluster" in footer(app))
         await pilot.press("a")
         await until(pilot, lambda: isinstance(app.screen, AddressDialog))
         await pilot.press(key)
@@ -55,7 +55,7 @@ async def test_where_no_other_ray_answers_it_is_said(make):
     async with app.run_test(size=(160, 24), notifications=True) as pilot:
         await until(pilot, lambda: app.table.count > 0)
         await pilot.press("a")
-        await until(pilot, lambda: "No other Ray on this host answers" in shown(app))
+        await until(pilot, lambda: "No other Ray cluster on this host answers" in shown(app))
         assert len(app.screen_stack) == 1
 
 
@@ -70,4 +70,4 @@ async def test_of_several_at_the_start_those_that_answer_are_offered(make):
         assert "session_far" not in shown(app)
         await pilot.press("escape")
         app.choose(both[1:])
-        await until(pilot, lambda: "No Ray on this host answers at its address (1 found)" in shown(app))
+        await until(pilot, lambda: "No Ray cluster on this host answers (1 found)" in shown(app))

@@ -74,7 +74,7 @@ def told(page, seen):
 def test_before_anything_is_heard_no_list_is_empty_but_unknown(page):
     for section in page().sections(view(NOTHING)):
         assert section.rows is None or section.key == "faults", section.key
-        assert "not" in section.sentence or section.key == "faults", section.key
+        assert "unknown" in section.sentence or section.sentence == "not watched yet" or section.key == "faults", section.key
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -82,7 +82,7 @@ def test_what_is_known_to_be_nothing_is_said_to_be_none(page):
     empty = snapshot(nodes=(), actors=(), placement_groups=(), jobs=(), processes=(), sessions=(), faults=())
     for section in page().sections(view(empty)):
         assert not section.rows
-        assert "not known" not in section.sentence or section.key == "left", section.key
+        assert "unknown" not in section.sentence or section.key == "left", section.key
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -232,14 +232,14 @@ def test_the_left_over_that_holds_most_is_first():
 def test_nothing_is_left_over_only_where_somebody_looked():
     unseen = section(OverviewPage(), "left", view(processes=()))
     assert unseen.rows is None
-    assert "not known" in unseen.sentence
+    assert "unknown" in unseen.sentence
     hosts = {"node1": Host("node1", processes=())}
     looked = section(OverviewPage(), "left", view(processes=(), hosts=hosts))
     assert list(looked.rows) == []
     assert looked.sentence == "none (1 host probed)"
     barred = section(OverviewPage(), "left", view(processes=(process(1, kind="unknown", gpus=(Hold(0, GIB),)),), hosts=hosts))
     assert barred.rows is None, "its number is a dash"
-    assert barred.sentence == "not known (1 host probed; 1 process could not be judged; page 4)"
+    assert barred.sentence == "unknown (1 host probed; 1 process could not be judged; page 4)"
 
 
 def test_a_running_job_holds_what_its_processes_hold():
@@ -315,7 +315,7 @@ def test_a_gpu_says_how_it_is_connected_and_which_error_was_its_last(facts, show
 def test_a_node_says_at_what_ray_begins_to_kill_or_that_nobody_knows():
     assert "Ray kills workers above 950G" in told(NodePage(node(1)), view())["kill line"]
     unknown = view(nodes=(node(1, memory=HostMemory(GIB, 4 * GIB)),))
-    assert told(NodePage(node(1)), unknown)["kill line"].endswith("(its default; the real setting is not known), 2.8G left")
+    assert told(NodePage(node(1)), unknown)["kill line"].endswith("(its default; the real setting is unknown), 2.8G left")
 
 
 def test_a_dead_node_says_why_it_died():
@@ -506,11 +506,11 @@ def test_a_job_that_says_nothing_of_itself_is_dashes():
 def test_a_fault_names_its_source_its_host_and_since_when():
     silent = tuple(Fault(f"ray.{name}", "nothing listens there", NOW, cause="silent") for name in ("jobs", "identity"))
     (cause,) = rows(FaultsPage(), "faults", faults=silent)
-    assert (cause["FAULTS"], cause["WHAT"]) == ("ray.identity", "nothing listens there; no new data on: jobs")
+    assert (cause["FAILING SOURCES"], cause["WHAT"]) == ("ray.identity", "nothing listens there; no new data on: jobs")
     whole = told(detail_of(section(FaultsPage(), "faults", view(faults=silent)).rows[0]), view(faults=silent))
     assert whole["affects"] == "ray.identity, ray.jobs"
     (row,) = rows(FaultsPage(), "faults", faults=(Fault("ray.jobs", "HTTP 500", NOW - 61),))
-    assert (row["FAULTS"], row["HOST"], row["SINCE"], row["WHAT"]) == ("ray.jobs", "–", "1m01s", "HTTP 500")
+    assert (row["FAILING SOURCES"], row["HOST"], row["SINCE"], row["WHAT"]) == ("ray.jobs", "–", "1m01s", "HTTP 500")
 
 
 # Details
@@ -660,7 +660,7 @@ def test_a_session_begun_elsewhere_than_ray_begins_them_is_named_in_full():
     (row,) = rows(ProcessesPage(), "processes", processes=(theirs(7, session="mine"),))
     assert row["OWNER"] == "job 02000000 of mine"
     (row,) = rows(ProcessesPage(), "processes", processes=(theirs(7, session=None, ours=None),))
-    assert (row["PROCESSES"], row["OWNER"]) == ("worker", "job 02000000 of unknown Ray")
+    assert (row["PROCESSES"], row["OWNER"]) == ("worker", "job 02000000 of unknown session")
 
 
 # Who has reserved a GPU

@@ -108,7 +108,7 @@ async def test_where_the_table_needs_every_line_v_says_so(make):
         await until(pilot, lambda: "NODES 39" in shown(app))
         assert "Enter: opens" not in shown(app), "no section of the overview is pushed off the screen"
         await pilot.press("v", "v")
-        await until(pilot, lambda: "No line is free for the pane" in shown(app))
+        await until(pilot, lambda: "No room for the pane" in shown(app))
 
 
 async def test_keys_go_on_to_belong_to_the_table(make):

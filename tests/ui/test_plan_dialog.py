@@ -271,7 +271,7 @@ async def test_a_plan_that_can_not_be_made_is_one_sentence(make):
         await closed(pilot)
 
 
-@pytest.mark.parametrize(("key", "said"), [("S", "put the cursor on the session, S"), ("K", "start cockpit with --address")])
+@pytest.mark.parametrize(("key", "said"), [("S", "put the cursor on the session, press S"), ("K", "start cockpit with --address")])
 async def test_where_several_rays_may_be_meant_it_says_what_to_press(make, key, said):
     app = make(hand=Hand(UnclearSessionError("several Ray sessions run: session_a, session_b")))
     async with app.run_test(size=(80, 24)) as pilot:

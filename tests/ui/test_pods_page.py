@@ -31,7 +31,7 @@ def told(*pods: Pod, of: Node = WORKER) -> list[tuple[str, str]]:
 def test_a_pod_that_runs_has_its_group_its_phase_and_its_containers():
     assert told(pod()) == [
         ("pod", f"{NAME}  worker of group gpu"),
-        ("pod phase", "Running, created 2h00m ago; Kubernetes was asked 12s ago"),
+        ("pod phase", "Running, created 2h00m ago; Kubernetes was polled 12s ago"),
         ("container", "ray-worker, 0 restarts, memory limit 8.0G"),
     ]
 
@@ -55,7 +55,7 @@ def test_why_a_container_waits_is_told_also_of_a_node_that_ray_calls_dead():
 
 def test_why_a_pod_waits_or_ends_is_told():
     assert ("pod waits", "0/4 nodes are available") in told(pod(phase="Pending", unscheduled="0/4 nodes\nare available"))
-    assert ("pod says", "Evicted: disk pressure") in told(pod(phase="Failed", reason="Evicted: disk pressure"))
+    assert ("pod message", "Evicted: disk pressure") in told(pod(phase="Failed", reason="Evicted: disk pressure"))
     assert ("pod ends", "in 25s at the latest: Preempted") in told(pod(ends=NOW + 25, why_ends="Preempted"))
     assert ("pod ends", "in 25s at the latest: somebody has deleted it") in told(pod(ends=NOW + 25))
 
@@ -64,7 +64,7 @@ def test_the_head_is_called_that_and_what_is_not_told_is_not_made_up():
     bare = told(pod(head=True, group="headgroup", phase="", created=None, containers=(Container("ray-head"),)))
     assert bare == [
         ("pod", f"{NAME}  head"),
-        ("pod phase", "not known, created at an unknown time; Kubernetes was asked 12s ago"),
+        ("pod phase", "unknown, creation time unknown; Kubernetes was polled 12s ago"),
         ("container", "ray-head, 0 restarts"),
     ]
 

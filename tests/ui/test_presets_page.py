@@ -257,7 +257,7 @@ async def test_where_the_preset_runs_already_its_name_must_be_typed(make, folder
     async with app.run_test(size=(120, 30)) as pilot:
         await opened(pilot, app)
         await pilot.press("/", *"small", "enter", "L")
-        await until(pilot, lambda: "Type small to go on" in shown(app) and app.screen._read)
+        await until(pilot, lambda: "Type small to continue" in shown(app) and app.screen._read)
         await pilot.press("L")
         await pilot.pause()
         assert not app.hand.performed

@@ -123,7 +123,7 @@ async def test_without_a_recording_it_is_said_why(make):
 
 async def test_a_recording_that_can_not_be_read_is_one_sentence(keeping):
     def broken():
-        raise SourceError("000001.cockpit is no recording of cockpit's")
+        raise SourceError("000001.cockpit is not a cockpit recording")
 
     app = keeping()
     app.recorded = RecordedPast(broken, "recording")
@@ -132,7 +132,7 @@ async def test_a_recording_that_can_not_be_read_is_one_sentence(keeping):
         await until(pilot, lambda: app.table.count > 0)
         for key in (BACK, LAST):
             await pilot.press(key)
-            await until(pilot, lambda: "is no recording of cockpit's" in shown(app))
+            await until(pilot, lambda: "is not a cockpit recording" in shown(app))
         assert not app.is_past
 
 
@@ -158,7 +158,7 @@ async def test_a_finding_that_ended_is_not_told_as_if_it_began(keeping):
     app = keeping(Happened(NOW - 900, "finding", "GPU 3 of node2 is lost", "critical", "end"))
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await back(app, pilot, LAST)
-        await until(pilot, lambda: "has ended: GPU 3 of node2 is lost" in shown(app))
+        await until(pilot, lambda: "has cleared: GPU 3 of node2 is lost" in shown(app))
 
 
 async def test_what_two_sources_say_alike_at_one_moment_is_told_once(keeping):
@@ -368,7 +368,7 @@ async def test_no_act_is_offered_and_its_key_says_why(keeping):
         await back(app, pilot, BACK, "4")
         assert "Kill" not in footer(app)
         await pilot.press("K")
-        await until(pilot, lambda: "acts are not possible in the past" in shown(app))
+        await until(pilot, lambda: "actions are not possible in the past" in shown(app))
         assert app.hand.planned == []
         assert len(app.screen_stack) == 1
         titles = {command.title for command in app.get_system_commands(app.screen)}

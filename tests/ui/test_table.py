@@ -201,9 +201,9 @@ async def test_a_title_may_be_longer_than_the_columns_or_hostile(title):
 
 
 async def test_none_unknown_and_hidden_look_different():
-    async with table(section(), section(rows=None, unknown="not known yet", key="others")) as (shown, _):
+    async with table(section(), section(rows=None, unknown="unknown yet", key="others")) as (shown, _):
         assert lines(shown)[0].rstrip() == "  THINGS 0  none at all"
-        assert lines(shown)[1].rstrip() == "  OTHERS –  not known yet"
+        assert lines(shown)[1].rstrip() == "  OTHERS –  unknown yet"
         shown.show([section(*things("a", "b"))], View())
         shown.filter_rows("nowhere")
         assert lines(shown)[0].rstrip() == "  THINGS 0/2  2 hidden by the filter"

@@ -46,7 +46,12 @@ def timeline(account: Account, clock: words.Clock) -> Html:
     return join((chart, _legend(_LANE_KEYS, "; hatched: nothing is recorded")))
 
 
-_LANE_KEYS: Mapping[str, str] = {"busy": "job", "critical": "critical finding, job that failed", "warning": "warning", "info": "info, act"}
+_LANE_KEYS: Mapping[str, str] = {
+    "busy": "job",
+    "critical": "critical finding, job that failed",
+    "warning": "warning",
+    "info": "info, action",
+}
 
 
 Lane = tuple[str, Sequence[str]]
@@ -139,7 +144,7 @@ def gpu_chart(account: Account, clock: words.Clock) -> Html | None:
     return join(
         (
             _chart("GPUs", words.fleet_words(account), PLOT + 24, [*areas, *rest]),
-            _legend(_GPU_KEYS, "; GPUs that wait at 100 % count as busy"),
+            _legend(_GPU_KEYS, "; GPUs that wait at 100% count as busy"),
         )
     )
 
@@ -152,7 +157,7 @@ _EDGES: Mapping[str, Callable[[Point], tuple[float, float]]] = {
 """Of each area, where it begins and ends."""
 
 
-_GPU_KEYS: Mapping[str, str] = {"busy": "busy", "idle": "idle", "unknown": "not known", "line": "reserved (line)"}
+_GPU_KEYS: Mapping[str, str] = {"busy": "busy", "idle": "idle", "unknown": "unknown", "line": "reserved (line)"}
 
 
 def _legend(keys: Mapping[str, str], rest: str) -> Html:
@@ -196,7 +201,7 @@ def _area(scale: _Scale, points: Sequence[Point], most: float, edges: Callable[[
 def share_bar(hours: Hours) -> Html:
     """What became of what was had: a bar of 200 units, with the same in words."""
     parts = [("busy", "busy", hours.busy), *((cause, words_, hours.idle_by_cause.get(cause, 0.0)) for cause, words_ in CAUSES.items())]
-    parts.append(("unknown", "not known", hours.unknown))
+    parts.append(("unknown", "unknown", hours.unknown))
     whole, x, bars = words.had(hours), 0.0, list[str]()
     for kind, _, value in parts:
         width = 200 * value / whole if whole else 0.0

@@ -41,7 +41,7 @@ def _sections(account: Account, clock: words.Clock) -> Iterator[Html | None]:
     )
     still, over = words.open_findings(account), words.closed_findings(account)
     yield _findings("Findings that were open at the end", still, clock)
-    yield tag("section", tag("h2", "Course"), timeline(account, clock), gpu_chart(account, clock), memory_chart(account, clock))
+    yield tag("section", tag("h2", "Timeline"), timeline(account, clock), gpu_chart(account, clock), memory_chart(account, clock))
     yield _findings("Findings that had cleared", over, clock)
     yield _acts(account, clock)
     yield _jobs(account, clock)
@@ -51,7 +51,7 @@ def _sections(account: Account, clock: words.Clock) -> Iterator[Html | None]:
     yield _gaps(account, clock)
     yield tag(
         "footer",
-        tag("p", f"Written by cockpit {account.cockpit}. Secrets are taken out as far as they are known; read it before you send it."),
+        tag("p", f"Written by cockpit {account.cockpit}. Known secrets are removed; read the report before you send it."),
     )
 
 
@@ -98,11 +98,11 @@ def _acts(account: Account, clock: words.Clock) -> Html:
         (clock.at(one.at), one.text, one.user or UNKNOWN, one.host or UNKNOWN, words.duration_words(one.at, one.end))
         for one in account.acts
     ]
-    return _section("Acts", "No acts.", _table("Acts, and who did them", ("At", "What", "By", "On", "Took"), rows))
+    return _section("Actions", "No actions.", _table("Actions, and who did them", ("At", "What", "By", "On", "Took"), rows))
 
 
 def _jobs(account: Account, clock: words.Clock) -> Html:
-    titles = ("Job", "Status", "Began", "Ended", "Ran", "Command", "Message")
+    titles = ("Job", "Status", "Started", "Ended", "Ran", "Command", "Message")
     return _section("Jobs", "No job ran.", _table("Jobs that ran", titles, (_job(job, account, clock) for job in account.jobs)))
 
 
@@ -126,8 +126,8 @@ def _usage(account: Account) -> Html:
     table = _table("GPU-hours by job", titles, rows, range(2, 7))
     note = tag(
         "p",
-        "GPU-hours. A job has a GPU while it has reserved it or holds memory on it: busy + idle + unknown is all of that time. "
-        "A GPU is busy when its utilization was above 5 %; unknown: there are no figures of its use.",
+        "GPU-hours. A GPU counts for a job while the job has reserved it or holds memory on it; busy + idle + unknown is that time. "
+        "A GPU is busy when its utilization was above 5%; unknown: there are no figures of its use.",
         class_="legend",
     )
     return _section("Who used what", "No GPU was used.", tag("p", words.fleet_words(account)), table, note)
@@ -169,9 +169,9 @@ def _user_row(row: UserRow) -> Sequence[Cell]:
 
 def _faults(account: Account, clock: words.Clock) -> Html:
     rows = [(clock.span(one.begin, one.end), words.fault_words(one)) for one in account.faults]
-    return _section("Sources that failed", "None.", _table("What cockpit could not see", ("When", "What"), rows))
+    return _section("Failing sources", "None.", _table("What cockpit could not see", ("When", "What"), rows))
 
 
 def _gaps(account: Account, clock: words.Clock) -> Html:
     rows = [(clock.span(*gap), "nothing is recorded") for gap in account.gaps] + [("damage", text) for text in account.damage]
-    return _section("Gaps of the recording", "None.", _table("What is not known", ("When", "What"), rows))
+    return _section("Gaps of the recording", "None.", _table("What is unknown", ("When", "What"), rows))

@@ -51,10 +51,10 @@ _HEAD_LINES = 6
 
 
 def _rest(account: Account, clock: words.Clock) -> Iterator[str]:
-    yield from _list_section("Acts", [f"{clock.at(one.at)} {_plain(one.text)}{_by(one.user, one.host)}" for one in account.acts], "acts")
+    yield from _list_section("Actions", [f"{clock.at(one.at)} {_plain(one.text)}{_by(one.user, one.host)}" for one in account.acts], "acts")
     yield from _list_section("Jobs", [_job(job, account, clock) for job in account.jobs], "jobs")
     faults = [f"{clock.span(one.begin, one.end)} {_plain(words.fault_words(one))}" for one in account.faults]
-    yield from _list_section("Sources that failed", faults, "faults")
+    yield from _list_section("Failing sources", faults, "faults")
     gaps = [f"{clock.span(*gap)} nothing is recorded" for gap in account.gaps]
     yield from _list_section("Gaps of the recording", [*gaps, *map(_plain, account.damage)], "gaps")
     yield from _usage(account, _ROOM["usage"])
@@ -122,7 +122,7 @@ def _by(user: str | None, host: str | None) -> str:
 
 
 def _job(job: JobSpan, account: Account, clock: words.Clock) -> str:
-    begun = f"{clock.at(job.started)} began" if job.started is not None and job.started >= account.begin else "ran before"
+    begun = f"{clock.at(job.started)} started" if job.started is not None and job.started >= account.begin else "ran before"
     ended = "" if job.ended is None else f", {clock.at(job.ended)} ended"
     why = f": {_plain(job.error)}" if job.error else ""
     return f"{_plain(job.id + words.session_words(account, job.session))} {_plain(job.status)}, {begun}{ended}{why}"

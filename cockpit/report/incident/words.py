@@ -70,7 +70,7 @@ def session_words(account: Account, session: str | None) -> str:
 
 def watched_words(account: Account) -> str:
     """How much of the time is known."""
-    missing = f"; nothing is recorded of {age(account.unwatched_s)} of it, see the gaps" if account.unwatched_s >= 1 else ""
+    missing = f"; {age(account.unwatched_s)} of it was not recorded, see the gaps" if account.unwatched_s >= 1 else ""
     return f"{long_date(account.begin)} to {long_date(account.end)} ({duration_words(account.begin, account.end)}{missing})"
 
 
@@ -78,8 +78,9 @@ def summary(account: Account) -> str:
     """The whole in one sentence."""
     kills, restarts = sum(row.kills for row in account.usage), sum(row.restarts for row in account.usage)
     return (
-        f"{_found(account, 'critical', 'critical finding')}, {_found(account, 'warning', 'warning')}, {plural(len(account.acts), 'act')}, "
-        f"{plural(len(account.jobs), 'job')}, {plural(restarts, 'restart')} of actors, {plural(kills, 'kill')} for lack of memory."
+        f"{_found(account, 'critical', 'critical finding')}, {_found(account, 'warning', 'warning')}, "
+        f"{plural(len(account.acts), 'action')}, {plural(len(account.jobs), 'job')}, {plural(restarts, 'restart')} of actors, "
+        f"{plural(kills, 'out-of-memory kill')}."
     )
 
 
@@ -102,7 +103,7 @@ def closed_findings(account: Account) -> Sequence[Episode]:
 
 def told_words(episode: Episode, clock: Clock) -> str:
     """Of which moment its words are: they are in the present tense of it."""
-    return f"as told at {clock.at(episode.told_at)}"
+    return f"as reported at {clock.at(episode.told_at)}"
 
 
 def fleet_words(account: Account) -> str:
@@ -110,7 +111,7 @@ def fleet_words(account: Account) -> str:
     fleet = account.fleet
     if not fleet.there:
         return "No GPU was seen."
-    unknown = f", not known {_share(fleet.unknown, fleet.there)}" if fleet.unknown else ""
+    unknown = f", unknown {_share(fleet.unknown, fleet.there)}" if fleet.unknown else ""
     return (
         f"{hours(fleet.there)} GPU-hours: reserved {_share(fleet.reserved, fleet.there)}, busy {_share(fleet.busy, fleet.there)}, "
         f"idle {_share(fleet.idle, fleet.there)}{unknown}."

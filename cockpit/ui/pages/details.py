@@ -26,7 +26,10 @@ from cockpit.ui.section import VALUE_COLUMN, Cell, Column, FactRow, Item, Page, 
 from cockpit.ui.view import View
 
 Thing = TypeVar("Thing", Actor, PlacementGroup, Process)
-PROCESS_STATES = {"D": "D: blocked in the kernel, can't be killed now", "Z": "Z: zombie, it has ended and its parent has not collected it"}
+PROCESS_STATES = {
+    "D": "D: blocked in the kernel, can't be killed now",
+    "Z": "Z: zombie, the process has ended and its parent has not collected it",
+}
 DETACHED = {None: UNKNOWN, True: "yes: it outlives its job", False: "no"}
 
 
@@ -237,7 +240,7 @@ def _groups(groups: list[PlacementGroup] | None) -> Section[PlacementGroup]:
         Column("BUNDLES", 24, lambda group, _: bundles_words(group), grow=True),
         reason(14, lambda group, _: group.why, rank=1),
     )
-    return Section("job-groups", "GROUPS", columns, groups, search=lambda group: group.name, unknown="not known")
+    return Section("job-groups", "GROUPS", columns, groups, search=lambda group: group.name, unknown="unknown")
 
 
 def _actors(key: str, actors: list[Actor] | None, title: str = "ACTORS") -> Section[Actor]:
@@ -249,7 +252,7 @@ def _actors(key: str, actors: list[Actor] | None, title: str = "ACTORS") -> Sect
         Column("PID", 8, cells.actor_pid, right=True),
         reason(16, lambda actor, _: actor.why, rank=1),
     )
-    return Section(key, title, columns, actors, search=actor_search, unknown="not known")
+    return Section(key, title, columns, actors, search=actor_search, unknown="unknown")
 
 
 def _why(waiting: Actor | PlacementGroup) -> Pairs:
@@ -342,18 +345,18 @@ def _fault(fault: Fault, view: View) -> Sequence[Section[Any]]:
         ("host", fault.host or UNKNOWN),
         ("since", cells.moment(fault.since, view)),
         ("error", fault.text),
-        ("effect", "Data from this source is older than that; cockpit keeps retrying."),
+        ("effect", "Data from this source is from before that time; cockpit keeps retrying."),
     )
-    return (facts("fault", "FAULT", list(pairs), view.width),)
+    return (facts("fault", "FAILING SOURCE", list(pairs), view.width),)
 
 
 DETAILS: tuple[tuple[type, Callable[[Any, View], Sequence[Section[Any]]], str], ...] = (
     (Process, _process, "Process"),
     (Job, _job, "Job"),
     (Actor, _actor, "Actor"),
-    (PlacementGroup, _group, "Group"),
+    (PlacementGroup, _group, "Placement group"),
     (Session, _session, "Session"),
-    (Fault, _fault, "Fault"),
+    (Fault, _fault, "Failing source"),
     (Finding, finding_sections, "Finding"),
     (PresetEntry, preset_sections, "Preset"),
 )

@@ -69,7 +69,7 @@ def _section(key: str, title: str, rows: Sequence[Finding] | None, nothing: str 
         words("ABOUT", 16, lambda finding, _: finding.subject, rank=1, fold=2, tail=True),
         Column(what, 44, lambda finding, _: finding.text, grow=True, fold=MAX_TEXT_LINES),
     )
-    return Section(key, title, columns, rows, nothing, _search, lambda finding, _: finding.seen is not None, unknown="not known yet")
+    return Section(key, title, columns, rows, nothing, _search, lambda finding, _: finding.seen is not None, unknown="unknown yet")
 
 
 def _search(finding: Finding) -> str:
@@ -127,17 +127,17 @@ def _thing_title(thing: Any) -> str:
 class FaultsPage(Page):
     """Failing sources and old data by cause, and since when."""
 
-    title = "Faults"
+    title = "Failing sources"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
         """The oldest first."""
         columns: tuple[Column[Fault], ...] = (
-            Column("FAULTS", 20, lambda fault, _: ((fault.source, "bad"),), sort=lambda fault, _: fault.source),
+            Column("FAILING SOURCES", 20, lambda fault, _: ((fault.source, "bad"),), sort=lambda fault, _: fault.source),
             words("HOST", 10, lambda fault, _: fault.host or None, rank=1, tail=True),
             ago("SINCE", 6, lambda fault, _: fault.since),
             Column("WHAT", 30, lambda fault, _: f"{fault.text}{also_down(fault)}", grow=True, fold=MAX_TEXT_LINES),
         )
-        return (Section("faults", "FAULTS", columns, by_cause(view.snapshot.faults), "none: all sources answer", _fault_search),)
+        return (Section("faults", "FAILING SOURCES", columns, by_cause(view.snapshot.faults), "none: all sources answer", _fault_search),)
 
 
 def _fault_search(fault: Fault) -> str:

@@ -97,11 +97,11 @@ def gpus_section(key: str, rows: Sequence[GpuRow] | None, *, own_node: bool = Fa
         "GPUS",
         tuple(columns),
         rows,
-        "none known" if own_node else f"none known: {cause}",
+        "none reported" if own_node else "none reported by NVML or by Ray's agent",
         _search,
         lambda row, view: cells.is_old(row.node, view),
         total=sum(row.about is None for row in rows or ()) if own_node else None,
-        unknown=f"not known: {cause}",
+        unknown=f"unknown: {cause}",
     )
 
 

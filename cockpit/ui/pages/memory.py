@@ -83,8 +83,8 @@ def _facts(node: Node, line: KillLine | None, trend: Trend | None, view: View) -
         return
     if memory.shared is not None:
         store = size(node.object_store.used)
-        yield "shared memory", f"{size(memory.shared)}, of it {size(node.shm.used)} in /dev/shm; Ray's object store uses {store}"
-    yield "HOLDS", f"what processes have for themselves; what they share is counted once. All rows add up to {size(memory.total)}"
+        yield "shared memory", f"{size(memory.shared)}, including {size(node.shm.used)} in /dev/shm; Ray's object store uses {store}"
+    yield "HOLDS", f"memory of the processes; shared memory is counted once. All rows add up to {size(memory.total)}"
 
 
 def kill_line_words(memory: HostMemory) -> str:
@@ -94,7 +94,7 @@ def kill_line_words(memory: HostMemory) -> str:
         return UNKNOWN
     left = plausible_bytes(memory.used)
     room = "" if left is None or left >= line.at else f", {size(line.at - left)} left"
-    assumed = " (its default; the real setting is not known)" if line.assumed else ""
+    assumed = " (its default; the real setting is unknown)" if line.assumed else ""
     return f"Ray kills workers above {size(line.at)}{assumed}{room}"
 
 
@@ -117,7 +117,7 @@ def _forecast(node: Node, line: KillLine | None, trend: Trend | None) -> Cell:
     if left is None or left > MAX_FORECAST_S:
         return f"Ray kills no worker within {MAX_FORECAST_S / 60:.0f} min at this rate"
     if left and not trend.steady:
-        return "not known: the growth is not steady"
+        return "unknown: the growth is not steady"
     if left == 0:
         return (("above the kill line: Ray kills workers", "bad"),)
     words = f"at {_rate(trend.slope)} Ray starts killing workers in ~{max(1.0, left / 60):.0f} min"
@@ -180,7 +180,7 @@ def _owners(node: Node, view: View) -> Section[OwnerRow]:
         Column("PROCS", 5, lambda row, _: str(len(row.holding.processes) or ""), right=True, rank=1),
         Column("JOB", 14, _job, rank=4),
     )
-    unknown = "not known: no probe on this host, or no answer from it yet"
+    unknown = "unknown: no probe on this host, or no answer from it yet"
     return Section(
         "memory-owners", "BY JOB AND ACTOR", columns, rows, "none", lambda row: f"{row.holding.owner.name} {row.key}", unknown=unknown
     )

@@ -19,7 +19,7 @@ from cockpit.ui.pages.pods import pod_facts
 from cockpit.ui.section import Cell, Column, Page, PageRow, Section, facts
 from cockpit.ui.view import View
 
-NO_PROBE = "not known: no probe on this host"
+NO_PROBE = "unknown: no probe on this host"
 
 
 class NodesPage(Page):

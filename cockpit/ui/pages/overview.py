@@ -109,7 +109,7 @@ def node_search(node: Node) -> str:
 def nodes_section(view: View) -> Section[Node]:
     """A row per node: living ones first, as Ray lists them."""
     ordered = view.index.of(_living_first)
-    return Section("nodes", "NODES", node_columns(view), ordered, search=node_search, dim=cells.is_old, unknown="not known yet")
+    return Section("nodes", "NODES", node_columns(view), ordered, search=node_search, dim=cells.is_old, unknown="unknown yet")
 
 
 def _living_first(snapshot: Snapshot) -> Sequence[Node] | None:
@@ -189,8 +189,8 @@ def orphans_section(view: View) -> Section[Process]:
         reason(14, lambda process, _: "; ".join(process.why), rank=1),
     )
     page = f"{unjudged_words(view.snapshot)}; page 4" if unjudged else ""
-    probed = f"{'not known' if unjudged else 'none'} ({plural(looked, 'host')} probed{page})"
-    unknown = probed if looked else "not known: no answer from a probe yet"
+    probed = f"{'unknown' if unjudged else 'none'} ({plural(looked, 'host')} probed{page})"
+    unknown = probed if looked else "unknown: no answer from a probe yet"
     title = "ORPHANS, STALE" if any(process.kind == "stale" for process in left) else "ORPHANS"
     rows = left[:MAX_ROWS] if left or (looked and not unjudged) else None
     return Section("left", title, columns, rows, probed, process_search, total=len(left), unknown=unknown)

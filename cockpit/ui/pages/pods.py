@@ -18,9 +18,9 @@ def pod_facts(node: Node, view: View) -> Pairs:
         yield from [("pod", node.pod)] if node.pod is not None else ()
         return
     yield "pod", f"{pod.name}  {_role(pod)}"
-    yield "pod phase", f"{pod.phase or 'not known'}, {_age_words(pod, view)}"
+    yield "pod phase", f"{pod.phase or 'unknown'}, {_age_words(pod, view)}"
     if pod.unscheduled or pod.reason:
-        yield "pod waits" if pod.phase == "Pending" else "pod says", _one_line(pod.unscheduled or pod.reason)
+        yield "pod waits" if pod.phase == "Pending" else "pod message", _one_line(pod.unscheduled or pod.reason)
     if pod.ends is not None or pod.why_ends is not None:
         left = "" if pod.ends is None else f"in {age(pod.ends - view.now)} at the latest: "
         yield "pod ends", f"{left}{_one_line(pod.why_ends or 'somebody has deleted it')}"
@@ -40,8 +40,8 @@ def _role(pod: Pod) -> str:
 
 
 def _age_words(pod: Pod, view: View) -> str:
-    made = "created at an unknown time" if pod.created is None else f"created {cells.ago(pod.created, view)} ago"
-    return f"{made}; Kubernetes was asked {cells.ago(view.snapshot.as_of.get('kubernetes'), view)} ago"
+    made = "creation time unknown" if pod.created is None else f"created {cells.ago(pod.created, view)} ago"
+    return f"{made}; Kubernetes was polled {cells.ago(view.snapshot.as_of.get('kubernetes'), view)} ago"
 
 
 def _container_words(one: Container, view: View) -> Iterator[str]:
@@ -52,7 +52,7 @@ def _container_words(one: Container, view: View) -> Iterator[str]:
     if one.ended is not None:
         code = "" if one.ended.exit_code is None else f" (exit code {one.ended.exit_code})"
         when = "" if one.ended.at is None else f" {cells.ago(one.ended.at, view)} ago"
-        yield f"ended last{when}: {one.ended.reason or 'no reason told'}{code}"
+        yield f"ended last{when}: {one.ended.reason or 'no reason given'}{code}"
     if one.memory_limit is not None:
         yield f"memory limit {size(one.memory_limit)}"
 

@@ -124,7 +124,7 @@ def _facts(entry: PresetEntry, preset: Preset, view: View) -> Pairs:
 
 def _cluster(preset: Preset) -> Pairs:
     if preset.ray is None:
-        yield "cluster", "the running one; this preset starts none"
+        yield "cluster", "the running cluster; this preset starts none"
         return
     if isinstance(preset.ray, RayStart):
         if preset.ray.slurm:
@@ -155,7 +155,7 @@ def _groups(checked: Checked) -> Section[Item[Group]]:
     )
     groups = checked.budget.groups
     rows = None if groups is None else [Item(f"group:{number}", group) for number, group in enumerate(groups)]
-    unknown = "not known: the command can't be read"
+    unknown = "unknown: the command can't be read"
     return Section("groups", "ASKS FOR", columns, rows, "nothing beyond its own command", lambda row: row.of.name, unknown=unknown)
 
 

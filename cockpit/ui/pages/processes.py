@@ -104,7 +104,7 @@ def _section(title: str, rows: list[ProcessRow] | None, view: View) -> Section[P
         Column("COMMAND", 20, _command, sort=lambda row, _: cells.command(row.about), grow=True),
         reason(20, lambda row, _: "; ".join(row.about.why), rank=7),
     )
-    unknown = "not known: no answer from a probe or from Ray yet"
+    unknown = "unknown: no answer from a probe or from Ray yet"
     return Section(
         "processes", title, columns, rows, search=lambda row: f"{process_search(row.about)} {cells.owner(row.about, view)}", unknown=unknown
     )

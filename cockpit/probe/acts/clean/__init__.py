@@ -60,7 +60,7 @@ def _drop_used(cleaning: Cleaning, look: HostState, leaving: list[Target]) -> li
     for pid in hanging[:MOST_NAMED]:
         cleaning.note(f"the open files of process {pid} could not all be read: it hangs, or its user has too many processes")
     if len(hanging) > MOST_NAMED:
-        cleaning.note(f"the open files of {plural} more could not all be read")
+        cleaning.note(f"the open files of {len(hanging) - MOST_NAMED} more could not all be read")
     kept = []
     for target in leaving:
         uid = int(target["uid"])
