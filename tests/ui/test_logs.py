@@ -174,7 +174,7 @@ def test_a_title_begins_with_what_people_call_it():
         "Process 7",
         "Node node2",
         "Job x",
-        "Group vllm",
+        "Placement group vllm",
         "Finding node2 GPU 3",
     ]
 

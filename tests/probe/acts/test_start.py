@@ -206,14 +206,12 @@ def test_in_a_step_of_slurms_that_would_take_ray_with_it_nothing_is_started(monk
     against = fit.against
     assert len(against) == (step is not None)
     for text in against:
-        assert text.startswith(
-            f"this is step {step} of Slurm job 42: when that step ends, Slurm kills everything started in it; "
-        )
+        assert text.startswith(f"cockpit is in step {step} of Slurm job 42: when that step ends, Slurm kills everything started in it; ")
         assert "srun --overlap --jobid=42 --nodes=1 --ntasks=1 -w " in text
 
 
 def test_a_python_without_ray_is_an_error(notes: Path, gcs: str):
-    assert run_stage(start.plan, request(notes, gcs))["error"] == f"{notes}/ray doesn't exist or can't be run"
+    assert run_stage(start.plan, request(notes, gcs))["error"] == f"{notes}/ray does not exist or can't be run"
 
 
 def test_a_ray_whose_own_python_can_not_be_run_is_an_error_before_anything_is_started(notes: Path, gcs: str):
@@ -300,10 +298,10 @@ WRONG_TOKEN = "ray.exceptions.AuthenticationError: RPC error: InvalidAuthToken: 
         (WRONG_TOKEN, "the cluster requires a token"),
         (
             "  File utils.py\nRuntimeError: Version mismatch: The cluster was started with:\n    Ray: 2.44.1\n    Python: 3.11.7",
-            "the Ray or the Python here",
+            "Ray or Python here has another version",
         ),
         ("ValueError: Attempting to start raylet with 8 GPU, but CUDA_VISIBLE_DEVICES contains ['0', '1'].", "num_gpus is more than"),
-        ("OSError: [Errno 24] Too many open files", "the limit of open files"),
+        ("OSError: [Errno 24] Too many open files", "the open-file limit"),
         ("OSError: [Errno 28] No space left on device: '/tmp/ray'", "a disk is full"),
         ("PermissionError: [Errno 13] Permission denied: '/tmp/ray/ray_current_cluster'", "a file of another user"),
         ("Usage: ray start [OPTIONS]\nError: No such option: --nonsense", "this Ray version does not know one of the flags"),
