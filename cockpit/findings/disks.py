@@ -90,9 +90,9 @@ def _percent(used: float) -> str:
 
 
 def _session_line(session: Session) -> str:
-    life = {True: "live", False: "dead", None: "not known whether live"}[session.live]
+    life = {True: "live", False: "dead", None: "unknown whether live"}[session.live]
     keeps = f", protected: {', '.join(session.keeps[:3])}" if session.keeps else ""
-    amount = size(session.size) if session.size is not None else "size not known yet"
+    amount = size(session.size) if session.size is not None else "size still unknown"
     return f"du -sh {session.path}: {amount} ({life}{f', of {session.owner}' if session.owner else ''}{keeps})"
 
 
@@ -162,8 +162,8 @@ def full_shm(facts: Facts) -> Iterator[Finding]:
         )
         evidence = (f"df /dev/shm on {name}: {size(node.shm.used)} of {size(node.shm.total)}", *_shm_user_lines(facts, node))
         remedy = Remedy(
-            "`ls -lS /dev/shm` shows the largest files; `cockpit clean` removes those that nobody uses; else fewer data loader workers, "
-            "a smaller --object-store-memory, or a larger /dev/shm (docker: --shm-size)"
+            "`ls -lS /dev/shm` shows the largest files; `cockpit clean` removes those that nobody uses; otherwise use fewer data "
+            "loader workers, a smaller --object-store-memory, or a larger /dev/shm (docker: --shm-size)"
         )
         yield facts.node_finding(node, "shm-full", "warning", text, evidence, remedy)
 

@@ -61,7 +61,7 @@ def test_the_time_it_tells_is_no_longer_than_it_was_watched():
 def test_the_log_that_it_names_is_the_one_that_the_key_opens_first():
     (found,) = watched((0, 0), (60, 3))
     assert "worker-*.err of its process before the restart" in found.evidence[-1]
-    assert "on the screen, key l opens it" in found.evidence[-1]
+    assert "(`l` opens it)" in found.evidence[-1]
 
 
 def running(seconds):
@@ -176,8 +176,8 @@ def left(*actors, groups=(), jobs=OVER, seconds=0):
 
 def test_a_group_that_outlives_its_job_is_told_with_what_it_holds():
     found = only(left(groups=(group(),)), "placement-group-leaked")
-    assert found.text == "job train1 has ended (FAILED), but its placement group vllm still holds 8 GPU"
-    assert found.evidence[0] == "placement group vllm (CREATED, detached) holds 8 GPU"
+    assert found.text == "job train1 has ended (FAILED), but its placement group vllm still holds 8 GPUs"
+    assert found.evidence[0] == "placement group vllm (CREATED, detached) holds 8 GPUs"
     assert (found.level, found.subject, found.since) == ("warning", "job train1", NOW - 600)
     assert (found.remedy.act, found.about) == ("remove-placement-group", (group().key,))
 
@@ -192,7 +192,7 @@ def test_an_actor_that_outlives_its_job_is_told_unless_its_group_is():
 
 def test_several_are_one_finding():
     found = only(left(*(actor(number, class_=f"E{number}", needs={"GPU": 1.0}) for number in range(1, 6))), "actor-leaked")
-    assert found.text == "job train1 has ended (FAILED), but 5 of its actors (E1, E2, E3 and 2 more) still hold 5 GPU"
+    assert found.text == "job train1 has ended (FAILED), but 5 of its actors (E1, E2, E3 and 2 more) still hold 5 GPUs"
 
 
 @pytest.mark.parametrize(

@@ -32,24 +32,26 @@ def wrongly_addressed(*others: OtherRay, address: str = "http://127.0.0.1:9999")
 
 def test_a_wrong_address_names_the_ray_of_this_host_that_answers():
     found = only(looked(wrongly_addressed(OURS), detectors=(wrong_address,)), "address-wrong")
-    assert found.text == "nothing answers at http://127.0.0.1:9999; this host has a Ray at http://127.0.0.1:8265"
+    assert found.text == "nothing answers at http://127.0.0.1:9999; this host has a Ray cluster at http://127.0.0.1:8265"
     assert found.remedy.text == "use `cockpit --address http://127.0.0.1:8265`"
     both = only(looked(wrongly_addressed(HERS, OURS), detectors=(wrong_address,)), "address-wrong")
-    assert both.text.endswith("this host has a Ray at http://127.0.0.1:8265 and a Ray of train at http://127.0.0.1:1")
+    assert both.text.endswith("this host has a Ray cluster at http://127.0.0.1:8265 and a Ray cluster of train at http://127.0.0.1:1")
     assert both.remedy.text == "use `cockpit --address http://127.0.0.1:8265`", "not another user's, where there is one of ours"
 
 
 def test_a_ray_that_is_seen_but_does_not_answer_is_not_offered():
     found = only(looked(wrongly_addressed(UNSEEN), detectors=(wrong_address,)), "address-wrong")
-    assert found.text.endswith("this host has no Ray that answers")
+    assert found.text.endswith("this host has no Ray cluster that answers")
     assert UNSEEN.url not in found.remedy.text
     assert "session_far has its dashboard at http://127.0.0.1:38225, which does not answer from here" in found.evidence[1]
 
 
 def test_another_users_ray_that_was_not_asked_is_offered_by_its_address():
     found = only(looked(wrongly_addressed(replace(HERS, answers=None)), detectors=(wrong_address,)), "address-wrong")
-    assert found.text.endswith("this host has no Ray of yours that answers")
-    assert found.remedy.text.startswith("if you mean the Ray of train: `cockpit --address http://127.0.0.1:1`; if this is the head: ")
+    assert found.text.endswith("this host has no Ray cluster of yours that answers")
+    assert found.remedy.text.startswith(
+        "if you mean the Ray cluster of train: `cockpit --address http://127.0.0.1:1`; if this is the head: "
+    )
 
 
 def test_where_another_ray_answers_one_that_a_container_hides_is_not_called_silent():
@@ -58,7 +60,7 @@ def test_where_another_ray_answers_one_that_a_container_hides_is_not_called_sile
     assert codes(looked(hidden, detectors=detectors)) == {"dashboard-silent"}
     found = replace(hidden, cluster=replace(hidden.cluster, others=(replace(OURS, url="http://127.0.0.1:2"),)))
     told = only(looked(found, detectors=detectors), "address-wrong")
-    assert told.text == "nothing answers at http://127.0.0.1:8265; this host has a Ray at http://127.0.0.1:2"
+    assert told.text == "nothing answers at http://127.0.0.1:8265; this host has a Ray cluster at http://127.0.0.1:2"
     assert codes(looked(found, detectors=detectors)) == {"address-wrong"}
 
 
@@ -72,7 +74,7 @@ def test_a_single_look_that_ends_before_the_others_were_asked_names_them_and_say
     sessions = tuple(replace(one, dashboard=OURS.url, trusted=True) for one in made.hosts["node1"].sessions or ())
     made = replace(made, hosts={"node1": replace(made.hosts["node1"], sessions=sessions)})
     (found,) = FindingTracker(Limits(), (wrong_address, silent_dashboard), assumed=60.0)(made).findings
-    assert found.text == f"nothing answers at http://127.0.0.1:9999; this host has a Ray at {OURS.url}, which has not answered yet"
+    assert found.text == f"nothing answers at http://127.0.0.1:9999; this host has a Ray cluster at {OURS.url}, which has not answered yet"
     assert found.remedy.text == f"use `cockpit --address {OURS.url}`"
 
 
@@ -102,7 +104,7 @@ def test_where_no_node_of_slurms_job_can_be_looked_at_a_ray_may_run_there():
         made, allocation=Allocation("42", "RUNNING", None, ()), faults=(*made.faults, Fault("probe", "srun: no", NOW, "gpu1"))
     )
     remedy = only(looked(unreached, detectors=(wrong_address,)), "address-wrong").remedy.text
-    assert remedy == "see first why the nodes of Slurm job 42 can't be looked at: `cockpit doctor`"
+    assert remedy == "first find out why the nodes of Slurm job 42 can't be probed: `cockpit doctor`"
     reached = replace(unreached, faults=made.faults)
     assert "`ray start --head`" in only(looked(reached, detectors=(wrong_address,)), "address-wrong").remedy.text
 
@@ -114,11 +116,11 @@ FORWARD = "`kubectl port-forward -n ray gpu1 8265:8265`"
 @pytest.mark.parametrize(
     ("url", "orchestrator", "way"),
     [
-        ("http://127.0.0.1:8265", None, "its dashboard listens on gpu1 alone: run cockpit there"),
+        ("http://127.0.0.1:8265", None, "its dashboard listens only on gpu1: run cockpit there"),
         (
             "http://127.0.0.1:8265",
             Allocation("42", "RUNNING", None, ()),
-            "its dashboard listens on gpu1 alone: run cockpit there: `srun --overlap --jobid=42 -w gpu1 --pty cockpit`",
+            "its dashboard listens only on gpu1: run cockpit there: `srun --overlap --jobid=42 -w gpu1 --pty cockpit`",
         ),
         ("http://10.0.0.2:8265", None, "use `cockpit --address http://10.0.0.2:8265`"),
         (

@@ -46,7 +46,7 @@ def test_a_full_disk_is_told_by_session_the_dead_ones_first():
         "du -sh /tmp/ray/session_large: 90G (dead, of train, protected: checkpoint-100/model.safetensors)",
         "du -sh /tmp/ray/session_small: 2.0G (dead, of train)",
         "du -sh /tmp/ray/session_live: 300G (live, of train)",
-        "du -sh /tmp/ray/session_new: size not known yet (not known whether live, of train)",
+        "du -sh /tmp/ray/session_new: size still unknown (unknown whether live, of train)",
     )
     assert (found.level, found.subject, found.remedy.act) == ("critical", "node1 /tmp/ray", "clean")
     assert found.about == (node(1).key, SESSIONS[2].key, SESSIONS[1].key)

@@ -78,8 +78,8 @@ raise RuntimeError("the reward model has no head")
     failed = found(watcher, "job-failed", "job leaves")
     assert failed["text"] == "job leaves failed (JOB_ENTRYPOINT_COMMAND_ERROR, exit code 1): RuntimeError: the reward model has no head"
     leaked = found(watcher, "placement-group-leaked")
-    assert leaked["text"] == "job leaves has ended (FAILED), but its placement group left still holds 4 GPU"
-    vain = found(watcher, "actor-pending", "never fits on these nodes: needs 9 GPU on one node; 2 nodes have 8", level="critical")
+    assert leaked["text"] == "job leaves has ended (FAILED), but its placement group left still holds 4 GPUs"
+    vain = found(watcher, "actor-pending", "never fits on these nodes: needs 9 GPUs on one node; 2 nodes have 8", level="critical")
     assert vain["remedy"]["act"] == "stop-job"
     loop = found(watcher, "actor-restarting")
     assert re.fullmatch(r"actor Falls of job vain was restarted 3 times (in the last|since its job started) \S+( ago)?", loop["text"])

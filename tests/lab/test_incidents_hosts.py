@@ -97,12 +97,14 @@ def test_gpus_that_are_ill_and_memory_that_is_held_are_told_each_by_its_kind(clu
         "gpu-drain": ("warning", "w1", "GPU 2 of w1 still works, but NVML asks for no new work on it"),
         "gpu-ecc": ("warning", "w1", "GPU 4 of w1 has lost data through memory errors (ECC) since its driver was loaded"),
         "gpu-remap": ("warning", "w1", "GPU 5 of w1 has bad memory rows and needs a reset to replace them"),
-        "gpu-slowed": ("warning", "w1", "GPU 7 of w1 is slowed down"),
+        "gpu-slowed": ("warning", "w1", "GPU 7 of w1 is throttled"),
         "gpu-memory-unexplained": (
             "warning", "w1", "30G of GPU memory is in use on 1 GPU of w1 (6), but no visible process holds it"
         ),
         "gpu-memory-held": (
-            "warning", "w1", "Ray counts 2 GPUs of w1 as free, but their memory is in use by others: work placed there runs out of memory"
+            "warning",
+            "w1",
+            "Ray counts 2 GPUs of w1 as free, but their memory is in use by others: work placed there may run out of GPU memory",
         ),
     }  # fmt: skip
     eventually(lambda: told(watcher) == ill, within=120)
@@ -113,14 +115,14 @@ def test_gpus_that_are_ill_and_memory_that_is_held_are_told_each_by_its_kind(clu
     w1.reset_gpus()
     stranger.kill()
     over(watcher, *(set(ill) - {"gpu-slowed"}))
-    assert told(watcher)["gpu-slowed"][2] == "A GPU of w1 was slowed down within the last 1m00s"
+    assert told(watcher)["gpu-slowed"][2] == "A GPU of w1 was throttled within the last 1m00s"
 
 
 def test_links_power_limits_and_xids_are_told_each_by_its_kind(cluster: Cluster, watcher: Watcher):
     w1 = cluster.lab["w1"]
     nvml.add(w1.state, "xid 0 79", "set 1 nvlinks_down 2", "set 2 pcie_width 8", "set 3 nvlink_errors 50", "set 4 power_limit 500000")
     worker = w1.hold(2, 20 * GIB, busy=95, title="python finetune.py")
-    found(watcher, "gpu-xid", "The driver has reported Xid 79 of GPU 0 of w1", "it has fallen off the bus")
+    found(watcher, "gpu-xid", "The driver reported Xid 79 on GPU 0 of w1", "the GPU has fallen off the bus")
     capped = found(watcher, "gpu-power-capped", "GPU 4 of w1 has a power limit below its default; others of this model have more")
     assert "GPU 4: 500 W, by default 700 W (`nvidia-smi -q -d POWER`)" in capped["evidence"]
     found(watcher, "gpu-nvlink-down", "GPU 1 of w1 has NVLinks that are down")
@@ -143,7 +145,7 @@ def test_a_rank_that_lags_memory_that_creeps_and_an_idle_worker_that_keeps_some_
     assert grows["remedy"]["act"] == "stop-job"
     (line,) = grows["evidence"]
     assert "held by pid " in line
-    lags = found(watcher, "gpu-lags", " lags behind the other 3 GPUs of Rank of job left: 20 % busy with ")
+    lags = found(watcher, "gpu-lags", " lags behind the other 3 GPUs of Rank of job left: 20% busy with ")
     assert len(lags["evidence"]) >= 2
     cluster.head.ssh(f"{COCKPIT} stop-job left --yes")
     over(watcher, "gpu-memory-grows", "gpu-lags")
@@ -156,7 +158,7 @@ def test_ranks_that_stall_and_ranks_that_hang_are_told_with_the_odd_one_also_whe
     watcher = watching(cluster, "probe_hosts: never\n")
     try:
         stalled = found(
-            watcher, "job-stalled", "All 4 GPUs of job ranks have been at 0 % for", "with 122G of memory in use, and its log has"
+            watcher, "job-stalled", "All 4 GPUs of job ranks have been at 0% for", "with 122G of memory in use, and its log has"
         )
         assert stalled["remedy"]["act"] == "stop-job"
         assert node(watcher.now, "w1")["gpus"][0]["power_limit"] is None, "no probe looks at w1"
@@ -168,11 +170,11 @@ def test_ranks_that_stall_and_ranks_that_hang_are_told_with_the_odd_one_also_whe
         hung = found(
             watcher,
             "job-hung",
-            "All 4 GPUs of job ranks have been at 100 % with at most 120 W for",
+            "All 4 GPUs of job ranks have been at 100% with at most 120 W for",
             f"; different from the others: w1 GPU {odd[1]},",
         )
         there = ", ".join(str(index) for name, index in sorted(used) if name == "w1")
-        assert f"w1 GPU {there}: 100 %, 70-120 W (`nvidia-smi`)" in hung["evidence"]
+        assert f"w1 GPU {there}: 100%, 70-120 W (`nvidia-smi`)" in hung["evidence"]
         watcher.until(lambda now: [each["level"] for each in now["findings"] if each["code"] == "job-hung"] == ["critical"])
         bundle = cluster.head.tmp / "bundle.tar.gz"
         bundle.unlink(missing_ok=True)
@@ -369,14 +371,14 @@ def test_what_ray_stop_leaves_and_what_raylets_are_started_with(cluster: Cluster
     limit = int(files / 0.85)
     w1.ssh(f"prlimit --pid {raylet.pid} --nofile={limit}:")
     near = found(
-        watcher, "open-files", f"raylet {raylet.pid} on w1 has ", f" of {limit} files open: at the limit no more workers can register"
+        watcher, "open-files", f"raylet (pid {raylet.pid}) on w1 has ", f" of {limit} files open: at the limit no more workers can register"
     )
     assert f"`prlimit --pid {raylet.pid} --nofile=" in near["remedy"]["text"]
     w1.ssh(f"prlimit --pid {raylet.pid} --nofile=20000:")
     over(watcher, "open-files")
 
     with limited_tasks(raylet.outer.pid, int(len(os.listdir(f"/proc/{raylet.outer.pid}/task")) / 0.87)):
-        near = found(watcher, "task-limit-near", f"the cgroup of raylet {raylet.pid} on w1 has ", "(pids.max)")
+        near = found(watcher, "task-limit-near", f"the cgroup of raylet (pid {raylet.pid}) on w1 has ", "(pids.max)")
         assert near["level"] == "warning"
     over(watcher, "task-limit-near")
 

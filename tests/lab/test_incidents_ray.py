@@ -67,7 +67,7 @@ def test_a_frozen_agent_and_a_frozen_monitor_are_found(cluster: Cluster, watcher
     agent, monitor = cluster.part("agent", "w1"), cluster.part("monitor")
     agent.freeze()
     monitor.freeze()
-    found(watcher, "agent-silent", "Ray's agent on w1 has reported nothing for")
+    found(watcher, "agent-silent", "Ray's agent on w1 has not reported for")
     found(watcher, "monitor-silent", f"(pid {monitor.pid}) is stopped by a signal")
     assert {each["code"] for each in told(watcher)} == {"agent-silent", "monitor-silent"}
     agent.thaw()

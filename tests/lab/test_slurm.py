@@ -230,7 +230,7 @@ def test_the_end_of_the_allocation_is_told_before_it_comes(allocation: Allocatio
     finally:
         allocation.head.ssh(f"{limit}UNLIMITED")
     assert (ends["level"], ends["subject"]) == ("info", f"Slurm job {allocation.job}"), "no job of Ray's runs"
-    assert ends["text"].startswith(f"Slurm ends its job {allocation.job} in 20 min")
+    assert ends["text"].startswith(f"Slurm job {allocation.job} reaches its time limit in 20 min")
     assert not findings(allocation.look(), "slurm-ends")
 
 
@@ -272,8 +272,8 @@ def test_without_a_ray_a_command_is_checked_against_the_gpus_of_the_allocation(a
     train = "python -m openrlhf.cli.train_ppo_ray --actor_num_nodes 2 --actor_num_gpus_per_node 9 --pretrain x"
     told = json.loads(allocation.head.ssh(f"export {allocation.env}; {COCKPIT} check --json -- {shlex.quote(train)}; true"))
     lines = {line["level"]: line["text"] for line in reversed(told["lines"])}
-    assert lines["later"] == f"no Ray runs: checked against the 2 nodes, 16 GPU of Slurm job {allocation.job}"
-    assert "there are only 16 GPU in total" in " ".join(line["text"] for line in told["lines"] if line["level"] == "never"), told["lines"]
+    assert lines["later"] == f"no Ray runs: checked against the 2 nodes, 16 GPUs of Slurm job {allocation.job}"
+    assert "there are only 16 GPUs in total" in " ".join(line["text"] for line in told["lines"] if line["level"] == "never"), told["lines"]
 
 
 def test_then_its_temp_dirs_are_cleaned_through_slurm(allocation: Allocation):
