@@ -90,7 +90,7 @@ def _restart_finding(facts: Facts, subject: str, every: list[Restarted]) -> Find
         code=RESTARTING_CODE,
         level="warning",
         subject=subject,
-        text=f"actor {subject} was restarted {often}"
+        text=f"Actor {subject} was restarted {often}"
         if len(every) == 1
         else f"{len(every)} actors {subject} were restarted, one of them {often}",
         evidence=(
@@ -157,7 +157,7 @@ def _leak_findings(facts: Facts, code: str, job: Job, left: Sequence[PlacementGr
         code=code,
         level="warning",
         subject=f"job {short_name(job.id)}",
-        text=f"job {short_name(job.id)} has ended ({short_name(job.status)}), but {many} {count(gpus)} GPU{'s' if gpus > 1 else ''}",
+        text=f"Job {short_name(job.id)} has ended ({short_name(job.status)}), but {many} {count(gpus)} GPU{'s' if gpus > 1 else ''}",
         evidence=(
             *map(_holding_line, left[:MAX_EVIDENCE_LINES]),
             f"`ray list {'placement-groups' if groups else 'actors'} --detail` lists them",

@@ -41,7 +41,7 @@ def wrong_address(facts: Facts) -> Iterator[Finding]:
         code="address-wrong",
         level="critical",
         subject="address",
-        text=f"nothing answers{address_words(facts)}; this host "
+        text=f"Nothing answers{address_words(facts)}; this host "
         + (f"is a worker of {worker.session}, whose head is {_name_of(facts, worker) or worker.host}" if worker else f"has {here}"),
         evidence=(fault.text, *map(_other_ray_line, others), *map(_head_line, [worker] if worker else heads)),
         since=fault.since,

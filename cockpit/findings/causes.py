@@ -26,7 +26,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(r"uncorrectable ECC error|GPU has fallen off the bus|CUDA error: unspecified launch failure.{0,200}Xid",
         "the GPU failed: see `dmesg | grep -i xid` and `nvidia-smi -q -d ECC` on its node, and drain that node (`ray drain-node`)"),
     Cause(r"Free memory on device .{0,80}on startup is less than desired GPU memory utilization",
-        "another process uses memory of that GPU, often an orphan of an earlier run: end it, or ask for less (gpu_memory_utilization)",
+        "another process uses memory of that GPU, often an orphan of an earlier run: kill it, or ask for less (gpu_memory_utilization)",
         "kill-orphans"),
     Cause(r"CUDA out of memory|CUDA error: out of memory|No available memory for the cache blocks",
         "the job needs more memory than the GPU has: use smaller micro batches or sequences, offload, more GPUs per model, "
@@ -42,7 +42,7 @@ CAUSES: tuple[Cause, ...] = (
         "the job asks for more GPUs than the cluster has, or for other bundles than it reserved: nodes x GPUs of each model must fit "
         "the cluster, and models that share a placement group must have its size"),
     Cause(r"Version mismatch: The cluster was started with",
-        "use the same versions of Ray and Python as the cluster (for Python all three numbers)"),
+        "use the same versions of Ray and Python as the cluster (Python down to the patch version)"),
     Cause(r"RuntimeEnvSetupError|Failed to set up runtime environment|runtime_env setup failed",
         "its runtime environment could not be set up: runtime_env_setup-*.log in the logs of the Ray session on the head shows the step"),
     Cause(r"No space left on device|OutOfDiskError|Local disk is full",

@@ -57,7 +57,7 @@ def _pending_finding(job: Job, supervisor: Actor | None, level: Level, facts: Fa
         code="job-pending",
         level=level,
         subject=f"job {short_name(job.id)}",
-        text=f"job {short_name(job.id)} has not started: {why}",
+        text=f"Job {short_name(job.id)} has not started: {why}",
         evidence=(
             f"`ray job status {shell_word(job.id)}` reports PENDING" + (f": {_short_line(job.message)}" if job.message else ""),
             *([f"its supervisor is {short_name(supervisor.state)}"] if supervisor else []),
@@ -101,7 +101,7 @@ def _failed_finding(job: Job, facts: Facts) -> Finding:
         code="job-failed",
         level="warning",
         subject=f"job {short_name(job.id)}",
-        text=f"job {short_name(job.id)} failed{f' ({how})' if how else ''}" + (f": {lines[-1]}" if lines else "; Ray gives no reason"),
+        text=f"Job {short_name(job.id)} failed{f' ({how})' if how else ''}" + (f": {lines[-1]}" if lines else "; Ray gives no reason"),
         evidence=(*lines, *port_lines, f"`ray job logs {shell_word(job.id)}` shows the whole log"),
         since=plausible_time(job.ended, facts.now),
         remedy=Remedy(f"{cause[1].remedy}; then start it again", cause[1].act or left_over)

@@ -211,7 +211,7 @@ def _containers(facts: Facts) -> Iterator[tuple[Pod, Container]]:
 
 def _names(pods: list[Pod]) -> str:
     if len(pods) == 1:
-        return f"pod {clean(pods[0].name)}"
+        return f"Pod {clean(pods[0].name)}"
     return f"{len(pods)} pods of {f'group {clean(pods[0].group)}' if pods[0].group else 'the head'}"
 
 

@@ -257,7 +257,7 @@ def _many_silent_finding(facts: Facts, late: list[Node], silent: float, known: i
         late,
         "agents-silent",
         "warning",
-        f"the agents of {len(late)} of {known} nodes have not reported for {age(silent)}, but the dashboard answers; "
+        f"The agents of {len(late)} of {known} nodes have not reported for {age(silent)}, but the dashboard answers; "
         "Ray's numbers for their GPUs and memory are that old",
         _lines(f"/nodes?view=summary: `now` of {facts.title(node)} has not changed" for node in late),
         "read logs/dashboard.log on the head: the dashboard's node module, or the network between the head and the nodes, does not work",

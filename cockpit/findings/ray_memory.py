@@ -49,7 +49,7 @@ def large_parts(facts: Facts) -> Iterator[Finding]:
                 code="ray-memory",
                 level="warning",
                 subject=subject,
-                text=f"{part} (pid {process.pid}) on {host.name} holds {size(held)} of host memory{of_all}"
+                text=f"{part[:1].upper()}{part[1:]} (pid {process.pid}) on {host.name} holds {size(held)} of host memory{of_all}"
                 f"{_growth_words(facts, process)}; ending jobs does not free it",
                 evidence=(
                     f"ps -o rss,cmd -p {process.pid} on {host.name}: {size(process.rss)} resident, {size(process.shared)} of it shared",

@@ -24,7 +24,7 @@ def differing_versions(facts: Facts) -> Iterator[Finding]:
     ours, same = [(host, ray) for host, ray in raylets if is_ours(facts, ray)], facts.snapshot.cluster.ray_version
     yield from _difference(facts, "ray-versions", "Ray", "warning", [(ray.ray, host) for host, ray in ours], same)
     yield from _difference(facts, "python-versions", "Python", "warning", [(ray.python, host) for host, ray in ours])
-    yield from _difference(facts, "driver-versions", "the NVIDIA driver", "info", [(host.driver, host) for host, _ in ours])
+    yield from _difference(facts, "driver-versions", "The NVIDIA driver", "info", [(host.driver, host) for host, _ in ours])
 
 
 def is_ours(facts: Facts, ray: RayProcess) -> bool:
@@ -102,7 +102,7 @@ def _near_findings(facts: Facts, host: Host, ray: RayProcess, files: int, limit:
         code="open-files-full" if full else "open-files",
         level="critical" if full else "warning",
         subject=subject,
-        text=f"{_part_name(ray)} (pid {ray.pid}) on {host.name} has {files} of {limit} files open: "
+        text=f"{_part_name(ray).replace('raylet', 'Raylet')} (pid {ray.pid}) on {host.name} has {files} of {limit} files open: "
         "at the limit no more workers can register",
         evidence=(f"ls /proc/{ray.pid}/fd | wc -l: {files}", f"/proc/{ray.pid}/limits: Max open files {limit}"),
         remedy=Remedy(

@@ -107,7 +107,7 @@ def waiting_actors(facts: Facts) -> Iterator[Finding]:
         by_class.setdefault((class_, job), {})[WaitKind(why, wait, state)] = waiting
     for (class_, job), kinds in by_class.items():
         subject, number = actors_words(facts, class_, job), sum(map(len, kinds.values()))
-        who = f"{number} actors" if number > 1 else "actor"
+        who = f"{number} actors" if number > 1 else "Actor"
         yield from _worst_finding(facts, Fold("actor-pending", subject, f"{who} {subject}", job, kinds))
 
 
@@ -270,9 +270,9 @@ def _deadlock(facts: Facts, by_job: Mapping[str, list[Waiting]], level: Level, s
     last = max(filter(is_stoppable, known), key=lambda job: job.started or 0, default=None)
     names = [short_name(facts.job_title(job)) for job in sorted(by_job)]
     who = (
-        f"deadlock: {joined_names(names)} wait for each other"
+        f"Deadlock: {joined_names(names)} wait for each other"
         if len(names) > 1
-        else f"deadlock: {names[0]} and another job wait for each other"
+        else f"Deadlock: {names[0]} and another job wait for each other"
     )
     whys = dict.fromkeys(each.why for mine in by_job.values() for each in mine if each.why)
     stop = (
@@ -328,7 +328,7 @@ def _fixed_amounts(needs: Mapping[str, float]) -> Counter[str]:
 def _groups_words(facts: Facts, groups: Sequence[Waiting], job: str | None) -> str:
     names = told_names(groups[:MAX_REASONS])
     if len(groups) == 1:
-        return f"placement group {names[0]} of {job_words(facts, job)}"
+        return f"Placement group {names[0]} of {job_words(facts, job)}"
     return f"{len(groups)} placement groups of {job_words(facts, job)} ({joined_names(names, len(groups))})"
 
 

@@ -63,7 +63,7 @@ def test_pods_that_wait_for_different_things_are_told_apart():
 
 def test_a_pod_that_waits_as_long_as_any_start_takes_is_no_news():
     assert found(seen(waiting(created=NOW - 100))) == ()
-    assert only(found(seen(waiting(created=NOW - 120)), 0), "pod-pending").text.startswith("pod ray-gpu-worker-3 waits to be started: ")
+    assert only(found(seen(waiting(created=NOW - 120)), 0), "pod-pending").text.startswith("Pod ray-gpu-worker-3 waits to be started: ")
     assert found(seen(waiting(created=None))) == ()
 
 
@@ -83,7 +83,7 @@ def test_a_container_that_can_not_be_made_is_told_with_the_reason():
 def test_an_image_that_can_not_be_had_is_told_at_once(reason: str):
     image = container(waiting=reason, message="failed to pull: not found")
     finding = only(found(seen(waiting(unscheduled=None, created=NOW - 20, containers=(image,))), 0), "pod-image")
-    assert (finding.level, finding.text) == ("warning", "pod ray-gpu-worker-3 can't get its image: failed to pull: not found")
+    assert (finding.level, finding.text) == ("warning", "Pod ray-gpu-worker-3 can't get its image: failed to pull: not found")
 
 
 def killed(ago: float = 60, **more: Any) -> Snapshot:

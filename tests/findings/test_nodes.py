@@ -163,7 +163,7 @@ def test_a_stopped_agent_on_a_host_that_is_looked_at_is_named():
 
 def test_when_all_stand_still_it_is_one_finding():
     found = only(looked(reporting(67, 80), detectors=AGENTS), "agents-silent")
-    assert found.text.startswith("the agents of 2 of 2 nodes have not reported for 1m05s, but the dashboard answers;")
+    assert found.text.startswith("The agents of 2 of 2 nodes have not reported for 1m05s, but the dashboard answers;")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def test_actors_of_one_class_and_job_are_one_finding_with_the_count_and_the_reas
     assert HELD not in "".join(found.evidence), "the sentence tells it"
     assert found.evidence[-1] == "`ray list actors --filter state=PENDING_CREATION` lists actor1, actor2, actor3 and 1 more"
     assert (found.level, found.since, len(found.about)) == ("info", NOW - 60, 4)
-    assert only(seen(waits()), "actor-pending").text == f"actor Critic of job train2 waits: {HELD}"
+    assert only(seen(waits()), "actor-pending").text == f"Actor Critic of job train2 waits: {HELD}"
 
 
 def test_other_classes_and_other_jobs_are_told_apart():
@@ -76,7 +76,7 @@ def test_groups_that_wait_for_several_reasons_are_named_with_each_and_who_holds_
     groups = [group(number, why=why) for number, why in enumerate(wants, 1)]
     found = only(seen(groups=(*groups, group(4, why="never fits on these nodes: needs 9 GPUs", wait="never"))), "placement-group-pending")
     assert found.text == (
-        "placement group vllm4 of job train2 waits: never fits on these nodes: needs 9 GPUs; 3 more wait for other reasons"
+        "Placement group vllm4 of job train2 waits: never fits on these nodes: needs 9 GPUs; 3 more wait for other reasons"
     )
     assert found.evidence[:3] == (
         f"1 of these 4 (vllm1): {wants[0]}",
@@ -103,7 +103,7 @@ def test_things_are_called_by_their_names_and_those_of_one_name_told_apart():
 
 def test_without_a_reason_and_while_arguments_are_made_it_is_long_only_an_info():
     silent = only(seen(waits(seconds=600, why=None, wait=None)), "actor-pending")
-    assert (silent.level, silent.text) == ("info", "actor Critic of job train2 waits, and Ray gives no reason")
+    assert (silent.level, silent.text) == ("info", "Actor Critic of job train2 waits, and Ray gives no reason")
     unready = waits(seconds=600, state="DEPENDENCIES_UNREADY", why="its constructor's arguments are not ready", wait=None)
     assert only(seen(unready), "actor-pending").level == "info"
 
@@ -156,7 +156,7 @@ def test_a_group_is_told_with_the_actors_that_wait_for_it_and_they_are_no_findin
     bound = [waits(number, placement_group=group().id, wait=wait) for number, wait in ((1, "group"), (2, "group"), (3, None))]
     (found,) = seen(*bound, groups=(group(seconds=400),))
     assert (found.code, found.subject, found.level) == ("placement-group-pending", "job train2", "warning")
-    assert found.text == f"placement group vllm1 of job train2 waits: {HELD}"
+    assert found.text == f"Placement group vllm1 of job train2 waits: {HELD}"
     assert "3 actors wait for this placement group: 3 x Critic" in found.evidence
     assert found.about == (group().key, *(each.key for each in bound))
     assert found.since == NOW - 400
@@ -205,7 +205,7 @@ def test_jobs_that_hold_what_the_others_wait_for_are_one_finding():
     (found,) = seen(groups=(*held, *wanted))
     assert (found.code, found.subject, found.level) == ("deadlock", "jobs train1 and train2", "critical")
     assert found.text == (
-        "deadlock: train1 and train2 wait for each other; none can continue until one of them releases its resources; "
+        "Deadlock: train1 and train2 wait for each other; none can continue until one of them releases its resources; "
         "train1 holds 8 GPUs and waits for 8 GPUs; train2 holds 8 GPUs and waits for 8 GPUs"
     )
     assert (found.remedy.text, found.remedy.act) == ("stop job train2, which started last: then the others continue", "stop-job")

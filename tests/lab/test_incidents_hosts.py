@@ -123,11 +123,13 @@ def test_links_power_limits_and_xids_are_told_each_by_its_kind(cluster: Cluster,
     nvml.add(w1.state, "xid 0 79", "set 1 nvlinks_down 2", "set 2 pcie_width 8", "set 3 nvlink_errors 50", "set 4 power_limit 500000")
     worker = w1.hold(2, 20 * GIB, busy=95, title="python finetune.py")
     found(watcher, "gpu-xid", "The driver reported Xid 79 on GPU 0 of w1", "the GPU has fallen off the bus")
-    capped = found(watcher, "gpu-power-capped", "GPU 4 of w1 has a power limit below its default; others of this model have more")
+    capped = found(
+        watcher, "gpu-power-capped", "GPU 4 of w1 has a power limit below its default; other GPUs of this model have a higher one"
+    )
     assert "GPU 4: 500 W, by default 700 W (`nvidia-smi -q -d POWER`)" in capped["evidence"]
     found(watcher, "gpu-nvlink-down", "GPU 1 of w1 has NVLinks that are down")
-    found(watcher, "gpu-pcie-slow", "GPU 2 of w1 has a PCIe link that is slower than it could be")
-    found(watcher, "gpu-nvlink-errors", "GPU 3 of w1 has NVLink errors that grow")
+    found(watcher, "gpu-pcie-slow", "GPU 2 of w1 has a PCIe link that runs below its maximum")
+    found(watcher, "gpu-nvlink-errors", "GPU 3 of w1 has a growing number of NVLink errors")
     gpus = {each["index"]: each for each in node(watcher.now, "w1")["gpus"]}
     assert (gpus[1]["links"]["nvlinks_active"], gpus[2]["links"]["pcie_width"], [xid["code"] for xid in gpus[0]["xids"]]) == (16, 8, [79])
     w1.reset_gpus()
@@ -216,13 +218,13 @@ def test_a_second_ray_what_it_leaves_on_a_full_disk_and_a_raylet_that_was_given_
     w1.ssh(f"cd {small_disk} && dd if=/dev/zero of={name}/logs/worker.out bs=1M count=61 status=none")
     w1.ssh(f"cd {small_disk} && touch -d '1 hour ago' ray_current_cluster {name}")
     full = found(
-        watcher, "disk-full", "the disk under /tmp/small on w1 is 95% full (2.", "M of 64M left)", "; 1 dead session holds 61M of it"
+        watcher, "disk-full", "The disk under /tmp/small on w1 is 95% full (2.", "M of 64M left)", "; 1 dead session holds 61M of it"
     )
     assert (full["level"], full["remedy"]["act"]) == ("critical", "clean")
     assert f"du -sh {small_disk}/{name}: 61M (dead, of root)" in full["evidence"]
     dead = found(watcher, "pointer-dead", "/tmp/small/ray_current_cluster names")
     assert dead["text"] == (
-        f"on w1 /tmp/small/session_latest points at the dead {name} and /tmp/small/ray_current_cluster names {w1.address}:6399, "
+        f"On w1 /tmp/small/session_latest points at the dead {name} and /tmp/small/ray_current_cluster names {w1.address}:6399, "
         "where no Ray runs: `ray.init()` and `ray status` fail"
     )
     assert "sessions-several" not in told(watcher)
@@ -265,11 +267,11 @@ def test_versions_that_differ_between_hosts_are_told_and_a_job_that_ray_refuses_
     watcher = watching(cluster, "hosts: [head, w1]\nprobe_hosts: always\n")
     try:
         driver, other = found(watcher, "driver-versions"), found(watcher, "python-versions")
-        assert (driver["level"], driver["text"]) == ("info", "the NVIDIA driver is 570.86.15 on w1; 1 other host has 580.00.SIM")
+        assert (driver["level"], driver["text"]) == ("info", "The NVIDIA driver is 570.86.15 on w1; 1 other host has 580.00.SIM")
         assert (other["level"], other["text"]) == ("warning", f"Python is {version} on w1; 1 other host has {ours}")
         cluster.submit("other", f"{python} -c 'import ray; ray.init(\"auto\")'")
         failed = found(
-            watcher, "job-failed", "job other failed (JOB_ENTRYPOINT_COMMAND_ERROR, exit code 1): RuntimeError: Version mismatch: "
+            watcher, "job-failed", "Job other failed (JOB_ENTRYPOINT_COMMAND_ERROR, exit code 1): RuntimeError: Version mismatch: "
         )
         assert f"Python: {ours} This process on " in failed["text"]
         assert failed["text"].endswith(f"Python: {version}")
@@ -371,14 +373,14 @@ def test_what_ray_stop_leaves_and_what_raylets_are_started_with(cluster: Cluster
     limit = int(files / 0.85)
     w1.ssh(f"prlimit --pid {raylet.pid} --nofile={limit}:")
     near = found(
-        watcher, "open-files", f"raylet (pid {raylet.pid}) on w1 has ", f" of {limit} files open: at the limit no more workers can register"
+        watcher, "open-files", f"Raylet (pid {raylet.pid}) on w1 has ", f" of {limit} files open: at the limit no more workers can register"
     )
     assert f"`prlimit --pid {raylet.pid} --nofile=" in near["remedy"]["text"]
     w1.ssh(f"prlimit --pid {raylet.pid} --nofile=20000:")
     over(watcher, "open-files")
 
     with limited_tasks(raylet.outer.pid, int(len(os.listdir(f"/proc/{raylet.outer.pid}/task")) / 0.87)):
-        near = found(watcher, "task-limit-near", f"the cgroup of raylet (pid {raylet.pid}) on w1 has ", "(pids.max)")
+        near = found(watcher, "task-limit-near", f"The cgroup of raylet (pid {raylet.pid}) on w1 has ", "(pids.max)")
         assert near["level"] == "warning"
     over(watcher, "task-limit-near")
 

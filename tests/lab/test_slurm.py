@@ -122,9 +122,9 @@ def test_whoever_has_only_logged_in_names_the_job_and_hears_how_to_get_to_its_ra
     assert {"ray"} <= kinds(facts, "head") & kinds(facts, "w1")
     (wrong,) = findings(facts, "address-wrong")
     seen = [facts[name] for name in ("sessions", "faults")]
-    assert wrong["text"] == "nothing answers at http://127.0.0.1:8265; this host has no Ray, but head has one", seen
+    assert wrong["text"] == "Nothing answers at http://127.0.0.1:8265; this host has no Ray, but head has one", seen
     step = f"srun --overlap --jobid={allocation.job} -w head --pty"
-    assert wrong["remedy"]["text"] == f"its dashboard listens on head alone: run cockpit there: `{step} cockpit`"
+    assert wrong["remedy"]["text"] == f"its dashboard listens only on head: run cockpit there: `{step} cockpit`"
     allocation.settle()
     inside = f"{step} {COCKPIT} status --json"
     printed = allocation.login.ssh(f"export RAY_AUTH_MODE=disabled; script -qec {shlex.quote(inside)} /dev/null; true")
@@ -135,7 +135,7 @@ def test_whoever_has_only_logged_in_names_the_job_and_hears_how_to_get_to_its_ra
 
 def test_on_a_worker_the_head_is_named(allocation: Allocation):
     (wrong,) = findings(once(allocation.worker, "", f"export {allocation.env} SLURMD_NODENAME=w1;")[1], "address-wrong")
-    assert re.fullmatch(r"nothing answers at \S+; this host is a worker of session_\S+, whose head is head", wrong["text"])
+    assert re.fullmatch(r"Nothing answers at \S+; this host is a worker of session_\S+, whose head is head", wrong["text"])
     assert f"`srun --overlap --jobid={allocation.job} -w head --pty cockpit`" in wrong["remedy"]["text"]
     allocation.settle()
 

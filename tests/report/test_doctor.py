@@ -217,7 +217,7 @@ def test_what_one_look_can_not_find_stands_once_and_never_under_ok():
     assert stalled == "  - Stalled jobs: not checked: GPUs at 0%, or at 100% with idle power, for many minutes"
     part = "ok as far as checked; not checked:"
     assert links == f"  - Links of GPUs: NVLink and PCIe: {part} error counts that grow, and PCIe links that are slow under load"
-    assert clocks.startswith(f"  - Power limits and clocks of GPUs: {part} clocks far below those of other GPUs")
+    assert clocks.startswith(f"  - Power limits and clocks of GPUs: {part} clocks far below those of other busy GPUs")
     assert memory == f"  - Host memory near Ray's kill line: {part} how fast memory grows, and when Ray starts killing workers"
     assert restarts == f"  - Actors in a restart loop: {part} several restarts in the last ten minutes of a longer job"
     for check in CHECKS_ALWAYS_MADE:
