@@ -96,4 +96,5 @@ def _otherwise(budget: Budget, needs: Needs) -> Iterator[Line]:
     for key, resource, said in (("needs.gpus", "GPU", needs.gpus), ("needs.cpus", "CPU", needs.cpus)):
         asked = budget.amount(resource)
         if budget.framework != "Ray" and said is not None and asked is not None and said != asked:
-            yield Line("doubt", f"{key} is {count(said)}, but the command asks for {count(asked)} {resource}", f"{key}: {count(asked)}")
+            asks = f"{count(asked)} {resource}{'s' if asked > 1 or not asked else ''}"
+            yield Line("doubt", f"{key} is {count(said)}, but the command asks for {asks}", f"{key}: {count(asked)}")

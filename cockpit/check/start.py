@@ -36,7 +36,7 @@ def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line
 
 def _amount(site: Site, nodes: int) -> str:
     gpus = sum(place.total.get("GPU", 0) for place in site.places) / 10_000
-    return plural(nodes, "node") + (f", {count(gpus)} GPU" if site.places else "")
+    return plural(nodes, "node") + (f", {count(gpus)} GPU{'' if gpus == 1 else 's'}" if site.places else "")
 
 
 def _devices(start: RayNode, devices: str | None) -> Iterator[Line]:

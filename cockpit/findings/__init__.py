@@ -44,7 +44,7 @@ CHECKS: tuple[Check, ...] = (
     Check("GPU memory held by orphan processes", (orphaned_memory,), HOSTS),
     Check("GPU memory in use without a visible process", (unexplained_memory,), HOSTS + GPUS),
     Check(
-        "Memory of GPUs that are free in Ray",
+        "Memory in use on GPUs that Ray counts as free",
         (free_but_held,),
         (*NODES, checks.resources, checks.listed_gpus),
         HOSTS + GPUS,
@@ -58,7 +58,7 @@ CHECKS: tuple[Check, ...] = (
         watches="growth over most of an hour that will fill a GPU",
         at_once=False,
     ),
-    Check("GPU health: lost, ECC errors, pending row remaps, slowed by heat or power", (gpu_trouble,), GPUS),
+    Check("GPU health: lost, ECC errors, pending row remaps, throttled by heat or power", (gpu_trouble,), GPUS),
     Check("Xids: errors that the NVIDIA driver has reported", (reported_xids,), (checks.xids,), GPUS),
     Check(
         "Links of GPUs: NVLink and PCIe",
@@ -70,7 +70,7 @@ CHECKS: tuple[Check, ...] = (
         "Power limits and clocks of GPUs",
         (lowered_power, low_clocks),
         GPUS,
-        watches="clocks far below those of other GPUs of the model that work too",
+        watches="clocks far below those of other busy GPUs of the same model",
     ),
     Check("Number of GPUs: Ray and NVML differ", (gpu_counts,), (*NODES, checks.listed_gpus), GPUS),
     Check(
@@ -78,7 +78,7 @@ CHECKS: tuple[Check, ...] = (
         (stalled_jobs,),
         JOBS,
         HOSTS,
-        watches="GPUs at 0 %, or at 100 % with idle power, for many minutes",
+        watches="GPUs at 0%, or at 100% with idle power, for many minutes",
         at_once=False,
     ),
     Check(
@@ -96,9 +96,9 @@ CHECKS: tuple[Check, ...] = (
         HOSTS,
         watches="how fast memory grows, and when Ray starts killing workers",
     ),
-    Check("Workers killed for lack of memory", (oom_kills,), helps=RAY + HOSTS),
-    Check("Memory limits by a cgroup", (cgroup_limit,), NODES + HOSTS),
-    Check("Network interfaces that NCCL and Gloo are told to use", (missing_interfaces,), HOSTS),
+    Check("Workers killed out of memory (OOM)", (oom_kills,), helps=RAY + HOSTS),
+    Check("Memory limits set by a cgroup", (cgroup_limit,), NODES + HOSTS),
+    Check("Network interfaces that NCCL and Gloo are set to use", (missing_interfaces,), HOSTS),
     Check("Pending placement groups", (waiting_groups,), GROUPS),
     Check("Pending actors", (waiting_actors,), ACTORS),
     Check("Deadlocks between jobs", (deadlocks,), GROUPS + ACTORS),
@@ -109,7 +109,7 @@ CHECKS: tuple[Check, ...] = (
         (restart_loops,),
         ACTORS,
         JOBS,
-        watches="restarts within ten minutes, where the job has run for longer",
+        watches="several restarts in the last ten minutes of a longer job",
     ),
     Check("Dead, missing and silent nodes", (dead_nodes, missing_hosts, silent_agents), NODES),
     Check(
@@ -133,7 +133,7 @@ CHECKS: tuple[Check, ...] = (
         concerns=checks.is_in_slurm,
     ),
     Check(
-        "Kubernetes: pods that wait, were ended or are taken away",
+        "Kubernetes: pods that wait, were killed or are being deleted",
         (waiting_pods, killed_containers, crashing_containers, leaving_pods),
         (checks.pods,),
         NODES,

@@ -12,7 +12,7 @@ from cockpit.model import Actor, Finding, Job, PlacementGroup, Remedy
 from cockpit.text import age, count
 
 RESTARTING_CODE = "actor-restarting"
-LOG_WORDS = "worker-*.err of its process before the restart, in the logs of the Ray session on its node (on the screen, key l opens it)"
+LOG_WORDS = "worker-*.err of its process before the restart, in the logs of the Ray session on its node (`l` opens it)"
 ENDED_STATES = ("SUCCEEDED", "FAILED", "STOPPED")
 SERVE_PREFIX = "SERVE_"
 """What Ray Serve calls its placement groups first: what it runs outlives the job that deployed it, as it should."""
@@ -90,7 +90,7 @@ def _restart_finding(facts: Facts, subject: str, every: list[Restarted]) -> Find
         code=RESTARTING_CODE,
         level="warning",
         subject=subject,
-        text=f"actor {subject} was restarted {often}"
+        text=f"Actor {subject} was restarted {often}"
         if len(every) == 1
         else f"{len(every)} actors {subject} were restarted, one of them {often}",
         evidence=(
@@ -157,16 +157,16 @@ def _leak_findings(facts: Facts, code: str, job: Job, left: Sequence[PlacementGr
         code=code,
         level="warning",
         subject=f"job {short_name(job.id)}",
-        text=f"job {short_name(job.id)} has ended ({short_name(job.status)}), but {many} {count(gpus)} GPU",
+        text=f"Job {short_name(job.id)} has ended ({short_name(job.status)}), but {many} {count(gpus)} GPU{'s' if gpus > 1 else ''}",
         evidence=(
             *map(_holding_line, left[:MAX_EVIDENCE_LINES]),
             f"`ray list {'placement-groups' if groups else 'actors'} --detail` lists them",
         ),
         since=ended,
         remedy=Remedy(
-            "remove it, unless it is meant to outlive its job"
+            f"{'remove' if groups else 'kill'} it, unless it is meant to outlive its job"
             if len(left) == 1
-            else "remove them, unless they are meant to outlive their job",
+            else f"{'remove' if groups else 'kill'} them, unless they are meant to outlive their job",
             "remove-placement-group" if groups else "kill-actor",
         ),
         about=tuple(each.key for each in left),
@@ -175,5 +175,5 @@ def _leak_findings(facts: Facts, code: str, job: Job, left: Sequence[PlacementGr
 
 
 def _holding_line(each: Actor | PlacementGroup) -> str:
-    kept = {True: ", detached", False: "", None: ""}[each.detached]
-    return f"{what_words(each)} ({short_name(each.state)}{kept}) holds {count(_held_gpus(each))} GPU"
+    kept, held = {True: ", detached", False: "", None: ""}[each.detached], _held_gpus(each)
+    return f"{what_words(each)} ({short_name(each.state)}{kept}) holds {count(held)} GPU{'s' if held > 1 else ''}"

@@ -30,17 +30,18 @@ def wrong_address(facts: Facts) -> Iterator[Finding]:
     found = sorted(heard, key=lambda ray: (not ray.answers, ray.owner or "", ray.url))
     here = " and ".join(map(_other_ray_words, found))
     unasked = any(ray.answers is None for ray in others)
-    none = "no Ray of yours that answers" if unasked else "no Ray that answers" if others else "no Ray"
+    none = "no Ray cluster of yours that answers" if unasked else "no Ray cluster that answers" if others else "no Ray"
     heads = [] if found else [*_rays_on_other_hosts(facts)]
     # Another user's is asked only for who names it.
-    theirs = [f"if you mean the Ray of {ray.owner}: `cockpit --address {ray.url}`; " for ray in others if ray.answers is None and ray.owner]
+    named = [ray for ray in others if ray.answers is None and ray.owner]
+    theirs = [f"if you mean the Ray cluster of {ray.owner}: `cockpit --address {ray.url}`; " for ray in named]
     worker = None if found else _head_of_worker(facts, host, heads)
     here = here or none + (f", but {heads[0].host} has one" if heads else "")
     yield Finding(
         code="address-wrong",
         level="critical",
         subject="address",
-        text=f"nothing answers{address_words(facts)}; this host "
+        text=f"Nothing answers{address_words(facts)}; this host "
         + (f"is a worker of {worker.session}, whose head is {_name_of(facts, worker) or worker.host}" if worker else f"has {here}"),
         evidence=(fault.text, *map(_other_ray_line, others), *map(_head_line, [worker] if worker else heads)),
         since=fault.since,
@@ -59,7 +60,7 @@ def _ray_remedy(facts: Facts) -> str:
     job, here = facts.snapshot.allocation, {host.name for host in facts.snapshot.hosts.values() if host.local}
     if job is None or not any(fault.source == "probe" and fault.host not in here for fault in facts.snapshot.faults):
         return NO_RAY_REMEDY
-    return f"see first why the nodes of Slurm job {job.job} can't be looked at: `cockpit doctor`"
+    return f"first find out why the nodes of Slurm job {job.job} can't be probed: `cockpit doctor`"
 
 
 class _Head(NamedTuple):
@@ -122,12 +123,12 @@ def _way_to(facts: Facts, head: _Head) -> str:
         return f"its dashboard listens in pod {head.host}: {forward}, and `cockpit --address http://127.0.0.1:{port}` beside it"
     if urlsplit(head.url).hostname not in LOOPBACK_NAMES:
         return f"use `cockpit --address {head.url}`"
-    return f"its dashboard listens on {head.host} alone: run cockpit there{step}"
+    return f"its dashboard listens only on {head.host}: run cockpit there{step}"
 
 
 def _other_ray_words(ray: OtherRay) -> str:
     owner, heard = f" of {ray.owner}" if ray.owner else "", "" if ray.answers else ", which has not answered yet"
-    return f"a Ray{owner} at {ray.url}{heard}"
+    return f"a Ray cluster{owner} at {ray.url}{heard}"
 
 
 def _other_ray_line(ray: OtherRay) -> str:

@@ -26,18 +26,21 @@ def ending_allocation(facts: Facts) -> Iterator[Finding]:
     if job.ends < facts.now and facts.has_fault("slurm"):  # it has ended, and Slurm knows it no more
         return
     running = [one.id for one in facts.snapshot.jobs or () if one.status == "RUNNING"]
-    jobs = "" if not running else clean(running[0]) if len(running) == 1 else f"{len(running)} running jobs"
-    ends = " and ".join(filter(None, ("this Ray" if facts.snapshot.cluster.reachable else "", jobs)))
+    jobs = "" if not running else f"job {clean(running[0])}" if len(running) == 1 else f"{len(running)} running jobs"
+    ends = " and ".join(filter(None, ("this Ray cluster" if facts.snapshot.cluster.reachable else "", jobs)))
     left = f"{max(1, math.ceil((job.ends - facts.now) / 60))} min"
     yield Finding(
         code="slurm-ends",
         level="warning" if running or (ends and facts.snapshot.jobs is None) else "info",
         subject=f"Slurm job {job.job}",
-        text=f"Slurm ends its job {job.job} in {left}{f', and with it {ends}' if ends else ''}",
-        evidence=(f"squeue: job {job.job} is {clean(job.state)}, {left} left", *map(clean, running[:MAX_NAMED])),
+        text=f"Slurm job {job.job} reaches its time limit in {left}{f', and {ends} will end with it' if ends else ''}",
+        evidence=(
+            f"squeue: job {job.job} is {clean(job.state)}, {left} left",
+            *(f"job {clean(one)} is RUNNING in Ray" for one in running[:MAX_NAMED]),
+        ),
         remedy=Remedy(
             "save a checkpoint before that, and submit the job again from it; or ask for more time: "
-            f"`scontrol update JobId={job.job} TimeLimit=+60`, which at most sites only an operator of Slurm may do"
+            f"`scontrol update JobId={job.job} TimeLimit=+60`, which most sites allow only to Slurm operators"
         ),
     )
 
@@ -55,7 +58,7 @@ def requeued_allocation(facts: Facts) -> Iterator[Finding]:
         "or requeued",
         evidence=(f"squeue: job {job.job} is {job.state}",),
         remedy=Remedy(
-            f"`scontrol show job {job.job}` says why, sinfo which node is down; when the job runs again, it may have other nodes: start "
+            f"`scontrol show job {job.job}` shows why, `sinfo` which node is down; when the job runs again, it may have other nodes: start "
             "cockpit again"
         ),
     )
@@ -75,16 +78,16 @@ def leaving_nodes(facts: Facts) -> Iterator[Finding]:
         them = "it" if len(silent) == 1 else "them"
         text = (
             f"Slurm calls {_names(silent)} down or not responding{f', but Ray counts {them} as alive' if places else ''}: "
-            f"when Slurm gives up a node, it ends job {job.job} on all its nodes"
+            f"when Slurm gives up the node, it ends job {job.job} on all nodes"
         )
         remedy = (
             f"see whether slurmd runs there (`scontrol show node {clean(silent[0].name)}`), and save a checkpoint; "
-            "a job that was submitted with --no-kill goes on without the node"
+            "a job that was submitted with --no-kill continues without the node"
         )
         yield _finding("slurm-node-down", text, remedy, silent, places)
     if draining := [node for node in known if _state(node) in LEAVING and node not in silent]:
         text = (
-            f"Slurm takes {_names(draining)} out of service after job {job.job}: what runs there goes on, "
+            f"Slurm takes {_names(draining)} out of service after job {job.job}: what runs there continues, "
             "but a job that is submitted again will not get the same nodes"
         )
         remedy = "read the reason: if it is a fault of the node, save a checkpoint and start again on other nodes"

@@ -26,7 +26,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(r"uncorrectable ECC error|GPU has fallen off the bus|CUDA error: unspecified launch failure.{0,200}Xid",
         "the GPU failed: see `dmesg | grep -i xid` and `nvidia-smi -q -d ECC` on its node, and drain that node (`ray drain-node`)"),
     Cause(r"Free memory on device .{0,80}on startup is less than desired GPU memory utilization",
-        "another process uses memory of that GPU, often an orphan of an earlier run: end it, or ask for less (gpu_memory_utilization)",
+        "another process uses memory of that GPU, often an orphan of an earlier run: kill it, or ask for less (gpu_memory_utilization)",
         "kill-orphans"),
     Cause(r"CUDA out of memory|CUDA error: out of memory|No available memory for the cache blocks",
         "the job needs more memory than the GPU has: use smaller micro batches or sequences, offload, more GPUs per model, "
@@ -35,30 +35,30 @@ CAUSES: tuple[Cause, ...] = (
         "Ray killed it because its node ran out of host memory: run fewer workers there at once, reduce what each holds (batch, offload), "
         "or give the node more memory"),
     Cause(r"Detected \d{1,9} oom[-_]kill event",
-        "Slurm's limit of memory for the job was reached on that node, and the kernel killed a process of the step: ask for more "
-        "(`--mem`, `--mem=0` for all of a node), run fewer workers there at once, or reduce what each holds; Ray's own kill line is only "
-        "below that limit where Ray was started inside the job"),
+        "the job reached its Slurm memory limit on that node, and the kernel killed a process of the step: ask for more "
+        "(`--mem`, `--mem=0` for all of a node), run fewer workers there at once, or reduce what each holds; Ray's own kill line is "
+        "below that limit only if Ray was started inside the job"),
     Cause(r"Total available GPUs \S{1,20} is less than total desired GPUs|placement group bundle index \d+ is invalid",
         "the job asks for more GPUs than the cluster has, or for other bundles than it reserved: nodes x GPUs of each model must fit "
         "the cluster, and models that share a placement group must have its size"),
     Cause(r"Version mismatch: The cluster was started with",
-        "use the same versions of Ray and Python as the cluster (for Python all three numbers)"),
+        "use the same versions of Ray and Python as the cluster (Python down to the patch version)"),
     Cause(r"RuntimeEnvSetupError|Failed to set up runtime environment|runtime_env setup failed",
         "its runtime environment could not be set up: runtime_env_setup-*.log in the logs of the Ray session on the head shows the step"),
     Cause(r"No space left on device|OutOfDiskError|Local disk is full",
         "a disk is full: remove the files of dead sessions, or move checkpoints and caches to another disk", "clean"),
     Cause(r"Too many open files",
-        "the limit of open files is too low: on that node run `ulimit -n 65535`, then restart Ray"),
+        "the limit on open files is too low: run `ulimit -n 65535` on that node, then restart Ray from the same shell"),
     Cause(r"pthread_create\b.{0,80}Resource temporarily unavailable|Thread creation failed: Resource temporarily unavailable|"
         r"thread: Resource temporarily unavailable|can't start new thread|fork: (?:retry: )?Resource temporarily unavailable",
-        "a limit of processes and threads was reached on its node: `ulimit -u` (raise it before `ray start`), `pids.max` of the cgroup "
+        "a limit on processes and threads was reached on its node: `ulimit -u` (raise it before `ray start`), `pids.max` of the cgroup "
         "(TasksMax, --pids-limit), kernel.threads-max or kernel.pid_max; or start fewer threads (OMP_NUM_THREADS, `ray start --num-cpus`)"),
     Cause(_IN_USE,
-        "a port that it wanted was in use on its node: `ss -ltnp` there shows by whom; end it if it is left over from an earlier run, or "
-        "give each job and engine a port of its own (MASTER_PORT, --port), outside of Ray's range of worker ports (10002 to 19999)"),
+        "a port that it needs was in use on its node: `ss -ltnp` there shows the process; kill it if it is left over from an earlier run, "
+        "or give each job and engine a port of its own (MASTER_PORT, --port), outside of Ray's range of worker ports (10002 to 19999)"),
     Cause(r"No available agent to submit job",
-        "no agent of Ray took the job: read logs/dashboard_agent.log of the session on each node: another process or another Ray has its "
-        "port (52365; `ray start --dashboard-agent-listen-port`), or a limit of processes was reached (`ulimit -u`)"),
+        "no Ray agent accepted the job: read logs/dashboard_agent.log of the session on each node: another process or another Ray session "
+        "has its port (52365; `ray start --dashboard-agent-listen-port`), or a limit on processes was reached (`ulimit -u`)"),
     Cause(r"Unable to register worker with raylet|Failed to register worker to Raylet",
         "more worker processes were started at once than the node can start: give Ray the real number of CPUs "
         "(`ray start --num-cpus`; veRL: ray_init.num_cpus), and check the node's open files and load"),

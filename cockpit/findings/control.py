@@ -8,7 +8,7 @@ from typing import NamedTuple
 from cockpit.findings.facts import Facts
 from cockpit.findings.followed_ray import address_words, find_fault, is_elsewhere, is_head, is_ray_alive_on, silent_fault
 from cockpit.model import Fault, Finding, Host, Remedy
-from cockpit.text import age, plural
+from cockpit.text import plural
 
 DASHBOARD_SCRIPTS = ("/dashboard/dashboard.py",)
 MONITOR_SCRIPTS = ("/autoscaler/_private/monitor.py", "/autoscaler/v2/monitor.py")
@@ -37,7 +37,7 @@ class RayPart(NamedTuple):
         """For the middle of a sentence."""
         if self.pid is None:
             return f"its process on {self.host} has ended"
-        return f"its process on {self.host} (pid {self.pid}) " + ("is stopped by a signal" if self.stopped else "exists")
+        return f"its process on {self.host} (pid {self.pid}) " + ("is stopped by a signal" if self.stopped else "still exists")
 
     @property
     def line(self) -> str:
@@ -47,11 +47,11 @@ class RayPart(NamedTuple):
     def remedy(self, log: str, gone: str) -> Remedy:
         """`log`: where to read why it does not answer; `gone`: what to do where it has ended."""
         if self.stopped:
-            return Remedy(f"find out who stopped it; `kill -CONT {self.pid}` on {self.host} resumes it")
+            return Remedy(f"find out who stopped the process; `kill -CONT {self.pid}` on {self.host} resumes it")
         return Remedy(f"read {log}; {gone}" if self.pid is None else f"read {log}")
 
 
-AGAIN = "run its command line again as Ray's user (Ray does not restart it)"
+AGAIN = "start that process again with its command line, as Ray's user (Ray does not restart it)"
 
 
 def silent_gcs(facts: Facts) -> Iterator[Finding]:
@@ -131,7 +131,7 @@ def ended_ray(facts: Facts) -> Iterator[Finding]:
         evidence=(fault.text, f"ps on {dead[0]}: no raylet of {session} runs there"),
         since=fault.since,
         remedy=Remedy(
-            "read the end of logs/gcs_server.out and logs/raylet.out of that session; end orphan processes, then start Ray again"
+            "read the end of logs/gcs_server.out and logs/raylet.out of that session; kill the orphan processes, then start Ray again"
         ),
         about=tuple(job.key for job in running),
         seen=facts.last_heard_before_fault("ray.jobs") if running else None,
@@ -150,8 +150,8 @@ def silent_monitor(facts: Facts) -> Iterator[Finding]:
         code="monitor-silent",
         level="warning",
         subject="monitor",
-        text=f"the autoscaler monitor has reported nothing for more than {age(facts.now - fault.since)}"
-        f"{f': {part.words}' if part else ''}; used and pending resources are that old, and no node is added",
+        text=f"The autoscaler monitor has stopped reporting{f': {part.words}' if part else ''}; used and pending resources are as old "
+        "as its last report, and no node is added",
         evidence=_evidence(_request_line(facts, fault, "/api/cluster_status"), part),
         since=fault.since,
         remedy=_remedy(part, "logs/monitor.log on the head", AGAIN),

@@ -51,7 +51,7 @@ def _disk_findings(facts: Facts, node: Node, disk: Disk, used: float) -> Iterato
         code="disk-full" if full else "disk-filling",
         level="critical" if full else "warning",
         subject=subject,
-        text=f"the disk under {disk.path} on {name} is {_percent(used)} full ({left} of {size(disk.total)} left): "
+        text=f"The disk under {disk.path} on {name} is {_percent(used)} full ({left} of {size(disk.total)} left): "
         f"{mark} objects that may need to be spilled{whose}",
         evidence=(
             f"df {shell_word(disk.path)} on {name}: {size(disk.used)} of {size(disk.total)}",
@@ -88,9 +88,9 @@ def _percent(used: float) -> str:
 
 
 def _session_line(session: Session) -> str:
-    life = {True: "live", False: "dead", None: "not known whether live"}[session.live]
+    life = {True: "live", False: "dead", None: "unknown whether live"}[session.live]
     keeps = f", protected: {', '.join(session.keeps[:3])}" if session.keeps else ""
-    amount = size(session.size) if session.size is not None else "size not known yet"
+    amount = size(session.size) if session.size is not None else "size still unknown"
     return f"du -sh {session.path}: {amount} ({life}{f', of {session.owner}' if session.owner else ''}{keeps})"
 
 
@@ -132,7 +132,7 @@ def small_shm(facts: Facts) -> Iterator[Finding]:
         [node for node, _, _ in small],
         "shm-small",
         "warning",
-        f"shared memory (/dev/shm) is smaller than Ray's object store on {names}: Ray keeps it on disk, which is slow, "
+        f"Shared memory (/dev/shm) is smaller than Ray's object store on {names}: Ray keeps it on disk, which is slow, "
         "and NCCL may lack shared memory",
         (f"df /dev/shm on {facts.title(node)}: {size(has)}; ray start: {size(want)}" for node, has, want in small[:MAX_SESSIONS_LISTED]),
         "use a larger /dev/shm (docker: --shm-size, Kubernetes: an emptyDir with medium Memory), or a smaller --object-store-memory",
@@ -155,13 +155,13 @@ def full_shm(facts: Facts) -> Iterator[Finding]:
         left, store = (node.shm.total or 0) - (node.shm.used or 0), node.object_store.used
         held = f"; Ray's object store holds {size(store)}" if store is not None and 0 <= store < inf else ""
         text = (
-            f"shared memory (/dev/shm) on {name} is {_percent(used)} full ({size(left)} of {size(node.shm.total)} left){held}: "
+            f"Shared memory (/dev/shm) on {name} is {_percent(used)} full ({size(left)} of {size(node.shm.total)} left){held}: "
             "the next process that writes there is killed by a bus error (NCCL, data loaders, engines)"
         )
         evidence = (f"df /dev/shm on {name}: {size(node.shm.used)} of {size(node.shm.total)}", *_shm_user_lines(facts, node))
         remedy = Remedy(
-            "`ls -lS /dev/shm` shows the largest files; `cockpit clean` removes those that nobody uses; else fewer data loader workers, "
-            "a smaller --object-store-memory, or a larger /dev/shm (docker: --shm-size)"
+            "`ls -lS /dev/shm` shows the largest files; `cockpit clean` removes those that nobody uses; otherwise use fewer data "
+            "loader workers, a smaller --object-store-memory, or a larger /dev/shm (docker: --shm-size)"
         )
         yield facts.node_finding(node, "shm-full", "warning", text, evidence, remedy)
 

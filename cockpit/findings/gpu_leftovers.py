@@ -50,7 +50,7 @@ def _orphan_finding(facts: Facts, place: str, orphans: Sequence[Process]) -> Fin
             *([f"the memory has been held for at least {age(facts.now - since)}"] if since is not None else []),
         ),
         since=since,
-        remedy=Remedy(f"end {them}: no live process needs {them}", "kill-orphans"),
+        remedy=Remedy(f"kill {them}: no live process needs {them}", "kill-orphans"),
         about=tuple(process.key for process in orphans),
         seen=facts.stale_since(orphans[0].host),
     )
@@ -112,8 +112,8 @@ def _idle_finding(facts: Facts, place: str, idle: Sequence[Process]) -> Finding:
         evidence=tuple(_worker_line(facts, process) for process in idle[:MAX_EVIDENCE_LINES]),
         since=min(since, default=None),
         remedy=Remedy(
-            "end them: without a task nothing is lost, and Ray starts new workers when it needs them; to prevent this, "
-            "declare num_gpus for the tasks that use a GPU (then Ray ends the worker after the task, unless max_calls=0 is set), or set "
+            "kill them: without a task nothing is lost, and Ray starts new workers when it needs them; to prevent this, "
+            "declare num_gpus for the tasks that use a GPU (then Ray stops the worker after the task, unless max_calls=0 is set), or set "
             "max_calls=1",
             "kill",
         ),

@@ -24,7 +24,7 @@ SEARCH_REMEDY = (
     "as root, list the processes that have the devices open: `fuser -v /dev/nvidia*`, also inside containers; "
     "if there are none, the driver's count is wrong: reset the GPU (`nvidia-smi -r -i INDEX`) or reboot the host"
 )
-END_REMEDY = Remedy("end orphan processes there, and ask the owners of the others", "kill-orphans")
+END_REMEDY = Remedy("kill the orphan processes there, and ask the owners of the other processes to free the memory", "kill-orphans")
 
 
 class Held(NamedTuple):
@@ -136,7 +136,7 @@ def _in_use_finding(facts: Facts, node: Node, sure: int, taken: Sequence[Held]) 
         *map(_holders_line, taken[:MAX_EVIDENCE_LINES]),
         "no probe runs there; `nvidia-smi` and `ps -ef` on that host show whose pids these are",
     )
-    text = _held_words(facts, node, sure, "outside this Ray", waiting)
+    text = _held_words(facts, node, sure, "outside this Ray cluster", waiting)
     about = (each.key for each in waiting[:MAX_EVIDENCE_LINES])
     return facts.node_finding(node, CODE, "warning" if waiting and not ended else "info", text, evidence, END_REMEDY, about)
 
@@ -145,7 +145,7 @@ def _held_words(facts: Facts, node: Node, sure: int, whose: str, waiting: Sequen
     wait = f", and {waiting_words(waiting)} for GPUs" if waiting else ""
     return (
         f"Ray counts {plural(sure, 'GPU')} of {facts.title(node)} as free, but {'its' if sure == 1 else 'their'} memory is in use {whose}: "
-        f"work placed there runs out of memory{wait}"
+        f"work placed there may run out of GPU memory{wait}"
     )
 
 
@@ -212,7 +212,7 @@ def _held_finding(facts: Facts, node: Node, sure: int, taken: Sequence[Held]) ->
 
 def _holders_line(held: Held) -> str:
     names = (
-        f"pid {process.pid} ({process.kind}{' of another Ray' if process.ours is False else ''}) "
+        f"pid {process.pid} ({process.kind}{' of another Ray session' if process.ours is False else ''}) "
         f"{clean(process.name or process.command or '')[:60]}".rstrip()
         for process in held.holders
     )

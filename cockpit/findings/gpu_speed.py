@@ -37,7 +37,10 @@ USED_PERCENT = 50.0
 ALONE_SHARE = 1 / 8
 """At most this share of them may have no NVLink at all: more, and they are not wired, as where bridges join pairs."""
 _TEST = "drain the node (`ray drain-node`) and test it (`dcgmi diag -r 3`, `nvidia-smi nvlink -s`)"
-_RESEAT = "drain the node (`ray drain-node`), reseat the GPU or its riser, and test it (`dcgmi diag -r 3`); if it stays, replace the part"
+_RESEAT = (
+    "drain the node (`ray drain-node`), reseat the GPU or its riser, and test it (`dcgmi diag -r 3`); if the errors stay, replace the "
+    "faulty part"
+)
 
 Known = Sequence[tuple[Gpu, GpuLinks]]
 Ill = Sequence[tuple[Gpu, str]]
@@ -74,7 +77,7 @@ def lowered_power(facts: Facts) -> Iterator[Finding]:
 
 def _power_finding(facts: Facts, host: Host, gpus: Sequence[Gpu], *, uneven: bool) -> Finding:
     below = "has a power limit below its default" if len(gpus) == 1 else "have power limits below their default"
-    others = "; others of this model have more, and a job is as slow as its slowest GPU" if uneven else ""
+    others = "; other GPUs of this model have a higher one, and a job is as slow as its slowest GPU" if uneven else ""
     text = f"{which_gpus(facts, host, gpus)} {below}{others}"
     evidence = (
         f"GPU {gpu.label}: {gpu.power_limit:.0f} W, by default {gpu.power_default:.0f} W (`nvidia-smi -q -d POWER`)" for gpu in gpus
@@ -132,8 +135,8 @@ def _clock_finding(facts: Facts, host: Host, low: Sequence[tuple[Loaded, float]]
     gpus, least, usual = [each.gpu for each, _ in low], min(each.clock for each, _ in low), low[0][1]
     lasted = min(facts.seconds_lasting("gpu-clock-low", f"{host.name} {gpu.index}") for gpu in gpus)
     text = (
-        f"{which_gpus(facts, host, gpus)} {'works' if len(gpus) == 1 else 'work'} at {least:.0f} MHz, others of this model at "
-        f"{usual:.0f} MHz, for {age(lasted)}: a job is as slow as its slowest GPU"
+        f"{which_gpus(facts, host, gpus)} {'has' if len(gpus) == 1 else 'have'} run at {least:.0f} MHz for {age(lasted)}, other GPUs "
+        f"of this model at {usual:.0f} MHz: a job is as slow as its slowest GPU"
     )
     remedy = (
         "if its clocks were locked: unlock them (`nvidia-smi -i INDEX -rgc`, `nvidia-smi -i INDEX -rac`); if not, see what slows them "
@@ -145,7 +148,7 @@ def _clock_finding(facts: Facts, host: Host, low: Sequence[tuple[Loaded, float]]
 def _clock_line(each: Loaded) -> str:
     watts = "" if each.power is None else f", {each.power:.0f} of {each.gpu.power_limit or 0:.0f} W"
     reasons = clean(", ".join(words for bit, words in REASONS.items() if (each.gpu.clock_reasons or 0) & bit))
-    why = f"slowed by: {reasons}" if reasons else "the driver gives no reason"
+    why = f"throttle reason: {reasons}" if reasons else "the driver gives no reason"
     return f"GPU {each.gpu.label}: {each.clock:.0f} MHz on average{watts}; {why} (`nvidia-smi -q -d CLOCK,PERFORMANCE`)"
 
 
@@ -195,7 +198,7 @@ def _pcie_findings(facts: Facts, host: Host, known: Known) -> Iterator[Finding]:
     age_s = facts.limits.gpu_pcie_age
     ill = [(gpu, line) for gpu, line in slow if facts.seconds_lasting("gpu-pcie-slow", f"{host.name} {gpu.index}") >= age_s]
     if ill:
-        words = "a PCIe link that is slower than it could be: loading, offloading and traffic to other hosts take longer"
+        words = "a PCIe link that runs below its maximum: loading, offloading and traffic to other hosts take longer"
         remedy = f"look for errors of the link (`dmesg | grep -i -e aer -e pcie`); {_RESEAT}"
         yield _finding(facts, host, "gpu-pcie-slow", ill, words, remedy)
 

@@ -17,7 +17,7 @@ from cockpit.text import age, clean, count, plural
 NO_DEVICES = ("", "-1", "none", "void", "nodevfiles")
 """What CUDA_VISIBLE_DEVICES says for "none"."""
 SLOWED_GAP_S = 60.0
-"""Seconds for which a GPU that is slowed down now and then may run freely without being done with it."""
+"""Seconds for which a GPU that is throttled now and then may run freely without being done with it."""
 MAX_GPUS_PER_HOST = 10_000
 """No host has more, whatever it says."""
 MAX_XID_LINES = 10
@@ -54,7 +54,7 @@ def _recovery_line(gpu: Gpu) -> str:
 
 def _slowed_line(gpu: Gpu) -> str:
     heat = f" at {gpu.temperature:.0f} degrees C" if gpu.temperature is not None and 1 <= gpu.temperature < 200 else ""
-    return f"slowed by: {clean(', '.join(filter(None, gpu.slowed or ())))[:60]}{heat}; `nvidia-smi -q -d PERFORMANCE` shows it"
+    return f"throttle reason: {clean(', '.join(filter(None, gpu.slowed or ())))[:60]}{heat}; `nvidia-smi -q -d PERFORMANCE` shows it"
 
 
 _DRAIN = "drain the node (`ray drain-node`), let its jobs finish or stop them"
@@ -63,7 +63,7 @@ _TROUBLES: tuple[Trouble, ...] = (
     Trouble("gpu-lost", "critical", lambda gpu: bool(gpu.fault),
         "is lost: NVML can't reach it any more", "are lost: NVML can't reach them any more",
         lambda gpu: f"NVML: {clean(gpu.fault or '')[:200]}" + ("" if _hardware_xids(gpu) else "; `dmesg | grep -i xid` shows why"),
-        f"{_RESET}; if it doesn't come back, reboot the host; if it is lost again, replace it", "gpu_lost_age"),
+        f"{_RESET}; if it does not come back, reboot the host; if it is lost again, replace it", "gpu_lost_age"),
     Trouble("gpu-recovery", "critical", lambda gpu: bool(gpu.recovery) and not _should_drain(gpu),
         "has failed: NVML requests a recovery", "have failed: NVML requests a recovery", _recovery_line,
         f"{_DRAIN}, then do what NVML requests (to reset: `nvidia-smi -r -i INDEX`)"),
@@ -74,15 +74,15 @@ _TROUBLES: tuple[Trouble, ...] = (
         "has lost data through memory errors (ECC) since its driver was loaded",
         "have lost data through memory errors (ECC) since their driver was loaded",
         lambda gpu: f"{plural(gpu.ecc or 0, 'uncorrected ECC error')}; `nvidia-smi -q -d ECC` lists them",
-        "restart the job that ran on it then: it has failed; if more errors follow: "
+        "restart the job that was using it, which probably failed; if more errors follow: "
         f"{_RESET} and test it (`dcgmi diag -r 3`); replace it if the test fails"),
     Trouble("gpu-remap", "warning", lambda gpu: gpu.remap is True and not gpu.recovery,
         "has bad memory rows and needs a reset to replace them", "have bad memory rows and need a reset to replace them",
         lambda gpu: "a row remap is pending; `nvidia-smi -q -d ROW_REMAPPER` shows it", _RESET),  # noqa: ARG005 all say the same
     Trouble("gpu-slowed", "warning", lambda gpu: any(gpu.slowed or ()),
-        "is slowed down", "are slowed down", _slowed_line,
+        "is throttled", "are throttled", _slowed_line,
         "thermal: check fans and air flow; power brake: check power supplies; hardware: check both; a job is as slow as its slowest GPU",
-        "gpu_slow_age", SLOWED_GAP_S, "was slowed down"),
+        "gpu_slow_age", SLOWED_GAP_S, "was throttled"),
 )  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def _gpu_evidence(facts: Facts, trouble: Trouble, gpu: Gpu) -> Iterator[str]:
 
 
 _RETEST = "drain the node (`ray drain-node`), reset the GPU (`nvidia-smi -r -i INDEX`) or reboot, and test it (`dcgmi diag -r 3`)"
-_JOB_MISTAKE = "mostly the job's own mistake: see the end of its log; if it happens again with other jobs on this GPU alone, test the GPU"
+_JOB_MISTAKE = "usually a fault of the job: see the end of its log; if it happens with other jobs too, only on this GPU, test the GPU"
 
 
 class Meaning(NamedTuple):
@@ -140,21 +140,21 @@ class Meaning(NamedTuple):
 
 # As in NVIDIA's catalog of Xids (docs.nvidia.com/deploy/xid-errors).
 _XID_MEANINGS: Mapping[int, Meaning] = {
-    13: Meaning("info", "a kernel has failed (graphics engine exception)", _JOB_MISTAKE),
-    31: Meaning("info", "a kernel has used an address that is not there (MMU fault)", _JOB_MISTAKE),
-    43: Meaning("info", "the driver has stopped a program on it", _JOB_MISTAKE),
-    45: Meaning("info", "the driver has ended a program on it, mostly after another error", _JOB_MISTAKE),
+    13: Meaning("info", "a CUDA kernel failed (graphics engine exception)", _JOB_MISTAKE),
+    31: Meaning("info", "a CUDA kernel accessed an invalid address (MMU fault)", _JOB_MISTAKE),
+    43: Meaning("info", "the driver stopped a process on the GPU", _JOB_MISTAKE),
+    45: Meaning("info", "the driver ended a process on the GPU, usually after another error", _JOB_MISTAKE),
     48: Meaning("critical", "a memory error that could not be corrected (double-bit ECC)"),
-    62: Meaning("critical", "its power management has failed (PMU halt)"),
-    63: Meaning("info", "a bad row of its memory was set aside, to be retired or remapped"),
-    64: Meaning("warning", "a bad row of its memory could not be retired or remapped"),
+    62: Meaning("critical", "the GPU's power management failed (PMU halt)"),
+    63: Meaning("info", "a bad row of GPU memory is marked to be retired or remapped"),
+    64: Meaning("warning", "a bad row of GPU memory could not be retired or remapped"),
     74: Meaning("warning", "an NVLink error", "see the NVLinks of its host (`nvidia-smi nvlink -s`, `nvidia-smi nvlink -e`); " + _RETEST),
-    79: Meaning("critical", "it has fallen off the bus", _RETEST + "; check its power and that it sits firmly in its slot"),
+    79: Meaning("critical", "the GPU has fallen off the bus", _RETEST + "; check its power and that it sits firmly in its slot"),
     92: Meaning("warning", "many memory errors that were corrected"),
-    94: Meaning("warning", "a memory error that has ended the program on it alone (contained)", "start that job again; then " + _RETEST),
+    94: Meaning("warning", "a memory error that killed only the process that used it (contained)", "start that job again; then " + _RETEST),
     95: Meaning("critical", "a memory error that may have spread (uncontained)"),
-    119: Meaning("critical", "its own processor does not answer (GSP timeout)"),
-    120: Meaning("critical", "its own processor has failed (GSP error)"),
+    119: Meaning("critical", "the GPU's system processor does not respond (GSP timeout)"),
+    120: Meaning("critical", "the GPU's system processor failed (GSP error)"),
 }
 _OTHER_XID = Meaning(
     "warning", "an error of the driver or the GPU", "see NVIDIA's catalog of Xids (docs.nvidia.com/deploy/xid-errors); " + _RETEST
@@ -186,7 +186,7 @@ def _xid_finding(facts: Facts, host: Host, told: Sequence[tuple[Gpu, Xid]]) -> F
     gpu, worst = min(told, key=lambda pair: LEVELS.index(_meaning(pair[1]).level))
     meaning, more = _meaning(worst), f" (and {len(told) - 1} more)" if len(told) > 1 else ""
     which = which_gpus(facts, host, [gpu])
-    text = f"The driver has reported Xid {worst.code} of {which} {_ago(facts, worst)} ago: {meaning.words}{more}"
+    text = f"The driver reported Xid {worst.code} on {which} {_ago(facts, worst)} ago: {meaning.words}{more}"
     evidence = (_xid_line(facts, one, xid) for one, xid in told[:MAX_XID_LINES])
     found = facts.host_finding(host, "gpu-xid", meaning.level, text, evidence, meaning.remedy, [one for one, _ in told])
     return replace(found, since=told[-1][1].moment)
@@ -204,7 +204,7 @@ def _hardware_xids(gpu: Gpu) -> list[Xid]:
 
 def _xid_line(facts: Facts, gpu: Gpu, xid: Xid) -> str:
     """As evidence."""
-    source = f"`dmesg -T | grep -i xid`: {clean(xid.text)[:200]}" if xid.text else "told by NVML"
+    source = f"`dmesg -T | grep -i xid`: {clean(xid.text)[:200]}" if xid.text else "reported by NVML"
     return f"GPU {gpu.label}: Xid {xid.code}, {_meaning(xid).words}, {_ago(facts, xid)} ago ({source})"
 
 
@@ -253,7 +253,7 @@ def _if_lasting(facts: Facts, finding: Finding) -> Iterator[Finding]:
 def _too_many_finding(facts: Facts, node: Node, promised: float, there: int, listed: Sequence[str] | None) -> Finding:
     seen = f"its raylet can use only {len(listed)}" if listed is not None and len(listed) < there else f"NVML sees {there}"
     if not node.probed:
-        seen = f"Ray's agent there lists {there or 'none'} (no GPU after the first one that NVML can't reach)"
+        seen = f"Ray's agent there reports {there or 'none'} (it stops at the first GPU that NVML can't reach)"
     text = f"Ray offers {_gpus_words(promised)} on {facts.title(node)}, but {seen}: work placed there can fail for lack of a GPU"
     remedy = Remedy(
         "if a GPU is missing, search for it (`nvidia-smi -L`, `lspci | grep -i nvidia`, `dmesg | grep -i xid`); if not, restart Ray "

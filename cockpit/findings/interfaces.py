@@ -61,7 +61,7 @@ def _finding(facts: Facts, host: str, job: str, variable: str, value: str, proce
             *_default_lines(facts, first.host, first.job),
         ),
         remedy=Remedy(
-            f"set {variable} to what every node has (for NCCL the beginning of a name is enough), or remove it from the job's "
+            f"set {variable} to an interface that every node has (for NCCL a prefix is enough), or remove it from the job's "
             "env_vars and from the environment of `ray start`; where nodes differ, set it on each before `ray start`"
         ),
         about=tuple(one.key for one in processes),

@@ -57,14 +57,14 @@ def _pending_finding(job: Job, supervisor: Actor | None, level: Level, facts: Fa
         code="job-pending",
         level=level,
         subject=f"job {short_name(job.id)}",
-        text=f"job {short_name(job.id)} has not started: {why}",
+        text=f"Job {short_name(job.id)} has not started: {why}",
         evidence=(
-            f"`ray job status {shell_word(job.id)}` says PENDING" + (f": {_short_line(job.message)}" if job.message else ""),
+            f"`ray job status {shell_word(job.id)}` reports PENDING" + (f": {_short_line(job.message)}" if job.message else ""),
             *([f"its supervisor is {short_name(supervisor.state)}"] if supervisor else []),
             *(["Ray lists no supervisor for it"] if supervisor is None and facts.snapshot.actors_complete else []),
         ),
         since=plausible_time(job.started, facts.now),
-        remedy=Remedy(f"{_start_remedy(supervisor)}; {UNTIL_WORDS}, or when you end its supervisor: {_end_command(job)}"),
+        remedy=Remedy(f"{_start_remedy(supervisor)}; {UNTIL_WORDS}; to give up now, kill its supervisor: {_end_command(job)}"),
         about=(job.key, *([supervisor.key] if supervisor else [])),
         seen=facts.last_heard_before_fault("ray.jobs"),
     )
@@ -101,7 +101,7 @@ def _failed_finding(job: Job, facts: Facts) -> Finding:
         code="job-failed",
         level="warning",
         subject=f"job {short_name(job.id)}",
-        text=f"job {short_name(job.id)} failed{f' ({how})' if how else ''}" + (f": {lines[-1]}" if lines else "; Ray does not say why"),
+        text=f"Job {short_name(job.id)} failed{f' ({how})' if how else ''}" + (f": {lines[-1]}" if lines else "; Ray gives no reason"),
         evidence=(*lines, *port_lines, f"`ray job logs {shell_word(job.id)}` shows the whole log"),
         since=plausible_time(job.ended, facts.now),
         remedy=Remedy(f"{cause[1].remedy}; then start it again", cause[1].act or left_over)
@@ -121,7 +121,7 @@ def _port_lines(facts: Facts, job: Job, cause: tuple[str, Cause] | None) -> tupl
         return ((f"`ss -ltnp 'sport = :{port}'` on the node where it failed shows who has port {port} now",) if port else ()), ()
     known = [known_process(one, facts.processes.get(wanted.host, ())) for one in listeners]
     lines = tuple(listener_line(wanted, one, process) for one, process in zip(listeners, known, strict=True))
-    free = (f"nothing listens on port {wanted.port} of {clean(wanted.host)} now, outside of containers",)
+    free = (f"nothing listens on port {wanted.port} of {clean(wanted.host)} now (containers not checked)",)
     return lines or free, tuple(filter(None, known))
 
 

@@ -59,7 +59,7 @@ def _waiting_finding(facts: Facts, code: str, why: str, pods: list[Pod]) -> Find
         )
     else:
         what = f"{'waits' if one else 'wait'} to be started"
-        remedy = "free what is missing, add nodes, or ask for less in the RayCluster; Ray does not see this pod before it runs"
+        remedy = "free what is missing, add nodes, or ask for less in the RayCluster; Ray does not know a pod before it runs"
     found = _pod_finding(facts, code, f"pod {clean(first.name)}", f"{_names(pods)} {what}: {_short(why)}", remedy, pods)
     return replace(found, since=first.created, about=())
 
@@ -75,11 +75,11 @@ def killed_containers(facts: Facts) -> Iterator[Finding]:
     for pod, one in _containers(facts):
         if one.ended is None or one.ended.reason != OOM or (one.ended.at is not None and facts.now - one.ended.at >= facts.limits.oom_told):
             continue
-        limit = f" at its limit of {size(one.memory_limit)}" if one.memory_limit is not None else ""
+        limit = f", out of memory at its limit of {size(one.memory_limit)}" if one.memory_limit is not None else ", out of memory"
         when = "" if one.ended.at is None else f" {age(facts.now - one.ended.at)} ago"
-        again = f"; it has been started again {plural(one.restarts, 'time')}" if one.restarts else ""
+        again = f"; restarted {plural(one.restarts, 'time')} so far" if one.restarts else ""
         fresh = one.ended.at is not None and facts.now - one.ended.at < facts.limits.oom_fresh
-        text = f"The kernel killed container {clean(one.name)} of pod {clean(pod.name)} for lack of memory{limit}{when}{again}"
+        text = f"The kernel killed container {clean(one.name)} of pod {clean(pod.name)}{when}{limit}{again}"
         remedy = "raise `resources.limits.memory` of its group in the RayCluster, or reduce the memory of what runs there"
         found = _pod_finding(facts, "pod-oom-killed", _title(pod, one), text, remedy, [pod], "critical" if fresh else "warning")
         yield replace(found, since=one.ended.at)
@@ -95,11 +95,11 @@ def crashing_containers(facts: Facts) -> Iterator[Finding]:
             continue
         how = ""
         if ended is not None:
-            how = f", the last time with {ended.reason or 'no reason'}" + (
+            how = f", the last time with {ended.reason or 'no reason given'}" + (
                 "" if ended.exit_code is None else f", exit code {ended.exit_code}"
             )
         text = (
-            f"Container {clean(one.name)} of pod {clean(pod.name)} restarts again and again: "
+            f"Container {clean(one.name)} of pod {clean(pod.name)} is in a restart loop: "
             f"it has ended {plural(one.restarts, 'time')}{clean(how)}"
         )
         remedy = f"read its last log: `kubectl logs -p -n {_cluster(facts).namespace} {clean(pod.name)} -c {clean(one.name)}`"
@@ -122,8 +122,8 @@ def leaving_pods(facts: Facts) -> Iterator[Finding]:
         elif pod.ip in alive and (pod.ends is not None or pod.why_ends is not None):
             left = "" if pod.ends is None else f" in {age(pod.ends - facts.now)} at the latest"
             why = _short(pod.why_ends or "somebody has deleted it")
-            text = f"Kubernetes is ending pod {clean(pod.name)}{left}, and what runs on it: {why}"
-            remedy = "save a checkpoint if there is time; KubeRay makes another pod, which starts empty"
+            text = f"Kubernetes is deleting pod {clean(pod.name)}{left}, with everything in it: {why}"
+            remedy = "save a checkpoint if there is time; KubeRay creates another pod, with an empty disk"
         else:
             continue
         yield _pod_finding(facts, "pod-leaving", clean(pod.name), text, remedy, [pod])
@@ -137,15 +137,15 @@ def missing_pods(facts: Facts) -> Iterator[Finding]:
     there = sum(not pod.head and pod.ends is None and pod.phase not in ("Failed", "Succeeded") for pod in cluster.pods)
     if there >= cluster.wanted or facts.seconds_lasting("pods missing", cluster.title) < facts.limits.node_missing:
         return
-    why = f": {_short(cluster.trouble)}" if cluster.trouble else ", and KubeRay does not say why"
+    why = f": {_short(cluster.trouble)}" if cluster.trouble else ", and KubeRay gives no reason"
     yield Finding(
         code="raycluster-short",
         level="warning",
         subject=f"RayCluster {clean(cluster.title)}",
         text=f"RayCluster {clean(cluster.title)} wants {plural(cluster.wanted, 'worker')}, "
-        f"and only {there} {'has' if there == 1 else 'have'} a pod{why}",
+        f"but only {there} {'has' if there == 1 else 'have'} a pod{why}",
         evidence=(f"`kubectl describe raycluster -n {cluster.namespace} {cluster.name}` shows its events",),
-        remedy=Remedy("raise the quota that is named, or ask for fewer workers; without a reason, see whether KubeRay's operator runs"),
+        remedy=Remedy("if a quota is named, raise it or ask for fewer workers; if no reason is given, check that KubeRay's operator runs"),
     )
 
 
@@ -173,7 +173,7 @@ def _contradiction(one: RayJob, jobs: Mapping[str, Job]) -> tuple[str, str] | No
     if job is None:
         return None
     if watched and job.status in ENDED:
-        return f"Ray says {clean(job.status)}", "read the job's log; KubeRay ends the RayJob as soon as its operator can ask Ray again"
+        return f"Ray reports {clean(job.status)}", "read the job's log; KubeRay ends the RayJob as soon as its operator can ask Ray again"
     if one.deployment in OVER and job.running:
         return f"Ray still runs it ({clean(job.status)})", f"stop job {clean(job.id)} if nobody needs it: it holds its GPUs"
     return None
@@ -185,7 +185,7 @@ def _rayjob_finding(cluster: RayCluster, one: RayJob, job: Job | None, instead: 
         code="rayjob-contradicts",
         level="warning",
         subject=f"RayJob {clean(one.name)}",
-        text=f"RayJob {clean(one.name)} says {clean(said)} of job {clean(one.submission)}, but {instead}",
+        text=f"RayJob {clean(one.name)} reports job {clean(one.submission)} as {clean(said)}, but {instead}",
         evidence=(
             f"`kubectl get rayjob -n {cluster.namespace} {clean(one.name)}`: {clean(one.status) or '–'}, {clean(one.deployment) or '–'}",
             *((_short(one.message),) if one.message else ()),
@@ -210,7 +210,9 @@ def _containers(facts: Facts) -> Iterator[tuple[Pod, Container]]:
 
 
 def _names(pods: list[Pod]) -> str:
-    return f"pod {clean(pods[0].name)}" if len(pods) == 1 else f"{len(pods)} pods of {clean(pods[0].group) or 'the head'}"
+    if len(pods) == 1:
+        return f"Pod {clean(pods[0].name)}"
+    return f"{len(pods)} pods of {f'group {clean(pods[0].group)}' if pods[0].group else 'the head'}"
 
 
 def _short(text: str) -> str:

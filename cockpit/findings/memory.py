@@ -123,16 +123,16 @@ def _forecast_words(used: float, line: KillLine, trend: Trend | None) -> str:
 
 def _near_evidence(facts: Facts, node: Node, line: KillLine, held: list[Holding] | None) -> Iterator[str]:
     memory, title = node.memory, facts.title(node)
-    counted = "memory.current less file cache, of memory.max, in /sys/fs/cgroup" if memory.host_total else "`free -b`: total - available"
+    counted = "memory.current minus file cache, of memory.max, in /sys/fs/cgroup" if memory.host_total else "`free -b`: total - available"
     yield f"{title} has {size(memory.used)} of {size(memory.total)} in use ({counted})"
     yield (
-        f"the kill line is assumed: the default of RAY_memory_usage_threshold is {100 * DEFAULT_THRESHOLD:.0f} % of all memory, "
+        f"the kill line is assumed: the default of RAY_memory_usage_threshold is {100 * DEFAULT_THRESHOLD:.0f}% of all memory, "
         "and the raylet's environment was not read, or its memory monitor is off"
         if line.assumed
         else f"the raylet's environment on {title} (RAY_memory_usage_threshold, RAY_min_memory_free_bytes) sets the line to {size(line.at)}"
     )
     if held is None:
-        yield f"who holds it is not known: no probe runs on {title} now; use `ps aux --sort=-rss | head` there"
+        yield f"who holds it is unknown: no probe runs on {title} now; use `ps aux --sort=-rss | head` there"
     else:
         yield from (f"holds most: {_holding_words(facts, one)}" for one in held[:MAX_HOLDERS])
         growing = [one for one in held[MAX_HOLDERS:] if one.trend and one.trend.steady]
@@ -183,9 +183,9 @@ def kill_order(ray_version: str | None) -> str:
     order = (
         "idle workers that hold much memory, then retriable work, the newest first, even if it holds little"
         if version is None or version >= KILLS_NEWEST_SINCE
-        else "a worker of the owner that has most workers, first retriable ones, of these the newest"
+        else "a worker of the owner with the most workers: retriable ones first, of these the newest"
     )
-    return order if version else f"{order} (if this Ray is 2.56 or later)"
+    return order if version else f"{order} (with Ray 2.56 or later)"
 
 
 def newest_worker(held: Sequence[Holding]) -> tuple[Process, Holding] | None:
@@ -196,10 +196,10 @@ def newest_worker(held: Sequence[Holding]) -> tuple[Process, Holding] | None:
 
 def _kill_policy_words(facts: Facts, held: list[Holding] | None) -> str:
     """Whom Ray would end: what it goes by is known, what it knows of each worker is not."""
-    rule = f"Ray kills {kill_order(facts.snapshot.cluster.ray_version)}; never a driver; cockpit does not know which is retriable"
+    rule = f"Ray kills {kill_order(facts.snapshot.cluster.ray_version)}; never a driver; cockpit does not know which workers are retriable"
     newest = newest_worker(held or ())
     if newest is None:
-        return f"{rule}, or which is the newest"
+        return f"{rule}, or which one is the newest"
     process, one = newest
     return (
         f"{rule}; the newest worker process is pid {process.pid}, {_owner_words(facts, one.owner)}, "
@@ -257,9 +257,9 @@ def _kill_finding(facts: Facts, title: str, kills: list[OomKill], begun: float |
     when = "" if since is None else f", the last {age(since)} ago" if counter.total() > 1 else f" {age(since)} ago"
     strange = "ours" not in relations and all(kill.by == "kernel" for kill in kills)
     earlier = relations == {"earlier"}
-    doubt = ", none known to belong to Ray" if len(kills) > 1 else ", not known to belong to Ray"
-    other = ", before this Ray was started" if earlier else doubt if strange else ""
-    text = f"{' and '.join(told)} on {title} for lack of memory{when}: {_victim_words(facts, kills[0])}{other}"
+    doubt = ", none of them known to belong to Ray" if len(kills) > 1 else ", not known to belong to Ray"
+    other = ", before this Ray session started" if earlier else doubt if strange else ""
+    text = f"{' and '.join(told)} on {title}{when} (out of memory): {_victim_words(facts, kills[0])}{other}"
     return Finding(
         code="workers-killed-oom",
         level="critical" if fresh else "info" if relations <= {"earlier", "foreign"} else "warning",
@@ -279,7 +279,7 @@ def _kill_finding(facts: Facts, title: str, kills: list[OomKill], begun: float |
 
 def _victim_words(facts: Facts, kill: OomKill) -> str:
     if kill.pid is None:
-        return f"which {'process it was' if kill.count == 1 else 'processes they were'} is not known{_limit_words(kill)}"
+        return f"which {'process it was' if kill.count == 1 else 'processes they were'} is unknown{_limit_words(kill)}"
     name, held = clean(kill.name or "")[:80], plausible_bytes(kill.held)
     holding = (f", which held {size(held)}" if held is not None else "") + _limit_words(kill)
     another = " of another Ray session" if kill.ours is False else ""
@@ -317,12 +317,12 @@ def _kill_lines(facts: Facts, kills: list[OomKill]) -> Iterator[str]:
     for kill in kills[:MAX_KILL_LINES]:
         says = f": {clean(kill.text)[:300]}" if kill.text else ""
         victim = plural(kill.count, "process", "processes") if kill.pid is None else f"pid {kill.pid}, {_victim_words(facts, kill)}"
-        before = "" if kill.within is None else f" or up to {kill.within:.0f} s before,"
+        before = "" if kill.within is None else f" (or up to {kill.within:.0f} s earlier)"
         yield f"{_time_words(kill.moment)}{before} {_killer_words(kill)} killed {victim}{says}"
     if len(kills) > MAX_KILL_LINES:
         yield f"and {len(kills) - MAX_KILL_LINES} more"
     if any(kill.by == "ray" for kill in kills):
-        yield "`ray list workers --detail --filter exit_type=NODE_OUT_OF_MEMORY` lists them; raylet.out on the node shows how it chose"
+        yield "`ray list workers --detail --filter exit_type=NODE_OUT_OF_MEMORY` lists them; raylet.out on the node shows why"
     if any(kill.by == "kernel" for kill in kills):
         yield "`dmesg -T | grep -i 'killed process'` on the host lists them"
     if any(kill.pid is None for kill in kills):
@@ -363,14 +363,14 @@ def _slurm_limit(facts: Facts, node: Node, raylet: RayProcess) -> Finding | None
         return None
     title, job, line = facts.title(node), raylet.slurm, plausible_bytes(node.memory.kill_at)
     now = "" if known.used is None else f" ({size(known.used)} in use now)"
-    kills = "its kill line is not known" if line is None else f"it kills workers at {size(line)} in use on the whole host"
+    kills = "its kill line is unknown" if line is None else f"it kills workers at {size(line)} in use on the whole host"
     level: Level = "info" if line is not None and line <= limit else "warning"
     text = (
         f"Slurm job {job} may use {size(limit)} of memory on {title}{now}: above that its processes are killed, "
         f"but Ray assumes {size(counted)}"
     )
     evidence = (
-        f"the cgroup of raylet {raylet.pid} on {title}, in Slurm job {job}, has a memory limit of {int(limit)}",
+        f"the cgroup of raylet (pid {raylet.pid}) on {title}, in Slurm job {job}, has a memory limit of {int(limit)}",
         f"Ray assumes {size(counted)} there, and {kills}",
     )
     remedy = Remedy(

@@ -107,7 +107,7 @@ def _long_dead_finding(facts: Facts, dead: list[Node]) -> Finding:
         f"{plural(len(dead), 'node')} died more than {age(facts.limits.death_news)} ago and {'is' if len(dead) == 1 else 'are'} not back: "
         f"{listed([facts.title(node) for node in dead], 8)}",
         _lines(map(_record_line, dead)),
-        "nothing to do if you don't need them: Ray lists dead nodes until it is restarted",
+        "nothing to do if you do not need them: Ray lists dead nodes until it is restarted",
         seen=facts.last_heard_before_fault("ray.nodes"),
     )
 
@@ -124,7 +124,7 @@ def _level(node: Node) -> Level:
 
 def _reason(node: Node) -> str:
     words = " ".join((node.message or "").split())[:200]
-    return words.removeprefix("Unexpected termination: ").removeprefix("Expected termination: ").rstrip(".") or "Ray does not say why"
+    return words.removeprefix("Unexpected termination: ").removeprefix("Expected termination: ").rstrip(".") or "no reason given"
 
 
 def _loss_words(facts: Facts, dead: list[Node]) -> str:
@@ -171,7 +171,7 @@ def _evidence(facts: Facts, node: Node) -> Iterator[str]:
     host = _host(facts, node)
     if host is not None and host.rays is not None:
         here = [ray for ray in host.rays if ray.role == "raylet" and ray.node == node.id]
-        yield from (f"ps on {host.name}: raylet {ray.pid} runs, in state {ray.state or 'unknown'}" for ray in here)
+        yield from (f"ps on {host.name}: raylet (pid {ray.pid}) runs, in state {ray.state or 'unknown'}" for ray in here)
         if not here:
             yield f"ps on {host.name}: no raylet of that node runs there"
     names = {node.host, node.name, node.ip, node.title}
@@ -235,10 +235,11 @@ def _silent_finding(facts: Facts, node: Node, silent: float) -> Finding:
         code="agent-silent",
         level="info" if doubt else "warning",
         subject=name,
-        text=f"Ray's agent on {name} has not reported for {age(silent)}{stopped}{doubt}; Ray's figures of its GPUs and memory are that old",
+        text=f"Ray's agent on {name} has not reported for {age(silent)}{stopped}{doubt}; "
+        "Ray's numbers for its GPUs and memory are that old",
         evidence=(f"/nodes?view=summary: `now` of {name} has not changed for {age(silent)}, but Ray lists it as ALIVE", *seen),
         since=node.reported,
-        remedy=Remedy(f"{cure}; don't end the agent: its raylet and all work on the node would end with it"),
+        remedy=Remedy(f"{cure}; do not kill the agent: its raylet and all work on the node would end with it"),
         about=(node.key, *((agent.key,) if agent else ())),
     )
 
@@ -256,8 +257,8 @@ def _many_silent_finding(facts: Facts, late: list[Node], silent: float, known: i
         late,
         "agents-silent",
         "warning",
-        f"the agents of {len(late)} of {known} nodes have not reported for {age(silent)}, but the dashboard answers; "
-        "Ray's figures of their GPUs and memory are that old",
+        f"The agents of {len(late)} of {known} nodes have not reported for {age(silent)}, but the dashboard answers; "
+        "Ray's numbers for their GPUs and memory are that old",
         _lines(f"/nodes?view=summary: `now` of {facts.title(node)} has not changed" for node in late),
         "read logs/dashboard.log on the head: the dashboard's node module, or the network between the head and the nodes, does not work",
     )
@@ -291,9 +292,10 @@ def _missing_finding(facts: Facts, missing: list[Node]) -> Finding:
         f"{'; actors or placement groups that are too large for its nodes wait' if waits else ''}",
         (
             *(f"{node.title}: {_raylet_words(facts, node)}" for node in missing[:MAX_SINGLE_FINDINGS]),
-            f"`ray list nodes` lists {plural(len(facts.living_nodes), 'living node')}, but not {'this host' if one else 'these hosts'}",
+            f"`ray list nodes` lists {plural(len(facts.living_nodes), 'live node')}, but not {'this host' if one else 'these hosts'}",
         ),
-        "if it belongs to this cluster: run `ray start --address=…` there; if it has another name in Ray, put its address under `hosts`",
+        "if a host belongs to this cluster: run `ray start --address=…` there; if Ray has another name for it, add its address "
+        "under `hosts`",
     )
 
 

@@ -23,8 +23,9 @@ SCRIPTS = (
 REMEDIES = {
     "GCS": "restart the cluster when the run allows it; what it keeps is limited by RAY_task_events_max_num_task_in_gcs and "
     "RAY_maximum_gcs_destroyed_actor_cached_count, set before `ray start --head`",
-    "dashboard": "it can be ended between runs: running jobs go on without it, but no job can be submitted and Ray does not restart it",
-    "agent": "don't end it: its raylet and all work on the node would end with it; restart Ray on that node when the run allows it",
+    "dashboard": "kill it between runs and start it again yourself, as Ray does not: until then no job can be "
+    "submitted; running jobs continue",
+    "agent": "do not kill it: its raylet and all work on the node would end with it; restart Ray on that node when the run allows it",
 }
 OTHER_REMEDY = "restart Ray on that node when the run allows it"
 
@@ -48,7 +49,8 @@ def large_parts(facts: Facts) -> Iterator[Finding]:
                 code="ray-memory",
                 level="warning",
                 subject=subject,
-                text=f"{subject} holds {size(held)} of host memory{of_all}{_growth_words(facts, process)}; ending jobs does not free it",
+                text=f"{part[:1].upper()}{part[1:]} (pid {process.pid}) on {host.name} holds {size(held)} of host memory{of_all}"
+                f"{_growth_words(facts, process)}; ending jobs does not free it",
                 evidence=(
                     f"ps -o rss,cmd -p {process.pid} on {host.name}: {size(process.rss)} resident, {size(process.shared)} of it shared",
                 ),

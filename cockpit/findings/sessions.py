@@ -73,9 +73,9 @@ def _lone_finding(host: Host, name: str, session: Session | None) -> Finding:
         code="gcs-alone",
         level="warning",
         subject=f"{host.name} {name}",
-        text=f"a GCS (pid {pids[0]}) of {name}{_owner_words(session) if session else ''} runs on {host.name} without a raylet, "
+        text=f"A GCS (pid {pids[0]}) of {name}{_owner_words(session) if session else ''} runs on {host.name} without a raylet, "
         "maybe left by a failed `ray start`: the next `ray start` on its port fails too",
-        evidence=(f"ps on {host.name}: gcs_server {pids[0]}, and no raylet of that session (--gcs_server_port says which port)",),
+        evidence=(f"ps on {host.name}: gcs_server (pid {pids[0]}), and no raylet of that session (--gcs_server_port shows the port)",),
         remedy=Remedy("stop that session (`ray stop` would stop every Ray on the host)", "stop"),
         about=(session.key,) if session else (),
     )
@@ -88,7 +88,7 @@ def _sessions_of_lone_gcs(host: Host) -> set[str]:
 
 
 def _session_line(host: Host, session: Session) -> str:
-    here = [f"{'raylet' if ray.role == 'raylet' else 'GCS'} {ray.pid}" for ray in host.rays or () if ray.session == session.name]
+    here = [f"{'raylet' if ray.role == 'raylet' else 'GCS'} (pid {ray.pid})" for ray in host.rays or () if ray.session == session.name]
     return f"{session.path}{_owner_words(session)}: " + (
         f"{', '.join(here)} (`ps -ef`)" if here else "its raylet listens on sockets/raylet"
     )
@@ -124,7 +124,7 @@ def _pointer_finding(host: Host, folder: str, dead: list[Pointer]) -> Finding:
         code="pointer-dead",
         level="warning" if harm else "info",
         subject=f"{host.name} {folder}",
-        text=f"on {host.name} {' and '.join(map(_pointer_words, dead))}{while_lives}",
+        text=f"On {host.name} {' and '.join(map(_pointer_words, dead))}{while_lives}",
         evidence=tuple(f"{'cat' if _is_address(pointer) else 'readlink'} {pointer.path}: {pointer.target}" for pointer in dead),
         remedy=Remedy(
             "remove it (`ray stop` would too, and would stop every Ray there)" if harm else "remove the files of that session", "clean"

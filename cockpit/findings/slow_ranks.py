@@ -157,9 +157,9 @@ def _lag_finding(facts: Facts, rank: Rank, ranks: Sequence[Rank], lasted: float)
         ),
         since=facts.now - lasted,
         remedy=Remedy(
-            "the job is as slow as this rank: compare its stacks with those of the others (`py-spy dump --pid PID`); does it load data, "
-            "offload or log while they compute? Then look at its host (CPU, memory, disk, network) and at the GPU's clocks and links "
-            "(`nvidia-smi -q -d PERFORMANCE`, `nvidia-smi nvlink -e`)"
+            "the job is as slow as this rank: compare its stacks with those of the others (`py-spy dump --pid PID`); does this rank load "
+            "data, offload or log while the others compute? Then look at its host (CPU, memory, disk, network) and at the GPU's clocks and "
+            "links (`nvidia-smi -q -d PERFORMANCE`, `nvidia-smi nvlink -e`)"
         ),
         about=(rank.key, rank.process.key, rank.actor.key, *((job.key,) if job else ())),
         seen=facts.oldest_stale({each.node.id: each.node for each in ranks}.values()),
@@ -167,7 +167,7 @@ def _lag_finding(facts: Facts, rank: Rank, ranks: Sequence[Rank], lasted: float)
 
 
 def _load_words(ranks: Sequence[Rank]) -> str:
-    return f"{number_range([rank.busy for rank in ranks])} % busy with {number_range([rank.power for rank in ranks])} W"
+    return f"{number_range([rank.busy for rank in ranks])}% busy with {number_range([rank.power for rank in ranks])} W"
 
 
 def _rank_line(facts: Facts, rank: Rank) -> str:

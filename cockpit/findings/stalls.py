@@ -231,12 +231,12 @@ def _stall_findings(facts: Facts, spell: Spell) -> Iterator[Finding]:
         level=level,
         subject=_subject(job),
         text=f"{_all_words(spell.used)} of {_subject(job)} {'have' if len(spell.used) > 1 else 'has'} been at "
-        f"{max(each.gpu.utilization or 0 for each in idle):.0f} % for {age(lasted)}, with {size(held)} of memory in use{_log_words(spell)}",
+        f"{max(each.gpu.utilization or 0 for each in idle):.0f}% for {age(lasted)}, with {size(held)} of memory in use{_log_words(spell)}",
         evidence=(*_node_lines(spell.used), *_log_line(spell)),
         since=spell.since,
         remedy=Remedy(
             "find what it waits for: read the end of its log and the stacks of its processes (`py-spy dump --pid PID`); "
-            "loading a model, saving a checkpoint or scoring answers elsewhere look the same; if it hangs, stop it and start it again",
+            "loading a model, saving a checkpoint or scoring on another host looks the same; if it hangs, stop it and start it again",
             "stop-job",
         ),
         about=(job.key,),
@@ -262,12 +262,12 @@ def _hang_findings(facts: Facts, spell: Spell) -> Iterator[Finding]:
         code="job-hung",
         level="critical" if lasted >= 2 * least and not doubtful else "warning",
         subject=_subject(job),
-        text=f"{number} of {_subject(job)} {have} been at 100 % with at most {most:.0f} W for {age(lasted)}: {wait} for others, "
+        text=f"{number} of {_subject(job)} {have} been at 100% with at most {most:.0f} W for {age(lasted)}: {wait} for other ranks, "
         f"as in a hung NCCL collective{suspect}{_log_words(spell)}",
         evidence=(*(f"different from the others: {_gpu_line(each)}" for each in odd), *_node_lines(spell.used), *_log_line(spell)),
         since=spell.since,
         remedy=Remedy(
-            "compare the stacks of its ranks (`py-spy dump --pid PID`), first that of a GPU that differs from the others, and search for "
+            "compare the stacks of its ranks (`py-spy dump --pid PID`), first the rank whose GPU differs, and search for "
             "Xid errors on its host (`dmesg | grep -i xid`); then stop the job and start it from its last checkpoint",
             "stop-job",
         ),
@@ -301,7 +301,7 @@ def _all_words(used: Sequence[Used]) -> str:
 
 def _log_words(spell: Spell) -> str:
     if spell.silent is None:
-        return "; not known whether its log still grows"
+        return "; whether its log still grows is unknown"
     return f", and its log has not grown for {age(spell.silent)}" if spell.silent >= spell.lasted / 2 else "; its log still grows"
 
 
@@ -328,7 +328,7 @@ def _node_line(used: Sequence[Used]) -> str:
 
 def _percent_range(used: Sequence[Used]) -> str:
     rates = [each.gpu.utilization for each in used if each.does != "lost" and each.gpu.utilization is not None]
-    return f"{number_range(rates)} %" if rates else "lost"
+    return f"{number_range(rates)}%" if rates else "lost"
 
 
 def number_range(values: Sequence[float]) -> str:

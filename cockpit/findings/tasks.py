@@ -65,16 +65,16 @@ def _words(one: TaskLimit, where: str, pid: int, user: str) -> _Words:
     if one.what == "user":
         return _Words(
             f"{where} user {user}",
-            f"the processes of {user} on {where} have",
+            f"User {user} on {where} has",
             "ulimit -u",
             (f"/proc/{pid}/limits: Max processes {limit}", f"ps -L -U {user} --no-headers | wc -l: {used}"),
-            f"end what is not needed; for what Ray starts from now on `prlimit --pid {pid} --nproc={least}`; permanently: "
+            f"kill what is not needed; for new Ray processes: `prlimit --pid {pid} --nproc={least}`; permanently: "
             f"`ulimit -u {least}` before `ray start`, with nproc in /etc/security/limits.conf where that is refused",
         )
     if one.what == "cgroup":
         return _Words(
             f"{where} cgroup of raylet {pid}",
-            f"the cgroup of raylet {pid} on {where} has",
+            f"The cgroup of raylet (pid {pid}) on {where} has",
             "pids.max",
             (f"{path}: {limit}", f"{path.removesuffix('max')}current: {used}"),
             "raise it where it is set: TasksMax of the systemd unit or slice, `--pids-limit` of the container, podPidsLimit of the "

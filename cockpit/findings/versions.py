@@ -24,7 +24,7 @@ def differing_versions(facts: Facts) -> Iterator[Finding]:
     ours, same = [(host, ray) for host, ray in raylets if is_ours(facts, ray)], facts.snapshot.cluster.ray_version
     yield from _difference(facts, "ray-versions", "Ray", "warning", [(ray.ray, host) for host, ray in ours], same)
     yield from _difference(facts, "python-versions", "Python", "warning", [(ray.python, host) for host, ray in ours])
-    yield from _difference(facts, "driver-versions", "the NVIDIA driver", "info", [(host.driver, host) for host, _ in ours])
+    yield from _difference(facts, "driver-versions", "The NVIDIA driver", "info", [(host.driver, host) for host, _ in ours])
 
 
 def is_ours(facts: Facts, ray: RayProcess) -> bool:
@@ -73,7 +73,7 @@ def _difference(
 
 _REMEDIES = {
     "ray-versions": "install the same Ray everywhere: Ray refuses drivers of another version, and mixed versions may not work together",
-    "python-versions": "install the same Python everywhere, all three numbers of its version: another version may not read its pickles",
+    "python-versions": "install the same Python everywhere, down to the patch version: pickles may not load in another version",
     "driver-versions": "install the same driver everywhere: NCCL or a new CUDA may fail with the oldest one",
 }
 
@@ -102,7 +102,8 @@ def _near_findings(facts: Facts, host: Host, ray: RayProcess, files: int, limit:
         code="open-files-full" if full else "open-files",
         level="critical" if full else "warning",
         subject=subject,
-        text=f"{subject} has {files} of {limit} files open: at the limit no more workers can register",
+        text=f"{_part_name(ray).replace('raylet', 'Raylet')} (pid {ray.pid}) on {host.name} has {files} of {limit} files open: "
+        "at the limit no more workers can register",
         evidence=(f"ls /proc/{ray.pid}/fd | wc -l: {files}", f"/proc/{ray.pid}/limits: Max open files {limit}"),
         remedy=Remedy(
             f"now: `prlimit --pid {ray.pid} --nofile={max(limit * 2, 65535)}`; permanently: `ulimit -n 65535` before `ray start`"
@@ -117,8 +118,8 @@ def _limit_finding(facts: Facts, few: list[tuple[Host, RayProcess, int]]) -> Fin
         code="open-files-limit",
         level="info",
         subject="cluster",
-        text=f"Ray may open only {min(limit for _, _, limit in few)} files on {listed(names, MAX_HOSTS_NAMED)}; "
-        f"{facts.limits.open_files_least} is what Ray's documentation asks for",
+        text=f"Ray may open as few as {min(limit for _, _, limit in few)} files on {listed(names, MAX_HOSTS_NAMED)}; "
+        f"Ray's documentation asks for {facts.limits.open_files_least}",
         evidence=tuple(
             f"/proc/{ray.pid}/limits on {host.name} ({_part_name(ray)}): Max open files {limit}"
             for host, ray, limit in few[:MAX_HOSTS_NAMED]

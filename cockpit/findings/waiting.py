@@ -36,7 +36,7 @@ REMEDIES: Mapping[Wait, tuple[str, str | None]] = {
     "fragmented": ("end work that uses only a part of a node, or ask for smaller bundles or another strategy", None),
     "short": ("ask for less of the missing resource per GPU, or start Ray with more of it (CPUs: `ray start --num-cpus`)", None),
     "label": ("free a node that has the label, give the label to another node (`ray start --labels`), or ask without it", None),
-    "removed": ("kill the actor: its placement group does not come back", "kill-actor"),
+    "removed": ("kill the actor: its placement group was removed, so it can never start", "kill-actor"),
     "starting": (f"read {SETUP_LOGS}", None),
     "room": (f"check whether it is bound to a node; if not, read {SETUP_LOGS}", None),
 }
@@ -107,7 +107,7 @@ def waiting_actors(facts: Facts) -> Iterator[Finding]:
         by_class.setdefault((class_, job), {})[WaitKind(why, wait, state)] = waiting
     for (class_, job), kinds in by_class.items():
         subject, number = actors_words(facts, class_, job), sum(map(len, kinds.values()))
-        who = f"{number} actors" if number > 1 else "actor"
+        who = f"{number} actors" if number > 1 else "Actor"
         yield from _worst_finding(facts, Fold("actor-pending", subject, f"{who} {subject}", job, kinds))
 
 
@@ -152,7 +152,7 @@ def _sentence(facts: Facts, fold: Fold, kind: WaitKind) -> str:
     alike, others = fold.kinds[kind], len(fold.all) - len(fold.kinds[kind])
     who = fold.who if not others else _groups_words(facts, alike, fold.job) if fold.code == GROUPS_CODE else f"{len(alike)} of {fold.who}"
     why = f": {kind.why}" if kind.why else ", and Ray gives no reason"
-    rest = f"; {others} more {'waits' if others == 1 else 'wait'} for another reason" if others else ""
+    rest = f"; {others} more {'waits for another reason' if others == 1 else 'wait for other reasons'}" if others else ""
     given_up = "" if fold.deadline is None else f"; {deadline_words(fold.deadline, facts.now)}"
     return f"{who} {'wait' if len(alike) > 1 else 'waits'}{why}{rest}{given_up}"
 
@@ -240,7 +240,7 @@ def _waiting_actor_lines(fold: Fold) -> Iterator[str]:
     classes = Counter([actor.class_ for actor in fold.after])
     if classes:
         named = ", ".join(f"{number} x {short_name(class_)}" for class_, number in classes.most_common(MAX_REASONS))
-        yield f"{plural(classes.total(), 'actor waits', 'actors wait')} for it: {named}"
+        yield f"{plural(classes.total(), 'actor waits', 'actors wait')} for this placement group: {named}"
 
 
 def _list_command(fold: Fold, waiting: Sequence[Waiting]) -> str:
@@ -270,9 +270,9 @@ def _deadlock(facts: Facts, by_job: Mapping[str, list[Waiting]], level: Level, s
     last = max(filter(is_stoppable, known), key=lambda job: job.started or 0, default=None)
     names = [short_name(facts.job_title(job)) for job in sorted(by_job)]
     who = (
-        f"deadlock: {joined_names(names)} wait for each other"
+        f"Deadlock: {joined_names(names)} wait for each other"
         if len(names) > 1
-        else f"deadlock: {names[0]} and another job wait for each other"
+        else f"Deadlock: {names[0]} and another job wait for each other"
     )
     whys = dict.fromkeys(each.why for mine in by_job.values() for each in mine if each.why)
     stop = (
@@ -284,7 +284,7 @@ def _deadlock(facts: Facts, by_job: Mapping[str, list[Waiting]], level: Level, s
         code="deadlock",
         level=level,
         subject=f"{'jobs' if len(names) > 1 else 'job'} {joined_names(names)}",
-        text="; ".join([f"{who}, and none continues until one releases its resources", *_standing_lines(facts, by_job)]),
+        text="; ".join([f"{who}; none can continue until one of them releases its resources", *_standing_lines(facts, by_job)]),
         evidence=(*[why.removeprefix(DEADLOCK) for why in whys][:MAX_REASONS], "`ray status -v` shows used and pending resources"),
         since=since,
         remedy=Remedy(stop, "stop-job" if last else None),
@@ -328,7 +328,7 @@ def _fixed_amounts(needs: Mapping[str, float]) -> Counter[str]:
 def _groups_words(facts: Facts, groups: Sequence[Waiting], job: str | None) -> str:
     names = told_names(groups[:MAX_REASONS])
     if len(groups) == 1:
-        return f"placement group {names[0]} of {job_words(facts, job)}"
+        return f"Placement group {names[0]} of {job_words(facts, job)}"
     return f"{len(groups)} placement groups of {job_words(facts, job)} ({joined_names(names, len(groups))})"
 
 

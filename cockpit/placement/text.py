@@ -39,9 +39,10 @@ def needs_words(needs: Mapping[str, float]) -> str:
 
 
 def amount(name: str, fixed: int, *, bare: bool = False) -> str:
-    """As people say it: `8 GPU`, `10 GiB memory`; `bare` leaves the name out."""
+    """As people write it: `8 GPUs`, `0.5 GPU`, `10 GiB memory`; `bare` leaves the name out."""
     number = size(fixed / SCALE) if "memory" in name else count(fixed / SCALE)
-    return number if bare else f"{number} {_safe(name)}"
+    plural = "s" if name in {"GPU", "CPU"} and (fixed > SCALE or not fixed) else ""
+    return number if bare else f"{number} {_safe(name)}{plural}"
 
 
 def _safe(foreign: str) -> str:
@@ -139,7 +140,7 @@ def _node_words(place: Place, needs: dict[str, int]) -> str:
 def _total_words(places: Sequence[Place], names: Sequence[str]) -> str:
     """What the nodes have, equal ones together."""
     if not any(place.total.get(name) for place in places for name in names):
-        return "no node has any" if places else "no node may take it"
+        return "no node has any" if places else "no node is allowed to run it"
     bare = len(names) == 1
     alike: dict[str, list[str]] = {}
     for place in places:

@@ -30,15 +30,15 @@ def pending(gpus, wait, number=7, **more):
 @pytest.mark.parametrize(
     ("world", "groups", "verdict", "words"),
     [
-        (cluster(machine(1), machine(2)), (ACTOR, VLLM), "now", "vLLM: 8 x 1 GPU + 1 CPU: 8 GPU on "),
-        (cluster(machine(1)), (ACTOR,), "now", "actor: 8 x 1 GPU + 1 CPU: 8 GPU on head, which has 8 of 8 free"),
-        (cluster(machine(1), machine(2, 8)), (ACTOR, VLLM), "later", "vLLM: needs 8 x 1 GPU; 0 of 16 GPU are free, 16 are held: 8 by this"),
-        (cluster(machine(1, 4), machine(2, 4)), (WHOLE,), "later", "pool: needs 8 GPU on one node; 8 GPU are free, but not on one node"),
-        (cluster(machine(1)), (ACTOR, VLLM), "never", "all groups together: needs 16 x 1 GPU; there are only 8 GPU in total"),
-        (cluster(machine(1), machine(2)), (VERL,), "never", "pool: enough GPUs, but not enough CPU: needs 24 CPU on one node; 2 nodes"),
-        (cluster(machine(1), machine(2)), (group("pool", 16, "STRICT_PACK", GPU=1.0),), "never", "pool: needs 16 GPU on one node"),
-        (cluster(machine(1), machine(2)), (group("actor", 3, "STRICT_SPREAD", GPU=8.0),), "never", "needs 3 x 8 GPU, each on a node"),
-        (cluster(machine(1)), (group("task", 9, None, GPU=1.0),), "never", "task: needs 9 x 1 GPU; there are only 8 GPU in total"),
+        (cluster(machine(1), machine(2)), (ACTOR, VLLM), "now", "vLLM: 8 x 1 GPU + 1 CPU: 8 GPUs on "),
+        (cluster(machine(1)), (ACTOR,), "now", "actor: 8 x 1 GPU + 1 CPU: 8 GPUs on head, which has 8 of 8 free"),
+        (cluster(machine(1), machine(2, 8)), (ACTOR, VLLM), "later", "vLLM: needs 8 x 1 GPU; 0 of 16 GPUs are free, 16 are held: 8 by"),
+        (cluster(machine(1, 4), machine(2, 4)), (WHOLE,), "later", "pool: needs 8 GPUs on one node; 8 GPUs are free, but not on one node"),
+        (cluster(machine(1)), (ACTOR, VLLM), "never", "all groups together: needs 16 x 1 GPU; there are only 8 GPUs in total"),
+        (cluster(machine(1), machine(2)), (VERL,), "never", "pool: enough GPUs, but not enough CPU: needs 24 CPUs on one node; 2 nodes"),
+        (cluster(machine(1), machine(2)), (group("pool", 16, "STRICT_PACK", GPU=1.0),), "never", "pool: needs 16 GPUs on one node"),
+        (cluster(machine(1), machine(2)), (group("actor", 3, "STRICT_SPREAD", GPU=8.0),), "never", "needs 3 x 8 GPUs, each on a node"),
+        (cluster(machine(1)), (group("task", 9, None, GPU=1.0),), "never", "task: needs 9 x 1 GPU; there are only 8 GPUs in total"),
         (cluster(machine(1)), (group("task", 1, None, tpu=1.0),), "never", "task: needs 1 tpu on one node; no node has any"),
     ],
 )  # fmt: skip
@@ -81,9 +81,9 @@ def test_each_group_has_flags_of_its_own(framework, key, name, flags):
 def test_groups_that_are_alike_are_one_line_and_the_one_that_waits_is_named():
     pools = [VERL] * 2
     wide = {"cores": 24}
-    assert "pool (2 groups): 8 x 1 GPU + 3 CPU: " in lines_of(of(cluster(machine(1, **wide), machine(2, **wide)), *pools), "fine")[0]
+    assert "pool (2 groups): 8 x 1 GPU + 3 CPUs: " in lines_of(of(cluster(machine(1, **wide), machine(2, **wide)), *pools), "fine")[0]
     late = of(cluster(machine(1, **wide), machine(2, 1, **wide)), *pools)
-    assert late.reason.text.startswith("pool (group 2 of 2): needs 8 GPU on one node; ")
+    assert late.reason.text.startswith("pool (group 2 of 2): needs 8 GPUs on one node; ")
 
 
 def test_what_waits_ahead_and_has_room_is_placed_first():
@@ -98,7 +98,7 @@ def test_actors_that_wait_take_as_much_as_there_is():
     waiting = tuple(actor(n, state="PENDING_CREATION", node=None, needs={"GPU": 3.0}, since=NOW, wait=None) for n in range(20, 24))
     result = of(cluster(machine(1), actors=waiting), group("actor", 3))
     assert result.verdict == "later"
-    assert "3 x 1 GPU; 2 of 8 GPU are free" in result.reason.text
+    assert "3 x 1 GPU; 2 of 8 GPUs are free" in result.reason.text
 
 
 @pytest.mark.parametrize("wait", ["never", "starting", "group", "removed"])
@@ -108,10 +108,10 @@ def test_what_waits_in_vain_or_for_no_resources_takes_nothing(wait):
 
 def test_what_would_be_overtaken_is_a_doubt():
     late = of(cluster(machine(1, 4), placement_groups=(pending(16, "held"),)), ACTOR)
-    assert lines_of(late, "doubt") == ["other work already waits for the same resources: group group7 (16 GPU)"]
+    assert lines_of(late, "doubt") == ["other work already waits for the same resources: group group7 (16 GPUs)"]
     result = of(cluster(machine(1), placement_groups=(pending(16, "held"),)), ACTOR)
     assert (result.verdict, exit_code(result)) == ("now", 1)
-    assert lines_of(result, "doubt") == ["it would start before others that already wait for the same: group group7 (16 GPU)"]
+    assert lines_of(result, "doubt") == ["it would start before others that already wait for the same: group group7 (16 GPUs)"]
 
 
 def test_what_an_autoscaler_could_add_is_never_impossible():
@@ -125,7 +125,7 @@ def test_who_holds_the_rest_is_named():
     critic = actor(1, class_="Critic", node=f"{1:056x}", needs={"GPU": 6.0})
     world = cluster(machine(1, 6), actors=(critic,), jobs=(Job("train1", "02000000", status="RUNNING"),))
     assert of(world, group("actor", 4)).reason.text == (
-        "actor: needs 4 x 1 GPU; 2 of 8 GPU are free, 6 are held by job train1 (actor Critic)"
+        "actor: needs 4 x 1 GPU; 2 of 8 GPUs are free, 6 are held by job train1 (actor Critic)"
     )
 
 
@@ -186,7 +186,7 @@ def test_a_plain_job_of_which_only_the_command_is_known_is_a_doubt():
 def test_parts_that_were_not_read_and_needs_that_say_otherwise_are_doubts():
     result = check(preset(needs=Needs(gpus=16)), asked(ACTOR, unread=("--foo is not known",)), cluster(machine(1)))
     assert (result.verdict, exit_code(result)) == ("now", 1)
-    assert lines_of(result, "doubt") == ["not fully understood: --foo is not known", "needs.gpus is 16, but the command asks for 8 GPU"]
+    assert lines_of(result, "doubt") == ["not fully understood: --foo is not known", "needs.gpus is 16, but the command asks for 8 GPUs"]
 
 
 def test_what_depends_on_the_release_alone_is_never_called_impossible():

@@ -33,7 +33,7 @@ def test_it_is_judged_for_the_nodes_that_the_preset_starts_and_fits_once_they_ru
     result = planned(TWO, ACTOR, group("vLLM", 8))
     assert (result.verdict, exit_code(result)) == ("later", 1)
     assert (result.reason.text, result.reason.change) == (
-        "no Ray runs: checked against the 2 nodes, 16 GPU that the preset starts",
+        "no Ray runs: checked against the 2 nodes, 16 GPUs that the preset starts",
         "`cockpit recover ppo`",
     )
     assert len([text for text in lines_of(result, "fine") if text.startswith(("actor", "vLLM"))]) == 2
@@ -43,7 +43,7 @@ def test_it_is_judged_for_the_nodes_that_the_preset_starts_and_fits_once_they_ru
     ("ray", "groups", "verdict", "words"),
     [
         (TWO, (group("actor", 17),), "never", "actor: needs 17 x 1 GPU"),
-        (TWO, (group("pool", 8, "STRICT_PACK", GPU=1.0, CPU=3.0),), "never", "needs 24 CPU on one node; 2 nodes have 16"),
+        (TWO, (group("pool", 8, "STRICT_PACK", GPU=1.0, CPU=3.0),), "never", "needs 24 CPUs on one node; 2 nodes have 16"),
         (start(RayNode("head")), (group("pool", 8, "STRICT_PACK", GPU=1.0, CPU=3.0),), "later", "no Ray runs"),
         (start(RayNode("head"), CUDA_VISIBLE_DEVICES="0,1"), (ACTOR,), "never", "actor: needs 8 x 1 GPU"),
         (start(RayNode("w9")), (ACTOR,), "unknown", "the CPU resource of w9 is unknown"),
@@ -109,7 +109,7 @@ def test_what_a_host_that_has_not_joined_could_bring_is_never_impossible():
 def test_what_waits_in_a_ray_that_is_gone_is_nobody():
     old = replace(down(host("head"), host("w1")), placement_groups=(PlacementGroup("7", "g", "PENDING", "PACK", (Bundle({"GPU": 16.0}),)),))
     assert lines_of(planned(TWO, ACTOR, world=old), "later", "doubt") == [
-        "no Ray runs: checked against the 2 nodes, 16 GPU that the preset starts"
+        "no Ray runs: checked against the 2 nodes, 16 GPUs that the preset starts"
     ]
 
 
@@ -120,7 +120,7 @@ def in_slurm(*hosts, **more):
 
 def test_in_a_job_of_slurms_without_a_ray_it_is_judged_for_the_nodes_of_the_allocation():
     fits = check(preset(), asked(ACTOR, group("vLLM", 8)), in_slurm(host("head"), host("w1")))
-    assert (fits.verdict, fits.reason.text) == ("later", "no Ray runs: checked against the 2 nodes, 16 GPU of Slurm job 42")
+    assert (fits.verdict, fits.reason.text) == ("later", "no Ray runs: checked against the 2 nodes, 16 GPUs of Slurm job 42")
     assert fits.reason.change == "write a preset whose `ray` section names no hosts, and start Ray on them with `cockpit recover PRESET`"
     assert check(preset(), asked(group("actor", 17)), in_slurm(host("head"), host("w1"))).verdict == "never"
     assert check(preset(), asked(group("pool", 8, "STRICT_PACK", GPU=1.0)), in_slurm(host("head", 4), host("w1", 4))).verdict == "never"
@@ -147,7 +147,7 @@ def test_a_preset_without_hosts_is_judged_for_the_nodes_of_the_job_and_its_flags
     fits = check(here, asked(ACTOR, group("vLLM", 8)), in_slurm(host("head"), host("w1")))
     assert (fits.verdict, fits.reason.text, fits.reason.change) == (
         "later",
-        "no Ray runs: checked against the 2 nodes, 16 GPU of Slurm job 42, on which the preset starts Ray",
+        "no Ray runs: checked against the 2 nodes, 16 GPUs of Slurm job 42, on which the preset starts Ray",
         "`cockpit recover ppo --slurm 42`",
     )
     assert check(here, asked(group("actor", 17)), in_slurm(host("head"), host("w1"))).verdict == "never"

@@ -18,7 +18,7 @@ ACTOR, VLLM = group("actor", 8), group("vLLM", 8, "STRICT_PACK")
 
 def test_the_verdict_stands_first_then_what_is_asked_for_then_every_line_with_its_sign():
     lines = check_text("ppo", of(cluster(machine(1), machine(2)), ACTOR, VLLM, VLLM, dialect="0.10.2 and later")).splitlines()
-    assert lines[0] == "ppo can never fit here: all groups together: needs 8 x 1 GPU, 2 x 8 GPU; there are only 16 GPU in total"
+    assert lines[0] == "ppo can never fit here: all groups together: needs 8 x 1 GPU, 2 x 8 GPUs; there are only 16 GPUs in total"
     assert lines[2:7] == [
         "OpenRLHF (0.10.2 and later)",
         "GROUP  BUNDLES                  STRATEGY     GPUS  CPUS",
@@ -30,16 +30,16 @@ def test_the_verdict_stands_first_then_what_is_asked_for_then_every_line_with_it
 
 
 def test_a_first_line_that_would_be_long_tells_the_rest_in_its_line_alone():
-    reason = f"needs 8 GPU on one node; {'w1 has 8 but 6 are held, ' * 8}"
+    reason = f"needs 8 GPUs on one node; {'w1 has 8 but 6 are held, ' * 8}"
     first, *others = check_text("ppo", judge(Budget(None), [Line("later", reason)])).splitlines()
-    assert first == "ppo does not fit now, but could later: needs 8 GPU on one node"
+    assert first == "ppo does not fit now, but could later: needs 8 GPUs on one node"
     assert any("6 are held" in line for line in others)
 
 
 def test_in_ascii_there_are_signs_too():
     text = check_text("ppo", of(cluster(machine(1)), VLLM), ascii=True)
     assert text.isascii()
-    assert "\nok vLLM: 8 x 1 GPU + 1 CPU: 8 GPU on head, which has 8 of 8 free" in text
+    assert "\nok vLLM: 8 x 1 GPU + 1 CPU: 8 GPUs on head, which has 8 of 8 free" in text
     assert text.splitlines()[0] == "ppo fits now"
 
 

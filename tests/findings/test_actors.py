@@ -30,7 +30,7 @@ def watched(*looks, complete=True, cluster=None, **more):
 def test_an_actor_that_was_restarted_three_times_in_ten_minutes_is_told():
     (found,) = watched((0, 0), (200, 1), (400, 2), (590, 3))
     assert (found.code, found.level, found.subject) == ("actor-restarting", "warning", "Rollout of job 02000000")
-    assert found.text == "actor Rollout of job 02000000 was restarted 3 times in the last 9m50s"
+    assert found.text == "Actor Rollout of job 02000000 was restarted 3 times in the last 9m50s"
     assert found.evidence[0] == "actor actor1: restarted 3 times in the last 9m50s"
     assert (found.remedy.act, found.about) == ("kill-actor", (actor(1).key,))
 
@@ -55,13 +55,13 @@ def test_watched_for_longer_than_that_the_window_is_always_the_same():
 
 def test_the_time_it_tells_is_no_longer_than_it_was_watched():
     (found,) = watched((0, 10), (60, 11), (120, 12), (185, 13))
-    assert found.text == "actor Rollout of job 02000000 was restarted 3 times in the last 3m05s"
+    assert found.text == "Actor Rollout of job 02000000 was restarted 3 times in the last 3m05s"
 
 
 def test_the_log_that_it_names_is_the_one_that_the_key_opens_first():
     (found,) = watched((0, 0), (60, 3))
     assert "worker-*.err of its process before the restart" in found.evidence[-1]
-    assert "on the screen, key l opens it" in found.evidence[-1]
+    assert "(`l` opens it)" in found.evidence[-1]
 
 
 def running(seconds):
@@ -70,7 +70,7 @@ def running(seconds):
 
 def test_the_restarts_of_an_actor_whose_job_is_young_are_a_loop_at_the_first_look():
     (found,) = watched((0, 3), **running(420))
-    assert found.text == "actor Rollout of job ppo was restarted 3 times since its job started 7m00s ago"
+    assert found.text == "Actor Rollout of job ppo was restarted 3 times since its job started 7m00s ago"
     assert found.evidence[0] == "actor actor1: restarted 3 times since its job started 7m00s ago"
     assert watched((0, 2), **running(420)) == ()
     assert watched((0, 3), **running(601)) == ()
@@ -83,7 +83,7 @@ def test_in_an_older_job_ray_s_count_is_a_loop_where_it_is_high_enough_and_its_p
         return watched((0, restarts), processes=(worker,), **running(3600))
 
     (found,) = told(18, 60)
-    assert found.text == "actor Rollout of job ppo was restarted 18 times since its job started 1h00m ago"
+    assert found.text == "Actor Rollout of job ppo was restarted 18 times since its job started 1h00m ago"
     assert told(17, 60) == told(18, 601) == told(18, 60, kind="child") == ()
 
 
@@ -176,8 +176,8 @@ def left(*actors, groups=(), jobs=OVER, seconds=0):
 
 def test_a_group_that_outlives_its_job_is_told_with_what_it_holds():
     found = only(left(groups=(group(),)), "placement-group-leaked")
-    assert found.text == "job train1 has ended (FAILED), but its placement group vllm still holds 8 GPU"
-    assert found.evidence[0] == "placement group vllm (CREATED, detached) holds 8 GPU"
+    assert found.text == "Job train1 has ended (FAILED), but its placement group vllm still holds 8 GPUs"
+    assert found.evidence[0] == "placement group vllm (CREATED, detached) holds 8 GPUs"
     assert (found.level, found.subject, found.since) == ("warning", "job train1", NOW - 600)
     assert (found.remedy.act, found.about) == ("remove-placement-group", (group().key,))
 
@@ -186,13 +186,13 @@ def test_an_actor_that_outlives_its_job_is_told_unless_its_group_is():
     alone = actor(1, class_="Engine", needs={"GPU": 0.5}, detached=True)
     (found,) = left(alone, actor(2, class_="Engine", placement_group=group().id))
     assert (found.code, found.remedy.act, found.about) == ("actor-leaked", "kill-actor", (alone.key,))
-    assert found.text == "job train1 has ended (FAILED), but its actor Engine still holds 0.5 GPU"
+    assert found.text == "Job train1 has ended (FAILED), but its actor Engine still holds 0.5 GPU"
     assert codes(left(actor(1, placement_group=group().id), groups=(group(),))) == {"placement-group-leaked"}
 
 
 def test_several_are_one_finding():
     found = only(left(*(actor(number, class_=f"E{number}", needs={"GPU": 1.0}) for number in range(1, 6))), "actor-leaked")
-    assert found.text == "job train1 has ended (FAILED), but 5 of its actors (E1, E2, E3 and 2 more) still hold 5 GPU"
+    assert found.text == "Job train1 has ended (FAILED), but 5 of its actors (E1, E2, E3 and 2 more) still hold 5 GPUs"
 
 
 @pytest.mark.parametrize(

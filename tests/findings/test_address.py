@@ -32,24 +32,26 @@ def wrongly_addressed(*others: OtherRay, address: str = "http://127.0.0.1:9999")
 
 def test_a_wrong_address_names_the_ray_of_this_host_that_answers():
     found = only(looked(wrongly_addressed(OURS), detectors=(wrong_address,)), "address-wrong")
-    assert found.text == "nothing answers at http://127.0.0.1:9999; this host has a Ray at http://127.0.0.1:8265"
+    assert found.text == "Nothing answers at http://127.0.0.1:9999; this host has a Ray cluster at http://127.0.0.1:8265"
     assert found.remedy.text == "use `cockpit --address http://127.0.0.1:8265`"
     both = only(looked(wrongly_addressed(HERS, OURS), detectors=(wrong_address,)), "address-wrong")
-    assert both.text.endswith("this host has a Ray at http://127.0.0.1:8265 and a Ray of train at http://127.0.0.1:1")
+    assert both.text.endswith("this host has a Ray cluster at http://127.0.0.1:8265 and a Ray cluster of train at http://127.0.0.1:1")
     assert both.remedy.text == "use `cockpit --address http://127.0.0.1:8265`", "not another user's, where there is one of ours"
 
 
 def test_a_ray_that_is_seen_but_does_not_answer_is_not_offered():
     found = only(looked(wrongly_addressed(UNSEEN), detectors=(wrong_address,)), "address-wrong")
-    assert found.text.endswith("this host has no Ray that answers")
+    assert found.text.endswith("this host has no Ray cluster that answers")
     assert UNSEEN.url not in found.remedy.text
     assert "session_far has its dashboard at http://127.0.0.1:38225, which does not answer from here" in found.evidence[1]
 
 
 def test_another_users_ray_that_was_not_asked_is_offered_by_its_address():
     found = only(looked(wrongly_addressed(replace(HERS, answers=None)), detectors=(wrong_address,)), "address-wrong")
-    assert found.text.endswith("this host has no Ray of yours that answers")
-    assert found.remedy.text.startswith("if you mean the Ray of train: `cockpit --address http://127.0.0.1:1`; if this is the head: ")
+    assert found.text.endswith("this host has no Ray cluster of yours that answers")
+    assert found.remedy.text.startswith(
+        "if you mean the Ray cluster of train: `cockpit --address http://127.0.0.1:1`; if this is the head: "
+    )
 
 
 def test_where_another_ray_answers_one_that_a_container_hides_is_not_called_silent():
@@ -58,7 +60,7 @@ def test_where_another_ray_answers_one_that_a_container_hides_is_not_called_sile
     assert codes(looked(hidden, detectors=detectors)) == {"dashboard-silent"}
     found = replace(hidden, cluster=replace(hidden.cluster, others=(replace(OURS, url="http://127.0.0.1:2"),)))
     told = only(looked(found, detectors=detectors), "address-wrong")
-    assert told.text == "nothing answers at http://127.0.0.1:8265; this host has a Ray at http://127.0.0.1:2"
+    assert told.text == "Nothing answers at http://127.0.0.1:8265; this host has a Ray cluster at http://127.0.0.1:2"
     assert codes(looked(found, detectors=detectors)) == {"address-wrong"}
 
 
@@ -72,7 +74,7 @@ def test_a_single_look_that_ends_before_the_others_were_asked_names_them_and_say
     sessions = tuple(replace(one, dashboard=OURS.url, trusted=True) for one in made.hosts["node1"].sessions or ())
     made = replace(made, hosts={"node1": replace(made.hosts["node1"], sessions=sessions)})
     (found,) = FindingTracker(Limits(), (wrong_address, silent_dashboard), assumed=60.0)(made).findings
-    assert found.text == f"nothing answers at http://127.0.0.1:9999; this host has a Ray at {OURS.url}, which has not answered yet"
+    assert found.text == f"Nothing answers at http://127.0.0.1:9999; this host has a Ray cluster at {OURS.url}, which has not answered yet"
     assert found.remedy.text == f"use `cockpit --address {OURS.url}`"
 
 
@@ -91,7 +93,7 @@ def test_where_a_dashboard_listens_out_of_sight_its_command_line_says_its_port()
 
 def test_where_no_ray_runs_the_next_steps_are_said():
     found = only(looked(wrongly_addressed(), detectors=(wrong_address,)), "address-wrong")
-    assert found.text == "nothing answers at http://127.0.0.1:9999; this host has no Ray"
+    assert found.text == "Nothing answers at http://127.0.0.1:9999; this host has no Ray"
     for step in ("`ray start --head`", "`cockpit --address http://HEAD:8265`", "`cockpit demo`"):
         assert step in found.remedy.text
 
@@ -102,7 +104,7 @@ def test_where_no_node_of_slurms_job_can_be_looked_at_a_ray_may_run_there():
         made, allocation=Allocation("42", "RUNNING", None, ()), faults=(*made.faults, Fault("probe", "srun: no", NOW, "gpu1"))
     )
     remedy = only(looked(unreached, detectors=(wrong_address,)), "address-wrong").remedy.text
-    assert remedy == "see first why the nodes of Slurm job 42 can't be looked at: `cockpit doctor`"
+    assert remedy == "first find out why the nodes of Slurm job 42 can't be probed: `cockpit doctor`"
     reached = replace(unreached, faults=made.faults)
     assert "`ray start --head`" in only(looked(reached, detectors=(wrong_address,)), "address-wrong").remedy.text
 
@@ -114,11 +116,11 @@ FORWARD = "`kubectl port-forward -n ray gpu1 8265:8265`"
 @pytest.mark.parametrize(
     ("url", "orchestrator", "way"),
     [
-        ("http://127.0.0.1:8265", None, "its dashboard listens on gpu1 alone: run cockpit there"),
+        ("http://127.0.0.1:8265", None, "its dashboard listens only on gpu1: run cockpit there"),
         (
             "http://127.0.0.1:8265",
             Allocation("42", "RUNNING", None, ()),
-            "its dashboard listens on gpu1 alone: run cockpit there: `srun --overlap --jobid=42 -w gpu1 --pty cockpit`",
+            "its dashboard listens only on gpu1: run cockpit there: `srun --overlap --jobid=42 -w gpu1 --pty cockpit`",
         ),
         ("http://10.0.0.2:8265", None, "use `cockpit --address http://10.0.0.2:8265`"),
         (
@@ -134,7 +136,7 @@ def test_where_a_ray_lives_on_another_host_the_way_to_it_is_said(url: str, orche
     there = Session(name="session_there", path="/tmp/ray/session_there", live=True, dashboard=url, trusted=True)
     hosts = {**made.hosts, "gpu1": Host("gpu1", ("10.0.0.2",), NOW, sessions=(there,))}
     found = only(looked(replace(made, hosts=hosts), detectors=(wrong_address,)), "address-wrong")
-    assert found.text == "nothing answers at http://127.0.0.1:9999; this host has no Ray, but gpu1 has one"
+    assert found.text == "Nothing answers at http://127.0.0.1:9999; this host has no Ray, but gpu1 has one"
     assert found.evidence[-1] == f"session_there on gpu1 has its dashboard at {url}"
     assert found.remedy.text == way
     hers = {**hosts, "gpu1": replace(hosts["gpu1"], sessions=(replace(there, trusted=False),))}
@@ -145,7 +147,7 @@ def test_a_head_pod_is_where_a_ray_lives_also_before_a_probe_has_looked_there():
     head = Pod("ray-head", "u1", ip="10.9.0.1", phase="Running", head=True)
     made = replace(wrongly_addressed(), kubernetes=replace(IN_PODS, pods=(head, replace(head, name="ray-worker", head=False))))
     found = only(looked(made, detectors=(wrong_address,)), "address-wrong")
-    assert found.text == "nothing answers at http://127.0.0.1:9999; this host has no Ray, but ray-head has one"
+    assert found.text == "Nothing answers at http://127.0.0.1:9999; this host has no Ray, but ray-head has one"
     assert found.evidence[-1] == "RayCluster ray/raycluster-kuberay on ray-head has its dashboard at http://10.9.0.1:8265"
     assert "`kubectl port-forward -n ray ray-head 8265:8265`" in found.remedy.text
     here = next(host.name for host in made.hosts.values() if host.local)
@@ -183,7 +185,7 @@ BOTH = (wrong_address, silent_dashboard)
 
 def test_on_a_worker_the_head_is_named_and_no_dashboard_is_called_silent():
     found = only(looked(on_a_worker(), detectors=BOTH), "address-wrong")
-    assert found.text == f"nothing answers at http://127.0.0.1:8265; this host is a worker of {SESSION}, whose head is 10.0.0.9"
+    assert found.text == f"Nothing answers at http://127.0.0.1:8265; this host is a worker of {SESSION}, whose head is 10.0.0.9"
     way = "run cockpit there, or use `cockpit --address http://10.0.0.9:8265` if its dashboard listens on all interfaces"
     assert found.remedy.text == way
     assert codes(looked(on_a_worker(), detectors=BOTH)) == {"address-wrong"}
@@ -199,7 +201,7 @@ def test_in_slurm_the_head_has_its_name_there_and_the_worker_of_another_job_is_n
         made = replace(on_a_worker(slurm=slurm), slurm_ids=frozenset(["42"]))
         made = replace(made, hosts={"node1": replace(made.hosts["node1"], unanswered=unanswered)})
         other = only(looked(made, detectors=BOTH), "address-wrong")
-        assert other.text == "nothing answers at http://127.0.0.1:8265; this host has no Ray"
+        assert other.text == "Nothing answers at http://127.0.0.1:8265; this host has no Ray"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,10 @@ def seen(*nodes: SlurmNode, ends: float | None = None, jobs: tuple[Job, ...] | N
 
 def test_an_allocation_that_ends_soon_is_told_with_the_job_that_ends_with_it():
     found = only(looked(seen(ends=NOW + 720), 0, detectors=BOTH), "slurm-ends")
-    assert (found.level, found.text) == ("warning", "Slurm ends its job 42 in 12 min, and with it this Ray and ppo-7b")
+    assert (found.level, found.text) == (
+        "warning",
+        "Slurm job 42 reaches its time limit in 12 min, and this Ray cluster and job ppo-7b will end with it",
+    )
     assert found.remedy is not None
     assert "scontrol update JobId=42 TimeLimit=+60" in found.remedy.text
 
@@ -32,7 +35,7 @@ def test_where_nothing_runs_its_end_is_only_worth_an_info_and_unknown_jobs_may_r
 
 def test_of_several_jobs_their_number_is_told():
     jobs = (RUNNING, Job("sft", status="RUNNING"), Job("old", status="SUCCEEDED"))
-    assert "this Ray and 2 running jobs" in only(looked(seen(ends=NOW + 720, jobs=jobs), 0, detectors=BOTH), "slurm-ends").text
+    assert "this Ray cluster and 2 running jobs" in only(looked(seen(ends=NOW + 720, jobs=jobs), 0, detectors=BOTH), "slurm-ends").text
 
 
 @pytest.mark.parametrize("ends", [None, NOW + 1801, NOW + 86400])
@@ -52,7 +55,7 @@ def test_how_long_before_is_a_threshold():
 
 def test_a_node_that_is_drained_under_a_living_ray_is_told_with_the_reason():
     found = only(looked(seen(SlurmNode("node2", "draining", "Xid 79"), SlurmNode("node1", "mixed")), 0, detectors=BOTH), "slurm-node-drain")
-    assert found.text.startswith("Slurm takes node2 out of service after job 42: what runs there goes on")
+    assert found.text.startswith("Slurm takes node2 out of service after job 42: what runs there continues")
     assert (found.subject, found.about) == ("node2", (node(2).key,))
     assert found.evidence == ("sinfo: node2 is draining: Xid 79",)
 
@@ -104,14 +107,14 @@ def test_where_ray_has_told_nothing_slurms_word_on_its_nodes_is_told_all_the_sam
     assert set(found) == {"slurm-node-down", "slurm-node-drain"}
     assert (
         found["slurm-node-down"].text
-        == "Slurm calls node1 down or not responding: when Slurm gives up a node, it ends job 42 on all its nodes"
+        == "Slurm calls node1 down or not responding: when Slurm gives up the node, it ends job 42 on all nodes"
     )
 
 
 def test_without_a_ray_only_the_job_ends():
     bare = seen(ends=NOW + 720, jobs=())
     found = only(looked(replace(bare, cluster=replace(bare.cluster, reachable=False)), 0, detectors=BOTH), "slurm-ends")
-    assert found.text == "Slurm ends its job 42 in 12 min"
+    assert found.text == "Slurm job 42 reaches its time limit in 12 min"
 
 
 def test_a_node_that_is_expected_to_fail_is_on_its_way_out():

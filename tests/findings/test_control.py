@@ -30,7 +30,9 @@ CONTROL = (silent_gcs, silent_dashboard, ended_ray, silent_monitor, refused)
 
 def test_a_gcs_that_does_not_answer_is_told_with_what_its_host_shows():
     found = only(looked(head(RAYLET, GCS, faults=(GCS_SILENT,)), detectors=CONTROL), "gcs-silent")
-    assert found.text == ("Ray's GCS does not answer: its process on node1 (pid 10) exists; nothing new can start, and Ray's data is old")
+    assert found.text == (
+        "Ray's GCS does not answer: its process on node1 (pid 10) still exists; nothing new can start, and Ray's data is old"
+    )
     assert (found.level, found.since) == ("critical", NOW - 40)
     assert found.evidence == (f"GET {ADDRESS}/api/gcs_healthz: {GCS_SILENT.text}", "ps on node1: pid 10 is in state S")
     bare = only(looked(elsewhere(head(faults=(GCS_SILENT,))), detectors=CONTROL), "gcs-silent")
@@ -41,7 +43,7 @@ def test_a_stopped_gcs_is_told_even_where_no_dashboard_could():
     stopped = replace(GCS, state="T")
     found = only(looked(head(RAYLET, stopped), detectors=CONTROL), "gcs-silent")
     assert found.text.startswith("Ray's GCS does not answer: its process on node1 (pid 10) is stopped by a signal;")
-    assert found.remedy.text == "find out who stopped it; `kill -CONT 10` on node1 resumes it"
+    assert found.remedy.text == "find out who stopped the process; `kill -CONT 10` on node1 resumes it"
 
 
 def test_a_gcs_that_has_ended_while_the_raylet_lives_is_told():
@@ -137,8 +139,8 @@ def test_a_ray_whose_head_can_not_be_seen_has_perhaps_not_ended():
 def test_a_monitor_that_writes_no_more_is_told():
     found = only(looked(head(RAYLET, GCS, faults=(MONITOR_SILENT,), processes=(LOG_MONITOR,)), detectors=CONTROL), "monitor-silent")
     assert found.text == (
-        "the autoscaler monitor has reported nothing for more than 40s: its process on node1 has ended; "
-        "used and pending resources are that old, and no node is added"
+        "The autoscaler monitor has stopped reporting: its process on node1 has ended; "
+        "used and pending resources are as old as its last report, and no node is added"
     )
     assert found.level == "warning"
     stopped = replace(MONITOR, state="T")

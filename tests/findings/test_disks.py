@@ -38,7 +38,7 @@ SESSIONS = (
 def test_a_full_disk_is_told_by_session_the_dead_ones_first():
     found = only(looked(full(disk(0.961), sessions=SESSIONS), detectors=ALONE), "disk-full")
     assert found.text == (
-        "the disk under /tmp/ray on node1 is 96% full (39G of 1.0T left): Ray no longer creates objects that may need to be spilled; "
+        "The disk under /tmp/ray on node1 is 96% full (39G of 1.0T left): Ray no longer creates objects that may need to be spilled; "
         "2 dead sessions use 92G of the disk"
     )
     assert found.evidence == (
@@ -46,7 +46,7 @@ def test_a_full_disk_is_told_by_session_the_dead_ones_first():
         "du -sh /tmp/ray/session_large: 90G (dead, of train, protected: checkpoint-100/model.safetensors)",
         "du -sh /tmp/ray/session_small: 2.0G (dead, of train)",
         "du -sh /tmp/ray/session_live: 300G (live, of train)",
-        "du -sh /tmp/ray/session_new: size not known yet (unknown whether live, of train)",
+        "du -sh /tmp/ray/session_new: size still unknown (unknown whether live, of train)",
     )
     assert (found.level, found.subject, found.remedy.act) == ("critical", "node1 /tmp/ray", "clean")
     assert found.about == (node(1).key, SESSIONS[2].key, SESSIONS[1].key)
@@ -54,7 +54,7 @@ def test_a_full_disk_is_told_by_session_the_dead_ones_first():
 
 def test_a_disk_that_fills_is_a_warning_and_cleaning_no_remedy_where_the_dead_hold_little():
     found = only(looked(full(disk(0.9), sessions=SESSIONS[:2]), detectors=ALONE), "disk-filling")
-    assert found.text.startswith("the disk under /tmp/ray on node1 is 90% full (100G of 1.0T left): at 95% Ray stops creating objects")
+    assert found.text.startswith("The disk under /tmp/ray on node1 is 90% full (100G of 1.0T left): at 95% Ray stops creating objects")
     assert (found.level, found.remedy.act) == ("warning", None)
 
 
@@ -130,7 +130,7 @@ def shared(*sizes, capacity=100):
 def test_shared_memory_that_can_not_hold_the_object_store_is_told_once_for_all_nodes():
     found = only(looked(shared(64 << 20, 200 * GIB, 64 << 20), detectors=ALONE), "shm-small")
     assert found.text == (
-        "shared memory (/dev/shm) is smaller than Ray's object store on node1 (64M, needs 100G), node3 (64M, needs 100G): "
+        "Shared memory (/dev/shm) is smaller than Ray's object store on node1 (64M, needs 100G), node3 (64M, needs 100G): "
         "Ray keeps it on disk, which is slow, and NCCL may lack shared memory"
     )
     assert (found.level, found.about) == ("warning", (node(1).key, node(3).key))
@@ -151,7 +151,7 @@ def shm(used, total=100, **more):
 def test_shared_memory_in_which_hardly_a_page_is_left_is_told():
     found = only(looked(shm(97, object_store=Amount(60 * GIB, 90 * GIB)), detectors=SHM), "shm-full")
     assert found.text == (
-        "shared memory (/dev/shm) on node1 is 97% full (3.0G of 100G left); Ray's object store holds 60G: "
+        "Shared memory (/dev/shm) on node1 is 97% full (3.0G of 100G left); Ray's object store holds 60G: "
         "the next process that writes there is killed by a bus error (NCCL, data loaders, engines)"
     )
     assert (found.level, found.about) == ("warning", (node(1).key,))

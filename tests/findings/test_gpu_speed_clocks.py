@@ -40,9 +40,11 @@ FAST = tuple(clocked(index) for index in range(7))
 def test_a_gpu_that_works_far_below_the_others_clock_is_told_with_what_holds_it_down():
     told = only(watched(8, *FAST, clocked(7, 1200, clock_reasons=0x2)), "gpu-clock-low")
     assert told.text == (
-        "GPU 7 of node1 works at 1200 MHz, others of this model at 1980 MHz, for 6m00s: a job is as slow as its slowest GPU"
+        "GPU 7 of node1 has run at 1200 MHz for 6m00s, other GPUs of this model at 1980 MHz: a job is as slow as its slowest GPU"
     )
-    assert told.evidence == ("GPU 7: 1200 MHz on average, 400 of 700 W; slowed by: set clocks (`nvidia-smi -q -d CLOCK,PERFORMANCE`)",)
+    assert told.evidence == (
+        "GPU 7: 1200 MHz on average, 400 of 700 W; throttle reason: set clocks (`nvidia-smi -q -d CLOCK,PERFORMANCE`)",
+    )
     assert told.about == (f"{node(1).key}:7",)
     assert watched(6, *FAST, clocked(7, 1200)) == ()
 
@@ -71,7 +73,8 @@ def test_a_power_limit_that_others_do_not_have_is_a_warning():
     told = only(looked(world(*FAST, clocked(7, power_limit=500.0)), 0, detectors=CLOCKS), "gpu-power-capped")
     assert (told.level, told.subject) == ("warning", "node1")
     assert told.text == (
-        "GPU 7 of node1 has a power limit below its default; others of this model have more, and a job is as slow as its slowest GPU"
+        "GPU 7 of node1 has a power limit below its default; other GPUs of this model have a higher one, "
+        "and a job is as slow as its slowest GPU"
     )
     assert told.evidence == ("GPU 7: 500 W, by default 700 W (`nvidia-smi -q -d POWER`)",)
 

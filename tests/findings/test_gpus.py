@@ -44,8 +44,8 @@ def test_a_lost_gpu_says_which_xid_the_driver_has_reported():
     found = only(looked(seen(gpu(0, xids=(Xid(79, NOW),)), Gpu(3, fault="GPU is lost", xids=told)), detectors=ILL), "gpu-lost")
     assert found.evidence == (
         "GPU 3: NVML: GPU is lost",
-        f"GPU 3: Xid 79, it has fallen off the bus, 10m00s ago (`dmesg -T | grep -i xid`: {line})",
-        "GPU 3: Xid 74, an NVLink error, 11m40s ago (told by NVML)",
+        f"GPU 3: Xid 79, the GPU has fallen off the bus, 10m00s ago (`dmesg -T | grep -i xid`: {line})",
+        "GPU 3: Xid 74, an NVLink error, 11m40s ago (reported by NVML)",
     )
 
 
@@ -74,7 +74,7 @@ def test_all_that_are_lost_on_a_host_are_one_finding():
             "2 uncorrected ECC errors",
         ),
         ({"remap": True}, "gpu-remap", "warning", "has bad memory rows and needs a reset to replace them", "row remap is pending"),
-        ({"slowed": ("thermal",)}, "gpu-slowed", "warning", "is slowed down", "slowed by: thermal at 61 degrees C"),
+        ({"slowed": ("thermal",)}, "gpu-slowed", "warning", "is throttled", "throttle reason: thermal at 61 degrees C"),
     ],
 )
 def test_an_ill_gpu_is_told_with_what_the_operator_does(facts: dict[str, Any], code: str, level: str, text: str, evidence: str):
@@ -88,7 +88,7 @@ def test_an_ill_gpu_is_told_with_what_the_operator_does(facts: dict[str, Any], c
 def test_bad_memory_comes_with_the_xid_that_set_its_row_aside():
     found = only(looked(seen(gpu(2, remap=True, xids=(Xid(63, NOW - 60),))), 0, detectors=ILL), "gpu-remap")
     (line,) = found.evidence[1:]
-    assert line == "GPU 2: Xid 63, a bad row of its memory was set aside, to be retired or remapped, 1m00s ago (told by NVML)"
+    assert line == "GPU 2: Xid 63, a bad row of GPU memory is marked to be retired or remapped, 1m00s ago (reported by NVML)"
 
 
 def test_an_xid_explains_no_heat():
@@ -114,7 +114,7 @@ def test_moments_of_heat_are_no_finding_and_a_moment_without_is_no_end():
     assert told[10] == set()
     assert told[20:] == [{"gpu-slowed"}] * 20
     ended = [judge(later(cool, 200 + second)).findings for second in range(0, 80, 5)]
-    assert ended[0][0].text == "A GPU of node1 was slowed down within the last 1m00s"
+    assert ended[0][0].text == "A GPU of node1 was throttled within the last 1m00s"
     assert ended[-1] == ()
 
 
@@ -208,9 +208,9 @@ def test_where_no_probe_looks_rays_agent_is_quoted_and_may_see_none_at_all():
         return looked(snapshot(nodes=nodes, hosts={}, actors=(), placement_groups=()), detectors=COUNTS)
 
     found = only(told((gpu(0), gpu(1)), (gpu(0),)), "gpu-count")
-    assert "but Ray's agent there lists 2 (no GPU after the first one that NVML can't reach)" in found.text
+    assert "but Ray's agent there reports 2 (it stops at the first GPU that NVML can't reach)" in found.text
     assert found.evidence[1] == "Ray's agent there (/nodes?view=summary): 2 GPUs"
-    assert "but Ray's agent there lists none" in only(told(None, (gpu(0),)), "gpu-count").text
+    assert "but Ray's agent there reports none" in only(told(None, (gpu(0),)), "gpu-count").text
     assert told(None, None) == ()
 
 

@@ -27,15 +27,15 @@ def found(*gpus: Gpu) -> Any:
 def test_an_xid_is_told_with_its_meaning_its_line_and_its_age():
     told = only(found(gpu(0, xids=()), gpu(3, xids=(Xid(79, NOW - 720, LINE),))), "gpu-xid")
     assert (told.level, told.subject, told.about, told.since) == ("critical", "node1", (f"{node(1).key}:3",), NOW - 720)
-    assert told.text == "The driver has reported Xid 79 of GPU 3 of node1 12m00s ago: it has fallen off the bus"
-    assert told.evidence == (f"GPU 3: Xid 79, it has fallen off the bus, 12m00s ago (`dmesg -T | grep -i xid`: {LINE})",)
+    assert told.text == "The driver reported Xid 79 on GPU 3 of node1 12m00s ago: the GPU has fallen off the bus"
+    assert told.evidence == (f"GPU 3: Xid 79, the GPU has fallen off the bus, 12m00s ago (`dmesg -T | grep -i xid`: {LINE})",)
     assert "nvidia-smi -r" in told.remedy.text
 
 
 def test_the_worst_is_in_the_sentence_and_all_are_in_the_evidence():
     told = only(found(gpu(1, xids=(Xid(31, NOW - 60), Xid(74, NOW - 600))), gpu(2, xids=(Xid(45, NOW - 30),))), "gpu-xid")
     assert told.level == "warning"
-    assert told.text.endswith("Xid 74 of GPU 1 of node1 10m00s ago: an NVLink error (and 2 more)")
+    assert told.text.endswith("Xid 74 on GPU 1 of node1 10m00s ago: an NVLink error (and 2 more)")
     assert [line.partition(",")[0] for line in told.evidence] == ["GPU 2: Xid 45", "GPU 1: Xid 31", "GPU 1: Xid 74"]
 
 

@@ -51,11 +51,12 @@ def test_a_job_that_does_not_start_is_told_and_later_warned_of(seconds, level):
 
 
 def test_a_pending_job_is_told_with_what_its_supervisor_waits_for():
-    found = only(seen(pending(60), actors=(supervisor(why="needs 99 GPU on one node; node1 has 8: never", wait="never"),)), "job-pending")
-    assert found.text == "job ppo has not started: needs 99 GPU on one node; node1 has 8: never"
+    why = "never fits on these nodes: needs 99 GPUs on one node; node1 has 8"
+    found = only(seen(pending(60), actors=(supervisor(why=why, wait="never"),)), "job-pending")
+    assert found.text == f"Job ppo has not started: {why}"
     assert (found.level, found.subject, found.since) == ("critical", "job ppo", NOW - 60)
     assert found.evidence == (
-        "`ray job status ppo` says PENDING: Job has not started yet.",
+        "`ray job status ppo` reports PENDING: Job has not started yet.",
         "its supervisor is PENDING_CREATION",
     )
 
@@ -80,9 +81,9 @@ def test_no_act_is_offered_for_a_job_that_has_not_started_for_ray_can_not_stop_i
 
 def test_without_a_supervisor_rays_own_words_are_told():
     (bare,) = seen(pending(60))
-    assert (bare.text, bare.evidence[1]) == ("job ppo has not started: Ray gives no reason", "Ray lists no supervisor for it")
+    assert (bare.text, bare.evidence[1]) == ("Job ppo has not started: Ray gives no reason", "Ray lists no supervisor for it")
     (said,) = seen(pending(60, "Job has not started yet. It may be waiting for resources."))
-    assert said.text == "job ppo has not started: It may be waiting for resources."
+    assert said.text == "Job ppo has not started: It may be waiting for resources."
 
 
 def test_the_ten_lines_that_ray_gives_of_an_out_of_memory_error_are_told_in_one():
@@ -95,12 +96,12 @@ def test_the_ten_lines_that_ray_gives_of_an_out_of_memory_error_are_told_in_one(
 
 def test_an_unknown_list_of_actors_says_nothing_of_supervisors():
     (found,) = seen(pending(60), actors=None, actors_complete=None)
-    assert found.evidence == ("`ray job status ppo` says PENDING: Job has not started yet.",)
+    assert found.evidence == ("`ray job status ppo` reports PENDING: Job has not started yet.",)
 
 
 def test_a_failed_job_is_told_with_how_it_ended_and_what_was_raised():
     found = only(seen(submitted(message=TRACE, error_type="JOB_ENTRYPOINT_COMMAND_ERROR", exit_code=1)), "job-failed")
-    assert found.text == "job ppo failed (JOB_ENTRYPOINT_COMMAND_ERROR, exit code 1): RuntimeError: boom"
+    assert found.text == "Job ppo failed (JOB_ENTRYPOINT_COMMAND_ERROR, exit code 1): RuntimeError: boom"
     assert found.evidence == ("RuntimeError: boom", "`ray job logs ppo` shows the whole log")
     assert (found.level, found.since, found.remedy.act) == ("warning", NOW - 600, None)
 
@@ -161,25 +162,25 @@ REGISTER = (
         (
             "slurmstepd: error: Detected 1 oom-kill event(s) in step 42.0 cgroup.",
             "slurmstepd: error: Detected 1",
-            "Slurm's limit of memory",
+            "the job reached its Slurm memory limit",
             None,
         ),
         ("ValueError: Total available GPUs 7.0 is less than total desired GPUs 8", "ValueError: Total", "nodes x GPUs of each model", None),
         ("ValueError: placement group bundle index 6 is invalid. Valid: 0-4", "ValueError: placement", "must have its size", None),
-        (MISMATCH, "RuntimeError: Version mismatch", "for Python all three numbers", None),
+        (MISMATCH, "RuntimeError: Version mismatch", "Python down to the patch version", None),
         ("OSError: [Errno 28] No space left on device: '/tmp/x'", "OSError: [Errno 28]", "a disk is full", "clean"),
         (f"{REGISTER}\nbye", "core_worker.cc:496", "ray_init.num_cpus", None),
         ("RuntimeError: can't start new thread", "RuntimeError: can't", "`ulimit -u`", None),
         ("OpenBLAS blas_thread_init: pthread_create failed for thread 9 of 64: Resource temporarily unavailable", "Open", "pids.max", None),
         ("libgomp: Thread creation failed: Resource temporarily unavailable", "libgomp: ", "OMP_NUM_THREADS", None),
-        ("OSError: [Errno 98] Address already in use", "OSError: [Errno 98]", "`ss -ltnp` there shows by whom", None),
+        ("OSError: [Errno 98] Address already in use", "OSError: [Errno 98]", "`ss -ltnp` there shows the process", None),
         ("DistNetworkError: bind to [::]:29500 (errno: 98 - Address already in use).", "DistNetworkError: bind", "MASTER_PORT", None),
         ("RuntimeError: No available agent to submit job, please try again later.", "RuntimeError: No", "dashboard_agent.log", None),
     ],
 )
 def test_what_training_often_fails_of_is_told_with_what_helps(message, says, helps, act):
     found = only(seen(submitted(message=message)), "job-failed")
-    assert found.text.startswith(f"job ppo failed: {says}")
+    assert found.text.startswith(f"Job ppo failed: {says}")
     assert helps in found.remedy.text
     assert found.remedy.act == act
 
@@ -194,8 +195,8 @@ def test_what_only_looks_like_one_of_them_has_no_such_cause(message):
 
 
 def test_one_that_was_killed_or_left_no_word_is_told_too():
-    assert seen(submitted(exit_code=-9))[0].text == "job ppo failed (ended by signal 9); Ray does not say why"
-    assert seen(submitted())[0].text == "job ppo failed; Ray does not say why"
+    assert seen(submitted(exit_code=-9))[0].text == "Job ppo failed (ended by signal 9); Ray gives no reason"
+    assert seen(submitted())[0].text == "Job ppo failed; Ray gives no reason"
 
 
 def test_what_ended_well_was_stopped_or_ended_long_ago_is_not_told():

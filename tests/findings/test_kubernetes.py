@@ -49,7 +49,7 @@ def found(world: Snapshot, seconds: float = 120, **limits: Any):
 
 def test_pods_without_a_node_are_told_together_with_what_is_missing():
     finding = only(found(seen(waiting(3), waiting(4, created=NOW - 300), pod())), "pod-pending")
-    said = "2 pods of gpu wait to be started: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu"
+    said = "2 pods of group gpu wait to be started: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu"
     assert (finding.level, finding.text) == ("warning", said)
     assert (finding.since, finding.subject) == (NOW - 720, "pod ray-gpu-worker-3")
     assert headline(finding, NOW) == f"WARNING {said} (for 12m00s)"
@@ -63,7 +63,7 @@ def test_pods_that_wait_for_different_things_are_told_apart():
 
 def test_a_pod_that_waits_as_long_as_any_start_takes_is_no_news():
     assert found(seen(waiting(created=NOW - 100))) == ()
-    assert only(found(seen(waiting(created=NOW - 120)), 0), "pod-pending").text.startswith("pod ray-gpu-worker-3 waits to be started: ")
+    assert only(found(seen(waiting(created=NOW - 120)), 0), "pod-pending").text.startswith("Pod ray-gpu-worker-3 waits to be started: ")
     assert found(seen(waiting(created=None))) == ()
 
 
@@ -83,7 +83,7 @@ def test_a_container_that_can_not_be_made_is_told_with_the_reason():
 def test_an_image_that_can_not_be_had_is_told_at_once(reason: str):
     image = container(waiting=reason, message="failed to pull: not found")
     finding = only(found(seen(waiting(unscheduled=None, created=NOW - 20, containers=(image,))), 0), "pod-image")
-    assert (finding.level, finding.text) == ("warning", "pod ray-gpu-worker-3 can't get its image: failed to pull: not found")
+    assert (finding.level, finding.text) == ("warning", "Pod ray-gpu-worker-3 can't get its image: failed to pull: not found")
 
 
 def killed(ago: float = 60, **more: Any) -> Snapshot:
@@ -93,7 +93,7 @@ def killed(ago: float = 60, **more: Any) -> Snapshot:
 
 def test_a_container_that_was_killed_for_lack_of_memory_is_told_with_its_limit():
     finding = only(found(killed()), "pod-oom-killed")
-    said = "for lack of memory at its limit of 64G 1m00s ago; it has been started again 2 times"
+    said = "1m00s ago, out of memory at its limit of 64G; restarted 2 times so far"
     assert finding.text == f"The kernel killed container ray-worker of pod ray-gpu-worker-2 {said}"
     assert (finding.level, finding.subject) == ("critical", "container ray-worker of pod ray-gpu-worker-2")
     assert finding.about == (node(2).key,)
@@ -108,13 +108,13 @@ def test_a_kill_is_critical_for_a_while_and_forgotten_after_an_hour():
 
 def test_a_kill_at_an_unknown_time_without_a_limit_claims_neither():
     text = only(found(killed(memory_limit=None, restarts=0, ended=ContainerEnd("OOMKilled"))), "pod-oom-killed").text
-    assert text == "The kernel killed container ray-worker of pod ray-gpu-worker-2 for lack of memory"
+    assert text == "The kernel killed container ray-worker of pod ray-gpu-worker-2, out of memory"
 
 
 def test_a_container_that_ends_again_and_again_is_told():
     ended = ContainerEnd("Error", 1, NOW - 40)
     finding = only(found(seen(pod(containers=(container(waiting="CrashLoopBackOff", restarts=7, ended=ended),)))), "pod-crash-loop")
-    said = "restarts again and again: it has ended 7 times, the last time with Error, exit code 1"
+    said = "is in a restart loop: it has ended 7 times, the last time with Error, exit code 1"
     assert (finding.level, finding.text) == ("warning", f"Container ray-worker of pod ray-gpu-worker-2 {said}")
     assert finding.remedy.text == "read its last log: `kubectl logs -p -n default ray-gpu-worker-2 -c ray-worker`"
     assert codes(found(seen(pod(containers=(container(restarts=3, ended=ended),))))) == {"pod-crash-loop"}
@@ -134,10 +134,10 @@ def test_one_restart_or_two_or_those_of_long_ago_are_no_loop(one: Container):
 
 def test_a_pod_that_is_taken_away_under_a_living_node_is_told_with_the_reason():
     finding = only(found(seen(pod(ends=NOW + 25, why_ends="Taint manager: deleting due to NoExecute taint"))), "pod-leaving")
-    said = "in 25s at the latest, and what runs on it: Taint manager: deleting due to NoExecute taint"
-    assert finding.text == f"Kubernetes is ending pod ray-gpu-worker-2 {said}"
+    said = "in 25s at the latest, with everything in it: Taint manager: deleting due to NoExecute taint"
+    assert finding.text == f"Kubernetes is deleting pod ray-gpu-worker-2 {said}"
     assert finding.about == (node(2).key,)
-    assert only(found(seen(pod(ends=NOW + 25))), "pod-leaving").text.endswith("what runs on it: somebody has deleted it")
+    assert only(found(seen(pod(ends=NOW + 25))), "pod-leaving").text.endswith("with everything in it: somebody has deleted it")
 
 
 def test_an_evicted_pod_is_told_and_one_that_goes_without_a_node_is_not():
@@ -150,9 +150,9 @@ def test_an_evicted_pod_is_told_and_one_that_goes_without_a_node_is_not():
 
 def test_workers_without_a_pod_are_told_with_what_kuberay_says():
     finding = only(found(seen(pod(), wanted=3, trouble="exceeded quota: gpus")), "raycluster-short")
-    said = "RayCluster default/raycluster-kuberay wants 3 workers, and only 1 has a pod: exceeded quota: gpus"
+    said = "RayCluster default/raycluster-kuberay wants 3 workers, but only 1 has a pod: exceeded quota: gpus"
     assert (finding.level, finding.text) == ("warning", said)
-    assert only(found(seen(wanted=3)), "raycluster-short").text.endswith("only 0 have a pod, and KubeRay does not say why")
+    assert only(found(seen(wanted=3)), "raycluster-short").text.endswith("only 0 have a pod, and KubeRay gives no reason")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def job(status: str) -> Job:
 def test_a_job_that_ray_has_lost_while_its_rayjob_says_running_is_told():
     """As after the head was started anew: kuberay's issues 4217 and 3903."""
     finding = only(found(seen(rayjobs=(RUNNING,))), "rayjob-contradicts")
-    assert finding.text == "RayJob rayjob-sample says RUNNING of job rayjob-sample-zdxm6, but Ray knows no such job"
+    assert finding.text == "RayJob rayjob-sample reports job rayjob-sample-zdxm6 as RUNNING, but Ray knows no such job"
     assert (finding.level, finding.subject) == ("warning", "RayJob rayjob-sample")
     assert finding.evidence == ("`kubectl get rayjob -n default rayjob-sample`: RUNNING, Running", "Job is currently running")
 
@@ -191,17 +191,17 @@ def test_a_job_that_ray_has_lost_while_its_rayjob_says_running_is_told():
 @pytest.mark.parametrize(
     ("one", "status", "said", "act"),
     [
-        (RUNNING, "FAILED", "says RUNNING of job rayjob-sample-zdxm6, but Ray says FAILED", None),
+        (RUNNING, "FAILED", "reports job rayjob-sample-zdxm6 as RUNNING, but Ray reports FAILED", None),
         (
             replace(RUNNING, deployment="Failed", status="FAILED"),
             "RUNNING",
-            "says Failed of job rayjob-sample-zdxm6, but Ray still runs it (RUNNING)",
+            "reports job rayjob-sample-zdxm6 as Failed, but Ray still runs it (RUNNING)",
             "stop-job",
         ),
         (
             replace(RUNNING, deployment="Complete"),
             "RUNNING",
-            "says Complete of job rayjob-sample-zdxm6, but Ray still runs it (RUNNING)",
+            "reports job rayjob-sample-zdxm6 as Complete, but Ray still runs it (RUNNING)",
             "stop-job",
         ),
     ],

@@ -64,7 +64,7 @@ def test_its_evidence_says_who_holds_who_grows_and_whom_ray_would_end():
     found = only(Growing().use(*(600 + 10 * step for step in range(21))), "host-memory-near-kill")
     policy = (
         "Ray kills idle workers that hold much memory, then retriable work, the newest first, even if it holds little; never a driver; "
-        "cockpit does not know which is retriable; "
+        "cockpit does not know which workers are retriable; "
         "the newest worker process is pid 1001, actor actor1 of job ppo-7b, 700G, started 3m25s ago"
     )
     assert found.evidence == (
@@ -79,7 +79,7 @@ def test_its_evidence_says_who_holds_who_grows_and_whom_ray_would_end():
 @pytest.mark.parametrize(
     ("version", "words"),
     [
-        ("2.55.1", "Ray kills a worker of the owner that has most workers"),
+        ("2.55.1", "Ray kills a worker of the owner with the most workers"),
         ("2.60.0", "Ray kills idle workers"),
         (None, "Ray kills idle workers"),
     ],
@@ -87,8 +87,8 @@ def test_its_evidence_says_who_holds_who_grows_and_whom_ray_would_end():
 def test_whom_ray_ends_hangs_on_its_version(version, words):
     found = only(looked(of(930, cluster=Cluster(ray_version=version)), detectors=NEAR), "host-memory-near-kill")
     assert found.evidence[-1].startswith(words)
-    assert ("(if this Ray is 2.56 or later)" in found.evidence[-1]) == (version is None)
-    assert "does not know which is retriable" in found.evidence[-1]
+    assert ("(with Ray 2.56 or later)" in found.evidence[-1]) == (version is None)
+    assert "does not know which workers are retriable" in found.evidence[-1]
 
 
 def test_much_in_use_that_does_not_grow_is_a_warning_and_very_much_is_critical():
@@ -107,12 +107,12 @@ def test_what_was_critical_stays_so_until_its_use_is_clearly_lower():
 def test_where_the_line_is_not_known_the_default_is_assumed_and_that_is_said():
     found = only(looked(of(900, kill_at=None), detectors=NEAR), "host-memory-near-kill")
     assert found.text == "900G of host memory is in use on node1, 50G below the 950G at which Ray kills workers (by its default setting)"
-    assert found.evidence[1].startswith("the kill line is assumed: the default of RAY_memory_usage_threshold is 95 % of all memory")
+    assert found.evidence[1].startswith("the kill line is assumed: the default of RAY_memory_usage_threshold is 95% of all memory")
 
 
 def test_where_nobody_looks_the_holders_are_not_known():
     found = only(looked(of(900, hosts={}), detectors=NEAR), "host-memory-near-kill")
-    assert found.evidence[2] == "who holds it is not known: no probe runs on node1 now; use `ps aux --sort=-rss | head` there"
+    assert found.evidence[2] == "who holds it is unknown: no probe runs on node1 now; use `ps aux --sort=-rss | head` there"
     assert found.remedy.act is None
 
 
@@ -212,9 +212,7 @@ def killed(*kills, **more):
 
 def test_what_ray_has_ended_is_told_by_node_with_when_and_what_it_held():
     found = only(killed(kill(actor=HOG), kill(1002, 500, name="rollout", held=None)), "workers-killed-oom")
-    assert found.text == (
-        "Ray killed 2 workers on node1 for lack of memory, the last 2m00s ago: actor actor1 of job ppo-7b, which held 3.0G"
-    )
+    assert found.text == ("Ray killed 2 workers on node1, the last 2m00s ago (out of memory): actor actor1 of job ppo-7b, which held 3.0G")
     assert (found.level, found.since, found.about) == ("critical", NOW - 500, (node(1).key,))
     assert "Ray killed pid 1001, actor actor1 of job ppo-7b, which held 3.0G: Memory on the node" in found.evidence[0]
     assert "Ray killed pid 1002, task rollout of job ppo-7b" in found.evidence[1]
@@ -223,15 +221,15 @@ def test_what_ray_has_ended_is_told_by_node_with_when_and_what_it_held():
 
 def test_an_actor_that_is_gone_is_called_as_ray_called_it():
     found = only(killed(kill(actor="f" * 32)), "workers-killed-oom")
-    assert found.text == "Ray killed 1 worker on node1 for lack of memory 2m00s ago: actor hog:Hog of job ppo-7b, which held 3.0G"
+    assert found.text == "Ray killed 1 worker on node1 2m00s ago (out of memory): actor hog:Hog of job ppo-7b, which held 3.0G"
 
 
 def test_what_the_kernel_has_ended_is_told_too():
     one = kill(4242, by="kernel", node=None, host="node1", name="VLLM::EngineCore", job=None)
     found = only(killed(one), "workers-killed-oom")
-    assert found.text == "The kernel killed 1 process on node1 for lack of memory 2m00s ago: VLLM::EngineCore, which held 3.0G"
+    assert found.text == "The kernel killed 1 process on node1 2m00s ago (out of memory): VLLM::EngineCore, which held 3.0G"
     both = only(killed(one, kill(ago=300)), "workers-killed-oom")
-    assert both.text.startswith("Ray killed 1 worker and the kernel 1 process on node1 for lack of memory, the last 2m00s ago: VLLM")
+    assert both.text.startswith("Ray killed 1 worker and the kernel 1 process on node1, the last 2m00s ago (out of memory): VLLM")
 
 
 @pytest.mark.parametrize(
@@ -258,7 +256,7 @@ def test_what_the_kernel_ended_before_this_ray_was_started_is_no_alarm():
     one = kill(4242, by="kernel", node=None, host="node1", name="ray::Trainer", job=None)
     found = only(killed(one, nodes=(node(1, started=NOW - 30),)), "workers-killed-oom")
     assert found.level == "info"
-    assert found.text.endswith("ray::Trainer, which held 3.0G, before this Ray was started")
+    assert found.text.endswith("ray::Trainer, which held 3.0G, before this Ray session started")
     assert found.remedy is None, "nothing of this Ray's is to be changed"
     assert only(killed(one, nodes=(node(1, started=NOW - 3600),)), "workers-killed-oom").level == "critical"
 
@@ -268,7 +266,7 @@ def test_whom_another_ray_has_ended_is_not_called_ours_and_is_no_alarm():
     found = only(killed(theirs), "workers-killed-oom")
     assert found.level == "info"
     assert found.text == (
-        "Another Ray session (session_b) killed 1 worker on node1 for lack of memory 2m00s ago: "
+        "Another Ray session (session_b) killed 1 worker on node1 2m00s ago (out of memory): "
         "task rollout of another Ray session, which held 3.0G"
     )
     both = only(killed(theirs, kill(ago=300, ours=True)), "workers-killed-oom")
@@ -280,7 +278,7 @@ def test_whom_another_ray_has_ended_is_not_called_ours_and_is_no_alarm():
 def test_the_end_of_a_jobs_supervisor_is_the_end_of_the_job():
     one = kill(actor="f" * 32, job="01000000", name="_ray_internal_job_actor_ppo-7b:JobSupervisor.__init__", held=64 << 20)
     found = only(killed(one), "workers-killed-oom")
-    assert found.text.endswith("2m00s ago: the supervisor of job ppo-7b (the job ends with it), which held 64M")
+    assert found.text.endswith("2m00s ago (out of memory): the supervisor of job ppo-7b (the job ends with it), which held 64M")
 
 
 COUNTED = OomKill(
@@ -291,10 +289,10 @@ COUNTED = OomKill(
 def test_a_kill_of_which_only_a_counter_tells_is_told_with_the_limit_and_what_is_in_use_and_names_nobody():
     found = only(killed(COUNTED), "workers-killed-oom")
     assert found.text == (
-        "The kernel killed 1 process on node1 for lack of memory 1m00s ago: which process it was is not known; "
+        "The kernel killed 1 process on node1 1m00s ago (out of memory): which process it was is unknown; "
         "its container may use 3.0G of memory there, 1.0G in use after the kill"
     )
-    assert " or up to 10 s before, the kernel killed 1 process: oom_kill in /c/memory.events has grown from 0 to 1" in found.evidence[0]
+    assert " (or up to 10 s earlier) the kernel killed 1 process: oom_kill in /c/memory.events has grown from 0 to 1" in found.evidence[0]
     assert "but not which process was killed; the kernel's log names it" in found.evidence[2]
     assert not any("slurmstepd" in line for line in found.evidence)
 
@@ -302,7 +300,7 @@ def test_a_kill_of_which_only_a_counter_tells_is_told_with_the_limit_and_what_is
 def test_in_a_job_of_slurms_the_limit_is_that_of_the_job_and_all_that_a_counter_has_counted_are_told():
     found = only(killed(replace(COUNTED, slurm="42", count=3, used=None)), "workers-killed-oom")
     assert found.text == (
-        "The kernel killed 3 processes on node1 for lack of memory, the last 1m00s ago: which processes they were is not known; "
+        "The kernel killed 3 processes on node1, the last 1m00s ago (out of memory): which processes they were is unknown; "
         "Slurm job 42 may use 3.0G of memory there"
     )
     assert found.evidence[-1].startswith("if a step had an out-of-memory kill, its output says so at its end: `slurmstepd: error: Detected")
@@ -310,7 +308,7 @@ def test_in_a_job_of_slurms_the_limit_is_that_of_the_job_and_all_that_a_counter_
 
 def test_a_counter_below_which_no_limit_is_known_says_none():
     found = only(killed(replace(COUNTED, limit=None, within=None)), "workers-killed-oom")
-    assert found.text.endswith("1m00s ago: which process it was is not known")
+    assert found.text.endswith("1m00s ago (out of memory): which process it was is unknown")
     endless = only(killed(replace(COUNTED, limit=2**63 - 4096)), "workers-killed-oom")
     assert endless.text == found.text
 
@@ -318,7 +316,7 @@ def test_a_counter_below_which_no_limit_is_known_says_none():
 def test_the_limit_at_which_the_kernels_log_says_that_one_was_killed_is_told_with_it():
     one = kill(4242, by="kernel", node=None, host="node1", name="ray::train", job=None, limit=3 * GIB)
     found = only(killed(one), "workers-killed-oom")
-    assert found.text.endswith("2m00s ago: ray::train, which held 3.0G, at the limit of 3.0G of its cgroup")
+    assert found.text.endswith("2m00s ago (out of memory): ray::train, which held 3.0G, at the limit of 3.0G of its cgroup")
     of_job = only(killed(replace(one, slurm="42")), "workers-killed-oom")
     assert of_job.text.endswith("ray::train, which held 3.0G, at the limit of 3.0G of Slurm job 42")
 

@@ -39,7 +39,7 @@ def test_a_dead_node_is_told_with_why_when_and_what_went_with_it():
 
 def test_what_is_not_known_of_a_death_is_not_said():
     found = only(looked(with_nodes(dead(message=None, ended=None, resources={})), detectors=DEAD), "node-dead")
-    assert found.text == "node2 died (Ray does not say why)"
+    assert found.text == "node2 died (no reason given)"
     assert found.since == NOW - 120, "first sight"
 
 
@@ -102,7 +102,7 @@ def test_a_raylet_that_lives_though_it_was_marked_dead_is_told_so():
         "Ray marked node2 dead 5m02s ago (health check failed due to missing too many heartbeats), "
         "but its raylet (pid 77) still runs there; lost with it: 8 GPUs"
     )
-    assert found.evidence[1] == "ps on node2: raylet 77 runs, in state unknown"
+    assert found.evidence[1] == "ps on node2: raylet (pid 77) runs, in state unknown"
     assert (found.remedy.act, found.about) == ("kill", (dead().key, there.key))
     assert "(pid 77, stopped by a signal)" in marked(state="T")[0].text
 
@@ -133,9 +133,9 @@ def reporting(*ages: float | None, faults=(), **more):
 
 def test_an_agent_that_stands_still_is_told_while_others_go_on():
     found = only(looked(reporting(3, 67, 4), detectors=AGENTS), "agent-silent")
-    assert found.text == "Ray's agent on node2 has not reported for 1m05s; Ray's figures of its GPUs and memory are that old"
+    assert found.text == "Ray's agent on node2 has not reported for 1m05s; Ray's numbers for its GPUs and memory are that old"
     assert (found.level, found.subject, found.since) == ("warning", "node2", NOW - 67)
-    assert "don't end the agent" in found.remedy.text
+    assert "do not kill the agent" in found.remedy.text
 
 
 def test_to_a_single_look_a_clock_that_is_behind_looks_the_same():
@@ -143,7 +143,7 @@ def test_to_a_single_look_a_clock_that_is_behind_looks_the_same():
     found = only(once(reporting(3, 67, 4)).findings, "agent-silent")
     assert found.level == "info"
     assert found.text.startswith(
-        "Ray's agent on node2 has not reported for 1m05s, or the clock of that node is 1m05s behind; Ray's figures"
+        "Ray's agent on node2 has not reported for 1m05s, or the clock of that node is 1m05s behind; Ray's numbers"
     )
     agent = process(88, command="ray::DashboardAgent", state="T", kind="ray")
     assert only(once(reporting(67, 3, processes=(agent,))).findings, "agent-silent").level == "warning", "its process shows it"
@@ -163,7 +163,7 @@ def test_a_stopped_agent_on_a_host_that_is_looked_at_is_named():
 
 def test_when_all_stand_still_it_is_one_finding():
     found = only(looked(reporting(67, 80), detectors=AGENTS), "agents-silent")
-    assert found.text.startswith("the agents of 2 of 2 nodes have not reported for 1m05s, but the dashboard answers;")
+    assert found.text.startswith("The agents of 2 of 2 nodes have not reported for 1m05s, but the dashboard answers;")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def seen(*lone: Node, seconds: float = 120, **more):
 def test_a_host_of_the_config_without_a_node_is_worth_knowing_and_a_warning_while_something_can_not_be_placed():
     (found,) = seen(W2)
     assert (found.code, found.level, found.text, found.about) == ("node-missing", "info", "w2 is not in this cluster", (W2.key,))
-    assert found.evidence == ("w2: no probe data", "`ray list nodes` lists 1 living node, but not this host")
+    assert found.evidence == ("w2: no probe data", "`ray list nodes` lists 1 live node, but not this host")
     never = actor(1, state="PENDING_CREATION", wait="never")
     (urgent,) = seen(W2, W3, actors=(never,))
     assert (urgent.level, urgent.text) == (

@@ -87,7 +87,7 @@ def test_a_pid_that_is_another_process_now_is_not_taken_for_the_one_that_is_know
 
 def test_a_process_that_may_not_be_seen_is_told_by_its_user_and_none_as_none():
     assert told(Listener(pid=None, user="root")).evidence[-2] == "a process of root listens on port 29500 of node1 now"
-    assert told().evidence[-2] == "nothing listens on port 29500 of node1 now, outside of containers"
+    assert told().evidence[-2] == "nothing listens on port 29500 of node1 now (containers not checked)"
 
 
 def test_what_was_not_asked_is_asked_by_hand():

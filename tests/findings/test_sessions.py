@@ -60,7 +60,7 @@ def test_a_gcs_that_a_failed_start_has_left_hands_out_nothing_and_is_in_the_way(
     (found,) = looked(host(sessions=live, rays=rays), detectors=ALONE)
     assert (found.code, found.level, found.remedy.act, found.about) == ("gcs-alone", "warning", "stop", (live[1].key,))
     assert found.text == (
-        f"a GCS (pid 228) of {NEW} of train runs on w1 without a raylet, "
+        f"A GCS (pid 228) of {NEW} of train runs on w1 without a raylet, "
         "maybe left by a failed `ray start`: the next `ray start` on its port fails too"
     )
     assert looked(host(sessions=live, rays=rays), 50, detectors=ALONE) == (), "its raylet may come yet"
@@ -89,7 +89,7 @@ CURRENT = Pointer("/tmp/ray/ray_current_cluster", "10.0.0.1:6379", False)
 
 def test_a_pointer_to_a_dead_session_while_another_lives_is_told():
     found = only(looked(host(pointers=(LATEST,), sessions=(session(OLD, False), session(NEW, True))), detectors=ALONE), "pointer-dead")
-    assert found.text == f"on w1 /tmp/ray/session_latest points at the dead {OLD}, while {NEW} runs there"
+    assert found.text == f"On w1 /tmp/ray/session_latest points at the dead {OLD}, while {NEW} runs there"
     assert (found.level, found.subject, found.remedy.act) == ("warning", "w1 /tmp/ray", "clean")
     assert found.evidence == (f"readlink /tmp/ray/session_latest: /tmp/ray/{OLD}",)
     assert found.about == (session(OLD, False).key,)
@@ -98,7 +98,7 @@ def test_a_pointer_to_a_dead_session_while_another_lives_is_told():
 def test_the_address_of_a_dead_cluster_is_told_with_what_fails_by_it():
     found = only(looked(host(pointers=(LATEST, CURRENT)), detectors=ALONE), "pointer-dead")
     assert found.text == (
-        f"on w1 /tmp/ray/session_latest points at the dead {OLD} and /tmp/ray/ray_current_cluster names 10.0.0.1:6379, "
+        f"On w1 /tmp/ray/session_latest points at the dead {OLD} and /tmp/ray/ray_current_cluster names 10.0.0.1:6379, "
         "where no Ray runs: `ray.init()` and `ray status` fail"
     )
     assert found.about == ("node:w1",), "an act on it must not be aimed at every host"

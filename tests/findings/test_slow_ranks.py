@@ -55,12 +55,12 @@ def test_a_rank_that_lags_for_minutes_is_told_with_its_figures_and_the_others():
     told = only(watched(15, *[WORKS] * 3, LAGS, *[WORKS] * 4), "gpu-lags")
     assert (told.level, told.subject) == ("warning", "node1 GPU 3")
     assert told.text == (
-        "GPU 3 of node1 lags behind the other 7 GPUs of WorkerDict of job train1: 31 % busy with 210 W on average, "
-        "the others 97 % busy with 560 W, for 13m00s"
+        "GPU 3 of node1 lags behind the other 7 GPUs of WorkerDict of job train1: 31% busy with 210 W on average, "
+        "the others 97% busy with 560 W, for 13m00s"
     )
     assert told.evidence == (
-        "node1 GPU 3: 31 % busy with 210 W, pid 103 pool_WorkerDict_0:3 (`nvidia-smi dmon -s pu`)",
-        "node1 GPU 0, 1, 2, 4, 5, 6, 7: 97 % busy with 560 W",
+        "node1 GPU 3: 31% busy with 210 W, pid 103 pool_WorkerDict_0:3 (`nvidia-smi dmon -s pu`)",
+        "node1 GPU 0, 1, 2, 4, 5, 6, 7: 97% busy with 560 W",
     )
     assert told.about[:2] == (f"{node(1).key}:3", "process:node1:103:1030")
     assert JOB.key in told.about

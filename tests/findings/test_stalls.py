@@ -64,11 +64,10 @@ def test_idle_gpus_and_a_silent_log_are_an_info_at_first_and_then_a_warning():
     told = only(found(stall, 12), "job-stalled")
     assert (told.level, told.subject, told.about) == ("warning", "job train1", (JOB.key,))
     assert (
-        told.text
-        == "All 8 GPUs of job train1 have been at 0 % for 12m00s, with 480G of memory in use, and its log has not grown for 12m00s"
+        told.text == "All 8 GPUs of job train1 have been at 0% for 12m00s, with 480G of memory in use, and its log has not grown for 12m00s"
     )
     assert told.evidence == (
-        "node1 GPU 0, 1, 2, 3, 4, 5, 6, 7: 0 %, 75 W (`nvidia-smi`)",
+        "node1 GPU 0, 1, 2, 3, 4, 5, 6, 7: 0%, 75 W (`nvidia-smi`)",
         "job-driver-train1.log was last written 12m00s ago",
     )
     assert told.remedy.act == "stop-job"
@@ -85,7 +84,7 @@ def test_where_no_log_can_be_seen_it_takes_longer_and_says_so():
     told = only(found(world(IDLE, IDLE), 30), "job-stalled")
     assert (told.level, told.text) == (
         "warning",
-        "Both GPUs of job train1 have been at 0 % for 30m00s, with 120G of memory in use; unknown whether its log still grows",
+        "Both GPUs of job train1 have been at 0% for 30m00s, with 120G of memory in use; whether its log still grows is unknown",
     )
 
 
@@ -93,7 +92,7 @@ def test_a_log_that_goes_on_makes_it_worth_knowing_and_no_more():
     told = only(found(world(IDLE, silent=10), 40), "job-stalled")
     assert (told.level, told.text) == (
         "info",
-        "The only GPU of job train1 has been at 0 % for 40m00s, with 60G of memory in use; its log still grows",
+        "The only GPU of job train1 has been at 0% for 40m00s, with 60G of memory in use; its log still grows",
     )
 
 
@@ -123,7 +122,7 @@ def test_what_works_or_is_not_known_is_not_told(fine: Snapshot):
 
 def test_where_no_probe_tells_of_power_limits_the_names_of_gpus_do():
     hung = only(found(world(*[{"utilization": 100.0, "power": 120.0, "power_limit": None}] * 8), 20), "job-hung")
-    assert hung.text.startswith("All 8 GPUs of job train1 have been at 100 % with at most 120 W")
+    assert hung.text.startswith("All 8 GPUs of job train1 have been at 100% with at most 120 W")
 
 
 @pytest.mark.parametrize(
@@ -169,10 +168,10 @@ def test_gpus_that_wait_for_each_other_are_told_with_the_odd_one_out():
     told = only(found(hang, 6), "job-hung")
     assert (told.level, told.subject) == ("warning", "job train1")
     assert told.text == (
-        "7 of 8 GPUs of job train1 have been at 100 % with at most 120 W for 6m00s: they wait for others, as in a hung NCCL collective; "
-        "different from the others: node1 GPU 7; unknown whether its log still grows"
+        "7 of 8 GPUs of job train1 have been at 100% with at most 120 W for 6m00s: they wait for other ranks, as in a hung "
+        "NCCL collective; different from the others: node1 GPU 7; whether its log still grows is unknown"
     )
-    assert told.evidence[0] == "different from the others: node1 GPU 7: 0 %, 78 W, pid 107 python"
+    assert told.evidence[0] == "different from the others: node1 GPU 7: 0%, 78 W, pid 107 python"
     assert told.about == (JOB.key, rank(7).key)
     assert told.remedy.act == "stop-job"
     assert only(found(hang, 10), "job-hung").level == "critical"
@@ -180,7 +179,7 @@ def test_gpus_that_wait_for_each_other_are_told_with_the_odd_one_out():
 
 def test_where_all_are_at_100_percent_the_odd_one_draws_another_power():
     told = only(found(world(*[SPINS] * 7, {"utilization": 100.0, "power": 70.0}), 6), "job-hung")
-    assert "All 8 GPUs of job train1 have been at 100 %" in told.text
+    assert "All 8 GPUs of job train1 have been at 100%" in told.text
     assert "different from the others: node1 GPU 7" in told.text
     assert "odd one out" not in only(found(world(*[SPINS] * 8), 6), "job-hung").text
     assert "odd one out" not in only(found(world(*[SPINS] * 4, *[IDLE] * 4), 6), "job-hung").text
@@ -238,4 +237,4 @@ def test_what_another_ray_writes_for_a_job_of_the_same_name_says_nothing_of_ours
     beside = replace(host, wrote={**host.wrote, "session_of_another_ray": {"train1": NOW}})
     assert only(found(replace(stall, hosts={"node1": beside}), 12), "job-stalled").level == "warning"
     alone = replace(host, wrote={"session_of_another_ray": {"train1": NOW}})
-    assert "unknown whether its log still grows" in only(found(replace(stall, hosts={"node1": alone}), 30), "job-stalled").text
+    assert "whether its log still grows is unknown" in only(found(replace(stall, hosts={"node1": alone}), 30), "job-stalled").text

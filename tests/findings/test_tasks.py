@@ -32,7 +32,7 @@ def of_user(used, limit=4096):
 def test_a_user_near_its_limit_is_told_with_the_command_that_raises_it():
     found = only(looked(seen(of_user(3500)), detectors=TASKS), "task-limit-near")
     assert found.text == (
-        "the processes of ann on node1 have 3500 of at most 4096 processes and threads (ulimit -u): "
+        "User ann on node1 has 3500 of at most 4096 processes and threads (ulimit -u): "
         "at the limit no worker, engine or thread can be started"
     )
     assert (found.level, found.subject, found.about) == ("warning", "node1 user ann", (node(1).key,))
@@ -43,7 +43,7 @@ def test_a_user_near_its_limit_is_told_with_the_command_that_raises_it():
 @pytest.mark.parametrize(
     ("limit", "text", "remedy"),
     [
-        (TaskLimit("cgroup", 990, 1000, CGROUP), "the cgroup of raylet 21 on node1 has 990 of at most 1000 ", "TasksMax"),
+        (TaskLimit("cgroup", 990, 1000, CGROUP), "The cgroup of raylet (pid 21) on node1 has 990 of at most 1000 ", "TasksMax"),
         (TaskLimit("threads", 126_000, 127_000), "node1 has 126000 of at most 127000 ", "`sysctl -w kernel.threads-max=254000`"),
         (TaskLimit("pids", 32_700, 32_768), "node1 has 32700 of at most 32768 ", "`sysctl -w kernel.pid_max=65536`"),
     ],

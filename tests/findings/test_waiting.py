@@ -18,7 +18,7 @@ def test_actors_of_one_class_and_job_are_one_finding_with_the_count_and_the_reas
     assert HELD not in "".join(found.evidence), "the sentence tells it"
     assert found.evidence[-1] == "`ray list actors --filter state=PENDING_CREATION` lists actor1, actor2, actor3 and 1 more"
     assert (found.level, found.since, len(found.about)) == ("info", NOW - 60, 4)
-    assert only(seen(waits()), "actor-pending").text == f"actor Critic of job train2 waits: {HELD}"
+    assert only(seen(waits()), "actor-pending").text == f"Actor Critic of job train2 waits: {HELD}"
 
 
 def test_other_classes_and_other_jobs_are_told_apart():
@@ -28,12 +28,12 @@ def test_other_classes_and_other_jobs_are_told_apart():
 
 
 def test_of_several_reasons_the_worst_is_told_and_the_others_are_evidence():
-    found = only(seen(*map(waits, range(1, 4)), waits(4, why="never fits on these nodes: needs 9 GPU", wait="never")), "actor-pending")
+    found = only(seen(*map(waits, range(1, 4)), waits(4, why="never fits on these nodes: needs 9 GPUs", wait="never")), "actor-pending")
     assert found.text == (
-        "1 of 4 actors Critic of job train2 waits: never fits on these nodes: needs 9 GPU; 3 more wait for another reason"
+        "1 of 4 actors Critic of job train2 waits: never fits on these nodes: needs 9 GPUs; 3 more wait for other reasons"
     )
     assert found.evidence[0] == f"3 of these 4: {HELD}"
-    assert "needs 9 GPU" not in "".join(found.evidence)
+    assert "needs 9 GPUs" not in "".join(found.evidence)
     assert found.level == "critical"
 
 
@@ -65,30 +65,30 @@ def test_how_bad_it_is_depends_on_the_reason_and_on_how_long_it_lasts(wait, seco
 def test_of_as_many_with_and_without_a_reason_the_reason_is_told():
     silent, told = [waits(number, why=None, wait=None) for number in (1, 2)], [waits(3), waits(4)]
     assert only(seen(*silent, *told), "actor-pending").text == (
-        f"2 of 4 actors Critic of job train2 wait: {HELD}; 2 more wait for another reason"
+        f"2 of 4 actors Critic of job train2 wait: {HELD}; 2 more wait for other reasons"
     )
     more = only(seen(*silent, told[0]), "actor-pending")
     assert more.text == "2 of 3 actors Critic of job train2 wait, and Ray gives no reason; 1 more waits for another reason"
 
 
 def test_groups_that_wait_for_several_reasons_are_named_with_each_and_who_holds_what_they_need_is_told_once():
-    wants = [f"needs {number} GPU; node1 has 8 but 2 are held by job train1 (actor Critic)" for number in (4, 6, 8)]
+    wants = [f"needs {number} GPUs; node1 has 8 but 2 are held by job train1 (actor Critic)" for number in (4, 6, 8)]
     groups = [group(number, why=why) for number, why in enumerate(wants, 1)]
-    found = only(seen(groups=(*groups, group(4, why="never fits on these nodes: needs 9 GPU", wait="never"))), "placement-group-pending")
+    found = only(seen(groups=(*groups, group(4, why="never fits on these nodes: needs 9 GPUs", wait="never"))), "placement-group-pending")
     assert found.text == (
-        "placement group vllm4 of job train2 waits: never fits on these nodes: needs 9 GPU; 3 more wait for another reason"
+        "Placement group vllm4 of job train2 waits: never fits on these nodes: needs 9 GPUs; 3 more wait for other reasons"
     )
     assert found.evidence[:3] == (
         f"1 of these 4 (vllm1): {wants[0]}",
-        "1 of these 4 (vllm2): needs 6 GPU",
-        "1 of these 4 (vllm3): needs 8 GPU",
+        "1 of these 4 (vllm2): needs 6 GPUs",
+        "1 of these 4 (vllm3): needs 8 GPUs",
     )
     told = "\n".join((found.text, *found.evidence, found.remedy.text))
     assert told.count("job train1") == 1
 
 
 def test_only_the_rows_of_those_that_are_as_bad_are_marked():
-    never, merely = group(1, seconds=290, why="never fits on these nodes: needs 9 GPU", wait="never"), group(2)
+    never, merely = group(1, seconds=290, why="never fits on these nodes: needs 9 GPUs", wait="never"), group(2)
     mine, other = (actor(number, placement_group=each.id, state="PENDING_CREATION") for number, each in ((1, never), (2, merely)))
     found = only(seen(mine, other, groups=(never, merely)), "placement-group-pending")
     assert found.level == "critical"
@@ -103,7 +103,7 @@ def test_things_are_called_by_their_names_and_those_of_one_name_told_apart():
 
 def test_without_a_reason_and_while_arguments_are_made_it_is_long_only_an_info():
     silent = only(seen(waits(seconds=600, why=None, wait=None)), "actor-pending")
-    assert (silent.level, silent.text) == ("info", "actor Critic of job train2 waits, and Ray gives no reason")
+    assert (silent.level, silent.text) == ("info", "Actor Critic of job train2 waits, and Ray gives no reason")
     unready = waits(seconds=600, state="DEPENDENCIES_UNREADY", why="its constructor's arguments are not ready", wait=None)
     assert only(seen(unready), "actor-pending").level == "info"
 
@@ -156,8 +156,8 @@ def test_a_group_is_told_with_the_actors_that_wait_for_it_and_they_are_no_findin
     bound = [waits(number, placement_group=group().id, wait=wait) for number, wait in ((1, "group"), (2, "group"), (3, None))]
     (found,) = seen(*bound, groups=(group(seconds=400),))
     assert (found.code, found.subject, found.level) == ("placement-group-pending", "job train2", "warning")
-    assert found.text == f"placement group vllm1 of job train2 waits: {HELD}"
-    assert "3 actors wait for it: 3 x Critic" in found.evidence
+    assert found.text == f"Placement group vllm1 of job train2 waits: {HELD}"
+    assert "3 actors wait for this placement group: 3 x Critic" in found.evidence
     assert found.about == (group().key, *(each.key for each in bound))
     assert found.since == NOW - 400
 
@@ -205,8 +205,8 @@ def test_jobs_that_hold_what_the_others_wait_for_are_one_finding():
     (found,) = seen(groups=(*held, *wanted))
     assert (found.code, found.subject, found.level) == ("deadlock", "jobs train1 and train2", "critical")
     assert found.text == (
-        "deadlock: train1 and train2 wait for each other, and none continues until one releases its resources; "
-        "train1 holds 8 GPU and waits for 8 GPU; train2 holds 8 GPU and waits for 8 GPU"
+        "Deadlock: train1 and train2 wait for each other; none can continue until one of them releases its resources; "
+        "train1 holds 8 GPUs and waits for 8 GPUs; train2 holds 8 GPUs and waits for 8 GPUs"
     )
     assert (found.remedy.text, found.remedy.act) == ("stop job train2, which started last: then the others continue", "stop-job")
     assert found.about == (wanted[0].key, wanted[1].key, JOBS[1].key)
@@ -218,7 +218,7 @@ def test_actors_can_be_in_a_deadlock_too_and_it_is_long_no_more_than_told():
     wanted = [waits(number, 20, job=f"0{number - 2}000000", needs={"GPU": 8.0}, why="deadlock, …", wait="deadlock") for number in (3, 4)]
     (found,) = seen(*alive, *wanted)
     assert found.level == "info"
-    assert "train1 holds 4 GPU and waits for 8 GPU; train2 holds 4 GPU and waits for 8 GPU" in found.text
+    assert "train1 holds 4 GPUs and waits for 8 GPUs; train2 holds 4 GPUs and waits for 8 GPUs" in found.text
     assert seen(*alive, *[waits(number, 5, job=f"0{number - 2}000000", wait="deadlock") for number in (3, 4)]) == ()
 
 
@@ -254,7 +254,7 @@ def test_a_deadlock_that_was_there_before_anybody_looked_is_critical_at_once(ass
 
 
 def test_a_deadlock_tells_once_who_holds_what():
-    why = f"{DEADLOCK}needs 8 GPU on one node; node1 has 8 but 8 are held by job train1 (group vllm1)"
+    why = f"{DEADLOCK}needs 8 GPUs on one node; node1 has 8 but 8 are held by job train1 (group vllm1)"
     wanted = [group(number, 100, job=f"0{number}000000", why=why, wait="deadlock") for number in (1, 2)]
     (found,) = seen(groups=tuple(wanted))
     assert found.evidence[0] == why.removeprefix(DEADLOCK)

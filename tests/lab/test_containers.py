@@ -328,7 +328,7 @@ def test_a_worker_that_the_kernel_kills_at_the_containers_limit_is_told_with_tha
 
     found = eventually(lambda: (now := told()).get("workers-killed-oom") and now)
     assert "The kernel killed " in found["workers-killed-oom"]
-    assert "is not known; its container may use 2.0G of memory there, " in found["workers-killed-oom"]
+    assert "is unknown; its container may use 2.0G of memory there, " in found["workers-killed-oom"]
     assert "Ray may use 2.0G of memory on" in found["memory-limit-cgroup"]
 
 

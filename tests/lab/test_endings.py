@@ -75,14 +75,14 @@ ray.get(group.ready())
 raise RuntimeError("the reward model has no head")
 """,
     )
-    failed = found(watcher, "job-failed", "job leaves")
-    assert failed["text"] == "job leaves failed (JOB_ENTRYPOINT_COMMAND_ERROR, exit code 1): RuntimeError: the reward model has no head"
+    failed = found(watcher, "job-failed", "Job leaves")
+    assert failed["text"] == "Job leaves failed (JOB_ENTRYPOINT_COMMAND_ERROR, exit code 1): RuntimeError: the reward model has no head"
     leaked = found(watcher, "placement-group-leaked")
-    assert leaked["text"] == "job leaves has ended (FAILED), but its placement group left still holds 4 GPU"
-    vain = found(watcher, "actor-pending", "never fits on these nodes: needs 9 GPU on one node; 2 nodes have 8", level="critical")
+    assert leaked["text"] == "Job leaves has ended (FAILED), but its placement group left still holds 4 GPUs"
+    vain = found(watcher, "actor-pending", "never fits on these nodes: needs 9 GPUs on one node; 2 nodes have 8", level="critical")
     assert vain["remedy"]["act"] == "stop-job"
     loop = found(watcher, "actor-restarting")
-    assert re.fullmatch(r"actor Falls of job vain was restarted 3 times (in the last|since its job started) \S+( ago)?", loop["text"])
+    assert re.fullmatch(r"Actor Falls of job vain was restarted 3 times (in the last|since its job started) \S+( ago)?", loop["text"])
     group = asked.ray("placement_groups")["left"]["placement_group_id"]
     code, _, said = act(asked.cluster.head, f"remove-placement-group {group} --yes")
     assert code == 0, said

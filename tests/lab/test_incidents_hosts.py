@@ -97,12 +97,14 @@ def test_gpus_that_are_ill_and_memory_that_is_held_are_told_each_by_its_kind(clu
         "gpu-drain": ("warning", "w1", "GPU 2 of w1 still works, but NVML asks for no new work on it"),
         "gpu-ecc": ("warning", "w1", "GPU 4 of w1 has lost data through memory errors (ECC) since its driver was loaded"),
         "gpu-remap": ("warning", "w1", "GPU 5 of w1 has bad memory rows and needs a reset to replace them"),
-        "gpu-slowed": ("warning", "w1", "GPU 7 of w1 is slowed down"),
+        "gpu-slowed": ("warning", "w1", "GPU 7 of w1 is throttled"),
         "gpu-memory-unexplained": (
             "warning", "w1", "30G of GPU memory is in use on 1 GPU of w1 (6), but no visible process holds it"
         ),
         "gpu-memory-held": (
-            "warning", "w1", "Ray counts 2 GPUs of w1 as free, but their memory is in use by others: work placed there runs out of memory"
+            "warning",
+            "w1",
+            "Ray counts 2 GPUs of w1 as free, but their memory is in use by others: work placed there may run out of GPU memory",
         ),
     }  # fmt: skip
     eventually(lambda: told(watcher) == ill, within=120)
@@ -113,19 +115,21 @@ def test_gpus_that_are_ill_and_memory_that_is_held_are_told_each_by_its_kind(clu
     w1.reset_gpus()
     stranger.kill()
     over(watcher, *(set(ill) - {"gpu-slowed"}))
-    assert told(watcher)["gpu-slowed"][2] == "A GPU of w1 was slowed down within the last 1m00s"
+    assert told(watcher)["gpu-slowed"][2] == "A GPU of w1 was throttled within the last 1m00s"
 
 
 def test_links_power_limits_and_xids_are_told_each_by_its_kind(cluster: Cluster, watcher: Watcher):
     w1 = cluster.lab["w1"]
     nvml.add(w1.state, "xid 0 79", "set 1 nvlinks_down 2", "set 2 pcie_width 8", "set 3 nvlink_errors 50", "set 4 power_limit 500000")
     worker = w1.hold(2, 20 * GIB, busy=95, title="python finetune.py")
-    found(watcher, "gpu-xid", "The driver has reported Xid 79 of GPU 0 of w1", "it has fallen off the bus")
-    capped = found(watcher, "gpu-power-capped", "GPU 4 of w1 has a power limit below its default; others of this model have more")
+    found(watcher, "gpu-xid", "The driver reported Xid 79 on GPU 0 of w1", "the GPU has fallen off the bus")
+    capped = found(
+        watcher, "gpu-power-capped", "GPU 4 of w1 has a power limit below its default; other GPUs of this model have a higher one"
+    )
     assert "GPU 4: 500 W, by default 700 W (`nvidia-smi -q -d POWER`)" in capped["evidence"]
     found(watcher, "gpu-nvlink-down", "GPU 1 of w1 has NVLinks that are down")
-    found(watcher, "gpu-pcie-slow", "GPU 2 of w1 has a PCIe link that is slower than it could be")
-    found(watcher, "gpu-nvlink-errors", "GPU 3 of w1 has NVLink errors that grow")
+    found(watcher, "gpu-pcie-slow", "GPU 2 of w1 has a PCIe link that runs below its maximum")
+    found(watcher, "gpu-nvlink-errors", "GPU 3 of w1 has a growing number of NVLink errors")
     gpus = {each["index"]: each for each in node(watcher.now, "w1")["gpus"]}
     assert (gpus[1]["links"]["nvlinks_active"], gpus[2]["links"]["pcie_width"], [xid["code"] for xid in gpus[0]["xids"]]) == (16, 8, [79])
     w1.reset_gpus()
@@ -143,7 +147,7 @@ def test_a_rank_that_lags_memory_that_creeps_and_an_idle_worker_that_keeps_some_
     assert grows["remedy"]["act"] == "stop-job"
     (line,) = grows["evidence"]
     assert "held by pid " in line
-    lags = found(watcher, "gpu-lags", " lags behind the other 3 GPUs of Rank of job left: 20 % busy with ")
+    lags = found(watcher, "gpu-lags", " lags behind the other 3 GPUs of Rank of job left: 20% busy with ")
     assert len(lags["evidence"]) >= 2
     cluster.head.ssh(f"{COCKPIT} stop-job left --yes")
     over(watcher, "gpu-memory-grows", "gpu-lags")
@@ -156,7 +160,7 @@ def test_ranks_that_stall_and_ranks_that_hang_are_told_with_the_odd_one_also_whe
     watcher = watching(cluster, "probe_hosts: never\n")
     try:
         stalled = found(
-            watcher, "job-stalled", "All 4 GPUs of job ranks have been at 0 % for", "with 122G of memory in use, and its log has"
+            watcher, "job-stalled", "All 4 GPUs of job ranks have been at 0% for", "with 122G of memory in use, and its log has"
         )
         assert stalled["remedy"]["act"] == "stop-job"
         assert node(watcher.now, "w1")["gpus"][0]["power_limit"] is None, "no probe looks at w1"
@@ -168,11 +172,11 @@ def test_ranks_that_stall_and_ranks_that_hang_are_told_with_the_odd_one_also_whe
         hung = found(
             watcher,
             "job-hung",
-            "All 4 GPUs of job ranks have been at 100 % with at most 120 W for",
+            "All 4 GPUs of job ranks have been at 100% with at most 120 W for",
             f"; different from the others: w1 GPU {odd[1]},",
         )
         there = ", ".join(str(index) for name, index in sorted(used) if name == "w1")
-        assert f"w1 GPU {there}: 100 %, 70-120 W (`nvidia-smi`)" in hung["evidence"]
+        assert f"w1 GPU {there}: 100%, 70-120 W (`nvidia-smi`)" in hung["evidence"]
         watcher.until(lambda now: [each["level"] for each in now["findings"] if each["code"] == "job-hung"] == ["critical"])
         bundle = cluster.head.tmp / "bundle.tar.gz"
         bundle.unlink(missing_ok=True)
@@ -214,13 +218,13 @@ def test_a_second_ray_what_it_leaves_on_a_full_disk_and_a_raylet_that_was_given_
     w1.ssh(f"cd {small_disk} && dd if=/dev/zero of={name}/logs/worker.out bs=1M count=61 status=none")
     w1.ssh(f"cd {small_disk} && touch -d '1 hour ago' ray_current_cluster {name}")
     full = found(
-        watcher, "disk-full", "the disk under /tmp/small on w1 is 95% full (2.", "M of 64M left)", "; 1 dead session holds 61M of it"
+        watcher, "disk-full", "The disk under /tmp/small on w1 is 95% full (2.", "M of 64M left)", "; 1 dead session holds 61M of it"
     )
     assert (full["level"], full["remedy"]["act"]) == ("critical", "clean")
     assert f"du -sh {small_disk}/{name}: 61M (dead, of root)" in full["evidence"]
     dead = found(watcher, "pointer-dead", "/tmp/small/ray_current_cluster names")
     assert dead["text"] == (
-        f"on w1 /tmp/small/session_latest points at the dead {name} and /tmp/small/ray_current_cluster names {w1.address}:6399, "
+        f"On w1 /tmp/small/session_latest points at the dead {name} and /tmp/small/ray_current_cluster names {w1.address}:6399, "
         "where no Ray runs: `ray.init()` and `ray status` fail"
     )
     assert "sessions-several" not in told(watcher)
@@ -263,11 +267,11 @@ def test_versions_that_differ_between_hosts_are_told_and_a_job_that_ray_refuses_
     watcher = watching(cluster, "hosts: [head, w1]\nprobe_hosts: always\n")
     try:
         driver, other = found(watcher, "driver-versions"), found(watcher, "python-versions")
-        assert (driver["level"], driver["text"]) == ("info", "the NVIDIA driver is 570.86.15 on w1; 1 other host has 580.00.SIM")
+        assert (driver["level"], driver["text"]) == ("info", "The NVIDIA driver is 570.86.15 on w1; 1 other host has 580.00.SIM")
         assert (other["level"], other["text"]) == ("warning", f"Python is {version} on w1; 1 other host has {ours}")
         cluster.submit("other", f"{python} -c 'import ray; ray.init(\"auto\")'")
         failed = found(
-            watcher, "job-failed", "job other failed (JOB_ENTRYPOINT_COMMAND_ERROR, exit code 1): RuntimeError: Version mismatch: "
+            watcher, "job-failed", "Job other failed (JOB_ENTRYPOINT_COMMAND_ERROR, exit code 1): RuntimeError: Version mismatch: "
         )
         assert f"Python: {ours} This process on " in failed["text"]
         assert failed["text"].endswith(f"Python: {version}")
@@ -369,14 +373,14 @@ def test_what_ray_stop_leaves_and_what_raylets_are_started_with(cluster: Cluster
     limit = int(files / 0.85)
     w1.ssh(f"prlimit --pid {raylet.pid} --nofile={limit}:")
     near = found(
-        watcher, "open-files", f"raylet {raylet.pid} on w1 has ", f" of {limit} files open: at the limit no more workers can register"
+        watcher, "open-files", f"Raylet (pid {raylet.pid}) on w1 has ", f" of {limit} files open: at the limit no more workers can register"
     )
     assert f"`prlimit --pid {raylet.pid} --nofile=" in near["remedy"]["text"]
     w1.ssh(f"prlimit --pid {raylet.pid} --nofile=20000:")
     over(watcher, "open-files")
 
     with limited_tasks(raylet.outer.pid, int(len(os.listdir(f"/proc/{raylet.outer.pid}/task")) / 0.87)):
-        near = found(watcher, "task-limit-near", f"the cgroup of raylet {raylet.pid} on w1 has ", "(pids.max)")
+        near = found(watcher, "task-limit-near", f"The cgroup of raylet (pid {raylet.pid}) on w1 has ", "(pids.max)")
         assert near["level"] == "warning"
     over(watcher, "task-limit-near")
 

@@ -55,7 +55,7 @@ def run(host: Host, code: str, title: str) -> Process:
 def test_shared_memory_that_fills_is_told_with_who_holds_it(cluster: Cluster, watcher: Watcher):
     w1 = cluster.lab["w1"]
     loader = run(w1, FILL, "python loader.py")
-    full = found(watcher, "shm-full", "shared memory (/dev/shm) on w1 is ")
+    full = found(watcher, "shm-full", "Shared memory (/dev/shm) on w1 is ")
     assert full["level"] == "warning"
     assert any(line.startswith("files in /dev/shm by user: root 1.") for line in full["evidence"]), full["evidence"]
     loader.kill()
@@ -86,5 +86,5 @@ def test_a_job_that_wanted_a_port_is_told_with_who_has_it(cluster: Cluster, watc
 
 
 def test_parts_of_ray_that_hold_much_for_themselves_are_told(cluster: Cluster, watcher: Watcher):
-    dashboard = found(watcher, "ray-memory", "dashboard ", " on head holds ", "ending jobs does not free it")
+    dashboard = found(watcher, "ray-memory", "Dashboard (pid ", " on head holds ", "ending jobs does not free it")
     assert dashboard["evidence"][0].startswith("ps -o rss,cmd -p ")

@@ -67,7 +67,7 @@ def test_a_frozen_agent_and_a_frozen_monitor_are_found(cluster: Cluster, watcher
     agent, monitor = cluster.part("agent", "w1"), cluster.part("monitor")
     agent.freeze()
     monitor.freeze()
-    found(watcher, "agent-silent", "Ray's agent on w1 has reported nothing for")
+    found(watcher, "agent-silent", "Ray's agent on w1 has not reported for")
     found(watcher, "monitor-silent", f"(pid {monitor.pid}) is stopped by a signal")
     assert {each["code"] for each in told(watcher)} == {"agent-silent", "monitor-silent"}
     agent.thaw()
@@ -77,7 +77,7 @@ def test_a_frozen_agent_and_a_frozen_monitor_are_found(cluster: Cluster, watcher
 
 def test_a_killed_raylet_is_a_dead_node_until_another_lives_there(cluster: Cluster, watcher: Watcher):
     cluster.part("raylet", "w1").kill()
-    one = found(watcher, "node-dead", "w1 died", "ago (", "with it went 8 GPUs")
+    one = found(watcher, "node-dead", "w1 died", "ago (", "lost with it: 8 GPUs")
     assert one["level"] == "critical"
     assert one["since"] <= watcher.now["taken"]
     cluster.command(cluster.lab["w1"], f"ray start --address={cluster.gcs_address} --num-cpus=16 --object-store-memory=100000000")

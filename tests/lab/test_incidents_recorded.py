@@ -143,7 +143,7 @@ def test_six_incidents_that_nobody_watched_are_told_by_the_report(cluster: Clust
     story.tells("gpu-lost", ended=True)
 
     cluster.submit("ranks", "python trouble.py ranks")
-    stalled = during(lambda: story.tells("job-stalled", "All 4 GPUs of job ranks have been at 0 % for"))
+    stalled = during(lambda: story.tells("job-stalled", "All 4 GPUs of job ranks have been at 0% for"))
     then = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(stalled["begin"] + 1))
     cluster.http.post("/api/jobs/ranks/stop")
     story.tells("job-stalled", ended=True)

@@ -265,20 +265,20 @@ def test_what_waits_is_told_with_the_reason_until_it_goes_on(incidents: Incident
 
     never = incidents.found("placement-group-pending", "job tp16", "needs", level="critical")
     assert never["text"] == (
-        "placement group tp16 of job tp16 waits: never fits on these nodes: needs 16 GPU on one node; 2 nodes have 8 "
+        "Placement group tp16 of job tp16 waits: never fits on these nodes: needs 16 GPUs on one node; 2 nodes have 8 "
         "(Ray: its bundles do not fit, even on empty nodes)"
     )
     pieces = incidents.found("placement-group-pending", "job engine", "needs", level="warning")
     assert pieces["text"].startswith(
-        "placement group engine of job engine waits: needs 8 GPU on one node; 12 GPU are free, but not on one node: "
+        "Placement group engine of job engine waits: needs 8 GPUs on one node; 12 GPUs are free, but not on one node: "
     )
     engine = incidents.found("placement-group-pending", "job vllm", "gives up", level="warning")
     assert re.search(r"; the engine gives up in 2\dm\d\ds$", engine["text"])
     incidents.act("stop-job vllm")
     short = incidents.found("placement-group-pending", "job verl", "needs", level="warning")
     assert short["text"].startswith(
-        "placement group pool of job verl waits: enough GPUs, but not enough CPU: needs 4 x 4 CPU; "
-        "12 of 32 CPU are free, 20 are held by job train1"
+        "Placement group pool of job verl waits: enough GPUs, but not enough CPU: needs 4 x 4 CPUs; "
+        "12 of 32 CPUs are free, 20 are held by job train1"
     )
     assert {name: row["stats"]["scheduling_state"] for name, row in incidents.groups().items()} == {
         "tp16": "INFEASIBLE",
@@ -291,9 +291,9 @@ def test_what_waits_is_told_with_the_reason_until_it_goes_on(incidents: Incident
         "needs 1 CPU on one node with gpu-type=h100: no node has a label gpu-type"
     )
     hungry = incidents.found("job-pending", "job hungry", level="critical")
-    assert hungry["text"] == "job hungry has not started: never fits on these nodes: needs 99 CPU on one node; 2 nodes have 16"
+    assert hungry["text"] == "Job hungry has not started: never fits on these nodes: needs 99 CPUs on one node; 2 nodes have 16"
     starting = incidents.found("job-pending", "job slow", level="warning")
-    assert starting["text"].startswith("job slow has not started: resources are reserved; the runtime environment or the worker")
+    assert starting["text"].startswith("Job slow has not started: resources are reserved; the runtime environment or the worker")
 
     ids = {name: f"pg:{row['placement_group_id']}" for name, row in incidents.groups().items()}
     about = incidents.about()
@@ -328,17 +328,17 @@ def test_what_jobs_leave_behind_block_and_break_is_told_until_its_remedy_is_done
     incidents.tell("halves")
 
     failed = incidents.found("job-failed", "job leaver", level="warning")
-    assert failed["text"] == "job leaver failed (JOB_ENTRYPOINT_COMMAND_ERROR, exit code 1): RuntimeError: the reward model has no head"
+    assert failed["text"] == "Job leaver failed (JOB_ENTRYPOINT_COMMAND_ERROR, exit code 1): RuntimeError: the reward model has no head"
     group = incidents.found("placement-group-leaked", "job leaver", level="warning")
-    assert group["text"] == "job leaver has ended (FAILED), but its placement group left-over still holds 2 GPU"
+    assert group["text"] == "Job leaver has ended (FAILED), but its placement group left-over still holds 2 GPUs"
     actor = incidents.found("actor-leaked", "job leaver", level="warning")
-    assert actor["text"] == "job leaver has ended (FAILED), but its actor Critic still holds 1 GPU"
+    assert actor["text"] == "Job leaver has ended (FAILED), but its actor Critic still holds 1 GPU"
     loop = incidents.found("actor-restarting", "Falls of job reward", "4 times", level="warning")
-    assert re.fullmatch(r"actor Falls of job reward was restarted 4 times (in the last|since its job started) \S+( ago)?", loop["text"])
+    assert re.fullmatch(r"Actor Falls of job reward was restarted 4 times (in the last|since its job started) \S+( ago)?", loop["text"])
     blocked = incidents.found("deadlock", "jobs left and right", level="critical")
     assert blocked["text"] == (
-        "deadlock: left and right wait for each other, and none continues until one releases its resources; "
-        "left holds 6 GPU and waits for 6 GPU; right holds 6 GPU and waits for 6 GPU"
+        "Deadlock: left and right wait for each other; none can continue until one of them releases its resources; "
+        "left holds 6 GPUs and waits for 6 GPUs; right holds 6 GPUs and waits for 6 GPUs"
     )
     ended = incidents.cluster.http.get("/api/jobs/leaver").json()["end_time"] / 1000
     assert [each["since"] for each in (failed, group, actor)] == pytest.approx([ended] * 3, abs=0.01)
@@ -410,8 +410,8 @@ def test_a_kill_for_lack_of_memory_is_told_ahead_and_afterwards(small: Incidents
     params = {"limit": 1000, "detail": 1, "filter_keys": "exit_type", "filter_predicates": "=", "filter_values": "NODE_OUT_OF_MEMORY"}
     (worker,) = small.cluster.http.get("/api/v0/workers", params=params).json()["data"]["result"]["result"]
     (held,) = re.findall(r"Selected to kill: [^\n]* actual memory used=([\d.]+)GB", worker["exit_detail"])
-    assert killed["text"].startswith("Ray killed 1 worker on small for lack of memory ")
-    assert killed["text"].endswith(f" ago: actor Eater of job eats, which held {size(float(held) * GIB)}")
+    assert killed["text"].startswith("Ray killed 1 worker on small ")
+    assert killed["text"].endswith(f" ago (out of memory): actor Eater of job eats, which held {size(float(held) * GIB)}")
     assert f"Ray killed pid {worker['pid']}, actor Eater of job eats" in killed["evidence"][0]
     assert killed["since"] == pytest.approx(worker["end_time_ms"] / 1000, abs=2)
     assert small.about()["workers-killed-oom", "small"] == {f"node:{worker['node_id']}"}

@@ -126,7 +126,7 @@ def test_what_kubernetes_does_to_pods_is_told(pods: Pods):
 def test_a_rayjob_whose_job_ray_has_lost_is_told_against_a_real_ray(pods: Pods):
     pods.kubernetes.add_rayjob("rayjob-sample-zdxm6")
     (one,) = pods.findings("rayjob-contradicts")
-    assert one["text"] == "RayJob rayjob-sample says RUNNING of job rayjob-sample-zdxm6, but Ray knows no such job"
+    assert one["text"] == "RayJob rayjob-sample reports job rayjob-sample-zdxm6 as RUNNING, but Ray knows no such job"
 
 
 def test_a_raycluster_that_is_none_is_refused_in_the_words_of_kubernetes(pods: Pods):
@@ -139,7 +139,7 @@ def test_a_raycluster_that_is_none_is_refused_in_the_words_of_kubernetes(pods: P
 def test_the_doctor_says_how_pods_are_reached(pods: Pods):
     text = pods.login.ssh(f"{pods.kubernetes.env} {COCKPIT} doctor {NAMED} {pods.address}", check=False)
     assert "Other hosts: by kubectl exec, into the pods of RayCluster default/ray (--kubernetes): probes, and every action" in text
-    assert "Kubernetes: pods that wait, were ended or are taken away" in text.partition("\nOK:")[2]
+    assert "Kubernetes: pods that wait, were killed or are being deleted" in text.partition("\nOK:")[2]
 
 
 def test_inside_a_pod_its_service_account_asks_and_the_right_that_it_lacks_is_named(pods: Pods):

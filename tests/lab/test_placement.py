@@ -42,14 +42,14 @@ kept = [
 ]
 """,
     )
-    assert asked.reason("one-node", "never fits on these nodes: needs 16 GPU on one node; 2 nodes have 8 (Ray: its bundles do not fit")
-    assert asked.reason("verl", "never fits on these nodes: enough GPUs, but not enough CPU: needs 24 CPU on one node; 2 nodes have 16")
+    assert asked.reason("one-node", "never fits on these nodes: needs 16 GPUs on one node; 2 nodes have 8 (Ray: its bundles do not fit")
+    assert asked.reason("verl", "never fits on these nodes: enough GPUs, but not enough CPU: needs 24 CPUs on one node; 2 nodes have 16")
     assert asked.reason("wide", "never fits on these nodes: needs 3 x 1 GPU, each on a node of its own; only 2 nodes can take it")
-    assert asked.reason("odd", "never fits on these nodes: needs 3 x 5 GPU; only 2 bundles fit on empty nodes: 2 nodes have 8")
-    assert asked.reason("bound", "its placement group waits: never fits on these nodes: needs 16 GPU on one node")
+    assert asked.reason("odd", "never fits on these nodes: needs 3 x 5 GPUs; only 2 bundles fit on empty nodes: 2 nodes have 8")
+    assert asked.reason("bound", "its placement group waits: never fits on these nodes: needs 16 GPUs on one node")
     assert asked.reason("labelled", "never fits on these nodes: needs 1 CPU on one node with gpu-type=h100: no node has a label gpu-type")
     assert asked.reason("special", "never fits on these nodes: needs 1 tpu_pod on one node; no node has any")
-    assert asked.reason("large", "never fits on these nodes: needs 9 GPU on one node; 2 nodes have 8")
+    assert asked.reason("large", "never fits on these nodes: needs 9 GPUs on one node; 2 nodes have 8")
     groups = {name: row["state"] for name, row in asked.ray("placement_groups").items()}
     assert {groups[name] for name in ("one-node", "verl", "wide", "odd")} == {"PENDING"}
 
@@ -68,7 +68,7 @@ ray.kill(critics[0])
     eventually(lambda: asked.state("actors", "Critic1") == "ALIVE", within=120)
     asked.run("train2", 'engine = placement_group([{"GPU": 8}], name="engine")')
     assert asked.reason(
-        "engine", "needs 8 GPU on one node; 12 GPU are free, but not on one node: ", "8 but 2 are held by job train1 (actor Critic"
+        "engine", "needs 8 GPUs on one node; 12 GPUs are free, but not on one node: ", "8 but 2 are held by job train1 (actor Critic"
     )
     assert asked.state("placement_groups", "engine") == "PENDING"
     asked.tell("free-one")
@@ -87,7 +87,7 @@ ray.kill(loaders[0])
     )
     eventually(lambda: asked.state("actors", "Loader1") == "ALIVE", within=120)
     asked.run("verl", 'pool = placement_group([{"GPU": 1, "CPU": 2}] * 8, name="pool")')
-    why = asked.reason("pool", "enough GPUs, but not enough CPU: needs 8 x 2 CPU; 12 of 32 CPU are free, 20 are held by job loader")
+    why = asked.reason("pool", "enough GPUs, but not enough CPU: needs 8 x 2 CPUs; 12 of 32 CPUs are free, 20 are held by job loader")
     assert "Loader0" in why
     assert asked.state("placement_groups", "pool") == "PENDING"
     asked.tell("free-cpus")
@@ -115,7 +115,7 @@ def test_two_jobs_that_each_hold_half_are_a_deadlock_until_one_ends(asked: Place
         assert all(f"8 are held by job {each} " in why for each in ("left", "right"))
         assert asked.state("placement_groups", f"{job}-second") == "PENDING"
     found = eventually(lambda: asked.finding("deadlock"))
-    assert all(f"{each} holds 8 GPU and waits for 8 GPU" in found for each in ("left", "right"))
+    assert all(f"{each} holds 8 GPUs and waits for 8 GPUs" in found for each in ("left", "right"))
     asked.cluster.http.post("/api/jobs/right/stop")
     eventually(lambda: asked.state("placement_groups", "left-second") == "CREATED")
 
@@ -128,7 +128,7 @@ actor, critic, vllm = (placement_group([{"GPU": 6}], name=name) for name in ("ac
 ray.get([actor.ready(), critic.ready()])
 """,
     )
-    assert asked.reason("vllm", "its own job holds what it needs: needs 6 GPU on one node")
+    assert asked.reason("vllm", "its own job holds what it needs: needs 6 GPUs on one node")
     assert asked.state("placement_groups", "vllm") == "PENDING"
 
 
@@ -194,7 +194,7 @@ wait("remove")
 remove_placement_group(group)
 """,
     )
-    assert asked.reason("Left", "its placement group waits: never fits on these nodes: needs 9 GPU on one node; 2 nodes have 8")
+    assert asked.reason("Left", "its placement group waits: never fits on these nodes: needs 9 GPUs on one node; 2 nodes have 8")
     watcher = Watcher(asked.cluster.head)
     try:
         asked.tell("remove")
@@ -231,7 +231,7 @@ def test_what_a_check_says_of_presets_is_what_ray_then_does_with_their_groups(as
     found = {"fits": checked(asked, "fits"), "later": later, "never": checked(asked, "never")}
     assert {name: code for name, (code, _) in found.items()} == {name: code for name, (*_, code) in CHECKED.items()}, found
     assert any(held in line["text"] for line in found["later"][1]["lines"])
-    assert any("needs 24 CPU on one node; 2 nodes have 16" in line["text"] for line in found["never"][1]["lines"])
+    assert any("needs 24 CPUs on one node; 2 nodes have 16" in line["text"] for line in found["never"][1]["lines"])
     groups = [f"placement_group({wanted}, strategy={strategy!r}, name={name!r})" for name, (_, strategy, wanted, _) in CHECKED.items()]
     asked.run("groups", f"groups = [{', '.join(reversed(groups))}]")
     eventually(lambda: asked.state("placement_groups", "fits") == "CREATED", within=120)
@@ -305,7 +305,7 @@ ray.kill(keeper)
     )
     eventually(lambda: asked.state("actors", "Again") == "ALIVE", within=120)
     watcher = Watcher(asked.cluster.head)
-    told = "needs 6 GPU on one node; head has 8 but 8 are held by job lost (actor Keeper)"
+    told = "needs 6 GPUs on one node; head has 8 but 8 are held by job lost (actor Keeper)"
     try:
         asked.cluster.part("raylet", "w1").outer.kill()
         watcher.until(lambda facts: told in (reasons(asked, facts).get("Again") or ""), within=120)

@@ -122,9 +122,9 @@ def test_whoever_has_only_logged_in_names_the_job_and_hears_how_to_get_to_its_ra
     assert {"ray"} <= kinds(facts, "head") & kinds(facts, "w1")
     (wrong,) = findings(facts, "address-wrong")
     seen = [facts[name] for name in ("sessions", "faults")]
-    assert wrong["text"] == "nothing answers at http://127.0.0.1:8265; this host has no Ray, but head has one", seen
+    assert wrong["text"] == "Nothing answers at http://127.0.0.1:8265; this host has no Ray, but head has one", seen
     step = f"srun --overlap --jobid={allocation.job} -w head --pty"
-    assert wrong["remedy"]["text"] == f"its dashboard listens on head alone: run cockpit there: `{step} cockpit`"
+    assert wrong["remedy"]["text"] == f"its dashboard listens only on head: run cockpit there: `{step} cockpit`"
     allocation.settle()
     inside = f"{step} {COCKPIT} status --json"
     printed = allocation.login.ssh(f"export RAY_AUTH_MODE=disabled; script -qec {shlex.quote(inside)} /dev/null; true")
@@ -135,7 +135,7 @@ def test_whoever_has_only_logged_in_names_the_job_and_hears_how_to_get_to_its_ra
 
 def test_on_a_worker_the_head_is_named(allocation: Allocation):
     (wrong,) = findings(once(allocation.worker, "", f"export {allocation.env} SLURMD_NODENAME=w1;")[1], "address-wrong")
-    assert re.fullmatch(r"nothing answers at \S+; this host is a worker of session_\S+, whose head is head", wrong["text"])
+    assert re.fullmatch(r"Nothing answers at \S+; this host is a worker of session_\S+, whose head is head", wrong["text"])
     assert f"`srun --overlap --jobid={allocation.job} -w head --pty cockpit`" in wrong["remedy"]["text"]
     allocation.settle()
 
@@ -232,7 +232,7 @@ def test_the_end_of_the_allocation_is_told_before_it_comes(allocation: Allocatio
     finally:
         allocation.head.ssh(f"{limit}UNLIMITED")
     assert (ends["level"], ends["subject"]) == ("info", f"Slurm job {allocation.job}"), "no job of Ray's runs"
-    assert ends["text"].startswith(f"Slurm ends its job {allocation.job} in 20 min")
+    assert ends["text"].startswith(f"Slurm job {allocation.job} reaches its time limit in 20 min")
     assert not findings(allocation.look(), "slurm-ends")
 
 
@@ -274,8 +274,8 @@ def test_without_a_ray_a_command_is_checked_against_the_gpus_of_the_allocation(a
     train = "python -m openrlhf.cli.train_ppo_ray --actor_num_nodes 2 --actor_num_gpus_per_node 9 --pretrain x"
     told = json.loads(allocation.head.ssh(f"export {allocation.env}; {COCKPIT} check --json -- {shlex.quote(train)}; true"))
     lines = {line["level"]: line["text"] for line in reversed(told["lines"])}
-    assert lines["later"] == f"no Ray runs: checked against the 2 nodes, 16 GPU of Slurm job {allocation.job}"
-    assert "there are only 16 GPU in total" in " ".join(line["text"] for line in told["lines"] if line["level"] == "never"), told["lines"]
+    assert lines["later"] == f"no Ray runs: checked against the 2 nodes, 16 GPUs of Slurm job {allocation.job}"
+    assert "there are only 16 GPUs in total" in " ".join(line["text"] for line in told["lines"] if line["level"] == "never"), told["lines"]
 
 
 def test_then_its_temp_dirs_are_cleaned_through_slurm(allocation: Allocation):

@@ -84,7 +84,7 @@ def test_a_worker_that_the_kernel_kills_at_that_limit_is_told(limited: Limited):
     assert found["subject"] == "head"
     assert found["text"].startswith("The kernel killed ")
     assert re.search(
-        rf"which process(es)? (it was|they were) is not known; Slurm job {limited.job} may use 2\.9G of memory there, "
+        rf"which process(es)? (it was|they were) is unknown; Slurm job {limited.job} may use 2\.9G of memory there, "
         r"[\d.]+[MG] in use after the kill$",
         found["text"],
     )

@@ -83,7 +83,7 @@ def test_a_check_names_the_next_command(allocation: Allocation):
     code, told, said = allocation.cockpit("check /tmp/p.yaml")
     assert code == 1, said
     (later,) = [line for line in told["lines"] if line["level"] == "later"]
-    assert later["text"] == "no Ray runs: checked against the 2 nodes, 16 GPU that the preset starts"
+    assert later["text"] == "no Ray runs: checked against the 2 nodes, 16 GPUs that the preset starts"
     assert later["change"] == "`cockpit recover p`"
 
 
@@ -158,7 +158,7 @@ def test_a_preset_without_hosts_is_checked_against_the_nodes_of_the_job(allocati
     assert code == 1, said
     (later,) = [line for line in told["lines"] if line["level"] == "later"]
     assert (
-        later["text"] == f"no Ray runs: checked against the 2 nodes, 16 GPU of Slurm job {allocation.job}, on which the preset starts Ray"
+        later["text"] == f"no Ray runs: checked against the 2 nodes, 16 GPUs of Slurm job {allocation.job}, on which the preset starts Ray"
     )
 
 

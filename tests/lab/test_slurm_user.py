@@ -188,7 +188,7 @@ def test_nobody_but_its_owner_reaches_the_nodes_of_a_job_and_is_told_so(job: Job
     denied = f"Unable to create step for job {job.id}: Access/permission denied: Slurm starts steps in a job only for its owner"
     assert {fault["host"] for fault in facts["faults"] if denied in fault["text"]} == {"head", "w1"}
     (wrong,) = [finding for finding in facts["findings"] if finding["code"] == "address-wrong"]
-    assert wrong["remedy"]["text"] == f"see first why the nodes of Slurm job {job.id} can't be looked at: `cockpit doctor`"
+    assert wrong["remedy"]["text"] == f"first find out why the nodes of Slurm job {job.id} can't be probed: `cockpit doctor`"
 
 
 def test_the_doctor_says_the_way_and_what_needs_root(job: Job):

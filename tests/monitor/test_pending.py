@@ -69,7 +69,7 @@ def test_what_holds_the_rest_is_told_by_job_and_actor():
     critic = actor(1, class_="Critic", node=W1, needs={"GPU": 2.0})
     jobs = (Job("train1", "02000000", status="RUNNING"),)
     told = why(nodes((8, 0), (2, 0)), critic, waiting(), jobs=jobs)
-    assert told.startswith("needs 8 GPU on one node; node2 has 8 but 2 are held by job train1 (actor Critic), node1 has 8 but 8 are held")
+    assert told.startswith("needs 8 GPUs on one node; node2 has 8 but 2 are held by job train1 (actor Critic), node1 has 8 but 8 are held")
 
 
 def test_what_a_job_left_behind_is_told_to_be_over():
@@ -80,16 +80,16 @@ def test_what_a_job_left_behind_is_told_to_be_over():
 
 def test_a_groups_reason_has_rays_own_words_behind_it():
     told = why(nodes((0, 0)), groups=(group(bundles=(Bundle({"GPU": 9.0}),), why="no nodes could hold it"),))
-    assert told == "never fits on these nodes: needs 9 GPU on one node; node1 has 8 (Ray: no nodes could hold it)"
+    assert told == "never fits on these nodes: needs 9 GPUs on one node; node1 has 8 (Ray: no nodes could hold it)"
 
 
 def test_on_a_cluster_that_grows_nothing_is_impossible_for_ever():
-    assert why(nodes((0, 0), growing=True), waiting(needs={"GPU": 9.0})).startswith("does not fit on the current nodes: needs 9 GPU")
+    assert why(nodes((0, 0), growing=True), waiting(needs={"GPU": 9.0})).startswith("does not fit on the current nodes: needs 9 GPUs")
 
 
 def test_an_actor_of_a_waiting_group_waits_for_what_the_group_waits_for():
     told = why(nodes((0, 0)), waiting(placement_group=f"{7:036x}"), groups=(group(bundles=(Bundle({"GPU": 9.0}),)),))
-    assert told == "its placement group waits: never fits on these nodes: needs 9 GPU on one node; node1 has 8"
+    assert told == "its placement group waits: never fits on these nodes: needs 9 GPUs on one node; node1 has 8"
 
 
 def test_an_actor_whose_group_is_gone_is_told_so_once_the_list_is_newer_than_the_actor():
@@ -152,12 +152,13 @@ def test_a_label_that_no_node_has():
 def test_without_a_strategy_only_what_no_strategy_could_place_is_told():
     unknown = group(strategy=None, bundles=(Bundle({"GPU": 4.0}),) * 3, why="Ray's words")
     assert why(nodes((0, 0), (8, 0)), groups=(unknown,)) == "Ray's words"
-    assert "there are only 8 GPU in total" in why(nodes((0, 0)), groups=(unknown,))
+    assert "there are only 8 GPUs in total" in why(nodes((0, 0)), groups=(unknown,))
 
 
 def test_of_a_group_that_lost_a_node_only_the_lost_bundles_wait():
     half = group(state="RESCHEDULING", strategy="STRICT_SPREAD", bundles=(Bundle({"GPU": 8.0}, HEAD), Bundle({"GPU": 8.0}, W1)))
-    assert why(nodes((8, 0)), groups=(half,)).startswith("never fits on these nodes: needs 8 GPU on one node; no node may take it")
+    told = why(nodes((8, 0)), groups=(half,))
+    assert told.startswith("never fits on these nodes: needs 8 GPUs on one node; no node is allowed to run it")
 
 
 def test_two_jobs_in_a_deadlock_are_both_told():
@@ -165,7 +166,9 @@ def test_two_jobs_in_a_deadlock_are_both_told():
     wanted = [group(number, job=f"0{number - 2}000000") for number in (3, 4)]
     snapshot = Join()(parts(nodes((8, 0), (8, 0)), groups=(*held, *wanted)), NOW)
     (told,) = {each.why for each in snapshot.placement_groups[2:]}
-    assert told.startswith("deadlock, none continues until one releases its resources: needs 8 GPU on one node; node1 has 8 but 8 are held")
+    assert told.startswith(
+        "deadlock, none continues until one releases its resources: needs 8 GPUs on one node; node1 has 8 but 8 are held"
+    )
     assert {each.wait for each in snapshot.placement_groups[2:]} == {"deadlock"}
 
 
@@ -191,7 +194,7 @@ def test_a_node_without_the_label_has_room():
 def test_a_job_that_waits_for_what_it_holds_itself_is_no_deadlock_with_others():
     mine = actor(1, class_="Critic", node=HEAD, needs={"GPU": 8.0})
     assert word(nodes((8, 0)), mine, waiting()) == "itself"
-    told = "its own job holds what it needs: needs 8 GPU on one node; node1 has 8 but 8 are held by job 02000000 (actor Critic)"
+    told = "its own job holds what it needs: needs 8 GPUs on one node; node1 has 8 but 8 are held by job 02000000 (actor Critic)"
     assert why(nodes((8, 0)), mine, waiting()) == told
 
 
@@ -279,9 +282,9 @@ async def test_what_every_ray_answered_gives_the_same_reasons(version):
     ray = RecordedRay(version).ray(lambda: NOW)
     read = {"nodes": await ray.read_nodes(), "status": await ray.read_status(), "groups": await ray.read_placement_groups()}
     snapshot = Join()(Parts(**read, actors=await ray.read_actors(), as_of={"ray.status": NOW}), NOW)
-    assert "never fits on these nodes: needs 100 GPU on one node; vm has 2" in {each.why for each in snapshot.actors}
+    assert "never fits on these nodes: needs 100 GPUs on one node; vm has 2" in {each.why for each in snapshot.actors}
     waits_for = {each.why.partition(" (Ray: ")[0] for each in snapshot.placement_groups if each.pending}
-    assert "never fits on these nodes: needs 50 GPU on one node; vm has 2" in waits_for
+    assert "never fits on these nodes: needs 50 GPUs on one node; vm has 2" in waits_for
 
 
 async def test_what_recorded_actors_wait_for():
@@ -293,9 +296,9 @@ async def test_what_recorded_actors_wait_for():
     assert {(each.why or "").partition(" (Ray: ")[0] for each in actors if each.state == "PENDING_CREATION"} == {
         f"{never}: needs 1 special_hw_a on one node; no node has any",
         f"its placement group waits: {never}: {two_nodes}",
-        f"its placement group waits: {never}: needs 50 GPU on one node; vm has 2",
-        "needs 2 GPU on one node; vm has 2 but 2 are held by tasks or starting workers",
-        f"{never}: needs 100 GPU on one node; vm has 2",
+        f"its placement group waits: {never}: needs 50 GPUs on one node; vm has 2",
+        "needs 2 GPUs on one node; vm has 2 but 2 are held by tasks or starting workers",
+        f"{never}: needs 100 GPUs on one node; vm has 2",
         f"{never}: needs 1 CPU on one node with accel=h100: no node has a label accel",
     }
 

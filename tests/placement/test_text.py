@@ -21,7 +21,7 @@ FULL = [place(f"n{number}", holds=(hold("a", "actor X", GPU=8),)) for number in 
 TWO = [place("head"), place("w1")]
 A100 = [place("head", labels={"gpu": "a100"}), place("w1")]
 CPUS = "14 are held: 10 by job z (actor R), 4 by tasks or starting workers"
-APART = "12 GPU are free, but not on one node: w1 has 8 but 2 are held by job train1 (actor Critic), head has 6"
+APART = "12 GPUs are free, but not on one node: w1 has 8 but 2 are held by job train1 (actor Critic), head has 6"
 MISSED = "there is room, but Ray does not find it: it places the largest bundle on the emptiest node first"
 HELD = "6 are held: 5 by job a (actor X), 1 by job b (group g)"
 
@@ -30,47 +30,47 @@ HELD = "6 are held: 5 by job a (actor X), 1 by job b (group g)"
     ("places", "wanted", "kind", "words"),
     [
         (CRITIC, one(GPU=6), "now", None),
-        (CRITIC, one(GPU=9), "never", "needs 9 GPU on one node; w1 has 8, head has 6"),
+        (CRITIC, one(GPU=9), "never", "needs 9 GPUs on one node; w1 has 8, head has 6"),
         (
             CRITIC,
             one(GPU=8),
             "fragmented",
-            f"needs 8 GPU on one node; {APART}",
+            f"needs 8 GPUs on one node; {APART}",
         ),
         (
             [place("head", GPU=6, used={"GPU": 6}), CRITIC[1]],
             one(GPU=8),
             "held",
-            "needs 8 GPU on one node; w1 has 8 but 2 are held by job train1 (actor Critic), head has 6",
+            "needs 8 GPUs on one node; w1 has 8 but 2 are held by job train1 (actor Critic), head has 6",
         ),
-        (TWO, bundles(16, "STRICT_PACK", GPU=1), "never", "needs 16 GPU on one node; 2 nodes have 8"),
+        (TWO, bundles(16, "STRICT_PACK", GPU=1), "never", "needs 16 GPUs on one node; 2 nodes have 8"),
         (TWO, bundles(3, "STRICT_SPREAD", GPU=1), "never", "needs 3 x 1 GPU, each on a node of its own; only 2 nodes can take it"),
-        (TWO, bundles(3, "PACK", GPU=5), "never", "needs 3 x 5 GPU; only 2 bundles fit on empty nodes: 2 nodes have 8"),
-        (TWO, bundles(17, "SPREAD", GPU=1), "never", "needs 17 x 1 GPU; there are only 16 GPU in total"),
-        (PIECES, bundles(12, "PACK", GPU=1), "held", f"needs 12 x 1 GPU; 10 of 16 GPU are free, {HELD}"),
+        (TWO, bundles(3, "PACK", GPU=5), "never", "needs 3 x 5 GPUs; only 2 bundles fit on empty nodes: 2 nodes have 8"),
+        (TWO, bundles(17, "SPREAD", GPU=1), "never", "needs 17 x 1 GPU; there are only 16 GPUs in total"),
+        (PIECES, bundles(12, "PACK", GPU=1), "held", f"needs 12 x 1 GPU; 10 of 16 GPUs are free, {HELD}"),
         (
             PIECES,
             bundles(2, "SPREAD", GPU=5.5),
             "held",
-            f"needs 2 x 5.5 GPU; 10 of 16 GPU are free, {HELD}",
+            f"needs 2 x 5.5 GPUs; 10 of 16 GPUs are free, {HELD}",
         ),
         (
             PIECES,
             bundles(3, "PACK", GPU=3),
             "fragmented",
-            f"needs 3 x 3 GPU; 10 GPU are free in total, but only 2 bundles fit: head has 5 free, w1 has 5 free; {HELD}",
+            f"needs 3 x 3 GPUs; 10 GPUs are free in total, but only 2 bundles fit: head has 5 free, w1 has 5 free; {HELD}",
         ),
         (
             TWO,
             bundles(8, "STRICT_PACK", GPU=1, CPU=3),
             "never",
-            "enough GPUs, but not enough CPU: needs 24 CPU on one node; 2 nodes have 16",
+            "enough GPUs, but not enough CPU: needs 24 CPUs on one node; 2 nodes have 16",
         ),
         (
             [place("head", holds=(hold("z", "actor R", CPU=10),)), place("w1", used={"CPU": 4})],
             bundles(12, "PACK", GPU=1, CPU=2),
             "short",
-            f"enough GPUs, but not enough CPU: needs 12 x 2 CPU; 18 of 32 CPU are free, {CPUS}",
+            f"enough GPUs, but not enough CPU: needs 12 x 2 CPUs; 18 of 32 CPUs are free, {CPUS}",
         ),
         (TWO, one(CPU=1, tpu=1), "never", "needs 1 tpu on one node; no node has any"),
         ([place("head", memory=10 * 2**30)], one(memory=20 * 2**30), "never", "needs 20G memory on one node; head has 10G"),
@@ -78,7 +78,7 @@ HELD = "6 are held: 5 by job a (actor X), 1 by job b (group g)"
             [place("head", CPU=4), place("w1", GPU=2, CPU=64)],
             one(GPU=8, CPU=32),
             "never",
-            "needs 8 GPU and 32 CPU on one node; w1 has 2 GPU and 64 CPU, head has 8 GPU and 4 CPU",
+            "needs 8 GPUs and 32 CPUs on one node; w1 has 2 GPUs and 64 CPUs, head has 8 GPUs and 4 CPUs",
         ),
         (
             A100,
@@ -98,14 +98,14 @@ HELD = "6 are held: 5 by job a (actor X), 1 by job b (group g)"
             FULL,
             one(GPU=8),
             "held",
-            "needs 8 GPU on one node; 50 nodes have 8 but 8 are held by job a (actor X), and 10 more nodes that are no better",
+            "needs 8 GPUs on one node; 50 nodes have 8 but 8 are held by job a (actor X), and 10 more nodes that are no better",
         ),
-        (FULL, bundles(4, "PACK", GPU=8), "held", "needs 4 x 8 GPU; 0 of 480 GPU are free, 480 are held by job a (actor X)"),
+        (FULL, bundles(4, "PACK", GPU=8), "held", "needs 4 x 8 GPUs; 0 of 480 GPUs are free, 480 are held by job a (actor X)"),
         (
             [place("a", GPU=4, CPU=2), place("b", GPU=4, CPU=8)],
             ask([shape({"GPU": 4, "CPU": 1}), shape({"CPU": 8})], "PACK"),
             "missed",
-            f"needs 1 x 8 CPU, 1 x 4 GPU and 1 CPU: {MISSED}",
+            f"needs 1 x 8 CPUs, 1 x 4 GPUs and 1 CPU: {MISSED}",
         ),
     ],
 )

@@ -86,12 +86,12 @@ def test_what_was_found_on_one_host_says_nothing_of_a_host_that_nobody_looks_at(
 @pytest.mark.parametrize(
     ("lacking", "title"),
     [
-        ({"nodes": (idle(1), replace(idle(2), state="DEAD")), "demand": None}, "Memory of GPUs that are free in Ray"),
+        ({"nodes": (idle(1), replace(idle(2), state="DEAD")), "demand": None}, "Memory in use on GPUs that Ray counts as free"),
         ({"nodes": (replace(idle(1), gpus=None),), "hosts": {}}, "Number of GPUs: Ray and NVML differ"),
         ({"nodes": None}, "Host memory near Ray's kill line"),
         ({"nodes": (replace(idle(1), id=None),)}, "Dead, missing and silent nodes"),
         ({"jobs": None}, "GPUs held by jobs that have ended"),
-        ({"cluster": Cluster("http://head:8265", reachable=False), "hosts": {}}, "Workers killed for lack of memory"),
+        ({"cluster": Cluster("http://head:8265", reachable=False), "hosts": {}}, "Workers killed out of memory (OOM)"),
         ({"cluster": Cluster("http://head:8265", reachable=False)}, "Authentication"),
     ],
 )
@@ -121,7 +121,7 @@ def test_kubernetes_is_looked_at_where_cockpit_was_told_of_a_raycluster_and_a_ri
     told = verdicts(asked)
     assert told["Kubernetes: RayJobs whose status differs from Ray's"] == "fine"
     assert told["Kubernetes: workers of the RayCluster without a pod"] == "unknown"
-    said = f"  - Kubernetes: pods that wait, were ended or are taken away: not checked: {refused}"
+    said = f"  - Kubernetes: pods that wait, were killed or are being deleted: not checked: {refused}"
     assert said in doctor_text(*looked(asked), Config()).splitlines()
     silent = seen(idle(1), faults=(Fault("kubernetes", "kubectl: connection refused", NOW),))
     assert "  - Kubernetes: RayJobs whose status differs from Ray's: not checked: Kubernetes has not answered" in doctor_text(
@@ -214,12 +214,12 @@ def test_what_one_look_can_not_find_stands_once_and_never_under_ok():
     grows, links, clocks, stalled, lags, memory, restarts = told[ONE_LOOK]
     assert lags.startswith("  - GPUs that lag behind the others of their group: not checked: a GPU that does far less than the others")
     assert grows == "  - GPU memory that grows: not checked: growth over most of an hour that will fill a GPU"
-    assert stalled == "  - Stalled jobs: not checked: GPUs at 0 %, or at 100 % with idle power, for many minutes"
+    assert stalled == "  - Stalled jobs: not checked: GPUs at 0%, or at 100% with idle power, for many minutes"
     part = "ok as far as checked; not checked:"
     assert links == f"  - Links of GPUs: NVLink and PCIe: {part} error counts that grow, and PCIe links that are slow under load"
-    assert clocks.startswith(f"  - Power limits and clocks of GPUs: {part} clocks far below those of other GPUs")
+    assert clocks.startswith(f"  - Power limits and clocks of GPUs: {part} clocks far below those of other busy GPUs")
     assert memory == f"  - Host memory near Ray's kill line: {part} how fast memory grows, and when Ray starts killing workers"
-    assert restarts == f"  - Actors in a restart loop: {part} restarts within ten minutes, where the job has run for longer"
+    assert restarts == f"  - Actors in a restart loop: {part} several restarts in the last ten minutes of a longer job"
     for check in CHECKS_ALWAYS_MADE:
         assert sum(line.startswith(f"  - {check.title}") for lines in told.values() for line in lines) == 1
 

@@ -6,7 +6,7 @@ from cockpit.model import Bundle, Finding, PlacementGroup, Snapshot
 from cockpit.report.grouping import Repeats, alike_groups, bundles_words
 from tests.world import actor, finding, snapshot
 
-REASON = "needs 8 GPU on one node; node1 has 8 but 2 are held by job train1 (actor Critic), and nothing else is free there"
+REASON = "needs 8 GPUs on one node; node1 has 8 but 2 are held by job train1 (actor Critic), and nothing else is free there"
 
 
 def group(number: int, *needs: dict[str, float], **more) -> PlacementGroup:
@@ -18,7 +18,7 @@ def group(number: int, *needs: dict[str, float], **more) -> PlacementGroup:
 def test_bundles_of_the_same_needs_are_counted_together_whatever_their_order():
     assert bundles_words(group(1, {"GPU": 1.0, "CPU": 1.0}, {"CPU": 1.0, "GPU": 1.0})) == "2 x {1 GPU, 1 CPU}"
     odd = group(1, {"CPU": 1.0}, {"CPU": 2.0, "accelerator_type:H100": 0.001, "GPU": 0.5, "memory": 10 * 2.0**30})
-    assert bundles_words(odd) == "1 x {0.5 GPU, 0.001 accelerator_type:H100, 10G memory, 2 CPU} + 1 x {1 CPU}"
+    assert bundles_words(odd) == "1 x {0.5 GPU, 0.001 accelerator_type:H100, 10G memory, 2 CPUs} + 1 x {1 CPU}"
 
 
 def test_groups_of_one_job_with_the_same_needs_are_one():

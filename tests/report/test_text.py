@@ -53,7 +53,7 @@ def test_a_colleague_learns_what_is_wrong_at_a_glance():
         assert fact in text
 
 
-REASON = "never fits on these nodes: needs 16 GPU on one node; 2 nodes have 8 each, and no other node could be started"
+REASON = "never fits on these nodes: needs 16 GPUs on one node; 2 nodes have 8 each, and no other node could be started"
 
 
 def test_groups_of_the_same_needs_are_one_line_and_a_long_reason_is_there_once():
@@ -76,11 +76,11 @@ def test_groups_of_the_same_needs_are_one_line_and_a_long_reason_is_there_once()
         "  pending: 4 placement groups g1, g2, g3 and 1 more PACK 4 x {1 GPU, 1 CPU} for 4m00s: see the warning finding on job ppo-7b\n"
         in text
     )
-    assert "  pending: placement group g5 PACK 4 x {2 GPU} for 5m00s: see the warning finding on job ppo-7b\n" in text
+    assert "  pending: placement group g5 PACK 4 x {2 GPUs} for 5m00s: see the warning finding on job ppo-7b\n" in text
     assert "its placement group waits: see the warning finding on job ppo-7b" in text
     plain = status_text(snapshot(placement_groups=groups, actors=tuple(actors), findings=()))
     assert plain.count(REASON) == 1
-    assert "  pending: placement group g5 PACK 4 x {2 GPU} for 5m00s: see group g1\n" in plain
+    assert "  pending: placement group g5 PACK 4 x {2 GPUs} for 5m00s: see group g1\n" in plain
 
 
 def test_actors_of_the_same_needs_are_one_line_whatever_their_order():

@@ -155,7 +155,7 @@ def test_waiting_actors_of_one_kind_are_folded_into_one_row():
     assert found["actor3"]["WAITS"] == "restart"
 
 
-REASON = "never fits on these nodes: needs 16 GPU on one node; 2 nodes have 8 each, and no other node could be started"
+REASON = "never fits on these nodes: needs 16 GPUs on one node; 2 nodes have 8 each, and no other node could be started"
 
 
 def group(number, **more):
@@ -176,7 +176,7 @@ def test_waiting_groups_of_the_same_needs_are_one_row_and_the_reason_is_told_onc
     found = rows(OverviewPage(), "waits", placement_groups=groups, actors=(bound(1, groups[0]),))
     assert [(row["NAME"], row["NEEDS"], row["WHY"]) for row in found] == [
         ("g1 and 1 more", "2 x {1 GPU, 1 CPU} PACK", REASON),
-        ("g3", "1 x {2 GPU} PACK", "see group g1"),
+        ("g3", "1 x {2 GPUs} PACK", "see group g1"),
         ("A1", "0.2 GPU, 1 CPU", "its placement group waits: see group g1"),
     ]
     waits = section(OverviewPage(), "waits", view(placement_groups=groups, actors=()))
@@ -192,7 +192,7 @@ def test_on_the_page_of_actors_a_long_reason_is_told_by_the_group_and_in_full_on
         "Ray is placing it",
     ]
     assert told(detail_of(facts["actors"][0]), view(**facts))["why"].startswith(
-        "its placement group waits: never fits on these nodes: needs 16 GPU on one node"
+        "its placement group waits: never fits on these nodes: needs 16 GPUs on one node"
     )
 
 

@@ -290,7 +290,7 @@ async def test_a_driver_that_was_never_submitted_can_not_be_launched_again(make,
 
 
 def test_a_mistake_in_a_command_is_not_called_never():
-    mistake, small = Line("never", "a flag is missing"), Line("never", "there are only 8 GPU in total")
+    mistake, small = Line("never", "a flag is missing"), Line("never", "there are only 8 GPUs in total")
     results = (judge(Budget(None, lines=(mistake,)), [mistake]), judge(Budget(None), [small]))
     (section,) = PresetsPage().sections(View())
     fits = next(column for column in section.columns if column.title == "FITS")

@@ -149,7 +149,7 @@ def _find_respawned(before: HostState, after: HostState, kept: Iterable[Identity
     left = (after.forest[pid] for pid, verdict in after.verdicts.items() if verdict.kind in LEFT and pid in after.forest)
     new = [one for one in left if one.alive and one.identity not in old]
     came = [one.pid for one in new if one.leader in led or one.group in led or _past(one) in pasts]
-    return [after.target(pid, error="it started while the others were being ended: repeat the act") for pid in came]
+    return [after.target(pid, error="it started while the others were being killed: repeat the action") for pid in came]
 
 
 def _past(process: ScannedProcess) -> Tuple[Any, ...]:
@@ -163,7 +163,7 @@ def _newcomers(look: HostState, meant: Container[int], kept: Iterable[Identity])
     left = (pid for pid, verdict in look.verdicts.items() if verdict.kind in LEFT and pid in look.forest and pid not in meant)
     found = sorted(pid for pid in left if look.forest[pid].parent in ended)
     pids = ", ".join(map(str, found))
-    return [f"the ended processes started pid {pids} after the plan was made; not touched: repeat the act"] if found else []
+    return [f"the killed processes started pid {pids} after the plan was made; not touched: repeat the action"] if found else []
 
 
 def take(look: HostState, request: Request, planned: Target, answer: Dict[str, Any]) -> Grip | None:

@@ -139,7 +139,7 @@ def test_what_came_after_the_plan_is_not_touched_and_is_named(act, orphan):
     try:
         done = act("do", targets=plan["targets"])
         assert process.pid in pids(done["done"]), done
-        assert f"pid {newcomer} was started by these after the plan" in done["notes"][-1]
+        assert f"the killed processes started pid {newcomer} after the plan was made" in done["notes"][-1]
         assert read_stat(newcomer).state == "S"
         (again,) = act("plan", named=[[newcomer, None]])["targets"]
         assert again["kind"] == "orphan"

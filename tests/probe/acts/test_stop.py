@@ -100,7 +100,7 @@ def test_in_a_slurm_job_a_session_of_another_job_is_not_meant(monkeypatch):
     both = look_at(raylet(uid=0), raylet(300, OTHER, uid=0))
     assert choose(both, None, ["42", "43"]) == OTHER_NAME
     assert choose(both, NAME, ["42"]) == NAME, "it was named"
-    with pytest.raises(SessionError, match=rf"in another Slurm job: {NAME} \(Slurm job 41\); choose it by its name"):
+    with pytest.raises(SessionError, match=rf"in another Slurm job: {NAME} \(Slurm job 41\); name it to stop it"):
         choose(look_at(raylet(50, uid=4711), raylet(uid=0)), None, ["42"])
     assert choose(look_at(raylet(uid=0)), None) == NAME
 

@@ -92,4 +92,4 @@ def test_of_very_many_those_of_root_and_ours_are_told_of_and_that_there_are_more
     told = sampler.sample()
     read = read_line(json.dumps(told).encode(), Sample)
     assert {10, 11} < {process.pid for process in read.processes or ()}
-    assert [fault.text.partition(",")[0] for fault in read.faults if fault.source == "processes"] == ["7 processes are not listed"]
+    assert [fault.text.partition(" (")[0] for fault in read.faults if fault.source == "processes"] == ["7 processes are not listed"]

@@ -84,7 +84,10 @@ def test_a_py_spy_that_others_may_write_is_not_run_as_root(run: Run, tmp_path: P
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("Permission Denied: Try running again with elevated permissions by going 'sudo env \"PATH=$PATH\" !!'", "py-spy may not look"),
+        (
+            "Permission Denied: Try running again with elevated permissions by going 'sudo env \"PATH=$PATH\" !!'",
+            "py-spy is not allowed to read",
+        ),
         ("Error: Operation not permitted (os error 1)", "py-spy can't read process 7: Error: Operation not permitted"),
         ("Error: Failed to find python version from target process", "runs no Python"),
         ("", "no output"),
@@ -100,7 +103,7 @@ def test_why_py_spy_may_not_look_is_the_rule_that_forbids_it(run: Run, tmp_path:
     monkeypatch.setattr(stacks, "PTRACE_SCOPE", str(tmp_path / "ptrace_scope"))
     assert "run cockpit as root (in a container" in stacks._why("Permission denied", own)
     (tmp_path / "ptrace_scope").write_text("1\n")
-    assert "kernel.yama.ptrace_scope is 1 on this host: only root may" in stacks._why("Permission denied", own)
+    assert "kernel.yama.ptrace_scope is 1 on this host: run cockpit as root" in stacks._why("Permission denied", own)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     assert "it is another user's: run cockpit as root or as its user" in stacks._why("Permission denied", own)
 

@@ -55,7 +55,7 @@ HUNG = Finding(
     "job-hung",
     "critical",
     "job ppo-7b",
-    "3 of 4 GPUs of job ppo-7b have been at 100 % with at most 120 W for 5m: they wait for others, as in a hung NCCL collective",
+    "3 of 4 GPUs of job ppo-7b have been at 100% with at most 120 W for 5m: they wait for other ranks, as in a hung NCCL collective",
     ("node1 GPU 0, 1, 2: 100 %, 118-120 W (`nvidia-smi`)", "node1 GPU 3: 0 %, 80 W (`nvidia-smi`)"),
     remedy=Remedy("compare the stacks of its ranks; then stop the job and start it from its last checkpoint", "stop-job"),
     about=("job:ppo-7b",),

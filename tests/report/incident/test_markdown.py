@@ -17,7 +17,7 @@ def account():
 
 def test_it_says_what_happened_when_and_what_to_do(account):
     text = account_markdown(account)
-    assert "**CRITICAL** 3 of 4 GPUs of job ppo-7b have been at 100 % with at most 120 W for 5m: they wait for others" in text
+    assert "**CRITICAL** 3 of 4 GPUs of job ppo-7b have been at 100% with at most 120 W for 5m: they wait for other ranks" in text
     assert "  → compare the stacks of its ranks; then stop the job and start it from its last checkpoint" in text
     assert "kill-orphans: ended 4 processes on node1 (by ann on head)" in text
     assert "RuntimeError: NCCL timed out" in text

@@ -129,7 +129,7 @@ async def test_a_token_goes_to_nobody_but_whom_the_clusters_authority_vouches_fo
     assert not (folder / "asked").exists()
 
 
-@pytest.mark.parametrize(("missing", "said"), [("token", "no token of a service account"), ("ca.crt", "authority can't be read")])
+@pytest.mark.parametrize(("missing", "said"), [("token", "no token of a service account"), ("ca.crt", "certificate can't be read")])
 async def test_a_pod_without_a_service_account_says_so(env_of_pod: dict[str, str], account: Path, missing: str, said: str):
     os.unlink(account / missing)
     with pytest.raises(SourceError, match=said):
