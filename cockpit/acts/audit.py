@@ -49,7 +49,7 @@ class Audit:
         line = {
             "time": round(self._clock(), 3),
             "id": act,
-            "user": _user(),
+            "user": user_name(),
             "host": socket.gethostname(),
             "act": plan.act,
             "target": list(plan.hosts),
@@ -84,7 +84,8 @@ def _is_torn(handle: int) -> bool:
     return size > 0 and os.pread(handle, 1, size - 1) != b"\n"
 
 
-def _user() -> str:
+def user_name() -> str:
+    """Who runs this; the uid where it has no name, as in a container."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -71,7 +72,7 @@ async def _launch(config: Config, name: str, ending: EndSignal, *, follow: bool,
         monitor = await look_at_one(config)
     except InputError as error:
         return fail(str(error), BAD_USAGE, as_json=how["as_json"])
-    executor = ActionExecutor(monitor, Audit(audit_path(), monitor.clock))
+    executor = ActionExecutor(monitor, Audit(audit_path(), time.time))
     try:
         plan = await executor.plan(find_act("launch"), Aim(rows=(preset,), force=force))
         if how["yes"] and plan.word is not None and not how["dry_run"]:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from cockpit.acts.audit import Audit, audit_path, brief, outcome_of
+from cockpit.acts.audit import Audit, audit_path, brief, outcome_of, user_name
 from cockpit.acts.plan import Freed, Plan, Receipt, Target, Unreached
 
 ORPHAN = Target("process", "w1", ("its raylet is dead",), pid=12, ticks=99, command="python serve.py", user="train")
@@ -111,3 +111,11 @@ def test_what_is_not_known_is_left_out_of_a_row():
 
 def test_freed_memory_that_nobody_measured_is_null():
     assert outcome_of(RECEIPT)["freed"] == {"gpu": 7, "disk": None, "shm": None}
+
+
+def test_a_user_whose_uid_has_no_name_is_called_by_the_uid(monkeypatch):
+    """As in a container that runs as any uid."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 3_999_999)
+    assert user_name() == "3999999"

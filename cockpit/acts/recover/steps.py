@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -10,6 +9,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from cockpit.acts.act import Aim
+from cockpit.acts.audit import user_name
 from cockpit.acts.executor import ActionExecutor
 from cockpit.acts.plan import Plan, Receipt, Target
 from cockpit.acts.recover.arrival import Arrival
@@ -232,7 +232,7 @@ class RecoverySteps:
     def _is_anothers(head: Target | None) -> bool:
         """Whether the Ray there runs as another user than root and us: then the preset alone says that its dashboard is meant."""
         user = (head.facts or {}).get("user") if head is not None else None
-        return user not in (None, "root", getpass.getuser())
+        return user not in (None, "root", user_name())
 
     async def _wait_for_snapshot(self, session: str, patience: float = 15.0) -> None:
         """Until the snapshot is of this session: what comes next is judged by it."""

@@ -155,7 +155,7 @@ def test_what_is_started_anew_while_it_is_ended_is_told_though_it_has_left_the_g
     try:
         assert pids(done["done"]) == [child, process.pid]
         assert [(one["pid"], one["error"]) for one in done["failed"]] == [
-            (again, "it started while the others were being ended: repeat the act")
+            (again, "it started while the others were being killed: repeat the action")
         ]
     finally:
         os.kill(again, 9)
