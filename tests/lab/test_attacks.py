@@ -316,7 +316,7 @@ def test_05_a_foreign_session_and_a_pointer_to_it_get_no_token(bare: Box):
     heard = bare.at("/tmp/evil/heard")
     assert SECRET not in (heard.read_text() if heard.exists() else "")
     said = bare.host.ssh(f"{env} {COCKPIT} status 2>&1", timeout=90, check=False)
-    assert f"user {MALLORY}" in said or "another user" in said or "only Rays of other users" in said, said
+    assert f"user {MALLORY}" in said or "another user" in said or "only Ray sessions of other users" in said, said
 
 
 def test_06_a_presets_secrets_do_not_go_to_another_users_ray(bare: Box):

@@ -185,9 +185,9 @@ def check_wrong_ids(cluster: Cluster) -> None:
     (group,) = alive(cluster, "placement_groups")
     assert "32 hex digits" in act(cluster, "kill_actor", group)["error"]
     (unknown,) = act(cluster, "kill_actor", "ab" * 16)["refused"]
-    assert unknown["reason"] == "this Ray has no actor with that id"
+    assert unknown["reason"] == "this Ray session has no actor with that id"
     (unknown,) = act(cluster, "remove_placement_group", "ab" * 18)["refused"]
-    assert unknown["reason"] == "this Ray has no placement group with that id"
+    assert unknown["reason"] == "this Ray session has no placement group with that id"
     target, keeper = act(cluster, "kill_actor", nameless, *(alive(cluster, "actors").keys() - {nameless}))["targets"]
     (other,) = act(cluster, "kill_actor", stage="do", targets=[{**target, "class": "Critic"}])["refused"]
     assert other["reason"] == "its class has changed since the plan was made"
@@ -297,7 +297,7 @@ def test_a_drained_node_keeps_its_work_until_that_is_over_and_then_ends(cluster:
     (refused,) = act(cluster, "drain_node", head)["refused"]
     assert refused["reason"] == "it is the head node, which the cluster needs"
     (unknown,) = act(cluster, "drain_node", "ab" * 28)["refused"]
-    assert unknown["reason"] == "this Ray has no node with that id"
+    assert unknown["reason"] == "this Ray session has no node with that id"
     (target,) = act(cluster, "drain_node", worker)["targets"]
     assert (target["what"], target["id"], target["state"]) == ("node", worker, "ALIVE")
     (other,) = act(cluster, "drain_node", stage="do", targets=[{**target, "name": "another"}])["refused"]

@@ -197,7 +197,7 @@ def test_whoever_has_only_logged_in_names_the_job(allocation: Allocation):
     job = f"--slurm {allocation.job}"
     code, told, said = allocation.cockpit(f"recover /tmp/any.yaml --yes --no-follow {job} --from launch", login=True)
     assert code == 1, (told, said)
-    assert f"no Ray on the nodes of Slurm job {allocation.job} answers: go on with --from start" in said
+    assert f"no Ray on the nodes of Slurm job {allocation.job} answers: continue with --from start" in said
     code, told, said = allocation.cockpit(f"recover /tmp/any.yaml --yes --no-follow {job}", login=True)
     assert code == 0, (told, said)
     assert roles(allocation) == {"head": 1, "w1": 0}

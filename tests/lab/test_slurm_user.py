@@ -256,7 +256,7 @@ def test_ranks_of_a_step_are_nobodys_orphans_on_a_node_on_which_their_ray_is_dea
             outside = once(place, "--address http://127.0.0.1:1")[1]
             kind, why = kind_of(outside, "w1", left.pid)
             assert kind == "unknown"
-            assert "it has other files than cockpit" in why
+            assert "it sees other files than cockpit" in why
         _, told, _ = act(job.login, f"kill-orphans --yes --slurm {job.id}")
         assert [(row["host"], row["pid"]) for row in told["done"]] == [("w1", left.pid)]
         assert rank.is_alive()

@@ -290,7 +290,7 @@ def check_everything(host: Host, one: Session, other: Session) -> None:
 
     late = host.spawn("bash", "-c", "exec -a 'less monitor.py' sleep infinity")
     refused = stop(host, "do", session=one.name, everything=True, targets=plan["targets"])
-    assert f"would now end processes that are not in the plan: sleep {late.pid} (monitor.py)" in refused["error"]
+    assert f"would now kill processes that are not in the plan: sleep {late.pid} (monitor.py)" in refused["error"]
     late.kill()
     assert one.answers()
 
