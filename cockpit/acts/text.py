@@ -19,7 +19,7 @@ MAX_NAMED = 8
 def plan_lines(plan: Plan, now: float) -> list[str]:
     """The whole plan: what would be hit, what ends with it, what is refused, and whom nobody could ask."""
     lines = [headline(plan), ""]
-    lines += _section("Not known", plan.unknown)
+    lines += _section("Unknown", plan.unknown)
     lines += _section("What ends with it", plan.losses)
     lines += [line for host, targets in groupby(plan.targets, lambda target: target.host) for line in _host_lines(host, targets, now)]
     lines += _section("Refused", reasons(plan.refused))

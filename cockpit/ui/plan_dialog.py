@@ -55,7 +55,7 @@ class PlanLines(FoldedText, can_focus=False):
     HEADS: ClassVar[Mapping[str, str]] = {
         "What ends with it": "bad",
         "Failed": "bad",
-        "Not known": "warn",
+        "Unknown": "warn",
         "Refused": "warn",
         "Unreachable": "warn",
     }
@@ -164,7 +164,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
         if self._again:
             return f"{self._act.first_key} again {self._act.key_again}, Esc cancels"
         if stage == "nothing" and self.plan and self.plan.unknown:
-            return "Not everything could be judged. Esc closes"
+            return "Not everything could be classified. Esc closes"
         if stage == "nothing" and self.plan and self.plan.refused:
             return "Everything was refused. Esc closes"
         return _HINTS[stage]

@@ -52,7 +52,7 @@ def test_where_not_everything_could_be_judged_nothing_is_not_said():
     unsure = plan(targets=(), hosts=("w1",), unknown=("w1: 2 processes hold GPU memory and can't be classified",))
     first, _, head, said, *_ = plan_lines(unsure, 0.0)
     assert first == "Kill orphans: nothing found on 1 host; some processes could not be classified"
-    assert (head, said) == ("Not known", "  w1: 2 processes hold GPU memory and can't be classified")
+    assert (head, said) == ("Unknown", "  w1: 2 processes hold GPU memory and can't be classified")
 
 
 def test_an_id_is_shown_only_of_what_has_no_name():

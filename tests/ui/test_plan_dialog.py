@@ -285,7 +285,7 @@ async def test_where_not_everything_could_be_judged_it_does_not_say_that_there_i
     app = make(hand=Hand(Plan("kill-orphans", "Kill orphans", unknown=("node1: NVML failed",), hosts=("node1",))))
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, "nothing")
-        for fact in ("nothing found on 1 host", "Not known", "node1: NVML failed", "Not everything could be judged"):
+        for fact in ("nothing found on 1 host", "Unknown", "node1: NVML failed", "Not everything could be classified"):
             assert fact in shown(app)
         assert "Nothing to do" not in shown(app)
 
