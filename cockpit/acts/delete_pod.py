@@ -33,7 +33,7 @@ class DeletePod(Act):
     id = "delete-pod"
     keys = "X"
     title = "Delete pod"
-    help = "Delete the pod of a node; KubeRay creates a new one"
+    help = "Delete a node's pod; KubeRay creates a new one"
     takes = Node
     noun = "a node that is a pod"
     operand = "id"

@@ -67,7 +67,7 @@ class KillActor(RayAct):
     id = "kill-actor"
     keys = "K,f9"
     title = "Kill actor"
-    help = "End an actor through Ray; it is not restarted"
+    help = "Kill an actor through Ray; it is not restarted"
     verb = "kill_actor"
     takes = Actor
     noun = "an actor"
@@ -88,7 +88,7 @@ class RemovePlacementGroup(RayAct):
     id = "remove-placement-group"
     keys = "X"
     title = "Remove group"
-    help = "Remove a placement group; its actors and tasks end too"
+    help = "Remove a placement group with its actors, tasks"
     verb = "remove_placement_group"
     takes = PlacementGroup
     noun = "a placement group"
@@ -110,7 +110,7 @@ class DrainNode(RayAct):
     id = "drain-node"
     keys = "D"
     title = "Drain node"
-    help = "Drain a node: it gets no new work; its Ray stops when idle"
+    help = "Drain a node: no new work; Ray stops when idle"
     verb = "drain_node"
     takes = Node
     noun = "a node"

@@ -56,7 +56,7 @@ class KillOrphans(KillAct):
     id = "kill-orphans"
     keys = "K"
     title = "Kill orphans"
-    help = "Kill processes that dead Ray sessions left, to free GPU memory"
+    help = "Kill what dead Ray sessions left; free GPU memory"
     ends_nothing_alive = True
     flags = (PID, FORCE, GRACE)
 

@@ -160,7 +160,7 @@ def print_schema(what: str) -> None:
 @plain_option
 @with_config
 def demo(config: Config) -> None:
-    """Try cockpit on a local Ray cluster with simulated GPUs.
+    """Try cockpit on a local Ray with simulated GPUs.
 
     It starts a real Ray cluster on this host, with simulated GPUs and some problems, opens the screen on it, and stops it on quit.
     """

@@ -111,7 +111,7 @@ async def _test(config: Config, place: int, target: NotifyTarget) -> int:
 @cluster_options
 @with_config
 def watch_command(config: Config, unit: bool) -> None:
-    """Send notifications when findings start or clear; no screen.
+    """Notify of findings, without a screen.
 
     Targets are listed under `notify` in the config file. Each notification is also printed. Runs until interrupted. Only one
     cockpit notifies for a cluster; a second one names it and exits.
