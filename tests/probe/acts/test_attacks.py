@@ -121,7 +121,7 @@ def test_another_users_raylet_does_not_choose_whose_ray_stop_is_run(tmp_path: Pa
             look = Watcher({}).look(0)
             assert everything.find_ray(look, name).uid == MALLORY
             monkeypatch.setattr(everything, "sessions", lambda _: ([name], []))  # another test's Ray may live here meanwhile
-            with pytest.raises(everything.NoWayError, match=f"{name} belongs to {MALLORY}: to stop it, choose it by its name"):
+            with pytest.raises(everything.NoWayError, match=f"{name} belongs to {MALLORY}: to stop it, name it by --session"):
                 everything.find_ray(look, None)
     finally:
         shutil.rmtree(f"/tmp/attack{os.getpid()}")

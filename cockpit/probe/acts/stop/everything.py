@@ -147,7 +147,7 @@ def find_ray(look: HostState, name: str | None) -> RayCommand:
             reasons.append(str(error))
             continue
         if not name and cluster.account.uid not in trust.own_uids():
-            reasons.append(f"{session} belongs to {user_name(cluster.account.uid)}: to stop it, choose it by its name")
+            reasons.append(f"{session} belongs to {user_name(cluster.account.uid)}: to stop it, name it by --session")
             continue
         path = os.path.join(os.path.dirname(cluster.python), "ray")
         if os.access(path, os.X_OK):
