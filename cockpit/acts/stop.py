@@ -46,7 +46,7 @@ class Stop(HostAct):
     def aim_at(self, rows: Sequence[Session]) -> Aim | str:
         """One session, on however many hosts it was chosen."""
         names = tuple(dict.fromkeys(row.name for row in rows))
-        return Aim(session=names[0]) if len(names) == 1 else f"{self.title}: one at a time, but rows of {len(names)} are tagged"
+        return Aim(session=names[0]) if len(names) == 1 else f"{self.title}: one at a time, but rows of {len(names)} sessions are tagged"
 
     def at_session(self, aim: Aim, world: World) -> Aim:
         return replace(aim, session=world.session(aim), slurm_ids=tuple(sorted(world.snapshot.slurm_ids)))

@@ -38,7 +38,7 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         int, Meta(ge=0, description="Least bytes of GPU memory held by idle Ray workers of a host that are reported.")
     ] = 1 << 30
     """A worker that has only touched CUDA keeps half a GiB; more is what a task has left."""
-    idle_worker_age: Annotated[Seconds, Meta(description="Seconds before unexplained memory is reported.")] = 300.0
+    idle_worker_age: Annotated[Seconds, Meta(description="Seconds before GPU memory of idle Ray workers is reported.")] = 300.0
     """A worker is idle between two tasks too; one that caches a model for its next task gets that within a training step."""
     gpu_count_age: Annotated[Seconds, Meta(description="Seconds before a GPU count that differs between Ray and NVML is reported.")] = 30.0
     """Ray and probes are asked in turn; on a large cluster that takes 15 s."""
@@ -124,7 +124,9 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """What is left, 28 GiB of 1 TiB, one worker takes within a second when it loads a model; Ray's monitor looks every 250 ms."""
     memory_ahead: Annotated[Share, Meta(description="Share of Ray's kill line at which growth towards it is reported.")] = 0.7
     """Below, loading a model or filling a buffer looks the same, and ends by itself."""
-    memory_forecast: Annotated[Seconds, Meta(description="Growth is reported if it reaches the kill line within so many seconds.")] = 300.0
+    memory_forecast: Annotated[Seconds, Meta(description="Growth is reported if it reaches the kill line within this many seconds.")] = (
+        300.0
+    )
     """Enough to stop a job or end a process; further ahead two minutes of growth say little. In half of it, or near the line, it is
     critical: till then it may be a model that is loaded."""
     oom_told: Annotated[Seconds, Meta(description="Seconds that an out-of-memory kill stays reported.")] = 3600.0

@@ -51,7 +51,7 @@ class RayPart(NamedTuple):
         return Remedy(f"read {log}; {gone}" if self.pid is None else f"read {log}")
 
 
-AGAIN = "start that process again with its command line, as Ray's user (Ray does not restart it)"
+RESTART = "start the {} again with its command line, as Ray's user (Ray does not restart it)"
 
 
 def silent_gcs(facts: Facts) -> Iterator[Finding]:
@@ -105,7 +105,7 @@ def silent_dashboard(facts: Facts) -> Iterator[Finding]:
         f"{f': {part.words}' if part else ''}; running jobs continue, new ones can't be submitted",
         evidence=_evidence(fault.text, part),
         since=fault.since,
-        remedy=_remedy(part, "logs/dashboard.log on the head", AGAIN),
+        remedy=_remedy(part, "logs/dashboard.log on the head", RESTART.format("dashboard")),
     )
 
 
@@ -154,7 +154,7 @@ def silent_monitor(facts: Facts) -> Iterator[Finding]:
         "as its last report, and no node is added",
         evidence=_evidence(_request_line(facts, fault, "/api/cluster_status"), part),
         since=fault.since,
-        remedy=_remedy(part, "logs/monitor.log on the head", AGAIN),
+        remedy=_remedy(part, "logs/monitor.log on the head", RESTART.format("autoscaler monitor")),
     )
 
 

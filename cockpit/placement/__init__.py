@@ -1,8 +1,34 @@
 """Whether what is asked for can be placed on the nodes there are, as Ray places it; and if not, why not. Pure and exact."""
 
-from cockpit.placement.deadlock import *  # noqa: F403 each name is in one place: where it is defined
-from cockpit.placement.fit import *  # noqa: F403
-from cockpit.placement.free_capacity import *  # noqa: F403
-from cockpit.placement.nodes import *  # noqa: F403
-from cockpit.placement.request import *  # noqa: F403
-from cockpit.placement.text import *  # noqa: F403
+from cockpit.placement.deadlock import Deadlock, deadlock
+from cockpit.placement.fit import Room, room
+from cockpit.placement.free_capacity import FreeCapacity, NodeShare
+from cockpit.placement.nodes import Kind, LivingNodes, PlacementVerdict, has
+from cockpit.placement.request import SCALE, Ask, NodeHold, Place, Shape, Strategy, ask, matches, scale_amount, shape
+from cockpit.placement.text import amount, needs_words, sentence
+
+__all__ = [
+    "SCALE",
+    "Ask",
+    "Deadlock",
+    "FreeCapacity",
+    "Kind",
+    "LivingNodes",
+    "NodeHold",
+    "NodeShare",
+    "Place",
+    "PlacementVerdict",
+    "Room",
+    "Shape",
+    "Strategy",
+    "amount",
+    "ask",
+    "deadlock",
+    "has",
+    "matches",
+    "needs_words",
+    "room",
+    "scale_amount",
+    "sentence",
+    "shape",
+]

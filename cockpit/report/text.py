@@ -232,11 +232,11 @@ def hosts_probed(snapshot: Snapshot) -> str:
 
 
 def unjudged_words(snapshot: Snapshot) -> str:
-    """`; 1 process could not be judged: only its Ray can say whether its job still runs`; nothing where each could be judged."""
+    """`; 1 process could not be classified: only its Ray cluster knows whether its job still runs`; nothing where each could be."""
     unjudged = snapshot.unjudged
     whose = "its" if len(unjudged) == 1 else "their"
     why = f": only {whose} Ray cluster knows whether {whose} job still runs" if all(one.undecided == "job" for one in unjudged) else ""
-    return f"; {plural(len(unjudged), 'process', 'processes')} could not be judged{why}" if unjudged else ""
+    return f"; {plural(len(unjudged), 'process', 'processes')} could not be classified{why}" if unjudged else ""
 
 
 def _orphan_lines(snapshot: Snapshot) -> Iterator[str]:

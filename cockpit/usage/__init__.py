@@ -1,4 +1,22 @@
 """Who has and uses which GPUs: at one moment, and over as long as somebody has watched (pure)."""
 
-from cockpit.usage.look import *  # noqa: F403 each name is in one place: where it is defined
-from cockpit.usage.usage import *  # noqa: F403
+from cockpit.usage.look import CAUSES, Fleet, IdleCause, Look, Owner, Use, look_at
+from cockpit.usage.usage import LONGEST_STEP_S, FleetSums, HourSums, MemoryMark, OwnerUsage, Usage, UserUsage, users_of
+
+__all__ = [
+    "CAUSES",
+    "LONGEST_STEP_S",
+    "Fleet",
+    "FleetSums",
+    "HourSums",
+    "IdleCause",
+    "Look",
+    "MemoryMark",
+    "Owner",
+    "OwnerUsage",
+    "Usage",
+    "Use",
+    "UserUsage",
+    "look_at",
+    "users_of",
+]

@@ -237,7 +237,8 @@ def test_what_other_rays_have_at_work_is_told_apart():
 def test_what_can_not_be_judged_is_not_said_to_be_no_orphan():
     barred = process(1200, kind="unknown", gpus=(Hold(0, 21 << 30),), why=("its environment can't be read",))
     assert (
-        line("Orphans: ", processes=(barred,), hosts=LOOKED_AT) == "Orphans: unknown (1 of 3 hosts probed; 1 process could not be judged)"
+        line("Orphans: ", processes=(barred,), hosts=LOOKED_AT)
+        == "Orphans: unknown (1 of 3 hosts probed; 1 process could not be classified)"
     )
     judged = process(1200, kind="worker", gpus=(Hold(0, 21 << 30),))
     assert line("Orphans: ", processes=(judged,), hosts=LOOKED_AT) == "Orphans: none (1 of 3 hosts probed)"
@@ -249,8 +250,8 @@ def test_while_its_ray_does_not_answer_an_orphan_without_gpu_memory_is_not_known
     undecided = process(1200, kind="unknown", gpus=(), undecided="job")
     told = line("Orphans: ", processes=(undecided,), hosts=LOOKED_AT, cluster=Cluster("http://127.0.0.1:1", reachable=False))
     assert (
-        told
-        == "Orphans: unknown (1 of 3 hosts probed; 1 process could not be judged: only its Ray cluster knows whether its job still runs)"
+        told == "Orphans: unknown (1 of 3 hosts probed; 1 process could not be classified: "
+        "only its Ray cluster knows whether its job still runs)"
     )
     assert line("Orphans: ", processes=(replace(undecided, state="Z"),), hosts=LOOKED_AT).startswith("Orphans: none (")
 

@@ -239,7 +239,7 @@ def test_nothing_is_left_over_only_where_somebody_looked():
     assert looked.sentence == "none (1 host probed)"
     barred = section(OverviewPage(), "left", view(processes=(process(1, kind="unknown", gpus=(Hold(0, GIB),)),), hosts=hosts))
     assert barred.rows is None, "its number is a dash"
-    assert barred.sentence == "unknown (1 host probed; 1 process could not be judged; page 4)"
+    assert barred.sentence == "unknown (1 host probed; 1 process could not be classified; page 4)"
 
 
 def test_a_running_job_holds_what_its_processes_hold():

@@ -37,8 +37,13 @@ class FileUse(NamedTuple):
     how: str
 
 
-_Answer = Tuple[int, "Set[FileUse] | None"]
-"""A pid, and its uses; `None`: it has too much mapped, or its user's processes have taken too long."""
+class _Answer(NamedTuple):
+    """What a process uses."""
+
+    pid: int
+    uses: Set[FileUse]
+    is_whole: bool
+    """Not where it has too much mapped, or its user's processes have taken too long."""
 
 
 def holds(forest: Forest, tell: Tell) -> Tuple[Tuple[FileUse, ...], Tuple[int, ...]]:
@@ -52,11 +57,13 @@ def holds(forest: Forest, tell: Tell) -> Tuple[Tuple[FileUse, ...], Tuple[int, .
     def ask(pid: int) -> _Answer:
         uid, before = forest[pid].details.uid, time.monotonic()
         if spent.get(uid, 0.0) > BUDGET_S and uid not in own_uids():
-            return pid, None
+            return _Answer(pid, set(), is_whole=False)
+        uses: Set[FileUse] = set()
         try:
-            return pid, {*islice(_of(pid), MOST)}
+            uses.update(islice(_of(pid), MOST))
+            return _Answer(pid, uses, is_whole=True)
         except _TooLongError:
-            return pid, None
+            return _Answer(pid, uses, is_whole=False)
         finally:
             spent[uid] = spent.get(uid, 0.0) + time.monotonic() - before
 
@@ -64,8 +71,8 @@ def holds(forest: Forest, tell: Tell) -> Tuple[Tuple[FileUse, ...], Tuple[int, .
     while left:
         answers = _ask_until_one_hangs(left, ask, say)
         at = len(answers)
-        found += [use for _, uses in answers for use in uses or ()]
-        hanging += [*(pid for pid, uses in answers if uses is None), *left[at : at + 1]]
+        found += [use for answer in answers for use in answer.uses]
+        hanging += [*(answer.pid for answer in answers if not answer.is_whole), *left[at : at + 1]]
         for pid in left[at : at + 1]:
             uid = forest[pid].details.uid
             spent[uid] = spent.get(uid, 0.0) + PATIENCE

@@ -18,7 +18,7 @@ def perform(text: str, say: Callable[[Answer], None]) -> None:
     def tell(words: str, done: int | None = None, of: int | None = None) -> None:
         say({"tell": words, "done": done, "of": of})
 
-    tell("looking")  # before anything is done: a caller that has heard nothing may take it that nothing was
+    tell("checking")  # before anything is done: a caller that has heard nothing may take it that nothing was
     say(_answer(text, tell))
 
 

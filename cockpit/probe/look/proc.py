@@ -123,17 +123,19 @@ class Users:
 
 
 class Batch(Generic[T, V]):
-    """The same question to each of these, in a thread of its own, which may hang at any of them."""
+    """The same question to each of these, in a thread of its own, which may hang at any of them: once it answers, the rest is not asked."""
 
     def __init__(self, asked: Sequence[T], ask: Callable[[T], V]) -> None:
         self.answers: List[V] = []
         self.finished = threading.Event()
-        self._asked, self._ask = asked, ask
+        self._asked, self._ask, self._is_given_up = asked, ask, False
         threading.Thread(target=self._run, name="batch", daemon=True).start()
 
     def _run(self) -> None:
         for one in self._asked:
             self.answers.append(self._ask(one))
+            if self._is_given_up:
+                break
         self.finished.set()
 
     def wait(self, patience: float, tell: Callable[[int], None] = lambda _: None) -> int | None:
@@ -144,5 +146,6 @@ class Batch(Generic[T, V]):
             if len(self.answers) != at:
                 at, since = len(self.answers), time.monotonic()
             elif time.monotonic() - since > patience:
+                self._is_given_up = True
                 return at
         return None

@@ -104,7 +104,15 @@ def _actors_section(key: str, title: str, actors: Sequence[Actor] | None, nothin
     alive = not (waits or is_dead)
     columns: list[Column[Actor]] = [
         words(title, 16 if waits else 20, lambda actor, _: cells.title(actor), grow=alive, most=40),
-        words("CLASS", 14, lambda actor, _: actor.class_ if actor.name else "", rank=5, grow=alive, most=28),
+        Column(
+            "CLASS",
+            14,
+            lambda actor, _: actor.class_ if actor.name else "",
+            sort=lambda actor, _: actor.class_,
+            rank=5,
+            grow=alive,
+            most=28,
+        ),
         Column("STATE", 14, lambda actor, view: cells.state(actor.state, view), sort=lambda actor, _: actor.state),
         Column("NEEDS", 15, cells.actor_needs, sort=lambda actor, _: actor.needs.get("GPU"), rank=1 if waits else 0, grow=alive, most=28),
         Column("FOR", 6, cells.waiting_time, sort=lambda actor, _: actor.since, right=True, rank=0 if waits else 6),

@@ -207,7 +207,7 @@ def running_jobs_section(view: View) -> Section[Job]:
     rows = None if jobs is None else [job for job in jobs if job.status == "RUNNING"]
     columns: tuple[Column[Job], ...] = (
         words("RUNNING JOBS", 20, lambda job, _: job.id),
-        amount("FOR", 6, cells.run_seconds, age),
+        Column("FOR", 6, lambda job, view: age(cells.run_seconds(job, view)), sort=lambda job, _: job.started, right=True),
         Column("GPUS", 4, lambda job, view: cells.job_gpus(job, view)[1], right=True),
         Column("GPU MEM", 7, lambda job, view: cells.job_gpus(job, view)[0], sort=cells.job_memory_bytes, right=True),
         Column("ACTORS", 6, lambda job, view: str(actors[job.job]) if view.snapshot.actors is not None else UNKNOWN, right=True),

@@ -264,6 +264,16 @@ def test_what_is_dear_goes_when_it_is_named(ground):
     assert [file for file in path.rglob("*") if file.is_file()] == [kept]
 
 
+@pytest.mark.parametrize(("there", "words"), [(2, "1 more protected file is kept"), (3, "2 more protected files are kept")])
+def test_of_more_protected_files_than_are_listed_the_number_is_said(ground, monkeypatch, there: int, words: str):
+    monkeypatch.setattr("cockpit.probe.acts.clean.dead_sessions.KEEPS", 1)
+    path = session(ground.temp)
+    for number in range(there):
+        write(path / f"{number}.pt")
+    age(path)
+    assert f"{NAME}: {words} and not listed" in ground.plan()["notes"]
+
+
 def test_a_link_stays_while_its_session_keeps_something(ground):
     write(session(ground.temp) / "model.pt")
     age(ground.temp / NAME)

@@ -49,6 +49,13 @@ def test_a_user_whose_processes_take_too_long_is_not_asked_on(monkeypatch: pytes
     assert pid in hanging
 
 
+def test_what_a_process_with_too_much_mapped_has_open_is_told_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(holders, "MOST_MAPS_BYTES", 1)
+    used, hanging, pid = ask(tmp_path, None)
+    assert pid in used
+    assert pid in hanging
+
+
 def test_a_map_of_very_many_lines_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch):
     line = f"7f00-7f01 r--p 00000000 00:1b 5 /tmp/ray/{NAME}/x\n".encode()
     assert [*_mapped([line])] == [f"/tmp/ray/{NAME}/x".encode()]

@@ -17,7 +17,7 @@ def lines(request: Any) -> list[dict[str, Any]]:
 
 
 def test_the_first_line_says_that_it_has_begun_whatever_comes_then():
-    assert lines({"act": "unheard of"})[0] == {"tell": "looking", "done": None, "of": None}
+    assert lines({"act": "unheard of"})[0] == {"tell": "checking", "done": None, "of": None}
 
 
 @pytest.mark.parametrize("text", ["no json", "[]", '{"act": ["kill"], "stage": "plan"}', '{"act": "unheard of"}'])

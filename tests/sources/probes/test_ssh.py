@@ -101,7 +101,7 @@ async def test_a_killed_cockpit_leaves_no_connection_for_long(reach):
     ) as cockpit:
         assert cockpit.stdout is not None
         said, _, master = cockpit.stdout.readline().split()
-        assert said == "looking"
+        assert said == "checking"
         cockpit.kill()
     limit = time.monotonic() + 60
     while "[mux]" in read_text(Path(f"/proc/{master}/cmdline")) or carried():

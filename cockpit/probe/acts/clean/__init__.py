@@ -58,7 +58,9 @@ def _drop_used(cleaning: Cleaning, look: HostState, leaving: list[Target]) -> li
         return leaving
     used, hanging = holds(look.forest, cleaning.tell)
     for pid in hanging[:MOST_NAMED]:
-        cleaning.note(f"the open files of process {pid} could not all be read: it hangs, or its user has too many processes")
+        cleaning.note(
+            f"the open files of process {pid} could not all be read: it hangs, has too much mapped, or its user's processes take too long"
+        )
     if len(hanging) > MOST_NAMED:
         cleaning.note(f"the open files of {len(hanging) - MOST_NAMED} more could not all be read")
     kept = []

@@ -158,8 +158,8 @@ def _survey_target(cleaning: Cleaning, opened: _Opened, target: Target) -> Targe
     files, size = survey.count_without(kept)
     for text in _surprises(survey, named):
         cleaning.note(f"{opened.name}: {text}")
-    if len(keeps) > KEEPS:
-        cleaning.note(f"{opened.name}: {len(keeps) - KEEPS} more protected {'file is' if 1 else 'files are'} kept and not listed")
+    if (more := len(keeps) - KEEPS) > 0:
+        cleaning.note(f"{opened.name}: {more} more protected {'file is' if more == 1 else 'files are'} kept and not listed")
     known = not survey.unread.number
     if known and keeps and files == 0:
         cleaning.note(f"{opened.name}: nothing to remove, all that is left in it is protected")

@@ -1,0 +1,24 @@
+"""What is asked of many, one of which hangs."""
+
+from __future__ import annotations
+
+from threading import Event
+
+from cockpit.probe.look.proc import Batch
+
+
+def test_whoever_is_behind_one_that_hung_is_not_asked_by_a_batch_that_was_given_up():
+    goes_on = Event()
+    asked: list[int] = []
+
+    def ask(number: int) -> int:
+        asked.append(number)
+        if number == 2:
+            goes_on.wait()
+        return number
+
+    batch = Batch([1, 2, 3, 4], ask)
+    assert batch.wait(0.1) == 1
+    goes_on.set()
+    assert batch.finished.wait(10)
+    assert (batch.answers, asked) == ([1, 2], [1, 2])
