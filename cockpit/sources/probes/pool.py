@@ -18,9 +18,9 @@ from cockpit.model import Host
 from cockpit.secrets import redact
 from cockpit.sources.probes.decode import is_hello
 from cockpit.sources.probes.host_probe import HostProbe, Pace, ProbeListener, why_it_ended
-from cockpit.sources.probes.payload import program
+from cockpit.sources.probes.payload import program, program_for
 from cockpit.sources.probes.process import Child, HearLines, parse_message, start_child, wait_for_exit
-from cockpit.sources.probes.spawn import bury, local_command, watch_words
+from cockpit.sources.probes.spawn import bury, local_command, read_whole, watch_words
 from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.ray.nodes import NodeFacts
 from cockpit.sources.source import SourceError, wait_for_event
@@ -156,7 +156,7 @@ class ProbePool:
             command = local_command(words)
         else:
             command = command_to_reach(host, self._config.reach, self._entries.get(host) or entry, self.control_sockets)
-            text = await asyncio.to_thread(program, ["--no-lifeline", *words])
+            text = await asyncio.to_thread(program_for, command, ["--no-lifeline", *words])
         child = start_child(host, command, hear, wake, text)
         self._asked.add(child)
         return child
@@ -247,17 +247,17 @@ class ProbePool:
     def _is_program_packed(self) -> bool:
         """Whether the text to send is ready: packing it takes a tenth of a second, so another thread does it."""
         if self._program is None:
-            self._program = asyncio.create_task(asyncio.to_thread(program, ()))
+            self._program = asyncio.create_task(asyncio.to_thread(program, (), compiled=True))
             self._program.add_done_callback(lambda _: self._woken.set())
         return self._program.done()
 
     def _start(self, watch: HostProbe) -> None:
         try:
-            command = reach_command(self._config.reach, self._entries[watch.name], self.control_sockets.control)
-        except InputError as error:
-            watch.refuse(f"{watch.name}: {error}")
+            command = command_to_reach(watch.name, self._config.reach, self._entries[watch.name], self.control_sockets)
+        except SourceError as error:
+            watch.refuse(str(error))
             return
-        watch.start(command, self._interval, program([*watch_words(self._interval), "--no-lifeline"]))
+        watch.start(command, self._interval, program_for(command, [*watch_words(self._interval), "--no-lifeline"]))
 
 
 def command_to_reach(host: str, reach: str, entry: HostEntry | None, sockets: SshControlSockets | None) -> list[str]:
@@ -265,7 +265,7 @@ def command_to_reach(host: str, reach: str, entry: HostEntry | None, sockets: Ss
     if entry is None or reach == THROUGH_RAY:
         raise SourceError(f"cockpit has no way to reach {host}: add it under `hosts` in the config")
     try:
-        return reach_command(reach, entry, sockets.control if sockets else "none")
+        return read_whole(reach_command(reach, entry, sockets.control if sockets else "none"))
     except InputError as error:
         raise SourceError(f"{host}: {error}") from error
 

@@ -16,11 +16,11 @@ from cockpit.config.reach import THROUGH_RAY, HostEntry
 from cockpit.config.settings import Config
 from cockpit.secrets import redact
 from cockpit.sources.probes.host_probe import why_it_ended
-from cockpit.sources.probes.payload import program
+from cockpit.sources.probes.payload import program, program_for
 from cockpit.sources.probes.pool import command_to_reach
 from cockpit.sources.probes.process import Child, parse_message, start_child
 from cockpit.sources.probes.ray_tunnel import RayPlace, RayTask, RayTunnel
-from cockpit.sources.probes.spawn import ISOLATED
+from cockpit.sources.probes.spawn import ALONE
 from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.source import SourceError, within
 from cockpit.text import clean
@@ -69,10 +69,9 @@ class HostRequest(NamedTuple):
     patience: float
     at_most: float
 
-    @property
-    def text(self) -> bytes:
-        """The program that is sent; of a hundred kilobytes, so that it is made only when its turn has come."""
-        return program(["--no-lifeline", "act", self.json], acting=True)
+    def text(self, command: Sequence[str] = ("-",)) -> bytes:
+        """The program that is sent; of hundreds of kilobytes, so that it is made only when its turn has come."""
+        return program_for(command, ["--no-lifeline", "act", self.json], acting=True)
 
 
 class ProbeRequests:
@@ -106,7 +105,7 @@ class ProbeRequests:
         """Each host's answer; one that says nothing for `patience` seconds is given up. When cancelled it ends every child at once."""
         for host in requests:
             hear(host, Progress("waiting"))
-        await asyncio.to_thread(program, (), acting=True)  # packed once, which takes a tenth of a second
+        await asyncio.to_thread(program, (), acting=True, compiled=True)  # packed once, which takes a tenth of a second
         if any(request.get("act") == "stop" for request in requests.values()):
             for tunnel in self._tunnels.values():
                 tunnel.close_if_idle()  # it must not pass for a driver that would be lost
@@ -168,7 +167,8 @@ class ProbeRequests:
             raise SourceError(f"{request.host}: cockpit is closing")
         if way == "ray":
             return self._start_ray_task(request, running)
-        return start_child(request.host, self._command(request.host), running.hear, running.turned.set, request.text)
+        command = self._command(request.host)
+        return start_child(request.host, command, running.hear, running.turned.set, request.text(command))
 
     def _start_ray_task(self, request: HostRequest, running: ProbeRequest) -> RayTask:
         place = self._places.get(request.host)
@@ -177,12 +177,12 @@ class ProbeRequests:
         if place is None:
             raise SourceError(f"{request.host} can't be reached through Ray: it is not a live node of this host's Ray cluster")
         tunnel = self._tunnels.setdefault(place.session, RayTunnel(place.session))
-        return tunnel.run(place.node, request.text, running.hear, running.turned.set)
+        return tunnel.run(place.node, request.text(), running.hear, running.turned.set)
 
     def _command(self, host: str) -> Sequence[str]:
         """Never a request: a command line is read by everybody, and by `ray stop`."""
         if host == self._local:
-            return [*ISOLATED, "-"]
+            return ALONE
         return command_to_reach(host, self._config.reach, self._entries.get(host), self._control_sockets)
 
 

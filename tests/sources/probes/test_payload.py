@@ -14,7 +14,8 @@ import pytest
 
 from cockpit.probe.look.proc import read_link
 from cockpit.sources.probes import payload
-from cockpit.sources.probes.payload import program
+from cockpit.sources.probes.payload import program, program_for
+from cockpit.sources.probes.spawn import ALONE
 from tests.pythons import python_or_skip
 from tests.sources.probes.ray_stop import WORDS_OF_RAY_STOP
 
@@ -134,3 +135,15 @@ def test_it_is_small_and_made_once():
     assert len(text) < 200_000
     assert program(["--interval", "2"]) == text
     assert payload._pack.cache_info().misses == 1
+
+
+@pytest.mark.parametrize("version", ["3.8", "3.11", "3.13"])
+def test_what_is_compiled_is_taken_by_a_python_like_ours_and_by_no_other(version):
+    is_ours = version == f"{sys.version_info[0]}.{sys.version_info[1]}"
+    command = [python_or_skip(version), *ALONE[1:]]
+    text = program_for(command, ["--no-lifeline", "environ", "1"])
+    for part in (payload._pack_codes(False), payload._pack(False)):
+        assert part.encode() in text
+    spoilt = text.replace((payload._pack(False) if is_ours else payload._pack_codes(False)).encode(), b"eA==")
+    assert b"environ" in subprocess.run(command, input=spoilt, capture_output=True, check=False).stderr, "it got as far as its words"
+    assert payload._pack_codes(False).encode() not in program_for(["ssh", "w1", "python3", "-"], []), "read byte by byte"

@@ -11,7 +11,7 @@ import pytest
 
 from cockpit.sources.probes.payload import program
 from cockpit.sources.probes.process import Child
-from cockpit.sources.probes.spawn import find_executor, spawn
+from cockpit.sources.probes.spawn import find_executor, read_whole, spawn
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,29 @@ def test_it_is_known_by_the_command(command, executor):
     assert find_executor(shlex.split(command)) == executor
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ssh -J gate -p 22 -o BatchMode=yes ann@w1 python3 -",
+        "/usr/bin/ssh w1 /opt/python -",
+        "srun --jobid=7 -w n1 python3 -",
+        "podman exec -i train python3 -",
+    ],
+)
+def test_a_program_is_read_whole_where_its_way_is_known(command):
+    *words, last = read_whole(shlex.split(command))
+    assert words == [*shlex.split(command)[:-1], "-c"]
+    assert shlex.split(last)[0].startswith("import"), "quoted for no more than one shell"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["ssh gate ssh w1 python3 -", "ssh w1 sudo -n python3 -", "ssh -Z w1 python3 -", "ssh w1 python3 --version", "pdsh w1 python3 -"],
+)
+def test_elsewhere_it_stays_as_it_was_written(command):
+    assert read_whole(shlex.split(command)) == shlex.split(command)
+
+
 @pytest.mark.process
 async def test_a_probe_in_a_container_speaks_and_ends_when_its_stdin_does(tmp_path, monkeypatch):
     engine = tmp_path / "podman"
@@ -41,7 +64,7 @@ async def test_a_probe_in_a_container_speaks_and_ends_when_its_stdin_does(tmp_pa
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     heard: list[bytes] = []
     child = Child(
-        spawn(["podman", "exec", "-i", "train", sys.executable, "-"]),
+        spawn(read_whole(["podman", "exec", "-i", "train", sys.executable, "-"])),
         heard.extend,
         lambda: None,
         program(["--interval", "0.5", "--no-lifeline"]),

@@ -29,7 +29,8 @@ def carry(program: bytes) -> Iterator[Any]:
     """
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "CUDA_VISIBLE_"))}
     pipe = subprocess.PIPE
-    words = [sys.executable, "-I", "-"]  # nothing of the folder that the worker stands in is imported
+    read = "import sys; exec(sys.stdin.buffer.read())"  # in place of `-`, which would read it byte by byte
+    words = [sys.executable, "-I", "-c", read]  # nothing of the folder that the worker stands in is imported
     child: Any = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, env=environ, cwd="/", start_new_session=True)
     errors: List[bytes] = []
     listener = threading.Thread(target=lambda: errors.append(child.stderr.read()[-ERRORS:]), daemon=True)
