@@ -91,7 +91,9 @@ class HostProbe:
         self._ended: list[Popen[bytes]] = []
         self.wake: Callable[[], None] = lambda: None
 
-    def start(self, command: Sequence[str], interval: float, text: bytes | None = None, early: Popen[bytes] | None = None) -> None:
+    def start(
+        self, command: Sequence[str], interval: float, text: Sequence[bytes] | None = None, early: Popen[bytes] | None = None
+    ) -> None:
         """Run the probe and send it the text, or take over one that runs already."""
         self._ended = [process for process in self._ended if process.returncode is None]
         if len(self._ended) >= MAX_UNREAPED_CHILDREN:

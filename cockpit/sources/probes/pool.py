@@ -18,7 +18,7 @@ from cockpit.model import Host
 from cockpit.secrets import redact
 from cockpit.sources.probes.decode import is_hello
 from cockpit.sources.probes.host_probe import HostProbe, Pace, ProbeListener, why_it_ended
-from cockpit.sources.probes.payload import program, program_for
+from cockpit.sources.probes.payload import program_for
 from cockpit.sources.probes.process import Child, HearLines, parse_message, start_child, wait_for_exit
 from cockpit.sources.probes.spawn import bury, local_command, read_whole, watch_words
 from cockpit.sources.probes.ssh_control import SshControlSockets
@@ -54,7 +54,7 @@ class ProbePool:
         self._watches: dict[str, HostProbe] = {}
         self._entries: dict[str, HostEntry] = {entry.name: entry for entry in config.hosts}
         self._told: frozenset[str] = frozenset()
-        self._program: asyncio.Task[bytes] | None = None
+        self._program: asyncio.Task[tuple[bytes, bytes]] | None = None
         self._asked: set[Child] = set()
         self._woken = asyncio.Event()
         self._closed = False
@@ -151,7 +151,7 @@ class ProbePool:
     async def _start_question(
         self, host: str, words: Sequence[str], entry: HostEntry | None, hear: HearLines, wake: Callable[[], None] = lambda: None
     ) -> Child:
-        text: bytes | None = None
+        text: Sequence[bytes] | None = None
         if host == self.local:
             command = local_command(words)
         else:
@@ -247,7 +247,7 @@ class ProbePool:
     def _is_program_packed(self) -> bool:
         """Whether the text to send is ready: packing it takes a tenth of a second, so another thread does it."""
         if self._program is None:
-            self._program = asyncio.create_task(asyncio.to_thread(program, (), compiled=True))
+            self._program = asyncio.create_task(asyncio.to_thread(program_for, read_whole(self._config.reach.split()), ()))
             self._program.add_done_callback(lambda _: self._woken.set())
         return self._program.done()
 

@@ -70,13 +70,17 @@ class Child:
         process: subprocess.Popen[bytes],
         hear: HearLines,
         wake: Callable[[], None],
-        send: bytes | None = None,
+        send: Sequence[bytes] | None = None,
     ) -> None:
+        """`send`: the parts of a text that it gets; what is sent to many is one part, and is never copied."""
         self.process, self.started = process, time.monotonic()
         self.garbage = ""
         """The last line that was not meant for us: a banner, a message of the day."""
         held = send is not None and isinstance(process.args, list) and HELD_CODE in process.args
-        self._hear, self._wake, self._send = hear, wake, memoryview((b"%d\n" % len(send or b"") if held else b"") + (send or b""))
+        self._hear, self._wake = hear, wake
+        self._send = [memoryview(part) for part in send or ()]
+        if held:
+            self._send.insert(0, memoryview(b"%d\n" % sum(map(len, self._send))))
         self._stays = send is None or held  # its end tells the child that we are gone; but it may have to come before a text is read
         self._lines, self._errors = LineCutter(), b""
         self.size = 0
@@ -98,7 +102,7 @@ class Child:
 
     def say(self, text: bytes) -> None:
         """Send it more, after all that was said before; only to one that was started without a text."""
-        self._send = memoryview(bytes(self._send) + text)
+        self._send.append(memoryview(text))
         if self.process.stdin is not None and not self.process.stdin.closed:
             self._loop.add_writer(_fd(self.process.stdin), self._write)
 
@@ -156,13 +160,15 @@ class Child:
             self._errors = (self._errors + chunk)[-_STDERR_BYTES:]
 
     def _write(self) -> None:
+        self._send = [part for part in self._send if part]
         try:
-            self._send = self._send[os.write(_fd(self.process.stdin), self._send[:_CHUNK_BYTES]) :]
+            if self._send:
+                self._send[0] = self._send[0][os.write(_fd(self.process.stdin), self._send[0][:_CHUNK_BYTES]) :]
         except BlockingIOError:
             return
         except OSError:  # it has ended, or doesn't want to hear it; its own last words say why
-            self._send = memoryview(b"")
-        if not self._send:
+            self._send = []
+        if not any(self._send):
             self._stop_writing()
             if self.process.stdin is not None and not self._stays:
                 self.process.stdin.close()
@@ -204,7 +210,7 @@ _TURN_S: Final = 0.02
 
 
 def start_child(
-    who: str, command: Sequence[str], hear: HearLines, wake: Callable[[], None] = lambda: None, send: bytes | None = None
+    who: str, command: Sequence[str], hear: HearLines, wake: Callable[[], None] = lambda: None, send: Sequence[bytes] | None = None
 ) -> Child:
     """A program that runs; raises `SourceError`, which begins with who was meant to be asked by it."""
     try:
@@ -231,7 +237,7 @@ async def wait_for_exit(child: Child, who: str, seconds: float, most_bytes: int)
 async def ask_program(who: str, *words: str, send: bytes = b"") -> list[bytes]:
     """The lines that it prints; `who` is asked by it. Raises `SourceError`."""
     lines: list[bytes] = []
-    child = start_child(f"{who} can't be asked", words, lines.extend, send=send)
+    child = start_child(f"{who} can't be asked", words, lines.extend, send=(send,))
     code = await wait_for_exit(child, f"{who} ({words[0]})", ANSWER_S, MAX_BYTES)
     if code or child.garbage:
         said = child.last_words.removeprefix(f"{words[0]}: ")

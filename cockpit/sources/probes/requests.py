@@ -20,7 +20,7 @@ from cockpit.sources.probes.payload import program, program_for
 from cockpit.sources.probes.pool import command_to_reach
 from cockpit.sources.probes.process import Child, parse_message, start_child
 from cockpit.sources.probes.ray_tunnel import RayPlace, RayTask, RayTunnel
-from cockpit.sources.probes.spawn import ALONE
+from cockpit.sources.probes.spawn import ALONE, read_whole
 from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.source import SourceError, within
 from cockpit.text import clean
@@ -69,9 +69,10 @@ class HostRequest(NamedTuple):
     patience: float
     at_most: float
 
-    def text(self, command: Sequence[str] = ("-",)) -> bytes:
-        """The program that is sent; of hundreds of kilobytes, so that it is made only when its turn has come."""
-        return program_for(command, ["--no-lifeline", "act", self.json], acting=True)
+    @property
+    def words(self) -> list[str]:
+        """Those of the probe."""
+        return ["--no-lifeline", "act", self.json]
 
 
 class ProbeRequests:
@@ -105,7 +106,8 @@ class ProbeRequests:
         """Each host's answer; one that says nothing for `patience` seconds is given up. When cancelled it ends every child at once."""
         for host in requests:
             hear(host, Progress("waiting"))
-        await asyncio.to_thread(program, (), acting=True, compiled=True)  # packed once, which takes a tenth of a second
+        for command in (ALONE, read_whole(self._config.reach.split())):
+            await asyncio.to_thread(program_for, command, (), acting=True)  # packed once, which takes a tenth of a second
         if any(request.get("act") == "stop" for request in requests.values()):
             for tunnel in self._tunnels.values():
                 tunnel.close_if_idle()  # it must not pass for a driver that would be lost
@@ -168,7 +170,7 @@ class ProbeRequests:
         if way == "ray":
             return self._start_ray_task(request, running)
         command = self._command(request.host)
-        return start_child(request.host, command, running.hear, running.turned.set, request.text(command))
+        return start_child(request.host, command, running.hear, running.turned.set, program_for(command, request.words, acting=True))
 
     def _start_ray_task(self, request: HostRequest, running: ProbeRequest) -> RayTask:
         place = self._places.get(request.host)
@@ -177,7 +179,7 @@ class ProbeRequests:
         if place is None:
             raise SourceError(f"{request.host} can't be reached through Ray: it is not a live node of this host's Ray cluster")
         tunnel = self._tunnels.setdefault(place.session, RayTunnel(place.session))
-        return tunnel.run(place.node, request.text(), running.hear, running.turned.set)
+        return tunnel.run(place.node, program(request.words, acting=True), running.hear, running.turned.set)
 
     def _command(self, host: str) -> Sequence[str]:
         """Never a request: a command line is read by everybody, and by `ray stop`."""

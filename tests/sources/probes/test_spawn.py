@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from cockpit.sources.probes.payload import program
+from cockpit.sources.probes.payload import program_for
 from cockpit.sources.probes.process import Child
 from cockpit.sources.probes.spawn import find_executor, read_whole, spawn
 
@@ -63,11 +63,12 @@ async def test_a_probe_in_a_container_speaks_and_ends_when_its_stdin_does(tmp_pa
     engine.chmod(stat.S_IRWXU)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     heard: list[bytes] = []
+    command = read_whole(["podman", "exec", "-i", "train", sys.executable, "-"])
     child = Child(
-        spawn(read_whole(["podman", "exec", "-i", "train", sys.executable, "-"])),
+        spawn(command),
         heard.extend,
         lambda: None,
-        program(["--interval", "0.5", "--no-lifeline"]),
+        program_for(command, ["--interval", "0.5", "--no-lifeline"]),
     )
     while len(heard) < 3:
         assert child.poll_exit() is None, child.last_words
