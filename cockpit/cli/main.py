@@ -105,7 +105,7 @@ def screen(config: Config) -> None:
         sys.exit(print_status(config))
     code = show(config)
     # A thread in a resolver or a driver may never come back; nobody waits for it.
-    output.flush()
+    sys.stdout.flush()
     os._exit(code)
 
 

@@ -142,7 +142,6 @@ class StepPrinter:
             output.say(f"{step.title}: {step.state}, {step.took or 0.0:.1f} s")
             for line in step.lines:
                 output.say(f"  {line}")
-        output.flush()
 
 
 def _print_json(recovery: Recovery, plan: Plan) -> None:

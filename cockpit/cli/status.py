@@ -143,7 +143,6 @@ async def _watch(config: Config, *, as_json: bool) -> int:
                 for text in [status_text(snapshot) + "\n"] if printed is None else changes(printed, snapshot):
                     output.say(text)
             printed = snapshot
-            output.flush()
             await asyncio.sleep(config.interval)
     finally:
         monitor.close()
