@@ -12,7 +12,7 @@ from cockpit.acts.act import Aim
 from cockpit.acts.audit import user_name
 from cockpit.acts.executor import ActionExecutor
 from cockpit.acts.plan import Plan, Receipt, Target
-from cockpit.acts.recover.arrival import Arrival
+from cockpit.acts.recover.arrival import wait_for_all
 from cockpit.acts.recover.hosts import (
     address_conflicts,
     describe_placement,
@@ -220,9 +220,11 @@ class RecoverySteps:
             raise StepError("no Ray is known to run on the head: start it with --from start", "start")
         address = Address(self.dashboard, session, given=head != self._monitor.pool.local or self._is_anothers(targets.get(head)))
         ray = RayClient(self.dashboard, token=self._monitor.choice.token, audience=Audience(self.dashboard, given=address.given))
-        arrival = Arrival(ray, session, expected_gpus(targets.values()), _addresses(targets))
-        began = time.monotonic()
-        gpus = await arrival.wait_for_all(lambda host, text: hear(host, Progress(text)))
+        wanted, addresses, began = expected_gpus(targets.values()), _addresses(targets), time.monotonic()
+        try:
+            gpus = await wait_for_all(ray, session, wanted, addresses, lambda host, text: hear(host, Progress(text)))
+        finally:
+            await ray.close()
         self._monitor.choice.follow(address)
         await self._wait_for_snapshot(session)
         nodes, after = plural(len(targets), "node"), time.monotonic() - began
