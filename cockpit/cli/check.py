@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from cockpit import output
 from cockpit.cli.completion import complete_presets
 from cockpit.cli.options import cluster_options, command, json_option, with_config
-from cockpit.cli.status import look_at_one, look_interruptibly
+from cockpit.cli.service import look_interruptibly
+from cockpit.cli.status import look_at_one
 from cockpit.config.settings import Config
 from cockpit.presets import JobSpec, Preset, find_preset, with_hosts
 
