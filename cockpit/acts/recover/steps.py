@@ -15,7 +15,6 @@ from cockpit.acts.plan import Plan, Receipt, Target
 from cockpit.acts.recover.arrival import wait_for_all
 from cockpit.acts.recover.hosts import (
     address_conflicts,
-    describe_placement,
     expected_gpus,
     host_lines,
     of_host,
@@ -102,9 +101,10 @@ class RecoverySteps:
         return _join_plans(self._preset.name, stops, self.hosts, (*self.describe_placement(), *self._notes()))
 
     def describe_placement(self) -> tuple[str, ...]:
-        """Where Ray will be, where the preset does not say it itself."""
+        """Which node of a Slurm job will be what, in a sentence: the preset does not say it itself."""
         head, *workers = self.names.values()
-        return (describe_placement(str(self._start.slurm), head, workers),) if self._start.slurm else ()
+        rest = f"workers on {', '.join(workers)}" if workers else "no workers"
+        return (f"Slurm job {self._start.slurm}: the head runs on {head}, {rest}",) if self._start.slurm else ()
 
     def why_not_followed(self) -> str | None:
         """Why what is followed is no Ray of this preset's, which may have been started in another Slurm job; `None`: it may be."""
