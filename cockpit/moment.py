@@ -38,6 +38,18 @@ def parse_moment(text: str, now: float, *, at_its_end: bool = False) -> float:
     raise ValueError(f"expected a time such as {EXAMPLES}, got {typed!r}")
 
 
+def parse_span(text: str, now: float) -> tuple[float, float]:
+    """`02:10..02:40`. Raises `ValueError`."""
+    first, mark, last = text.partition("..")
+    if not mark:
+        raise ValueError(f"expected two times such as 02:10..02:40, got {text}")
+    end = parse_moment(last, now) if last.strip() else now
+    begin = parse_moment(first, now if first.strip().startswith("-") else end)
+    if begin >= end:
+        raise ValueError(f"expected an earlier and a later time, got {text}")
+    return begin, end
+
+
 def _last_such(parts: Sequence[int | None], now: float) -> float:
     """Year, month, day, hour, minute, second: of what is not given the last that is not after `now`; with a year there is no choice."""
     today = _local(now)

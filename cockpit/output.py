@@ -23,7 +23,7 @@ def _numbers() -> dict[int, str]:
 
 
 def say(text: str = "", *, err: bool = False) -> None:
-    """Some lines to stdout, or to stderr."""
+    """Some lines to stdout, or to stderr. Whoever reads a pipe sees them at once: click flushes what it prints."""
     click.echo("\n".join(map(clean, text.split("\n"))), err=err)
 
 
@@ -81,9 +81,3 @@ def never_fail() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="replace")
-
-
-def flush() -> None:
-    """Whoever reads a pipe sees all that was said."""
-    if sys.stdout is not None:
-        sys.stdout.flush()

@@ -9,10 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.secrets import HIDDEN, LineRedactor, find_secrets, redact, redact_variable, redact_within
+from cockpit.secrets.contexts import CONTEXTS, URLS
+from cockpit.secrets.keys import KEYS
 from cockpit.secrets.names import NAME_RULES, PLAIN_RULES, is_plain, looks_random, secrecy
-from cockpit.secrets.redaction import RULES, secrets_by
+from cockpit.secrets.redaction import _anywhere, _behind_names, _names
+from cockpit.secrets.tools import TOOLS
 from tests.growth import is_linear
+from tests.secrets_examples import EXAMPLES
 
+RULES = (*CONTEXTS, *URLS, *TOOLS, *KEYS)
 KEY = "c0ffee-4dead9beef"
 HEX = "0123456789abcdef0123456789abcdef01234567"
 MADE_UP = "c0ffee4dead9beef" * 8
@@ -24,11 +29,21 @@ def filled(example):
 
 
 def marked(rules):
-    return [pytest.param(rule, filled(example), id=f"{rule.name}: {example}") for rule in rules for example in rule.hides]
+    return [pytest.param(rule, filled(example), id=f"{rule.name}: {example}") for rule in rules for example in EXAMPLES[rule.name].hides]
 
 
 def unmarked(example):
     return example.replace("⟨", "").replace("⟩", "")
+
+
+def secrets_by(rule, text):
+    """Where one rule finds secrets."""
+    return [*(_behind_names(rule, text, _names(text)) if rule.after else _anywhere(rule, text))]
+
+
+def test_each_rule_has_its_own_examples():
+    assert [rule.name for rule in RULES] == [*EXAMPLES]
+    assert all(examples.hides for examples in EXAMPLES.values())
 
 
 @pytest.mark.parametrize(("rule", "example"), marked(RULES))
@@ -38,12 +53,14 @@ def test_a_rule_hides_exactly_what_its_examples_mark(rule, example):
     assert secrets_by(rule, text), "it is another rule that hides this"
 
 
-@pytest.mark.parametrize("example", [pytest.param(filled(each), id=f"{rule.name}: {each}") for rule in RULES for each in rule.leaves])
+@pytest.mark.parametrize(
+    "example", [pytest.param(filled(each), id=f"{name}: {each}") for name, examples in EXAMPLES.items() for each in examples.leaves]
+)
 def test_no_rule_hides_what_the_examples_of_one_leave(example):
     assert redact(example) == example
 
 
-@pytest.mark.parametrize("example", [filled(each) for rule in RULES for each in rule.hides if unmarked(each).isascii()])
+@pytest.mark.parametrize("example", [filled(each) for examples in EXAMPLES.values() for each in examples.hides if unmarked(each).isascii()])
 def test_a_secret_is_hidden_also_in_json_and_in_json_within_json(example):
     values = [value for value in re.findall("⟨(.*?)⟩", example, re.DOTALL) if "\n" not in value]
     for text in (json.dumps({"x": unmarked(example)}), json.dumps(json.dumps([unmarked(example)])), f"(pid=7) {unmarked(example)} end"):

@@ -160,6 +160,8 @@ class Act(Operation, Protocol):
     """How long the ids are that Ray makes, in hex, where the operand is one."""
     why_word: ClassVar[str] = "Running work will end."
     """Why a word must be typed, where one must."""
+    needs_cluster: ClassVar[bool] = False
+    """Whether it can be planned only once it is clear which cluster is meant: what is left over can be found without it."""
 
     @abstractmethod
     async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:
@@ -172,10 +174,6 @@ class Act(Operation, Protocol):
     @abstractmethod
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         """Which live work ends with a plan that has targets. `addresses`, by host: Ray may know a host by that alone."""
-
-    def needs_cluster(self, aim: Aim) -> bool:  # what is left over can be found without it
-        """Whether it can be planned only once it is clear which cluster is meant."""
-        return False
 
     def is_asked_for(self, refused: Target, plan: Plan) -> bool:  # a refusal is a failure almost everywhere
         """Whether somebody has asked for what was refused, so that the command has not done all that it should."""

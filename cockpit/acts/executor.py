@@ -12,7 +12,7 @@ import time
 from msgspec.structs import replace
 
 from cockpit.acts.act import Act, Aim, Impact
-from cockpit.acts.audit import Audit
+from cockpit.acts.audit import Audit, audit_path
 from cockpit.acts.plan import Plan, Receipt
 from cockpit.acts.table import find_act
 from cockpit.acts.world import Hear, World
@@ -24,8 +24,8 @@ from cockpit.sources.source import NotMeantError, SourceError
 class ActionExecutor:
     """Makes plans of acts, and carries out plans. One act at a time."""
 
-    def __init__(self, monitor: ClusterMonitor, audit: Audit) -> None:
-        self._monitor, self._audit = monitor, audit
+    def __init__(self, monitor: ClusterMonitor, audit: Audit | None = None) -> None:
+        self._monitor, self._audit = monitor, audit or Audit(audit_path(), time.time)
         self._world = World(monitor)
         self._busy = asyncio.Lock()
         self._under_way: tuple[str, Plan] | None = None

@@ -31,6 +31,7 @@ class RayAct(HostAct):
     operand = "ray_id"
     id_digits: ClassVar[tuple[int, ...]] = (32, 36)  # of actors and of placement groups: the probe says which of them it is
     at_once = MAX_AT_ONCE
+    needs_cluster = True
 
     def request(self, aim: Aim, host: str) -> dict[str, Any]:
         return without_none(act="ray", verb=self.verb, ids=[row.id for row in aim.rows] or [aim.id], session=aim.session)
@@ -56,9 +57,6 @@ class RayAct(HostAct):
     def unknown_hosts(self, aim: Aim, world: World) -> str | None:
         """None matters: the GCS alone is asked."""
         return None
-
-    def needs_cluster(self, aim: Aim) -> bool:
-        return True
 
 
 class KillActor(RayAct):

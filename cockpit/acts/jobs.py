@@ -31,6 +31,7 @@ class JobAct(Act):
     takes = Job
     noun = "a job"
     nouns: ClassVar[Nouns] = {"job": ("job", "jobs")}
+    needs_cluster = True
 
     @abstractmethod
     async def carry_out(self, target: Target, monitor: ClusterMonitor) -> Outcome:
@@ -68,9 +69,6 @@ class JobAct(Act):
         except SourceError as error:
             return plan.receipt(failed=(replace(target, error=str(error)),))
         return plan.receipt(done=(replace(target, outcome=outcome),), notes=notes)
-
-    def needs_cluster(self, aim: Aim) -> bool:
-        return True
 
 
 class StopJob(JobAct):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from typing import NamedTuple
 
 from cockpit.model import Actor, Job, PlacementGroup, Process, Snapshot
 from cockpit.text import plural
@@ -12,20 +11,6 @@ from cockpit.text import plural
 HELD = ("ALIVE", "RESTARTING")
 """States in which an actor holds what it was declared with."""
 PLACED = ("CREATED", "RESCHEDULING")
-
-
-class Share(NamedTuple):
-    """What one job has, of all that is ended."""
-
-    actors: tuple[Actor, ...] = ()
-    groups: tuple[PlacementGroup, ...] = ()
-
-    @property
-    def gpus(self) -> float:
-        """Those reserved: by groups, and by actors outside of these. An actor inside takes from its group's."""
-        apart = [actor for actor in self.actors if actor.state in HELD and actor.placement_group is None]
-        placed = [bundle for group in self.groups if group.state in PLACED for bundle in group.bundles if bundle.node is not None]
-        return sum(needs.get("GPU", 0.0) for needs in (*(actor.needs for actor in apart), *(bundle.needs for bundle in placed)))
 
 
 def lost_with_job(snapshot: Snapshot, name: str) -> tuple[str, ...]:
@@ -46,8 +31,8 @@ def left_by_job(snapshot: Snapshot, name: str) -> tuple[str, ...]:
     if job.job is None:
         return ()
     actors, groups = _actors(snapshot, job=job.job, detached=True), _groups(snapshot, job=job.job, detached=True)
-    stay = [f"{_actor(actor)} of job {name} is detached: it stays{_with('keeps', Share((actor,)).gpus)}" for actor in actors]
-    stay += [f"{_group(group)} of job {name} is detached: it stays{_with('keeps', Share((), (group,)).gpus)}" for group in groups]
+    stay = [f"{_actor(actor)} of job {name} is detached: it stays{_with('keeps', _gpus([actor]))}" for actor in actors]
+    stay += [f"{_group(group)} of job {name} is detached: it stays{_with('keeps', _gpus([], [group]))}" for group in groups]
     return (*stay, *_doubts(snapshot))
 
 
@@ -56,7 +41,7 @@ def lost_with_session(snapshot: Snapshot, hosts: Collection[str]) -> tuple[str, 
     if snapshot.nodes is None:
         return ("what runs in this Ray session is unknown: its dashboard has not answered",)
     alive = [node for node in snapshot.nodes if node.state != "DEAD" and node.id is not None]
-    here = {ident for name in hosts for ident in (*_raylets(snapshot, name), name)}
+    here = {ident for name in hosts for ident in (name, *(snapshot.hosts[name].nodes if name in snapshot.hosts else ()))}
     ended = [node for node in alive if here & {node.id, node.host, node.ip, node.name}]
     if not ended:
         return ()
@@ -87,7 +72,7 @@ def lost_with_actor(snapshot: Snapshot, name: str) -> tuple[str, ...]:
     actor = next((actor for actor in snapshot.actors or () if actor.id == name), None)
     if actor is None:
         return ("what this actor does and holds is unknown",)
-    ends = f"{_actor(actor)}{_of(snapshot, actor.job)} ends{_with('frees', Share((actor,)).gpus)}; Ray will not restart it"
+    ends = f"{_actor(actor)}{_of(snapshot, actor.job)} ends{_with('frees', _gpus([actor]))}; Ray will not restart it"
     return (ends, *_follows(snapshot, actor))
 
 
@@ -99,9 +84,7 @@ def lost_with_group(snapshot: Snapshot, name: str) -> tuple[str, ...]:
     inside = _lost(snapshot, [actor for actor in _actors(snapshot) if actor.placement_group == name], ())
     running = any(job.running for job in snapshot.jobs or () if job.job == group.job)
     unknown = ("whether its job still runs is unknown",) if snapshot.jobs is None else ()
-    kept = (
-        f"{_group(group)} of running{_of(snapshot, group.job).removeprefix(' of')} is removed{_with('frees', Share((), (group,)).gpus)}",
-    )
+    kept = (f"{_group(group)} of running{_of(snapshot, group.job).removeprefix(' of')} is removed{_with('frees', _gpus([], [group]))}",)
     return (*inside, *((*kept, *_job_fails(snapshot, group.job)) if running and not group.detached else kept if running else unknown))
 
 
@@ -117,7 +100,7 @@ def _job_fails(snapshot: Snapshot, job: str | None) -> tuple[str, ...]:
     found = next((one for one in snapshot.jobs or () if job and one.job == job and one.running), None)
     if found is None:
         return ()
-    gpus = Share(tuple(_actors(snapshot, job=job)), tuple(_groups(snapshot, job=job))).gpus
+    gpus = _gpus(_actors(snapshot, job=job), _groups(snapshot, job=job))
     holds = f" ({_count(gpus, 'GPU')})" if gpus else ""
     return (f"job {found.id}{holds} uses it and will probably fail",)
 
@@ -144,18 +127,26 @@ def _lost(snapshot: Snapshot, actors: Iterable[Actor], groups: Iterable[Placemen
         shares.setdefault(actor.job, ([], []))[0].append(actor)
     for group in groups:
         shares.setdefault(group.job, ([], []))[1].append(group)
-    told = (_sentence(snapshot, job, Share(tuple(alive), tuple(there))) for job, (alive, there) in shares.items())
+    told = (_sentence(snapshot, job, alive, there) for job, (alive, there) in shares.items())
     return (*told, *_doubts(snapshot))
 
 
-def _sentence(snapshot: Snapshot, job: str | None, share: Share) -> str:
-    amounts = [(len(share.actors), "actor"), (len(share.groups), "placement group"), (share.gpus, "GPU")]
+def _gpus(actors: Iterable[Actor], groups: Iterable[PlacementGroup] = ()) -> float:
+    """Those reserved: by groups, and by actors outside of these. An actor inside takes from its group's."""
+    apart = [actor for actor in actors if actor.state in HELD and actor.placement_group is None]
+    placed = [bundle for group in groups if group.state in PLACED for bundle in group.bundles if bundle.node is not None]
+    return sum(needs.get("GPU", 0.0) for needs in (*(actor.needs for actor in apart), *(bundle.needs for bundle in placed)))
+
+
+def _sentence(snapshot: Snapshot, job: str | None, actors: list[Actor], groups: list[PlacementGroup]) -> str:
+    amounts = [(len(actors), "actor"), (len(groups), "placement group"), (_gpus(actors, groups), "GPU")]
     words = [_count(number, noun) for number, noun in amounts if number]
     verb = "ends" if len(words) == 1 and amounts[0][0] + amounts[1][0] == 1 else "end"
-    classes = Counter(actor.class_ or "?" for actor in share.actors)
+    classes = Counter(actor.class_ or "?" for actor in actors)
     named = ", ".join(f"{number} × {name}" if number > 1 else name for name, number in classes.most_common(6))
     more = f" and {plural(len(classes) - 6, 'more class', 'more classes')}" if len(classes) > 6 else ""
-    return f"{_join_words(words)}{_of(snapshot, job)} {verb} with it{': ' if named else ''}{named}{more}"
+    what = " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+    return f"{what}{_of(snapshot, job)} {verb} with it{': ' if named else ''}{named}{more}"
 
 
 def _doubts(snapshot: Snapshot) -> Iterator[str]:
@@ -182,7 +173,7 @@ def _lost_with(snapshot: Snapshot, process: Process) -> Iterator[str]:
         actor = next((actor for actor in snapshot.actors or () if actor.id == serving.actor), None)
         what = _actor(actor) if actor is not None else "an actor" if serving.actor else "a worker"
         own = serving is process
-        held = _with("frees", Share((actor,)).gpus) if actor is not None and own else ""
+        held = _with("frees", _gpus([actor])) if actor is not None and own else ""
         does = "is" if own else "works for"
         yield f"process {process.pid} {does} {what}{_of(snapshot, serving.job or process.job)}{', which ends' if own else ''}{held}"
         yield from _after_process(snapshot, actor, own=own)
@@ -220,10 +211,6 @@ def _worker(snapshot: Snapshot, process: Process) -> Process | None:
     return found if found is not None and found.kind == "worker" else None
 
 
-def _raylets(snapshot: Snapshot, host: str) -> tuple[str, ...]:
-    return snapshot.hosts[host].nodes if host in snapshot.hosts else ()
-
-
 def _of(snapshot: Snapshot, job: str | None) -> str:
     """The job as people call it."""
     named = next((one.id for one in snapshot.jobs or () if job and job in (one.job, one.submission)), job)
@@ -245,7 +232,3 @@ def _with(verb: str, gpus: float) -> str:
 
 def _count(number: float, noun: str) -> str:
     return f"{number:g} {noun}" if number == 1 else f"{number:g} {noun}s"
-
-
-def _join_words(words: list[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

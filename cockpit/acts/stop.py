@@ -37,6 +37,7 @@ class Stop(HostAct):
         "KubeRay runs this Ray cluster and would start it again: delete the pod of a node (`cockpit delete-pod`), "
         "or suspend or delete the RayCluster with kubectl"
     )
+    needs_cluster = True
     grace_s = 16.0  # Ray's own (scripts.py, `ray stop --grace-period`)
 
     def request(self, aim: Aim, host: str) -> dict[str, Any]:
@@ -50,9 +51,6 @@ class Stop(HostAct):
 
     def at_session(self, aim: Aim, world: World) -> Aim:
         return replace(aim, session=world.session(aim), slurm_ids=tuple(sorted(world.snapshot.slurm_ids)))
-
-    def needs_cluster(self, aim: Aim) -> bool:
-        return not (aim.session or aim.everything)
 
     async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:
         """Of one session: where hosts answer of several, somebody has to choose."""

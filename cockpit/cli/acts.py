@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from cockpit import output
 from cockpit.acts.act import Act, Aim, Flag
-from cockpit.acts.audit import Audit, audit_path, brief, outcome_of
+from cockpit.acts.audit import brief, outcome_of
 from cockpit.acts.plan import Plan, Receipt, count_missed
 from cockpit.acts.table import ACTS, find_act
 from cockpit.acts.text import count_targets, plan_lines, receipt_lines
@@ -190,9 +190,9 @@ async def _plan_and_act(act: Act, aim: Aim, config: Config, ending: EndSignal, *
     monitor = await look_once(config)
     if meant := [address for address in monitor.open_choices if aim.session == address.origin]:
         monitor = await look_once(msgspec.structs.replace(config, address=meant[0].url))
-    if monitor.open_choices and act.needs_cluster(aim):
+    if monitor.open_choices and act.needs_cluster and not (aim.session or aim.everything):
         return fail(explain_choices(monitor.open_choices), NO_ANSWER, as_json=as_json)
-    executor = ActionExecutor(monitor, Audit(audit_path(), time.time))
+    executor = ActionExecutor(monitor)
     try:
         if act.operand == "ray_id":
             aim = replace(aim, id=find_id(act, aim.id or "", monitor.poller.snapshot, config.names_of))

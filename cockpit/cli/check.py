@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -12,10 +11,12 @@ from msgspec.structs import replace
 
 from cockpit import output
 from cockpit.cli.completion import complete_presets
-from cockpit.cli.options import cluster_options, command, json_option, with_config
-from cockpit.cli.status import look_at_one, look_interruptibly
+from cockpit.cli.options import NO_ANSWER, cluster_options, command, json_option, refuse, with_config
+from cockpit.cli.service import look_interruptibly
+from cockpit.cli.status import look_at_one
 from cockpit.config.settings import Config
 from cockpit.presets import JobSpec, Preset, find_preset, with_hosts
+from cockpit.sources.source import SourceError
 
 
 class CheckCommand(click.Command):
@@ -57,17 +58,17 @@ def preset_of(command: tuple[str, ...]) -> Preset:
 async def _check(config: Config, name: str | None, words: tuple[str, ...], *, as_json: bool) -> int:
     preset = with_hosts(find_preset(name), config) if name else preset_of(words)
     # Deferred: whoever mistypes a name waits for no HTTP client.
-    from cockpit.check.check import check as check_job
-    from cockpit.check.installed import find_frameworks
-    from cockpit.check.preset import HOSTS_PATIENCE_S, budget_for, hosts_of, ports_in_the_way
+    from cockpit.check.preset import HOSTS_PATIENCE_S, hosts_of, look_and_check
     from cockpit.check.result import check_json, exit_code
     from cockpit.check.text import check_text
 
     known = {entry.name for entry in config.hosts}
     config = replace(config, hosts=(*config.hosts, *(entry for entry in hosts_of(preset) if known.isdisjoint(config.names_of(entry.name)))))
     monitor = await look_at_one(config, everywhere=config.probe_hosts != "never", patience=HOSTS_PATIENCE_S)
-    budget = budget_for(preset, os.environ, find_frameworks(monitor.poller.snapshot))
-    result = check_job(preset, budget, monitor.poller.snapshot, config.limits, await ports_in_the_way(monitor, preset))
+    try:
+        result = await look_and_check(monitor, preset)
+    except SourceError as error:
+        return refuse(str(error), NO_ANSWER)
     if as_json:
         output.say_json(check_json(result))
     else:

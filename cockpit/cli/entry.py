@@ -31,7 +31,7 @@ def main() -> None:
 def _answer_line() -> None:
     """`status --line` is asked for at every prompt: it ends here, before a third of a second of imports."""
     if "--line" in sys.argv:
-        from cockpit.cli.line import find_line_request, print_line
+        from cockpit.cli.line import answer_line
 
-        if (request := find_line_request(sys.argv[1:])) is not None:
-            sys.exit(print_line(request.address))
+        if (code := answer_line(sys.argv[1:])) is not None:
+            sys.exit(code)

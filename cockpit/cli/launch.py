@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -15,7 +14,6 @@ import click
 
 from cockpit import output
 from cockpit.acts.act import Aim
-from cockpit.acts.audit import Audit, audit_path
 from cockpit.acts.table import find_act
 from cockpit.cli.acts import EndSignal, ask_and_act, fail, run_until_signal
 from cockpit.cli.completion import complete_presets
@@ -72,7 +70,7 @@ async def _launch(config: Config, name: str, ending: EndSignal, *, follow: bool,
         monitor = await look_at_one(config)
     except InputError as error:
         return fail(str(error), BAD_USAGE, as_json=how["as_json"])
-    executor = ActionExecutor(monitor, Audit(audit_path(), time.time))
+    executor = ActionExecutor(monitor)
     try:
         plan = await executor.plan(find_act("launch"), Aim(rows=(preset,), force=force))
         if how["yes"] and plan.word is not None and not how["dry_run"]:

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cockpit.line_file import OLD_S, Line, read_line
 from cockpit.text import UNKNOWN
@@ -20,25 +20,21 @@ if TYPE_CHECKING:
 STALE, NOTHING_KNOWN = 1, 3
 
 
-class LineRequest(NamedTuple):
-    """Of which cluster a line is wanted."""
-
-    address: str | None
-    """`None`: of the one that was looked at last."""
-
-
-def find_line_request(words: Sequence[str]) -> LineRequest | None:
-    """What `status --line [--address URL]` asks for; `None`: another command, or one that click must read."""
+def answer_line(words: Sequence[str]) -> int | None:
+    """The exit code of `status --line [--address URL]`, once answered; `None`: another command, or one that click must read."""
     match words:
         case ["status", "--line"] if not os.environ.get("COCKPIT_ADDRESS"):
-            return LineRequest(None)
+            return print_line(None)
         case ["status", "--line", "--address", address] if address.startswith(("http://", "https://")):
-            return LineRequest(address)
+            return print_line(address)
     return None
 
 
 def print_line(address: str | None) -> int:
-    """Print it; the exit code is that of the look, and a warning at least once it is old."""
+    """Print that of this cluster, or (`None`) of the one that was looked at last.
+
+    The exit code is that of the look, and a warning at least once it is old.
+    """
     line = read_line(address, time.time())
     if line is None:
         _say(UNKNOWN)

@@ -12,7 +12,7 @@ import click
 from cockpit import output
 from cockpit.cli.completion import complete_logs, complete_nodes
 from cockpit.cli.options import DONE, NO_ANSWER, cluster_options, command, refuse, with_config
-from cockpit.cli.status import look_interruptibly
+from cockpit.cli.service import look_interruptibly
 from cockpit.cli.targets import UnclearTargetError, did_you_mean, explain, listed, matching_actors, matching_nodes, only_actor
 from cockpit.config.settings import Config
 from cockpit.model import Job, Node, Snapshot

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import click
@@ -40,8 +40,6 @@ from cockpit.text import explain_os_error
 class CommandGroup(click.Group):
     """The program: every command of it ends with the same code when it is used badly."""
 
-    _whole = False
-
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Some are made when one of them is wanted: the screen and a look don't wait for their imports."""
         if name not in self.commands:
@@ -54,10 +52,8 @@ class CommandGroup(click.Group):
         return super().list_commands(context)
 
     def _make_others(self) -> None:
-        if not self._whole:
-            self._whole = True
-            for command in _late_commands():
-                self.add_command(command)
+        for command in _late_commands():
+            self.add_command(command)
 
     def main(self, *args: Any, **more: Any) -> Any:
         """As click's own, with our exit code."""
@@ -105,7 +101,7 @@ def screen(config: Config) -> None:
         sys.exit(print_status(config))
     code = show(config)
     # A thread in a resolver or a driver may never come back; nobody waits for it.
-    output.flush()
+    sys.stdout.flush()
     os._exit(code)
 
 
@@ -169,6 +165,7 @@ def demo(config: Config) -> None:
     sys.exit(run_demo(partial(_demo_screen, config)))
 
 
+@cache
 def _late_commands() -> list[click.Command]:
     """Those whose imports take long."""
     from cockpit.cli.acts import act_commands

@@ -77,7 +77,6 @@ def _print_changes(before: Snapshot, snapshot: Snapshot) -> None:
     failures = [{fault.text for fault in one.faults if fault.source == "notify"} for one in (before, snapshot)]
     for text in failures[1] - failures[0]:
         output.note(f"not sent: {text}")
-    output.flush()
 
 
 def _try_targets(config: Config, number: int | None) -> int:

@@ -46,7 +46,6 @@ def _attach(config: Config, monitor: ClusterMonitor) -> Look:
         else:
             for line in plain_changes(printed, snapshot):
                 output.say(line)
-        output.flush()
         printed = snapshot
         return None
 

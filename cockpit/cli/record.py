@@ -106,8 +106,8 @@ def _is_of_one_host(address: str | None) -> bool:
 
 
 def _cut_out(config: Config, span: str, path: str, source: str | None) -> int:
+    from cockpit.moment import parse_span
     from cockpit.recording.cut import cut
-    from cockpit.recording.moments import parse_span
     from cockpit.recording.recording import RecordingError
 
     try:
@@ -176,7 +176,6 @@ def attach_past(app: Cockpit) -> None:
 
 def _open_past(app: Cockpit) -> Recording:
     """All sessions at its address: Ray may have been started anew since. Raises `SourceError`."""
-    from cockpit.cli.record import folders_at
     from cockpit.recording.recording import Recording, RecordingError
     from cockpit.sources.source import SourceError
 
@@ -211,7 +210,6 @@ def replay(config: Config, recording: str | None, time: str | None) -> None:
 
 
 def _replay(config: Config, path: str | None, time: str | None, show: Callable[[Cockpit], int]) -> int:
-    from cockpit.cli.record import find_recording
     from cockpit.moment import parse_moment
     from cockpit.recording.recording import RecordingError
 

@@ -61,10 +61,9 @@ async def _recover(config: Config, name: str, about: dict[str, Any], ending: End
             return await _confirm_and_run(recovery, ending, as_json=as_json, **how)
     except InputError as error:
         return fail(str(error), BAD_USAGE, as_json=as_json)
-    except StepError as error:
-        return fail(f"nothing was done: {clean(str(error))}", NOT_ALL, as_json=as_json)
-    except SourceError as error:
-        return fail(f"nothing was done: {clean(str(error))}", NO_ANSWER, as_json=as_json)
+    except (StepError, SourceError) as error:
+        code = NOT_ALL if isinstance(error, StepError) else NO_ANSWER
+        return fail(f"nothing was done: {clean(str(error))}", code, as_json=as_json)
 
 
 async def _confirm_and_run(recovery: Recovery, ending: EndSignal, *, as_json: bool, dry_run: bool, yes: bool) -> int:
@@ -142,7 +141,6 @@ class StepPrinter:
             output.say(f"{step.title}: {step.state}, {step.took or 0.0:.1f} s")
             for line in step.lines:
                 output.say(f"  {line}")
-        output.flush()
 
 
 def _print_json(recovery: Recovery, plan: Plan) -> None:

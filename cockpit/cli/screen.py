@@ -6,7 +6,6 @@ import gc
 import os
 import signal
 import sys
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -65,10 +64,9 @@ def _attach_writers(app: Cockpit, config: Config) -> None:
 
 def _make_executor(monitor: ClusterMonitor) -> ActionExecutor:
     """The way to change something: the one place at which `--readonly` leaves it out."""
-    from cockpit.acts.audit import Audit, audit_path
     from cockpit.acts.executor import ActionExecutor
 
-    return ActionExecutor(monitor, Audit(audit_path(), time.time))
+    return ActionExecutor(monitor)
 
 
 def _begin_recovery(config: Config, preset: Any, **how: Any) -> Any:

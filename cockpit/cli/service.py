@@ -1,19 +1,20 @@
-"""What runs without a screen until it is ended, and the systemd unit that runs it."""
+"""Looks without a screen: one, or at intervals until it is ended; and the systemd unit that runs the latter."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cockpit.cli.line import attach_line_writer
 from cockpit.cli.options import BAD_USAGE, NOT_ALL, refuse
-from cockpit.cli.status import look_interruptibly
 from cockpit.config.address import explain_choices
+from cockpit.config.document import InputError
 from cockpit.config.settings import Config
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S = 1.0
 Look = Callable[[], "int | None"]
-"""Called every second; an exit code ends it."""
+"""Called at each interval; an exit code ends it."""
+Settle = Callable[["ClusterMonitor"], Awaitable[None]]
+"""What the first look waits for."""
 UNIT = """\
 # A systemd unit that {does} as long as this host runs:
 #   cockpit {name} --unit > ~/.config/systemd/user/cockpit-{name}.service
@@ -40,12 +43,33 @@ Nice=10
 WantedBy=default.target"""
 
 
-def serve(config: Config, attach: Callable[[Config, ClusterMonitor], Look]) -> int:
+def look_interruptibly(look: Coroutine[Any, Any, int]) -> int:
+    """Its exit code, that of bad usage for an `InputError`; ctrl+c and a reader who has gone end it without a word."""
+    import asyncio
+
+    try:
+        return asyncio.run(look)
+    except InputError as error:
+        return refuse(str(error), BAD_USAGE)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+async def _settled(_: ClusterMonitor) -> None:
+    """What needs no answer may look at once."""
+
+
+def serve(
+    config: Config, attach: Callable[[Config, ClusterMonitor], Look], *, every: float = LOOK_EVERY_S, settle: Settle = _settled
+) -> int:
     """Watch the cluster until it is interrupted; the exit code."""
-    return look_interruptibly(_serve(config, attach))
+    return look_interruptibly(_serve(config, attach, every, settle))
 
 
-async def _serve(config: Config, attach: Callable[[Config, ClusterMonitor], Look]) -> int:
+async def _serve(config: Config, attach: Callable[[Config, ClusterMonitor], Look], every: float, settle: Settle) -> int:
     import asyncio
 
     from cockpit.monitor.monitor import ClusterMonitor
@@ -54,16 +78,18 @@ async def _serve(config: Config, attach: Callable[[Config, ClusterMonitor], Look
     look = attach(config, monitor)
     attach_line_writer(config, monitor)
     running, ended = asyncio.ensure_future(monitor.run()), asyncio.Event()
+    pause = asyncio.ensure_future(settle(monitor))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     try:
         while not running.done() and not ended.is_set():
             if monitor.open_choices:
                 return refuse(explain_choices(monitor.open_choices), BAD_USAGE)
-            if (code := look()) is not None:
-                return code
-            await asyncio.wait(
-                [running, waiting := asyncio.ensure_future(ended.wait())], timeout=LOOK_EVERY_S, return_when="FIRST_COMPLETED"
-            )
+            if pause.done():
+                if (code := look()) is not None:
+                    return code
+                pause = asyncio.ensure_future(asyncio.sleep(every))
+            waiting = asyncio.ensure_future(ended.wait())
+            await asyncio.wait([running, pause, waiting], timeout=LOOK_EVERY_S, return_when="FIRST_COMPLETED")
             waiting.cancel()
     finally:
         monitor.close()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cockpit import output
-from cockpit.cli.line import attach_line_writer, leave_line_of, print_line
-from cockpit.cli.options import BAD_USAGE, DONE, NOT_ALL, STATUS_EXIT_CODES, cluster_options, command, json_option, refuse, with_config
+from cockpit.cli.line import leave_line_of, print_line
+from cockpit.cli.options import DONE, NOT_ALL, STATUS_EXIT_CODES, cluster_options, command, json_option, refuse, with_config
+from cockpit.cli.record import status_at
+from cockpit.cli.service import Look, look_interruptibly, serve
 from cockpit.config.address import explain_choices
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
@@ -39,8 +40,6 @@ FIRST_SAMPLE_PATIENCE_S = 8.0
 @with_config
 def status(config: Config, as_json: bool, watch: bool, at: str | None, line: bool) -> None:
     """Print the state of the cluster, as text or JSON."""
-    from cockpit.cli.record import status_at  # deferred: it serves by what is here
-
     if line and (as_json or watch or at):
         raise click.UsageError("--line prints the last known state: it can't be used with --json, --watch or --at")
     if at is not None and watch:
@@ -49,7 +48,7 @@ def status(config: Config, as_json: bool, watch: bool, at: str | None, line: boo
         sys.exit(status_at(config, at, as_json=as_json))
     if line:
         sys.exit(print_line(config.address))
-    sys.exit(look_interruptibly(_watch(config, as_json=as_json)) if watch else print_status(config, as_json=as_json))
+    sys.exit(_watch(config, as_json=as_json) if watch else print_status(config, as_json=as_json))
 
 
 def print_status(config: Config, *, as_json: bool = False) -> int:
@@ -73,21 +72,6 @@ def doctor(config: Config, as_json: bool, bundle: str | None) -> None:
     It prints what is wrong, what is OK, and what could not be checked.
     """
     sys.exit(look_interruptibly(_print_report(config, as_json=as_json, bundle=bundle)))
-
-
-def look_interruptibly(look: Coroutine[Any, Any, int]) -> int:
-    """Its exit code, that of bad usage for an `InputError`; ctrl+c and a reader who has gone end it without a word."""
-    import asyncio
-
-    try:
-        return asyncio.run(look)
-    except InputError as error:
-        return refuse(str(error), BAD_USAGE)
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
 
 
 async def look_at_one(config: Config, **how: Any) -> ClusterMonitor:
@@ -121,34 +105,33 @@ async def _print_status(config: Config, *, as_json: bool) -> int:
     return exit_code(snapshot, [host.name for host in config.hosts])
 
 
-async def _watch(config: Config, *, as_json: bool) -> int:
+def _watch(config: Config, *, as_json: bool) -> int:
     import asyncio
 
-    from cockpit.monitor.monitor import ClusterMonitor
+    async def settle(monitor: ClusterMonitor) -> None:
+        await asyncio.sleep(config.interval if as_json else 0)
+        await monitor.wait_until_complete(0 if as_json else FIRST_SAMPLE_PATIENCE_S)
+
+    return serve(config, partial(_attach_printer, as_json=as_json), every=config.interval, settle=settle)
+
+
+def _attach_printer(_: Config, monitor: ClusterMonitor, *, as_json: bool) -> Look:
     from cockpit.report.status import status_json
     from cockpit.report.text import changes, status_text
 
-    monitor = ClusterMonitor(config, lambda _: None)
-    attach_line_writer(config, monitor)
-    running = asyncio.ensure_future(monitor.run())
     printed: Snapshot | None = None
-    try:
-        await asyncio.sleep(config.interval if as_json else 0)
-        await monitor.wait_until_complete(0 if as_json else FIRST_SAMPLE_PATIENCE_S)
-        while not running.done():
-            snapshot = monitor.poller.snapshot
-            if as_json:
-                output.say_json(status_json(snapshot))
-            else:
-                for text in [status_text(snapshot) + "\n"] if printed is None else changes(printed, snapshot):
-                    output.say(text)
-            printed = snapshot
-            output.flush()
-            await asyncio.sleep(config.interval)
-    finally:
-        monitor.close()
-        running.cancel()
-    return 0
+
+    def look() -> None:
+        nonlocal printed
+        snapshot = monitor.poller.snapshot
+        if as_json:
+            output.say_json(status_json(snapshot))
+        else:
+            for text in [status_text(snapshot) + "\n"] if printed is None else changes(printed, snapshot):
+                output.say(text)
+        printed = snapshot
+
+    return look
 
 
 async def _print_report(config: Config, *, as_json: bool, bundle: str | None) -> int:

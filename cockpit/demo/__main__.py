@@ -21,10 +21,8 @@ def main(arguments: list[str]) -> int:
         with suppress(KeyboardInterrupt), ending_on_signals(), demo_cluster() as demo:
             lines = [f"address={demo.address}", *(f"export {name}={shlex.quote(value)}" for name, value in demo.env.items())]
             output.say("\n".join([*lines, f"# {demo.notice}"] if demo.notice else lines))
-            output.flush()
             settled = demo.settle()
             output.say(f"{'settled' if settled else 'not settled'} after {time.monotonic() - began:.0f} s")
-            output.flush()
             sys.stdin.readline()
     except DemoError as error:
         output.note(f"demo: {error}")

@@ -143,7 +143,6 @@ def run_demo(open_screen: Callable[[str, dict[str, str]], object]) -> int:
 
 def _say_step(text: str) -> None:
     output.say(f"demo: {text}", err=True)
-    output.flush()
 
 
 @contextmanager

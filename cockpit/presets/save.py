@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from cockpit.config.document import InputError
@@ -68,7 +68,7 @@ class _Saving:
         uploaded = [key for key, value in rest.items() if key == "py_modules" and UPLOADED in str(value)]
         lines += [f"# {key} was uploaded to Ray; Ray does not report from which folders" for key in uploaded]
         if rest := {key: value for key, value in rest.items() if key not in uploaded}:
-            lines += _lines("runtime_env", self._within(rest))
+            lines += _lines("runtime_env", map_texts(rest, lambda text: self._open(escape_placeholders(text), "in runtime_env")))
         return lines
 
     def _metadata(self) -> list[str]:
@@ -81,13 +81,6 @@ class _Saving:
             self._set[name] = "a variable of the job"
             return f"${{{name}}}"
         return self._open(escape_placeholders(value), f"in {name}")
-
-    def _within(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self._open(escape_placeholders(value), "in runtime_env")
-        if isinstance(value, Mapping):
-            return {key: self._within(item) for key, item in value.items()}
-        return [self._within(item) for item in value] if isinstance(value, list) else value
 
     def _open(self, text: str, where: str) -> str:
         """The text with a name in place of each secret that was taken out of it."""
@@ -103,6 +96,15 @@ class _Saving:
 def escape_placeholders(text: str) -> str:
     """`${NAME}` of the shell over there stays one."""
     return _PLACE.sub("$$", text)
+
+
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """The same JSON with each text in it changed; keys stay."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: map_texts(item, change) for key, item in value.items()}
+    return [map_texts(item, change) for item in value] if isinstance(value, list) else value
 
 
 def split_runtime_env(runtime_env: Mapping[str, Any]) -> tuple[dict[str, str], str | None, dict[str, Any]]:

@@ -16,7 +16,6 @@ from cockpit.secrets.tools import TOOLS
 HIDDEN: Final = "•••"
 _WORDED: Final = (*TOOLS, *KEYS)
 """Rules of which each hint stands where a word begins."""
-RULES: Final = (*CONTEXTS, *URLS, *_WORDED)
 LONGEST_LIKELY: Final = 128
 """Characters of a value that are read to see whether it looks random."""
 _PRIVATE: Final = "PRIVATE KEY-----"
@@ -60,11 +59,6 @@ def find_secrets(text: str) -> list[Span]:
         for rule in _pick_hinted(rules, lower) if may_match else ():
             found += _anywhere(rule, text)
     return _merge(found) if found else found
-
-
-def secrets_by(rule: Rule, text: str) -> list[Span]:
-    """Where one rule finds secrets."""
-    return [*(_behind_names(rule, text, _names(text)) if rule.after else _anywhere(rule, text))]
 
 
 def _has_any(lower: str, hints: Iterable[str]) -> bool:

@@ -53,12 +53,9 @@ class Rule(NamedTuple):
     """One way in which a secret is written down: its `value`, which follows its `lead`. Without a lead it begins where no word goes on."""
 
     name: str
+    """By it `tests/secrets_examples.py` has its examples."""
     hints: tuple[str, ...]
     """Lower case; a text without any of them costs nothing more."""
-    hides: tuple[str, ...]
-    """Examples: what is hidden stands between ⟨ and ⟩. `{20}` is for 20 made-up digits and letters, `{U20}` for the same in upper case."""
-    leaves: tuple[str, ...] = ()
-    """Examples in which nothing is hidden."""
     lead: str = ""
     value: str = VALUE
     after: Literal["", "name", "flag"] = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 
 import pytest
 from click.testing import CliRunner
@@ -16,6 +17,7 @@ from cockpit.config.address import Address
 from cockpit.config.settings import Config
 from cockpit.monitor import monitor as monitor_module
 from cockpit.presets import read_preset
+from cockpit.sources import source
 from tests.check.worlds import asked, cluster, group, machine
 
 PRESET = """
@@ -97,6 +99,17 @@ def test_of_several_sessions_one_must_be_chosen(seen, monkeypatch, tmp_path):
     result = run("./ppo.yaml")
     assert result.exit_code == 3
     assert "name one with --address:\n  http://h:8265  session_1" in result.stderr
+
+
+def test_a_file_that_can_not_be_read_in_time_is_said(seen, monkeypatch, tmp_path):
+    (tmp_path / "ppo.yaml").write_text(PRESET % 8)
+    released = threading.Event()
+    monkeypatch.setattr(source, "READ_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(preset, "budget_of", lambda *_, **__: released.wait(10))
+    result = run("./ppo.yaml")
+    released.set()
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "ppo.yaml could not be read within 0.01 s" in result.stderr
 
 
 def test_who_watches_already_checks_what_is_known_by_then(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from cockpit.cli import line as line_command
-from cockpit.cli.line import LineRequest, find_line_request, leave_line_of, print_line
+from cockpit.cli.line import answer_line, leave_line_of, print_line
 from cockpit.cli.main import main
 from cockpit.config.settings import Config
 from cockpit.line_file import line_path, lines_path, read_line
@@ -63,12 +63,15 @@ def test_what_is_not_known_is_a_dash(capsys):
 
 
 def test_the_short_way_takes_only_what_it_understands_whole(monkeypatch):
-    assert find_line_request(["status", "--line"]) == LineRequest(None)
-    assert find_line_request(["status", "--line", "--address", HEAD]) == LineRequest(HEAD)
+    asked = []
+    monkeypatch.setattr(line_command, "print_line", lambda address: asked.append(address) or 2)
+    assert answer_line(["status", "--line"]) == 2
+    assert answer_line(["status", "--line", "--address", HEAD]) == 2
     for words in (["status"], ["status", "--line", "--json"], ["logs", "--line"], ["status", "--line", "--address", "head"], ["--line"]):
-        assert find_line_request(words) is None
+        assert answer_line(words) is None
     monkeypatch.setenv("COCKPIT_ADDRESS", HEAD)
-    assert find_line_request(["status", "--line"]) is None
+    assert answer_line(["status", "--line"]) is None
+    assert asked == [None, HEAD]
 
 
 def test_the_long_way_knows_addresses_as_people_type_them(monkeypatch):

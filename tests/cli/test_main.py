@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -275,6 +277,26 @@ def test_two_live_sessions_are_listed_and_none_is_taken(monkeypatch):
     assert not result.stdout
 
 
+def test_watching_takes_none_of_two_live_sessions_either(monkeypatch):
+    class Two:
+        open_choices = (Address("http://10.0.0.1:9265", "session_1"), Address("http://10.0.0.1:9266", "session_2"))
+
+        def __init__(self, *_): ...
+
+        async def run(self):
+            await asyncio.Event().wait()
+
+        async def wait_until_complete(self, _): ...
+
+        def close(self): ...
+
+    monkeypatch.setattr("cockpit.monitor.monitor.ClusterMonitor", Two)
+    result = cockpit("status", "--watch", "--readonly")
+    assert result.exit_code == 3
+    assert "http://10.0.0.1:9266  session_2" in result.stderr
+    assert not result.stdout
+
+
 # As a program
 
 
@@ -382,6 +404,15 @@ def test_an_interrupted_look_says_nothing():
         watching.stdout.readline()
         watching.send_signal(2)
         assert watching.wait(60) == 130
+        assert not watching.stderr.read()
+
+
+def test_watching_ends_by_itself_when_it_is_told_to():
+    command = [*PROGRAM, "status", "--watch", "--interval", "0.5", "--address", CLOSED]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watching:
+        watching.stdout.readline()
+        watching.send_signal(signal.SIGTERM)
+        assert watching.wait(60) == 128 + signal.SIGTERM
         assert not watching.stderr.read()
 
 

@@ -44,9 +44,6 @@ class LaunchAct(Act):
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         return Impact()
 
-    def needs_cluster(self, aim: Aim) -> bool:
-        return True
-
 
 class Launch(LaunchAct):
     """A preset's job."""

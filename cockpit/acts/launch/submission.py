@@ -25,7 +25,7 @@ from cockpit.model import Actor, Job
 from cockpit.presets import JobSpec, Preset, doubts, find_preset, launchable, read_preset, safe
 from cockpit.presets.folder import is_path
 from cockpit.presets.preset import SUBMISSION
-from cockpit.presets.save import UPLOADED, entrypoint_fields, escape_placeholders, split_runtime_env, user_metadata
+from cockpit.presets.save import UPLOADED, entrypoint_fields, escape_placeholders, map_texts, split_runtime_env, user_metadata
 from cockpit.secrets import HIDDEN, redact, redact_variable, redact_within
 from cockpit.sources.ray.http import Hide
 from cockpit.sources.ray.submit import AGAIN, FILE, USER, Before, LaunchOrigin, Submission, Submissions
@@ -84,7 +84,8 @@ def submission_of(preset: Preset, job: JobSpec, package: Package | None) -> Subm
     """All but its id and its key; `job` is filled in. Raises `InputError`."""
     runtime_env = {name: _portable(preset, name, value) for name, value in job.runtime_env.items() if name != "excludes"}
     folder = package.uri if package else job.working_dir
-    return build_submission(replace(job, runtime_env=runtime_env, working_dir=folder), {PRESET: preset.name, FILE: _file(preset.path)})
+    marks = {PRESET: preset.name, FILE: f"{socket.gethostname()}:{preset.path.absolute()}"}
+    return build_submission(replace(job, runtime_env=runtime_env, working_dir=folder), marks)
 
 
 def build_submission(job: JobSpec, marks: Mapping[str, str]) -> Submission:
@@ -219,10 +220,6 @@ def _read_own_preset(path: Path) -> Preset:
     return read_preset(path)
 
 
-def _file(path: Path) -> str:
-    return f"{socket.gethostname()}:{path.absolute()}"
-
-
 def user() -> str:
     """Who this is, for whoever finds the job there already."""
     try:
@@ -355,17 +352,9 @@ def _preset(name: str, job: JobSpec) -> Preset:
         job,
         entrypoint=escape_placeholders(job.entrypoint),
         working_dir=job.working_dir and escape_placeholders(job.working_dir),
-        env=_within(job.env),
-        runtime_env=_within(job.runtime_env),
-        metadata=_within(job.metadata),
+        env=map_texts(job.env, escape_placeholders),
+        runtime_env=map_texts(job.runtime_env, escape_placeholders),
+        metadata=map_texts(job.metadata, escape_placeholders),
     )
     name = fit_for_id(name[:MAX_ID_CHARS]) or "job"  # anybody may have written it, and somebody may have to type it
     return Preset(name, Path(name), job=written)
-
-
-def _within(value: Any) -> Any:
-    if isinstance(value, str):
-        return escape_placeholders(value)
-    if isinstance(value, Mapping):
-        return {key: _within(item) for key, item in value.items()}
-    return [_within(item) for item in value] if isinstance(value, list) else value

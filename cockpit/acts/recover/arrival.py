@@ -19,56 +19,49 @@ ANSWER_TIMEOUT_S: Final = 8.0
 """For one answer of the dashboard."""
 
 
-class Arrival:
-    """One cluster whose nodes are still joining."""
+async def wait_for_all(
+    ray: RayClient, session: str, gpus: Mapping[str, float | None], addresses: Mapping[str, str], tell: Callable[[str, str], None]
+) -> float:
+    """The GPUs of the complete cluster. Raises `StepError` where a node or GPU is missing after the timeout.
 
-    def __init__(self, ray: RayClient, session: str, gpus: Mapping[str, float | None], addresses: Mapping[str, str]) -> None:
-        """`gpus` and `addresses` by host: how many its node is to offer, and where it is."""
-        self._ray, self._session, self._gpus, self._addresses = ray, session, gpus, addresses
-
-    async def wait_for_all(self, tell: Callable[[str, str], None]) -> float:
-        """The GPUs of the complete cluster. Raises `StepError` where a node or GPU is missing after the timeout."""
+    `gpus` and `addresses` by host: how many its node is to offer, and where it is.
+    """
+    until, lacks = time.monotonic() + JOIN_TIMEOUT_S, "the dashboard has not been asked yet"
+    while time.monotonic() < until:
         try:
-            return await self._poll(tell)
-        finally:
-            await self._ray.close()
+            members = await within(ANSWER_TIMEOUT_S, _members(ray, session))
+        except (SourceError, asyncio.TimeoutError) as error:
+            if isinstance(error, SourceError) and error.cause in ("no token", "wrong token"):
+                raise StepError(str(error)) from error
+            lacks = str(error) or f"{ray.address} has not answered within {ANSWER_TIMEOUT_S:.0f} s"
+            for host in addresses:
+                tell(host, lacks)
+        else:
+            there = {host: _lacks(gpus.get(host), address, members) for host, address in addresses.items()}
+            for host, text in there.items():
+                tell(host, text or "joined")
+            missing = [f"{host}: {text}" for host, text in there.items() if text]
+            if not missing:
+                return sum(_gpus(member) for member in members if member.state == "ALIVE")
+            lacks = "; ".join(missing)
+        await asyncio.sleep(POLL_INTERVAL_S)
+    raise StepError(f"cluster not complete after {JOIN_TIMEOUT_S:.0f} s: {lacks}")
 
-    async def _poll(self, tell: Callable[[str, str], None]) -> float:
-        until, lacks = time.monotonic() + JOIN_TIMEOUT_S, "the dashboard has not been asked yet"
-        while time.monotonic() < until:
-            try:
-                members = await within(ANSWER_TIMEOUT_S, self._members())
-            except (SourceError, asyncio.TimeoutError) as error:
-                if isinstance(error, SourceError) and error.cause in ("no token", "wrong token"):
-                    raise StepError(str(error)) from error
-                lacks = str(error) or f"{self._ray.address} has not answered within {ANSWER_TIMEOUT_S:.0f} s"
-                for host in self._addresses:
-                    tell(host, lacks)
-            else:
-                there = {host: self._state(host, members) for host in self._addresses}
-                for host, text in there.items():
-                    tell(host, text or "joined")
-                missing = [f"{host}: {text}" for host, text in there.items() if text]
-                if not missing:
-                    return sum(_gpus(member) for member in members if member.state == "ALIVE")
-                lacks = "; ".join(missing)
-            await asyncio.sleep(POLL_INTERVAL_S)
-        raise StepError(f"cluster not complete after {JOIN_TIMEOUT_S:.0f} s: {lacks}")
 
-    async def _members(self) -> tuple[Identity, ...]:
-        """The nodes of this session: the dashboard of an earlier one may still answer for a moment."""
-        if (await self._ray.identify()).session != self._session:
-            raise SourceError(f"{self._ray.address} does not serve {self._session} yet: another session answers")
-        return await self._ray.members()
+async def _members(ray: RayClient, session: str) -> tuple[Identity, ...]:
+    """The nodes of this session: the dashboard of an earlier one may still answer for a moment."""
+    if (await ray.identify()).session != session:
+        raise SourceError(f"{ray.address} does not serve {session} yet: another session answers")
+    return await ray.members()
 
-    def _state(self, host: str, members: tuple[Identity, ...]) -> str | None:
-        """What this host's node still lacks, or `None`."""
-        mine = [member for member in members if member.node_ip == self._addresses[host] and member.state == "ALIVE"]
-        wanted = self._gpus.get(host)
-        if not mine:
-            return "its node has not joined yet"
-        found = sum(map(_gpus, mine))
-        return f"{found:g} of {wanted:g} GPUs" if wanted is not None and found < wanted else None
+
+def _lacks(wanted: float | None, address: str, members: tuple[Identity, ...]) -> str | None:
+    """What the node there still lacks of the GPUs that are wanted of it, or `None`."""
+    mine = [member for member in members if member.node_ip == address and member.state == "ALIVE"]
+    if not mine:
+        return "its node has not joined yet"
+    found = sum(map(_gpus, mine))
+    return f"{found:g} of {wanted:g} GPUs" if wanted is not None and found < wanted else None
 
 
 def _gpus(member: Identity) -> float:

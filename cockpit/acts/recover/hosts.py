@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from cockpit.acts.plan import Plan, Target
@@ -65,12 +65,6 @@ def address_conflicts(start: RayStart, hosts: Iterable[HostEntry]) -> Iterator[s
         at = given.get(node.host)
         if at and node.address and at != node.address:
             yield f"{node.host} has address {at} in the config and {node.address} in the preset; {at} is used"
-
-
-def describe_placement(job: str, head: str, workers: Sequence[str]) -> str:
-    """Which node of a Slurm job is what, in a sentence."""
-    rest = f"workers on {', '.join(workers)}" if workers else "no workers"
-    return f"Slurm job {job}: the head runs on {head}, {rest}"
 
 
 def why_another_jobs(start: RayStart, names: Mapping[str, str], surveyed: Mapping[str, Target]) -> str | None:

@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from cockpit.acts.act import Aim
@@ -128,16 +129,12 @@ class JobSteps:
 
     async def _written(self, job: str) -> None:
         """Its log, from the beginning; it has none yet when it has just been submitted."""
-        while not await self._read_log(job):
+        while True:
+            with suppress(SourceError):
+                async for batch in self._monitor.follow_log(job):
+                    self._hear_lines(line.strip() for line in batch)
+                return
             await self._monitor.poller.change(1.0)
-
-    async def _read_log(self, job: str) -> bool:
-        try:
-            async for batch in self._monitor.follow_log(job):
-                self._hear_lines(line.strip() for line in batch)
-        except SourceError:
-            return False
-        return True
 
     def _hear_lines(self, lines: Iterable[str]) -> None:
         """Ray's own are no sign of the job's, nor is the entrypoint that Ray repeats."""

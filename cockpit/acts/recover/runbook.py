@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager, suppress
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.acts.audit import Audit, audit_path
 from cockpit.acts.executor import ActionExecutor
 from cockpit.acts.launch.submission import secret_hider
 from cockpit.acts.plan import Plan, Receipt
@@ -152,17 +151,11 @@ class Recovery:
             "hosts": steps.check_hosts,
             "start": steps.start,
             "wait": steps.wait,
-            "check": self._check,
+            "check": lambda *_: self._job.check(),
             "launch": self._job.launch,
-            "follow": self._follow,
+            "follow": lambda hear, _: self._job.follow(hear),
         }
         return found[name]
-
-    async def _check(self, hear: Hear, show: Show) -> Lines:  # takes what every step is given
-        return await self._job.check()
-
-    async def _follow(self, hear: Hear, show: Show) -> Lines:  # takes what every step is given
-        return await self._job.follow(hear)
 
     def _set(self, name: str, **news: object) -> Step:
         self.steps = tuple(replace(step, **news) if step.name == name else step for step in self.steps)
@@ -207,8 +200,7 @@ async def begin_recovery(
         ending.append(monitor.close)
     running = asyncio.ensure_future(monitor.run())
     try:
-        executor = ActionExecutor(monitor, Audit(audit_path(), time.time))
-        yield Recovery(monitor, executor, preset, filled, dashboard=dashboard, begin=begin, skip=skip, follow=follow)
+        yield Recovery(monitor, ActionExecutor(monitor), preset, filled, dashboard=dashboard, begin=begin, skip=skip, follow=follow)
     finally:
         monitor.close()
         running.cancel()

@@ -12,10 +12,9 @@ from cockpit.acts.act import Aim
 from cockpit.acts.audit import user_name
 from cockpit.acts.executor import ActionExecutor
 from cockpit.acts.plan import Plan, Receipt, Target
-from cockpit.acts.recover.arrival import Arrival
+from cockpit.acts.recover.arrival import wait_for_all
 from cockpit.acts.recover.hosts import (
     address_conflicts,
-    describe_placement,
     expected_gpus,
     host_lines,
     of_host,
@@ -102,9 +101,10 @@ class RecoverySteps:
         return _join_plans(self._preset.name, stops, self.hosts, (*self.describe_placement(), *self._notes()))
 
     def describe_placement(self) -> tuple[str, ...]:
-        """Where Ray will be, where the preset does not say it itself."""
+        """Which node of a Slurm job will be what, in a sentence: the preset does not say it itself."""
         head, *workers = self.names.values()
-        return (describe_placement(str(self._start.slurm), head, workers),) if self._start.slurm else ()
+        rest = f"workers on {', '.join(workers)}" if workers else "no workers"
+        return (f"Slurm job {self._start.slurm}: the head runs on {head}, {rest}",) if self._start.slurm else ()
 
     def why_not_followed(self) -> str | None:
         """Why what is followed is no Ray of this preset's, which may have been started in another Slurm job; `None`: it may be."""
@@ -220,9 +220,11 @@ class RecoverySteps:
             raise StepError("no Ray is known to run on the head: start it with --from start", "start")
         address = Address(self.dashboard, session, given=head != self._monitor.pool.local or self._is_anothers(targets.get(head)))
         ray = RayClient(self.dashboard, token=self._monitor.choice.token, audience=Audience(self.dashboard, given=address.given))
-        arrival = Arrival(ray, session, expected_gpus(targets.values()), _addresses(targets))
-        began = time.monotonic()
-        gpus = await arrival.wait_for_all(lambda host, text: hear(host, Progress(text)))
+        wanted, addresses, began = expected_gpus(targets.values()), _addresses(targets), time.monotonic()
+        try:
+            gpus = await wait_for_all(ray, session, wanted, addresses, lambda host, text: hear(host, Progress(text)))
+        finally:
+            await ray.close()
         self._monitor.choice.follow(address)
         await self._wait_for_snapshot(session)
         nodes, after = plural(len(targets), "node"), time.monotonic() - began

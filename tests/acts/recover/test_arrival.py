@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from cockpit.acts.recover import arrival
-from cockpit.acts.recover.arrival import Arrival
+from cockpit.acts.recover.arrival import wait_for_all
 from cockpit.acts.recover.step_state import StepError
 from cockpit.sources.ray.client import RayClient
 from tests.fakes.transport import MockTransport
@@ -46,8 +46,11 @@ def dashboard(looks: Looks, session: str = SESSION, status: int = 200) -> Callab
 async def whole(handle: Callable[[httpx.Request], httpx.Response], gpus: dict[str, float | None]) -> tuple[float, list[str]]:
     told: list[str] = []
     ray = RayClient("http://head:8265", token=lambda: None, transport=MockTransport(handle))
-    coming = Arrival(ray, SESSION, gpus, {"head": "10.0.0.1", "w1": "10.0.0.2"})
-    return await coming.wait_for_all(lambda host, text: told.append(f"{host}: {text}")), told
+    addresses = {"head": "10.0.0.1", "w1": "10.0.0.2"}
+    try:
+        return await wait_for_all(ray, SESSION, gpus, addresses, lambda host, text: told.append(f"{host}: {text}")), told
+    finally:
+        await ray.close()
 
 
 async def test_it_is_whole_when_all_nodes_and_all_their_gpus_are_there():

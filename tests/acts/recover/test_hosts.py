@@ -11,7 +11,6 @@ from cockpit.acts.plan import Plan, Target, Unreached
 from cockpit.acts.recover.hosts import (
     address_conflicts,
     dashboard_of,
-    describe_placement,
     expected_gpus,
     host_lines,
     listens_far,
@@ -78,11 +77,6 @@ def test_sessions_are_this_clusters_by_where_their_gcs_is():
     head = said("login-1", "head", gcs="10.0.0.1:6400", rays=[{"session": ours, "gcs": "10.0.0.1:6400"}])
     worker = said("w1", "worker", rays=[{"session": theirs, "gcs": "10.9.9.9:6400"}, {"session": ours, "gcs": "10.0.0.1:6400"}])
     assert sessions_of(START, NAMES, {"login-1": head, "w1": worker}) == (ours,)
-
-
-def test_which_node_of_slurms_job_is_what_is_one_sentence():
-    assert describe_placement("42", "gpu1", ["gpu2", "gpu3"]) == ("Slurm job 42: the head runs on gpu1, workers on gpu2, gpu3")
-    assert describe_placement("42", "gpu1", []) == "Slurm job 42: the head runs on gpu1, no workers"
 
 
 @pytest.mark.parametrize(("job", "port", "refused"), [("41", 6400, True), ("42", 6400, False), (None, 6400, False), ("41", 6379, False)])

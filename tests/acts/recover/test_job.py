@@ -106,6 +106,13 @@ async def test_on_the_nodes_of_a_job_of_slurms_the_plan_says_which_is_what():
     assert named.describe_placement() == ()
 
 
+@pytest.mark.parametrize(("workers", "told"), [(["gpu2", "gpu3"], "workers on gpu2, gpu3"), ([], "no workers")])
+def test_which_node_of_slurms_job_is_what_is_one_sentence(workers: list[str], told: str):
+    runbook, _ = deeds(CALLED, Plan("start", "Start Ray"), ANYWHERE)
+    runbook.names = {name: name for name in ("gpu1", *workers)}
+    assert runbook.describe_placement() == (f"Slurm job 42: the head runs on gpu1, {told}",)
+
+
 @pytest.mark.parametrize(
     ("followed", "runs", "reason"),
     [
