@@ -68,7 +68,6 @@ class Writer:
         self.words = NEEDED.split()
         self.put(0.9, "trainer.nnodes", 1, 1, 2, 3, "${trainer.n_gpus_per_node}")
         self.put(0.9, "trainer.n_gpus_per_node", 1, 2, 4, 8)
-        self.put(0.2, "trainer", "{nnodes:2}", "{n_gpus_per_node:2}")
         self.put(0.8, "algorithm.adv_estimator", "grpo", "gae")
         self.put(0.8, "data.train_batch_size", 64, 256, 255, 1024)
         self.put(0.7, f"{ROLLOUT}.n", 1, 4, 5)
