@@ -73,7 +73,6 @@ class Writer:
         self.put(0.7, f"{ROLLOUT}.n", 1, 4, 5)
         self.put(0.7, f"{ACTOR}.ppo_mini_batch_size", 32, 64, 256, 300)
         self.put(0.9, f"{ACTOR}.ppo_micro_batch_size_per_gpu", 1, 4)
-        self.put(0.1, f"{ACTOR}.ppo_micro_batch_size", 8, 16)
         self.put(0.9, f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu", 4)
         self.put(0.3, f"{ACTOR}.use_dynamic_bsz", True, False)
         self.put(0.3, f"{ACTOR}.use_kl_loss", True, False)
