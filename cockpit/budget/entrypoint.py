@@ -174,10 +174,10 @@ def _budget_of_command(found: _Found, installed: Mapping[str, str]) -> Budget:
         pin, beside = found.pins.get("verl"), installed.get("verl")
         return verl(found.argv, found.module, lambda path: found.around.read(from_start(path)), pinned=pin, installed=beside)
     if found.module == "openrlhf.cli.train_ppo_ray_box":
-        return simplerl(found.argv, found.env)
+        return simplerl(found.argv)
     if found.module in {"openrlhf.cli.train_ppo_ray", "examples.train_ppo_ray"}:
         beside = _find_sources(found.around.read) or installed.get("openrlhf")
-        return openrlhf(found.argv, found.env, release=found.pins.get("openrlhf"), installed=beside)
+        return openrlhf(found.argv, release=found.pins.get("openrlhf"), installed=beside)
     return Budget("OpenRLHF", unread=(f"cockpit does not know the program {found.module}",))
 
 
