@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Literal, NamedTuple, NoReturn
 
@@ -22,8 +22,6 @@ class ScriptCommand(msgspec.Struct, frozen=True):
 
     argv: tuple[str, ...]
     """`UNKNOWN` within a word: a piece that can't be known; `UNKNOWN` alone: one word, or any number of them."""
-    env: Mapping[str, str]
-    """What is exported to it."""
     maybe: bool = False
     """Only under a condition that can't be known."""
 

@@ -69,7 +69,7 @@ def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> bool | None:
         return _launch(run, name, argv, scope)
     if "/" in argv[0] and (argv[0].endswith(".sh") or re.match(r"#!.*sh\b", run.streams.read(argv[0]) or "")):
         return _shell(run, argv, scope)
-    run.emit(argv, scope)
+    run.emit(argv)
     return None
 
 
@@ -81,7 +81,7 @@ def _launch(run: ScriptRun, name: str, argv: list[str], scope: Scope) -> bool | 
     for found in filter(None, map(_VARIABLE.fullmatch, argv[1:place])):
         inner.assign(found[1], found[2])
         inner.exported.add(found[1])
-    status = run.run_in_subshell(partial(run.call, argv[place:]) if place < len(argv) else partial(run.emit, argv), inner)
+    status = run.run_in_subshell(partial(run.call, argv[place:]) if place < len(argv) else lambda _: run.emit(argv), inner)
     if name == "exec" and len(argv) > 1:
         run.leave("exit")
     return status

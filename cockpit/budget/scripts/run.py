@@ -40,10 +40,9 @@ class ScriptRun(Flow):
             return None
         return self.deeper(lambda: self.run_until_left(lambda: self.sequence(parsed, scope), scope, "return").status)
 
-    def emit(self, argv: list[str], scope: Scope) -> None:
+    def emit(self, argv: list[str]) -> None:
         """Notes a command; what it prints nobody knows."""
-        env = {name: value for name in sorted(scope.exported) if isinstance(value := scope.variables.get(name), str)}
-        self.found.append(ScriptCommand(tuple(argv), env, bool(self.streams.unsure)))
+        self.found.append(ScriptCommand(tuple(argv), bool(self.streams.unsure)))
         self.streams.write(None)
 
     def output(self, said: str, scope: Scope) -> str:

@@ -213,7 +213,6 @@ FILES = {"train.sh": "run $1 $N ${#}", "sub/env.sh": "N=5; export M=6", "loop.sh
 def test_other_scripts_are_read_with_their_arguments_and_what_is_exported():
     found = commands("N=1; bash train.sh a b; export N=2; sh -x ./train.sh c; cd sub; . env.sh; run $N $M", env={}, read=FILES.get)
     assert [command.argv for command in found.commands] == [("run", "a", UNKNOWN, "2"), ("run", "c", "2", "1"), ("run", "5", "6")]
-    assert found.commands[2].env == {"M": "6", "N": "5"}
 
 
 def test_a_script_that_cannot_be_read_is_said():
@@ -255,11 +254,6 @@ def test_text_for_another_shell_is_read():
     assert only("bash -c 'run $0 $1' a b") == ("run", "a", "b")
     assert only('bash -lc "run 1"') == ("run", "1")
     assert only("srun -N1 bash -c 'run 2'") == ("run", "2")
-
-
-def test_only_what_is_exported_reaches_a_command():
-    found = commands("A=1; export B=2; C=3 run; A=4 env D=5 run", env={"E": "6"}, read=lambda _: None)
-    assert [dict(command.env) for command in found.commands] == [{"B": "2", "C": "3", "E": "6"}, {"A": "4", "B": "2", "D": "5", "E": "6"}]
 
 
 def test_commands_in_a_substitution_are_found_too():
