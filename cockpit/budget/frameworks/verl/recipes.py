@@ -77,6 +77,7 @@ _RECIPES: Mapping[str, Recipe] = {
     "recipe.spo.spo_main_ppo": _apart("spo_trainer", "0.7.0", "0.7.0"),
     "recipe.gvpo.gvpo_main_ppo": _apart("gvpo_trainer", "0.7.0", "0.7.0"),
     "rep_exp.main_rep_exp": _apart("rep_exp_trainer", "0.7.0", "0.7.0"),
+    "recipe.dance_grpo.dance_grpo_mindspeed_mm.main_dance": _apart("dance_ppo_trainer", "0.7.0", "0.7.0"),
     "recipe.dance_grpo.main_dance": _apart("dance_ppo_trainer", "0.7.0", "0.7.0"),
     "recipe.dapo.dapo_transfer_queue.main_dapo": _apart("dapo_transfer_queue_trainer", "0.7.0", "0.7.0", queue=True, reward_pool=False),
     "recipe.atropos.main_atropos": _apart("atropos_trainer", "0.7.0", "0.8.0", reward_pool=False, own={"algorithm.adv_estimator": "grpo"}),
