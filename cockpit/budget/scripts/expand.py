@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from cockpit.budget.scripts.scope import MAX_TEXT_CHARS, Scope, Value
 from cockpit.budget.scripts.sums import UNKNOWN, evaluate_sum
-from cockpit.budget.scripts.words import Word, WordPart, heredoc_text, read_word
+from cockpit.budget.scripts.words import Word, WordPart, read_word, unquoted_text
 
 _PARAMETER = re.compile(r"([!#]?)([A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[([^]]*)\])?(.*)", re.DOTALL | re.ASCII)
 _CHANGES_SOMETHING = re.compile(r"\+\+|--|(?<![=!<>])=(?!=)")
@@ -22,7 +22,7 @@ def fields(word: Word, scope: Scope) -> list[str]:
 
 
 def text(word: Word, scope: Scope) -> str:
-    """What a word becomes where it is not split: in an assignment, in a heredoc."""
+    """What a word becomes where it is not split: in an assignment, in a condition."""
     return "".join(part.text if part.kind == "text" else _join(part, _values(part, scope), scope) for part in word)[:MAX_TEXT_CHARS]
 
 
@@ -78,7 +78,7 @@ def _values(part: WordPart, scope: Scope) -> tuple[str, ...]:
         said = scope.output(part.text, scope)
         return (said if part.kind == "command" else UNKNOWN,)
     if part.kind == "sum":
-        return (count(text(heredoc_text(part.text), scope), scope),)
+        return (count(text(unquoted_text(part.text), scope), scope),)
     found = parameter(part.text, scope)
     return found if isinstance(found, tuple) else (found,) if isinstance(found, str) else (UNKNOWN,)
 
@@ -115,7 +115,7 @@ def _index(value: Value | None, name: str, index: str | None, scope: Scope) -> V
         return items
     if index is None:
         return items[0] if items else ""
-    number = count(text(heredoc_text(index), scope), scope)
+    number = count(text(unquoted_text(index), scope), scope)
     if UNKNOWN in items or not re.fullmatch(r"\d{1,6}", number):
         return UNKNOWN
     return items[int(number)] if int(number) < len(items) else ""

@@ -11,7 +11,7 @@ from cockpit.budget.scripts.words import BLANK, ENDS, ShellError, Word, WordPart
 
 _ASSIGN = re.compile(r"([A-Za-z_]\w*)(?:\[([^]]*)\])?(\+?)=", re.ASCII)
 _REDIRECT = re.compile(r"(\d{0,4}|\{\w+\})(<<<|<<-?|<&|<>|>>|>&|>\||<(?!\()|>(?!\()|&>>?)")
-_SETS = re.compile(r"\$\{\w+:?=|\$\(\(.*?(?:\+\+|--|(?<![=!<>])=(?!=))")
+_SETS = re.compile(r"\$\{\w+:?=|\$\(\([^)]{0,200}(?:\+\+|--|(?<![=!<>])=(?!=))")
 """What sets a variable where it stands in a text."""
 _OPERATOR = re.compile(r";;&?|;&|&&|\|\||\|&|[;&|\n]")
 
@@ -58,8 +58,9 @@ class Reader(msgspec.Struct):
     def heredoc(self, end: str, tabs: bool, literal: bool) -> None:
         """Goes past the lines up to its end."""
         while self.at < len(self.text):
-            line = self.text[self.at :].partition("\n")[0]
-            self.at = min(self.at + len(line) + 1, len(self.text))
+            stop = self.text.find("\n", self.at)
+            line = self.text[self.at : stop if stop >= 0 else None]
+            self.at += len(line) + (stop >= 0)
             if (line.lstrip("\t") if tabs else line) == end:
                 return
             if not literal and _SETS.search(line):

@@ -46,8 +46,8 @@ def read_word(text: str, at: int, ends: frozenset[str] = ENDS) -> tuple[Word, in
     return _join(parts), at
 
 
-def heredoc_text(text: str) -> Word:
-    """Text as it is read in a heredoc: like between double quotes, which mean nothing there."""
+def unquoted_text(text: str) -> Word:
+    """A text as it is read in a sum: like between double quotes, which mean nothing there."""
     return _join(_double(text, escaped="$`\\\n"))
 
 
