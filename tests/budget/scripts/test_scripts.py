@@ -44,7 +44,7 @@ KNOWN = {
     "break and continue": "for i in 1 2 3 4; do [ $i = 2 ] && continue; [ $i = 4 ] && break; show $i; done",
     "a function": 'f() { local A=$1; show "$A" $#; B=2; }; A=0; f x y; show $A $B',
     "a function returns": "function g { show a; return; show b; }; g; show c",
-    "a heredoc is passed over": "show $1 <<EOF\nshow no\nEOF\nshow b <<-'EOF'\n\tshow \"no\n\tEOF\nshow c <<E\n--n=$((2*4)) --x=1\nE\nshow d",
+    "a heredoc is passed over": "show $1 <<EOF\nshow no\nEOF\nshow b <<-'EOF'\n\tshow \"no\n\tEOF\nshow c <<E\n$((2*4)) --x=1\nE\nshow d",
     "length": "A=abcdef; show ${#A}",
     "a shell of its own": "A=1; (A=2; show $A); show $A; { A=3; }; show $A",
     "a pipe": "A=1; show a | { cat > /dev/null; A=2; show $A; }; show $A",
