@@ -44,6 +44,12 @@ class Group(msgspec.Struct, frozen=True):
         )
 
 
+def entrypoint_groups(shape: Mapping[str, float]) -> tuple[Group, ...]:
+    """What a job reserves for its entrypoint alone; none where that is nothing."""
+    shape = {name: amount for name, amount in shape.items() if amount}
+    return (Group("entrypoint", ((shape, 1),), None),) if shape else ()
+
+
 class Budget(msgspec.Struct, frozen=True):
     """What one command asks for. Nothing that was not read is counted."""
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cockpit.budget.demand import Budget, Group, Line
+from cockpit.budget.demand import Budget, Group, Line, entrypoint_groups
 from cockpit.budget.frameworks.easyr1 import easyr1
 from cockpit.budget.frameworks.openrlhf import openrlhf, simplerl
 from cockpit.budget.frameworks.verl import verl
@@ -18,7 +18,7 @@ from cockpit.budget.frameworks.verl.recipes import recipe_of
 from cockpit.budget.ray_submit import SubmitCommand, submission
 from cockpit.budget.scripts import UNKNOWN, ScriptCommand, commands
 from cockpit.budget.scripts.streams import from_start
-from cockpit.budget.stop_commands import MENTIONED, RAY_STOP, stop_lines
+from cockpit.budget.stop_commands import BY_NAME, RAY_STOP, stop_lines
 
 Read = Callable[[str], "str | None"]
 _MODULE = re.compile(r"(?:openrlhf|verl|verl_tool|recipe|examples)(?:\.\w+)+")
@@ -38,18 +38,16 @@ _TAG = re.compile(r"(?:.*[ @'\"])?git\+\S+/(OpenRLHF|verl)(?:\.git)?@v?([0-9][\w
 _MAX_DEPTH = 3
 _ASSUMED = 8
 """So many variables are looked at one by one."""
-_ELSEWHERE = {"ssh", "pdsh", "docker", "podman", "kubectl"}
-"""What they start knows nothing of the variables here, but those that they hand over."""
 _NOT_READ = {"sbatch", "xargs", "parallel"}
 """They start a script or add words that are not read here."""
-_ONLY_SHOW = {"echo", "printf", "cat", "grep", "sed", "awk", "ls", "tee", "cp", "mv", "rm", "git", "tail", "head", "vim", "kill", "pkill"}
+_ONLY_SHOW = {"echo", "printf", "cat", "grep", "sed", "awk", "ls", "tee", "cp", "mv", "rm", "git", "tail", "head", "vim"}
 
 
 class _Around(NamedTuple):
     """Where a command runs."""
 
     read: Read
-    group: Group | None = None
+    groups: tuple[Group, ...] = ()
     """What its job asks for itself."""
     depth: int = 0
 
@@ -64,26 +62,12 @@ class _Around(NamedTuple):
 
         return _Around(read, job.around, self.depth + 1)
 
-    def deeper(self) -> _Around:
-        """In another shell."""
-        return self._replace(depth=self.depth + 1)
-
-
-class _Given(NamedTuple):
-    """What is known beside the text."""
-
-    read: Read
-    job: Mapping[str, float] | None
-    pins: Mapping[str, str]
-    installed: Mapping[str, str]
-
 
 class _Found(NamedTuple):
     """A training command: `argv` is what stands behind the module's name."""
 
     module: str
     argv: tuple[str, ...]
-    env: Mapping[str, str]
     around: _Around
     pins: Mapping[str, str]
     """Releases that were installed before it, by framework."""
@@ -106,10 +90,12 @@ def budget_of(
     installs, as pip is told. `installed`: releases of `openrlhf` and `verl` that lie beside Ray; a job may bring another one.
     """
     text = entrypoint.replace(UNKNOWN, "")
-    given = _Given(read, job, _find_pins(packages), installed)
+    pins, own = _find_pins(packages), entrypoint_groups(job or {})
 
     def budget_with(unknown: Mapping[str, None]) -> tuple[Budget, tuple[str, ...]]:
-        return _budget(text, {**env, **unknown}, given)
+        search = _Search(pins)
+        search.script(text, {**env, **unknown}, _Around(read))
+        return _budget(search, own, installed), tuple(search.assumed)
 
     budget, assumed = budget_with({})
     decisive = (name for name in assumed[:_ASSUMED] if budget_with({name: None})[0].groups != budget.groups)
@@ -118,24 +104,15 @@ def budget_of(
     return msgspec.structs.replace(budget, lines=(*budget.lines, *doubts))
 
 
-def _budget(text: str, env: Mapping[str, str | None], given: _Given) -> tuple[Budget, tuple[str, ...]]:
-    search = _Search(given.pins)
-    search.script(text, env, _Around(given.read))
-    own = _of_job(given.job)
-    budgets = [_budget_of_command(each, given.installed) for each in search.found]
+def _budget(search: _Search, own: tuple[Group, ...], installed: Mapping[str, str]) -> Budget:
+    budgets = [_budget_of_command(each, installed) for each in search.found]
     if not budgets:
-        return _budget_without_training(search, own), tuple(search.assumed)
+        return _budget_without_training(search, own)
     if any(budget.groups != budgets[0].groups for budget in budgets[1:]):
-        return _budget_of_many(search.found, budgets), tuple(search.assumed)
-    budget, first = budgets[0], search.found[0].around
-    groups = None if budget.groups is None else (*own, *([first.group] if first.group else []), *budget.groups)
-    lines = (*budget.lines, *_doubt_lines(search))
-    return msgspec.structs.replace(budget, groups=groups, lines=lines), tuple(search.assumed)
-
-
-def _of_job(job: Mapping[str, float] | None) -> tuple[Group, ...]:
-    shape = {name: amount for name, amount in (job or {}).items() if amount}
-    return (Group("entrypoint", ((shape, 1),), None),) if shape else ()
+        return _budget_of_many(search.found, budgets)
+    budget, around = budgets[0], search.found[0].around
+    groups = None if budget.groups is None else (*own, *around.groups, *budget.groups)
+    return msgspec.structs.replace(budget, groups=groups, lines=(*budget.lines, *_doubt_lines(search)))
 
 
 def _budget_without_training(search: _Search, own: tuple[Group, ...]) -> Budget:
@@ -147,7 +124,7 @@ def _budget_without_training(search: _Search, own: tuple[Group, ...]) -> Budget:
     if own:
         return Budget("Ray", groups=own, lines=tuple(_doubt_lines(search)))
     if len(search.jobs) == 1 and search.jobs[0]:
-        return Budget("Ray", groups=(search.jobs[0],), lines=tuple(_doubt_lines(search)))
+        return Budget("Ray", groups=search.jobs[0], lines=tuple(_doubt_lines(search)))
     return Budget(None, unread=tuple(search.unread) or ("No training command that cockpit knows was found",), lines=_stop_lines(search))
 
 
@@ -174,10 +151,10 @@ def _budget_of_command(found: _Found, installed: Mapping[str, str]) -> Budget:
         pin, beside = found.pins.get("verl"), installed.get("verl")
         return verl(found.argv, found.module, lambda path: found.around.read(from_start(path)), pinned=pin, installed=beside)
     if found.module == "openrlhf.cli.train_ppo_ray_box":
-        return simplerl(found.argv, found.env)
+        return simplerl(found.argv)
     if found.module in {"openrlhf.cli.train_ppo_ray", "examples.train_ppo_ray"}:
         beside = _find_sources(found.around.read) or installed.get("openrlhf")
-        return openrlhf(found.argv, found.env, release=found.pins.get("openrlhf"), installed=beside)
+        return openrlhf(found.argv, release=found.pins.get("openrlhf"), installed=beside)
     return Budget("OpenRLHF", unread=(f"cockpit does not know the program {found.module}",))
 
 
@@ -192,7 +169,7 @@ class _Search:
 
     def __init__(self, pins: Mapping[str, str]) -> None:
         self.found: list[_Found] = []
-        self.jobs: list[Group | None] = []
+        self.jobs: list[tuple[Group, ...]] = []
         self.strangers: dict[str, None] = {}
         self.unread: dict[str, None] = {}
         self.assumed: dict[str, None] = {}
@@ -211,11 +188,13 @@ class _Search:
     def _command(self, command: ScriptCommand, around: _Around, *, maybe: bool) -> None:
         argv = command.argv
         self._pins.update(_find_pins(argv))
-        self.stops |= dict.fromkeys(stop_lines(argv))
         self.starts_ray = self.starts_ray or argv[:2] == ("ray", "start")
-        if not argv or argv[0].rpartition("/")[2] in _ONLY_SHOW or around.depth > _MAX_DEPTH:
-            return
         name = argv[0].rpartition("/")[2]
+        if name in _ONLY_SHOW or around.depth > _MAX_DEPTH:
+            return
+        self.stops |= dict.fromkeys(stop_lines(argv))
+        if name == "kill" or any(word.rpartition("/")[2] in BY_NAME for word in argv):
+            return  # it ends the programs that it names
         if name in _NOT_READ and (name == "sbatch" or any(_module(word) or _MENTIONED.search(word) for word in argv)):
             instead = ": check its script, `cockpit check -- bash SCRIPT`" if name == "sbatch" else ""
             self.unread[f"cockpit does not read what {name} starts{instead}"] = None
@@ -233,20 +212,12 @@ class _Search:
                 self.unread[f"{argv[0]} starts {module} more than once"] = None
                 return
             if module:
-                self.found.append(_Found(module, argv[place + 1 :], command.env, around, dict(self._pins), maybe))
+                self.found.append(_Found(module, argv[place + 1 :], around, dict(self._pins), maybe))
                 return
         if program:
             self.strangers[program] = None
-        env = _list_forwarded(command) if name in _ELSEWHERE else _env(command.env)
-        for text in argv[1:]:
-            if " " in text and (_MENTIONED.search(text) or (name in _ELSEWHERE and MENTIONED.search(text))):
-                self.script(text, env, around.deeper(), maybe=maybe)
-
-
-def _list_forwarded(command: ScriptCommand) -> dict[str, str | None]:
-    """The variables that another host or container may be given, with no value known."""
-    named = [found[1] for word in command.argv if (found := re.match(r"(?:--env=)?([A-Za-z_]\w*)(?:=|$)", word))]
-    return dict.fromkeys([*command.env, *named])
+        if any(" " in word and _MENTIONED.search(word) for word in argv[1:]):
+            self.unread[f"cockpit does not read what {name} starts"] = None
 
 
 def _copies(before: Sequence[str]) -> bool:

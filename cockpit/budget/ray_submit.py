@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cockpit.budget.demand import Group
+from cockpit.budget.demand import Group, entrypoint_groups
 from cockpit.budget.scripts import UNKNOWN
 
 _VALUED = {
@@ -15,6 +15,7 @@ _VALUED = {
     "--entrypoint-num-cpus", "--entrypoint-num-gpus", "--entrypoint-memory", "--entrypoint-resources", "--entrypoint-label-selector",
     "--log-style", "--log-color", "--headers",
 }  # fmt: skip
+_UNKNOWN = (Group("entrypoint", None, None),)
 _AMOUNTS = {"--entrypoint-num-gpus": "GPU", "--entrypoint-num-cpus": "CPU", "--entrypoint-memory": "memory"}
 
 
@@ -22,7 +23,7 @@ class SubmitCommand(NamedTuple):
     """A job that a command hands to Ray."""
 
     entrypoint: str
-    around: Group | None
+    around: tuple[Group, ...]
     """What its entrypoint reserves while it runs."""
     env: Mapping[str, str]
     folder: str | None
@@ -39,7 +40,7 @@ def submission(argv: Sequence[str]) -> SubmitCommand | None:
     folder = options.get("--working-dir") or runtime_env.get("working_dir")
     return SubmitCommand(
         subprocess.list2cmdline(words),
-        _around(options) if whole else Group("entrypoint", None, None),
+        _around(options) if whole else _UNKNOWN,
         {str(name): str(value) for name, value in _mapping(runtime_env.get("env_vars")).items()},
         folder if isinstance(folder, str) else None,
         listed_packages(runtime_env),
@@ -65,17 +66,15 @@ def _options(words: Sequence[str]) -> tuple[dict[str, str], list[str], bool]:
     return options, list(words[at + 1 :] if words[at : at + 1] == ["--"] or words[at : at + 1] == ("--",) else words[at:]), whole
 
 
-def _around(options: Mapping[str, str]) -> Group | None:
+def _around(options: Mapping[str, str]) -> tuple[Group, ...]:
     said = {resource: options[name] for name, resource in _AMOUNTS.items() if name in options}
     more = options.get("--entrypoint-resources", "{}")
     if any(UNKNOWN in value for value in (*said.values(), more)):
-        return Group("entrypoint", None, None)
+        return _UNKNOWN
     try:
-        shape = {name: float(value) for name, value in (*said.items(), *_object(more).items())}
+        return entrypoint_groups({name: float(value) for name, value in (*said.items(), *_object(more).items())})
     except (TypeError, ValueError):
-        return Group("entrypoint", None, None)
-    shape = {name: amount for name, amount in shape.items() if amount}
-    return Group("entrypoint", ((shape, 1),), None) if shape else None
+        return _UNKNOWN
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -10,29 +10,10 @@ from cockpit.budget.demand import Line
 
 _BROAD = re.compile(r"\^?(?:python[\d.]*|ray(?:let|::.*)?|gcs_server|vllm(?:::.*)?|sglang(?:::.*)?|pt_main_thread)\$?", re.IGNORECASE)
 """Names that processes of other jobs have too."""
-_BY_NAME = {"pkill", "killall"}
+BY_NAME = {"pkill", "killall"}
 _NARROWED = re.compile(r"--(?:parent|pgroup|session|terminal|ns)\b.*|-[PgstO].*|-\w*[Pgst]")
 """Flags with which `pkill` takes only children, or one group, session or terminal."""
 _WITH_VALUE = {"-u", "-U", "-G", "-F", "--euid", "--uid", "--group", "--pidfile", "--user", "--signal", "-s"}
-_BEFORE = {
-    "sudo",
-    "nohup",
-    "timeout",
-    "env",
-    "exec",
-    "command",
-    "ssh",
-    "pdsh",
-    "srun",
-    "docker",
-    "podman",
-    "kubectl",
-    "parallel-ssh",
-    "clush",
-}
-"""What may stand before a command that is meant to run."""
-MENTIONED = re.compile(r"\b(?:pkill|killall|ray stop)\b")
-"""In a text that another shell is given."""
 
 RAY_STOP = Line(
     "doubt",
@@ -42,16 +23,11 @@ RAY_STOP = Line(
 
 
 def stop_lines(argv: Sequence[str]) -> Iterator[Line]:
-    """What a command would end beside what its own job has started."""
-    name = argv[0].rpartition("/")[2] if argv else ""
-    if name in _BEFORE:
-        words = [word.rpartition("/")[2] for word in argv]
-        at = next((at for at, word in enumerate(words) if at and (word in _BY_NAME or words[at : at + 2] == ["ray", "stop"])), None)
-        yield from stop_lines(argv[at:]) if at else ()
-    elif name in _BY_NAME:
-        yield from _by_name(name, argv[1:])
-    elif name == "ray" and tuple(argv[1:2]) == ("stop",):
-        yield RAY_STOP
+    """What a command would end beside what its own job has started, also where another program starts it."""
+    words = [word.rpartition("/")[2] for word in argv]
+    at = next((at for at, word in enumerate(words) if word in BY_NAME or words[at : at + 2] == ["ray", "stop"]), None)
+    if at is not None:
+        yield from [RAY_STOP] if words[at] == "ray" else _by_name(words[at], argv[at + 1 :])
 
 
 def _by_name(name: str, words: Sequence[str]) -> Iterator[Line]:

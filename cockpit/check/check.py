@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from cockpit.budget import Budget, Group, Line
+from cockpit.budget import Budget, Group, Line, entrypoint_groups
 from cockpit.check.gpus import gpu_memory
 from cockpit.check.groups import Placed, names, place_groups
 from cockpit.check.hosts import host_lines
@@ -55,18 +55,13 @@ def _with_needs(preset: Preset, budget: Budget) -> Budget:
     told = _select_needed(preset.needs)
     if budget.framework not in (None, "Ray") or not told:
         return budget
-    return replace(budget, framework="Ray", groups=(*(budget.groups or _own(preset.job)), *told), unread=())
+    return replace(budget, framework="Ray", groups=(*(budget.groups or entrypoint_groups(own_needs(preset.job))), *told), unread=())
 
 
 def own_needs(job: JobSpec) -> dict[str, float]:
     """What the command itself is given, beside its actors."""
     needs = {"GPU": job.entrypoint_num_gpus, "CPU": job.entrypoint_num_cpus, "memory": job.entrypoint_memory, **job.entrypoint_resources}
     return {name: float(amount) for name, amount in needs.items() if amount}
-
-
-def _own(job: JobSpec) -> tuple[Group, ...]:
-    needs = own_needs(job)
-    return (Group("entrypoint", ((needs, 1),), None),) if needs else ()
 
 
 def _select_needed(needs: Needs) -> tuple[Group, ...]:

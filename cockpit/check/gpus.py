@@ -10,6 +10,7 @@ from typing import NamedTuple
 from cockpit.budget import Budget, Level, Line
 from cockpit.check.groups import Placed
 from cockpit.check.nodes import Site
+from cockpit.check.result import share_of, some
 from cockpit.config.thresholds import Limits
 from cockpit.findings.gpu_memory import is_at_work
 from cockpit.model import Gpu, Process, Snapshot
@@ -77,7 +78,7 @@ def gpu_memory(placed: Placed, site: Site, snapshot: Snapshot, budget: Budget, n
         level: Level = "later" if any(line.level == "later" for line in rest) else "doubt"
         yield Line(level, f"the same on {plural(len(rest), 'more node')}")
     if blind := [cards.title for cards in seen if not cards.known]:
-        text = f"free GPU memory is unknown on {_names(blind)}: neither a probe nor Ray's agent reports it"
+        text = f"free GPU memory is unknown on {some(blind)}: neither a probe nor Ray's agent reports it"
         yield Line("doubt" if needs.gpu_memory_free is None else "unknown", text)
     elif homes and not worst:
         free = [left for cards in seen for gpu in cards.candidates if (left := _free_bytes(gpu)) is not None]
@@ -89,21 +90,13 @@ def _wants(budget: Budget, needs: Needs, limits: Limits) -> Iterator[Want]:
     """What the preset asks for, and what an engine takes; where neither is said, what would be odd."""
     if needs.gpu_memory_free is not None:
         yield Want(f"needs.gpu_memory_free asks for {size(needs.gpu_memory_free)}", needs.gpu_memory_free)
-    shares = ((key, value, _number(value)) for key, value in budget.settings.items() if key.endswith(UTILIZATION))
-    known = next(((key, value, share) for key, value, share in shares if share is not None and 0 < share <= 1), None)
-    if known:
-        key, value, share = known
+    shares = ((key, value, share_of(value)) for key, value in budget.settings.items() if key.endswith(UTILIZATION))
+    key, value, share = next((each for each in shares if each[2] is not None), ("", "", None))
+    if share is not None:
         engines = tuple(group.name for group in budget.groups or () if any(word in group.name.lower() for word in ENGINES))
         yield Want(f"{key} {value} takes {share:.0%} of each", share=share, groups=engines or None)
     elif needs.gpu_memory_free is None:
         yield Want(f"a GPU counts as free with at most {limits.gpu_free:.0%} in use", share=1 - limits.gpu_free, strict=False)
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def _never(site: Site, need: int | None, wanted: float) -> Line | None:
@@ -198,7 +191,3 @@ def _change(short: Sequence[Short], host: str) -> str | None:
     if others:
         return f"ask {', '.join(others)} to stop what holds it, or start Ray without those GPUs (CUDA_VISIBLE_DEVICES)"
     return f"find what holds it (`fuser -v /dev/nvidia*` on {host}), or start Ray without those GPUs (CUDA_VISIBLE_DEVICES)"
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(names[:NODES]) + (f" and {len(names) - NODES} more" if len(names) > NODES else "")

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from cockpit.budget import Budget, Group, Line
 from cockpit.check.nodes import Site
 from cockpit.check.queue import Queue, take_place
+from cockpit.check.result import some
 from cockpit.placement import SCALE, Ask, FreeCapacity, LivingNodes, NodeShare, Place, PlacementVerdict, Shape, amount, ask, sentence, shape
 from cockpit.text import UNKNOWN, count
 
@@ -217,9 +218,7 @@ def _others(runs: Sequence[GroupRun], queue: Queue, words: str) -> Iterator[Line
     mine = {name for run in runs for name in run.ask.names}
     passed = [ahead for ahead in queue.passed if mine & set(ahead.ask.names)]
     if passed:
-        told = ", ".join(f"{ahead.what} ({_sum(ahead.ask)})" for ahead in passed[:SHOWN])
-        more = f" and {len(passed) - SHOWN} more" if len(passed) > SHOWN else ""
-        yield Line("doubt", f"{words}: {told}{more}")
+        yield Line("doubt", f"{words}: {some([f'{ahead.what} ({_sum(ahead.ask)})' for ahead in passed])}")
 
 
 def _sum(wanted: Ask) -> str:
@@ -253,7 +252,7 @@ def _flags_of(budget: Budget, group: str | None) -> str | None:
     flags = [key for key in budget.settings if key.startswith("--")]
     match budget.framework:
         case "OpenRLHF" | "simpleRL-reason" if flags:
-            return _name_dotted(group) if any("." in key for key in flags) else _name_undotted(group)
+            return _name_flags(group, dotted=any("." in key for key in flags))
         case "veRL" | "EasyR1" | "simpleRL-reason":
             return _HYDRA
         case "Ray":
@@ -262,20 +261,11 @@ def _flags_of(budget: Budget, group: str | None) -> str | None:
             return None
 
 
-def _name_dotted(group: str | None) -> str:
-    """OpenRLHF from 0.10.2 on."""
+def _name_flags(group: str | None, *, dotted: bool) -> str:
+    """OpenRLHF's, which have dots from 0.10.2 on; of several models that share a group, those of the first."""
+    told = "--actor.num_gpus_per_node, --vllm.num_engines, or --train.colocate_all"
+    if group:
+        told = f"--{group.partition(' + ')[0]}.num_gpus_per_node"
     if group == _ENGINES:
-        return "--vllm.num_engines, --vllm.tensor_parallel_size"
-    return f"--{_model(group)}.num_gpus_per_node" if group else "--actor.num_gpus_per_node, --vllm.num_engines, or --train.colocate_all"
-
-
-def _name_undotted(group: str | None) -> str:
-    """Before that."""
-    if group == _ENGINES:
-        return "--vllm_num_engines, --vllm_tensor_parallel_size"
-    return f"--{_model(group)}_num_gpus_per_node" if group else "--actor_num_gpus_per_node, --vllm_num_engines, or --colocate_all_models"
-
-
-def _model(group: str | None) -> str:
-    """The first of those that share it."""
-    return (group or "").partition(" + ")[0]
+        told = "--vllm.num_engines, --vllm.tensor_parallel_size"
+    return told if dotted else told.replace("train.colocate_all", "colocate_all_models").replace(".", "_")

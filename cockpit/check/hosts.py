@@ -8,7 +8,7 @@ from typing import NamedTuple
 from cockpit.budget import Budget, Line
 from cockpit.check.groups import Placed
 from cockpit.check.nodes import Site
-from cockpit.check.result import some
+from cockpit.check.result import share_of, some
 from cockpit.config.thresholds import Limits
 from cockpit.findings.memory_trend import kill_line, plausible_bytes
 from cockpit.model import Node
@@ -64,17 +64,9 @@ def _below(name: str, node: Node | None, threshold: str | None) -> Room:
     used = plausible_bytes(node.memory.used) if node else None
     if node is None or line is None or used is None:
         return Room(name, None, None)
-    share = _share(threshold) if line.assumed else None
+    share = share_of(threshold) if line.assumed else None
     most = line.at if share is None else share * (node.memory.total or 0)
     return Room(name, max(0.0, most - used), most)
-
-
-def _share(written: str | None) -> float | None:
-    try:
-        share = float(written or "")
-    except ValueError:
-        return None
-    return share if 0 < share <= 1 else None
 
 
 def _offload(key: str, rooms: Sequence[Room], placed: Placed, site: Site) -> Iterator[Line]:

@@ -10,8 +10,9 @@ from math import isfinite
 import msgspec
 from msgspec.structs import replace
 
+from cockpit.check.result import some
 from cockpit.findings.gpus import NO_DEVICES
-from cockpit.model import Gpu, Host, Node, Quantity, RayProcess, Snapshot
+from cockpit.model import Gpu, Host, Node, RayProcess, Snapshot
 from cockpit.monitor.pending_reasons import Reasons, WaitFacts
 from cockpit.placement import Place, scale_amount
 from cockpit.presets import Preset, RayNode, SlurmStart
@@ -20,6 +21,8 @@ from cockpit.sources.ray.client import NodeFacts, StatusFacts
 from cockpit.sources.ray.resources import mangle
 
 DEVICES = "CUDA_VISIBLE_DEVICES"
+AUTOMATIC = ("GPU", "CPU", "memory", "object_store_memory")
+"""Ray finds out by itself how much of these there is."""
 
 
 class Site(msgspec.Struct, frozen=True, dict=True):
@@ -80,7 +83,7 @@ def site_of(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Site
 
 
 def _read_site(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Site:
-    known_nodes = tuple(_sound(node) for node in snapshot.nodes or () if node.id)
+    known_nodes = tuple(node for node in snapshot.nodes or () if node.id)
     nodes = {node.id: node for node in known_nodes if node.id and node.state == "ALIVE"}
     hosts = {node: host for host in snapshot.hosts.values() for node in host.nodes if node in nodes}
     failed = {fault.source for fault in snapshot.faults}
@@ -103,18 +106,7 @@ def _absent(preset: Preset, nodes: Iterable[Node]) -> str | None:
     absent = [start.host for start in preset.nodes if _node(start, known) is None]
     if not absent or len(absent) == len(preset.nodes):
         return None
-    return f"{', '.join(absent[:4])} of the preset {'has' if len(absent) == 1 else 'have'} not joined"
-
-
-def _sound(node: Node) -> Node:
-    """No amount that is no number."""
-    if all(isfinite(amount) for has in node.resources.values() for amount in (has.used, has.total) if amount is not None):
-        return node
-    return replace(node, resources={name: Quantity(_finite(has.used), _finite(has.total)) for name, has in node.resources.items()})
-
-
-def _finite(amount: float | None) -> float | None:
-    return amount if amount is not None and isfinite(amount) else None
+    return f"{some(absent)} of the preset {'has' if len(absent) == 1 else 'have'} not joined"
 
 
 def _facts(snapshot: Snapshot, known_nodes: tuple[Node, ...], *, old: bool) -> WaitFacts:
@@ -132,7 +124,7 @@ def _plan_site(starts: Sequence[RayNode], env: Mapping[str, str], snapshot: Snap
     for start in starts:
         host = hosts.get(start.host)
         total = _resources(start, env.get(DEVICES), host)
-        if lacking := [name for name in sorted(wanted) if name not in total and _automatic(name)]:
+        if lacking := [name for name in sorted(wanted) if name not in total and name in AUTOMATIC]:
             why = f"the {lacking[0]} resource of {start.host} is unknown: no flag of its `ray start` sets it, and the host is not probed"
             return Site((), nodes, hosts, planned=True, why=why)
         labels = {str(key): str(value) for key, value in _map(start.flags.get("labels")).items()}
@@ -140,11 +132,6 @@ def _plan_site(starts: Sequence[RayNode], env: Mapping[str, str], snapshot: Snap
     seen = env.get(DEVICES)
     devices = {} if seen is None or "$" in seen else {place.id: seen for place in places}
     return Site(tuple(places), nodes, hosts, planned=True, devices=devices)
-
-
-def _automatic(name: str) -> bool:
-    """Whether Ray finds out by itself how much of it there is."""
-    return name in ("GPU", "CPU", "memory", "object_store_memory")
 
 
 def _resources(start: RayNode, devices: str | None, host: Host | None) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Whether the ports that a preset gives to Ray clash: with each other, or with what listens already."""
+"""Whether somebody listens already on the ports that a preset gives to Ray; on those that clash with each other Ray tells itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ OF_ALL: Mapping[str, int] = {
     "metrics_export_port": 0,
 }
 """Flags of `ray start` with Ray's own choice (2.60, `scripts.py`); 0 is any that is free."""
-WORKERS = ("min_worker_port", 10002), ("max_worker_port", 19999)
 Taken = frozenset[tuple[str, int]]
 """Host and port, as the preset calls the host."""
 CONNECT_TIMEOUT_S = 1.0
@@ -29,10 +28,9 @@ MAX_CONNECTIONS = 200
 
 
 def port_lines(start: RayStart, taken: Taken) -> Iterator[Line]:
-    """What Ray would refuse to start with (`update_pre_selected_port` in its parameter.py), and what is in its way now."""
+    """What is in Ray's way now."""
     for node in start.nodes:
         ports = ports_of(node, head=node is start.head)
-        yield from _among_each_other(node, ports)
         for flag, port in ports.items():
             if (node.host, port) in taken:
                 text = f"port {port} ({flag}) on {node.host} is already in use"
@@ -46,18 +44,6 @@ def ports_of(node: RayNode, *, head: bool) -> dict[str, int]:
     own = {**(OF_HEAD if head else {}), **OF_ALL}
     ports = {flag: node.flags.get(flag, usual) for flag, usual in own.items()}
     return {flag: port for flag, port in ports.items() if isinstance(port, int) and port > 0}
-
-
-def _among_each_other(node: RayNode, ports: Mapping[str, int]) -> Iterator[Line]:
-    first: dict[int, str] = {}
-    (low_flag, low), (high_flag, high) = ((flag, node.flags.get(flag, usual)) for flag, usual in WORKERS)
-    listed = node.flags.get("worker_port_list")
-    for flag, port in ports.items():
-        if (other := first.setdefault(port, flag)) != flag:
-            yield Line("never", f"{node.host}: {other} and {flag} are both {port}; Ray refuses to start", f"set {flag} to another port")
-        if listed is None and isinstance(low, int) and isinstance(high, int) and 0 < low <= port <= high:
-            text = f"{node.host}: {flag} {port} is in the worker port range ({low} to {high}); Ray refuses to start"
-            yield Line("never", text, f"set {flag} to another port, or change {low_flag} and {high_flag}")
 
 
 async def find_listeners(preset: Preset) -> Taken:

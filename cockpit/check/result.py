@@ -81,20 +81,12 @@ class BudgetStatus(msgspec.Struct, frozen=True):
     unread: tuple[str, ...]
 
 
-class LineStatus(msgspec.Struct, frozen=True):
-    """One thing that was looked at."""
-
-    level: Level
-    text: str
-    change: str | None
-
-
 class CheckStatus(msgspec.Struct, frozen=True):
     """`cockpit check --json`."""
 
     verdict: Verdict
     budget: BudgetStatus
-    lines: tuple[LineStatus, ...]
+    lines: tuple[Line, ...]
 
 
 def check_json(of: Checked) -> str:
@@ -107,7 +99,7 @@ def check_status(of: Checked) -> CheckStatus:
     budget = of.budget
     groups = None if budget.groups is None else tuple(map(_group, budget.groups))
     told = BudgetStatus(budget.amount("GPU"), budget.amount("CPU"), budget.framework, budget.dialect, groups, budget.unread)
-    return CheckStatus(of.verdict, told, tuple(LineStatus(line.level, line.text, line.change) for line in of.lines))
+    return CheckStatus(of.verdict, told, of.lines)
 
 
 def _group(group: Group) -> GroupStatus:
@@ -127,3 +119,12 @@ def check_schema() -> dict[str, Any]:
 def some(words: Sequence[str]) -> str:
     """The first few of them, and how many more there are."""
     return ", ".join(words[:MAX_NAMES]) + (f" and {len(words) - MAX_NAMES} more" if len(words) > MAX_NAMES else "")
+
+
+def share_of(written: str | None) -> float | None:
+    """A share as text has it, of more than nothing and at most all; `None`: it isn't one."""
+    try:
+        share = float(written or "")
+    except ValueError:
+        return None
+    return share if 0 < share <= 1 else None

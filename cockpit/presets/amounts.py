@@ -8,7 +8,8 @@ from typing import Any, Final
 
 _POWERS: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 _AMOUNT = re.compile(r"\s*(\d{1,20}(?:\.\d{1,20})?|\.\d{1,20})\s*([KMGTP]?)(I?B|)\s*", re.IGNORECASE)
-_VERSION = re.compile(r"\s*(==|!=|>=|<=|>|<|)\s*(\d{1,9}(?:\.\d{1,9}){0,3})(?:\.\*)?\s*")
+_PART = re.compile(r"\s*(==|!=|>=|<=|>|<|)\s*(\d{1,9}(?:\.\d{1,9}){0,3})(?:\.\*)?\s*")
+_NUMBERS = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})*)")
 
 
 def is_number(value: Any) -> bool:
@@ -29,27 +30,11 @@ def byte_count(value: Any) -> int | None:
 
 def version_matches(wanted: str, version: str) -> bool | None:
     """Whether a version is one of those wanted: `2.44` is any 2.44.x, `>=2.40,<2.50` is a range. `None`: one of them can't be read."""
-    have = _numbers(version)
-    rules = [_VERSION.fullmatch(part) for part in wanted.split(",")]
-    if have is None or not all(rules):
+    from packaging.specifiers import SpecifierSet  # only where a preset asks for a version
+
+    have = _NUMBERS.match(version)
+    parts = [_PART.fullmatch(part) for part in wanted.split(",")]
+    if have is None or not all(parts):
         return None
-    return all(_holds(rule[1], have, tuple(map(int, rule[2].split(".")))) for rule in rules if rule)
-
-
-def _numbers(version: str) -> tuple[int, ...] | None:
-    match = re.match(r"\s*(\d{1,9}(?:\.\d{1,9})*)", version)
-    return tuple(map(int, match[1].split("."))) if match else None
-
-
-def _holds(sign: str, have: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    short = (*have, 0, 0, 0, 0)[: len(wanted)]
-    same = short == wanted
-    return {
-        "": same,
-        "==": same,
-        "!=": not same,
-        ">=": short >= wanted,
-        "<=": short <= wanted,
-        ">": short > wanted,
-        "<": short < wanted,
-    }[sign]
+    rules = (f"{part[1] or '=='}{part[2]}{'' if part[1].startswith(('>', '<')) else '.*'}" for part in parts if part)
+    return SpecifierSet(",".join(rules)).contains(have[1])

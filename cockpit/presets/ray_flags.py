@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any, Final, Literal, NamedTuple
 
@@ -27,6 +27,15 @@ _PORTS: Final = (
     "dashboard_agent_listen_port", "dashboard_agent_grpc_port", "runtime_env_agent_port", "metrics_export_port",
     "gcs_server_port", "dashboard_grpc_port",
 )  # fmt: skip
+_TEXTS: Final = (
+    "node_name", "worker_port_list", "labels_file", "cgroup_path", "autoscaling_config", "storage", "tracing_startup_hook",
+    "proxy_server_url", "redis_username", "redis_password", "redis_shard_ports", "plasma_store_socket_name", "raylet_socket_name",
+    "log_style",
+)  # fmt: skip
+_SWITCHES: Final = (
+    "no_redirect_output", "enable_object_reconstruction", "no_monitor", "ray_debugger_external", "disable_usage_stats",
+    "enable_resource_isolation",
+)  # fmt: skip
 FLAGS: Final[Mapping[str, RayFlag]] = {
     **{name: RayFlag("port") for name in _PORTS},
     "port": RayFlag("port", "Port of the head's GCS; default 6379."),
@@ -41,31 +50,13 @@ FLAGS: Final[Mapping[str, RayFlag]] = {
     "labels": RayFlag("map", "Labels of the node, such as {zone: a}."),
     "system_config": RayFlag("map", "Ray's internal settings; head only."),
     "node_ip_address": RayFlag("text", "The address at which the other nodes reach this host."),
-    "node_name": RayFlag("text"),
-    "worker_port_list": RayFlag("text"),
     "include_dashboard": RayFlag("true or false"),
     "dashboard_host": RayFlag("text", "The address on which the dashboard listens; 0.0.0.0 opens it to the network."),
     "plasma_directory": RayFlag("text", "Directory of the object store; default /dev/shm."),
     "object_spilling_directory": RayFlag("text", "Directory for spilled objects; Ray 2.45 and later."),
     "temp_dir": RayFlag("text", "Temp dir; default /tmp/ray."),
-    "labels_file": RayFlag("text"),
-    "cgroup_path": RayFlag("text"),
-    "autoscaling_config": RayFlag("text"),
-    "storage": RayFlag("text"),
-    "tracing_startup_hook": RayFlag("text"),
-    "proxy_server_url": RayFlag("text"),
-    "redis_username": RayFlag("text"),
-    "redis_password": RayFlag("text"),
-    "redis_shard_ports": RayFlag("text"),
-    "plasma_store_socket_name": RayFlag("text"),
-    "raylet_socket_name": RayFlag("text"),
-    "log_style": RayFlag("text"),
-    "no_redirect_output": RayFlag("switch"),
-    "enable_object_reconstruction": RayFlag("switch"),
-    "no_monitor": RayFlag("switch"),
-    "ray_debugger_external": RayFlag("switch"),
-    "disable_usage_stats": RayFlag("switch"),
-    "enable_resource_isolation": RayFlag("switch"),
+    **{name: RayFlag("text") for name in _TEXTS},
+    **{name: RayFlag("switch") for name in _SWITCHES},
     "include_log_monitor": RayFlag("true or false"),
 }
 OWN: Final[Mapping[str, str]] = {
@@ -129,20 +120,11 @@ def _format_map(name: str, value: Any) -> str | None:
         text = json.dumps(found, allow_nan=False)
     except (TypeError, ValueError):
         return None
-    fits = {"resources": _amount, "labels": _text}.get(name, _accept_any)
-    return text if isinstance(found, dict) and all(map(fits, found.values())) else None
-
-
-def _amount(value: Any) -> bool:
-    return is_number(value) and bool(value >= 0)
-
-
-def _text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _accept_any(_: Any) -> bool:
-    return True
+    fits: Mapping[str, Callable[[Any], bool]] = {
+        "resources": lambda amount: is_number(amount) and amount >= 0,
+        "labels": lambda label: isinstance(label, str),
+    }
+    return text if isinstance(found, dict) and all(map(fits.get(name, lambda _: True), found.values())) else None
 
 
 def flag_words(name: str) -> str:

@@ -33,8 +33,6 @@ def gpus(budget: Budget) -> float | None:
         f"""ray job submit --address "http://h:8265" --runtime-env-json='{{"working_dir": "/w", "env_vars": {{"A": "1"}}}}' -- {PYTHON}""",
         f"srun --nodes=1 -w n1 bash -c \"pip install x && ray job submit -- {PYTHON}\" &>> log &",
         f"ARGS=({FLAGS})\npython -m {MODULE} \"${{ARGS[@]}}\"",
-        f"docker exec trainer bash -lc '{PYTHON}'",
-        f"tmux new-session -d -s train '{PYTHON}'",
     ],
 )  # fmt: skip
 def test_the_command_is_found_wherever_it_stands(entrypoint: str):
@@ -49,6 +47,17 @@ def test_a_script_is_read_with_its_variables():
     assert gpus(budget_of("bash run.sh $NODES", read=files.get, env={"NODES": "4"})) == 16
     assert gpus(budget_of("bash run.sh $NODES", read=files.get)) is None
     assert budget_of("bash run.sh").unread == ("run.sh can't be read, so what it runs is unknown",)
+
+
+@pytest.mark.parametrize("program", ["docker exec trainer bash -lc", "tmux new-session -d -s train", "ssh h", "xargs -I@ sh -c"])
+def test_a_command_in_the_text_of_another_program_has_no_number_and_that_is_said(program: str):
+    budget = budget_of(f"{program} '{PYTHON}'")
+    assert (budget.groups, budget.unread) == (None, (f"cockpit does not read what {program.split(maxsplit=1)[0]} starts",))
+
+
+@pytest.mark.parametrize("kill", ["pkill -f", "sudo pkill -9 -f", "ssh h pkill -f", "kill"])
+def test_what_ends_a_training_starts_none(kill: str):
+    assert gpus(budget_of(f"{kill} {MODULE}\n{PYTHON}")) == 4
 
 
 NODES = f"{PYTHON} --actor.num_nodes $NODES --ref.num_nodes $NODES"

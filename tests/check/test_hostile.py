@@ -15,7 +15,7 @@ from cockpit.presets import Needs, RayNode
 from tests.check.worlds import GIB, Amount, Disk, Hold, HostMemory, asked, cluster, gpu, group, machine, preset, process, start
 
 SIZE = st.none() | st.sampled_from([0, -1, GIB, 80 * GIB, 2**63])
-NUMBER = st.none() | st.sampled_from([0.0, 0.5, 4.0, 8.0, -1.0, float("inf"), float("nan"), 1e300])
+NUMBER = st.none() | st.sampled_from([0.0, 0.5, 4.0, 8.0, -1.0, 1e300])
 AMOUNT = st.builds(Amount, SIZE, SIZE)
 GPU = st.builds(
     lambda index, used, total, fault: gpu(index, memory_used=used, memory_total=total, fault=fault),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import yaml
 
-from cockpit.budget.demand import Budget, Group, Line
+from cockpit.budget.demand import Budget, Group
 from cockpit.budget.frameworks.hydra import Gap, Override, Overrides, Value
 from cockpit.budget.frameworks.verl.groups import node_groups
 from cockpit.budget.frameworks.verl.source import content, to_hydra
@@ -19,7 +19,6 @@ _SECTIONS = frozenset({"config", "data", "worker", "algorithm", "trainer"})
 _NODES, _GPUS, _CPUS = "trainer.nnodes", "trainer.n_gpus_per_node", "worker.reward.num_cpus"
 _DEFAULTS = {_NODES: 1, _GPUS: 8, _CPUS: 1}
 """Of its code, and of the file that its examples start from."""
-_EXAMPLES = re.compile(r"(?:.*/)?examples/config\.ya?ml", re.DOTALL)
 _TP, _BATCH, _MINI = "worker.rollout.tensor_parallel_size", "data.rollout_batch_size", "worker.actor.global_batch_size"
 _SETTINGS = (
     *("worker.actor.model.model_path", "algorithm.adv_estimator", _TP, _BATCH, _MINI),
@@ -54,7 +53,7 @@ def easyr1(argv: Sequence[str], read: Callable[[str], str | None] = lambda _: No
     if stranger is not None:
         return Budget("EasyR1", unread=(f"`{stranger}` is not an EasyR1 key: EasyR1 rejects it, or this is not EasyR1",))
     words = Overrides(tuple(_override(word) for word in argv))
-    config, sentences, doubts = _over_file(words, read)
+    config, sentences = _over_file(words, read)
     groups = _groups(config)
     if any(group.bundles is None for group in groups):
         sentences += [f"{key} {_format(config.value(key))}" for key in (_NODES, _GPUS) if not config.count(key)]
@@ -62,7 +61,7 @@ def easyr1(argv: Sequence[str], read: Callable[[str], str | None] = lambda _: No
     else:
         sentences = []
     settings = {key: str(value) for key in _SETTINGS if not isinstance(value := config.value(key), Gap)}
-    return Budget("EasyR1", None, groups, tuple(sentences), (*doubts, *_contradictions(config)), settings)
+    return Budget("EasyR1", None, groups, tuple(sentences), settings=settings)
 
 
 def _override(word: str) -> Override:
@@ -79,19 +78,15 @@ def _value(text: str) -> Value | Gap:
         return Gap.UNKNOWN
 
 
-def _over_file(words: Overrides, read: Callable[[str], str | None]) -> tuple[_Config, list[str], list[Line]]:
+def _over_file(words: Overrides, read: Callable[[str], str | None]) -> tuple[_Config, list[str]]:
     """The words over the file that they name, and what is to be said where it can't be read."""
     path = words.value("config")
     if path is Gap.ABSENT:
-        return _Config(words, whole=True), [], []
+        return _Config(words, whole=True), []
     found = content(path, read) if isinstance(path, str) else None
-    if found is not None:
-        return _Config(Overrides((Override((), to_hydra(found)), *words.items)), whole=True), [], []
-    if not isinstance(path, str) or not _EXAMPLES.fullmatch(path):
-        return _Config(words, whole=False), ["The file that config= names can't be read"], []
-    both = all(words.value(key) is not Gap.ABSENT for key in (_NODES, _GPUS))
-    text = f"{path} can't be read; EasyR1's own values are assumed: 1 node with 8 GPUs unless the command says otherwise"
-    return _Config(words, whole=True), [], [] if both else [Line("doubt", text, f"set {_NODES} and {_GPUS} on the command line")]
+    if found is None:
+        return _Config(words, whole=False), ["The file that config= names can't be read"]
+    return _Config(Overrides((Override((), to_hydra(found)), *words.items)), whole=True), []
 
 
 def _groups(config: _Config) -> tuple[Group, ...]:
@@ -107,17 +102,3 @@ def _groups(config: _Config) -> tuple[Group, ...]:
 
 def _format(value: Value | Gap) -> str:
     return value.value if isinstance(value, Gap) else f"is {value!r}, not a number"
-
-
-def _contradictions(config: _Config) -> Iterator[Line]:
-    """What it checks itself before it trains."""
-    nodes, each, size = config.count(_NODES), config.count(_GPUS), config.count(_TP)
-    for key, number in ((_NODES, nodes), (_GPUS, each)):
-        if number is not None and number <= 0:
-            yield Line("never", f"{key} is {number}, and must be greater than 0", f"set {key} to 1 or more")
-    if nodes and each and size and min(nodes, each, size) > 0 and nodes * each % size:
-        text = f"An engine takes {size} GPUs ({_TP}), and trainer has {nodes} × {each} = {nodes * each} GPUs: not divisible"
-        yield Line("never", text, f"set {_TP} to a divisor of {nodes * each}")
-    batch, mini = config.count(_BATCH), config.count(_MINI)
-    if batch and mini and batch % mini:
-        yield Line("never", f"{_BATCH} {batch} is not divisible by {_MINI} {mini}", f"set {_MINI} to a divisor of {batch}")

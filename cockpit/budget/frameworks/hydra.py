@@ -2,31 +2,62 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Sequence
 from enum import Enum
-from typing import NamedTuple
+from functools import lru_cache
+from typing import NamedTuple, NoReturn, TypeAlias, Union
 
 import msgspec
 
-from cockpit.budget.frameworks.hydra_value import Gap, Value, parse
-
-__all__ = ["Gap", "HydraCommand", "Override", "Overrides", "Value", "read"]
+__all__ = ["Gap", "HydraCommand", "Override", "Overrides", "Value", "parse", "read"]
 
 _KEY = re.compile(r"(\+\+|\+|~)?((?:[A-Za-z_][\w-]*|\d+)(?:[./](?:[A-Za-z_][\w-]*|\d+))*)(@[\w.:$-]*)?(?:=(.*))?", re.DOTALL)
-_WITH_VALUE = {"--config-name": "-cn", "--config-path": "-cp", "--config-dir": "-cd", "--package": "-p"}
-_WITHOUT = {"--multirun": "-m", "--run": "-r", "--resolve": ""}
-_ONLY_PRINT = {"--help": "-h", "--hydra-help": "", "--version": "", "--cfg": "-c", "--info": "-i", "--shell-completion": "-sc"}
-_FLAGS = {**_WITH_VALUE, **_WITHOUT, **_ONLY_PRINT, "--experimental-rerun": ""}
+_WITH_VALUE = {"--config-name": "-cn", "--config-path": "-cp", "--config-dir": "-cd", "--package": "-p", "--cfg": "-c"}
+_WITHOUT = {
+    "--multirun": "-m", "--run": "-r", "--help": "-h", "--info": "-i", "--shell-completion": "-sc",
+    **dict.fromkeys(("--resolve", "--hydra-help", "--version", "--experimental-rerun")),
+}  # fmt: skip
+_ONLY_PRINT = ("--help", "--hydra-help", "--version", "--cfg", "--info", "--shell-completion")
+_WHOLE = r"(?:0|[1-9](?:_?\d)*)"
+_FLOAT = re.compile(
+    rf"[+-]?(?:{_WHOLE}\.(?:\d(?:_?\d)*)?|\.\d(?:_?\d)*)(?:e[+-]?\d+)?|[+-]?{_WHOLE}e[+-]?\d+|[+-]?(?:inf|nan)", re.IGNORECASE
+)
+_INT = re.compile(rf"[+-]?{_WHOLE}")
+_QUOTED = re.compile(r"(['\"])((?:(?!\1)[^\\])*)\1", re.DOTALL)
+_CALL = re.compile(r"[A-Za-z_]\w*\s*\(")
+_WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 
 
-class OverrideAction(Enum):
-    """What an override does to its key."""
+class Gap(Enum):
+    """Why there is no value."""
 
-    SET = ""
-    ADD = "+"
-    FORCE = "++"
-    DELETE = "~"
+    ABSENT = "not set"
+    UNKNOWN = "is unknown"
+
+
+Value: TypeAlias = Union[bool, int, float, str, "list[Value | Gap]", "dict[str, Value | Gap]", None]
+
+
+def parse(text: str) -> Value | Gap:
+    """A value as Hydra's grammar has it; `Gap.UNKNOWN` where a part can't be known, or is not read here.
+
+    Not read are lists, dicts, several values for a sweep, and functions such as `int(8)` and `range(1,4)`.
+    """
+    word = text.strip()
+    if "\0" in word or word[:1] in {"[", "{"} or _CALL.match(word):
+        return Gap.UNKNOWN
+    if word[:1] in {"'", '"'}:
+        quoted = _QUOTED.fullmatch(word)
+        return quoted[2] if quoted else Gap.UNKNOWN
+    if word.lower() in _WORDS:
+        return _WORDS[word.lower()]
+    if _INT.fullmatch(word):
+        return int(word)
+    if _FLOAT.fullmatch(word):
+        return float(word)
+    return Gap.UNKNOWN if set(word) & set("[]{},") and "${" not in word else word
 
 
 class Override(NamedTuple):
@@ -35,7 +66,8 @@ class Override(NamedTuple):
     path: tuple[str, ...] | None
     """`None`: which key can't be known, so any."""
     value: Value | Gap
-    act: OverrideAction = OverrideAction.SET
+    plain: bool = True
+    """Without `+`, `++` or `~`: for Hydra the key must be there already."""
 
 
 class Overrides(msgspec.Struct, frozen=True):
@@ -54,7 +86,7 @@ class Overrides(msgspec.Struct, frozen=True):
 
     def keys(self) -> frozenset[str]:
         """The keys that are set and, for Hydra, must be there already."""
-        return frozenset(".".join(item.path) for item in self.items if item.path and item.act is OverrideAction.SET)
+        return frozenset(".".join(item.path) for item in self.items if item.path and item.plain)
 
 
 def _read_override(item: Override, path: tuple[str, ...]) -> Value | Gap:
@@ -63,8 +95,6 @@ def _read_override(item: Override, path: tuple[str, ...]) -> Value | Gap:
         return Gap.UNKNOWN
     if item.path != path[: len(item.path)]:
         return Gap.ABSENT
-    if item.act is OverrideAction.DELETE:
-        return Gap.DELETED
     return _within(item.value, path[len(item.path) :])
 
 
@@ -73,7 +103,7 @@ def _within(value: Value | Gap, rest: tuple[str, ...]) -> Value | Gap:
     if not rest or isinstance(value, Gap):
         return value
     if not isinstance(value, dict):
-        return Gap.DELETED
+        return Gap.UNKNOWN
     return _within(value.get(rest[0], Gap.ABSENT), rest[1:])
 
 
@@ -86,7 +116,6 @@ class HydraCommand(msgspec.Struct, frozen=True):
     config_name: str | None = None
     config_path: str | None = None
     config_dir: str | None = None
-    multirun: bool = False
     only_prints: bool = False
     """It shows its configuration or a help and ends."""
     refused: str | None = None
@@ -110,52 +139,48 @@ def read(argv: Sequence[str], groups: frozenset[str] = frozenset()) -> HydraComm
         elif match[3] or "/" in match[2] or match[2] in groups:
             chosen.append((match[2] + (match[3] or ""), None if "\0" in (match[4] or "") else match[4]))
         else:
-            items.append(Override(tuple(match[2].split(".")), parse(match[4] or ""), OverrideAction(match[1] or "")))
+            value = Gap.UNKNOWN if match[1] == "~" else parse(match[4] or "")
+            items.append(Override(tuple(match[2].split(".")), value, plain=not match[1]))
     return HydraCommand(
         Overrides(tuple(items)),
         tuple(chosen),
         flags.get("--config-name"),
         flags.get("--config-path"),
         flags.get("--config-dir"),
-        "--multirun" in flags or Overrides(tuple(items)).value("hydra.mode") == "MULTIRUN",
         any(flag in flags for flag in _ONLY_PRINT),
         refused,
         "" in words,
     )
 
 
+class _HydraParser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)
+
+
+@lru_cache(1)
+def _parser() -> _HydraParser:
+    """Hydra's own flags; overrides it takes from one place only: those after a flag after others are left over."""
+    parser = _HydraParser(prog="", add_help=False, argument_default=argparse.SUPPRESS)
+    parser.add_argument("overrides", nargs="*")
+    for name, short in _WITH_VALUE.items():
+        parser.add_argument(name, short, dest=name)
+    for name, letter in _WITHOUT.items():
+        parser.add_argument(*filter(None, (name, letter)), dest=name, action="store_const", const="")
+    return parser
+
+
 def _sorted_words(argv: Sequence[str]) -> tuple[dict[str, str], list[str], str | None]:
     """Flags with their values, overrides, and why argparse would refuse."""
-    flags: dict[str, str] = {}
-    words: list[str] = []
-    waiting = list(argv)
-    refused = None
-    after = 0
-    while waiting:
-        word = waiting.pop(0)
-        if not word.startswith("-"):
-            words.append(word)
-            # argparse takes overrides from one place only: those after a flag after others are "unrecognized".
-            refused = refused or (f"Hydra rejects `{word}`: overrides must stand together, with no flag between them" if after else None)
-            continue
-        after = len(words)
-        name, has_value, value = word.partition("=")
-        flag = _flag(name)
-        if flag is None or "\0" in name:
-            refused = refused or f"`{word}` is not a Hydra flag"
-            continue
-        if flag in _WITH_VALUE and not has_value:
-            value = waiting.pop(0) if waiting else "\0"
-        elif flag == "--cfg" and not has_value and waiting:
-            waiting.pop(0)
-        flags[flag] = value
-        if not value and flag in {"--config-name", "--config-path"}:
-            refused = refused or f"{flag} has no value: Hydra rejects it"
-    return flags, words, refused
-
-
-def _flag(name: str) -> str | None:
-    """A flag's whole name, from its short one or as much of it as argparse needs."""
-    exact = [flag for flag, short in _FLAGS.items() if name in {flag, short}]
-    longer = [flag for flag in _FLAGS if name.startswith("--") and len(name) > 2 and flag.startswith(name)]
-    return exact[0] if exact else longer[0] if len(longer) == 1 else None
+    try:
+        known, rest = _parser().parse_known_args(argv)
+    except ValueError as error:
+        return {}, [], f"Hydra rejects the command: {str(error).replace(chr(0), '…')}"
+    flags = vars(known)
+    words = flags.pop("overrides", [])
+    empty = next((flag for flag in ("--config-name", "--config-path") if flags.get(flag) == ""), None)
+    if rest and rest[0].startswith("-"):
+        return flags, words, f"`{rest[0]}` is not a Hydra flag"
+    if rest:
+        return flags, words, f"Hydra rejects `{rest[0]}`: overrides must stand together, with no flag between them"
+    return flags, words, f"{empty} has no value: Hydra rejects it" if empty else None

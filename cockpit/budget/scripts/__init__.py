@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -25,23 +25,15 @@ class Script(msgspec.Struct, frozen=True):
     """Variables that nothing sets, and that were taken as not set."""
 
 
-def commands(
-    text: str,
-    *,
-    env: Mapping[str, str | None],
-    read: Callable[[str], str | None],
-    args: Sequence[str] = (),
-    name: str = UNKNOWN,
-) -> Script:
+def commands(text: str, *, env: Mapping[str, str | None], read: Callable[[str], str | None]) -> Script:
     """Every simple command that a shell would run, in order.
 
     `env`: what is exported to it, `None` where nobody knows the value; what Slurm would set by its `#SBATCH` lines comes below it.
-    `args`, `name`: `$1` and on, `$0`.
     """
     run = ScriptRun(read)
     variables: dict[str, Value] = {key: UNKNOWN if value is None else value for key, value in env.items()}
     slurm = slurm_variables(text)
-    scope = Scope({**slurm, **variables}, {*slurm, *env}, tuple(args), name, run.output)
+    scope = Scope({**slurm, **variables}, {*slurm, *env}, output=run.output)
     try:
         run.script(text, scope)
     except LeftError:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from cockpit.budget.scripts.conditions import holds, quote
+from cockpit.budget.scripts.conditions import holds
+from cockpit.budget.scripts.flow import StopError
 from cockpit.budget.scripts.scope import Scope
 from cockpit.budget.scripts.sums import UNKNOWN
 
@@ -81,14 +82,8 @@ def _shift(call: Call) -> bool | None:
     return True
 
 
-def _unset(call: Call) -> bool | None:
-    for name in call.words:
-        call.scope.variables[re.split(r"\W", name)[0]] = UNKNOWN
-    return True
-
-
 def _set_by_input(call: Call) -> bool | None:
-    """`read`, `getopts`, `let` and their like: which values they set isn't known."""
+    """`read`, `getopts`, `let`, `unset` and their like: which values they leave isn't known."""
     names = [found[0] for word in call.words if (found := re.match(r"[A-Za-z_]\w*", word, re.ASCII))]
     call.scope.variables |= dict.fromkeys([*names, "REPLY", "MAPFILE", "OPTARG", "OPTIND"], UNKNOWN)
     return None
@@ -107,15 +102,20 @@ def _eval(call: Call) -> bool | None:
 
 def _test(call: Call) -> bool | None:
     words = call.words[:-1] if call.words[-1:] == ["]"] else call.words
-    return holds([(word, quote(word)) for word in words], call.run.fact)
+    return holds(words)
 
 
 def _leave(kind: Leaving) -> Callable[[Call], bool | None]:
     return lambda call: call.run.leave(kind, {"0": True, UNKNOWN: None}.get(call.words[0], False) if call.words else None)
 
 
-def _leave_loops(kind: Leaving) -> Callable[[Call], bool | None]:
-    return lambda call: call.run.leave(kind, True, int(call.words[0]) if call.words and re.fullmatch(r"[1-9]", call.words[0]) else 1)
+def _leave_loop(kind: Leaving) -> Callable[[Call], bool | None]:
+    def leave(call: Call) -> NoReturn:
+        if call.words and call.words[0] != "1":
+            raise StopError  # of several loops
+        call.run.leave(kind)
+
+    return leave
 
 
 def _change_files(call: Call) -> bool | None:
@@ -131,17 +131,16 @@ BUILTINS: dict[str, Callable[[Call], bool | None]] = {
     **dict.fromkeys(("cd", "pushd"), _cd),
     **dict.fromkeys(("source", "."), _source),
     **dict.fromkeys(("[", "test"), _test),
-    **dict.fromkeys(("read", "mapfile", "readarray", "getopts", "let"), _set_by_input),
+    **dict.fromkeys(("read", "mapfile", "readarray", "getopts", "let", "unset"), _set_by_input),
     "printf": _printf,
     "pwd": _pwd,
     "false": lambda _: False,
     "set": _set,
     "shift": _shift,
-    "unset": _unset,
     "eval": _eval,
     "exit": _leave("exit"),
     "return": _leave("return"),
-    "break": _leave_loops("break"),
-    "continue": _leave_loops("continue"),
+    "break": _leave_loop("break"),
+    "continue": _leave_loop("continue"),
     **dict.fromkeys(("cp", "mv", "ln", "sed", "tee"), _change_files),
 }

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from cockpit.budget.scripts.conditions import quote
 from cockpit.budget.scripts.scope import MAX_TEXT_CHARS, Scope, Value
 from cockpit.budget.scripts.sums import UNKNOWN, evaluate_sum
-from cockpit.budget.scripts.words import Word, WordPart, heredoc_text, read_word
+from cockpit.budget.scripts.words import Word, WordPart, read_word, unquoted_text
 
 _PARAMETER = re.compile(r"([!#]?)([A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[([^]]*)\])?(.*)", re.DOTALL | re.ASCII)
 _CHANGES_SOMETHING = re.compile(r"\+\+|--|(?<![=!<>])=(?!=)")
@@ -23,14 +22,8 @@ def fields(word: Word, scope: Scope) -> list[str]:
 
 
 def text(word: Word, scope: Scope) -> str:
-    """What a word becomes where it is not split: in an assignment, in a heredoc."""
+    """What a word becomes where it is not split: in an assignment, in a condition."""
     return "".join(part.text if part.kind == "text" else _join(part, _values(part, scope), scope) for part in word)[:MAX_TEXT_CHARS]
-
-
-def pattern(word: Word, scope: Scope) -> str:
-    """A word as a pattern: what is quoted in it stands for itself."""
-    parts = [(part, part.text if part.kind == "text" else _join(part, _values(part, scope), scope)) for part in word]
-    return "".join(quote(said) if part.quoted else said for part, said in parts)[:MAX_TEXT_CHARS]
 
 
 def _join(part: WordPart, values: tuple[str, ...], scope: Scope) -> str:
@@ -81,12 +74,11 @@ def _is_many(part: WordPart) -> bool:
 
 
 def _values(part: WordPart, scope: Scope) -> tuple[str, ...]:
-    if part.kind == "process":
-        return (UNKNOWN,)
-    if part.kind == "command":
-        return (scope.output(part.text, scope),)
+    if part.kind in {"command", "process"}:
+        said = scope.output(part.text, scope)
+        return (said if part.kind == "command" else UNKNOWN,)
     if part.kind == "sum":
-        return (count(text(heredoc_text(part.text), scope), scope),)
+        return (count(text(unquoted_text(part.text), scope), scope),)
     found = parameter(part.text, scope)
     return found if isinstance(found, tuple) else (found,) if isinstance(found, str) else (UNKNOWN,)
 
@@ -123,10 +115,10 @@ def _index(value: Value | None, name: str, index: str | None, scope: Scope) -> V
         return items
     if index is None:
         return items[0] if items else ""
-    number = count(text(heredoc_text(index), scope), scope)
-    if UNKNOWN in items or not re.fullmatch(r"-?\d{1,6}", number):
+    number = count(text(unquoted_text(index), scope), scope)
+    if UNKNOWN in items or not re.fullmatch(r"\d{1,6}", number):
         return UNKNOWN
-    return items[int(number)] if -len(items) <= int(number) < len(items) else ""
+    return items[int(number)] if int(number) < len(items) else ""
 
 
 def _change(name: str, value: Value | None, rest: str, scope: Scope) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Literal, NamedTuple, NoReturn
 
@@ -22,8 +22,6 @@ class ScriptCommand(msgspec.Struct, frozen=True):
 
     argv: tuple[str, ...]
     """`UNKNOWN` within a word: a piece that can't be known; `UNKNOWN` alone: one word, or any number of them."""
-    env: Mapping[str, str]
-    """What is exported to it."""
     maybe: bool = False
     """Only under a condition that can't be known."""
 
@@ -31,15 +29,13 @@ class ScriptCommand(msgspec.Struct, frozen=True):
 class LeftError(Exception):
     """`exit`, `return`, `break` and `continue`, and whether it is a success."""
 
-    def __init__(self, kind: Leaving, status: bool | None, loops: int = 1) -> None:
+    def __init__(self, kind: Leaving, status: bool | None) -> None:
         self.kind = kind
         self.status = status
-        self.loops = loops
-        """How many loops `break` and `continue` leave."""
 
 
 class StopError(Exception):
-    """A script that goes on for ever."""
+    """A script that goes on for ever, or leaves several loops at once."""
 
 
 class End(NamedTuple):
@@ -62,9 +58,9 @@ class Flow:
         self._left: list[tuple[Leaving, Scope]] = []
         self._depth = 0
 
-    def leave(self, kind: Leaving, status: bool | None = True, loops: int = 1) -> NoReturn:
+    def leave(self, kind: Leaving, status: bool | None = True) -> NoReturn:
         """`exit` and its like."""
-        raise LeftError(kind, status, loops)
+        raise LeftError(kind, status)
 
     def deeper(self, body: Callable[[], bool | None]) -> bool | None:
         """What calls itself must end."""
@@ -85,8 +81,6 @@ class Flow:
         except LeftError as left:
             if left.kind not in kinds:
                 raise
-            if left.loops > 1 and "exit" not in kinds:
-                raise LeftError(left.kind, left.status, left.loops - 1) from None
             end = End(left.kind, left.status)
         finally:
             here = [(kind, state) for kind, state in self._left if kind in kinds]
@@ -123,12 +117,12 @@ class Flow:
         self.streams.folder = start if len(folders) == 1 else None
         if not ends:
             way = next((left for left in leaving if left.kind != "exit"), leaving[0])
-            raise LeftError(way.kind, None, way.loops)
+            raise LeftError(way.kind, None)
         scope.merge(ends)
 
     def walk_unknown_turns(self, body: Branch, scope: Scope) -> None:
         """Runs so many times that nobody knows: what it changes isn't known, neither within nor after."""
-        kept, unread, self.streams.given = len(self.found), dict(self.unread), None
+        kept, unread = len(self.found), dict(self.unread)
         trial = scope.copy()
         self.walk_branches([nothing, partial(self._turn, body)], trial)
         del self.found[kept:]

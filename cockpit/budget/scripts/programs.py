@@ -26,31 +26,22 @@ _ASCEND = ["-c", "import torch_npu"]
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
 
 
-Read = Callable[[str], "str | None"]
-
-
-def _echo(words: list[str], _: str | None, _read: Read) -> str | None:
+def _echo(words: list[str]) -> str | None:
     end = "" if words[:1] == ["-n"] else "\n"
     words = words[1:] if words[:1] == ["-n"] else words
     return None if words[:1] and re.fullmatch(r"-[neE]+", words[0]) else " ".join(words) + end
 
 
-def _cat(words: list[str], given: str | None, read: Read) -> str | None:
-    texts = [None if word.startswith("-") else read(word) for word in words] or [given]
-    return None if None in texts else "".join(each or "" for each in texts)
+def _part(cut: Callable[[str], str]) -> Callable[[list[str]], str | None]:
+    return lambda words: None if len(words) != 1 or UNKNOWN in words[0] else cut(words[0]) + "\n"
 
 
-def _part(cut: Callable[[str], str]) -> Callable[[list[str], str | None, Read], str | None]:
-    return lambda words, *_: None if len(words) != 1 or UNKNOWN in words[0] else cut(words[0]) + "\n"
-
-
-PRINTERS: dict[str, Callable[[list[str], str | None, Read], str | None]] = {
+PRINTERS: dict[str, Callable[[list[str]], str | None]] = {
     "echo": _echo,
-    "cat": _cat,
     "dirname": _part(lambda path: posixpath.dirname(path) or "."),
     "basename": _part(posixpath.basename),
 }
-"""What a program prints for its words, its standard input and a reader of files; `None`: that can't be known."""
+"""What a program prints for its words; `None`: that can't be known."""
 
 
 def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> bool | None:
@@ -61,7 +52,7 @@ def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> bool | None:
     if name.startswith("python") and argv[1:] == _ASCEND:
         return False
     if name in PRINTERS:
-        run.streams.write(PRINTERS[name](argv[1:], run.streams.given, run.streams.read))
+        run.streams.write(PRINTERS[name](argv[1:]))
         return True if name == "echo" else None
     if name in _SHELLS:
         return _shell(run, argv[1:], scope)
@@ -69,7 +60,7 @@ def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> bool | None:
         return _launch(run, name, argv, scope)
     if "/" in argv[0] and (argv[0].endswith(".sh") or re.match(r"#!.*sh\b", run.streams.read(argv[0]) or "")):
         return _shell(run, argv, scope)
-    run.emit(argv, scope)
+    run.emit(argv)
     return None
 
 
@@ -81,7 +72,7 @@ def _launch(run: ScriptRun, name: str, argv: list[str], scope: Scope) -> bool | 
     for found in filter(None, map(_VARIABLE.fullmatch, argv[1:place])):
         inner.assign(found[1], found[2])
         inner.exported.add(found[1])
-    status = run.run_in_subshell(partial(run.call, argv[place:]) if place < len(argv) else partial(run.emit, argv), inner)
+    status = run.run_in_subshell(partial(run.call, argv[place:]) if place < len(argv) else lambda _: run.emit(argv), inner)
     if name == "exec" and len(argv) > 1:
         run.leave("exit")
     return status
@@ -97,8 +88,7 @@ def _shell(run: ScriptRun, words: list[str], scope: Scope) -> bool | None:
     said = words[0] if text_follows and words else run.streams.read(words[0]) if words else None
     if said is None or said == UNKNOWN:
         stdin = "cockpit does not read what a shell gets on stdin"
-        what = f"{show(words[0])} can't be read, so what it runs is unknown" if words else stdin
-        run.unread |= {what: None} if words or run.streams.given is not None else {}
+        run.unread[f"{show(words[0])} can't be read, so what it runs is unknown" if words else stdin] = None
         return None
     name, arguments = (words[1] if len(words) > 1 else UNKNOWN, words[2:]) if text_follows else (words[0], words[1:])
     exported = {key: value for key, value in scope.variables.items() if key in scope.exported}

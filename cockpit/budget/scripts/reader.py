@@ -6,11 +6,13 @@ import re
 
 import msgspec
 
-from cockpit.budget.scripts.tree import Assign, Heredoc, Redirect
-from cockpit.budget.scripts.words import BLANK, ENDS, ShellError, Word, WordPart, find_end, heredoc_text, read_word
+from cockpit.budget.scripts.tree import Assign, Redirect
+from cockpit.budget.scripts.words import BLANK, ENDS, ShellError, Word, WordPart, find_end, read_word
 
 _ASSIGN = re.compile(r"([A-Za-z_]\w*)(?:\[([^]]*)\])?(\+?)=", re.ASCII)
 _REDIRECT = re.compile(r"(\d{0,4}|\{\w+\})(<<<|<<-?|<&|<>|>>|>&|>\||<(?!\()|>(?!\()|&>>?)")
+_SETS = re.compile(r"\$\{\w+:?=|\$\(\([^)]{0,200}(?:\+\+|--|(?<![=!<>])=(?!=))")
+"""What sets a variable where it stands in a text."""
 _OPERATOR = re.compile(r";;&?|;&|&&|\|\||\|&|[;&|\n]")
 
 
@@ -20,7 +22,7 @@ class Reader(msgspec.Struct):
     text: str
     at: int = 0
     depth: int = 0
-    waiting: list[Heredoc] = msgspec.field(default_factory=list)
+    waiting: list[tuple[str, bool, bool]] = msgspec.field(default_factory=list)
 
     def error(self, what: str) -> ShellError:
         """What is wrong, and in which line."""
@@ -47,26 +49,22 @@ class Reader(msgspec.Struct):
             self.blanks()
 
     def newline(self) -> None:
-        """Goes past the end of a line; the heredocs that it announced follow."""
+        """Goes past the end of a line, and past the heredocs that it announced, whose text isn't followed."""
         self.at += 1
         for heredoc in self.waiting:
-            heredoc.body = self.heredoc(heredoc)
+            self.heredoc(*heredoc)
         self.waiting.clear()
 
-    def heredoc(self, heredoc: Heredoc) -> Word:
-        """The lines up to its end."""
-        lines: list[str] = []
+    def heredoc(self, end: str, tabs: bool, literal: bool) -> None:
+        """Goes past the lines up to its end."""
         while self.at < len(self.text):
-            end = self.text.find("\n", self.at)
-            end = len(self.text) if end < 0 else end
-            line = self.text[self.at : end]
-            self.at = min(end + 1, len(self.text))
-            line = line.lstrip("\t") if heredoc.tabs else line
-            if line == heredoc.end:
-                break
-            lines.append(line + "\n")
-        body = "".join(lines)
-        return (WordPart("text", body, True),) if heredoc.literal else heredoc_text(body)
+            stop = self.text.find("\n", self.at)
+            line = self.text[self.at : stop if stop >= 0 else None]
+            self.at += len(line) + (stop >= 0)
+            if (line.lstrip("\t") if tabs else line) == end:
+                return
+            if not literal and _SETS.search(line):
+                raise self.error("a heredoc that sets a variable is not followed")
 
     def operator(self) -> str:
         """What stands between two commands, if it comes next; it stays unread."""
@@ -92,10 +90,6 @@ class Reader(msgspec.Struct):
         self.at += len(found)
         return found
 
-    def skip(self, sign: str) -> None:
-        """Goes past a sign."""
-        self.at += len(sign)
-
     def redirects(self) -> list[Redirect]:
         """`> file`, `<<EOF` and their like, as many as stand here."""
         found: list[Redirect] = []
@@ -106,35 +100,19 @@ class Reader(msgspec.Struct):
                 return found
             self.at = sign.end()
             self.blanks()
-            found.append(self.redirect(sign[1], sign[2]))
+            word = self.word(needed=False)
+            if sign[2] in {"<<", "<<-"}:
+                self.waiting.append(("".join(part.text for part in word), sign[2] == "<<-", any(part.quoted for part in word)))
+            found.append(Redirect(sign[1], sign[2], word))
 
-    def redirect(self, stream: str, sign: str) -> Redirect:
-        """What follows the sign of a redirection."""
-        word = self.word() if self.is_process() else self.target()
-        if sign not in {"<<", "<<-"}:
-            return Redirect(stream, sign, word, None)
-        end = "".join(part.text for part in word)
-        heredoc = Heredoc(end, literal=any(part.quoted for part in word), tabs=sign == "<<-")
-        self.waiting.append(heredoc)
-        return Redirect(stream, sign, word, heredoc)
-
-    def is_process(self) -> bool:
-        """Whether `<(…)` or `>(…)` comes next."""
-        return self.text.startswith(("<(", ">("), self.at)
-
-    def target(self) -> Word:
-        """A word, which may be empty."""
-        word, self.at = read_word(self.text, self.at)
-        return word
-
-    def word(self) -> Word:
+    def word(self, *, needed: bool = True) -> Word:
         """A word, or `<(…)`."""
         start = self.at
-        if self.is_process():
+        if self.text.startswith(("<(", ">("), self.at):
             self.at = find_end(self.text, self.at + 1, "(", ")")
             return (WordPart("process", self.text[start + 2 : self.at - 1], True),)
         word, self.at = read_word(self.text, self.at)
-        if self.at == start:
+        if needed and self.at == start:
             raise self.error(f"{self.text[start : start + 1]!r} was not expected")
         return word
 
@@ -148,13 +126,13 @@ class Reader(msgspec.Struct):
         if not self.text.startswith("(", self.at):
             word, self.at = read_word(self.text, self.at)
             return Assign(name, index, more, word, None)
-        self.skip("(")
+        self.at += 1
         words: list[Word] = []
         while True:
             self.newlines()
             if self.at >= len(self.text):
                 raise self.error("( has no )")
             if self.text[self.at] == ")":
-                self.skip(")")
+                self.at += 1
                 return Assign(name, index, more, (), tuple(words))
             words.append(self.word())

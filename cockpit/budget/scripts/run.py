@@ -8,19 +8,17 @@ from functools import partial
 from typing import Any
 
 from cockpit.budget.scripts import tree
-from cockpit.budget.scripts.conditions import Operand, holds, matches, quote
-from cockpit.budget.scripts.expand import count, fields, pattern, text
+from cockpit.budget.scripts.conditions import holds, matches
+from cockpit.budget.scripts.expand import count, fields, text
 from cockpit.budget.scripts.flow import Flow, ScriptCommand, StopError, nothing
 from cockpit.budget.scripts.programs import run_program
 from cockpit.budget.scripts.scope import Scope, Value
 from cockpit.budget.scripts.sums import UNKNOWN
 from cockpit.budget.scripts.syntax import DECLARATIONS, parse
-from cockpit.budget.scripts.words import ShellError, Word, heredoc_text, read_keyword
+from cockpit.budget.scripts.words import ShellError, Word, read_keyword, unquoted_text
 
 MAX_STEPS = 20_000
 MAX_TURNS = 500
-_ASKING = {"[", "[[", "test", "grep", "which", "command", "type", "pgrep", "diff", "cmp", "timeout"}
-"""Programs whose failure is an answer; others are taken to succeed where something follows with `&&`."""
 
 
 class ScriptRun(Flow):
@@ -40,10 +38,9 @@ class ScriptRun(Flow):
             return None
         return self.deeper(lambda: self.run_until_left(lambda: self.sequence(parsed, scope), scope, "return").status)
 
-    def emit(self, argv: list[str], scope: Scope) -> None:
+    def emit(self, argv: list[str]) -> None:
         """Notes a command; what it prints nobody knows."""
-        env = {name: value for name in sorted(scope.exported) if isinstance(value := scope.variables.get(name), str)}
-        self.found.append(ScriptCommand(tuple(argv), env, bool(self.streams.unsure)))
+        self.found.append(ScriptCommand(tuple(argv), bool(self.streams.unsure)))
         self.streams.write(None)
 
     def output(self, said: str, scope: Scope) -> str:
@@ -76,8 +73,6 @@ class ScriptRun(Flow):
                 self.walk_branches([nothing, partial(self.node, item)], scope)
                 status = None
             before = sign
-            if status is None and sign == "&&" and not doubt:
-                status, doubt = (None, True) if _asks(item) else (True, False)
         return status
 
     def _apart_if(self, alone: bool, item: tree.Node, scope: Scope) -> bool | None:
@@ -87,45 +82,29 @@ class ScriptRun(Flow):
         return True
 
     def pipeline(self, node: tree.Pipeline, scope: Scope) -> bool | None:
-        """Each part in a shell of its own, unless it is only denied; each reads what the one before it prints."""
+        """Each part in a shell of its own, unless it is only denied; what one prints for the next isn't followed."""
         if node.denied and len(node.parts) == 1:
             status = self.node(node.parts[0], scope)
             return None if status is None else not status
-        given = self.streams.given
         for part in node.parts[:-1]:
-            with self.streams.with_input(given):
-                given, _ = self.streams.capture_output(partial(self.run_in_subshell, partial(self.node, part), scope))
-        if len(node.parts) == 1:
-            return self.run_in_subshell(partial(self.node, node.parts[0]), scope)
-        with self.streams.with_input(given):
-            status = self.run_in_subshell(partial(self.node, node.parts[-1]), scope)
+            self.streams.capture_output(partial(self.run_in_subshell, partial(self.node, part), scope))
+        status = self.run_in_subshell(partial(self.node, node.parts[-1]), scope)
         return None if status is None else status is not node.denied
 
     def redirected(self, node: tree.Redirected, scope: Scope) -> bool | None:
-        """A command between files."""
+        """A command between files; what it reads from them isn't followed."""
         if node.node == tree.Simple((), ()):
-            self.streams.write(None)  # `$(< file)`, which isn't followed
-        given, target = self.streams.given, None
+            self.streams.write(None)  # `$(< file)`
+        target = None
         for redirect in node.redirects:
-            if redirect.sign.startswith("<") and redirect.stream in {"", "0"}:
-                given = self._source(redirect, scope)
-            elif redirect.sign.startswith((">", "&>")) and redirect.stream in {"", "1"}:
-                target = text(redirect.word, scope)
-        with self.streams.with_input(given) if given is not self.streams.given else nullcontext():
-            if target is None:
-                return self.node(node.node, scope)
-            _, status = self.streams.capture_output(lambda: self.node(node.node, scope))
+            said = text(redirect.word, scope)
+            if redirect.sign.startswith((">", "&>")) and redirect.stream in {"", "1"}:
+                target = said
+        if target is None:
+            return self.node(node.node, scope)
+        _, status = self.streams.capture_output(lambda: self.node(node.node, scope))
         self.streams.mark_changed(target)
         return status
-
-    def _source(self, redirect: tree.Redirect, scope: Scope) -> str | None:
-        if redirect.heredoc is not None:
-            return text(redirect.heredoc.body, scope)
-        if redirect.word and redirect.word[0].kind == "process":
-            said = self.output(redirect.word[0].text, scope)
-            return None if said == UNKNOWN else said + "\n" * bool(said)
-        said = text(redirect.word, scope)
-        return said + "\n" if redirect.sign == "<<<" else self.streams.read(said) if redirect.sign == "<" else None
 
     def conditional(self, node: tree.If, scope: Scope) -> bool | None:
         """`if`: all branches from the first whose condition can't be known."""
@@ -173,7 +152,7 @@ class ScriptRun(Flow):
         with scope.reading_condition():
             value = text(node.word, scope)
         for number, (patterns, body) in enumerate(node.branches):
-            told = [said == "*" or matches(value, said) for said in (pattern(each, scope) for each in patterns)]
+            told = [read_keyword(each) == "*" or matches(value, text(each, scope)) for each in patterns]
             if any(told):
                 return self.sequence(body, scope)
             if None in told:
@@ -189,14 +168,14 @@ class ScriptRun(Flow):
 
     def sum(self, node: tree.Sum, scope: Scope) -> bool | None:
         """`((…))`."""
-        result = count(text(heredoc_text(node.text), scope), scope)
+        result = count(text(unquoted_text(node.text), scope), scope)
         return None if result == UNKNOWN else result != "0"
 
     def simple(self, node: tree.Simple, scope: Scope) -> bool | None:
         """One command: its assignments, then its words."""
         if node.words and read_keyword(node.words[0]) == "[[":
             with scope.reading_condition():
-                return holds([self._operand(word, scope) for word in node.words[1:-1]], self.fact)
+                return holds([text(word, scope) for word in node.words[1:-1]])
         first = read_keyword(node.words[0]) if node.words else None
         with scope.reading_condition() if first in {"[", "test"} else nullcontext():
             argv = [item for word in node.words for item in (_files if first in {"set", "echo", "printf"} else fields)(word, scope)]
@@ -208,14 +187,6 @@ class ScriptRun(Flow):
         with scope.restore_after({assign.name for assign in node.assigns}):
             self._assign(node, scope, exported=True)
             return self.call(argv, scope)
-
-    def _operand(self, word: Word, scope: Scope) -> Operand:
-        said = text(word, scope)
-        return said, quote(said) if any(part.kind in {"command", "sum"} for part in word) else pattern(word, scope)
-
-    def fact(self, sign: str, value: str) -> bool | None:
-        """What a test asks of the world: that a file is there can be known, that it isn't can't."""
-        return True if sign in {"-f", "-e", "-r"} and self.streams.read(value) is not None else None
 
     def call(self, argv: list[str], scope: Scope) -> bool | None:
         """A function, what the shell itself does, or a program."""
@@ -261,13 +232,6 @@ def _files(word: Word, scope: Scope) -> list[str]:
     if any(part.kind == "text" and not part.quoted and set(part.text) & {"*", "?"} for part in word):
         return [UNKNOWN]
     return fields(word, scope)
-
-
-def _asks(node: tree.Node) -> bool:
-    while isinstance(node, (tree.Pipeline, tree.Redirected)):
-        node = node.parts[-1] if isinstance(node, tree.Pipeline) else node.node
-    first = read_keyword(node.words[0]) if isinstance(node, tree.Simple) and node.words else None
-    return isinstance(node, (tree.Sum, tree.Sequence)) or first in _ASKING
 
 
 _WALKS: dict[type, Callable[[ScriptRun, Any, Scope], bool | None]] = {

@@ -1,4 +1,4 @@
-"""What commands read and print while a script is walked through: pipes, heredocs, and files that the script has not changed."""
+"""What commands print while a script is walked through, where it is, and the files that it has not changed."""
 
 from __future__ import annotations
 
@@ -27,11 +27,9 @@ class _Sink(msgspec.Struct):
 
 
 class Streams:
-    """Standard input and output, and files; `None` is what nobody can know."""
+    """Standard output, the folder, and files; `None` is what nobody can know. What is read from standard input isn't followed."""
 
     def __init__(self, read: Callable[[str], str | None]) -> None:
-        self.given: str | None = None
-        """Standard input."""
         self.unsure = 0
         """How many conditions that can't be known stand around this place."""
         self.folder: str | None = _START
@@ -55,15 +53,6 @@ class Streams:
         finally:
             sink = self._sinks.pop()
         return sink.text(), status
-
-    @contextmanager
-    def with_input(self, given: str | None) -> Iterator[None]:
-        """With another standard input."""
-        before, self.given = self.given, given
-        try:
-            yield
-        finally:
-            self.given = before
 
     @contextmanager
     def in_doubt(self, doubt: bool) -> Iterator[None]:

@@ -35,7 +35,10 @@ class _Parser(Reader):
             if not sign or sign.startswith((";;", ";&")):
                 items.append((node, "\n"))
                 break
-            self.newline() if sign == "\n" else self.skip(sign)
+            if sign == "\n":
+                self.newline()
+            else:
+                self.at += len(sign)
             items.append((node, sign))
         self.depth -= 1
         return Sequence(tuple(items))
@@ -47,7 +50,7 @@ class _Parser(Reader):
             self.blanks()
         parts = [self.command()]
         while self.operator() in {"|", "|&"}:
-            self.skip(self.operator())
+            self.at += len(self.operator())
             self.newlines()
             parts.append(self.command())
         return Pipeline(tuple(parts), denied) if denied or len(parts) > 1 else parts[0]
@@ -96,7 +99,7 @@ class _Parser(Reader):
                 raise self.error("[[ has no ]]")
             if found:
                 words.append((WordPart("text", found[0], False),))
-                self.skip(found[0])
+                self.at += len(found[0])
             else:
                 word, self.at = read_word(self.text, self.at, ENDS - {"|", "(", ")"} if read_keyword(words[-1]) == "=~" else ENDS)
                 words.append(word)
@@ -107,14 +110,14 @@ class _Parser(Reader):
         self.expect(closing)
         return body
 
-    def braces(self) -> Node:
-        return self.block("{", "}")
-
     def parentheses(self) -> Node:
         if self.text.startswith("((", self.at) and find_end(self.text, self.at + 1, "(", ")") == find_end(self.text, self.at, "(", ")") - 1:
-            start, self.at = self.at, find_end(self.text, self.at, "(", ")")
-            return Sum(self.text[start + 2 : self.at - 2])
+            return self.sum()
         return Pipeline((self.block("(", ")"),))
+
+    def sum(self) -> Sum:
+        start, self.at = self.at, find_end(self.text, self.at, "(", ")")
+        return Sum(self.text[start + 2 : self.at - 2])
 
     def conditional(self) -> Node:
         branches: list[tuple[Sequence | None, Sequence]] = []
@@ -130,31 +133,20 @@ class _Parser(Reader):
     def loop(self) -> Node:
         until = self.expect("while", "until") == "until"
         condition = self.sequence(frozenset({"do"}))
-        return While(until, condition, self.turns())
-
-    def turns(self) -> Sequence:
-        return self.block("do", "done")
+        return While(until, condition, self.block("do", "done"))
 
     def each(self) -> Node:
         self.expect("for")
         self.blanks()
         if self.text.startswith("((", self.at):
-            return self.counted_loop()
+            condition = self.sum()  # its three parts together: they change variables, and so their result isn't known
+            self.separator()
+            return While(False, condition, self.block("do", "done"))
         name = read_keyword(self.word()) or "_"
         self.newlines()
         words = self.listed_words() if self.keyword() == "in" else None
         self.separator()
-        return For(name, words, self.turns())
-
-    def counted_loop(self) -> Node:
-        """`for ((start; test; step))`."""
-        start, self.at = self.at, find_end(self.text, self.at, "(", ")")
-        first, condition, step, *more = (*self.text[start + 2 : self.at - 2].split(";"), "", "")
-        if len(more) != 2:
-            raise self.error("for ((…)) does not have three parts")
-        self.separator()
-        turns = While(False, Sum(condition if condition.strip() else "1"), Sequence((*self.turns().items, (Sum(step), "\n"))))
-        return Sequence(((Sum(first), "\n"), (turns, "\n")))
+        return For(name, words, self.block("do", "done"))
 
     def listed_words(self) -> tuple[Word, ...]:
         self.expect("in")
@@ -167,7 +159,7 @@ class _Parser(Reader):
 
     def separator(self) -> None:
         if self.operator() == ";":
-            self.skip(";")
+            self.at += 1
         self.newlines()
 
     def case(self) -> Node:
@@ -180,14 +172,14 @@ class _Parser(Reader):
         while self.keyword() != "esac":
             branches.append((self.patterns(), self.sequence(frozenset({"esac"}))))
             sign = self.operator()
-            self.skip(sign if sign.startswith((";;", ";&")) else "")
+            self.at += len(sign) if sign.startswith((";;", ";&")) else 0
             self.newlines()
         self.expect("esac")
         return Case(word, tuple(branches))
 
     def patterns(self) -> tuple[Word, ...]:
         if self.text.startswith("(", self.at):
-            self.skip("(")
+            self.at += 1
         found: list[Word] = []
         while True:
             self.blanks()
@@ -196,7 +188,7 @@ class _Parser(Reader):
             sign = self.text[self.at : self.at + 1]
             if sign not in {"|", ")"}:
                 raise self.error("a pattern has no )")
-            self.skip(sign)
+            self.at += 1
             if sign == ")":
                 return tuple(found)
 
@@ -207,7 +199,7 @@ _COMPOUNDS: dict[str | None, Callable[[_Parser], Node]] = {
     "while": _Parser.loop,
     "until": _Parser.loop,
     "case": _Parser.case,
-    "{": _Parser.braces,
+    "{": lambda parser: parser.block("{", "}"),
     "(": _Parser.parentheses,
 }
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import msgspec
-
 from cockpit.budget.scripts.words import Word
 
 
@@ -20,15 +18,6 @@ class Assign(NamedTuple):
     """An array's; else `None`."""
 
 
-class Heredoc(msgspec.Struct):
-    """What a command reads from `<<` or `<<<`; its body is known when its line has ended."""
-
-    end: str
-    literal: bool
-    tabs: bool
-    body: Word = ()
-
-
 class Redirect(NamedTuple):
     """`< file`, `2> file`, `>&2`, `<<EOF`: what a command reads from or writes to."""
 
@@ -36,7 +25,6 @@ class Redirect(NamedTuple):
     """The number before the sign; mostly none."""
     sign: str
     word: Word
-    heredoc: Heredoc | None
 
 
 class Simple(NamedTuple):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal, NamedTuple
 
 BLANK = " \t"
 ENDS = frozenset(" \t\n;&|<>()")
 """What ends a word that isn't quoted."""
+
+
+_ANSI = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
+"""`$'…'`, whose escapes aren't followed."""
 
 
 class ShellError(Exception):
@@ -41,8 +46,8 @@ def read_word(text: str, at: int, ends: frozenset[str] = ENDS) -> tuple[Word, in
     return _join(parts), at
 
 
-def heredoc_text(text: str) -> Word:
-    """Text as it is read in a heredoc: like between double quotes, which mean nothing there."""
+def unquoted_text(text: str) -> Word:
+    """A text as it is read in a sum: like between double quotes, which mean nothing there."""
     return _join(_double(text, escaped="$`\\\n"))
 
 
@@ -69,8 +74,8 @@ def _part(text: str, at: int, ends: frozenset[str]) -> tuple[list[WordPart], int
     if sign == "`":
         end = _end_of_ticks(text, at + 1)
         return [WordPart("command", text[at + 1 : end].replace("\\`", "`"), False)], end + 1
-    if text.startswith("$'", at):
-        return [WordPart("process", "", True)], _end_of_ansi(text, at + 2)
+    if ansi := _ANSI.match(text, at):
+        return [WordPart("process", "", True)], ansi.end()
     if text.startswith('$"', at):
         return [], at + 1
     if sign == "$":
@@ -172,10 +177,3 @@ def _end_of_ticks(text: str, at: int) -> int:
     if at >= len(text):
         raise ShellError("a ` has no end")
     return at
-
-
-def _end_of_ansi(text: str, at: int) -> int:
-    """Behind the end of `$'…'`, whose escapes aren't followed."""
-    while at < len(text) and text[at] != "'":
-        at += 2 if text[at] == "\\" else 1
-    return _find(text, "'", at) + 1

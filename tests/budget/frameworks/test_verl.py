@@ -320,16 +320,11 @@ def test_a_program_that_is_not_known_is_said_to_be():
         ("actor_rollout_ref.actor.ppo_mini_batch_size=1024", "data.train_batch_size 512 is smaller than"),
         ("data.train_batch_size=7 actor_rollout_ref.rollout.n=1", "= 7 is not divisible by 16 GPUs"),
         ("actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=null", "Neither actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu nor"),
-        ("actor_rollout_ref.actor.ppo_micro_batch_size=16", "are both set"),
         (
             "reward_model.enable=True trainer.use_legacy_worker_impl=auto",
             "Neither reward_model.micro_batch_size_per_gpu nor reward_model.use_dynamic_bsz is set",
         ),
         ("distillation.enabled=True", "distillation.nnodes is 0"),
-        (
-            "actor_rollout_ref.actor.ulysses_sequence_parallel_size=2 actor_rollout_ref.model.use_remove_padding=False",
-            "needs actor_rollout_ref.model.use_remove_padding",
-        ),
     ],
 )
 def test_contradictions_say_which_key_to_change(words: str, text: str):

@@ -13,7 +13,7 @@ from packaging.version import InvalidVersion
 
 from cockpit.budget.demand import Budget, Group, Line
 from cockpit.budget.frameworks.openrlhf.args import ParsedArgs, ParserRefusedError, UnreadError, all_flags, number, parse, releases
-from cockpit.budget.frameworks.openrlhf.flags import NAMES, RELEASES
+from cockpit.budget.frameworks.openrlhf.flags import RELEASES
 from cockpit.budget.frameworks.openrlhf.groups import Placement
 from cockpit.budget.frameworks.openrlhf.rules import contradictions
 from cockpit.budget.scripts import UNKNOWN
@@ -31,15 +31,15 @@ _SETTINGS = (
 )  # fmt: skip
 
 
-def openrlhf(argv: Sequence[str], env: Mapping[str, str], *, release: str | None = None, installed: str | None = None) -> Budget:
+def openrlhf(argv: Sequence[str], *, release: str | None = None, installed: str | None = None) -> Budget:
     """What the words after `train_ppo_ray` ask for; `release`: which it runs with, if anybody says so; `installed`: which is there."""
     release, installed = _if_valid(release), _if_valid(installed)
     told = release or installed
-    outcomes = releases(argv, env, RELEASES if told is None else _nearest(told))
+    outcomes = releases(argv, RELEASES if told is None else _nearest(told))
     refusal = next((outcome for outcome in outcomes.values() if isinstance(outcome, ParserRefusedError)), None)
     if refusal is None or installed is None or release:
-        return _of(argv, outcomes, env)
-    return _counted_without_unknown(argv, outcomes, env) or _brings_another(argv, env, installed, refusal)
+        return _of(argv, outcomes)
+    return _counted_without_unknown(argv, outcomes) or _brings_another(argv, installed, refusal)
 
 
 def _if_valid(release: str | None) -> str | None:
@@ -48,9 +48,9 @@ def _if_valid(release: str | None) -> str | None:
     return None
 
 
-def _brings_another(argv: Sequence[str], env: Mapping[str, str], installed: str, refusal: ParserRefusedError) -> Budget:
+def _brings_another(argv: Sequence[str], installed: str, refusal: ParserRefusedError) -> Budget:
     """The job may have an environment of its own: then its flags tell the release."""
-    found = openrlhf(argv, env)
+    found = openrlhf(argv)
     why = textwrap.shorten(str(refusal).replace(UNKNOWN, "…"), MAX_REFUSAL_CHARS, placeholder=" …")
     text = f"OpenRLHF {installed} is installed, and refuses these flags ({why}): the job needs another release"
     return replace(
@@ -58,10 +58,10 @@ def _brings_another(argv: Sequence[str], env: Mapping[str, str], installed: str,
     )
 
 
-def _of(argv: Sequence[str], outcomes: Mapping[str, ParsedArgs | Exception], env: Mapping[str, str]) -> Budget:
+def _of(argv: Sequence[str], outcomes: Mapping[str, ParsedArgs | Exception]) -> Budget:
     taken = {known: outcome for known, outcome in outcomes.items() if isinstance(outcome, ParsedArgs)}
     if not taken:
-        return _counted_without_unknown(argv, outcomes, env) or _explain_refusal(argv, outcomes)
+        return _counted_without_unknown(argv, outcomes) or _explain_refusal(argv, outcomes)
     made = {known: Placement(asked) for known, asked in taken.items()}
     lines = {known: list(contradictions(asked)) for known, asked in taken.items()}
     newest = next(iter(taken))
@@ -78,10 +78,10 @@ def _of(argv: Sequence[str], outcomes: Mapping[str, ParsedArgs | Exception], env
     )
 
 
-def simplerl(argv: Sequence[str], env: Mapping[str, str]) -> Budget:
+def simplerl(argv: Sequence[str]) -> Budget:
     """What the words after simpleRL-reason v0's `train_ppo_ray_box` ask for: a reward model only where one is named."""
     try:
-        asked = parse(_FORKED, argv, env)
+        asked = parse(_FORKED, argv)
     except ParserRefusedError as error:
         return _explain_refusal(argv, {_FORKED: error}, "simpleRL-reason")
     except UnreadError as error:
@@ -138,7 +138,7 @@ def _gpus(groups: tuple[Group, ...] | None) -> str:
     return "GPUs that can't be counted" if None in amounts else f"{sum(amount for amount in amounts if amount is not None):g} GPUs"
 
 
-def _counted_without_unknown(argv: Sequence[str], outcomes: Mapping[str, ParsedArgs | Exception], env: Mapping[str, str]) -> Budget | None:
+def _counted_without_unknown(argv: Sequence[str], outcomes: Mapping[str, ParsedArgs | Exception]) -> Budget | None:
     """The groups of all other flags, each unknown one a doubt; `None` where there is none, or the rest can't be read either."""
     unknown = dict.fromkeys(word.partition("=")[0] for word in argv if _is_strange(word))
     rest: list[str] = []
@@ -148,10 +148,10 @@ def _counted_without_unknown(argv: Sequence[str], outcomes: Mapping[str, ParsedA
         into = (skipped if word.partition("=")[0] in unknown else rest) if word.startswith("--") else into
         into.append(word)
     # What can't be known there may be any flags.
-    again = releases(rest, env, list(outcomes)) if unknown and not any(UNKNOWN in word for word in skipped) else {}
+    again = releases(rest, list(outcomes)) if unknown and not any(UNKNOWN in word for word in skipped) else {}
     if not any(isinstance(outcome, ParsedArgs) for outcome in again.values()):
         return None
-    found = _of(rest, again, env)
+    found = _of(rest, again)
     doubts = (Line("doubt", f"{_unknown_flag(word)} {_STOPS}. The groups are counted without it", _correction(word)) for word in unknown)
     # Whoever reads the unknown flag may read what seems to be missing.
     lines = (Line("doubt", line.text, line.change) if line.level == "never" else line for line in found.lines)
@@ -170,7 +170,7 @@ def _explain_refusal(argv: Sequence[str], outcomes: Mapping[str, ParsedArgs | Ex
     return Budget(
         framework,
         unread=("No release of OpenRLHF takes these flags",),
-        lines=(Line("never", f"OpenRLHF {release} refuses its flags: {str(reason).replace(UNKNOWN, '…')}", _suggest_flags(argv)),),
+        lines=(Line("never", f"OpenRLHF {release} refuses its flags: {str(reason).replace(UNKNOWN, '…')}"),),
     )
 
 
@@ -197,16 +197,6 @@ def _nearest_flag(word: str) -> str | None:
 def _correction(word: str) -> str | None:
     near = _nearest_flag(word)
     return f"rename {word} to {near}" if near else None
-
-
-def _suggest_flags(argv: Sequence[str]) -> str | None:
-    """Dotted and undotted flags in one command: which to write instead."""
-    dotted = {f"--{old}": f"--{new}" for new, old in NAMES.items()}
-    said = [word.partition("=")[0] for word in argv if word.startswith("--")]
-    if not any("." in word for word in said):
-        return None
-    changes = [f"{word} to {dotted[word]}" for word in said if word in dotted]
-    return f"rename {', '.join(changes)}" if changes else None
 
 
 def _settings(asked: ParsedArgs) -> dict[str, str]:

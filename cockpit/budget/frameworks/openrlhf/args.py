@@ -16,7 +16,7 @@ from cockpit.budget.scripts import UNKNOWN
 _ROW = re.compile(r"(\w+?)(?::([\w.]+))?(?:\*(\d|\*|\+))?(?:\{(.*)\})?(?:=(.*))?")
 _TYPES = {"int": int, "float": float, "str": str}
 _ABSENT: Mapping[str, Any] = {
-    "ring_attn_size": 1, "ds_tensor_parallel_size": 1, "n_samples_per_prompt": 1, "advantage_estimator": "gae", "max_images_per_prompt": 0,
+    "ring_attn_size": 1, "ds_tensor_parallel_size": 1, "n_samples_per_prompt": 1, "advantage_estimator": "gae",
 }  # fmt: skip
 """What releases do that don't have a flag yet; without any other flag: nothing."""
 
@@ -41,8 +41,7 @@ class ParsedArgs:
     fork = False
     """simpleRL-reason's."""
 
-    def __init__(self, release: str, values: Mapping[str, Any], env: Mapping[str, str]) -> None:
-        self.env = env
+    def __init__(self, release: str, values: Mapping[str, Any]) -> None:
         self.number = number(release)
         self._values = {NAMES.get(name, name): value for name, value in values.items()}
         self._flags = {NAMES.get(name, name): f"--{name}" for name in values}
@@ -196,7 +195,7 @@ def _find_flags(argv: tuple[str, ...]) -> Mapping[str, frozenset[str]]:
     }
 
 
-def parse(release: str, argv: Sequence[str], env: Mapping[str, str]) -> ParsedArgs:
+def parse(release: str, argv: Sequence[str]) -> ParsedArgs:
     """The values; raises `ParserRefusedError` as that release's parser does, `UnreadError` where any flag may stand in the words.
 
     Only flags that the words can mean are given to argparse, so that releases which differ in others share one parse.
@@ -213,7 +212,7 @@ def parse(release: str, argv: Sequence[str], env: Mapping[str, str]) -> ParsedAr
         raise ParserRefusedError(refusal or f"unrecognized arguments: {' '.join(plain)}")
     if rest:
         raise UnreadError("Some arguments are known only at run time and may be flags")
-    return ParsedArgs(release, {**_defaults(release), **given}, env)
+    return ParsedArgs(release, {**_defaults(release), **given})
 
 
 def _is_flag(word: str) -> bool:
@@ -222,13 +221,13 @@ def _is_flag(word: str) -> bool:
     return " " not in word and UNKNOWN not in name and not "--help".startswith(name)
 
 
-def releases(argv: Sequence[str], env: Mapping[str, str], names: Sequence[str] = RELEASES) -> dict[str, ParsedArgs | Exception]:
+def releases(argv: Sequence[str], names: Sequence[str] = RELEASES) -> dict[str, ParsedArgs | Exception]:
     """What every release makes of the words, the newest first."""
-    return {release: _outcome(release, argv, env) for release in reversed(names)}
+    return {release: _outcome(release, argv) for release in reversed(names)}
 
 
-def _outcome(release: str, argv: Sequence[str], env: Mapping[str, str]) -> ParsedArgs | Exception:
+def _outcome(release: str, argv: Sequence[str]) -> ParsedArgs | Exception:
     try:
-        return parse(release, argv, env)
+        return parse(release, argv)
     except (ParserRefusedError, UnreadError) as error:
         return error

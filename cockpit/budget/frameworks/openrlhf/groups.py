@@ -8,7 +8,6 @@ from cockpit.budget.demand import Group
 from cockpit.budget.frameworks.openrlhf.args import ParsedArgs, UnreadError
 
 Bundles = tuple[tuple[Mapping[str, float], int], ...]
-_SEES_ALL = "RAY_EXPERIMENTAL_NOSET_"
 _GPU = {"GPU": 1.0, "CPU": 1.0}
 
 
@@ -78,16 +77,12 @@ class Placement:
             return
         if ask.since("0.6.0.post3"):
             yield self._group("vLLM", lambda: (one_each(engine_gpus(ask)), "PACK"))
-        elif ask("vllm_tensor_parallel_size") > 1 or (ask.since("0.5.4") and not ask.since("0.5.8") and self._sees_all()):
+        elif ask("vllm_tensor_parallel_size") > 1:
             size = ask("vllm_tensor_parallel_size")
             yield from (self._group("vLLM", lambda: (one_each(size), "PACK")) for _ in range(ask("vllm_num_engines")))
         else:
             shape = {"GPU": 1.0} if ask.since("0.5.8") else _GPU
             yield self._group("vLLM", lambda: (((shape, ask("vllm_num_engines")),), None))
-
-    def _sees_all(self) -> bool:
-        """Ray was told not to hide GPUs from actors: then engines of one GPU had groups too."""
-        return any(value for name, value in self.asked.env.items() if name.startswith(_SEES_ALL))
 
     def _group(self, name: str, build: Callable[[], tuple[Bundles, str | None]]) -> Group:
         try:

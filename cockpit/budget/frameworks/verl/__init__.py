@@ -66,7 +66,7 @@ def verl(
     configs = [ReleaseConfig(source.overrides, place, source.megatron, source.shipped, own) for place in range(first, last + 1)]
     made = [groups_of(recipe, config) for config in configs]
     groups = _common(made)
-    unread = [*_find_sweeps(command), *([source.sentence] if source.sentence and not _is_known(groups) else [])]
+    unread = [source.sentence] if source.sentence and not _is_known(groups) else []
     unread += [] if _is_known(groups) else dict.fromkeys(sentence for config in configs for sentence in config.unread.values())
     unread += [] if unread else _open(groups, made)
     fork = any(not isinstance(source.overrides.value(key), Gap) for key in _SIMPLERL)
@@ -195,13 +195,6 @@ def _dead_keys(overrides: Overrides, last: int) -> list[Line]:
     if not keys or last < release("0.8.0"):
         return []
     return [Line("doubt", f"veRL 0.9.0 and later ignore {key}", f"rename {key} to reward.{key}") for key in keys]
-
-
-def _find_sweeps(command: hydra.HydraCommand) -> list[str]:
-    swept = [item for item in command.overrides.items if item.value is Gap.SWEPT]
-    if swept and not command.multirun:
-        return [f"{'.'.join(item.path or ())} has several values, which Hydra accepts only with --multirun" for item in swept[:1]]
-    return []
 
 
 def _find_contradictions(recipe: Recipe, configs: Sequence[ReleaseConfig]) -> list[Line]:

@@ -64,7 +64,7 @@ class ReleaseConfig(msgspec.Struct):
     def flag(self, key: str) -> bool | None:
         """Whether it is on; `None`, and a sentence, where that can't be known."""
         value = self.value(key)
-        if value is Gap.UNKNOWN or value is Gap.SWEPT:
+        if value is Gap.UNKNOWN:
             self.unread[key] = f"{key} {value.value}"
             return None
         return not isinstance(value, Gap) and bool(value)

@@ -41,8 +41,8 @@ _ASYNC: Mapping[str, Value] = {**_ROLLOUT, "async_training.use_dynamic_resource_
 _DISTILL: Mapping[str, Value] = {"trainer.n_gpus_per_node": 4, "trainer.nnodes": 1, "rollout.n_gpus_per_node": 4, "rollout.nnodes": 1}
 
 
-def _one(config: str, since: str, reward_pool: bool = False, cpus: float | None = None) -> Recipe:
-    return Recipe("one pool", config, release(since), cpus=cpus, reward_pool=reward_pool)
+def _one(config: str, since: str, cpus: float | None = None) -> Recipe:
+    return Recipe("one pool", config, release(since), cpus=cpus, reward_pool=False)
 
 
 def _apart(config: str, since: str, until: str, queue: bool = False, reward_pool: bool = True, own: Mapping[str, Value] = {}) -> Recipe:
@@ -72,26 +72,21 @@ _RECIPES: Mapping[str, Recipe] = {
     "recipe.spin.main_spin": _one("spin_trainer", "0.4.0", cpus=1),
     "recipe.entropy.main_entropy": _one("entropy_trainer", "0.4.1"),
     "recipe.flowrl.main_flowrl": _one("flowrl_trainer", "0.6.1"),
-    "recipe.specRL.main_ppo": _one("specRL_trainer", "0.7.0", reward_pool=True),
     "recipe.r1_ascend.main_ppo": Recipe("one pool", first=release("0.7.0"), last=release("0.7.0")),
     "recipe.transfer_queue.main_ppo": Recipe("one pool", "ppo_trainer", release("0.6.1"), release("0.7.0"), cpus=1, more=True),
     "recipe.spo.spo_main_ppo": _apart("spo_trainer", "0.7.0", "0.7.0"),
     "recipe.gvpo.gvpo_main_ppo": _apart("gvpo_trainer", "0.7.0", "0.7.0"),
     "rep_exp.main_rep_exp": _apart("rep_exp_trainer", "0.7.0", "0.7.0"),
-    "recipe.dance_grpo.dance_grpo_fsdp.main_dance": _apart("dance_ppo_trainer", "0.7.0", "0.7.0"),
     "recipe.dance_grpo.dance_grpo_mindspeed_mm.main_dance": _apart("dance_ppo_trainer", "0.7.0", "0.7.0"),
     "recipe.dance_grpo.main_dance": _apart("dance_ppo_trainer", "0.7.0", "0.7.0"),
-    "recipe.fault_recover.main_ppo": _apart("fault_recover_ppo_megatron_trainer", "0.7.0", "0.7.0"),
     "recipe.dapo.dapo_transfer_queue.main_dapo": _apart("dapo_transfer_queue_trainer", "0.7.0", "0.7.0", queue=True, reward_pool=False),
     "recipe.atropos.main_atropos": _apart("atropos_trainer", "0.7.0", "0.8.0", reward_pool=False, own={"algorithm.adv_estimator": "grpo"}),
-    "recipe.grpo_mindspeed_mm.main_ppo": _apart("ppo_trainer", "0.7.1", "0.8.0"),
     "recipe.partial_rollout.main_ppo": _apart("ppo_trainer", "0.8.0", "0.8.0"),
     "arithmetic_sequence.rl.main_trainer": _apart("ppo_trainer", "0.2", "0.4.0", reward_pool=False),
     "verl.trainer.main_generation_server": Recipe("servers", first=release("0.6.0"), more=True),
     "verl.trainer.sft_trainer_ray": Recipe(
         "sft", "sft_trainer_engine", release("0.7.0"), own={"trainer.nnodes": 1, "trainer.n_gpus_per_node": 1}, own_keys=True
     ),
-    "recipe.gkd.main_gkd": Recipe("distillation", "on_policy_distill_trainer", release("0.7.0"), own=_DISTILL),
     "main_gkd": Recipe("distillation", "on_policy_distill_trainer", release("0.7.0"), own=_DISTILL),
     "main_ppo_split": Recipe("split", "ppo_trainer_split", last=release("0.7.1")),
 }

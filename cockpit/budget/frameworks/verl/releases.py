@@ -113,7 +113,6 @@ _DEFAULTS: Mapping[str, tuple[tuple[str, Value], ...]] = {
     "trainer.device": (("0.1", "cuda"),),
     "trainer.use_v1": (("0.9.0", True),),
     "trainer.v1.trainer_mode": (("0.9.0", "sync"),),
-    "trainer.v1.separate_async.parameter_sync_step": (("0.9.0", 4),),
     "transfer_queue.backend.storage_backend": (("0.8.0", "SimpleStorage"),),
     "transfer_queue.backend.SimpleStorage.num_data_storage_units": (("0.8.0", 8),),
     "data.train_batch_size": (("0.1", 1024),),
@@ -147,7 +146,6 @@ _DEFAULTS: Mapping[str, tuple[tuple[str, Value], ...]] = {
     f"{_ROLLOUT}.gpu_memory_utilization": (("0.1", 0.5),),
     f"{_ROLLOUT}.free_cache_engine": (("0.1", True),),
     f"{_ROLLOUT}.n_gpus_per_node": (("0.7.1", "${trainer.n_gpus_per_node}"),),
-    f"{_ROLLOUT}.checkpoint_engine.backend": (("0.7.1", "naive"),),
     f"{_ROLLOUT}.log_prob_micro_batch_size": (("0.1", 128), ("0.2", None)),
     f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu": (("0.2", None),),
     f"{_ACTOR}.strategy": (("0.1", "fsdp"),),
@@ -157,7 +155,6 @@ _DEFAULTS: Mapping[str, tuple[tuple[str, Value], ...]] = {
     f"{_ACTOR}.ppo_micro_batch_size": (("0.1", 64), ("0.2", None)),
     f"{_ACTOR}.ppo_micro_batch_size_per_gpu": (("0.2", None),),
     f"{_ACTOR}.ulysses_sequence_parallel_size": (("0.2", 1),),
-    f"{_MODEL}.use_remove_padding": (("0.2", False), ("0.7.0", True)),
 }
 """What the shipped trainer configuration says, since when."""
 _MEGATRON: Mapping[str, tuple[tuple[str, Value], ...]] = {

@@ -30,11 +30,8 @@ def contradictions(recipe: Recipe, config: ReleaseConfig) -> Iterator[Line]:
         yield from _rollout(recipe, config, nodes, each)
         yield from _batches(recipe, config, nodes * each)
     yield from _micro_batches(config)
-    yield from _sequence_parallel(config)
-    if recipe.shape == "fully async":
-        yield from _fully_async(config)
-    elif recipe.shape == "one pool" and config.since("0.9.0") and config.value("trainer.v1.trainer_mode") == "separate_async":
-        yield from _separate_async(config)
+    if recipe.shape == "one pool" and config.since("0.9.0") and config.value("trainer.v1.trainer_mode") == "separate_async":
+        yield from _positive(config, _ROLLOUT)
 
 
 def _never(text: str, change: str) -> Line:
@@ -119,7 +116,7 @@ def _mini_batch(config: ReleaseConfig, mini: int, gpus: int) -> Iterator[Line]:
 
 
 def _micro_batches(config: ReleaseConfig) -> Iterator[Line]:
-    """Of a micro batch's two names just one may be set, and without a dynamic batch size one must be."""
+    """Without a dynamic batch size one of a micro batch's two names must be set."""
     if not config.since("0.2"):
         return
     yield from _micro_batch(config, _MICRO, f"{_ACTOR}.use_dynamic_bsz")
@@ -129,40 +126,5 @@ def _micro_batches(config: ReleaseConfig) -> Iterator[Line]:
 
 
 def _micro_batch(config: ReleaseConfig, key: str, dynamic: str) -> Iterator[Line]:
-    old, new = config.value(key), config.value(f"{key}_per_gpu")
-    if config.value(dynamic) is not False:
-        return
-    if old is None and new is None:
+    if config.value(dynamic) is False and config.value(key) is None and config.value(f"{key}_per_gpu") is None:
         yield _never(f"Neither {key}_per_gpu nor {dynamic} is set", f"set {key}_per_gpu to 1 or more")
-    elif isinstance(old, int) and isinstance(new, int):
-        yield _never(f"{key} and {key}_per_gpu are both set", f"set {key} to null")
-
-
-def _sequence_parallel(config: ReleaseConfig) -> Iterator[Line]:
-    key, padding = f"{_ACTOR}.ulysses_sequence_parallel_size", "actor_rollout_ref.model.use_remove_padding"
-    size, strategy = config.number(key), config.value(f"{_ACTOR}.strategy")
-    checked = strategy == "fsdp" or (strategy == "fsdp2" and config.since("0.5.0"))
-    if checked and size is not None and size > 1 and config.value(padding) is False and config.since("0.2"):
-        yield _never(f"{key} is {size}, which needs {padding}", f"set {padding} to True")
-
-
-def _fully_async(config: ReleaseConfig) -> Iterator[Line]:
-    wanted = {"data.train_batch_size": 0, "data.gen_batch_size": 1, f"{_ROLLOUT}.mode": "async", "actor_rollout_ref.hybrid_engine": False}
-    for key, value in wanted.items():
-        found = config.value(key)
-        if not isinstance(found, Gap) and found != value:
-            yield _never(f"{key} is {found}, but fully asynchronous training needs {value}", f"set {key} to {value}")
-
-
-def _separate_async(config: ReleaseConfig) -> Iterator[Line]:
-    yield from _positive(config, _ROLLOUT)
-    steps = "trainer.v1.separate_async.parameter_sync_step"
-    train, mini, step = config.number(_TRAIN), config.number(_MINI), config.number(steps)
-    if train is not None and mini is not None and step is not None and train != mini * step:
-        yield _never(f"{_TRAIN} {train} must be {steps} {step} × {_MINI} {mini} = {mini * step}", f"set {_TRAIN} to {mini * step}")
-    if config.value(f"{_ROLLOUT}.checkpoint_engine.backend") == "naive":
-        key = f"{_ROLLOUT}.checkpoint_engine.backend"
-        yield _never(f"{key} is naive, which can't reach rollouts on other GPUs", f"set {key} to nccl")
-    reward = "reward.reward_model"
-    if config.value(f"{reward}.enable") is True and config.value(f"{reward}.enable_resource_pool") is False:
-        yield _never(f"{reward} needs its own GPUs here", f"set {reward}.enable_resource_pool to True")
