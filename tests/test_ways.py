@@ -101,7 +101,6 @@ def test_the_cockpit_reads_files_in_few_places():
         "notify/told.py", "report/status.py",  # the same: its own file, anew
         "recording/files.py", "recording/folder.py", "recording/acts_log.py",  # the same: no link is followed, only its owner's
         "cli/completion.py", "cli/record.py", "cli/report.py", "report/recorded.py",  # through recording/files.py
-        "sources/probes/payload.py",  # its own sources
     }  # fmt: skip
 
 
