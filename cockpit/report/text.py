@@ -13,7 +13,7 @@ from cockpit.placement import needs_words
 from cockpit.recording.happenings import events_between
 from cockpit.report.faults import also_down, by_cause
 from cockpit.report.grouping import Repeats, alike_groups, bundles_words
-from cockpit.text import UNKNOWN, age, clean, count, percent, plural, ratio, size
+from cockpit.text import UNKNOWN, age, clean, count, percent, plural, ratio, share_percent, size
 
 NAMED_GROUPS = 3
 """Groups that a line names; the rest are counted."""
@@ -186,14 +186,10 @@ def _node_cells(node: Node, snapshot: Snapshot) -> tuple[str, ...]:
         percent(sum(busy) / len(busy) if busy else None),
         f"{size(node.memory.used)}/{size(node.memory.total)}",
         size(node.memory.kill_at),
-        _share(ratio(node.object_store.used, node.object_store.total)),
-        _share(disk),
+        share_percent(ratio(node.object_store.used, node.object_store.total)),
+        share_percent(disk),
         age(None if node.seen is None else snapshot.taken - node.seen),
     )
-
-
-def _share(fraction: float | None) -> str:
-    return percent(None if fraction is None else 100 * fraction)
 
 
 def _actor_lines(snapshot: Snapshot, repeats: Repeats) -> Iterator[str]:
