@@ -128,25 +128,18 @@ def _node_changes(before: Snapshot, now: Snapshot) -> Iterator[str]:
     yield from (f"node {node.title} is gone" for node in before.nodes if node.key in gone)
 
 
-_WIDTHS = (16, -8, 9, 11, 5, 11, 7, 5, 5, 5)
-"""Of the columns of nodes; a negative one is left-aligned."""
+_ROW = "{:<16} {:<8} {:>9} {:>11} {:>5} {:>11} {:>7} {:>5} {:>5} {:>5}"
 _TITLES = ("NODE", "STATE", "GPUS RESV", "GPU MEM", "UTIL", "HOST MEM", "KILL AT", "OBJ", "DISK", "SEEN")
-
-
-def _row(cells: tuple[str, ...]) -> str:
-    first, *rest = zip(cells, _WIDTHS, strict=True)
-    aligned = (cell.rjust(width) if width > 0 else cell.ljust(-width) for cell, width in rest)
-    return " ".join((first[0].ljust(first[1]), *aligned))
 
 
 def _node_lines(snapshot: Snapshot) -> Iterator[str]:
     if snapshot.nodes is None:
         yield "Nodes: unknown"
         return
-    yield _row(_TITLES)
+    yield _ROW.format(*_TITLES)
     for node in snapshot.nodes:
         message = f"  {node.message}" if node.state == "DEAD" and node.message else ""
-        yield _row(_node_cells(node, snapshot)) + message
+        yield _ROW.format(*_node_cells(node, snapshot)) + message
 
 
 _LABELS = ("GPUs reserved", "GPU memory", "GPUs busy", "host memory", "Ray kills workers above", "object store", "fullest disk")
