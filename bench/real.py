@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from bench import process, screen
 from bench.row import Row, unmeasured
+from bench.settled import settle
 from bench.terminal import NothingDrawnError, Terminal
 from cockpit.demo import DemoCluster, DemoError, demo_cluster
 
@@ -66,7 +67,7 @@ def measure(env: Mapping[str, str], seconds: float) -> list[Row]:
         return unmeasured(LINES, "there is no `watch` here (procps)")
     try:
         with demo_cluster() as demo:
-            demo.settle()
+            settle(demo)
             # As the demo's nodes have it: everything is on the loopback.
             peers = Peers(demo, {**env, **demo.env, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "disabled"})
             values = [_start(peers), *_running(peers, seconds)]

@@ -13,6 +13,7 @@ from typing import Any
 from textual.pilot import Pilot
 
 from bench.moving_picture import moving_picture
+from bench.settled import settle
 from cockpit.acts.audit import Audit
 from cockpit.acts.executor import ActionExecutor
 from cockpit.config.settings import Config
@@ -99,7 +100,7 @@ def main() -> int:
     """Starts the demo, takes the pictures, ends what it started."""
     FOLDER.mkdir(exist_ok=True)
     with demo_cluster() as demo:
-        demo.settle()
+        settle(demo)
         os.environ.update(demo.env)
         asyncio.run(take(demo.address))
     return 0

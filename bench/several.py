@@ -14,6 +14,7 @@ import psutil
 
 from bench import big, process, screen
 from bench.row import Row, unmeasured
+from bench.settled import settle
 from bench.terminal import NothingDrawnError
 from cockpit.demo import DemoError, demo_cluster
 
@@ -102,7 +103,7 @@ def _real(env: Mapping[str, str], seconds: float) -> list[float]:
     """Shares of a core that the dashboard and the GCS of a real Ray take while none, one and many ask."""
     shares = []
     with demo_cluster() as demo:
-        demo.settle()
+        settle(demo)
         for number in (0, 1, MANY):
             with _cockpits(demo.address, {**env, **demo.env}, number):
                 time.sleep(SETTLE_S)

@@ -62,6 +62,11 @@ def percent(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.0f}%"
 
 
+def share_percent(fraction: float | None) -> str:
+    """The same of a part between 0 and 1."""
+    return percent(None if fraction is None else 100 * fraction)
+
+
 def ratio(used: float | None, total: float | None) -> float | None:
     """0-1, or `None` when either is unknown or there is nothing to have."""
     return used / total if used is not None and total else None

@@ -38,8 +38,6 @@ JOBS = {
     " --vllm.num_engines 4 --vllm.tensor_parallel_size 1 --actor.model_name_or_path Qwen/Qwen2.5-7B-Instruct",
     "rm-72b": "python train_rm_ray.py --model Qwen/Qwen2.5-72B --gpus_per_node 8",
 }
-WAITING_GROUPS = ["reward-model", "tp16-engine"]
-WAITING_ACTORS = ["judge-0", "judge-1"]
 
 
 class DemoError(Exception):
@@ -57,12 +55,6 @@ class DemoCluster(msgspec.Struct, frozen=True):
     """Everything that the demo wrote; it goes with the demo."""
     session: Path
     """Ray's session folder."""
-    notice: str | None
-    """What is less than it could be."""
-
-    def state(self, node: str) -> Path:
-        """The file that says how the GPUs of `head` or `w1` are."""
-        return self.folder / f"{node}.nvml"
 
     def submit(self, name: str, entrypoint: str) -> None:
         """Submit a job; waits for the dashboard to be ready for one."""
@@ -79,27 +71,6 @@ class DemoCluster(msgspec.Struct, frozen=True):
                 return True
             return self._http("GET", f"/api/jobs/{name}").is_success
         return False
-
-    def settle(self, within: float = 90.0) -> bool:
-        """Wait until every actor that can run does, what must wait waits, and what must fail has failed."""
-        deadline = time.monotonic() + within
-        while time.monotonic() < deadline:
-            with suppress(httpx.HTTPError, KeyError, ValueError):  # a busy dashboard answers late, or with an error in plain text
-                if self._has_settled():
-                    return True
-            time.sleep(1)
-        return False
-
-    def _has_settled(self) -> bool:
-        jobs = {job["submission_id"]: job["status"] for job in self._http("GET", "/api/jobs/").json()}
-        groups = [group["state"] for group in self._list("placement_groups")]
-        waiting = sorted(actor["name"] for actor in self._list("actors") if actor["state"] not in ("ALIVE", "RESTARTING", "DEAD"))
-        return jobs["eval-gsm8k"] == "FAILED" and groups.count("PENDING") == len(WAITING_GROUPS) and waiting == WAITING_ACTORS
-
-    def _list(self, what: str) -> list[dict[str, str]]:
-        answer = self._http("GET", f"/api/v0/{what}?detail=1&limit=1000").json()
-        listed: list[dict[str, str]] = answer["data"]["result"]["result"]
-        return listed
 
     def _http(self, method: str, path: str, json: object = None) -> httpx.Response:
         return httpx.request(method, self.address + path, json=json, timeout=10, trust_env=False)
@@ -128,8 +99,6 @@ def run_demo(open_screen: Callable[[str, dict[str, str]], object]) -> int:
     before = dict(os.environ)
     try:
         with ending_on_signals(), demo_cluster(_say_step) as demo:
-            if demo.notice:
-                output.say(demo.notice, err=True)
             os.environ.update(demo.env)
             open_screen(demo.address, dict(os.environ))
     except DemoError as error:
@@ -164,22 +133,15 @@ def ending_on_signals() -> Iterator[None]:
 
 
 def ray_python() -> str:
-    """The Python that has Ray: this one, or that of the `ray` on the PATH."""
+    """The Python that has Ray: the one that runs cockpit."""
     if importlib.util.find_spec("ray"):
         return sys.executable
-    ray = shutil.which("ray")
-    if ray:
-        first = Path(ray).read_text(errors="replace").split("\n", 1)[0]
-        beside = Path(ray).resolve().with_name("python3")
-        interpreter = first[2:].strip() if first.startswith("#!") and "python" in first else str(beside)
-        if shutil.which(interpreter):
-            return interpreter
     raise DemoError("the demo needs Ray, which is not installed here: pip install 'ray-cockpit[ray]'")
 
 
 def _start(python: str, folder: Path, hear: Callable[[str], None]) -> Iterator[DemoCluster]:
     hear("building the simulated GPUs")
-    gpus, notice = _simulated_gpus(folder)
+    gpus = _simulated_gpus(folder)
     port, *metrics = _free_ports(3)
     _copy_scripts(folder)
     hear(f"starting Ray with {len(NODES)} nodes of 8 GPUs: ten seconds to half a minute")
@@ -191,17 +153,17 @@ def _start(python: str, folder: Path, hear: Callable[[str], None]) -> Iterator[D
         )
     with keeper:
         try:
-            yield _submit_jobs(keeper, folder, f"http://127.0.0.1:{port}", gpus, notice, hear)
+            yield _submit_jobs(keeper, folder, f"http://127.0.0.1:{port}", gpus, hear)
         finally:
             processes.end_marked(str(folder))
 
 
 def _submit_jobs(
-    keeper: subprocess.Popen[bytes], folder: Path, address: str, gpus: dict[str, str], notice: str | None, hear: Callable[[str], None]
+    keeper: subprocess.Popen[bytes], folder: Path, address: str, gpus: dict[str, str], hear: Callable[[str], None]
 ) -> DemoCluster:
     """The demo with all its jobs, once the nodes are up."""
     session = Path(_first_line(keeper, folder)["session"])
-    demo = DemoCluster(address, {**gpus, "RAY_API_SERVER_ADDRESS": address}, folder, session, notice)
+    demo = DemoCluster(address, {**gpus, "RAY_API_SERVER_ADDRESS": address}, folder, session)
     _leave_stale_session(session.parent)
     hear(f"Ray's dashboard is at {address}; submitting {len(JOBS)} jobs")
     for name, entrypoint in JOBS.items():
@@ -209,14 +171,14 @@ def _submit_jobs(
     return demo
 
 
-def _simulated_gpus(folder: Path) -> tuple[dict[str, str], str | None]:
+def _simulated_gpus(folder: Path) -> dict[str, str]:
     for node in NODES:
         (folder / f"{node}.nvml").write_text("".join(line + "\n" for line in [*nvml.gpus(host=node), "sway 12 45"]))
     try:
         library = nvml.build(platformdirs.user_cache_path("cockpit"))
     except nvml.CompilerError as error:
-        return {}, f"{error}: without simulated GPUs the demo shows only the GPU counts given to Ray"
-    return nvml.environment(library, folder / "head.nvml"), None
+        raise DemoError(str(error)) from error
+    return nvml.environment(library, folder / "head.nvml")
 
 
 def _copy_scripts(folder: Path) -> None:

@@ -76,7 +76,7 @@ def edit(state: Path, change: Callable[[list[str]], list[str]]) -> None:
 
 
 def add(state: Path, *lines: str) -> None:
-    """Add lines: a `hang`, an `error`, a `mig` device, what ails a GPU (`recovery`, `remap`, `slow`, `set`, `xid`)."""
+    """Add lines: a `hang`, an `error`, a `mig` device, what ails a GPU (`set`, `xid`)."""
     edit(state, lambda before: [*before, *lines])
 
 
@@ -97,11 +97,6 @@ def hold(state: Path, pid: int, devices: Iterable[int | str], memory: int, busy:
     mine = tuple(f"proc {name} {pid} " for name in names)
     held = [f"proc {name} {pid} {memory} {busy} start {start} grow {grow}" for name in names]
     edit(state, lambda before: [*(line for line in before if not line.startswith(mine) and not _is_of_dead(line)), *held])
-
-
-def release(state: Path, pid: int) -> None:
-    """`pid` holds nothing any more."""
-    edit(state, lambda before: [line for line in before if line.split()[:1] != ["proc"] or line.split()[2] != str(pid)])
 
 
 def start_ticks(pid: int) -> int | None:

@@ -11,12 +11,11 @@
  *       a process that holds memory of DEVICE: `3`, or `3.1` for MIG device 1 of GPU 3. SM is the share of the GPU that it keeps busy;
  *       it adds to the GPU's UTIL, temperature and power. A process that is dead or a zombie no longer counts, nor does another one that
  *       got its number (TICKS is field 22 of /proc/PID/stat). `grow` counts from the start of the process.
- *   recovery GPU ACTION | remap GPU | slow GPU REASONS
- *       what NVML asks for to make that GPU whole (nvmlDeviceGpuRecoveryAction_t; it says 0 of any other); that bad rows of its memory wait
- *       for a reset; what holds its clocks down (nvmlClocksEventReasons, as `0x40`).
  *   set GPU NAME VALUE
  *       in place of what is usual: clock (MHz of 1980), power_limit (milliwatts of 700000), pcie_generation (of 5), pcie_width (of 16),
- *       pcie_replays, nvlinks_down (of 18), nvlink_errors.
+ *       pcie_replays, nvlinks_down (of 18), nvlink_errors; recovery: what NVML asks for to make that GPU whole
+ *       (nvmlDeviceGpuRecoveryAction_t); remap 1: bad rows of its memory wait for a reset; slow: what holds its clocks down
+ *       (nvmlClocksEventReasons, as `0x40`).
  *   xid GPU CODE
  *       an Xid error, told to event sets that were there before the line was.
  *   driver VERSION
@@ -80,14 +79,8 @@ typedef struct {
 
 typedef struct {
     int gpu;
-    uint recovery, remap;
-    ull slowed;
-} Illness;
-
-typedef struct {
-    int gpu;
     char name[24];
-    ull value;
+    long long value;
 } Setting;
 
 typedef struct {
@@ -115,10 +108,9 @@ static _Thread_local struct {
     Device devices[MAX_DEVICES];
     Process processes[MAX_PROCESSES];
     Trouble troubles[MAX_TROUBLES];
-    Illness illnesses[MAX_DEVICES];
     Setting settings[MAX_SETTINGS];
     Xid xids[MAX_XIDS];
-    int device_count, process_count, trouble_count, illness_count, setting_count, xid_count;
+    int device_count, process_count, trouble_count, setting_count, xid_count;
     char driver[64];
     int sway;
     double sway_period;
@@ -166,23 +158,10 @@ static void read_trouble(const char *line) {
         state.troubles[state.trouble_count++] = trouble;
 }
 
-static void read_illness(const char *line) {
-    Illness illness = {0};
-    char reasons[24];
-    if (sscanf(line, "slow %d %23s", &illness.gpu, reasons) == 2)
-        illness.slowed = strtoull(reasons, NULL, 0);
-    else if (sscanf(line, "remap %d", &illness.gpu) == 1)
-        illness.remap = 1;
-    else if (sscanf(line, "recovery %d %u", &illness.gpu, &illness.recovery) != 2)
-        return;
-    if (state.illness_count < MAX_DEVICES)
-        state.illnesses[state.illness_count++] = illness;
-}
-
 static void read_setting(const char *line) {
     Setting setting;
     Xid xid;
-    if (sscanf(line, "set %d %23s %llu", &setting.gpu, setting.name, &setting.value) == 3 && state.setting_count < MAX_SETTINGS)
+    if (sscanf(line, "set %d %23s %lli", &setting.gpu, setting.name, &setting.value) == 3 && state.setting_count < MAX_SETTINGS)
         state.settings[state.setting_count++] = setting;
     if (sscanf(line, "xid %d %llu", &xid.gpu, &xid.code) == 2 && state.xid_count < MAX_XIDS)
         state.xids[state.xid_count++] = xid;
@@ -206,7 +185,6 @@ static Answer read_state(void) {
         read_device(line);
         read_process(line);
         read_trouble(line);
-        read_illness(line);
         read_setting(line);
         sscanf(line, "driver %63s", state.driver);
         sscanf(line, "sway %d %lf", &state.sway, &state.sway_period);
@@ -286,18 +264,6 @@ static int in_mig_mode(const Device *device) {
         if (state.devices[i].gpu == device->gpu && state.devices[i].mig != NOT_MIG)
             return 1;
     return 0;
-}
-
-/* All that ails one GPU. */
-static Illness illness_of(const Device *device) {
-    Illness all = {.gpu = device->gpu};
-    for (int i = 0; i < state.illness_count; i++)
-        if (state.illnesses[i].gpu == device->gpu) {
-            all.recovery |= state.illnesses[i].recovery;
-            all.remap |= state.illnesses[i].remap;
-            all.slowed |= state.illnesses[i].slowed;
-        }
-    return all;
 }
 
 /* What was set of a GPU, or what is usual. */
@@ -416,15 +382,12 @@ static Answer copy(char *buffer, uint length, const char *text) {
 
 /* ---- the library and the system ---- */
 
-static Answer initialize(void) {
-    Answer answer = enter("nvmlInit");
-    initialized += answer == SUCCESS;
-    return answer;
+API Answer nvmlInitWithFlags(uint flags) {
+    (void)flags;
+    RETURN_IF_FAILED(enter("nvmlInit"));
+    initialized++;
+    return SUCCESS;
 }
-
-API Answer nvmlInit(void) { return initialize(); }
-API Answer nvmlInit_v2(void) { return initialize(); }
-API Answer nvmlInitWithFlags(uint flags) { return (void)flags, initialize(); }
 
 API Answer nvmlShutdown(void) {
     if (!initialized)
@@ -442,9 +405,7 @@ API const char *nvmlErrorString(Answer answer) {
 }
 
 API Answer nvmlSystemGetDriverVersion(char *buffer, uint length) { ENTER(); return copy(buffer, length, *state.driver ? state.driver : "580.00.SIM"); }
-API Answer nvmlSystemGetNVMLVersion(char *buffer, uint length) { ENTER(); return copy(buffer, length, "13.580.00"); }
 API Answer nvmlSystemGetCudaDriverVersion(int *version) { ENTER(); *version = 13000; return SUCCESS; }
-API Answer nvmlSystemGetCudaDriverVersion_v2(int *version) { ENTER(); *version = 13000; return SUCCESS; }
 
 /* ---- finding a device ---- */
 
@@ -478,12 +439,9 @@ static const Device *with_uuid(const char *uuid) {
     return NULL;
 }
 
-API Answer nvmlDeviceGetCount(uint *count) { ENTER(); *count = gpu_count(); return SUCCESS; }
 API Answer nvmlDeviceGetCount_v2(uint *count) { ENTER(); *count = gpu_count(); return SUCCESS; }
-API Answer nvmlDeviceGetHandleByIndex(uint index, Handle *handle) { ENTER(); return give(find((int)index, NOT_MIG), handle, INVALID_ARGUMENT); }
 API Answer nvmlDeviceGetHandleByIndex_v2(uint index, Handle *handle) { ENTER(); return give(find((int)index, NOT_MIG), handle, INVALID_ARGUMENT); }
 API Answer nvmlDeviceGetHandleByUUID(const char *uuid, Handle *handle) { ENTER(); return give(with_uuid(uuid), handle, NOT_FOUND); }
-API Answer nvmlDeviceGetHandleByPciBusId(const char *id, Handle *handle) { ENTER(); return give(with_bus_id(id), handle, NOT_FOUND); }
 API Answer nvmlDeviceGetHandleByPciBusId_v2(const char *id, Handle *handle) { ENTER(); return give(with_bus_id(id), handle, NOT_FOUND); }
 
 /* ---- MIG ---- */
@@ -537,8 +495,6 @@ API Answer nvmlDeviceGetIndex(Handle handle, uint *index) {
 
 API Answer nvmlDeviceGetName(Handle handle, char *buffer, uint length) { ENTER_DEVICE(handle); return copy(buffer, length, device->name); }
 API Answer nvmlDeviceGetUUID(Handle handle, char *buffer, uint length) { ENTER_DEVICE(handle); return copy(buffer, length, device->uuid); }
-API Answer nvmlDeviceGetMinorNumber(Handle handle, uint *minor) { ENTER_GPU(handle); *minor = (uint)device->gpu; return SUCCESS; }
-API Answer nvmlDeviceGetArchitecture(Handle handle, uint *architecture) { ENTER_GPU(handle); *architecture = 9; return SUCCESS; }
 
 API Answer nvmlDeviceGetCudaComputeCapability(Handle handle, int *major, int *minor) {
     ENTER_DEVICE(handle);
@@ -552,18 +508,14 @@ typedef struct {
     char id[32];
 } Pci;
 
-static Answer pci(const char *function, Handle handle, Pci *answer) {
-    ENTER_GPU_AS(function, handle);
+API Answer nvmlDeviceGetPciInfo_v3(Handle handle, Pci *answer) {
+    ENTER_GPU(handle);
     memset(answer, 0, sizeof *answer);
     answer->bus = (uint)device->gpu + 1;
     bus_id(device, answer->legacy_id, sizeof answer->legacy_id, "0000");
     bus_id(device, answer->id, sizeof answer->id, "00000000");
     return SUCCESS;
 }
-
-API Answer nvmlDeviceGetPciInfo(Handle handle, Pci *answer) { return pci(__func__, handle, answer); }
-API Answer nvmlDeviceGetPciInfo_v2(Handle handle, Pci *answer) { return pci(__func__, handle, answer); }
-API Answer nvmlDeviceGetPciInfo_v3(Handle handle, Pci *answer) { return pci(__func__, handle, answer); }
 
 /* ---- how a device is ---- */
 
@@ -637,23 +589,10 @@ API Answer nvmlDeviceGetCurrPcieLinkWidth(Handle handle, uint *answer) { return 
 API Answer nvmlDeviceGetPcieReplayCounter(Handle handle, uint *answer) { return number(__func__, handle, "pcie_replays", 0, answer); }
 API Answer nvmlDeviceGetClockInfo(Handle handle, int kind, uint *answer) { return (void)kind, number(__func__, handle, "clock", CLOCK, answer); }
 
-API Answer nvmlDeviceGetEccMode(Handle handle, uint *current, uint *pending) {
-    ENTER_GPU(handle);
-    *current = *pending = 1;
-    return SUCCESS;
-}
-
 /* `uncorrected` is 0 or 1; errors since the driver was loaded and errors ever are the same here. */
 API Answer nvmlDeviceGetTotalEccErrors(Handle handle, int uncorrected, int aggregate, ull *count) {
     ENTER_GPU(handle);
     (void)aggregate;
-    *count = uncorrected ? device->ecc : 0;
-    return SUCCESS;
-}
-
-API Answer nvmlDeviceGetMemoryErrorCounter(Handle handle, int uncorrected, int aggregate, int location, ull *count) {
-    ENTER_GPU(handle);
-    (void)aggregate, (void)location;
     *count = uncorrected ? device->ecc : 0;
     return SUCCESS;
 }
@@ -677,7 +616,7 @@ static Answer answer_field(const Device *device, Field *field) {
     field->type = UNSIGNED_INT;
     switch (field->field) {
     case RECOVERY_ACTION:
-        field->value.number = illness_of(device).recovery;
+        field->value.number = (uint)set_of(device, "recovery", 0);
         return SUCCESS;
     case LINK_COUNT:
         field->value.number = NVLINKS;
@@ -703,14 +642,14 @@ API Answer nvmlDeviceGetFieldValues(Handle handle, int count, Field *fields) {
 
 API Answer nvmlDeviceGetRemappedRows(Handle handle, uint *correctable, uint *uncorrectable, uint *pending, uint *failed) {
     ENTER_GPU(handle);
-    *pending = illness_of(device).remap;
+    *pending = (uint)set_of(device, "remap", 0);
     *correctable = *failed = 0, *uncorrectable = *pending;
     return SUCCESS;
 }
 
 static Answer clock_reasons(const char *function, Handle handle, ull *reasons) {
     ENTER_GPU_AS(function, handle);
-    *reasons = illness_of(device).slowed;
+    *reasons = set_of(device, "slow", 0);
     return SUCCESS;
 }
 
@@ -735,8 +674,9 @@ API Answer nvmlDeviceRegisterEvents(Handle handle, ull kinds, EventSet *events) 
 API Answer nvmlEventSetFree(EventSet *events) { return free(events), SUCCESS; }
 
 /* Nobody waits here for longer than it takes to look. */
-static Answer next_event(const char *function, EventSet *events, Event *answer) {
-    RETURN_IF_FAILED(begin(function));
+API Answer nvmlEventSetWait_v2(EventSet *events, Event *answer, uint milliseconds) {
+    ENTER();
+    (void)milliseconds;
     if (events->told > state.xid_count)
         events->told = state.xid_count;
     if (events->told == state.xid_count)
@@ -746,9 +686,6 @@ static Answer next_event(const char *function, EventSet *events, Event *answer) 
     *answer = (Event){device ? handle_of(device) : NULL, XID_EVENT, xid.code, NO_INSTANCE, NO_INSTANCE};
     return SUCCESS;
 }
-
-API Answer nvmlEventSetWait(EventSet *events, Event *answer, uint milliseconds) { return (void)milliseconds, next_event(__func__, events, answer); }
-API Answer nvmlEventSetWait_v2(EventSet *events, Event *answer, uint milliseconds) { return (void)milliseconds, next_event(__func__, events, answer); }
 
 /* ---- what is always the same ---- */
 
@@ -794,12 +731,11 @@ API Answer nvmlDeviceGetDecoderUtilization(Handle handle, uint *percent, uint *p
 
 /* ---- the processes of a device ---- */
 
-typedef struct { uint pid; ull bytes; } ProcessV1;                           /* 16 bytes: functions without a suffix */
-typedef struct { uint pid; ull bytes; uint gpu_instance, compute_instance; } ProcessV2; /* 24 bytes: _v2 and _v3 */
+typedef struct { uint pid; ull bytes; uint gpu_instance, compute_instance; } ProcessV2; /* _v2 and _v3 */
 typedef struct { uint pid; ull time; uint sm, memory, encoder, decoder; } Sample;
 typedef struct { ull time; uint pid, sm, memory, encoder, decoder, jpeg, flow; } SampleV1;
 typedef struct { uint version, count; ull since; SampleV1 *samples; } SamplesV1;
-_Static_assert(sizeof(ProcessV1) == 16 && sizeof(ProcessV2) == 24 && sizeof(Sample) == 32, "as in nvml.h");
+_Static_assert(sizeof(ProcessV2) == 24 && sizeof(Sample) == 32, "as in nvml.h");
 _Static_assert(sizeof(SampleV1) == 40 && sizeof(SamplesV1) == 24, "as in nvml.h");
 
 static ull microseconds(void) { return (ull)(clock_now(CLOCK_REALTIME) * 1e6); }
@@ -809,15 +745,6 @@ static Answer room(const void *place, uint *count, int needed) {
     int fits = place ? needed <= (int)*count : needed == 0;
     *count = (uint)needed;
     return fits ? SUCCESS : INSUFFICIENT_SIZE;
-}
-
-API Answer nvmlDeviceGetComputeRunningProcesses(Handle handle, uint *count, ProcessV1 *answer) {
-    ENTER_DEVICE(handle);
-    Process found[MAX_PROCESSES];
-    Answer fits = room(answer, count, running(device, found));
-    for (uint i = 0; !fits && i < *count; i++)
-        answer[i] = (ProcessV1){found[i].pid, found[i].bytes};
-    return fits;
 }
 
 static Answer compute_processes(const char *function, Handle handle, uint *count, ProcessV2 *answer) {
@@ -842,11 +769,8 @@ API Answer nvmlDeviceGetComputeRunningProcesses_v3(Handle handle, uint *count, P
 #define NO_PROCESSES(function) \
     API Answer function(Handle handle, uint *count, void *answer) { return (void)answer, constant(__func__, handle, 0, count); }
 
-NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses)
 NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2)
 NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3)
-NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses)
-NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2)
 NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3)
 
 API Answer nvmlDeviceGetProcessUtilization(Handle handle, Sample *answer, uint *count, ull since) {

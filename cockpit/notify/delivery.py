@@ -86,8 +86,7 @@ def _parts(address: str) -> list[str]:
 async def _post(target: NotifyTarget, address: str, secret: str, message: Message) -> None:
     robot = ROBOTS[target.form or "json"]
     body = await _exchange(address, robot.post(message, secret, time.time()))
-    if target.form in ("feishu", "dingtalk", "wecom"):
-        robot.read(_decode(body))
+    robot.read(_decode(body))
 
 
 def _decode(body: bytes) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
@@ -14,17 +15,14 @@ EVENTS_AT_ONCE = 1000
 
 def cut(recording: Recording, begin: float, end: float, path: Path) -> int:
     """Write what was recorded in that time; how many frames. Raises `RecordingError`, `OSError`."""
-    writer = SegmentWriter(path.parent, only=path)
     frames = 0
-    try:
+    with closing(SegmentWriter(path.parent, only=path)) as writer:
         for snapshot in recording.walk(begin, end):
             writer.write(snapshot)
             frames += 1
         events = iter(recording.events(begin, end))
         while some := list(islice(events, EVENTS_AT_ONCE)):
             writer.write_events(some, some[0].at)
-    finally:
-        writer.close()
     if not frames:
         raise RecordingError("nothing was recorded in that time")
     return frames

@@ -107,27 +107,16 @@ def tables_of(snapshot: Snapshot) -> Tables:
     """The snapshot as rows."""
     rows = {name: getattr(snapshot, name) for name in TABLES}
     hosts = snapshot.hosts.values()
-    rows["jobs"] = None if snapshot.jobs is None else tuple([_without_environment(job) for job in snapshot.jobs])
+    if snapshot.jobs is not None:  # their environments are never recorded
+        rows["jobs"] = tuple([job if job.runtime_env is None else replace(job, runtime_env=None) for job in snapshot.jobs])
     rows["hosts"] = tuple(_host_rows(snapshot))
-    rows["memory_users"] = tuple([UserRow(host.name, user) for host in hosts for user in sorted(host.memory_users, key=_pid)])
+    rows["memory_users"] = tuple(
+        [UserRow(host.name, user) for host in hosts for user in sorted(host.memory_users, key=lambda one: one.pid)]
+    )
     rows["heard"] = tuple([Heard(name, at) for name, at in snapshot.as_of.items()])
-    rows["written"] = tuple([Written(host.name, session, job, at) for host in hosts for session, job, at in _logs(host)])
+    logs = [(host.name, session, jobs) for host in hosts for session, jobs in host.wrote.items()]
+    rows["written"] = tuple([Written(name, session, job, at) for name, session, jobs in logs for job, at in jobs.items()])
     return Tables(snapshot, rows)
-
-
-def _pid(user: Any) -> int:
-    return int(user.pid)
-
-
-def _without_environment(job: Job) -> Job:
-    """Environments are never recorded."""
-    return job if job.runtime_env is None else replace(job, runtime_env=None)
-
-
-def _logs(host: Host) -> Iterator[tuple[str, str, float]]:
-    for session, jobs in host.wrote.items():
-        for job, at in jobs.items():
-            yield session, job, at
 
 
 def _host_rows(snapshot: Snapshot) -> Iterator[HostRow]:

@@ -39,7 +39,6 @@ LOG_BYTES = 1 << 20
 """Read of each log, from its end."""
 LOGS = ("raylet.out", "raylet.err", "gcs_server.out", "gcs_server.err", "dashboard.log", "dashboard_agent.log", "monitor.log")
 """What Ray writes of itself in `logs` of a session. Logs of jobs and workers are their owner's words, and stay where they are."""
-SLURM_ORIGINS = (FLAG, JOB)
 _PARTS = ("textual", "httpcore", "msgspec", "psutil", "nvidia-ml-py", "click", "pyyaml")
 
 
@@ -63,18 +62,6 @@ class CheckResult(NamedTuple):
         if self.blind or not self.check.at_once:
             return "unknown"
         return "partly" if self.missing or self.check.watches else "fine"
-
-
-class CheckStatus(msgspec.Struct, frozen=True):
-    """`checks[]` of `cockpit doctor --json`."""
-
-    title: str
-    verdict: str
-    """As of `CheckResult.verdict`."""
-    missing: tuple[str, ...]
-    watches: str | None
-    findings: tuple[str, ...]
-    """Their codes."""
 
 
 def run_checks(snapshot: Snapshot, limits: Limits) -> list[CheckResult]:
@@ -145,7 +132,7 @@ def _program_and_user(config: Config, place: KubernetesPlace | None) -> tuple[st
         return f"kubectl exec, into the pods of RayCluster {place.title}", "the user of their containers"
     if (engine := find_executor(words)) in ENGINES:
         return f"{engine} exec, into containers", "the user that the container runs it as"
-    job = config.slurm if config.origins.get("reach") in SLURM_ORIGINS else None
+    job = config.slurm if config.origins.get("reach") in (FLAG, JOB) else None
     steps = f", steps of Slurm job {job.job}" if job else ""
     return f"{words[0]}{steps}", _slurms_user() if words[0] == "srun" else "the user that it logs in as"
 
@@ -160,15 +147,12 @@ def describe_containers(snapshot: Snapshot) -> Iterator[str]:
     seen = dict.fromkeys((one.host, one.container) for one in snapshot.processes or () if one.container and one.kind != "foreign")
     for host, container in seen:
         if container is not None:
-            yield _container_line(host, container.engine, container.name, container.user)
-
-
-def _container_line(host: str, engine: str, name: str, user: str | None) -> str:
-    return (
-        f"Container {name} on {host} ({engine}{f', user {user}' if user else ''}): its orphans and its /dev/shm can be seen only "
-        f"from inside. {f'As {user}' if user else 'There'}, run `{engine} exec -it {name} cockpit`, or set `hosts: [{name}]` and "
-        f'`reach: "{engine} exec -i {{name}} {{python}} -"` in {abbreviate_home(config_path())}'
-    )
+            engine, name, user = container.engine, container.name, container.user
+            yield (
+                f"Container {name} on {host} ({engine}{f', user {user}' if user else ''}): its orphans and its /dev/shm can be seen only "
+                f"from inside. {f'As {user}' if user else 'There'}, run `{engine} exec -it {name} cockpit`, or set `hosts: [{name}]` and "
+                f'`reach: "{engine} exec -i {{name}} {{python}} -"` in {abbreviate_home(config_path())}'
+            )
 
 
 def _line(each: CheckResult) -> str:
@@ -178,9 +162,15 @@ def _line(each: CheckResult) -> str:
 
 
 def doctor_json(snapshot: Snapshot, checked: Sequence[CheckResult], config: Config) -> str:
-    """`{"status": as of cockpit status --json, "reach": a sentence, "checks": […]}`."""
+    """`{"status": as of cockpit status --json, "reach": a sentence, "checks": […]}`, each with the codes of what it found."""
     results = [
-        CheckStatus(each.check.title, each.verdict, each.missing, each.check.watches, tuple(finding.code for finding in each.found))
+        {
+            "title": each.check.title,
+            "verdict": each.verdict,
+            "missing": each.missing,
+            "watches": each.check.watches,
+            "findings": [finding.code for finding in each.found],
+        }
         for each in checked
     ]
     raw = msgspec.json.encode({"status": msgspec.Raw(status_json(snapshot).encode()), "reach": describe_reach(config), "checks": results})
@@ -203,22 +193,17 @@ def write_bundle(
     }
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as bundle:
-        for name, text in files.items():
-            _add(bundle, f"cockpit-doctor/{name}", _safe(text).encode("utf-8", "replace"))
-        for name, data in (recorded or {}).items():
-            _add(bundle, f"cockpit-doctor/{name}", data)
+        safe = {name: _safe(text).encode("utf-8", "replace") for name, text in files.items()}
+        for name, data in [*safe.items(), *(recorded or {}).items()]:
+            entry = tarfile.TarInfo(f"cockpit-doctor/{name}")
+            entry.size, entry.mode, entry.mtime = len(data), 0o600, int(time.time())
+            bundle.addfile(entry, io.BytesIO(data))
 
 
 def _safe(text: str) -> str:
     """Without secrets, and without what would act on the terminal of whoever reads it."""
     hide = LineRedactor()
     return "\n".join(clean(hide(line)) for line in text.split("\n"))
-
-
-def _add(bundle: tarfile.TarFile, name: str, data: bytes) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode, entry.mtime = len(data), 0o600, int(time.time())
-    bundle.addfile(entry, io.BytesIO(data))
 
 
 def _versions() -> str:

@@ -19,6 +19,7 @@ _TITLES = {
     "ray.jobs": "jobs",
     "ray.oom": "out-of-memory kills",
 }
+"""What a source tells of, in the words of people, where there are any."""
 
 
 def by_cause(faults: Iterable[Fault]) -> tuple[Fault, ...]:
@@ -34,13 +35,8 @@ def by_cause(faults: Iterable[Fault]) -> tuple[Fault, ...]:
 
 def also_down(fault: Fault) -> str:
     """What else it takes down, for the end of its sentence; empty where it is nothing."""
-    others = [source_title(source) for source in fault.sources if source != fault.source]
+    others = [_TITLES.get(source, source) for source in fault.sources if source != fault.source]
     return f"; no new data on: {', '.join(others)}" if others else ""
-
-
-def source_title(source: str) -> str:
-    """What a source tells of, in the words of people; its own name where there are none."""
-    return _TITLES.get(source, source)
 
 
 def _root(faults: Sequence[Fault]) -> Fault | None:

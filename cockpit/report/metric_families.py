@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar, get_args
 
 from cockpit.config.thresholds import OLD
-from cockpit.model import LEFT_OVER, LEVELS, Actor, Disk, Gpu, Node, NodeState, PlacementGroup, Quantity, Snapshot, Wait
+from cockpit.model import LEFT_OVER, LEVELS, Node, NodeState, Quantity, Snapshot, Wait
 from cockpit.report.status import NO_ANSWER
 from cockpit.usage import Owner, look_at
 
 Labels = tuple[str, ...]
 Sample = tuple[Labels, float | None]
 ID_DIGITS = 8
-Waiting = TypeVar("Waiting", Actor, PlacementGroup)
+Thing = TypeVar("Thing")
 WAITS: tuple[str, ...] = (*get_args(Wait), "unknown")
 JUDGED = (*LEFT_OVER, "unknown")
 
@@ -68,34 +68,27 @@ class Family(NamedTuple):
     samples: Callable[[Facts], Iterable[Sample]]
 
 
-def _of_node(name: str, meaning: str, number: Callable[[Node], float | None]) -> Family:
-    return Family(
-        f"cockpit_node_{name}", meaning, ("node",), lambda facts: (((node_name,), number(node)) for node_name, node in facts.fresh)
-    )
+def _of(
+    kind: str, labels: Labels, rows: Callable[[Facts], Iterable[tuple[Labels, Thing]]]
+) -> Callable[[str, str, Callable[[Thing], float | None]], Family]:
+    """What makes the families of one kind of thing: a name, what it means, and the number of one such thing."""
+
+    def make(name: str, meaning: str, number: Callable[[Thing], float | None]) -> Family:
+        return Family(f"cockpit_{kind}_{name}", meaning, labels, lambda facts: ((values, number(thing)) for values, thing in rows(facts)))
+
+    return make
 
 
-def _of_gpu(name: str, meaning: str, number: Callable[[Gpu], float | None]) -> Family:
-    def samples(facts: Facts) -> Iterator[Sample]:
-        return (((node_name, gpu.label), number(gpu)) for node_name, node in facts.fresh for gpu in node.gpus or ())
-
-    return Family(f"cockpit_gpu_{name}", meaning, ("node", "gpu"), samples)
-
-
-def _of_disk(name: str, meaning: str, number: Callable[[Disk], float | None]) -> Family:
-    def samples(facts: Facts) -> Iterator[Sample]:
-        return (((node_name, disk.path), number(disk)) for node_name, node in facts.fresh for disk in node.disks)
-
-    return Family(f"cockpit_disk_{name}", meaning, ("node", "path"), samples)
-
-
-def _of_resource(name: str, meaning: str, number: Callable[[Quantity], float | None]) -> Family:
+def _resources(facts: Facts) -> Iterator[tuple[Labels, Quantity]]:
     """By Ray's word, which doesn't grow old with a node's agent."""
+    living = ((name, node) for name, node in facts.nodes.items() if node.state != "DEAD")
+    return (((name,), node.resources.get("GPU", Quantity())) for name, node in living)
 
-    def samples(facts: Facts) -> Iterator[Sample]:
-        living = ((node_name, node) for node_name, node in facts.nodes.items() if node.state != "DEAD")
-        return (((node_name,), number(node.resources.get("GPU", Quantity()))) for node_name, node in living)
 
-    return Family(f"cockpit_node_{name}", meaning, ("node",), samples)
+_of_node = _of("node", ("node",), lambda facts: (((name,), node) for name, node in facts.fresh))
+_of_gpu = _of("gpu", ("node", "gpu"), lambda facts: (((name, gpu.label), gpu) for name, node in facts.fresh for gpu in node.gpus or ()))
+_of_disk = _of("disk", ("node", "path"), lambda facts: (((name, disk.path), disk) for name, node in facts.fresh for disk in node.disks))
+_of_resource = _of("node", ("node",), _resources)
 
 
 def _of_cluster(number: Callable[[Facts], float | None]) -> Callable[[Facts], Iterator[Sample]]:
@@ -143,17 +136,14 @@ def _count(labels: Iterable[str], there: Iterable[str] = ()) -> dict[str, int]:
     return {**dict.fromkeys(there, 0), **Counter(labels)}
 
 
-def _node_up(node: Node) -> float | None:
-    return {"ALIVE": 1, "DEAD": 0}.get(node.state) if node.id is not None else None
-
-
 def _ages(facts: Facts) -> Iterator[Sample]:
     now = facts.snapshot.taken
     return (((name,), max(0.0, now - node.seen)) for name, node in facts.nodes.items() if node.seen is not None and node.state != "DEAD")
 
 
 def _up(facts: Facts) -> Iterator[Sample]:
-    return (((name,), _node_up(node)) for name, node in facts.nodes.items())
+    states = {"ALIVE": 1, "DEAD": 0}
+    return (((name,), states.get(node.state)) for name, node in facts.nodes.items() if node.id is not None)
 
 
 def _job_gpus(facts: Facts) -> Iterator[Sample]:
@@ -167,16 +157,11 @@ def _job_states(facts: Facts) -> Iterator[Sample]:
 def _waits(facts: Facts) -> Iterator[Sample]:
     """Of actors nothing where Ray has cut its list: how many wait is not known then."""
     snapshot = facts.snapshot
-    groups = snapshot.placement_groups
     actors = snapshot.actors if snapshot.actors_complete else None
-    yield from _wait_samples("actor", actors, lambda actor: actor.pending or actor.state == "RESTARTING")
-    yield from _wait_samples("placement_group", groups, lambda group: group.pending)
-
-
-def _wait_samples(kind: str, listed: tuple[Waiting, ...] | None, is_waiting: Callable[[Waiting], bool]) -> Iterator[Sample]:
-    if listed is not None:
-        counts = _count([one.wait or "unknown" for one in listed if is_waiting(one)], WAITS)
-        yield from (((kind, reason), number) for reason, number in counts.items())
+    for kind, listed in (("actor", actors), ("placement_group", snapshot.placement_groups)):
+        if listed is not None:
+            waits = [one.wait or "unknown" for one in listed if one.pending or one.state == "RESTARTING"]
+            yield from (((kind, reason), number) for reason, number in _count(waits, WAITS).items())
 
 
 def _judged_processes(facts: Facts) -> Iterator[Sample]:

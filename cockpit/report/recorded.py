@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,11 +20,8 @@ LAST_S = 1800.0
 def last_half_hour(folder: Path) -> Mapping[str, bytes]:
     """By name the files that tell of it; none where nothing of it can be read. Raises `OSError`."""
     try:
-        recording = Recording.open(folder)
-        try:
+        with closing(Recording.open(folder)) as recording:
             return _files(recording)
-        finally:
-            recording.close()
     except RecordingError:
         return {}
 

@@ -6,15 +6,16 @@ import os
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
-from cockpit.model import Actor, Amount, Bundle, Disk, Fault, Finding, GpuLinks, HostMemory, Node, PlacementGroup, Quantity, Snapshot, Xid
+from cockpit.model import Actor, Amount, Bundle, Disk, GpuLinks, HostMemory, Node, PlacementGroup, Quantity, Snapshot, Xid
 from cockpit.report.faults import by_cause
 
 OK, WARNING, CRITICAL, NO_ANSWER = 0, 1, 2, 3
+Shape = TypeVar("Shape", bound=msgspec.Struct)
 
 
 class GpuStatus(msgspec.Struct, frozen=True):
@@ -219,12 +220,14 @@ def status_of(snapshot: Snapshot) -> Status:
             snapshot.processes, lambda process: _as(ProcessStatus, process, gpus=_each(process.gpus, lambda hold: _as(HoldStatus, hold)))
         ),
         sessions=_each(snapshot.sessions, lambda session: _as(SessionStatus, session)),
-        findings=_each(snapshot.findings, _finding),
+        findings=_each(
+            snapshot.findings, lambda finding: _as(FindingStatus, finding, remedy=finding.remedy and _as(Remedy, finding.remedy))
+        ),
         faults=_each(by_cause(snapshot.faults), lambda fault: _as(FaultStatus, fault, sources=fault.sources)),
     )
 
 
-def _as(kind: type[Any], value: msgspec.Struct, **more: Any) -> Any:
+def _as(kind: type[Shape], value: msgspec.Struct, **more: Any) -> Shape:
     """The fields of `kind`, taken from `value` where `more` doesn't give them."""
     return kind(**{name: more[name] if name in more else getattr(value, name) for name in kind.__struct_fields__})
 
@@ -235,13 +238,7 @@ def _each(values: tuple[Any, ...] | None, make: Any) -> Any:
 
 def _node(node: Node, now: float) -> NodeStatus:
     gpus = _each(node.gpus, lambda gpu: _as(GpuStatus, gpu))
-    status: NodeStatus = _as(NodeStatus, node, age=None if node.seen is None else max(0.0, round(now - node.seen, 1)), gpus=gpus)
-    return status
-
-
-def _finding(finding: Finding) -> FindingStatus:
-    status: FindingStatus = _as(FindingStatus, finding, remedy=_as(Remedy, finding.remedy) if finding.remedy else None)
-    return status
+    return _as(NodeStatus, node, age=None if node.seen is None else max(0.0, round(now - node.seen, 1)), gpus=gpus)
 
 
 def _pending_actors(snapshot: Snapshot) -> tuple[PendingActor, ...] | None:
@@ -292,13 +289,8 @@ def exit_code(snapshot: Snapshot, named: Collection[str] = ()) -> int:
         return CRITICAL
     unknown = None in (snapshot.nodes, snapshot.actors, snapshot.placement_groups, snapshot.jobs)
     well = {name for node in snapshot.nodes or () if node.state == "ALIVE" for name in (node.title, node.host, node.ip)}.difference(named)
-    failing = any(_unprobed_host(fault) not in well for fault in snapshot.faults)
+    failing = any(fault.source != "probe" or fault.host not in well for fault in snapshot.faults)
     return WARNING if "warning" in levels or unknown or failing else OK
-
-
-def _unprobed_host(fault: Fault) -> str | None:
-    """The host that has no probe, where that is the fault."""
-    return fault.host if fault.source == "probe" else None
 
 
 def _lives_at_address(snapshot: Snapshot) -> bool:

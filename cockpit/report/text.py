@@ -13,7 +13,7 @@ from cockpit.placement import needs_words
 from cockpit.recording.happenings import events_between
 from cockpit.report.faults import also_down, by_cause
 from cockpit.report.grouping import Repeats, alike_groups, bundles_words
-from cockpit.text import UNKNOWN, age, clean, count, percent, plural, ratio, size
+from cockpit.text import UNKNOWN, age, clean, count, percent, plural, ratio, share_percent, size
 
 NAMED_GROUPS = 3
 """Groups that a line names; the rest are counted."""
@@ -128,25 +128,18 @@ def _node_changes(before: Snapshot, now: Snapshot) -> Iterator[str]:
     yield from (f"node {node.title} is gone" for node in before.nodes if node.key in gone)
 
 
-_WIDTHS = (16, -8, 9, 11, 5, 11, 7, 5, 5, 5)
-"""Of the columns of nodes; a negative one is left-aligned."""
+_ROW = "{:<16} {:<8} {:>9} {:>11} {:>5} {:>11} {:>7} {:>5} {:>5} {:>5}"
 _TITLES = ("NODE", "STATE", "GPUS RESV", "GPU MEM", "UTIL", "HOST MEM", "KILL AT", "OBJ", "DISK", "SEEN")
-
-
-def _row(cells: tuple[str, ...]) -> str:
-    first, *rest = zip(cells, _WIDTHS, strict=True)
-    aligned = (cell.rjust(width) if width > 0 else cell.ljust(-width) for cell, width in rest)
-    return " ".join((first[0].ljust(first[1]), *aligned))
 
 
 def _node_lines(snapshot: Snapshot) -> Iterator[str]:
     if snapshot.nodes is None:
         yield "Nodes: unknown"
         return
-    yield _row(_TITLES)
+    yield _ROW.format(*_TITLES)
     for node in snapshot.nodes:
         message = f"  {node.message}" if node.state == "DEAD" and node.message else ""
-        yield _row(_node_cells(node, snapshot)) + message
+        yield _ROW.format(*_node_cells(node, snapshot)) + message
 
 
 _LABELS = ("GPUs reserved", "GPU memory", "GPUs busy", "host memory", "Ray kills workers above", "object store", "fullest disk")
@@ -186,14 +179,10 @@ def _node_cells(node: Node, snapshot: Snapshot) -> tuple[str, ...]:
         percent(sum(busy) / len(busy) if busy else None),
         f"{size(node.memory.used)}/{size(node.memory.total)}",
         size(node.memory.kill_at),
-        _share(ratio(node.object_store.used, node.object_store.total)),
-        _share(disk),
+        share_percent(ratio(node.object_store.used, node.object_store.total)),
+        share_percent(disk),
         age(None if node.seen is None else snapshot.taken - node.seen),
     )
-
-
-def _share(fraction: float | None) -> str:
-    return percent(None if fraction is None else 100 * fraction)
 
 
 def _actor_lines(snapshot: Snapshot, repeats: Repeats) -> Iterator[str]:

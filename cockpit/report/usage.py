@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from cockpit.text import UNKNOWN, age, percent, plural, ratio, size
+from cockpit.text import UNKNOWN, age, plural, ratio, share_percent, size
 from cockpit.usage import CAUSES, IdleCause, OwnerUsage
 
 PARTLY_KNOWN_SHARE = 0.99
@@ -12,8 +12,14 @@ PARTLY_KNOWN_SHARE = 0.99
 
 
 def gpu_hours(seconds: float) -> str:
-    """GPU-seconds as hours in at most six characters: `0.04`, `3.2`, `1250`."""
-    hours = seconds / 3600
+    """GPU-seconds as hours."""
+    return hours_words(seconds / 3600)
+
+
+def hours_words(hours: float | None) -> str:
+    """In at most six characters: `0.04`, `3.2`, `1250`."""
+    if hours is None:
+        return UNKNOWN
     return f"{hours:.2f}" if 0 < hours < 1 else f"{hours:.1f}" if 0 < hours < 100 else f"{hours:.0f}"
 
 
@@ -22,22 +28,6 @@ def known_hours(seconds: float, known_s: float, seen_s: float) -> str:
     if known_s <= 0:
         return UNKNOWN
     return (">" if known_s < PARTLY_KNOWN_SHARE * seen_s else "") + gpu_hours(seconds)
-
-
-def reserved_hours(used: OwnerUsage) -> str:
-    """That Ray had given to it."""
-    return known_hours(used.sums.reserved, used.reserved_s, used.seen_s)
-
-
-def held_hours(used: OwnerUsage) -> str:
-    """Whose memory its processes held."""
-    return known_hours(used.sums.held, used.held_s, used.seen_s)
-
-
-def share_of(seconds: float, used: OwnerUsage) -> str:
-    """Of all that it had: percent."""
-    share = ratio(seconds, used.sums.had)
-    return percent(None if share is None else 100 * share)
 
 
 def idle_words(idle: Mapping[IdleCause, float]) -> str:
@@ -57,17 +47,18 @@ def memory_words(used: OwnerUsage) -> str:
 def usage_pairs(used: OwnerUsage) -> Iterator[tuple[str, str]]:
     """Names and values, for whoever lists facts about one job."""
     sums = used.sums
+    causes = idle_words(sums.idle)
+
+    def share(seconds: float) -> str:
+        return share_percent(ratio(seconds, sums.had))
+
     yield "watched", age(used.seen_s) + (f"; not recorded for {age(used.unwatched_s)}" if used.unwatched_s else "")
-    yield "reserved", reserved_hours(used)
-    yield "held", held_hours(used)
-    yield "busy", f"{gpu_hours(sums.busy)}  {share_of(sums.busy, used)}"
-    yield "idle", f"{gpu_hours(sums.idle_sum)}  {share_of(sums.idle_sum, used)}{_brackets(idle_words(sums.idle))}"
+    yield "reserved", known_hours(sums.reserved, used.reserved_s, used.seen_s)
+    yield "held", known_hours(sums.held, used.held_s, used.seen_s)
+    yield "busy", f"{gpu_hours(sums.busy)}  {share(sums.busy)}"
+    yield "idle", f"{gpu_hours(sums.idle_sum)}  {share(sums.idle_sum)}" + (f"  ({causes})" if causes else "")
     if sums.unknown:
-        yield "unknown", f"{gpu_hours(sums.unknown)}  {share_of(sums.unknown, used)}"
+        yield "unknown", f"{gpu_hours(sums.unknown)}  {share(sums.unknown)}"
     yield "fullest host", memory_words(used)
     yield "most memory", f"{size(used.gpu_memory)} of GPU memory, {size(used.host_memory)} of host memory"
     yield "restarts, kills", f"{plural(used.restarts, 'restart')} of actors, {plural(used.kills, 'out-of-memory kill')}"
-
-
-def _brackets(words: str) -> str:
-    return f"  ({words})" if words else ""

@@ -19,6 +19,7 @@ import httpx
 import psutil
 import pytest
 
+from bench.settled import settle
 from cockpit.demo import DemoCluster, DemoError, cluster, demo_cluster, nvml, processes, run_demo
 
 pytestmark = [
@@ -37,7 +38,7 @@ def until(look: Callable[[], bool], within: float = 60) -> None:
 @pytest.fixture(scope="module")
 def demo() -> Iterator[DemoCluster]:
     with demo_cluster() as running:
-        assert running.settle(150), "the demo did not settle"
+        assert settle(running, 150), "the demo did not settle"
         yield running
     assert not processes.find_marked(str(running.folder))
     assert not running.folder.exists()
@@ -82,7 +83,7 @@ def test_a_training_run_as_its_users_know_it(demo: DemoCluster):
 
 
 def test_an_engine_of_the_failed_job_still_holds_gpu_memory(demo: DemoCluster):
-    held = "".join(demo.state(node).read_text() for node in ("head", "w1"))
+    held = "".join((demo.folder / f"{node}.nvml").read_text() for node in ("head", "w1"))
     engines = [process for process in processes.find_marked(str(demo.folder)) if _title(process.pid) == "VLLM::EngineCore"]
     orphans = [engine for engine in engines if not (engine.parent() and "ray::" in " ".join(engine.parent().cmdline()))]
     assert len(engines) == 5
@@ -100,14 +101,14 @@ def test_a_session_of_a_ray_that_is_long_dead(demo: DemoCluster):
 
 def test_its_environment_leads_to_it(demo: DemoCluster):
     assert demo.env["RAY_API_SERVER_ADDRESS"] == demo.address
-    assert demo.env[nvml.STATE] == str(demo.state("head"))
+    assert demo.env[nvml.STATE] == str(demo.folder / "head.nvml")
 
 
 def folders() -> set[Path]:
     return set(Path("/tmp").glob("cockpit-demo-*"))
 
 
-HOLD = [sys.executable, "-m", "cockpit.demo", "--hold"]
+HOLD = [sys.executable, "-m", "tests.demo.hold"]
 
 
 def test_nothing_stays_when_it_is_ended(demo: DemoCluster):
@@ -148,7 +149,7 @@ def test_the_screen_opens_in_an_environment_that_leads_to_the_demo(
     @contextmanager
     def ready(hear: Callable[[str], None]) -> Iterator[DemoCluster]:
         hear("starting Ray")
-        yield DemoCluster("http://127.0.0.1:1", {nvml.STATE: "/gpus"}, tmp_path, tmp_path, None)
+        yield DemoCluster("http://127.0.0.1:1", {nvml.STATE: "/gpus"}, tmp_path, tmp_path)
 
     monkeypatch.setattr(cluster, "demo_cluster", ready)
     opened: list[tuple[str, str, str]] = []
@@ -165,21 +166,10 @@ def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
         cluster.ray_python()
 
 
-def test_another_environments_ray_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    ray = tmp_path / "ray"
-    ray.write_text(f"#!{sys.executable}\n")
-    ray.chmod(0o755)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert cluster.ray_python() == sys.executable
-
-
-def test_without_a_compiler_the_gpus_are_numbers_and_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_without_a_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr(nvml, "build", _no_compiler)
-    env, notice = cluster._simulated_gpus(tmp_path)
-    assert env == {}
-    assert notice is not None
-    assert "no C compiler" in notice
+    with pytest.raises(DemoError, match="no C compiler"):
+        cluster._simulated_gpus(tmp_path)
 
 
 def _no_compiler(cache: Path) -> Path:

@@ -89,7 +89,7 @@ def test_gpus_that_are_ill_and_memory_that_is_held_are_told_each_by_its_kind(clu
     gpu(w1, 3, lost=1)
     gpu(w1, 4, ecc=7)
     gpu(w1, 6, base=30 * GIB)
-    nvml.add(w1.state, "recovery 1 1", "recovery 2 4", "remap 5", "slow 7 0x40")
+    nvml.add(w1.state, "set 1 recovery 1", "set 2 recovery 4", "set 5 remap 1", "set 7 slow 0x40")
     stranger = w1.hold(0, 20 * GIB, title="python finetune.py")
     ill = {
         "gpu-lost": ("critical", "w1", "GPU 3 of w1 is lost: NVML can't reach it any more"),

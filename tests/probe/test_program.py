@@ -111,13 +111,13 @@ def test_a_lost_gpu_keeps_its_name_and_says_what_happened(start, gpus, state):
     [(1, "reset"), (2, "reboot"), (3, "drain P2P"), (4, "drain and reset"), (7, "system reboot"), (9, "recovery action 9")],
 )
 def test_a_gpu_says_what_makes_it_whole_again(start, gpus, state, action, words):
-    nvml.add(state, f"recovery 3 {action}")
+    nvml.add(state, f"set 3 recovery {action}")
     found = start(**gpus).until(lambda one: one["gpus"])["gpus"]
     assert [gpu["recovery"] for gpu in found] == [None, None, None, words, None, None, None, None]
 
 
 def test_a_gpu_says_whether_rows_of_its_memory_wait_for_a_reset(start, gpus, state):
-    nvml.add(state, "remap 1")
+    nvml.add(state, "set 1 remap 1")
     assert [gpu["remap"] for gpu in start(**gpus).until(lambda one: one["gpus"])["gpus"]] == [False, True] + [False] * 6
 
 
@@ -129,14 +129,14 @@ def test_a_gpu_says_whether_rows_of_its_memory_wait_for_a_reset(start, gpus, sta
     ],
 )  # fmt: skip
 def test_a_gpu_says_what_slows_it_down_unless_that_is_its_usual_life(start, gpus, state, reasons, words):
-    nvml.add(state, f"slow 2 {reasons}")
+    nvml.add(state, f"set 2 slow {reasons}")
     assert start(**gpus).until(lambda one: one["gpus"])["gpus"][2]["slowed"] == words
 
 
 def test_a_gpu_says_how_it_is_connected_clocked_and_capped(start, gpus, state):
     nvml.add(
         state, "set 2 pcie_generation 3", "set 2 pcie_width 8", "set 2 pcie_replays 41", "set 2 nvlinks_down 2", "set 2 nvlink_errors 7",
-        "set 2 clock 1200", "set 2 power_limit 500000", "slow 2 0x2",
+        "set 2 clock 1200", "set 2 power_limit 500000", "set 2 slow 0x2",
     )  # fmt: skip
     told = start(**gpus).until(lambda one: one["gpus"])["gpus"]
     assert told[2]["links"] == {
@@ -150,9 +150,9 @@ def test_a_gpu_says_how_it_is_connected_clocked_and_capped(start, gpus, state):
 def test_what_ails_a_gpu_is_seen_while_it_lasts(start, gpus, state):
     probe = start("--interval", "0.1", **gpus)
     probe.until(lambda one: one["gpus"])
-    nvml.add(state, "slow 2 0x40")
+    nvml.add(state, "set 2 slow 0x40")
     probe.until(lambda one: one["gpus"][2]["slowed"] == ["thermal"])
-    nvml.remove(state, "slow")
+    nvml.remove(state, "set 2 slow")
     probe.until(lambda one: one["gpus"][2]["slowed"] == [])
 
 
@@ -172,14 +172,14 @@ def test_an_old_driver_says_none_of_it_and_all_the_rest(start, gpus, state):
 
 
 def test_a_driver_that_calls_it_throttling_says_it_too(start, gpus, state):
-    nvml.add(state, "error 13 nvmlDeviceGetCurrentClocksEventReasons", "slow 0 0x40", "driver 525.60.13")
+    nvml.add(state, "error 13 nvmlDeviceGetCurrentClocksEventReasons", "set 0 slow 0x40", "driver 525.60.13")
     sample = start(**gpus).until(lambda one: one["gpus"])
     assert (sample["gpus"][0]["slowed"], sample["driver"]) == (["thermal"], "525.60.13")
 
 
 def test_mig_devices_share_what_ails_their_gpu(start, gpus, state):
     nvml.add(state, f"mig 2 0 MIG-a {10 * GIB} 5 NVIDIA H100 MIG 1g.10gb", f"mig 2 1 MIG-b {10 * GIB} 7 NVIDIA H100 MIG 1g.10gb")
-    nvml.add(state, "recovery 2 1", "slow 2 0x80")
+    nvml.add(state, "set 2 recovery 1", "set 2 slow 0x80")
     found = start(**gpus).until(lambda one: one["gpus"])["gpus"]
     assert {gpu["index"]: (gpu["recovery"], gpu["slowed"]) for gpu in found if gpu["recovery"]} == {
         2000: ("reset", ["power brake"]),

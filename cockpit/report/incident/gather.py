@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -11,6 +11,7 @@ from cockpit import __version__
 from cockpit.findings.jobs import error_lines
 from cockpit.model import Actor, Fault, Finding, Job, PlacementGroup, Process, Snapshot
 from cockpit.recording.events import Event
+from cockpit.recording.recording import Recording
 from cockpit.report.faults import by_cause
 from cockpit.report.incident.account import Account, ActDone, Episode, FaultEpisode, JobSpan
 from cockpit.report.incident.course import Course, point_of
@@ -28,39 +29,6 @@ MAX_LOOK_UPS = 200
 MAX_JOBS = 500
 MAX_TEXT_CHARS = 4_000
 """Of one text of the cluster's; a message can be as long as a log."""
-
-
-class Recorded(Protocol):
-    """What is asked of a recording."""
-
-    @property
-    def cluster(self) -> Any:
-        """Its `address`, `session` and `ray_version`."""
-
-    @property
-    def begin(self) -> float:
-        """The first moment."""
-
-    @property
-    def end(self) -> float:
-        """The last."""
-
-    @property
-    def gaps(self) -> Sequence[tuple[float, float]]:
-        """When nothing was recorded."""
-
-    @property
-    def damage(self) -> Sequence[str]:
-        """What is lost."""
-
-    def walk(self, begin: float | None = None, end: float | None = None, step_s: float = 0) -> Iterator[Snapshot]:
-        """Snapshots in their order."""
-
-    def snapshot_at(self, moment: float) -> Snapshot | None:
-        """The state then; `None` where it can't be read."""
-
-    def events(self, begin: float | None = None, end: float | None = None) -> Sequence[Event]:
-        """The oldest first."""
 
 
 class _Gatherer:
@@ -107,7 +75,7 @@ class _Gatherer:
         return self.job is None or not keys or any(key in self.related or key.rpartition(":")[0] in self.related for key in keys)
 
 
-def make_account(recording: Recorded, begin: float | None = None, end: float | None = None, job: str | None = None) -> Account:
+def make_account(recording: Recording, begin: float | None = None, end: float | None = None, job: str | None = None) -> Account:
     """What was recorded between two moments; of one job, where it is named. Secrets are taken out, and what would act on a terminal."""
     begin = max(recording.begin, recording.begin if begin is None else begin)
     end = min(recording.end, recording.end if end is None else end)
@@ -117,7 +85,7 @@ def make_account(recording: Recorded, begin: float | None = None, end: float | N
     return make_safe(_account(recording, seen, begin, end))
 
 
-def _account(recording: Recorded, seen: _Gatherer, begin: float, end: float) -> Account:
+def _account(recording: Recording, seen: _Gatherer, begin: float, end: float) -> Account:
     usage, events = seen.usage, recording.events(begin, end)
     spans = complete_spans(seen.findings.all, told := told_spans(events, end))
     _look_up(recording, [span for span in spans if any(span is one for one in told)])
@@ -135,7 +103,7 @@ def _account(recording: Recorded, seen: _Gatherer, begin: float, end: float) -> 
         gaps=tuple((max(begin, one), min(end, other)) for one, other in recording.gaps if other > begin and one < end),
         damage=tuple(recording.damage),
         findings=tuple(_episode(span) for span in spans if seen.concerns(span.thing.about)),
-        faults=tuple(_fault(span) for span in seen.faults.all),
+        faults=tuple(FaultEpisode(span.thing.source, span.thing.host, span.thing.text, span.begin, span.end) for span in seen.faults.all),
         acts=tuple(_acts(events)),
         jobs=tuple(_jobs(seen, begin)),
         usage=tuple(usage.rows(seen.job)),
@@ -146,7 +114,7 @@ def _account(recording: Recorded, seen: _Gatherer, begin: float, end: float) -> 
     )
 
 
-def _look_up(recording: Recorded, spans: Sequence[Span[Finding]]) -> None:
+def _look_up(recording: Recording, spans: Sequence[Span[Finding]]) -> None:
     """Of what only events tell of, what the state at its beginning says more: evidence, remedy."""
     moments = list(dict.fromkeys(span.begin for span in spans))[:MAX_LOOK_UPS]
     states = {moment: recording.snapshot_at(moment) for moment in moments}
@@ -171,11 +139,6 @@ def _episode(span: Span[Any]) -> Episode:
         act=remedy.act if remedy else None,
         about=finding.about,
     )
-
-
-def _fault(span: Span[Fault]) -> FaultEpisode:
-    fault = span.thing
-    return FaultEpisode(fault.source, fault.host, fault.text, span.begin, span.end)
 
 
 def _acts(events: Iterable[Event]) -> Iterator[ActDone]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from cockpit.report.incident import words
-from cockpit.report.incident.account import Account, Episode, JobSpan, UsageRow, UserRow
+from cockpit.report.incident.account import Account, Episode, JobSpan, UsageRow
 from cockpit.report.incident.charts import gpu_chart, memory_chart, share_bar, timeline
 from cockpit.report.incident.markup import Html, tag
 from cockpit.report.incident.style import CSS
-from cockpit.text import UNKNOWN, size
+from cockpit.report.usage import hours_words
+from cockpit.text import UNKNOWN
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """Even if something of a cluster's text were taken for HTML, a browser would load and run nothing."""
@@ -135,7 +136,7 @@ def _usage(account: Account) -> Html:
 
 def _usage_row(row: UsageRow, account: Account) -> Sequence[Cell]:
     hours = row.hours
-    numbers = (words.hours(value) for value in (hours.reserved, hours.held, hours.busy, hours.idle, hours.unknown))
+    numbers = (hours_words(value) for value in (hours.reserved, hours.held, hours.busy, hours.idle, hours.unknown))
     return (
         words.owner_words(row, account),
         row.user or UNKNOWN,
@@ -150,21 +151,9 @@ def _usage_row(row: UsageRow, account: Account) -> Sequence[Cell]:
 
 def _users(account: Account) -> Html | None:
     titles = ("User", "Jobs", "GPU-hours", "Busy", "GPUs at the end", "GPU memory at the end", "Host memory at the end", "Shares")
-    table = _table("GPU-hours by user", titles, map(_user_row, account.users), range(1, 7))
+    rows = ((*words.user_cells(row), share_bar(row.hours)) for row in account.users)
+    table = _table("GPU-hours by user", titles, rows, range(1, 7))
     return tag("section", tag("h2", "Users"), table) if table else None
-
-
-def _user_row(row: UserRow) -> Sequence[Cell]:
-    return (
-        row.user or UNKNOWN,
-        str(row.jobs),
-        words.hours(words.had(row.hours)),
-        words.busy_share(row.hours),
-        words.gpus_words(row.gpus_at_end),
-        size(row.gpu_memory_at_end),
-        size(row.host_memory_at_end),
-        share_bar(row.hours),
-    )
 
 
 def _faults(account: Account, clock: words.Clock) -> Html:

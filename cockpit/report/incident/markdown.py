@@ -9,7 +9,8 @@ from itertools import chain
 from cockpit.model import LEVELS
 from cockpit.report.incident import words
 from cockpit.report.incident.account import Account, Episode, JobSpan
-from cockpit.text import UNKNOWN, plural, size
+from cockpit.report.usage import hours_words
+from cockpit.text import UNKNOWN, plural
 
 MAX_LINES = 60
 MAX_TEXT_CHARS = 300
@@ -138,7 +139,7 @@ def _usage(account: Account, room: int) -> Iterator[str]:
         (
             words.owner_words(row, account),
             row.user or UNKNOWN,
-            *map(words.hours, (row.hours.reserved, row.hours.held, row.hours.busy, row.hours.idle, row.hours.unknown)),
+            *map(hours_words, (row.hours.reserved, row.hours.held, row.hours.busy, row.hours.idle, row.hours.unknown)),
             words.memory_words(row.fullest_host),
             words.causes(row.hours.idle_by_cause),
         )
@@ -152,19 +153,8 @@ def _users(account: Account, room: int) -> Iterator[str]:
     if not account.users:
         return
     yield "## Users"
-    table = [
-        (
-            row.user or UNKNOWN,
-            str(row.jobs),
-            words.hours(words.had(row.hours)),
-            words.busy_share(row.hours),
-            words.gpus_words(row.gpus_at_end),
-            size(row.gpu_memory_at_end),
-            size(row.host_memory_at_end),
-        )
-        for row in account.users[:room]
-    ]
-    yield from _table(("user", "jobs", "GPU-hours", "busy", "GPUs at the end", "GPU memory", "host memory"), table)
+    titles = ("user", "jobs", "GPU-hours", "busy", "GPUs at the end", "GPU memory", "host memory")
+    yield from _table(titles, map(words.user_cells, account.users[:room]))
     yield from _left_out(len(account.users) - room)
 
 

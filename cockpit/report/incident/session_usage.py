@@ -8,9 +8,10 @@ from itertools import pairwise
 from msgspec.structs import astuple
 
 from cockpit.model import Snapshot
-from cockpit.report.incident.account import FleetHours, UsageRow, UserRow
-from cockpit.report.incident.usage_rows import fleet_hours, usage_row, user_row
-from cockpit.usage import LONGEST_STEP_S, FleetSums, OwnerUsage, Usage, users_of
+from cockpit.report.incident.account import FleetHours, Hours, MemoryStatus, UsageRow, UserRow
+from cockpit.usage import LONGEST_STEP_S, HourSums, MemoryMark, OwnerUsage, Usage, users_of
+
+_HOUR_S = 3600
 
 
 class SessionUsages:
@@ -56,12 +57,53 @@ class SessionUsages:
         """Whoever had anything, the most GPU-hours first; of one job, where it is named."""
         pairs: Iterator[tuple[OwnerUsage, str | None]] = ((each, usage.session) for usage in self._all for each in usage.owners)
         wanted = [(each, session) for each, session in pairs if job is None or job in (each.title, each.owner.name)]
-        return [usage_row(each, session) for each, session in sorted(wanted, key=lambda pair: -pair[0].sums.had)]
+        return [_row(each, session) for each, session in sorted(wanted, key=lambda pair: -pair[0].sums.had)]
 
     def user_rows(self) -> Sequence[UserRow]:
         """By user, the most GPU-hours first."""
-        return [user_row(each) for each in users_of(each for usage in self._all for each in usage.owners)]
+        users = users_of(each for usage in self._all for each in usage.owners)
+        return [UserRow(one.user, one.jobs, _hours(one.sums, True, True), one.gpus, one.gpu_memory, one.host_memory) for one in users]
 
     def fleet(self) -> FleetHours:
         """All GPUs."""
-        return fleet_hours(FleetSums(*map(sum, zip(*(astuple(usage.fleet_sums) for usage in self._all), strict=True))))
+        sums = map(sum, zip(*(astuple(usage.fleet_sums) for usage in self._all), strict=True))
+        return FleetHours(*map(_in_hours, sums))
+
+
+def _row(used: OwnerUsage, session: str | None) -> UsageRow:
+    """One job, or one user's GPUs outside of jobs, in that session of Ray."""
+    known = used.reserved_s > 0, used.held_s > 0
+    return UsageRow(
+        kind=used.owner.kind,
+        name=used.title,
+        session=session,
+        user=used.user,
+        hours=_hours(used.sums, *known),
+        seen_s=round(used.seen_s, 1),
+        unwatched_s=round(used.unwatched_s, 1),
+        gpus_at_end=used.now.had if used.now else None,
+        gpu_memory=used.gpu_memory,
+        host_memory=used.host_memory,
+        fullest_host=_memory(used.memory_mark),
+        restarts=used.restarts,
+        kills=used.kills,
+    )
+
+
+def _hours(sums: HourSums, is_reserved_known: bool, is_held_known: bool) -> Hours:
+    return Hours(
+        reserved=_in_hours(sums.reserved) if is_reserved_known else None,
+        held=_in_hours(sums.held) if is_held_known else None,
+        busy=_in_hours(sums.busy),
+        idle=_in_hours(sums.idle_sum),
+        idle_by_cause={cause: _in_hours(seconds) for cause, seconds in sums.idle.items() if seconds},
+        unknown=_in_hours(sums.unknown),
+    )
+
+
+def _in_hours(seconds: float) -> float:
+    return round(seconds / _HOUR_S, 4)
+
+
+def _memory(mark: MemoryMark | None) -> MemoryStatus | None:
+    return MemoryStatus(mark.node, mark.moment, mark.used, mark.total, mark.kill_at) if mark else None

@@ -17,8 +17,6 @@ DARK: Final[Mapping[str, str]] = {
     "busy": "#45c486", "idle": "#d98e1f", "unknown": "#6b7580", "dead": "#ff6b60", "line": "#e6e9ed",
     "placement": "#b794f6", "loading": "#5aa9e6", "rank": "#f4804f", "turn": "#d6b84a", "unused": "#a98d72", "unseen": "#b98f3f",
 }  # fmt: skip
-TEXTS: Final = ("text", "dim", "critical", "warning", "info", "accent")
-"""Of both, what letters are drawn in."""
 
 
 def _variables(colours: Mapping[str, str]) -> str:

@@ -7,8 +7,9 @@ import time
 from collections.abc import Mapping, Sequence
 
 from cockpit.model import LEVELS
-from cockpit.report.incident.account import Account, Episode, FaultEpisode, Hours, MemoryStatus, UsageRow
-from cockpit.text import UNKNOWN, age, count, percent, plural, ratio, size
+from cockpit.report.incident.account import Account, Episode, FaultEpisode, Hours, MemoryStatus, UsageRow, UserRow
+from cockpit.report.usage import hours_words
+from cockpit.text import UNKNOWN, age, count, plural, ratio, share_percent, size
 from cockpit.usage import CAUSES, IdleCause
 
 _SESSION_TIME = "%Y-%m-%d_%H-%M-%S"
@@ -113,21 +114,13 @@ def fleet_words(account: Account) -> str:
         return "No GPU was seen."
     unknown = f", unknown {_share(fleet.unknown, fleet.there)}" if fleet.unknown else ""
     return (
-        f"{hours(fleet.there)} GPU-hours: reserved {_share(fleet.reserved, fleet.there)}, busy {_share(fleet.busy, fleet.there)}, "
+        f"{hours_words(fleet.there)} GPU-hours: reserved {_share(fleet.reserved, fleet.there)}, busy {_share(fleet.busy, fleet.there)}, "
         f"idle {_share(fleet.idle, fleet.there)}{unknown}."
     )
 
 
 def _share(part: float, whole: float) -> str:
-    share = ratio(part, whole)
-    return percent(None if share is None else 100 * share)
-
-
-def hours(value: float | None) -> str:
-    """GPU-hours in at most six characters."""
-    if value is None:
-        return UNKNOWN
-    return f"{value:.2f}" if 0 < value < 1 else f"{value:.1f}" if 0 < value < 100 else f"{value:.0f}"
+    return share_percent(ratio(part, whole))
 
 
 def had(given: Hours) -> float:
@@ -135,14 +128,23 @@ def had(given: Hours) -> float:
     return given.busy + given.idle + given.unknown
 
 
-def busy_share(given: Hours) -> str:
-    """Of the hours of which it is known."""
-    return _share(given.busy, given.busy + given.idle)
+def user_cells(row: UserRow) -> tuple[str, ...]:
+    """A user's row in a table; busy is a share of the hours of which it is known."""
+    hours = row.hours
+    return (
+        row.user or UNKNOWN,
+        str(row.jobs),
+        hours_words(had(hours)),
+        _share(hours.busy, hours.busy + hours.idle),
+        count(row.gpus_at_end or 0),
+        size(row.gpu_memory_at_end),
+        size(row.host_memory_at_end),
+    )
 
 
 def causes(idle: Mapping[IdleCause, float]) -> str:
     """The most first."""
-    return ", ".join(f"{hours(value)} {CAUSES[cause]}" for cause, value in sorted(idle.items(), key=lambda item: -item[1]))
+    return ", ".join(f"{hours_words(value)} {CAUSES[cause]}" for cause, value in sorted(idle.items(), key=lambda item: -item[1]))
 
 
 def owner_words(row: UsageRow, account: Account) -> str:
@@ -167,8 +169,3 @@ def times_words(episode: Episode) -> str:
 def fault_words(fault: FaultEpisode) -> str:
     """The source, where, and what it said."""
     return f"{fault.source}{f' on {fault.host}' if fault.host else ''}: {fault.text}"
-
-
-def gpus_words(gpus: float | None) -> str:
-    """How many."""
-    return count(gpus or 0)

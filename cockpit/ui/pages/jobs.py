@@ -8,7 +8,7 @@ from typing import Any
 from cockpit.findings.jobs import error_lines
 from cockpit.model import Job
 from cockpit.report.usage import gpu_hours, idle_words
-from cockpit.text import UNKNOWN, age, count, percent, ratio
+from cockpit.text import UNKNOWN, age, count, ratio, share_percent
 from cockpit.ui import cells
 from cockpit.ui.columns import ago, amount, words
 from cockpit.ui.section import MAX_TEXT_LINES, Column, Item, Page, Section
@@ -83,8 +83,7 @@ def _hours(seconds: float) -> str:
 
 
 def _busy(sums: HourSums) -> str:
-    share = _busy_share(sums)
-    return percent(None if share is None else 100 * share) if sums.had else ""
+    return share_percent(_busy_share(sums)) if sums.had else ""
 
 
 def _busy_share(sums: HourSums) -> float | None:

@@ -13,7 +13,7 @@ from cockpit.report.incident.gather import make_account
 from cockpit.report.incident.html import account_html
 from cockpit.report.incident.markdown import account_markdown
 from cockpit.report.incident.markup import VOID, tag
-from cockpit.report.incident.style import DARK, LIGHT, TEXTS
+from cockpit.report.incident.style import DARK, LIGHT
 from tests.report.incident.recordings import night
 
 HOSTILE = "\"'><script>alert(1)</script><img src=http://evil/ onerror=x>&amp;</style></svg>"
@@ -151,7 +151,7 @@ def _luminance(colour):
 
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", ["text", "dim", "critical", "warning", "info", "accent"])  # what letters are drawn in
 @pytest.mark.parametrize("ground", ["ground", "raised"])
 def test_texts_have_contrast_enough_to_be_read(colours, name, ground):
     high, low = sorted((_luminance(colours[name]), _luminance(colours[ground])), reverse=True)
