@@ -37,7 +37,7 @@ def headline(plan: Plan) -> str:
     extra = [f"{size(sum(held))} of GPU memory"] if held else []
     extra += [size(sum(sizes))] if sizes else []
     what = "nothing found" if plan.empty and plan.unknown else count_targets(plan.targets)
-    but = "; some processes could not be classified" if plan.unknown else ""
+    but = "; not everything could be checked" if plan.unknown else ""
     return f"{plan.title}: " + ", ".join([f"{what}{where}", *extra]) + but
 
 

@@ -51,7 +51,7 @@ def test_equal_reasons_are_given_once_with_all_whom_they_concern():
 def test_where_not_everything_could_be_judged_nothing_is_not_said():
     unsure = plan(targets=(), hosts=("w1",), unknown=("w1: 2 processes hold GPU memory and can't be classified",))
     first, _, head, said, *_ = plan_lines(unsure, 0.0)
-    assert first == "Kill orphans: nothing found on 1 host; some processes could not be classified"
+    assert first == "Kill orphans: nothing found on 1 host; not everything could be checked"
     assert (head, said) == ("Unknown", "  w1: 2 processes hold GPU memory and can't be classified")
 
 

@@ -13,7 +13,10 @@ State = Literal["waiting", "planned", "running", "done", "failed", "skipped"]
 WILL: Final[Mapping[str, tuple[str, str]]] = {
     "stop": ("Stop Ray", "stop this cluster's Ray on every host where it is known to run"),
     "kill-orphans": ("Kill orphans", "kill orphan and stale processes of dead Ray sessions, and nothing else"),
-    "clean": ("Clean", "remove files of dead sessions in Ray's temp dirs and in /dev/shm; checkpoints and core dumps are kept"),
+    "clean": (
+        "Clean",
+        "remove files of dead sessions in temp dirs and /dev/shm; what looks like a checkpoint or a core dump is kept",
+    ),
     "hosts": ("Check hosts", "check each host: GPUs, ports, Ray and Python, memory, /dev/shm, disk"),
     "start": ("Start Ray", "start the head, then all workers, each with its flags and the preset's environment"),
     "wait": ("Wait", "wait until all nodes have joined with all their GPUs, and the dashboard answers"),

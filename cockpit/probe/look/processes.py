@@ -246,7 +246,8 @@ class ProcessTable:
         self._look = look
         self._patience = patience
         self._known: Dict[Identity, Tuple[str, Details]] = {}
-        self._hanging: list[Batch[ScannedProcess, Tuple[Identity, Tuple[str, Details]]]] = []
+        self._hanging: list[Tuple[int, Batch[ScannedProcess, Tuple[Identity, Tuple[str, Details]]]]] = []
+        """Batches that were given up, and at which place: what was read before it has been read anew since."""
 
     def scan(self) -> Forest:
         """Every process there is. Kernel threads are left out: they hold no memory and start nothing of Ray."""
@@ -273,9 +274,10 @@ class ProcessTable:
             return _unread(stat)
 
     def _learn(self, stats: list[ScannedProcess]) -> None:
-        for batch in self._hanging:  # what hung may have answered since
-            self._known.update(batch.answers)
-        self._hanging = [batch for batch in self._hanging if not batch.finished.is_set()]
+        ended = [one for one in self._hanging if one[1].finished.is_set()]
+        self._hanging = [one for one in self._hanging if one not in ended]
+        for place, hung in ended:
+            self._known.update(hung.answers[place:])
         patience = self._patience
         while stats:
             batch = Batch(stats, lambda stat: (stat.identity, (stat.name, self._read(stat))))
@@ -286,7 +288,7 @@ class ProcessTable:
                 return
             stuck = stats[at]
             self._known[stuck.identity] = stuck.name, _unread(stuck)._replace(stuck=True)
-            self._hanging.append(batch)
+            self._hanging.append((at, batch))
             stats = stats[at + 1 :]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections import Counter
 from contextlib import suppress
 from itertools import islice
 from typing import Dict, Iterator, Mapping, NamedTuple, Tuple
@@ -19,6 +20,8 @@ from .proc import in_first_namespace, legible, read_at_once, read_link, read_or_
 from .processes import Forest, Identity, ScannedProcess, read_environ
 
 ROLES = ("raylet", "gcs_server")
+MOST_SERVICES = 500
+"""Raylets and GCSs that are looked at and told of, root's and ours first: anybody may call a program so."""
 MOST_LINKS = 40
 MOST_BYTES = 1 << 16
 _RAY = re.compile(r'^version = "([^"\n]{1,40})"', re.MULTILINE)
@@ -90,6 +93,7 @@ class Rays:
     def read(self, forest: Forest) -> Dict[Identity, RayService]:
         """Of one that was too young when it was read everything is read again."""
         there = [process for process in forest.values() if process.alive and process.origin.role in ROLES]
+        there = sorted(there, key=lambda process: process.details.uid not in trust.own_uids())[:MOST_SERVICES]
         found = {process.identity: self._known.get(process.identity) or _read_started(process) for process in there}
         self._known = {process.identity: found[process.identity] for process in there if process.details.settled}
         return {process.identity: _service(process, found[process.identity], forest) for process in there}
@@ -182,8 +186,8 @@ def frameworks(process: ScannedProcess) -> Mapping[str, str] | None:
             found = [(match[1], match[2]) for match in (_FRAMEWORK.match(entry.name) for entry in islice(entries, MOST_PACKAGES)) if match]
     except OSError:
         return None
-    names = [name for name, _ in found]  # where a half removed one lies beside another, neither is believed
-    return {name: release for name, release in found if names.count(name) == 1}
+    counts = Counter(name for name, _ in found)  # where a half removed one lies beside another, neither is believed
+    return {name: release for name, release in found if counts[name] == 1}
 
 
 def python_version(process: ScannedProcess) -> str | None:

@@ -20,7 +20,7 @@ from .origin import SOCKET_INTERFACES
 from .past import Past
 from .proc import TICKS_PER_SECOND, Users, boot_time, in_first_namespace, legible, uptime
 from .processes import Forest, Identity, ProcessTable, ScannedProcess, shown_command
-from .raylets import ROLES, Rays, RayService
+from .raylets import MOST_SERVICES, ROLES, Rays, RayService
 from .sessions import DEFAULT_TEMP, Folder, Sessions, SessionScanner, date_writes
 from .sizes import SharedMemory, Size, Sizes, read_shared_memory, shm_users
 from .temp_dirs import Places, look
@@ -29,8 +29,8 @@ from .xids import Bus, Xid
 Sample = Dict[str, Any]
 Said = Tuple["list[Kill] | None", Dict[str, Dict[str, float]]]
 """What logs tell: kills, and by session when the log of each submitted job was written to last."""
-MOST_PROCESSES, MOST_SERVICES = 6000, 500
-"""Told of one by one; of raylets and GCS root's and ours first."""
+MOST_PROCESSES = 6000
+"""Told of one by one."""
 MEMORY_USERS = 12
 SESSIONS_EVERY = 3.0
 SLOWLY = 10.0

@@ -150,13 +150,21 @@ def find_listeners(session: int) -> Tuple[Listener, ...] | None:
     """Who listens on the sockets of raylets in that open session folder. Several raylets of one session on a host have numbered sockets."""
     try:
         with trust.opened("sockets", folder=session) as folder:
-            with os.scandir(folder) as entries:
-                names = [entry.name for entry in islice(entries, MOST_SOCKETS + 1)]
-            users = (os.fstat(session).st_uid, trust.ROOT)
-            raylets = (name for name in names if name.startswith("raylet"))
-            found = [_listener(folder, name, users) for name in raylets] if len(names) <= MOST_SOCKETS else [None]
+            return _listeners_in(folder, session)
     except FileNotFoundError:
         return ()
+    except OSError:
+        return None
+
+
+def _listeners_in(folder: int, session: int) -> Tuple[Listener, ...] | None:
+    """What is not found in there, whatever a file system of a user's says, proves nothing."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in islice(entries, MOST_SOCKETS + 1)]
+        users = (os.fstat(session).st_uid, trust.ROOT)
+        raylets = (name for name in names if name.startswith("raylet"))
+        found = [_listener(folder, name, users) for name in raylets] if len(names) <= MOST_SOCKETS else [None]
     except OSError:
         return None
     return None if None in found else tuple(one for one in found if isinstance(one, Listener))

@@ -12,7 +12,8 @@ from functools import lru_cache
 from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER, find_spec
 from pathlib import Path
-from typing import Final
+from types import CodeType
+from typing import Any, Final
 
 OLDEST_PYTHON: Final = (3, 8)
 """The oldest Python that the probe runs on."""
@@ -59,11 +60,16 @@ def _pack(acting: bool, *, compiled: bool) -> bytes:
     sources = {"cockpit.__init__": "", **{loader.name: loader.get_data(loader.path).decode() for loader in loaders}}
     python, codes = None, ""
     if compiled:
-        python, codes = (
-            _PYTHON,
-            _squeeze(marshal.dumps({"cockpit.__init__": _EMPTY, **{one.name: one.get_code(one.name) for one in loaders}})),
-        )
+        found = {loader.name: _without_path(loader.get_code(loader.name), f"<{loader.name}>") for loader in loaders}
+        python, codes = _PYTHON, _squeeze(marshal.dumps({"cockpit.__init__": _EMPTY, **found}))
     return _TEXT.format(oldest=OLDEST_PYTHON, python=python, codes=codes, sources=_squeeze(json.dumps(sources).encode())).encode("ascii")
+
+
+def _without_path(code: Any, name: str) -> Any:
+    """Over there our paths are anybody's: a traceback would open what lies at them. Constants that are no code stay as they are."""
+    if not isinstance(code, CodeType):
+        return code
+    return code.replace(co_filename=name, co_consts=tuple(_without_path(one, name) for one in code.co_consts))
 
 
 def _squeeze(data: bytes) -> str:

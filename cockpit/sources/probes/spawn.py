@@ -41,6 +41,7 @@ _READ_CODE = 'import sys;exec(getattr(sys.stdin,"buffer",sys.stdin).read())'
 """In place of `python -`, which reads its program from a pipe with a system call for each byte (3.8 to 3.13): 0.1 s for 200 kB."""
 ALONE = (*ISOLATED, "-c", _READ_CODE)
 """A Python of this host that runs the program it is sent."""
+_OF_SHELL = {*" \t\n'\"\\;&|$`()<>"}
 _SSH_OPTIONS = "46AaCfGgKkMNnqsTtVvXxYyB:b:c:D:E:e:F:I:i:J:L:l:m:O:o:P:p:Q:R:S:W:w:"
 _HOME = str(Path(__file__).resolve().parents[3])
 
@@ -80,14 +81,14 @@ def spawn(command: Sequence[str]) -> subprocess.Popen[bytes]:
 def read_whole(command: Sequence[str]) -> list[str]:
     """The same, but its Python reads what it is sent at once; its `-` stays where more than ssh and one shell may be in between.
 
-    `srun` gives the words to it as they are.
+    `srun` gives the words to it as they are, but an ssh that it starts does not.
     """
     *words, last = command
     if last != "-":
         return [*command]
     if os.path.basename(command[0]) in (*_EXECUTORS, "sudo") and find_executor(command):
         return [*words, "-c", HELD_CODE]
-    if os.path.basename(command[0]) == "srun":
+    if os.path.basename(command[0]) == "srun" and "ssh" not in map(os.path.basename, words):
         return [*words, "-c", _READ_CODE]
     return [*words, "-c", shlex.quote(_READ_CODE)] if _is_plain_ssh(command) else [*command]
 
@@ -96,8 +97,11 @@ def _is_plain_ssh(command: Sequence[str]) -> bool:
     """`ssh OPTIONS HOST PYTHON -`."""
     from getopt import GetoptError, getopt
 
+    if os.path.basename(command[0]) != "ssh":
+        return False
     with suppress(GetoptError):
-        return os.path.basename(command[0]) == "ssh" and len(getopt([*command[1:]], _SSH_OPTIONS)[1]) == 3
+        _, words = getopt([*command[1:]], _SSH_OPTIONS)
+        return len(words) == 3 and not set(words[1]) & _OF_SHELL  # a word with blanks is a command, and may be another ssh
     return False
 
 

@@ -139,6 +139,29 @@ def test_a_process_that_never_answers_is_marked_and_holds_up_nobody():
         pass
 
 
+def test_while_one_hangs_of_the_others_what_was_read_last_is_told():
+    """A process that has executed something else is read anew, and stays as it was read then."""
+    never, told = threading.Event(), iter(("first", "second"))
+    with subprocess.Popen(["sleep", "60"]) as other, subprocess.Popen(["sleep", "60"]) as hanging:
+
+        def look(stat: ScannedProcess) -> Details:
+            if stat.pid == hanging.pid:
+                never.wait()
+            return Details(argv=(next(told),) if stat.pid == other.pid else (), settled=stat.pid != other.pid)
+
+        table = ProcessTable(look, patience=0.2)
+        try:
+            assert table.scan()[other.pid].details.argv == ("first",)
+            assert table.scan()[other.pid].details.argv == ("second",)
+            known = table._known[read_stat(other.pid).identity]
+            table._known[read_stat(other.pid).identity] = known[0], known[1]._replace(settled=True)
+            assert table.scan()[other.pid].details.argv == ("second",)
+        finally:
+            never.set()
+            other.kill()
+            hanging.kill()
+
+
 def test_a_zombie_is_seen_as_one():
     child = subprocess.Popen([sys.executable, "-c", ""])
     try:

@@ -79,6 +79,18 @@ def test_the_latest_raylets_last_words_say_whether_it_was_told_to_end(temp, word
     assert only(SessionScanner([str(temp)])).stopped is None
 
 
+def test_an_entry_whose_file_system_says_that_it_is_not_there_proves_nothing(temp, monkeypatch):
+    """Whoever may write there may put a file system of his own in the place of one entry."""
+
+    def is_gone(folder, name, users):
+        raise FileNotFoundError(name)
+
+    path = session(temp)
+    (path / "sockets" / "raylet.2").touch()
+    monkeypatch.setattr("cockpit.probe.look.session_folder._listener", is_gone)
+    assert only(SessionScanner([str(temp)])).answers is None
+
+
 def test_a_session_whose_raylet_listens_lives(temp):
     path = session(temp)
     with socket.socket(socket.AF_UNIX) as sock:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import base64
 import glob
 import json
 import os
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -147,6 +149,15 @@ def test_what_is_compiled_is_taken_by_a_python_like_ours_and_by_no_other(version
     spoilt = shared.replace(sources if is_ours else codes, b"eA==") + own
     said = subprocess.run(command, input=spoilt, capture_output=True, check=False).stderr
     assert b"environ" in said, "it got as far as its words"
+
+
+def test_of_what_is_compiled_no_path_of_ours_is_left():
+    """Over there it would be somebody else's to put a pipe at, which a traceback opens."""
+    shared, _ = program_for(ALONE, [])
+    (line,) = (line for line in shared.splitlines() if line.startswith(b"modules = "))
+    codes = zlib.decompress(base64.b64decode(line.split(b'"')[1]))
+    assert b"<cockpit.probe.look.sample>" in codes
+    assert not [path for path in (payload.__file__, sys.prefix) if str(Path(path).parent).encode() in codes]
 
 
 def test_a_python_that_reads_byte_by_byte_is_sent_no_more_than_it_needs():

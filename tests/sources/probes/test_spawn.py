@@ -37,7 +37,7 @@ def test_it_is_known_by_the_command(command, executor):
     "command",
     [
         "ssh -J gate -p 22 -o BatchMode=yes ann@w1 python3 -",
-        "/usr/bin/ssh w1 /opt/python -",
+        "/usr/bin/ssh w1 ~/conda/bin/python -",
         "srun --jobid=7 -w n1 python3 -",
         "podman exec -i train python3 -",
     ],
@@ -50,7 +50,16 @@ def test_a_program_is_read_whole_where_its_way_is_known(command):
 
 @pytest.mark.parametrize(
     "command",
-    ["ssh gate ssh w1 python3 -", "ssh w1 sudo -n python3 -", "ssh -Z w1 python3 -", "ssh w1 python3 --version", "pdsh w1 python3 -"],
+    [
+        "ssh gate ssh w1 python3 -",
+        "ssh gate 'ssh w1 python3' -",
+        "srun -w n1 ssh n2 python3 -",
+        "ssh",
+        "ssh w1 sudo -n python3 -",
+        "ssh -Z w1 python3 -",
+        "ssh w1 python3 --version",
+        "pdsh w1 python3 -",
+    ],
 )
 def test_elsewhere_it_stays_as_it_was_written(command):
     assert read_whole(shlex.split(command)) == shlex.split(command)
