@@ -16,43 +16,74 @@ from cockpit.config.settings import Config
 from cockpit.sources.probes.spawn import spawn_local
 
 if TYPE_CHECKING:
+    from subprocess import Popen
+
     from cockpit.acts.executor import ActionExecutor
     from cockpit.monitor.monitor import ClusterMonitor
     from cockpit.ui.app import Cockpit
 
 
 def show(config: Config, *, greeting: str | None = None) -> int:
-    """Run the screen until it is quit; its exit code. The probe starts first: it works while Textual is still being imported.
+    """Run the screen until it is quit; its exit code. The probe starts first: it works while everything else is still being imported.
 
     `greeting`: a sentence that the screen begins with.
     """
     early = spawn_local(config.interval)
     gc.disable()  # modules that are being imported are no garbage: to look for some took a tenth of the start
-    from cockpit.monitor.monitor import ClusterMonitor
-    from cockpit.ui.app import Cockpit
+    import asyncio
 
+    return asyncio.run(_show(config, early, greeting))
+
+
+async def _show(config: Config, early: Popen[bytes], greeting: str | None) -> int:
+    """Ray is asked before Textual is imported, in a thread: its first answers come meanwhile."""
+    import asyncio
+
+    from cockpit.monitor.monitor import ClusterMonitor
+
+    monitor = ClusterMonitor(config, lambda _: None, early=early)
+    monitor.start()
+    try:
+        return await _run_until_quit(_make_screen(config, monitor, await asyncio.to_thread(_import_screen), greeting))
+    finally:
+        monitor.close()
+
+
+def _make_screen(config: Config, monitor: ClusterMonitor, screen: type[Cockpit], greeting: str | None) -> Cockpit:
     favour_keys()
-    app = Cockpit(
+    app = screen(
         config,
-        lambda publish: ClusterMonitor(config, publish, early=early),
+        monitor.publish_to,
         make_executor=None if config.readonly else _make_executor,
         runbook=partial(_begin_recovery, config),
     )
-    app.monitor.poller.prepare_with(app.look_up)
+    monitor.poller.prepare_with(app.look_up)
     app.greeting = greeting
     app.after_first_frame = partial(_attach_writers, app, config)
-    attach_notifier(config, app.monitor)
+    attach_notifier(config, monitor)
     attach_past(app)
-    return run_screen(app)
+    return app
+
+
+def _import_screen() -> type[Cockpit]:
+    from cockpit.ui.app import Cockpit
+
+    return Cockpit
 
 
 def run_screen(app: Cockpit) -> int:
-    """Its exit code."""
-    signal.signal(signal.SIGHUP, partial(_hang_up, app))
+    """Run one that is there already; its exit code."""
+    import asyncio
+
     try:
-        app.run()
+        return asyncio.run(_run_until_quit(app))
     finally:
         app.monitor.close()
+
+
+async def _run_until_quit(app: Cockpit) -> int:
+    signal.signal(signal.SIGHUP, partial(_hang_up, app))
+    await app.run_async()
     return app.return_code or 0
 
 

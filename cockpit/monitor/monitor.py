@@ -84,9 +84,29 @@ class ClusterMonitor:
         if not once:
             self.poller.subscribe(self.ports.hear)
         self._is_running = False
+        self._started: asyncio.Future[None] | None = None
+        self._publish = publish
+
+    def start(self) -> None:
+        """Look already, while whoever is to hear of it is still being made."""
+        self._started = asyncio.ensure_future(self._look())
+
+    def publish_to(self, publish: Callable[[Snapshot], None]) -> ClusterMonitor:
+        """Have this called as soon as it runs: with what is known by then, and with every snapshot. Only where it was started."""
+        self._publish = publish
+        return self
 
     async def run(self) -> None:
         """Look until cancelled."""
+        if self._started is None:
+            await self._look()
+            return
+        self.poller.subscribe(self._publish)
+        if self.poller.snapshot.taken:
+            self._publish(self.poller.snapshot)
+        await self._started
+
+    async def _look(self) -> None:
         self._is_running = True
         try:
             self.poller.ask(self.orchestrators)

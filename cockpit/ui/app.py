@@ -95,7 +95,6 @@ class Cockpit(SwitchingApp):
         self.pages = [OverviewPage()]
         self.monitor = monitor(self.take)
         self.history = History(self.monitor.poller.judge.memory, self.monitor.poller.usage)
-        self.monitor.choice.choose = self.choose
         self.acts = None if make_executor is None else Acts(self, partial(make_executor, self.monitor), runbook, ascii=config.ascii)
         self._bindings = BindingsMap.merge([BindingsMap(ACT_BINDINGS if self.acts else ()), self._bindings, BindingsMap(PAST_BINDINGS)])
         self._index = Index(self.drawn_snapshot)
@@ -125,10 +124,17 @@ class Cockpit(SwitchingApp):
         self.table.focus()
         self.set_timer(SETTLE_DELAY_S, self._settle)
         if self.follows:
-            self.run_worker(self.monitor.run(), name="monitor", exit_on_error=True)
+            self._begin_to_follow()
         else:
             self.go_to_end()
         self.set_interval(2.0, self._tick)
+
+    def _begin_to_follow(self) -> None:
+        """The monitor may have looked for a while."""
+        self.monitor.choice.choose = self.choose
+        if self.monitor.open_choices:
+            self.choose(self.monitor.open_choices)
+        self.run_worker(self.monitor.run(), name="monitor", exit_on_error=True)
 
     def _settle(self) -> None:
         """What can wait until the first frame has been drawn."""
