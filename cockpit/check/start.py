@@ -9,7 +9,7 @@ from cockpit.check.nodes import DEVICES, Site, list_devices
 from cockpit.model import Snapshot
 from cockpit.presets import Preset, RayNode, RayStart
 from cockpit.secrets import redact
-from cockpit.text import count, plural
+from cockpit.text import gpus_words, plural
 
 
 def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line]:
@@ -36,7 +36,7 @@ def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line
 
 def _amount(site: Site, nodes: int) -> str:
     gpus = sum(place.total.get("GPU", 0) for place in site.places) / 10_000
-    return plural(nodes, "node") + (f", {count(gpus)} GPU{'' if gpus == 1 else 's'}" if site.places else "")
+    return plural(nodes, "node") + (f", {gpus_words(gpus)}" if site.places else "")
 
 
 def _devices(start: RayNode, devices: str | None) -> Iterator[Line]:

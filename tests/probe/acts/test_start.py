@@ -272,7 +272,7 @@ def test_a_failure_is_a_sentence_with_the_lines_that_matter(notes: Path, gcs: st
     asked = request(notes, gcs)
     done = run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})
     error = done["failed"][0]["error"]
-    assert error.startswith("the cluster requires a token: none was given, or a wrong one: `ray start` ended with 1: ")
+    assert error.startswith("the cluster requires a token: none was given, or a wrong one: `ray start` ended with exit code 1: ")
     assert "Local node" not in error
     assert f"{notes}/state/cockpit/ray-start-worker-{socket.gethostname()}-{os.geteuid()}.log" in error
 
