@@ -18,7 +18,11 @@ def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line
         yield Line("doubt", f"job.env sets {DEVICES}, but Ray sets it for each worker itself", f"remove {DEVICES} from job.env")
     if site.allocation is not None:
         text = f"no Ray runs: checked against the {_amount(site, len(site.places))} of Slurm job {site.allocation}"
-        yield Line("later", text, "write a preset whose `ray` section names no hosts, and start Ray on them with `cockpit recover PRESET`")
+        yield Line(
+            "later",
+            text,
+            "to start Ray on these nodes, write a preset whose `ray` section names no hosts, then run `cockpit recover PRESET`",
+        )
     if not isinstance(preset.ray, RayStart):
         return
     recover = f"`cockpit recover {preset.name}{f' --slurm {preset.ray.slurm}' if preset.ray.slurm else ''}`"

@@ -186,7 +186,7 @@ def _remedy(facts: Facts, node: Node, raylet: RayProcess | None) -> Remedy:
     again = "start Ray there again (`ray start --address=…`)"
     if raylet is not None:
         ended = bool(_raylet_processes(facts, node, raylet))
-        return Remedy(f"end that raylet, which can't rejoin the cluster, and {again}", "kill" if ended else None)
+        return Remedy(f"kill that raylet, which can't rejoin the cluster, and {again}", "kill" if ended else None)
     if "agent" in (node.message or ""):
         return Remedy(f"read in logs/dashboard_agent.log of its session on {node.title} why the agent ended, then {again}")
     return Remedy(f"check that the host is up, read the end of logs/raylet.out of its session, then {again}")

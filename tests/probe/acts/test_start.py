@@ -218,7 +218,7 @@ def test_a_ray_whose_own_python_can_not_be_run_is_an_error_before_anything_is_st
     stand_in(notes / "ray", "exit 1")
     (notes / "ray").write_text(f"#!{notes}/moved/python\nimport ray\n")
     error = run_stage(start.plan, request(notes, gcs))["error"]
-    assert error.startswith(f"{notes}/ray can't be run here: its {notes}/moved/python is missing, or not accessible to ")
+    assert error.startswith(f"{notes}/ray can't be run here: its interpreter {notes}/moved/python is missing, or not accessible to ")
 
 
 def test_without_any_word_it_is_the_ray_of_the_path_else_where_the_head_has_its_own(notes: Path, gcs: str, monkeypatch: pytest.MonkeyPatch):
