@@ -126,7 +126,7 @@ def _cut_out(config: Config, span: str, path: str, source: str | None) -> int:
 @click.argument("recording", required=False, type=click.Path())
 @click.option("--unit", is_flag=True, help="Print a systemd user unit.")
 @click.option(
-    "--cut", "span", metavar="FROM..TO", help="Write what was recorded in that span, such as 02:10..02:40 or -1h..-30m, to the file of -o."
+    "--cut", "span", metavar="FROM..TO", help="Write what was recorded from FROM to TO (02:10..02:40, -1h..-30m) to the file of -o."
 )
 @click.option("-o", "--output", "path", metavar="FILE", type=click.Path(dir_okay=False), help="The file that --cut writes.")
 @cluster_options

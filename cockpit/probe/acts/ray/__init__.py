@@ -86,7 +86,7 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
         or None in sessions
         or not all(_is_id(target.get("id"), lengths.get(target.get("what"), 0)) for target in targets)
     ):
-        return {"error": "These targets were not planned by this act."}
+        return {"error": "These targets were not planned by this action."}
     return _ask("do", sessions.pop(), targets, watcher, tell)
 
 
