@@ -77,6 +77,11 @@ def count(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.4g}" if abs(value) < 10000 else f"{value:.0f}"
 
 
+def gpus_words(number: float) -> str:
+    """`1 GPU`, `0.25 GPUs`."""
+    return f"{count(number)} GPU{'' if number == 1 else 's'}"
+
+
 @lru_cache(512)
 def _age(seconds: int) -> str:
     for unit, length, below, smaller in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):

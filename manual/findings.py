@@ -86,7 +86,7 @@ def _check(check: Check, found: dict[str, dict[str, list[Finding]]]) -> str:
     for detector in check.detectors:
         for code, findings in found.get(detector.__name__, {}).items():
             examples.setdefault(code, []).extend(findings)
-    told = f"\nA single look can't find: {check.watches}.\n" if check.watches else ""
+    told = f"\nOne sample is not enough to find: {check.watches}.\n" if check.watches else ""
     return f"\n## {check.title}\n{told}" + "".join(_finding(code, findings) for code, findings in examples.items())
 
 

@@ -54,7 +54,7 @@ class DeletePod(Act):
             names = ", ".join([one.name for one in pods][:MAX_NAMED])
             raise SourceError(f"RayCluster {api.place.title} has no pod {aim.id}; {f'it has {names}' if names else 'it has none'}")
         why_not = _why_not(pod)
-        notes = () if why_not else ("KubeRay makes another pod in its place, with an empty disk",)
+        notes = () if why_not else ("KubeRay creates another pod in its place, with an empty disk",)
         return plan_one(self, _target(pod, world.snapshot, why_not), (_place_words(pod, api.place.title), *notes))
 
     async def perform(self, plan: Plan, world: World, hear: Hear) -> Receipt:

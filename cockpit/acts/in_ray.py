@@ -86,7 +86,7 @@ class RemovePlacementGroup(RayAct):
     id = "remove-placement-group"
     keys = "X"
     title = "Remove group"
-    help = "Remove a placement group with its actors, tasks"
+    help = "Remove a placement group, its actors and tasks"
     verb = "remove_placement_group"
     takes = PlacementGroup
     noun = "a placement group"
@@ -118,7 +118,7 @@ class DrainNode(RayAct):
     def why_not(self, row: Node) -> str | None:
         if row.id is None or row.state == "DEAD":
             return f"No live Ray on {row.title}"
-        return f"{row.title} is the head node, which can't be drained; S stops all of Ray" if row.head else None
+        return f"{row.title} is the head node, which can't be drained; S stops this Ray session" if row.head else None
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         ends = tuple(line for target in plan.targets for line in _ends(target, snapshot))

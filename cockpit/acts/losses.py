@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
 from cockpit.model import Actor, Job, PlacementGroup, Process, Snapshot
-from cockpit.text import plural
+from cockpit.text import gpus_words, plural
 
 HELD = ("ALIVE", "RESTARTING")
 """States in which an actor holds what it was declared with."""
@@ -101,7 +101,7 @@ def _job_fails(snapshot: Snapshot, job: str | None) -> tuple[str, ...]:
     if found is None:
         return ()
     gpus = _gpus(_actors(snapshot, job=job), _groups(snapshot, job=job))
-    holds = f" ({_count(gpus, 'GPU')})" if gpus else ""
+    holds = f" ({gpus_words(gpus)})" if gpus else ""
     return (f"job {found.id}{holds} uses it and will probably fail",)
 
 
@@ -139,21 +139,20 @@ def _gpus(actors: Iterable[Actor], groups: Iterable[PlacementGroup] = ()) -> flo
 
 
 def _sentence(snapshot: Snapshot, job: str | None, actors: list[Actor], groups: list[PlacementGroup]) -> str:
-    amounts = [(len(actors), "actor"), (len(groups), "placement group"), (_gpus(actors, groups), "GPU")]
-    words = [_count(number, noun) for number, noun in amounts if number]
-    verb = "ends" if len(words) == 1 and amounts[0][0] + amounts[1][0] == 1 else "end"
+    words = [plural(len(things), noun) for things, noun in ((actors, "actor"), (groups, "placement group")) if things]
+    verb, frees = ("ends", "frees") if len(actors) + len(groups) == 1 else ("end", "free")
     classes = Counter(actor.class_ or "?" for actor in actors)
     named = ", ".join(f"{number} × {name}" if number > 1 else name for name, number in classes.most_common(6))
     more = f" and {plural(len(classes) - 6, 'more class', 'more classes')}" if len(classes) > 6 else ""
-    what = " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
-    return f"{what}{_of(snapshot, job)} {verb} with it{': ' if named else ''}{named}{more}"
+    freed = _with(frees, _gpus(actors, groups))
+    return f"{' and '.join(words)}{_of(snapshot, job)} {verb} with it{freed}{': ' if named else ''}{named}{more}"
 
 
 def _doubts(snapshot: Snapshot) -> Iterator[str]:
     if snapshot.actors is None:
         yield "the list of actors is unknown"
     elif snapshot.actors_complete is False:
-        yield "Ray's list of actors is cut: there may be more"
+        yield "Ray's list of actors is incomplete: there may be more"
     if snapshot.placement_groups is None:
         yield "the list of placement groups is unknown"
 
@@ -175,7 +174,8 @@ def _lost_with(snapshot: Snapshot, process: Process) -> Iterator[str]:
         own = serving is process
         held = _with("frees", _gpus([actor])) if actor is not None and own else ""
         does = "is" if own else "works for"
-        yield f"process {process.pid} {does} {what}{_of(snapshot, serving.job or process.job)}{', which ends' if own else ''}{held}"
+        ends = f": {'the actor' if serving.actor else 'it'} ends{held}" if own else ""
+        yield f"process {process.pid} {does} {what}{_of(snapshot, serving.job or process.job)}{ends}"
         yield from _after_process(snapshot, actor, own=own)
     elif process.kind == "child":
         yield f"process {process.pid} works{_of(snapshot, process.job).replace(' of', ' for') or ' for a live Ray session'}"
@@ -227,8 +227,4 @@ def _group(group: PlacementGroup) -> str:
 
 
 def _with(verb: str, gpus: float) -> str:
-    return f" and {verb} {_count(gpus, 'GPU')}" if gpus else ""
-
-
-def _count(number: float, noun: str) -> str:
-    return f"{number:g} {noun}" if number == 1 else f"{number:g} {noun}s"
+    return f" and {verb} {gpus_words(gpus)}" if gpus else ""

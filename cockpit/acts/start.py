@@ -21,7 +21,7 @@ class Start(HostAct):
     command = False
     nouns: ClassVar[Nouns] = {"host": ("host", "hosts")}
     asks_for_jobs = False
-    why_not_in_pods = "KubeRay starts Ray in its pods: edit the RayCluster, or delete a node's pod: KubeRay creates it again"
+    why_not_in_pods = "KubeRay starts Ray in its pods: edit the RayCluster, or delete a node's pod, and KubeRay creates a new one"
 
     def request(self, aim: Aim, host: str) -> dict[str, Any]:
         return without_none(**{"act": "start", **aim.requests[host]})

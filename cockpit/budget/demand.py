@@ -14,7 +14,7 @@ Level = Literal["fine", "doubt", "later", "unknown", "never"]
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One thing that was looked at."""
+    """One thing that was checked."""
 
     level: Level
     text: str

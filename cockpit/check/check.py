@@ -76,9 +76,8 @@ def _select_needed(needs: Needs) -> tuple[Group, ...]:
 def _unread(budget: Budget) -> Iterator[Line]:
     if budget.groups is None:
         why = "; ".join(budget.unread) or "unknown command"
-        yield Line(
-            "unknown", f"can't read from the command what the job needs: {why}", "set needs.gpus, needs.cpus or needs.bundles in the preset"
-        )
+        text = f"what the job needs can't be read from the command: {why}"
+        yield Line("unknown", text, "set needs.gpus, needs.cpus or needs.bundles in the preset")
     else:
         yield from (Line("doubt", f"not fully understood: {sentence}") for sentence in budget.unread)
     if budget.framework == "Ray" and all(group.name == "entrypoint" for group in budget.groups or ()):

@@ -76,13 +76,13 @@ def place_groups(groups: Sequence[Group], site: Site, queue: Queue, budget: Budg
         return Placed(impossible)
     wanted = {name for run in runs for name in run.ask.names}
     if not all(name in place.used or not place.total.get(name) for place in site.places for name in wanted):
-        return Placed((Line("unknown", "free resources are unknown: Ray does not report now what is in use"),))
+        return Placed((Line("unknown", "free resources are unknown: Ray does not report what is in use at the moment"),))
     if unread is not None:
         runs = [run for run in _runs(groups[: groups.index(unread)]) if run.ask.names]
     found = _in_turn(runs, site, queue, budget)
     if unread is None:
         return found
-    blind = Line("unknown", f"{unread.name}: can't read what it asks for; groups after it were not checked")
+    blind = Line("unknown", f"{unread.name}: what it asks for can't be read; groups after it were not checked")
     return found._replace(lines=(*found.lines, blind))
 
 
@@ -158,7 +158,7 @@ def _in_turn(runs: Sequence[GroupRun], site: Site, queue: Queue, budget: Budget)
         for one in taken:
             homes.setdefault(one.place.id, {}).setdefault(run.group.name, Counter()).update(one.amounts)
         lines.append(Line("fine", f"{run.title}: {bundles(run.group)}: {_where(run.ask, taken, before)}"))
-    return Placed((*lines, *_others(runs, queue, "it would start before others that already wait for the same")), homes)
+    return Placed((*lines, *_others(runs, queue, "it would start before others that already wait for the same resources")), homes)
 
 
 def bundles(group: Group) -> str:

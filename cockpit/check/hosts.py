@@ -106,8 +106,10 @@ def _disk(nodes: Sequence[tuple[str, Node | None]], preset: Preset, limits: Limi
         return
     least = 1 - limits.disk_filling / limits.disk_full
     if full := [room for room in rooms if room.free is not None and room.most and room.free < least * room.most]:
-        text = f"the disk under Ray's temp dir is close to {limits.disk_full:.0%}, where Ray stops spilling: {_each(full)}"
-        yield Line("doubt", text, "run `cockpit clean` to remove dead sessions")
+        mark = f"{limits.disk_full:.0%}, where Ray stops creating objects that may need to be spilled"
+        yield Line(
+            "doubt", f"the disk under Ray's temp dir is close to {mark}: {_each(full)}", "run `cockpit clean` to remove dead sessions"
+        )
 
 
 def _of_disk(name: str, node: Node | None, limits: Limits) -> Room:

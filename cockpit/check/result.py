@@ -71,7 +71,7 @@ class GroupStatus(msgspec.Struct, frozen=True):
 
 
 class BudgetStatus(msgspec.Struct, frozen=True):
-    """What the job asks for; `null` is not known."""
+    """What the job asks for; `null` is unknown."""
 
     gpus: float | None
     cpus: float | None

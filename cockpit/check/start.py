@@ -9,7 +9,7 @@ from cockpit.check.nodes import DEVICES, Site, list_devices
 from cockpit.model import Snapshot
 from cockpit.presets import Preset, RayNode, RayStart
 from cockpit.secrets import redact
-from cockpit.text import count, plural
+from cockpit.text import gpus_words, plural
 
 
 def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line]:
@@ -18,7 +18,11 @@ def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line
         yield Line("doubt", f"job.env sets {DEVICES}, but Ray sets it for each worker itself", f"remove {DEVICES} from job.env")
     if site.allocation is not None:
         text = f"no Ray runs: checked against the {_amount(site, len(site.places))} of Slurm job {site.allocation}"
-        yield Line("later", text, "write a preset whose `ray` section names no hosts, and start Ray on them with `cockpit recover PRESET`")
+        yield Line(
+            "later",
+            text,
+            "to start Ray on these nodes, write a preset whose `ray` section names no hosts, then run `cockpit recover PRESET`",
+        )
     if not isinstance(preset.ray, RayStart):
         return
     recover = f"`cockpit recover {preset.name}{f' --slurm {preset.ray.slurm}' if preset.ray.slurm else ''}`"
@@ -36,7 +40,7 @@ def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line
 
 def _amount(site: Site, nodes: int) -> str:
     gpus = sum(place.total.get("GPU", 0) for place in site.places) / 10_000
-    return plural(nodes, "node") + (f", {count(gpus)} GPU{'' if gpus == 1 else 's'}" if site.places else "")
+    return plural(nodes, "node") + (f", {gpus_words(gpus)}" if site.places else "")
 
 
 def _devices(start: RayNode, devices: str | None) -> Iterator[Line]:

@@ -158,7 +158,7 @@ def print_schema(what: str) -> None:
 def demo(config: Config) -> None:
     """Try cockpit on a local Ray with simulated GPUs.
 
-    It starts a real Ray cluster on this host, with simulated GPUs and some problems, opens the screen on it, and stops it on quit.
+    It starts a real Ray cluster on this host, with simulated GPUs and some faults, opens the screen on it, and stops it on quit.
     """
     from cockpit.demo import run_demo
 

@@ -105,7 +105,7 @@ async def _test(config: Config, place: int, target: NotifyTarget) -> int:
     return DONE
 
 
-@command("watch", {0: "printed", 1: "notifications can't be sent", 3: "no such cluster, or bad usage"})
+@command("watch", {0: "the unit is printed", 1: "notifications can't be sent", 3: "no such cluster, or bad usage"})
 @click.option("--unit", is_flag=True, help="Print a systemd user unit.")
 @cluster_options
 @with_config

@@ -109,7 +109,7 @@ screen_options = with_options(
         help="Colour theme, such as midnight or daylight.",
     ),
     click.option("--ascii", is_flag=True, default=None, help="Draw with ASCII characters only."),
-    click.option("--quiet", is_flag=True, default=None, help="No bell and no notification when a critical finding starts."),
+    click.option("--quiet", is_flag=True, default=None, help="No bell and no terminal notification when a critical finding starts."),
 )
 """Of what opens a screen."""
 plain_option = click.option(

@@ -122,10 +122,12 @@ def _cut_out(config: Config, span: str, path: str, source: str | None) -> int:
     return DONE
 
 
-@command("record", {0: "printed, written", 1: "not recorded", 3: "no such recording, or bad usage"})
+@command("record", {0: "the unit is printed, or FILE is written", 1: "not recorded", 3: "no such recording, or bad usage"})
 @click.argument("recording", required=False, type=click.Path())
 @click.option("--unit", is_flag=True, help="Print a systemd user unit.")
-@click.option("--cut", "span", metavar="FROM..TO", help="Write what was recorded in that time to FILE: 02:10..02:40, -1h..-30m.")
+@click.option(
+    "--cut", "span", metavar="FROM..TO", help="Write what was recorded from FROM to TO (02:10..02:40, -1h..-30m) to the file of -o."
+)
 @click.option("-o", "--output", "path", metavar="FILE", type=click.Path(dir_okay=False), help="The file that --cut writes.")
 @cluster_options
 @with_config

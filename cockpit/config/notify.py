@@ -28,7 +28,7 @@ NOTIFY_WORDS: Final = {
 
 
 class NotifyTarget(Value, frozen=True, forbid_unknown_fields=True):
-    """One who is told, as the config file has it: `${NAME}` is filled in only when something is sent."""
+    """A target of notifications; `${NAME}` is filled in only when something is sent."""
 
     webhook: Annotated[str, Meta(description="The address of a chat bot or another receiver; ${NAME} is taken from the environment.")] = ""
     form: Annotated[Form | None, Meta(description="The kind of receiver: feishu, dingtalk, wecom, slack or json.")] = None

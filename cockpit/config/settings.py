@@ -104,12 +104,12 @@ class ConfigFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     readonly: Annotated[bool | UnsetType, Meta(description="Show everything, change nothing.")] = UNSET
     theme: Annotated[str | UnsetType, Meta(description="The name of a theme.")] = UNSET
     ascii: Annotated[bool | UnsetType, Meta(description="Draw with ASCII characters only.")] = UNSET
-    quiet: Annotated[bool | UnsetType, Meta(description="No bell and no notification when a critical finding starts.")] = UNSET
+    quiet: Annotated[bool | UnsetType, Meta(description="No bell and no terminal notification when a critical finding starts.")] = UNSET
     plain: Annotated[bool | UnsetType, Meta(description="The screen as lines of text, for a screen reader.")] = UNSET
-    record: Annotated[bool | UnsetType, Meta(description="Record what is seen: off for nothing.")] = UNSET
+    record: Annotated[bool | UnsetType, Meta(description="Record what cockpit sees: on or off.")] = UNSET
     recording: Annotated[RecordingLimits | UnsetType, Meta(description="How long recordings are kept, and how large they grow.")] = UNSET
     limits: Annotated[Limits | UnsetType, Meta(description="Thresholds of findings.")] = msgspec.field(default=UNSET, name="findings")
-    notify: Annotated[list[NotifyTarget] | UnsetType, Meta(description="Where to send a notification when a finding begins or ends.")] = (
+    notify: Annotated[list[NotifyTarget] | UnsetType, Meta(description="Where to send a notification when a finding starts or clears.")] = (
         UNSET
     )
 
@@ -267,7 +267,7 @@ def default_file() -> str:
 #   - {{name: w1, address: 10.0.0.2, user: train, python: /opt/conda/bin/python}}
 # reach: "{DEFAULT_REACH}"
 #                                  # any command that pipes into a Python on that host: ssh, srun, kubectl exec, docker exec;
-#                                  # {{control}} is where ssh may keep its connection. Or `ray`: no probes, acts go through Ray only
+#                                  # {{control}} is where ssh may keep its connection. Or `ray`: no probes, actions go through Ray only
 # probe_hosts: auto                # probe other hosts: auto (where Ray is down, or a GPU process has no known owner),
 #                                  # always (also each of `hosts`), never
 # interval: 2                      # seconds between two samples of a host

@@ -19,7 +19,7 @@ ASIDE_FROM_NODES = 30
 
 
 class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`findings` in the config file. A finding ends at a lower mark than the one at which it begins, so that it doesn't flicker."""
+    """`findings` in the config file. A finding clears at a lower mark than the one at which it starts, so that it does not flicker."""
 
     orphan_age: Annotated[Seconds, Meta(description="Seconds before GPU memory without an owner is reported.")] = 10.0
     """A worker that ends lets its children end after it; that takes a few seconds (seen with vLLM's engines)."""
@@ -35,7 +35,7 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     gpu_held_age: Annotated[Seconds, Meta(description="Seconds before use of a GPU that is free to Ray is reported.")] = 60.0
     """Ray's figures are up to 20 s old, and a worker that ends gives its memory back after its GPU."""
     idle_worker_memory: Annotated[
-        int, Meta(ge=0, description="Least bytes of GPU memory held by idle Ray workers of a host that are reported.")
+        int, Meta(ge=0, description="Bytes of GPU memory held by idle Ray workers of a host, from which they are reported.")
     ] = 1 << 30
     """A worker that has only touched CUDA keeps half a GiB; more is what a task has left."""
     idle_worker_age: Annotated[Seconds, Meta(description="Seconds before GPU memory of idle Ray workers is reported.")] = 300.0
@@ -50,13 +50,11 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Links are looked at once a minute, and the fabric manager trains them for half a minute after a start."""
     gpu_pcie_age: Annotated[Seconds, Meta(description="Seconds of load before a slow PCIe link is reported.")] = 300.0
     """A link is looked at once a minute, and may have been looked at while the GPU was idle: then it saves power."""
-    nvlink_errors: Annotated[
-        float, Meta(ge=1, le=1e6, description="Least number of new NVLink errors in ten minutes that is reported.")
-    ] = 10.0
-    """One a minute, where NVIDIA's DCGM calls a GPU ill."""
-    pcie_replays: Annotated[float, Meta(ge=1, le=1e6, description="Least number of new PCIe replays in ten minutes that is reported.")] = (
-        80.0
+    nvlink_errors: Annotated[float, Meta(ge=1, le=1e6, description="New NVLink errors in ten minutes, from which they are reported.")] = (
+        10.0
     )
+    """One a minute, where NVIDIA's DCGM calls a GPU ill."""
+    pcie_replays: Annotated[float, Meta(ge=1, le=1e6, description="New PCIe replays in ten minutes, from which they are reported.")] = 80.0
     """Eight a minute, where NVIDIA's DCGM calls a GPU ill."""
     gpu_clock_age: Annotated[Seconds, Meta(description="Seconds of load before clocks far below the others' are reported.")] = 300.0
     """What is compared is averaged over two minutes; phases in which one GPU computes and another copies are shorter."""
@@ -134,9 +132,9 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     oom_fresh: Annotated[Seconds, Meta(description="Seconds that an out-of-memory kill is critical.")] = 600.0
     """Ray retries; if that fails too, it does so within minutes, and begins these anew."""
 
-    slurm_ends: Annotated[
-        float, Meta(ge=0, le=30 * DAY, description="Seconds before the end of a Slurm job from which it is reported.")
-    ] = 1800.0
+    slurm_ends: Annotated[float, Meta(ge=0, le=30 * DAY, description="A Slurm job that ends within this many seconds is reported.")] = (
+        1800.0
+    )
     """A checkpoint of the largest models takes up to ten minutes, and is often saved only after a step or two of as many."""
     rayjob_differs: Annotated[Seconds, Meta(description="Seconds before a RayJob whose status differs from Ray's is reported.")] = 60.0
     """KubeRay asks Ray every few seconds, and cockpit asks Kubernetes every 30 s."""
@@ -164,12 +162,14 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """From there on Ray spills objects to disk (object_spilling_threshold)."""
     store_full: Annotated[Share, Meta(description="Share of the object store in use that is a warning.")] = 0.95
     """What doesn't fit waits until something was spilled, and then goes to disk itself."""
-    store_age: Annotated[Seconds, Meta(description="Seconds before an object store that full is reported.")] = 60.0
+    store_age: Annotated[Seconds, Meta(description="Seconds before a filling or full object store, or a full /dev/shm, is reported.")] = (
+        60.0
+    )
     """Rollouts fill it and let it go again within a step, and Ray counts it every 5 to 15 s."""
     shm_full: Annotated[Share, Meta(description="Share of /dev/shm in use that is a warning.")] = 0.95
     """Who touches a page that isn't there ends with a bus error. Ray itself takes at most 95 % of it for its object store."""
     ray_memory: Annotated[
-        int, Meta(gt=0, description="Least bytes of host memory held by one of Ray's own processes that are reported.")
+        int, Meta(gt=0, description="Bytes of host memory held by one of Ray's own processes, from which they are reported.")
     ] = 8 << 30
     """GCS, dashboard and agents of a hundred nodes hold some 100 MB to 2 GB each; those that were reported to grow ended at tens of GB."""
     open_files: Annotated[Share, Meta(description="Share of its open-file limit in use by a raylet or GCS that is reported.")] = 0.8

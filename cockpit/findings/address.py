@@ -120,7 +120,7 @@ def _way_to(facts: Facts, head: _Head) -> str:
     if (cluster := facts.snapshot.kubernetes) is not None:
         port = urlsplit(head.url).port or 8265
         forward = f"`kubectl port-forward -n {cluster.namespace} {head.host} {port}:{port}`"
-        return f"its dashboard listens in pod {head.host}: {forward}, and `cockpit --address http://127.0.0.1:{port}` beside it"
+        return f"its dashboard listens in pod {head.host}: {forward}, and in another terminal `cockpit --address http://127.0.0.1:{port}`"
     if urlsplit(head.url).hostname not in LOOPBACK_NAMES:
         return f"use `cockpit --address {head.url}`"
     return f"its dashboard listens only on {head.host}: run cockpit there{step}"
@@ -135,5 +135,5 @@ def _other_ray_line(ray: OtherRay) -> str:
     if ray.answers:
         return f"{ray.session} answers at {ray.url}"
     if ray.answers is None:
-        return f"{ray.session}{f' of {ray.owner}' if ray.owner else ''} has its dashboard at {ray.url}; it was not asked whether it answers"
+        return f"{ray.session}{f' of {ray.owner}' if ray.owner else ''} has its dashboard at {ray.url}; whether it answers was not checked"
     return f"{ray.session} has its dashboard at {ray.url}, which does not answer from here: it may be in a container"

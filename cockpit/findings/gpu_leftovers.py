@@ -67,7 +67,7 @@ def _cause(facts: Facts, orphans: Sequence[Process]) -> str:
     if job is None or job.running:
         return f"{'its' if len(orphans) == 1 else 'their'} job or Ray has ended"
     ago = f" {age(facts.now - job.ended)} ago" if job.ended is not None and job.ended <= facts.now else ""
-    return f"job {job.id} {job.status or 'is over'}{ago}"
+    return f"job {job.id} {job.status or 'ended'}{ago}"
 
 
 def _orphan_line(process: Process) -> str:

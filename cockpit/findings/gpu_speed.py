@@ -23,7 +23,7 @@ MAX_POWER_SHARE = 0.8
 """Of its limit, with which a GPU is surely not held down by that: it would draw all of it."""
 MIN_FELLOWS = 3
 """GPUs of a model with which others are compared."""
-REASONS = {0x2: "set clocks", 0x4: "power cap", 0x8: "hardware", 0x10: "sync boost", 0x20: "thermal", 0x40: "thermal (hardware)",
+REASONS = {0x2: "locked clocks", 0x4: "power cap", 0x8: "hardware", 0x10: "sync boost", 0x20: "thermal", 0x40: "thermal (hardware)",
     0x80: "power brake", 0x100: "display clocks"}  # fmt: skip
 """Bits of nvmlClocksEventReasons, but idleness."""
 ERRORS_WITHIN_S = 600.0

@@ -12,7 +12,7 @@ from cockpit.findings.checks import is_in_slurm
 from cockpit.findings.facts import Facts
 from cockpit.findings.waiting import most_waited
 from cockpit.model import LEVELS, Actor, Finding, Gpu, Host, Level, Node, PlacementGroup, Remedy, Xid
-from cockpit.text import age, clean, count, plural
+from cockpit.text import age, clean, gpus_words, plural
 
 NO_DEVICES = ("", "-1", "none", "void", "nodevfiles")
 """What CUDA_VISIBLE_DEVICES says for "none"."""
@@ -254,7 +254,7 @@ def _too_many_finding(facts: Facts, node: Node, promised: float, there: int, lis
     seen = f"its raylet can use only {len(listed)}" if listed is not None and len(listed) < there else f"NVML sees {there}"
     if not node.probed:
         seen = f"Ray's agent there reports {there or 'none'} (it stops at the first GPU that NVML can't reach)"
-    text = f"Ray offers {_gpus_words(promised)} on {facts.title(node)}, but {seen}: work placed there can fail for lack of a GPU"
+    text = f"Ray offers {gpus_words(promised)} on {facts.title(node)}, but {seen}: work placed there can fail for lack of a GPU"
     remedy = Remedy(
         "if a GPU is missing, search for it (`nvidia-smi -L`, `lspci | grep -i nvidia`, `dmesg | grep -i xid`); if not, restart Ray "
         "there without --num-gpus and RAY_OVERRIDE_RESOURCES, with the right CUDA_VISIBLE_DEVICES"
@@ -265,7 +265,7 @@ def _too_many_finding(facts: Facts, node: Node, promised: float, there: int, lis
 def _too_few_finding(facts: Facts, node: Node, promised: float, usable: int, listed: Sequence[str] | None) -> Finding:
     waiting = [each for each in facts.waiting_for_gpus if has_waited_long(facts, each)]
     wait = f", while {waiting_words(waiting)} for GPUs" if waiting else ""
-    text = f"Ray offers only {_gpus_words(promised)} of the {usable} usable on {facts.title(node)}{wait}"
+    text = f"Ray offers only {gpus_words(promised)} of the {usable} usable on {facts.title(node)}{wait}"
     remedy = Remedy(f"if Ray may use the others: restart Ray on the node with --num-gpus={usable}")
     about = (each.key for each in waiting[:8])
     return facts.node_finding(
@@ -293,11 +293,7 @@ def waiting_words(waiting: Sequence[object]) -> str:
 def _count_evidence(node: Node, promised: float, listed: Sequence[str] | None) -> tuple[str, ...]:
     raylet = () if listed is None else (f"CUDA_VISIBLE_DEVICES={clean(','.join(listed))[:120]} in /proc/PID/environ of its raylet",)
     where = "`nvidia-smi -L`" if node.probed else "Ray's agent there (/nodes?view=summary)"
-    return f"Ray: {_gpus_words(promised)} (`ray status -v`)", f"{where}: {_gpus_words(len(node.gpus or ()))}", *raylet
-
-
-def _gpus_words(number: float) -> str:
-    return f"{count(number)} GPU{'' if number == 1 else 's'}"
+    return f"Ray: {gpus_words(promised)} (`ray status -v`)", f"{where}: {gpus_words(len(node.gpus or ()))}", *raylet
 
 
 def _has_mig_devices(node: Node) -> bool:

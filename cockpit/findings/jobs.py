@@ -19,7 +19,7 @@ SETUP_REMEDY = "read runtime_env_setup-*.log and dashboard_agent.log in the logs
 LESS_REMEDY = (
     "submit it again with less for its entrypoint (`--entrypoint-num-cpus`, `--entrypoint-num-gpus`, …), or add a node that is large enough"
 )
-ROOM_REMEDY = "wait until the resources for its entrypoint are free, or end what holds them"
+ROOM_REMEDY = "wait until the resources for its entrypoint are free, or stop what holds them"
 UNTIL_WORDS = "`ray job stop` has no effect before it has started; Ray gives up after 15 minutes (RAY_JOB_START_TIMEOUT_SECONDS)"
 SAID, LINES = 300, 5
 """Of a message: so long a line, so many lines."""
@@ -93,7 +93,7 @@ def _failed_finding(job: Job, facts: Facts) -> Finding:
     if cause and (line := _short_line(_without_prefix(_ESCAPES.sub("", cause[0])))) not in " ".join(lines[-1:]):
         lines = (*lines, line)
     code = f"exit code {job.exit_code}" if job.exit_code is not None and job.exit_code >= 0 else None
-    signal = f"ended by signal {-job.exit_code}" if job.exit_code is not None and job.exit_code < 0 else None
+    signal = f"killed by signal {-job.exit_code}" if job.exit_code is not None and job.exit_code < 0 else None
     how = ", ".join(filter(None, (job.error_type and short_name(job.error_type), code, signal)))
     port_lines, listening = _port_lines(facts, job, cause)
     left_over = "kill-orphans" if any(process.left_over for process in listening) else None
@@ -106,7 +106,7 @@ def _failed_finding(job: Job, facts: Facts) -> Finding:
         since=plausible_time(job.ended, facts.now),
         remedy=Remedy(f"{cause[1].remedy}; then start it again", cause[1].act or left_over)
         if cause
-        else Remedy("fix the error in its log and start it again: that clears this finding"),
+        else Remedy("fix the error that its log shows, and start it again: that clears this finding"),
         about=(job.key, *(process.key for process in listening)),
         seen=facts.last_heard_before_fault("ray.jobs"),
     )

@@ -120,7 +120,7 @@ def leaving_pods(facts: Facts) -> Iterator[Finding]:
             text = f"Kubernetes has ended pod {clean(pod.name)}: {_short(pod.reason)}"
             remedy = "see why in `kubectl get events`; a training job without checkpoints starts from the beginning"
         elif pod.ip in alive and (pod.ends is not None or pod.why_ends is not None):
-            left = "" if pod.ends is None else f" in {age(pod.ends - facts.now)} at the latest"
+            left = "" if pod.ends is None else f", within {age(pod.ends - facts.now)}"
             why = _short(pod.why_ends or "somebody has deleted it")
             text = f"Kubernetes is deleting pod {clean(pod.name)}{left}, with everything in it: {why}"
             remedy = "save a checkpoint if there is time; KubeRay creates another pod, with an empty disk"

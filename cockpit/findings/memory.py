@@ -106,7 +106,7 @@ def _near_finding(facts: Facts, node: Node, used: float, line: KillLine, trend: 
         f"{size(used)} of host memory is in use on {title}{counted}, {where} the {size(line.at)} at which Ray kills workers"
         f"{' (by its default setting)' if line.assumed else ''}{_forecast_words(used, line, trend)}"
     )
-    what = f"stop job {job.id}, or reduce its load" if job else "end the work that you need least"
+    what = f"stop job {job.id}, or reduce its load" if job else "stop the work that you need least"
     remedy = Remedy(f"free memory before Ray kills workers: {what}", "stop-job" if job and critical else None)
     level: Level = "critical" if critical else "warning"
     return facts.node_finding(node, NEAR_CODE, level, text, _near_evidence(facts, node, line, held), remedy, (job.key,) if job else ())

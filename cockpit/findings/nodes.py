@@ -9,7 +9,7 @@ from math import inf
 from cockpit.findings.facts import Facts
 from cockpit.findings.waiting import joined_names
 from cockpit.model import LEVELS, Finding, Host, Level, Node, Process, RayProcess, Remedy
-from cockpit.text import age, count, listed, plural
+from cockpit.text import age, gpus_words, listed, plural
 
 MAX_SINGLE_FINDINGS = 20
 """Nodes from which on they are told as one: a switch or a power supply has failed, not each of them by itself."""
@@ -131,7 +131,7 @@ def _loss_words(facts: Facts, dead: list[Node]) -> str:
     """What went with them. Which actors a node had is known only of those that lived while cockpit looked."""
     gpus = sum(total for node in dead if (has := node.resources.get("GPU")) and 0 < (total := has.total or 0) < inf)
     lost = [actor for node in dead for actor in node.had]
-    parts = [f"{count(gpus)} GPU{'' if gpus == 1 else 's'}"] if gpus else []
+    parts = [gpus_words(gpus)] if gpus else []
     parts += [plural(len(lost), "actor")] if lost else []
     back = sum(1 for actor in lost if _is_restarted(facts, actor)) if lost else 0
     again = f"; Ray restarts {back} of these actors" if back else ""
@@ -186,7 +186,7 @@ def _remedy(facts: Facts, node: Node, raylet: RayProcess | None) -> Remedy:
     again = "start Ray there again (`ray start --address=…`)"
     if raylet is not None:
         ended = bool(_raylet_processes(facts, node, raylet))
-        return Remedy(f"end that raylet, which can't rejoin the cluster, and {again}", "kill" if ended else None)
+        return Remedy(f"kill that raylet, which can't rejoin the cluster, and {again}", "kill" if ended else None)
     if "agent" in (node.message or ""):
         return Remedy(f"read in logs/dashboard_agent.log of its session on {node.title} why the agent ended, then {again}")
     return Remedy(f"check that the host is up, read the end of logs/raylet.out of its session, then {again}")

@@ -50,7 +50,7 @@ def large_parts(facts: Facts) -> Iterator[Finding]:
                 level="warning",
                 subject=subject,
                 text=f"{part[:1].upper()}{part[1:]} (pid {process.pid}) on {host.name} holds {size(held)} of host memory{of_all}"
-                f"{_growth_words(facts, process)}; ending jobs does not free it",
+                f"{_growth_words(facts, process)}; stopping jobs does not free it",
                 evidence=(
                     f"ps -o rss,cmd -p {process.pid} on {host.name}: {size(process.rss)} resident, {size(process.shared)} of it shared",
                 ),

@@ -36,9 +36,9 @@ def several_sessions(facts: Facts) -> Iterator[Finding]:
             subject=host.name,
             text=f"{len(live)} Ray sessions run on {host.name}{gpus}: {', '.join(_session_name(facts, session) for session in live)}",
             evidence=tuple(_session_line(host, session) for session in live),
-            remedy=Remedy("stop the session that is not needed, and only that one (`ray stop` would end all of them)", "stop")
+            remedy=Remedy("stop the session that is not needed, and only that one (`ray stop` would stop all of them)", "stop")
             if not sky
-            else Remedy("keep SkyPilot's session; never use `ray stop`, which would end all of them"),
+            else Remedy("keep SkyPilot's session; never use `ray stop`, which would stop all of them"),
             about=tuple(session.key for session in live),
         )
 
@@ -120,6 +120,7 @@ def _pointer_finding(host: Host, folder: str, dead: list[Pointer]) -> Finding:
     lives = next((session for session in host.sessions or () if session.live and os.path.dirname(session.path) == folder), None)
     harm = lives is not None or any(map(_is_address, dead))
     while_lives = f", while {lives.name} runs there" if lives else ""
+    them = "it" if len(dead) == 1 else "them"
     return Finding(
         code="pointer-dead",
         level="warning" if harm else "info",
@@ -127,7 +128,7 @@ def _pointer_finding(host: Host, folder: str, dead: list[Pointer]) -> Finding:
         text=f"On {host.name} {' and '.join(map(_pointer_words, dead))}{while_lives}",
         evidence=tuple(f"{'cat' if _is_address(pointer) else 'readlink'} {pointer.path}: {pointer.target}" for pointer in dead),
         remedy=Remedy(
-            "remove it (`ray stop` would too, and would stop every Ray there)" if harm else "remove the files of that session", "clean"
+            f"remove {them} (`ray stop` would too, and would stop every Ray there)" if harm else "remove the files of that session", "clean"
         ),
         about=tuple(session.key for session in host.sessions or () if any(session.name in pointer.target for pointer in dead))
         or tuple(f"node:{node}" for node in host.nodes)
@@ -161,6 +162,6 @@ def foreign_temps(facts: Facts) -> Iterator[Finding]:
                 text=f"{temp.path} on {host.name} {owner}, and this user can't write to it: `ray start` by this user fails there",
                 evidence=(f"ls -ld {temp.path} on {host.name}: owner {temp.owner or 'unknown'}",),
                 remedy=Remedy(
-                    "use `ray start --temp-dir=/tmp/ray-$USER` (or RAY_TMPDIR); keep it short: a socket's path may have 107 bytes"
+                    "use `ray start --temp-dir=/tmp/ray-$USER` (or RAY_TMPDIR); keep it short: a socket's path may have at most 107 bytes"
                 ),
             )

@@ -32,8 +32,8 @@ SETUP_LOGS = "runtime_env_setup-*.log and worker-*.err in the logs folder of the
 REMEDIES: Mapping[Wait, tuple[str, str | None]] = {
     "never": ("ask for less, or add nodes that are large enough; otherwise its job waits forever", "stop-job"),
     "itself": ("ask for less at once, share GPUs between its parts (`--colocate…`), or add a node", "stop-job"),
-    "held": ("wait until the resources are free, or end what holds them", None),
-    "fragmented": ("end work that uses only a part of a node, or ask for smaller bundles or another strategy", None),
+    "held": ("wait until the resources are free, or stop what holds them", None),
+    "fragmented": ("stop work that uses only a part of a node, or ask for smaller bundles or another strategy", None),
     "short": ("ask for less of the missing resource per GPU, or start Ray with more of it (CPUs: `ray start --num-cpus`)", None),
     "label": ("free a node that has the label, give the label to another node (`ray start --labels`), or ask without it", None),
     "removed": ("kill the actor: its placement group was removed, so it can never start", "kill-actor"),
@@ -278,7 +278,7 @@ def _deadlock(facts: Facts, by_job: Mapping[str, list[Waiting]], level: Level, s
     stop = (
         f"stop job {short_name(last.id)}, which started last: then the others continue"
         if last
-        else "end the driver of one of them: then the others continue"
+        else "kill the driver of one of them: then the others continue"
     )
     return Finding(
         code="deadlock",

@@ -150,7 +150,7 @@ class Actor(Value, frozen=True):
 
 
 class Bundle(Value, frozen=True):
-    """One bundle of a placement group; `node` is `None` while it has no place."""
+    """One bundle of a placement group; `node` is `null` while it has no place."""
 
     needs: Mapping[str, float]
     node: str | None = None

@@ -342,5 +342,5 @@ def _why_none(thing: Any, job: Job | None) -> str:
         owner = thing.other_owner
         return f"no log of process {thing.pid}: {f'it belongs to {owner}' if owner else 'Ray writes none for it'}"
     if isinstance(thing, Node):
-        return f"no log of {thing.title}: Ray keeps no log of it there"
+        return f"no log of {thing.title}: Ray has written none there"
     return "no log: put the cursor on a job, an actor, a process of Ray, a node or a finding"

@@ -118,11 +118,12 @@ class _Reader:
         for begin, end in self._lost_spans():
             yield f"from {_clock(begin)} to {_clock(end)} nothing can be read: the file is damaged"
         if self.segment.lost:
-            yield f"{self.segment.lost:,} bytes are damaged"
+            yield f"{self.segment.lost:,} {'byte is' if self.segment.lost == 1 else 'bytes are'} damaged"
         if self._events_lost:
-            yield f"{self._events_lost:,} groups of events are damaged"
+            yield f"{self._events_lost:,} {'group of events is' if self._events_lost == 1 else 'groups of events are'} damaged"
         if self.segment.torn:
-            yield f"its last {self.segment.torn:,} bytes are incomplete: what was written last is lost"
+            last = "its last byte is" if self.segment.torn == 1 else f"its last {self.segment.torn:,} bytes are"
+            yield f"{last} incomplete: what was written last is lost"
 
     def _check(self, place: int) -> None:
         try:

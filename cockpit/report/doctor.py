@@ -139,7 +139,9 @@ def _program_and_user(config: Config, place: KubernetesPlace | None) -> tuple[st
 
 def _slurms_user() -> str:
     """A step runs as whoever has started it."""
-    return "you" if os.geteuid() == ROOT else "you, without root: other users' processes are shown, but only root can judge and kill them"
+    return (
+        "you" if os.geteuid() == ROOT else "you, without root: other users' processes are shown, but only root can classify and kill them"
+    )
 
 
 def describe_containers(snapshot: Snapshot) -> Iterator[str]:

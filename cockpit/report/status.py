@@ -40,7 +40,7 @@ class GpuStatus(msgspec.Struct, frozen=True):
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
-    """`nodes[]`. `gpus` is `null` when nobody could look, empty when there is none."""
+    """`nodes[]`. `gpus` is `null` when no source lists them, empty when there are none."""
 
     id: str | None
     host: str

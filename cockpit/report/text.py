@@ -196,7 +196,7 @@ def _actor_lines(snapshot: Snapshot, repeats: Repeats) -> Iterator[str]:
     actors = [actor for actor in snapshot.actors or () if actor.pending]
     alike = Counter((actor.class_, actor.state, needs_words(actor.needs), actor.why) for actor in actors)
     for (name, state, needs, why), number in alike.most_common(MAX_ROWS):
-        yield f"  pending: {number} x {name} ({state}) needs {needs or 'nothing special'}{_why(why, f'actor {name}', repeats)}"
+        yield f"  pending: {number} x {name} ({state}) needs {needs or 'no resources'}{_why(why, f'actor {name}', repeats)}"
 
 
 def _group_line(groups: Sequence[PlacementGroup], now: float, repeats: Repeats) -> str:

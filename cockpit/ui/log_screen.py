@@ -111,7 +111,7 @@ class LogScreen(Screen[None]):
     def action_open(self, step: int) -> None:
         """Open the next or the previous log."""
         if len(self.logs) == 1:
-            self.notify("This has no other log", timeout=4)
+            self.notify("There is no other log here", timeout=4)
             return
         self._place = (self._place + step) % len(self.logs)
         self.query_one(LogView).clear()

@@ -102,7 +102,7 @@ class SwitchingApp(ReplayApp):
     @work(group="address", exclusive=True)
     async def choose(self, addresses: tuple[Address, ...]) -> None:
         """Ask which of several live sessions to follow."""
-        silent = f"No Ray cluster on this host answers ({len(addresses)} found); a tries again"
+        silent = f"No Ray cluster on this host answers ({len(addresses)} found); press a to try again"
         await self._offer(await self.monitor.choice.find_answering(addresses), silent)
 
     async def _offer(self, addresses: Sequence[Address], silent: str) -> None:

@@ -149,7 +149,7 @@ class ReplayApp(LogReadingApp):
 
     def action_no_past(self, action: str, label: str) -> None:
         """Show why a key is not possible in the past."""
-        why = WHY_NOT.get(action, "is not possible in the past")
+        why = WHY_NOT.get(action, "not possible in the past")
         self.say(f"{label}: {why}. {BACK_TO_NOW}" if self.follows else f"{label}: {why}")
 
     def on_time_line_clicked(self, message: TimeLine.Clicked) -> None:
@@ -161,7 +161,7 @@ class ReplayApp(LogReadingApp):
 
     def _go_to_typed(self, moment: float) -> None:
         if self.past is not None and moment < (begin := self.past.stretch.recorded[0]):
-            self.say(f"Recorded from {moment_text(begin, self.clock())} on: this is its beginning")
+            self.say(f"The recording begins at {moment_text(begin, self.clock())}: that moment is shown")
             moment = begin
         self.go_to(moment)
 

@@ -99,8 +99,8 @@ def event_mark(event: Event, *, ascii: bool) -> Piece:
 def event_text(event: Event) -> str:
     """What happened, in a sentence."""
     if event.phase == "worse":
-        return f"is {event.level} now: {event.text}"
-    return f"has cleared: {event.text}" if _is_over(event) else event.text
+        return f"now {event.level}: {event.text}"
+    return f"cleared: {event.text}" if _is_over(event) else event.text
 
 
 def _is_over(event: Event) -> bool:

@@ -77,7 +77,7 @@ async def test_a_pod_is_found_by_its_name_or_by_what_its_node_is_called(name: st
     assert plan_lines(plan, NOW)[0] == "Delete pod: 1 pod"
     assert plan.notes == (
         f"{WORKER} is a worker of group gpu of RayCluster default/ray",
-        "KubeRay makes another pod in its place, with an empty disk",
+        "KubeRay creates another pod in its place, with an empty disk",
     )
 
 

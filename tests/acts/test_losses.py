@@ -35,13 +35,13 @@ def world(*actors: Actor, groups: tuple[PlacementGroup, ...] = (), **more: Any) 
 
 def test_a_job_takes_its_actors_and_their_gpus_along():
     lost = lost_with_job(world(*(critic(number, needs={"GPU": 8 / 3}) for number in range(3))), "train1")
-    assert lost == ("3 actors and 8 GPUs of job train1 end with it: 3 × Critic",)
+    assert lost == ("3 actors of job train1 end with it and free 8 GPUs: 3 × Critic",)
 
 
 def test_gpus_of_a_group_are_not_counted_again_for_the_actors_in_it():
     actors = (critic(1, placement_group=GROUP), critic(2, placement_group=GROUP, class_="Policy"), critic(3))
     (lost,) = lost_with_job(world(*actors, groups=(placed(4),)), "train1")
-    assert lost == "3 actors, 1 placement group and 5 GPUs of job train1 end with it: 2 × Critic, Policy"
+    assert lost == "3 actors and 1 placement group of job train1 end with it and free 5 GPUs: 2 × Critic, Policy"
 
 
 def test_what_waits_holds_nothing_but_ends_too():
@@ -72,7 +72,7 @@ def test_unknown_lists_are_said_to_be_unknown(ask: Any):
         "the list of actors is unknown",
         "the list of placement groups is unknown",
     )
-    assert ask(world(actors_complete=False), "train1") == ("Ray's list of actors is cut: there may be more",)
+    assert ask(world(actors_complete=False), "train1") == ("Ray's list of actors is incomplete: there may be more",)
     assert "is unknown" in ask(world(jobs=None), "train1")[0]
 
 
@@ -80,8 +80,8 @@ def test_the_head_takes_the_whole_cluster_along():
     detached = critic(1, node=OTHER, detached=True, job="01000000")
     assert lost_with_session(world(detached, critic(2, node=OTHER)), {"node1"}) == (
         "job train1 ends",
-        "1 actor and 1 GPU of job 01000000 end with it: Critic",
-        "1 actor and 1 GPU of job train1 end with it: Critic",
+        "1 actor of job 01000000 ends with it and frees 1 GPU: Critic",
+        "1 actor of job train1 ends with it and frees 1 GPU: Critic",
     )
 
 
@@ -108,7 +108,7 @@ def told(*processes: Process, among: tuple[Process, ...] = ()) -> tuple[str, ...
 
 def test_a_worker_is_the_actor_it_runs():
     assert told(process(1001, actor=f"{1:032x}", job="02000000")) == (
-        "process 1001 is actor Critic of job train1, which ends and frees 2 GPUs",
+        "process 1001 is actor Critic of job train1: the actor ends and frees 2 GPUs",
         "whether Ray restarts actor Critic depends on its max_restarts, which cockpit can't see; restarts so far: 0",
         "job train1 (2 GPUs) uses it and will probably fail",
     )
@@ -125,14 +125,14 @@ def test_an_engine_is_traced_to_the_worker_that_started_it():
 def test_a_driver_is_its_job():
     assert told(process(50, kind="driver", job="02000000")) == (
         "process 50 is the driver of job train1, which ends with it",
-        "1 actor and 2 GPUs of job train1 end with it: Critic",
+        "1 actor of job train1 ends with it and frees 2 GPUs: Critic",
     )
 
 
 def test_a_raylet_is_the_ray_of_its_host():
     part, job, actors = told(process(60, kind="ray", name="raylet"))
     assert part == "process 60 on node1 is a part of Ray itself (raylet)"
-    assert (job, actors) == ("job train1 ends", "1 actor and 2 GPUs of job train1 end with it: Critic")
+    assert (job, actors) == ("job train1 ends", "1 actor of job train1 ends with it and frees 2 GPUs: Critic")
 
 
 def test_left_over_and_foreign_processes_cost_nothing():

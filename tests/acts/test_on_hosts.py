@@ -102,15 +102,15 @@ def test_a_plan_says_first_whose_a_process_is_that_is_not_ours():
 
 
 def test_a_plan_calls_our_job_by_its_name_and_leaves_that_of_another_ray():
-    why = ("its worker 6 is gone and its job 02000000 is over; nothing alive owns it",)
+    why = ("its worker 6 is gone and its job 02000000 has ended; nothing alive owns it",)
     ours, others = with_names((worker(7, MINE, why=why, reason=why[0]), worker(8, THEIRS, why=why)), followed())
-    said = "its worker 6 is gone and its job train1 is over; nothing alive owns it"
+    said = "its worker 6 is gone and its job train1 has ended; nothing alive owns it"
     assert (ours.why, ours.reason, ours.job) == ((said,), said, "02000000")
     assert others.why == why
-    made = ("its job 02000000 is over, but the actor 0000000000000000000000000000000a that made it is alive",)
+    made = ("its job 02000000 has ended, but the actor 0000000000000000000000000000000a that made it is alive",)
     world = replace(followed(), actors=(Actor(f"{10:032x}", class_="Critic"),))
     (group,) = with_names((Target("placement_group", "head", made, session=MINE),), world)
-    assert group.why == ("its job train1 is over, but the actor Critic that made it is alive",)
+    assert group.why == ("its job train1 has ended, but the actor Critic that made it is alive",)
 
 
 def test_memory_that_only_rays_agents_see_is_counted():

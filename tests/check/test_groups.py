@@ -20,6 +20,7 @@ from tests.world import NOW, actor
 ACTOR, VLLM = group("actor", 8), group("vLLM", 8)
 WHOLE = group("pool", 8, "STRICT_PACK", GPU=1.0)
 VERL = group("pool", 8, "STRICT_PACK", GPU=1.0, CPU=3.0)
+UNREPORTED = "Ray does not report what is in use at the moment"
 
 
 def pending(gpus, wait, number=7, **more):
@@ -111,7 +112,7 @@ def test_what_would_be_overtaken_is_a_doubt():
     assert lines_of(late, "doubt") == ["other work already waits for the same resources: group group7 (16 GPUs)"]
     result = of(cluster(machine(1), placement_groups=(pending(16, "held"),)), ACTOR)
     assert (result.verdict, exit_code(result)) == ("now", 1)
-    assert lines_of(result, "doubt") == ["it would start before others that already wait for the same: group group7 (16 GPUs)"]
+    assert lines_of(result, "doubt") == ["it would start before others that already wait for the same resources: group group7 (16 GPUs)"]
 
 
 def test_what_an_autoscaler_could_add_is_never_impossible():
@@ -132,9 +133,9 @@ def test_who_holds_the_rest_is_named():
 @pytest.mark.parametrize(
     ("world", "words"),
     [
-        (cluster(machine(1, resources={"GPU": Quantity(None, 8), "CPU": Quantity(None, 16)})), "Ray does not report now what is in use"),
+        (cluster(machine(1, resources={"GPU": Quantity(None, 8), "CPU": Quantity(None, 16)})), UNREPORTED),
         (cluster(machine(1), faults=(Fault("ray.nodes", "silent", NOW - 60),)), "Ray's node list is old"),
-        (cluster(machine(1), faults=(Fault("ray.status", "silent", NOW - 60),)), "Ray does not report now what is in use"),
+        (cluster(machine(1), faults=(Fault("ray.status", "silent", NOW - 60),)), UNREPORTED),
         (cluster(machine(1, resources={})), "Ray has not reported its nodes' resources yet"),
         (cluster(machine(1, resources={"GPU": Quantity(0, None), "CPU": Quantity(0, 16)})), "Ray does not report how much GPU there is"),
         (replace(cluster(), nodes=None), "Ray has not reported its nodes"),
@@ -164,7 +165,7 @@ def test_a_command_that_cannot_be_read_is_unknown_unless_the_preset_says_what_it
     nothing = check(preset(), budget, cluster(machine(1)))
     assert (nothing.verdict, nothing.reason.text) == (
         "unknown",
-        "can't read from the command what the job needs: train.py is not known here",
+        "what the job needs can't be read from the command: train.py is not known here",
     )
     assert nothing.budget.amount("GPU") is None
     assert check(preset(needs=Needs(gpus=8)), budget, cluster(machine(1))).verdict == "now"

@@ -12,6 +12,7 @@ from tests.check.worlds import GIB, NOW, Amount, Disk, HostMemory, cluster, grou
 from tests.world import finding
 
 ACTOR = group("actor", 8)
+STOPS = "where Ray stops creating objects that may need to be spilled"
 
 
 def line(result, *words):
@@ -67,7 +68,7 @@ def test_only_the_nodes_that_it_would_run_on_must_have_it():
         ({"memory": HostMemory(900 * GIB, 1000 * GIB, 950 * GIB)}, "close to Ray's kill line: head has 50G of 950G"),
         ({"memory": HostMemory(900 * GIB, 1000 * GIB)}, "close to Ray's kill line: head has 50G of 950G"),
         ({"shm": Amount(0, 64 << 20)}, "/dev/shm is too small for NCCL and data loaders: head has 64M of 64M"),
-        ({"disks": (Disk("/tmp/ray", 920 * GIB, 1000 * GIB), Disk("/", 1, 2))}, "close to 95%, where Ray stops spilling: head has 30G of"),
+        ({"disks": (Disk("/tmp/ray", 920 * GIB, 1000 * GIB), Disk("/", 1, 2))}, f"close to 95%, {STOPS}: head has 30G of"),
     ],
 )  # fmt: skip
 def test_what_is_nearly_full_is_a_doubt(host, words):

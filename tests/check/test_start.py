@@ -121,7 +121,9 @@ def in_slurm(*hosts, **more):
 def test_in_a_job_of_slurms_without_a_ray_it_is_judged_for_the_nodes_of_the_allocation():
     fits = check(preset(), asked(ACTOR, group("vLLM", 8)), in_slurm(host("head"), host("w1")))
     assert (fits.verdict, fits.reason.text) == ("later", "no Ray runs: checked against the 2 nodes, 16 GPUs of Slurm job 42")
-    assert fits.reason.change == "write a preset whose `ray` section names no hosts, and start Ray on them with `cockpit recover PRESET`"
+    assert fits.reason.change == (
+        "to start Ray on these nodes, write a preset whose `ray` section names no hosts, then run `cockpit recover PRESET`"
+    )
     assert check(preset(), asked(group("actor", 17)), in_slurm(host("head"), host("w1"))).verdict == "never"
     assert check(preset(), asked(group("pool", 8, "STRICT_PACK", GPU=1.0)), in_slurm(host("head", 4), host("w1", 4))).verdict == "never"
 

@@ -107,7 +107,7 @@ def test_a_process_that_is_nothing_of_rays_is_refused_whatever_the_flags(home, f
     assert done.returncode == 1
     answer = json.loads(done.stdout)
     assert (answer["plan"], answer["done"]) == ([], [])
-    assert "it is a foreign process; only orphan and stale processes are ended" in answer["refused"][0]["reason"]
+    assert "it is a foreign process; kill-orphans kills only orphan and stale processes" in answer["refused"][0]["reason"]
     assert foreign.poll() is None
 
 

@@ -126,7 +126,7 @@ FORWARD = "`kubectl port-forward -n ray gpu1 8265:8265`"
         (
             "http://10.0.0.2:8265",
             IN_PODS,
-            f"its dashboard listens in pod gpu1: {FORWARD}, and `cockpit --address http://127.0.0.1:8265` beside it",
+            f"its dashboard listens in pod gpu1: {FORWARD}, and in another terminal `cockpit --address http://127.0.0.1:8265`",
         ),
     ],
 )

@@ -43,7 +43,7 @@ def test_a_gpu_that_works_far_below_the_others_clock_is_told_with_what_holds_it_
         "GPU 7 of node1 has run at 1200 MHz for 6m00s, other GPUs of this model at 1980 MHz: a job is as slow as its slowest GPU"
     )
     assert told.evidence == (
-        "GPU 7: 1200 MHz on average, 400 of 700 W; throttle reason: set clocks (`nvidia-smi -q -d CLOCK,PERFORMANCE`)",
+        "GPU 7: 1200 MHz on average, 400 of 700 W; throttle reason: locked clocks (`nvidia-smi -q -d CLOCK,PERFORMANCE`)",
     )
     assert told.about == (f"{node(1).key}:7",)
     assert watched(6, *FAST, clocked(7, 1200)) == ()

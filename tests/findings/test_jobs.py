@@ -191,11 +191,11 @@ def test_what_training_often_fails_of_is_told_with_what_helps(message, says, hel
 )
 def test_what_only_looks_like_one_of_them_has_no_such_cause(message):
     found = only(seen(submitted(message=message)), "job-failed")
-    assert found.remedy.text == "fix the error in its log and start it again: that clears this finding"
+    assert found.remedy.text == "fix the error that its log shows, and start it again: that clears this finding"
 
 
 def test_one_that_was_killed_or_left_no_word_is_told_too():
-    assert seen(submitted(exit_code=-9))[0].text == "Job ppo failed (ended by signal 9); Ray gives no reason"
+    assert seen(submitted(exit_code=-9))[0].text == "Job ppo failed (killed by signal 9); Ray gives no reason"
     assert seen(submitted())[0].text == "Job ppo failed; Ray gives no reason"
 
 

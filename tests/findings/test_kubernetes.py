@@ -134,8 +134,8 @@ def test_one_restart_or_two_or_those_of_long_ago_are_no_loop(one: Container):
 
 def test_a_pod_that_is_taken_away_under_a_living_node_is_told_with_the_reason():
     finding = only(found(seen(pod(ends=NOW + 25, why_ends="Taint manager: deleting due to NoExecute taint"))), "pod-leaving")
-    said = "in 25s at the latest, with everything in it: Taint manager: deleting due to NoExecute taint"
-    assert finding.text == f"Kubernetes is deleting pod ray-gpu-worker-2 {said}"
+    said = "within 25s, with everything in it: Taint manager: deleting due to NoExecute taint"
+    assert finding.text == f"Kubernetes is deleting pod ray-gpu-worker-2, {said}"
     assert finding.about == (node(2).key,)
     assert only(found(seen(pod(ends=NOW + 25))), "pod-leaving").text.endswith("with everything in it: somebody has deleted it")
 

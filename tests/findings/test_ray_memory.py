@@ -26,7 +26,7 @@ def seen(*processes):
 def test_a_gcs_that_holds_much_is_told_with_what_limits_it():
     found = only(looked(seen(part()), detectors=PARTS), "ray-memory")
     assert found.text.startswith("GCS (pid 41) on node1 holds 9.0G of host memory")
-    assert found.text.endswith("; ending jobs does not free it")
+    assert found.text.endswith("; stopping jobs does not free it")
     assert (found.level, found.about) == ("warning", (part().key,))
     assert found.evidence == ("ps -o rss,cmd -p 41 on node1: 9.0G resident, 0B of it shared",)
     assert "RAY_task_events_max_num_task_in_gcs" in found.remedy.text

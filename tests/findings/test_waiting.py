@@ -226,7 +226,7 @@ def test_where_no_job_of_a_deadlock_can_be_stopped_its_driver_can():
     drivers = tuple(Job(f"0{number}000000", f"0{number}000000", None, "RUNNING") for number in (1, 2))
     wanted = [waits(number, 60, job=f"0{number}000000", wait="deadlock") for number in (1, 2)]
     (found,) = seen(*wanted, jobs=drivers)
-    assert (found.remedy.act, found.remedy.text) == (None, "end the driver of one of them: then the others continue")
+    assert (found.remedy.act, found.remedy.text) == (None, "kill the driver of one of them: then the others continue")
 
 
 def test_hostile_names_and_times_make_no_nonsense():

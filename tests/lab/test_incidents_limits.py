@@ -86,5 +86,5 @@ def test_a_job_that_wanted_a_port_is_told_with_who_has_it(cluster: Cluster, watc
 
 
 def test_parts_of_ray_that_hold_much_for_themselves_are_told(cluster: Cluster, watcher: Watcher):
-    dashboard = found(watcher, "ray-memory", "Dashboard (pid ", " on head holds ", "ending jobs does not free it")
+    dashboard = found(watcher, "ray-memory", "Dashboard (pid ", " on head holds ", "stopping jobs does not free it")
     assert dashboard["evidence"][0].startswith("ps -o rss,cmd -p ")

@@ -93,7 +93,7 @@ def test_a_start_that_fails_is_told_in_rays_words_and_leaves_no_step(allocation:
     assert code == 1, (told, said)
     (failed,) = [step for step in told["steps"] if step["state"] == "failed"]
     assert failed["name"] == "start"
-    assert "`ray start` ended with 1" in failed["error"]
+    assert "`ray start` ended with exit code 1" in failed["error"]
     assert "temp_dir must be absolute path" in failed["error"]
     assert re.search(r"/ray-start-head-[^/ ]+-0\.log\b", failed["error"])
     eventually(lambda: not allocation.steps())

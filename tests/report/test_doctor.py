@@ -182,7 +182,7 @@ def test_in_a_job_of_slurms_it_says_what_cannot_be_known_without_root(monkeypatc
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert "every action, as you. To change it" in describe_reach(config)
     monkeypatch.setattr("os.geteuid", lambda: 12345)
-    said = "as you, without root: other users' processes are shown, but only root can judge and kill them. To change it"
+    said = "as you, without root: other users' processes are shown, but only root can classify and kill them. To change it"
     assert said in describe_reach(config)
 
 

@@ -160,7 +160,7 @@ def test_waiting_actors_of_one_kind_are_one_line_and_there_are_not_too_many():
     alike = [actor(number, state="PENDING_CREATION", class_="Reward", needs={}) for number in range(500)]
     many = [actor(1000 + number, state="PENDING_CREATION", class_=f"Odd{number}") for number in range(100)]
     waits = [row for row in lines(actors=(*alike, *many), placement_groups=()) if "pending:" in row]
-    assert waits[0] == "  pending: 500 x Reward (PENDING_CREATION) needs nothing special"
+    assert waits[0] == "  pending: 500 x Reward (PENDING_CREATION) needs no resources"
     assert len(waits) == MAX_ROWS
 
 

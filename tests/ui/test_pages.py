@@ -565,7 +565,7 @@ def test_what_waits_says_what_helps_and_when_it_is_given_up():
     bound = (Bundle({"GPU": 1.0, "node:10.0.0.1": 0.001}),)
     group = PlacementGroup(f"{7:036x}", "vllm", "PENDING", bundles=bound, since=NOW - 600, why="needs 1 GPU", wait="held")
     facts = told(detail_of(group), view(placement_groups=(group,)))
-    assert facts["what to do"] == "wait until the resources are free, or end what holds them"
+    assert facts["what to do"] == "wait until the resources are free, or stop what holds them"
     limit = " ".join(text(row.value) for row in detail_of(group).sections(view(placement_groups=(group,)))[0].rows)
     assert "the engine gives up in 20m00s: vLLM's executor waits 1800 s (PG_WAIT_TIMEOUT); then its job fails" in limit
     placed = replace(group, state="CREATED", why=None, wait=None)

@@ -25,7 +25,7 @@ LIVE = Plan(
     "stop",
     "Stop Ray",
     (victim(11, kind=None, part="raylet"), victim(12, kind="worker")),
-    losses=("3 actors and 8 GPUs of job ppo-7b end with it",),
+    losses=("3 actors of job ppo-7b end with it and free 8 GPUs",),
     hosts=("node1",),
     word="ppo-7b",
 )
@@ -193,7 +193,7 @@ async def test_live_work_ends_only_when_its_name_is_typed(make):
 
     async with app.run_test(size=(80, 24)) as pilot:
         screen = await opened(pilot, key="S")
-        assert "3 actors and 8 GPUs of job ppo-7b end with it" in shown(app)
+        assert "3 actors of job ppo-7b end with it and free 8 GPUs" in shown(app)
         assert "Type ppo-7b" in shown(app)
         assert focused(app) == "leave"
         await pilot.press("tab", "tab")

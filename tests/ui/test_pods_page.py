@@ -40,7 +40,7 @@ def test_a_container_that_has_ended_says_how_often_how_and_when():
     ended = replace(CONTAINER, restarts=2, ended=ContainerEnd("OOMKilled", 137, NOW - 90))
     assert told(pod(containers=(ended,)))[-1] == (
         "container",
-        "ray-worker, 2 restarts, ended last 1m30s ago: OOMKilled (exit code 137), memory limit 8.0G",
+        "ray-worker, 2 restarts, last ended 1m30s ago: OOMKilled (exit code 137), memory limit 8.0G",
     )
 
 
@@ -56,8 +56,8 @@ def test_why_a_container_waits_is_told_also_of_a_node_that_ray_calls_dead():
 def test_why_a_pod_waits_or_ends_is_told():
     assert ("pod waits", "0/4 nodes are available") in told(pod(phase="Pending", unscheduled="0/4 nodes\nare available"))
     assert ("pod message", "Evicted: disk pressure") in told(pod(phase="Failed", reason="Evicted: disk pressure"))
-    assert ("pod ends", "in 25s at the latest: Preempted") in told(pod(ends=NOW + 25, why_ends="Preempted"))
-    assert ("pod ends", "in 25s at the latest: somebody has deleted it") in told(pod(ends=NOW + 25))
+    assert ("pod ends", "within 25s: Preempted") in told(pod(ends=NOW + 25, why_ends="Preempted"))
+    assert ("pod ends", "within 25s: somebody has deleted it") in told(pod(ends=NOW + 25))
 
 
 def test_the_head_is_called_that_and_what_is_not_told_is_not_made_up():

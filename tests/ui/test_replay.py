@@ -158,7 +158,7 @@ async def test_a_finding_that_ended_is_not_told_as_if_it_began(keeping):
     app = keeping(Happened(NOW - 900, "finding", "GPU 3 of node2 is lost", "critical", "end"))
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await back(app, pilot, LAST)
-        await until(pilot, lambda: "has cleared: GPU 3 of node2 is lost" in shown(app))
+        await until(pilot, lambda: "cleared: GPU 3 of node2 is lost" in shown(app))
 
 
 async def test_what_two_sources_say_alike_at_one_moment_is_told_once(keeping):
@@ -226,7 +226,7 @@ async def test_at_a_time_before_the_recording_says_where_it_begins(keeping):
         await pilot.press("at")
         await until(pilot, lambda: isinstance(app.screen, NameDialog))
         await pilot.press(*"-300d", "enter")
-        await until(pilot, lambda: f"Recorded from {moment_text(begin, NOW)} on" in shown(app))
+        await until(pilot, lambda: f"The recording begins at {moment_text(begin, NOW)}: " in shown(app))
         assert app.past.at == begin
 
 

@@ -227,7 +227,7 @@ class Launches:
         """Whoever answers there is given the preset's secrets. Raises `NotMeantError`."""
         if (reason := self._monitor.choice.why_not_trusted()) is not None:
             address = self._monitor.poller.snapshot.cluster.address
-            raise NotMeantError(f"nothing is sent to the Ray at {address}: {reason}; if you mean this one, give it with --address")
+            raise NotMeantError(f"nothing is sent to the Ray at {address}: {reason}; if it is the right Ray, name it with --address")
         return self._monitor.choice.followed_ray().job_acts().submissions
 
     def _keep(self, ready: Ready) -> None:

@@ -21,7 +21,7 @@ from cockpit.presets import Preset, RayStart
 from cockpit.secrets import redact
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
-from cockpit.text import plural
+from cockpit.text import count, gpus_words, plural
 
 Hear = Callable[[str, Progress], None]
 PROGRESS_TIMEOUT_S: Final = 900.0
@@ -59,7 +59,7 @@ class JobSteps:
             return None
         ray = self._preset.ray
         where = f"the nodes of Slurm job {ray.slurm}" if isinstance(ray, RayStart) and ray.slurm else "the preset's hosts"
-        return f"the job asks for {asked:g} GPUs, but {where} have {gpus:g}: it can never fit"
+        return f"the job asks for {gpus_words(asked)}, but {where} have {count(gpus)}: it can never fit"
 
     async def check(self) -> tuple[str, ...]:
         """What is to be said of it. Raises `StepError` when it does not fit now."""
@@ -167,7 +167,7 @@ class JobSteps:
         """Of its actors that live, as far as is known: one that has just begun is heard of later."""
         alive = self._actors(job) if job is not None else []
         gpus = sum(actor.needs.get("GPU", 0.0) for actor in alive)
-        return f", {plural(len(alive), 'actor')} with {gpus:g} GPUs" if alive else ""
+        return f", {plural(len(alive), 'actor')} with {gpus_words(gpus)}" if alive else ""
 
 
 def _last_line(wrote: Sequence[str]) -> str:

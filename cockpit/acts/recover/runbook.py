@@ -209,7 +209,7 @@ async def begin_recovery(
 async def check_allocation(config: Config, start: RayStart) -> None:
     """That the job still has the nodes: a step proves it, another way to reach them does not. Raises `StepError`, `SourceError`."""
     if start.slurm is not None and config.slurm is not None and len(config.slurm.ids) > 1:
-        raise StepError(f"Slurm job {start.slurm} is part of a heterogeneous job: cockpit can't start Ray in those")
+        raise StepError(f"Slurm job {start.slurm} is part of a heterogeneous job, in which cockpit can't start Ray")
     if start.slurm is None or config.origins.get("reach") in (slurm.JOB, slurm.FLAG):
         return
     job = await read_job(start.slurm)
@@ -225,7 +225,7 @@ def _dashboard(config: Config, start: RayStart) -> str:
     if near or listens_far(start):
         return dashboard_of(start, head, near=near)
     if config.address is None:
-        ways = "set ray.head.dashboard_host in the preset, run cockpit there, or give a tunnel with --address"
+        ways = "set ray.head.dashboard_host in the preset, run cockpit there, or give the address of a tunnel with --address"
         raise StepError(f"the dashboard will only be reachable on {head}: {ways}")
     return config.address
 

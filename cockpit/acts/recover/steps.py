@@ -34,7 +34,7 @@ from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.presets import Preset, RayStart
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.ray.client import RayClient
-from cockpit.text import plural
+from cockpit.text import gpus_words, plural
 from cockpit.trust import Audience, find_token
 
 Hear = Callable[[str, Progress], None]
@@ -228,7 +228,7 @@ class RecoverySteps:
         self._monitor.choice.follow(address)
         await self._wait_for_snapshot(session)
         nodes, after = plural(len(targets), "node"), time.monotonic() - began
-        return (f"{nodes} with {gpus:g} GPUs joined after {after:.1f} s; {self.dashboard} answers",)
+        return (f"{nodes} with {gpus_words(gpus)} joined after {after:.1f} s; {self.dashboard} answers",)
 
     @staticmethod
     def _is_anothers(head: Target | None) -> bool:

@@ -33,7 +33,7 @@ _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 class Gap(Enum):
     """Why there is no value."""
 
-    ABSENT = "not set"
+    ABSENT = "is not set"
     UNKNOWN = "is unknown"
 
 

@@ -226,7 +226,7 @@ def _settle_undecided(process: Process, job: Job) -> Process:
     if job.running:
         return replace(process, kind="child", undecided=None, why=(f"its job {job.id} still runs", *kept))
     gone, rest = (kept[:1], kept[1:]) if kept and WORKER_GONE.match(kept[0]) else ([], kept)
-    causes = " and ".join((*gone, f"its job {job.id} {job.status or 'is over'}"))
+    causes = " and ".join((*gone, f"its job {job.id} {job.status or 'has ended'}"))
     return replace(process, kind="orphan", undecided=None, why=(f"{causes}; nothing alive owns it", *rest))
 
 

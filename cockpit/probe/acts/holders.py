@@ -108,10 +108,10 @@ def describe_uses(used: Iterable[FileUse], forest: Forest, session: str) -> Iter
             by_pid.setdefault(hold.pid, []).append(hold)
     for pid, mine in by_pid.items():
         one, more = mine[0], len({hold.path for hold in mine}) - 1
-        others = f" and {more} more" if more else ""
+        what = f"{one.path or 'the folder itself'} and {more} more are" if more else f"{one.path or 'the folder itself'} is"
         program = " ".join(forest[pid].details.argv[:2])[:120] or forest[pid].name  # enough to know it by, and too short for a secret
         by = f"by {program} (pid {pid})"
-        yield f"{session}: {one.path or 'the folder itself'}{others} is {one.how} {by}: its space is freed when that process ends"
+        yield f"{session}: {what} {one.how} {by}: {'their' if more else 'its'} space is freed when that process ends"
 
 
 def _ask_until_one_hangs(pids: List[int], ask: Callable[[int], _Answer], tell: Tell) -> List[_Answer]:

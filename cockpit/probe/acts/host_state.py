@@ -244,7 +244,7 @@ def _settle_one(verdict: KindVerdict, said: Mapping[str, Mapping[str, Set[str]]]
     known = any(verdict.job in said[name]["ended"] for name in names if name in said)
     if not known and verdict.session in verdict.asks:
         return verdict
-    over = f"its job {verdict.job} is over" if known else f"no Ray here knows job {verdict.job} any more"
+    over = f"its job {verdict.job} has ended" if known else f"no Ray here knows job {verdict.job} any more"
     gone, rest = (why[:1], why[1:]) if why and WORKER_GONE.match(why[0]) else ((), why)
     return decided._replace(kind="orphan", why=(f"{' and '.join((*gone, over))}; nothing alive owns it", *rest))
 

@@ -95,7 +95,7 @@ def refusal(look: HostState, request: Request, target: Target) -> str | None:
     if pid in own_line():
         return "cockpit itself runs in it"
     if kind not in LEFT and not request.get("any"):
-        return f"it is {_describe(kind)}; only orphan and stale processes are ended: {'; '.join(target['why'])}"
+        return f"it is {_describe(kind)}; kill-orphans kills only orphan and stale processes: {'; '.join(target['why'])}"
     if pid in look.carriers and not request.get("any"):
         part = look.carriers[pid]
         return f"a part of a live Ray runs below it: {look.verdicts[part].kind} {part}"
@@ -108,7 +108,7 @@ def _not_mine(look: HostState, request: Request, target: Target) -> str | None:
         return None
     whose = "its owner is unknown" if uid is None else f"it belongs to {target['user']}"
     if me != 0:
-        return f"{whose}: only root may end another user's process"
+        return f"{whose}: only root may kill another user's process"
     if not (request.get("pids") or request.get("any")):
         return f"{whose}: to kill it, put the cursor on it, or name it by --pid"
     return None

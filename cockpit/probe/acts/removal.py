@@ -58,7 +58,7 @@ class Remarks:
         """A sentence each, and one of how many more there are."""
         yield from (sentence(path, text) for path, text in self.first)
         if self.number > len(self.first):
-            yield f"the same is so of {self.number - len(self.first):,} more"
+            yield f"the same applies to {self.number - len(self.first):,} more"
 
 
 class Survey:
@@ -91,7 +91,7 @@ class Survey:
             self._count(entry)
             if self.dear.are_too_many:
                 raise OSError(errno.E2BIG, "too many files in it look like checkpoints or results to list them: check the folder yourself")
-            self._tell(f"{self._name}: {self.files:,} files counted, {in_words(self.size)}")
+            self._tell(f"{self._name}: {self.files:,} file{'' if self.files == 1 else 's'} counted, {in_words(self.size)}")
         return self
 
     @property
@@ -173,7 +173,8 @@ class Removal:
                 self._check(False)
                 walk.still_there()
                 self._remove(entry)
-                self._tell(f"{self._name}: {self.files:,} files removed, {in_words(self.freed)} freed", self.files, files)
+                went = f"{self.files:,} file{'' if self.files == 1 else 's'} removed, {in_words(self.freed)} freed"
+                self._tell(f"{self._name}: {went}", self.files, files)
             if not self._again:
                 return
         self._fail("", "a process still writes into it")

@@ -72,8 +72,8 @@ class Lineage:
         if leader.pid == process.pid:
             return "it leads a session on a terminal"
         if not leader.origin.readable or has_same_variables(process, leader):
-            known = "has the same variables of Ray's" if leader.origin.readable else "can't be read"
-            return f"it runs in the session of {leader.name} {leader.pid} on a terminal, which {known}"
+            known = "has the same Ray variables" if leader.origin.readable else "can't be read"
+            return f"it runs on a terminal in the session of {leader.name} {leader.pid}, which {known}"
         return None
 
     def _terminal_servers(self) -> Set[int]:
@@ -201,7 +201,7 @@ class Evidence:
         text = f"it writes to the log of worker {worker} of {folder.name}"
         alive = self.is_alive(folder, process)
         if alive is None:
-            return Sign(None, f"{text}; it can't be determined here whether that session is alive")
+            return Sign(None, f"{text}; whether that session is alive is unknown here")
         if not alive:
             return Sign(False, f"{text}, which is dead", proves=False)
         named = [other for other in self._workers.get(worker, ()) if other.ticks <= process.ticks and other.pid != process.pid]

@@ -73,10 +73,10 @@ class Sampler:
             after=self._processes,
         )
         self._rays: Collector[Dict[Identity, RayService]] = Collector(
-            "rays", "A process of Ray's", lambda: self._known_rays.read(self._processes.facts or {}), SLOWLY, after=self._processes
+            "rays", "A Ray process", lambda: self._known_rays.read(self._processes.facts or {}), SLOWLY, after=self._processes
         )
-        self._places: Collector[Places] = Collector("temps", "A temp dir of Ray's", self._read_places, SLOWLY, after=self._sessions)
-        self._logs: Collector[Said] = Collector("logs", "A log of Ray's", self._read_logs, SLOWLY)
+        self._places: Collector[Places] = Collector("temps", "A Ray temp dir", self._read_places, SLOWLY, after=self._sessions)
+        self._logs: Collector[Said] = Collector("logs", "A Ray log", self._read_logs, SLOWLY)
         self.collectors: Tuple[Collector[Any], ...] = (
             self._processes, self._nvml, self._memory, self._shm, self._sessions, self._disks, self._rays, self._places, self._logs,
         )  # fmt: skip

@@ -12,7 +12,7 @@ from cockpit.usage import IdleCause
 
 
 class Episode(msgspec.Struct, frozen=True):
-    """`findings[]`: one finding, from when it began to when it cleared."""
+    """`findings[]`: one finding, from when it started to when it cleared."""
 
     code: str
     level: Level
@@ -41,7 +41,7 @@ class Episode(msgspec.Struct, frozen=True):
 
 
 class FaultEpisode(msgspec.Struct, frozen=True):
-    """`faults[]`: a source of cockpit's that failed, with all that it took down."""
+    """`faults[]`: a failing source, with the other sources that failed with it."""
 
     source: str
     host: str | None
@@ -66,7 +66,7 @@ class ActDone(msgspec.Struct, frozen=True):
 
 
 class JobSpan(msgspec.Struct, frozen=True):
-    """`jobs[]`: a job that ran, began or ended."""
+    """`jobs[]`: a job that started, ran or ended."""
 
     id: str
     session: str | None
@@ -94,7 +94,7 @@ class MemoryStatus(msgspec.Struct, frozen=True):
 
 
 class Hours(msgspec.Struct, frozen=True):
-    """GPU-hours. What was had (by reservation or by holding memory) is `busy` + `idle` + `unknown`."""
+    """GPU-hours. All that was reserved, or whose memory was held, is `busy` + `idle` + `unknown`."""
 
     reserved: float | None
     held: float | None

@@ -144,7 +144,7 @@ def gpu_chart(account: Account, clock: words.Clock) -> Html | None:
     return join(
         (
             _chart("GPUs", words.fleet_words(account), PLOT + 24, [*areas, *rest]),
-            _legend(_GPU_KEYS, "; GPUs that wait at 100% count as busy"),
+            _legend(_GPU_KEYS, "; here GPUs that wait at 100% count as busy"),
         )
     )
 

@@ -52,7 +52,7 @@ def _sections(account: Account, clock: words.Clock) -> Iterator[Html | None]:
     yield _gaps(account, clock)
     yield tag(
         "footer",
-        tag("p", f"Written by cockpit {account.cockpit}. Known secrets are removed; read the report before you send it."),
+        tag("p", f"Written by cockpit {account.cockpit}. Known secrets are hidden; read the report before you send it."),
     )
 
 
@@ -128,7 +128,8 @@ def _usage(account: Account) -> Html:
     note = tag(
         "p",
         "GPU-hours. A GPU counts for a job while the job has reserved it or holds memory on it; busy + idle + unknown is that time. "
-        "A GPU is busy when its utilization was above 5%; unknown: there are no figures of its use.",
+        "A GPU is busy when its utilization was above 5% and its job was not waiting at 100% for other ranks; "
+        "unknown: there are no figures of its use.",
         class_="legend",
     )
     return _section("Who used what", "No GPU was used.", tag("p", words.fleet_words(account)), table, note)

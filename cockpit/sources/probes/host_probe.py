@@ -220,5 +220,5 @@ def why_it_ended(name: str, code: int, last: str, *, spoke: bool, restarts: bool
         return explain_refusal(last, name)
     if last and not (spoke and code == 0):
         return f"{name}: {last}"
-    ended = "ended by itself" if code == 0 else f"ended with code {code}"
+    ended = "ended by itself" if code == 0 else f"ended with exit code {code}"
     return f"the probe of {name} {ended}{again}"

@@ -91,7 +91,7 @@ class RayTunnel:
         """Notice that the tunnel's process has ended: then nothing of its tasks is known any more."""
         if self._child is None or (code := self._child.poll_exit()) is None:
             return
-        said = self._child.last_words or f"the cluster's Python ended with code {code}"
+        said = self._child.last_words or f"the cluster's Python ended with exit code {code}"
         self.close()
         tasks, self._tasks = self._tasks, {}
         for task in tasks.values():

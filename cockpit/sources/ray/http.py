@@ -322,7 +322,7 @@ class Dashboard:
     def _token_refusal(self, status: int) -> RefusalError:
         if self._token() is None:
             return RefusalError(f"{self.shown} requires a token, and none was found (looked in {TOKEN_PLACES})", status, "no token")
-        refused = "rejects the token that was found" if status == 403 else "requires a token, but one was sent"
+        refused = "rejects the token that was found" if status == 403 else "reports no valid token, although cockpit sent one"
         return RefusalError(f"{self.shown} {refused} (the first of {TOKEN_PLACES})", status, "wrong token")
 
     def _rest(self, endpoint: str, timeout: float) -> None:

@@ -88,9 +88,7 @@ class JobActs:
         if job.submission is None:
             info = entry.driver_info or wire.DriverInfo()
             driver = f"process {info.pid or '–'} on {info.node_ip_address or '–'}"
-            raise NotMeantError(
-                f"job {name} was not submitted to Ray, so Ray can't do that; its driver is {driver}, and can be ended there"
-            )
+            raise NotMeantError(f"job {name} was not submitted to Ray, so Ray can't do that; its driver is {driver}: kill it there")
         if job.id != name or job.started != started:
             raise NotMeantError(f"job {name} is now a different job than the planned one")
         return job

@@ -287,7 +287,7 @@ def _actor(actor: Actor, view: View) -> Sequence[Section[Any]]:
     alike = [] if actor.state == "ALIVE" else list(others)  # a page shows them in one row with it
     return (
         facts("actor", "ACTOR", list(pairs()), view.width),
-        *([_actors("actor-alike", alike, "WAIT TOO")] if alike else ()),
+        *([_actors("actor-alike", alike, "SAME CLASS, STATE")] if alike else ()),
         processes_section("actor-processes", "PROCESSES", processes, "none seen"),
         *(_bundles(group) for group in groups),
     )

@@ -22,7 +22,7 @@ def pod_facts(node: Node, view: View) -> Pairs:
     if pod.unscheduled or pod.reason:
         yield "pod waits" if pod.phase == "Pending" else "pod message", _one_line(pod.unscheduled or pod.reason)
     if pod.ends is not None or pod.why_ends is not None:
-        left = "" if pod.ends is None else f"in {age(pod.ends - view.now)} at the latest: "
+        left = "" if pod.ends is None else f"within {age(pod.ends - view.now)}: "
         yield "pod ends", f"{left}{_one_line(pod.why_ends or 'somebody has deleted it')}"
     for container in pod.containers:
         yield "container", ", ".join(_container_words(container, view))
@@ -52,7 +52,7 @@ def _container_words(one: Container, view: View) -> Iterator[str]:
     if one.ended is not None:
         code = "" if one.ended.exit_code is None else f" (exit code {one.ended.exit_code})"
         when = "" if one.ended.at is None else f" {cells.ago(one.ended.at, view)} ago"
-        yield f"ended last{when}: {one.ended.reason or 'no reason given'}{code}"
+        yield f"last ended{when}: {one.ended.reason or 'no reason given'}{code}"
     if one.memory_limit is not None:
         yield f"memory limit {size(one.memory_limit)}"
 

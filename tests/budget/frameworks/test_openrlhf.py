@@ -217,7 +217,7 @@ class TestContradictions:
              "set --rollout.n_samples_per_prompt to 2 or more"),
             ("--ds.packing_samples", "needs vLLM engines", "set --vllm.num_engines to 1 or more"),
             ("--train.batch_size 100 --train.micro_batch_size 8",
-             "100 can't be divided by --train.micro_batch_size 8 × 8", "set --train.batch_size to 64 or 128"),
+             "100 is not divisible by --train.micro_batch_size 8 × 8", "set --train.batch_size to 64 or 128"),
             ("--actor.num_nodes 0", "--actor.num_nodes of actor is 0", "set --actor.num_nodes to 1 or more"),
         ],
     )  # fmt: skip

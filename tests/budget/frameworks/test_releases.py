@@ -35,7 +35,7 @@ def test_what_the_job_installs_itself_comes_before_what_is_there():
 def test_keys_that_the_installed_release_does_not_have_are_anothers():
     budget = budget_of(f"{VERL} trainer.use_v1=False", installed={"verl": "0.5.0"})
     assert (budget.dialect, budget.amount("GPU")) == ("0.9.0 and later", 16)
-    assert "veRL 0.5.0 is installed, but these keys belong to 0.9.0 and later: the job needs another release" in doubts(budget)
+    assert "veRL 0.5.0 is installed, but these keys are of veRL 0.9.0 and later: the job needs another release" in doubts(budget)
 
 
 def test_an_installed_release_decides_between_two_that_reserve_different_amounts():

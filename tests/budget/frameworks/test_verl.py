@@ -75,7 +75,7 @@ def test_a_release_is_told_by_its_keys_and_cpus_by_the_release(tell: str, dialec
     ("program", "key", "dialect"),
     [
         ("recipe.fully_async_policy.fully_async_main", "algorithm.rollout_is=True", "0.6.1 to 0.7.0"),
-        ("verl.trainer.main_generation", "trainer.use_v1=True", "until 0.7.0"),
+        ("verl.trainer.main_generation", "trainer.use_v1=True", "up to 0.7.0"),
     ],
 )
 def test_a_key_that_no_release_of_a_program_has_tells_none(program: str, key: str, dialect: str):

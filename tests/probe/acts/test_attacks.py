@@ -45,7 +45,7 @@ class Moving(Ground):
         self._source, self._target = source, target
 
     def tell(self, text: str, done: int | None = None, of: int | None = None) -> None:
-        if "files removed" in text and self._source.exists():
+        if " removed, " in text and self._source.exists():
             moves(self._source, self._target)
         super().tell(text, done, of)
 

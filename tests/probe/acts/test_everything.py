@@ -35,7 +35,7 @@ def stand_in(folder: Path, script: str) -> RayCommand:
 def test_it_is_told_line_by_line_and_its_summary_is_kept(tmp_path: Path):
     told: list[str] = []
     command = stand_in(tmp_path, 'echo "$@"; echo Stopped all 3 Ray processes.; echo some advice')
-    assert run(command, {"grace": 0}, told.append) == "Stopped all 3 Ray processes. (`ray stop` ended with 0)"
+    assert run(command, {"grace": 0}, told.append) == "Stopped all 3 Ray processes. (`ray stop` ended with exit code 0)"
     assert "stop --grace-period 1" in told
 
 

@@ -42,11 +42,11 @@ def test_ray_settles_only_what_it_knows_of_its_own_session(jobs, kind):
 def test_why_it_is_an_orphan_comes_first_and_in_one_sentence():
     jobs = [{"session": NAME, "running": [], "ended": ["02"]}]
     assert settle({210: ASKED}, jobs)[210].why == (
-        "its worker 200 is gone and its job 02 is over; nothing alive owns it",
+        "its worker 200 is gone and its job 02 has ended; nothing alive owns it",
         "it comes from raylet 100, which still runs",
     )
     below = ASKED._replace(why=("child of python 210",))
-    assert settle({211: below}, jobs)[211].why == ("its job 02 is over; nothing alive owns it", "child of python 210")
+    assert settle({211: below}, jobs)[211].why == ("its job 02 has ended; nothing alive owns it", "child of python 210")
 
 
 ELDERS = KindVerdict(

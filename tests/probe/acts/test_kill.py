@@ -193,7 +193,7 @@ def test_what_is_no_orphan_any_more_is_refused(act, orphan, run, more):
 def test_a_process_that_is_nothing_of_rays_is_ended_only_by_who_has_seen_what_it_is(act, run):
     process = run("sleep", "60")
     (refused,) = act("plan", process)["refused"]
-    assert refused["reason"].startswith("it is a foreign process; only orphan and stale processes are ended")
+    assert refused["reason"].startswith("it is a foreign process; kill-orphans kills only orphan and stale processes")
     plan = act("plan", process, any=True)
     assert pids(act("do", targets=plan["targets"], any=True)["done"]) == [process.pid]
 

@@ -350,7 +350,7 @@ def test_of_many_folders_of_another_user_some_are_named_and_none_is_gone_into(gr
     planned = ground.plan()
     told = [note for note in planned["notes"] if "nobody" in note]
     assert len(told) == 10
-    assert any("the same is so of 20 more" in note for note in planned["notes"])
+    assert any("the same applies to 20 more" in note for note in planned["notes"])
     assert planned["targets"][0]["files"] == 3, "what lies in them is not counted"
 
 

@@ -218,7 +218,7 @@ def test_a_ray_whose_own_python_can_not_be_run_is_an_error_before_anything_is_st
     stand_in(notes / "ray", "exit 1")
     (notes / "ray").write_text(f"#!{notes}/moved/python\nimport ray\n")
     error = run_stage(start.plan, request(notes, gcs))["error"]
-    assert error.startswith(f"{notes}/ray can't be run here: its {notes}/moved/python is missing, or not accessible to ")
+    assert error.startswith(f"{notes}/ray can't be run here: its interpreter {notes}/moved/python is missing, or not accessible to ")
 
 
 def test_without_any_word_it_is_the_ray_of_the_path_else_where_the_head_has_its_own(notes: Path, gcs: str, monkeypatch: pytest.MonkeyPatch):
@@ -272,7 +272,7 @@ def test_a_failure_is_a_sentence_with_the_lines_that_matter(notes: Path, gcs: st
     asked = request(notes, gcs)
     done = run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})
     error = done["failed"][0]["error"]
-    assert error.startswith("the cluster requires a token: none was given, or a wrong one: `ray start` ended with 1: ")
+    assert error.startswith("the cluster requires a token: none was given, or a wrong one: `ray start` ended with exit code 1: ")
     assert "Local node" not in error
     assert f"{notes}/state/cockpit/ray-start-worker-{socket.gethostname()}-{os.geteuid()}.log" in error
 

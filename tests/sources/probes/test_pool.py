@@ -554,7 +554,7 @@ NO_EXEC = (
         (-9, "", True, "the probe of w1 was killed by signal 9; started again"),
         (137, "Killed", True, "the probe of w1 was killed by signal 9; started again"),
         (255, "w1: Permission denied", False, "w1: w1: Permission denied"),
-        (255, "", False, "the probe of w1 ended with code 255; started again"),
+        (255, "", False, "the probe of w1 ended with exit code 255; started again"),
         (127, "", False, "w1: no Python to run there: exit code 127"),
         (126, "sh: python3: Permission denied", False, "w1: no Python to run there: sh: python3: Permission denied"),
         (

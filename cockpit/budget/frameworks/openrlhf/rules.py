@@ -128,7 +128,7 @@ def _without_engines(ask: ParsedArgs) -> Iterator[Line]:
 
 def _refuse_remainder(ask: ParsedArgs, name: str, value: int, by: str, size: int) -> Line:
     lower, upper = value // size * size, (value // size + 1) * size
-    return _never(f"{ask.flag(name)} {value} can't be divided by {by}", f"set {ask.flag(name)} to {f'{lower} or ' if lower else ''}{upper}")
+    return _never(f"{ask.flag(name)} {value} is not divisible by {by}", f"set {ask.flag(name)} to {f'{lower} or ' if lower else ''}{upper}")
 
 
 def _batches(ask: ParsedArgs) -> Iterator[Line]:

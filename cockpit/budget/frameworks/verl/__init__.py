@@ -117,7 +117,7 @@ def _narrow(first: int, last: int, there: tuple[int, int] | None, installed: str
         return first, last, []
     if there[0] <= last and there[1] >= first:
         return max(first, there[0]), min(last, there[1]), []
-    text = f"veRL {installed} is installed, but these keys belong to {span_in_words(first, last)}: the job needs another release"
+    text = f"veRL {installed} is installed, but these keys are of veRL {span_in_words(first, last)}: the job needs another release"
     return first, last, [Line("doubt", text, "use the keys of the installed release, unless the job installs its own")]
 
 
@@ -178,7 +178,7 @@ def _open(groups: Sequence[Group], made: Sequence[tuple[Group, ...]]) -> list[st
 
 def _find_refusals(command: hydra.HydraCommand) -> list[Line]:
     """Why Hydra would not start it."""
-    empty = "One of the command's words is empty ('', or a quoted variable without a value): Hydra stops at it"
+    empty = "One of the command's words is empty ('', or a quoted variable without a value): Hydra rejects it"
     found = [command.refused] if command.refused else [empty] if command.empty else []
     return [Line("never", text, "take the word out, or give it a value") for text in found]
 
@@ -186,7 +186,7 @@ def _find_refusals(command: hydra.HydraCommand) -> list[Line]:
 def _clash(keys: tuple[str, str] | None) -> list[Line]:
     if keys is None:
         return []
-    text = f"{keys[0]} and {keys[1]} are keys of different releases: Hydra refuses one of them"
+    text = f"{keys[0]} and {keys[1]} are keys of different releases: Hydra rejects one of them"
     return [Line("doubt", text, f"rename {keys[0]} or {keys[1]} as the installed release calls it")]
 
 

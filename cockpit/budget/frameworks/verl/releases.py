@@ -104,7 +104,7 @@ def span_in_words(first: int, last: int) -> str | None:
         return None
     if last == NEWEST:
         return f"{RELEASES[first]} and later"
-    return f"until {RELEASES[last]}" if first == 0 else RELEASES[first] if first == last else f"{RELEASES[first]} to {RELEASES[last]}"
+    return f"up to {RELEASES[last]}" if first == 0 else RELEASES[first] if first == last else f"{RELEASES[first]} to {RELEASES[last]}"
 
 
 _DEFAULTS: Mapping[str, tuple[tuple[str, Value], ...]] = {

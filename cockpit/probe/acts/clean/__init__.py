@@ -62,7 +62,8 @@ def _drop_used(cleaning: Cleaning, look: HostState, leaving: list[Target]) -> li
             f"the open files of process {pid} could not all be read: it hangs, has too much mapped, or its user's processes take too long"
         )
     if len(hanging) > MOST_NAMED:
-        cleaning.note(f"the open files of {len(hanging) - MOST_NAMED} more could not all be read")
+        more = len(hanging) - MOST_NAMED
+        cleaning.note(f"the open files of {more} more process{'' if more == 1 else 'es'} could not all be read")
     kept = []
     for target in leaving:
         uid = int(target["uid"])

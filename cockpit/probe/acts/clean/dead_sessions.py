@@ -240,7 +240,7 @@ def _empty_folder(cleaning: Cleaning, opened: _Opened, look: HostState) -> str:
 
 
 def _outcome(removal: Removal, stopped: Exception | None) -> str:
-    went = f"{removal.files:,} files removed, {in_words(removal.freed)} freed"
+    went = f"{removal.files:,} file{'' if removal.files == 1 else 's'} removed, {in_words(removal.freed)} freed"
     if isinstance(stopped, AliveError):
         raise FailedError(f"stopped midway: {stopped}; before that, {went}")
     if stopped is not None:

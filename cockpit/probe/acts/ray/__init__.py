@@ -70,7 +70,9 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     what, length = IDS.get(str(request.get("verb")), ("", 0))
     names = request.get("ids") or [None]
     if not what or not all(_is_id(name, length) for name in names):
-        return {"error": f"An id of {what.replace('_', ' ')} has {length} hex digits." if what else "The probe does not know this verb."}
+        article = "an" if what == "actor" else "a"
+        mistake = f"The id of {article} {what.replace('_', ' ')} has {length} hex digits." if what else "The probe does not know this verb."
+        return {"error": mistake}
     targets = [{"what": what, "id": name} for name in dict.fromkeys(name.lower() for name in names)]
     return _ask("plan", request.get("session"), targets, watcher, tell)
 
@@ -84,7 +86,7 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
         or None in sessions
         or not all(_is_id(target.get("id"), lengths.get(target.get("what"), 0)) for target in targets)
     ):
-        return {"error": "These targets were not planned by this act."}
+        return {"error": "These targets were not planned by this action."}
     return _ask("do", sessions.pop(), targets, watcher, tell)
 
 

@@ -124,7 +124,7 @@ def look_group(gcs: Gcs, name: str) -> Facts | None:
         "node": nodes.pop() if len(nodes) == 1 else None, "pid": None,
     }  # fmt: skip
     if over and actor:
-        return {**facts, "leaked": False, "why": [f"its job {job} is over, but the actor {actor} that made it is alive"]}
+        return {**facts, "leaked": False, "why": [f"its job {job} has ended, but the actor {actor} that made it is alive"]}
     return {**facts, **_leak(facts, over, f"its job {job}")}
 
 
@@ -157,7 +157,7 @@ def _leak(facts: Facts, over: bool | None, job: str) -> Facts:
     if over is None:
         return {"leaked": None, "why": [f"Ray does not report whether {job} has ended"]}
     kept = " and it is detached: nothing else ends it" if facts["detached"] else ""
-    return {"leaked": over, "why": [f"{job} is over{kept}" if over else f"{job} still runs"]}
+    return {"leaked": over, "why": [f"{job} has ended{kept}" if over else f"{job} still runs"]}
 
 
 def kill_actor(gcs: Gcs, name: str) -> str | None:
@@ -249,7 +249,7 @@ def _await_end(gcs: Gcs, told: list[Facts], answer: Facts) -> None:
                 said = now["state"] if now else "it as gone"
                 answer["done"].append({**target, "outcome": f"Ray reported {said} {took:.1f} s after the request"})
             elif took > OVER:
-                verb = "drain" if target["what"] == "node" else "end"
+                verb = {"node": "drain", "actor": "kill"}.get(target["what"], "remove")
                 answer["failed"].append(
                     {**target, "error": f"Ray still reports {now['state']} {took:.0f} s after the request to {verb} it"}
                 )

@@ -224,8 +224,8 @@ def _why(request: Request, installation: Installation, facts: Dict[str, Any], co
 
 
 def _numbers(facts: Dict[str, Any]) -> List[str]:
-    gpus = "an unknown number of GPUs" if facts["gpus"] is None else f"{facts['gpus']} GPUs by NVML"
+    gpus = "an unknown number of GPUs" if facts["gpus"] is None else f"{facts['gpus']} GPU{'' if facts['gpus'] == 1 else 's'} by NVML"
     shm = ("/dev/shm", "shm_free", "shm")  # noqa: S108 where Ray's objects lie
     amounts = (("memory", "memory_free", "memory"), shm, (facts["disk_path"], "disk_free", "disk"))
-    free = [f"{facts[name] / GIB:.0f} of {facts[of] / GIB:.0f} GiB free of {what}" for what, name, of in amounts if facts[name] is not None]
+    free = [f"{what}: {facts[name] / GIB:.0f} of {facts[of] / GIB:.0f} GiB free" for what, name, of in amounts if facts[name] is not None]
     return [", ".join([gpus, *free])]

@@ -141,7 +141,7 @@ def _judge_disk(fit: Fitness, words: Sequence[str], environ: Mapping[str, str]) 
         fit.against.append(f"the disk of {place} is full")
     elif free is not None and total and 1 - free / total >= FULL:
         full = f"{100 * (1 - free / total):.0f}% full, {free / GIB:.1f} GiB free"
-        fit.doubts.append(f"the disk of {place} is {full}: above 95% Ray spills no objects")
+        fit.doubts.append(f"the disk of {place} is {full}: above 95% Ray stops creating objects that may need to be spilled")
 
 
 def _space(place: str) -> Tuple[int | None, int | None]:

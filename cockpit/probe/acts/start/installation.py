@@ -75,7 +75,9 @@ def install(request: Request, look: HostState) -> Installation:
     with suppress(OSError):  # who may run it need not be able to read it
         interpreter = trust.interpreter(ray)
         if not os.access(interpreter, os.X_OK):
-            raise NoWayError(f"{ray} can't be run here: its {interpreter} is missing, or not accessible to {user_name(os.geteuid())}")
+            raise NoWayError(
+                f"{ray} can't be run here: its interpreter {interpreter} is missing, or not accessible to {user_name(os.geteuid())}"
+            )
     mine = user_name(os.geteuid())
     if user not in (mine, str(os.geteuid())) and (os.geteuid() != 0 or _entry(user) is None):
         raise NoWayError(f"Ray ran as {user} here; {mine} can't start it as that user")

@@ -65,7 +65,7 @@ class Outcome(NamedTuple):
     def sentence(self) -> str:
         """Why it failed, with the last lines that matter."""
         cause = next((words for pattern, words in CAUSES if re.search(pattern, self.text, re.MULTILINE)), None)
-        how = f"`ray start` has not ended within {LIMIT:.0f} s" if self.code is None else f"`ray start` ended with {self.code}"
+        how = f"`ray start` has not ended within {LIMIT:.0f} s" if self.code is None else f"`ray start` ended with exit code {self.code}"
         said = " / ".join(line[:300] for line in dict.fromkeys(_telling_lines(self.text))) or "no output"
         return f"{f'{cause}: ' if cause else ''}{how}: {said} (full output: {self.log})"
 

@@ -25,7 +25,7 @@ from ...trust import Account
 
 JOB = "SLURM_JOB_ID"
 NODE = "SLURMD_NODENAME"
-STARTED = "`ray start` ended with 0: this step stays until all its processes have ended"
+STARTED = "`ray start` ended with exit code 0: this step stays until all its processes have ended"
 """What stands in the log once Ray runs."""
 _CODE = f"""\
 import ctypes, fcntl, json, os, signal, subprocess, sys
@@ -36,7 +36,7 @@ held = os.open(asked["lock"], os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 try:
     fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
 except BlockingIOError:
-    sys.exit("another step of Slurm's starts that cluster here at this moment")
+    sys.exit("another Slurm step is starting that cluster here now")
 log = os.open(asked["log"], os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
 os.dup2(log, 1), os.dup2(log, 2)
 adopts = ctypes.CDLL(None).prctl
@@ -74,7 +74,7 @@ class SlurmStep(NamedTuple):
     @property
     def why(self) -> str:
         """For whoever agrees to it."""
-        return f"in a step of its own of Slurm job {self.job}, which ends with Ray, by scancel, or with the job"
+        return f"in its own step of Slurm job {self.job}: the step ends with Ray, by scancel, or with the job"
 
     def start(
         self, words: Sequence[str], account: Account, environ: Mapping[str, str], given: Mapping[str, Any], **more: Any

@@ -115,7 +115,7 @@ def _targets(look: HostState, meant: str | None) -> List[Target]:
     line = own_line()
     for pid, word in hits.items():
         if pid in line:
-            raise SessionError(f"`ray stop` would end cockpit itself: process {pid}, in which it runs, matches {word!r}")
+            raise SessionError(f"`ray stop` would kill cockpit itself: process {pid}, in which it runs, matches {word!r}")
     names = {look.target(pid)["session"] for pid in hits} - {None}
     parts: Dict[int, str] = {pid: part for name in sorted(names) for pid, part in members(look, name).items()}
     found = [_target(look, pid, hits.get(pid), parts.get(pid), meant) for pid in {**parts, **hits}]
@@ -245,7 +245,7 @@ def _relay_output(process: subprocess.Popen[bytes], until: float, tell: Tell) ->
 
 def _describe_end(process: subprocess.Popen[bytes], until: float) -> str:
     try:
-        return f"`ray stop` ended with {process.wait(max(0.1, until - time.monotonic()))}"
+        return f"`ray stop` ended with exit code {process.wait(max(0.1, until - time.monotonic()))}"
     except subprocess.TimeoutExpired:
         return "`ray stop` did not end in time"
 

@@ -175,7 +175,7 @@ def _why_barred(look: HostState, name: str, found: Members, uid: int | None) -> 
 def _refusal(process: ScannedProcess, part: str, uid: int | None) -> str | None:
     me = os.geteuid()
     if me not in (0, process.details.uid) and part != "driver":
-        return "it belongs to another user: only root may end it"
+        return "it belongs to another user: only root may stop it"
     if part in SERVICES and process.details.uid != uid:
         return f"it looks like {part} of this session, but was started by another user"
     return None

@@ -112,7 +112,7 @@ class Stopping:
     def _finish(self, words: str, identities: List[Identity], grace: float) -> None:
         held = [self._grips[identity] for identity in identities if identity in self._grips]
         if held:
-            self._tell(f"{words}: {len(held)} of {self._name}")
+            self._tell(f"stopping {words} of {self._name}: {len(held)} process{'' if len(held) == 1 else 'es'}")
             self._endings.update(kill.finish({"force": self._request.get("force"), "grace": grace}, held, self._tell))
 
     def answer(self) -> Answer:

@@ -77,7 +77,7 @@ def test_ray_runs_in_a_step_that_needs_no_srun_and_ends_with_it(notes: Path, gcs
     raylet(notes, gcs)
     asked = request(notes, gcs, "--num-cpus=2", env={"TRAIN_API_KEY": "sk-5e5e", "CUDA_VISIBLE_DEVICES": "3"})
     plan = run_stage(start.plan, asked)
-    assert "in a step of its own of Slurm job 42, which ends with Ray, by scancel, or with the job" in plan["targets"][0]["why"]
+    assert "in its own step of Slurm job 42: the step ends with Ray, by scancel, or with the job" in plan["targets"][0]["why"]
     done = run_stage(start.do, {**asked, "targets": plan["targets"]})
     assert [one["outcome"] for one in done["done"]] == [f"started: {SESSION}"], done
     pid = int((notes / "pid").read_text())
@@ -129,7 +129,7 @@ def test_a_ray_that_fails_in_its_step_is_told_in_its_own_words(notes: Path, gcs:
     stand_in(notes / "ray", "echo 'ValueError: no such thing'; exit 3")
     asked = request(notes, gcs)
     (failed,) = run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})["failed"]
-    assert failed["error"].startswith("`ray start` ended with 3: ValueError: no such thing (full output: ")
+    assert failed["error"].startswith("`ray start` ended with exit code 3: ValueError: no such thing (full output: ")
 
 
 def test_a_step_that_slurm_does_not_start_is_told_in_slurms_words(notes: Path, gcs: str):
@@ -137,13 +137,15 @@ def test_a_step_that_slurm_does_not_start_is_told_in_slurms_words(notes: Path, g
     stand_in(notes / "srun", "echo 'srun: error: Unable to create step for job 42: Invalid job id specified' >&2; exit 1")
     asked = request(notes, gcs)
     (failed,) = run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})["failed"]
-    assert failed["error"].startswith("Slurm has started no step for it: `ray start` ended with 1: srun: error: Unable to create step")
+    assert failed["error"].startswith(
+        "Slurm has started no step for it: `ray start` ended with exit code 1: srun: error: Unable to create step"
+    )
 
 
 def test_what_slurm_adds_to_a_failure_is_not_its_cause():
     noise = "srun: cluster configuration lacks support for cpu binding"
     said = Outcome(1, f"{noise}\nno luck\nsrun: error: w1: task 0: Exited with exit code 1", "/l")
-    assert said.sentence == "`ray start` ended with 1: no luck (full output: /l)"
+    assert said.sentence == "`ray start` ended with exit code 1: no luck (full output: /l)"
 
 
 def test_without_slurms_variables_or_without_srun_there_is_no_step(notes: Path):
