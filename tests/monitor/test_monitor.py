@@ -137,6 +137,22 @@ async def test_an_address_that_was_given_is_asked_at_once(look):
     assert (monitor.choice.address.url, [made.address for made in Ray.made]) == ("http://head:8265", ["http://head:8265"])
 
 
+async def test_one_that_was_started_early_tells_what_it_knows_when_it_is_run(look):
+    """A screen is imported meanwhile."""
+    monitor, told = look(Config(address="http://head:8265"), begin=False), []
+    monitor.start()
+    await published(monitor, here())
+    running = asyncio.ensure_future(monitor.publish_to(told.append).run())
+    await until(lambda: told)
+    assert HERE in told[0].hosts
+    monitor.poller.hear(here(session("session_1", 9265)))
+    await until(lambda: told[-1].hosts[HERE].sessions)
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    assert monitor._started.cancelled(), "nothing looks any more"
+
+
 async def test_rays_own_variable_is_asked_at_once(look):
     monitor = look(env={"RAY_ADDRESS": "http://elsewhere:8265"})
     await until(lambda: monitor.choice.address)

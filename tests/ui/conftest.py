@@ -36,6 +36,8 @@ class Still:
         self.rays = ()
         """Other Rays on this host."""
         self.dead = ()
+        self.open_choices = ()
+        """Sessions among which somebody must choose, as found before the screen was there."""
         self.kubernetes = None
         self.logs = Logs()
         self.of_node = ()
