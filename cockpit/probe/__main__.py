@@ -104,17 +104,17 @@ def watch(interval: float, once: bool) -> None:
     say(hello())
     sampler = Sampler(Users())
     sampler.start(ONCE_WAIT if once else PATIENCE)
-    say(sampler.sample())
+    say(sample := sampler.sample())
     due = time.monotonic()
     while not once:
         due = max(due + max(interval, SHORTEST), time.monotonic())
-        while not sampler.has_answered and sampler.first.wait(due - time.monotonic()):
+        while sample["unanswered"] and sampler.first.wait(due - time.monotonic()):
             time.sleep(TOGETHER)
             sampler.first.clear()
-            say(sampler.sample())
+            say(sample := sampler.sample())
         time.sleep(max(0.0, due - time.monotonic()))
         sampler.refresh(PATIENCE)
-        say(sampler.sample())
+        say(sample := sampler.sample())
 
 
 def hello() -> dict[str, Any]:

@@ -8,13 +8,16 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from cockpit.demo import nvml
+from cockpit.probe import __main__ as program
 from cockpit.probe.look.processes import read_stat
 from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
 from tests.probe.probe_copy import copy_probe
@@ -38,6 +41,31 @@ def process(sample, pid):
 
 def faults(sample, source="nvml"):
     return [fault for fault in sample["faults"] if fault["source"] == source]
+
+
+class EnoughError(Exception):
+    """The test has heard what it waited for."""
+
+
+def test_an_answer_that_comes_while_a_sample_is_said_is_told_at_once_too(monkeypatch):
+    sampler = SimpleNamespace(first=threading.Event(), answered=[])
+    sampler.start = lambda _: None
+    sampler.sample = lambda: {"unanswered": [] if sampler.answered else ["nvml"]}
+    told = []
+
+    def say(line):
+        told.append(line.get("unanswered"))
+        if told == [None, ["nvml"]]:  # the greeting, and a sample that was made before the answer came
+            sampler.answered.append("nvml")
+            sampler.first.set()
+        elif len(told) > 2:
+            raise EnoughError
+
+    monkeypatch.setattr(program, "Sampler", lambda _: sampler)
+    monkeypatch.setattr(program, "say", say)
+    with pytest.raises(EnoughError):
+        program.watch(3600.0, once=False)
+    assert told == [None, ["nvml"], []]
 
 
 def test_it_says_who_it_is_and_then_everything_at_once(start, gpus, state):

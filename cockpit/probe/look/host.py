@@ -60,10 +60,13 @@ def _read_limit(folder: str) -> MemoryUse | None:
     return None
 
 
-def shared_memory(pid: int) -> int | None:
-    """Of its resident memory what may be others' too: files, /dev/shm; `None`: it has ended. /proc/PID/stat has only the sum."""
+def shared_memory(process: ScannedProcess) -> int | None:
+    """Of its resident memory what may be others' too: files, /dev/shm; `None`: it has ended. /proc/PID/stat has only the sum.
+
+    That was read a moment before: of a process that grows, this may be more than it had then.
+    """
     try:
-        return int(read(f"/proc/{pid}/statm").split()[2]) * PAGE_BYTES
+        return min(process.rss, int(read(f"/proc/{process.pid}/statm").split()[2]) * PAGE_BYTES)
     except (OSError, IndexError, ValueError):
         return None
 

@@ -100,13 +100,9 @@ class Sampler:
         for collector in asked:
             collector.wait(until - time.monotonic())
 
-    @property
-    def has_answered(self) -> bool:
-        """Whether every collector has answered once."""
-        return all(collector.answered.is_set() for collector in self.collectors)
-
     def sample(self) -> Sample:
         """What is known now. What has not been answered yet is `None`, with a fault that says so."""
+        unanswered = [collector.source for collector in self.collectors if not collector.answered.is_set()]  # before their facts are taken
         if abs(time.time() - uptime() - self.boot) > CLOCK_SET:
             self.boot = boot_time()
         forest = self._processes.facts or {}
@@ -138,7 +134,7 @@ class Sampler:
             "driver": reading.driver,
             "oom_kills": None if kills is None else [self._kill(kill) for kill in kills],
             "written": written_to,
-            "unanswered": [collector.source for collector in self.collectors if not collector.answered.is_set()],
+            "unanswered": unanswered,
             "faults": [*self._too_many(verdicts), *(fault for collector in self.collectors for fault in [collector.fault()] if fault)],
         }
 
@@ -203,7 +199,7 @@ class Sampler:
             "name": process.name,
             "state": process.state,
             "rss": process.rss,
-            "shared": host.shared_memory(pid),
+            "shared": host.shared_memory(process),
             "sockets": _sockets(process),
             **about,
         }
@@ -250,7 +246,7 @@ class Sampler:
             {
                 "pid": one.pid,
                 "rss": one.rss,
-                "shared": host.shared_memory(one.pid),
+                "shared": host.shared_memory(one),
                 "user": self._users.name(one.details.uid),
                 "command": shown_command(one, MEMORY_USERS) or one.name,
             }
