@@ -123,3 +123,4 @@ class TerminalDriver(LinuxDriver):
         if self._writer_thread is not None:  # it was not left in order, as by ctrl+z
             self.suspend_application_mode()
         self.resume_application_mode()
+        self._app.call_later(self._app.refresh)  # Textual draws only what has changed since; the shell has wiped all of it

@@ -35,6 +35,31 @@ def test_a_screen_whose_terminal_is_gone_ends_also_where_no_hangup_is_sent():
 
 
 @pytest.mark.process
+@pytest.mark.timeout(60)
+def test_a_screen_that_was_stopped_is_drawn_whole_when_it_goes_on():
+    terminal, program = os.openpty()
+    env = {**os.environ, "TERM": "xterm-256color"}
+    with subprocess.Popen(PROGRAM, stdin=program, stdout=program, stderr=program, env=env, start_new_session=True) as running:
+
+        def read_until(words):
+            seen = b""
+            while words not in seen:
+                seen += os.read(terminal, 65536)
+
+        try:
+            read_until(b"Other cluster")  # in the last line, which stays as it is
+            read_until(b"5s")  # by the age of the fault: the start is over, and nothing draws all by itself any more
+            running.send_signal(signal.SIGSTOP)
+            running.send_signal(signal.SIGCONT)
+            read_until(b"\x1b[?1049h")  # it takes the terminal back, which is empty
+            read_until(b"Other cluster")
+        finally:
+            running.kill()
+            os.close(terminal)
+            os.close(program)
+
+
+@pytest.mark.process
 def test_textual_draws_so_often_that_a_key_waits_for_no_beat_and_nothing_that_is_started_is_told_so():
     told = "print(1 / UPDATE_PERIOD, 'TEXTUAL_FPS' in os.environ)"
     code = f"import os, cockpit.cli.main, cockpit.ui.app; from textual.screen import UPDATE_PERIOD; {told}"
