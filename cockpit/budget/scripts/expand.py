@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from cockpit.budget.scripts.scope import MAX_TEXT_CHARS, Scope, Value
 from cockpit.budget.scripts.sums import UNKNOWN, evaluate_sum
-from cockpit.budget.scripts.words import Word, WordPart, read_word, unquoted_text
+from cockpit.budget.scripts.words import ShellError, Word, WordPart, read_word, unquoted_text
 
 _PARAMETER = re.compile(r"([!#]?)([A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[([^]]*)\])?(.*)", re.DOTALL | re.ASCII)
 _CHANGES_SOMETHING = re.compile(r"\+\+|--|(?<![=!<>])=(?!=)")
@@ -78,13 +78,17 @@ def _values(part: WordPart, scope: Scope) -> tuple[str, ...]:
         said = scope.output(part.text, scope)
         return (said if part.kind == "command" else UNKNOWN,)
     if part.kind == "sum":
-        return (count(text(unquoted_text(part.text), scope), scope),)
+        return (count(part.text, scope),)
     found = parameter(part.text, scope)
     return found if isinstance(found, tuple) else (found,) if isinstance(found, str) else (UNKNOWN,)
 
 
-def count(expression: str, scope: Scope) -> str:
-    """The result of a sum; what one changes isn't known after it."""
+def count(sum_text: str, scope: Scope) -> str:
+    """The result of a sum, `UNKNOWN` where it is no shell; what one changes isn't known after it."""
+    try:
+        expression = text(unquoted_text(sum_text), scope)
+    except ShellError:
+        return UNKNOWN
     if not _CHANGES_SOMETHING.search(expression):
         return evaluate_sum(expression, scope.one_value)
     scope.variables |= dict.fromkeys(re.findall(r"[A-Za-z_]\w*", expression), UNKNOWN)
@@ -115,7 +119,7 @@ def _index(value: Value | None, name: str, index: str | None, scope: Scope) -> V
         return items
     if index is None:
         return items[0] if items else ""
-    number = count(text(unquoted_text(index), scope), scope)
+    number = count(index, scope)
     if UNKNOWN in items or not re.fullmatch(r"\d{1,6}", number):
         return UNKNOWN
     return items[int(number)] if int(number) < len(items) else ""

@@ -15,7 +15,7 @@ from cockpit.budget.scripts.programs import run_program
 from cockpit.budget.scripts.scope import Scope, Value
 from cockpit.budget.scripts.sums import UNKNOWN
 from cockpit.budget.scripts.syntax import DECLARATIONS, parse
-from cockpit.budget.scripts.words import ShellError, Word, read_keyword, unquoted_text
+from cockpit.budget.scripts.words import ShellError, Word, read_keyword
 
 MAX_STEPS = 20_000
 MAX_TURNS = 500
@@ -168,7 +168,7 @@ class ScriptRun(Flow):
 
     def sum(self, node: tree.Sum, scope: Scope) -> bool | None:
         """`((…))`."""
-        result = count(text(unquoted_text(node.text), scope), scope)
+        result = count(node.text, scope)
         return None if result == UNKNOWN else result != "0"
 
     def simple(self, node: tree.Simple, scope: Scope) -> bool | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cockpit.budget.scripts import UNKNOWN, commands
@@ -141,6 +141,7 @@ _SIGNS = (
 )
 
 
+@example(["((", "${", "))"])
 @given(st.lists(st.sampled_from(_SIGNS), max_size=25))
 def test_no_shape_trips_it(words: list[str]):
     commands(" ".join(words), env={}, read=lambda _: None)
