@@ -3,6 +3,7 @@
 Every host is a virtual one with a real sshd, eight simulated GPUs, a process that a dead Ray has left on one of them, and a stand-in of a
 raylet. Each command is run on all hosts and on single ones; of three runs the median is printed. Then some hosts are frozen, some refuse
 connections and one has a full disk. The hosts share the cores of one machine, so that the CPU that their probes take is printed beside.
+`--share 0.04`: alone a host has no more of them than beside all others, as if it had its own.
 `--kex curve25519-sha256`: OpenSSH 9.0 to 9.8 otherwise spends 0.1 s of CPU on each new connection, on the keys of sntrup761.
 """
 
@@ -32,6 +33,8 @@ from tests.lab.leftovers import leave_engine
 from tests.probe.alone import dead_session
 
 MIB = 1 << 20
+PERIOD_US = 25_000
+"""In which a host gets its part of a core: the shorter, the sooner it goes on. The kernel gives no less than 1,000."""
 EVERY = 0.2
 """Seconds between two looks at what a command takes."""
 LIVE = "session_2026-11-22_06-30-00_000001_1"
@@ -173,6 +176,43 @@ def open_files(process: Process) -> list[str]:
     return found
 
 
+# Cores of their own
+
+
+@contextmanager
+def limited(many: Many, share: float) -> Iterator[None]:
+    """No host but the first gets more than this part of a core: alone it has no more than beside all the others. 0: without a limit."""
+    groups = {host: _make_group(f"{many.lab.name}-{host.name}", share) for host in many.others} if share else {}
+    try:
+        for host, group in groups.items():
+            _move(host, group)
+        yield
+    finally:
+        for host, group in groups.items():
+            _move(host, group.parent)
+            group.rmdir()
+
+
+def _make_group(name: str, share: float) -> Path:
+    """Of processes whose CPU is limited; version 1 of Linux's control groups, or 2."""
+    version_1 = Path("/sys/fs/cgroup/cpu")
+    group = (version_1 if version_1.is_dir() else version_1.parent) / name
+    group.mkdir()
+    if (group / "cpu.max").exists():
+        (group / "cpu.max").write_text(f"{share * PERIOD_US:.0f} {PERIOD_US}")
+    else:
+        (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+        (group / "cpu.cfs_quota_us").write_text(f"{share * PERIOD_US:.0f}")
+    return group
+
+
+def _move(host: Host, group: Path) -> None:
+    """All of a host, its sshd too."""
+    init = psutil.Process(host.init)
+    for process in (init, *init.children(recursive=True)):
+        (group / "cgroup.procs").write_text(str(process.pid))
+
+
 # Trouble
 
 
@@ -292,6 +332,7 @@ def main() -> None:
     flags = ArgumentParser(description=__doc__)
     flags.add_argument("--hosts", type=int, default=24)
     flags.add_argument("--times", type=int, default=3)
+    flags.add_argument("--share", type=float, default=0.0, help="of a core that each host has; default: no limit")
     flags.add_argument("--kex", default="", help="how ssh and sshd agree on keys; default: theirs")
     flags.add_argument("--only", nargs="*", choices=list(DO), default=list(DO))
     said = flags.parse_args()
@@ -301,8 +342,9 @@ def main() -> None:
         if said.kex:
             many.lab.ssh_config.write_text(f"Host *\n  KexAlgorithms {said.kex}\n{many.lab.ssh_config.read_text()}")
         print(HEADING, flush=True)
-        for name in said.only:
-            measure(many, name, said.times)
+        with limited(many, said.share):
+            for name in said.only:
+                measure(many, name, said.times)
         for name in said.only:
             measure_troubled(many, name, said.times, said.hosts // 8, said.hosts // 12)
 
