@@ -103,8 +103,13 @@ def ours(host: Host) -> list[Process]:
     return [
         process
         for process in host.processes()
-        if process.command[1:] in (("-I", "-"), ("-I", "-B", "-", "cockpit")) or "ray::cockpit" in process.text
+        if is_sent(process) or process.command[1:] == ("-I", "-B", "-", "cockpit") or "ray::cockpit" in process.text
     ]
+
+
+def is_sent(process: Process) -> bool:
+    """Whether it runs a program that came through its stdin."""
+    return process.command[1:3] == ("-I", "-c") and "sys.stdin" in process.text
 
 
 def kill(process: Process, stage: str, **more: Any) -> Facts:
@@ -138,7 +143,7 @@ def test_it_is_one_task_without_cpus_for_each_node_and_ray_stop_would_not_know_t
     wish = {"hosts": ["w1"], "reach": "ray", "places": places(cluster), "request": kill(stubborn, "do", targets=[target], grace=60)}
     head.spawn("bash", "-c", command(wish))
     try:
-        probe = eventually(lambda: next((process for process in ours(w1) if process.command[1:] == ("-I", "-")), None))
+        probe = eventually(lambda: next((process for process in ours(w1) if is_sent(process)), None))
         worker = probe.outer.parent()
         assert "ray::cockpit" in " ".join(worker.cmdline())
         hunted = ("raylet", "monitor.py", "default_worker.py", "ray::", "gcs_server")
