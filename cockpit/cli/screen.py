@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import signal
 import sys
@@ -37,14 +38,14 @@ def show(config: Config, *, greeting: str | None = None) -> int:
 
 async def _show(config: Config, early: Popen[bytes], greeting: str | None) -> int:
     """Ray is asked before Textual is imported, in a thread: its first answers come meanwhile."""
-    import asyncio
-
     from cockpit.monitor.monitor import ClusterMonitor
 
     monitor = ClusterMonitor(config, lambda _: None, early=early)
     monitor.start()
+    for number in (signal.SIGTERM, signal.SIGHUP):  # until the screen takes them over
+        signal.signal(number, partial(_leave, monitor))
     try:
-        return await _run_until_quit(_make_screen(config, monitor, await asyncio.to_thread(_import_screen), greeting))
+        return await _run_until_quit(_make_screen(config, monitor, await _import_screen(monitor), greeting))
     finally:
         monitor.close()
 
@@ -65,7 +66,15 @@ def _make_screen(config: Config, monitor: ClusterMonitor, screen: type[Cockpit],
     return app
 
 
-def _import_screen() -> type[Cockpit]:
+async def _import_screen(monitor: ClusterMonitor) -> type[Cockpit]:
+    """In a thread, which can't be stopped: ctrl+c ends all of it meanwhile."""
+    import asyncio
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, partial(_leave, monitor))
+    await asyncio.to_thread(importlib.import_module, "cockpit.ui.app")
+    signal.signal(signal.SIGINT, before)
     from cockpit.ui.app import Cockpit
 
     return Cockpit
@@ -116,6 +125,12 @@ def favour_keys() -> None:
     gc.enable()
     gc.set_threshold(2_000, 25, 250)
     sys.setswitchinterval(0.0001)
+
+
+def _leave(monitor: ClusterMonitor, number: int, _: object) -> None:
+    """There is nothing on the screen yet, but children run."""
+    monitor.close()
+    os._exit(128 + number)
 
 
 def _hang_up(app: Cockpit, *_: object) -> None:

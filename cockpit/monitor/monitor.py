@@ -117,6 +117,7 @@ class ClusterMonitor:
 
     def close(self) -> None:
         """End every child at once, and whatever else stands on this; waits for nothing."""
+        self._is_running = False
         for end in self.ending:
             end()
         self.pool.close()

@@ -3,7 +3,8 @@
 Every host is a virtual one with a real sshd, eight simulated GPUs, a process that a dead Ray has left on one of them, and a stand-in of a
 raylet. Each command is run on all hosts and on single ones; of three runs the median is printed. Then some hosts are frozen, some refuse
 connections and one has a full disk. The hosts share the cores of one machine, so that the CPU that their probes take is printed beside.
-`--share 0.04`: alone a host has no more of them than beside all others, as if it had its own.
+`--share 0.04`: alone a host has no more of them than beside all others, as if it had its own; those in trouble
+are measured without.
 `--kex curve25519-sha256`: OpenSSH 9.0 to 9.8 otherwise spends 0.1 s of CPU on each new connection, on the keys of sntrup761.
 """
 
@@ -16,7 +17,7 @@ import time
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -182,10 +183,11 @@ def open_files(process: Process) -> list[str]:
 @contextmanager
 def limited(many: Many, share: float) -> Iterator[None]:
     """No host but the first gets more than this part of a core: alone it has no more than beside all the others. 0: without a limit."""
-    groups = {host: _make_group(f"{many.lab.name}-{host.name}", share) for host in many.others} if share else {}
+    groups: dict[Host, Path] = {}
     try:
-        for host, group in groups.items():
-            _move(host, group)
+        for host in many.others if share else ():
+            groups[host] = _make_group(f"{many.lab.name}-{host.name}", share)
+            _move(host, groups[host])
         yield
     finally:
         for host, group in groups.items():
@@ -210,7 +212,8 @@ def _move(host: Host, group: Path) -> None:
     """All of a host, its sshd too."""
     init = psutil.Process(host.init)
     for process in (init, *init.children(recursive=True)):
-        (group / "cgroup.procs").write_text(str(process.pid))
+        with suppress(ProcessLookupError):  # it has ended meanwhile
+            (group / "cgroup.procs").write_text(str(process.pid))
 
 
 # Trouble

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import socket
 import time
 from collections import deque
@@ -245,9 +246,9 @@ class ProbePool:
             self._start(watch)
 
     def _is_program_packed(self) -> bool:
-        """Whether the text to send is ready: packing it takes a tenth of a second, so another thread does it."""
+        """Whether the text to send is ready: packing it takes a quarter of a second, so another thread does it."""
         if self._program is None:
-            self._program = asyncio.create_task(asyncio.to_thread(program_for, read_whole(self._config.reach.split()), ()))
+            self._program = asyncio.create_task(asyncio.to_thread(program_for, read_whole(shlex.split(self._config.reach)), ()))
             self._program.add_done_callback(lambda _: self._woken.set())
         return self._program.done()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -106,8 +107,8 @@ class ProbeRequests:
         """Each host's answer; one that says nothing for `patience` seconds is given up. When cancelled it ends every child at once."""
         for host in requests:
             hear(host, Progress("waiting"))
-        for command in (ALONE, read_whole(self._config.reach.split())):
-            await asyncio.to_thread(program_for, command, (), acting=True)  # packed once, which takes a tenth of a second
+        for command in (ALONE, read_whole(shlex.split(self._config.reach))):
+            await asyncio.to_thread(program_for, command, (), acting=True)  # packed once, which takes a quarter of a second
         if any(request.get("act") == "stop" for request in requests.values()):
             for tunnel in self._tunnels.values():
                 tunnel.close_if_idle()  # it must not pass for a driver that would be lost

@@ -101,7 +101,8 @@ def _is_plain_ssh(command: Sequence[str]) -> bool:
         return False
     with suppress(GetoptError):
         _, words = getopt([*command[1:]], _SSH_OPTIONS)
-        return len(words) == 3 and not set(words[1]) & _OF_SHELL  # a word with blanks is a command, and may be another ssh
+        # Another program, or a word with blanks, which is a command, may hand on what it is told through one more shell.
+        return len(words) == 3 and os.path.basename(words[1]).startswith("python") and not set(words[1]) & _OF_SHELL
     return False
 
 

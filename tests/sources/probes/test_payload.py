@@ -151,6 +151,22 @@ def test_what_is_compiled_is_taken_by_a_python_like_ours_and_by_no_other(version
     assert b"environ" in said, "it got as far as its words"
 
 
+@pytest.mark.parametrize("module", ["cockpit.probe.acts.ray.gcs", "cockpit.probe.acts.ray_tunnel.task_tunnel"])
+def test_what_a_probe_sends_on_itself_is_text_also_where_it_is_compiled(module):
+    """As in `program_text`, by which a cluster's own Python is told what to do."""
+    shared, _ = program_for(ALONE, [], acting=True)
+    ask = f"""
+import sys
+sys.meta_path.insert(0, boot["MemoryImporter"](modules))
+from importlib.util import find_spec
+from cockpit.probe.acts.ray import program_text
+print(find_spec("cockpit.probe.acts.perform").loader.get_source("cockpit.probe.acts.perform") is None, len(program_text({module!r}, "/x")))
+"""
+    said = subprocess.run(ALONE, input=shared + ask.encode(), capture_output=True, check=True).stdout.split()
+    assert said[0] == b"True", "all else is compiled"
+    assert int(said[1]) > 1000
+
+
 def test_of_what_is_compiled_no_path_of_ours_is_left():
     """Over there it would be somebody else's to put a pipe at, which a traceback opens."""
     shared, _ = program_for(ALONE, [])

@@ -55,6 +55,7 @@ def test_a_program_is_read_whole_where_its_way_is_known(command):
         "ssh gate 'ssh w1 python3' -",
         "srun -w n1 ssh n2 python3 -",
         "ssh",
+        "ssh w1 /opt/wrapper -",
         "ssh w1 sudo -n python3 -",
         "ssh -Z w1 python3 -",
         "ssh w1 python3 --version",
