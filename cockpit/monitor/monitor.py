@@ -91,6 +91,11 @@ class ClusterMonitor:
         """Look already, while whoever is to hear of it is still being made."""
         self._started = asyncio.ensure_future(self._look())
 
+    @property
+    def is_started(self) -> bool:
+        """Whether it looks already, though it may not be run yet."""
+        return self._started is not None
+
     def publish_to(self, publish: Callable[[Snapshot], None]) -> ClusterMonitor:
         """Have this called as soon as it runs: with what is known by then, and with every snapshot. Only where it was started."""
         self._publish = publish

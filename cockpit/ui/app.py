@@ -123,7 +123,9 @@ class Cockpit(SwitchingApp):
         self._warn([mistake])
         self.table.focus()
         self.set_timer(SETTLE_DELAY_S, self._settle)
-        if self.follows:
+        if self.follows and self.monitor.is_started:
+            self.call_after_refresh(self._begin_to_follow)  # what is known by now would be drawn before there is any room for it
+        elif self.follows:
             self._begin_to_follow()
         else:
             self.go_to_end()

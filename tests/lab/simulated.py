@@ -168,7 +168,7 @@ class ClusterMonitor:
     """Stands where cockpit's own does: asks Ray at a multiple of its pace, and hears hosts that nobody looks at."""
 
     def __init__(self, publish: Callable[[Snapshot], None], clock: Clock, address: str) -> None:
-        self.choice, self.choose, self.open_choices = self, None, ()
+        self.choice, self.choose, self.open_choices, self.is_started = self, None, (), False
         self.logs = NoLogs()
         self.ending: list[Callable[[], None]] = []
         self._clock = clock

@@ -36,6 +36,7 @@ class Still:
         self.rays = ()
         """Other Rays on this host."""
         self.dead = ()
+        self.is_started = False
         self.open_choices = ()
         """Sessions among which somebody must choose, as found before the screen was there."""
         self.kubernetes = None

@@ -62,7 +62,7 @@ async def test_where_no_other_ray_answers_it_is_said(make):
 async def test_those_found_before_the_screen_was_there_are_offered_on_it(make):
     app = make(lost())
     app.monitor.rays = (LIVES,)
-    app.monitor.open_choices = (Address(LIVES.url, "session_b"), Address(SILENT.url, "session_far"))
+    app.monitor.is_started, app.monitor.open_choices = True, (Address(LIVES.url, "session_b"), Address(SILENT.url, "session_far"))
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "session_b" in shown(app) and isinstance(app.screen, AddressDialog))
 
