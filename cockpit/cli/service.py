@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LOOK_EVERY_S = 1.0
 Look = Callable[[], "int | None"]
 """Called at each interval; an exit code ends it."""
-Settle = Callable[["ClusterMonitor"], Awaitable[None]]
+WaitForFacts = Callable[["ClusterMonitor"], Awaitable[None]]
 """What the first look waits for."""
 UNIT = """\
 # A systemd unit that {does} as long as this host runs:
@@ -58,18 +58,18 @@ def look_interruptibly(look: Coroutine[Any, Any, int]) -> int:
         return 0
 
 
-async def _settled(_: ClusterMonitor) -> None:
+async def _wait_for_nothing(_: ClusterMonitor) -> None:
     """What needs no answer may look at once."""
 
 
 def serve(
-    config: Config, attach: Callable[[Config, ClusterMonitor], Look], *, every: float = LOOK_EVERY_S, settle: Settle = _settled
+    config: Config, attach: Callable[[Config, ClusterMonitor], Look], *, every: float = LOOK_EVERY_S, wait: WaitForFacts = _wait_for_nothing
 ) -> int:
     """Watch the cluster until it is interrupted; the exit code."""
-    return look_interruptibly(_serve(config, attach, every, settle))
+    return look_interruptibly(_serve(config, attach, every, wait))
 
 
-async def _serve(config: Config, attach: Callable[[Config, ClusterMonitor], Look], every: float, settle: Settle) -> int:
+async def _serve(config: Config, attach: Callable[[Config, ClusterMonitor], Look], every: float, wait: WaitForFacts) -> int:
     import asyncio
 
     from cockpit.monitor.monitor import ClusterMonitor
@@ -78,7 +78,7 @@ async def _serve(config: Config, attach: Callable[[Config, ClusterMonitor], Look
     look = attach(config, monitor)
     attach_line_writer(config, monitor)
     running, ended = asyncio.ensure_future(monitor.run()), asyncio.Event()
-    pause = asyncio.ensure_future(settle(monitor))
+    pause = asyncio.ensure_future(wait(monitor))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     try:
         while not running.done() and not ended.is_set():

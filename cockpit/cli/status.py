@@ -108,11 +108,11 @@ async def _print_status(config: Config, *, as_json: bool) -> int:
 def _watch(config: Config, *, as_json: bool) -> int:
     import asyncio
 
-    async def settle(monitor: ClusterMonitor) -> None:
+    async def wait_for_facts(monitor: ClusterMonitor) -> None:
         await asyncio.sleep(config.interval if as_json else 0)
         await monitor.wait_until_complete(0 if as_json else FIRST_SAMPLE_PATIENCE_S)
 
-    return serve(config, partial(_attach_printer, as_json=as_json), every=config.interval, settle=settle)
+    return serve(config, partial(_attach_printer, as_json=as_json), every=config.interval, wait=wait_for_facts)
 
 
 def _attach_printer(_: Config, monitor: ClusterMonitor, *, as_json: bool) -> Look:

@@ -21,7 +21,7 @@ OLDEST_PYTHON: Final = (3, 8)
 ACTING_PACKAGE: Final = "cockpit.probe.acts"
 """The package that changes something on a host."""
 
-_SENT_ON: Final = {"cockpit.probe.acts.ray.gcs", "cockpit.probe.acts.ray_tunnel.task_tunnel"}
+_FORWARDED: Final = {"cockpit.probe.acts.ray.gcs", "cockpit.probe.acts.ray_tunnel.task_tunnel"}
 """Of which a probe hands the text on, to the Python of a cluster."""
 _PYTHON: Final = (MAGIC_NUMBER, sys.implementation.cache_tag)
 """What the Python has to be like that takes what ours has compiled."""
@@ -63,7 +63,7 @@ def _pack(acting: bool, *, compiled: bool) -> bytes:
     python, codes = None, ""
     if compiled:
         found = {loader.name: _without_path(loader.get_code(loader.name), f"<{loader.name}>") for loader in loaders}
-        found |= {name: sources[name] for name in _SENT_ON & sources.keys()}
+        found |= {name: sources[name] for name in _FORWARDED & sources.keys()}
         python, codes = _PYTHON, _squeeze(marshal.dumps({"cockpit.__init__": _EMPTY, **found}))
     return _TEXT.format(oldest=OLDEST_PYTHON, python=python, codes=codes, sources=_squeeze(json.dumps(sources).encode())).encode("ascii")
 

@@ -21,7 +21,7 @@ from cockpit.sources.probes.decode import is_hello
 from cockpit.sources.probes.host_probe import HostProbe, Pace, ProbeListener, why_it_ended
 from cockpit.sources.probes.payload import program_for
 from cockpit.sources.probes.process import Child, HearLines, parse_message, start_child, wait_for_exit
-from cockpit.sources.probes.spawn import bury, local_command, read_whole, watch_words
+from cockpit.sources.probes.spawn import bury, local_command, replace_dash, watch_words
 from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.ray.nodes import NodeFacts
 from cockpit.sources.source import SourceError, wait_for_event
@@ -248,7 +248,7 @@ class ProbePool:
     def _is_program_packed(self) -> bool:
         """Whether the text to send is ready: packing it takes a quarter of a second, so another thread does it."""
         if self._program is None:
-            self._program = asyncio.create_task(asyncio.to_thread(program_for, read_whole(shlex.split(self._config.reach)), ()))
+            self._program = asyncio.create_task(asyncio.to_thread(program_for, replace_dash(shlex.split(self._config.reach)), ()))
             self._program.add_done_callback(lambda _: self._woken.set())
         return self._program.done()
 
@@ -266,7 +266,7 @@ def command_to_reach(host: str, reach: str, entry: HostEntry | None, sockets: Ss
     if entry is None or reach == THROUGH_RAY:
         raise SourceError(f"cockpit has no way to reach {host}: add it under `hosts` in the config")
     try:
-        return read_whole(reach_command(reach, entry, sockets.control if sockets else "none"))
+        return replace_dash(reach_command(reach, entry, sockets.control if sockets else "none"))
     except InputError as error:
         raise SourceError(f"{host}: {error}") from error
 

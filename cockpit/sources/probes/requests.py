@@ -21,7 +21,7 @@ from cockpit.sources.probes.payload import program, program_for
 from cockpit.sources.probes.pool import command_to_reach
 from cockpit.sources.probes.process import Child, parse_message, start_child
 from cockpit.sources.probes.ray_tunnel import RayPlace, RayTask, RayTunnel
-from cockpit.sources.probes.spawn import ALONE, read_whole
+from cockpit.sources.probes.spawn import LOCAL_PYTHON, replace_dash
 from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.source import SourceError, within
 from cockpit.text import clean
@@ -107,7 +107,7 @@ class ProbeRequests:
         """Each host's answer; one that says nothing for `patience` seconds is given up. When cancelled it ends every child at once."""
         for host in requests:
             hear(host, Progress("waiting"))
-        for command in (ALONE, read_whole(shlex.split(self._config.reach))):
+        for command in (LOCAL_PYTHON, replace_dash(shlex.split(self._config.reach))):
             await asyncio.to_thread(program_for, command, (), acting=True)  # packed once, which takes a quarter of a second
         if any(request.get("act") == "stop" for request in requests.values()):
             for tunnel in self._tunnels.values():
@@ -185,7 +185,7 @@ class ProbeRequests:
     def _command(self, host: str) -> Sequence[str]:
         """Never a request: a command line is read by everybody, and by `ray stop`."""
         if host == self._local:
-            return ALONE
+            return LOCAL_PYTHON
         return command_to_reach(host, self._config.reach, self._entries.get(host), self._control_sockets)
 
 

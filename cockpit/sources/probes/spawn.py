@@ -39,9 +39,9 @@ exec(compile(text, "<stdin>", "exec"))
 """In place of `python -`: reads a program and its length before it, and ends with stdin."""
 _READ_CODE = 'import sys;exec(getattr(sys.stdin,"buffer",sys.stdin).read())'
 """In place of `python -`, which reads its program from a pipe with a system call for each byte (3.8 to 3.13): 0.1 s for 200 kB."""
-ALONE = (*ISOLATED, "-c", _READ_CODE)
+LOCAL_PYTHON = (*ISOLATED, "-c", _READ_CODE)
 """A Python of this host that runs the program it is sent."""
-_OF_SHELL = {*" \t\n'\"\\;&|$`()<>"}
+_SHELL_SIGNS = {*" \t\n'\"\\;&|$`()<>"}
 _SSH_OPTIONS = "46AaCfGgKkMNnqsTtVvXxYyB:b:c:D:E:e:F:I:i:J:L:l:m:O:o:P:p:Q:R:S:W:w:"
 _HOME = str(Path(__file__).resolve().parents[3])
 
@@ -78,10 +78,10 @@ def spawn(command: Sequence[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen([program, *words], bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, cwd="/", env=env)
 
 
-def read_whole(command: Sequence[str]) -> list[str]:
-    """The same, but its Python reads what it is sent at once; its `-` stays where more than ssh and one shell may be in between.
+def replace_dash(command: Sequence[str]) -> list[str]:
+    """The same, but in place of `-` its Python has code that reads what it is sent at once.
 
-    `srun` gives the words to it as they are, but an ssh that it starts does not.
+    `-` stays where more than ssh and one shell may be in between. `srun` hands on each word as it is, but an ssh that it starts does not.
     """
     *words, last = command
     if last != "-":
@@ -102,7 +102,7 @@ def _is_plain_ssh(command: Sequence[str]) -> bool:
     with suppress(GetoptError):
         _, words = getopt([*command[1:]], _SSH_OPTIONS)
         # Another program, or a word with blanks, which is a command, may hand on what it is told through one more shell.
-        return len(words) == 3 and os.path.basename(words[1]).startswith("python") and not set(words[1]) & _OF_SHELL
+        return len(words) == 3 and os.path.basename(words[1]).startswith("python") and not set(words[1]) & _SHELL_SIGNS
     return False
 
 

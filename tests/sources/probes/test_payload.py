@@ -17,7 +17,7 @@ import pytest
 from cockpit.probe.look.proc import read_link
 from cockpit.sources.probes import payload
 from cockpit.sources.probes.payload import program, program_for
-from cockpit.sources.probes.spawn import ALONE
+from cockpit.sources.probes.spawn import LOCAL_PYTHON
 from tests.pythons import python_or_skip
 from tests.sources.probes.ray_stop import WORDS_OF_RAY_STOP
 
@@ -142,7 +142,7 @@ def test_it_is_small_and_made_once():
 @pytest.mark.parametrize("version", ["3.8", "3.11", "3.13"])
 def test_what_is_compiled_is_taken_by_a_python_like_ours_and_by_no_other(version):
     is_ours = version == f"{sys.version_info[0]}.{sys.version_info[1]}"
-    command = [python_or_skip(version), *ALONE[1:]]
+    command = [python_or_skip(version), *LOCAL_PYTHON[1:]]
     shared, own = program_for(command, ["--no-lifeline", "environ", "1"])
     line = next(line for line in shared.splitlines(keepends=True) if line.startswith(b"modules = "))
     codes, sources = line.split(b'"')[1::2]
@@ -154,7 +154,7 @@ def test_what_is_compiled_is_taken_by_a_python_like_ours_and_by_no_other(version
 @pytest.mark.parametrize("module", ["cockpit.probe.acts.ray.gcs", "cockpit.probe.acts.ray_tunnel.task_tunnel"])
 def test_what_a_probe_sends_on_itself_is_text_also_where_it_is_compiled(module):
     """As in `program_text`, by which a cluster's own Python is told what to do."""
-    shared, _ = program_for(ALONE, [], acting=True)
+    shared, _ = program_for(LOCAL_PYTHON, [], acting=True)
     ask = f"""
 import sys
 sys.meta_path.insert(0, boot["MemoryImporter"](modules))
@@ -162,14 +162,14 @@ from importlib.util import find_spec
 from cockpit.probe.acts.ray import program_text
 print(find_spec("cockpit.probe.acts.perform").loader.get_source("cockpit.probe.acts.perform") is None, len(program_text({module!r}, "/x")))
 """
-    said = subprocess.run(ALONE, input=shared + ask.encode(), capture_output=True, check=True).stdout.split()
+    said = subprocess.run(LOCAL_PYTHON, input=shared + ask.encode(), capture_output=True, check=True).stdout.split()
     assert said[0] == b"True", "all else is compiled"
     assert int(said[1]) > 1000
 
 
 def test_of_what_is_compiled_no_path_of_ours_is_left():
     """Over there it would be somebody else's to put a pipe at, which a traceback opens."""
-    shared, _ = program_for(ALONE, [])
+    shared, _ = program_for(LOCAL_PYTHON, [])
     (line,) = (line for line in shared.splitlines() if line.startswith(b"modules = "))
     codes = zlib.decompress(base64.b64decode(line.split(b'"')[1]))
     assert b"<cockpit.probe.look.sample>" in codes
@@ -179,4 +179,4 @@ def test_of_what_is_compiled_no_path_of_ours_is_left():
 def test_a_python_that_reads_byte_by_byte_is_sent_no_more_than_it_needs():
     command = ["ssh", "w1", "sudo", "python3", "-"]
     assert b"".join(program_for(command, ["x"])) == program(["x"])
-    assert len(program_for(ALONE, ["x"])[0]) > 2 * len(program(["x"]))
+    assert len(program_for(LOCAL_PYTHON, ["x"])[0]) > 2 * len(program(["x"]))

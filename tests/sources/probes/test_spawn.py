@@ -11,7 +11,7 @@ import pytest
 
 from cockpit.sources.probes.payload import program_for
 from cockpit.sources.probes.process import Child
-from cockpit.sources.probes.spawn import find_executor, read_whole, spawn
+from cockpit.sources.probes.spawn import find_executor, replace_dash, spawn
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_it_is_known_by_the_command(command, executor):
     ],
 )
 def test_a_program_is_read_whole_where_its_way_is_known(command):
-    *words, last = read_whole(shlex.split(command))
+    *words, last = replace_dash(shlex.split(command))
     assert words == [*shlex.split(command)[:-1], "-c"]
     assert shlex.split(last)[0].startswith("import"), "quoted for no more than one shell"
 
@@ -63,7 +63,7 @@ def test_a_program_is_read_whole_where_its_way_is_known(command):
     ],
 )
 def test_elsewhere_it_stays_as_it_was_written(command):
-    assert read_whole(shlex.split(command)) == shlex.split(command)
+    assert replace_dash(shlex.split(command)) == shlex.split(command)
 
 
 @pytest.mark.process
@@ -73,7 +73,7 @@ async def test_a_probe_in_a_container_speaks_and_ends_when_its_stdin_does(tmp_pa
     engine.chmod(stat.S_IRWXU)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     heard: list[bytes] = []
-    command = read_whole(["podman", "exec", "-i", "train", sys.executable, "-"])
+    command = replace_dash(["podman", "exec", "-i", "train", sys.executable, "-"])
     child = Child(
         spawn(command),
         heard.extend,
