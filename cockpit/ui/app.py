@@ -65,10 +65,8 @@ class Cockpit(SwitchingApp):
 
     TITLE = "cockpit"
     CSS = """
-    Screen { layers: base; background: $background; }
-    #small { display: none; width: 100%; height: 100%; content-align: center middle; }
-    Screen.small Header, Screen.small Footer, Screen.small Vertical, Screen.small TimeLine { display: none; }
-    Screen.small #small { display: block; }
+    Screen { layers: base over; overflow: hidden; background: $background; }
+    #small { layer: over; width: 100%; height: 100%; content-align: center middle; background: $background; }
     Toast { max-width: 100%; padding: 0 1; }
     Screen.past ToastRack { margin-bottom: 2; }
     ActDialog Toast { display: none; }
@@ -363,7 +361,9 @@ class Cockpit(SwitchingApp):
         return action != "act" or (self.acts is not None and self.acts.means(str(parameters[0])))
 
     def on_resize(self, event: events.Resize) -> None:
-        self.screen_stack[0].set_class(event.size.width < MIN_SCREEN_SIZE[0] or event.size.height < MIN_SCREEN_SIZE[1], "small")
+        # It lies over all else: a class that hid the rest would have the styles of every widget made anew.
+        is_small = event.size.width < MIN_SCREEN_SIZE[0] or event.size.height < MIN_SCREEN_SIZE[1]
+        self.screen_stack[0].get_child_by_id("small").display = is_small
         self.draw()
         self.refresh_bindings()
         self.call_after_refresh(self.draw)  # how much room there is for a pane is known only then

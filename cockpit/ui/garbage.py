@@ -22,8 +22,8 @@ WHOLE_INTERVAL_S: Final = 300.0
 """Seconds between two collections that look at every object: 40 ms at two nodes. The others look at those that came since: 1.4 ms."""
 KEY_PAUSE_S: Final = 3.0
 """Seconds without a key before a collection."""
-MAX_COLLECT_DELAY_S: Final = 600.0
-"""Seconds after which it is done even while somebody types."""
+MAX_COLLECT_DELAY_S: Final = 60.0
+"""Seconds after which it is done even while somebody types: in ten minutes of keys and new sizes a slow machine took 100 MB more."""
 PLACE_CACHES: Final = tuple(
     one for kind in (Region, Segment, Strip) for one in (getattr(kind, name) for name in vars(kind)) if hasattr(one, "cache_clear")
 )

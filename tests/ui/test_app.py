@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+from unittest import mock
 
 import pytest
 from textual import events
@@ -489,7 +490,19 @@ async def test_a_tiny_terminal_says_so_and_survives(make):
             await pilot.press(key)
         assert app.is_running
         await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "10.0.0.1:8265" in shown(app) and "cockpit needs a" not in shown(app))
+
+
+async def test_a_window_that_is_drawn_about_costs_no_styles(make):
+    app = make()
+    async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "10.0.0.1:8265" in shown(app))
+        with mock.patch.object(app.stylesheet, "update_nodes") as styled:
+            await pilot.resize_terminal(20, 5)
+            await until(pilot, lambda: "cockpit needs a" in shown(app) and "10.0.0.1" not in shown(app))
+            await pilot.resize_terminal(80, 24)
+            await until(pilot, lambda: "10.0.0.1:8265" in shown(app))
+        styled.assert_not_called()
 
 
 async def test_ascii_draws_nothing_else(make):
