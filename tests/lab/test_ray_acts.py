@@ -136,7 +136,8 @@ async def check_jobs(cluster: Cluster) -> None:
         assert not cluster.head.matching("stubborn.py")
         assert (await acts.stop_job("deaf", when)).already
         assert (await acts.delete_job("deaf", when)).status == "STOPPED"
-        with pytest.raises(NotMeantError, match="no longer lists job deaf"):
+        # What still watches the job may write it anew, without a start: JobInfoStorageClient.put_status, Ray 2.60's job/common.py.
+        with pytest.raises(NotMeantError, match="no longer lists job deaf|now a different job"):
             await acts.delete_job("deaf", when)
 
 
