@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.cells import chop_cells
-from rich.segment import Segment
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -19,7 +18,8 @@ from textual.widgets import Input, Label, OptionList
 
 from cockpit.config.address import Address
 from cockpit.text import clean
-from cockpit.ui.tones import find_style
+from cockpit.ui.marks import Piece, Tone
+from cockpit.ui.tones import draw_pieces
 
 
 class FoldedText(ScrollView, can_focus=True):
@@ -41,7 +41,7 @@ class FoldedText(ScrollView, can_focus=True):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.text = text
-        self._lines: list[tuple[str, str]] = []
+        self._lines: list[Piece] = []
 
     def show(self, text: str) -> None:
         """Another text, read from where the last one was."""
@@ -60,15 +60,13 @@ class FoldedText(ScrollView, can_focus=True):
         self.virtual_size = Size(width, len(self._lines))
         self.refresh()
 
-    def tone(self, line: str) -> str:  # noqa: ARG002 of a plain text nothing stands out
+    def tone(self, line: str) -> Tone:  # noqa: ARG002 of a plain text nothing stands out
         """The tone that the line is drawn in; empty for none."""
         return ""
 
     def render_line(self, y: int) -> Strip:
         number = y + self.scroll_offset.y
-        text, tone = self._lines[number] if number < len(self._lines) else ("", "")
-        style = self.rich_style + find_style(self, tone)
-        return Strip([Segment(text, style)]).adjust_cell_length(self.size.width, self.rich_style)
+        return draw_pieces(self, self._lines[number : number + 1])
 
 
 def fold_line(line: str, width: int, hang: int = 0) -> list[str]:

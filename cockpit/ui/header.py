@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 from textual import events
@@ -23,7 +23,7 @@ from cockpit.ui.keys import PAGES
 from cockpit.ui.marks import Piece, Tone
 from cockpit.ui.section import Page
 from cockpit.ui.table import Table
-from cockpit.ui.tones import TONE_CLASSES, TONE_CSS, draw_pieces
+from cockpit.ui.tones import draw_pieces
 from cockpit.ui.view import View
 
 if TYPE_CHECKING:
@@ -290,14 +290,7 @@ def page_notes(
 class Header(Widget):
     """Drawn line by line, because it changes with every snapshot."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = TONE_CLASSES
-    DEFAULT_CSS = f"""
-    Header {{
-        height: auto; dock: top; background: $panel; color: $foreground;
-        {TONE_CSS}
-        & > .tone--warn {{ text-style: bold; }}
-    }}
-    """
+    DEFAULT_CSS = "Header { height: auto; dock: top; background: $panel; color: $foreground; }"
 
     def __init__(self) -> None:
         super().__init__()

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from textual import work
-from textual.app import App
 from textual.widgets import Input
 
 from cockpit.config.settings import Config
@@ -25,6 +24,7 @@ from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pane import PANE_SCREEN, Body, is_large
 from cockpit.ui.section import Page
 from cockpit.ui.table import Table
+from cockpit.ui.tones import TonedApp
 from cockpit.ui.view import Index, View
 
 Answer = TypeVar("Answer")
@@ -36,7 +36,7 @@ MIN_QUOTE_CHARS: Final = 12
 """Characters of a line of evidence from which it may be told from others in a log."""
 
 
-class InspectionApp(App[None]):
+class InspectionApp(TonedApp):
     """The part of the application that only reads: it changes neither page nor cluster."""
 
     config: Config

@@ -8,7 +8,8 @@ from math import isfinite
 from typing import Final, Literal
 
 Tone = Literal[
-    "", "dim", "faint", "ok", "warn", "bad", "accent", "bold", "low", "mid", "high", "kill", "stale", "reserved", "here", "past", "cursor"
+    "", "dim", "faint", "ok", "warn", "bad", "accent", "bold", "low", "mid", "high", "kill", "stale", "reserved", "here", "past", "cursor",
+    "title",
 ]  # fmt: skip
 """What a piece of text means; `tones` and the theme say how that looks."""
 Piece = tuple[str, Tone]

@@ -26,7 +26,7 @@ from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
 from cockpit.text import clean, plural
 from cockpit.ui.dialogs import FoldedText
-from cockpit.ui.tones import TONE_CLASSES, TONE_CSS
+from cockpit.ui.marks import Tone
 
 if TYPE_CHECKING:
     from cockpit.acts.executor import ActionExecutor
@@ -50,9 +50,7 @@ class PlanLines(FoldedText, can_focus=False):
     """Plans and receipts: the screen scrolls them, so that the focus can stay on Cancel."""
 
     hang = 6
-    COMPONENT_CLASSES: ClassVar[set[str]] = TONE_CLASSES
-    DEFAULT_CSS = f"PlanLines {{ {TONE_CSS} & > .tone--warn {{ text-style: bold; }} }}"
-    HEADS: ClassVar[Mapping[str, str]] = {
+    HEADS: ClassVar[Mapping[str, Tone]] = {
         "What ends with it": "bad",
         "Failed": "bad",
         "Unknown": "warn",
@@ -60,7 +58,7 @@ class PlanLines(FoldedText, can_focus=False):
         "Unreachable": "warn",
     }
 
-    def tone(self, line: str) -> str:
+    def tone(self, line: str) -> Tone:
         """Headings begin at the edge; the things below them never do."""
         return "" if line[:1] in ("", " ") else self.HEADS.get(line, "title")
 

@@ -21,7 +21,6 @@ from cockpit.ui.block import GUTTER_CELLS, Block, lay_out, sort_rows
 from cockpit.ui.drawing import Drawing
 from cockpit.ui.place import Place, Places
 from cockpit.ui.section import Section
-from cockpit.ui.tones import TONE_CLASSES, TONE_CSS
 from cockpit.ui.view import View
 
 SLICE_LINES = 12
@@ -33,8 +32,7 @@ SLICE_PAUSE_S = 0.02
 class Table(ScrollView, can_focus=True):
     """Shows sections. When they are replaced, a cursor that the user has moved stays on the same thing, not on the same line."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = TONE_CLASSES
-    DEFAULT_CSS = f"Table {{ height: 1fr; scrollbar-size: 0 1; {TONE_CSS} }}"
+    DEFAULT_CSS = "Table { height: 1fr; scrollbar-size: 0 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Up", show=False),
         Binding("down,j", "move(1)", "Down", show=False),

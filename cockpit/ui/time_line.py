@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from textual import events
@@ -16,7 +16,7 @@ from cockpit.model import LEVELS
 from cockpit.moment import moment_text
 from cockpit.ui import cells
 from cockpit.ui.marks import Piece, Tone
-from cockpit.ui.tones import TONE_CLASSES, TONE_CSS, draw_pieces
+from cockpit.ui.tones import draw_pieces
 
 if TYPE_CHECKING:
     from cockpit.recording.events import Event
@@ -119,14 +119,7 @@ def _track(shown: Stretch, cell: int, count: int) -> tuple[str, str]:
 class TimeLine(Widget):
     """One row above the keys, only while the past is shown. A click goes there."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = TONE_CLASSES
-    DEFAULT_CSS = f"""
-    TimeLine {{
-        height: 1; display: none; background: $panel; color: $foreground;
-        {TONE_CSS}
-        & > .tone--warn, & > .tone--cursor {{ text-style: bold; }}
-    }}
-    """
+    DEFAULT_CSS = "TimeLine { height: 1; display: none; background: $panel; color: $foreground; }"
 
     @dataclass
     class Clicked(Message):

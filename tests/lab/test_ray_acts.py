@@ -137,7 +137,7 @@ async def check_jobs(cluster: Cluster) -> None:
         assert (await acts.stop_job("deaf", when)).already
         assert (await acts.delete_job("deaf", when)).status == "STOPPED"
         # What still watches the job may write it anew, without a start: JobInfoStorageClient.put_status, Ray 2.60's job/common.py.
-        with pytest.raises(NotMeantError, match="no longer lists job deaf|now a different job"):
+        with pytest.raises(NotMeantError, match=r"no longer lists job deaf|now a different job"):
             await acts.delete_job("deaf", when)
 
 

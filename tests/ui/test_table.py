@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from rich.cells import cell_len
-from textual.app import App
 
 from cockpit.text import clean
 from cockpit.ui.block import GUTTER_CELLS, fit_text, fold_text
@@ -16,6 +15,7 @@ from cockpit.ui.place import MAX_PLACES
 from cockpit.ui.section import MIN_GROWING_CELLS, Column, Section, fit_columns
 from cockpit.ui.table import SLICE_LINES, Table
 from cockpit.ui.theme import variable_defaults
+from cockpit.ui.tones import TonedApp, find_style
 from cockpit.ui.view import View
 from tests.ui.screen import until
 
@@ -44,7 +44,7 @@ def things(*names):
     return [Thing(name, number, f"note {name}") for number, name in enumerate(names)]
 
 
-class Shown(App[None]):
+class Shown(TonedApp):
     def __init__(self):
         super().__init__()
         self.table = Table()
@@ -261,7 +261,7 @@ async def test_a_text_goes_over_no_more_lines_than_its_column_allows():
 
 async def test_cursor_and_mouse_take_a_folded_row_for_one():
     async with table(long_section("a", "b"), section(*things("z"), key="others"), size=(40, 20)) as (shown, pilot):
-        cursor = shown.get_component_rich_style("tone--cursor", partial=True).bgcolor
+        cursor = find_style(shown, "cursor").bgcolor
         for name, place in (("a", 0), ("b", 1), ("z", 2)):
             assert (shown.selected.name, shown.at) == (name, place)
             block = shown.block
