@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from msgspec.structs import replace
 
@@ -22,6 +23,13 @@ class Happened:
     phase: str = "begin"
 
 
+@cache
+def state_at(taken):
+    memory = HostMemory(int((taken - BEGIN) / 7200 * 1000 * GIB), 1000 * GIB, 950 * GIB)
+    past = finding(f"found at {taken - BEGIN:.0f}")
+    return snapshot(taken=taken, nodes=(node(1, seen=taken, memory=memory),), findings=(replace(past, since=taken - 60),))
+
+
 class Memory:
     """Two hours that ended just now, a state every 5 s; host memory grows by a byte a second, so that a state tells its moment."""
 
@@ -37,10 +45,7 @@ class Memory:
     def snapshot_at(self, moment):
         if not self.begin <= moment <= self.end or any(begin <= moment < end for begin, end in self.gaps):
             return None
-        taken = moment // 5 * 5
-        memory = HostMemory(int((taken - BEGIN) / 7200 * 1000 * GIB), 1000 * GIB, 950 * GIB)
-        past = finding(f"found at {taken - BEGIN:.0f}")
-        return snapshot(taken=taken, nodes=(node(1, seen=taken, memory=memory),), findings=(replace(past, since=taken - 60),))
+        return state_at(moment // 5 * 5)
 
     def walk(self, begin=None, end=None, step_s=0):
         self.walked.append((begin, end))
