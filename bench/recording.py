@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from bench import big
 from cockpit.config.settings import Config
-from cockpit.config.thresholds import DAY, LARGE
+from cockpit.config.thresholds import DAY_S, LARGE_CLUSTER_NODES
 from cockpit.model import Gpu, Snapshot
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.recording.files import Kind, Segment, list_segments
@@ -65,8 +65,8 @@ def day(root: Path, nodes: int) -> str:
     sizes = {kind: [one.length + RECORD_BYTES for one in records if one.kind == kind] for kind in Kind}
     span = records[-1].time - records[0].time
     key = max(one.length for one in records if one.kind == Kind.KEY)
-    changes = (sum(sizes[Kind.DELTA]) + sum(sizes[Kind.EVENTS])) / span * DAY
-    keys = key * DAY / (LARGE_KEY_EVERY_S if nodes > LARGE else KEY_EVERY_S)
+    changes = (sum(sizes[Kind.DELTA]) + sum(sizes[Kind.EVENTS])) / span * DAY_S
+    keys = key * DAY_S / (LARGE_KEY_EVERY_S if nodes > LARGE_CLUSTER_NODES else KEY_EVERY_S)
     rows = ", ".join(f"{kind.name.lower()} {len(found)} x {sum(found) / max(1, len(found)):.0f} B" for kind, found in sizes.items())
     return (
         f"{(changes + keys) / 1e6:.1f} MB a day: changes {changes / 1e6:.1f}, keys {keys / 1e6:.1f} (a key {key:,} B; {rows}; {span:.0f} s)"

@@ -168,11 +168,11 @@ def test_a_list_of_more_than_ray_ever_lists_is_refused():
         entries = ",".join('{"actor_id":"a"}' for _ in range(number))
         return f'{{"result": true, "data": {{"result": {{"total": {number}, "result": [{entries}]}}}}}}'.encode()
 
-    told = decode(listing(wire.MOST_LISTED), wire.Reply[wire.Listed[wire.Actor]])
+    told = decode(listing(wire.MAX_DECODED_ENTRIES), wire.Reply[wire.Listed[wire.Actor]])
     assert told.data is not None
-    assert len(told.data.result.result) == wire.MOST_LISTED
+    assert len(told.data.result.result) == wire.MAX_DECODED_ENTRIES
     with pytest.raises(NotRayError, match="unexpected JSON"):
-        decode(listing(wire.MOST_LISTED + 1), wire.Reply[wire.Listed[wire.Actor]])
+        decode(listing(wire.MAX_DECODED_ENTRIES + 1), wire.Reply[wire.Listed[wire.Actor]])
 
 
 # What a probe says: over there anything may have answered

@@ -16,7 +16,7 @@ from cockpit.presets import Preset
 from cockpit.text import plural, size
 
 SHM = "/dev/shm"  # noqa: S108 where plasma lies, and what NCCL shares
-DOCKER = 1 << 30
+MIN_SHM_BYTES = 1 << 30
 """Less of /dev/shm than this is docker's default (64 MiB), or near it; NCCL and data loaders fail with it."""
 OFFLOADS = ("adam_offload", "enable_sleep", "param_offload", "optimizer_offload", "offload_policy")
 """Settings with which weights or an optimizer wait in host memory."""
@@ -92,7 +92,7 @@ def _shm(nodes: Sequence[tuple[str, Node | None]], preset: Preset) -> Iterator[L
     if need is not None:
         yield _judge_need(SHM, "needs.shm_free", need, rooms, bigger)
         return
-    if small := [room for room in rooms if room.most is not None and 0 < room.most < DOCKER]:
+    if small := [room for room in rooms if room.most is not None and 0 < room.most < MIN_SHM_BYTES]:
         yield Line("doubt", f"{SHM} is too small for NCCL and data loaders: {_each(small)}", bigger)
 
 

@@ -26,7 +26,7 @@ from cockpit.secrets import HIDDEN, redact_variable
 from cockpit.sources.source import in_time
 from cockpit.text import clean, plural
 
-LARGEST = 1 << 20
+MAX_SCRIPT_BYTES = 1 << 20
 """Bytes of a script; what is larger is none."""
 HOSTS_PATIENCE_S = 20.0
 """For which a check waits for hosts that have not answered yet."""
@@ -112,10 +112,10 @@ class Files:
         """`None`: there is none, or it is no script, or the job would find another one over there."""
         path = self._path(name)
         try:
-            data = b"" if path is None else read(path, LARGEST + 1)
+            data = b"" if path is None else read(path, MAX_SCRIPT_BYTES + 1)
         except OSError:
             return None
-        if path is None or len(data) > LARGEST or b"\0" in data:
+        if path is None or len(data) > MAX_SCRIPT_BYTES or b"\0" in data:
             return None
         text = data.decode("utf-8", "replace")
         self.found[name] = len(text.splitlines())

@@ -76,10 +76,10 @@ def logs(config: Config, **request: Any) -> None:
 
 
 async def _print(config: Config, request: LogRequest) -> int:
-    from cockpit.monitor.monitor import look_once, patience_for_hosts
+    from cockpit.monitor.monitor import hosts_timeout_s, look_once
 
     # Where Ray can't be asked, the hosts say which sessions there are.
-    monitor = await look_once(config, hosts_patience=patience_for_hosts(config))
+    monitor = await look_once(config, hosts_patience=hosts_timeout_s(config))
     try:
         logs = await find_logs(monitor, request)
         log = _choose(logs, request)

@@ -86,9 +86,9 @@ async def look_at_one(config: Config, **how: Any) -> ClusterMonitor:
 
 async def _look(config: Config) -> Snapshot:
     """One look; it leaves its line for `status --line`."""
-    from cockpit.monitor.monitor import patience_for_hosts
+    from cockpit.monitor.monitor import hosts_timeout_s
 
-    snapshot = (await look_at_one(config, hosts_patience=patience_for_hosts(config))).poller.snapshot
+    snapshot = (await look_at_one(config, hosts_patience=hosts_timeout_s(config))).poller.snapshot
     leave_line_of(config, snapshot)
     return snapshot
 

@@ -7,14 +7,14 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-DAY = 86400
-Seconds = Annotated[float, Meta(ge=0, le=DAY)]
+DAY_S = 86400
+Seconds = Annotated[float, Meta(ge=0, le=DAY_S)]
 Share = Annotated[float, Meta(gt=0, le=1)]
-OLD = 20.0
+STALE_AFTER_S = 20.0
 """Seconds after which what was heard of a node or host is old: Ray's agents speak every 5 s, and need a while to collect."""
-LARGE = 100
+LARGE_CLUSTER_NODES = 100
 """Nodes from which on all of a cluster is looked at less often."""
-ASIDE_FROM_NODES = 30
+THREAD_MIN_NODES = 30
 """Nodes from which on a look at all of a cluster is made in a thread: with 100 it kept a key waiting for up to 30 ms, and for 10 so."""
 
 
@@ -62,9 +62,9 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Long enough for the morning after; what is sick then has findings of its own."""
     xid_info_told: Annotated[Seconds, Meta(description="Seconds that an Xid which is mostly a job's mistake stays reported.")] = 1800.0
     """The job that has caused it fails within minutes, and tells more in its log."""
-    gpu_memory_watched: Annotated[float, Meta(ge=1, le=DAY, description="Seconds of growth needed to predict when GPU memory is full.")] = (
-        3600.0
-    )
+    gpu_memory_watched: Annotated[
+        float, Meta(ge=1, le=DAY_S, description="Seconds of growth needed to predict when GPU memory is full.")
+    ] = 3600.0
     """Its peaks in nine parts are compared, six of which must be known: 40 minutes, longer than the largest models take to load; and a part
     is longer than most training steps, in which engines sleep and wake."""
     gpu_memory_grown: Annotated[
@@ -107,13 +107,13 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Environments are installed and weights are loaded meanwhile: the largest models take twenty minutes and more."""
     job_start: Annotated[Seconds, Meta(description="Seconds before a job that has not started is a warning.")] = 300.0
     """Setting up an environment with pip takes minutes; Ray itself gives up after 15."""
-    job_failed: Annotated[float, Meta(ge=0, le=30 * DAY, description="Seconds that a failed job stays reported.")] = 4 * 3600.0
+    job_failed: Annotated[float, Meta(ge=0, le=30 * DAY_S, description="Seconds that a failed job stays reported.")] = 4 * 3600.0
     """Long enough for the morning after a failure in the small hours, short enough not to be there for ever."""
     leak_age: Annotated[Seconds, Meta(description="Seconds before what an ended job still holds is reported.")] = 60.0
     """Ray takes away within seconds what isn't detached, and lists of living actors are up to half a minute old."""
     restarts: Annotated[float, Meta(ge=1, le=1000, description="Restarts of an actor that count as a loop.")] = 3.0
     """One restart is what restarts are for, and a second may follow from it; three are a pattern."""
-    restarts_within: Annotated[float, Meta(gt=0, le=DAY, description="Seconds in which these restarts are counted.")] = 600.0
+    restarts_within: Annotated[float, Meta(gt=0, le=DAY_S, description="Seconds in which these restarts are counted.")] = 600.0
     """A vLLM engine that ends as soon as it has started takes two to three minutes for each round."""
 
     memory_near: Annotated[Share, Meta(description="Share of Ray's kill line at which host memory in use is reported.")] = 0.9
@@ -132,7 +132,7 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     oom_fresh: Annotated[Seconds, Meta(description="Seconds that an out-of-memory kill is critical.")] = 600.0
     """Ray retries; if that fails too, it does so within minutes, and begins these anew."""
 
-    slurm_ends: Annotated[float, Meta(ge=0, le=30 * DAY, description="A Slurm job that ends within this many seconds is reported.")] = (
+    slurm_ends: Annotated[float, Meta(ge=0, le=30 * DAY_S, description="A Slurm job that ends within this many seconds is reported.")] = (
         1800.0
     )
     """A checkpoint of the largest models takes up to ten minutes, and is often saved only after a step or two of as many."""
@@ -140,7 +140,7 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """KubeRay asks Ray every few seconds, and cockpit asks Kubernetes every 30 s."""
     agent_silent: Annotated[Seconds, Meta(description="Seconds before a node whose agent sends no report is reported.")] = 30.0
     """Ray's agents report every 5 s, and cockpit asks for the figures of a large cluster every 15 s."""
-    death_news: Annotated[float, Meta(ge=0, le=30 * DAY, description="Seconds after which a dead node is only an info.")] = 86400.0
+    death_news: Annotated[float, Meta(ge=0, le=30 * DAY_S, description="Seconds after which a dead node is only an info.")] = 86400.0
     """Ray lists dead nodes for ever, also those that nobody waits for; after a day whoever needs it back has seen it."""
     node_missing: Annotated[Seconds, Meta(description="Seconds before a host of the config that is in no cluster is reported.")] = 60.0
     """Workers join while the head starts, or within a minute after it."""

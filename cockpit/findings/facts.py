@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from cockpit.config.thresholds import OLD, Limits
+from cockpit.config.thresholds import STALE_AFTER_S, Limits
 from cockpit.findings.gpu_history import GpuHistory, holders_by_gpu
 from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.model import Actor, Finding, Gpu, Host, Level, Lookups, Node, PlacementGroup, Process, Remedy, Snapshot
@@ -126,7 +126,7 @@ class Facts(Lookups):
     @cached_property
     def fresh_hosts(self) -> tuple[Host, ...]:
         """Hosts that are looked at, and what was seen there is of now."""
-        return tuple(host for host in self.snapshot.hosts.values() if host.taken is not None and self.now - host.taken <= OLD)
+        return tuple(host for host in self.snapshot.hosts.values() if host.taken is not None and self.now - host.taken <= STALE_AFTER_S)
 
     @cached_property
     def processes(self) -> Mapping[str, list[Process]]:
@@ -158,7 +158,7 @@ class Facts(Lookups):
         """When this probed host's facts were true; `None` where that is now, or never was."""
         known = self.snapshot.hosts.get(host)
         taken = known.taken if known else None
-        return taken if taken is not None and self.now - taken > OLD else None
+        return taken if taken is not None and self.now - taken > STALE_AFTER_S else None
 
     def place(self, process: Process) -> str:
         """Where it runs, as people call its node; its host's name where that is not known."""
@@ -217,4 +217,4 @@ class Facts(Lookups):
 
     def oldest_stale(self, nodes: Iterable[Node]) -> float | None:
         """When the oldest of these nodes' physical facts were true; `None` where that is now, or never was."""
-        return min((node.seen for node in nodes if node.seen is not None and self.now - node.seen > OLD), default=None)
+        return min((node.seen for node in nodes if node.seen is not None and self.now - node.seen > STALE_AFTER_S), default=None)

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from math import exp
 from typing import NamedTuple
 
-from cockpit.config.thresholds import OLD, Limits
+from cockpit.config.thresholds import STALE_AFTER_S, Limits
 from cockpit.findings.trend import Series, find_trend
 from cockpit.model import Gpu, Node, Process, Snapshot
 
@@ -123,7 +123,7 @@ class GpuHistory:
         return past.growth[1]
 
     def _put(self, node: Node) -> None:
-        if node.seen is None or self._now - node.seen > OLD:
+        if node.seen is None or self._now - node.seen > STALE_AFTER_S:
             return
         step, place, rays = int(self._now // self._step_s), node.key, node.id or ""
         for gpu in node.gpus or ():

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cockpit.config.thresholds import OLD
+from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.findings.trend import Series, Trend, find_trend
 from cockpit.model import Host, HostMemory, Node, Process, Snapshot
 
@@ -110,14 +110,14 @@ class MemoryHistory:
     def holdings(self, host: str) -> list[Holding] | None:
         """Who holds memory of a host, the greatest first; `None` where nobody has looked lately."""
         step, held = self._held.get(host, (0, []))
-        if not held or self._now - step > OLD / STEP_S:
+        if not held or self._now - step > STALE_AFTER_S / STEP_S:
             return None
         return [Holding(owner, used, processes, self._pasts[host][owner.key].trend(self._now)) for owner, used, processes in held]
 
     def _put(self, node: Node, taken: float) -> None:
         used = plausible_bytes(node.memory.used)
         known = self._nodes.get(node.key)
-        if used is None or node.seen is None or taken - node.seen > OLD or (known and known[0] == node.seen):
+        if used is None or node.seen is None or taken - node.seen > STALE_AFTER_S or (known and known[0] == node.seen):
             return
         past = known[1] if known else _Past(self._now)
         past.put(self._now, used)
@@ -125,7 +125,7 @@ class MemoryHistory:
 
     def _due(self, host: Host, taken: float) -> bool:
         """Once a step: every process of it is looked at."""
-        fresh = host.taken is not None and taken - host.taken <= OLD
+        fresh = host.taken is not None and taken - host.taken <= STALE_AFTER_S
         return fresh and host.processes is not None and self._held.get(host.name, (None, ()))[0] != self._now
 
     def _own(self, host: Host, processes: list[Process]) -> None:

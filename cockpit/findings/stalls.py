@@ -8,7 +8,7 @@ from functools import lru_cache
 from statistics import median
 from typing import Literal, NamedTuple
 
-from cockpit.config.thresholds import OLD
+from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.findings.facts import Facts
 from cockpit.model import LEFT_OVER, Finding, Gpu, Job, Level, Node, Process, Remedy
 from cockpit.text import age, clean, plural, size
@@ -208,7 +208,10 @@ def _log_silence(facts: Facts, job: Job) -> float | None:
         max(0.0, facts.now - wrote)
         for host in facts.snapshot.hosts.values()
         for wrote in [host.wrote.get(facts.snapshot.cluster.session or "", {}).get(job.submission or "")]
-        if wrote is not None and 0 < wrote <= facts.now + OLD and host.taken is not None and facts.now - host.taken <= OLD
+        if wrote is not None
+        and 0 < wrote <= facts.now + STALE_AFTER_S
+        and host.taken is not None
+        and facts.now - host.taken <= STALE_AFTER_S
     ]
     return min(told, default=None)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from cockpit.bug import bug
-from cockpit.config.thresholds import DAY, LARGE, OLD, Limits
+from cockpit.config.thresholds import DAY_S, LARGE_CLUSTER_NODES, STALE_AFTER_S, Limits
 from cockpit.findings.facts import Count, Facts
 from cockpit.findings.gpu_history import GpuHistory
 from cockpit.findings.memory_trend import MemoryHistory
@@ -48,7 +48,7 @@ class FindingTracker:
 
     def due(self, snapshot: Snapshot) -> bool:
         """Whether what was found last is too old; a clock that was set back counts as that."""
-        rest = LARGE_PAUSE_S if len(snapshot.nodes or ()) > LARGE else PAUSE_S
+        rest = LARGE_PAUSE_S if len(snapshot.nodes or ()) > LARGE_CLUSTER_NODES else PAUSE_S
         return self._looked is None or not 0 <= snapshot.taken - self._looked < rest
 
     def with_findings(self, snapshot: Snapshot) -> Snapshot:
@@ -67,7 +67,7 @@ class FindingTracker:
         self._since = {key: self._begun(finding, facts.now) for key, finding in found.items()}
         told = sorted(found.values(), key=lambda finding: (LEVELS.index(finding.level), self._since[finding.key]))
         self._held = facts.holding
-        self._counted = {what: past for what, past in facts.counted.items() if facts.now - past[-1].until <= DAY}
+        self._counted = {what: past for what, past in facts.counted.items() if facts.now - past[-1].until <= DAY_S}
         findings = tuple(replace(one, text=_dated_text(one, facts.now), since=self._told_since(one, facts)) for one in told)
         if epoch is self._epoch:
             self._findings, self._bugs, self._looked = findings, tuple(bugs), facts.now
@@ -102,4 +102,4 @@ class FindingTracker:
 def _dated_text(finding: Finding, now: float) -> str:
     """Its sentence, which says so when it is made of old facts."""
     old = 0.0 if finding.seen is None else now - finding.seen
-    return f"{finding.text.rstrip('.')}, as of {age(old)} ago" if OLD < old < math.inf else finding.text
+    return f"{finding.text.rstrip('.')}, as of {age(old)} ago" if STALE_AFTER_S < old < math.inf else finding.text

@@ -7,7 +7,7 @@ from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from cockpit.config.thresholds import OLD
+from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.findings.stalls import IDLE_CLEAR_PERCENT
 from cockpit.model import Node, Snapshot
@@ -17,7 +17,7 @@ STEP_S = 5.0
 """Seconds a step covers: Ray's own agents look no oftener (reporter_agent.py)."""
 STEPS_KEPT = 180
 """15 minutes."""
-MAX_IDLE_GAP_STEPS = int(OLD // STEP_S)
+MAX_IDLE_GAP_STEPS = int(STALE_AFTER_S // STEP_S)
 """Steps without news after which nobody knows whether a GPU was idle."""
 JOBS_KEPT = 100
 """Running jobs of which a past is kept."""
@@ -105,7 +105,7 @@ class History:
         """Take in what is new; a node whose facts haven't changed since the last time costs nothing. By one thread, read by others."""
         self._now = int(snapshot.taken // STEP_S)
         for node in snapshot.nodes or ():
-            if node.seen is None or self._seen.get(node.key) == node.seen or snapshot.taken - node.seen > OLD:
+            if node.seen is None or self._seen.get(node.key) == node.seen or snapshot.taken - node.seen > STALE_AFTER_S:
                 continue
             self._seen[node.key] = node.seen
             self._find_past(node).put(self._now, _values(node))

@@ -224,19 +224,19 @@ class ClusterMonitor:
         return convert_answer(answer, "threads", tuple[StackThread, ...], process.host)
 
 
-OTHER_HOSTS_PATIENCE_S = 3.0
+OTHER_HOSTS_TIMEOUT_S = 3.0
 """For which a single look waits for other hosts once Ray and this host have answered."""
-NAMED_HOSTS_PATIENCE_S = 10.0
+NAMED_HOSTS_TIMEOUT_S = 10.0
 """The same for hosts that were named for this run: they are what was asked for, and a busy Slurm takes seconds to begin a step."""
-ORCHESTRATOR_PATIENCE_S = 2.0
+ORCHESTRATOR_FIRST_TIMEOUT_S = 2.0
 """For which it waits for what Slurm says of its job, or Kubernetes of its RayCluster."""
-PORTS_PATIENCE_S = 2.0
+PORTS_TIMEOUT_S = 2.0
 """For which it waits to hear who listens on a port that a failed job wanted."""
 
 
-def patience_for_hosts(config: Config) -> float:
+def hosts_timeout_s(config: Config) -> float:
     """How many seconds a single look waits for other hosts."""
-    return NAMED_HOSTS_PATIENCE_S if config.named_hosts else OTHER_HOSTS_PATIENCE_S
+    return NAMED_HOSTS_TIMEOUT_S if config.named_hosts else OTHER_HOSTS_TIMEOUT_S
 
 
 async def look_once(
@@ -256,11 +256,11 @@ async def look_once(
         )
         knowing.cancel()
         for orchestrator in monitor.orchestrators:
-            await monitor.poller.wait_for_answer(orchestrator.name, ORCHESTRATOR_PATIENCE_S)
+            await monitor.poller.wait_for_answer(orchestrator.name, ORCHESTRATOR_FIRST_TIMEOUT_S)
         monitor.poller.rejoin()  # the pods that they have told of are hosts to wait for
         if hosts_patience and not monitor.open_choices:
             await monitor.coverage.wait_for_hosts(hosts_patience)
-        await monitor.ports.ask_once(PORTS_PATIENCE_S)
+        await monitor.ports.ask_once(PORTS_TIMEOUT_S)
     finally:
         monitor.close()
         task.cancel()

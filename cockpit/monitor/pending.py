@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
-from cockpit.config.thresholds import LARGE
+from cockpit.config.thresholds import LARGE_CLUSTER_NODES
 from cockpit.model import Actor, PlacementGroup
 from cockpit.monitor.pending_reasons import Reason, WaitFacts, find_reasons, has_waited, is_waiting
 
@@ -53,7 +53,7 @@ class PendingReasons:
 
     def _find(self, facts: WaitFacts, answered: tuple[bool, ...]) -> None:
         """Find them again, unless that was done a moment ago in a large cluster."""
-        if len(facts.nodes.nodes) > LARGE and answered == self._answered and self._clock() - self._found < LARGE_PAUSE_S:
+        if len(facts.nodes.nodes) > LARGE_CLUSTER_NODES and answered == self._answered and self._clock() - self._found < LARGE_PAUSE_S:
             return
         if (matter := _facts_that_matter(facts)) != self._known:
             self._why = find_reasons(facts)

@@ -14,7 +14,7 @@ import msgspec
 
 from cockpit.bug import bug
 from cockpit.clock import CLOCK
-from cockpit.config.thresholds import ASIDE_FROM_NODES
+from cockpit.config.thresholds import THREAD_MIN_NODES
 from cockpit.findings import DETECTORS, FindingTracker, Limits
 from cockpit.model import Allocation, Cause, Cluster, Fault, Host, OtherRay, Port, RayCluster, Snapshot
 from cockpit.monitor.join import Join, Parts
@@ -81,7 +81,7 @@ class Poller:
             await wait_for_event(self._changed, PUBLISH_AT_LEAST_EVERY_S)
             self._changed.clear()
             # Of a large cluster it is made aside: it takes a tenth of a second, and a key that is pressed meanwhile is drawn.
-            is_large = self.parts.nodes is not None and len(self.parts.nodes.nodes) > ASIDE_FROM_NODES
+            is_large = self.parts.nodes is not None and len(self.parts.nodes.nodes) > THREAD_MIN_NODES
             before, made = self.snapshot, await aside(is_large, self._make_snapshot, self.parts)
             if self.snapshot is before:  # else one was made meanwhile, of what is newer
                 self.snapshot = made

@@ -24,12 +24,12 @@ from .look.sample import Sampler, usual_temps
 from .look.stacks import stack
 
 HELLO = 1
-PATIENCE = 0.15
+COLLECT_TIMEOUT_S = 0.15
 """Seconds that a sample waits for its collectors; what is slower is in the next one."""
-TOGETHER = 0.05
+FIRST_ANSWERS_S = 0.05
 """Seconds in which collectors that have their first answers share one more sample."""
-ONCE_WAIT = 5.0
-SHORTEST = 0.1
+ONCE_TIMEOUT_S = 5.0
+MIN_INTERVAL_S = 0.1
 
 
 def main(words: Sequence[str] | None = None) -> NoReturn:
@@ -103,17 +103,17 @@ def watch(interval: float, once: bool) -> None:
     """A sample every `interval` seconds, and one more when a slow collector has its first answer."""
     say(hello())
     sampler = Sampler(Users())
-    sampler.start(ONCE_WAIT if once else PATIENCE)
+    sampler.start(ONCE_TIMEOUT_S if once else COLLECT_TIMEOUT_S)
     say(sample := sampler.sample())
     due = time.monotonic()
     while not once:
-        due = max(due + max(interval, SHORTEST), time.monotonic())
+        due = max(due + max(interval, MIN_INTERVAL_S), time.monotonic())
         while sample["unanswered"] and sampler.first.wait(due - time.monotonic()):
-            time.sleep(TOGETHER)
+            time.sleep(FIRST_ANSWERS_S)
             sampler.first.clear()
             say(sample := sampler.sample())
         time.sleep(max(0.0, due - time.monotonic()))
-        sampler.refresh(PATIENCE)
+        sampler.refresh(COLLECT_TIMEOUT_S)
         say(sample := sampler.sample())
 
 

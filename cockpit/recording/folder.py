@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import platformdirs
 
-from cockpit.config.thresholds import DAY, RecordingLimits
+from cockpit.config.thresholds import DAY_S, RecordingLimits
 from cockpit.model import Cluster
 from cockpit.recording.files import MAGIC, SUFFIX
 from cockpit.trust import is_plain, why_not_ours
@@ -119,7 +119,7 @@ def remove_old(root: Path, limits: RecordingLimits, now: float | None = None) ->
     for one in segments:
         if now - one.written < WRITTEN_NOW_S:
             continue
-        if (total > allowed or now - one.written > limits.days * DAY) and _remove(one.path):
+        if (total > allowed or now - one.written > limits.days * DAY_S) and _remove(one.path):
             total -= one.size
             _remove_empty(one.path.parent)
     return total

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from cockpit.config.thresholds import LARGE
+from cockpit.config.thresholds import LARGE_CLUSTER_NODES
 from cockpit.model import Snapshot
 from cockpit.recording.events import Event
 from cockpit.recording.files import (
@@ -126,7 +126,7 @@ class SegmentWriter:
         return data
 
     def _is_key_due(self, snapshot: Snapshot) -> bool:
-        every = LARGE_KEY_EVERY_S if len(snapshot.nodes or ()) > LARGE else KEY_EVERY_S
+        every = LARGE_KEY_EVERY_S if len(snapshot.nodes or ()) > LARGE_CLUSTER_NODES else KEY_EVERY_S
         return self._last is None or snapshot.taken - self._key_at >= every
 
     def _pack_events(self, events: Sequence[Event], at: float) -> list[bytes]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar, get_args
 
-from cockpit.config.thresholds import OLD
+from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import LEFT_OVER, LEVELS, Node, NodeState, Quantity, Snapshot, Wait
 from cockpit.report.status import NO_ANSWER
 from cockpit.usage import Owner, look_at
@@ -39,7 +39,7 @@ class Facts(NamedTuple):
         """Those whose figures are of now: Prometheus can't see that others are old."""
         now = self.snapshot.taken
         there = ((name, node) for name, node in self.nodes.items() if node.state != "DEAD")
-        return ((name, node) for name, node in there if node.seen is not None and now - node.seen <= OLD)
+        return ((name, node) for name, node in there if node.seen is not None and now - node.seen <= STALE_AFTER_S)
 
 
 def _name_nodes(nodes: Iterable[Node]) -> dict[str, Node]:

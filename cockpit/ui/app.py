@@ -22,7 +22,7 @@ from cockpit.acts.table import ACTS, find_operation
 from cockpit.bug import bug
 from cockpit.clock import CLOCK
 from cockpit.config.settings import Config
-from cockpit.config.thresholds import ASIDE_FROM_NODES
+from cockpit.config.thresholds import THREAD_MIN_NODES
 from cockpit.model import Snapshot
 from cockpit.monitor.history import History
 from cockpit.monitor.monitor import ClusterMonitor
@@ -160,7 +160,7 @@ class Cockpit(SwitchingApp):
         """What takes longest of drawing a snapshot. Of a large cluster a thread may do it, before the snapshot is published."""
         self.history.record(snapshot)
         index = Index(snapshot, self._index, self.hidden.keys)
-        if len(snapshot.nodes or ()) > ASIDE_FROM_NODES:
+        if len(snapshot.nodes or ()) > THREAD_MIN_NODES:
             index.look_up_again(self._index)
         self._next_index = index
 
@@ -181,7 +181,7 @@ class Cockpit(SwitchingApp):
             recorded = self.recorder.state if self.recorder else None
             notes = page_notes(self.page, self.table, recorded, time=self.past_note, readonly=self.config.readonly)
             self.screen_stack[0].query_one(Header).show(view, self.pages, notes)
-            in_slices = is_new and len(self.snapshot.nodes or ()) > ASIDE_FROM_NODES
+            in_slices = is_new and len(self.snapshot.nodes or ()) > THREAD_MIN_NODES
             self.table.show(self.page.sections(view), view, self.page.heading, in_slices=in_slices)
             is_first = len(self.pages) == 1
             self.body.show(lends=is_first, may_cover=is_first and not isinstance(self.page, OverviewPage), in_slices=in_slices)

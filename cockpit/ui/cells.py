@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from cockpit.clock import CLOCK
-from cockpit.config.thresholds import OLD
+from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import GROUP_WAIT_PREFIX, Actor, Amount, Disk, Gpu, HostMemory, Job, Level, Node, PlacementGroup, Process
 from cockpit.placement import needs_words
 from cockpit.text import UNKNOWN, age, count, percent, ratio, size
@@ -38,8 +38,8 @@ _GLYPHS: dict[Tone, tuple[str, str]] = {"ok": ("●", "+"), "warn": ("◌", "~")
 
 
 def is_old(node: Node, view: View) -> bool:
-    """Whether the node is dead or its facts are older than `OLD` seconds."""
-    return node.state == "DEAD" or (node.seen is not None and view.now - node.seen > OLD)
+    """Whether the node is dead or its facts are older than `STALE_AFTER_S` seconds."""
+    return node.state == "DEAD" or (node.seen is not None and view.now - node.seen > STALE_AFTER_S)
 
 
 def node_name(node: Node, view: View) -> Cell:

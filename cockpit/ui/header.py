@@ -13,7 +13,7 @@ from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from cockpit.config.thresholds import OLD
+from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import LEVELS, Fault, Snapshot
 from cockpit.moment import moment_text
 from cockpit.report.faults import also_down, by_cause
@@ -33,7 +33,7 @@ MAX_FAULT_LINES = 3
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 ADDRESS_CELLS = 12
 """Of an address that is kept at the cost of others: `:41207`, `gpu-17:8265`."""
-LONG = 60
+MAX_ADDRESS_CELLS = 60
 """Cells of the longest address that is shown whole."""
 WIDE_COLUMNS = 100
 """Columns from which on the names of the pages stand apart."""
@@ -88,7 +88,7 @@ def _who(view: View) -> Iterator[Group]:
     """Which Ray it is, with what nobody misses where there is no room."""
     cluster = view.snapshot.cluster
     if cluster.reachable is not False and cluster.ray_version is not None:
-        ray: Group = ((f"Ray {cluster.ray_version} ", "bold"), (_address(view, LONG), ""))
+        ray: Group = ((f"Ray {cluster.ray_version} ", "bold"), (_address(view, MAX_ADDRESS_CELLS), ""))
         yield (*ray, (f" {_session(view)}", "dim"))
         if not _are_several(view):
             yield ray
@@ -98,8 +98,11 @@ def _where(view: View, room: int) -> Iterator[Group]:
     """Which Ray it is, the longest form first. Only where several live here its session is worth the room of other groups."""
     begin, link = _is_it_there(view)
     if _are_several(view) and _session(view):
-        yield begin, (f" {_address(view, LONG)} {_session(view)[11:]}", "")  # the time, as owners of another Ray are told apart
-    for longest in (LONG, room - len(begin[0] + link) - 2):
+        yield (
+            begin,
+            (f" {_address(view, MAX_ADDRESS_CELLS)} {_session(view)[11:]}", ""),
+        )  # the time, as owners of another Ray are told apart
+    for longest in (MAX_ADDRESS_CELLS, room - len(begin[0] + link) - 2):
         yield _where_in(view, longest)
     yield (begin,)
 
@@ -180,7 +183,7 @@ def _jobs(view: View, terse: bool) -> Group:
 
 def _age(view: View, terse: bool) -> Group:
     heard = view.snapshot.as_of.get("ray.nodes") or max((host.taken or 0 for host in view.snapshot.hosts.values()), default=0) or None
-    old = heard is None or view.now - heard > OLD
+    old = heard is None or view.now - heard > STALE_AFTER_S
     if view.ago is not None and not old:
         return ()  # beside how long ago that was it would only be mistaken
     return ((f"{age(None if heard is None else view.now - heard)}{'' if terse else ' ago'}", "stale" if old else "dim"),)

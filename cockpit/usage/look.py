@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from cockpit.config.thresholds import OLD
+from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.findings.stalls import GPUS_PER_ODD_ONE, IDLE_CLEAR_PERCENT
 from cockpit.model import Actor, Gpu, Node, PlacementGroup, Process, Quantity, Snapshot
 
@@ -208,7 +208,7 @@ class _Seen:
 
     def is_fresh(self, node: Node) -> bool:
         """Whether what is said of it is of now."""
-        return node.seen is not None and self.now - node.seen <= OLD
+        return node.seen is not None and self.now - node.seen <= STALE_AFTER_S
 
     def does(self, node: Node, gpu: Gpu) -> Does:
         """What a GPU does now."""

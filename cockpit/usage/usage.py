@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cockpit.config.thresholds import LARGE
+from cockpit.config.thresholds import LARGE_CLUSTER_NODES
 from cockpit.model import Job, Snapshot
 from cockpit.usage.look import Fleet, Owner, Use, WorkSplit, look_at
 
@@ -144,7 +144,7 @@ class Usage:
         if self.is_of_another_session(snapshot):
             vars(self).update(vars(Usage()))  # job ids count anew in each cluster
         step = 0.0 if self.end is None else snapshot.taken - self.end
-        least = LARGE_STEP_S if len(snapshot.nodes or ()) > LARGE else STEP_S
+        least = LARGE_STEP_S if len(snapshot.nodes or ()) > LARGE_CLUSTER_NODES else STEP_S
         if (self.end is not None and 0 <= step < least) or (snapshot.processes is None and snapshot.actors is None):
             return False
         self.begin = snapshot.taken if self.begin is None else min(self.begin, snapshot.taken)

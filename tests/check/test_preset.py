@@ -20,7 +20,7 @@ def read(tmp_path):
     (tmp_path / "code" / "train.sh").write_text("one\ntwo\n")
     (tmp_path / "outside.sh").write_text("three\n")
     (tmp_path / "code" / "weights.bin").write_bytes(b"\0\1")
-    (tmp_path / "code" / "large.sh").write_bytes(b"x" * (preset.LARGEST + 1))
+    (tmp_path / "code" / "large.sh").write_bytes(b"x" * (preset.MAX_SCRIPT_BYTES + 1))
     return Files(tmp_path / "code")
 
 

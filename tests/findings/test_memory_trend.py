@@ -7,7 +7,7 @@ import math
 import pytest
 from msgspec.structs import replace
 
-from cockpit.config.thresholds import OLD
+from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, MemoryHistory, kill_line
 from cockpit.model import Amount, HostMemory, MemoryUser
 from tests.world import GIB, NOW, OTHER_RAY, node, process, snapshot, theirs
@@ -84,7 +84,7 @@ def test_facts_that_were_old_or_did_not_change_are_not_recorded(past):
     seen = past.now
     past.hear(GIB, seen=seen)
     past.hear(2 * GIB, seen=seen)
-    past.hear(3 * GIB, seen=past.now + STEP_S - OLD - 1)
+    past.hear(3 * GIB, seen=past.now + STEP_S - STALE_AFTER_S - 1)
     assert past.tail(3) == [GIB, None, None]
 
 
@@ -182,7 +182,7 @@ def test_who_grows_is_told(past):
 
 def test_who_holds_it_is_not_known_once_nobody_looks(past):
     past.hear(GIB, process(1, rss=GIB))
-    past.silence(OLD + 2 * STEP_S)
+    past.silence(STALE_AFTER_S + 2 * STEP_S)
     assert past.memory.holdings("node1") is None
 
 

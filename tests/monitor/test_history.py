@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.config.thresholds import OLD
+from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import Hold, HostMemory, Job, Snapshot
 from cockpit.monitor.history import JOBS_KEPT, STEP_S, STEPS_KEPT, History
 from tests.world import GIB, NOW, gpu, node, process
@@ -91,9 +91,9 @@ def test_facts_that_did_not_change_are_not_recorded_again(past):
 
 
 def test_facts_that_were_old_when_they_came_are_not_of_now(past):
-    past.hear(50, seen=past.now + STEP_S - OLD - 1)
+    past.hear(50, seen=past.now + STEP_S - STALE_AFTER_S - 1)
     assert past.tail() == [None] * 5
-    past.hear(60, seen=past.now + STEP_S - OLD + 1)
+    past.hear(60, seen=past.now + STEP_S - STALE_AFTER_S + 1)
     assert past.tail() == [None] * 4 + [60]
 
 
@@ -178,7 +178,7 @@ def test_a_gpu_that_nobody_saw_busy_may_be_idle_for_longer(past):
 def test_whether_a_gpu_is_idle_is_not_known_of_old_facts(past):
     assert idle(past) is None
     past.hear(0)
-    past.silence(OLD + 2 * STEP_S)
+    past.silence(STALE_AFTER_S + 2 * STEP_S)
     assert idle(past) is None
     past.hear(None)
     assert idle(past) is None
@@ -215,7 +215,14 @@ def test_a_gpu_that_several_of_its_processes_hold_counts_once():
 
 @pytest.mark.parametrize(
     "unknown",
-    [{"processes": None}, {"processes": ()}, {"jobs": None}, {"jobs": ()}, {"nodes": None}, {"nodes": (node(1, seen=NOW - OLD - 10),)}],
+    [
+        {"processes": None},
+        {"processes": ()},
+        {"jobs": None},
+        {"jobs": ()},
+        {"nodes": None},
+        {"nodes": (node(1, seen=NOW - STALE_AFTER_S - 10),)},
+    ],
 )
 def test_of_a_job_whose_gpus_are_not_known_there_is_a_gap_and_not_a_zero(unknown):
     history = History()

@@ -21,7 +21,7 @@ from cockpit.model import Cluster, Hold, Holder, Host, RayProcess, Session
 from cockpit.monitor import cluster_choice as choice_module
 from cockpit.monitor import monitor as monitor_module
 from cockpit.monitor import poller as poller_module
-from cockpit.monitor.monitor import PROBE_INTERVALS_S, ClusterMonitor, look_once, patience_for_hosts
+from cockpit.monitor.monitor import PROBE_INTERVALS_S, ClusterMonitor, hosts_timeout_s, look_once
 from cockpit.sockets import Server
 from cockpit.sources.probes import pool as hosts_module
 from cockpit.sources.probes.host_probe import Pace
@@ -702,7 +702,7 @@ async def test_a_host_whose_gpu_processes_have_no_known_owner_is_waited_for_and_
 
 def test_hosts_that_were_named_for_this_run_are_waited_for_longer():
     named, listed = (Config(hosts=(HostEntry("w1"),), origins={"hosts": origin}) for origin in ("--slurm", "config.yaml:3"))
-    assert patience_for_hosts(named) > patience_for_hosts(listed)
+    assert hosts_timeout_s(named) > hosts_timeout_s(listed)
 
 
 async def test_a_host_that_refuses_is_waited_for_no_longer(look):

@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from cockpit.config.thresholds import DAY, RecordingLimits
+from cockpit.config.thresholds import DAY_S, RecordingLimits
 from cockpit.model import Cluster
 from cockpit.recording import folder as folders
 from cockpit.recording.files import Header, pack_header
@@ -83,8 +83,8 @@ def test_a_file_system_without_locks_is_no_refusal(root, monkeypatch):
 
 
 def test_what_is_too_old_goes(root):
-    segment(root, "a", 1, 8 * DAY)
-    segment(root, "a", 2, 6 * DAY)
+    segment(root, "a", 1, 8 * DAY_S)
+    segment(root, "a", 2, 6 * DAY_S)
     remove_old(root, RecordingLimits(), NOW)
     assert names(root) == ["a/000002.cockpit"]
 
@@ -105,7 +105,7 @@ def test_what_is_being_written_stays(root, monkeypatch):
 
 
 def test_only_recordings_are_removed(root, tmp_path):
-    path = segment(root, "a", 1, 100 * DAY)
+    path = segment(root, "a", 1, 100 * DAY_S)
     (tmp_path / "dear").write_text("dear")
     for name, make in (
         ("000002.cockpit", lambda place: place.symlink_to(tmp_path / "dear")),
@@ -114,7 +114,7 @@ def test_only_recordings_are_removed(root, tmp_path):
         ("000004.cockpit", lambda place: os.link(tmp_path / "dear", place)),
     ):
         make(path.with_name(name))
-        os.utime(path.with_name(name), (NOW - 100 * DAY, NOW - 100 * DAY), follow_symlinks=False)
+        os.utime(path.with_name(name), (NOW - 100 * DAY_S, NOW - 100 * DAY_S), follow_symlinks=False)
     remove_old(root, RecordingLimits(), NOW)
     assert sorted(entry.name for entry in path.parent.iterdir()) == ["000002.cockpit", "000003.cockpit", "000004.cockpit", "notes.txt"]
     assert (tmp_path / "dear").read_text() == "dear"
@@ -122,7 +122,7 @@ def test_only_recordings_are_removed(root, tmp_path):
 
 def test_a_folder_without_anything_goes_unless_somebody_records_there(root):
     for cluster in ("a", "b"):
-        segment(root, cluster, 1, 9 * DAY)
+        segment(root, cluster, 1, 9 * DAY_S)
     lock = Lock(root / "b")
     assert lock.take()
     remove_old(root, RecordingLimits(), NOW)

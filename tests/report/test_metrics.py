@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from cockpit.config.thresholds import OLD
+from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import Amount, Cluster, Disk, Fault, Gpu, Host, HostMemory, Job, Snapshot
 from cockpit.report import metrics
 from cockpit.report.metric_families import FAMILIES
@@ -122,9 +122,9 @@ def test_reserved_gpus_are_unknown_while_their_source_fails():
 
 
 def test_old_figures_of_a_node_are_left_out_and_their_age_is_told():
-    found = told(nodes=(node(1, seen=NOW - OLD), node(2, seen=NOW - OLD - 1)))
+    found = told(nodes=(node(1, seen=NOW - STALE_AFTER_S), node(2, seen=NOW - STALE_AFTER_S - 1)))
     assert set(of(found, "cockpit_node_memory_used_bytes")) == {("node1",)}
-    assert of(found, "cockpit_node_age_seconds") == {("node1",): OLD, ("node2",): OLD + 1}
+    assert of(found, "cockpit_node_age_seconds") == {("node1",): STALE_AFTER_S, ("node2",): STALE_AFTER_S + 1}
 
 
 def test_sources_that_answer_have_no_fault():
@@ -169,7 +169,7 @@ def test_no_name_can_write_a_line_of_its_own(text):
 def test_a_thousand_hostile_nodes_are_all_read_again():
     nodes = tuple(node(number, NASTY[number % len(NASTY)]) for number in range(1, 1001))
     found = parse(metrics_text(snapshot(nodes=nodes, taken=NOW + 0.0)))
-    fresh = sum(NOW - one.seen <= OLD for one in nodes)
+    fresh = sum(NOW - one.seen <= STALE_AFTER_S for one in nodes)
     assert len(of(found, "cockpit_node_up")) == 1000
     assert len(of(found, "cockpit_gpu_memory_used_bytes")) == 8 * fresh
     assert of(found, LEFT_OUT) == {}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cockpit.config.thresholds import OLD
+from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import Actor, Bundle, Fault, Finding, Hold, Job, Quantity, Snapshot
 from cockpit.usage import Owner, look_at
 from tests.usage.worlds import JOB, empty, gpus, group, holder, placed, world
@@ -103,7 +103,7 @@ def test_a_lost_gpu_is_dead():
 
 
 def test_of_old_facts_nothing_follows():
-    old = node(1, gpus=gpus(0.0), seen=NOW - OLD - 1)
+    old = node(1, gpus=gpus(0.0), seen=NOW - STALE_AFTER_S - 1)
     found = use(holder(0), nodes=(old,), groups=[group(placed(2.0))])
     assert (found.busy, found.idle, found.unknown) == (0, {}, 2)
 

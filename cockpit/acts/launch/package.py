@@ -25,7 +25,7 @@ from pathspec import GitIgnoreSpec
 from cockpit.config.document import InputError, read
 from cockpit.text import clean, explain_os_error, plural, size
 
-PACKAGE_LIMIT = 100 * 2**20
+MAX_PACKAGE_BYTES = 100 * 2**20
 """Bytes. Ray's dashboard takes only less (DASHBOARD_CLIENT_MAX_SIZE, 2.9 to 2.60); beyond it says 413."""
 DEFAULT_EXCLUDES = ".git,.venv,venv,__pycache__"
 """What newer Rays leave out by themselves, unless RAY_OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES says otherwise."""
@@ -103,7 +103,7 @@ def is_uri(working_dir: str) -> bool:
 
 def pack(contents: Contents, hear: Hear = lambda *_: None, *, stopped: Callable[[], bool] = lambda: False) -> Package:
     """The package. Raises `InputError` when it is too large or the disk is full, and `StoppedError`."""
-    if contents.size >= PACKAGE_LIMIT:
+    if contents.size >= MAX_PACKAGE_BYTES:
         raise InputError(too_large(contents))
     target = tempfile.TemporaryFile(prefix="cockpit-")  # noqa: SIM115 it lives as long as its package
     try:
@@ -115,7 +115,7 @@ def pack(contents: Contents, hear: Hear = lambda *_: None, *, stopped: Callable[
     except BaseException:
         target.close()
         raise
-    if length >= PACKAGE_LIMIT:
+    if length >= MAX_PACKAGE_BYTES:
         raise InputError(too_large(contents, length))
     return Package(f"gcs://_ray_pkg_{digest}.zip", length, contents, target)
 
@@ -129,7 +129,7 @@ def _write_archive(contents: Contents, target: IO[bytes], hear: Hear, stopped: C
                 _add_folder(archive, found, digest)
             elif trouble := _add(archive, found, digest, stopped):
                 contents.skipped.append(f"{found.name} {trouble}")
-            if archive.fp is not None and archive.fp.tell() >= PACKAGE_LIMIT:
+            if archive.fp is not None and archive.fp.tell() >= MAX_PACKAGE_BYTES:
                 raise InputError(too_large(contents, archive.fp.tell()))
     return digest.hexdigest()[:40]
 
@@ -171,8 +171,8 @@ def _copy(source: IO[bytes], archive: zipfile.ZipFile, entry: zipfile.ZipInfo, d
             packed.write(piece)
             digest.update(piece)
             length += len(piece)
-            if length >= PACKAGE_LIMIT:
-                raise InputError(f"{entry.filename} grew beyond {size(PACKAGE_LIMIT)} while it was packed")
+            if length >= MAX_PACKAGE_BYTES:
+                raise InputError(f"{entry.filename} grew beyond {size(MAX_PACKAGE_BYTES)} while it was packed")
     return length
 
 
@@ -185,7 +185,7 @@ def too_large(contents: Contents, packed: int | None = None) -> str:
     packs = f"{size(packed)} packed" if packed is not None else f"{size(contents.size)} in {plural(contents.files, 'file')}"
     largest = clean(folders.most_common(1)[0][0])
     return (
-        f"{contents.folder} is too large to upload: {packs}, but Ray accepts less than {size(PACKAGE_LIMIT)}. Largest: {heaviest}. "
+        f"{contents.folder} is too large to upload: {packs}, but Ray accepts less than {size(MAX_PACKAGE_BYTES)}. Largest: {heaviest}. "
         f"Exclude what the job does not read, by a line such as `/{largest}` in {contents.folder}/.rayignore; "
         "put what it reads on a file system that all nodes share"
     )
@@ -262,7 +262,7 @@ class _Walk:
             if not os.path.isfile(file):
                 continue
             try:
-                spec = GitIgnoreSpec.from_lines(read(file, PACKAGE_LIMIT).decode("utf-8", "surrogateescape").splitlines())
+                spec = GitIgnoreSpec.from_lines(read(file, MAX_PACKAGE_BYTES).decode("utf-8", "surrogateescape").splitlines())
             except (OSError, ValueError) as error:
                 raise InputError(f"{file} can't be read: {error}") from None
             known[kind] = (*known.get(kind, ()), (name, spec))
@@ -306,8 +306,8 @@ def pack_archive(path: Path) -> Package:
         length = os.fstat(source.fileno()).st_size
         if not zipfile.is_zipfile(source):
             raise InputError(f"working_dir {path} is neither a folder nor a zip file")
-        if length >= PACKAGE_LIMIT:
-            raise InputError(f"working_dir {path} is {size(length)}, but Ray accepts less than {size(PACKAGE_LIMIT)}")
+        if length >= MAX_PACKAGE_BYTES:
+            raise InputError(f"working_dir {path} is {size(length)}, but Ray accepts less than {size(MAX_PACKAGE_BYTES)}")
         source.seek(0)
         digest = hashlib.sha256(source.read())
     except OSError as error:

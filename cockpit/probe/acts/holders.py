@@ -8,20 +8,20 @@ import time
 from itertools import islice
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Set, Tuple
 
-from ..look.kinds import OWNED
+from ..look.kinds import OWNED_KINDS
 from ..look.proc import Batch
 from ..look.processes import Forest
 from ..trust import own_uids
 from .host_state import HostState, Tell, tell_seldom
 
-PATIENCE = 2.0
+LOCKED_MAP_TIMEOUT_S = 2.0
 """Seconds after which a process whose memory map is locked is left alone."""
-TELL_EVERY = 1.0
+TELL_INTERVAL_S = 1.0
 BUDGET_S = 3.0
 """For all processes of one other user: they may share very many open files, each process with all of them."""
 MOST_MAPS_BYTES = 8 << 20
 """Of one process's memory map; that of an engine is a few hundred KiB."""
-MOST = 10_000
+MAX_USES = 10_000
 """Uses by one process; whoever holds more open is not listed with each."""
 _PLACE = re.compile(r"/(session_[\d_-]+)(?:/(.*?))?(?: \(deleted\))?$", re.DOTALL)
 
@@ -60,14 +60,14 @@ def holds(forest: Forest, tell: Tell) -> Tuple[Tuple[FileUse, ...], Tuple[int, .
             return _Answer(pid, set(), is_whole=False)
         uses: Set[FileUse] = set()
         try:
-            uses.update(islice(_of(pid), MOST))
+            uses.update(islice(_of(pid), MAX_USES))
             return _Answer(pid, uses, is_whole=True)
         except _TooLongError:
             return _Answer(pid, uses, is_whole=False)
         finally:
             spent[uid] = spent.get(uid, 0.0) + time.monotonic() - before
 
-    say = tell_seldom(tell, TELL_EVERY)
+    say = tell_seldom(tell, TELL_INTERVAL_S)
     while left:
         answers = _ask_until_one_hangs(left, ask, say)
         at = len(answers)
@@ -75,7 +75,7 @@ def holds(forest: Forest, tell: Tell) -> Tuple[Tuple[FileUse, ...], Tuple[int, .
         hanging += [*(answer.pid for answer in answers if not answer.is_whole), *left[at : at + 1]]
         for pid in left[at : at + 1]:
             uid = forest[pid].details.uid
-            spent[uid] = spent.get(uid, 0.0) + PATIENCE
+            spent[uid] = spent.get(uid, 0.0) + LOCKED_MAP_TIMEOUT_S
         left = left[at + 1 :]
     return tuple(found), (*hanging, *(pid for pid, process in forest.items() if process.details.stuck))
 
@@ -84,7 +84,7 @@ def why_in_use(look: HostState, used: Iterable[FileUse], session: str, uid: int)
     """The live Ray of its owner's, of root's or of ours that works with files there, if one does: it may have no others."""
     for hold in used:
         process, verdict = look.forest.get(hold.pid), look.verdicts.get(hold.pid)
-        if hold.session != session or process is None or verdict is None or verdict.kind not in OWNED:
+        if hold.session != session or process is None or verdict is None or verdict.kind not in OWNED_KINDS:
             continue
         if process.details.uid in (uid, *own_uids()):
             return f"it is in use: {verdict.kind} {hold.pid} of a live Ray has {hold.path or 'its folder'} open"
@@ -95,7 +95,7 @@ def why_unasked(look: HostState, hanging: Iterable[int], uid: int) -> str | None
     """Why it is unknown whether a live Ray of its owner's, of root's or of ours works with files there."""
     for pid in hanging:
         process, verdict = look.forest.get(pid), look.verdicts.get(pid)
-        if process and verdict and verdict.kind in OWNED and process.details.uid in (uid, *own_uids()):
+        if process and verdict and verdict.kind in OWNED_KINDS and process.details.uid in (uid, *own_uids()):
             return f"unknown whether it is in use: the open files of {verdict.kind} {pid} of a live Ray can't be read"
     return None
 
@@ -117,7 +117,9 @@ def describe_uses(used: Iterable[FileUse], forest: Forest, session: str) -> Iter
 def _ask_until_one_hangs(pids: List[int], ask: Callable[[int], _Answer], tell: Tell) -> List[_Answer]:
     """What those before it have answered."""
     batch = Batch(pids, ask)
-    at = batch.wait(PATIENCE, lambda number: tell(f"open files of {number} of {len(pids)} processes checked", number, len(pids)))
+    at = batch.wait(
+        LOCKED_MAP_TIMEOUT_S, lambda number: tell(f"open files of {number} of {len(pids)} processes checked", number, len(pids))
+    )
     return batch.answers[:at]
 
 

@@ -13,14 +13,14 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Set
 from ..look.classify import classify
 from ..look.collector import Collector
 from ..look.gpus import GpuReading, Nvml
-from ..look.kinds import NO_SIGN, OWNED, KindVerdict
+from ..look.kinds import NO_SIGN, OWNED_KINDS, KindVerdict
 from ..look.past import Past
 from ..look.proc import TICKS_PER_SECOND, boot_time, uptime, user_name
 from ..look.processes import Forest, ProcessTable, ScannedProcess, shown_command
 from ..look.sample import facts_of, usual_temps
 from ..look.sessions import Sessions, SessionScanner
 
-PATIENCE = 3.0
+NVML_TIMEOUT_S = 3.0
 """Seconds that NVML gets; what it holds is then unknown, and said to be."""
 Target = Dict[str, Any]
 Request = Mapping[str, Any]
@@ -162,7 +162,7 @@ class Watcher:
         """That session is being ended: what its Ray has said of its jobs holds no longer."""
         self._jobs = [one for one in self._jobs if one["session"] != session]
 
-    def look(self, patience: float = PATIENCE) -> HostState:
+    def look(self, patience: float = NVML_TIMEOUT_S) -> HostState:
         """Takes as long as a scan of /proc, and waits at most `patience` seconds for NVML."""
         found = self._look(patience)
         self._last = time.monotonic(), found
@@ -190,7 +190,7 @@ class Watcher:
         final = settle(verdicts, self._jobs)
         return HostState(forest, final, reading, sessions, reason, _carriers(forest, final))
 
-    def reading(self, patience: float = PATIENCE) -> GpuReading | None:
+    def reading(self, patience: float = NVML_TIMEOUT_S) -> GpuReading | None:
         """What NVML says now, and not what it said before; `None` when it does not answer."""
         asked = time.monotonic()
         return self._nvml.facts if self._answers(asked, patience) and not self._nvml.fault() else None
@@ -209,7 +209,7 @@ class Watcher:
 
 def _carriers(forest: Forest, verdicts: Mapping[int, KindVerdict]) -> Dict[int, int]:
     found: Dict[int, int] = {}
-    for pid in (pid for pid, verdict in verdicts.items() if verdict.kind in OWNED and pid in forest and forest[pid].alive):
+    for pid in (pid for pid, verdict in verdicts.items() if verdict.kind in OWNED_KINDS and pid in forest and forest[pid].alive):
         above = forest[pid].parent
         while above in forest and above not in found:
             found[above] = pid

@@ -15,17 +15,17 @@ from typing import Any, Container, Dict, Iterable, Mapping, Tuple
 
 from .. import trust
 from ..look.gpus import GpuReading
-from ..look.kinds import LEFT
+from ..look.kinds import LEFT_OVER_KINDS
 from ..look.processes import Identity, ScannedProcess, lives
 from .host_state import HostState, Request, Target, Tell, Watcher, grace_of
 from .signals import Ending, Grip, ProtectedError, end, grip, own_line
 
-GRACE = 10.0
-FREED_WITHIN = 3.0
+GRACE_S = 10.0
+FREED_TIMEOUT_S = 3.0
 """Seconds that a driver may take to give back the memory of a process that has ended."""
 MOST_REFUSED = 1000
 """Listed one by one; the sentence on what can't be classified counts all."""
-NOTABLE = 512 << 20
+NOTABLE_BYTES = 512 << 20
 """Bytes in use on a GPU without any process that count as a finding: a driver keeps some for itself."""
 
 
@@ -57,7 +57,7 @@ def _unknown(look: HostState, refused: Iterable[Target]) -> list[str]:
 def _candidates(look: HostState, request: Request) -> Iterable[Target]:
     if request.get("named") is None:
         for pid in look.children_first(pid for pid in look.verdicts if pid in look.forest):
-            if look.verdicts[pid].kind in LEFT or _doubtful(look, pid):
+            if look.verdicts[pid].kind in LEFT_OVER_KINDS or _doubtful(look, pid):
                 yield look.target(pid)
         for pid in sorted(look.reading.holders.keys() - look.forest.keys()):
             yield look.target(pid, reason="; ".join(look.verdicts[pid].why))
@@ -75,7 +75,7 @@ def _collect_targets(look: HostState, pid: int, ticks: int | None) -> Dict[int, 
     if process is None or not process.alive or ticks not in (None, process.ticks):
         gone = {"what": "process", "pid": pid, "ticks": ticks, "reason": f"process {pid} has ended" + ("" if process is None else " since")}
         return {pid: gone}
-    below = [child for child in look.below(pid) if child in look.verdicts and look.verdicts[child].kind in LEFT]
+    below = [child for child in look.below(pid) if child in look.verdicts and look.verdicts[child].kind in LEFT_OVER_KINDS]
     return {one: look.target(one) for one in (pid, *below)}
 
 
@@ -94,7 +94,7 @@ def refusal(look: HostState, request: Request, target: Target) -> str | None:
         return "it is a zombie: it has ended, and its parent has not collected it"
     if pid in own_line():
         return "cockpit itself runs in it"
-    if kind not in LEFT and not request.get("any"):
+    if kind not in LEFT_OVER_KINDS and not request.get("any"):
         return f"it is {_describe(kind)}; kill-orphans kills only orphan and stale processes: {'; '.join(target['why'])}"
     if pid in look.carriers and not request.get("any"):
         part = look.carriers[pid]
@@ -146,7 +146,7 @@ def _find_respawned(before: HostState, after: HostState, kept: Iterable[Identity
     led = {process.leader for process in ended} | {process.group for process in ended}
     pasts = {_past(process) for process in ended if process.origin.from_ray}
     old = {process.identity for process in before.forest.values()}
-    left = (after.forest[pid] for pid, verdict in after.verdicts.items() if verdict.kind in LEFT and pid in after.forest)
+    left = (after.forest[pid] for pid, verdict in after.verdicts.items() if verdict.kind in LEFT_OVER_KINDS and pid in after.forest)
     new = [one for one in left if one.alive and one.identity not in old]
     came = [one.pid for one in new if one.leader in led or one.group in led or _past(one) in pasts]
     return [after.target(pid, error="it started while the others were being killed: repeat the action") for pid in came]
@@ -160,7 +160,7 @@ def _past(process: ScannedProcess) -> Tuple[Any, ...]:
 def _newcomers(look: HostState, meant: Container[int], kept: Iterable[Identity]) -> list[str]:
     """What the ended ones had started since the plan."""
     ended = {pid for pid, _ in kept}
-    left = (pid for pid, verdict in look.verdicts.items() if verdict.kind in LEFT and pid in look.forest and pid not in meant)
+    left = (pid for pid, verdict in look.verdicts.items() if verdict.kind in LEFT_OVER_KINDS and pid in look.forest and pid not in meant)
     found = sorted(pid for pid in left if look.forest[pid].parent in ended)
     pids = ", ".join(map(str, found))
     return [f"the killed processes started pid {pids} after the plan was made; not touched: repeat the action"] if found else []
@@ -181,7 +181,7 @@ def take(look: HostState, request: Request, planned: Target, answer: Dict[str, A
         )
         return None
     now = look.target(process.pid)
-    changed = request.get("any") and now["kind"] != planned.get("kind") and now["kind"] not in LEFT
+    changed = request.get("any") and now["kind"] != planned.get("kind") and now["kind"] not in LEFT_OVER_KINDS
     why_not = f"it has changed from {planned.get('kind')} to {now['kind']}" if changed else refusal(look, request, now)
     if why_not:
         answer["refused"].append({**now, "reason": why_not})
@@ -194,7 +194,7 @@ def finish(request: Request, grips: list[Grip], tell: Tell) -> Mapping[Identity,
     """TERM, the grace, KILL; or as the request says."""
     first = signal.SIGKILL if request.get("force") else signal.SIGTERM
     last = None if request.get("only") == "TERM" else signal.SIGKILL
-    return end(grips, grace_of(request, GRACE), first, last, tell) if grips else {}
+    return end(grips, grace_of(request, GRACE_S), first, last, tell) if grips else {}
 
 
 def record(answer: Dict[str, Any], target: Target, ending: Ending) -> None:
@@ -211,15 +211,15 @@ def measure_freed(look: HostState, watcher: Watcher, targets: Iterable[Target], 
     held = {pid: look.reading.holders[pid] for pid in gone if pid in look.reading.holders}
     if not held:
         return {"gpu": None if look.fault or look.reading.gpus is None else 0}
-    until = time.monotonic() + FREED_WITHIN
-    after = watcher.reading(FREED_WITHIN)
+    until = time.monotonic() + FREED_TIMEOUT_S
+    after = watcher.reading(FREED_TIMEOUT_S)
     while (
         after is not None
         and (_explain_unfreed(look.reading, after, held) or not held.keys().isdisjoint(after.holders))
         and time.monotonic() < until
     ):
         time.sleep(0.1)
-        after = watcher.reading(FREED_WITHIN)
+        after = watcher.reading(FREED_TIMEOUT_S)
     if after is None:
         notes.append("NVML no longer answers: whether the GPU memory is free is unknown")
         return {"gpu": None}
@@ -239,7 +239,7 @@ def _explain_unfreed(before: GpuReading, after: GpuReading, held: Mapping[int, M
         if None in (*mine, *others, used.get(index), was.get(index)):
             continue
         lost = used[index] - sum(others)
-        if sum(mine) > NOTABLE and lost > NOTABLE and was[index] - used[index] < sum(mine) // 2:
+        if sum(mine) > NOTABLE_BYTES and lost > NOTABLE_BYTES and was[index] - used[index] < sum(mine) // 2:
             found.append(
                 f"GPU {index} still has {lost / (1 << 30):.1f} GiB in use that no process here holds: a process in another container does, "
                 "or the driver itself, which only a reset of the GPU (nvidia-smi --gpu-reset) or a reboot fixes"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from ..look.kinds import OWNED, SessionFolder
+from ..look.kinds import OWNED_KINDS, SessionFolder
 from ..look.processes import ScannedProcess
 from ..look.session_folder import answers
 from ..trust import own_uids
@@ -39,7 +39,7 @@ def _why_alive(look: HostState, session: SessionFolder, process: ScannedProcess)
         return f"unknown whether it is alive: {role} {process.pid} runs here, its session is unknown"
     if not any(session.is_same(other) for other in carried if other):
         return None
-    if role or (verdict is not None and verdict.kind in OWNED):
+    if role or (verdict is not None and verdict.kind in OWNED_KINDS):
         return f"it is alive: {role or (verdict.kind if verdict else '')} {process.pid} of it is running"
     if verdict is not None and verdict.kind == "unknown":
         return f"unknown whether it is alive: process {process.pid} may belong to it: {'; '.join(verdict.why)}"

@@ -20,7 +20,7 @@ from .host_state import Tell, tell_seldom
 
 PASSES = 3
 """How often a folder is gone through, when somebody still writes into it."""
-TELL_EVERY = 0.2
+TELL_INTERVAL_S = 0.2
 MOST_PATHS_CHARS = 32 << 20
 """Of the files whose sizes are remembered one by one: everybody may fill a session's folder."""
 MOST_REMARKS = 10
@@ -78,7 +78,7 @@ class Survey:
         """What could not be looked into, and why."""
         self._sizes: Dict[str, int] = {}
         """By path, of each of the first files; of a file with several names once."""
-        self._name, self._tell = name, tell_seldom(tell, TELL_EVERY)
+        self._name, self._tell = name, tell_seldom(tell, TELL_INTERVAL_S)
         self._linked: Set[int] = set()
         self._path_chars = 0
         self._owner = -1
@@ -158,7 +158,7 @@ class Removal:
         self.failed = Remarks()
         """What could not be removed, and why."""
         self._name, self._dear, self._named, self._held, self._check = name, dear, tuple(named), held, check
-        self._tell = tell_seldom(tell, TELL_EVERY)
+        self._tell = tell_seldom(tell, TELL_INTERVAL_S)
         self._keeps_marks = any(not self._is_named(path) for path in dear.found)
         self._folders = folders
         self._stay: Set[str] = set()

@@ -12,10 +12,10 @@ from typing import Callable, Dict, NamedTuple, Sequence, Tuple
 
 from ..look.processes import Identity, read_stat
 
-LINGER = 3.0
+KILL_TIMEOUT_S = 3.0
 """Seconds after SIGKILL within which a process that can die is dead; freeing 80 GB of GPU memory takes one of them."""
-LONGEST_NAP = 0.02
-SPARE = 64
+MAX_POLL_INTERVAL_S = 0.02
+SPARE_FILES = 64
 """Files that may still be opened when many processes are held: /proc must be readable, or they would seem to have ended."""
 _PIDFD_OPEN, _PIDFD_SEND_SIGNAL = 434, 424
 """The numbers of the system calls, for Python 3.8; the same on every architecture."""
@@ -99,7 +99,7 @@ def end(
     left = [held for held in grips if held.identity not in found]
     if last is not None and left and first != last:
         found.update(_send(left, last))
-        _wait(grips, found, last, began, time.monotonic() - began + LINGER, tell)
+        _wait(grips, found, last, began, time.monotonic() - began + KILL_TIMEOUT_S, tell)
     for held in grips:
         found.setdefault(held.identity, Ending(False, _stays(held, last or first, time.monotonic() - began)))
     return found
@@ -137,7 +137,7 @@ def _wait(grips: Sequence[Grip], found: Dict[Identity, Ending], number: int, beg
         if took >= until or all(held.identity in found for held in grips):
             return
         time.sleep(nap)
-        nap = min(2 * nap, LONGEST_NAP)
+        nap = min(2 * nap, MAX_POLL_INTERVAL_S)
 
 
 def _stays(held: Grip, number: int, took: float) -> str:
@@ -184,7 +184,7 @@ def _pidfd_open(pid: int) -> int | None:
     handle = _try_pidfd_open(pid)
     if handle == -errno.EMFILE and _more_files():
         handle = _try_pidfd_open(pid)
-    if handle >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE and not _more_files():
+    if handle >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_FILES and not _more_files():
         os.close(handle)
         return None
     return handle if handle >= 0 else None

@@ -21,7 +21,7 @@ from typing import Dict, Iterable
 from .containers import find_container, judged_inside
 from .evidence import Evidence, Lineage, has_same_variables, is_adopter, session_name
 from .gpus import NOBODY
-from .kinds import LEFT, NO_SIGN, OWNED, KindVerdict, ProcessFacts, SessionFolder, Sign
+from .kinds import LEFT_OVER_KINDS, NO_SIGN, OWNED_KINDS, KindVerdict, ProcessFacts, SessionFolder, Sign
 from .origin import SERVICES, WORKERS
 from .processes import Forest, ScannedProcess
 
@@ -145,7 +145,7 @@ class _Classifier:
         signs = () if inherits else self.evidence.signs(process)
         if above.kind == "unknown" and signs and not self._shares_fate(process, above, signs):
             return None
-        kind = {**dict.fromkeys(OWNED, "child"), **dict.fromkeys(LEFT, "orphan")}.get(above.kind, "unknown")
+        kind = {**dict.fromkeys(OWNED_KINDS, "child"), **dict.fromkeys(LEFT_OVER_KINDS, "orphan")}.get(above.kind, "unknown")
         said = f"child of {parent.name} {parent.pid}{'' if above.undecided else f' ({above.kind})'}"
         owner = parent.pid if above.kind in ("worker", "driver") else above.owner
         found = above._replace(kind=kind, why=(said, *(sign.text for sign in signs if kind == "orphan")), owner=owner)
@@ -252,7 +252,7 @@ class _Classifier:
     def _judge_zombie(self, process: ScannedProcess) -> KindVerdict:
         above = self._above(process)
         why = f"a zombie: it has ended and holds nothing, but its parent {process.parent} has not collected it"
-        if above.kind in OWNED:
+        if above.kind in OWNED_KINDS:
             return KindVerdict("child", (why,), above.job, above.session, above.node, owner=above.owner)
         return NO_SIGN._replace(kind="unknown", why=(why,))
 
@@ -268,7 +268,7 @@ class _Classifier:
             return None if process.parent == 1 else f"its parent {process.parent} can't be seen from here"
         if has_same_variables(process, parent):
             return f"its parent {parent.name} {parent.pid} has the same Ray variables: inherited from it, they prove nothing"
-        if parent.alive and not is_adopter(parent) and self._above(process).kind not in LEFT:
+        if parent.alive and not is_adopter(parent) and self._above(process).kind not in LEFT_OVER_KINDS:
             return f"its parent {parent.name} {parent.pid} lives, and is not Ray's"
         return None
 

@@ -8,14 +8,14 @@ from typing import Any, Callable, Dict, Generic, TypeVar
 
 T = TypeVar("T")
 Fault = Dict[str, object]
-PATIENCE = 5.0
+ANSWER_TIMEOUT_S = 5.0
 """Seconds without an answer until that is a fault."""
-LENIENCE = 9.0
+REST_PER_CPU_S = 9.0
 """Seconds of rest for each second of CPU that an answer took: a tenth of a core is the most that a question gets, on a host of 100,000
 processes too."""
-SELDOM = 10.0
+SELDOM_REST_S = 10.0
 """Seconds of rest from which on it is said that facts are only read so seldom."""
-FIRST_PATIENCE = 2.0
+FIRST_ANSWER_TIMEOUT_S = 2.0
 """The same for the first answer; until then what is not known is `None`, without a word."""
 
 
@@ -36,7 +36,7 @@ class Collector(Generic[T]):
         title: str | Callable[[], str],
         collect: Callable[[], T],
         every: float | None,
-        patience: float = PATIENCE,
+        patience: float = ANSWER_TIMEOUT_S,
         after: Collector[Any] | None = None,
     ) -> None:
         self.source = source
@@ -83,13 +83,14 @@ class Collector(Generic[T]):
         """Why its facts can't be believed, if so; `since` is POSIX time."""
         asked = self._asked
         waited = time.monotonic() - asked if asked is not None else 0.0
-        if asked is not None and waited > (self._patience if self.answered.is_set() else FIRST_PATIENCE):
+        if asked is not None and waited > (self._patience if self.answered.is_set() else FIRST_ANSWER_TIMEOUT_S):
             text = f"{self._title} has not answered for {waited:.0f} s" if waited >= 1 else f"{self._title} has not answered yet"
             return {"source": self.source, "text": text, "since": _to_posix(asked)}
         if self._error is not None:
             return {"source": self.source, "text": self._error, "since": _to_posix(self._error_since)}
         if self._seldom is not None:
-            text = f"{self._title} takes {self._spent:.1f} s of CPU to read, so it is read only every {(1 + LENIENCE) * self._spent:.0f} s"
+            interval = (1 + REST_PER_CPU_S) * self._spent
+            text = f"{self._title} takes {self._spent:.1f} s of CPU to read, so it is read only every {interval:.0f} s"
             return {"source": self.source, "text": text, "since": _to_posix(self._seldom)}
         return None
 
@@ -107,11 +108,11 @@ class Collector(Generic[T]):
             if not self.answered.is_set():
                 self.answered.set()
                 first.set()
-            self._rest(LENIENCE * self._spent)
+            self._rest(REST_PER_CPU_S * self._spent)
             self._hurry.wait(self._every)
 
     def _rest(self, seconds: float) -> None:
-        self._seldom = None if seconds < SELDOM else self._seldom or time.monotonic()
+        self._seldom = None if seconds < SELDOM_REST_S else self._seldom or time.monotonic()
         time.sleep(seconds)
 
     def _collect_once(self) -> None:

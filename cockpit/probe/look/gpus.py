@@ -14,11 +14,11 @@ from .xids import Bus, Xid, XidEvents, parse_bus
 Gpu = Dict[str, Any]
 Holders = Dict[int, Dict[int, "int | None"]]
 """For each pid, how many bytes of which GPU; `None` where NVML won't say."""
-RETRY_EVERY = 15
+RETRY_EVERY_READINGS = 15
 """Readings between two tries to start NVML after it has failed: loading it is not free, and a driver seldom comes back."""
-HEALTH_EVERY = 10.0
+HEALTH_INTERVAL_S = 10.0
 """Seconds between two questions for what hardly changes."""
-LINKS_EVERY, LINKS_APART = 60.0, 2.0
+LINKS_INTERVAL_S, LINKS_SPACING_S = 60.0, 2.0
 """Seconds between two questions for the links of a GPU, some seventy numbers; and by how much GPUs are asked after each other."""
 RECOVERY = {
     1: "reset", 2: "reboot", 3: "drain P2P", 4: "drain and reset", 5: "recover IMEX domain", 6: "bus reset", 7: "system reboot",
@@ -100,7 +100,7 @@ class Nvml:
             if self._refusal:
                 raise self._refusal
             return False
-        self._waiting, self._refusal = RETRY_EVERY, None
+        self._waiting, self._refusal = RETRY_EVERY_READINGS, None
         try:
             self._module = self._init()
         except CollectError as error:
@@ -138,7 +138,7 @@ class Nvml:
         handles: list[Any] = []
         now = time.monotonic()
         if now >= self._health_due:
-            self._health, self._health_due = {}, now + HEALTH_EVERY
+            self._health, self._health_due = {}, now + HEALTH_INTERVAL_S
         for index in range(count):
             try:
                 handle = nvml.nvmlDeviceGetHandleByIndex(index)
@@ -160,7 +160,7 @@ class Nvml:
             rows = call(nvml, "nvmlDeviceGetRemappedRows", handle)
             self._health[index] = {"recovery": _recovery(nvml, handle), "remap": bool(rows[2]) if rows else None}
         if now >= self._links_due.get(index, 0.0):
-            self._links_due[index] = now + LINKS_EVERY + (0.0 if index in self._links else LINKS_APART * index)
+            self._links_due[index] = now + LINKS_INTERVAL_S + (0.0 if index in self._links else LINKS_SPACING_S * index)
             self._links[index] = self._read_seldom(nvml, index, handle)
         reasons = _read_clock_reasons(nvml, handle)
         return {**self._health[index], **self._links[index], "clock_reasons": reasons, "slowed": _slowdown(reasons)}

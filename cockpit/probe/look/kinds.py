@@ -11,8 +11,8 @@ from typing import FrozenSet, Mapping, NamedTuple, Tuple
 from .processes import Identity, ScannedProcess
 from .tree import Place
 
-OWNED = ("ray", "worker", "driver", "child")
-LEFT = ("orphan", "stale")
+OWNED_KINDS = ("ray", "worker", "driver", "child")
+LEFT_OVER_KINDS = ("orphan", "stale")
 
 
 class Listener(NamedTuple):

@@ -12,16 +12,16 @@ from .. import trust
 from .kernel_log import Kernel
 
 Kill = Dict[str, Any]
-WINDOW = 3600.0
-MOST = 100
+WINDOW_S = 3600.0
+MAX_KILLS = 100
 MOST_BYTES = 1 << 20
 """That are read of one log in one look: of what is new, the end."""
-LONGEST = 2000
+MAX_LINE_CHARS = 2000
 """Characters of a line that are looked at."""
-MOST_LINES = 3 * MOST
+MOST_LINES = 3 * MAX_KILLS
 """That are looked at in one look at one log, the last ones: a kill has up to three."""
 GIB = 1 << 30
-QUARTER = 900
+ZONE_STEP_S = 900
 """Seconds by which the clocks of two time zones differ, or a multiple of that."""
 
 _STAMP = re.compile(rb"^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3}) ", re.MULTILINE)
@@ -56,9 +56,9 @@ class KillScanner:
         paths = tuple(logs)
         told = self._kernel.read()
         heard = [kill for path in paths for kill in self._read(path)] + (told or [])
-        oldest, latest = self._now() - WINDOW, self._now() + QUARTER
+        oldest, latest = self._now() - WINDOW_S, self._now() + ZONE_STEP_S
         found = (kill for kill in self._found + heard if oldest <= kill["moment"] <= latest)
-        self._found = sorted(found, key=lambda kill: float(kill["moment"]))[-MOST:]
+        self._found = sorted(found, key=lambda kill: float(kill["moment"]))[-MAX_KILLS:]
         return self._found if paths or told is not None or self._found else None
 
     def _read(self, path: str) -> Iterable[Kill]:
@@ -67,7 +67,7 @@ class KillScanner:
             with trust.open_file(path, _owner_of_session(path)) as file:
                 status = os.fstat(file)
                 log = self._logs.setdefault((status.st_dev, status.st_ino), RayletLog())
-                return [{**kill, "session": session_of(path)} for kill in log.read_on(file, status, self._now() - WINDOW)]
+                return [{**kill, "session": session_of(path)} for kill in log.read_on(file, status, self._now() - WINDOW_S)]
         except OSError:
             return ()
 
@@ -113,7 +113,7 @@ class RayletLog:
 
     def _kills(self, text: bytes, shift: float) -> Iterator[Kill]:
         for match in deque(_TELLING.finditer(text), MOST_LINES):
-            line = match[0][:LONGEST].decode("utf-8", "replace")
+            line = match[0][:MAX_LINE_CHARS].decode("utf-8", "replace")
             stamp, node = _STAMP.match(match[0]), _NODE.search(line)
             if stamp:
                 self._entry = KillHeadline((_posix(stamp) or 0.0) + shift, None)
@@ -138,7 +138,7 @@ def _kill(found: re.Match[str], line: str, entry: KillHeadline) -> Kill:
         "job": said.get("job") or (owner[-8:] if owner else None),
         "node": entry.node,
         "held": int(float(said["held"]) * GIB),
-        "text": line.strip()[:LONGEST],
+        "text": line.strip()[:MAX_LINE_CHARS],
     }
 
 
@@ -152,7 +152,7 @@ def _zone(text: bytes, written: float) -> float:
     """What is added to its times, read as ours: a container may have another time zone. The last of them is when it was written."""
     stamp = _STAMP.match(text, max(0, text.rfind(b"\n[", 0, -1) + 1))
     last = _posix(stamp) if stamp else None
-    return 0.0 if last is None else round((written - last) / QUARTER) * QUARTER
+    return 0.0 if last is None else round((written - last) / ZONE_STEP_S) * ZONE_STEP_S
 
 
 def _posix(stamp: re.Match[bytes]) -> float | None:

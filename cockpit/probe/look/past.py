@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Dict, Mapping, Sequence, Tuple
 
-from .kinds import LEFT, OWNED, KindVerdict, ProcessFacts, SeenWorker
+from .kinds import LEFT_OVER_KINDS, OWNED_KINDS, KindVerdict, ProcessFacts, SeenWorker
 from .origin import WORKERS
 from .proc import TICKS_PER_SECOND
 from .processes import Forest, Identity, ScannedProcess
 
-HOUR, MINUTE = 3600 * TICKS_PER_SECOND, 60 * TICKS_PER_SECOND
+HOUR_TICKS, MINUTE_TICKS = 3600 * TICKS_PER_SECOND, 60 * TICKS_PER_SECOND
 
 
 class Past:
@@ -35,7 +35,7 @@ class Past:
             if verdict.kind == "child" and worker and pid in forest:
                 self.seen[forest[pid].identity] = worker
         self._begun = self._begun or now
-        self._rays.update((pid, now) for pid, verdict in verdicts.items() if verdict.kind in OWNED + LEFT)
+        self._rays.update((pid, now) for pid, verdict in verdicts.items() if verdict.kind in OWNED_KINDS + LEFT_OVER_KINDS)
         self._forget(forest, now)
 
     def was_rays(self, pid: int, ticks: float) -> bool | None:
@@ -43,11 +43,11 @@ class Past:
         if self._begun is None or ticks < self._begun:
             return None
         seen = self._rays.get(pid)
-        return seen is not None and abs(seen - ticks) < MINUTE
+        return seen is not None and abs(seen - ticks) < MINUTE_TICKS
 
     def evidence(self, process: ScannedProcess, verdict: KindVerdict) -> Tuple[Any, ...] | None:
         """What a probe that has not watched lacks, to judge a process that may be left over; `None` when there is nothing."""
-        if not process.alive or verdict.kind not in (*LEFT, "unknown"):
+        if not process.alive or verdict.kind not in (*LEFT_OVER_KINDS, "unknown"):
             return None
         worker = next(iter(ProcessFacts(seen=self.seen, workers=self.workers).pasts(process)), None)
         return (*worker[:2], *worker.raylet, *worker[3:]) if worker else None
@@ -67,7 +67,7 @@ class Past:
             )
 
     def _forget(self, forest: Forest, now: int) -> None:
-        self._rays = {pid: seen for pid, seen in self._rays.items() if now - seen < HOUR}
+        self._rays = {pid: seen for pid, seen in self._rays.items() if now - seen < HOUR_TICKS}
         here = {process.identity for process in forest.values()}
         led = {process.group for process in forest.values()} | {process.leader for process in forest.values()}
         self.seen = {identity: worker for identity, worker in self.seen.items() if identity in here}

@@ -12,7 +12,7 @@ from .network import Interfaces, read_interfaces
 from .origin import NO_JOB, SOCKET_INTERFACES, WANTED, ProcessOrigin, trace
 from .proc import PAGE_BYTES, TICKS_PER_SECOND, Batch, legible, read_at_once, read_link, read_or_nothing, shares, uptime
 
-STUCK_AFTER = 1.0
+STUCK_AFTER_S = 1.0
 """Seconds after which a process whose memory map is locked (its cmdline and environ then hang) is left alone."""
 MOST_ENVIRON_BYTES = 8 << 20
 """The kernel gives a new program 6 MiB at most; but a process may say later that its environment is any memory of its, of any size."""
@@ -20,9 +20,9 @@ MOST_COMMAND_BYTES, MOST_WORDS = 1 << 15, 1000
 """Of a command: a raylet's is some KiB long. Every user may start very many processes with 32,000 words each."""
 OWN_COMMANDS_CHARS, COMMANDS_CHARS, LONGEST_COMMAND, SHORTEST_COMMAND = 2 << 20, 1 << 20, 4096, 120
 """Told of all processes together, for those of root and ours, and for others; and of one."""
-LEAST_PATIENCE = 0.3
+MIN_STUCK_AFTER_S = 0.3
 """The same once some have hung in one scan: a user may have many that do."""
-SETTLED_AFTER = 3.0
+SETTLED_AFTER_S = 3.0
 """Seconds of a process's life after which it has become what it was started for: forked, redirected, executed."""
 _CHUNK_BYTES = 1 << 16
 _BEGINNINGS = (b"RAY_", *(f"{name}=".encode() for name in SOCKET_INTERFACES))
@@ -179,7 +179,7 @@ def read_details(stat: ScannedProcess) -> Details:
     kept = None if text is None else _pick_wanted(text)
     logs = [link for link in (read_link(f"/proc/{stat.pid}/fd/{number}") for number in (1, 2)) if link]
     uid, pids = _status(stat.pid)
-    settled = not stat.alive or (bool(argv) and text != b"" and uptime() - stat.ticks / TICKS_PER_SECOND > SETTLED_AFTER)
+    settled = not stat.alive or (bool(argv) and text != b"" and uptime() - stat.ticks / TICKS_PER_SECOND > SETTLED_AFTER_S)
     head = b""
     if any(f"-{NO_JOB}-" in log for log in logs):
         with suppress(OSError):  # through the process, whose mounts may be others than ours
@@ -242,7 +242,7 @@ def _status(pid: int) -> Tuple[int | None, Tuple[int, ...]]:
 class ProcessTable:
     """Every process of this host, with what is known of it from earlier scans."""
 
-    def __init__(self, look: Callable[[ScannedProcess], Details] = read_details, patience: float = STUCK_AFTER) -> None:
+    def __init__(self, look: Callable[[ScannedProcess], Details] = read_details, patience: float = STUCK_AFTER_S) -> None:
         self._look = look
         self._patience = patience
         self._known: Dict[Identity, Tuple[str, Details]] = {}
@@ -282,7 +282,7 @@ class ProcessTable:
         while stats:
             batch = Batch(stats, lambda stat: (stat.identity, (stat.name, self._read(stat))))
             at = batch.wait(patience)
-            patience = max(patience / 2, LEAST_PATIENCE)
+            patience = max(patience / 2, MIN_STUCK_AFTER_S)
             self._known.update(batch.answers)
             if at is None:
                 return

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterable, Iterator, Mapping, Sequence, Tuple
 from .. import trust
 from . import host
 from .classify import classify
-from .collector import LENIENCE, Collector
+from .collector import REST_PER_CPU_S, Collector
 from .containers import find_container
 from .gpus import Gpu, GpuReading, Nvml
 from .kernel_log import Kernel
@@ -149,7 +149,7 @@ class Sampler:
             before = time.thread_time()
             verdicts = classify(forest, facts_of(sessions, reading, self._past))
             self._past.learn(forest, verdicts, int(uptime() * TICKS_PER_SECOND))
-            self._judged = forest, have_sessions, verdicts, time.monotonic() + LENIENCE * (time.thread_time() - before)
+            self._judged = forest, have_sessions, verdicts, time.monotonic() + REST_PER_CPU_S * (time.thread_time() - before)
         return verdicts
 
     def _tell_processes(self, forest: Forest, verdicts: Mapping[int, KindVerdict], reading: GpuReading) -> list[Sample]:

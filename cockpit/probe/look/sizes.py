@@ -17,16 +17,16 @@ from ..trust import FOLDER, opened
 from .host import Amount, space
 from .tree import FolderEntry, MovedError, Walk, shown_path
 
-KEEPS = 20
+MAX_KEPT_LISTED = 20
 MOST_FILES = 2_000_000
 """Beyond that it gives up, and the size stays unknown."""
-MOST_DEAR_CHARS = 8 << 20
+MAX_PROTECTED_CHARS = 8 << 20
 """Of the paths of what may be dear: whoever may write into a session's folder decides how many they are, and how long."""
-COUNT_AGAIN = 900.0
-LOOK_AGAIN = 10.0
-STIRRED = 0.05
+RECOUNT_INTERVAL_S = 900.0
+CHECK_INTERVAL_S = 10.0
+RECOUNT_CHANGE_SHARE = 0.05
 """Share of a disk by which it has changed, so that its folders are counted anew: what fills it is looked for."""
-PAUSE_EVERY, PAUSE = 200, 0.01
+PAUSE_EVERY_ENTRIES, PAUSE_S = 200, 0.01
 UNPACKED_WITHIN_S = 60.0
 """Ray unpacks a working_dir at once, and all its files have that time; what is younger than the oldest by more, a job has written."""
 LARGE_BYTES = 1 << 20
@@ -42,7 +42,7 @@ _PACKAGE = re.compile(r"(runtime_resources/working_dir_files/[^/]+)(?:/|$)")
 
 
 class Size(NamedTuple):
-    """Of one folder: bytes on disk (`None`: too many files to count), and up to KEEPS paths in it that may be dear."""
+    """Of one folder: bytes on disk (`None`: too many files to count), and up to MAX_KEPT_LISTED paths in it that may be dear."""
 
     size: int | None
     keeps: Tuple[str, ...]
@@ -78,10 +78,10 @@ class Sizes:
             for folder in self._wanted:
                 used = _measure_use(folder)
                 due, before = self._counted.get(folder, (0.0, used))
-                if time.monotonic() >= due or abs(used - before) >= STIRRED:
+                if time.monotonic() >= due or abs(used - before) >= RECOUNT_CHANGE_SHARE:
                     self.known = {**self.known, folder: count(folder, self._sleep)}
-                    self._counted = {**self._counted, folder: (time.monotonic() + COUNT_AGAIN, used)}
-            self._wake.wait(LOOK_AGAIN)
+                    self._counted = {**self._counted, folder: (time.monotonic() + RECOUNT_INTERVAL_S, used)}
+            self._wake.wait(CHECK_INTERVAL_S)
             self._wake.clear()
 
 
@@ -103,8 +103,8 @@ def count(folder: str, sleep: Callable[[float], None] = time.sleep, most: int = 
     total, number, dear = 0, 0, DearFiles()
     try:
         for number, entry in enumerate(islice(Walk(top), most + 1), 1):
-            if number % PAUSE_EVERY == 0:
-                sleep(PAUSE)
+            if number % PAUSE_EVERY_ENTRIES == 0:
+                sleep(PAUSE_S)
             total += entry.status.st_blocks * 512 if stat.S_ISREG(entry.status.st_mode) else 0
             dear.see(entry)
             if dear.are_too_many:
@@ -113,7 +113,7 @@ def count(folder: str, sleep: Callable[[float], None] = time.sleep, most: int = 
         return Size(None, ())
     finally:
         os.close(top)
-    return Size(total if number <= most and not dear.are_too_many else None, tuple(map(shown_path, islice(dear.found, KEEPS))))
+    return Size(total if number <= most and not dear.are_too_many else None, tuple(map(shown_path, islice(dear.found, MAX_KEPT_LISTED))))
 
 
 # What is dear
@@ -134,7 +134,7 @@ class DearFiles:
     @property
     def are_too_many(self) -> bool:
         """Whether no more can be remembered."""
-        return self._chars > MOST_DEAR_CHARS
+        return self._chars > MAX_PROTECTED_CHARS
 
     def see(self, entry: FolderEntry) -> None:
         """One entry."""

@@ -13,7 +13,7 @@ from ..trust import TrustError
 from .proc import legible, read_or_nothing
 from .processes import lives, read_environ, read_stat, read_uid
 
-PATIENCE = 8.0
+DUMP_TIMEOUT_S = 8.0
 """Seconds for py-spy: it reads the symbols of every library that is mapped, which takes long on a host under load."""
 TRIES = 3
 """A process that is not stopped may change its stack while it is read; py-spy then says that it couldn't."""
@@ -45,11 +45,13 @@ def _dump(program: str, pid: int) -> Answer:
     for _ in range(TRIES):
         words = [program, "dump", "--json", "--nonblocking", "--pid", str(pid)]
         try:
-            ended = programs.run(words, programs.our_account(), {"PATH": os.defpath, "LANG": "C.UTF-8"}, limit_s=PATIENCE)
+            ended = programs.run(words, programs.our_account(), {"PATH": os.defpath, "LANG": "C.UTF-8"}, limit_s=DUMP_TIMEOUT_S)
         except (OSError, TrustError) as error:
             return {"error": f"{program}: {(getattr(error, 'strerror', None) or str(error)).lower()}"}
         if ended.code is None:
-            return {"error": f"py-spy has not answered in {PATIENCE:.0f} s: the process may be stopped or in uninterruptible sleep (D)"}
+            return {
+                "error": f"py-spy has not answered in {DUMP_TIMEOUT_S:.0f} s: the process may be stopped or in uninterruptible sleep (D)"
+            }
         if ended.code == 0:
             return _threads(ended.out)
         said = legible(ended.err.decode("utf-8", "surrogateescape"))

@@ -106,7 +106,7 @@ def _listens(host: str, port: int, address: str) -> Tuple[bool | None, str]:
 
 # As facts
 
-YOUNG = 60.0
+MIN_AGE_S = 60.0
 """Seconds for which what looks dead may be about to live: a session's folder is there before its processes are."""
 
 
@@ -178,7 +178,7 @@ def _doubtful(found: SessionPointer, target: str) -> bool:
         status = os.stat(target)
     except OSError:
         status = found.status
-    if time.time() - status.st_mtime < YOUNG and (stat.S_ISREG(status.st_mode) or is_session(os.path.basename(target))):
+    if time.time() - status.st_mtime < MIN_AGE_S and (stat.S_ISREG(status.st_mode) or is_session(os.path.basename(target))):
         return True
     with trust.opened(found.temp, trust.FOLDER_PLACE) as temp:
         return why_shared(temp) is not None

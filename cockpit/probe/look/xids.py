@@ -9,16 +9,16 @@ from typing import Any, Callable, Dict, Iterable, Sequence, Tuple
 Xid = Dict[str, Any]
 Bus = Tuple[int, int, int]
 """PCI domain, bus and device."""
-WINDOW = 86400.0
+WINDOW_S = 86400.0
 """Seconds for which they are told: counters move days before a GPU fails, and a day is what somebody remembers."""
-MOST = 8
+MAX_XIDS = 8
 """Of one GPU, the last ones."""
 MARK = b"NVRM: Xid"
 WAIT_MS = 1
 """For an event: 0 may be read as no limit, a millisecond is one."""
 MOST_EVENTS = 64
 """In one look."""
-LONGEST = 300
+MAX_LINE_CHARS = 300
 """Characters of a line."""
 _LINE = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]{7,16})[^)]{0,20}\): (\d{1,4})\b")
 
@@ -27,7 +27,11 @@ def parse_line(text: str, moment: float) -> Tuple[Bus, Xid] | None:
     """The driver writes `NVRM: Xid (PCI:0000:1b:00): 79, pid=1, name=python, GPU has fallen off the bus.`."""
     found = _LINE.search(text)
     bus = parse_bus(found[1]) if found else None
-    return (bus, {"code": int(found[2]), "moment": moment, "text": text.partition("\n")[0].strip()[:LONGEST]}) if found and bus else None
+    return (
+        (bus, {"code": int(found[2]), "moment": moment, "text": text.partition("\n")[0].strip()[:MAX_LINE_CHARS]})
+        if found and bus
+        else None
+    )
 
 
 def parse_bus(text: str) -> Bus | None:
@@ -42,7 +46,7 @@ def parse_bus(text: str) -> Bus | None:
 
 def newest(xids: Iterable[Xid], now: float) -> Sequence[Xid]:
     """The last ones of a day, the oldest first."""
-    return sorted((xid for xid in xids if now - WINDOW <= xid["moment"]), key=lambda xid: float(xid["moment"]))[-MOST:]
+    return sorted((xid for xid in xids if now - WINDOW_S <= xid["moment"]), key=lambda xid: float(xid["moment"]))[-MAX_XIDS:]
 
 
 class XidEvents:

@@ -13,7 +13,7 @@ import httpcore
 from msgspec.structs import replace
 
 from cockpit.clock import CLOCK, redate, shift_of
-from cockpit.config.thresholds import OLD
+from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import Actor, Cluster, Process
 from cockpit.sources.connections import Params
 from cockpit.sources.ray import actors, oom, wire
@@ -50,7 +50,7 @@ NODES_PAUSE_PER_ANSWER_TIME, LEAST_NODES_PAUSE_PER_ANSWER_TIME, LONGEST_PAUSE_S 
 """For so many times as long as an answer took, it is not asked for again, but not for longer than so many seconds: a dashboard that others
 ask too, or that is loaded, answers slower and is then asked less. Of nodes the answers become old: they are asked for before that, where
 the answer doesn't take too long."""
-FRESH_S = OLD - 2.0
+FRESH_S = STALE_AFTER_S - 2.0
 """Seconds after which answers about all nodes should come again, those in which they are read and drawn left out."""
 GCS_PAUSE_S, GCS_QUICK_S, GCS_SLACK_S = 2.0, 0.1, 0.2
 """Seconds after which the GCS must have shown again that it lives; in which Ray wants it to answer; by which it is asked too early, rather

@@ -105,7 +105,7 @@ AGENT_TIMEOUT_S = 6.0
 class LogNames(wire.Snake, frozen=True):
     """`/api/v0/logs`: names of files, by what Ray takes them for."""
 
-    result: Mapping[str, Annotated[tuple[str, ...], Meta(max_length=wire.MOST_LISTED)]] | None = None
+    result: Mapping[str, Annotated[tuple[str, ...], Meta(max_length=wire.MAX_DECODED_ENTRIES)]] | None = None
 
 
 class LogFiles:

@@ -18,7 +18,7 @@ Resources = Mapping[str, float]
 Uses = dict[str, tuple[float, float]]
 """Used and total of each resource."""
 NULL: Final = msgspec.Raw(b"null")
-MOST_LISTED: Final = 100_000
+MAX_DECODED_ENTRIES: Final = 100_000
 """Entries of one list: ten times what Ray lists, whatever it is asked for. A million would be gigabytes here."""
 
 
@@ -221,7 +221,7 @@ class StatusText(Camel, frozen=True):
 class Listing(Snake, Generic[T], frozen=True):
     """A list of the state API: `total` in the GCS, of which all but `num_after_truncation` were cut off before filtering."""
 
-    result: Annotated[tuple[T, ...], msgspec.Meta(max_length=MOST_LISTED)] = ()
+    result: Annotated[tuple[T, ...], msgspec.Meta(max_length=MAX_DECODED_ENTRIES)] = ()
     total: int | None = None
     num_after_truncation: int | None = None
     num_filtered: int | None = None

@@ -222,7 +222,7 @@ def test_a_file_that_grows_without_end_is_given_up(folder, monkeypatch):
     lay(folder, a_log="x")
     contents = find_contents(folder)
     with (folder / "a.log").open("wb") as file:
-        file.truncate(packing.PACKAGE_LIMIT + 1)
+        file.truncate(packing.MAX_PACKAGE_BYTES + 1)
     with pytest.raises(InputError, match="grew beyond 100M while it was packed"):
         pack(contents)
 

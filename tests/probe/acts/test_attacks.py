@@ -79,7 +79,7 @@ def test_another_users_folder_in_a_dead_session_is_told_of_and_stays(ground: Gro
 
 
 def test_files_in_dev_shm_that_one_user_makes_without_end_hinder_nobody_elses(ground: Ground, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(shm, "MOST", 10)
+    monkeypatch.setattr(shm, "MAX_FILES", 10)
     mark = secrets.token_hex(3)
     made = [Path(f"/dev/shm/psm_{mark}{number:02x}") for number in range(30)]
     ours = Path(f"/dev/shm/vllm_{mark}")

@@ -135,7 +135,7 @@ def test_one_that_came_alive_since_it_was_planned_stays(ground):
 
 
 def test_a_session_that_is_just_being_made_is_waited_for(ground, monkeypatch):
-    monkeypatch.setattr("cockpit.probe.acts.clean.dead_sessions.SETTLE", 1.0)
+    monkeypatch.setattr("cockpit.probe.acts.clean.dead_sessions.MIN_QUIET_S", 1.0)
     path = session(ground.temp)
     os.utime(path)
     began = time.monotonic()
@@ -147,7 +147,7 @@ def test_a_session_that_is_just_being_made_is_waited_for(ground, monkeypatch):
 def test_a_session_that_we_have_just_ended_ourselves_is_not_waited_for_and_stays_when_it_lives_after_all(ground, monkeypatch):
     path = session(ground.temp)
     os.utime(path)
-    monkeypatch.setattr("cockpit.probe.acts.clean.dead_sessions.SETTLE", 10_000)
+    monkeypatch.setattr("cockpit.probe.acts.clean.dead_sessions.MIN_QUIET_S", 10_000)
     answer = ground.clean(ended=[NAME])
     assert what(answer["done"]) == [NAME]
     lives = session(ground.temp)

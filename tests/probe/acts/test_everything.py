@@ -41,8 +41,8 @@ def test_it_is_told_line_by_line_and_its_summary_is_kept(tmp_path: Path):
 
 @pytest.mark.parametrize("script", ["exec sleep 1000", "exec >&- 2>&-; exec sleep 1000"])
 def test_one_that_does_not_end_is_ended_and_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str):
-    monkeypatch.setattr(everything, "SLACK", 0.0)
-    monkeypatch.setattr(everything, "QUIET", 0.2)
+    monkeypatch.setattr(everything, "SLACK_S", 0.0)
+    monkeypatch.setattr(everything, "QUIET_S", 0.2)
     told: list[str] = []
     assert run(stand_in(tmp_path, script), {"grace": 1}, told.append).endswith("(`ray stop` did not end in time)")
     assert ("`ray stop` is still running" in told) == (script == "exec sleep 1000")

@@ -122,7 +122,7 @@ def test_what_is_sent_is_a_program_that_ends_with_its_call(raylet: Raylet, seen:
     text = (seen / "stdin").read_text()
     compile(text, "sent", "exec")
     question = eval(text.splitlines()[-1], {"main": lambda question: question, "json": json})
-    assert (question["stage"], question["session"], question["limit"]) == ("plan", SESSION, ray.LIMIT)
+    assert (question["stage"], question["session"], question["limit"]) == ("plan", SESSION, ray.PROGRAM_TIMEOUT_S)
     assert question["targets"] == [{"what": "placement_group", "id": GROUP, "session": SESSION}]
 
 
@@ -173,7 +173,7 @@ def test_a_deed_is_done_in_the_session_of_its_plan(raylet: Raylet, seen: Path):
 
 
 def test_a_program_that_hangs_is_ended(raylet: Raylet, python: Path, seen: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ray, "LIMIT", 0.5)
+    monkeypatch.setattr(ray, "PROGRAM_TIMEOUT_S", 0.5)
     stand_in(python, seen, "sleep 1000")
     with raylet():
         said = ask(stage="do", targets=[TARGET])["error"]

@@ -355,7 +355,7 @@ def test_of_many_folders_of_another_user_some_are_named_and_none_is_gone_into(gr
 
 
 def test_more_checkpoints_than_can_be_remembered_are_left_to_a_person(ground, monkeypatch):
-    monkeypatch.setattr("cockpit.probe.look.sizes.MOST_DEAR_CHARS", 100)
+    monkeypatch.setattr("cockpit.probe.look.sizes.MAX_PROTECTED_CHARS", 100)
     path = session(ground.temp)
     for number in range(10):
         write(path / "logs" / f"model{number}.pt")

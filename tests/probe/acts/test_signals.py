@@ -194,7 +194,7 @@ def test_more_processes_than_files_may_be_open(run, monkeypatch, more):
     if not more:
         monkeypatch.setattr(signals, "_more_files", lambda: False)
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (signals.SPARE + 80, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (signals.SPARE_FILES + 80, hard))
         grips = [held(process) for process in processes]
         assert all(one.state() for one in grips)
         found = end(grips, 20.0)

@@ -29,7 +29,7 @@ def test_facts_come_from_a_thread_of_its_own():
 
 
 def test_before_its_first_answer_there_is_no_fact_and_soon_a_fault(monkeypatch):
-    monkeypatch.setattr(collector, "FIRST_PATIENCE", 0.05)
+    monkeypatch.setattr(collector, "FIRST_ANSWER_TIMEOUT_S", 0.05)
     never = threading.Event()
     one = Collector("nvml", "NVML", never.wait, 60)
     one.start(threading.Event())
@@ -121,11 +121,11 @@ def test_what_is_dear_to_read_takes_a_tenth_of_a_core_however_often_it_is_asked(
     one = Collector("processes", "/proc", look, 0.0)
     one.start(threading.Event())
     until(lambda: len(looks) >= 6)
-    assert looks[5] - looks[0] >= 5 * 0.02 * collector.LENIENCE
+    assert looks[5] - looks[0] >= 5 * 0.02 * collector.REST_PER_CPU_S
 
 
 def test_what_is_read_seldom_for_that_is_said(monkeypatch):
-    monkeypatch.setattr(collector, "SELDOM", 0.05)
+    monkeypatch.setattr(collector, "SELDOM_REST_S", 0.05)
     one = Collector("processes", "/proc", lambda: burn(0.05), 60)
     one.start(threading.Event())
     until(one.fault)

@@ -113,7 +113,7 @@ def test_a_newborn_is_not_settled(monkeypatch):
             assert not read_details(read_stat(child.pid)).settled
         finally:
             child.kill()
-    monkeypatch.setattr(processes, "SETTLED_AFTER", 0.0)
+    monkeypatch.setattr(processes, "SETTLED_AFTER_S", 0.0)
     assert read_details(read_stat(os.getpid())).settled
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.probe.look import sizes as module
-from cockpit.probe.look.sizes import KEEPS, Sizes, count
+from cockpit.probe.look.sizes import MAX_KEPT_LISTED, Sizes, count
 
 
 def never_pause(_seconds: float) -> None:
@@ -72,9 +72,9 @@ def test_an_empty_checkpoint_is_no_loss(tmp_path):
 
 
 def test_some_names_are_enough(tmp_path):
-    for number in range(KEEPS + 5):
+    for number in range(MAX_KEPT_LISTED + 5):
         write(tmp_path / f"{number}.pt")
-    assert len(count(str(tmp_path), never_pause).keeps) == KEEPS
+    assert len(count(str(tmp_path), never_pause).keeps) == MAX_KEPT_LISTED
 
 
 def test_too_many_files_have_no_size(tmp_path):
@@ -94,7 +94,7 @@ def test_it_pauses_on_the_way(tmp_path):
 def test_a_disk_that_fills_has_its_folders_counted_anew(tmp_path, monkeypatch):
     used = [0.5]
     monkeypatch.setattr(module, "_measure_use", lambda folder: used[0])
-    monkeypatch.setattr(module, "LOOK_AGAIN", 0.01)
+    monkeypatch.setattr(module, "CHECK_INTERVAL_S", 0.01)
     sizes = Sizes(never_pause)
     sizes.start()
     sizes.want([str(tmp_path)])

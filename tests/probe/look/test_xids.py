@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cockpit.probe.look.gpus import GpuReading, bus_of_lost
 from cockpit.probe.look.kernel_log import Kernel, parse_xid
 from cockpit.probe.look.sample import with_xids
-from cockpit.probe.look.xids import MOST, WINDOW, XidEvents, newest, parse_bus, parse_line
+from cockpit.probe.look.xids import MAX_XIDS, WINDOW_S, XidEvents, newest, parse_bus, parse_line
 
 LOST = "NVRM: Xid (PCI:0000:b1:00): 79, pid=1234, name=python, GPU has fallen off the bus."
 BUS = (0, 0xB1, 0)
@@ -80,8 +80,8 @@ def test_a_log_that_may_not_be_read_tells_of_none(tmp_path):
 
 def test_the_last_ones_of_a_day_are_kept():
     now = 1_000_000.0
-    xids = [{"code": code, "moment": now - code} for code in range(20)] + [{"code": 99, "moment": now - WINDOW - 1}]
-    assert [xid["code"] for xid in newest(xids, now)] == list(range(MOST - 1, -1, -1))
+    xids = [{"code": code, "moment": now - code} for code in range(20)] + [{"code": 99, "moment": now - WINDOW_S - 1}]
+    assert [xid["code"] for xid in newest(xids, now)] == list(range(MAX_XIDS - 1, -1, -1))
 
 
 class RefusedError(Exception):
@@ -143,7 +143,7 @@ def test_a_driver_that_refuses_is_not_asked_again_and_nothing_is_known():
 
 
 def test_a_flood_of_events_holds_nobody_up():
-    assert len(XidEvents().read(nvml(*[(0, 13)] * 1000), [0])[0]) == MOST
+    assert len(XidEvents().read(nvml(*[(0, 13)] * 1000), [0])[0]) == MAX_XIDS
 
 
 @pytest.mark.parametrize(

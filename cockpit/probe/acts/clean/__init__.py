@@ -22,7 +22,7 @@ from typing import Any, Callable, Dict, Mapping
 from ...look.tree import MovedError, decode_path
 from ..holders import describe_uses, holds, why_in_use, why_unasked
 from ..host_state import HostState, Request, Target, Tell, Watcher, tell_seldom, unforeseen
-from ..removal import TELL_EVERY
+from ..removal import TELL_INTERVAL_S
 from . import dead_sessions, pointers, shm
 from .request import Cleaning, CleanRefusedError, FailedError, sentence
 
@@ -82,7 +82,7 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     answer: Answer = {"done": [], "refused": [], "failed": [], "freed": {"disk": 0, "shm": 0}, "notes": []}
     cleaning = Cleaning(request, watcher, tell, answer)
     targets = sorted(request["targets"], key=_turn)
-    say = tell_seldom(tell, TELL_EVERY)
+    say = tell_seldom(tell, TELL_INTERVAL_S)
     for done, target in enumerate(targets):
         say(f"{done} of {len(targets)} done", done, len(targets))
         _do(cleaning, target)

@@ -19,7 +19,7 @@ from ..liveness import LivenessGuard, why_alive, why_answers
 from ..removal import MARKS, AliveError, Removal, Survey, in_words
 from .request import Cleaning, CleanRefusedError, FailedError, sentence
 
-SETTLE = 10.0
+MIN_QUIET_S = 10.0
 """Seconds that a session folder is watched for which has just been changed: it may be that of a Ray that is starting."""
 KEEPS, MOST_NAMEABLE = 100, 1024
 """So many dear things of a session are listed, those whole whose paths are no longer; all are kept."""
@@ -60,9 +60,9 @@ def _settle(cleaning: Cleaning, paths: Iterable[str]) -> None:
     ended = cleaning.request.get("ended") or ()
     for path in (path for path in paths if os.path.basename(path) not in ended):
         with suppress(OSError):  # it is gone, or not ours to see
-            left = SETTLE - (time.time() - os.stat(path).st_mtime)
+            left = MIN_QUIET_S - (time.time() - os.stat(path).st_mtime)
             if left > 0:
-                young[path] = min(SETTLE, left)
+                young[path] = min(MIN_QUIET_S, left)
     if young:
         latest = os.path.basename(max(young, key=young.__getitem__))
         cleaning.tell(f"{latest} was changed just now: waiting to see whether it starts", None, None)

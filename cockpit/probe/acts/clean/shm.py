@@ -22,9 +22,9 @@ from ..host_state import HostState, Target
 from .request import Cleaning, CleanRefusedError, file_target, not_ours
 
 PLACE = "/dev/shm"  # noqa: S108 a fixed place
-MOST = 5000
+MAX_FILES = 5000
 """Files that are looked at in one clean-up: everybody may put as many there as he likes."""
-YOUNG = 60.0
+MIN_AGE_S = 60.0
 """Seconds for which a file is left to whoever may still hand it to somebody else."""
 _KNOWN = (
     (re.compile(r"plasma[A-Za-z0-9]{6}$|plasma[-_].+$"), "Ray's object store"),
@@ -51,11 +51,11 @@ def plan(cleaning: Cleaning, look: HostState) -> None:
     try:
         with opened(PLACE) as folder:
             there = sorted(leftovers(folder), key=lambda found: found.status.st_uid not in own_uids())
-            judged = [(found, is_used(folder, found)) for found in there[:MOST]]
+            judged = [(found, is_used(folder, found)) for found in there[:MAX_FILES]]
     except OSError:
         return  # no /dev/shm here, or not ours to read
-    if there[MOST:]:
-        cleaning.note(f"{len(there) - MOST:,} more such files in {PLACE} were not checked: those of root and of your user come first")
+    if there[MAX_FILES:]:
+        cleaning.note(f"{len(there) - MAX_FILES:,} more such files in {PLACE} were not checked: those of root and of your user come first")
     for found, used in judged:
         if not used:
             target = file_target("shm", f"{PLACE}/{found.name}", found.status)
@@ -106,7 +106,7 @@ def leftover(folder: int, name: str) -> Leftover | None:
 def refusal(found: Leftover, forest: Forest) -> str | None:
     """Why a file that nobody uses is not removed, or `None`."""
     young = time.time() - found.status.st_mtime
-    if young < YOUNG:
+    if young < MIN_AGE_S:
         return f"it was written {max(0.0, young):.0f} s ago: a process may be about to open it"
     maker = next((pid for pid, one in forest.items() if found.pid in (pid, *one.details.pids) and one.alive), None) if found.pid else None
     if maker is not None:

@@ -28,7 +28,7 @@ from ...look.processes import ScannedProcess, lives, read_environ, read_stat
 from ...trust import Account, TrustError
 from ..host_state import HostState, Request, Target, Tell, Watcher
 
-LIMIT = 20
+PROGRAM_TIMEOUT_S = 20
 """Seconds that the program gets, the import of Ray among them."""
 GONE_WITHIN = 5.0
 """Seconds until the process of a dead actor is gone."""
@@ -100,7 +100,9 @@ def _ask(stage: str, session: str | None, targets: List[Target], watcher: Watche
         cluster = find(look, session)
         tell(f"asking Ray with {cluster.python}", 0, len(targets))
         meant = [{**target, "session": cluster.session} for target in targets]
-        answer = run(cluster, {"stage": stage, "targets": meant, "session": cluster.session, "address": cluster.address, "limit": LIMIT})
+        answer = run(
+            cluster, {"stage": stage, "targets": meant, "session": cluster.session, "address": cluster.address, "limit": PROGRAM_TIMEOUT_S}
+        )
     except NoWayError as error:
         return {"error": str(error)}
     done = [target for target in answer.get("done", ()) if isinstance(target, dict) and cluster.node and target.get("node") == cluster.node]
@@ -201,11 +203,11 @@ def run(cluster: ClusterPython, question: Mapping[str, Any]) -> Answer:
     """The program's answer; it is over when this returns. Root becomes the raylet's user before a line of that user's code runs."""
     doubt = ": whether anything has ended is unknown" if question["stage"] == "do" else ""
     try:
-        ended = programs.run(cluster.command, cluster.account, cluster.environ, limit_s=LIMIT, text=_text(cluster, question))
+        ended = programs.run(cluster.command, cluster.account, cluster.environ, limit_s=PROGRAM_TIMEOUT_S, text=_text(cluster, question))
     except (TrustError, OSError) as error:
         raise NoWayError(f"the cluster's Python {cluster.python} can't be started: {error}") from None
     if ended.code is None:
-        raise NoWayError(f"{cluster.python} got no answer from Ray within {LIMIT} s{doubt}")
+        raise NoWayError(f"{cluster.python} got no answer from Ray within {PROGRAM_TIMEOUT_S} s{doubt}")
     answer = _last(ended.out)
     if answer is None:
         said = (ended.err.decode("utf-8", "replace").strip().splitlines() or ["no output"])[-1][:300]

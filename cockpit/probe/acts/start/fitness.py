@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from ...look.host import memory
-from ...look.kinds import OWNED
+from ...look.kinds import OWNED_KINDS
 from ...look.network import addresses, listening_sockets
 from ...look.origin import flag, to_number
 from ...look.ports import port_listeners
@@ -88,7 +88,9 @@ def _measure_held_memory(look: HostState) -> Dict[str, Any]:
     """What a Ray that is started now would not get, or not soon."""
     if look.reading.gpus is None:
         return {"gpu_memory_held": None, "gpu_holders": None}
-    others = [holds for pid, holds in look.reading.holders.items() if pid not in look.verdicts or look.verdicts[pid].kind not in OWNED]
+    others = [
+        holds for pid, holds in look.reading.holders.items() if pid not in look.verdicts or look.verdicts[pid].kind not in OWNED_KINDS
+    ]
     amounts = [amount for holds in others for amount in holds.values()]
     known = None if None in amounts else sum(amount or 0 for amount in amounts)
     return {"gpu_memory_held": known, "gpu_holders": len(others)}

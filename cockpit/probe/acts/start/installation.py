@@ -20,7 +20,7 @@ from ..stop.parts import sessions
 MISLEADING = frozenset(("RAY_ADDRESS", "RAY_JOB_ID", "RAY_RAYLET_PID", "RAY_NODE_ID", "RAY_JOB_CONFIG_JSON_ENV_VAR", "PYTHONINSPECT"))
 """Variables that we may have inherited from another Ray, or that would keep a program from ending."""
 LOG_BYTES = 1 << 16
-LIMIT = 10
+OUTPUT_TIMEOUT_S = 10
 """Seconds that a Python, or a login shell, gets to say one line."""
 _MONITOR = re.compile(r"using ray installation: (/\S+)/lib/python3\.\d+t?/(?:site|dist)-packages/ray/__init__\.py")
 """What the autoscaler monitor writes first into its log (2.9 to 2.60)."""
@@ -174,7 +174,7 @@ def versions(installation: Installation) -> Tuple[str | None, str | None]:
 def _read_output(words: list[str], account: Account, environ: Mapping[str, str]) -> str:
     """What a short command prints; nothing when it fails or hangs."""
     try:
-        ended = programs.run(words, account, environ, limit_s=LIMIT)
+        ended = programs.run(words, account, environ, limit_s=OUTPUT_TIMEOUT_S)
     except (TrustError, OSError):
         return ""
     return ended.out.decode("utf-8", "replace") if ended.code == 0 else ""

@@ -19,9 +19,9 @@ from . import slurm_step
 from .installation import Installation
 from .slurm_step import SlurmStep
 
-LIMIT = 180.0
+START_TIMEOUT_S = 180.0
 """Seconds after which a `ray start` that is still at work is ended: Ray's own patience with a slow raylet is not longer."""
-TELL_EVERY = 2.0
+TELL_INTERVAL_S = 2.0
 LAST, WHOLE = 3, 6
 """Lines of its that are told when it fails; of an exception so many."""
 CONNECT = 5.0
@@ -65,7 +65,11 @@ class Outcome(NamedTuple):
     def sentence(self) -> str:
         """Why it failed, with the last lines that matter."""
         cause = next((words for pattern, words in CAUSES if re.search(pattern, self.text, re.MULTILINE)), None)
-        how = f"`ray start` has not ended within {LIMIT:.0f} s" if self.code is None else f"`ray start` ended with exit code {self.code}"
+        how = (
+            f"`ray start` has not ended within {START_TIMEOUT_S:.0f} s"
+            if self.code is None
+            else f"`ray start` ended with exit code {self.code}"
+        )
         said = " / ".join(line[:300] for line in dict.fromkeys(_telling_lines(self.text))) or "no output"
         return f"{f'{cause}: ' if cause else ''}{how}: {said} (full output: {self.log})"
 
@@ -111,9 +115,9 @@ def _await_lock(held: int, tell: Tell) -> None:
     began = told = time.monotonic()
     while not _is_locked(held):
         now = time.monotonic()
-        if now - began > LIMIT:
-            raise NoWayError(f"another `ray start` of that cluster has been running here for {LIMIT:.0f} s")
-        if now - told > TELL_EVERY:
+        if now - began > START_TIMEOUT_S:
+            raise NoWayError(f"another `ray start` of that cluster has been running here for {START_TIMEOUT_S:.0f} s")
+        if now - told > TELL_INTERVAL_S:
             told = now
             tell(f"another `ray start` of that cluster is running here: waiting for it, {now - began:.0f} s")
         time.sleep(0.1)
@@ -150,12 +154,12 @@ def run(installation: Installation, words: Sequence[str], name: str, held: int, 
 def _await_start(process: subprocess.Popen[bytes], log: str, tell: Tell, step: SlurmStep | None) -> int | None:
     """How it ended; one in a step has done so when it says so, and is left alone from then on."""
     began = told = time.monotonic()
-    while process.poll() is None and time.monotonic() - began < LIMIT:
+    while process.poll() is None and time.monotonic() - began < START_TIMEOUT_S:
         time.sleep(0.05)
         if step is not None and slurm_step.STARTED in _text(log):
             slurm_step.release(process)
             return 0
-        if time.monotonic() - told > TELL_EVERY:
+        if time.monotonic() - told > TELL_INTERVAL_S:
             told = time.monotonic()
             tell(f"`ray start` has been running for {told - began:.0f} s: {_last(log)}")
     code = process.poll()

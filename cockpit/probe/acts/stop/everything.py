@@ -23,7 +23,7 @@ from ..host_state import HostState, Request, Target, Tell, Watcher, grace_of
 from ..ray import ClusterPython, NoWayError, find
 from ..signals import binder, own_line
 from .parts import ORDER, ROOTS, SessionError, choose, members, sessions, weight
-from .steps import GRACE, Answer, Stopping, add_freed, free_shared
+from .steps import GRACE_S, Answer, Stopping, add_freed, free_shared
 
 RAY_PROCESSES: Tuple[Tuple[str, bool], ...] = (
     ("raylet", True),
@@ -48,13 +48,13 @@ RAY_PROCESSES: Tuple[Tuple[str, bool], ...] = (
 `reporter.py` and the two agents' files are 2.44.1's alone, the two `ray::…Agent` 2.60.0's: there may be less, but never more than this."""
 SUMMARY = "Stopped"
 """How the line begins that is worth keeping; advice may follow it."""
-COMM = 15
+COMM_CHARS = 15
 """As much of a name as the kernel keeps."""
-SLACK = 15.0
+SLACK_S = 15.0
 """Seconds that the command gets beyond its grace: the import of Ray, and three times two seconds after each SIGKILL.
 
 Whoever has asked gives up after twice as many."""
-QUIET = 5.0
+QUIET_S = 5.0
 """Seconds without a word of it after which it is said that it is still at work."""
 
 
@@ -106,7 +106,7 @@ def find_matching_word(process: ScannedProcess) -> str | None:
 def _full_name(process: ScannedProcess) -> str:
     """A name that the kernel has cut is lengthened by psutil where the command line begins with it."""
     program = os.path.basename(process.details.argv[0].split(" ")[0]) if process.details.argv else ""
-    return program if len(process.name) >= COMM and program.startswith(process.name) else process.name
+    return program if len(process.name) >= COMM_CHARS and program.startswith(process.name) else process.name
 
 
 def _targets(look: HostState, meant: str | None) -> List[Target]:
@@ -204,7 +204,7 @@ def _stoppings(request: Request, watcher: Watcher, tell: Tell, look: HostState) 
 
 def run(command: RayCommand, request: Request, tell: Tell) -> str:
     """What it said last. Its lines are told as they come. Raises `NoWayError` when it can't be started."""
-    grace = max(1, round(grace_of(request, GRACE)))
+    grace = max(1, round(grace_of(request, GRACE_S)))
     words = [command.path, "stop", "--grace-period", str(grace), *(["--force"] if request.get("force") else [])]
     tell(" ".join(words))
     try:
@@ -212,7 +212,7 @@ def run(command: RayCommand, request: Request, tell: Tell) -> str:
     except (OSError, TrustError) as error:
         raise NoWayError(f"{command.path} can't be started: {error}") from None
     try:
-        return _relay_output(process, time.monotonic() + grace + SLACK, tell)
+        return _relay_output(process, time.monotonic() + grace + SLACK_S, tell)
     finally:
         programs.end(process)
 
@@ -229,7 +229,7 @@ def _relay_output(process: subprocess.Popen[bytes], until: float, tell: Tell) ->
     text, last = b"", "`ray stop` wrote nothing"
     said: Any = process.stdout  # it is a pipe
     while time.monotonic() < until:
-        ready, _, _ = select.select([said], [], [], min(QUIET, max(0.0, until - time.monotonic())))
+        ready, _, _ = select.select([said], [], [], min(QUIET_S, max(0.0, until - time.monotonic())))
         if not ready:
             tell("`ray stop` is still running")
             continue

@@ -6,7 +6,7 @@ import os
 from typing import Any, Collection, Dict, List, Mapping, Tuple
 
 from ... import trust
-from ...look.kinds import LEFT
+from ...look.kinds import LEFT_OVER_KINDS
 from ...look.origin import SERVICES
 from ...look.processes import Identity, ScannedProcess, read_environ
 from ...look.raylets import gcs_address, slurm_job
@@ -184,7 +184,9 @@ def _refusal(process: ScannedProcess, part: str, uid: int | None) -> str | None:
 def weight(look: HostState, found: Members) -> Dict[str, Any]:
     """What makes it grave to stop it: jobs, drivers, and other users than the session's who work in it."""
     drivers = [look.target(pid) for pid, part in found.items() if part == "driver"]
-    at_work = [pid for pid, part in found.items() if part in ("driver", "worker", "child") and look.verdicts[pid].kind not in LEFT]
+    at_work = [
+        pid for pid, part in found.items() if part in ("driver", "worker", "child") and look.verdicts[pid].kind not in LEFT_OVER_KINDS
+    ]
     owners = {look.target(pid)["user"] for pid, part in found.items() if part in SERVICES}
     return {
         "jobs": sorted({job for job in (look.verdicts[pid].job for pid in at_work) if job}),

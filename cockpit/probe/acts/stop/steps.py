@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Collection, Dict, List, Mapping, Set
 
-from ...look.kinds import LEFT
+from ...look.kinds import LEFT_OVER_KINDS
 from ...look.origin import SERVICES
 from ...look.proc import read
 from ...look.processes import Identity
@@ -14,7 +14,7 @@ from ..host_state import HostState, Request, Target, Tell, Watcher, grace_of
 from ..signals import Ending, Grip, ProtectedError, grip
 from .parts import ROOTS, SessionError, hangs_from_service, members, sorted_out
 
-GRACE = 16.0
+GRACE_S = 16.0
 """Ray's own."""
 ROUNDS = 3
 """How often it looks for what is left: the parent that held a process back may have to end first."""
@@ -28,7 +28,7 @@ class Stopping:
 
     def __init__(self, request: Request, watcher: Watcher, tell: Tell, name: str) -> None:
         self._request, self._watcher, self._tell, self._name = request, watcher, tell, name
-        self._grace = grace_of(request, GRACE)
+        self._grace = grace_of(request, GRACE_S)
         self._planned: Dict[Identity, Target] = {(int(one["pid"]), int(one["ticks"])): one for one in request["targets"]}
         self._known: Dict[Identity, Target] = {}
         self._refused: Dict[Identity, Target] = {}
@@ -70,7 +70,7 @@ class Stopping:
         self._watcher.doubt_jobs(self._name)
         for _ in range(ROUNDS):
             look = self._watcher.look(0)
-            left = [identity for identity in self._see(look) if look.verdicts[identity[0]].kind in LEFT]
+            left = [identity for identity in self._see(look) if look.verdicts[identity[0]].kind in LEFT_OVER_KINDS]
             left += [identity for identity in self._served if identity not in left and look.same(self._known[identity])]
             if not left:
                 return
@@ -133,7 +133,7 @@ class Stopping:
             answer["done"].append({**target, "outcome": ending.text if ending and gone else "ended with its session"})
         elif ending is not None:
             answer["failed"].append({**target, "error": ending.text})
-        elif target["part"] in ("driver", "child") and look.target(identity[0])["kind"] not in LEFT:
+        elif target["part"] in ("driver", "child") and look.target(identity[0])["kind"] not in LEFT_OVER_KINDS:
             answer["refused"].append({**target, "reason": _why_spared(look, target)})
         else:
             answer["failed"].append({**target, "error": "it is still alive"})

@@ -256,14 +256,14 @@ def test_many_leftovers_cost_one_look_and_are_told_of(leftovers, monkeypatch):
     look = Watcher.look
     monkeypatch.setattr(Watcher, "look", lambda *words: looks.append(1) or look(*words))
     monkeypatch.setattr(Watcher.recent, "__defaults__", (60.0,))
-    monkeypatch.setattr(clean, "TELL_EVERY", 0.0)
+    monkeypatch.setattr(clean, "TELL_INTERVAL_S", 0.0)
     assert len(leftovers.do(planned["targets"])["done"]) == 5
     assert len(looks) == 1
     assert [text for text in leftovers.ground.told if "of 5 done" in text] == [f"{done} of 5 done" for done in range(5)]
 
 
 def test_while_processes_hang_it_is_told_how_many_were_asked(ground, monkeypatch):
-    monkeypatch.setattr(holders, "PATIENCE", 0.1)
+    monkeypatch.setattr(holders, "LOCKED_MAP_TIMEOUT_S", 0.1)
     monkeypatch.setattr(holders, "_links", lambda pid: time.sleep(5 if pid == hanging else 0) or ())
     with program() as hanging:
         forest = {pid: process for pid, process in ProcessTable().scan().items() if pid == hanging}
