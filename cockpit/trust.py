@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from cockpit.probe.trust import way
+from cockpit.probe.trust import walk_path
 from cockpit.sockets import Server, find_server, normal
 from cockpit.text import explain_os_error
 
@@ -155,7 +155,7 @@ def why_not_ours(path: Path) -> str | None:
     and link on the way counts, and as far as there is one: whoever owns none of them can't swap any between this answer and its use.
     """
     try:
-        for place, status in way(os.path.abspath(path)):
+        for place, status in walk_path(os.path.abspath(path)):
             it = "it" if place == str(path) else place
             if status.st_uid not in own_uids() | _nobody():
                 return f"{it} belongs to another user (user {status.st_uid}), and only files of root and of this user are trusted"

@@ -66,8 +66,8 @@ def test_drift_makes_no_new_dates():
 def test_what_has_just_been_heard_is_no_older_and_no_fault_lasts_longer(jump):
     walls, published = Walls(), []
     poller = Poller(published.append, clock=walls.clock)
-    poller.doubt("ray.nodes", "no answer")
-    poller.hear(Host("w1", taken=walls.clock()))
+    poller.report_fault("ray.nodes", "no answer")
+    poller.update_host(Host("w1", taken=walls.clock()))
     walls.ahead += jump
     walls.steady += 3
     poller.rejoin()

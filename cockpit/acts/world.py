@@ -15,7 +15,7 @@ from cockpit.model import Job, Session, Snapshot
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.sources.probes.ray_tunnel import RayPlace
 from cockpit.sources.probes.requests import ProbeRequests, Progress
-from cockpit.sources.source import SourceError, within
+from cockpit.sources.source import SourceError, wait_within
 
 RAY_JOBS_TIMEOUT_S = 3.0
 """Ray may take so long to say which jobs run; an operator with a frozen dashboard waits no longer."""
@@ -59,7 +59,7 @@ class World:
     async def jobs_by_session(self) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
         """Which jobs run, as Ray says now, as a request holds it; a sentence when it does not answer: then nobody guesses."""
         try:
-            jobs_of = await within(RAY_JOBS_TIMEOUT_S, self.monitor.jobs_by_session())
+            jobs_of = await wait_within(RAY_JOBS_TIMEOUT_S, self.monitor.jobs_by_session())
         except (SourceError, asyncio.TimeoutError) as error:
             why = str(error) or f"it has not answered within {RAY_JOBS_TIMEOUT_S:g} s"
             return [], (f"Ray did not report which jobs run: {why}",)

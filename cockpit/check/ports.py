@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from cockpit.budget import Line
 from cockpit.presets import Preset, RayNode, RayStart
-from cockpit.sources.source import within
+from cockpit.sources.source import wait_within
 
 OF_HEAD: Mapping[str, int] = {"port": 6379, "dashboard_port": 8265, "ray_client_server_port": 10001}
 OF_ALL: Mapping[str, int] = {
@@ -60,7 +60,7 @@ async def find_listeners(preset: Preset) -> Taken:
 async def _answers(host: str, port: int, room: asyncio.Semaphore) -> bool:
     async with room:
         with suppress(OSError, UnicodeError, asyncio.TimeoutError):  # the second: a name that can be no host's
-            _, writer = await within(CONNECT_TIMEOUT_S, asyncio.open_connection(host, port))
+            _, writer = await wait_within(CONNECT_TIMEOUT_S, asyncio.open_connection(host, port))
             writer.close()
             return True
     return False

@@ -23,7 +23,7 @@ from cockpit.presets import JobSpec, Preset, with_hosts
 from cockpit.presets.folder import resolve_beside
 from cockpit.presets.variables import NAME, names
 from cockpit.secrets import HIDDEN, redact_variable
-from cockpit.sources.source import in_time
+from cockpit.sources.source import run_in_thread
 from cockpit.text import clean, plural
 
 MAX_SCRIPT_BYTES = 1 << 20
@@ -37,7 +37,7 @@ async def look_and_check(monitor: ClusterMonitor, preset: Preset, env: Mapping[s
     """As of now: whoever watches already waits for nobody who has answered."""
     preset = with_hosts(preset, monitor.config)
     await monitor.wait_until_complete(HOSTS_PATIENCE_S)
-    budget = await in_time(partial(budget_for, preset, env, find_frameworks(monitor.poller.snapshot)), preset.path)
+    budget = await run_in_thread(partial(budget_for, preset, env, find_frameworks(monitor.poller.snapshot)), preset.path)
     return check(preset, budget, monitor.poller.snapshot, monitor.config.limits, await ports_in_the_way(monitor, preset))
 
 

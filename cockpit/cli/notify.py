@@ -40,9 +40,9 @@ def attach_notifier(config: Config, monitor: ClusterMonitor) -> Notifier | None:
 
 def _say_fault(monitor: ClusterMonitor, text: str | None) -> None:
     if text is None:
-        monitor.poller.trust("notify")
+        monitor.poller.clear_fault("notify")
     else:
-        monitor.poller.doubt("notify", text)
+        monitor.poller.report_fault("notify", text)
 
 
 def _watch(config: Config) -> int:

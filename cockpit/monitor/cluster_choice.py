@@ -18,7 +18,7 @@ from cockpit.model import Host, Job, OtherRay, Session, Snapshot
 from cockpit.monitor.poller import Poller
 from cockpit.sockets import listening_users
 from cockpit.sources.ray.client import RayClient
-from cockpit.sources.source import SourceError, within
+from cockpit.sources.source import SourceError, wait_within
 from cockpit.trust import Audience, find_token, own_uids
 
 LOCAL_PROBE_TIMEOUT_S = 3.0
@@ -54,7 +54,7 @@ class ClusterChoice:
         """Choose once: at once where an address is given, else when the local probe has told of its sessions, or takes too long."""
         if not (self._config.address or self._env.get("RAY_API_SERVER_ADDRESS") or self._env.get("RAY_ADDRESS", "").startswith("http")):
             with suppress(asyncio.TimeoutError):
-                await within(LOCAL_PROBE_TIMEOUT_S, self._resolved.wait())
+                await wait_within(LOCAL_PROBE_TIMEOUT_S, self._resolved.wait())
         if not self._resolved.is_set():
             self._resolve()
 
@@ -97,7 +97,7 @@ class ClusterChoice:
         try:
             others = await self.find_others(strangers=False)
         except Exception as error:  # noqa: BLE001 nobody waits for it: what isn't said here is never seen
-            self._poller.doubt("cockpit", bug(error))
+            self._poller.report_fault("cockpit", bug(error))
             return
         if self.address is address and self.is_astray:
             self._poller.tell_others(others)
@@ -156,7 +156,7 @@ class ClusterChoice:
             heads = {one.name: head for one in sessions if local and (head := head_elsewhere(local, one.name)) is not None}
             found = resolve_address(_given_address(self._config), self._env, sessions, self._find_stranger, jobs, heads)
         except InputError as error:
-            self._poller.doubt("address", str(error))
+            self._poller.report_fault("address", str(error))
             return
         if found.address is not None:
             self.follow(found.address)
@@ -229,7 +229,7 @@ async def ask_rays(rays: Iterable[OtherRay], clock: Callable[[], float], *, stra
 async def _ask(ray: OtherRay, clock: Callable[[], float]) -> OtherRay:
     client = RayClient(ray.url, token=lambda: None, audience=Audience(ray.url, given=False), clock=clock, max_bytes=MAX_ANSWER_BYTES)
     try:
-        session = await within(OTHER_RAY_TIMEOUT_S, client.session())
+        session = await wait_within(OTHER_RAY_TIMEOUT_S, client.session())
         answers = session in (None, ray.session)  # an old Ray does not tell it
     except SourceError as error:
         answers = error.cause == "no token"
@@ -273,7 +273,7 @@ async def _read_jobs_of_other(session: Session, token: Token, clock: Callable[[]
     audience = Audience(url, given=False)
     ray = RayClient(url, token=token, audience=audience, clock=clock)
     try:
-        answer = await within(OTHER_RAY_TIMEOUT_S, _read_jobs(ray))
+        answer = await wait_within(OTHER_RAY_TIMEOUT_S, _read_jobs(ray))
         return answer if answer[0] == session.name and audience.why_not_trusted() is None else None  # the connection is still open
     except (SourceError, asyncio.TimeoutError):
         return None

@@ -265,7 +265,7 @@ async def look_once(
         monitor.close()
         task.cancel()
     for silent in monitor.coverage.silent_sources():
-        monitor.poller.doubt(silent, f"has not answered within {patience:.0f} s")
+        monitor.poller.report_fault(silent, f"has not answered within {patience:.0f} s")
     if everywhere or hosts_patience:
         _doubt_unheard(monitor, hosts_patience or patience)
     monitor.poller.rejoin()
@@ -281,4 +281,4 @@ def _doubt_unheard(monitor: ClusterMonitor, patience: float) -> None:
             why = f"has not listed all its processes, GPUs and sessions within {patience:.0f} s"
         else:
             why = f"has not been reached within {patience:.0f} s"
-        monitor.poller.doubt("probe", f"{name} {why}", name)
+        monitor.poller.report_fault("probe", f"{name} {why}", name)

@@ -19,8 +19,8 @@ from cockpit.findings import DETECTORS, FindingTracker, Limits
 from cockpit.model import Allocation, Cause, Cluster, Fault, Host, OtherRay, Port, RayCluster, Snapshot
 from cockpit.monitor.join import Join, Parts
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
-from cockpit.sources.ray.http import aside
-from cockpit.sources.source import Source, SourceError, wait_for_event, within
+from cockpit.sources.ray.http import run_in_thread_if
+from cockpit.sources.source import Source, SourceError, wait_for_event, wait_within
 from cockpit.usage import Usage
 
 PUBLISH_AT_LEAST_EVERY_S = 2.0
@@ -80,9 +80,9 @@ class Poller:
         while True:
             await wait_for_event(self._changed, PUBLISH_AT_LEAST_EVERY_S)
             self._changed.clear()
-            # Of a large cluster it is made aside: it takes a tenth of a second, and a key that is pressed meanwhile is drawn.
+            # Of a large cluster it is made in a thread: it takes a tenth of a second, and a key that is pressed meanwhile is drawn.
             is_large = self.parts.nodes is not None and len(self.parts.nodes.nodes) > THREAD_MIN_NODES
-            before, made = self.snapshot, await aside(is_large, self._make_snapshot, self.parts)
+            before, made = self.snapshot, await run_in_thread_if(is_large, self._make_snapshot, self.parts)
             if self.snapshot is before:  # else one was made meanwhile, of what is newer
                 self.snapshot = made
             for publish in self._subscribers:
@@ -149,7 +149,7 @@ class Poller:
         while source not in self.answered and time.monotonic() < deadline:
             await self.change(deadline - time.monotonic())
         if source not in self.answered:
-            self.doubt(source, f"{source.capitalize()} has not answered within {patience:.0f} s")
+            self.report_fault(source, f"{source.capitalize()} has not answered within {patience:.0f} s")
 
     def watch(self, sources: Iterable[Source[Any]], address: str | None = None) -> None:
         """Begin to ask the sources of a dashboard."""
@@ -173,7 +173,7 @@ class Poller:
             self._tasks.remove(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and self._wakes.get(source.name) is wake:
-            self.doubt(source.name, bug(error))
+            self.report_fault(source.name, bug(error))
             self.answered.add(source.name)
             asyncio.get_running_loop().call_later(LONGEST_BACKOFF_S, self._restart, source, wake)
 
@@ -211,14 +211,14 @@ class Poller:
         for wake in self._wakes.values():
             wake.set()
 
-    def hear(self, host: Host) -> None:
+    def update_host(self, host: Host) -> None:
         """A probe has spoken."""
         self.answered.add(f"probe:{host.name}")
         self._set(
             replace(self.parts, hosts={**self.parts.hosts, host.name: host}, as_of={**self.parts.as_of, f"probe:{host.name}": self.clock()})
         )
 
-    def lose(self, host: str) -> None:
+    def forget_host(self, host: str) -> None:
         """A host is not looked at any more: its probe's facts would only grow old."""
         self.answered.discard(f"probe:{host}")
         if host in self.parts.hosts:
@@ -231,14 +231,14 @@ class Poller:
         if ports != self.parts.ports:
             self._set(replace(self.parts, ports=ports))
 
-    def doubt(self, source: str, text: str, host: str | None = None, cause: Cause | None = None) -> None:
+    def report_fault(self, source: str, text: str, host: str | None = None, cause: Cause | None = None) -> None:
         """A source has failed; its last facts stay."""
         before = self.parts.faults.get((source, host))
         fault = Fault(source, text, before.since if before else self.clock(), host, cause)
         if fault != before:
             self._set(replace(self.parts, faults={**self.parts.faults, (source, host): fault}))
 
-    def trust(self, source: str, host: str | None = None) -> None:
+    def clear_fault(self, source: str, host: str | None = None) -> None:
         """A source has answered well again."""
         if (source, host) in self.parts.faults:
             self._set(replace(self.parts, faults={key: fault for key, fault in self.parts.faults.items() if key != (source, host)}))
@@ -264,7 +264,7 @@ class Poller:
         wake, facts = self._wakes[source.name], None
         failure: SourceError | None = None
         try:
-            facts = await within(source.timeout, source.read())
+            facts = await wait_within(source.timeout, source.read())
         except SourceError as error:
             failure = error
         except asyncio.TimeoutError:
@@ -276,11 +276,11 @@ class Poller:
             self._fail(source.name, failure)
         else:
             self._learn(source.name, facts)
-            self.trust(source.name)
+            self.clear_fault(source.name)
         return failure is None
 
     def _fail(self, name: str, failure: SourceError) -> None:
-        self.doubt(name, str(failure), cause=failure.cause)
+        self.report_fault(name, str(failure), cause=failure.cause)
         if name == "ray.identity":
             self._set(replace(self.parts, cluster=replace(self.parts.cluster, reachable=False)))
 

@@ -25,7 +25,7 @@ from cockpit.presets.variables import NAME
 from cockpit.secrets import HIDDEN, redact
 from cockpit.sources.probes.spawn import spawn
 from cockpit.sources.ray.http_words import why_unreachable
-from cockpit.sources.source import SourceError, in_time, within
+from cockpit.sources.source import SourceError, run_in_thread, wait_within
 from cockpit.text import clean
 
 PATIENCE_S: Final = 10.0
@@ -100,7 +100,7 @@ async def _exchange(address: str, post: Post) -> bytes:
     if not address.startswith(("https://", "http://")):
         raise RefusedError("its address begins with neither https:// nor http://")
     try:
-        return await within(PATIENCE_S, _send(address, post))
+        return await wait_within(PATIENCE_S, _send(address, post))
     except asyncio.TimeoutError:
         raise RefusedError(f"no answer within {PATIENCE_S:.0f} s") from None
     except httpx.TransportError as error:
@@ -131,7 +131,7 @@ async def _send(address: str, post: Post) -> bytes:
 
 async def _find_certificates() -> ssl.SSLContext:
     try:
-        return await in_time(httpx.create_ssl_context, "the TLS certificates", PATIENCE_S)
+        return await run_in_thread(httpx.create_ssl_context, "the TLS certificates", PATIENCE_S)
     except (OSError, SourceError) as error:
         raise RefusedError(f"the TLS certificates of this host can't be read: {error}") from None
 
@@ -172,7 +172,7 @@ def _retry_after(text: str | None) -> float | None:
 async def _run(command: Sequence[str], given: bytes) -> None:
     process = _start(command)
     try:
-        _, complaint = await in_time(lambda: process.communicate(given), "a command", PATIENCE_S)
+        _, complaint = await run_in_thread(lambda: process.communicate(given), "a command", PATIENCE_S)
     except SourceError:
         raise RefusedError(f"it did not exit within {PATIENCE_S:.0f} s and was killed") from None
     finally:

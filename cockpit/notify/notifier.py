@@ -15,7 +15,7 @@ from cockpit.notify.recipient import Recipient
 from cockpit.notify.robots import RefusedError
 from cockpit.notify.told import ToldTo, cluster_folder, identify, load_told, save_told
 from cockpit.recording.folder import Lock, make_folder
-from cockpit.sources.source import SourceError, in_time
+from cockpit.sources.source import SourceError, run_in_thread
 
 RETRY_S = 30.0
 """After which it is tried again to be the one who tells: another cockpit may have ended."""
@@ -110,7 +110,7 @@ class Notifier:
         return bool(self._recipients)
 
     async def _begin(self, folder: Path) -> None:
-        lock, told = await in_time(lambda: _take(folder), folder)
+        lock, told = await run_in_thread(lambda: _take(folder), folder)
         if told is None:
             self.holder = lock.holder()
             return
@@ -123,7 +123,7 @@ class Notifier:
             if folder is None:
                 return
             try:
-                await in_time(lambda: save_told(folder, told), folder)
+                await run_in_thread(lambda: save_told(folder, told), folder)
                 self._trouble = None
             except (OSError, SourceError) as error:
                 self._trouble = _words(error)

@@ -18,7 +18,7 @@ from .look.host import machine
 from .look.logs import list_logs, read_log
 from .look.network import addresses
 from .look.ports import port_listeners
-from .look.proc import Users, legible
+from .look.proc import Users, make_legible
 from .look.processes import lives, read_environ
 from .look.sample import Sampler, usual_temps
 from .look.stacks import stack
@@ -37,7 +37,7 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
     options = _options(words)
     for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(name, signal.SIG_DFL)
-    threading.Thread(target=_watch, args=(options.lifeline,), name="lifeline", daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(options.lifeline,), name="lifeline", daemon=True).start()
     if options.command == "environ":
         say(environ(options.pid, options.ticks))
     elif options.command == "stack":
@@ -53,7 +53,7 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
     elif options.command == "ray-tunnel":
         _enter_cluster(options.session)
     else:
-        watch(options.interval, options.once)
+        stream_samples(options.interval, options.once)
     os._exit(0)
 
 
@@ -99,7 +99,7 @@ def _act(request: str) -> None:
     perform(request, lambda line: say(line if "tell" in line else {**line, "machine": machine()}))
 
 
-def watch(interval: float, once: bool) -> None:
+def stream_samples(interval: float, once: bool) -> None:
     """A sample every `interval` seconds, and one more when a slow collector has its first answer."""
     say(hello())
     sampler = Sampler(Users())
@@ -132,7 +132,7 @@ def environ(pid: int, ticks: int) -> dict[str, Any]:
         return {"error": f"Process {pid} has ended while it was read."}
     if found is None:
         return {"error": f"The environment of process {pid} can't be read: it belongs to another user."}
-    return {"pid": pid, "ticks": ticks, "environ": {legible(name): legible(value) for name, value in found.items()}}
+    return {"pid": pid, "ticks": ticks, "environ": {make_legible(name): make_legible(value) for name, value in found.items()}}
 
 
 def say(line: dict[str, Any]) -> None:
@@ -142,7 +142,7 @@ def say(line: dict[str, Any]) -> None:
         data = data[os.write(1, data) :]
 
 
-def _watch(lifeline: bool) -> None:
+def _exit_with_parent(lifeline: bool) -> None:
     """Ends this program when whoever started it is gone: stdin has ended, or nobody reads stdout any more."""
     watched = select.poll()
     if lifeline and _is_pipe(0):

@@ -40,7 +40,7 @@ def own_uids() -> Tuple[int, int]:
 
 
 @contextmanager
-def opened(path: str, flags: int = FOLDER, folder: int | None = None) -> Iterator[int]:
+def open_fd(path: str, flags: int = FOLDER, folder: int | None = None) -> Iterator[int]:
     """Its descriptor, which is closed in the end. Raises `OSError`."""
     handle = os.open(path, flags, dir_fd=folder)
     try:
@@ -56,13 +56,13 @@ def open_file(path: str, owners: Tuple[int, ...] | None = None, folder: int | No
     `owners`: only a file of one of these, with no other name. `folder`: an open one that the path starts from. `link`: 0 for a link of
     the kernel's own, in /proc. Raises `OSError`.
     """
-    with opened(path, _PLACE | link, folder) as place:
+    with open_fd(path, _PLACE | link, folder) as place:
         status = os.fstat(place)
         if not stat.S_ISREG(status.st_mode):
             raise FileNotFoundError(2, "it is not a regular file", path)
         if owners is not None and (status.st_uid not in owners or status.st_nlink > 1):
             raise PermissionError(13, "it belongs to another user", path)
-        with opened(f"/proc/self/fd/{place}", _FILE) as handle:  # exactly what was looked at
+        with open_fd(f"/proc/self/fd/{place}", _FILE) as handle:  # exactly what was looked at
             yield handle
 
 
@@ -188,7 +188,7 @@ def why_changeable(path: str, uid: int) -> str | None:
     if not path.startswith("/"):
         return f"{path} depends on the folder that it is started in"
     try:
-        for place, status in way(path):
+        for place, status in walk_path(path):
             reason = _why_changeable(place, status, uid)
             if reason is not None:
                 return f"{place} {reason}"
@@ -199,7 +199,7 @@ def why_changeable(path: str, uid: int) -> str | None:
 
 def why_not_believed(folder: str) -> str | None:
     """Who else than root and ourselves could put that folder's entries in its place; Ray's own temp dir may be written by everybody."""
-    *above, (_, status) = way(folder)
+    *above, (_, status) = walk_path(folder)
     reasons = ((place, _why_changeable(place, passed, os.geteuid())) for place, passed in above)
     found = next((f"{place} {reason}" for place, reason in reasons if reason), None)
     return found or (None if status.st_uid in own_uids() else f"{folder} belongs to {user_name(status.st_uid)}")
@@ -227,7 +227,7 @@ def _has_list(path: str) -> bool:
         return False
 
 
-def way(path: str) -> Iterator[Tuple[str, os.stat_result]]:
+def walk_path(path: str) -> Iterator[Tuple[str, os.stat_result]]:
     """Every folder, link and file that is passed on the way to it, from the root on."""
     parts: List[str] = path.split("/")[::-1]
     done, links = "", 0

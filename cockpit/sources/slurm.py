@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from cockpit.config.slurm import NodeNames
 from cockpit.model import Allocation, SlurmNode
 from cockpit.sources.probes.process import ask_program
-from cockpit.sources.source import SourceError, in_time, within
+from cockpit.sources.source import SourceError, run_in_thread, wait_within
 
 _FIELDS: Final = "%A|%i|%T|%L|%N"
 """Id, name, state, time left and nodes of a job (squeue(1)); the time left depends on no clock and no time zone."""
@@ -103,12 +103,12 @@ async def read_allocation(job: str, now: float, names_of: Callable[[str], Sequen
 async def read_names(nodes: str) -> tuple[NodeNames, ...]:
     """What these nodes are called, with their IP addresses where they are known in time. Raises `SourceError`."""
     try:
-        listed = await within(ADDRESSES_TIMEOUT_S, _read_nodes(nodes))
+        listed = await wait_within(ADDRESSES_TIMEOUT_S, _read_nodes(nodes))
     except asyncio.TimeoutError:
         raise SourceError(f"Slurm did not list its nodes within {ADDRESSES_TIMEOUT_S:g} s") from None
     found: dict[str, str] = {}
     with suppress(SourceError):
-        await in_time(
+        await run_in_thread(
             partial(_resolve, [(node.name, node.others[-1]) for node in listed if node.others], found), "DNS", ADDRESSES_TIMEOUT_S
         )
     return tuple(NodeNames(node.name, node.others, found.get(node.name, "")) for node in listed)

@@ -45,7 +45,7 @@ class Source(msgspec.Struct, Generic[Facts_co], frozen=True):
         return self.every() if callable(self.every) else self.every
 
 
-async def within(seconds: float, answer: Awaitable[T]) -> T:
+async def wait_within(seconds: float, answer: Awaitable[T]) -> T:
     """The answer. Raises `asyncio.TimeoutError`; wait_for, before Python 3.12, loses a cancellation that comes together with the answer."""
     task = asyncio.ensure_future(answer)
     try:
@@ -62,7 +62,7 @@ READ_TIMEOUT_S = 5.0
 """Seconds. A sleeping disk takes about as long to wake up; one across a dead network never answers."""
 
 
-async def in_time(work: Callable[[], T], about: object, patience: float | None = None) -> T:
+async def run_in_thread(work: Callable[[], T], about: object, patience: float | None = None) -> T:
     """What comes of the work. Raises `SourceError` with the file that it waits for, or else what it is `about`.
 
     A thread that never comes back ends with the program: nobody joins it, as the event loop would do with one of its own.

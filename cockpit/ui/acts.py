@@ -11,7 +11,7 @@ from cockpit.acts.plan import Receipt, Target
 from cockpit.acts.table import ACTS, act_for, choose_rows, find_operation
 from cockpit.check.preset_list import PresetEntry
 from cockpit.model import Finding, Node, Process, Session
-from cockpit.sources.source import SourceError, in_time
+from cockpit.sources.source import SourceError, run_in_thread
 from cockpit.ui.findings import find_things
 from cockpit.ui.pages.details import DetailPage, about
 from cockpit.ui.pages.nodes import NodePage
@@ -85,7 +85,7 @@ class Acts:
 
     async def _read_and_open(self, act: Act | Runbook, reading: DiskRead, rows: dict[str, Any]) -> None:
         try:
-            aim = await in_time(reading.read, reading.what)
+            aim = await run_in_thread(reading.read, reading.what)
         except SourceError as error:
             aim = str(error)
         if isinstance(aim, str):

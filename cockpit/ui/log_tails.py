@@ -12,7 +12,7 @@ import msgspec
 
 from cockpit.monitor.logs import BEFORE, Log
 from cockpit.secrets import LineRedactor
-from cockpit.sources.source import SourceError, within
+from cockpit.sources.source import SourceError, wait_within
 from cockpit.ui.log_colours import split_line
 from cockpit.ui.log_strips import MAX_KEY_LINES
 
@@ -127,7 +127,7 @@ async def _read_end(log: Log) -> Sequence[str]:
     loop = asyncio.get_running_loop()
     ends, has_come = loop.time() + FIRST_LINES_TIMEOUT_S, False
     try:
-        while (batch := await within(ends - loop.time(), anext(batches, None))) is not None:
+        while (batch := await wait_within(ends - loop.time(), anext(batches, None))) is not None:
             kept.extend(batch)
             if not has_come:
                 ends, has_come = loop.time() + MAX_READ_S, True

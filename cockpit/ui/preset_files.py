@@ -21,7 +21,7 @@ from cockpit.model import Job
 from cockpit.presets import copy_preset, presets_folder, read_preset, write_preset
 from cockpit.presets.folder import READY_MADE
 from cockpit.presets.save import preset_of
-from cockpit.sources.source import in_time
+from cockpit.sources.source import run_in_thread
 from cockpit.ui.acts import find_chosen
 from cockpit.ui.inspection import InspectionApp
 from cockpit.ui.pages.presets import PresetsPage
@@ -54,7 +54,7 @@ class PresetApp(InspectionApp):
         """Beside the screen: a home folder may lie on a disk that hangs."""
         with self.telling_failures():
             check = partial(check_presets, self.drawn_snapshot, dict(os.environ), self.config)
-            self.preset_entries = await in_time(check, presets_folder(), READ_INTERVAL_S)
+            self.preset_entries = await run_in_thread(check, presets_folder(), READ_INTERVAL_S)
         self.draw()
 
     def chosen_of(self, kind: type[Any]) -> Sequence[Any]:

@@ -13,7 +13,7 @@ import msgspec
 from cockpit.model import Fault, Snapshot
 from cockpit.moment import moment_text
 from cockpit.monitor.history import STEP_S, STEPS_KEPT, History
-from cockpit.sources.source import in_time
+from cockpit.sources.source import run_in_thread
 from cockpit.ui.time_line import Stretch
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class RecordedPast:
             with self._lock:
                 return work()
 
-        return await in_time(run_locked, self._about, READ_TIMEOUT_S)
+        return await run_in_thread(run_locked, self._about, READ_TIMEOUT_S)
 
     def _reopen(self, moment: float | None = None) -> Recording:
         if self._recording is None:

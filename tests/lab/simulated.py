@@ -193,7 +193,7 @@ class ClusterMonitor:
         while True:
             taken = self._clock()
             said = read_line(sample(self._clock, node, shape), Sample)
-            self.poller.hear(host_of(said, shape.host(node), (shape.ip(node),), taken, 0.0, local=node == 0))
+            self.poller.update_host(host_of(said, shape.host(node), (shape.ip(node),), taken, 0.0, local=node == 0))
             await asyncio.sleep(LOOK / self._clock.pace)
 
     def close(self) -> None:

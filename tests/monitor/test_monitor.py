@@ -124,7 +124,7 @@ async def until(fact):
 
 async def published(monitor, host):
     """A probe has spoken, and everybody who listens to snapshots has heard it."""
-    monitor.poller.hear(host)
+    monitor.poller.update_host(host)
     await until(lambda: monitor.poller.snapshot.hosts.get(host.name) is host)
 
 
@@ -145,7 +145,7 @@ async def test_one_that_was_started_early_tells_what_it_knows_when_it_is_run(loo
     running = asyncio.ensure_future(monitor.publish_to(told.append).run())
     await until(lambda: told)
     assert HERE in told[0].hosts
-    monitor.poller.hear(here(session("session_1", 9265)))
+    monitor.poller.update_host(here(session("session_1", 9265)))
     await until(lambda: told[-1].hosts[HERE].sessions)
     running.cancel()
     with suppress(asyncio.CancelledError):
@@ -178,14 +178,14 @@ async def test_nobody_is_asked_before_the_probe_has_told_of_the_session_here(loo
     monitor = look()
     await asyncio.sleep(0.02)
     assert monitor.choice.address is None
-    monitor.poller.hear(here(session("session_1", 9265)))
+    monitor.poller.update_host(here(session("session_1", 9265)))
     await until(lambda: monitor.choice.address)
     assert monitor.choice.address == Address("http://10.0.0.1:9265", "session_1")
 
 
 async def test_a_dead_session_is_not_asked(look):
     monitor = look()
-    monitor.poller.hear(here(session("session_1", 9265, live=False), session("session_2", 9266)))
+    monitor.poller.update_host(here(session("session_1", 9265, live=False), session("session_2", 9266)))
     await until(lambda: monitor.choice.address)
     assert monitor.choice.address.origin == "session_2"
 
@@ -199,7 +199,7 @@ async def test_a_probe_that_says_nothing_is_waited_for_only_so_long(look, monkey
 
 async def test_a_probe_that_fails_is_not_waited_for(look):
     monitor = look()
-    monitor.poller.doubt("probe", "no Python there", HERE)
+    monitor.poller.report_fault("probe", "no Python there", HERE)
     await until(lambda: monitor.choice.address)
     assert monitor.choice.address.origin == "default"
 
@@ -223,7 +223,7 @@ async def test_at_a_wrong_address_the_other_rays_here_are_asked_whether_they_ans
     monkeypatch.setattr(Ray, "silent", "http://10.0.0.1:9266")
     monitor = look(Config(address="http://10.0.0.1:9999"))
     names = [session(f"session_{number}", 9264 + number) for number in (1, 2, 3)]
-    monitor.poller.hear(here(*names, session("session_4", 9268, live=False)))
+    monitor.poller.update_host(here(*names, session("session_4", 9268, live=False)))
     await until(lambda: monitor.poller.snapshot.cluster.others is not None)
     assert [(ray.session, ray.answers) for ray in monitor.poller.snapshot.cluster.others] == [
         ("session_1", True),
@@ -241,7 +241,7 @@ async def test_a_single_look_at_a_wrong_address_waits_until_the_others_were_aske
     monitor.poller.parts = replace(monitor.poller.parts, cluster=Cluster("http://10.0.0.1:9999", reachable=False))
     monitor.choice.ray = Ray("http://10.0.0.1:9999", clock=monitor.clock)
     monitor.poller.answered.add("ray.identity")
-    monitor.poller.hear(here(session("session_1", 9265), taken=monitor.clock(), gpus=()))
+    monitor.poller.update_host(here(session("session_1", 9265), taken=monitor.clock(), gpus=()))
     assert monitor.poller.parts.cluster.others is None, "no snapshot has told the choice of this host yet"
     assert not monitor.coverage.is_complete()
     monitor.poller.tell_others(())
@@ -252,7 +252,7 @@ async def test_what_was_found_about_one_address_is_gone_as_soon_as_another_is_fo
     told = []
     monkeypatch.setattr(Ray, "answer", SourceError("connection refused", "silent"))
     monitor = look(Config(address="http://10.0.0.1:9999"), publish=lambda made: told.append((made.cluster.address, made.findings)))
-    monitor.poller.hear(here(taken=monitor.clock()))
+    monitor.poller.update_host(here(taken=monitor.clock()))
     await until(lambda: [one.code for one in monitor.poller.snapshot.findings] == ["address-wrong"])
     monkeypatch.setattr(Ray, "answer", Cluster("http://10.0.0.1:9265", "2.60.0", "session_1", reachable=True))
     monitor.choice.follow(Address("http://10.0.0.1:9265", "session_1"))
@@ -413,7 +413,7 @@ async def test_a_dead_node_is_looked_at_as_soon_as_it_is_published(look, monkeyp
     asked = []
     monitor = look(Config())
     monkeypatch.setattr(monitor.pool, "want", asked.append)
-    monitor.poller.hear(here(nodes=(node(1).id,)))
+    monitor.poller.update_host(here(nodes=(node(1).id,)))
     facts = NodeFacts(nodes=(node(1), node(3, state="DEAD")), workers=(), holders=())
     monitor.poller._learn("ray.nodes", facts)
     await until(lambda: asked and asked[-1])
@@ -447,7 +447,7 @@ def ours_listen(monkeypatch):
 async def test_which_jobs_run_is_asked_of_every_ray_that_lives_here_and_the_token_goes_to_ours_alone(look, ours_listen):
     monitor = look(Config(address="http://head:8265"))
     await until(lambda: monitor.choice.address)
-    monitor.poller.hear(here(session("session_a", 8266), session("session_b", 8267), session("session_c", 8268, live=False)))
+    monitor.poller.update_host(here(session("session_a", 8266), session("session_b", 8267), session("session_c", 8268, live=False)))
     assert await monitor.jobs_by_session() == [("of http://head:8265", ("job",)), ("session_a", ("job",)), ("session_b", ("job",))]
     assert [(made.token(), made.closed) for made in Ray.made[1:]] == [(None, True), (None, True)]
 
@@ -455,7 +455,7 @@ async def test_which_jobs_run_is_asked_of_every_ray_that_lives_here_and_the_toke
 async def test_whoever_has_taken_the_port_of_a_ray_beside_ours_says_nothing_of_its_jobs(look, monkeypatch):
     monitor = look(Config(address="http://head:8265"))
     await until(lambda: monitor.choice.address)
-    monitor.poller.hear(here(session("session_a", 8266), session("session_b", 8267)))
+    monitor.poller.update_host(here(session("session_a", 8266), session("session_b", 8267)))
     monkeypatch.setattr(trust_module, "find_server", lambda port, _: Server(frozenset([666 if port == 8266 else 0]), frozenset()))
     assert [name for name, _ in await monitor.jobs_by_session()] == ["of http://head:8265", "session_b"]
 
@@ -464,7 +464,7 @@ async def test_a_ray_that_calls_itself_a_session_of_this_host_is_not_it(look, ou
     """A person has named its address; what it says would end processes of the other one."""
     monitor = look(Config(address="http://head:8265"))
     await until(lambda: monitor.choice.address)
-    monitor.poller.hear(here(session("of http://head:8265", 8266)))
+    monitor.poller.update_host(here(session("of http://head:8265", 8266)))
     with pytest.raises(
         SourceError,
         match=r"its list of jobs is not used: it calls itself of .*, but that session.s dashboard on this host is http://10.0.0.1:8266",
@@ -478,7 +478,7 @@ async def test_nor_is_one_at_its_port_on_another_address_of_this_host(look, monk
     monkeypatch.setattr(trust_module, "find_server", lambda port, _: Server(frozenset([user]), frozenset(["10.0.0.1"])))
     monitor = look(Config(address="http://head:8265"))
     await until(lambda: monitor.choice.address)
-    monitor.poller.hear(here(session("of http://head:8265", 8265)))
+    monitor.poller.update_host(here(session("of http://head:8265", 8265)))
     assert (monitor.choice.why_not_session("of http://head:8265") is None) is is_believed
 
 
@@ -486,7 +486,7 @@ async def test_the_word_of_another_users_ray_is_not_asked_for_and_none_speaks_fo
     """It decides what is ended."""
     monitor = look(Config(address="http://head:8265"))
     await until(lambda: monitor.choice.address)
-    monitor.poller.hear(here(session("session_a", 8266, trusted=False, owner="evil"), session("session_x", 8267)))
+    monitor.poller.update_host(here(session("session_a", 8266, trusted=False, owner="evil"), session("session_x", 8267)))
     assert await monitor.jobs_by_session() == [("of http://head:8265", ("job",))]
     assert {made.address for made in Ray.made} == {"http://head:8265", "http://10.0.0.1:8267"}
 
@@ -494,7 +494,7 @@ async def test_the_word_of_another_users_ray_is_not_asked_for_and_none_speaks_fo
 async def test_what_was_only_found_here_is_not_believed_once_another_user_listens_there(look, monkeypatch):
     monkeypatch.setattr(trust_module, "find_server", lambda port, _: Server(frozenset([666]), frozenset()))
     monitor = look()
-    monitor.poller.hear(here(session("session_1", 9265)))
+    monitor.poller.update_host(here(session("session_1", 9265)))
     await until(lambda: monitor.choice.address)
     assert monitor.choice.why_not_trusted() == "what listens on port 9265 of this host belongs to user 666"
     assert await monitor.jobs_by_session() == []
@@ -503,7 +503,7 @@ async def test_what_was_only_found_here_is_not_believed_once_another_user_listen
 async def test_a_ray_beside_ours_that_says_nothing_is_left_out(look, monkeypatch):
     monitor = look(Config(address="http://head:8265"))
     await until(lambda: monitor.choice.address)
-    monitor.poller.hear(here(session("session_a", 8266)))
+    monitor.poller.update_host(here(session("session_a", 8266)))
     monkeypatch.setattr(Ray, "silent", "http://10.0.0.1:8266")
     assert await monitor.jobs_by_session() == [("of http://head:8265", ("job",))]
     monkeypatch.setattr(Ray, "silent", "http://head:8265")
@@ -588,7 +588,7 @@ async def test_one_look_leaves_no_child_behind(silent, monkeypatch, tmp_path):
 
 async def test_two_sessions_are_found_by_one_look_and_none_is_taken(look):
     monitor = look()
-    monitor.poller.hear(here(session("session_1", 9265), session("session_2", 9266)))
+    monitor.poller.update_host(here(session("session_1", 9265), session("session_2", 9266)))
     await until(lambda: monitor.coverage.is_complete())
     assert len(monitor.choice.choices) == 2
     assert not Ray.made
@@ -687,16 +687,16 @@ def test_hosts_of_the_config_file_are_named_by_nobody(idle):
 
 async def test_a_host_whose_gpu_processes_have_no_known_owner_is_waited_for_and_a_dead_one_is_not(look):
     monitor = look(once=True, named=True)
-    monitor.poller.hear(here())
+    monitor.poller.update_host(here())
     holder = Holder(WORKER.id, 0, 77, 1 << 30)
     facts = NodeFacts(nodes=(node(1), WORKER, node(3, state="DEAD")), workers=(), holders=(holder,))
     monitor.poller._learn("ray.nodes", facts)
     monitor.poller.rejoin()
     assert set(monitor.coverage.unanswered_hosts()) == {"node2"}
     told = Host("node2", taken=NOW, processes=(), gpus=(), nodes=(WORKER.id,))
-    monitor.poller.hear(told)
+    monitor.poller.update_host(told)
     assert set(monitor.coverage.unanswered_hosts()) == {"node2"}, "that no Ray lives there is not said yet"
-    monitor.poller.hear(replace(told, sessions=()))
+    monitor.poller.update_host(replace(told, sessions=()))
     assert not monitor.coverage.unanswered_hosts()
 
 
@@ -707,8 +707,8 @@ def test_hosts_that_were_named_for_this_run_are_waited_for_longer():
 
 async def test_a_host_that_refuses_is_waited_for_no_longer(look):
     monitor = look(Config(hosts=(HostEntry("w1"),)), once=True, named=True)
-    monitor.poller.hear(here())
+    monitor.poller.update_host(here())
     monitor.poller.rejoin()
     assert set(monitor.coverage.unanswered_hosts()) == {"w1"}
-    monitor.poller.doubt("probe", "w1: ssh: connection refused", "w1")
+    monitor.poller.report_fault("probe", "w1: ssh: connection refused", "w1")
     assert not monitor.coverage.unanswered_hosts()

@@ -228,7 +228,7 @@ async def test_answers_that_come_together_are_published_together(watched, monkey
     monkeypatch.setattr(poller_module, "PUBLISH_AT_LEAST_EVERY_S", 60.0)
     await watched.until(lambda: len(watched.published) == 1)
     for number in range(50):
-        watched.poller.hear(Host(f"w{number}"))
+        watched.poller.update_host(Host(f"w{number}"))
         await asyncio.sleep(0)
     seen = await watched.shows(lambda snapshot: len(snapshot.hosts) == 50)
     assert watched.published.index(seen) <= 2
@@ -237,7 +237,7 @@ async def test_answers_that_come_together_are_published_together(watched, monkey
 async def test_another_cluster_behind_the_same_address_makes_everything_forgotten(watched):
     identity, jobs, nodes = Asked("ray.identity", HERE), Asked(every=3600), Asked("ray.nodes", NODES, every=3600)
     watched.watch(identity, jobs, nodes)
-    watched.poller.hear(Host("here", taken=NOW, processes=(), local=True))
+    watched.poller.update_host(Host("here", taken=NOW, processes=(), local=True))
     await watched.shows(lambda snapshot: snapshot.jobs and snapshot.nodes and snapshot.hosts)
     identity.answer = Cluster("http://head:8265", "2.60.0", "session_2", "cluster_2", reachable=True)
     seen = await watched.shows(lambda snapshot: snapshot.cluster.session == "session_2")
@@ -288,7 +288,7 @@ async def test_when_the_dashboard_is_back_everything_is_asked_again_at_once(watc
 async def test_leaving_forgets_ray_and_asks_no_more(watched):
     failing, identity = Asked("ray.nodes", SourceError("no answer")), Asked("ray.identity", HERE)
     watched.watch(failing, identity, Asked())
-    watched.poller.doubt("probe", "w1: connection refused", "w1")
+    watched.poller.report_fault("probe", "w1: connection refused", "w1")
     await watched.shows(lambda snapshot: snapshot.jobs and len(snapshot.faults) == 2)
     tasks = watched.poller._tasks
     watched.poller.leave()
@@ -332,28 +332,28 @@ async def test_it_ends_when_it_is_cancelled_just_as_something_is_heard(watched, 
     monkeypatch.setattr(poller_module, "PUBLISH_AT_LEAST_EVERY_S", 60.0)
     await watched.until(lambda: watched.published)
     await watched.until(lambda: not watched.poller._changed.is_set())
-    watched.poller.hear(Host("w1"))
+    watched.poller.update_host(Host("w1"))
     await asyncio.sleep(0)
     watched.task.cancel()
     await asyncio.wait_for(asyncio.wait({watched.task}), 5)
 
 
 async def test_what_a_probe_says_is_kept_until_its_host_is_lost(watched):
-    watched.poller.hear(Host("w1", taken=NOW, cpus=8, processes=()))
-    watched.poller.hear(Host("w2", taken=NOW, cpus=8, processes=()))
+    watched.poller.update_host(Host("w1", taken=NOW, cpus=8, processes=()))
+    watched.poller.update_host(Host("w2", taken=NOW, cpus=8, processes=()))
     await watched.shows(lambda snapshot: set(snapshot.hosts) == {"w1", "w2"})
     assert {"probe:w1", "probe:w2"} <= watched.poller.answered
-    watched.poller.lose("w1")
-    watched.poller.lose("nobody")
+    watched.poller.forget_host("w1")
+    watched.poller.forget_host("nobody")
     await watched.shows(lambda snapshot: set(snapshot.hosts) == {"w2"})
 
 
 async def test_faults_of_two_hosts_are_two_and_each_ends_by_itself(watched):
-    watched.poller.doubt("probe", "gone", "w1")
-    watched.poller.doubt("probe", "gone", "w2")
+    watched.poller.report_fault("probe", "gone", "w1")
+    watched.poller.report_fault("probe", "gone", "w2")
     assert len(watched.poller.parts.faults) == 2
-    watched.poller.trust("probe", "w1")
-    watched.poller.trust("probe", "w1")
+    watched.poller.clear_fault("probe", "w1")
+    watched.poller.clear_fault("probe", "w1")
     assert [fault.host for fault in watched.poller.parts.faults.values()] == ["w2"]
 
 
@@ -363,7 +363,7 @@ async def test_whoever_waits_for_news_hears_them_at_once_and_no_later_than_its_p
     assert time.monotonic() - started > 0.04
     waiting = asyncio.ensure_future(watched.poller.change(60))
     await asyncio.sleep(0)
-    watched.poller.hear(Host("w1"))
+    watched.poller.update_host(Host("w1"))
     await asyncio.wait_for(waiting, 1)
     await asyncio.wait_for(watched.poller.change(-1), 1)
 
@@ -371,7 +371,7 @@ async def test_whoever_waits_for_news_hears_them_at_once_and_no_later_than_its_p
 async def test_expected_hosts_are_listed_before_anybody_speaks():
     published = []
     poller = Poller(published.append, expected=(("w7", "w7"),))
-    poller.hear(Host("here", taken=NOW, processes=(), local=True))
+    poller.update_host(Host("here", taken=NOW, processes=(), local=True))
     running = asyncio.ensure_future(poller.run())
     await asyncio.sleep(0.01)
     running.cancel()
@@ -445,7 +445,7 @@ async def test_a_snapshot_that_was_made_meanwhile_of_what_is_newer_is_not_replac
         poller.snapshot = newer
         return work(parts)
 
-    monkeypatch.setattr("cockpit.monitor.poller.aside", be_overtaken)
+    monkeypatch.setattr("cockpit.monitor.poller.run_in_thread_if", be_overtaken)
     task = asyncio.create_task(poller.run())
     while not published:
         await asyncio.sleep(0)

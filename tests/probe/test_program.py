@@ -64,7 +64,7 @@ def test_an_answer_that_comes_while_a_sample_is_said_is_told_at_once_too(monkeyp
     monkeypatch.setattr(program, "Sampler", lambda _: sampler)
     monkeypatch.setattr(program, "say", say)
     with pytest.raises(EnoughError):
-        program.watch(3600.0, once=False)
+        program.stream_samples(3600.0, once=False)
     assert told == [None, ["nvml"], []]
 
 

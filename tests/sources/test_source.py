@@ -4,17 +4,17 @@ import asyncio
 
 import pytest
 
-from cockpit.sources.source import SourceError, within
+from cockpit.sources.source import SourceError, wait_within
 
 
 async def test_an_answer_in_time_is_the_answer():
-    assert await within(1.0, asyncio.sleep(0, "here")) == "here"
+    assert await wait_within(1.0, asyncio.sleep(0, "here")) == "here"
 
 
 async def test_what_takes_too_long_is_ended():
     never = asyncio.ensure_future(asyncio.Event().wait())
     with pytest.raises(asyncio.TimeoutError):
-        await within(0.01, never)
+        await wait_within(0.01, never)
     await asyncio.wait({never})
     assert never.cancelled()
 
@@ -22,7 +22,7 @@ async def test_what_takes_too_long_is_ended():
 @pytest.mark.parametrize("outcome", [None, SourceError("refused")])
 async def test_a_cancellation_that_comes_together_with_the_answer_is_not_lost(outcome):
     answer = asyncio.get_running_loop().create_future()
-    asking = asyncio.ensure_future(within(5.0, answer))
+    asking = asyncio.ensure_future(wait_within(5.0, answer))
     await asyncio.sleep(0)
     answer.set_exception(outcome) if outcome else answer.set_result("here")
     await asyncio.sleep(0)

@@ -17,7 +17,7 @@ from cockpit.config import document
 from cockpit.config.document import InputError, read_text
 from cockpit.presets import read_preset
 from cockpit.sources import source as disk
-from cockpit.sources.source import SourceError, in_time
+from cockpit.sources.source import SourceError, run_in_thread
 from tests.sources.ray.job_table import JobTable, Operator, dashboard
 
 
@@ -50,17 +50,17 @@ def test_what_the_shell_hands_over_is_read_whole():
 
 async def test_what_comes_of_it_in_time_comes_back(tmp_path):
     (tmp_path / "a").write_text("x")
-    assert await in_time(partial(read_text, tmp_path / "a"), "a") == "x"
+    assert await run_in_thread(partial(read_text, tmp_path / "a"), "a") == "x"
     with pytest.raises(InputError, match="is a directory"):
-        await in_time(partial(read_text, tmp_path), "a")
+        await run_in_thread(partial(read_text, tmp_path), "a")
 
 
 async def test_a_disk_that_does_not_answer_is_left_and_the_file_named(tmp_path, dead):
     (tmp_path / "a").write_text("x")
     with pytest.raises(SourceError, match=r"/a could not be read within 0\.2 s"):
-        await in_time(partial(read_text, tmp_path / "a"), "something else")
+        await run_in_thread(partial(read_text, tmp_path / "a"), "something else")
     with pytest.raises(SourceError, match="something else could not be read"):
-        await in_time(partial(time.sleep, 0.5), "something else")
+        await run_in_thread(partial(time.sleep, 0.5), "something else")
 
 
 async def test_no_launch_waits_for_a_script_on_such_a_disk(tmp_path, dead, monkeypatch):

@@ -59,7 +59,7 @@ from cockpit.secrets import redact
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.ray.submit import CONTENT, KEY, LaunchOrigin, ListedSubmission, Submission, SubmissionList, Submissions
 from cockpit.sources.ray.wire import PRESET
-from cockpit.sources.source import NotMeantError, SourceError, in_time
+from cockpit.sources.source import NotMeantError, SourceError, run_in_thread
 from cockpit.text import age, plural, size
 
 DOUBLE_PRESS_S = 10.0
@@ -111,7 +111,7 @@ class Launches:
     async def _order(self, row: Preset | Job) -> Order:
         if isinstance(row, Job):
             return await order_of_job(self._submissions, row)
-        return await in_time(partial(order_of, row, os.environ), row.path)
+        return await run_in_thread(partial(order_of, row, os.environ), row.path)
 
     async def _plan(self, act: Act, order: Order, hear: Hear, *, force: bool) -> Plan:
         checked = await look_and_check(self._monitor, order.preset)
@@ -126,7 +126,7 @@ class Launches:
             order.job, throttle(lambda done, of: hear(RAY, Progress(f"{done} of {plural(of, 'file')} packed", done, of)))
         )
         others = _others(order.origin, look)
-        submission = await in_time(partial(order.submission, package), order.preset.path)
+        submission = await run_in_thread(partial(order.submission, package), order.preset.path)
         ready = Ready(order, secrets.token_hex(8), submission, package, frozenset(other.id for other in others), force)
         self._keep(ready)
         target = _target(ready, _command(order), look)

@@ -10,7 +10,7 @@ from typing import Final
 from cockpit.acts.recover.step_state import StepError
 from cockpit.sources.ray.client import RayClient
 from cockpit.sources.ray.wire import Identity
-from cockpit.sources.source import SourceError, within
+from cockpit.sources.source import SourceError, wait_within
 
 JOIN_TIMEOUT_S: Final = 120.0
 """For all nodes: a dashboard takes ten seconds to start on a busy host, and an agent as long."""
@@ -29,7 +29,7 @@ async def wait_for_all(
     until, lacks = time.monotonic() + JOIN_TIMEOUT_S, "the dashboard has not been asked yet"
     while time.monotonic() < until:
         try:
-            members = await within(ANSWER_TIMEOUT_S, _members(ray, session))
+            members = await wait_within(ANSWER_TIMEOUT_S, _members(ray, session))
         except (SourceError, asyncio.TimeoutError) as error:
             if isinstance(error, SourceError) and error.cause in ("no token", "wrong token"):
                 raise StepError(str(error)) from error

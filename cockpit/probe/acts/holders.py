@@ -46,7 +46,7 @@ class _Answer(NamedTuple):
     """Not where it has too much mapped, or its user's processes have taken too long."""
 
 
-def holds(forest: Forest, tell: Tell) -> Tuple[Tuple[FileUse, ...], Tuple[int, ...]]:
+def find_file_uses(forest: Forest, tell: Tell) -> Tuple[Tuple[FileUse, ...], Tuple[int, ...]]:
     """And the pids that could not be asked: they hang, or their user has very much open. Of others' processes root alone sees files."""
     left = [pid for pid, process in forest.items() if process.alive and not process.details.stuck and pid != os.getpid()]
     found: list[FileUse] = []

@@ -107,12 +107,12 @@ class HostState(_Seen):
         """What can't be said of GPU memory, in a sentence; empty when NVML has answered."""
         return [f"{self.fault}: the processes that hold GPU memory are unknown"] if self.fault else []
 
-    def same(self, target: Target) -> ScannedProcess | None:
+    def find_same(self, target: Target) -> ScannedProcess | None:
         """The planned process, if it is still there and alive."""
         process = self.forest.get(int(target["pid"]))
         return process if process is not None and process.ticks == int(target["ticks"]) and process.alive else None
 
-    def below(self, pid: int) -> Tuple[int, ...]:
+    def find_descendants(self, pid: int) -> Tuple[int, ...]:
         """All its descendants; /proc is not read in one moment, so there may be a loop."""
         found = {pid: None}
         waiting = [pid]
@@ -129,11 +129,11 @@ class HostState(_Seen):
             found.setdefault(process.parent, []).append(pid)
         return found
 
-    def children_first(self, pids: Any) -> list[int]:
+    def sort_deepest_first(self, pids: Any) -> list[int]:
         """The same pids, whoever is deepest first."""
-        return sorted(pids, key=lambda pid: len(self._line(pid)), reverse=True)
+        return sorted(pids, key=lambda pid: len(self._find_ancestry(pid)), reverse=True)
 
-    def _line(self, pid: int) -> Set[int]:
+    def _find_ancestry(self, pid: int) -> Set[int]:
         """It and all that it hangs from; a loop ends it."""
         passed: Set[int] = set()
         while pid in self.forest and pid not in passed:
@@ -187,7 +187,7 @@ class Watcher:
         fault = self._nvml.fault()
         silent = None if answered or not patience else f"NVML has not answered for {patience:.0f} s"
         reason = str(fault["text"]) if fault else silent
-        final = settle(verdicts, self._jobs)
+        final = apply_job_states(verdicts, self._jobs)
         return HostState(forest, final, reading, sessions, reason, _carriers(forest, final))
 
     def reading(self, patience: float = NVML_TIMEOUT_S) -> GpuReading | None:
@@ -217,7 +217,7 @@ def _carriers(forest: Forest, verdicts: Mapping[int, KindVerdict]) -> Dict[int, 
     return found
 
 
-def settle(verdicts: Mapping[int, KindVerdict], jobs: Sequence[Mapping[str, Any]]) -> Dict[int, KindVerdict]:
+def apply_job_states(verdicts: Mapping[int, KindVerdict], jobs: Sequence[Mapping[str, Any]]) -> Dict[int, KindVerdict]:
     """The same verdicts with what Ray has said of their jobs: by session, which run and which have ended.
 
     A job that runs outweighs every sign of death. Where this host could not tell, all sessions that it may be of must have been asked.
@@ -227,10 +227,10 @@ def settle(verdicts: Mapping[int, KindVerdict], jobs: Sequence[Mapping[str, Any]
         known = said.setdefault(str(one["session"]), {"running": set(), "ended": set()})
         known["running"].update(one["running"])
         known["ended"].update(one["ended"])
-    return {pid: _settle_one(verdict, said) for pid, verdict in verdicts.items()}
+    return {pid: _apply_job_state(verdict, said) for pid, verdict in verdicts.items()}
 
 
-def _settle_one(verdict: KindVerdict, said: Mapping[str, Mapping[str, Set[str]]]) -> KindVerdict:
+def _apply_job_state(verdict: KindVerdict, said: Mapping[str, Mapping[str, Set[str]]]) -> KindVerdict:
     if verdict.undecided != "job" and verdict.kind != "orphan":
         return verdict
     names = [os.path.basename(session) for session in (*verdict.asks, *((verdict.session,) if verdict.session else ()))]

@@ -18,7 +18,7 @@ from ..look.gpus import GpuReading
 from ..look.kinds import LEFT_OVER_KINDS
 from ..look.processes import Identity, ScannedProcess, lives
 from .host_state import HostState, Request, Target, Tell, Watcher, grace_of
-from .signals import Ending, Grip, ProtectedError, end, grip, own_line
+from .signals import Ending, Grip, ProtectedError, end, find_own_ancestry, grip
 
 GRACE_S = 10.0
 FREED_TIMEOUT_S = 3.0
@@ -56,7 +56,7 @@ def _unknown(look: HostState, refused: Iterable[Target]) -> list[str]:
 
 def _candidates(look: HostState, request: Request) -> Iterable[Target]:
     if request.get("named") is None:
-        for pid in look.children_first(pid for pid in look.verdicts if pid in look.forest):
+        for pid in look.sort_deepest_first(pid for pid in look.verdicts if pid in look.forest):
             if look.verdicts[pid].kind in LEFT_OVER_KINDS or _doubtful(look, pid):
                 yield look.target(pid)
         for pid in sorted(look.reading.holders.keys() - look.forest.keys()):
@@ -65,7 +65,7 @@ def _candidates(look: HostState, request: Request) -> Iterable[Target]:
     wanted: Dict[int, Target] = {}
     for pid, ticks in request["named"]:
         wanted.update(_collect_targets(look, int(pid), ticks))
-    for pid in look.children_first(wanted):
+    for pid in look.sort_deepest_first(wanted):
         yield wanted[pid]
 
 
@@ -75,7 +75,7 @@ def _collect_targets(look: HostState, pid: int, ticks: int | None) -> Dict[int, 
     if process is None or not process.alive or ticks not in (None, process.ticks):
         gone = {"what": "process", "pid": pid, "ticks": ticks, "reason": f"process {pid} has ended" + ("" if process is None else " since")}
         return {pid: gone}
-    below = [child for child in look.below(pid) if child in look.verdicts and look.verdicts[child].kind in LEFT_OVER_KINDS]
+    below = [child for child in look.find_descendants(pid) if child in look.verdicts and look.verdicts[child].kind in LEFT_OVER_KINDS]
     return {one: look.target(one) for one in (pid, *below)}
 
 
@@ -92,7 +92,7 @@ def refusal(look: HostState, request: Request, target: Target) -> str | None:
     pid, kind = int(target["pid"]), target["kind"]
     if not look.forest[pid].alive:
         return "it is a zombie: it has ended, and its parent has not collected it"
-    if pid in own_line():
+    if pid in find_own_ancestry():
         return "cockpit itself runs in it"
     if kind not in LEFT_OVER_KINDS and not request.get("any"):
         return f"it is {_describe(kind)}; kill-orphans kills only orphan and stale processes: {'; '.join(target['why'])}"
@@ -124,13 +124,13 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Dict[str, Any]:
     look = watcher.look()
     answer: Dict[str, Any] = {"done": [], "refused": [], "failed": [], "notes": look.doubts}
     meant: Dict[Identity, Target] = {(int(target["pid"]), int(target["ticks"])): target for target in request["targets"]}
-    turns = {pid: turn for turn, pid in enumerate(look.children_first({pid for pid, _ in meant}))}
+    turns = {pid: turn for turn, pid in enumerate(look.sort_deepest_first({pid for pid, _ in meant}))}
     kept: Dict[Identity, Tuple[Target, Grip]] = {}
     for identity in sorted(meant, key=lambda one: turns[one[0]]):
-        held = take(look, request, meant[identity], answer)
+        held = hold_target(look, request, meant[identity], answer)
         if held is not None:
             kept[identity] = look.target(held.pid), held
-    endings = finish(request, [held for _, held in kept.values()], tell)
+    endings = end_held(request, [held for _, held in kept.values()], tell)
     for identity, (target, held) in kept.items():
         record(answer, target, endings[identity])
         held.release()
@@ -166,9 +166,9 @@ def _newcomers(look: HostState, meant: Container[int], kept: Iterable[Identity])
     return [f"the killed processes started pid {pids} after the plan was made; not touched: repeat the action"] if found else []
 
 
-def take(look: HostState, request: Request, planned: Target, answer: Dict[str, Any]) -> Grip | None:
+def hold_target(look: HostState, request: Request, planned: Target, answer: Dict[str, Any]) -> Grip | None:
     """Hold the planned process if it is still that one and may still be ended; else say why not."""
-    process = look.same(planned)
+    process = look.find_same(planned)
     try:
         held = grip(process.pid, process.ticks) if process is not None else None
     except ProtectedError as error:
@@ -190,7 +190,7 @@ def take(look: HostState, request: Request, planned: Target, answer: Dict[str, A
     return held
 
 
-def finish(request: Request, grips: list[Grip], tell: Tell) -> Mapping[Identity, Ending]:
+def end_held(request: Request, grips: list[Grip], tell: Tell) -> Mapping[Identity, Ending]:
     """TERM, the grace, KILL; or as the request says."""
     first = signal.SIGKILL if request.get("force") else signal.SIGTERM
     last = None if request.get("only") == "TERM" else signal.SIGKILL

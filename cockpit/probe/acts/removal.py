@@ -15,7 +15,7 @@ from typing import Callable, Collection, Container, Dict, Iterable, Iterator, Li
 
 from ..look.proc import user_name
 from ..look.sizes import DearFiles
-from ..look.tree import FolderEntry, Place, Walk, place
+from ..look.tree import FileId, FolderEntry, Walk, file_id
 from .host_state import Tell, tell_seldom
 
 PASSES = 3
@@ -70,7 +70,7 @@ class Survey:
         self.newest = 0.0
         """When anything in it was last written."""
         self.dear = DearFiles()
-        self.folders: Set[Place] = set()
+        self.folders: Set[FileId] = set()
         """Those in it that are its owner's: nothing else is gone into when it is removed."""
         self.foreign = Remarks()
         """Folders of other users, which stay with all that is in them."""
@@ -127,7 +127,7 @@ class Survey:
     def _why_not(self, path: str, status: os.stat_result) -> str | None:
         """Ray's folders can be written by everybody: somebody may move one of another user's into it, to have it removed by root."""
         if status.st_uid == self._owner:
-            self.folders.add(place(status))
+            self.folders.add(file_id(status))
             return None
         reason = f"it belongs to {user_name(status.st_uid)}"
         self.foreign.add(path, reason)
@@ -143,7 +143,7 @@ class Removal:
 
     def __init__(
         self, name: str, dear: DearFiles, named: Iterable[str], held: Container[str], check: Callable[[bool], None], tell: Tell,
-        folders: Container[Place],
+        folders: Container[FileId],
     ) -> None:  # fmt: skip
         """What is dear stays, unless it is `named`, or a folder above it. What is `held` open frees no space yet.
 
@@ -171,7 +171,7 @@ class Removal:
             walk = Walk(top, self._enter, self._fail, LAST, self._why_not)
             for entry in walk:
                 self._check(False)
-                walk.still_there()
+                walk.check_not_moved()
                 self._remove(entry)
                 went = f"{self.files:,} file{'' if self.files == 1 else 's'} removed, {in_words(self.freed)} freed"
                 self._tell(f"{self._name}: {went}", self.files, files)
@@ -184,7 +184,7 @@ class Removal:
         if self._stay:
             return
         try:
-            if place(os.stat(name, dir_fd=parent, follow_symlinks=False)) != place(os.fstat(top)):
+            if file_id(os.stat(name, dir_fd=parent, follow_symlinks=False)) != file_id(os.fstat(top)):
                 self._fail("", "it was replaced")
                 return
             os.rmdir(name, dir_fd=parent)
@@ -202,7 +202,7 @@ class Removal:
         return True
 
     def _why_not(self, _path: str, status: os.stat_result) -> str | None:
-        return None if place(status) in self._folders else "it belongs to another user, or was moved there after the check"
+        return None if file_id(status) in self._folders else "it belongs to another user, or was moved there after the check"
 
     def _is_named(self, path: str) -> bool:
         return any(path == named or path.startswith(f"{named}/") for named in self._named)

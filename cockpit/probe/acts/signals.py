@@ -75,7 +75,7 @@ class Grip:
 
 def grip(pid: int, ticks: int) -> Grip | None:
     """Exactly that process; `None` when it has ended. Raises `ProtectedError`."""
-    if pid in own_line():
+    if pid in find_own_ancestry():
         raise ProtectedError(f"cockpit itself runs in process {pid}")
     handle = _pidfd_open(pid)
     held = Grip(pid, ticks, handle)
@@ -149,7 +149,7 @@ def _stays(held: Grip, number: int, took: float) -> str:
     return f"it has not ended {took:.0f} s after the first signal (last signal: {signal.Signals(number).name})"
 
 
-def binder() -> Callable[[int], None]:
+def make_parent_death_hook() -> Callable[[int], None]:
     """What a forked child calls with the pid of its parent, to end with it; after it has become another user, which undoes that.
 
     All that takes a lock is done here, before the fork: threads of ours may hold it then. Without ctypes nothing is bound.
@@ -168,7 +168,7 @@ def binder() -> Callable[[int], None]:
     return bind
 
 
-def own_line() -> Tuple[int, ...]:
+def find_own_ancestry() -> Tuple[int, ...]:
     """We, whatever we hang from, and init."""
     line = [os.getpid()]
     while line[-1] > 1:

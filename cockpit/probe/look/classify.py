@@ -177,7 +177,7 @@ class _Classifier:
         return self._judge_left_over(process, found, dead) if dead else self._judge_parted(process, found, alive)
 
     def _leave_unknown(self, process: ScannedProcess, signs: Iterable[Sign]) -> KindVerdict:
-        origin, pasts, raylet = process.origin, self.facts.pasts(process), self.evidence.raylet_of(process)
+        origin, pasts, raylet = process.origin, self.facts.find_past_workers(process), self.evidence.raylet_of(process)
         session = self._session_of(process)
         home = self.evidence.home(process) if session is None else None
         job = origin.submission or origin.job or next((worker.job for worker in pasts if worker.job), None)
@@ -186,7 +186,7 @@ class _Classifier:
 
     def _session_of(self, process: ScannedProcess) -> str | None:
         """That of the raylet or the worker that it came from; else that in whose folder its log lies, where anybody may have moved it."""
-        raylet, pasts = self.evidence.raylet_of(process), self.facts.pasts(process)
+        raylet, pasts = self.evidence.raylet_of(process), self.facts.find_past_workers(process)
         known = (raylet.origin.session if raylet else None, *(worker.session for worker in pasts), process.origin.session)
         return next(filter(None, known), None)
 
@@ -198,7 +198,7 @@ class _Classifier:
         if in_use:
             return found._replace(why=(*found.why, in_use))
         elders = self.evidence.elder_sessions(process)
-        if process.origin.raylet is None and process.origin.submission and elders and not self.facts.pasts(process):
+        if process.origin.raylet is None and process.origin.submission and elders and not self.facts.find_past_workers(process):
             asked = f"only Ray knows whether job {found.job} runs in {' or '.join(map(session_name, elders))}"
             return found._replace(why=(*found.why, asked), undecided="job", asks=elders)
         return found._replace(kind="orphan")
@@ -221,13 +221,13 @@ class _Classifier:
             return found._replace(why=(*found.why, in_use or "its Ray session is unknown: it writes to no session's log on this host"))
         asked = f"only Ray knows whether job {found.job} still runs"
         asks = dict.fromkeys(filter(None, (found.session, process.origin.session)))
-        if process.origin.raylet is None and not self.facts.pasts(process):  # of which session its log is, is its path's word alone
+        if process.origin.raylet is None and not self.facts.find_past_workers(process):  # of which session its log is, only its path says
             asks.update(dict.fromkeys(self.evidence.elder_sessions(process)))
         return found._replace(why=(self._worker_gone(process), *found.why, asked), undecided="job", asks=tuple(asks))
 
     def _worker_gone(self, process: ScannedProcess) -> str:
         """First of the reasons: it is what makes the process an orphan once its job is over."""
-        pid = next((worker.pid for worker in self.facts.pasts(process)), process.origin.worker)
+        pid = next((worker.pid for worker in self.facts.find_past_workers(process)), process.origin.worker)
         return f"its worker {pid} is gone" if pid else "its worker is gone"
 
     def _signless(self, process: ScannedProcess) -> KindVerdict:

@@ -124,7 +124,7 @@ class Evidence:
             return Sign(None, f"{named} may still run, in another PID namespace (pid {apart.pid} here)")
         if pid not in self._forest and self._hidden:
             return Sign(None, f"unknown whether {named} is alive: other users' processes are hidden here")
-        if any(worker.raylet[0] == pid for worker in self._facts.pasts(process)):
+        if any(worker.raylet[0] == pid for worker in self._facts.find_past_workers(process)):
             return Sign(False, f"{named} is dead{self._now_at(pid)} (RAY_RAYLET_PID)")
         homes = self._homes(process)
         if len(homes) > 1:
@@ -223,7 +223,7 @@ class Evidence:
         return Sign(alive, f"it comes from job {job} in {folder.name}{'' if alive else ', which is dead'}", proves=proves)
 
     def _past_signs(self, process: ScannedProcess) -> Iterable[Sign]:
-        for worker in self._facts.pasts(process):
+        for worker in self._facts.find_past_workers(process):
             pid = worker.raylet[0]
             lives = any(raylet.identity == worker.raylet for same in self._raylets.values() for raylet in same)
             same = self._forest.get(worker.pid)

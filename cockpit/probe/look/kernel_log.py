@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence, Tuple
 
 from .host import lowest_limit
 from .proc import in_first_namespace, read_or_nothing
-from .raylets import cgroup_folders, find_slurm_job
+from .raylets import cgroup_folders, parse_slurm_job
 from .xids import MARK, Bus, Xid, newest, parse_line
 
 Kill = Dict[str, Any]
@@ -59,7 +59,7 @@ class KillReport:
         elif limit := _LIMIT.match(text):
             self._limit = int(limit[1]) * 1024
         elif self._limit is not None and (found := _AT_LIMIT.match(text)) and text.count("_memcg=") == 2:  # a name may hold anything
-            self._at_limit = int(found["pid"]), {"limit": self._limit, "slurm": find_slurm_job(f"0::{found['cgroup']}")}
+            self._at_limit = int(found["pid"]), {"limit": self._limit, "slurm": parse_slurm_job(f"0::{found['cgroup']}")}
 
     def facts(self, pid: int) -> Kill:
         """The limit at which this one was killed, where it was said of it."""

@@ -9,7 +9,7 @@ import os
 from typing import FrozenSet, Mapping, NamedTuple, Tuple
 
 from .processes import Identity, ScannedProcess
-from .tree import Place
+from .tree import FileId
 
 OWNED_KINDS = ("ray", "worker", "driver", "child")
 LEFT_OVER_KINDS = ("orphan", "stale")
@@ -27,7 +27,7 @@ class SessionFolder(NamedTuple):
     """The folder of one Ray session, and what lies in it that tells whose it is and whether it lives."""
 
     path: str
-    place: Place | None = None
+    place: FileId | None = None
     """`None`: there is no such folder, or it can't be seen."""
     uid: int | None = None
     """Who owns the folder; `None` also where the file system's word for that can't be believed."""
@@ -95,7 +95,7 @@ class ProcessFacts(NamedTuple):
     sees_all: bool = False
     """Nothing on this machine is hidden from us: we are in its first PID namespace."""
 
-    def pasts(self, process: ScannedProcess) -> Tuple[SeenWorker, ...]:
+    def find_past_workers(self, process: ScannedProcess) -> Tuple[SeenWorker, ...]:
         """The worker of its own user that this probe has seen it below, or whose process group or session it is still in."""
         seen = self.seen.get(process.identity)
         if seen is None and not self.workers:

@@ -11,11 +11,11 @@ from typing import Any, Callable, Dict, Iterator
 
 from .. import trust
 from .kinds import SessionFolder
-from .proc import legible
+from .proc import make_legible
 from .processes import ProcessTable
 from .session_folder import MOST_LOGS
 from .sessions import SessionScanner
-from .tree import place
+from .tree import file_id
 
 MOST_NAMES = 1000
 """That are told of one pattern."""
@@ -44,7 +44,7 @@ def list_logs(temps: "list[str]", session: str, pattern: str) -> Answer:
     try:
         with _logs_of(temps, session) as (folder, _), os.scandir(folder) as entries:
             matching = (entry.name for entry in islice(entries, MOST_LOGS) if fnmatchcase(entry.name, pattern))
-            return {"names": [legible(name) for name in islice(matching, MOST_NAMES)]}
+            return {"names": [make_legible(name) for name in islice(matching, MOST_NAMES)]}
     except LogError as error:
         return {"error": str(error)}
     except OSError as error:
@@ -65,16 +65,16 @@ def read_log(temps: "list[str]", session: str, name: str, lines: int, say: Say, 
     except LogError as error:
         say({"error": str(error)})
     except (OSError, ValueError) as error:
-        say({"error": f"{legible(name)} in the logs of {session} can't be read: {_reason(error)}"})
+        say({"error": f"{make_legible(name)} in the logs of {session} can't be read: {_reason(error)}"})
 
 
 @contextmanager
 def _logs_of(temps: "list[str]", session: str) -> "Iterator[tuple[int, int]]":
     """The open logs folder of that session, and whose both are. Ray makes these writable for all: what is opened is what was looked at."""
     known = _find(temps, session)
-    with trust.opened(known.path) as outer, trust.opened("logs", folder=outer) as logs:
+    with trust.open_fd(known.path) as outer, trust.open_fd("logs", folder=outer) as logs:
         status, of_logs = os.fstat(outer), os.fstat(logs)
-        if place(status) != known.place or (of_logs.st_uid, of_logs.st_dev) != (status.st_uid, status.st_dev):
+        if file_id(status) != known.place or (of_logs.st_uid, of_logs.st_dev) != (status.st_uid, status.st_dev):
             raise LogError(f"the logs of {session} are not its own folder: somebody has put another one there")
         yield logs, status.st_uid
 
@@ -84,7 +84,7 @@ def _find(temps: "list[str]", session: str) -> SessionFolder:
     folders = [each.facts for each in SessionScanner(temps).read(ProcessTable().scan()).folders]
     found = [each for each in folders if each.name == session and each.place is not None]
     if not found:
-        raise LogError(f"there is no Ray session {legible(session)} on this host")
+        raise LogError(f"there is no Ray session {make_legible(session)} on this host")
     best = max(found, key=lambda each: (each.uid in trust.own_uids(), bool(each.answers)))
     if best.answers is None:
         raise LogError(f"whether session {session} is alive is unknown, so its logs are not read")

@@ -61,7 +61,7 @@ def is_here(host: str) -> bool:
     return host.startswith("127.") or host in ("::1", "localhost") or host in addresses()
 
 
-def split(address: str) -> Tuple[str, int | None]:
+def split_address(address: str) -> Tuple[str, int | None]:
     """Host and port; no port where it is no address."""
     host, _, port = address.rpartition(":")
     number = to_number(port)

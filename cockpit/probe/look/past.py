@@ -49,7 +49,7 @@ class Past:
         """What a probe that has not watched lacks, to judge a process that may be left over; `None` when there is nothing."""
         if not process.alive or verdict.kind not in (*LEFT_OVER_KINDS, "unknown"):
             return None
-        worker = next(iter(ProcessFacts(seen=self.seen, workers=self.workers).pasts(process)), None)
+        worker = next(iter(ProcessFacts(seen=self.seen, workers=self.workers).find_past_workers(process)), None)
         return (*worker[:2], *worker.raylet, *worker[3:]) if worker else None
 
     def believe(self, process: Identity, evidence: Sequence[Any]) -> None:

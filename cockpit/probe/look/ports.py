@@ -6,7 +6,7 @@ import os
 from typing import Any, Dict, Set
 
 from .network import listening_sockets
-from .proc import legible, open_files, user_name
+from .proc import make_legible, open_files, user_name
 from .processes import read_argv, read_stat
 
 MOST_LISTENERS = 8
@@ -36,5 +36,5 @@ def _find_holders(links: Set[str]) -> Dict[str, Dict[str, Any]]:
         stat = read_stat(pid) if held else None
         for link in held if stat else ():
             if stat and (link not in found or stat.ticks < found[link]["ticks"]):
-                found[link] = {"pid": pid, "ticks": stat.ticks, "command": legible(" ".join(read_argv(pid)) or stat.name)[:COMMAND]}
+                found[link] = {"pid": pid, "ticks": stat.ticks, "command": make_legible(" ".join(read_argv(pid)) or stat.name)[:COMMAND]}
     return found

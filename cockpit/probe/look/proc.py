@@ -54,7 +54,7 @@ def open_files(pid: int) -> Iterator[str]:
     return filter(None, (read_link(f"{folder}/{name}") for name in os.listdir(folder)))
 
 
-def legible(text: str) -> str:
+def make_legible(text: str) -> str:
     """The same, with U+FFFD for what is no UTF-8, so that it can be sent and drawn."""
     return os.fsencode(text).decode("utf-8", "replace")
 
@@ -64,7 +64,7 @@ def in_first_namespace() -> bool:
     return read_link("/proc/self/ns/pid") == FIRST_PID_NAMESPACE
 
 
-def shares(pid: int, kind: str) -> bool | None:
+def is_in_our_namespace(pid: int, kind: str) -> bool | None:
     """Whether that process is in our own namespace of this kind (`mnt`, `net`, …); `None`: that can't be told."""
     theirs, ours = read_link(f"/proc/{pid}/ns/{kind}"), read_link(f"/proc/self/ns/{kind}")
     return None if theirs is None or ours is None else theirs == ours

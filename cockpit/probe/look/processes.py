@@ -10,7 +10,7 @@ from .. import trust
 from .containers import read_cgroup
 from .network import Interfaces, read_interfaces
 from .origin import NO_JOB, SOCKET_INTERFACES, WANTED, ProcessOrigin, trace
-from .proc import PAGE_BYTES, TICKS_PER_SECOND, Batch, legible, read_at_once, read_link, read_or_nothing, shares, uptime
+from .proc import PAGE_BYTES, TICKS_PER_SECOND, Batch, is_in_our_namespace, make_legible, read_at_once, read_link, read_or_nothing, uptime
 
 STUCK_AFTER_S = 1.0
 """Seconds after which a process whose memory map is locked (its cmdline and environ then hang) is left alone."""
@@ -184,7 +184,7 @@ def read_details(stat: ScannedProcess) -> Details:
     if any(f"-{NO_JOB}-" in log for log in logs):
         with suppress(OSError):  # through the process, whose mounts may be others than ours
             head = trust.read_begin(f"/proc/{stat.pid}/fd/1", 512, link=0)
-    apart = len(pids) > 1 or shares(stat.pid, "cgroup") is False
+    apart = len(pids) > 1 or is_in_our_namespace(stat.pid, "cgroup") is False
     inside = read_link(f"/proc/{stat.pid}/ns/pid") if len(pids) > 1 else None
     cgroup = read_cgroup(stat.pid) if len(pids) > 1 else None
     origin = trace(argv, stat.name, kept, logs, head)
@@ -214,7 +214,7 @@ def _pick_wanted(environ: bytes) -> Dict[str, str]:
     if b"RAY_" not in environ:
         return {}
     found = _pairs(entry for entry in environ.split(b"\0") if entry.startswith(_BEGINNINGS))
-    return {name: legible(found[name]) for name in WANTED.intersection(found)}
+    return {name: make_legible(found[name]) for name in WANTED.intersection(found)}
 
 
 def read_argv(pid: int) -> Tuple[str, ...]:

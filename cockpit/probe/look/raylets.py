@@ -16,7 +16,7 @@ from typing import Dict, Iterator, Mapping, NamedTuple, Tuple
 from .. import trust
 from .host import MemoryUse, lowest_limit
 from .origin import flag
-from .proc import in_first_namespace, legible, read_at_once, read_link, read_or_nothing, shares
+from .proc import in_first_namespace, is_in_our_namespace, make_legible, read_at_once, read_link, read_or_nothing
 from .processes import Forest, Identity, ScannedProcess, read_environ
 
 ROLES = ("raylet", "gcs_server")
@@ -121,17 +121,17 @@ def _read_started(process: ScannedProcess) -> Started:
     environ = read_environ(process.pid) or {}
     is_own = process.details.uid in trust.own_uids()
     texts = (environ.get("CUDA_VISIBLE_DEVICES"), gcs_address(process) if is_own else None)
-    shown, gcs = (None if text is None else legible(text[:MOST_CHARS]) for text in texts)
-    return Started(ray_version(process), python_version(process), shown, slurm_job(process.pid, environ if is_own else {}), gcs)
+    shown, gcs = (None if text is None else make_legible(text[:MOST_CHARS]) for text in texts)
+    return Started(ray_version(process), python_version(process), shown, read_slurm_job(process.pid, environ if is_own else {}), gcs)
 
 
-def slurm_job(pid: int, environ: Mapping[str, str]) -> str | None:
+def read_slurm_job(pid: int, environ: Mapping[str, str]) -> str | None:
     """The Slurm job in which a process was started: by its cgroup, and where Slurm makes none (proctrack/linuxproc) by its environment."""
     own = re.fullmatch(r"\d{1,12}", environ.get("SLURM_JOB_ID", ""), re.ASCII)
-    return find_slurm_job(read_or_nothing(f"/proc/{pid}/cgroup")) or (own[0] if own else None)
+    return parse_slurm_job(read_or_nothing(f"/proc/{pid}/cgroup")) or (own[0] if own else None)
 
 
-def find_slurm_job(cgroups: str) -> str | None:
+def parse_slurm_job(cgroups: str) -> str | None:
     """By /proc/PID/cgroup, which everybody may read and only root writes: `…/slurmstepd.scope/job_42/step_0/…`, `/slurm/uid_7/job_42/…`."""
     found = set(_SLURM_JOB.findall(cgroups))
     return found.pop() if len(found) == 1 else None
@@ -259,7 +259,7 @@ def task_limits(process: ScannedProcess, forest: Forest, nproc: int | None) -> T
 def _of_user(process: ScannedProcess, forest: Forest, nproc: int | None) -> Iterator[TaskLimit]:
     """In another user namespace they are counted apart from those that are seen here."""
     uid, pid = process.details.uid, process.pid
-    if uid and nproc and not _is_exempt(pid) and shares(pid, "user"):
+    if uid and nproc and not _is_exempt(pid) and is_in_our_namespace(pid, "user"):
         yield TaskLimit("user", sum(one.threads for one in forest.values() if one.details.uid == uid), nproc)
 
 
@@ -297,7 +297,7 @@ def _of_folder(folder: str) -> TaskLimit | None:
     """`None`: there is no limit, or it can't be read."""
     limit, used = (read_or_nothing(f"{folder}/{name}").strip() for name in ("pids.max", "pids.current"))
     known = limit.isdigit() and used.isdigit() and int(limit) > 0
-    return TaskLimit("cgroup", int(used), int(limit), legible(f"{folder}/pids.max")) if known else None
+    return TaskLimit("cgroup", int(used), int(limit), make_legible(f"{folder}/pids.max")) if known else None
 
 
 def _of_host() -> Iterator[TaskLimit]:

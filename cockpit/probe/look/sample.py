@@ -18,12 +18,12 @@ from .kinds import KindVerdict, ProcessFacts, SessionFolder
 from .oom_kills import Kill, KillScanner, session_of
 from .origin import SOCKET_INTERFACES
 from .past import Past
-from .proc import TICKS_PER_SECOND, Users, boot_time, in_first_namespace, legible, uptime
+from .proc import TICKS_PER_SECOND, Users, boot_time, in_first_namespace, make_legible, uptime
 from .processes import Forest, Identity, ProcessTable, ScannedProcess, shown_command
 from .raylets import MOST_SERVICES, ROLES, Rays, RayService
 from .sessions import DEFAULT_TEMP, Folder, Sessions, SessionScanner, date_writes
 from .sizes import SharedMemory, Size, Sizes, read_shared_memory, shm_users
-from .temp_dirs import Places, look
+from .temp_dirs import TempDirs, read_temp_dirs
 from .xids import Bus, Xid
 
 Sample = Dict[str, Any]
@@ -67,7 +67,7 @@ class Sampler:
         self._disks = Collector("disks", "A disk", self._read_disks, SLOWLY)
         self._sessions: Collector[Sessions] = Collector(
             "sessions",
-            lambda: f"Ray's temp dir {legible(self._scanner.at)}",
+            lambda: f"Ray's temp dir {make_legible(self._scanner.at)}",
             lambda: self._scanner.read(self._processes.facts or {}),  # these say which temp dirs there are, and where dashboards are
             SESSIONS_EVERY,
             after=self._processes,
@@ -75,7 +75,7 @@ class Sampler:
         self._rays: Collector[Dict[Identity, RayService]] = Collector(
             "rays", "A Ray process", lambda: self._known_rays.read(self._processes.facts or {}), SLOWLY, after=self._processes
         )
-        self._places: Collector[Places] = Collector("temps", "A Ray temp dir", self._read_places, SLOWLY, after=self._sessions)
+        self._places: Collector[TempDirs] = Collector("temps", "A Ray temp dir", self._read_places, SLOWLY, after=self._sessions)
         self._logs: Collector[Said] = Collector("logs", "A Ray log", self._read_logs, SLOWLY)
         self.collectors: Tuple[Collector[Any], ...] = (
             self._processes, self._nvml, self._memory, self._shm, self._sessions, self._disks, self._rays, self._places, self._logs,
@@ -258,9 +258,9 @@ class Sampler:
         known = self._sessions.facts
         return host.disks([*(known.temps if known else ()), "/"])
 
-    def _read_places(self) -> Places:
+    def _read_places(self) -> TempDirs:
         known = self._sessions.facts or Sessions()
-        return look(known.temps, self._processes.facts or {}, known, self._users.name)
+        return read_temp_dirs(known.temps, self._processes.facts or {}, known, self._users.name)
 
     def _read_logs(self) -> Said:
         self._sessions.answered.wait(2.0)

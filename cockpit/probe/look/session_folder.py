@@ -14,7 +14,7 @@ from typing import FrozenSet, Mapping, NamedTuple, Tuple
 
 from .. import trust
 from .kinds import Listener, SessionFolder
-from .tree import LOCAL, Place, mount_number, place
+from .tree import LOCAL, FileId, file_id, mount_number
 
 _RAYLET_LOG = re.compile(r"raylet(\.\d+)?\.out(\.\d+)?$")
 _RAYLET_LINE = re.compile(rb"\[[^\]]{10,40} [A-Z] (\d{1,10}) \d+\] \(raylet\)")
@@ -44,7 +44,7 @@ class Records(NamedTuple):
 class Logs(NamedTuple):
     """Logs in a session's folder that are of use here."""
 
-    place: Place | None = None
+    place: FileId | None = None
     uid: int | None = None
     """Of their folder, and the session's owner."""
     changed: int = 0
@@ -75,11 +75,11 @@ MountKinds = Mapping[int, str]
 """Those of the mount namespace that a way leads into; of ours only those whose word for owners can be believed (`vouched_mounts`)."""
 
 
-def find_folder(way: Way, kinds: MountKinds) -> Tuple[Place | None, int | None]:
+def find_folder(way: Way, kinds: MountKinds) -> Tuple[FileId | None, int | None]:
     """What the folder at its end is, and who owns it, where that can be believed; the last part of the way is no link."""
     try:
-        with trust.opened(way.path, _FOLDER) as folder:
-            return place(os.fstat(folder)), _owner(folder, way, kinds)
+        with trust.open_fd(way.path, _FOLDER) as folder:
+            return file_id(os.fstat(folder)), _owner(folder, way, kinds)
     except OSError:
         return None, None
 
@@ -91,15 +91,15 @@ def _owner(folder: int, way: Way, kinds: MountKinds) -> int | None:
     return uid if believed else None
 
 
-def inspect(way: Way, kinds: MountKinds, before: Logs, carried: Mapping[Place, Tuple[Listener, ...]]) -> Tuple[SessionFolder, Logs]:
+def inspect(way: Way, kinds: MountKinds, before: Logs, carried: Mapping[FileId, Tuple[Listener, ...]]) -> Tuple[SessionFolder, Logs]:
     """All that can be told of that session, all of one folder that is held open: a path may lead elsewhere in the next moment.
 
     `before`: its logs, as they were read last. `carried`: by folder, raylets of its owner that are seen to run, so that nobody need ask its
     sockets. On a file system that other hosts share nothing proves that a session is dead.
     """
     try:
-        with trust.opened(way.path, _FOLDER) as folder:
-            where, uid = place(os.fstat(folder)), _owner(folder, way, kinds)
+        with trust.open_fd(way.path, _FOLDER) as folder:
+            where, uid = file_id(os.fstat(folder)), _owner(folder, way, kinds)
             logs = _read_logs(folder, way.path, uid, before)
             alive = tuple(one for one in carried.get(where, ()) if one.uid in (uid, trust.ROOT))
             if kinds.get(mount_number(folder) or 0) not in LOCAL:
@@ -114,10 +114,10 @@ def inspect(way: Way, kinds: MountKinds, before: Logs, carried: Mapping[Place, T
 def _read_logs(session: int, path: str, uid: int | None, before: Logs) -> Logs:
     """Of that open folder of that owner, read only when something in it has changed: it may hold tens of thousands of files."""
     try:
-        with trust.opened("logs", trust.FOLDER, session) as logs:
+        with trust.open_fd("logs", trust.FOLDER, session) as logs:
             status = os.fstat(logs)
-            if (before.place, before.uid) != (place(status), uid):
-                before = Logs(place(status), uid)
+            if (before.place, before.uid) != (file_id(status), uid):
+                before = Logs(file_id(status), uid)
             names = _names(logs) if status.st_mtime_ns != before.changed else None
             raylets = before.raylets if names is None else raylet_logs(names)
             records = before.records
@@ -149,7 +149,7 @@ def _names(folder: int) -> Tuple[str, ...]:
 def find_listeners(session: int) -> Tuple[Listener, ...] | None:
     """Who listens on the sockets of raylets in that open session folder. Several raylets of one session on a host have numbered sockets."""
     try:
-        with trust.opened("sockets", folder=session) as folder:
+        with trust.open_fd("sockets", folder=session) as folder:
             return _listeners_in(folder, session)
     except FileNotFoundError:
         return ()

@@ -14,10 +14,10 @@ from .. import trust
 from .kinds import Driver, Listener, SessionFolder
 from .network import listening_sockets
 from .origin import flag, to_number
-from .proc import legible, open_files, read_link, shares, user_name
+from .proc import is_in_our_namespace, make_legible, open_files, read_link, user_name
 from .processes import Forest, Identity, ScannedProcess
 from .session_folder import MOST_LOGS, Logs, MountKinds, Way, find_folder, inspect
-from .tree import Place, mount_kinds, mount_number, place, vouched_mounts
+from .tree import FileId, file_id, mount_kinds, mount_number, vouched_mounts
 
 DEFAULT_TEMP = "/tmp/ray"  # noqa: S108 Ray's own default
 _NAME = re.compile(r"session_(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)_\d+_\d+$")
@@ -124,7 +124,7 @@ class SessionScanner:
     def _is_there(self, path: str) -> bool:
         """Whether it is a folder of ours: not one in a mount namespace that somebody has made."""
         try:
-            with trust.opened(self._go(Way(path)).path, trust.FOLDER_PLACE) as folder:
+            with trust.open_fd(self._go(Way(path)).path, trust.FOLDER_PLACE) as folder:
                 return mount_number(folder) in self._vouched
         except OSError:
             return False
@@ -157,7 +157,7 @@ class SessionScanner:
         self._confirmed = {key: yes for key, yes in self._confirmed.items() if key[0][0] in forest}
         return found
 
-    def _dashboards_of(self, forest: Forest, named: Mapping[int, SessionFolder], listed: Mapping[Place | None, str]) -> Dict[str, str]:
+    def _dashboards_of(self, forest: Forest, named: Mapping[int, SessionFolder], listed: Mapping[FileId | None, str]) -> Dict[str, str]:
         """Only those that run as the session's owner, or as root: anybody can call a process a dashboard."""
         found: Dict[str, str] = {}
         tried: Counter[str | None] = Counter()
@@ -181,9 +181,9 @@ class SessionScanner:
             self._dashboards[process.identity] = known
         return known
 
-    def _find_raylets(self, forest: Forest, ways: Mapping[int, Way]) -> Dict[Place, Tuple[Listener, ...]]:
+    def _find_raylets(self, forest: Forest, ways: Mapping[int, Way]) -> Dict[FileId, Tuple[Listener, ...]]:
         """By folder: its raylets that are seen to run as its owner or root. Nobody need connect to these, time and again."""
-        found: Dict[Place, Tuple[Listener, ...]] = {}
+        found: Dict[FileId, Tuple[Listener, ...]] = {}
         for process in forest.values():
             if process.alive and process.origin.role == "raylet" and process.pid in ways:
                 way, uid = self._go(ways[process.pid]), process.details.uid
@@ -194,8 +194,8 @@ class SessionScanner:
 
     def _session_paths(self, temps: Iterable[str]) -> Tuple[str, ...]:
         """Those in these temp dirs, each once: two may be one, by a link or a mount. Of very many root's and ours, then others' latest."""
-        found: Dict[Place, Tuple[bool, str, str]] = {}
-        of: Dict[int | None, List[Tuple[str, Place]]] = {}
+        found: Dict[FileId, Tuple[bool, str, str]] = {}
+        of: Dict[int | None, List[Tuple[str, FileId]]] = {}
         for path in islice(self._names(temps), MOST_LOGS):
             where, owner = find_folder(Way(path), self._vouched)
             if where is not None and where not in found:
@@ -210,11 +210,11 @@ class SessionScanner:
 
     def _names(self, temps: Iterable[str]) -> Iterator[str]:
         """Of all sessions in them; a temp dir with several names is read once."""
-        read: Set[Place] = set()
+        read: Set[FileId] = set()
         left = MOST_NAMES
         for temp in temps:
             with suppress(OSError), os.scandir(self._go(Way(temp)).path) as entries:
-                where = place(os.stat(temp))
+                where = file_id(os.stat(temp))
                 if where in read:
                     continue
                 read.add(where)
@@ -260,7 +260,7 @@ def date_writes(logs: Iterable[Logs]) -> Dict[str, float]:
         for job, path in one.jobs.items():
             with suppress(OSError):  # it is gone
                 found.append((os.stat(path).st_mtime, job))
-    return {legible(job): round(moment, 1) for moment, job in nlargest(MOST_JOBS, found)}
+    return {make_legible(job): round(moment, 1) for moment, job in nlargest(MOST_JOBS, found)}
 
 
 def is_session(name: str) -> bool:
@@ -301,7 +301,7 @@ def _dashboard_address(process: ScannedProcess, port: int) -> str | None:
     In another network namespace its address is another place, where somebody else may listen here.
     """
     argv = process.details.argv
-    if shares(process.pid, "net") is False:
+    if is_in_our_namespace(process.pid, "net") is False:
         return None
     try:
         links = {*islice(open_files(process.pid), MOST_OPEN)}

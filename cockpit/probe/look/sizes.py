@@ -13,7 +13,7 @@ import time
 from itertools import islice
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Set, Tuple
 
-from ..trust import FOLDER, opened
+from ..trust import FOLDER, open_fd
 from .host import Amount, space
 from .tree import FolderEntry, MovedError, Walk, shown_path
 
@@ -232,7 +232,7 @@ def measure_owners(place: str, most: int = MOST_SHM_FILES) -> Dict[int, int] | N
     owners: Dict[int, int] = {}
     met: Set[int] = set()
     try:
-        with opened(place) as top:
+        with open_fd(place) as top:
             for number, entry in enumerate(Walk(top, lambda path: path.count("/") < DEEPEST_SHM_FOLDER)):
                 status = entry.status
                 if number >= most:

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterable, List
 
 from .. import programs, trust
 from ..trust import TrustError
-from .proc import legible, read_or_nothing
+from .proc import make_legible, read_or_nothing
 from .processes import lives, read_environ, read_stat, read_uid
 
 DUMP_TIMEOUT_S = 8.0
@@ -54,7 +54,7 @@ def _dump(program: str, pid: int) -> Answer:
             }
         if ended.code == 0:
             return _threads(ended.out)
-        said = legible(ended.err.decode("utf-8", "surrogateescape"))
+        said = make_legible(ended.err.decode("utf-8", "surrogateescape"))
         if "ermission" in said:
             break
     return {"error": _why(said, pid)}

@@ -9,12 +9,12 @@ import time
 from typing import Any, Callable, Dict, Iterable, NamedTuple, Tuple
 
 from .. import trust
-from .network import is_here, split
+from .network import is_here, split_address
 from .origin import flag
-from .proc import legible
+from .proc import make_legible
 from .processes import Forest, ScannedProcess
 from .sessions import Folder, Sessions, is_session
-from .tree import Place, place, why_shared
+from .tree import FileId, file_id, why_shared
 
 Fact = Dict[str, Any]
 LINK, FILE = "session_latest", "ray_current_cluster"
@@ -56,7 +56,7 @@ def points_at(link: SessionPointer) -> str:
 
 def serves(found: SessionPointer, forest: Forest, folders: Iterable[Folder]) -> Tuple[bool | None, str]:
     """Whether a cluster lives at the address in that file, as far as this host can tell, and how that is known."""
-    host, port = split(found.says)
+    host, port = split_address(found.says)
     if port is None:
         return False, "it holds no address"
     for pid, process in forest.items():
@@ -78,7 +78,7 @@ def _names(process: ScannedProcess, host: str, port: int) -> bool:
     if process.origin.role == "gcs_server":
         served = flag(argv, "--gcs_server_port", "--gcs-server-port")
         return not argv or (served == str(port) and flag(argv, "--node-ip-address", "--node_ip_address") in (None, host))
-    named, at = split(flag(argv, "--gcs-address", "--gcs_address") or "")
+    named, at = split_address(flag(argv, "--gcs-address", "--gcs_address") or "")
     return not argv or (at == port and (named == host or (is_here(named) and is_here(host))))
 
 
@@ -110,36 +110,36 @@ MIN_AGE_S = 60.0
 """Seconds for which what looks dead may be about to live: a session's folder is there before its processes are."""
 
 
-class Places(NamedTuple):
+class TempDirs(NamedTuple):
     """Temp dirs, and what points at clusters in them."""
 
     temps: Tuple[Fact, ...] = ()
     pointers: Tuple[Fact, ...] = ()
 
 
-def look(temps: Iterable[str], forest: Forest, sessions: Sessions, name: Callable[[int], str | None]) -> Places:
+def read_temp_dirs(temps: Iterable[str], forest: Forest, sessions: Sessions, name: Callable[[int], str | None]) -> TempDirs:
     """Each folder once, however many names it has."""
     known = ((temp, _find_place(temp)) for temp in reversed(tuple(temps)))
     folders = tuple({where: temp for temp, where in known if where is not None}.values())[::-1]
     readers = ((LINK, _link), (FILE, _file))
     pointers = (read(temp, forest, sessions) for temp in folders for name, read in readers if os.path.lexists(f"{temp}/{name}"))
-    return Places(tuple(_temp(temp, name) for temp in folders), tuple(pointers))
+    return TempDirs(tuple(_temp(temp, name) for temp in folders), tuple(pointers))
 
 
-def _find_place(folder: str) -> Place | None:
+def _find_place(folder: str) -> FileId | None:
     """`None`: there is no such folder."""
     try:
         status = os.stat(folder)
     except OSError:
         return None
-    return place(status) if stat.S_ISDIR(status.st_mode) else None
+    return file_id(status) if stat.S_ISDIR(status.st_mode) else None
 
 
 def _temp(path: str, name: Callable[[int], str | None]) -> Fact:
     """A Ray that can't write its address there fails after it has begun; an address that is the same already it leaves alone."""
     file = f"{path}/{FILE}"
     writable = os.access(path, os.W_OK | os.X_OK) and (os.access(file, os.W_OK) or not os.path.lexists(file))
-    return {"path": legible(path), "owner": name(os.stat(path).st_uid), "writable": writable}
+    return {"path": make_legible(path), "owner": name(os.stat(path).st_uid), "writable": writable}
 
 
 def _link(temp: str, forest: Forest, sessions: Sessions) -> Fact:
@@ -167,7 +167,7 @@ def _file(temp: str, forest: Forest, sessions: Sessions) -> Fact:
     if found is None:
         return _fact(path, "", None if os.path.isfile(path) and not os.path.islink(path) else False)
     lives, _ = serves(found, forest, sessions.folders)
-    host, port = split(found.says)
+    host, port = split_address(found.says)
     elsewhere = port is not None and not is_here(host)
     return _fact(path, found.says, lives if lives or not (elsewhere or _doubtful(found, path)) else None)
 
@@ -180,9 +180,9 @@ def _doubtful(found: SessionPointer, target: str) -> bool:
         status = found.status
     if time.time() - status.st_mtime < MIN_AGE_S and (stat.S_ISREG(status.st_mode) or is_session(os.path.basename(target))):
         return True
-    with trust.opened(found.temp, trust.FOLDER_PLACE) as temp:
+    with trust.open_fd(found.temp, trust.FOLDER_PLACE) as temp:
         return why_shared(temp) is not None
 
 
 def _fact(path: str, target: str, alive: bool | None) -> Fact:
-    return {"path": legible(path), "target": legible(target), "alive": alive}
+    return {"path": make_legible(path), "target": make_legible(target), "alive": alive}

@@ -16,7 +16,7 @@ from .proc import read, read_or_nothing
 MOST_MOUNTS_BYTES = 1 << 18
 """Of another process's table of mounts: some thousands."""
 SHOWN_PATH_CHARS = 256
-Place = Tuple[int, int]
+FileId = Tuple[int, int]
 """Device and inode: what a folder is, whatever it is called and by whatever link or mount it is reached."""
 LOCAL = frozenset((
     "aufs", "bcachefs", "btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "fuse.fuse-overlayfs", "fuseblk", "hfsplus", "jfs",
@@ -46,7 +46,7 @@ class MovedError(Exception):
 
 class _Level(NamedTuple):
     path: str
-    place: Place
+    place: FileId
     folders: list[str]
     """Those that are still to be entered."""
 
@@ -73,7 +73,7 @@ class Walk:
         self._here = -1
         self._path = ""
         self._line: list[_Level] = []
-        self._device, self._mount, self._lies = os.fstat(top).st_dev, mount_number(top), where(top)
+        self._device, self._mount, self._lies = os.fstat(top).st_dev, mount_number(top), current_path(top)
 
     def __iter__(self) -> Iterator[FolderEntry]:
         """Raises `MovedError`."""
@@ -92,9 +92,9 @@ class Walk:
         finally:
             os.close(self._here)
 
-    def still_there(self) -> None:
+    def check_not_moved(self) -> None:
         """Raises `MovedError` when the folder of the last entry, or one above it, has been moved or renamed."""
-        now = where(self._here)
+        now = current_path(self._here)
         if now is not None and self._lies is not None and now != _join(self._lies, self._path):
             raise MovedError(f"{_join(self._lies, self._path)} was moved or removed by somebody else meanwhile")
 
@@ -112,7 +112,7 @@ class Walk:
         except OSError as error:
             self._trouble(path, str(error.strerror))
         folders.sort(key=lambda name: (not path and name == self._last, name), reverse=True)  # the next is taken from the end
-        self._line.append(_Level(path, place(os.fstat(self._here)), folders))
+        self._line.append(_Level(path, file_id(os.fstat(self._here)), folders))
 
     def _entry(self, path: str, name: str) -> FolderEntry | None:
         """`None` when it has been removed since."""
@@ -149,21 +149,21 @@ class Walk:
         parent = os.open("..", FOLDER, dir_fd=self._here)
         os.close(self._here)
         self._here, self._path = parent, above.path
-        if place(os.fstat(parent)) != above.place:
+        if file_id(os.fstat(parent)) != above.place:
             raise MovedError(f"{_join(self._lies or '', level.path)} was moved by somebody else meanwhile")
         found = self._entry(above.path, os.path.basename(level.path))
-        if found is not None and place(found.status) == level.place:
+        if found is not None and file_id(found.status) == level.place:
             yield found
         elif found is not None:
             self._trouble(level.path, "it was replaced")
 
 
-def place(status: os.stat_result) -> Place:
+def file_id(status: os.stat_result) -> FileId:
     """Of a file or folder."""
     return status.st_dev, status.st_ino
 
 
-def where(descriptor: int) -> str | None:
+def current_path(descriptor: int) -> str | None:
     """The path by which an open folder can be reached now; `None` when that is too long to be told."""
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")

@@ -19,7 +19,7 @@ from cockpit.secrets import redact
 from cockpit.sources.connections import Answer, Connections
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.probes.process import ANSWER_S, ask_program
-from cockpit.sources.source import SourceError, within
+from cockpit.sources.source import SourceError, wait_within
 from cockpit.text import clean
 from cockpit.trust import read_small
 
@@ -96,7 +96,7 @@ class ServiceAccount:
     async def __call__(self, method: Method, path: str, body: bytes = b"") -> bytes:
         """Raises `RefusedError`, `SourceError`."""
         try:
-            return await within(ANSWER_S, self._exchange(method, path, body))
+            return await wait_within(ANSWER_S, self._exchange(method, path, body))
         except asyncio.TimeoutError:
             raise SourceError(f"{WHO} did not answer within {ANSWER_S:.0f} s ({self._url})") from None
         except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:

@@ -17,7 +17,7 @@ from cockpit.config.kubernetes import FORBIDDEN, explain_refusal
 from cockpit.model import Host
 from cockpit.sources.probes.decode import Hello, Sample, host_of, is_hello, read_line
 from cockpit.sources.probes.process import Child
-from cockpit.sources.probes.spawn import bury, spawn
+from cockpit.sources.probes.spawn import kill_and_reap, spawn
 from cockpit.sources.source import SourceError
 from cockpit.text import explain_os_error
 
@@ -25,16 +25,16 @@ from cockpit.text import explain_os_error
 class ProbeListener(Protocol):
     """Who listens to probes; `cockpit.monitor.poller.Poller` does."""
 
-    def hear(self, host: Host) -> None:
+    def update_host(self, host: Host) -> None:
         """A probe has spoken."""
 
-    def lose(self, host: str) -> None:
+    def forget_host(self, host: str) -> None:
         """A host is not looked at any more."""
 
-    def doubt(self, source: str, text: str, host: str | None = None) -> None:
+    def report_fault(self, source: str, text: str, host: str | None = None) -> None:
         """A probe can't be believed; the same is said again with newer words."""
 
-    def trust(self, source: str, host: str | None = None) -> None:
+    def clear_fault(self, source: str, host: str | None = None) -> None:
         """The probe speaks well again."""
 
 
@@ -71,7 +71,7 @@ MAX_UNREAPED_CHILDREN = 3
 
 
 class HostProbe:
-    """Starts, hears, and judges the probe of one host; `ProbePool` calls `look` again and again."""
+    """Starts, hears, and judges the probe of one host; `ProbePool` calls `check_child` again and again."""
 
     def __init__(self, name: str, audience: ProbeListener, pace: Pace, clock: Callable[[], float], *, local: bool = False) -> None:
         self.name, self.local = name, local
@@ -97,12 +97,12 @@ class HostProbe:
         """Run the probe and send it the text, or take over one that runs already."""
         self._ended = [process for process in self._ended if process.returncode is None]
         if len(self._ended) >= MAX_UNREAPED_CHILDREN:
-            self.refuse(f"{len(self._ended)} probes of {self.name} were killed but are stuck in its kernel; no more are started")
+            self.stop_and_retry(f"{len(self._ended)} probes of {self.name} were killed but are stuck in its kernel; no more are started")
             return
         try:
             process = early or spawn(command)
         except OSError as error:
-            self.refuse(f"{self.name}: {command[0]}: {explain_os_error(error)}")
+            self.stop_and_retry(f"{self.name}: {command[0]}: {explain_os_error(error)}")
             return
         self._heard, self._sample_count = None, 0
         self._skews.clear()
@@ -111,43 +111,43 @@ class HostProbe:
 
     def stop(self) -> None:
         """End the child without a word; it may be started again at once."""
-        bury(*self.release())
+        kill_and_reap(*self.release())
 
     def release(self) -> list[Popen[bytes]]:
-        """Listen no more; the child's process, if there is one, for whoever buries it."""
+        """Listen no more; the child's process, if there is one, for whoever ends it."""
         if self.child is None:
             return []
         self._ended.append(self.child.release())
         self.child = None
         return self._ended[-1:]
 
-    def give_way(self, now: float) -> None:
+    def yield_turn(self, now: float) -> None:
         """Its turn is over, and others wait; one that never spoke has to pause as well."""
         self.stop()
         self.due = now if self._sample_count else now + self._pause()
 
-    def retire(self) -> None:
+    def stop_for_good(self) -> None:
         """All that was asked of it is known: end the child, and start none again."""
         self.stop()
         self.due = math.inf
 
-    def look(self, now: float) -> None:
+    def check_child(self, now: float) -> None:
         """Notice an end or a silence."""
         if self.child is None:
             return
         if (code := self.child.poll_exit()) is not None:
             if self._sample_count and now - self.child.started > self._pace.settled:
                 self._failures = 0
-            self.refuse(why_it_ended(self.name, code, self.child.last_words, spoke=self._sample_count > 0, restarts=True))
+            self.stop_and_retry(why_it_ended(self.name, code, self.child.last_words, spoke=self._sample_count > 0, restarts=True))
             return
         silence = now - (self._heard or self.child.started)
         patience = 3 * self.interval + self._pace.silence
         if silence > max(self._pace.restart, 2 * patience):
-            self.refuse(f"{self._silence_text(silence)}; started again")
+            self.stop_and_retry(f"{self._silence_text(silence)}; started again")
         elif silence > patience:
-            self._audience.doubt("probe", self._silence_text(silence), self.name)
+            self._audience.report_fault("probe", self._silence_text(silence), self.name)
 
-    def forgive(self, gap: float) -> None:
+    def shift_deadlines(self, gap: float) -> None:
         """We slept, not the probe."""
         if self.child is not None:
             self.child.started += gap
@@ -157,11 +157,11 @@ class HostProbe:
         last = self.child.last_words if self.child else ""
         return f"the probe of {self.name} has not answered for {silence:.0f} s" + (f": {last}" if last else "")
 
-    def refuse(self, text: str) -> None:
+    def stop_and_retry(self, text: str) -> None:
         """Tell, and try again later: each time twice as late, and not all hosts at the same moment."""
         self.stop()
         self.due = time.monotonic() + self._pause()
-        self._audience.doubt("probe", text, self.name)
+        self._audience.report_fault("probe", text, self.name)
 
     def _pause(self) -> float:
         pause: float = min(self._pace.first_pause * 2.0**self._failures, self._pace.longest_pause)
@@ -198,12 +198,12 @@ class HostProbe:
         self._skews.append(now - steady)
         self._heard, self._sample_count = time.monotonic(), self._sample_count + 1
         taken = steady + min(self._skews)  # a sample that lay in a pipe for an hour must not pass for a clock that is an hour late
-        self._audience.hear(host_of(sample, self.name, self.addresses, taken, taken - sample.taken, local=self.local))
-        self._audience.trust("probe", self.name)
+        self._audience.update_host(host_of(sample, self.name, self.addresses, taken, taken - sample.taken, local=self.local))
+        self._audience.clear_fault("probe", self.name)
 
     def _misread(self, line: bytes, error: SourceError) -> None:
         if self._sample_count or self.addresses:
-            self._audience.doubt("probe", f"the output of the probe of {self.name} can't be read: {error}", self.name)
+            self._audience.report_fault("probe", f"the output of the probe of {self.name} can't be read: {error}", self.name)
         elif self.child is not None:
             self.child.garbage = line[:300].decode("utf-8", "replace")
 

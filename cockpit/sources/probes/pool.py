@@ -21,7 +21,7 @@ from cockpit.sources.probes.decode import is_hello
 from cockpit.sources.probes.host_probe import HostProbe, Pace, ProbeListener, why_it_ended
 from cockpit.sources.probes.payload import program_for
 from cockpit.sources.probes.process import Child, HearLines, parse_message, start_child, wait_for_exit
-from cockpit.sources.probes.spawn import bury, local_command, replace_dash, watch_words
+from cockpit.sources.probes.spawn import kill_and_reap, local_command, replace_dash, watch_words
 from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.ray.nodes import NodeFacts
 from cockpit.sources.source import SourceError, wait_for_event
@@ -170,7 +170,7 @@ class ProbePool:
         if self._early is not None:
             processes.append(self._early)
             self._early = None
-        bury(*processes)
+        kill_and_reap(*processes)
         self.control_sockets.close()
         if self._program is not None and not self._program.done():
             self._program.cancel()
@@ -187,9 +187,9 @@ class ProbePool:
         watches = (self._here, *self._watches.values())
         if gap > self._pace.frozen + self._pace.idle_tick:
             for watch in watches:
-                watch.forgive(gap)
+                watch.shift_deadlines(gap)
         for watch in watches:
-            watch.look(now)
+            watch.check_child(now)
         self._watch_local(now)
         self._drop_unwanted(now)
         self._start_due(now)
@@ -201,7 +201,7 @@ class ProbePool:
             if list(early.args) == command:  # type: ignore[arg-type]  # a list: `spawn` was given one
                 self._here.start(command, self._interval, early=early)
                 return
-            bury(early)
+            kill_and_reap(early)
         if self._here.child is not None and self._here.interval != self._interval:
             self._here.stop()
         if self._here.child is None and now >= self._here.due:
@@ -221,19 +221,19 @@ class ProbePool:
         self._watches.pop(name).stop()
         if all(name != entry.name for entry in self._config.hosts):
             del self._entries[name]
-        self._audience.trust("probe", name)
-        self._audience.lose(name)
+        self._audience.clear_fault("probe", name)
+        self._audience.forget_host(name)
 
     def _make_room(self, running: Sequence[HostProbe], places: int, now: float) -> None:
         """First those that need not come back, then whoever has run longest."""
         started = {watch: watch.child.started for watch in running if watch.child is not None}
         told = [watch for watch in started if watch.name in self._told][:places]
         for watch in told:
-            watch.retire()
+            watch.stop_for_good()
         others = sorted(started.keys() - set(told), key=lambda watch: started[watch])
         for watch in others[: places - len(told)]:
             if now - started[watch] > self._pace.turn:
-                watch.give_way(now)
+                watch.yield_turn(now)
 
     def _start_due(self, now: float) -> None:
         """Start the probes whose time has come, whoever waits longest first."""
@@ -256,7 +256,7 @@ class ProbePool:
         try:
             command = command_to_reach(watch.name, self._config.reach, self._entries[watch.name], self.control_sockets)
         except SourceError as error:
-            watch.refuse(str(error))
+            watch.stop_and_retry(str(error))
             return
         watch.start(command, self._interval, program_for(command, [*watch_words(self._interval), "--no-lifeline"]))
 

@@ -13,7 +13,7 @@ from typing import IO, Any, Final
 from cockpit.config.reach import last_words
 from cockpit.secrets import redact
 from cockpit.sources.lenient_json import loads
-from cockpit.sources.probes.spawn import HELD_CODE, bury, spawn
+from cockpit.sources.probes.spawn import HELD_CODE, kill_and_reap, spawn
 from cockpit.sources.source import SourceError
 from cockpit.text import clean, explain_os_error
 
@@ -121,10 +121,10 @@ class Child:
 
     def end(self) -> None:
         """Kill it, if it still runs, and let go of it."""
-        bury(self.release())
+        kill_and_reap(self.release())
 
     def release(self) -> subprocess.Popen[bytes]:
-        """Listen no more; the process, for whoever buries it."""
+        """Listen no more; the process, for whoever ends it."""
         process = self.process
         if not self._loop.is_closed() and process.stdout is not None and not process.stdout.closed:
             for pipe in (process.stdout, process.stderr):

@@ -23,7 +23,7 @@ from cockpit.sources.probes.process import Child, parse_message, start_child
 from cockpit.sources.probes.ray_tunnel import RayPlace, RayTask, RayTunnel
 from cockpit.sources.probes.spawn import LOCAL_PYTHON, replace_dash
 from cockpit.sources.probes.ssh_control import SshControlSockets
-from cockpit.sources.source import SourceError, within
+from cockpit.sources.source import SourceError, wait_within
 from cockpit.text import clean
 
 HOSTS_AT_ONCE: Final = 32
@@ -222,7 +222,7 @@ class ProbeRequest:
             if now - began > at_most:
                 raise SourceError(f"{self._host}: timed out, no result within {at_most:.0f} s")
             with suppress(asyncio.TimeoutError):  # an end makes no sound
-                await within(0.05, self.turned.wait())
+                await wait_within(0.05, self.turned.wait())
             self.turned.clear()
         if isinstance(error := self._reply.get("error"), str):
             raise ProbeRefusedError(f"{self._host}: {redact(clean(error))}")

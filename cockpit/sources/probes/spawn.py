@@ -112,7 +112,7 @@ def find_executor(command: Sequence[str]) -> str | None:
     return next((name for name in map(os.path.basename, before) if name in _EXECUTORS), None)
 
 
-def bury(*processes: subprocess.Popen[bytes]) -> None:
+def kill_and_reap(*processes: subprocess.Popen[bytes]) -> None:
     """End children at once. One that can't die (state D) is waited for by a thread that holds nothing up."""
     for process in processes:
         for pipe in (process.stdin, process.stdout, process.stderr):
@@ -122,7 +122,7 @@ def bury(*processes: subprocess.Popen[bytes]) -> None:
             process.kill()
     alive = [process for process in processes if process.poll() is None]
     if alive:
-        threading.Thread(target=_wait, args=(alive,), name="bury", daemon=True).start()
+        threading.Thread(target=_wait, args=(alive,), name="kill_and_reap", daemon=True).start()
 
 
 def _wait(processes: list[subprocess.Popen[bytes]]) -> None:

@@ -18,7 +18,7 @@ from cockpit.model import Actor, Cluster, Process
 from cockpit.sources.connections import Params
 from cockpit.sources.ray import actors, oom, wire
 from cockpit.sources.ray.actors import WAITING, ActorFacts, GroupFacts, JobFacts
-from cockpit.sources.ray.http import Dashboard, RefusalError, aside
+from cockpit.sources.ray.http import Dashboard, RefusalError, run_in_thread_if
 from cockpit.sources.ray.jobs import JobActs
 from cockpit.sources.ray.listings import NOT_DEAD, PAUSE_PER_ANSWER_TIME, ActorLists, GroupLists
 from cockpit.sources.ray.log_files import LOG_LINES, LogFiles
@@ -27,7 +27,7 @@ from cockpit.sources.ray.nodes import NodeFacts, Nodes, processes
 from cockpit.sources.ray.oom import OomFacts
 from cockpit.sources.ray.replies import NodeReader
 from cockpit.sources.ray.status import GroupDemand, StatusFacts, StatusReports, parse_status
-from cockpit.sources.source import Source, SourceError, within
+from cockpit.sources.source import Source, SourceError, wait_within
 from cockpit.trust import Audience, find_token
 
 __all__ = [
@@ -44,8 +44,8 @@ __all__ = [
 T = TypeVar("T")
 MAX_LISTED = 10_000
 """The most that Ray's state API lists (RAY_MAX_LIMIT_FROM_API_SERVER)."""
-ASIDE_FROM = 200
-"""Nodes or actors from which their values are made aside: hundredths of a second in which no key would be drawn."""
+THREAD_MIN_ITEMS = 200
+"""Nodes or actors from which their values are made in a thread: hundredths of a second in which no key would be drawn."""
 NODES_PAUSE_PER_ANSWER_TIME, LEAST_NODES_PAUSE_PER_ANSWER_TIME, LONGEST_PAUSE_S = 10, 7, 30.0
 """For so many times as long as an answer took, it is not asked for again, but not for longer than so many seconds: a dashboard that others
 ask too, or that is loaded, answers slower and is then asked less. Of nodes the answers become old: they are asked for before that, where
@@ -217,12 +217,12 @@ class RayClient:
             reader = NodeReader()
             rest = await self._dashboard.data("/nodes", wire.NodesData, timeout=12.0, params={"view": "summary"}, take=reader.take)
             data = reader.add_to(rest)
-            await aside(len(data.summary) > ASIDE_FROM, nodes.take, data)
+            await run_in_thread_if(len(data.summary) > THREAD_MIN_ITEMS, nodes.take, data)
             nodes.learn(await (names or self._list_names_if_due(nodes)))
         finally:
             if names is not None:
                 names.cancel()
-        facts = await aside(len(nodes) > ASIDE_FROM, nodes.facts)
+        facts = await run_in_thread_if(len(nodes) > THREAD_MIN_ITEMS, nodes.facts)
         if nodes is not self._nodes:
             raise SourceError(_MEANWHILE)
         return facts
@@ -265,7 +265,7 @@ class RayClient:
 
     async def _take_status(self, status: wire.ClusterStatus, error: str | None) -> StatusFacts:
         known = self._status
-        facts = await aside(len(self._nodes) > ASIDE_FROM, known.take, status, error)
+        facts = await run_in_thread_if(len(self._nodes) > THREAD_MIN_ITEMS, known.take, status, error)
         if known is not self._status:
             raise SourceError(_MEANWHILE)
         return facts
@@ -278,7 +278,7 @@ class RayClient:
         if not known.are_few:
             for state in (*WAITING, "ALIVE"):  # the living last: an actor on its way is seen twice rather than not at all
                 await self._list_actors(known, state)
-        facts = await aside(len(known) > ASIDE_FROM, known.facts, self._groups.groups)
+        facts = await run_in_thread_if(len(known) > THREAD_MIN_ITEMS, known.facts, self._groups.groups)
         if known is not self._actors:
             raise SourceError(_MEANWHILE)
         return facts
@@ -288,7 +288,7 @@ class RayClient:
         if known.due(state):
             started = time.monotonic()
             listing = await self._list("actors", wire.Listed[wire.Actor], _only_in_state(state))
-            await aside(len(listing.result) > ASIDE_FROM, known.take, state, listing, time.monotonic() - started)
+            await run_in_thread_if(len(listing.result) > THREAD_MIN_ITEMS, known.take, state, listing, time.monotonic() - started)
 
     async def dead_actors(self, limit: int = 1000) -> tuple[Actor, ...]:
         """Some of the actors that have died, each with its cause; Ray can't say which were the last."""
@@ -300,7 +300,7 @@ class RayClient:
         known, listing = self._groups, await self._list("placement_groups", wire.Listed[wire.Group])
         known.doubt_loss(listing)
         await self._strategies_for(listing.result)
-        await aside(len(self._nodes) > ASIDE_FROM, known.take, listing.result, self._strategies)
+        await run_in_thread_if(len(self._nodes) > THREAD_MIN_ITEMS, known.take, listing.result, self._strategies)
         if known is not self._groups:
             raise SourceError(_MEANWHILE)
         return GroupFacts(groups=tuple(known.groups.values()), complete=not listing.cut)
@@ -309,7 +309,7 @@ class RayClient:
         """At the first look both are asked at once, and without the status nothing can be said of groups that wait."""
         if not self._strategies and any(entry.state == "PENDING" for entry in entries):
             with suppress(asyncio.TimeoutError):
-                await within(STATUS_WAIT_S, self._status_told.wait())
+                await wait_within(STATUS_WAIT_S, self._status_told.wait())
 
     async def read_jobs(self) -> JobFacts:
         """All jobs, over or not."""

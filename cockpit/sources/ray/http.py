@@ -19,7 +19,7 @@ from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.ray import wire
 from cockpit.sources.ray.http_words import asked_for, why_unreachable
 from cockpit.sources.ray.replies import decode_reply
-from cockpit.sources.source import SourceError, within
+from cockpit.sources.source import SourceError, wait_within
 from cockpit.trust import TOKEN_PLACES, Audience
 
 T = TypeVar("T")
@@ -32,8 +32,8 @@ Take = Callable[[bytearray], None]
 
 MAX_BODY_BYTES = 128 * 2**20
 """Bytes. `/nodes?view=summary` of 1,000 nodes with 20 workers each is 29 MB."""
-ASIDE_FROM_BYTES = 1 << 18
-"""Bytes from which an answer is decoded aside."""
+THREAD_MIN_BYTES = 1 << 18
+"""Bytes from which an answer is decoded in a thread."""
 AUTH_CACHE_S = 5.0
 """Seconds for which an answer about tokens serves all that ask."""
 _LONGEST_REST_S = 60.0
@@ -58,7 +58,7 @@ class RefusalError(SourceError):
         self.status = status
 
 
-async def aside(big: bool, work: Callable[P, R], *args: P.args, **more: P.kwargs) -> R:
+async def run_in_thread_if(big: bool, work: Callable[P, R], *args: P.args, **more: P.kwargs) -> R:
     """What takes long goes on in a thread, so that a key is drawn meanwhile; a thread for what doesn't would cost more than it saves."""
     return await asyncio.to_thread(work, *args, **more) if big else work(*args, **more)
 
@@ -140,7 +140,7 @@ class Dashboard:
         return reply.data
 
     async def _read_body(self, body: bytes, method: str, path: str, read: Callable[[bytes], T]) -> T:
-        return await aside(len(body) > ASIDE_FROM_BYTES, self._read_as, body, method, path, read)
+        return await run_in_thread_if(len(body) > THREAD_MIN_BYTES, self._read_as, body, method, path, read)
 
     def _read_as(self, body: bytes, method: str, path: str, read: Callable[[bytes], T]) -> T:
         try:
@@ -166,7 +166,7 @@ class Dashboard:
             self._counter += 1
             fresh = {**(params or {}), "nocache": 1, "_": self._counter}
             try:
-                body = await within(timeout, self._exchange("GET", path, fresh, take=take))
+                body = await wait_within(timeout, self._exchange("GET", path, fresh, take=take))
             except asyncio.TimeoutError:
                 self._rest(endpoint, timeout)
                 raise NoAnswerError(f"Ray dashboard {self.shown} did not answer within {timeout:g} s ({words})") from None
@@ -206,7 +206,7 @@ class Dashboard:
 
     async def _within(self, timeout: float, method: str, path: str, work: Awaitable[R]) -> R:
         try:
-            return await within(timeout, work)
+            return await wait_within(timeout, work)
         except asyncio.TimeoutError:
             raise NoAnswerError(f"Ray dashboard {self.shown} did not answer within {timeout:g} s ({asked_for(method, path)})") from None
 

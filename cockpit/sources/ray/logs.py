@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from cockpit.sources.connections import Params
 from cockpit.sources.ray.http import Dashboard, RefusalError
-from cockpit.sources.source import SourceError, within
+from cockpit.sources.source import SourceError, wait_within
 
 STREAM = "/api/v0/logs/stream"
 STREAMS_SINCE = (2, 44)
@@ -195,7 +195,7 @@ class _Connection:
         try:
             while True:
                 try:
-                    data = await within(beat, self._queue.get())
+                    data = await wait_within(beat, self._queue.get())
                 except asyncio.TimeoutError:
                     data = b""
                 if data is None:

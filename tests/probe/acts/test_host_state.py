@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from cockpit.probe.acts.host_state import HostState, Watcher, grace_of, settle
+from cockpit.probe.acts.host_state import HostState, Watcher, apply_job_states, grace_of
 from cockpit.probe.acts.stop.steps import Stopping
 from cockpit.probe.look.gpus import GpuReading
 from cockpit.probe.look.kinds import KindVerdict
@@ -36,17 +36,17 @@ NAME = SESSION.rpartition("/")[2]
     ],
 )
 def test_ray_settles_only_what_it_knows_of_its_own_session(jobs, kind):
-    assert settle({210: ASKED}, [jobs] if jobs else [])[210].kind == kind
+    assert apply_job_states({210: ASKED}, [jobs] if jobs else [])[210].kind == kind
 
 
 def test_why_it_is_an_orphan_comes_first_and_in_one_sentence():
     jobs = [{"session": NAME, "running": [], "ended": ["02"]}]
-    assert settle({210: ASKED}, jobs)[210].why == (
+    assert apply_job_states({210: ASKED}, jobs)[210].why == (
         "its worker 200 is gone and its job 02 has ended; nothing alive owns it",
         "it comes from raylet 100, which still runs",
     )
     below = ASKED._replace(why=("child of python 210",))
-    assert settle({211: below}, jobs)[211].why == ("its job 02 has ended; nothing alive owns it", "child of python 210")
+    assert apply_job_states({211: below}, jobs)[211].why == ("its job 02 has ended; nothing alive owns it", "child of python 210")
 
 
 ELDERS = KindVerdict(
@@ -68,21 +68,21 @@ ELDERS = KindVerdict(
 )
 def test_what_may_be_of_several_sessions_is_left_over_when_all_were_asked_and_none_runs_its_job(jobs, kind):
     said = [{"session": session, "running": running, "ended": ended} for session, running, ended in jobs]
-    assert settle({210: ELDERS}, said)[210].kind == kind
+    assert apply_job_states({210: ELDERS}, said)[210].kind == kind
 
 
 def test_a_job_that_ray_calls_running_outweighs_every_sign_of_death():
     orphan = KindVerdict("orphan", ("its raylet 100 is dead",), "02", SESSION)
-    assert settle({210: orphan}, [{"session": NAME, "running": ["02"], "ended": []}])[210].kind == "child"
-    assert settle({210: orphan}, [{"session": "session_of_another", "running": ["02"], "ended": []}])[210].kind == "orphan"
+    assert apply_job_states({210: orphan}, [{"session": NAME, "running": ["02"], "ended": []}])[210].kind == "child"
+    assert apply_job_states({210: orphan}, [{"session": "session_of_another", "running": ["02"], "ended": []}])[210].kind == "orphan"
 
 
 def test_whoever_is_deepest_comes_first_and_a_loop_ends_it():
     family = forest(raylet(), worker(200), process(201, parent=200), process(300, parent=301), process(301, parent=300))
     look = HostState(family, {}, GpuReading(), Sessions())
-    assert look.children_first([100, 200, 201])[:3] == [201, 200, 100]
-    assert set(look.below(100)) == {200, 201}
-    assert look.below(300) == (301,)
+    assert look.sort_deepest_first([100, 200, 201])[:3] == [201, 200, 100]
+    assert set(look.find_descendants(100)) == {200, 201}
+    assert look.find_descendants(300) == (301,)
 
 
 def test_an_answer_that_was_on_its_way_tells_of_before_and_is_not_taken_for_now(monkeypatch):

@@ -282,7 +282,7 @@ def test_what_hangs_on_a_ray_that_nobody_could_ask_is_told_also_without_gpu_memo
             verdicts={7: kind},
             reading=GpuReading([], {}),
             carriers={},
-            children_first=list,
+            sort_deepest_first=list,
             target=lambda pid, kind=kind: {"what": "process", "pid": pid, "kind": kind.kind, "why": list(kind.why), "gpus": []},
         )
         plan = kill.plan({"named": None}, SimpleNamespace(look=lambda look=look: look), print)

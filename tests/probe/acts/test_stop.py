@@ -13,7 +13,7 @@ import pytest
 from cockpit.probe.acts.host_state import HostState, Watcher
 from cockpit.probe.acts.stop import parts
 from cockpit.probe.acts.stop.everything import find_matching_word
-from cockpit.probe.acts.stop.parts import SessionError, choose, hangs_from_service, impostors, members, sorted_out, weight
+from cockpit.probe.acts.stop.parts import SessionError, choose_session, find_affected, hangs_from_service, impostors, members, split_targets
 from cockpit.probe.acts.stop.steps import Stopping
 from cockpit.probe.look.classify import classify
 from cockpit.probe.look.gpus import GpuReading
@@ -85,24 +85,24 @@ def test_another_session_has_no_part_in_it():
 
 
 def test_of_several_sessions_one_must_be_named():
-    assert choose(look_at(), None) is None
-    assert choose(look_at(raylet(), dashboard(70, OTHER)), None) == NAME
-    assert choose(look_at(dashboard(70, OTHER)), None) == OTHER_NAME
+    assert choose_session(look_at(), None) is None
+    assert choose_session(look_at(raylet(), dashboard(70, OTHER)), None) == NAME
+    assert choose_session(look_at(dashboard(70, OTHER)), None) == OTHER_NAME
     both = look_at(raylet(), raylet(300, OTHER))
-    assert choose(both, OTHER_NAME) == OTHER_NAME
+    assert choose_session(both, OTHER_NAME) == OTHER_NAME
     with pytest.raises(SessionError, match=rf"2 Ray sessions run on this host \({OTHER_NAME}, {NAME}\): choose one by its name"):
-        choose(both, None)
+        choose_session(both, None)
 
 
 def test_in_a_slurm_job_a_session_of_another_job_is_not_meant(monkeypatch):
     jobs = {50: "42", 100: "41", 300: "42"}
-    monkeypatch.setattr(parts, "slurm_job", lambda pid, _: jobs[pid])
+    monkeypatch.setattr(parts, "read_slurm_job", lambda pid, _: jobs[pid])
     both = look_at(raylet(uid=0), raylet(300, OTHER, uid=0))
-    assert choose(both, None, ["42", "43"]) == OTHER_NAME
-    assert choose(both, NAME, ["42"]) == NAME, "it was named"
+    assert choose_session(both, None, ["42", "43"]) == OTHER_NAME
+    assert choose_session(both, NAME, ["42"]) == NAME, "it was named"
     with pytest.raises(SessionError, match=rf"in another Slurm job: {NAME} \(Slurm job 41\); name it to stop it"):
-        choose(look_at(raylet(50, uid=4711), raylet(uid=0)), None, ["42"])
-    assert choose(look_at(raylet(uid=0)), None) == NAME
+        choose_session(look_at(raylet(50, uid=4711), raylet(uid=0)), None, ["42"])
+    assert choose_session(look_at(raylet(uid=0)), None) == NAME
 
 
 def test_what_a_dead_session_has_left_is_of_it():
@@ -138,12 +138,12 @@ def test_another_users_session_is_refused_and_root_may_stop_it(as_user: Callable
     look = look_at(gcs(), raylet(), of_user(process(200, "python notebook.py"), 1001), drivers={200: Driver(2000, SESSION, "02000000")})
     found = members(look, NAME)
     as_user(1001)
-    targets, refused = sorted_out(look, NAME, found)
+    targets, refused = split_targets(look, NAME, found)
     assert not targets
     assert {target["reason"] for target in refused} == {f"{NAME} belongs to {user_name(1000)}: only {user_name(1000)} and root may stop it"}
     for uid in (0, 1000):
         as_user(uid)
-        targets, refused = sorted_out(look, NAME, found)
+        targets, refused = split_targets(look, NAME, found)
         assert {target["pid"] for target in targets} == {90, 100, 200}
         assert not refused
 
@@ -154,7 +154,7 @@ def test_a_part_that_another_user_has_given_the_sessions_name_is_no_part_of_it(a
     look = look_at(gcs(), raylet(), of_user(dashboard(), 1001), of_user(raylet(300), 1001))
     assert set(members(look, NAME)) == {90, 100}
     assert impostors(look, NAME) == [(300, "raylet"), (80, "dashboard")]
-    targets, refused = sorted_out(look, NAME, members(look, NAME))
+    targets, refused = split_targets(look, NAME, members(look, NAME))
     assert ({target["pid"] for target in targets}, refused) == ({90, 100}, [])
 
 
@@ -169,7 +169,7 @@ def test_a_session_that_cockpit_itself_runs_in_is_refused(as_user: Callable[[int
     as_user(0)
     mine = raylet(os.getppid(), ticks=1)
     look = look_at(mine)
-    targets, refused = sorted_out(look, NAME, members(look, NAME))
+    targets, refused = split_targets(look, NAME, members(look, NAME))
     assert not targets
     assert refused[0]["reason"] == f"cockpit itself runs in {NAME}, below process {mine.pid}: to stop it, run cockpit outside of Ray"
 
@@ -177,7 +177,7 @@ def test_a_session_that_cockpit_itself_runs_in_is_refused(as_user: Callable[[int
 def test_jobs_drivers_and_other_users_give_the_question_its_weight():
     notebook = of_user(process(200, "python notebook.py"), 1001)
     look = look_at(gcs(), raylet(), worker(110), notebook, drivers={200: Driver(2000, SESSION, "03000000")})
-    assert weight(look, members(look, NAME)) == {
+    assert find_affected(look, members(look, NAME)) == {
         "jobs": ["02000000", "03000000"],
         "drivers": [{"pid": 200, "user": user_name(1001), "command": "python notebook.py"}],
         "others": [user_name(1001)],

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.probe.look import processes
-from cockpit.probe.look.proc import PAGE_BYTES, Users, boot_time, legible, user_name
+from cockpit.probe.look.proc import PAGE_BYTES, Users, boot_time, make_legible, user_name
 from cockpit.probe.look.processes import Details, ProcessTable, ScannedProcess, parse_stat, read_details, read_environ, read_stat
 
 CAPTURED = (
@@ -181,7 +181,7 @@ def test_the_whole_environment_is_read():
                 pass  # it has none while it is being executed
             found = read_environ(child.pid)
             assert found == {"A": "1", "B": "x=y\nz", "EMPTY": "", "ODD": os.fsdecode(b"\xff")}
-            assert legible(found["ODD"]) == "\ufffd"
+            assert make_legible(found["ODD"]) == "\ufffd"
         finally:
             child.kill()
 

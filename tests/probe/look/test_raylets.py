@@ -16,7 +16,7 @@ import pytest
 
 from cockpit.probe.look import raylets
 from cockpit.probe.look.processes import ScannedProcess, read_stat
-from cockpit.probe.look.raylets import Rays, RayService, Started, find_slurm_job, frameworks, python_version, ray_version, resolve_links
+from cockpit.probe.look.raylets import Rays, RayService, Started, frameworks, parse_slurm_job, python_version, ray_version, resolve_links
 from tests.probe.forests import SESSION, forest, process, raylet
 
 HERE = ".".join(map(str, sys.version_info[:3]))
@@ -213,7 +213,7 @@ def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(package):
     ],
 )
 def test_the_job_of_slurm_is_read_off_the_cgroups(cgroups: str, job: str | None):
-    assert find_slurm_job(cgroups) == job
+    assert parse_slurm_job(cgroups) == job
 
 
 @pytest.mark.parametrize(("uid", "told"), [(os.geteuid(), ("10.0.0.9:6379", "42")), (4711, (None, None))])

@@ -65,7 +65,7 @@ def test_who_may_go_beyond_limits_is_told_by_the_kernel(monkeypatch):
 
 
 def test_in_another_user_namespace_nothing_is_told(monkeypatch):
-    monkeypatch.setattr(tasks, "shares", lambda pid, kind: (pid, kind) != (HERE, "user"))
+    monkeypatch.setattr(tasks, "is_in_our_namespace", lambda pid, kind: (pid, kind) != (HERE, "user"))
     one = raylet(HERE)
     assert task_limits(one, forest(one), 4096) == ()
 

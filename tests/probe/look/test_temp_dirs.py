@@ -44,9 +44,9 @@ def session(temp: Path, name: str = NAME) -> Path:
     return old(temp / name)
 
 
-def look(temp: Path, found: Forest | None = None) -> temp_dirs.Places:
+def look(temp: Path, found: Forest | None = None) -> temp_dirs.TempDirs:
     found = forest() if found is None else found
-    return temp_dirs.look([str(temp)], found, SessionScanner([str(temp)]).read(found), str)
+    return temp_dirs.read_temp_dirs([str(temp)], found, SessionScanner([str(temp)]).read(found), str)
 
 
 def pointer(temp: Path, name: str, found: Forest | None = None) -> tuple[str, bool | None]:
@@ -74,7 +74,9 @@ def test_a_temp_dir_says_whose_it_is(temp):
 
 def test_two_names_of_one_temp_dir_are_one(temp, tmp_path):
     (tmp_path / "link").symlink_to(temp)
-    found = temp_dirs.look([str(temp), str(tmp_path / "link"), str(tmp_path / "absent")], forest(), SessionScanner().read(forest()), str)
+    found = temp_dirs.read_temp_dirs(
+        [str(temp), str(tmp_path / "link"), str(tmp_path / "absent")], forest(), SessionScanner().read(forest()), str
+    )
     assert [fact["path"] for fact in found.temps] == [str(temp)]
 
 

@@ -68,10 +68,10 @@ def test_a_folder_moved_away_is_noticed_before_anything_is_done_in_it(top, tmp_p
     walk = Walk(top)
     entries = iter(walk)
     while next(entries).path != "b/c/two":
-        walk.still_there()
+        walk.check_not_moved()
     (tmp_path / "top" / "b").rename(tmp_path / "b")
     with pytest.raises(MovedError):
-        walk.still_there()
+        walk.check_not_moved()
 
 
 def test_no_descriptor_stays_open(top):

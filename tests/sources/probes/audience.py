@@ -21,20 +21,20 @@ class RecordingAudience:
         self.lost: list[str] = []
         self.heard: list[str] = []
 
-    def hear(self, host: Host) -> None:
+    def update_host(self, host: Host) -> None:
         self.hosts[host.name] = host
         self.heard.append(host.name)
 
-    def lose(self, host: str) -> None:
+    def forget_host(self, host: str) -> None:
         self.lost.append(host)
 
-    def doubt(self, source: str, text: str, host: str | None = None) -> None:
+    def report_fault(self, source: str, text: str, host: str | None = None) -> None:
         assert source == "probe"
         assert host is not None
         self.faults[host] = text
         self.said.append((host, text))
 
-    def trust(self, source: str, host: str | None = None) -> None:
+    def clear_fault(self, source: str, host: str | None = None) -> None:
         self.faults.pop(host or "", None)
 
 

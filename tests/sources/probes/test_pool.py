@@ -24,7 +24,7 @@ from cockpit.sources.probes import pool as hosts_module
 from cockpit.sources.probes.host_probe import Pace, why_it_ended
 from cockpit.sources.probes.pool import ProbePool, has_told
 from cockpit.sources.probes.process import LineCutter
-from cockpit.sources.probes.spawn import bury, spawn, spawn_local, watch_words
+from cockpit.sources.probes.spawn import kill_and_reap, spawn, spawn_local, watch_words
 from cockpit.sources.ray.nodes import NodeFacts
 from cockpit.sources.source import SourceError
 from tests.sources.probes.audience import RecordingAudience
@@ -406,7 +406,7 @@ async def test_where_killed_probes_hang_in_the_kernel_no_more_are_piled_up(lab):
     lab.hosts._watches["refused-1"]._ended.extend(stuck)
     await lab.until(lambda: "stuck in its kernel" in lab.told.faults["refused-1"])
     for process in stuck:
-        bury(process)
+        kill_and_reap(process)
     await lab.until(lambda: lab.told.faults["refused-1"].endswith("Connection refused"))
 
 
@@ -417,7 +417,7 @@ def test_a_child_of_another_user_ends_with_its_pipes(monkeypatch):
         raise PermissionError("Operation not permitted")
 
     monkeypatch.setattr(child, "kill", refused)
-    bury(child)
+    kill_and_reap(child)
     assert child.wait(60) == 0
 
 

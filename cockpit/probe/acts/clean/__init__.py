@@ -20,7 +20,7 @@ import os
 from typing import Any, Callable, Dict, Mapping
 
 from ...look.tree import MovedError, decode_path
-from ..holders import describe_uses, holds, why_in_use, why_unasked
+from ..holders import describe_uses, find_file_uses, why_in_use, why_unasked
 from ..host_state import HostState, Request, Target, Tell, Watcher, tell_seldom, unforeseen
 from ..removal import TELL_INTERVAL_S
 from . import dead_sessions, pointers, shm
@@ -35,10 +35,10 @@ MOST_NAMED = 10
 def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     """Every dead session that is meant, and what else is left over."""
     cleaning = Cleaning(request, watcher, tell, {"targets": [], "refused": [], "notes": []})
-    look = dead_sessions.settled_look(cleaning)
-    for text in dead_sessions.unknown(request, look):
+    look = dead_sessions.wait_and_look(cleaning)
+    for text in dead_sessions.describe_unknown(request, look):
         cleaning.note(text)
-    leaving = [target for folder in dead_sessions.sought(request, look) if (target := dead_sessions.plan(cleaning, look, folder))]
+    leaving = [target for folder in dead_sessions.select_sessions(request, look) if (target := dead_sessions.plan(cleaning, look, folder))]
     leaving = _drop_used(cleaning, look, leaving)
     cleaning.answer["targets"] += leaving
     for temp in look.sessions.temps:
@@ -56,7 +56,7 @@ def _drop_used(cleaning: Cleaning, look: HostState, leaving: list[Target]) -> li
     """Those that no live Ray works with; of what others hold open it is told."""
     if not leaving:
         return leaving
-    used, hanging = holds(look.forest, cleaning.tell)
+    used, hanging = find_file_uses(look.forest, cleaning.tell)
     for pid in hanging[:MOST_NAMED]:
         cleaning.note(
             f"the open files of process {pid} could not all be read: it hangs, has too much mapped, or its user's processes take too long"
@@ -69,7 +69,7 @@ def _drop_used(cleaning: Cleaning, look: HostState, leaving: list[Target]) -> li
         uid = int(target["uid"])
         in_use = why_in_use(look, used, str(target["name"]), uid) or why_unasked(look, hanging, uid)
         if in_use is not None:
-            cleaning.agree(target, in_use)
+            cleaning.add_target(target, in_use)
             continue
         kept.append(target)
         for text in describe_uses(used, look.forest, str(target["name"])):

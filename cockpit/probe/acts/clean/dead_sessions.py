@@ -12,8 +12,8 @@ from ... import trust
 from ...look.kinds import SessionFolder
 from ...look.proc import user_name
 from ...look.sessions import Folder, is_session
-from ...look.tree import MovedError, decode_path, encode_path, mounted_in, place, shown_path, where, why_shared
-from ..holders import describe_uses, holds, why_in_use, why_unasked
+from ...look.tree import MovedError, current_path, decode_path, encode_path, file_id, mounted_in, shown_path, why_shared
+from ..holders import describe_uses, find_file_uses, why_in_use, why_unasked
 from ..host_state import HostState, Request, Target
 from ..liveness import LivenessGuard, why_alive, why_answers
 from ..removal import MARKS, AliveError, Removal, Survey, in_words
@@ -42,20 +42,20 @@ class _Opened(NamedTuple):
 
     @property
     def facts(self) -> SessionFolder:
-        return SessionFolder(self.path, place(self.status), self.status.st_uid)
+        return SessionFolder(self.path, file_id(self.status), self.status.st_uid)
 
 
-def settled_look(cleaning: Cleaning) -> HostState:
+def wait_and_look(cleaning: Cleaning) -> HostState:
     """A look at a moment when no session that is meant has just been made. Only those that seem dead are waited for."""
     for name in map(decode_path, cleaning.request.get("sessions") or ()):
         if "/" in name:
             cleaning.watcher.hear(os.path.dirname(os.path.abspath(name)))
     look = cleaning.watcher.look(0.0)
-    _settle(cleaning, [folder.path for folder in sought(cleaning.request, look) if not folder.answers])
+    _wait_while_young(cleaning, [folder.path for folder in select_sessions(cleaning.request, look) if not folder.answers])
     return cleaning.watcher.look(0.0)
 
 
-def _settle(cleaning: Cleaning, paths: Iterable[str]) -> None:
+def _wait_while_young(cleaning: Cleaning, paths: Iterable[str]) -> None:
     young: Dict[str, float] = {}
     ended = cleaning.request.get("ended") or ()
     for path in (path for path in paths if os.path.basename(path) not in ended):
@@ -69,7 +69,7 @@ def _settle(cleaning: Cleaning, paths: Iterable[str]) -> None:
         time.sleep(max(young.values()))
 
 
-def sought(request: Request, look: HostState) -> list[Folder]:
+def select_sessions(request: Request, look: HostState) -> list[Folder]:
     """The sessions that the request is about, dead or not."""
     named = request.get("sessions")
     return [folder for folder in look.sessions.folders if named is None or any(is_called(folder.path, decode_path(name)) for name in named)]
@@ -96,7 +96,7 @@ def plan(cleaning: Cleaning, look: HostState, folder: Folder) -> Target | None:
                 return _survey_target(cleaning, opened, target)
     except (OSError, MovedError) as error:
         reason = sentence(error)
-    cleaning.agree({**target, "live": True if folder.answers else None}, reason)
+    cleaning.add_target({**target, "live": True if folder.answers else None}, reason)
     return None
 
 
@@ -116,7 +116,7 @@ def _refusal(request: Request, look: HostState, opened: _Opened) -> str | None:
         return f"it belongs to {user_name(uid)}: only root may remove it"
     if uid != me and not any(is_called(opened.path, decode_path(name)) for name in request.get("sessions") or ()):
         return f"it belongs to {user_name(uid)}: to remove it, put the cursor on it, or name it by --session"
-    mounted = mounted_in(where(opened.folder) or opened.path)
+    mounted = mounted_in(current_path(opened.folder) or opened.path)
     return f"something is mounted in it, at {encode_path(mounted)}: unmount that first" if mounted is not None else None
 
 
@@ -145,12 +145,12 @@ def _why_elsewhere(request: Request, opened: _Opened) -> str | None:
 
 def _survey_target(cleaning: Cleaning, opened: _Opened, target: Target) -> Target | None:
     survey = Survey(opened.name, cleaning.tell).take(opened.folder)
-    young = _young(cleaning.request, survey)
+    young = _why_too_young(cleaning.request, survey)
     if young is not None:
         if cleaning.everything:
             cleaning.note(f"{opened.name} is kept: {young}")
         else:
-            cleaning.agree(target, young)
+            cleaning.add_target(target, young)
         return None
     named = _find_named(cleaning.request, opened)
     kept = {path: None for path in survey.dear.found if not any(path == one or path.startswith(f"{one}/") for one in named)}
@@ -175,7 +175,7 @@ def _survey_target(cleaning: Cleaning, opened: _Opened, target: Target) -> Targe
     }
 
 
-def _young(request: Request, survey: Survey) -> str | None:
+def _why_too_young(request: Request, survey: Survey) -> str | None:
     """Why it is not as old as somebody wants it to be, or `None`."""
     older_than = request.get("older_than")
     known = older_than is not None and survey.age < float(older_than)
@@ -202,9 +202,9 @@ def do(cleaning: Cleaning, target: Target) -> str:
     if not is_session(os.path.basename(path)):
         raise CleanRefusedError("not a session folder")
     with _open(path) as opened:
-        if place(opened.status) != (target["device"], target["inode"]):
+        if file_id(opened.status) != (target["device"], target["inode"]):
             raise CleanRefusedError("it was replaced after the plan was made")
-        _settle(cleaning, [path])
+        _wait_while_young(cleaning, [path])
         cleaning.tell(f"{opened.name}: checking whether it is alive")
         look = cleaning.watcher.look(0.0)
         reason = _refusal(cleaning.request, look, opened)
@@ -215,10 +215,10 @@ def do(cleaning: Cleaning, target: Target) -> str:
 
 def _empty_folder(cleaning: Cleaning, opened: _Opened, look: HostState) -> str:
     survey = Survey(opened.name, cleaning.tell).take(opened.folder)
-    young = _young(cleaning.request, survey)
+    young = _why_too_young(cleaning.request, survey)
     if young is not None:
         raise CleanRefusedError(young)
-    uses, hanging = holds(look.forest, cleaning.tell)
+    uses, hanging = find_file_uses(look.forest, cleaning.tell)
     used = [hold for hold in uses if hold.session == opened.name]
     in_use = why_in_use(look, used, opened.name, opened.status.st_uid) or why_unasked(look, hanging, opened.status.st_uid)
     if in_use is not None:
@@ -235,7 +235,7 @@ def _empty_folder(cleaning: Cleaning, opened: _Opened, look: HostState) -> str:
         removal.remove(opened.parent, opened.name, opened.folder)
     except (AliveError, MovedError, OSError) as error:
         stopped = error
-    cleaning.free("disk", removal.freed)
+    cleaning.add_freed_bytes("disk", removal.freed)
     return _outcome(removal, stopped)
 
 
@@ -256,11 +256,11 @@ def _outcome(removal: Removal, stopped: Exception | None) -> str:
 @contextmanager
 def _open(path: str) -> Iterator[_Opened]:
     """Its last part is no link. Raises `OSError`."""
-    with trust.opened(os.path.dirname(path), trust.FOLDER_PLACE) as parent, trust.opened(os.path.basename(path), folder=parent) as folder:
+    with trust.open_fd(os.path.dirname(path), trust.FOLDER_PLACE) as parent, trust.open_fd(os.path.basename(path), folder=parent) as folder:
         yield _Opened(path, parent, folder)
 
 
-def unknown(request: Request, look: HostState) -> Iterator[str]:
+def describe_unknown(request: Request, look: HostState) -> Iterator[str]:
     """Of what was named, what is here under no such name; or only as a link."""
     for name in request.get("sessions") or ():
         if not any(is_called(folder.path, decode_path(name)) for folder in look.sessions.folders):

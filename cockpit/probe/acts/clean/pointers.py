@@ -8,8 +8,8 @@ from typing import Collection, Tuple
 
 from ...look.kinds import SessionFolder
 from ...look.temp_dirs import FILE, LINK, SessionPointer, pointer, points_at, serves
-from ...look.tree import decode_path, encode_path, place, why_shared
-from ...trust import FOLDER_PLACE, opened
+from ...look.tree import decode_path, encode_path, file_id, why_shared
+from ...trust import FOLDER_PLACE, open_fd
 from ..host_state import HostState, Target
 from ..liveness import why_alive
 from .request import Cleaning, CleanRefusedError, file_target, not_ours
@@ -25,14 +25,14 @@ def plan(cleaning: Cleaning, look: HostState, temp: str, leaving: Collection[str
             continue
         why, reason = _judge(found, look, leaving)
         if why or reason:
-            cleaning.agree({**file_target(what, found.path, found.status), "why": [why] if why else []}, reason)
+            cleaning.add_target({**file_target(what, found.path, found.status), "why": [why] if why else []}, reason)
 
 
 def do(cleaning: Cleaning, target: Target) -> str:
     """What became of it. Raises `CleanRefusedError`, `OSError`."""
     temp, name = os.path.split(decode_path(target["path"]))
     found = pointer(temp, name) if name == NAMES[target["what"]] else None
-    if found is None or place(found.status) != (target["device"], target["inode"]):
+    if found is None or file_id(found.status) != (target["device"], target["inode"]):
         raise CleanRefusedError("it is gone or was replaced")
     sessions = [decode_path(done["path"]) for done in cleaning.answer["done"] if done["what"] == "session"]
     gone = [os.path.basename(path) for path in sessions if os.path.dirname(path) == temp and not os.path.lexists(path)]
@@ -70,15 +70,15 @@ def _target(link: SessionPointer) -> SessionFolder:
 
 def _not_here(found: SessionPointer) -> str | None:
     """Why it may be another host's, or `None`."""
-    with opened(found.temp, FOLDER_PLACE) as temp:
+    with open_fd(found.temp, FOLDER_PLACE) as temp:
         shared = why_shared(temp)
     return shared and f"{shared}: its target may be alive on another host"
 
 
 def remove(found: SessionPointer) -> None:
     """Exactly that one: what has been put in its place since is left."""
-    with opened(found.temp, FOLDER_PLACE) as temp:
-        if place(os.stat(found.name, dir_fd=temp, follow_symlinks=False)) != place(found.status):
+    with open_fd(found.temp, FOLDER_PLACE) as temp:
+        if file_id(os.stat(found.name, dir_fd=temp, follow_symlinks=False)) != file_id(found.status):
             raise FileNotFoundError(errno.ENOENT, "it was replaced")
         os.unlink(found.name, dir_fd=temp)
 

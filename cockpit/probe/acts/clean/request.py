@@ -34,7 +34,7 @@ class Cleaning(NamedTuple):
         """No session was named."""
         return self.request.get("sessions") is None
 
-    def agree(self, target: Target, reason: str | None) -> None:
+    def add_target(self, target: Target, reason: str | None) -> None:
         """Into the plan, or among what is refused."""
         self.answer["refused" if reason else "targets"].append({**target, "reason": reason} if reason else target)
 
@@ -42,7 +42,7 @@ class Cleaning(NamedTuple):
         """Something to know besides."""
         self.answer["notes"].append(text)
 
-    def free(self, kind: str, size: int) -> None:
+    def add_freed_bytes(self, kind: str, size: int) -> None:
         """So many bytes more."""
         self.answer["freed"][kind] += size
 

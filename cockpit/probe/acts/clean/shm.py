@@ -16,8 +16,8 @@ import time
 from typing import Iterator, NamedTuple
 
 from ...look.processes import Forest
-from ...look.tree import place
-from ...trust import opened, own_uids
+from ...look.tree import file_id
+from ...trust import open_fd, own_uids
 from ..host_state import HostState, Target
 from .request import Cleaning, CleanRefusedError, file_target, not_ours
 
@@ -49,7 +49,7 @@ class Leftover(NamedTuple):
 def plan(cleaning: Cleaning, look: HostState) -> None:
     """All that nobody uses, and of what is used how much there is."""
     try:
-        with opened(PLACE) as folder:
+        with open_fd(PLACE) as folder:
             there = sorted(leftovers(folder), key=lambda found: found.status.st_uid not in own_uids())
             judged = [(found, is_used(folder, found)) for found in there[:MAX_FILES]]
     except OSError:
@@ -60,7 +60,7 @@ def plan(cleaning: Cleaning, look: HostState) -> None:
         if not used:
             target = file_target("shm", f"{PLACE}/{found.name}", found.status)
             target.update(size=found.status.st_blocks * 512, why=[f"{found.what} that no process has open or mapped"])
-            cleaning.agree(target, refusal(found, look.forest) or ("unknown here whether a process uses it" if used is None else None))
+            cleaning.add_target(target, refusal(found, look.forest) or ("unknown here whether a process uses it" if used is None else None))
     in_use = sum(used is True for _, used in judged)
     if in_use:
         cleaning.note(f"files of Ray or its engines in {PLACE} that are in use and are kept: {in_use}")
@@ -69,14 +69,14 @@ def plan(cleaning: Cleaning, look: HostState) -> None:
 def do(cleaning: Cleaning, target: Target) -> str:
     """What became of it. Raises `CleanRefusedError`, `OSError`."""
     try:
-        with opened(PLACE) as folder:
+        with open_fd(PLACE) as folder:
             found = leftover(folder, os.path.basename(target["path"])) if os.path.dirname(target["path"]) == PLACE else None
-            if found is None or place(found.status) != (target["device"], target["inode"]):
+            if found is None or file_id(found.status) != (target["device"], target["inode"]):
                 raise CleanRefusedError("it is gone or was replaced")
             reason = refusal(found, cleaning.watcher.recent().forest)
             if reason is not None:
                 raise CleanRefusedError(reason)
-            cleaning.free("shm", remove(folder, found))
+            cleaning.add_freed_bytes("shm", remove(folder, found))
     except BlockingIOError as error:
         raise CleanRefusedError("a process has it open or mapped now") from error
     return "removed"
@@ -121,7 +121,7 @@ class Lease:
         """Raises `OSError`: `EAGAIN` when somebody has."""
         self._file = os.open(found.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         try:
-            if place(os.fstat(self._file)) != place(found.status):
+            if file_id(os.fstat(self._file)) != file_id(found.status):
                 raise FileNotFoundError(2, "it was replaced")
             fcntl.fcntl(self._file, fcntl.F_SETSIG, signal.SIGURG)  # who opens it makes the kernel send this one, which is ignored
             fcntl.fcntl(self._file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
@@ -153,7 +153,7 @@ def remove(folder: int, found: Leftover) -> int:
     """The bytes that this has freed. Raises `OSError`: `EAGAIN` when somebody has it open or mapped."""
     lease = Lease(folder, found)
     try:
-        if not lease.holds() or place(os.stat(found.name, dir_fd=folder, follow_symlinks=False)) != place(found.status):
+        if not lease.holds() or file_id(os.stat(found.name, dir_fd=folder, follow_symlinks=False)) != file_id(found.status):
             raise BlockingIOError(11, "a process has just opened it")
         os.unlink(found.name, dir_fd=folder)
     finally:

@@ -23,7 +23,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 from ... import programs, trust
 from ...look.kinds import SessionFolder
 from ...look.origin import flag
-from ...look.proc import shares, user_name
+from ...look.proc import is_in_our_namespace, user_name
 from ...look.processes import ScannedProcess, lives, read_environ, read_stat
 from ...trust import Account, TrustError
 from ..host_state import HostState, Request, Target, Tell, Watcher
@@ -97,10 +97,10 @@ def _is_id(text: Any, length: int) -> bool:
 def _ask(stage: str, session: str | None, targets: List[Target], watcher: Watcher, tell: Tell) -> Answer:
     look = watcher.look(0)
     try:
-        cluster = find(look, session)
+        cluster = find_cluster_python(look, session)
         tell(f"asking Ray with {cluster.python}", 0, len(targets))
         meant = [{**target, "session": cluster.session} for target in targets]
-        answer = run(
+        answer = ask_gcs(
             cluster, {"stage": stage, "targets": meant, "session": cluster.session, "address": cluster.address, "limit": PROGRAM_TIMEOUT_S}
         )
     except NoWayError as error:
@@ -123,7 +123,7 @@ def _await_end(processes: List[ScannedProcess], actors: Mapping[int, Target], no
             actors[process.pid]["outcome"] += f", and its process {process.pid} has ended"
 
 
-def find(look: HostState, session: str | None) -> ClusterPython:
+def find_cluster_python(look: HostState, session: str | None) -> ClusterPython:
     """The way in by a live raylet of that session, or of the only one. Raises `NoWayError`."""
     raylets: Dict[str, List[ScannedProcess]] = {}
     for process in look.forest.values():
@@ -162,7 +162,7 @@ def _cluster_python(raylet: ScannedProcess, session: str) -> ClusterPython:
     command = next(filter(None, (flag(argv, name) for name in _PYTHONS)), None)
     address = flag(argv, "--gcs-address", "--gcs_address")
     account, program = trust.account_of(raylet.pid), os.readlink(f"/proc/{raylet.pid}/exe")
-    elsewhere = not (shares(raylet.pid, "mnt") and shares(raylet.pid, "net"))
+    elsewhere = not (is_in_our_namespace(raylet.pid, "mnt") and is_in_our_namespace(raylet.pid, "net"))
     environ, last = read_environ(raylet.pid), read_stat(raylet.pid)
     if not command or not address or environ is None or last is None or last.ticks != raylet.ticks:
         raise NoWayError(f"the raylet of {session}, pid {raylet.pid}, does not show its Python and its GCS address")
@@ -199,7 +199,7 @@ def _python(command: str, raylet: int) -> str:
     raise NoWayError(f"raylet {raylet} names no valid Python: {command[:100]}")
 
 
-def run(cluster: ClusterPython, question: Mapping[str, Any]) -> Answer:
+def ask_gcs(cluster: ClusterPython, question: Mapping[str, Any]) -> Answer:
     """The program's answer; it is over when this returns. Root becomes the raylet's user before a line of that user's code runs."""
     doubt = ": whether anything has ended is unknown" if question["stage"] == "do" else ""
     try:

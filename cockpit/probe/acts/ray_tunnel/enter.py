@@ -10,13 +10,13 @@ from typing import NoReturn
 from ... import programs
 from ...trust import TrustError
 from ..host_state import Watcher
-from ..ray import ClusterPython, NoWayError, find, program_text
+from ..ray import ClusterPython, NoWayError, find_cluster_python, program_text
 
 
 def enter_cluster(session: str) -> NoReturn:
     """`session` is its name; empty: the only one that lives on this host. What is missing is said on stderr."""
     try:
-        _replace_us(find(Watcher({}).look(0), session or None))
+        _replace_us(find_cluster_python(Watcher({}).look(0), session or None))
     except (NoWayError, TrustError, OSError) as error:
         sys.exit(str(error))
 

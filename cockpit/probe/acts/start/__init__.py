@@ -21,11 +21,11 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, Callable, ContextManager, Dict, List, Tuple
 
-from ...look.network import is_here, split
+from ...look.network import is_here, split_address
 from ...look.origin import flag
-from ...look.proc import shares
+from ...look.proc import is_in_our_namespace
 from ...look.processes import ScannedProcess, read_environ
-from ...look.raylets import gcs_address, slurm_job
+from ...look.raylets import gcs_address, read_slurm_job
 from ...trust import TrustError, own_uids
 from ..host_state import HostState, Request, Target, Tell, Watcher
 from ..ray import NoWayError
@@ -131,7 +131,7 @@ def _consider_target(request: Request, look: HostState, tell: Tell, *, measured:
 
 def _own(request: Request) -> str | None:
     """The address that this node will have."""
-    host, _ = split(str(request.get("gcs") or ""))
+    host, _ = split_address(str(request.get("gcs") or ""))
     return flag(request["words"], "--node-ip-address") or (
         own_address(request.get("name"), host) if host else own_address(request.get("name"))
     )
@@ -195,9 +195,9 @@ def _serves(process: ScannedProcess, gcs: str) -> bool:
     found = gcs_address(process)
     if not found or not gcs:
         return False
-    host, port = split(found)
-    wanted, at = split(gcs)
-    return port == at and (host == wanted or (is_here(host) and is_here(wanted))) and shares(process.pid, "net") is not False
+    host, port = split_address(found)
+    wanted, at = split_address(gcs)
+    return port == at and (host == wanted or (is_here(host) and is_here(wanted))) and is_in_our_namespace(process.pid, "net") is not False
 
 
 def _rays(look: HostState) -> List[Dict[str, Any]]:
@@ -206,8 +206,8 @@ def _rays(look: HostState) -> List[Dict[str, Any]]:
         (
             os.path.basename(process.origin.session or ""),
             address,
-            is_here(split(address)[0]) and shares(process.pid, "net") is True,
-            slurm_job(process.pid, {} if process.details.stuck else read_environ(process.pid) or {}) or "",
+            is_here(split_address(address)[0]) and is_in_our_namespace(process.pid, "net") is True,
+            read_slurm_job(process.pid, {} if process.details.stuck else read_environ(process.pid) or {}) or "",
         )
         for process in look.forest.values()
         for address in [gcs_address(process) if is_of_its_owner(look, process) else None]

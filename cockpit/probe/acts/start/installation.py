@@ -14,7 +14,7 @@ from ... import programs, trust
 from ...look.proc import user_name
 from ...trust import Account, TrustError
 from ..host_state import HostState, Request
-from ..ray import NoWayError, find
+from ..ray import NoWayError, find_cluster_python
 from ..stop.parts import sessions
 
 MISLEADING = frozenset(("RAY_ADDRESS", "RAY_JOB_ID", "RAY_RAYLET_PID", "RAY_NODE_ID", "RAY_JOB_CONFIG_JSON_ENV_VAR", "PYTHONINSPECT"))
@@ -104,7 +104,7 @@ def _find_in_sessions(look: HostState) -> Tuple[str, str, str] | None:
     """Of a session of root's or ours; whoever else runs a Ray here has nothing to say in this."""
     for session in sessions(look)[0]:
         with suppress(NoWayError):
-            cluster = find(look, session)
+            cluster = find_cluster_python(look, session)
             ray = os.path.join(os.path.dirname(cluster.python), "ray")
             if cluster.account.uid in trust.own_uids() and os.access(ray, os.X_OK):
                 return ray, user_name(cluster.account.uid), f"that of {session}, which runs here"

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from ... import programs, trust
-from ...look.network import split
+from ...look.network import split_address
 from ..host_state import Tell
 from ..ray import NoWayError
 from . import slurm_step
@@ -93,7 +93,7 @@ def turn(gcs: str, tell: Tell) -> Iterator[int]:
     folder = trust.private_folder()
     if folder is None:
         raise NoWayError("no private folder for the lock file of `ray start`: none could be made in /run, /dev/shm or /tmp")
-    held = os.open(f"{folder}/ray-start-{split(gcs)[1]}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    held = os.open(f"{folder}/ray-start-{split_address(gcs)[1]}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         _await_lock(held, tell)
         _await_step(held, tell)
@@ -103,7 +103,7 @@ def turn(gcs: str, tell: Tell) -> Iterator[int]:
 
 
 def _await_step(held: int, tell: Tell) -> None:
-    with suppress(FileNotFoundError), trust.opened(_lock_of_step(held), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC) as beside:
+    with suppress(FileNotFoundError), trust.open_fd(_lock_of_step(held), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC) as beside:
         _await_lock(beside, tell)
 
 
@@ -170,7 +170,7 @@ def _await_start(process: subprocess.Popen[bytes], log: str, tell: Tell, step: S
 
 def why_apart(gcs: str) -> str | None:
     """Why a worker here could not join the Ray of that GCS; `None`: something answers there."""
-    host, port = split(gcs)
+    host, port = split_address(gcs)
     try:
         socket.create_connection((host, port or 0), timeout=CONNECT).close()
     except OSError as error:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from ..host_state import Request, Tell, Watcher
 from . import everything
-from .parts import SessionError, choose, impostors, members, sorted_out, weight
+from .parts import SessionError, choose_session, find_affected, impostors, members, split_targets
 from .steps import Answer, Stopping, add_freed, free_shared
 
 
@@ -26,9 +26,9 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     look = watcher.look()
     notes = look.doubts
     try:
-        name = choose(look, request.get("session"), request.get("slurm") or ())
+        name = choose_session(look, request.get("session"), request.get("slurm") or ())
         found = members(look, name) if name else {}
-        targets, refused = sorted_out(look, name, found) if name else ([], [])
+        targets, refused = split_targets(look, name, found) if name else ([], [])
     except SessionError as error:
         return {"error": str(error)}
     notes += [
@@ -37,7 +37,7 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     ]
     if not found:
         notes.append(f"nothing of {name} runs on this host" if name else "no Ray runs on this host")
-    return {"targets": targets, "refused": refused, "notes": notes, "weight": weight(look, found)}
+    return {"targets": targets, "refused": refused, "notes": notes, "weight": find_affected(look, found)}
 
 
 def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:

@@ -20,9 +20,9 @@ from ...look.proc import user_name
 from ...look.processes import Identity, ScannedProcess
 from ...trust import TrustError
 from ..host_state import HostState, Request, Target, Tell, Watcher, grace_of
-from ..ray import ClusterPython, NoWayError, find
-from ..signals import binder, own_line
-from .parts import ORDER, ROOTS, SessionError, choose, members, sessions, weight
+from ..ray import ClusterPython, NoWayError, find_cluster_python
+from ..signals import find_own_ancestry, make_parent_death_hook
+from .parts import ORDER, ROOTS, SessionError, choose_session, find_affected, members, sessions
 from .steps import GRACE_S, Answer, Stopping, add_freed, free_shared
 
 RAY_PROCESSES: Tuple[Tuple[str, bool], ...] = (
@@ -86,13 +86,13 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:  # noqa: ARG
     notes = look.doubts
     notes.append(f"{command.path} stop, as {user_name(command.uid)}, will be run")
     notes.append("`ray stop` searches again 1 to 5 s after this check, and ends whatever matches then")
-    return {"targets": targets, "refused": refused, "notes": notes, "weight": weight(look, live)}
+    return {"targets": targets, "refused": refused, "notes": notes, "weight": find_affected(look, live)}
 
 
 def _choose_session(look: HostState, name: str | None) -> str | None:
     """Of several sessions none is meant more than the others."""
     alive, dead = sessions(look)
-    return choose(look, name) if name or len(alive or dead) == 1 else None
+    return choose_session(look, name) if name or len(alive or dead) == 1 else None
 
 
 def find_matching_word(process: ScannedProcess) -> str | None:
@@ -112,7 +112,7 @@ def _full_name(process: ScannedProcess) -> str:
 def _targets(look: HostState, meant: str | None) -> List[Target]:
     """In the order in which they end."""
     hits = {pid: word for pid, word in ((pid, find_matching_word(process)) for pid, process in look.forest.items()) if word}
-    line = own_line()
+    line = find_own_ancestry()
     for pid, word in hits.items():
         if pid in line:
             raise SessionError(f"`ray stop` would kill cockpit itself: process {pid}, in which it runs, matches {word!r}")
@@ -142,7 +142,7 @@ def find_ray(look: HostState, name: str | None) -> RayCommand:
     reasons = []
     for session in [name] if name else sessions(look)[0]:
         try:
-            cluster = find(look, session)
+            cluster = find_cluster_python(look, session)
         except NoWayError as error:
             reasons.append(str(error))
             continue
@@ -184,7 +184,9 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
 def _refuse_new(look: HostState, hits: Collection[Target], planned: Mapping[Identity, Target]) -> None:
     """A planned raylet starts workers all the time; whatever else is new, nobody has agreed to."""
     agreed = [pid for pid, ticks in planned if pid in look.forest and look.forest[pid].ticks == ticks]
-    of_planned = {below for pid in agreed if planned[pid, look.forest[pid].ticks].get("part") == "raylet" for below in look.below(pid)}
+    of_planned = {
+        below for pid in agreed if planned[pid, look.forest[pid].ticks].get("part") == "raylet" for below in look.find_descendants(pid)
+    }
     new = [one for one in hits if (one["pid"], one["ticks"]) not in planned and one["pid"] not in of_planned]
     if new:
         told = ", ".join(f"{one['name']} {one['pid']} ({one['hit']})" for one in new)
@@ -219,7 +221,7 @@ def run(command: RayCommand, request: Request, tell: Tell) -> str:
 
 def _start(words: List[str], cluster: ClusterPython | None) -> subprocess.Popen[bytes]:
     """It ends with this program, also when that is killed: nobody else would know of it."""
-    bind, mine, pipe = binder(), os.getpid(), subprocess.PIPE
+    bind, mine, pipe = make_parent_death_hook(), os.getpid(), subprocess.PIPE
     account, environ = (cluster.account, cluster.environ) if cluster else (programs.our_account(), programs.our_environment())
     return programs.start(words, account, environ, stdout=pipe, stderr=subprocess.STDOUT, before=lambda: bind(mine))
 
@@ -261,7 +263,7 @@ def _account(look: HostState, answer: Answer, planned: Mapping[Identity, Target]
     for identity, target in planned.items():
         if identity in listed:
             continue
-        if look.same(target) is None:
+        if look.find_same(target) is None:
             answer["done"].append({**target, "outcome": "ended by `ray stop`"})
         else:
             answer["failed"].append({**target, "error": "`ray stop` has not ended it"})

@@ -9,10 +9,10 @@ from ... import trust
 from ...look.kinds import LEFT_OVER_KINDS
 from ...look.origin import SERVICES
 from ...look.processes import Identity, ScannedProcess, read_environ
-from ...look.raylets import gcs_address, slurm_job
+from ...look.raylets import gcs_address, read_slurm_job
 from ...trust import own_uids
 from ..host_state import HostState, Target
-from ..signals import own_line
+from ..signals import find_own_ancestry
 
 ORDER = ("raylet", "agent", "dashboard", "autoscaler", "log_monitor", "client_server", "worker", "child", "driver", "gcs_server")
 """As `ray stop` does it (2.9 to 2.60): the raylet first, so that its agents don't complain; the GCS last, since others need it to leave."""
@@ -26,7 +26,7 @@ class SessionError(Exception):
     """Which session is meant, or whose it is, can't be told; the text is one sentence."""
 
 
-def choose(look: HostState, name: str | None, slurm: Collection[str] = ()) -> str | None:
+def choose_session(look: HostState, name: str | None, slurm: Collection[str] = ()) -> str | None:
     """The session that is meant: the named, else the only live one, else the only one that has left something. `None`: there is none.
 
     `slurm`: ids of a Slurm job; of those that live none that runs in another job is meant.
@@ -50,7 +50,7 @@ def _find_other_job(look: HostState, name: str, ours: Collection[str]) -> str | 
     for pid, verdict in look.verdicts.items() if ours else ():
         if verdict.kind == "ray" and _role(look, pid) in ROOTS and _name(verdict.session) == name:
             details = look.forest[pid].details
-            job = slurm_job(pid, {} if details.stuck else read_environ(pid) or {}) if details.uid in own_uids() else None
+            job = read_slurm_job(pid, {} if details.stuck else read_environ(pid) or {}) if details.uid in own_uids() else None
             if job is not None:
                 return None if job in ours else job
     return None
@@ -88,7 +88,7 @@ def impostors(look: HostState, name: str) -> List[Tuple[int, str]]:
 def _find_claimants(look: HostState, name: str, known: Collection[Identity] = (), raylets: Collection[Identity] = ()) -> Dict[int, str]:
     """Whatever says that it is of that session, in ORDER."""
     found = {}
-    for pid in look.children_first(pid for pid in look.verdicts if pid in look.forest):
+    for pid in look.sort_deepest_first(pid for pid in look.verdicts if pid in look.forest):
         process, session = look.forest[pid], _name(look.verdicts[pid].session)
         part = _part(look, pid) if process.alive else None
         if part and (session == name or (not session and (process.identity in known or _started_by(process, raylets)))):
@@ -147,7 +147,7 @@ def owner(look: HostState, name: str, found: Members) -> int | None:
     return None
 
 
-def sorted_out(look: HostState, name: str, found: Members) -> Tuple[List[Target], List[Target]]:
+def split_targets(look: HostState, name: str, found: Members) -> Tuple[List[Target], List[Target]]:
     """The members as targets, in ORDER, and those that may not be ended from here."""
     uid = owner(look, name, found)
     barred = _why_barred(look, name, found, uid)
@@ -165,7 +165,7 @@ def _why_barred(look: HostState, name: str, found: Members, uid: int | None) -> 
     if uid is not None and os.geteuid() not in (0, uid):
         user = next(look.target(pid)["user"] for pid in found if look.forest[pid].details.uid == uid)
         return f"{name} belongs to {user}: only {user if user == 'root' else user + ' and root'} may stop it"
-    line = own_line()
+    line = find_own_ancestry()
     for pid in found:
         if pid in line:
             return f"cockpit itself runs in {name}, below process {pid}: to stop it, run cockpit outside of Ray"
@@ -181,7 +181,7 @@ def _refusal(process: ScannedProcess, part: str, uid: int | None) -> str | None:
     return None
 
 
-def weight(look: HostState, found: Members) -> Dict[str, Any]:
+def find_affected(look: HostState, found: Members) -> Dict[str, Any]:
     """What makes it grave to stop it: jobs, drivers, and other users than the session's who work in it."""
     drivers = [look.target(pid) for pid, part in found.items() if part == "driver"]
     at_work = [

@@ -12,7 +12,7 @@ from ...look.processes import Identity
 from .. import kill
 from ..host_state import HostState, Request, Target, Tell, Watcher, grace_of
 from ..signals import Ending, Grip, ProtectedError, grip
-from .parts import ROOTS, SessionError, hangs_from_service, members, sorted_out
+from .parts import ROOTS, SessionError, hangs_from_service, members, split_targets
 
 GRACE_S = 16.0
 """Ray's own."""
@@ -41,7 +41,7 @@ class Stopping:
     def begin(self, look: HostState) -> None:
         """Hold all that is to be ended. Raises `SessionError` when this is not the session any more that was agreed to."""
         found = members(look, self._name)
-        targets, refused = sorted_out(look, self._name, found)
+        targets, refused = split_targets(look, self._name, found)
         new = [one for one in targets if one["part"] in ROOTS and (one["pid"], one["ticks"]) not in self._planned]
         if new:
             started = ", ".join(f"{one['part']} {one['pid']}" for one in new)
@@ -49,7 +49,7 @@ class Stopping:
         self._refused = {(one["pid"], one["ticks"]): one for one in refused}
         here = {look.forest[pid].identity for pid in found}
         for identity, target in self._planned.items():
-            if look.same(target) is None:
+            if look.find_same(target) is None:
                 self._known[identity] = target
                 self._endings[identity] = Ending(True, "had already ended")
             elif identity not in here:
@@ -71,7 +71,7 @@ class Stopping:
         for _ in range(ROUNDS):
             look = self._watcher.look(0)
             left = [identity for identity in self._see(look) if look.verdicts[identity[0]].kind in LEFT_OVER_KINDS]
-            left += [identity for identity in self._served if identity not in left and look.same(self._known[identity])]
+            left += [identity for identity in self._served if identity not in left and look.find_same(self._known[identity])]
             if not left:
                 return
             self._finish("leftovers", left, self._grace / 3)
@@ -95,7 +95,7 @@ class Stopping:
         for pid in new:
             reason = "it was started while its session was being stopped"
             self._refused.setdefault(look.forest[pid].identity, {**look.target(pid, part=found[pid]), "reason": reason})
-        return {*new, *(below for pid in new for below in look.below(pid))}
+        return {*new, *(below for pid in new for below in look.find_descendants(pid))}
 
     def _learn(self, targets: Collection[Target]) -> None:
         for target in targets:
@@ -113,7 +113,7 @@ class Stopping:
         held = [self._grips[identity] for identity in identities if identity in self._grips]
         if held:
             self._tell(f"stopping {words} of {self._name}: {len(held)} process{'' if len(held) == 1 else 'es'}")
-            self._endings.update(kill.finish({"force": self._request.get("force"), "grace": grace}, held, self._tell))
+            self._endings.update(kill.end_held({"force": self._request.get("force"), "grace": grace}, held, self._tell))
 
     def answer(self) -> Answer:
         """What became of each, by one more look."""
@@ -128,7 +128,7 @@ class Stopping:
 
     def _account(self, look: HostState, answer: Answer, identity: Identity, target: Target) -> None:
         ending = self._endings.get(identity)
-        if look.same(target) is None:
+        if look.find_same(target) is None:
             gone = ending is not None and ending.gone
             answer["done"].append({**target, "outcome": ending.text if ending and gone else "ended with its session"})
         elif ending is not None:

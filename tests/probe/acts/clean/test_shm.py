@@ -267,5 +267,5 @@ def test_while_processes_hang_it_is_told_how_many_were_asked(ground, monkeypatch
     monkeypatch.setattr(holders, "_links", lambda pid: time.sleep(5 if pid == hanging else 0) or ())
     with program() as hanging:
         forest = {pid: process for pid, process in ProcessTable().scan().items() if pid == hanging}
-        assert holders.holds(forest, ground.tell) == ((), (hanging,))
+        assert holders.find_file_uses(forest, ground.tell) == ((), (hanging,))
     assert ground.told == ["open files of 0 of 1 processes checked"]
