@@ -22,7 +22,7 @@ COMMANDS = 12
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cockpit"
 LATER = ("TransferQueue", "rollout servers")
 """What is made before or after the pools, which is where a run ends here."""
-NOT_CHECKED_BEFORE_MODELS = ("An engine takes", "ranks", "leaves nothing")
+NOT_CHECKED_BEFORE_MODELS = ("An engine ", "ranks")
 NEEDED = (
     "actor_rollout_ref.rollout.name=vllm actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=4 critic.ppo_micro_batch_size_per_gpu=4"
 )
