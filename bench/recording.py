@@ -18,7 +18,7 @@ from cockpit.config.settings import Config
 from cockpit.config.thresholds import DAY_S, LARGE_CLUSTER_NODES
 from cockpit.model import Gpu, Snapshot
 from cockpit.monitor.monitor import ClusterMonitor
-from cockpit.recording.files import Kind, Segment, list_segments
+from cockpit.recording.files import RecordKind, Segment, list_segments
 from cockpit.recording.folder import list_recordings
 from cockpit.recording.recorder import STEP_S, Recorder
 from cockpit.recording.recording import Recording
@@ -62,10 +62,10 @@ def day(root: Path, nodes: int) -> str:
     for segment in segments:
         segment.scan()
     records = [record for segment in segments for record in segment.records]
-    sizes = {kind: [one.length + RECORD_BYTES for one in records if one.kind == kind] for kind in Kind}
+    sizes = {kind: [one.length + RECORD_BYTES for one in records if one.kind == kind] for kind in RecordKind}
     span = records[-1].time - records[0].time
-    key = max(one.length for one in records if one.kind == Kind.KEY)
-    changes = (sum(sizes[Kind.DELTA]) + sum(sizes[Kind.EVENTS])) / span * DAY_S
+    key = max(one.length for one in records if one.kind == RecordKind.KEY)
+    changes = (sum(sizes[RecordKind.DELTA]) + sum(sizes[RecordKind.EVENTS])) / span * DAY_S
     keys = key * DAY_S / (LARGE_KEY_EVERY_S if nodes > LARGE_CLUSTER_NODES else KEY_EVERY_S)
     rows = ", ".join(f"{kind.name.lower()} {len(found)} x {sum(found) / max(1, len(found)):.0f} B" for kind, found in sizes.items())
     return (

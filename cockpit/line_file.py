@@ -25,7 +25,7 @@ _UNFIT: Final = re.compile(r"[^\w ·,–.:/@+()-]")
 """What tmux, or a shell that expands its prompt, could obey: #[…], %{…}, `…`, $(…)."""
 
 
-class Line(NamedTuple):
+class StatusLine(NamedTuple):
     """What a look has left."""
 
     text: str
@@ -61,7 +61,7 @@ def find_line_file(address: str | None) -> Path | None:
     return Path(max(written)[1]) if written else None
 
 
-def read_line(address: str | None, now: float) -> Line | None:
+def read_line(address: str | None, now: float) -> StatusLine | None:
     """What was left last; `None` where nothing was, or nothing that can be believed."""
     path = find_line_file(address)
     try:
@@ -71,4 +71,4 @@ def read_line(address: str | None, now: float) -> Line | None:
         return None
     if code not in range(4) or not age >= -EARLY_S:
         return None
-    return Line(_UNFIT.sub("?", clean(text))[:MAX_LINE_CHARS], code, max(0.0, age))
+    return StatusLine(_UNFIT.sub("?", clean(text))[:MAX_LINE_CHARS], code, max(0.0, age))

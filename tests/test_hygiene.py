@@ -133,11 +133,12 @@ def test_every_dependency_is_pinned():
     pins = {
         re.sub(r"[-_.]+", "-", line.split("==")[0]).lower() for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line
     }
-    named = re.findall(r'^    "([\w.-]+?)(?:\[\w+\])?(?:[<>=!~].*)?",', PYPROJECT, re.MULTILINE)
-    wanted = {re.sub(r"[-_.]+", "-", name).lower() for name in named if name != "ray-cockpit"}
     lists = re.search(r"^dependencies = .*?^\[project\.scripts\]", PYPROJECT, re.MULTILINE | re.DOTALL)
     assert lists is not None
-    assert {name for name in wanted if name in re.sub(r"[-_.]+", "-", lists[0]).lower()} - pins == set()
+    named = re.findall(r'^    "([\w.-]+?)(?:\[\w+\])?(?:[<>=!~].*)?",', lists[0], re.MULTILINE)
+    wanted = {re.sub(r"[-_.]+", "-", name).lower() for name in named if name != "ray-cockpit"}
+    assert len(wanted) > 10
+    assert wanted - pins == set()
 
 
 SEVERAL = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from cockpit.line_file import MAX_BYTES, MAX_LINE_CHARS, Line, line_path, lines_path, read_line
+from cockpit.line_file import MAX_BYTES, MAX_LINE_CHARS, StatusLine, line_path, lines_path, read_line
 from cockpit.trust import own_uids
 
 NOW = 1_795_223_900.0
@@ -36,8 +36,8 @@ def test_it_lies_where_platformdirs_says(monkeypatch):
 def test_what_was_left_last_is_read_and_of_an_address_what_was_left_of_it():
     os.utime(left(text="of head"), (NOW, NOW))
     os.utime(left("http://other:1", text="of other", code=2), (NOW - 9, NOW - 9))
-    assert read_line(None, NOW) == Line("of head", 0, 3.0)
-    assert read_line("http://other:1/", NOW) == Line("of other", 2, 3.0)
+    assert read_line(None, NOW) == StatusLine("of head", 0, 3.0)
+    assert read_line("http://other:1/", NOW) == StatusLine("of other", 2, 3.0)
     assert read_line("http://nobody:1", NOW) is None
 
 
@@ -99,4 +99,4 @@ def test_nothing_in_it_can_make_a_terminal_tmux_or_a_shell_do_anything():
 
 def test_a_long_line_is_cut():
     left(text="a" * 1000)
-    assert read_line(None, NOW) == Line("a" * MAX_LINE_CHARS, 0, 3.0)
+    assert read_line(None, NOW) == StatusLine("a" * MAX_LINE_CHARS, 0, 3.0)

@@ -12,7 +12,7 @@ from cockpit.acts.plan import Plan, Receipt, Target
 from cockpit.model import Snapshot
 
 if TYPE_CHECKING:
-    from cockpit.acts.world import Hear, World  # deferred: it imports the way to hosts, which keys and help don't need
+    from cockpit.acts.world import ActContext, Hear  # deferred: it imports the way to hosts, which keys and help don't need
 
 Nouns = Mapping[str, tuple[str, str]]
 """Of each kind of target (`Target.what`) the word for one and the word for several."""
@@ -164,11 +164,11 @@ class Act(Operation, Protocol):
     """Whether it can be planned only once it is clear which cluster is meant: what is left over can be found without it."""
 
     @abstractmethod
-    async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:
+    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
         """Exactly what would be hit, as of now, and what is refused, with the reasons. Changes nothing. Raises `SourceError`."""
 
     @abstractmethod
-    async def perform(self, plan: Plan, world: World, hear: Hear) -> Receipt:
+    async def perform(self, plan: Plan, context: ActContext, hear: Hear) -> Receipt:
         """Do what was planned, to what is still the same thing: its identity is proven again at that moment. Raises `SourceError`."""
 
     @abstractmethod

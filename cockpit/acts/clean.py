@@ -11,7 +11,7 @@ from cockpit.acts.plan import Plan, Target
 from cockpit.model import Session, Snapshot
 
 if TYPE_CHECKING:
-    from cockpit.acts.world import World
+    from cockpit.acts.world import ActContext
 
 
 class Clean(HostAct):
@@ -52,9 +52,9 @@ class Clean(HostAct):
     def aim_at(self, rows: Sequence[Session]) -> Aim | str:
         return Aim(rows=tuple(rows), hosts=tuple(dict.fromkeys(session.host for session in rows)))
 
-    def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:
+    def hosts(self, aim: Aim, context: ActContext) -> tuple[str, ...]:
         """A path means one thing, on one host."""
-        return (world.monitor.pool.local,) if aim.protected else world.all_hosts
+        return (context.monitor.pool.local,) if aim.protected else context.all_hosts
 
     def is_asked_for(self, refused: Target, plan: Plan) -> bool:
         """That sessions stay which live is what it is about, unless somebody has named them."""

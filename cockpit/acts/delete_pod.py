@@ -11,13 +11,13 @@ from cockpit.acts import losses
 from cockpit.acts.act import Act, Aim, Impact, Nouns, plan_one
 from cockpit.acts.plan import KUBERNETES, Plan, Receipt, Target
 from cockpit.model import Node, Pod, Snapshot
-from cockpit.sources.kubernetes.api import KubernetesApi, RefusedError
+from cockpit.sources.kubernetes.api import KubernetesApi, KubernetesRefusedError
 from cockpit.sources.kubernetes.facts import delete_pod, list_pods
 from cockpit.sources.source import SourceError
 from cockpit.text import clean
 
 if TYPE_CHECKING:
-    from cockpit.acts.world import Hear, World
+    from cockpit.acts.world import ActContext, Hear
 
 MAX_NAMED = 8
 GONE_REASONS: Mapping[str, str] = {
@@ -46,23 +46,23 @@ class DeletePod(Act):
         aim = super().aim_at(rows)
         return aim if isinstance(aim, str) else Aim(rows=tuple(rows), id=rows[0].pod)
 
-    async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:
-        api = _api_of(world)
+    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
+        api = _api_of(context)
         pods = await list_pods(api)
-        pod = _find(aim.id or "", pods, world.snapshot)
+        pod = _find(aim.id or "", pods, context.snapshot)
         if pod is None:
             names = ", ".join([one.name for one in pods][:MAX_NAMED])
             raise SourceError(f"RayCluster {api.place.title} has no pod {aim.id}; {f'it has {names}' if names else 'it has none'}")
         why_not = _why_not(pod)
         notes = () if why_not else ("KubeRay creates another pod in its place, with an empty disk",)
-        return plan_one(self, _target(pod, world.snapshot, why_not), (_place_words(pod, api.place.title), *notes))
+        return plan_one(self, _target(pod, context.snapshot, why_not), (_place_words(pod, api.place.title), *notes))
 
-    async def perform(self, plan: Plan, world: World, hear: Hear) -> Receipt:
+    async def perform(self, plan: Plan, context: ActContext, hear: Hear) -> Receipt:
         """That pod alone: one that was made anew under its name stays."""
         (target,) = plan.targets
         try:
-            await delete_pod(_api_of(world), target.name or "", target.id or "")
-        except RefusedError as error:
+            await delete_pod(_api_of(context), target.name or "", target.id or "")
+        except KubernetesRefusedError as error:
             if gone := GONE_REASONS.get(error.reason):
                 return plan.receipt(refused=(replace(target, reason=gone),))
             return plan.receipt(failed=(replace(target, error=str(error)),))
@@ -79,10 +79,10 @@ class DeletePod(Act):
         return Impact(ends, target.name if ends else None)
 
 
-def _api_of(world: World) -> KubernetesApi:
-    if world.monitor.kubernetes is None:
+def _api_of(context: ActContext) -> KubernetesApi:
+    if context.monitor.kubernetes is None:
         raise SourceError("the RayCluster is unknown: name it with --kubernetes NAMESPACE/RAYCLUSTER")
-    return world.monitor.kubernetes
+    return context.monitor.kubernetes
 
 
 def _find(name: str, pods: Sequence[Pod], snapshot: Snapshot) -> Pod | None:

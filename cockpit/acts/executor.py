@@ -15,7 +15,7 @@ from cockpit.acts.act import Act, Aim, Impact
 from cockpit.acts.audit import Audit, audit_path
 from cockpit.acts.plan import Plan, Receipt
 from cockpit.acts.table import find_act
-from cockpit.acts.world import Hear, World
+from cockpit.acts.world import ActContext, Hear
 from cockpit.config.reach import HostEntry
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.sources.source import NotMeantError, SourceError
@@ -26,7 +26,7 @@ class ActionExecutor:
 
     def __init__(self, monitor: ClusterMonitor, audit: Audit | None = None) -> None:
         self._monitor, self._audit = monitor, audit or Audit(audit_path(), time.time)
-        self._world = World(monitor)
+        self._context = ActContext(monitor)
         self._busy = asyncio.Lock()
         self._under_way: tuple[str, Plan] | None = None
         """The act that the log has no outcome of yet."""
@@ -34,12 +34,12 @@ class ActionExecutor:
 
     def close(self) -> None:
         """End what is under way at once; an act on a host ends with whoever listens to it, and the log says that it was broken off."""
-        self._world.close()
+        self._context.close()
         self._end(None)
 
     def meet(self, entry: HostEntry) -> str:
         """What a host is called here; one that nobody knows is reached as the entry says from now on. Raises `SourceError`."""
-        return self._world.meet(entry)
+        return self._context.meet(entry)
 
     async def plan(self, act: Act, aim: Aim, hear: Hear = lambda *_: None) -> Plan:
         """What would be hit, as of now, what ends with it, and the word to be typed; nothing is changed.
@@ -49,8 +49,8 @@ class ActionExecutor:
         if act.why_not_in_pods is not None and self._monitor.kubernetes is not None:
             raise NotMeantError(act.why_not_in_pods)
         await self._monitor.wait_until_complete()  # a key may be pressed before the first answers are in
-        plan = await act.plan(aim, self._world, hear)
-        impact = act.impact(plan, self._world.snapshot, self._world.addresses) if plan.targets else Impact()
+        plan = await act.plan(aim, self._context, hear)
+        impact = act.impact(plan, self._context.snapshot, self._context.addresses) if plan.targets else Impact()
         return replace(plan, losses=(*plan.losses, *impact.ends), word=plan.word or impact.word)
 
     async def perform(self, plan: Plan, hear: Hear = lambda *_: None) -> Receipt:
@@ -64,7 +64,7 @@ class ActionExecutor:
         began, receipt = time.monotonic(), None
         unlogged = self._begin(plan)
         try:
-            receipt = await find_act(plan.act).perform(plan, self._world, hear)
+            receipt = await find_act(plan.act).perform(plan, self._context, hear)
         finally:
             unlogged = self._end(receipt) or unlogged
             self._monitor.refresh()

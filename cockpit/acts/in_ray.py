@@ -16,7 +16,7 @@ from cockpit.sources.source import SourceError
 from cockpit.text import plural
 
 if TYPE_CHECKING:
-    from cockpit.acts.world import Hear, World
+    from cockpit.acts.world import ActContext, Hear
 
 ENDED_STATES = ("DEAD", "REMOVED", "DRAINING")
 MAX_AT_ONCE = 100
@@ -36,12 +36,12 @@ class RayAct(HostAct):
     def request(self, aim: Aim, host: str) -> dict[str, Any]:
         return without_none(act="ray", verb=self.verb, ids=[row.id for row in aim.rows] or [aim.id], session=aim.session)
 
-    def at_session(self, aim: Aim, world: World) -> Aim:
-        return replace(aim, session=world.session(aim))
+    def at_session(self, aim: Aim, context: ActContext) -> Aim:
+        return replace(aim, session=context.session(aim))
 
-    async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:
+    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
         """Raises `SourceError` also where somebody has typed an id that nothing there has."""
-        plan = await super().plan(aim, world, hear)
+        plan = await super().plan(aim, context, hear)
         unknown = [target for target in plan.refused if target.what in self.nouns and target.state is None]
         if unknown and not aim.rows:
             raise SourceError(unknown[0].reason or "")
@@ -51,10 +51,10 @@ class RayAct(HostAct):
         """What has ended is what was asked for."""
         return refused.state not in ENDED_STATES
 
-    def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:
-        return (world.ray_host(),)
+    def hosts(self, aim: Aim, context: ActContext) -> tuple[str, ...]:
+        return (context.ray_host(),)
 
-    def unknown_hosts(self, aim: Aim, world: World) -> str | None:
+    def unknown_hosts(self, aim: Aim, context: ActContext) -> str | None:
         """None matters: the GCS alone is asked."""
         return None
 

@@ -16,7 +16,7 @@ from cockpit.sources.source import NotMeantError, SourceError
 from cockpit.text import age
 
 if TYPE_CHECKING:
-    from cockpit.acts.world import Hear, World
+    from cockpit.acts.world import ActContext, Hear
     from cockpit.monitor.monitor import ClusterMonitor
 
 MAX_NAMED_JOBS = 8
@@ -45,8 +45,8 @@ class JobAct(Act):
         """What stays when it is done."""
         return ()
 
-    async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:
-        jobs = await world.monitor.jobs()
+    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
+        jobs = await context.monitor.jobs()
         job = next((job for job in jobs if aim.id in (job.id, job.job)), None)
         if job is None:
             running = ", ".join([job.id for job in jobs if job.running][:MAX_NAMED_JOBS])
@@ -55,15 +55,15 @@ class JobAct(Act):
             return Plan(self.id, self.title, notes=(nothing,), hosts=(RAY,))
         why = tuple(text.strip().splitlines()[0] for text in (job.entrypoint, job.message) if text and text.strip())
         target = Target("job", RAY, why, id=job.id, job=job.job, state=job.status, started=job.started, reason=self.why_not(job))
-        return plan_one(self, target, self.leaves(job, world.snapshot))
+        return plan_one(self, target, self.leaves(job, context.snapshot))
 
-    async def perform(self, plan: Plan, world: World, hear: Hear) -> Receipt:
+    async def perform(self, plan: Plan, context: ActContext, hear: Hear) -> Receipt:
         from cockpit.sources.probes.requests import Progress  # deferred, as in `act`; whoever acts has imported it
 
         (target,) = plan.targets
         hear(RAY, Progress(f"{plan.title} {target.id}"))
         try:
-            outcome, notes = await self.carry_out(target, world.monitor)
+            outcome, notes = await self.carry_out(target, context.monitor)
         except NotMeantError as error:
             return plan.receipt(refused=(replace(target, reason=str(error)),))
         except SourceError as error:

@@ -14,7 +14,7 @@ from cockpit.acts.plan import Plan, Target
 from cockpit.model import LEFT_OVER, Process, Snapshot
 
 if TYPE_CHECKING:
-    from cockpit.acts.world import Hear, World
+    from cockpit.acts.world import ActContext, Hear
 
 PID = Flag("pids", "--pid", "pid", "Only this process. A process of another user needs root.", "P", many=True)
 
@@ -33,13 +33,13 @@ class KillAct(HostAct):
         how = {"force": aim.force or None, "only": aim.only, "grace": aim.grace}
         return without_none(act="kill", named=named, any=chosen or None, pids=bool(aim.pids) or None, **how)
 
-    def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:
+    def hosts(self, aim: Aim, context: ActContext) -> tuple[str, ...]:
         """A pid means one process, on one host."""
-        return (world.monitor.pool.local,) if aim.pids else world.all_hosts
+        return (context.monitor.pool.local,) if aim.pids else context.all_hosts
 
-    async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:
+    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
         """With whose each process is that is another Ray's."""
-        return with_owners(await super().plan(aim, world, hear), world.snapshot)
+        return with_owners(await super().plan(aim, context, hear), context.snapshot)
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         """What is left over ends nothing; of all else, the word is what it works for."""
@@ -79,8 +79,8 @@ class Kill(KillAct):
             return None
         return f"No probe has seen process {row.pid}: its pid may belong to another process by now"
 
-    def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:
-        return tuple(sorted({row.host for row in aim.rows if isinstance(row, Process)})) or super().hosts(aim, world)
+    def hosts(self, aim: Aim, context: ActContext) -> tuple[str, ...]:
+        return tuple(sorted({row.host for row in aim.rows if isinstance(row, Process)})) or super().hosts(aim, context)
 
 
 class Terminate(Kill):

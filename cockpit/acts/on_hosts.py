@@ -15,8 +15,8 @@ from cockpit.acts.plan import Plan, ProbeReply, Receipt, Target, Unreached, loss
 from cockpit.model import Process, Snapshot, describe_owner
 
 if TYPE_CHECKING:
-    from cockpit.acts.world import Hear, World  # deferred, as in `act`
-    from cockpit.sources.probes.requests import Answer
+    from cockpit.acts.world import ActContext, Hear  # deferred, as in `act`
+    from cockpit.sources.probes.requests import HostAnswer
 
 ACT_SILENCE_S = 30.0
 """Seconds of silence, beyond the grace, after which a host is given up."""
@@ -38,47 +38,47 @@ class HostAct(Act):
     def request(self, aim: Aim, host: str) -> dict[str, Any]:
         """What this host is asked, besides what every request holds."""
 
-    def at_session(self, aim: Aim, world: World) -> Aim:  # what is left over is of no session that lives
+    def at_session(self, aim: Aim, context: ActContext) -> Aim:  # what is left over is of no session that lives
         """The aim with the session that is meant. Raises `SourceError` where that can't be told."""
         return aim
 
-    def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:  # all of them, unless something says where
+    def hosts(self, aim: Aim, context: ActContext) -> tuple[str, ...]:  # all of them, unless something says where
         """Those that are asked when nobody has named any."""
-        return world.all_hosts
+        return context.all_hosts
 
-    async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:
+    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
         """What the probes of all these hosts would do."""
-        aim = self.at_session(aim, world)
-        world.update_hosts()
-        hosts = world.named_hosts(aim.hosts) if aim.hosts else self.hosts(aim, world)
-        jobs, silent = await world.jobs_by_session() if self.asks_for_jobs else ([], ())
-        asked = {host: {**self.request(aim, host), "stage": "plan", "jobs": jobs, "past": _past(world.snapshot, host)} for host in hosts}
-        answers = await world.requests.send(asked, hear, PLAN_SILENCE_S)
-        plan = with_gpus(build_plan(self, answers, asked, followed=world.follows(aim.session)), world.snapshot)
-        plan = replace(plan, targets=with_names(plan.targets, world.snapshot), refused=with_names(plan.refused, world.snapshot))
+        aim = self.at_session(aim, context)
+        context.update_hosts()
+        hosts = context.named_hosts(aim.hosts) if aim.hosts else self.hosts(aim, context)
+        jobs, silent = await context.jobs_by_session() if self.asks_for_jobs else ([], ())
+        asked = {host: {**self.request(aim, host), "stage": "plan", "jobs": jobs, "past": _past(context.snapshot, host)} for host in hosts}
+        answers = await context.requests.send(asked, hear, PLAN_SILENCE_S)
+        plan = with_gpus(build_plan(self, answers, asked, followed=context.follows(aim.session)), context.snapshot)
+        plan = replace(plan, targets=with_names(plan.targets, context.snapshot), refused=with_names(plan.refused, context.snapshot))
         plan = replace(plan, notes=(*self._signals(plan), *plan.notes, *(silent if plan.refused else ())))
-        unknown = self.unknown_hosts(aim, world)
-        return plan if unknown is None else self.with_unknown_hosts(plan, unknown, world)
+        unknown = self.unknown_hosts(aim, context)
+        return plan if unknown is None else self.with_unknown_hosts(plan, unknown, context)
 
-    def unknown_hosts(self, aim: Aim, world: World) -> str | None:
+    def unknown_hosts(self, aim: Aim, context: ActContext) -> str | None:
         """That there may be hosts which only a Ray knows that has not answered; `None`: there are none, or they were named."""
-        snapshot = world.snapshot
-        if aim.hosts or (snapshot.nodes is not None and world.follows(aim.session) and snapshot.cluster.reachable):
+        snapshot = context.snapshot
+        if aim.hosts or (snapshot.nodes is not None and context.follows(aim.session) and snapshot.cluster.reachable):
             return None
         return "Ray has not answered: if it has more hosts than these, name them"
 
-    def with_unknown_hosts(self, plan: Plan, unknown: str, world: World) -> Plan:
+    def with_unknown_hosts(self, plan: Plan, unknown: str, context: ActContext) -> Plan:
         """It is worth a word where there is anything at all."""
-        anything = plan.targets or plan.refused or any(one.live for one in world.snapshot.sessions or ())
+        anything = plan.targets or plan.refused or any(one.live for one in context.snapshot.sessions or ())
         return replace(plan, notes=(*plan.notes, unknown)) if anything else plan
 
-    async def perform(self, plan: Plan, world: World, hear: Hear) -> Receipt:
+    async def perform(self, plan: Plan, context: ActContext, hear: Hear) -> Receipt:
         """Each host is sent its own targets, and looks at them again."""
-        jobs, _ = await world.jobs_by_session()
-        asked = {host: _deed(plan, host, jobs, world.snapshot) for host in {target.host: None for target in plan.targets}}
+        jobs, _ = await context.jobs_by_session()
+        asked = {host: _deed(plan, host, jobs, context.snapshot) for host in {target.host: None for target in plan.targets}}
         silence = ACT_SILENCE_S + max((self._grace_of(one) for one in asked.values()), default=0.0)
-        receipt = build_receipt(self, plan, await world.requests.send(asked, hear, silence))
-        told = {name: with_names(getattr(receipt, name), world.snapshot) for name in ("done", "refused", "failed")}
+        receipt = build_receipt(self, plan, await context.requests.send(asked, hear, silence))
+        told = {name: with_names(getattr(receipt, name), context.snapshot) for name in ("done", "refused", "failed")}
         return replace(receipt, **told)
 
     def _grace_of(self, request: Mapping[str, Any]) -> float:
@@ -111,7 +111,7 @@ def _past(snapshot: Snapshot, host: str) -> list[Any]:
     return [[process.pid, process.ticks, process.past] for process in snapshot.processes or () if process.host == host and process.past]
 
 
-def build_plan(act: Act, answers: Mapping[str, Answer], asked: Mapping[str, Mapping[str, Any]], *, followed: bool) -> Plan:
+def build_plan(act: Act, answers: Mapping[str, HostAnswer], asked: Mapping[str, Mapping[str, Any]], *, followed: bool) -> Plan:
     """One plan out of what the hosts have answered. A host that has two names is one host."""
     replies, refused, silent = _replies(act, answers)
     machines: dict[str, str] = {}
@@ -148,7 +148,7 @@ def _without_inner(reply: ProbeReply, machines: Collection[str]) -> ProbeReply:
     return replace(reply, targets=own(reply.targets), refused=own(reply.refused))
 
 
-def build_receipt(act: Act, plan: Plan, answers: Mapping[str, Answer]) -> Receipt:
+def build_receipt(act: Act, plan: Plan, answers: Mapping[str, HostAnswer]) -> Receipt:
     """One receipt out of what the hosts have answered; what none of them speaks of has not been done."""
     replies, refused, silent = _replies(act, answers)
     said = (*_all(replies, "done"), *_all(replies, "refused"), *_all(replies, "failed"))
@@ -175,7 +175,7 @@ def _all(replies: Mapping[str, ProbeReply], name: str) -> tuple[Any, ...]:
     return tuple(one for reply in replies.values() for one in getattr(reply, name))
 
 
-def _replies(act: Act, answers: Mapping[str, Answer]) -> tuple[dict[str, ProbeReply], tuple[Target, ...], tuple[Unreached, ...]]:
+def _replies(act: Act, answers: Mapping[str, HostAnswer]) -> tuple[dict[str, ProbeReply], tuple[Target, ...], tuple[Unreached, ...]]:
     """What hosts have answered, which of them refused altogether, and which could not be asked."""
     read = {host: _reply(act, answer) for host, answer in answers.items()}
     replies = {host: reply for host, reply in read.items() if isinstance(reply, ProbeReply)}
@@ -184,7 +184,7 @@ def _replies(act: Act, answers: Mapping[str, Answer]) -> tuple[dict[str, ProbeRe
     return replies, refused, tuple(Unreached(host, error) for host, error in errors.items() if not answers[host].refused)
 
 
-def _reply(act: Act, answer: Answer) -> ProbeReply | str:
+def _reply(act: Act, answer: HostAnswer) -> ProbeReply | str:
     if answer.reply is None:
         return answer.error or f"{answer.host} gave no answer"
     try:

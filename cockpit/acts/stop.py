@@ -15,7 +15,7 @@ from cockpit.acts.plan import Plan, Unreached
 from cockpit.model import Session, Snapshot
 
 if TYPE_CHECKING:
-    from cockpit.acts.world import Hear, World
+    from cockpit.acts.world import ActContext, Hear
 
 
 class Stop(HostAct):
@@ -49,21 +49,21 @@ class Stop(HostAct):
         names = tuple(dict.fromkeys(row.name for row in rows))
         return Aim(session=names[0]) if len(names) == 1 else f"{self.title}: one at a time, but rows of {len(names)} sessions are tagged"
 
-    def at_session(self, aim: Aim, world: World) -> Aim:
-        return replace(aim, session=world.session(aim), slurm_ids=tuple(sorted(world.snapshot.slurm_ids)))
+    def at_session(self, aim: Aim, context: ActContext) -> Aim:
+        return replace(aim, session=context.session(aim), slurm_ids=tuple(sorted(context.snapshot.slurm_ids)))
 
-    async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:
+    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
         """Of one session: where hosts answer of several, somebody has to choose."""
-        plan = await super().plan(aim, world, hear)
+        plan = await super().plan(aim, context, hear)
         sessions = set() if aim.everything else {target.session for target in plan.targets if target.session}
         if len(sessions) > 1:
-            raise world.unclear_session(sessions)
+            raise context.unclear_session(sessions)
         return plan
 
-    def with_unknown_hosts(self, plan: Plan, unknown: str, world: World) -> Plan:
+    def with_unknown_hosts(self, plan: Plan, unknown: str, context: ActContext) -> Plan:
         """They would not be stopped, so that they count as not reached; and what works there is not known."""
         if not plan.targets:
-            return super().with_unknown_hosts(plan, unknown, world)
+            return super().with_unknown_hosts(plan, unknown, context)
         has_ray = any(target.kind == "ray" for target in plan.targets)
         more = ("there may be more work in this Ray session: its dashboard has not answered",) if has_ray else ()
         return msgspec.structs.replace(plan, losses=(*plan.losses, *more), unreached=(*plan.unreached, Unreached("other hosts", unknown)))

@@ -28,7 +28,7 @@ class UnclearSessionError(SourceError):
     """Which Ray is meant can't be told. How one is chosen is for whoever asked to say: by a flag or by a key."""
 
 
-class World:
+class ActContext:
     """One for each executor. It opens nothing before an act asks hosts."""
 
     def __init__(self, monitor: ClusterMonitor) -> None:

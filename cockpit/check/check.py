@@ -8,14 +8,14 @@ from msgspec.structs import replace
 
 from cockpit.budget import Budget, Group, Line, entrypoint_groups
 from cockpit.check.gpus import gpu_memory
-from cockpit.check.groups import Placed, names, place_groups
+from cockpit.check.groups import PlacedGroups, names, place_groups
 from cockpit.check.hosts import host_lines
 from cockpit.check.nodes import Site, site_of
 from cockpit.check.paths import path_lines
 from cockpit.check.ports import Taken, port_lines
 from cockpit.check.queue import NOBODY, queue_of
 from cockpit.check.ray import ray_lines
-from cockpit.check.result import Checked, judge
+from cockpit.check.result import CheckOutcome, judge
 from cockpit.check.start import start_lines
 from cockpit.config.thresholds import Limits
 from cockpit.model import Snapshot
@@ -24,7 +24,7 @@ from cockpit.secrets import redact
 from cockpit.text import count
 
 
-def check(preset: Preset, budget: Budget, snapshot: Snapshot, limits: Limits | None = None, taken: Taken = frozenset()) -> Checked:
+def check(preset: Preset, budget: Budget, snapshot: Snapshot, limits: Limits | None = None, taken: Taken = frozenset()) -> CheckOutcome:
     """Every line; the verdict is as bad as the worst of them. `taken` are ports of the preset's hosts on which somebody listens."""
     budget = _with_needs(preset, budget)
     site = site_of(preset, snapshot, names(budget.groups or ()))
@@ -38,7 +38,7 @@ def _lines(preset: Preset, budget: Budget, snapshot: Snapshot, site: Site, limit
     yield from budget.lines
     yield from _unread(budget)
     yield from path_lines(preset, budget)
-    found = Placed(())
+    found = PlacedGroups(())
     if budget.groups is not None:
         found = place_groups(budget.groups, site, NOBODY if site.planned else queue_of(snapshot), budget)
         yield from found.lines

@@ -8,7 +8,7 @@ from shlex import quote
 from typing import NamedTuple
 
 from cockpit.budget import Budget, Level, Line
-from cockpit.check.groups import Placed
+from cockpit.check.groups import PlacedGroups
 from cockpit.check.nodes import Site
 from cockpit.check.result import share_of, some
 from cockpit.config.thresholds import Limits
@@ -26,7 +26,7 @@ ENGINES = ("vllm", "rollout", "sglang")
 """What the groups are called in which an inference engine takes its share of a GPU."""
 
 
-class Want(NamedTuple):
+class MemoryNeed(NamedTuple):
     """How much of a GPU's memory must be free."""
 
     why: str
@@ -43,7 +43,7 @@ class Want(NamedTuple):
         return self.bytes if self.bytes is not None else None if gpu.memory_total is None else self.share * gpu.memory_total
 
 
-class Cards(NamedTuple):
+class NodeGpus(NamedTuple):
     """The GPUs of one node, of which the job gets some."""
 
     place: str
@@ -57,14 +57,14 @@ class Cards(NamedTuple):
     """Somebody tells what is in use."""
 
 
-class Short(NamedTuple):
+class ShortGpu(NamedTuple):
     """A GPU that the job may get and has too little."""
 
     gpu: Gpu
     holders: Sequence[Process]
 
 
-def gpu_memory(placed: Placed, site: Site, snapshot: Snapshot, budget: Budget, needs: Needs, limits: Limits) -> Iterator[Line]:
+def gpu_memory(placed: PlacedGroups, site: Site, snapshot: Snapshot, budget: Budget, needs: Needs, limits: Limits) -> Iterator[Line]:
     """Lines of the nodes whose GPUs it would get."""
     homes = [place for place in placed.homes if placed.on(place, "GPU") >= 1]
     if told := _never(site, needs.gpu_memory_free, sum(placed.on(place, "GPU") for place in homes)):
@@ -86,17 +86,17 @@ def gpu_memory(placed: Placed, site: Site, snapshot: Snapshot, budget: Budget, n
         yield Line("fine", f"GPU memory: at least {size(min(free, default=None))} free on each GPU that the job may get; {told_why}")
 
 
-def _wants(budget: Budget, needs: Needs, limits: Limits) -> Iterator[Want]:
+def _wants(budget: Budget, needs: Needs, limits: Limits) -> Iterator[MemoryNeed]:
     """What the preset asks for, and what an engine takes; where neither is said, what would be odd."""
     if needs.gpu_memory_free is not None:
-        yield Want(f"needs.gpu_memory_free asks for {size(needs.gpu_memory_free)}", needs.gpu_memory_free)
+        yield MemoryNeed(f"needs.gpu_memory_free asks for {size(needs.gpu_memory_free)}", needs.gpu_memory_free)
     shares = ((key, value, share_of(value)) for key, value in budget.settings.items() if key.endswith(UTILIZATION))
     key, value, share = next((each for each in shares if each[2] is not None), ("", "", None))
     if share is not None:
         engines = tuple(group.name for group in budget.groups or () if any(word in group.name.lower() for word in ENGINES))
-        yield Want(f"{key} {value} takes {share:.0%} of each", share=share, groups=engines or None)
+        yield MemoryNeed(f"{key} {value} takes {share:.0%} of each", share=share, groups=engines or None)
     elif needs.gpu_memory_free is None:
-        yield Want(f"a GPU counts as free with at most {limits.gpu_free:.0%} in use", share=1 - limits.gpu_free, strict=False)
+        yield MemoryNeed(f"a GPU counts as free with at most {limits.gpu_free:.0%} in use", share=1 - limits.gpu_free, strict=False)
 
 
 def _never(site: Site, need: int | None, wanted: float) -> Line | None:
@@ -116,14 +116,14 @@ def _never(site: Site, need: int | None, wanted: float) -> Line | None:
     return Line("never", text, f"needs.gpu_memory_free: {size(most)} or less")
 
 
-def _cards(site: Site, snapshot: Snapshot, homes: Sequence[str]) -> Iterator[Cards]:
+def _cards(site: Site, snapshot: Snapshot, homes: Sequence[str]) -> Iterator[NodeGpus]:
     holders = _holders(site, snapshot)
     for place in homes:
         gpus, mine = site.gpus(place) or (), holders.get(place, {})
         candidates = tuple(gpu for gpu in gpus if not any(map(is_at_work, mine.get(gpu.index, ()))))
         counted = site.by_id[place].total.get("GPU", 0) == SCALE * len(gpus)
         known = bool(gpus) and all(gpu.memory_used is not None or gpu.fault for gpu in candidates)
-        yield Cards(place, site.title(place), candidates, mine, counted, known)
+        yield NodeGpus(place, site.title(place), candidates, mine, counted, known)
 
 
 def _holders(site: Site, snapshot: Snapshot) -> dict[str, dict[int, list[Process]]]:
@@ -142,15 +142,15 @@ def _free_bytes(gpu: Gpu) -> int | None:
     return None if gpu.memory_used is None or gpu.memory_total is None else max(0, gpu.memory_total - gpu.memory_used)
 
 
-def _line(cards: Cards, wants: Sequence[Want], placed: Placed) -> Line | None:
+def _line(cards: NodeGpus, wants: Sequence[MemoryNeed], placed: PlacedGroups) -> Line | None:
     """The worst that is to be said of a node's GPUs."""
     lines = [line for want in wants if (line := _judge_held(cards, want, ceil(placed.on(cards.place, "GPU", want.groups)))) is not None]
     return next((line for line in lines if line.level == "later"), lines[0] if lines else None)
 
 
-def _judge_held(cards: Cards, want: Want, needed: int) -> Line | None:
+def _judge_held(cards: NodeGpus, want: MemoryNeed, needed: int) -> Line | None:
     """Which GPUs it gets only Ray decides: of those that nobody of Ray's uses any may be among them."""
-    short = [Short(gpu, cards.holders.get(gpu.index, ())) for gpu in cards.candidates if _lacks(gpu, want)]
+    short = [ShortGpu(gpu, cards.holders.get(gpu.index, ())) for gpu in cards.candidates if _lacks(gpu, want)]
     if not short or not needed:
         return None
     there = len(cards.candidates)
@@ -162,12 +162,12 @@ def _judge_held(cards: Cards, want: Want, needed: int) -> Line | None:
     return Line("later" if sure > 0 and want.strict else "doubt", text, _change(short, cards.title))
 
 
-def _lacks(gpu: Gpu, want: Want) -> bool:
+def _lacks(gpu: Gpu, want: MemoryNeed) -> bool:
     left, need = _free_bytes(gpu), want.of(gpu)
     return bool(gpu.fault) or (left is not None and need is not None and left < need)
 
 
-def _describe(each: Short) -> str:
+def _describe(each: ShortGpu) -> str:
     if each.gpu.fault:
         return f"GPU {each.gpu.label} can't be reached by NVML ({clean(each.gpu.fault)[:60]})"
     whose = ", ".join(_whose(process, each.gpu.index) for process in each.holders[:HOLDERS]) or "held by no visible process"
@@ -181,7 +181,7 @@ def _whose(process: Process, index: int) -> str:
     return f"pid {process.pid}, {kind}{user}, {size(held)}"
 
 
-def _change(short: Sequence[Short], host: str) -> str | None:
+def _change(short: Sequence[ShortGpu], host: str) -> str | None:
     everybody = {process.key: process for each in short for process in each.holders}.values()
     left = [process for process in everybody if process.left_over]
     if left:

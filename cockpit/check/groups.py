@@ -46,7 +46,7 @@ class GroupRun(NamedTuple):
         return f"{self.group.name} ({self.number} groups)" if self.number > 1 else self.group.name
 
 
-class Placed(NamedTuple):
+class PlacedGroups(NamedTuple):
     """What came of it."""
 
     lines: tuple[Line, ...]
@@ -65,18 +65,18 @@ def names(groups: Iterable[Group]) -> set[str]:
     return {name for group in groups for needs, number in group.bundles or () if number for name, need in needs.items() if need > 0}
 
 
-def place_groups(groups: Sequence[Group], site: Site, queue: Queue, budget: Budget) -> Placed:
+def place_groups(groups: Sequence[Group], site: Site, queue: Queue, budget: Budget) -> PlacedGroups:
     """A line for each kind of group, and where it would be."""
     unread = next((group for group in groups if group.bundles is None), None)
     runs = [run for run in _runs(groups) if run.ask.names]
     if site.why is not None:
-        return Placed((Line("unknown", f"placement is unknown: {site.why}"),))
+        return PlacedGroups((Line("unknown", f"placement is unknown: {site.why}"),))
     whole = LivingNodes(site.places)
     if impossible := tuple(_impossible(runs, site, whole, budget)):
-        return Placed(impossible)
+        return PlacedGroups(impossible)
     wanted = {name for run in runs for name in run.ask.names}
     if not all(name in place.used or not place.total.get(name) for place in site.places for name in wanted):
-        return Placed((Line("unknown", "free resources are unknown: Ray does not report what is in use at the moment"),))
+        return PlacedGroups((Line("unknown", "free resources are unknown: Ray does not report what is in use at the moment"),))
     if unread is not None:
         runs = [run for run in _runs(groups[: groups.index(unread)]) if run.ask.names]
     found = _in_turn(runs, site, queue, budget)
@@ -140,7 +140,7 @@ def _together(runs: Iterable[GroupRun]) -> Ask:
     return ask(counted, "PACK")
 
 
-def _in_turn(runs: Sequence[GroupRun], site: Site, queue: Queue, budget: Budget) -> Placed:
+def _in_turn(runs: Sequence[GroupRun], site: Site, queue: Queue, budget: Budget) -> PlacedGroups:
     ground = FreeCapacity(site.places, [*(run.ask for run in runs), *(ahead.ask for ahead in queue.first)])
     take_place(ground, queue)
     homes: dict[str, dict[str, Counter[str]]] = {}
@@ -153,12 +153,12 @@ def _in_turn(runs: Sequence[GroupRun], site: Site, queue: Queue, budget: Budget)
             if gives is None:
                 rest = len(runs) - runs.index(run) - 1
                 lines.append(_waits(run, done, ground, site, budget, rest))
-                return Placed((*lines, *_others(runs, queue, "other work already waits for the same resources")), homes)
+                return PlacedGroups((*lines, *_others(runs, queue, "other work already waits for the same resources")), homes)
             taken += gives
         for one in taken:
             homes.setdefault(one.place.id, {}).setdefault(run.group.name, Counter()).update(one.amounts)
         lines.append(Line("fine", f"{run.title}: {bundles(run.group)}: {_where(run.ask, taken, before)}"))
-    return Placed((*lines, *_others(runs, queue, "it would start before others that already wait for the same resources")), homes)
+    return PlacedGroups((*lines, *_others(runs, queue, "it would start before others that already wait for the same resources")), homes)
 
 
 def bundles(group: Group) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from cockpit.budget import Budget, Line
-from cockpit.check.groups import Placed
+from cockpit.check.groups import PlacedGroups
 from cockpit.check.nodes import Site
 from cockpit.check.result import share_of, some
 from cockpit.config.thresholds import Limits
@@ -24,7 +24,7 @@ OFF = ("false", "0", "none", "null")
 THRESHOLD = "RAY_memory_usage_threshold"
 
 
-class Room(NamedTuple):
+class FreeAmount(NamedTuple):
     """How much of something a host has free, and how much it could ever have; `None` where that is not known."""
 
     name: str
@@ -32,7 +32,7 @@ class Room(NamedTuple):
     most: float | None
 
 
-def host_lines(placed: Placed, site: Site, preset: Preset, budget: Budget, limits: Limits) -> Iterator[Line]:
+def host_lines(placed: PlacedGroups, site: Site, preset: Preset, budget: Budget, limits: Limits) -> Iterator[Line]:
     """Everything beside GPUs, of the nodes that it would run on; of all there are, where that isn't known."""
     homes = [place.id for place in site.places if place.id in placed.homes] or [place.id for place in site.places]
     nodes = [(site.title(home), site.nodes.get(home)) for home in homes]
@@ -42,7 +42,7 @@ def host_lines(placed: Placed, site: Site, preset: Preset, budget: Budget, limit
 
 
 def _memory(
-    nodes: Sequence[tuple[str, Node | None]], placed: Placed, site: Site, preset: Preset, budget: Budget, limits: Limits
+    nodes: Sequence[tuple[str, Node | None]], placed: PlacedGroups, site: Site, preset: Preset, budget: Budget, limits: Limits
 ) -> Iterator[Line]:
     """Below the line at which Ray kills workers."""
     env = preset.ray.env if preset.ray and site.planned else {}
@@ -58,18 +58,18 @@ def _memory(
         yield from _offload(offload, rooms, placed, site)
 
 
-def _below(name: str, node: Node | None, threshold: str | None) -> Room:
+def _below(name: str, node: Node | None, threshold: str | None) -> FreeAmount:
     """`threshold`: that of a Ray that does not run yet."""
     line = kill_line(node.memory) if node else None
     used = plausible_bytes(node.memory.used) if node else None
     if node is None or line is None or used is None:
-        return Room(name, None, None)
+        return FreeAmount(name, None, None)
     share = share_of(threshold) if line.assumed else None
     most = line.at if share is None else share * (node.memory.total or 0)
-    return Room(name, max(0.0, most - used), most)
+    return FreeAmount(name, max(0.0, most - used), most)
 
 
-def _offload(key: str, rooms: Sequence[Room], placed: Placed, site: Site) -> Iterator[Line]:
+def _offload(key: str, rooms: Sequence[FreeAmount], placed: PlacedGroups, site: Site) -> Iterator[Line]:
     """What leaves the GPUs needs as much of host memory."""
     tight = []
     for place in site.places:
@@ -86,7 +86,7 @@ def _offload(key: str, rooms: Sequence[Room], placed: Placed, site: Site) -> Ite
 
 
 def _shm(nodes: Sequence[tuple[str, Node | None]], preset: Preset) -> Iterator[Line]:
-    rooms = [_space(name, node.shm.used, node.shm.total) if node else Room(name, None, None) for name, node in nodes]
+    rooms = [_space(name, node.shm.used, node.shm.total) if node else FreeAmount(name, None, None) for name, node in nodes]
     bigger = "give it a larger /dev/shm (docker: --shm-size, Kubernetes: an emptyDir with medium Memory)"
     need = preset.needs.shm_free
     if need is not None:
@@ -112,21 +112,21 @@ def _disk(nodes: Sequence[tuple[str, Node | None]], preset: Preset, limits: Limi
         )
 
 
-def _of_disk(name: str, node: Node | None, limits: Limits) -> Room:
+def _of_disk(name: str, node: Node | None, limits: Limits) -> FreeAmount:
     """The fullest of the disks that Ray writes to: `/` only where nothing else is told."""
     listed = [disk for disk in (node.disks if node else ()) if disk.path != "/"] or list(node.disks if node else ())
     rooms = [_space(name, disk.used, disk.total, limits.disk_full) for disk in listed]
-    return min(rooms, key=lambda room: float("inf") if room.free is None else room.free, default=Room(name, None, None))
+    return min(rooms, key=lambda room: float("inf") if room.free is None else room.free, default=FreeAmount(name, None, None))
 
 
-def _space(name: str, used: float | None, total: float | None, mark: float = 1.0) -> Room:
+def _space(name: str, used: float | None, total: float | None, mark: float = 1.0) -> FreeAmount:
     has = plausible_bytes(total)
     taken = plausible_bytes(used)
     most = mark * has if has else None
-    return Room(name, None if most is None or taken is None else max(0.0, most - taken), most)
+    return FreeAmount(name, None if most is None or taken is None else max(0.0, most - taken), most)
 
 
-def _judge_need(what: str, key: str, need: int, rooms: Sequence[Room], help_: str) -> Line:
+def _judge_need(what: str, key: str, need: int, rooms: Sequence[FreeAmount], help_: str) -> Line:
     """Against what the preset asks for: never, where no host could have it."""
     asked = f"{key} asks for {size(need)}"
     if rooms and all(room.most is not None and room.most < need for room in rooms):
@@ -139,9 +139,9 @@ def _judge_need(what: str, key: str, need: int, rooms: Sequence[Room], help_: st
     return Line("fine", f"{what}: {asked}; at least {size(least)} free on {plural(len(rooms), 'host')}")
 
 
-def _each(rooms: Sequence[Room]) -> str:
+def _each(rooms: Sequence[FreeAmount]) -> str:
     return some([f"{room.name} has {size(room.free)} of {size(room.most)} free" for room in sorted(rooms, key=_least)])
 
 
-def _least(room: Room) -> float:
+def _least(room: FreeAmount) -> float:
     return float("inf") if room.free is None else room.free

@@ -15,7 +15,7 @@ from cockpit.budget.ray_submit import listed_packages
 from cockpit.check.check import check, own_needs
 from cockpit.check.installed import find_frameworks
 from cockpit.check.ports import Taken, find_listeners
-from cockpit.check.result import Checked
+from cockpit.check.result import CheckOutcome
 from cockpit.config.document import InputError, read
 from cockpit.config.reach import HostEntry
 from cockpit.monitor.monitor import ClusterMonitor
@@ -33,7 +33,7 @@ HOSTS_PATIENCE_S = 20.0
 _LONG = "x" * 40
 
 
-async def look_and_check(monitor: ClusterMonitor, preset: Preset, env: Mapping[str, str] = os.environ) -> Checked:
+async def look_and_check(monitor: ClusterMonitor, preset: Preset, env: Mapping[str, str] = os.environ) -> CheckOutcome:
     """As of now: whoever watches already waits for nobody who has answered."""
     preset = with_hosts(preset, monitor.config)
     await monitor.wait_until_complete(HOSTS_PATIENCE_S)

@@ -12,7 +12,7 @@ from cockpit.model import Snapshot, Value
 from cockpit.presets import Preset, PresetError, presets, safe, with_hosts
 
 if TYPE_CHECKING:
-    from cockpit.check.result import Checked
+    from cockpit.check.result import CheckOutcome
 
 
 class PresetEntry(Value, frozen=True):
@@ -23,7 +23,7 @@ class PresetEntry(Value, frozen=True):
     preset: Preset | None = None
     """`None`: it can't be read, and `mistake` says why. Secrets may stand in it: what is shown is `safe(preset)`."""
     mistake: str | None = None
-    checked: Checked | None = None
+    checked: CheckOutcome | None = None
     """`None`: it has no job, or can't be read."""
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from cockpit.budget import Line
-from cockpit.check.groups import Placed
+from cockpit.check.groups import PlacedGroups
 from cockpit.check.installed import installed_lines
 from cockpit.check.nodes import Site
 from cockpit.check.result import some
@@ -27,7 +27,9 @@ THERE = frozenset([
 """What is wrong for those that run on these nodes."""
 
 
-def ray_lines(placed: Placed, site: Site, snapshot: Snapshot, needs: Needs, limits: Limits, framework: str | None = None) -> Iterator[Line]:
+def ray_lines(
+    placed: PlacedGroups, site: Site, snapshot: Snapshot, needs: Needs, limits: Limits, framework: str | None = None
+) -> Iterator[Line]:
     """Nothing of a Ray that does not run yet. `framework` is what the command is for."""
     if not site.planned and site.nodes:
         yield from _version("Ray", "needs.ray_version", needs.ray_version, _rays(site, snapshot))
@@ -86,7 +88,7 @@ def _open_files(site: Site, needs: Needs, limits: Limits) -> Iterator[Line]:
         yield Line("fine", f"open files: needs.open_files asks for {least}; Ray's limit is at least {min(known.values())}")
 
 
-def _findings(placed: Placed, site: Site, snapshot: Snapshot) -> Iterator[Line]:
+def _findings(placed: PlacedGroups, site: Site, snapshot: Snapshot) -> Iterator[Line]:
     """One line for each that would hurt, the worst first; all of them are the doctor's to tell."""
     keys = {node.key for place, node in site.nodes.items() if place in placed.homes or not placed.homes}
     everywhere = EVERYWHERE if site.nodes and not site.planned else frozenset()

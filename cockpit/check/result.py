@@ -17,7 +17,7 @@ _VERDICTS: Mapping[Level, Verdict] = {"fine": "now", "doubt": "now", "later": "l
 _LEVELS: tuple[Level, ...] = get_args(Level)
 
 
-class Checked(msgspec.Struct, frozen=True):
+class CheckOutcome(msgspec.Struct, frozen=True):
     """Whether a preset's job would fit."""
 
     verdict: Verdict
@@ -40,14 +40,14 @@ class Checked(msgspec.Struct, frozen=True):
         return self.reason is not None and self.reason.text in {redact(line.text) for line in self.budget.lines}
 
 
-def judge(budget: Budget, lines: Iterable[Line]) -> Checked:
+def judge(budget: Budget, lines: Iterable[Line]) -> CheckOutcome:
     """As bad as the worst line."""
     every = tuple(lines)
     worst = max((_LEVELS.index(line.level) for line in every), default=0)
-    return Checked(_VERDICTS[_LEVELS[worst]], budget, every)
+    return CheckOutcome(_VERDICTS[_LEVELS[worst]], budget, every)
 
 
-def exit_code(of: Checked) -> int:
+def exit_code(of: CheckOutcome) -> int:
     """0 fits · 1 fits later, or with doubts · 2 can never fit · 3 unknown."""
     if of.verdict == "now":
         return LATER if of.doubts else FITS
@@ -89,12 +89,12 @@ class CheckStatus(msgspec.Struct, frozen=True):
     lines: tuple[Line, ...]
 
 
-def check_json(of: Checked) -> str:
+def check_json(of: CheckOutcome) -> str:
     """Many lines that a person can read."""
     return msgspec.json.format(msgspec.json.encode(check_status(of)), indent=2).decode()
 
 
-def check_status(of: Checked) -> CheckStatus:
+def check_status(of: CheckOutcome) -> CheckStatus:
     """As scripts are told of it."""
     budget = of.budget
     groups = None if budget.groups is None else tuple(map(_group, budget.groups))

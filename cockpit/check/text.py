@@ -7,7 +7,7 @@ from itertools import groupby
 
 from cockpit.budget import Budget, Group, Level
 from cockpit.check.groups import bundles
-from cockpit.check.result import Checked
+from cockpit.check.result import CheckOutcome
 from cockpit.text import clean, count, plural
 
 SIGNS: dict[Level, tuple[str, str]] = {
@@ -23,19 +23,19 @@ MAX_HEADLINE_CHARS = 160
 TITLES = ("GROUP", "BUNDLES", "STRATEGY", "GPUS", "CPUS")
 
 
-def check_text(name: str, of: Checked, *, ascii: bool = False) -> str:
+def check_text(name: str, of: CheckOutcome, *, ascii: bool = False) -> str:
     """Lines to be read, or pasted into a chat."""
     lines = [headline(name, of), "", *_budget(of.budget), "", *_lines(of, ascii=ascii)]
     return "\n".join(clean(line).rstrip() for line in lines)
 
 
-def headline(name: str, of: Checked) -> str:
+def headline(name: str, of: CheckOutcome) -> str:
     """The verdict; where its reason is long, without what its line tells in full."""
     whole = verdict(name, of)
     return whole if len(whole) <= MAX_HEADLINE_CHARS else whole.partition("; ")[0]
 
 
-def verdict(name: str, of: Checked) -> str:
+def verdict(name: str, of: CheckOutcome) -> str:
     """In one sentence."""
     match of.verdict:
         case "now" if not of.doubts:
@@ -84,7 +84,7 @@ def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
         yield "  ".join([*left, *right])
 
 
-def _lines(of: Checked, *, ascii: bool) -> Iterator[str]:
+def _lines(of: CheckOutcome, *, ascii: bool) -> Iterator[str]:
     for line in of.lines:
         yield f"{SIGNS[line.level][ascii].ljust(2 if ascii else 1)} {line.text}"
         if line.change:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from cockpit.line_file import OLD_S, Line, read_line
+from cockpit.line_file import OLD_S, StatusLine, read_line
 from cockpit.text import UNKNOWN
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def print_line(address: str | None) -> int:
     return max(line.code, STALE)
 
 
-def _old_words(line: Line) -> str:
+def _old_words(line: StatusLine) -> str:
     for unit, seconds in (("d", 86400), ("h", 3600)):
         if line.age >= 2 * seconds:
             return f"{line.age // seconds:.0f} {unit} old"

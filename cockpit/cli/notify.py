@@ -11,7 +11,7 @@ import click
 
 from cockpit import output
 from cockpit.cli.options import DONE, NOT_ALL, cluster_options, command, refuse, with_config
-from cockpit.cli.service import Look, serve, unit_text
+from cockpit.cli.service import PollStep, serve, unit_text
 from cockpit.config.document import abbreviate_home
 from cockpit.config.notify import NotifyTarget
 from cockpit.config.settings import Config, config_path
@@ -53,7 +53,7 @@ def _watch(config: Config) -> int:
     return serve(config, _attach_notifier)
 
 
-def _attach_notifier(config: Config, monitor: ClusterMonitor) -> Look:
+def _attach_notifier(config: Config, monitor: ClusterMonitor) -> PollStep:
     notifier, begun = attach_notifier(config, monitor), time.monotonic()
     printed = Snapshot()
 
@@ -93,12 +93,12 @@ def _try_targets(config: Config, number: int | None) -> int:
 async def _test(config: Config, place: int, target: NotifyTarget) -> int:
     from cockpit.notify.delivery import deliver
     from cockpit.notify.message import Message, cluster_name
-    from cockpit.notify.robots import RefusedError
+    from cockpit.notify.robots import ChatBotRefusedError
 
     message = Message(cluster_name(Cluster(config.address)) if config.address else "none, this is only a test", time.time(), is_test=True)
     try:
         await deliver(target, message)
-    except RefusedError as error:
+    except ChatBotRefusedError as error:
         output.say(f"target {place} ({target.kind}): failed: {error}")
         return NOT_ALL
     output.say(f"target {place} ({target.kind}): {'it exited with code 0' if target.command else 'accepted'}")

@@ -11,7 +11,7 @@ from cockpit import output
 from cockpit.cli.notify import SETTLING_S, attach_notifier
 from cockpit.cli.options import DONE
 from cockpit.cli.record import attach_recorder
-from cockpit.cli.service import Look, serve
+from cockpit.cli.service import PollStep, serve
 from cockpit.config.settings import Config
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def show_plain(config: Config) -> int:
     return serve(config, _attach)
 
 
-def _attach(config: Config, monitor: ClusterMonitor) -> Look:
+def _attach(config: Config, monitor: ClusterMonitor) -> PollStep:
     from cockpit.report.text import plain_changes, status_text  # deferred: the screen doesn't wait for it
 
     attach_recorder(config, monitor)

@@ -16,7 +16,7 @@ import click
 
 from cockpit import output
 from cockpit.cli.options import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, cluster_options, command, refuse, screen_options, with_config
-from cockpit.cli.service import Look, serve, unit_text
+from cockpit.cli.service import PollStep, serve, unit_text
 from cockpit.config.settings import Config
 from cockpit.text import explain_os_error
 
@@ -49,7 +49,7 @@ def _record(config: Config) -> int:
     return serve(config, _attach_recorder)
 
 
-def _attach_recorder(config: Config, monitor: ClusterMonitor) -> Look:
+def _attach_recorder(config: Config, monitor: ClusterMonitor) -> PollStep:
     recorder, said = attach_recorder(config, monitor), [""]
 
     def look() -> None:

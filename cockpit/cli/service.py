@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cockpit.monitor.monitor import ClusterMonitor
 
 LOOK_EVERY_S = 1.0
-Look = Callable[[], "int | None"]
+PollStep = Callable[[], "int | None"]
 """Called at each interval; an exit code ends it."""
 WaitForFacts = Callable[["ClusterMonitor"], Awaitable[None]]
 """What the first look waits for."""
@@ -63,13 +63,17 @@ async def _wait_for_nothing(_: ClusterMonitor) -> None:
 
 
 def serve(
-    config: Config, attach: Callable[[Config, ClusterMonitor], Look], *, every: float = LOOK_EVERY_S, wait: WaitForFacts = _wait_for_nothing
+    config: Config,
+    attach: Callable[[Config, ClusterMonitor], PollStep],
+    *,
+    every: float = LOOK_EVERY_S,
+    wait: WaitForFacts = _wait_for_nothing,
 ) -> int:
     """Watch the cluster until it is interrupted; the exit code."""
     return look_interruptibly(_serve(config, attach, every, wait))
 
 
-async def _serve(config: Config, attach: Callable[[Config, ClusterMonitor], Look], every: float, wait: WaitForFacts) -> int:
+async def _serve(config: Config, attach: Callable[[Config, ClusterMonitor], PollStep], every: float, wait: WaitForFacts) -> int:
     import asyncio
 
     from cockpit.monitor.monitor import ClusterMonitor

@@ -13,7 +13,7 @@ from cockpit import output
 from cockpit.cli.line import leave_line_of, print_line
 from cockpit.cli.options import DONE, NOT_ALL, STATUS_EXIT_CODES, cluster_options, command, json_option, refuse, with_config
 from cockpit.cli.record import status_at
-from cockpit.cli.service import Look, look_interruptibly, serve
+from cockpit.cli.service import PollStep, look_interruptibly, serve
 from cockpit.config.address import explain_choices
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
@@ -115,7 +115,7 @@ def _watch(config: Config, *, as_json: bool) -> int:
     return serve(config, partial(_attach_printer, as_json=as_json), every=config.interval, wait=wait_for_facts)
 
 
-def _attach_printer(_: Config, monitor: ClusterMonitor, *, as_json: bool) -> Look:
+def _attach_printer(_: Config, monitor: ClusterMonitor, *, as_json: bool) -> PollStep:
     from cockpit.report.status import status_json
     from cockpit.report.text import changes, status_text
 

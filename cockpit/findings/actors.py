@@ -21,7 +21,7 @@ MAX_GPUS_PER_ACTOR = 1e6
 """GPUs of one actor, from where on it makes no sense."""
 
 
-class Restarted(NamedTuple):
+class RestartedActor(NamedTuple):
     """An actor that was restarted."""
 
     actor: Actor
@@ -37,7 +37,7 @@ def restart_loops(facts: Facts) -> Iterator[Finding]:
     actors, limits = facts.snapshot.actors, facts.limits
     if actors is None or not facts.snapshot.actors_complete:
         return
-    by_class: dict[tuple[str, str | None], list[Restarted]] = {}
+    by_class: dict[tuple[str, str | None], list[RestartedActor]] = {}
     for again in _find_restarted(facts, [actor for actor in actors if actor.restarts and actor.restarts > 0]):
         by_class.setdefault((again.actor.class_, again.actor.job), []).append(again)
     for (class_, job), every in by_class.items():
@@ -46,7 +46,7 @@ def restart_loops(facts: Facts) -> Iterator[Finding]:
             yield _restart_finding(facts, subject, every)
 
 
-def _find_restarted(facts: Facts, actors: list[Actor]) -> Iterator[Restarted]:
+def _find_restarted(facts: Facts, actors: list[Actor]) -> Iterator[RestartedActor]:
     """By what was watched; until that is long enough, also by Ray's own counts."""
     what, within = f"restarts in {facts.snapshot.cluster.session}", facts.limits.restarts_within
     grown = facts.growth_by_name(what, {actor.id: actor.restarts or 0 for actor in actors}, within)
@@ -59,7 +59,7 @@ def _find_restarted(facts: Facts, actors: list[Actor]) -> Iterator[Restarted]:
         if counted and counted.lately > times:
             yield counted
         elif times:
-            yield Restarted(actor, times, recent, times)
+            yield RestartedActor(actor, times, recent, times)
 
 
 def _process_starts(facts: Facts, actors: list[Actor]) -> Mapping[str, float]:
@@ -69,7 +69,7 @@ def _process_starts(facts: Facts, actors: list[Actor]) -> Mapping[str, float]:
     return {each.actor: each.started for each in processes if each.actor in often and each.kind == "worker" and each.started is not None}
 
 
-def _by_count(facts: Facts, actor: Actor, begun: float | None) -> Restarted | None:
+def _by_count(facts: Facts, actor: Actor, begun: float | None) -> RestartedActor | None:
     """By Ray's count: all of it lies within the life of its job, and the last of it before the begin of its process."""
     job, times, within = facts.jobs.get(actor.job or ""), actor.restarts or 0, facts.limits.restarts_within
     started = plausible_time(job.started, facts.now) if job else None
@@ -79,10 +79,10 @@ def _by_count(facts: Facts, actor: Actor, begun: float | None) -> Restarted | No
     recent = lives <= within or actor.state == "RESTARTING" or (begun is not None and facts.now - begun <= within)
     if facts.seconds_steady(recent, "restarted lately", actor.id, inf) is None:
         return None
-    return Restarted(actor, times, f"since its job started {age(lives)} ago", times * min(1.0, within / lives) if lives else times)
+    return RestartedActor(actor, times, f"since its job started {age(lives)} ago", times * min(1.0, within / lives) if lives else times)
 
 
-def _restart_finding(facts: Facts, subject: str, every: list[Restarted]) -> Finding:
+def _restart_finding(facts: Facts, subject: str, every: list[RestartedActor]) -> Finding:
     every = sorted(every, key=lambda again: (-again.lately, again.actor.id))
     often = f"{_times(every[0].times)} {every[0].when}"
     job = facts.jobs.get(every[0].actor.job or "")  # its row stands where its actors are not listed
@@ -104,7 +104,7 @@ def _restart_finding(facts: Facts, subject: str, every: list[Restarted]) -> Find
     )
 
 
-def _restarted_line(again: Restarted) -> str:
+def _restarted_line(again: RestartedActor) -> str:
     total = again.actor.restarts or 0
     return f"actor {told_name(again.actor)}: restarted {_times(again.times)} {again.when}" + (
         f", {count(total)} times in total" if total > again.times else ""

@@ -12,7 +12,7 @@ from cockpit.text import plural
 MAX_HOSTS_NAMED = 4
 
 
-class Lack(NamedTuple):
+class MissingFact(NamedTuple):
     """What a source has not told."""
 
     words: str
@@ -20,7 +20,7 @@ class Lack(NamedTuple):
     """Nothing at all of it is known."""
 
 
-Need = Callable[[Snapshot], Lack | None]
+Need = Callable[[Snapshot], MissingFact | None]
 """What of a source is missing in a snapshot; `None`: nothing."""
 
 
@@ -57,13 +57,13 @@ def _is_silent(need: Need, snapshot: Snapshot) -> bool:
 
 
 def _unless(words: str, is_told: Callable[[Snapshot], object]) -> Need:
-    return lambda snapshot: None if is_told(snapshot) else Lack(words)
+    return lambda snapshot: None if is_told(snapshot) else MissingFact(words)
 
 
 def _on_each_host(words: str, is_seen: Callable[[Host], bool]) -> Need:
     """What a probe tells of each host on which a node lives."""
 
-    def lack(snapshot: Snapshot) -> Lack | None:
+    def lack(snapshot: Snapshot) -> MissingFact | None:
         known = {node for host in snapshot.hosts.values() if is_seen(host) for node in host.nodes}
         living = _living_nodes(snapshot)
         if not living and any(map(is_seen, snapshot.hosts.values())):
@@ -74,15 +74,15 @@ def _on_each_host(words: str, is_seen: Callable[[Host], bool]) -> Need:
 
 
 def _in_kubernetes(part: str) -> Need:
-    def lack(snapshot: Snapshot) -> Lack | None:
+    def lack(snapshot: Snapshot) -> MissingFact | None:
         if (cluster := snapshot.kubernetes) is None:
-            return Lack("Kubernetes has not answered")
-        return Lack(cluster.lacks[part]) if part in cluster.lacks else None
+            return MissingFact("Kubernetes has not answered")
+        return MissingFact(cluster.lacks[part]) if part in cluster.lacks else None
 
     return lack
 
 
-def listed_gpus(snapshot: Snapshot) -> Lack | None:
+def listed_gpus(snapshot: Snapshot) -> MissingFact | None:
     """The GPUs of every node, as a probe or Ray's agent sees them."""
     living = _living_nodes(snapshot)
     return _lack_of_some("no source lists the GPUs of", [node for node in living if node.gpus is None], living)
@@ -92,12 +92,12 @@ def _living_nodes(snapshot: Snapshot) -> list[Node]:
     return [node for node in snapshot.nodes or () if node.state == "ALIVE" and node.id]
 
 
-def _lack_of_some(words: str, blind: Sequence[Node], living: Sequence[Node]) -> Lack | None:
+def _lack_of_some(words: str, blind: Sequence[Node], living: Sequence[Node]) -> MissingFact | None:
     if living and not blind:
         return None
     more = f" and {plural(len(blind) - MAX_HOSTS_NAMED, 'more host')}" if len(blind) > MAX_HOSTS_NAMED else ""
     names = ", ".join(node.title for node in blind[:MAX_HOSTS_NAMED]) + more
-    return Lack(f"{words} {names or 'any host'}", whole=len(blind) == len(living))
+    return MissingFact(f"{words} {names or 'any host'}", whole=len(blind) == len(living))
 
 
 dashboard = _unless("Ray's dashboard does not answer", lambda snapshot: snapshot.cluster.reachable)
@@ -110,10 +110,10 @@ resources = _unless("the autoscaler monitor has not reported resource usage", la
 allocation = _unless("Slurm has not answered", lambda snapshot: snapshot.allocation)
 
 
-def slurm_nodes(snapshot: Snapshot) -> Lack | None:
+def slurm_nodes(snapshot: Snapshot) -> MissingFact | None:
     """The states of the Slurm job's nodes."""
     job = snapshot.allocation
-    return Lack(job.lacks) if job and job.lacks else None
+    return MissingFact(job.lacks) if job and job.lacks else None
 
 
 hosts = _on_each_host("no process list from", lambda host: host.processes is not None)

@@ -27,7 +27,7 @@ SEARCH_REMEDY = (
 END_REMEDY = Remedy("kill the orphan processes there, and ask the owners of the other processes to free the memory", "kill-orphans")
 
 
-class Held(NamedTuple):
+class HeldGpu(NamedTuple):
     """A GPU with what its processes hold."""
 
     gpu: Gpu
@@ -57,7 +57,7 @@ def _has_unexplained(host: Host, least: float) -> bool:
     return any((gpu.memory_used or 0) - mine[gpu.index] > least for gpu in host.gpus or ())
 
 
-def _gpus_with_holders(facts: Facts, host: Host) -> list[Held]:
+def _gpus_with_holders(facts: Facts, host: Host) -> list[HeldGpu]:
     """The GPUs whose memory and holders are known; none where NVML doesn't tell who holds what, as in most containers."""
     if not host.gpus or host.processes is None:
         return []
@@ -73,7 +73,7 @@ def _gpus_with_holders(facts: Facts, host: Host) -> list[Held]:
     return [held for held in known if held]
 
 
-def _account(gpu: Gpu, holders: Sequence[Process]) -> Held | None:
+def _account(gpu: Gpu, holders: Sequence[Process]) -> HeldGpu | None:
     """Memory of a pid that is not in the process table counts as unexplained."""
     amounts = [(process, hold.memory) for process in holders for hold in process.gpus if hold.index == gpu.index]
     if gpu.fault or gpu.memory_used is None or any(amount is None for _, amount in amounts):
@@ -81,10 +81,10 @@ def _account(gpu: Gpu, holders: Sequence[Process]) -> Held | None:
     if gpu.memory_total is not None and gpu.memory_used > gpu.memory_total:
         return None
     mine = sum(max(0, amount or 0) for process, amount in amounts if process.ticks is not None)
-    return Held(gpu, holders, gpu.memory_used - mine)
+    return HeldGpu(gpu, holders, gpu.memory_used - mine)
 
 
-def _unexplained_finding(facts: Facts, host: Host, over: Sequence[Held]) -> Finding:
+def _unexplained_finding(facts: Facts, host: Host, over: Sequence[HeldGpu]) -> Finding:
     total, labels = sum(held.unexplained for held in over), [held.gpu.label for held in over]
     on = f"{plural(len(labels), 'GPU')} of {facts.host_title(host)} ({', '.join(labels)})"
     text = f"{size(total)} of GPU memory is in use on {on}, but no visible process holds it"
@@ -92,7 +92,7 @@ def _unexplained_finding(facts: Facts, host: Host, over: Sequence[Held]) -> Find
     return facts.host_finding(host, "gpu-memory-unexplained", "warning", text, evidence, SEARCH_REMEDY)
 
 
-def _accounting_line(held: Held) -> str:
+def _accounting_line(held: HeldGpu) -> str:
     ghosts = [str(process.pid) for process in held.holders if process.ticks is None]
     unseen = f"; NVML lists pid {', '.join(ghosts)}, not in this process table" if ghosts else ""
     mine = (held.gpu.memory_used or 0) - held.unexplained
@@ -110,7 +110,7 @@ def free_but_held(facts: Facts) -> Iterator[Finding]:
     near = Counter(node.ip or node.host for node in facts.living_nodes)
     for node in facts.living_nodes:
         host = facts.hosts.get(node.id or "")
-        held: Callable[[], list[Held]]
+        held: Callable[[], list[HeldGpu]]
         if host and node.probed and node.gpus and not just_ended and sum(other in facts.nodes for other in host.nodes) == 1:
             gpus, held = host.gpus or (), partial(_gpus_with_holders, facts, host)
         elif not host and not node.probed and node.gpus and near[node.ip or node.host] == 1:
@@ -124,11 +124,11 @@ def free_but_held(facts: Facts) -> Iterator[Finding]:
             yield (_held_finding if host else _in_use_finding)(facts, node, sure, taken)
 
 
-def _reported_holders(facts: Facts, node: Node) -> list[Held]:
-    return [Held(gpu, facts.gpu_holders.get((node.id or "", gpu.index), ()), 0) for gpu in node.gpus or ()]
+def _reported_holders(facts: Facts, node: Node) -> list[HeldGpu]:
+    return [HeldGpu(gpu, facts.gpu_holders.get((node.id or "", gpu.index), ()), 0) for gpu in node.gpus or ()]
 
 
-def _in_use_finding(facts: Facts, node: Node, sure: int, taken: Sequence[Held]) -> Finding:
+def _in_use_finding(facts: Facts, node: Node, sure: int, taken: Sequence[HeldGpu]) -> Finding:
     """Where a job has just ended it may be that one's; and without anybody who waits it may be meant so."""
     waiting = [each for each in facts.waiting_for_gpus if has_waited_long(facts, each)]
     ended = facts.has_job_just_ended(facts.limits.gpu_held_age)
@@ -149,7 +149,7 @@ def _held_words(facts: Facts, node: Node, sure: int, whose: str, waiting: Sequen
     )
 
 
-def _taken_gpus(facts: Facts, node: Node, gpus: Sequence[Gpu], held: Callable[[], list[Held]]) -> tuple[int, list[Held]]:
+def _taken_gpus(facts: Facts, node: Node, gpus: Sequence[Gpu], held: Callable[[], list[HeldGpu]]) -> tuple[int, list[HeldGpu]]:
     """How many of the GPUs that Ray counts as free are surely held by others, and all that are held by others.
 
     Which GPUs are free Ray doesn't say: those that it has handed out and nobody of its own uses yet may be among them.
@@ -180,7 +180,7 @@ def _is_fuller(gpu: Gpu, mark: float) -> bool:
     return (ratio(gpu.memory_used, gpu.memory_total) or 0.0) > mark
 
 
-def _is_held_by_ray(held: Held) -> bool:
+def _is_held_by_ray(held: HeldGpu) -> bool:
     return any(map(is_at_work, held.holders))
 
 
@@ -189,12 +189,12 @@ def is_at_work(process: Process) -> bool:
     return process.kind in KINDS_AT_WORK and process.ours is not False
 
 
-def _is_held_by_foreign(held: Held) -> bool:
+def _is_held_by_foreign(held: HeldGpu) -> bool:
     """Whether a visible process outside Ray holds it; orphans and memory without a process have findings of their own."""
     return any(not process.left_over and process.ticks is not None for process in held.holders)
 
 
-def _held_finding(facts: Facts, node: Node, sure: int, taken: Sequence[Held]) -> Finding:
+def _held_finding(facts: Facts, node: Node, sure: int, taken: Sequence[HeldGpu]) -> Finding:
     waiting, holders = facts.waiting_for_gpus, [process for held in taken for process in held.holders]
     evidence = (
         *map(_holders_line, taken[:MAX_EVIDENCE_LINES]),
@@ -210,7 +210,7 @@ def _held_finding(facts: Facts, node: Node, sure: int, taken: Sequence[Held]) ->
     return facts.node_finding(node, CODE, level, _held_words(facts, node, sure, "by others", waiting), evidence, remedy, about)
 
 
-def _holders_line(held: Held) -> str:
+def _holders_line(held: HeldGpu) -> str:
     names = (
         f"pid {process.pid} ({process.kind}{' of another Ray session' if process.ours is False else ''}) "
         f"{clean(process.name or process.command or '')[:60]}".rstrip()

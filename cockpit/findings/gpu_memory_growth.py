@@ -22,7 +22,7 @@ MAX_HOLDERS = 3
 Holders = Sequence[tuple[Process, Hold]]
 
 
-class Growing(NamedTuple):
+class GrowingGpu(NamedTuple):
     """A GPU that will be full, who holds it, and in how many seconds."""
 
     node: Node
@@ -39,7 +39,7 @@ class Growing(NamedTuple):
 
 def growing_gpu_memory(facts: Facts) -> Iterator[Finding]:
     """One finding for each job, and for each node whose GPUs are held by nobody with a job. A single look can't tell."""
-    found: dict[str, list[Growing]] = {}
+    found: dict[str, list[GrowingGpu]] = {}
     for growing in _find_growing(facts):
         found.setdefault(_subject(facts, growing), []).append(growing)
     for subject, gpus in found.items():
@@ -49,7 +49,7 @@ def growing_gpu_memory(facts: Facts) -> Iterator[Finding]:
             yield _growth_finding(facts, subject, [each for each in gpus if each.left <= mark])
 
 
-def _find_growing(facts: Facts) -> Iterator[Growing]:
+def _find_growing(facts: Facts) -> Iterator[GrowingGpu]:
     seen: set[str] = set()
     for node in facts.living_nodes:
         for gpu in node.gpus or ():
@@ -62,7 +62,7 @@ def _find_growing(facts: Facts) -> Iterator[Growing]:
             left, holders = seconds_until(growth.now, total, growth.slope), _holders(facts, node, gpu)
             if left is not None and holders:
                 seen.update({gpu.uuid} - {""})  # raylets of one host share its GPUs
-                yield Growing(node, gpu, growth, left, holders)
+                yield GrowingGpu(node, gpu, growth, left, holders)
 
 
 def _holders(facts: Facts, node: Node, gpu: Gpu) -> Holders:
@@ -76,11 +76,11 @@ def _holders(facts: Facts, node: Node, gpu: Gpu) -> Holders:
     return sorted(held, key=lambda pair: -(pair[1].memory or 0))
 
 
-def _subject(facts: Facts, growing: Growing) -> str:
+def _subject(facts: Facts, growing: GrowingGpu) -> str:
     return f"job {clean(facts.job_title(growing.job))[:80]}" if growing.job else facts.title(growing.node)
 
 
-def _growth_finding(facts: Facts, subject: str, gpus: Sequence[Growing]) -> Finding:
+def _growth_finding(facts: Facts, subject: str, gpus: Sequence[GrowingGpu]) -> Finding:
     first, job = gpus[0], facts.jobs.get(gpus[0].job or "")
     which = f"{plural(len(gpus), 'GPU')}, first of them " if len(gpus) > 1 else ""
     return Finding(
@@ -106,7 +106,7 @@ def _when(seconds: float) -> str:
     return "within a minute" if seconds < 60 else f"in ~{age(seconds)}" if seconds >= 3600 else f"in ~{seconds / 60:.0f} min"
 
 
-def _growth_line(facts: Facts, each: Growing) -> str:
+def _growth_line(facts: Facts, each: GrowingGpu) -> str:
     held = ", ".join(_holder_words(facts, process, hold) for process, hold in each.holders[:MAX_HOLDERS])
     more = ", ..." if len(each.holders) > MAX_HOLDERS else ""
     return (
@@ -121,5 +121,5 @@ def _holder_words(facts: Facts, process: Process, hold: Hold) -> str:
     return f"pid {process.pid} {name} {size(hold.memory)}".replace("  ", " ")
 
 
-def _rows(each: Growing) -> tuple[str, ...]:
+def _rows(each: GrowingGpu) -> tuple[str, ...]:
     return f"{each.node.key}:{each.gpu.index}", *(process.key for process, _ in each.holders[:MAX_HOLDERS])

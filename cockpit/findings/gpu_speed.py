@@ -86,7 +86,7 @@ def _power_finding(facts: Facts, host: Host, gpus: Sequence[Gpu], *, uneven: boo
     return facts.host_finding(host, "gpu-power-capped", "warning" if uneven else "info", text, evidence, remedy, gpus)
 
 
-class Loaded(NamedTuple):
+class LoadedGpu(NamedTuple):
     """A GPU that works, with its average clock in megahertz and its average power in watts."""
 
     host: Host
@@ -97,7 +97,7 @@ class Loaded(NamedTuple):
 
 def low_clocks(facts: Facts) -> Iterator[Finding]:
     """GPUs that work with far lower clocks than others of their model that work. A single look can't tell."""
-    found: dict[str, list[tuple[Loaded, float]]] = defaultdict(list)
+    found: dict[str, list[tuple[LoadedGpu, float]]] = defaultdict(list)
     for each, usual in _find_low(facts) if not facts.is_single_look else ():
         if facts.seconds_lasting("gpu-clock-low", f"{each.host.name} {each.gpu.index}") >= facts.limits.gpu_clock_age:
             found[each.host.name].append((each, usual))
@@ -105,7 +105,7 @@ def low_clocks(facts: Facts) -> Iterator[Finding]:
         yield _clock_finding(facts, low[0][0].host, low)
 
 
-def _find_low(facts: Facts) -> Iterator[tuple[Loaded, float]]:
+def _find_low(facts: Facts) -> Iterator[tuple[LoadedGpu, float]]:
     for gpus in _loaded_by_model(facts).values():
         usual = median(each.clock for each in gpus)
         low = [each for each in gpus if _is_low(facts, each, usual)]
@@ -113,25 +113,25 @@ def _find_low(facts: Facts) -> Iterator[tuple[Loaded, float]]:
             yield from ((each, usual) for each in low if not any(each.gpu.slowed or ()))  # what slows it down is a finding of its own
 
 
-def _is_low(facts: Facts, each: Loaded, usual: float) -> bool:
+def _is_low(facts: Facts, each: LoadedGpu, usual: float) -> bool:
     """Far below the usual clock, though its power limit would allow more."""
     share = MAX_CLOCK_SHARE_CLEAR if facts.was_found("gpu-clock-low", facts.host_title(each.host)) else MAX_CLOCK_SHARE
     limit = each.gpu.power_limit
     return each.clock <= share * usual and each.power is not None and limit is not None and each.power <= MAX_POWER_SHARE * limit
 
 
-def _loaded_by_model(facts: Facts) -> Mapping[str, list[Loaded]]:
-    found: dict[str, list[Loaded]] = defaultdict(list)
+def _loaded_by_model(facts: Facts) -> Mapping[str, list[LoadedGpu]]:
+    found: dict[str, list[LoadedGpu]] = defaultdict(list)
     nodes = {host.name: next(filter(None, map(facts.nodes.get, host.nodes)), None) for host in facts.snapshot.hosts.values()}
     for host, gpu in _whole_gpus(facts):
         node = nodes[host.name]
         load = facts.gpu_history.load(node.key, gpu.index) if node and gpu.name else None
         if load and load[CLOCK] and (load[UTILIZATION] or 0.0) >= LOADED_PERCENT:
-            found[gpu.name or ""].append(Loaded(host, gpu, load[CLOCK] or 0.0, load[POWER]))
+            found[gpu.name or ""].append(LoadedGpu(host, gpu, load[CLOCK] or 0.0, load[POWER]))
     return found
 
 
-def _clock_finding(facts: Facts, host: Host, low: Sequence[tuple[Loaded, float]]) -> Finding:
+def _clock_finding(facts: Facts, host: Host, low: Sequence[tuple[LoadedGpu, float]]) -> Finding:
     gpus, least, usual = [each.gpu for each, _ in low], min(each.clock for each, _ in low), low[0][1]
     lasted = min(facts.seconds_lasting("gpu-clock-low", f"{host.name} {gpu.index}") for gpu in gpus)
     text = (
@@ -145,7 +145,7 @@ def _clock_finding(facts: Facts, host: Host, low: Sequence[tuple[Loaded, float]]
     return facts.host_finding(host, "gpu-clock-low", "warning", text, (_clock_line(each) for each, _ in low), remedy, gpus)
 
 
-def _clock_line(each: Loaded) -> str:
+def _clock_line(each: LoadedGpu) -> str:
     watts = "" if each.power is None else f", {each.power:.0f} of {each.gpu.power_limit or 0:.0f} W"
     reasons = clean(", ".join(words for bit, words in REASONS.items() if (each.gpu.clock_reasons or 0) & bit))
     why = f"throttle reason: {reasons}" if reasons else "the driver gives no reason"

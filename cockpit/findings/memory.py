@@ -15,7 +15,7 @@ from cockpit.findings.memory_trend import (
     MAX_BYTES,
     Holding,
     KillLine,
-    Owner,
+    MemoryOwner,
     kill_line,
     plausible_bytes,
 )
@@ -152,7 +152,7 @@ def _holding_words(facts: Facts, one: Holding) -> str:
     return f"{_owner_words(facts, one.owner)} {size(one.used)}{grows}{f' ({pids})' if pids else ''}"
 
 
-def _owner_words(facts: Facts, owner: Owner) -> str:
+def _owner_words(facts: Facts, owner: MemoryOwner) -> str:
     if owner.actor:
         known = facts.actors.get(owner.actor)
         if known is not None and known.internal:

@@ -32,7 +32,7 @@ class KillLine(NamedTuple):
     assumed: bool
 
 
-class Owner(msgspec.Struct, frozen=True):
+class MemoryOwner(msgspec.Struct, frozen=True):
     """Whose memory it is: an actor's, else a job's, else another Ray's, else that of what runs."""
 
     key: str
@@ -47,7 +47,7 @@ class Owner(msgspec.Struct, frozen=True):
 class Holding(msgspec.Struct, frozen=True):
     """What one owner holds on a host now: what its processes have for themselves. What processes share has one owner more."""
 
-    owner: Owner
+    owner: MemoryOwner
     used: int
     processes: tuple[Process, ...]
     trend: Trend | None
@@ -77,7 +77,7 @@ class MemoryHistory:
         self._nodes: dict[str, tuple[float, _Past]] = {}
         self._pasts: dict[str, dict[str, _Past]] = {}
         """By host, then by owner."""
-        self._held: dict[str, tuple[int, list[tuple[Owner, int, tuple[Process, ...]]]]] = {}
+        self._held: dict[str, tuple[int, list[tuple[MemoryOwner, int, tuple[Process, ...]]]]] = {}
 
     def record(self, snapshot: Snapshot) -> None:
         """Take in what is new; what hasn't changed since the last time costs nothing."""
@@ -167,9 +167,9 @@ def _by_host(processes: Iterable[Process], due: dict[str, Host]) -> dict[str, li
     return found
 
 
-def _holdings_by_owner(host: Host, processes: list[Process]) -> Iterator[tuple[Owner, int, tuple[Process, ...]]]:
+def _holdings_by_owner(host: Host, processes: list[Process]) -> Iterator[tuple[MemoryOwner, int, tuple[Process, ...]]]:
     """Each owner with all it holds; its name is that of its greatest process."""
-    by_owner: dict[str, list[tuple[int, Owner, Process | None]]] = {}
+    by_owner: dict[str, list[tuple[int, MemoryOwner, Process | None]]] = {}
     known = {process.pid for process in processes}
     for process in processes:
         if (held := plausible_bytes(process.private)) is not None:
@@ -183,23 +183,23 @@ def _holdings_by_owner(host: Host, processes: list[Process]) -> Iterator[tuple[O
             owner = _owner(other)
             by_owner.setdefault(owner.key, []).append((int(held), owner, other))
     if shared := plausible_bytes(host.shm.used if host.memory.shared is None else host.memory.shared):
-        by_owner["shm"] = [(int(shared), Owner("shm", SHARED_MEMORY_NAME), None)]
+        by_owner["shm"] = [(int(shared), MemoryOwner("shm", SHARED_MEMORY_NAME), None)]
     for parts in by_owner.values():
         greatest = max(parts, key=lambda part: part[0])[1]
         yield greatest, sum(part[0] for part in parts), tuple(process for _, _, process in parts if process is not None)
 
 
-def _owner(process: Process) -> Owner:
+def _owner(process: Process) -> MemoryOwner:
     name = process.name or _program(process.command)
     if process.actor:
-        return Owner(f"actor:{process.actor}", name, process.actor, process.job, process.kind, process.user)
+        return MemoryOwner(f"actor:{process.actor}", name, process.actor, process.job, process.kind, process.user)
     if process.job:
-        return Owner(f"job:{process.job}", name, None, process.job, process.kind, process.user)
+        return MemoryOwner(f"job:{process.job}", name, None, process.job, process.kind, process.user)
     if process.other_owner:
-        return Owner(f"other:{process.session}:{process.other_job}", process.other_owner, kind=process.kind)
+        return MemoryOwner(f"other:{process.session}:{process.other_job}", process.other_owner, kind=process.kind)
     if process.kind == "ray":
-        return Owner(f"ray:{process.session}" if process.session else "ray", "Ray itself", kind="ray", user=process.user)
-    return Owner(f"{process.kind}:{process.user}:{name}", name, kind=process.kind, user=process.user)
+        return MemoryOwner(f"ray:{process.session}" if process.session else "ray", "Ray itself", kind="ray", user=process.user)
+    return MemoryOwner(f"{process.kind}:{process.user}:{name}", name, kind=process.kind, user=process.user)
 
 
 def _program(command: str | None) -> str:

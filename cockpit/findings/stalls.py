@@ -51,7 +51,7 @@ class Marks(NamedTuple):
     power: float
 
 
-class Used(NamedTuple):
+class UsedGpu(NamedTuple):
     """A GPU of a job."""
 
     node: Node
@@ -65,11 +65,11 @@ class Used(NamedTuple):
         return f"{self.node.title} GPU {self.gpu.label}"
 
 
-class Spell(NamedTuple):
+class Stall(NamedTuple):
     """A job none of whose GPUs works."""
 
     job: Job
-    used: Sequence[Used]
+    used: Sequence[UsedGpu]
     since: float
     lasted: float
     """Seconds; those of which nothing has been heard don't count."""
@@ -77,7 +77,7 @@ class Spell(NamedTuple):
     """Seconds since its log was written to; `None` when that is not known."""
     seen: float | None
 
-    def those(self, does: Does) -> list[Used]:
+    def those(self, does: Does) -> list[UsedGpu]:
         """Its GPUs that do this."""
         return [used for used in self.used if used.does == does]
 
@@ -92,8 +92,8 @@ def stalled_jobs(facts: Facts) -> Iterator[Finding]:
             continue
         busy = _nodes_with_unknown_work(facts) if busy is None else busy
         if not _has_unknown_work(facts, job_id, used, busy):
-            spell = _describe_spell(facts, job, used)
-            yield from _hang_findings(facts, spell) if spell.those("spins") else _stall_findings(facts, spell)
+            stall = _describe_stall(facts, job, used)
+            yield from _hang_findings(facts, stall) if stall.those("spins") else _stall_findings(facts, stall)
 
 
 def _holders_by_job(facts: Facts) -> Mapping[str, list[Process]]:
@@ -105,10 +105,10 @@ def _holders_by_job(facts: Facts) -> Mapping[str, list[Process]]:
     return found
 
 
-def _used_gpus(facts: Facts, job: Job, holders: Iterable[Process]) -> list[Used] | None:
+def _used_gpus(facts: Facts, job: Job, holders: Iterable[Process]) -> list[UsedGpu] | None:
     """The job's GPUs; `None` as soon as one of them works, or its activity is unknown."""
     marks = _marks(facts, job)
-    found: dict[tuple[str, int], Used] = {}
+    found: dict[tuple[str, int], UsedGpu] = {}
     for process in holders:
         node = facts.nodes.get(process.node or "")
         for hold in process.gpus:
@@ -120,7 +120,7 @@ def _used_gpus(facts: Facts, job: Job, holders: Iterable[Process]) -> list[Used]
             does = _activity(gpu, marks)
             if does is None or does == "works":
                 return None
-            found[process.node or "", hold.index] = Used(node, gpu, process, does)
+            found[process.node or "", hold.index] = UsedGpu(node, gpu, process, does)
     return list(found.values())
 
 
@@ -170,7 +170,7 @@ def _plausible_watts(gpu: Gpu) -> float | None:
     return gpu.power if gpu.power is not None and 0 <= gpu.power <= MAX_WATTS else None
 
 
-def _has_unknown_work(facts: Facts, job: str, used: Sequence[Used], busy: Collection[str]) -> bool:
+def _has_unknown_work(facts: Facts, job: str, used: Sequence[UsedGpu], busy: Collection[str]) -> bool:
     """Whether a GPU works for a process of no known job, on a node where this job has processes."""
     return bool(busy) and (
         any(each.node.id in busy for each in used)
@@ -192,14 +192,14 @@ def _is_working(facts: Facts, process: Process, index: int) -> bool:
     return gpu is not None and (gpu.utilization or 0) > IDLE_PERCENT and _power_share(gpu) > facts.limits.spin_power
 
 
-def _describe_spell(facts: Facts, job: Job, used: Sequence[Used]) -> Spell:
+def _describe_stall(facts: Facts, job: Job, used: Sequence[UsedGpu]) -> Stall:
     """How long it has been like this, by facts that were fresh; memory that changes is a sign of life where GPUs are at 100 %."""
     memory = sum(each.gpu.memory_used or 0 for each in used)
     spins = any(each.does == "spins" for each in used)
     lasted = facts.seconds_lasting(f"gpus spin at {memory}" if spins else "gpus idle", job.key)
     seen = facts.oldest_stale({each.node.id: each.node for each in used}.values())
     behind = facts.now - seen if seen is not None else 0.0
-    return Spell(job, used, facts.now - lasted, max(0.0, lasted - behind), _log_silence(facts, job), seen)
+    return Stall(job, used, facts.now - lasted, max(0.0, lasted - behind), _log_silence(facts, job), seen)
 
 
 def _log_silence(facts: Facts, job: Job) -> float | None:
@@ -216,16 +216,16 @@ def _log_silence(facts: Facts, job: Job) -> float | None:
     return min(told, default=None)
 
 
-def _stall_findings(facts: Facts, spell: Spell) -> Iterator[Finding]:
+def _stall_findings(facts: Facts, stall: Stall) -> Iterator[Finding]:
     """Where the log is silent too, the shorter of both counts; where it isn't, or can't be seen, much longer."""
-    limits, lasted, silent = facts.limits, spell.lasted, spell.silent
+    limits, lasted, silent = facts.limits, stall.lasted, stall.silent
     both = min(lasted, silent) if silent is not None else 0.0
     level: Level | None = None
     if both >= limits.idle_for or (silent is None and lasted >= limits.idle_unheard):
         level = "warning"
     elif both >= limits.idle_for / 2 or lasted >= limits.idle_unheard:
         level = "info"
-    job, idle = spell.job, spell.those("idle")
+    job, idle = stall.job, stall.those("idle")
     if not level or not idle:
         return
     held = sum(min(max(0, each.gpu.memory_used or 0), each.gpu.memory_total or 0) for each in idle)
@@ -233,32 +233,32 @@ def _stall_findings(facts: Facts, spell: Spell) -> Iterator[Finding]:
         code="job-stalled",
         level=level,
         subject=_subject(job),
-        text=f"{_all_words(spell.used)} of {_subject(job)} {'have' if len(spell.used) > 1 else 'has'} been at "
-        f"{max(each.gpu.utilization or 0 for each in idle):.0f}% for {age(lasted)}, with {size(held)} of memory in use{_log_words(spell)}",
-        evidence=(*_node_lines(spell.used), *_log_line(spell)),
-        since=spell.since,
+        text=f"{_all_words(stall.used)} of {_subject(job)} {'have' if len(stall.used) > 1 else 'has'} been at "
+        f"{max(each.gpu.utilization or 0 for each in idle):.0f}% for {age(lasted)}, with {size(held)} of memory in use{_log_words(stall)}",
+        evidence=(*_node_lines(stall.used), *_log_line(stall)),
+        since=stall.since,
         remedy=Remedy(
             "find what it waits for: read the end of its log and the stacks of its processes (`py-spy dump --pid PID`); "
             "loading a model, saving a checkpoint or scoring on another host looks the same; if it hangs, stop it and start it again",
             "stop-job",
         ),
         about=(job.key,),
-        seen=spell.seen,
+        seen=stall.seen,
     )
 
 
-def _hang_findings(facts: Facts, spell: Spell) -> Iterator[Finding]:
+def _hang_findings(facts: Facts, stall: Stall) -> Iterator[Finding]:
     """GPUs that wait for each other. One alone has nobody to wait for."""
-    job, spins, lasted, silent, least = spell.job, spell.those("spins"), spell.lasted, spell.silent, facts.limits.spin_for
-    if len(spell.used) < 2:
+    job, spins, lasted, silent, least = stall.job, stall.those("spins"), stall.lasted, stall.silent, facts.limits.spin_for
+    if len(stall.used) < 2:
         return
     quiet = silent is not None and silent >= least
-    doubtful = not quiet and (silent is not None or (len(spins) == 1 and len(spell.used) > 2))
+    doubtful = not quiet and (silent is not None or (len(spins) == 1 and len(stall.used) > 2))
     if lasted < least * (DOUBT_FACTOR if doubtful else 1):
         return
-    odd = _odd_gpus(spell)
+    odd = _odd_gpus(stall)
     most = max(_plausible_watts(each.gpu) or 0 for each in spins)
-    number = _all_words(spins) if len(spins) == len(spell.used) else f"{len(spins)} of {plural(len(spell.used), 'GPU')}"
+    number = _all_words(spins) if len(spins) == len(stall.used) else f"{len(spins)} of {plural(len(stall.used), 'GPU')}"
     have, wait = ("have", "they wait") if len(spins) > 1 else ("has", "it waits")
     suspect = f"; different from the others: {', '.join(each.text for each in odd)}" if odd else ""
     yield Finding(
@@ -266,25 +266,25 @@ def _hang_findings(facts: Facts, spell: Spell) -> Iterator[Finding]:
         level="critical" if lasted >= 2 * least and not doubtful else "warning",
         subject=_subject(job),
         text=f"{number} of {_subject(job)} {have} been at 100% with at most {most:.0f} W for {age(lasted)}: {wait} for other ranks, "
-        f"as in a hung NCCL collective{suspect}{_log_words(spell)}",
-        evidence=(*(f"different from the others: {_gpu_line(each)}" for each in odd), *_node_lines(spell.used), *_log_line(spell)),
-        since=spell.since,
+        f"as in a hung NCCL collective{suspect}{_log_words(stall)}",
+        evidence=(*(f"different from the others: {_gpu_line(each)}" for each in odd), *_node_lines(stall.used), *_log_line(stall)),
+        since=stall.since,
         remedy=Remedy(
             "compare the stacks of its ranks (`py-spy dump --pid PID`), first the rank whose GPU differs, and search for "
             "Xid errors on its host (`dmesg | grep -i xid`); then stop the job and start it from its last checkpoint",
             "stop-job",
         ),
         about=(job.key, *dict.fromkeys(each.process.key for each in odd)),
-        seen=spell.seen,
+        seen=stall.seen,
     )
 
 
-def _odd_gpus(spell: Spell) -> list[Used]:
+def _odd_gpus(stall: Stall) -> list[UsedGpu]:
     """The few that do what the others don't, or do it with another power."""
-    most = max(1, len(spell.used) // GPUS_PER_ODD_ONE)
-    spins = spell.those("spins")
-    others = [each for each in spell.used if each.does != "spins"]
-    if few := next((few for few in (others, spins) if 0 < len(few) <= most and len(few) * 2 < len(spell.used)), None):
+    most = max(1, len(stall.used) // GPUS_PER_ODD_ONE)
+    spins = stall.those("spins")
+    others = [each for each in stall.used if each.does != "spins"]
+    if few := next((few for few in (others, spins) if 0 < len(few) <= most and len(few) * 2 < len(stall.used)), None):
         return few
     powers = [power for each in spins if (power := _plausible_watts(each.gpu)) is not None]
     if others or len(powers) < 3:  # of two nobody knows which is the odd one
@@ -298,38 +298,38 @@ def _subject(job: Job) -> str:
     return f"job {clean(job.id)[:80]}"
 
 
-def _all_words(used: Sequence[Used]) -> str:
+def _all_words(used: Sequence[UsedGpu]) -> str:
     return {1: "The only GPU", 2: "Both GPUs"}.get(len(used), f"All {len(used)} GPUs")
 
 
-def _log_words(spell: Spell) -> str:
-    if spell.silent is None:
+def _log_words(stall: Stall) -> str:
+    if stall.silent is None:
         return "; whether its log still grows is unknown"
-    return f", and its log has not grown for {age(spell.silent)}" if spell.silent >= spell.lasted / 2 else "; its log still grows"
+    return f", and its log has not grown for {age(stall.silent)}" if stall.silent >= stall.lasted / 2 else "; its log still grows"
 
 
-def _log_line(spell: Spell) -> tuple[str, ...]:
-    if spell.silent is None:
+def _log_line(stall: Stall) -> tuple[str, ...]:
+    if stall.silent is None:
         return ()
-    return (f"job-driver-{clean(spell.job.submission or '')[:80]}.log was last written {age(spell.silent)} ago",)
+    return (f"job-driver-{clean(stall.job.submission or '')[:80]}.log was last written {age(stall.silent)} ago",)
 
 
-def _node_lines(used: Sequence[Used]) -> tuple[str, ...]:
-    nodes: dict[str, list[Used]] = {}
+def _node_lines(used: Sequence[UsedGpu]) -> tuple[str, ...]:
+    nodes: dict[str, list[UsedGpu]] = {}
     for each in used:
         nodes.setdefault(each.node.key, []).append(each)
     told = tuple(_node_line(each) for each in list(nodes.values())[:MAX_EVIDENCE_LINES])
     return told if len(nodes) <= MAX_EVIDENCE_LINES else (*told, f"the same on {plural(len(nodes) - MAX_EVIDENCE_LINES, 'more node')}")
 
 
-def _node_line(used: Sequence[Used]) -> str:
+def _node_line(used: Sequence[UsedGpu]) -> str:
     powers = [power for each in used if (power := _plausible_watts(each.gpu)) is not None]
     watts = f", {number_range(powers)} W" if powers else ""
     gpus = ", ".join(gpu.label for gpu in sorted((each.gpu for each in used), key=lambda gpu: gpu.index))
     return f"{used[0].node.title} GPU {gpus}: {_percent_range(used)}{watts} (`nvidia-smi`)"
 
 
-def _percent_range(used: Sequence[Used]) -> str:
+def _percent_range(used: Sequence[UsedGpu]) -> str:
     rates = [each.gpu.utilization for each in used if each.does != "lost" and each.gpu.utilization is not None]
     return f"{number_range(rates)}%" if rates else "lost"
 
@@ -339,7 +339,7 @@ def number_range(values: Sequence[float]) -> str:
     return "-".join(dict.fromkeys((f"{min(values):.0f}", f"{max(values):.0f}")))
 
 
-def _gpu_line(used: Used) -> str:
+def _gpu_line(used: UsedGpu) -> str:
     gpu, process = used.gpu, used.process
     watts = f", {power:.0f} W" if (power := _plausible_watts(gpu)) is not None else ""
     return f"{used.text}: {_percent_range((used,))}{watts}, pid {process.pid} {clean(process.name or process.command or '')[:60]}".rstrip()

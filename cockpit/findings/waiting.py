@@ -53,7 +53,7 @@ class WaitKind(NamedTuple):
 Kinds = dict[WaitKind, list[Waiting]]
 
 
-class Fold(NamedTuple):
+class WaitingSet(NamedTuple):
     """What is told as one."""
 
     code: str
@@ -86,7 +86,7 @@ def waiting_groups(facts: Facts) -> Iterator[Finding]:
     for job, kinds in by_job.items():
         groups = [group for kind in kinds.values() for group in kind if isinstance(group, PlacementGroup)]
         actors = [actor for group in groups for actor in users[group.id]]
-        fold = Fold(GROUPS_CODE, job_words(facts, job), _groups_words(facts, groups, job), job, kinds, actors, find_deadline(groups))
+        fold = WaitingSet(GROUPS_CODE, job_words(facts, job), _groups_words(facts, groups, job), job, kinds, actors, find_deadline(groups))
         yield from _worst_finding(facts, fold)
 
 
@@ -108,10 +108,10 @@ def waiting_actors(facts: Facts) -> Iterator[Finding]:
     for (class_, job), kinds in by_class.items():
         subject, number = actors_words(facts, class_, job), sum(map(len, kinds.values()))
         who = f"{number} actors" if number > 1 else "Actor"
-        yield from _worst_finding(facts, Fold("actor-pending", subject, f"{who} {subject}", job, kinds))
+        yield from _worst_finding(facts, WaitingSet("actor-pending", subject, f"{who} {subject}", job, kinds))
 
 
-def _worst_finding(facts: Facts, fold: Fold) -> Iterator[Finding]:
+def _worst_finding(facts: Facts, fold: WaitingSet) -> Iterator[Finding]:
     """One finding for all of them; the worst kind is told, of equal ones that of the most, of these one that has a reason."""
     seen = facts.last_heard_before_fault("ray.actors" if fold.code == "actor-pending" else "ray.placement_groups", *REQUIRED_SOURCES)
     now = seen or facts.now
@@ -126,7 +126,7 @@ def _worst_finding(facts: Facts, fold: Fold) -> Iterator[Finding]:
         yield _finding(facts, fold, kind, level, seen, as_bad)
 
 
-def _finding(facts: Facts, fold: Fold, kind: WaitKind, level: Level, seen: float | None, as_bad: Sequence[Waiting]) -> Finding:
+def _finding(facts: Facts, fold: WaitingSet, kind: WaitKind, level: Level, seen: float | None, as_bad: Sequence[Waiting]) -> Finding:
     """`as_bad`: those that have this level too; only their rows are marked with it."""
     waiting = fold.all
     marked = {each.id for each in as_bad}
@@ -147,7 +147,7 @@ def _finding(facts: Facts, fold: Fold, kind: WaitKind, level: Level, seen: float
     )
 
 
-def _sentence(facts: Facts, fold: Fold, kind: WaitKind) -> str:
+def _sentence(facts: Facts, fold: WaitingSet, kind: WaitKind) -> str:
     """Of those that wait for one reason, and that others wait for another; of the others the evidence tells."""
     alike, others = fold.kinds[kind], len(fold.all) - len(fold.kinds[kind])
     who = fold.who if not others else _groups_words(facts, alike, fold.job) if fold.code == GROUPS_CODE else f"{len(alike)} of {fold.who}"
@@ -157,13 +157,13 @@ def _sentence(facts: Facts, fold: Fold, kind: WaitKind) -> str:
     return f"{who} {'wait' if len(alike) > 1 else 'waits'}{why}{rest}{given_up}"
 
 
-def _part_words(fold: Fold, part: Sequence[Waiting]) -> str:
+def _part_words(fold: WaitingSet, part: Sequence[Waiting]) -> str:
     """Which of them: groups by their names; actors of one class, which are alike, only by their number."""
     named = f" ({joined_names(told_names(part[:MAX_REASONS]), len(part))})" if fold.code == GROUPS_CODE else ""
     return f"{len(part)} of these {len(fold.all)}{named}"
 
 
-def _is_given_up(facts: Facts, fold: Fold) -> bool:
+def _is_given_up(facts: Facts, fold: WaitingSet) -> bool:
     """Whether no node has joined of late that could be followed by the one that is waited for; once it was so, that is no hope any more."""
     if all(kind.wait != "never" for kind in fold.kinds):
         return True
@@ -223,7 +223,7 @@ def is_stoppable(job: Job | None) -> bool:
     return job is not None and job.running and job.submission is not None
 
 
-def _other_reasons(fold: Fold, told: WaitKind) -> Iterator[str]:
+def _other_reasons(fold: WaitingSet, told: WaitKind) -> Iterator[str]:
     """Of those that wait for another reason than the sentence tells; who holds what they need is told once."""
     others: dict[str, list[Waiting]] = {}
     is_told = bool(HELD.search(told.why or ""))
@@ -236,14 +236,14 @@ def _other_reasons(fold: Fold, told: WaitKind) -> Iterator[str]:
     yield from (f"{_part_words(fold, waiting)}: {why}" for why, waiting in list(others.items())[:MAX_REASONS])
 
 
-def _waiting_actor_lines(fold: Fold) -> Iterator[str]:
+def _waiting_actor_lines(fold: WaitingSet) -> Iterator[str]:
     classes = Counter([actor.class_ for actor in fold.after])
     if classes:
         named = ", ".join(f"{number} x {short_name(class_)}" for class_, number in classes.most_common(MAX_REASONS))
         yield f"{plural(classes.total(), 'actor waits', 'actors wait')} for this placement group: {named}"
 
 
-def _list_command(fold: Fold, waiting: Sequence[Waiting]) -> str:
+def _list_command(fold: WaitingSet, waiting: Sequence[Waiting]) -> str:
     kind = "actors" if fold.code == "actor-pending" else "placement-groups"
     names = joined_names(told_names(waiting[:MAX_REASONS]), len(waiting))
     return f"`ray list {kind} --filter state={shell_word(waiting[0].state)}` lists {names}"

@@ -10,7 +10,7 @@ from cockpit.sources.probes.decode import convert_answer
 from cockpit.sources.probes.pool import ProbePool
 from cockpit.sources.ray.log_files import LogFiles
 from cockpit.sources.ray.log_names import node_of, part_logs
-from cockpit.sources.ray.logs import LogLines
+from cockpit.sources.ray.logs import LineDecoder
 from cockpit.sources.source import SourceError
 
 IsOver = Callable[[], Awaitable[bool]]
@@ -109,7 +109,7 @@ class LogFolder:
         return self._place
 
     async def _read_by_probe(self, name: str, lines: int, is_over: IsOver, error: SourceError) -> AsyncGenerator[list[str], None]:
-        place, read = self._other_way(error), LogLines()
+        place, read = self._other_way(error), LineDecoder()
         over = await is_over()
         words = ("log", place.session, name, str(lines), *(() if over else ("--follow",)))
         try:

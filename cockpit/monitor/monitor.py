@@ -23,7 +23,7 @@ from cockpit.secrets import redact_variable
 from cockpit.sources.kubernetes.api import KubernetesApi
 from cockpit.sources.kubernetes.facts import read_ray_cluster
 from cockpit.sources.probes.decode import StackThread, convert_answer
-from cockpit.sources.probes.host_probe import Pace
+from cockpit.sources.probes.host_probe import ProbeTimings
 from cockpit.sources.probes.pool import ProbePool
 from cockpit.sources.probes.ray_tunnel import RayPlace
 from cockpit.sources.ray.log_files import LOG_LINES
@@ -33,7 +33,7 @@ from cockpit.trust import find_token
 
 SINGLE_LOOK_ASSUMED_S = 60.0
 """For which a single look takes things to have been so: what needs longer to be sure of takes somebody who watches."""
-SINGLE_LOOK_PACE = Pace(burst=Pace().most)
+SINGLE_LOOK_PACE = ProbeTimings(burst=ProbeTimings().most)
 """Nothing is drawn that many starts at once could hold up."""
 SLURM_EVERY_S = 60.0
 """Seconds between two questions: all jobs of a site ask one slurmctld."""
@@ -70,7 +70,7 @@ class ClusterMonitor:
         judge = FindingTracker(config.limits, DETECTORS, assumed=SINGLE_LOOK_ASSUMED_S if once else 0.0)
         ids = config.slurm.ids if config.slurm else frozenset[str]()
         self.poller = Poller(publish, expected=expected, slurm_ids=ids, judge=judge, clock=clock)
-        self.pool = ProbePool(config, self.poller, early=early, clock=clock, pace=SINGLE_LOOK_PACE if once else None)
+        self.pool = ProbePool(config, self.poller, early=early, clock=clock, timings=SINGLE_LOOK_PACE if once else None)
         self.choice = ClusterChoice(config, env, self.poller, self.pool.local)
         self.selection = HostSelection(config, self.pool, everywhere=everywhere, named=named)
         self.logs = LogFinder(lambda: self.poller.snapshot, self.choice.followed_ray, self.pool, self.selection)
@@ -140,7 +140,7 @@ class ClusterMonitor:
         if api := self.kubernetes:
             yield Source("kubernetes", lambda: read_ray_cluster(api), KUBERNETES_EVERY_S, ORCHESTRATOR_TIMEOUT_S)
 
-    def pace(self, step: int) -> float:
+    def change_interval(self, step: int) -> float:
         """Look at this host so many steps oftener (-1) or less often (1); answers with the new interval, in seconds."""
         nearest = min(range(len(PROBE_INTERVALS_S)), key=lambda number: abs(PROBE_INTERVALS_S[number] - self.interval))
         self.interval = PROBE_INTERVALS_S[max(0, min(len(PROBE_INTERVALS_S) - 1, nearest + step))]

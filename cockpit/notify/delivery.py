@@ -20,7 +20,7 @@ import msgspec
 
 from cockpit.config.notify import NotifyTarget
 from cockpit.notify.message import Message
-from cockpit.notify.robots import ROBOTS, Post, RefusedError
+from cockpit.notify.robots import CHAT_BOTS, ChatBotRefusedError, Post
 from cockpit.presets.variables import NAME
 from cockpit.secrets import HIDDEN, redact
 from cockpit.sources.probes.spawn import spawn
@@ -38,7 +38,7 @@ _SHORTEST_SECRET: Final = 6
 
 
 async def deliver(target: NotifyTarget, message: Message, env: Mapping[str, str] = os.environ) -> None:
-    """Raises `RefusedError`."""
+    """Raises `ChatBotRefusedError`."""
     secrets: list[str] = []
     try:
         if target.command:
@@ -47,18 +47,18 @@ async def deliver(target: NotifyTarget, message: Message, env: Mapping[str, str]
             address, secret = (fill_in(text, env, secrets) for text in (target.webhook, target.secret))
             secrets += address, secret
             await _post(target, address, secret, message)
-    except RefusedError as error:
-        raise RefusedError(_without(str(error), secrets), error.pause) from None
+    except ChatBotRefusedError as error:
+        raise ChatBotRefusedError(_without(str(error), secrets), error.pause) from None
 
 
 def fill_in(text: str, env: Mapping[str, str], filled: list[str]) -> str:
-    """Each `${NAME}` is that variable's value, and is noted. Raises `RefusedError` where it is not set."""
+    """Each `${NAME}` is that variable's value, and is noted. Raises `ChatBotRefusedError` where it is not set."""
 
     def value(found: re.Match[str]) -> str:
         if found[1] is None:
             return "$"
         if not env.get(found[1]):
-            raise RefusedError(f"${{{found[1]}}} is not set in cockpit's environment")
+            raise ChatBotRefusedError(f"${{{found[1]}}} is not set in cockpit's environment")
         filled.append(env[found[1]])
         return env[found[1]]
 
@@ -84,7 +84,7 @@ def _parts(address: str) -> list[str]:
 
 
 async def _post(target: NotifyTarget, address: str, secret: str, message: Message) -> None:
-    robot = ROBOTS[target.form or "json"]
+    robot = CHAT_BOTS[target.form or "json"]
     body = await _exchange(address, robot.post(message, secret, time.time()))
     robot.read(_decode(body))
 
@@ -98,15 +98,15 @@ def _decode(body: bytes) -> object:
 
 async def _exchange(address: str, post: Post) -> bytes:
     if not address.startswith(("https://", "http://")):
-        raise RefusedError("its address begins with neither https:// nor http://")
+        raise ChatBotRefusedError("its address begins with neither https:// nor http://")
     try:
         return await wait_within(PATIENCE_S, _send(address, post))
     except asyncio.TimeoutError:
-        raise RefusedError(f"no answer within {PATIENCE_S:.0f} s") from None
+        raise ChatBotRefusedError(f"no answer within {PATIENCE_S:.0f} s") from None
     except httpx.TransportError as error:
-        raise RefusedError(_words(error)) from None
+        raise ChatBotRefusedError(_words(error)) from None
     except (httpx.InvalidURL, ValueError, ImportError):  # the last: a SOCKS proxy needs a package that may not be there
-        raise RefusedError("its address, or that of the proxy in the environment, can't be used") from None
+        raise ChatBotRefusedError("its address, or that of the proxy in the environment, can't be used") from None
 
 
 def _words(error: httpx.TransportError) -> str:
@@ -133,7 +133,7 @@ async def _find_certificates() -> ssl.SSLContext:
     try:
         return await run_in_thread(httpx.create_ssl_context, "the TLS certificates", PATIENCE_S)
     except (OSError, SourceError) as error:
-        raise RefusedError(f"the TLS certificates of this host can't be read: {error}") from None
+        raise ChatBotRefusedError(f"the TLS certificates of this host can't be read: {error}") from None
 
 
 async def _read(answer: httpx.Response) -> bytes:
@@ -141,7 +141,7 @@ async def _read(answer: httpx.Response) -> bytes:
     async for chunk in answer.aiter_raw():
         body += chunk
         if len(body) > MOST_ANSWER_BYTES:
-            raise RefusedError(f"its answer is longer than {MOST_ANSWER_BYTES >> 10}K")
+            raise ChatBotRefusedError(f"its answer is longer than {MOST_ANSWER_BYTES >> 10}K")
     return bytes(body)
 
 
@@ -150,9 +150,11 @@ def _judge(answer: httpx.Response, body: bytes) -> None:
     if answer.is_success:
         return
     if answer.is_redirect:
-        raise RefusedError(f"it redirects elsewhere (HTTP {status}), and redirects are not followed")
+        raise ChatBotRefusedError(f"it redirects elsewhere (HTTP {status}), and redirects are not followed")
     reason = " ".join(body.decode(errors="replace").split())
-    raise RefusedError(f"it answered HTTP {status}{f': {reason}' if reason else ''}", _retry_after(answer.headers.get("retry-after")))
+    raise ChatBotRefusedError(
+        f"it answered HTTP {status}{f': {reason}' if reason else ''}", _retry_after(answer.headers.get("retry-after"))
+    )
 
 
 def _retry_after(text: str | None) -> float | None:
@@ -174,11 +176,11 @@ async def _run(command: Sequence[str], given: bytes) -> None:
     try:
         _, complaint = await run_in_thread(lambda: process.communicate(given), "a command", PATIENCE_S)
     except SourceError:
-        raise RefusedError(f"it did not exit within {PATIENCE_S:.0f} s and was killed") from None
+        raise ChatBotRefusedError(f"it did not exit within {PATIENCE_S:.0f} s and was killed") from None
     finally:
         _end(process)
     if process.returncode != 0:
-        raise RefusedError(_how_it_ended(process.returncode, complaint))
+        raise ChatBotRefusedError(_how_it_ended(process.returncode, complaint))
 
 
 def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -186,7 +188,7 @@ def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
         return spawn([os.path.expanduser(command[0]), *command[1:]])
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
-        raise RefusedError(f"it can't be started: {(reason or 'its name is not valid').lower()}") from None
+        raise ChatBotRefusedError(f"it can't be started: {(reason or 'its name is not valid').lower()}") from None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -19,7 +19,7 @@ LONGEST_LINE = 600
 _NEAR = ("127.", "localhost", "[::1]")
 
 
-class Told(Value, frozen=True):
+class FindingNotice(Value, frozen=True):
     """A finding that was told as begun: what its end is told with."""
 
     key: str
@@ -38,8 +38,8 @@ class Message(NamedTuple):
 
     cluster: str
     at: float
-    begun: Sequence[Told] = ()
-    ended: Sequence[Told] = ()
+    begun: Sequence[FindingNotice] = ()
+    ended: Sequence[FindingNotice] = ()
     unread: Sequence[str] = ()
     """Sources that can't be read: what was found by them is not seen any more, but may not be over."""
     is_test: bool = False
@@ -87,20 +87,20 @@ class Message(NamedTuple):
     def _end(self) -> str:
         return "Not seen any more" if self.unread else "Cleared"
 
-    def _begin_lines(self, one: Told) -> str:
+    def _begin_lines(self, one: FindingNotice) -> str:
         lines = [f"{one.level.upper()} {one.text}", f"  where: {one.subject}; {_since(one, self.at)}"]
         return "\n".join([*lines, *([f"  what to do: {one.remedy}"] if one.remedy else [])])
 
-    def _end_line(self, one: Told) -> str:
+    def _end_line(self, one: FindingNotice) -> str:
         blind = f"; can't be read now: {', '.join(self.unread)}" if self.unread else ""
         what = f"LOWERED TO {one.now.upper()}" if one.now else self._end.upper()
         return f"{what} (was {one.level}): {one.text}; where: {one.subject}; {_since(one, self.at)}{blind}"
 
 
-def told_of(finding: Finding) -> Told:
+def notice_of(finding: Finding) -> FindingNotice:
     """Of the cluster's text only what is safe to be shown."""
     remedy = finding.remedy.text.splitlines() if finding.remedy else []
-    return Told(
+    return FindingNotice(
         _safe(finding.key),
         finding.code,
         finding.level,
@@ -122,7 +122,7 @@ def is_near(cluster: Cluster) -> bool:
     return cluster.address is None or any(f"//{name}" in cluster.address for name in _NEAR)
 
 
-def _since(one: Told, now: float) -> str:
+def _since(one: FindingNotice, now: float) -> str:
     if one.since is None:
         return "start time unknown"
     date = time.strftime("%m-%d %H:%M:%S", time.localtime(one.since))

@@ -12,8 +12,8 @@ from cockpit.model import Snapshot
 from cockpit.notify.delivery import deliver
 from cockpit.notify.message import Message
 from cockpit.notify.recipient import Recipient
-from cockpit.notify.robots import RefusedError
-from cockpit.notify.told import ToldTo, cluster_folder, identify, load_told, save_told
+from cockpit.notify.robots import ChatBotRefusedError
+from cockpit.notify.told import SentNotices, cluster_folder, identify, load_told, save_told
 from cockpit.recording.folder import Lock, make_folder
 from cockpit.sources.source import SourceError, run_in_thread
 
@@ -88,7 +88,7 @@ class Notifier:
     async def _tell(self, recipient: Recipient, message: Message) -> None:
         try:
             await self._send(recipient.target, message)
-        except RefusedError as error:
+        except ChatBotRefusedError as error:
             recipient.note_failure(str(error), self._snapshot.taken, error.pause)
         except Exception as error:  # noqa: BLE001 its text may hold an address
             recipient.note_failure(f"cockpit has a bug: {type(error).__name__}", self._snapshot.taken)
@@ -140,7 +140,7 @@ class Notifier:
         self._say_fault("; ".join([*names, *([self._trouble] if self._trouble else [])]) or None)
 
 
-def _take(folder: Path) -> tuple[Lock, ToldTo | None]:
+def _take(folder: Path) -> tuple[Lock, SentNotices | None]:
     """The lock, and what was told if it is ours now; where there are no locks it is. Raises `OSError`."""
     make_folder(folder)
     lock = Lock(folder)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from cockpit.config.notify import NotifyTarget
 from cockpit.model import LEVELS, Finding, Level, Snapshot
-from cockpit.notify.message import Message, Told, cluster_name, told_of
+from cockpit.notify.message import FindingNotice, Message, cluster_name, notice_of
 
 BEGIN_AFTER_S = 10.0
 """For which a finding is seen before it is told: what comes and goes faster wakes nobody."""
@@ -23,21 +23,21 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 300.0
 class Recipient:
     """What it was told, and what it sees now; the difference is what it is told next."""
 
-    def __init__(self, target: NotifyTarget, told: Sequence[Told] = ()) -> None:
+    def __init__(self, target: NotifyTarget, told: Sequence[FindingNotice] = ()) -> None:
         self.target = target
         self.failure: str | None = None
         """Why the last message was not taken, in half a sentence."""
         self._told = {one.key: one for one in told}
         self._first: dict[str, float] = {}
         self._last: dict[str, float] = {}
-        self._seen: dict[str, Told] = {}
+        self._seen: dict[str, FindingNotice] = {}
         self._lower: dict[str, Level] = {}
         self._began: float | None = None
         self._next = float("-inf")
         self._failures = 0
 
     @property
-    def told(self) -> tuple[Told, ...]:
+    def told(self) -> tuple[FindingNotice, ...]:
         """What it was told as begun, and not yet as ended."""
         return tuple(self._told.values())
 
@@ -45,8 +45,8 @@ class Recipient:
         """Take in what holds now."""
         now = snapshot.taken
         self._began = now if self._began is None else self._began
-        self._seen = {one.key: one for one in map(told_of, filter(self._is_wanted, snapshot.findings))}
-        self._lower = {told_of(one).key: one.level for one in snapshot.findings if not self._is_wanted(one)}
+        self._seen = {one.key: one for one in map(notice_of, filter(self._is_wanted, snapshot.findings))}
+        self._lower = {notice_of(one).key: one.level for one in snapshot.findings if not self._is_wanted(one)}
         self._last.update(dict.fromkeys(self._seen, now))
         for key in [key for key in self._last if self._is_over(key, now)]:
             del self._last[key]

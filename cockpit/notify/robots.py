@@ -18,7 +18,7 @@ BLOCKED_S: Final = 600.0
 MINUTE_S: Final = 60.0
 
 
-class RefusedError(Exception):
+class ChatBotRefusedError(Exception):
     """A target that has not taken a message; the text is half a sentence, and names no address."""
 
     def __init__(self, text: str, pause: float | None = None) -> None:
@@ -34,13 +34,13 @@ class Post(NamedTuple):
     params: Mapping[str, str] = {}
 
 
-class Robot(NamedTuple):
+class ChatBot(NamedTuple):
     """One kind."""
 
     post: Callable[[Message, str, float], Post]
     """Of a message, the secret to sign with, and the time."""
     read: Callable[[Any], None] = lambda _: None
-    """Raises `RefusedError` where the answer says that it was not taken."""
+    """Raises `ChatBotRefusedError` where the answer says that it was not taken."""
 
 
 def _escape(text: str) -> str:
@@ -105,9 +105,9 @@ def _read_errcode(answer: Any) -> None:
 
 def _judge(code: Any, reason: str, answer: Any, pauses: Mapping[int, float]) -> None:
     if not isinstance(code, int):
-        raise RefusedError("its answer is not what a chat bot sends")
+        raise ChatBotRefusedError("its answer is not what a chat bot sends")
     if code != 0:
-        raise RefusedError(f"it answered code {code}: {answer.get(reason, 'no reason given')}", pauses.get(code))
+        raise ChatBotRefusedError(f"it answered code {code}: {answer.get(reason, 'no reason given')}", pauses.get(code))
 
 
 FEISHU_BYTES: Final = 19_000
@@ -116,10 +116,10 @@ DINGTALK_BYTES: Final = 19_000
 WECOM_BYTES: Final = 2_048
 SLACK_CHARACTERS: Final = 39_000
 """Slack cuts off what is beyond 40,000."""
-ROBOTS: Final[Mapping[Form, Robot]] = {
-    "feishu": Robot(_feishu, _read_feishu),
-    "dingtalk": Robot(_dingtalk, _read_errcode),
-    "wecom": Robot(_wecom, _read_errcode),
-    "slack": Robot(_slack),
-    "json": Robot(_json),
+CHAT_BOTS: Final[Mapping[Form, ChatBot]] = {
+    "feishu": ChatBot(_feishu, _read_feishu),
+    "dingtalk": ChatBot(_dingtalk, _read_errcode),
+    "wecom": ChatBot(_wecom, _read_errcode),
+    "slack": ChatBot(_slack),
+    "json": ChatBot(_json),
 }

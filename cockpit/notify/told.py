@@ -13,13 +13,13 @@ import platformdirs
 
 from cockpit.config.notify import NotifyTarget
 from cockpit.model import Cluster
-from cockpit.notify.message import Told, is_near
+from cockpit.notify.message import FindingNotice, is_near
 from cockpit.recording.folder import folder_name
 from cockpit.trust import read_end
 
 FILE = "told.json"
 MOST_BYTES = 16 << 20
-ToldTo = Mapping[str, tuple[Told, ...]]
+SentNotices = Mapping[str, tuple[FindingNotice, ...]]
 """By target."""
 
 
@@ -39,15 +39,15 @@ def identify(target: NotifyTarget) -> str:
     return blake2b(msgspec.json.encode(target), digest_size=8).hexdigest()
 
 
-def load_told(folder: Path) -> ToldTo:
+def load_told(folder: Path) -> SentNotices:
     """What was told until now; nothing where that can't be read."""
     try:
-        return msgspec.json.decode(read_end(folder / FILE, MOST_BYTES), type=dict[str, tuple[Told, ...]])
+        return msgspec.json.decode(read_end(folder / FILE, MOST_BYTES), type=dict[str, tuple[FindingNotice, ...]])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return {}
 
 
-def save_told(folder: Path, told: ToldTo) -> None:
+def save_told(folder: Path, told: SentNotices) -> None:
     """Whole or not at all. Raises `OSError`."""
     part = folder / f"{FILE}.{os.getpid()}"
     part.unlink(missing_ok=True)

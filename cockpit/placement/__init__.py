@@ -3,7 +3,7 @@
 from cockpit.placement.deadlock import Deadlock, deadlock
 from cockpit.placement.fit import Room, room
 from cockpit.placement.free_capacity import FreeCapacity, NodeShare
-from cockpit.placement.nodes import Kind, LivingNodes, PlacementVerdict, has
+from cockpit.placement.nodes import LivingNodes, PlacementKind, PlacementVerdict, has
 from cockpit.placement.request import SCALE, Ask, NodeHold, Place, Shape, Strategy, ask, matches, scale_amount, shape
 from cockpit.placement.text import amount, needs_words, sentence
 
@@ -12,11 +12,11 @@ __all__ = [
     "Ask",
     "Deadlock",
     "FreeCapacity",
-    "Kind",
     "LivingNodes",
     "NodeHold",
     "NodeShare",
     "Place",
+    "PlacementKind",
     "PlacementVerdict",
     "Room",
     "Shape",

@@ -12,14 +12,14 @@ from cockpit.placement.request import Ask, NodeHold, Place, matches
 When = Literal["now", "ever"]
 ALL_SHAPES = -1
 """The bits of a node that admits every shape."""
-Kind = Literal["now", "missed", "held", "fragmented", "short", "label", "never"]
+PlacementKind = Literal["now", "missed", "held", "fragmented", "short", "label", "never"]
 """`short`: GPUs are there, something else is not. `fragmented`: enough in all, but in pieces. `missed`: Ray doesn't find the room."""
 
 
 class PlacementVerdict(NamedTuple):
     """Whether an ask can be placed; if not, by which resources it is held up."""
 
-    kind: Kind
+    kind: PlacementKind
     names: tuple[str, ...] = ()
     label: bool = False
     """There would be room, were it not for labels."""

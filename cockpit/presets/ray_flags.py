@@ -11,14 +11,14 @@ from typing import Any, Final, Literal, NamedTuple
 from cockpit.config.document import InputError
 from cockpit.presets.amounts import byte_count, is_number
 
-Kind = Literal["port", "count", "number", "bytes", "text", "switch", "true or false", "map"]
+FlagKind = Literal["port", "count", "number", "bytes", "text", "switch", "true or false", "map"]
 FlagValue = str | int | float | bool
 
 
 class RayFlag(NamedTuple):
     """What `ray start` takes after one of its flags."""
 
-    kind: Kind
+    kind: FlagKind
     about: str = ""
 
 
@@ -74,7 +74,7 @@ HEADS_ALONE: Final = ("port", "redis_shard_ports", "system_config", "dashboard_p
 """Refused by Ray on a worker, or without effect there."""
 OF_ONE_HOST: Final = ("node_ip_address", "node_name")
 """Another on each host."""
-_WORDS: Final[Mapping[Kind, str]] = {
+_WORDS: Final[Mapping[FlagKind, str]] = {
     "port": "a port from 0 to 65535",
     "count": "a whole number from 0",
     "number": "a number from 0",
@@ -132,7 +132,7 @@ def flag_words(name: str) -> str:
     return _SPECIAL.get(name) or _WORDS[FLAGS[name].kind]
 
 
-def _check_value(kind: Kind, value: Any) -> FlagValue | None:
+def _check_value(kind: FlagKind, value: Any) -> FlagValue | None:
     plain = is_number(value)
     if kind == "bytes":
         return byte_count(value)
@@ -166,7 +166,7 @@ def flags_schema() -> dict[str, Any]:
     }
 
 
-_SCHEMAS: Final[Mapping[Kind, dict[str, Any]]] = {
+_SCHEMAS: Final[Mapping[FlagKind, dict[str, Any]]] = {
     "port": {"type": "integer", "minimum": 0, "maximum": 65535},
     "count": {"type": "integer", "minimum": 0},
     "number": {"type": "number", "minimum": 0},

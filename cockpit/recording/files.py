@@ -49,7 +49,7 @@ LEVEL: Final = 3
 READ_BYTES: Final = 1 << 20
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     """What a record holds; a reader passes over kinds that it doesn't know."""
 
     KEY = 1
@@ -57,7 +57,7 @@ class Kind(IntEnum):
     EVENTS = 3
 
 
-class Header(msgspec.Struct, frozen=True):
+class SegmentHeader(msgspec.Struct, frozen=True):
     """Of a segment."""
 
     cockpit: str = __version__
@@ -89,13 +89,13 @@ class RecordingError(Exception):
     """Why a recording can't be read or written, in a sentence."""
 
 
-def pack_header(header: Header) -> bytes:
+def pack_header(header: SegmentHeader) -> bytes:
     """What a segment begins with."""
     rest = msgspec.msgpack.encode(header)
     return _HEADER.pack(MAGIC, MAJOR, MINOR, len(rest)) + rest
 
 
-def pack_record(kind: Kind, time: float, payload: bytes, unpacked: int, after: int = 0) -> tuple[bytes, int]:
+def pack_record(kind: RecordKind, time: float, payload: bytes, unpacked: int, after: int = 0) -> tuple[bytes, int]:
     """A record, to be appended, and its checksum; `after`: that of the frame before it, which it can't be read without."""
     checksum = _checksum(kind, time, payload, unpacked, after)
     return _RECORD.pack(_MARK, checksum, len(payload), unpacked, kind, time) + payload, checksum
@@ -208,7 +208,7 @@ class Segment:
             raise RecordingError(f"{record.length} bytes at {record.begin} are damaged")
         return data
 
-    def _read_header(self) -> tuple[Header, int]:
+    def _read_header(self) -> tuple[SegmentHeader, int]:
         head = os.pread(self._file, _HEADER.size, 0)
         if len(head) < _HEADER.size or not head.startswith(MAGIC):
             raise RecordingError(f"{self.path.name} is not a cockpit recording")
@@ -218,7 +218,7 @@ class Segment:
         if length > MAX_HEADER_BYTES:
             raise RecordingError(f"the header of {self.path.name} is damaged")
         try:
-            header = msgspec.msgpack.decode(os.pread(self._file, length, _HEADER.size), type=Header)
+            header = msgspec.msgpack.decode(os.pread(self._file, length, _HEADER.size), type=SegmentHeader)
         except (msgspec.MsgspecError, ValueError):
             raise RecordingError(f"the header of {self.path.name} is damaged") from None
         return header, _HEADER.size + length
@@ -250,7 +250,9 @@ def _parse(head: bytes, place: int, size: int) -> Record | None:
     mark, checksum, length, unpacked, kind, time = _RECORD.unpack(head)
     begin = place + _RECORD.size
     fits = (
-        length <= MAX_PACKED_BYTES and unpacked <= (MAX_EVENT_BYTES if kind == Kind.EVENTS else MAX_BLOCK_BYTES) and begin + length <= size
+        length <= MAX_PACKED_BYTES
+        and unpacked <= (MAX_EVENT_BYTES if kind == RecordKind.EVENTS else MAX_BLOCK_BYTES)
+        and begin + length <= size
     )
     return Record(kind, time, begin, length, unpacked, checksum) if mark == _MARK and fits and 0 <= time < MAX_TIME else None
 

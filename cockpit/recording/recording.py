@@ -12,7 +12,17 @@ import msgspec
 
 from cockpit.model import Snapshot
 from cockpit.recording.events import Event
-from cockpit.recording.files import MAX_SPAN_BYTES, MAX_TIME, Header, Kind, Record, RecordingError, Segment, Unpacker, list_segments
+from cockpit.recording.files import (
+    MAX_SPAN_BYTES,
+    MAX_TIME,
+    Record,
+    RecordingError,
+    RecordKind,
+    Segment,
+    SegmentHeader,
+    Unpacker,
+    list_segments,
+)
 from cockpit.recording.frames import FrameError, State, decode_frame
 from cockpit.recording.numbers import LAYOUT
 from cockpit.text import clean
@@ -22,7 +32,7 @@ MAX_SILENCE_S = 20.0
 MAX_EVENTS = 100_000
 _DAMAGE = (RecordingError, FrameError, msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError, OSError)
 """All that damaged or hostile bytes can lead to."""
-_FRAMES = (Kind.KEY, Kind.DELTA)
+_FRAMES = (RecordKind.KEY, RecordKind.DELTA)
 _event_decoder = msgspec.msgpack.Decoder(list[Event])
 
 __all__ = ["Recording", "RecordingError"]
@@ -52,7 +62,7 @@ class _Reader:
         self.segment.scan()
         for record in self.segment.records[self._seen :]:
             if record.kind in _FRAMES and record.time >= (self.times[-1] if self.times else 0.0):
-                if record.kind == Kind.KEY:
+                if record.kind == RecordKind.KEY:
                     self._keys.append(len(self.frames))
                 self.frames.append(record)
                 self.times.append(record.time)
@@ -81,7 +91,7 @@ class _Reader:
     def _read(self, place: int) -> None:
         record = self.frames[place]
         payload = self._payload(place)
-        if record.kind == Kind.KEY:
+        if record.kind == RecordKind.KEY:
             self._unpacker, self._state, self._unpacked = Unpacker(), State(), 0
         self._unpacked += record.unpacked
         if self._unpacked > MAX_SPAN_BYTES:
@@ -96,13 +106,13 @@ class _Reader:
 
     def _payload(self, place: int) -> bytes:
         record = self.frames[place]
-        return self.segment.payload(record, 0 if record.kind == Kind.KEY else self.frames[place - 1].checksum if place else 0)
+        return self.segment.payload(record, 0 if record.kind == RecordKind.KEY else self.frames[place - 1].checksum if place else 0)
 
     def events(self) -> Iterator[Event]:
         """All of it that can be read."""
         self._events_lost = 0
         for record in self.segment.records:
-            if record.kind == Kind.EVENTS:
+            if record.kind == RecordKind.EVENTS:
                 try:
                     found = _event_decoder.decode(Unpacker().unpack(self.segment.payload(record), record.unpacked))
                 except _DAMAGE:
@@ -178,7 +188,7 @@ class Recording:
         self._readers[-1].refresh()
 
     @property
-    def cluster(self) -> Header:
+    def cluster(self) -> SegmentHeader:
         """Which cluster it is of, as its last file says."""
         return self._readers[-1].segment.header
 

@@ -19,9 +19,9 @@ from cockpit.recording.files import (
     MAX_EVENT_BYTES,
     MAX_SPAN_BYTES,
     SUFFIX,
-    Header,
-    Kind,
     Packer,
+    RecordKind,
+    SegmentHeader,
     list_segments,
     open_for_writing,
     pack_header,
@@ -88,7 +88,7 @@ class SegmentWriter:
             return
         self.close()
         cluster = snapshot.cluster
-        header = Header(
+        header = SegmentHeader(
             cluster=self._folder.name,
             address=cluster.address,
             session=cluster.session,
@@ -121,7 +121,7 @@ class SegmentWriter:
             self._key_at, self._span, self._checksum = snapshot.taken, 0, 0
         self._span += len(block)
         self._last = now
-        kind = Kind.KEY if is_key else Kind.DELTA
+        kind = RecordKind.KEY if is_key else RecordKind.DELTA
         data, self._checksum = pack_record(kind, snapshot.taken, self._packer.pack(block, anew=is_key), len(block), self._checksum)
         return data
 
@@ -136,7 +136,7 @@ class SegmentWriter:
         if len(block) > MAX_EVENT_BYTES:
             half = len(events) // 2
             return [*self._pack_events(events[:half], at), *self._pack_events(events[half:] if half else [], at)]
-        return [pack_record(Kind.EVENTS, at, Packer().pack(block, anew=True), len(block))[0]]
+        return [pack_record(RecordKind.EVENTS, at, Packer().pack(block, anew=True), len(block))[0]]
 
     def _append(self, data: bytes) -> None:
         """All of it, or nothing: what a full disk took of it is cut off again."""

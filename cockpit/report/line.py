@@ -64,7 +64,7 @@ def _sum(amounts: Collection[float | None]) -> str:
     return count(sum(known)) if known and len(known) == len(amounts) else UNKNOWN
 
 
-class Left(NamedTuple):
+class LineToWrite(NamedTuple):
     """What is written of a snapshot, and where."""
 
     path: Path
@@ -74,13 +74,13 @@ class Left(NamedTuple):
     """Whether Ray was there."""
 
 
-def make_line(snapshot: Snapshot, named: Collection[str]) -> Left:
+def make_line(snapshot: Snapshot, named: Collection[str]) -> LineToWrite:
     """`named`: as of `exit_code`."""
     code = exit_code(snapshot, named)
-    return Left(line_path(snapshot.cluster.address), line_text(snapshot, code), code, snapshot.cluster.reachable is True)
+    return LineToWrite(line_path(snapshot.cluster.address), line_text(snapshot, code), code, snapshot.cluster.reachable is True)
 
 
-def leave_line(line: Left) -> None:
+def leave_line(line: LineToWrite) -> None:
     """Write it for whoever asks next; an address at which nobody has ever seen a Ray is no cluster's. Raises `OSError`."""
     if not line.is_answered and not line.path.exists():
         return
@@ -104,7 +104,7 @@ class LineWriter:
         self._named, self._clock = named, clock
         self._thread: threading.Thread | None = None
         self._looked = self._written = float("-inf")
-        self._left: Left | None = None
+        self._left: LineToWrite | None = None
 
     def hear(self, snapshot: Snapshot) -> None:
         """Have it written if it is time; takes no time itself."""

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar, get_args
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import LEFT_OVER, LEVELS, Node, NodeState, Quantity, Snapshot, Wait
 from cockpit.report.status import NO_ANSWER
-from cockpit.usage import Owner, look_at
+from cockpit.usage import Owner, sample_usage
 
 Labels = tuple[str, ...]
 Sample = tuple[Labels, float | None]
@@ -19,7 +19,7 @@ WAITS: tuple[str, ...] = (*get_args(Wait), "unknown")
 JUDGED = (*LEFT_OVER, "unknown")
 
 
-class Facts(NamedTuple):
+class MetricFacts(NamedTuple):
     """A snapshot, and what several families ask of it."""
 
     snapshot: Snapshot
@@ -30,7 +30,7 @@ class Facts(NamedTuple):
     """GPUs by the id of a job that is not over."""
 
     @classmethod
-    def of(cls, snapshot: Snapshot, code: int) -> Facts:
+    def of(cls, snapshot: Snapshot, code: int) -> MetricFacts:
         """`code`: the exit code of its status."""
         return cls(snapshot, code, _name_nodes(snapshot.nodes or ()), _reserved_gpus(snapshot))
 
@@ -54,7 +54,7 @@ def _name_nodes(nodes: Iterable[Node]) -> dict[str, Node]:
 
 
 def _reserved_gpus(snapshot: Snapshot) -> dict[str, float | None]:
-    look = look_at(snapshot)
+    look = sample_usage(snapshot)
     uses = {job.id: look.uses.get(Owner("job", job.job or job.id)) for job in snapshot.jobs or () if job.running}
     return {job: use.reserved if use else look.none_reserved for job, use in uses.items()}
 
@@ -65,11 +65,11 @@ class Family(NamedTuple):
     name: str
     help: str
     labels: Labels
-    samples: Callable[[Facts], Iterable[Sample]]
+    samples: Callable[[MetricFacts], Iterable[Sample]]
 
 
 def _of(
-    kind: str, labels: Labels, rows: Callable[[Facts], Iterable[tuple[Labels, Thing]]]
+    kind: str, labels: Labels, rows: Callable[[MetricFacts], Iterable[tuple[Labels, Thing]]]
 ) -> Callable[[str, str, Callable[[Thing], float | None]], Family]:
     """What makes the families of one kind of thing: a name, what it means, and the number of one such thing."""
 
@@ -79,7 +79,7 @@ def _of(
     return make
 
 
-def _resources(facts: Facts) -> Iterator[tuple[Labels, Quantity]]:
+def _resources(facts: MetricFacts) -> Iterator[tuple[Labels, Quantity]]:
     """By Ray's word, which doesn't grow old with a node's agent."""
     living = ((name, node) for name, node in facts.nodes.items() if node.state != "DEAD")
     return (((name,), node.resources.get("GPU", Quantity())) for name, node in living)
@@ -91,15 +91,15 @@ _of_disk = _of("disk", ("node", "path"), lambda facts: (((name, disk.path), disk
 _of_resource = _of("node", ("node",), _resources)
 
 
-def _of_cluster(number: Callable[[Facts], float | None]) -> Callable[[Facts], Iterator[Sample]]:
+def _of_cluster(number: Callable[[MetricFacts], float | None]) -> Callable[[MetricFacts], Iterator[Sample]]:
     return lambda facts: iter([((), number(facts))])
 
 
-def _of_counts(count: Callable[[Snapshot], Mapping[str, int] | None]) -> Callable[[Facts], Iterator[Sample]]:
+def _of_counts(count: Callable[[Snapshot], Mapping[str, int] | None]) -> Callable[[MetricFacts], Iterator[Sample]]:
     return lambda facts: (((label,), number) for label, number in (count(facts.snapshot) or {}).items())
 
 
-def _ray(facts: Facts) -> Iterator[Sample]:
+def _ray(facts: MetricFacts) -> Iterator[Sample]:
     cluster = facts.snapshot.cluster
     if cluster.ray_version is not None:
         yield (cluster.ray_version, cluster.session or ""), 1
@@ -115,13 +115,13 @@ def _count_jobs(snapshot: Snapshot) -> Mapping[str, int] | None:
     return None if snapshot.jobs is None else _count([job.status for job in snapshot.jobs])
 
 
-def _findings(facts: Facts) -> Iterator[Sample]:
+def _findings(facts: MetricFacts) -> Iterator[Sample]:
     """That there are none is known only where somebody answers."""
     counts = _count([finding.level for finding in facts.snapshot.findings], () if facts.code == NO_ANSWER else LEVELS)
     return (((level,), number) for level, number in counts.items())
 
 
-def _findings_by_code(facts: Facts) -> Iterator[Sample]:
+def _findings_by_code(facts: MetricFacts) -> Iterator[Sample]:
     counts = Counter((finding.code, finding.level) for finding in facts.snapshot.findings)
     return ((labels, number) for labels, number in counts.items())
 
@@ -136,25 +136,25 @@ def _count(labels: Iterable[str], there: Iterable[str] = ()) -> dict[str, int]:
     return {**dict.fromkeys(there, 0), **Counter(labels)}
 
 
-def _ages(facts: Facts) -> Iterator[Sample]:
+def _ages(facts: MetricFacts) -> Iterator[Sample]:
     now = facts.snapshot.taken
     return (((name,), max(0.0, now - node.seen)) for name, node in facts.nodes.items() if node.seen is not None and node.state != "DEAD")
 
 
-def _up(facts: Facts) -> Iterator[Sample]:
+def _up(facts: MetricFacts) -> Iterator[Sample]:
     states = {"ALIVE": 1, "DEAD": 0}
     return (((name,), states.get(node.state)) for name, node in facts.nodes.items() if node.id is not None)
 
 
-def _job_gpus(facts: Facts) -> Iterator[Sample]:
+def _job_gpus(facts: MetricFacts) -> Iterator[Sample]:
     return (((job,), gpus) for job, gpus in facts.reserved.items())
 
 
-def _job_states(facts: Facts) -> Iterator[Sample]:
+def _job_states(facts: MetricFacts) -> Iterator[Sample]:
     return (((job.id, job.status), 1) for job in facts.snapshot.jobs or () if job.running)
 
 
-def _waits(facts: Facts) -> Iterator[Sample]:
+def _waits(facts: MetricFacts) -> Iterator[Sample]:
     """Of actors nothing where Ray has cut its list: how many wait is not known then."""
     snapshot = facts.snapshot
     actors = snapshot.actors if snapshot.actors_complete else None
@@ -164,7 +164,7 @@ def _waits(facts: Facts) -> Iterator[Sample]:
             yield from (((kind, reason), number) for reason, number in _count(waits, WAITS).items())
 
 
-def _judged_processes(facts: Facts) -> Iterator[Sample]:
+def _judged_processes(facts: MetricFacts) -> Iterator[Sample]:
     """Of hosts whose processes have been looked at, as they are judged once Ray is heard too; what can't be told stays `unknown`."""
     counts = Counter((process.host, process.kind) for process in facts.snapshot.processes or ())
     looked_at = [host.name for host in facts.snapshot.hosts.values() if host.processes is not None]

@@ -13,7 +13,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from cockpit.model import Snapshot
-from cockpit.report.metric_families import FAMILIES, Facts, Family, Sample
+from cockpit.report.metric_families import FAMILIES, Family, MetricFacts, Sample
 from cockpit.report.status import exit_code
 from cockpit.text import clean
 
@@ -27,14 +27,14 @@ LEFT_OUT = "cockpit_series_left_out"
 def metrics_text(snapshot: Snapshot, named: Collection[str] = ()) -> str:
     """`named`: as of `exit_code`."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Look(Facts.of(snapshot, exit_code(snapshot, named))))
+    registry.register(_Look(MetricFacts.of(snapshot, exit_code(snapshot, named))))
     return generate_latest(registry).decode()
 
 
 class _Look(Collector):
     """Every family that has a sample, and how many samples had no room."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: MetricFacts) -> None:
         self._facts = facts
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -51,7 +51,7 @@ class _Look(Collector):
             yield left_out
 
 
-def _gauge(family: Family, facts: Facts) -> tuple[GaugeMetricFamily, int]:
+def _gauge(family: Family, facts: MetricFacts) -> tuple[GaugeMetricFamily, int]:
     """With how many of its samples were left out: two of the same labels make Prometheus refuse all that there is."""
     gauge = GaugeMetricFamily(family.name, family.help, labels=family.labels)
     seen: set[tuple[str, ...]] = set()

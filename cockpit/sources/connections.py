@@ -28,7 +28,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 _ALWAYS: Final = {"Accept": "*/*", "Accept-Encoding": "identity", "Connection": "keep-alive", "User-Agent": "ray-cockpit"}
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """What came back, with the body yet to be read."""
 
     status: int
@@ -63,7 +63,7 @@ class Connections:
         headers: Mapping[str, str],
         content: bytes | AsyncIterator[bytes] = b"",
         extensions: Mapping[str, Any] = {},
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncIterator[HttpResponse]:
         """`path` is quoted already, and may have parameters of its own. `content` that is no bytes needs a Content-Length."""
         place = urlsplit(self._address)
         request = httpcore.Request(
@@ -76,7 +76,7 @@ class Connections:
         response = await self._transport.handle_async_request(request)
         try:
             told = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-            yield Answer(response.status, told, response.aiter_stream())
+            yield HttpResponse(response.status, told, response.aiter_stream())
         finally:
             await response.aclose()
 

@@ -304,7 +304,7 @@ class Cockpit(SwitchingApp):
 
     def action_interval(self, step: int) -> None:
         """Poll this host faster or slower."""
-        self.say(f"This host is polled every {self.monitor.pace(step):g} s; Ray updates its own data every 5 s")
+        self.say(f"This host is polled every {self.monitor.change_interval(step):g} s; Ray updates its own data every 5 s")
 
     def action_help(self) -> None:
         """Show all keys and what the symbols mean."""

@@ -8,7 +8,7 @@ MAX_PLACES = 100
 """Pages that are remembered: those left longest ago are forgotten first."""
 
 
-class Place(NamedTuple):
+class CursorPlace(NamedTuple):
     """Where a cursor lies, and how far its page is scrolled."""
 
     key: str | None = None
@@ -19,20 +19,20 @@ class Place(NamedTuple):
     """Lines above the screen."""
 
 
-class Places:
+class CursorPlaces:
     """The open page, and the places of those that were left."""
 
     def __init__(self) -> None:
         self.page = ""
-        self._left: dict[str, Place] = {}
+        self._left: dict[str, CursorPlace] = {}
 
-    def turn(self, page: str, place: Place) -> Place:
+    def switch_page(self, page: str, place: CursorPlace) -> CursorPlace:
         """Open another page; `place` is where the cursor lies in this one. Returns where it was left in the other."""
         self._left.pop(self.page, None)  # so that the one left last stands last
         self._left[self.page], self.page = place, page
         if len(self._left) > MAX_PLACES:
             del self._left[next(iter(self._left))]
-        return self._left.get(page, Place())
+        return self._left.get(page, CursorPlace())
 
     def forget(self, page: str) -> None:
         """Have it open at its top the next time."""

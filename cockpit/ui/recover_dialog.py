@@ -15,7 +15,7 @@ from textual.widgets.selection_list import Selection
 from cockpit.acts.act import Runbook
 from cockpit.acts.plan import Plan
 from cockpit.acts.recover.runbook import Recovery
-from cockpit.acts.recover.step_state import NAMES, State, Step, StepError
+from cockpit.acts.recover.step_state import NAMES, Step, StepError, StepState
 from cockpit.acts.text import plan_lines
 from cockpit.config.document import InputError
 from cockpit.presets import Preset
@@ -23,7 +23,7 @@ from cockpit.sources.source import SourceError
 from cockpit.text import age, plural
 from cockpit.ui.plan_dialog import ActDialog, PlanLines, Stage
 
-SIGNS: Final[dict[State, tuple[str, str]]] = {
+SIGNS: Final[dict[StepState, tuple[str, str]]] = {
     "waiting": ("·", "."),
     "planned": ("·", "."),
     "running": ("▸", ">"),

@@ -19,7 +19,7 @@ from textual.widget import Widget
 
 from cockpit.ui.block import GUTTER_CELLS, Block, lay_out, sort_rows
 from cockpit.ui.drawing import Drawing
-from cockpit.ui.place import Place, Places
+from cockpit.ui.place import CursorPlace, CursorPlaces
 from cockpit.ui.section import Section
 from cockpit.ui.view import View
 
@@ -71,7 +71,7 @@ class Table(ScrollView, can_focus=True):
         self.at = self.start
         """The cursor, counted over the rows of all sections."""
         self._has_moved = False
-        self._places = Places()
+        self._places = CursorPlaces()
         self.lines = 0
         self.lends = False
         """Whether there is a pane below that takes lines which would stay blank."""
@@ -89,9 +89,9 @@ class Table(ScrollView, can_focus=True):
     # What is shown
 
     @property
-    def _place(self) -> Place:
+    def _place(self) -> CursorPlace:
         selected = self.selected if self._has_moved else None
-        return Place(None if selected is None else selected.key, self.at, self.scroll_offset.y)
+        return CursorPlace(None if selected is None else selected.key, self.at, self.scroll_offset.y)
 
     def show(self, sections: Sequence[Section[Any]], view: View, page: str | None = None, *, in_slices: bool = False) -> None:
         """Replace everything. Another `page` than the last opens where its cursor was left, or at its top.
@@ -101,7 +101,7 @@ class Table(ScrollView, can_focus=True):
         is_other = page not in (None, self._places.page)
         place = self._place
         if page is not None and is_other:
-            place = self._places.turn(page, place)
+            place = self._places.switch_page(page, place)
             self._has_moved = place.key is not None
         self._sections, self.view = tuple(sections), view
         listed = [(section, *self._rows_of(section)) for section in self._sections]
@@ -163,7 +163,7 @@ class Table(ScrollView, can_focus=True):
         title, reverse = self.sorts.get(section.key, ("", False))
         return sort_rows(section, found, title, self.view, reverse=reverse), len(rows) - len(found)
 
-    def _find(self, place: Place) -> int:
+    def _find(self, place: CursorPlace) -> int:
         """Where the same thing is now; if it is gone, the same line, as near as can be."""
         if place.key is not None:
             if (now := self._row(place.at)) is not None and now.key == place.key:

@@ -1,6 +1,6 @@
 """Who has and uses which GPUs: at one moment, and over as long as somebody has watched (pure)."""
 
-from cockpit.usage.look import CAUSES, Fleet, IdleCause, Look, Owner, Use, look_at
+from cockpit.usage.look import CAUSES, Fleet, IdleCause, Owner, UsageSample, Use, sample_usage
 from cockpit.usage.usage import LONGEST_STEP_S, FleetSums, HourSums, MemoryMark, OwnerUsage, Usage, UserUsage, users_of
 
 __all__ = [
@@ -10,13 +10,13 @@ __all__ = [
     "FleetSums",
     "HourSums",
     "IdleCause",
-    "Look",
     "MemoryMark",
     "Owner",
     "OwnerUsage",
     "Usage",
+    "UsageSample",
     "Use",
     "UserUsage",
-    "look_at",
+    "sample_usage",
     "users_of",
 ]

@@ -106,7 +106,7 @@ class Fleet(msgspec.Struct):
     unknown: int = 0
 
 
-class Look(msgspec.Struct):
+class UsageSample(msgspec.Struct):
     """One moment."""
 
     uses: Mapping[Owner, Use]
@@ -117,14 +117,14 @@ class Look(msgspec.Struct):
     """What is reserved for an owner that is not in `uses`: nothing; `None`: that is not known."""
 
 
-def look_at(snapshot: Snapshot, before: Mapping[str, int] | None = None) -> Look:
+def sample_usage(snapshot: Snapshot, before: Mapping[str, int] | None = None) -> UsageSample:
     """Who has what. `before`: the memory in use by GPU at the look before."""
     seen = _Seen(snapshot)
     uses: defaultdict[Owner, Use] = defaultdict(lambda: Use(reserved=seen.none_reserved, held=seen.none_held))
     _add_processes(seen, uses)
     held = _add_holds(seen, uses, before or {})
     _add_reservations(seen, uses, held)
-    return Look(uses, _count_fleet(seen), seen.memory, seen.none_reserved)
+    return UsageSample(uses, _count_fleet(seen), seen.memory, seen.none_reserved)
 
 
 def _read_states(snapshot: Snapshot) -> dict[str, JobState]:

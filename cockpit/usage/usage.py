@@ -10,7 +10,7 @@ import msgspec
 
 from cockpit.config.thresholds import LARGE_CLUSTER_NODES
 from cockpit.model import Job, Snapshot
-from cockpit.usage.look import Fleet, Owner, Use, WorkSplit, look_at
+from cockpit.usage.look import Fleet, Owner, Use, WorkSplit, sample_usage
 
 STEP_S = 5.0
 """Seconds between two looks that are counted: Ray's own agents look no oftener."""
@@ -158,7 +158,7 @@ class Usage:
 
     def _count(self, snapshot: Snapshot, step: float) -> None:
         is_watched = 0 < step <= LONGEST_STEP_S
-        look = look_at(snapshot, self._memory if is_watched else {})
+        look = sample_usage(snapshot, self._memory if is_watched else {})
         self._memory, self.fleet = dict(look.memory), look.fleet
         if is_watched:
             self.watched_s += step

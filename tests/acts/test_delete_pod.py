@@ -15,7 +15,7 @@ from cockpit.acts.table import act_for, find_act
 from cockpit.acts.text import plan_lines, summary
 from cockpit.config.kubernetes import KubernetesPlace
 from cockpit.model import Snapshot
-from cockpit.sources.kubernetes.api import KubernetesApi, RefusedError
+from cockpit.sources.kubernetes.api import KubernetesApi, KubernetesRefusedError
 from cockpit.sources.source import SourceError
 from tests.world import NOW, actor, node, snapshot
 
@@ -115,9 +115,13 @@ async def test_the_uid_that_was_agreed_to_goes_with_the_order():
 @pytest.mark.parametrize(
     ("error", "refused", "failed"),
     [
-        (RefusedError("Conflict", "Precondition failed"), "a new pod has taken its name", None),
-        (RefusedError("NotFound", "not found"), "it is gone already", None),
-        (RefusedError("Forbidden", "no"), None, "Kubernetes refuses it: no; packaging/kubernetes-role.yaml has the Role that allows it"),
+        (KubernetesRefusedError("Conflict", "Precondition failed"), "a new pod has taken its name", None),
+        (KubernetesRefusedError("NotFound", "not found"), "it is gone already", None),
+        (
+            KubernetesRefusedError("Forbidden", "no"),
+            None,
+            "Kubernetes refuses it: no; packaging/kubernetes-role.yaml has the Role that allows it",
+        ),
         (SourceError("no answer"), None, "no answer; whether it was deleted is unknown"),
     ],
 )

@@ -16,7 +16,7 @@ from cockpit.config.address import Address
 from cockpit.config.reach import HostEntry
 from cockpit.config.settings import Config
 from cockpit.model import Cluster, Hold, Host, Job, RayProcess, Session
-from cockpit.sources.probes.requests import Answer, Progress
+from cockpit.sources.probes.requests import HostAnswer, Progress
 from cockpit.sources.source import NotMeantError, SourceError
 from tests.world import NOW, actor, node, process, snapshot
 
@@ -74,7 +74,7 @@ class ProbeRequests:
 
     def _answer(self, host, stage):
         reply = self.replies.get(host, {}).get(stage, {})
-        return Answer(host, "reach", error=reply) if isinstance(reply, str) else Answer(host, "reach", reply=reply)
+        return HostAnswer(host, "reach", error=reply) if isinstance(reply, str) else HostAnswer(host, "reach", reply=reply)
 
 
 def known(**more):
@@ -86,7 +86,7 @@ def known(**more):
 def executor(tmp_path):
     def make(world=None, jobs=(), **replies):
         made = ActionExecutor(ClusterMonitor(world or known(), jobs), Audit(tmp_path / "acts.jsonl", lambda: NOW))
-        made._world.requests = ProbeRequests(**replies)
+        made._context.requests = ProbeRequests(**replies)
         return made
 
     return make
@@ -102,7 +102,7 @@ async def test_what_kuberay_would_undo_is_refused_before_a_host_is_asked(executo
     made._monitor.kubernetes = object()
     with pytest.raises(NotMeantError, match=r"^KubeRay .*: "):
         await made.plan(find_act(act), Aim())
-    assert made._world.requests.asked == []
+    assert made._context.requests.asked == []
 
 
 async def test_a_plan_is_made_of_what_every_host_says(executor):
@@ -120,20 +120,20 @@ async def test_a_plan_is_made_of_what_every_host_says(executor):
 async def test_hosts_that_were_named_are_asked_and_no_others(executor):
     made = executor()
     await made.plan(find_act("kill-orphans"), Aim(hosts=("w1", "10.0.0.1", "elsewhere")))
-    assert list(made._world.requests.asked[0]) == ["w1", "head", "elsewhere"]
+    assert list(made._context.requests.asked[0]) == ["w1", "head", "elsewhere"]
 
 
 async def test_a_host_can_be_named_by_what_ray_calls_its_node(executor):
     made = executor()
     await made.plan(find_act("clean"), Aim(hosts=("node2",)))
-    assert list(made._world.requests.asked[0]) == ["w1"]
+    assert list(made._context.requests.asked[0]) == ["w1"]
 
 
 async def test_a_pid_means_a_process_of_this_host_unless_another_is_named(executor):
     made = executor()
     await made.plan(find_act("kill-orphans"), Aim(pids=(12,)))
     await made.plan(find_act("kill-orphans"), Aim(pids=(12,), hosts=("w1",)))
-    assert [list(asked) for asked in made._world.requests.asked] == [["head"], ["w1"]]
+    assert [list(asked) for asked in made._context.requests.asked] == [["head"], ["w1"]]
 
 
 async def test_a_host_that_has_two_names_is_one_host(executor):
@@ -182,7 +182,7 @@ async def test_stopping_another_session_claims_no_losses_of_the_one_that_is_show
 
 async def test_a_probe_that_does_nothing_is_a_refusal_and_no_silence(executor):
     made = executor()
-    made._world.requests._answer = lambda host, stage: Answer(host, "reach", error=f"{host}: started anew", refused=True)
+    made._context.requests._answer = lambda host, stage: HostAnswer(host, "reach", error=f"{host}: started anew", refused=True)
     plan = await made.plan(find_act("stop"), Aim())
     assert not plan.unreached
     assert [target.reason for target in plan.refused] == ["head: started anew", "w1: started anew", "w7: started anew"]
@@ -192,19 +192,19 @@ async def test_rays_word_on_jobs_is_asked_for_anew_and_sent_along(executor):
     jobs = (Job("ppo", job="02000000", submission="ppo", status="RUNNING"), Job("old", job="01000000", status="FAILED"))
     made = executor(jobs=jobs)
     await made.plan(find_act("kill-orphans"), Aim())
-    assert made._world.requests.asked[0]["w1"]["jobs"] == [{"session": SESSION, "running": ["02000000", "ppo"], "ended": ["01000000"]}]
+    assert made._context.requests.asked[0]["w1"]["jobs"] == [{"session": SESSION, "running": ["02000000", "ppo"], "ended": ["01000000"]}]
 
 
 async def test_when_ray_is_silent_nobody_guesses_which_jobs_run(executor):
     made = executor(jobs=SourceError("no answer"))
     await made.plan(find_act("kill-orphans"), Aim())
-    assert made._world.requests.asked[0]["w1"]["jobs"] == []
+    assert made._context.requests.asked[0]["w1"]["jobs"] == []
 
 
 async def test_only_what_was_planned_is_sent_back_and_only_to_its_host(executor, tmp_path):
     made = executor(head={"plan": {}}, w1={"plan": {"targets": [ROW]}, "do": {"done": [{**ROW, "outcome": "ended"}], "freed": {"gpu": 5}}})
     receipt = await made.perform(await made.plan(find_act("kill-orphans"), Aim()))
-    asked = made._world.requests.asked[1]
+    asked = made._context.requests.asked[1]
     assert list(asked) == ["w1"]
     assert (asked["w1"]["stage"], [(row["pid"], row["ticks"]) for row in asked["w1"]["targets"]]) == ("do", [(12, 99)])
     assert (receipt.well, receipt.freed.gpu, [target.outcome for target in receipt.done]) == (True, 5, ["ended"])
@@ -241,13 +241,13 @@ async def test_live_work_asks_for_the_name_of_its_job(executor):
     made = executor(world, w1={"plan": reply})
     plan = await made.plan(find_act("kill"), Aim(rows=(row,)))
     assert plan.word == "train1"
-    assert list(made._world.requests.asked[0]) == ["w1"]
+    assert list(made._context.requests.asked[0]) == ["w1"]
 
 
 async def test_stopping_ray_means_the_session_that_is_shown(executor):
     made = executor(w1={"plan": {"targets": [{**ROW, "part": "raylet", "session": SESSION, "kind": "ray"}]}})
     plan = await made.plan(find_act("stop"), Aim())
-    assert made._world.requests.asked[0]["w1"]["session"] == SESSION
+    assert made._context.requests.asked[0]["w1"]["session"] == SESSION
     assert plan.word == "8139"
 
 
@@ -267,10 +267,10 @@ async def test_a_ray_in_another_slurm_job_of_ours_is_stopped_only_by_its_name(ex
     with pytest.raises(SourceError, match="in Slurm job 41"):
         await made.plan(find_act("stop"), Aim())
     await made.plan(find_act("stop"), Aim(session=SESSION))
-    assert made._world.requests.asked[0]["head"]["session"] == SESSION
+    assert made._context.requests.asked[0]["head"]["session"] == SESSION
     here = executor(replace(world, slurm_ids=frozenset(["41"])))
     await here.plan(find_act("stop"), Aim())
-    assert here._world.requests.asked[0]["head"]["session"] == SESSION
+    assert here._context.requests.asked[0]["head"]["session"] == SESSION
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ async def test_a_session_that_lives_here_is_not_stopped_for_one_whose_dashboard_
     made._monitor.choice.address = Address(url, "--address")
     if meant:
         await made.plan(find_act("stop"), Aim())
-        assert made._world.requests.asked[0]["head"]["session"] == SESSION
+        assert made._context.requests.asked[0]["head"]["session"] == SESSION
     else:
         with pytest.raises(SourceError, match=f"{SESSION} runs here with another dashboard"):
             await made.plan(find_act("stop"), Aim())
@@ -317,7 +317,7 @@ async def test_what_only_ray_knows_of_a_target_is_in_plan_and_receipt(executor):
 async def test_an_act_of_rays_own_is_carried_out_on_one_host_with_a_live_ray(executor):
     made = executor()
     await made.plan(find_act("kill-actor"), Aim(id="ab"))
-    assert list(made._world.requests.asked[0]) == ["head"]
+    assert list(made._context.requests.asked[0]) == ["head"]
 
 
 async def test_an_id_that_nothing_has_is_a_mistake_where_it_was_typed_and_a_refusal_where_a_row_has_gone(executor):
@@ -331,7 +331,7 @@ async def test_an_id_that_nothing_has_is_a_mistake_where_it_was_typed_and_a_refu
 async def test_while_one_act_is_under_way_no_other_begins(executor):
     made = executor(head={"plan": {"targets": [ROW]}})
     plan = await made.plan(find_act("kill-orphans"), Aim())
-    made._world.requests.hang = True
+    made._context.requests.hang = True
     first = asyncio.ensure_future(made.perform(plan))
     await asyncio.sleep(0)
     with pytest.raises(SourceError, match="another action is running"):
@@ -343,9 +343,9 @@ async def test_while_one_act_is_under_way_no_other_begins(executor):
 async def test_an_act_that_is_broken_off_is_in_the_log(executor, tmp_path):
     made = executor(head={"plan": {"targets": [ROW]}})
     plan = await made.plan(find_act("kill-orphans"), Aim())
-    made._world.requests.hang = True
+    made._context.requests.hang = True
     task = asyncio.ensure_future(made.perform(plan))
-    while len(made._world.requests.asked) < 2:
+    while len(made._context.requests.asked) < 2:
         await asyncio.sleep(0.001)
     task.cancel()
     await asyncio.wait([task])
@@ -355,9 +355,9 @@ async def test_an_act_that_is_broken_off_is_in_the_log(executor, tmp_path):
 async def test_an_act_in_the_middle_of_which_the_door_is_closed_is_in_the_log_once(executor, tmp_path):
     made = executor(head={"plan": {"targets": [ROW]}})
     plan = await made.plan(find_act("kill-orphans"), Aim())
-    made._world.requests.hang, made._world.requests.close = True, lambda: None
+    made._context.requests.hang, made._context.requests.close = True, lambda: None
     task = asyncio.ensure_future(made.perform(plan))
-    while len(made._world.requests.asked) < 2:
+    while len(made._context.requests.asked) < 2:
         await asyncio.sleep(0.001)
     made.close()
     assert log(tmp_path)[1]["outcome"] == {"broken_off": "cancelled"}

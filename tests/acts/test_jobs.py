@@ -13,7 +13,7 @@ from cockpit.model import Job, Snapshot
 from cockpit.sources.source import SourceError
 
 
-def world(*jobs: Job) -> Any:
+def context(*jobs: Job) -> Any:
     async def listed() -> tuple[Job, ...]:
         return jobs
 
@@ -29,5 +29,5 @@ def world(*jobs: Job) -> Any:
 )
 async def test_a_job_that_ray_does_not_have_is_one_sentence_with_those_that_run(jobs, said):
     with pytest.raises(SourceError) as raised:
-        await find_act("stop-job").plan(Aim(id="nope"), world(*jobs), lambda *_: None)
+        await find_act("stop-job").plan(Aim(id="nope"), context(*jobs), lambda *_: None)
     assert str(raised.value) == said

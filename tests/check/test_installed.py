@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cockpit.budget import budget_of
 from cockpit.check.check import check
 from cockpit.check.installed import find_frameworks
-from cockpit.check.result import Checked
+from cockpit.check.result import CheckOutcome
 from cockpit.model import RayProcess, Snapshot
 from tests.check.worlds import cluster, looked, machine, preset
 
@@ -25,11 +25,11 @@ def world(*there: dict[str, str] | None) -> Snapshot:
     return cluster(*nodes, hosts=hosts)
 
 
-def checked(snapshot: Snapshot) -> Checked:
+def checked(snapshot: Snapshot) -> CheckOutcome:
     return check(preset(), budget_of(VERL, installed=find_frameworks(snapshot)), snapshot)
 
 
-def read_lines(of: Checked) -> list[tuple[str, str]]:
+def read_lines(of: CheckOutcome) -> list[tuple[str, str]]:
     return [(line.level, line.text) for line in of.lines if "beside Ray" in line.text]
 
 

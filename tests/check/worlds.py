@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cockpit.budget import Budget, Group
 from cockpit.check.check import check
-from cockpit.check.result import Checked
+from cockpit.check.result import CheckOutcome
 from cockpit.model import Amount, Disk, Hold, Host, HostMemory, Quantity, RayProcess, Snapshot
 from cockpit.presets import JobSpec, Needs, Preset, RayNode, RayStart
 from tests.world import GIB, NOW, gpu, node, process, snapshot
@@ -68,12 +68,12 @@ def asked(*groups: Group, **more: Any) -> Budget:
     return Budget(more.pop("framework", "OpenRLHF"), groups=groups, **more)
 
 
-def of(world: Snapshot, *groups: Group, needs: Needs | None = None, **more: Any) -> Checked:
+def of(world: Snapshot, *groups: Group, needs: Needs | None = None, **more: Any) -> CheckOutcome:
     """A job of these groups on this cluster."""
     return check(preset(needs=needs), asked(*groups, **more), world)
 
 
-def lines_of(result: Checked, *levels: str) -> list[str]:
+def lines_of(result: CheckOutcome, *levels: str) -> list[str]:
     """The texts of these levels."""
     return [line.text for line in result.lines if line.level in levels]
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from cockpit.cli.main import main
 from cockpit.notify import delivery
-from cockpit.notify.robots import RefusedError
+from cockpit.notify.robots import ChatBotRefusedError
 
 SECRET = "0a1b2c3d4e5f6789"
 CONFIG = f"""
@@ -50,7 +50,7 @@ def heard(monkeypatch):
         assert message.is_test
         targets.append(target.kind)
         if target.command:
-            raise RefusedError("it ended with exit code 7: no pager")
+            raise ChatBotRefusedError("it ended with exit code 7: no pager")
 
     monkeypatch.setattr(delivery, "deliver", send)
     return targets

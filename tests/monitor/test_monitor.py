@@ -24,7 +24,7 @@ from cockpit.monitor import poller as poller_module
 from cockpit.monitor.monitor import PROBE_INTERVALS_S, ClusterMonitor, hosts_timeout_s, look_once
 from cockpit.sockets import Server
 from cockpit.sources.probes import pool as hosts_module
-from cockpit.sources.probes.host_probe import Pace
+from cockpit.sources.probes.host_probe import ProbeTimings
 from cockpit.sources.ray.client import JobFacts, NodeFacts
 from cockpit.sources.source import Source, SourceError
 from tests.world import NOW, node, process, snapshot, theirs
@@ -540,9 +540,9 @@ async def test_a_process_that_no_probe_has_seen_has_no_environment(look):
 
 def test_the_interval_goes_in_steps_and_no_further(idle):
     monitor = idle(interval=2.0)
-    assert [monitor.pace(-1), monitor.pace(-1), monitor.pace(-1)] == [1.0, 0.5, 0.5]
-    assert [monitor.pace(1) for _ in range(10)][-1] == PROBE_INTERVALS_S[-1]
-    assert idle(interval=3.0).pace(1) == 5.0
+    assert [monitor.change_interval(-1), monitor.change_interval(-1), monitor.change_interval(-1)] == [1.0, 0.5, 0.5]
+    assert [monitor.change_interval(1) for _ in range(10)][-1] == PROBE_INTERVALS_S[-1]
+    assert idle(interval=3.0).change_interval(1) == 5.0
 
 
 # One look
@@ -640,7 +640,7 @@ async def test_one_look_waits_for_the_hosts_that_are_named_and_looks_at_them(see
 
 
 async def test_of_more_hosts_than_are_looked_at_at_once_all_are_seen_in_one_look(seen, monkeypatch):
-    monkeypatch.setattr(monitor_module, "SINGLE_LOOK_PACE", Pace(most=1))
+    monkeypatch.setattr(monitor_module, "SINGLE_LOOK_PACE", ProbeTimings(most=1))
     assert await seen("w1", "w2", "w3", hosts_patience=15.0) == ({"w1", "w2", "w3"}, {})
 
 

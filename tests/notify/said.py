@@ -6,7 +6,7 @@ from typing import Any
 
 from cockpit.config.notify import NotifyTarget
 from cockpit.model import Cluster, Fault, Finding, Remedy, Snapshot
-from cockpit.notify.message import Message, told_of
+from cockpit.notify.message import Message, notice_of
 
 NOW = 1_800_000_000.0
 HEAD = Cluster("http://head:8265")
@@ -20,7 +20,7 @@ def finding(subject: str = "w1 GPU 3", **more: Any) -> Finding:
 
 
 def message(*begun: Finding, ended: tuple[Finding, ...] = (), **more: Any) -> Message:
-    return Message("http://head:8265", NOW, [told_of(one) for one in begun], [told_of(one) for one in ended], **more)
+    return Message("http://head:8265", NOW, [notice_of(one) for one in begun], [notice_of(one) for one in ended], **more)
 
 
 def snapshot(*findings: Finding, at: float = 0.0, cluster: Cluster = HEAD, faults: tuple[Fault, ...] = ()) -> Snapshot:

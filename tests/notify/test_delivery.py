@@ -13,7 +13,7 @@ import pytest
 from cockpit.config.notify import NotifyTarget
 from cockpit.notify import delivery
 from cockpit.notify.delivery import deliver
-from cockpit.notify.robots import RefusedError
+from cockpit.notify.robots import ChatBotRefusedError
 from tests.notify.said import finding, message, robot
 
 KEY = "0a1b2c3d-4e5f-6789"
@@ -51,9 +51,9 @@ def saying(status: str, body: bytes = b"", *headers: str) -> Answer:
     return answer
 
 
-async def refusal(answer: Answer, form: str = "json") -> RefusedError:
+async def refusal(answer: Answer, form: str = "json") -> ChatBotRefusedError:
     async with serving(answer) as address:
-        with pytest.raises(RefusedError) as caught:
+        with pytest.raises(ChatBotRefusedError) as caught:
             await deliver(robot(form, address), message(finding()))
     assert KEY not in str(caught.value)
     assert "127.0.0.1" not in str(caught.value)
@@ -145,10 +145,10 @@ async def test_an_answer_without_sense_is_a_failure(body):
 
 async def test_a_proxy_that_can_not_be_used_and_certificates_that_are_not_there_are_said(monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", "/no/such/file")
-    with pytest.raises(RefusedError, match="the TLS certificates of this host can't be read"):
+    with pytest.raises(ChatBotRefusedError, match="the TLS certificates of this host can't be read"):
         await deliver(robot("json", "https://127.0.0.1:1/x"), message(finding()))
     monkeypatch.setenv("ALL_PROXY", "nonsense://x")
-    with pytest.raises(RefusedError, match="or that of the proxy in the environment, can't be used"):
+    with pytest.raises(ChatBotRefusedError, match="or that of the proxy in the environment, can't be used"):
         await deliver(robot("json", "http://robot.example/x"), message(finding()))
 
 
@@ -163,7 +163,7 @@ async def test_no_http_is_a_failure():
 async def test_nobody_there_is_said_without_the_address():
     async with serving(saying("200 OK")) as address:
         pass
-    with pytest.raises(RefusedError, match=r"^connection refused, nothing listens there$"):
+    with pytest.raises(ChatBotRefusedError, match=r"^connection refused, nothing listens there$"):
         await deliver(robot("json", address), message(finding()))
 
 
@@ -174,7 +174,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused_and_nothing_is_s
         heard.append(head)
 
     async with serving(answer, own_certificate()) as address:
-        with pytest.raises(RefusedError, match=r"^TLS failed \(CERTIFICATE_VERIFY_FAILED\)$"):
+        with pytest.raises(ChatBotRefusedError, match=r"^TLS failed \(CERTIFICATE_VERIFY_FAILED\)$"):
             await deliver(robot("json", address), message(finding()))
     assert not heard
 
@@ -188,9 +188,9 @@ def own_certificate() -> ssl.SSLContext:
 async def test_variables_are_filled_in_and_missing_ones_named():
     async with serving(saying("200 OK")) as address:
         await deliver(robot("json", "${HOOK}"), message(finding()), {"HOOK": address})
-    with pytest.raises(RefusedError, match=r"^\$\{HOOK\} is not set in cockpit's environment$"):
+    with pytest.raises(ChatBotRefusedError, match=r"^\$\{HOOK\} is not set in cockpit's environment$"):
         await deliver(robot("json", "${HOOK}"), message(finding()), {})
-    with pytest.raises(RefusedError, match="begins with neither"):
+    with pytest.raises(ChatBotRefusedError, match="begins with neither"):
         await deliver(robot("json", "${HOOK}"), message(finding()), {"HOOK": "file:///etc/passwd"})
 
 
@@ -210,7 +210,7 @@ async def test_a_command_reads_json_and_no_shell_reads_its_words(tmp_path):
 @pytest.mark.process
 async def test_a_command_that_fails_says_its_last_line():
     code = "import sys; sys.exit('no\\npager')"
-    with pytest.raises(RefusedError, match=r"^it ended with exit code 1: pager$"):
+    with pytest.raises(ChatBotRefusedError, match=r"^it ended with exit code 1: pager$"):
         await deliver(NotifyTarget(command=(sys.executable, "-c", code)), message(finding()))
 
 
@@ -219,12 +219,12 @@ async def test_a_command_that_hangs_is_ended_with_what_it_started(monkeypatch, t
     monkeypatch.setattr(delivery, "PATIENCE_S", 1.0)
     ended: list[int] = []
     monkeypatch.setattr(delivery.os, "killpg", lambda pid, number, kill=delivery.os.killpg: (ended.append(pid), kill(pid, number)))
-    with pytest.raises(RefusedError, match="did not exit within 1 s and was killed"):
+    with pytest.raises(ChatBotRefusedError, match="did not exit within 1 s and was killed"):
         await deliver(NotifyTarget(command=("sh", "-c", "sleep 600 & sleep 600")), message(finding()))
     assert len(ended) == 1
 
 
 @pytest.mark.process
 async def test_a_command_that_is_not_there_can_not_be_started():
-    with pytest.raises(RefusedError, match=r"^it can't be started: no such file or directory$"):
+    with pytest.raises(ChatBotRefusedError, match=r"^it can't be started: no such file or directory$"):
         await deliver(NotifyTarget(command=("/no/such/program",)), message(finding()))

@@ -8,7 +8,7 @@ import pytest
 
 from cockpit.model import Cluster
 from cockpit.notify.notifier import Notifier
-from cockpit.notify.robots import RefusedError
+from cockpit.notify.robots import ChatBotRefusedError
 from cockpit.notify.told import FILE, cluster_folder, load_told
 from cockpit.recording.folder import Lock
 from tests.notify.said import HEAD, finding, robot, snapshot
@@ -112,7 +112,7 @@ def test_hosts_that_share_a_home_share_no_memory(monkeypatch):
 
 async def test_a_failure_is_a_fault_until_it_is_taken(world):
     async def refuse(_):
-        raise RefusedError("it answered HTTP 500")
+        raise ChatBotRefusedError("it answered HTTP 500")
 
     world.answer = refuse
     await world.see(finding("w1"))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cockpit.notify.robots import ROBOTS, RefusedError, sign_dingtalk, sign_feishu
+from cockpit.notify.robots import CHAT_BOTS, ChatBotRefusedError, sign_dingtalk, sign_feishu
 from tests.notify.said import NOW, finding, message
 
 FEISHU = "UNvK0aHeWrPUMl0ySOUpIoYdvBDU1mnjgkbX5JtMxkk="
@@ -13,7 +13,7 @@ HOSTILE = '<at user_id="all">x</at> <!channel> <@U1> @all [a](http://b) &lt;'
 
 
 def body(form, told, secret=""):
-    return json.loads(ROBOTS[form].post(told, secret, NOW).body)
+    return json.loads(CHAT_BOTS[form].post(told, secret, NOW).body)
 
 
 def text_of(form, told):
@@ -30,7 +30,7 @@ def test_signatures_are_those_that_openssl_makes():
 def test_a_signature_goes_where_each_robot_looks_for_it():
     signed = body("feishu", message(finding()), "key")
     assert (signed["timestamp"], signed["sign"]) == ("1800000000", sign_feishu(1800000000, "key"))
-    post = ROBOTS["dingtalk"].post(message(finding()), "key", NOW)
+    post = CHAT_BOTS["dingtalk"].post(message(finding()), "key", NOW)
     assert post.params == {"timestamp": "1800000000000", "sign": sign_dingtalk(1800000000000, "key")}
     assert "sign" not in body("feishu", message(finding()))
 
@@ -59,7 +59,7 @@ def test_slack_is_given_its_own_escapes():
 )
 def test_many_findings_are_one_message_within_the_robots_limit(form, most, measure):
     told = message(*(finding(f"w{n} GPU <{n}> 显卡 @", text=f"GPU {n} is <lost> 显卡 " * 9) for n in range(2_000)))
-    post, text = ROBOTS[form].post(told, "secret", NOW), text_of(form, told)
+    post, text = CHAT_BOTS[form].post(told, "secret", NOW), text_of(form, told)
     assert most * 0.75 < measure(post, text) <= most
     assert text.startswith("cockpit: 2000 findings started.")
     shown = text.count("CRITICAL")
@@ -80,14 +80,14 @@ def test_many_findings_are_one_message_within_the_robots_limit(form, most, measu
     ],
 )
 def test_an_answer_with_http_200_may_be_a_refusal(form, answer, reason, pause):
-    with pytest.raises(RefusedError, match=reason) as caught:
-        ROBOTS[form].read(answer)
+    with pytest.raises(ChatBotRefusedError, match=reason) as caught:
+        CHAT_BOTS[form].read(answer)
     assert caught.value.pause == pause
 
 
 @pytest.mark.parametrize(("form", "answer"), [("feishu", {"code": 0}), ("feishu", {"StatusCode": 0}), ("wecom", {"errcode": 0})])
 def test_zero_is_a_success(form, answer):
-    ROBOTS[form].read(answer)
+    CHAT_BOTS[form].read(answer)
 
 
 def test_a_program_reads_all_of_it():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cockpit.probe.look.classify import classify
-from cockpit.probe.look.kinds import Driver, KindVerdict, Listener, ProcessFacts, SessionFolder
+from cockpit.probe.look.kinds import Driver, KindVerdict, ProcessFacts, SessionFolder, SocketListener
 from cockpit.probe.look.origin import trace
-from cockpit.probe.look.processes import Details, Forest, ScannedProcess
+from cockpit.probe.look.processes import Details, ProcessTable, ScannedProcess
 
 SESSION = "/tmp/ray/session_2026-11-21_08-02-10_714202_8139"
 OTHER = "/data/ray/session_2026-11-20_10-00-00_000001_77"
@@ -42,7 +42,7 @@ def process(
     return ScannedProcess(pid, comm, state, parent, group or pid, leader or pid, ticks or pid * 10, 1 << 20, terminal, details=details)
 
 
-def forest(*processes: ScannedProcess, init: bool = True) -> Forest:
+def table(*processes: ScannedProcess, init: bool = True) -> ProcessTable:
     first = [process(1, "/sbin/init", parent=0, name="systemd")] if init else []
     return {one.pid: one for one in [*first, *processes]}
 
@@ -75,7 +75,7 @@ def worker_log(pid: int, job: str = "02000000", session: str = SESSION) -> str:
 
 
 def folder(
-    path: str = SESSION, *raylets: int, uid: int | None = USER, listeners: Sequence[Listener] | None = (), inode: int = 0
+    path: str = SESSION, *raylets: int, uid: int | None = USER, listeners: Sequence[SocketListener] | None = (), inode: int = 0
 ) -> SessionFolder:
     """A session's folder, in which logs of these raylets lie."""
     place = (1, inode or hash(path) & 0xFFFF) if uid is not None else None
@@ -99,7 +99,7 @@ def judged(
     there = {one.path: one for one in folders}
     named = {one.pid: there[one.origin.session] for one in processes if one.origin.session in there}
     made = ProcessFacts(folders=tuple(folders), folder_of=named, drivers=known, holders=frozenset(holders), **facts)
-    return classify(forest(*processes, init=init), made)
+    return classify(table(*processes, init=init), made)
 
 
 def kinds(*processes: ScannedProcess, **more: object) -> dict[int, str]:

@@ -20,7 +20,7 @@ import pytest
 from cockpit.probe import trust
 from cockpit.probe.look import processes, session_folder, sessions
 from cockpit.probe.look.oom_kills import MAX_LINE_CHARS, KillScanner
-from cockpit.probe.look.processes import ProcessTable, read_details, read_environ, read_stat
+from cockpit.probe.look.processes import ProcessScanner, read_details, read_environ, read_stat
 from cockpit.probe.look.sessions import SessionScanner
 from cockpit.probe.trust import Account, account_of, why_not_interpret, why_not_run
 from tests.probe.silent_kernel import SilentKernel
@@ -144,10 +144,10 @@ def test_whose_a_process_is_that_hangs_is_known(run):
     found = read_stat(child.pid)
     assert found
     over = threading.Event()
-    table = ProcessTable(lambda _: (over.wait(600), processes.Details())[1], patience=0.2)
-    table._learn([found])
+    scanner = ProcessScanner(lambda _: (over.wait(600), processes.Details())[1], patience=0.2)
+    scanner._learn([found])
     over.set()
-    ((_, details),) = table._known.values()
+    ((_, details),) = scanner._known.values()
     assert (details.stuck, details.uid) == (True, MALLORY)
 
 
@@ -159,14 +159,14 @@ def test_many_processes_that_hang_cost_one_scan_a_few_seconds():
             over.wait(600)
         return processes.Details()
 
-    table = ProcessTable(look, patience=1.0)
+    scanner = ProcessScanner(look, patience=1.0)
     began = time.monotonic()
     stats = [processes.ScannedProcess(os.getpid() + n, "stuck", "S", 1, 1, 1, 5, 0) for n in range(1, 41)]
-    table._learn(stats)
+    scanner._learn(stats)
     over.set()
     assert time.monotonic() - began < 20
-    assert all(details.stuck for _, details in table._known.values())
-    assert len(table._known) == 40
+    assert all(details.stuck for _, details in scanner._known.values())
+    assert len(scanner._known) == 40
 
 
 # A place among the first
@@ -189,7 +189,7 @@ def test_a_thousand_sessions_of_another_user_hide_none_of_ours(common, monkeypat
 
 @needs_root
 def test_the_temp_dirs_that_another_users_processes_name_crowd_out_none_of_ours(common, monkeypatch):
-    from tests.probe.forests import forest, process
+    from tests.probe.forests import process, table
 
     monkeypatch.setattr(sessions, "MOST_TEMPS", 10)
     theirs = [common / f"t{number}" for number in range(30)]
@@ -199,7 +199,7 @@ def test_the_temp_dirs_that_another_users_processes_name_crowd_out_none_of_ours(
     crowd = [
         process(100 + at, f"raylet --raylet_socket_name=x --session_dir={path}/{NAME}{at}", uid=MALLORY) for at, path in enumerate(theirs)
     ]
-    temps = SessionScanner().read(forest(*crowd, mine)).temps
+    temps = SessionScanner().read(table(*crowd, mine)).temps
     assert temps[0] == str(common / "ours" / "ray")
     assert len(temps) == 10
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from cockpit.recording.files import Header, Kind, Packer, Segment, Unpacker, pack_header, pack_record
+from cockpit.recording.files import Packer, RecordKind, Segment, SegmentHeader, Unpacker, pack_header, pack_record
 from cockpit.recording.numbers import LAYOUT
 from cockpit.recording.recording import Recording, RecordingError
 from tests.recording.recorded import snapshots, write
@@ -33,27 +33,27 @@ class Blocks:
         segment, unpacker = Segment(path), Unpacker()
         segment.scan()
         self.data = path.read_bytes()
-        self.frames: list[tuple[Kind, float, bytes]] = []
+        self.frames: list[tuple[RecordKind, float, bytes]] = []
         after = 0
         for record in segment.records:
-            payload = segment.payload(record, after if record.kind == Kind.DELTA else 0)
-            if record.kind == Kind.EVENTS:
-                self.frames.append((Kind.EVENTS, record.time, Unpacker().unpack(payload, record.unpacked)))
+            payload = segment.payload(record, after if record.kind == RecordKind.DELTA else 0)
+            if record.kind == RecordKind.EVENTS:
+                self.frames.append((RecordKind.EVENTS, record.time, Unpacker().unpack(payload, record.unpacked)))
                 continue
             after = record.checksum
-            self.frames.append((Kind(record.kind), record.time, unpacker.unpack(payload, record.unpacked)))
+            self.frames.append((RecordKind(record.kind), record.time, unpacker.unpack(payload, record.unpacked)))
         segment.close()
 
     def packed(self, chance: random.Random, change: Mutation) -> bytes:
         """As a file again, with one block changed, and now and then what its record says of it."""
-        packer, after, parts = Packer(), 0, [pack_header(Header(layout=LAYOUT))]
+        packer, after, parts = Packer(), 0, [pack_header(SegmentHeader(layout=LAYOUT))]
         chosen = chance.randrange(len(self.frames))
         for number, (kind, moment, block) in enumerate(self.frames):
             text = change(chance, block) if number == chosen else block
             length = chance.choice(DEAR[:5]) % (1 << 32) if number == chosen and chance.random() < 0.1 else len(text)
-            payload = Packer().pack(text, anew=True) if kind == Kind.EVENTS else packer.pack(text, anew=kind == Kind.KEY)
-            data, checksum = pack_record(kind, moment, payload, length, after if kind == Kind.DELTA else 0)
-            after = after if kind == Kind.EVENTS else checksum
+            payload = Packer().pack(text, anew=True) if kind == RecordKind.EVENTS else packer.pack(text, anew=kind == RecordKind.KEY)
+            data, checksum = pack_record(kind, moment, payload, length, after if kind == RecordKind.DELTA else 0)
+            after = after if kind == RecordKind.EVENTS else checksum
             parts.append(data)
         return b"".join(parts)
 

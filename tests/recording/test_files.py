@@ -9,11 +9,11 @@ import zstandard
 from cockpit.recording import files
 from cockpit.recording.files import (
     MAX_BLOCK_BYTES,
-    Header,
-    Kind,
     Packer,
     RecordingError,
+    RecordKind,
     Segment,
+    SegmentHeader,
     Unpacker,
     open_for_writing,
     pack_header,
@@ -57,25 +57,27 @@ def test_a_block_that_is_not_what_its_record_says_is_refused(payload):
 
 def written(tmp_path, *records):
     path = tmp_path / "a.cockpit"
-    path.write_bytes(pack_header(Header()) + b"".join(records))
+    path.write_bytes(pack_header(SegmentHeader()) + b"".join(records))
     segment = Segment(path)
     segment.scan()
     return segment
 
 
 def test_a_record_that_claims_more_than_any_has_is_none(tmp_path):
-    segment = written(tmp_path, pack_record(Kind.KEY, 5.0, b"?", MAX_BLOCK_BYTES + 1)[0], pack_record(Kind.KEY, 6.0, b"?", 1)[0])
+    segment = written(
+        tmp_path, pack_record(RecordKind.KEY, 5.0, b"?", MAX_BLOCK_BYTES + 1)[0], pack_record(RecordKind.KEY, 6.0, b"?", 1)[0]
+    )
     assert [record.time for record in segment.records] == [6.0]
     assert segment.lost > 0
 
 
 def test_no_more_records_are_listed_than_a_day_can_have(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "MAX_RECORDS", 3)
-    assert len(written(tmp_path, *[pack_record(Kind.EVENTS, float(at), b"?", 1)[0] for at in range(9)]).records) == 3
+    assert len(written(tmp_path, *[pack_record(RecordKind.EVENTS, float(at), b"?", 1)[0] for at in range(9)]).records) == 3
 
 
 def test_a_record_with_another_time_than_was_written_is_damaged(tmp_path):
-    segment = written(tmp_path, pack_record(Kind.EVENTS, 5.0, b"payload", 7)[0])
+    segment = written(tmp_path, pack_record(RecordKind.EVENTS, 5.0, b"payload", 7)[0])
     assert segment.payload(segment.records[0]) == b"payload"
     with pytest.raises(RecordingError, match="are damaged"):
         segment.payload(segment.records[0]._replace(time=6.0))

@@ -9,7 +9,7 @@ import pytest
 from cockpit.config.thresholds import DAY_S, RecordingLimits
 from cockpit.model import Cluster
 from cockpit.recording import folder as folders
-from cockpit.recording.files import Header, pack_header
+from cockpit.recording.files import SegmentHeader, pack_header
 from cockpit.recording.folder import Lock, folder_name, list_recordings, make_folder, remove_old
 
 NOW = 1_800_000_000.0
@@ -24,7 +24,7 @@ def root(tmp_path):
 def segment(root, cluster, number, age, size=10 * KIB):
     path = root / cluster / f"{number:06}.cockpit"
     make_folder(path.parent)
-    path.write_bytes(pack_header(Header()).ljust(size, b"\0"))
+    path.write_bytes(pack_header(SegmentHeader()).ljust(size, b"\0"))
     os.utime(path, (NOW - age, NOW - age))
     return path
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from cockpit import output
 from cockpit.model import Job
-from cockpit.recording.files import Header, Kind, Packer, pack_header, pack_record
+from cockpit.recording.files import Packer, RecordKind, SegmentHeader, pack_header, pack_record
 from cockpit.recording.frames import FrameError, State, decode_frame, make_frame, tables_of
 from cockpit.recording.numbers import LAYOUT
 from cockpit.recording.recording import Recording
@@ -39,8 +39,8 @@ def test_whole_numbers_that_look_like_none_are_read():
 
 def test_a_frame_of_another_time_than_its_record_is_refused(tmp_path):
     block = pack(make_frame(None, tables_of(replace(world.snapshot(), taken=1e300))))
-    data, _ = pack_record(Kind.KEY, 5.0, Packer().pack(block, anew=True), len(block))
-    (tmp_path / "a.cockpit").write_bytes(pack_header(Header(layout=LAYOUT)) + data)
+    data, _ = pack_record(RecordKind.KEY, 5.0, Packer().pack(block, anew=True), len(block))
+    (tmp_path / "a.cockpit").write_bytes(pack_header(SegmentHeader(layout=LAYOUT)) + data)
     assert Recording.open(tmp_path / "a.cockpit").snapshot_at(5.0) is None
 
 

@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.recording import files
-from cockpit.recording.files import MAGIC, MAJOR, Kind, Segment, pack_header, pack_record
+from cockpit.recording.files import MAGIC, MAJOR, RecordKind, Segment, pack_header, pack_record
 from cockpit.recording.numbers import LAYOUT
 from cockpit.recording.recording import MAX_SILENCE_S, Recording, RecordingError
 from cockpit.recording.writer import SegmentWriter
@@ -94,8 +94,8 @@ def spoil(path, begin, end):
 
 
 def test_a_damaged_frame_loses_what_follows_until_the_next_key_frame_and_says_so(path, written):
-    frames = [record for record in records_of(path) if record.kind in (Kind.KEY, Kind.DELTA)]
-    keys = [place for place, record in enumerate(frames) if record.kind == Kind.KEY]
+    frames = [record for record in records_of(path) if record.kind in (RecordKind.KEY, RecordKind.DELTA)]
+    keys = [place for place, record in enumerate(frames) if record.kind == RecordKind.KEY]
     spoil(path, frames[10].begin, frames[10].begin + 5)
     recording = Recording.open(path)
     assert [recording.snapshot_at(written[at].taken) is None for at in (9, 10, 11, keys[1] - 1, keys[1])] == [
@@ -109,8 +109,8 @@ def test_a_damaged_frame_loses_what_follows_until_the_next_key_frame_and_says_so
 
 
 def test_a_damaged_head_of_a_record_is_passed_over(path, written):
-    frames = [record for record in records_of(path) if record.kind in (Kind.KEY, Kind.DELTA)]
-    keys = [place for place, record in enumerate(frames) if record.kind == Kind.KEY]
+    frames = [record for record in records_of(path) if record.kind in (RecordKind.KEY, RecordKind.DELTA)]
+    keys = [place for place, record in enumerate(frames) if record.kind == RecordKind.KEY]
     spoil(path, frames[10].begin - 29, frames[10].begin)
     recording = Recording.open(path)
     assert recording.snapshot_at(written[keys[1]].taken) is not None
@@ -119,7 +119,7 @@ def test_a_damaged_head_of_a_record_is_passed_over(path, written):
 
 
 def test_a_frame_that_is_missing_without_a_trace_is_noticed(path, written):
-    frames = [record for record in records_of(path) if record.kind in (Kind.KEY, Kind.DELTA)]
+    frames = [record for record in records_of(path) if record.kind in (RecordKind.KEY, RecordKind.DELTA)]
     data = path.read_bytes()
     path.write_bytes(data[: frames[10].begin - 29] + data[frames[10].begin + frames[10].length :])
     assert Recording.open(path).snapshot_at(written[12].taken) is None
@@ -140,10 +140,10 @@ def test_what_a_later_cockpit_says_more_is_passed_over(tmp_path, written):
     block = msgspec.msgpack.encode(
         {"taken": 5.0, "weather": [1, 2], "nodes": {"edit": [{"id": "a", "host": "w1", "colour": "red"}], "mood": 1}}
     )
-    data, _ = pack_record(Kind.KEY, 5.0, files.Packer().pack(block, anew=True), len(block))
+    data, _ = pack_record(RecordKind.KEY, 5.0, files.Packer().pack(block, anew=True), len(block))
     unknown, _ = pack_record(99, 6.0, b"?", 1)
     path = tmp_path / "later.cockpit"
-    path.write_bytes(pack_header(files.Header(layout=LAYOUT)) + data + unknown)
+    path.write_bytes(pack_header(files.SegmentHeader(layout=LAYOUT)) + data + unknown)
     recording = Recording.open(path)
     assert [node.host for node in recording.snapshot_at(5.0).nodes or ()] == ["w1"]
     assert recording.damage == []

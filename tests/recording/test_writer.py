@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cockpit.model import Job, Snapshot
 from cockpit.recording import writer as writing
 from cockpit.recording.events import Event
-from cockpit.recording.files import Kind, Segment, list_segments
+from cockpit.recording.files import RecordKind, Segment, list_segments
 from cockpit.recording.recording import Recording
 from cockpit.recording.writer import KEY_EVERY_S, SegmentWriter
 from tests import world
@@ -28,7 +28,7 @@ def folder(tmp_path):
 def kinds(path):
     segment = Segment(path)
     segment.scan()
-    return [(Kind(record.kind).name, record.time) for record in segment.records]
+    return [(RecordKind(record.kind).name, record.time) for record in segment.records]
 
 
 def test_a_key_frame_comes_first_and_then_every_five_minutes(folder):

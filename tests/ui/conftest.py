@@ -53,7 +53,7 @@ class Still:
     def refresh(self):
         self.refreshed = True
 
-    def pace(self, step):
+    def change_interval(self, step):
         return 2.0 + step
 
     async def find_others(self):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import Actor, Bundle, Fault, Finding, Hold, Job, Quantity, Snapshot
-from cockpit.usage import Owner, look_at
+from cockpit.usage import Owner, sample_usage
 from tests.usage.worlds import JOB, empty, gpus, group, holder, placed, world
 from tests.world import GIB, NOW, actor, gpu, node, process, theirs
 
@@ -16,7 +16,7 @@ TRAIN = Owner("job", JOB)
 
 
 def use(*processes, before=None, owner=TRAIN, **more):
-    return look_at(world(*processes, **more), before).uses[owner]
+    return sample_usage(world(*processes, **more), before).uses[owner]
 
 
 def test_a_gpu_that_works_is_reserved_held_and_busy():
@@ -39,12 +39,14 @@ def test_fractions_of_actors_add_up():
 
 @pytest.mark.parametrize("absurd", [float("nan"), float("inf"), -8.0, 1e9])
 def test_an_absurd_number_of_gpus_is_none(absurd):
-    found = look_at(world(groups=[group(placed(absurd))], actors=[actor(1, needs={"GPU": absurd})]))
+    found = sample_usage(world(groups=[group(placed(absurd))], actors=[actor(1, needs={"GPU": absurd})]))
     assert TRAIN not in found.uses
 
 
 def test_what_waits_reserves_nothing():
-    found = look_at(world(groups=[group(Bundle({"GPU": 8.0}), state="PENDING")], actors=[actor(1, state="PENDING_CREATION", node=None)]))
+    found = sample_usage(
+        world(groups=[group(Bundle({"GPU": 8.0}), state="PENDING")], actors=[actor(1, state="PENDING_CREATION", node=None)])
+    )
     assert TRAIN not in found.uses
 
 
@@ -64,9 +66,9 @@ def test_idle_gpus_load_while_an_actor_of_the_job_is_being_started():
 
 def test_idle_gpus_load_while_their_memory_grows():
     seen = world(holder(0), rates=(0.0,))
-    memory = dict(look_at(seen).memory)
-    assert look_at(seen, memory).uses[TRAIN].idle == {"unseen": 1}
-    assert look_at(seen, {name: used - GIB for name, used in memory.items()}).uses[TRAIN].idle == {"loading": 1}
+    memory = dict(sample_usage(seen).memory)
+    assert sample_usage(seen, memory).uses[TRAIN].idle == {"unseen": 1}
+    assert sample_usage(seen, {name: used - GIB for name, used in memory.items()}).uses[TRAIN].idle == {"loading": 1}
 
 
 def test_where_most_others_work_it_is_the_others_turn():
@@ -125,19 +127,19 @@ def test_without_processes_reserved_gpus_are_unknown():
 
 @pytest.mark.parametrize("more", [{"actors": None}, {"placement_groups": None}, {"faults": (Fault("ray.actors", "silent", NOW),)}])
 def test_where_ray_is_not_heard_reservations_are_unknown(more):
-    found = look_at(world(holder(0), **more)).uses[TRAIN]
+    found = sample_usage(world(holder(0), **more)).uses[TRAIN]
     assert (found.reserved, found.held, found.busy) == (None, 1, 1)
 
 
 def test_a_gpu_of_two_jobs_is_half_each_ones():
     other = process(1002, job="03000000", gpus=(Hold(0, GIB),))
-    found = look_at(world(holder(0), other)).uses
+    found = sample_usage(world(holder(0), other)).uses
     assert [found[owner].held for owner in (TRAIN, Owner("job", "03000000"))] == [0.5, 0.5]
 
 
 def test_a_job_comes_before_others_and_those_before_what_is_left_over():
     foreign, orphan = process(8, kind="foreign", gpus=(Hold(0, GIB), Hold(1, GIB))), process(9, kind="orphan", gpus=(Hold(1, GIB),))
-    found = look_at(world(holder(0), foreign, orphan)).uses
+    found = sample_usage(world(holder(0), foreign, orphan)).uses
     assert (found[TRAIN].held, found[Owner("no job", "train")].held, found[Owner("left over", "train")].held) == (1, 1, 0)
 
 
@@ -146,25 +148,25 @@ def test_processes_of_another_ray_are_told_apart():
 
 
 def test_a_submission_id_and_the_id_of_its_job_are_one_owner():
-    found = look_at(world(holder(0), process(7, job="ppo-7b", gpus=(Hold(1, GIB),)))).uses
+    found = sample_usage(world(holder(0), process(7, job="ppo-7b", gpus=(Hold(1, GIB),)))).uses
     assert found[TRAIN].held == 2
     assert set(found) == {TRAIN}
 
 
 def test_two_raylets_on_a_host_have_its_gpus_once():
     nodes = tuple(node(number, seen=NOW, host="one", gpus=(gpu(0, utilization=50.0),)) for number in (1, 2))
-    found = look_at(Snapshot(taken=NOW, nodes=nodes, processes=(holder(0), holder(0, pid=5, node=f"{2:056x}"))))
+    found = sample_usage(Snapshot(taken=NOW, nodes=nodes, processes=(holder(0), holder(0, pid=5, node=f"{2:056x}"))))
     assert found.fleet.gpus == 1
     assert found.uses[TRAIN].held == 1
 
 
 def test_of_the_fleet_what_nobody_knows_is_not_counted_as_idle():
-    fleet = look_at(world(rates=(90.0, 0.0, None))).fleet
+    fleet = sample_usage(world(rates=(90.0, 0.0, None))).fleet
     assert (fleet.gpus, fleet.busy, fleet.idle, fleet.unknown, fleet.reserved) == (3, 1, 1, 1, 6)
 
 
 def test_without_nodes_the_fleet_is_unknown():
-    fleet = look_at(Snapshot(taken=NOW)).fleet
+    fleet = sample_usage(Snapshot(taken=NOW)).fleet
     assert (fleet.gpus, fleet.busy, fleet.idle, fleet.reserved) == (None, None, None, None)
 
 
@@ -188,7 +190,7 @@ def test_whatever_is_seen_busy_idle_and_unknown_add_up_to_what_was_had(rates, ho
         groups=[group(*[placed()] * size, state=state, job=job) for job, state, size in groups],
         processes=listed if has_processes else None,
     )
-    uses = look_at(seen).uses
+    uses = sample_usage(seen).uses
     for found in uses.values():
         assert found.had == pytest.approx(max(found.reserved, found.held or 0.0))
         assert min([found.busy, found.unknown, *found.idle.values()]) >= 0
@@ -198,4 +200,4 @@ def test_whatever_is_seen_busy_idle_and_unknown_add_up_to_what_was_had(rates, ho
 
 
 def test_an_actor_that_is_dead_reserves_nothing():
-    assert not look_at(world(actors=[Actor("a", "C", state="DEAD", job=JOB, node=f"{1:056x}", needs={"GPU": 1.0})])).uses
+    assert not sample_usage(world(actors=[Actor("a", "C", state="DEAD", job=JOB, node=f"{1:056x}", needs={"GPU": 1.0})])).uses

@@ -13,7 +13,7 @@ from cockpit.model import Job, Snapshot
 from cockpit.presets import Preset, read_preset
 
 if TYPE_CHECKING:
-    from cockpit.acts.world import Hear, World
+    from cockpit.acts.world import ActContext, Hear
 
 
 class LaunchAct(Act):
@@ -30,16 +30,16 @@ class LaunchAct(Act):
         """Its file, with what that holds now, not what it held when the page was drawn."""
         return reading_of_preset(row)
 
-    async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:
+    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
         """What would be submitted; the word, where one is asked for, is the plan's own: only it knows which other jobs there are."""
         from cockpit.acts.launch.launch import Launches  # deferred: what packs folders is no part of a start
 
-        return await world.keep(Launches).plan(self, aim, hear)
+        return await context.keep(Launches).plan(self, aim, hear)
 
-    async def perform(self, plan: Plan, world: World, hear: Hear) -> Receipt:
+    async def perform(self, plan: Plan, context: ActContext, hear: Hear) -> Receipt:
         from cockpit.acts.launch.launch import Launches  # deferred, as above
 
-        return await world.keep(Launches).perform(plan, hear)
+        return await context.keep(Launches).perform(plan, hear)
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         return Impact()

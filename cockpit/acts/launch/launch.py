@@ -49,7 +49,7 @@ from cockpit.acts.launch.submission import (
 from cockpit.acts.plan import RAY, Plan, Receipt, Target
 from cockpit.acts.world import Hear
 from cockpit.check.preset import look_and_check
-from cockpit.check.result import Checked
+from cockpit.check.result import CheckOutcome
 from cockpit.check.text import verdict
 from cockpit.config.document import InputError
 from cockpit.model import Job
@@ -262,7 +262,7 @@ def _command(order: Order) -> tuple[str, ...]:
     return (" ".join(order.shown.entrypoint.split()),)
 
 
-def _doubts(order: Order, checked: Checked) -> Iterator[str]:
+def _doubts(order: Order, checked: CheckOutcome) -> Iterator[str]:
     """Whether it fits, and every line that speaks against it, with what would help."""
     worst = checked.reason
     told = verdict(order.preset.name, checked)

@@ -9,7 +9,7 @@ from typing import Final
 
 from cockpit.acts.recover.step_state import StepError
 from cockpit.sources.ray.client import RayClient
-from cockpit.sources.ray.wire import Identity
+from cockpit.sources.ray.wire import NodeEntry
 from cockpit.sources.source import SourceError, wait_within
 
 JOIN_TIMEOUT_S: Final = 120.0
@@ -48,14 +48,14 @@ async def wait_for_all(
     raise StepError(f"cluster not complete after {JOIN_TIMEOUT_S:.0f} s: {lacks}")
 
 
-async def _members(ray: RayClient, session: str) -> tuple[Identity, ...]:
+async def _members(ray: RayClient, session: str) -> tuple[NodeEntry, ...]:
     """The nodes of this session: the dashboard of an earlier one may still answer for a moment."""
     if (await ray.identify()).session != session:
         raise SourceError(f"{ray.address} does not serve {session} yet: another session answers")
     return await ray.members()
 
 
-def _lacks(wanted: float | None, address: str, members: tuple[Identity, ...]) -> str | None:
+def _lacks(wanted: float | None, address: str, members: tuple[NodeEntry, ...]) -> str | None:
     """What the node there still lacks of the GPUs that are wanted of it, or `None`."""
     mine = [member for member in members if member.node_ip == address and member.state == "ALIVE"]
     if not mine:
@@ -64,5 +64,5 @@ def _lacks(wanted: float | None, address: str, members: tuple[Identity, ...]) ->
     return f"{found:g} of {wanted:g} GPUs" if wanted is not None and found < wanted else None
 
 
-def _gpus(member: Identity) -> float:
+def _gpus(member: NodeEntry) -> float:
     return float((member.resources_total or {}).get("GPU") or 0.0)

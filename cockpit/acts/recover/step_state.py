@@ -8,7 +8,7 @@ from typing import Final, Literal
 from cockpit.acts.plan import Plan, Receipt
 from cockpit.model import Value
 
-State = Literal["waiting", "planned", "running", "done", "failed", "skipped"]
+StepState = Literal["waiting", "planned", "running", "done", "failed", "skipped"]
 """`planned`: what it will do is known to the last target."""
 WILL: Final[Mapping[str, tuple[str, str]]] = {
     "stop": ("Stop Ray", "stop this cluster's Ray on every host where it is known to run"),
@@ -46,7 +46,7 @@ class Step(Value, frozen=True):
     title: str
     will: str
     """What it does, in words."""
-    state: State = "waiting"
+    state: StepState = "waiting"
     hosts: Mapping[str, str] = {}
     """By host, its progress."""
     lines: tuple[str, ...] = ()

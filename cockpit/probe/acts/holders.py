@@ -10,7 +10,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple
 
 from ..look.kinds import OWNED_KINDS
 from ..look.proc import Batch
-from ..look.processes import Forest
+from ..look.processes import ProcessTable
 from ..trust import own_uids
 from .host_state import HostState, Tell, tell_seldom
 
@@ -46,16 +46,16 @@ class _Answer(NamedTuple):
     """Not where it has too much mapped, or its user's processes have taken too long."""
 
 
-def find_file_uses(forest: Forest, tell: Tell) -> Tuple[Tuple[FileUse, ...], Tuple[int, ...]]:
+def find_file_uses(table: ProcessTable, tell: Tell) -> Tuple[Tuple[FileUse, ...], Tuple[int, ...]]:
     """And the pids that could not be asked: they hang, or their user has very much open. Of others' processes root alone sees files."""
-    left = [pid for pid, process in forest.items() if process.alive and not process.details.stuck and pid != os.getpid()]
+    left = [pid for pid, process in table.items() if process.alive and not process.details.stuck and pid != os.getpid()]
     found: list[FileUse] = []
     hanging: list[int] = []
     spent: Dict[int | None, float] = {}
     """Seconds that each user's processes have taken up to now."""
 
     def ask(pid: int) -> _Answer:
-        uid, before = forest[pid].details.uid, time.monotonic()
+        uid, before = table[pid].details.uid, time.monotonic()
         if spent.get(uid, 0.0) > BUDGET_S and uid not in own_uids():
             return _Answer(pid, set(), is_whole=False)
         uses: Set[FileUse] = set()
@@ -74,16 +74,16 @@ def find_file_uses(forest: Forest, tell: Tell) -> Tuple[Tuple[FileUse, ...], Tup
         found += [use for answer in answers for use in answer.uses]
         hanging += [*(answer.pid for answer in answers if not answer.is_whole), *left[at : at + 1]]
         for pid in left[at : at + 1]:
-            uid = forest[pid].details.uid
+            uid = table[pid].details.uid
             spent[uid] = spent.get(uid, 0.0) + LOCKED_MAP_TIMEOUT_S
         left = left[at + 1 :]
-    return tuple(found), (*hanging, *(pid for pid, process in forest.items() if process.details.stuck))
+    return tuple(found), (*hanging, *(pid for pid, process in table.items() if process.details.stuck))
 
 
 def why_in_use(look: HostState, used: Iterable[FileUse], session: str, uid: int) -> str | None:
     """The live Ray of its owner's, of root's or of ours that works with files there, if one does: it may have no others."""
     for hold in used:
-        process, verdict = look.forest.get(hold.pid), look.verdicts.get(hold.pid)
+        process, verdict = look.table.get(hold.pid), look.verdicts.get(hold.pid)
         if hold.session != session or process is None or verdict is None or verdict.kind not in OWNED_KINDS:
             continue
         if process.details.uid in (uid, *own_uids()):
@@ -94,13 +94,13 @@ def why_in_use(look: HostState, used: Iterable[FileUse], session: str, uid: int)
 def why_unasked(look: HostState, hanging: Iterable[int], uid: int) -> str | None:
     """Why it is unknown whether a live Ray of its owner's, of root's or of ours works with files there."""
     for pid in hanging:
-        process, verdict = look.forest.get(pid), look.verdicts.get(pid)
+        process, verdict = look.table.get(pid), look.verdicts.get(pid)
         if process and verdict and verdict.kind in OWNED_KINDS and process.details.uid in (uid, *own_uids()):
             return f"unknown whether it is in use: the open files of {verdict.kind} {pid} of a live Ray can't be read"
     return None
 
 
-def describe_uses(used: Iterable[FileUse], forest: Forest, session: str) -> Iterator[str]:
+def describe_uses(used: Iterable[FileUse], table: ProcessTable, session: str) -> Iterator[str]:
     """A sentence for each process that uses something there, which may be removed all the same."""
     by_pid: Dict[int, list[FileUse]] = {}
     for hold in used:
@@ -109,7 +109,7 @@ def describe_uses(used: Iterable[FileUse], forest: Forest, session: str) -> Iter
     for pid, mine in by_pid.items():
         one, more = mine[0], len({hold.path for hold in mine}) - 1
         what = f"{one.path or 'the folder itself'} and {more} more are" if more else f"{one.path or 'the folder itself'} is"
-        program = " ".join(forest[pid].details.argv[:2])[:120] or forest[pid].name  # enough to know it by, and too short for a secret
+        program = " ".join(table[pid].details.argv[:2])[:120] or table[pid].name  # enough to know it by, and too short for a secret
         by = f"by {program} (pid {pid})"
         yield f"{session}: {what} {one.how} {by}: {'their' if more else 'its'} space is freed when that process ends"
 

@@ -14,9 +14,9 @@ from ..look.classify import classify
 from ..look.collector import Collector
 from ..look.gpus import GpuReading, Nvml
 from ..look.kinds import NO_SIGN, OWNED_KINDS, KindVerdict
-from ..look.past import Past
+from ..look.past import ProcessHistory
 from ..look.proc import TICKS_PER_SECOND, boot_time, uptime, user_name
-from ..look.processes import Forest, ProcessTable, ScannedProcess, shown_command
+from ..look.processes import ProcessScanner, ProcessTable, ScannedProcess, shown_command
 from ..look.sample import facts_of, usual_temps
 from ..look.sessions import Sessions, SessionScanner
 
@@ -58,7 +58,7 @@ def unforeseen(error: Exception) -> str:
 class _Seen(NamedTuple):
     """The facts of one look."""
 
-    forest: Forest
+    table: ProcessTable
     verdicts: Mapping[int, KindVerdict]
     reading: GpuReading
     sessions: Sessions
@@ -72,8 +72,8 @@ class HostState(_Seen):
     """What was seen in one moment."""
 
     def target(self, pid: int, **more: Any) -> Target:
-        """A process as a target; of one that is not in the forest, as NVML may list it, no more is known than its pid."""
-        facts = self._facts(self.forest[pid]) if pid in self.forest else {"what": "process", "pid": pid, "ticks": None}
+        """A process as a target; of one that is not in the table, as NVML may list it, no more is known than its pid."""
+        facts = self._facts(self.table[pid]) if pid in self.table else {"what": "process", "pid": pid, "ticks": None}
         return {**facts, **self._verdict(pid), **more}
 
     def _facts(self, process: ScannedProcess) -> Target:
@@ -109,7 +109,7 @@ class HostState(_Seen):
 
     def find_same(self, target: Target) -> ScannedProcess | None:
         """The planned process, if it is still there and alive."""
-        process = self.forest.get(int(target["pid"]))
+        process = self.table.get(int(target["pid"]))
         return process if process is not None and process.ticks == int(target["ticks"]) and process.alive else None
 
     def find_descendants(self, pid: int) -> Tuple[int, ...]:
@@ -125,7 +125,7 @@ class HostState(_Seen):
     @cached_property
     def _children(self) -> Mapping[int, List[int]]:
         found: Dict[int, List[int]] = {}
-        for pid, process in self.forest.items():
+        for pid, process in self.table.items():
             found.setdefault(process.parent, []).append(pid)
         return found
 
@@ -136,18 +136,18 @@ class HostState(_Seen):
     def _find_ancestry(self, pid: int) -> Set[int]:
         """It and all that it hangs from; a loop ends it."""
         passed: Set[int] = set()
-        while pid in self.forest and pid not in passed:
+        while pid in self.table and pid not in passed:
             passed.add(pid)
-            pid = self.forest[pid].parent
+            pid = self.table[pid].parent
         return passed
 
 
-class Watcher:
+class HostScanner:
     """Looks at this host as often as it is asked to. What it has seen once is evidence the next time."""
 
     def __init__(self, request: Request) -> None:
         self._jobs: Sequence[Mapping[str, Any]] = request.get("jobs") or ()
-        self._table = ProcessTable()
+        self._process_scanner = ProcessScanner()
         self._scanner = SessionScanner(usual_temps())
         self._past = _past_of(request)
         self._nvml: Collector[GpuReading] = Collector("nvml", "NVML", Nvml().read, None)
@@ -177,18 +177,18 @@ class Watcher:
     def _look(self, patience: float) -> HostState:
         asked = time.monotonic()
         self._nvml.ask()
-        forest = self._table.scan()
-        sessions = self._scanner.read(forest)
+        table = self._process_scanner.scan()
+        sessions = self._scanner.read(table)
         answered = self._answers(asked, patience)
         reading = self._nvml.facts or GpuReading()
         past = self._past
-        verdicts = classify(forest, facts_of(sessions, reading, past))
-        past.learn(forest, verdicts, int(uptime() * TICKS_PER_SECOND))
+        verdicts = classify(table, facts_of(sessions, reading, past))
+        past.learn(table, verdicts, int(uptime() * TICKS_PER_SECOND))
         fault = self._nvml.fault()
         silent = None if answered or not patience else f"NVML has not answered for {patience:.0f} s"
         reason = str(fault["text"]) if fault else silent
         final = apply_job_states(verdicts, self._jobs)
-        return HostState(forest, final, reading, sessions, reason, _carriers(forest, final))
+        return HostState(table, final, reading, sessions, reason, _carriers(table, final))
 
     def reading(self, patience: float = NVML_TIMEOUT_S) -> GpuReading | None:
         """What NVML says now, and not what it said before; `None` when it does not answer."""
@@ -207,13 +207,13 @@ class Watcher:
             self._nvml.wait(left)
 
 
-def _carriers(forest: Forest, verdicts: Mapping[int, KindVerdict]) -> Dict[int, int]:
+def _carriers(table: ProcessTable, verdicts: Mapping[int, KindVerdict]) -> Dict[int, int]:
     found: Dict[int, int] = {}
-    for pid in (pid for pid, verdict in verdicts.items() if verdict.kind in OWNED_KINDS and pid in forest and forest[pid].alive):
-        above = forest[pid].parent
-        while above in forest and above not in found:
+    for pid in (pid for pid, verdict in verdicts.items() if verdict.kind in OWNED_KINDS and pid in table and table[pid].alive):
+        above = table[pid].parent
+        while above in table and above not in found:
             found[above] = pid
-            above = forest[above].parent
+            above = table[above].parent
     return found
 
 
@@ -253,8 +253,8 @@ WORKER_GONE = re.compile(r"its worker( \d+)? is gone$")
 NO_JOBS: Mapping[str, Set[str]] = {"running": set(), "ended": set()}
 
 
-def _past_of(request: Request) -> Past:
-    past = Past()
+def _past_of(request: Request) -> ProcessHistory:
+    past = ProcessHistory()
     for pid, ticks, evidence in request.get("past") or ():
         past.believe((int(pid), int(ticks)), evidence)
     return past

@@ -17,8 +17,8 @@ from .. import trust
 from ..look.gpus import GpuReading
 from ..look.kinds import LEFT_OVER_KINDS
 from ..look.processes import Identity, ScannedProcess, lives
-from .host_state import HostState, Request, Target, Tell, Watcher, grace_of
-from .signals import Ending, Grip, ProtectedError, end, find_own_ancestry, grip
+from .host_state import HostScanner, HostState, Request, Target, Tell, grace_of
+from .signals import Ending, ProcessHandle, ProtectedError, end, find_own_ancestry, open_handle
 
 GRACE_S = 10.0
 FREED_TIMEOUT_S = 3.0
@@ -29,9 +29,9 @@ NOTABLE_BYTES = 512 << 20
 """Bytes in use on a GPU without any process that count as a finding: a driver keeps some for itself."""
 
 
-def plan(request: Request, watcher: Watcher, tell: Tell) -> Dict[str, Any]:  # noqa: ARG001 a stage is called so
+def plan(request: Request, scanner: HostScanner, tell: Tell) -> Dict[str, Any]:  # noqa: ARG001 a stage is called so
     """Every left-over process, or those that were named; and what looks like one but can't be proven to be."""
-    look = watcher.look()
+    look = scanner.look()
     targets: list[Target] = []
     refused: list[Target] = []
     for target in _candidates(look, request):
@@ -46,7 +46,7 @@ def _unknown(look: HostState, refused: Iterable[Target]) -> list[str]:
     """Why there may be more that is left over than what was found."""
     unknown = [target for target in refused if target["kind"] == "unknown"]
     unjudged = [int(target["pid"]) for target in unknown]
-    hidden = [pid for pid in unjudged if pid not in look.forest or not look.forest[pid].origin.readable]
+    hidden = [pid for pid in unjudged if pid not in look.table or not look.table[pid].origin.readable]
     holders = all(target["gpus"] for target in unknown)
     what = ("process holds GPU memory and", "processes hold GPU memory and") if holders else ("process", "processes")
     number = f"{len(unjudged)} {what[len(unjudged) != 1]} can't be classified"
@@ -56,10 +56,10 @@ def _unknown(look: HostState, refused: Iterable[Target]) -> list[str]:
 
 def _candidates(look: HostState, request: Request) -> Iterable[Target]:
     if request.get("named") is None:
-        for pid in look.sort_deepest_first(pid for pid in look.verdicts if pid in look.forest):
+        for pid in look.sort_deepest_first(pid for pid in look.verdicts if pid in look.table):
             if look.verdicts[pid].kind in LEFT_OVER_KINDS or _doubtful(look, pid):
                 yield look.target(pid)
-        for pid in sorted(look.reading.holders.keys() - look.forest.keys()):
+        for pid in sorted(look.reading.holders.keys() - look.table.keys()):
             yield look.target(pid, reason="; ".join(look.verdicts[pid].why))
         return
     wanted: Dict[int, Target] = {}
@@ -71,7 +71,7 @@ def _candidates(look: HostState, request: Request) -> Iterable[Target]:
 
 def _collect_targets(look: HostState, pid: int, ticks: int | None) -> Dict[int, Target]:
     """That process and what hangs from it, as far as that is left over too."""
-    process = look.forest.get(pid)
+    process = look.table.get(pid)
     if process is None or not process.alive or ticks not in (None, process.ticks):
         gone = {"what": "process", "pid": pid, "ticks": ticks, "reason": f"process {pid} has ended" + ("" if process is None else " since")}
         return {pid: gone}
@@ -81,7 +81,7 @@ def _collect_targets(look: HostState, pid: int, ticks: int | None) -> Dict[int, 
 
 def _doubtful(look: HostState, pid: int) -> bool:
     """It may be left over and nobody can say whether; worth a word, and no more."""
-    verdict, process = look.verdicts[pid], look.forest[pid]
+    verdict, process = look.verdicts[pid], look.table[pid]
     elsewhere = verdict.from_ray and len(process.details.pids) > 1
     suspect = pid in look.reading.holders or verdict.undecided is not None or not process.origin.readable or elsewhere
     return verdict.kind == "unknown" and suspect and process.alive
@@ -90,7 +90,7 @@ def _doubtful(look: HostState, pid: int) -> bool:
 def refusal(look: HostState, request: Request, target: Target) -> str | None:
     """Why this process is not ended, or `None`."""
     pid, kind = int(target["pid"]), target["kind"]
-    if not look.forest[pid].alive:
+    if not look.table[pid].alive:
         return "it is a zombie: it has ended, and its parent has not collected it"
     if pid in find_own_ancestry():
         return "cockpit itself runs in it"
@@ -103,7 +103,7 @@ def refusal(look: HostState, request: Request, target: Target) -> str | None:
 
 
 def _not_mine(look: HostState, request: Request, target: Target) -> str | None:
-    uid, me = look.forest[int(target["pid"])].details.uid, os.geteuid()
+    uid, me = look.table[int(target["pid"])].details.uid, os.geteuid()
     if uid == me:
         return None
     whose = "its owner is unknown" if uid is None else f"it belongs to {target['user']}"
@@ -119,13 +119,13 @@ def _describe(kind: str) -> str:
     return words.get(kind, f"a {kind} of a live Ray")
 
 
-def do(request: Request, watcher: Watcher, tell: Tell) -> Dict[str, Any]:
+def do(request: Request, scanner: HostScanner, tell: Tell) -> Dict[str, Any]:
     """Ends exactly the planned processes that are still what they were."""
-    look = watcher.look()
+    look = scanner.look()
     answer: Dict[str, Any] = {"done": [], "refused": [], "failed": [], "notes": look.doubts}
     meant: Dict[Identity, Target] = {(int(target["pid"]), int(target["ticks"])): target for target in request["targets"]}
     turns = {pid: turn for turn, pid in enumerate(look.sort_deepest_first({pid for pid, _ in meant}))}
-    kept: Dict[Identity, Tuple[Target, Grip]] = {}
+    kept: Dict[Identity, Tuple[Target, ProcessHandle]] = {}
     for identity in sorted(meant, key=lambda one: turns[one[0]]):
         held = hold_target(look, request, meant[identity], answer)
         if held is not None:
@@ -134,19 +134,19 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Dict[str, Any]:
     for identity, (target, held) in kept.items():
         record(answer, target, endings[identity])
         held.release()
-    answer["freed"] = measure_freed(look, watcher, [target for target, _ in kept.values()], answer["notes"])
+    answer["freed"] = measure_freed(look, scanner, [target for target, _ in kept.values()], answer["notes"])
     answer["notes"] += _newcomers(look, {pid for pid, _ in meant}, kept)
-    answer["failed"] += _find_respawned(look, watcher.look(0.0), kept) if kept else []
+    answer["failed"] += _find_respawned(look, scanner.look(0.0), kept) if kept else []
     return answer
 
 
 def _find_respawned(before: HostState, after: HostState, kept: Iterable[Identity]) -> list[Target]:
     """What the ended ones have started while they were being ended: a supervisor starts its child anew until it is gone itself."""
-    ended = [before.forest[pid] for pid, _ in kept]
+    ended = [before.table[pid] for pid, _ in kept]
     led = {process.leader for process in ended} | {process.group for process in ended}
     pasts = {_past(process) for process in ended if process.origin.from_ray}
-    old = {process.identity for process in before.forest.values()}
-    left = (after.forest[pid] for pid, verdict in after.verdicts.items() if verdict.kind in LEFT_OVER_KINDS and pid in after.forest)
+    old = {process.identity for process in before.table.values()}
+    left = (after.table[pid] for pid, verdict in after.verdicts.items() if verdict.kind in LEFT_OVER_KINDS and pid in after.table)
     new = [one for one in left if one.alive and one.identity not in old]
     came = [one.pid for one in new if one.leader in led or one.group in led or _past(one) in pasts]
     return [after.target(pid, error="it started while the others were being killed: repeat the action") for pid in came]
@@ -160,22 +160,22 @@ def _past(process: ScannedProcess) -> Tuple[Any, ...]:
 def _newcomers(look: HostState, meant: Container[int], kept: Iterable[Identity]) -> list[str]:
     """What the ended ones had started since the plan."""
     ended = {pid for pid, _ in kept}
-    left = (pid for pid, verdict in look.verdicts.items() if verdict.kind in LEFT_OVER_KINDS and pid in look.forest and pid not in meant)
-    found = sorted(pid for pid in left if look.forest[pid].parent in ended)
+    left = (pid for pid, verdict in look.verdicts.items() if verdict.kind in LEFT_OVER_KINDS and pid in look.table and pid not in meant)
+    found = sorted(pid for pid in left if look.table[pid].parent in ended)
     pids = ", ".join(map(str, found))
     return [f"the killed processes started pid {pids} after the plan was made; not touched: repeat the action"] if found else []
 
 
-def hold_target(look: HostState, request: Request, planned: Target, answer: Dict[str, Any]) -> Grip | None:
+def hold_target(look: HostState, request: Request, planned: Target, answer: Dict[str, Any]) -> ProcessHandle | None:
     """Hold the planned process if it is still that one and may still be ended; else say why not."""
     process = look.find_same(planned)
     try:
-        held = grip(process.pid, process.ticks) if process is not None else None
+        held = open_handle(process.pid, process.ticks) if process is not None else None
     except ProtectedError as error:
         answer["refused"].append({**planned, "reason": str(error)})
         return None
     if process is None or held is None:
-        reused = int(planned["pid"]) in look.forest and look.forest[int(planned["pid"])].ticks != planned["ticks"]
+        reused = int(planned["pid"]) in look.table and look.table[int(planned["pid"])].ticks != planned["ticks"]
         answer["refused"].append(
             {**planned, "reason": "it has ended; its pid now belongs to another process" if reused else "it has ended since"}
         )
@@ -190,11 +190,11 @@ def hold_target(look: HostState, request: Request, planned: Target, answer: Dict
     return held
 
 
-def end_held(request: Request, grips: list[Grip], tell: Tell) -> Mapping[Identity, Ending]:
+def end_held(request: Request, handles: list[ProcessHandle], tell: Tell) -> Mapping[Identity, Ending]:
     """TERM, the grace, KILL; or as the request says."""
     first = signal.SIGKILL if request.get("force") else signal.SIGTERM
     last = None if request.get("only") == "TERM" else signal.SIGKILL
-    return end(grips, grace_of(request, GRACE_S), first, last, tell) if grips else {}
+    return end(handles, grace_of(request, GRACE_S), first, last, tell) if handles else {}
 
 
 def record(answer: Dict[str, Any], target: Target, ending: Ending) -> None:
@@ -205,21 +205,21 @@ def record(answer: Dict[str, Any], target: Target, ending: Ending) -> None:
         answer["failed"].append({**target, "error": ending.text})
 
 
-def measure_freed(look: HostState, watcher: Watcher, targets: Iterable[Target], notes: list[str]) -> Dict[str, Any]:
+def measure_freed(look: HostState, scanner: HostScanner, targets: Iterable[Target], notes: list[str]) -> Dict[str, Any]:
     """GPU memory that NVML counted for those of them that are gone and doesn't any more, and what stays in use without a holder."""
     gone = [int(target["pid"]) for target in targets if not lives(int(target["pid"]), int(target["ticks"]))]
     held = {pid: look.reading.holders[pid] for pid in gone if pid in look.reading.holders}
     if not held:
         return {"gpu": None if look.fault or look.reading.gpus is None else 0}
     until = time.monotonic() + FREED_TIMEOUT_S
-    after = watcher.reading(FREED_TIMEOUT_S)
+    after = scanner.reading(FREED_TIMEOUT_S)
     while (
         after is not None
         and (_explain_unfreed(look.reading, after, held) or not held.keys().isdisjoint(after.holders))
         and time.monotonic() < until
     ):
         time.sleep(0.1)
-        after = watcher.reading(FREED_TIMEOUT_S)
+        after = scanner.reading(FREED_TIMEOUT_S)
     if after is None:
         notes.append("NVML no longer answers: whether the GPU memory is free is unknown")
         return {"gpu": None}

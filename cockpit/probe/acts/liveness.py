@@ -9,7 +9,7 @@ from ..look.kinds import OWNED_KINDS, SessionFolder
 from ..look.processes import ScannedProcess
 from ..look.session_folder import answers
 from ..trust import own_uids
-from .host_state import HostState, Watcher
+from .host_state import HostScanner, HostState
 from .removal import AliveError
 
 ASK_EVERY, ASK_AFTER_S = 64, 0.1
@@ -24,7 +24,7 @@ def why_alive(look: HostState, session: SessionFolder) -> str | None:
     Only the word of its owner's processes, of root's and of our own counts: anybody may call a process raylet.
     """
     users = {session.uid, *own_uids(), None}
-    for process in look.forest.values():
+    for process in look.table.values():
         why = _why_alive(look, session, process) if process.alive and process.details.uid in users else None
         if why is not None:
             return why
@@ -57,8 +57,8 @@ def why_answers(session: int) -> str | None:
 class LivenessGuard:
     """Looks out for one dead session that comes alive."""
 
-    def __init__(self, watcher: Watcher, session: int, facts: SessionFolder) -> None:
-        self._watcher, self._session, self._facts = watcher, session, facts
+    def __init__(self, scanner: HostScanner, session: int, facts: SessionFolder) -> None:
+        self._scanner, self._session, self._facts = scanner, session, facts
         self._asks = 0
         self._asked = self._due = 0.0
 
@@ -70,7 +70,7 @@ class LivenessGuard:
             self._asked = now
             self._judge(why_answers(self._session))
         if fully or now > self._due:
-            self._judge(why_alive(self._watcher.look(0.0), self._facts))
+            self._judge(why_alive(self._scanner.look(0.0), self._facts))
             self._due = time.monotonic() + max(LOOK_EVERY_S, 20 * (time.monotonic() - now))
 
     def _judge(self, why: str | None) -> None:

@@ -6,10 +6,10 @@ import json
 from importlib import import_module
 from typing import Any, Callable, Dict
 
-from .host_state import Request, Tell, Watcher, unforeseen
+from .host_state import HostScanner, Request, Tell, unforeseen
 
 Answer = Dict[str, Any]
-Stage = Callable[[Request, Watcher, Tell], Answer]
+Stage = Callable[[Request, HostScanner, Tell], Answer]
 
 
 def perform(text: str, say: Callable[[Answer], None]) -> None:
@@ -32,7 +32,7 @@ def _answer(text: str, tell: Tell) -> Answer:
         # only the act that is asked for: from source an import is a tenth of a second, and somebody waits
         perform_stage: Stage = getattr(import_module(f".{act}", __package__), stage)
         doubt = DOUBT if stage == "do" else ""
-        return perform_stage(request, Watcher(request), tell)
+        return perform_stage(request, HostScanner(request), tell)
     except OSError as error:
         return {"error": f"{error}{doubt}"}
     except Exception as error:  # noqa: BLE001 a traceback would be all that is known of what was done

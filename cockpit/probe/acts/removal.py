@@ -14,7 +14,7 @@ import time
 from typing import Callable, Collection, Container, Dict, Iterable, Iterator, List, Set, Tuple
 
 from ..look.proc import user_name
-from ..look.sizes import DearFiles
+from ..look.sizes import ProtectedFiles
 from ..look.tree import FileId, FolderEntry, Walk, file_id
 from .host_state import Tell, tell_seldom
 
@@ -69,7 +69,7 @@ class Survey:
         self.size = 0
         self.newest = 0.0
         """When anything in it was last written."""
-        self.dear = DearFiles()
+        self.protected = ProtectedFiles()
         self.folders: Set[FileId] = set()
         """Those in it that are its owner's: nothing else is gone into when it is removed."""
         self.foreign = Remarks()
@@ -89,7 +89,7 @@ class Survey:
         self._owner = os.fstat(top).st_uid
         for entry in Walk(top, trouble=self._note, why_not=self._why_not):
             self._count(entry)
-            if self.dear.are_too_many:
+            if self.protected.are_too_many:
                 raise OSError(errno.E2BIG, "too many files in it look like checkpoints or results to list them: check the folder yourself")
             self._tell(f"{self._name}: {self.files:,} file{'' if self.files == 1 else 's'} counted, {in_words(self.size)}")
         return self
@@ -102,7 +102,7 @@ class Survey:
     def _count(self, entry: FolderEntry) -> None:
         status = entry.status
         self.newest = max(self.newest, status.st_mtime)
-        self.dear.see(entry)
+        self.protected.see(entry)
         if entry.is_folder:
             return
         self.files += 1
@@ -142,7 +142,7 @@ class Removal:
     """Removes what lies in one folder, but for what is to be kept."""
 
     def __init__(
-        self, name: str, dear: DearFiles, named: Iterable[str], held: Container[str], check: Callable[[bool], None], tell: Tell,
+        self, name: str, protected: ProtectedFiles, named: Iterable[str], held: Container[str], check: Callable[[bool], None], tell: Tell,
         folders: Container[FileId],
     ) -> None:  # fmt: skip
         """What is dear stays, unless it is `named`, or a folder above it. What is `held` open frees no space yet.
@@ -157,9 +157,9 @@ class Removal:
         self.kept: Dict[str, None] = {}
         self.failed = Remarks()
         """What could not be removed, and why."""
-        self._name, self._dear, self._named, self._held, self._check = name, dear, tuple(named), held, check
+        self._name, self._protected, self._named, self._held, self._check = name, protected, tuple(named), held, check
         self._tell = tell_seldom(tell, TELL_INTERVAL_S)
-        self._keeps_marks = any(not self._is_named(path) for path in dear.found)
+        self._keeps_marks = any(not self._is_named(path) for path in protected.found)
         self._folders = folders
         self._stay: Set[str] = set()
         self._again = False
@@ -196,7 +196,7 @@ class Removal:
     def _enter(self, path: str) -> bool:
         if path == LAST:
             self._check(True)
-        if path in self._dear.found and not self._is_named(path):
+        if path in self._protected.found and not self._is_named(path):
             self._spare(path)
             return False
         return True
@@ -236,7 +236,7 @@ class Removal:
 
     def _is_kept(self, entry: FolderEntry) -> bool:
         """Also what has come since it was counted."""
-        return self._dear.why_kept(entry.path, entry.status) is not None and not self._is_named(entry.path)
+        return self._protected.why_kept(entry.path, entry.status) is not None and not self._is_named(entry.path)
 
     def _spare(self, path: str) -> None:
         self.kept[path] = None

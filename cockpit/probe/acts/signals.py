@@ -35,12 +35,12 @@ class ProtectedError(Exception):
     """That process is this program, or one that it hangs from."""
 
 
-class Grip:
+class ProcessHandle:
     """One process, held: by a pidfd where the kernel has that (5.3), so that its pid can never be another process's."""
 
-    def __init__(self, pid: int, ticks: int, handle: int | None) -> None:
+    def __init__(self, pid: int, ticks: int, pidfd: int | None) -> None:
         self.pid, self.ticks = pid, ticks
-        self._handle = handle
+        self._pidfd = pidfd
 
     @property
     def identity(self) -> Identity:
@@ -51,34 +51,34 @@ class Grip:
         """Raises `ProcessLookupError` when it has ended, `PermissionError` when it is somebody else's."""
         if self.state() is None:
             raise ProcessLookupError(self.pid)
-        if self._handle is None or not _pidfd_send(self._handle, number):
+        if self._pidfd is None or not _pidfd_send(self._pidfd, number):
             os.kill(self.pid, number)
 
     def state(self) -> str | None:
         """As in ps, `D` when any thread hangs; `None` once it has ended, also when nobody has collected it."""
-        if self._handle is not None and self._has_ended():
+        if self._pidfd is not None and self._has_ended():
             return None
         found = read_stat(self.pid)
         return found.state if found is not None and found.ticks == self.ticks and found.state not in "ZXx" else None
 
     def _has_ended(self) -> bool:
         poll = select.poll()
-        poll.register(self._handle or 0, select.POLLIN)
+        poll.register(self._pidfd or 0, select.POLLIN)
         return bool(poll.poll(0))
 
     def release(self) -> None:
         """Let go of it."""
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
 
 
-def grip(pid: int, ticks: int) -> Grip | None:
+def open_handle(pid: int, ticks: int) -> ProcessHandle | None:
     """Exactly that process; `None` when it has ended. Raises `ProtectedError`."""
     if pid in find_own_ancestry():
         raise ProtectedError(f"cockpit itself runs in process {pid}")
-    handle = _pidfd_open(pid)
-    held = Grip(pid, ticks, handle)
+    pidfd = _pidfd_open(pid)
+    held = ProcessHandle(pid, ticks, pidfd)
     if held.state() is None:  # looked at after it was opened: what is held now is what was meant
         held.release()
         return None
@@ -86,7 +86,7 @@ def grip(pid: int, ticks: int) -> Grip | None:
 
 
 def end(
-    grips: Sequence[Grip],
+    handles: Sequence[ProcessHandle],
     grace: float,
     first: int = signal.SIGTERM,
     last: int | None = signal.SIGKILL,
@@ -94,23 +94,23 @@ def end(
 ) -> Dict[Identity, Ending]:
     """`first` to all in this order, up to `grace` seconds, `last` to those that are left. `last=None`: they are left alone."""
     began = time.monotonic()
-    found = _send(grips, first)
-    _wait(grips, found, first, began, grace, tell)
-    left = [held for held in grips if held.identity not in found]
+    found = _send(handles, first)
+    _wait(handles, found, first, began, grace, tell)
+    left = [held for held in handles if held.identity not in found]
     if last is not None and left and first != last:
         found.update(_send(left, last))
-        _wait(grips, found, last, began, time.monotonic() - began + KILL_TIMEOUT_S, tell)
-    for held in grips:
+        _wait(handles, found, last, began, time.monotonic() - began + KILL_TIMEOUT_S, tell)
+    for held in handles:
         found.setdefault(held.identity, Ending(False, _stays(held, last or first, time.monotonic() - began)))
     return found
 
 
-def _send(grips: Sequence[Grip], number: int) -> Dict[Identity, Ending]:
-    tried = ((held.identity, _try(held, number)) for held in grips)
+def _send(handles: Sequence[ProcessHandle], number: int) -> Dict[Identity, Ending]:
+    tried = ((held.identity, _try(held, number)) for held in handles)
     return {identity: ending for identity, ending in tried if ending is not None}
 
 
-def _try(held: Grip, number: int) -> Ending | None:
+def _try(held: ProcessHandle, number: int) -> Ending | None:
     try:
         held.send(number)
         if number == signal.SIGTERM and held.state() == "T":
@@ -122,25 +122,27 @@ def _try(held: Grip, number: int) -> Ending | None:
     return None
 
 
-def _wait(grips: Sequence[Grip], found: Dict[Identity, Ending], number: int, began: float, until: float, tell: Callable[..., None]) -> None:
+def _wait(
+    handles: Sequence[ProcessHandle], found: Dict[Identity, Ending], number: int, began: float, until: float, tell: Callable[..., None]
+) -> None:
     name = signal.Signals(number).name
     said, nap = -1, 0.001
     while True:
         took = time.monotonic() - began
-        for held in grips:
+        for held in handles:
             if held.identity not in found and held.state() is None:
                 found[held.identity] = Ending(True, f"ended by {name} after {took:.1f} s")
         ended = sum(ending.gone for ending in found.values())
         if ended != said:
-            tell(f"{ended} of {len(grips)} processes have ended", ended, len(grips))
+            tell(f"{ended} of {len(handles)} processes have ended", ended, len(handles))
             said = ended
-        if took >= until or all(held.identity in found for held in grips):
+        if took >= until or all(held.identity in found for held in handles):
             return
         time.sleep(nap)
         nap = min(2 * nap, MAX_POLL_INTERVAL_S)
 
 
-def _stays(held: Grip, number: int, took: float) -> str:
+def _stays(held: ProcessHandle, number: int, took: float) -> str:
     if held.state() == "D":
         return (
             f"it hangs in the kernel (state D), most often in the GPU driver, and has not ended {took:.0f} s after the first signal: "
@@ -181,13 +183,13 @@ def find_own_ancestry() -> Tuple[int, ...]:
 
 def _pidfd_open(pid: int) -> int | None:
     """`None` where the kernel has no pidfds or forbids them, where too many files are open, or when the process has just ended."""
-    handle = _try_pidfd_open(pid)
-    if handle == -errno.EMFILE and _more_files():
-        handle = _try_pidfd_open(pid)
-    if handle >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_FILES and not _more_files():
-        os.close(handle)
+    pidfd = _try_pidfd_open(pid)
+    if pidfd == -errno.EMFILE and _more_files():
+        pidfd = _try_pidfd_open(pid)
+    if pidfd >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_FILES and not _more_files():
+        os.close(pidfd)
         return None
-    return handle if handle >= 0 else None
+    return pidfd if pidfd >= 0 else None
 
 
 def _try_pidfd_open(pid: int) -> int:
@@ -198,13 +200,13 @@ def _try_pidfd_open(pid: int) -> int:
         return -(error.errno or errno.EIO)
 
 
-def _pidfd_send(handle: int, number: int) -> bool:
+def _pidfd_send(pidfd: int, number: int) -> bool:
     """False where the kernel can't."""
     try:
         if hasattr(signal, "pidfd_send_signal"):
-            signal.pidfd_send_signal(handle, number)
+            signal.pidfd_send_signal(pidfd, number)
         else:
-            _syscall(_PIDFD_SEND_SIGNAL, handle, number, None, 0)
+            _syscall(_PIDFD_SEND_SIGNAL, pidfd, number, None, 0)
     except OSError as error:
         if error.errno != errno.ENOSYS:
             raise

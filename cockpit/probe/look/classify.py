@@ -23,17 +23,17 @@ from .evidence import Evidence, Lineage, has_same_variables, is_adopter, session
 from .gpus import NOBODY
 from .kinds import LEFT_OVER_KINDS, NO_SIGN, OWNED_KINDS, KindVerdict, ProcessFacts, SessionFolder, Sign
 from .origin import SERVICES, WORKERS
-from .processes import Forest, ScannedProcess
+from .processes import ProcessTable, ScannedProcess
 
 NOT_OURS = "NVML names a pid outside of this container (PID namespace): its process can't be seen from here"
 CONTRADICTION = "these reasons contradict each other"
 
 
-def classify(forest: Forest, facts: ProcessFacts) -> Dict[int, KindVerdict]:
+def classify(table: ProcessTable, facts: ProcessFacts) -> Dict[int, KindVerdict]:
     """A verdict for each process that matters: whoever holds a GPU, is Ray's, or comes from Ray."""
-    verdicts = _Classifier(forest, facts).classify()
+    verdicts = _Classifier(table, facts).classify()
     listed = {pid: verdict for pid, verdict in verdicts.items() if verdict.from_ray or pid in facts.holders}
-    for pid in facts.holders.difference(forest):
+    for pid in facts.holders.difference(table):
         hidden = f"pid {pid} can't be seen from here: it runs in another PID namespace, or has just ended"
         listed[pid] = KindVerdict("unknown", (NOT_OURS if pid == NOBODY else hidden,))
     return listed
@@ -42,27 +42,27 @@ def classify(forest: Forest, facts: ProcessFacts) -> Dict[int, KindVerdict]:
 class _Classifier:
     """Judges each process once, a parent before its children."""
 
-    def __init__(self, forest: Forest, facts: ProcessFacts) -> None:
-        self.forest, self.facts = forest, facts
-        self.lineage = Lineage(forest)
+    def __init__(self, table: ProcessTable, facts: ProcessFacts) -> None:
+        self.table, self.facts = table, facts
+        self.lineage = Lineage(table)
         self.evidence = Evidence(self.lineage, facts)
         self.verdicts: Dict[int, KindVerdict] = {}
 
     def classify(self) -> Dict[int, KindVerdict]:
-        for process in self.forest.values():
+        for process in self.table.values():
             line = [process]
             if process.parent not in self.verdicts:
                 line += self.lineage.ancestors(process, dead=True)
             for other in reversed(line):
                 if other.pid not in self.verdicts:
                     self.verdicts[other.pid] = self._judge(other)
-        return {pid: self._tell_container(self.forest[pid], verdict) for pid, verdict in self.verdicts.items()}
+        return {pid: self._tell_container(self.table[pid], verdict) for pid, verdict in self.verdicts.items()}
 
     def _tell_container(self, process: ScannedProcess, verdict: KindVerdict) -> KindVerdict:
         """What can't be told from here may be told in there."""
         if verdict.kind != "unknown" or verdict.undecided or len(process.details.pids) < 2 or not process.alive:
             return verdict
-        return verdict._replace(why=(*verdict.why, judged_inside(find_container(process, self.forest))))
+        return verdict._replace(why=(*verdict.why, judged_inside(find_container(process, self.table))))
 
     def _judge(self, process: ScannedProcess) -> KindVerdict:
         if not process.alive:
@@ -138,7 +138,7 @@ class _Classifier:
 
     def _descendant(self, process: ScannedProcess) -> KindVerdict | None:
         """By its parent. `None` when that says nothing."""
-        parent, above = self.forest.get(process.parent), self._above(process)
+        parent, above = self.table.get(process.parent), self._above(process)
         if parent is None or above.kind == "foreign" or not above.from_ray:
             return None
         inherits = has_same_variables(process, parent)
@@ -263,7 +263,7 @@ class _Classifier:
         on_terminal = self.lineage.why_on_terminal(process)
         if on_terminal:
             return on_terminal
-        parent = self.forest.get(process.parent)
+        parent = self.table.get(process.parent)
         if parent is None:
             return None if process.parent == 1 else f"its parent {process.parent} can't be seen from here"
         if has_same_variables(process, parent):

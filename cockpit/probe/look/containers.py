@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple, Tuple
 
 if TYPE_CHECKING:
-    from .processes import Forest, ScannedProcess  # which reads the cgroups of processes here
+    from .processes import ProcessTable, ScannedProcess  # which reads the cgroups of processes here
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 """As podman and Docker allow it. It ends in a command that people copy, and anybody may call a process conmon."""
@@ -20,7 +20,7 @@ SHORT = 12
 """Characters of an id that engines print themselves."""
 
 
-class Container(NamedTuple):
+class ContainerRef(NamedTuple):
     """One whose processes are seen from outside of it."""
 
     engine: str
@@ -41,19 +41,19 @@ def read_cgroup(pid: int) -> Tuple[str, str] | None:
     return (found[1].decode(), found[2].decode()) if found else None
 
 
-def find_container(process: ScannedProcess, forest: Forest) -> Container | None:
+def find_container(process: ScannedProcess, table: ProcessTable) -> ContainerRef | None:
     """The outermost that it runs in, as seen from here; `None`: none, or of no engine that is known."""
     if len(process.details.pids) < 2:
         return None
-    watcher, passed = forest.get(process.parent), {process.pid}
+    watcher, passed = table.get(process.parent), {process.pid}
     while watcher is not None and len(watcher.details.pids) > 1 and watcher.pid not in passed:
         passed.add(watcher.pid)
-        watcher = forest.get(watcher.parent)
+        watcher = table.get(watcher.parent)
     named, cgroup = _by_watcher(watcher) if watcher else None, process.details.cgroup
     return named or (_name_container(_ENGINES.get(cgroup[0]), cgroup[1][:SHORT], None) if cgroup else None)
 
 
-def _by_watcher(watcher: ScannedProcess) -> Container | None:
+def _by_watcher(watcher: ScannedProcess) -> ContainerRef | None:
     """Conmon is podman's and CRI-O's, and knows the name; a shim is containerd's, and knows the id."""
     argv, uid = watcher.details.argv, watcher.details.uid
     if watcher.name == "conmon":
@@ -69,11 +69,11 @@ def _flag(argv: Tuple[str, ...], name: str) -> str | None:
     return argv[argv.index(name) + 1] if name in argv[:-1] else None
 
 
-def _name_container(engine: str | None, name: str, uid: int | None) -> Container | None:
-    return Container(engine, name, uid) if engine and _NAME.fullmatch(name) else None
+def _name_container(engine: str | None, name: str, uid: int | None) -> ContainerRef | None:
+    return ContainerRef(engine, name, uid) if engine and _NAME.fullmatch(name) else None
 
 
-def judged_inside(container: Container | None) -> str:
+def judged_inside(container: ContainerRef | None) -> str:
     """Why a process in it is not judged from here, and who can."""
     if container is None:
         return "it runs in another PID namespace, which has to be probed from inside: run cockpit in its container"

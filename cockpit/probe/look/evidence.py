@@ -8,7 +8,7 @@ from typing import Dict, Iterable, List, Mapping, Set, Tuple
 from ..trust import ROOT
 from .kinds import ProcessFacts, SessionFolder, Sign
 from .origin import WORKERS
-from .processes import Forest, ScannedProcess
+from .processes import ProcessTable, ScannedProcess
 
 ADOPTERS = ("systemd", "init", "tini", "dumb-init", "docker-init", "catatonit", "conmon", "containerd-shim")
 """Programs that take over children whose parent has died. Whatever else is a living parent has started its child itself."""
@@ -18,8 +18,8 @@ _WORKERS = frozenset(WORKERS)
 class Lineage:
     """The family tree of one scan."""
 
-    def __init__(self, forest: Forest) -> None:
-        self.forest = forest
+    def __init__(self, table: ProcessTable) -> None:
+        self.table = table
         self._owners: Dict[int, ScannedProcess | None] = {}
         self._sessions: Dict[int, str | None] = {}
         self.terminal_servers = self._terminal_servers()
@@ -28,8 +28,8 @@ class Lineage:
     def ancestors(self, process: ScannedProcess, dead: bool = False) -> Iterable[ScannedProcess]:
         """The nearest first; zombies only when `dead`. /proc is not read in one moment, so a loop ends it."""
         passed = {process.pid}
-        while process.parent not in passed and process.parent in self.forest:
-            process = self.forest[process.parent]
+        while process.parent not in passed and process.parent in self.table:
+            process = self.table[process.parent]
             passed.add(process.pid)
             if dead or process.alive:
                 yield process
@@ -54,19 +54,19 @@ class Lineage:
 
     def is_copy(self, process: ScannedProcess) -> bool:
         """A fork of a part of Ray that has not yet become what it was forked for."""
-        parent = self.forest.get(process.parent)
+        parent = self.table.get(process.parent)
         return parent is not None and parent.origin.role == process.origin.role and parent.details.argv == process.details.argv
 
     def is_alone(self, process: ScannedProcess) -> bool:
         """Whether whoever started it is gone."""
-        parent = self.forest.get(process.parent)
+        parent = self.table.get(process.parent)
         return parent is None or is_adopter(parent)
 
     def why_on_terminal(self, process: ScannedProcess) -> str | None:
         """Why somebody may sit before it."""
         if process.pid in self.terminal_servers:
             return "it serves a terminal that is in use"
-        leader = self.forest.get(process.leader)
+        leader = self.table.get(process.leader)
         if leader is None or not leader.terminal or not leader.alive or leader.ticks > process.ticks:
             return None
         if leader.pid == process.pid:
@@ -78,8 +78,8 @@ class Lineage:
 
     def _terminal_servers(self) -> Set[int]:
         found: Set[int] = set()
-        for process in self.forest.values():
-            parent = self.forest.get(process.parent)
+        for process in self.table.values():
+            parent = self.table.get(process.parent)
             if process.alive and process.terminal and process.leader == process.pid and parent and parent.terminal != process.terminal:
                 found.update(other.pid for other in self.ancestors(process))
         return found
@@ -90,19 +90,19 @@ class Evidence:
 
     def __init__(self, lineage: Lineage, facts: ProcessFacts) -> None:
         self._lineage, self._facts = lineage, facts
-        self._forest: Forest = lineage.forest
-        living = [process for process in self._forest.values() if process.alive and process.origin.role]
+        self._table: ProcessTable = lineage.table
+        living = [process for process in self._table.values() if process.alive and process.origin.role]
         raylets = [process for process in living if process.origin.role == "raylet" and not lineage.is_copy(process)]
         self._roots = [*raylets, *(process for process in living if process.origin.role == "gcs_server")]
         self._raylets = _by_pid(raylets)
         self._workers = _by_pid(process for process in living if process.origin.role in WORKERS)
         self._by_job: Dict[str, List[ScannedProcess]] = {}
-        for process in self._forest.values():
+        for process in self._table.values():
             for job in {process.origin.job, process.origin.submission} - {None} if process.alive else ():
                 self._by_job.setdefault(job or "", []).append(process)
-        self._hidden = 1 not in self._forest
+        self._hidden = 1 not in self._table
         self._unseen = [
-            (folder, listener) for folder in facts.folders for listener in folder.listeners or () if listener.pid not in self._forest
+            (folder, listener) for folder in facts.folders for listener in folder.listeners or () if listener.pid not in self._table
         ]
         """Raylets that listen here, and are in another PID namespace."""
         self.nodes = {process.origin.node for process in raylets if process.origin.node}
@@ -122,7 +122,7 @@ class Evidence:
         named = f"its raylet {pid}" if pid else "its raylet"
         if apart := self._raylet_apart(process):
             return Sign(None, f"{named} may still run, in another PID namespace (pid {apart.pid} here)")
-        if pid not in self._forest and self._hidden:
+        if pid not in self._table and self._hidden:
             return Sign(None, f"unknown whether {named} is alive: other users' processes are hidden here")
         if any(worker.raylet[0] == pid for worker in self._facts.find_past_workers(process)):
             return Sign(False, f"{named} is dead{self._now_at(pid)} (RAY_RAYLET_PID)")
@@ -140,7 +140,7 @@ class Evidence:
         return Sign(False, f"{named} of {home.name} is dead{self._now_at(pid)} (RAY_RAYLET_PID)")
 
     def _now_at(self, pid: int | None) -> str:
-        other = self._forest.get(pid or 0)
+        other = self._table.get(pid or 0)
         if other is None:
             return ""
         if not other.alive:
@@ -226,7 +226,7 @@ class Evidence:
         for worker in self._facts.find_past_workers(process):
             pid = worker.raylet[0]
             lives = any(raylet.identity == worker.raylet for same in self._raylets.values() for raylet in same)
-            same = self._forest.get(worker.pid)
+            same = self._table.get(worker.pid)
             owner = worker.pid if same and same.alive and same.ticks == worker.ticks else None
             how = "is in the process group" if worker.pid in (process.group, process.leader) else "was seen as a child"
             yield Sign(lives, f"it {how} of worker {worker.pid}, whose raylet {pid} {'still runs' if lives else 'is dead'}", owner)
@@ -258,7 +258,7 @@ class Evidence:
         """Living parts of the job and their sessions: a worker, its driver, or below a living supervisor. Clusters number jobs alike."""
         own = {session_name(session)} if session else {session_name(one) for one in self.elder_sessions(process)}
         for pid, driver in self._facts.drivers.items():
-            same = self._forest.get(pid)
+            same = self._table.get(pid)
             at_work = driver.job == job and session_name(driver.session) in own and pid != process.pid
             if at_work and same and same.alive and same.ticks == driver.ticks:
                 yield pid, driver.session

@@ -15,7 +15,7 @@ OWNED_KINDS = ("ray", "worker", "driver", "child")
 LEFT_OVER_KINDS = ("orphan", "stale")
 
 
-class Listener(NamedTuple):
+class SocketListener(NamedTuple):
     """Who listens on the socket of a raylet, by the kernel's word (SO_PEERCRED)."""
 
     pid: int
@@ -31,7 +31,7 @@ class SessionFolder(NamedTuple):
     """`None`: there is no such folder, or it can't be seen."""
     uid: int | None = None
     """Who owns the folder; `None` also where the file system's word for that can't be believed."""
-    listeners: Tuple[Listener, ...] | None = ()
+    listeners: Tuple[SocketListener, ...] | None = ()
     """Of its raylets' sockets; `None` where these can't be asked."""
     raylets: FrozenSet[int] = frozenset()
     """The pids that its raylets have had, by logs in it that its owner wrote; in the PID namespace of that raylet."""

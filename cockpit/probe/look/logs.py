@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterator
 from .. import trust
 from .kinds import SessionFolder
 from .proc import make_legible
-from .processes import ProcessTable
+from .processes import ProcessScanner
 from .session_folder import MOST_LOGS
 from .sessions import SessionScanner
 from .tree import file_id
@@ -81,7 +81,7 @@ def _logs_of(temps: "list[str]", session: str) -> "Iterator[tuple[int, int]]":
 
 def _find(temps: "list[str]", session: str) -> SessionFolder:
     """Of several of that name one of root's or ours, then one that lives."""
-    folders = [each.facts for each in SessionScanner(temps).read(ProcessTable().scan()).folders]
+    folders = [each.facts for each in SessionScanner(temps).read(ProcessScanner().scan()).folders]
     found = [each for each in folders if each.name == session and each.place is not None]
     if not found:
         raise LogError(f"there is no Ray session {make_legible(session)} on this host")

@@ -7,12 +7,12 @@ from typing import Any, Dict, Mapping, Sequence, Tuple
 from .kinds import LEFT_OVER_KINDS, OWNED_KINDS, KindVerdict, ProcessFacts, SeenWorker
 from .origin import WORKERS
 from .proc import TICKS_PER_SECOND
-from .processes import Forest, Identity, ScannedProcess
+from .processes import Identity, ProcessTable, ScannedProcess
 
 HOUR_TICKS, MINUTE_TICKS = 3600 * TICKS_PER_SECOND, 60 * TICKS_PER_SECOND
 
 
-class Past:
+class ProcessHistory:
     """Grows with each look, and forgets what has left the host."""
 
     def __init__(self) -> None:
@@ -22,21 +22,21 @@ class Past:
         """By pid, when it was last seen to be Ray's, or to come from Ray."""
         self._begun: int | None = None
 
-    def learn(self, forest: Forest, verdicts: Mapping[int, KindVerdict], now: int) -> None:
+    def learn(self, table: ProcessTable, verdicts: Mapping[int, KindVerdict], now: int) -> None:
         """`now` in clock ticks since boot."""
         for pid, verdict in verdicts.items():
-            process = forest.get(pid)
+            process = table.get(pid)
             if process is None or not process.alive:
                 continue
             if verdict.kind == "worker":
-                self._learn_worker(forest, process, verdict, now)
+                self._learn_worker(table, process, verdict, now)
         for pid, verdict in verdicts.items():
             worker = self.workers.get(verdict.owner) if verdict.owner else None
-            if verdict.kind == "child" and worker and pid in forest:
-                self.seen[forest[pid].identity] = worker
+            if verdict.kind == "child" and worker and pid in table:
+                self.seen[table[pid].identity] = worker
         self._begun = self._begun or now
         self._rays.update((pid, now) for pid, verdict in verdicts.items() if verdict.kind in OWNED_KINDS + LEFT_OVER_KINDS)
-        self._forget(forest, now)
+        self._forget(table, now)
 
     def was_rays(self, pid: int, ticks: float) -> bool | None:
         """Whether the process that had this pid then was seen to be Ray's shortly before; `None` where nobody looked yet."""
@@ -57,18 +57,18 @@ class Past:
         worker, ticks, raylet, raylet_ticks, *rest = evidence
         self.seen[process] = self.workers[int(worker)] = SeenWorker(worker, ticks, (raylet, raylet_ticks), *rest)
 
-    def _learn_worker(self, forest: Forest, process: ScannedProcess, verdict: KindVerdict, now: int) -> None:
-        above = forest.get(process.parent)
-        while above and above.origin.role != "raylet" and above.parent in forest and above.parent != above.pid:
-            above = forest[above.parent]
+    def _learn_worker(self, table: ProcessTable, process: ScannedProcess, verdict: KindVerdict, now: int) -> None:
+        above = table.get(process.parent)
+        while above and above.origin.role != "raylet" and above.parent in table and above.parent != above.pid:
+            above = table[above.parent]
         if above and above.origin.role == "raylet" and process.origin.role in WORKERS:
             self.workers[process.pid] = SeenWorker(
                 process.pid, process.ticks, above.identity, verdict.session, verdict.job, now, process.details.uid
             )
 
-    def _forget(self, forest: Forest, now: int) -> None:
+    def _forget(self, table: ProcessTable, now: int) -> None:
         self._rays = {pid: seen for pid, seen in self._rays.items() if now - seen < HOUR_TICKS}
-        here = {process.identity for process in forest.values()}
-        led = {process.group for process in forest.values()} | {process.leader for process in forest.values()}
+        here = {process.identity for process in table.values()}
+        led = {process.group for process in table.values()} | {process.leader for process in table.values()}
         self.seen = {identity: worker for identity, worker in self.seen.items() if identity in here}
-        self.workers = {pid: worker for pid, worker in self.workers.items() if pid in led or pid in forest}
+        self.workers = {pid: worker for pid, worker in self.workers.items() if pid in led or pid in table}

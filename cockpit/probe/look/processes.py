@@ -103,7 +103,7 @@ class ScannedProcess(NamedTuple):
         return " ".join(self.details.argv)
 
 
-Forest = Dict[int, ScannedProcess]
+ProcessTable = Dict[int, ScannedProcess]
 
 
 def shown_command(process: ScannedProcess, number: int) -> str:
@@ -239,7 +239,7 @@ def _status(pid: int) -> Tuple[int | None, Tuple[int, ...]]:
     return int(said["Uid"][0]) if "Uid" in said else None, tuple(map(int, said.get("NSpid", ())))
 
 
-class ProcessTable:
+class ProcessScanner:
     """Every process of this host, with what is known of it from earlier scans."""
 
     def __init__(self, look: Callable[[ScannedProcess], Details] = read_details, patience: float = STUCK_AFTER_S) -> None:
@@ -249,7 +249,7 @@ class ProcessTable:
         self._hanging: list[Tuple[int, Batch[ScannedProcess, Tuple[Identity, Tuple[str, Details]]]]] = []
         """Batches that were given up, and at which place: what was read before it has been read anew since."""
 
-    def scan(self) -> Forest:
+    def scan(self) -> ProcessTable:
         """Every process there is. Kernel threads are left out: they hold no memory and start nothing of Ray."""
         stats = [stat for stat in map(read_stat, _pids()) if stat and not stat.kernel]
         self._learn([stat for stat in stats if self._is_new(stat)])

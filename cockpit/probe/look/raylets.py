@@ -17,7 +17,7 @@ from .. import trust
 from .host import MemoryUse, lowest_limit
 from .origin import flag
 from .proc import in_first_namespace, is_in_our_namespace, make_legible, read_at_once, read_link, read_or_nothing
-from .processes import Forest, Identity, ScannedProcess, read_environ
+from .processes import Identity, ProcessTable, ScannedProcess, read_environ
 
 ROLES = ("raylet", "gcs_server")
 MOST_SERVICES = 500
@@ -90,16 +90,16 @@ class Rays:
     def __init__(self) -> None:
         self._known: Dict[Identity, Started] = {}
 
-    def read(self, forest: Forest) -> Dict[Identity, RayService]:
+    def read(self, table: ProcessTable) -> Dict[Identity, RayService]:
         """Of one that was too young when it was read everything is read again."""
-        there = [process for process in forest.values() if process.alive and process.origin.role in ROLES]
+        there = [process for process in table.values() if process.alive and process.origin.role in ROLES]
         there = sorted(there, key=lambda process: process.details.uid not in trust.own_uids())[:MOST_SERVICES]
         found = {process.identity: self._known.get(process.identity) or _read_started(process) for process in there}
         self._known = {process.identity: found[process.identity] for process in there if process.details.settled}
-        return {process.identity: _service(process, found[process.identity], forest) for process in there}
+        return {process.identity: _service(process, found[process.identity], table) for process in there}
 
 
-def _service(process: ScannedProcess, started: Started, forest: Forest) -> RayService:
+def _service(process: ScannedProcess, started: Started, table: ProcessTable) -> RayService:
     lines = ((line[:25].rstrip(), line[25:].split()) for line in read_or_nothing(f"/proc/{process.pid}/limits").splitlines())
     limits = {name: int(words[0]) for name, words in lines if words and words[0].isdigit()}  # the soft ones, not where `unlimited`
     files = _count_open_files(process.pid), limits.get("Max open files")
@@ -107,7 +107,7 @@ def _service(process: ScannedProcess, started: Started, forest: Forest) -> RaySe
         return RayService(started, *files)
     installed = None if process.details.stuck else frameworks(process)
     memory = slurm_memory(process.pid) if started.slurm else None
-    return RayService(started, *files, installed, task_limits(process, forest, limits.get("Max processes")), memory)
+    return RayService(started, *files, installed, task_limits(process, table, limits.get("Max processes")), memory)
 
 
 def _read_started(process: ScannedProcess) -> Started:
@@ -251,16 +251,16 @@ def _find_in_file(pattern: re.Pattern[str], root: str, path: str) -> str | None:
 # How many tasks there may be
 
 
-def task_limits(process: ScannedProcess, forest: Forest, nproc: int | None) -> Tuple[TaskLimit, ...]:
+def task_limits(process: ScannedProcess, table: ProcessTable, nproc: int | None) -> Tuple[TaskLimit, ...]:
     """Those that it and all that it starts must keep. `nproc` is its RLIMIT_NPROC."""
-    return (*_of_user(process, forest, nproc), *_of_cgroups(process.pid), *_of_host())
+    return (*_of_user(process, table, nproc), *_of_cgroups(process.pid), *_of_host())
 
 
-def _of_user(process: ScannedProcess, forest: Forest, nproc: int | None) -> Iterator[TaskLimit]:
+def _of_user(process: ScannedProcess, table: ProcessTable, nproc: int | None) -> Iterator[TaskLimit]:
     """In another user namespace they are counted apart from those that are seen here."""
     uid, pid = process.details.uid, process.pid
     if uid and nproc and not _is_exempt(pid) and is_in_our_namespace(pid, "user"):
-        yield TaskLimit("user", sum(one.threads for one in forest.values() if one.details.uid == uid), nproc)
+        yield TaskLimit("user", sum(one.threads for one in table.values() if one.details.uid == uid), nproc)
 
 
 def _is_exempt(pid: int) -> bool:

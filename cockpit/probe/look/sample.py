@@ -17,9 +17,9 @@ from .kernel_log import Kernel
 from .kinds import KindVerdict, ProcessFacts, SessionFolder
 from .oom_kills import Kill, KillScanner, session_of
 from .origin import SOCKET_INTERFACES
-from .past import Past
+from .past import ProcessHistory
 from .proc import TICKS_PER_SECOND, Users, boot_time, in_first_namespace, make_legible, uptime
-from .processes import Forest, Identity, ProcessTable, ScannedProcess, shown_command
+from .processes import Identity, ProcessScanner, ProcessTable, ScannedProcess, shown_command
 from .raylets import MOST_SERVICES, ROLES, Rays, RayService
 from .sessions import DEFAULT_TEMP, Folder, Sessions, SessionScanner, date_writes
 from .sizes import SharedMemory, Size, Sizes, read_shared_memory, shm_users
@@ -49,10 +49,10 @@ class Sampler:
         """Set whenever a collector has answered for the first time."""
         self._machine = host.machine()
         self._cpu = host.Cpu()
-        self._past = Past()
+        self._past = ProcessHistory()
         self._unlisted_since: float | None = None
         """Since when there are too many processes to tell of each."""
-        self._judged: Tuple[Forest, bool, Dict[int, KindVerdict], float] = ({}, False, {}, 0.0)
+        self._judged: Tuple[ProcessTable, bool, Dict[int, KindVerdict], float] = ({}, False, {}, 0.0)
         """Of which processes, whether by their sessions, as what, and until when that is believed, by the monotonic clock."""
         self._users = users
         self._sizes = Sizes()
@@ -60,7 +60,7 @@ class Sampler:
         self._kills = KillScanner(self._kernel)
         self._known_rays = Rays()
         self._scanner = SessionScanner(usual_temps(), users.name)
-        self._processes: Collector[Forest] = Collector("processes", "/proc", ProcessTable().scan, None)
+        self._processes: Collector[ProcessTable] = Collector("processes", "/proc", ProcessScanner().scan, None)
         self._nvml: Collector[GpuReading] = Collector("nvml", "NVML", Nvml(events=not self._kernel.is_readable).read, None)
         self._memory = Collector("memory", "The host's memory", host.memory, None)
         self._shm: Collector[SharedMemory] = Collector("shm", "/dev/shm", read_shared_memory, SLOWLY)  # noqa: S108 where plasma lies
@@ -105,10 +105,10 @@ class Sampler:
         unanswered = [collector.source for collector in self.collectors if not collector.answered.is_set()]  # before their facts are taken
         if abs(time.time() - uptime() - self.boot) > CLOCK_SET:
             self.boot = boot_time()
-        forest = self._processes.facts or {}
+        table = self._processes.facts or {}
         reading = self._nvml.facts or GpuReading()
         sessions = self._sessions.facts or Sessions()
-        verdicts = self._judge(forest, reading, sessions)
+        verdicts = self._judge(table, reading, sessions)
         memory = self._memory.facts or host.MemoryUse(None, None)
         live = [sessions.of[pid] for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in sessions.of]
         shm, places, (kills, written_to) = self._shm.facts, self._places.facts, self._logs.facts or (None, {})
@@ -124,11 +124,11 @@ class Sampler:
             "shm_users": shm and shm_users(shm.owners, self._users.name),
             "disks": self._disks.facts,
             "gpus": with_xids(reading, self._kernel.xids),
-            "processes": self._tell_processes(forest, verdicts, reading) if forest else None,
-            "memory_users": self._memory_users(forest) if forest else None,
+            "processes": self._tell_processes(table, verdicts, reading) if table else None,
+            "memory_users": self._memory_users(table) if table else None,
             "sessions": [self._session(folder, sessions, live) for folder in sessions.folders] if self._sessions.facts else None,
             "nodes": sorted({verdict.node for verdict in verdicts.values() if verdict.kind == "ray" and verdict.node}),
-            "rays": self._ray_facts(forest, verdicts, memory.total) if forest else None,
+            "rays": self._ray_facts(table, verdicts, memory.total) if table else None,
             "temps": places and places.temps,
             "pointers": places and places.pointers,
             "driver": reading.driver,
@@ -138,27 +138,27 @@ class Sampler:
             "faults": [*self._too_many(verdicts), *(fault for collector in self.collectors for fault in [collector.fault()] if fault)],
         }
 
-    def _judge(self, forest: Forest, reading: GpuReading, sessions: Sessions) -> Dict[int, KindVerdict]:
+    def _judge(self, table: ProcessTable, reading: GpuReading, sessions: Sessions) -> Dict[int, KindVerdict]:
         """Of very many processes as seldom as they are looked at; of few each time, for what holds a GPU may have changed.
 
         Again as soon as sessions are known: they prove what is left over.
         """
         known, by_sessions, verdicts, until = self._judged
         have_sessions = self._sessions.facts is not None
-        if known is not forest or by_sessions is not have_sessions or time.monotonic() >= until:
+        if known is not table or by_sessions is not have_sessions or time.monotonic() >= until:
             before = time.thread_time()
-            verdicts = classify(forest, facts_of(sessions, reading, self._past))
-            self._past.learn(forest, verdicts, int(uptime() * TICKS_PER_SECOND))
-            self._judged = forest, have_sessions, verdicts, time.monotonic() + REST_PER_CPU_S * (time.thread_time() - before)
+            verdicts = classify(table, facts_of(sessions, reading, self._past))
+            self._past.learn(table, verdicts, int(uptime() * TICKS_PER_SECOND))
+            self._judged = table, have_sessions, verdicts, time.monotonic() + REST_PER_CPU_S * (time.thread_time() - before)
         return verdicts
 
-    def _tell_processes(self, forest: Forest, verdicts: Mapping[int, KindVerdict], reading: GpuReading) -> list[Sample]:
+    def _tell_processes(self, table: ProcessTable, verdicts: Mapping[int, KindVerdict], reading: GpuReading) -> list[Sample]:
         """Of very many those that hold a GPU, then root's and ours: every user can start what looks like Ray's."""
         told, own = list(verdicts), trust.own_uids()
         if len(told) > MOST_PROCESSES:
-            told.sort(key=lambda pid: (pid not in reading.holders, pid in forest and forest[pid].details.uid not in own))
+            told.sort(key=lambda pid: (pid not in reading.holders, pid in table and table[pid].details.uid not in own))
         told, number = told[:MOST_PROCESSES], min(len(told), MOST_PROCESSES)
-        return [self._process(pid, forest.get(pid), verdicts[pid], reading, number) for pid in told]
+        return [self._process(pid, table.get(pid), verdicts[pid], reading, number) for pid in told]
 
     def _too_many(self, verdicts: Mapping[int, KindVerdict]) -> Iterator[Sample]:
         if len(verdicts) > MOST_PROCESSES:
@@ -230,9 +230,9 @@ class Sampler:
             "stopped": folder.stopped,
         }
 
-    def _ray_facts(self, forest: Forest, verdicts: Mapping[int, KindVerdict], memory: int | None) -> list[Sample]:
+    def _ray_facts(self, table: ProcessTable, verdicts: Mapping[int, KindVerdict], memory: int | None) -> list[Sample]:
         """What changes is as of now; one that has just been started is told of before its files were looked at."""
-        parts = ((forest[pid], verdict) for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in forest)
+        parts = ((table[pid], verdict) for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in table)
         own, known = trust.own_uids(), self._rays.facts or {}
         services = [(process, verdict) for process, verdict in parts if process.origin.role in ROLES]
         services.sort(key=lambda service: service[0].details.uid not in own)
@@ -240,8 +240,8 @@ class Sampler:
             ray_fact(process, verdict, known.get(process.identity, RayService()), memory) for process, verdict in services[:MOST_SERVICES]
         ]
 
-    def _memory_users(self, forest: Forest) -> list[Sample]:
-        most = sorted(forest.values(), key=lambda process: process.rss, reverse=True)[:MEMORY_USERS]
+    def _memory_users(self, table: ProcessTable) -> list[Sample]:
+        most = sorted(table.values(), key=lambda process: process.rss, reverse=True)[:MEMORY_USERS]
         return [
             {
                 "pid": one.pid,
@@ -269,7 +269,7 @@ class Sampler:
         return self._kills.read(f"{one.path}/{name}" for one in logs for name in one.raylets), written_to
 
 
-def facts_of(sessions: Sessions, reading: GpuReading, past: Past) -> ProcessFacts:
+def facts_of(sessions: Sessions, reading: GpuReading, past: ProcessHistory) -> ProcessFacts:
     """All that a process table doesn't show."""
     return ProcessFacts(
         folders=sessions.all,

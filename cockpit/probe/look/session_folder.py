@@ -13,7 +13,7 @@ from itertools import islice
 from typing import FrozenSet, Mapping, NamedTuple, Tuple
 
 from .. import trust
-from .kinds import Listener, SessionFolder
+from .kinds import SessionFolder, SocketListener
 from .tree import LOCAL, FileId, file_id, mount_number
 
 _RAYLET_LOG = re.compile(r"raylet(\.\d+)?\.out(\.\d+)?$")
@@ -91,7 +91,7 @@ def _owner(folder: int, way: Way, kinds: MountKinds) -> int | None:
     return uid if believed else None
 
 
-def inspect(way: Way, kinds: MountKinds, before: Logs, carried: Mapping[FileId, Tuple[Listener, ...]]) -> Tuple[SessionFolder, Logs]:
+def inspect(way: Way, kinds: MountKinds, before: Logs, carried: Mapping[FileId, Tuple[SocketListener, ...]]) -> Tuple[SessionFolder, Logs]:
     """All that can be told of that session, all of one folder that is held open: a path may lead elsewhere in the next moment.
 
     `before`: its logs, as they were read last. `carried`: by folder, raylets of its owner that are seen to run, so that nobody need ask its
@@ -146,7 +146,7 @@ def _names(folder: int) -> Tuple[str, ...]:
         return tuple(entry.name for entry in islice(entries, MOST_LOGS))
 
 
-def find_listeners(session: int) -> Tuple[Listener, ...] | None:
+def find_listeners(session: int) -> Tuple[SocketListener, ...] | None:
     """Who listens on the sockets of raylets in that open session folder. Several raylets of one session on a host have numbered sockets."""
     try:
         with trust.open_fd("sockets", folder=session) as folder:
@@ -157,7 +157,7 @@ def find_listeners(session: int) -> Tuple[Listener, ...] | None:
         return None
 
 
-def _listeners_in(folder: int, session: int) -> Tuple[Listener, ...] | None:
+def _listeners_in(folder: int, session: int) -> Tuple[SocketListener, ...] | None:
     """What is not found in there, whatever a file system of a user's says, proves nothing."""
     try:
         with os.scandir(folder) as entries:
@@ -167,7 +167,7 @@ def _listeners_in(folder: int, session: int) -> Tuple[Listener, ...] | None:
         found = [_listener(folder, name, users) for name in raylets] if len(names) <= MOST_SOCKETS else [None]
     except OSError:
         return None
-    return None if None in found else tuple(one for one in found if isinstance(one, Listener))
+    return None if None in found else tuple(one for one in found if isinstance(one, SocketListener))
 
 
 def answers(session: int, uid: int) -> bool | None:
@@ -175,7 +175,7 @@ def answers(session: int, uid: int) -> bool | None:
     return SessionFolder("", uid=uid, listeners=find_listeners(session)).answers
 
 
-def _listener(folder: int, name: str, users: Tuple[int, ...]) -> Listener | bool | None:
+def _listener(folder: int, name: str, users: Tuple[int, ...]) -> SocketListener | bool | None:
     """False: nobody; `None`: that can't be told. The kernel says who listens: whoever asks can't be told anything else. Raises `OSError`.
 
     A socket that none of `users` has made is somebody else's, and one that refuses us keeps nothing from being told. It is held before
@@ -192,20 +192,20 @@ def _listener(folder: int, name: str, users: Tuple[int, ...]) -> Listener | bool
         os.close(held)
 
 
-def _ask(held: int, maker: int, users: Tuple[int, ...]) -> Listener | bool | None:
+def _ask(held: int, maker: int, users: Tuple[int, ...]) -> SocketListener | bool | None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.setblocking(False)
         try:
             asking.connect(f"/proc/self/fd/{held}")
         except BlockingIOError:
-            return Listener(0, maker)  # its queue is full: it is stopped or busy, but it is there
+            return SocketListener(0, maker)  # its queue is full: it is stopped or busy, but it is there
         except (ConnectionRefusedError, FileNotFoundError):
             return False
         except OSError as error:
             known = error.errno in (errno.ENOTSOCK, errno.EPROTOTYPE) or maker not in users
             return False if known else None
         pid, uid, _ = _PEER.unpack(asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-        return Listener(pid, uid if maker in (uid, trust.ROOT) else maker)
+        return SocketListener(pid, uid if maker in (uid, trust.ROOT) else maker)
 
 
 def raylet_logs(names: Tuple[str, ...]) -> Tuple[str, ...]:

@@ -11,11 +11,11 @@ from itertools import islice
 from typing import Callable, Counter, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Set, Tuple
 
 from .. import trust
-from .kinds import Driver, Listener, SessionFolder
+from .kinds import Driver, SessionFolder, SocketListener
 from .network import listening_sockets
 from .origin import flag, to_number
 from .proc import is_in_our_namespace, make_legible, open_files, read_link, user_name
-from .processes import Forest, Identity, ScannedProcess
+from .processes import Identity, ProcessTable, ScannedProcess
 from .session_folder import MOST_LOGS, Logs, MountKinds, Way, find_folder, inspect
 from .tree import FileId, file_id, mount_kinds, mount_number, vouched_mounts
 
@@ -86,26 +86,26 @@ class SessionScanner:
         """A person has named this temp dir."""
         self._given.setdefault(temp)
 
-    def read(self, forest: Forest) -> Sessions:
+    def read(self, table: ProcessTable) -> Sessions:
         """The processes tell which temp dirs there are, and which sessions need not be asked."""
         self._vouched, self._foreign = vouched_mounts(), {}
-        temps = self._known_temps(forest)
-        ways = _named_ways(forest)
+        temps = self._known_temps(table)
+        ways = _named_ways(table)
         listed = self._session_paths(temps)
         reached = tuple(dict.fromkeys([*map(Way, listed), *ways.values()]))
-        carried = self._find_raylets(forest, ways)
+        carried = self._find_raylets(table, ways)
         seen = {way: inspect(self._go(way), self._find_kinds(way), self._logs.get(way.path, Logs()), carried) for way in reached}
         self._logs = {way.path: logs for way, (_, logs) in seen.items()}
         facts = {way: folder for way, (folder, _) in seen.items()}
         live = [path for path in listed if facts[Way(path)].answers]
-        drivers = {pid: driver for path in live for pid, driver in self._drivers_of(path, forest).items()}
+        drivers = {pid: driver for path in live for pid, driver in self._drivers_of(path, table).items()}
         named = {pid: facts[way] for pid, way in ways.items()}
         return Sessions(
             folders=tuple(_folder(path, facts[Way(path)], self._name) for path in listed),
             all=tuple(facts.values()),
             of=named,
             drivers=drivers,
-            dashboards=self._dashboards_of(forest, named, {facts[Way(path)].place: path for path in listed}),
+            dashboards=self._dashboards_of(table, named, {facts[Way(path)].place: path for path in listed}),
             temps=temps,
             logs=tuple(self._logs[path] for path in live),
         )
@@ -129,22 +129,22 @@ class SessionScanner:
         except OSError:
             return False
 
-    def _known_temps(self, forest: Forest) -> Tuple[str, ...]:
+    def _known_temps(self, table: ProcessTable) -> Tuple[str, ...]:
         """Those of living raylets first, then what other processes name, then the usual ones; of all, what root's and our own name.
 
         Of very many only the first are looked into: no other user's crowd them out.
         """
-        named = sorted(forest.values(), key=lambda process: (process.details.uid not in trust.own_uids(), process.origin.role != "raylet"))
+        named = sorted(table.values(), key=lambda process: (process.details.uid not in trust.own_uids(), process.origin.role != "raylet"))
         places = ((os.path.dirname(process.origin.session or ""), process.origin.temp) for process in named)
         heard = [place for both in places for place in both if place]
         self._heard = tuple(islice(filter(self._is_there, dict.fromkeys([*heard, *self._heard])), MOST_TEMPS))
         return tuple(dict.fromkeys([*self._heard, *filter(self._is_there, self._given)]))
 
-    def _drivers_of(self, session: str, forest: Forest) -> Dict[int, Driver]:
+    def _drivers_of(self, session: str, table: ProcessTable) -> Dict[int, Driver]:
         """A driver keeps a log with its job and pid in its name open (2.9 to 2.60)."""
         found: Dict[int, Driver] = {}
         for pid, (job, log) in self._logs[session].drivers.items():
-            process = forest.get(pid)
+            process = table.get(pid)
             if process is None or not process.alive:
                 continue
             key = process.identity, log
@@ -152,16 +152,18 @@ class SessionScanner:
                 self._confirmed[key] = _holds(process, session, log)
             if self._confirmed[key]:
                 found[pid] = Driver(process.ticks, session, job)
-        here = {process.identity for process in forest.values()}
+        here = {process.identity for process in table.values()}
         self._dashboards = {identity: address for identity, address in self._dashboards.items() if identity in here}
-        self._confirmed = {key: yes for key, yes in self._confirmed.items() if key[0][0] in forest}
+        self._confirmed = {key: yes for key, yes in self._confirmed.items() if key[0][0] in table}
         return found
 
-    def _dashboards_of(self, forest: Forest, named: Mapping[int, SessionFolder], listed: Mapping[FileId | None, str]) -> Dict[str, str]:
+    def _dashboards_of(
+        self, table: ProcessTable, named: Mapping[int, SessionFolder], listed: Mapping[FileId | None, str]
+    ) -> Dict[str, str]:
         """Only those that run as the session's owner, or as root: anybody can call a process a dashboard."""
         found: Dict[str, str] = {}
         tried: Counter[str | None] = Counter()
-        for process in forest.values():
+        for process in table.values():
             port = to_number(flag(process.details.argv, "--port"))
             if process.origin.role != "dashboard" or not process.alive or process.pid not in named or port is None:
                 continue
@@ -181,15 +183,15 @@ class SessionScanner:
             self._dashboards[process.identity] = known
         return known
 
-    def _find_raylets(self, forest: Forest, ways: Mapping[int, Way]) -> Dict[FileId, Tuple[Listener, ...]]:
+    def _find_raylets(self, table: ProcessTable, ways: Mapping[int, Way]) -> Dict[FileId, Tuple[SocketListener, ...]]:
         """By folder: its raylets that are seen to run as its owner or root. Nobody need connect to these, time and again."""
-        found: Dict[FileId, Tuple[Listener, ...]] = {}
-        for process in forest.values():
+        found: Dict[FileId, Tuple[SocketListener, ...]] = {}
+        for process in table.values():
             if process.alive and process.origin.role == "raylet" and process.pid in ways:
                 way, uid = self._go(ways[process.pid]), process.details.uid
                 where, owner = find_folder(way, self._find_kinds(way))
                 if where is not None and uid is not None and uid in (owner, trust.ROOT):
-                    found[where] = (*found.get(where, ()), Listener(process.pid, uid))
+                    found[where] = (*found.get(where, ()), SocketListener(process.pid, uid))
         return found
 
     def _session_paths(self, temps: Iterable[str]) -> Tuple[str, ...]:
@@ -226,11 +228,11 @@ class SessionScanner:
                 yield from (f"{temp}/{name}" for name in sorted(names))
 
 
-def _named_ways(forest: Forest) -> Dict[int, Way]:
+def _named_ways(table: ProcessTable) -> Dict[int, Way]:
     """By pid, the way to the session that a process names: into another mount namespace through the first process of its user in there."""
     ways: Dict[Tuple[str | None, int | None, str], Way] = {}
     found: Dict[int, Way] = {}
-    for process in forest.values():
+    for process in table.values():
         session, uid, namespace = process.origin.session, process.details.uid, process.details.mount_namespace
         if session:
             way = Way(session) if namespace is None else Way(f"/proc/{process.pid}/root{session}", namespace, process.pid, uid)

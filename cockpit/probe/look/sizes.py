@@ -100,26 +100,28 @@ def count(folder: str, sleep: Callable[[float], None] = time.sleep, most: int = 
         top = os.open(folder, FOLDER)
     except OSError:
         return Size(0, ())  # removed since, or not ours to read
-    total, number, dear = 0, 0, DearFiles()
+    total, number, protected = 0, 0, ProtectedFiles()
     try:
         for number, entry in enumerate(islice(Walk(top), most + 1), 1):
             if number % PAUSE_EVERY_ENTRIES == 0:
                 sleep(PAUSE_S)
             total += entry.status.st_blocks * 512 if stat.S_ISREG(entry.status.st_mode) else 0
-            dear.see(entry)
-            if dear.are_too_many:
+            protected.see(entry)
+            if protected.are_too_many:
                 break
     except (OSError, MovedError):
         return Size(None, ())
     finally:
         os.close(top)
-    return Size(total if number <= most and not dear.are_too_many else None, tuple(map(shown_path, islice(dear.found, MAX_KEPT_LISTED))))
+    return Size(
+        total if number <= most and not protected.are_too_many else None, tuple(map(shown_path, islice(protected.found, MAX_KEPT_LISTED)))
+    )
 
 
 # What is dear
 
 
-class DearFiles:
+class ProtectedFiles:
     """What was found while a folder is gone through, a folder after all that lies in it."""
 
     def __init__(self) -> None:
@@ -140,13 +142,13 @@ class DearFiles:
         """One entry."""
         package = _package(entry.path)
         if entry.is_folder:
-            self._settle(entry.path)
+            self._decide_waiting(entry.path)
             return
         if package is not None and stat.S_ISREG(entry.status.st_mode):
             self._unpacked[package] = min(entry.status.st_mtime, self._unpacked.get(package, entry.status.st_mtime))
         if _is_worthless(entry.path, entry.status):
             return
-        named = _named_dear(entry.path)
+        named = _named_protected(entry.path)
         if named is not None:
             self._find(named)
         elif package is not None:
@@ -157,12 +159,12 @@ class DearFiles:
         """Under which path it is kept: also what has come since; `None`: it may go."""
         if _is_worthless(path, status):
             return None
-        named, package = _named_dear(path), _package(path)
+        named, package = _named_protected(path), _package(path)
         if named is not None or package is None:
             return named
         return _together(path, package) if self._is_result(package, status) else None
 
-    def _settle(self, package: str) -> None:
+    def _decide_waiting(self, package: str) -> None:
         for path, status in self._waiting.pop(package, ()):
             self._chars -= len(path)
             if self._is_result(package, status):
@@ -195,7 +197,7 @@ def _is_worthless(path: str, status: os.stat_result) -> bool:
     return not status.st_size or not stat.S_ISREG(status.st_mode) or bool(_SOURCE.match(parts[-1])) or not _INSTALLED.isdisjoint(parts)
 
 
-def _named_dear(path: str) -> str | None:
+def _named_protected(path: str) -> str | None:
     """The file, or the highest folder above it that is named like a checkpoint."""
     parts = path.split("/")
     for depth, part in enumerate(parts[:-1], 1):

@@ -12,7 +12,7 @@ from .. import trust
 from .network import is_here, split_address
 from .origin import flag
 from .proc import make_legible
-from .processes import Forest, ScannedProcess
+from .processes import ProcessTable, ScannedProcess
 from .sessions import Folder, Sessions, is_session
 from .tree import FileId, file_id, why_shared
 
@@ -54,15 +54,15 @@ def points_at(link: SessionPointer) -> str:
     return os.path.basename(link.says.rstrip("/"))
 
 
-def serves(found: SessionPointer, forest: Forest, folders: Iterable[Folder]) -> Tuple[bool | None, str]:
+def serves(found: SessionPointer, table: ProcessTable, folders: Iterable[Folder]) -> Tuple[bool | None, str]:
     """Whether a cluster lives at the address in that file, as far as this host can tell, and how that is known."""
     host, port = split_address(found.says)
     if port is None:
         return False, "it holds no address"
-    for pid, process in forest.items():
+    for pid, process in table.items():
         if process.alive and process.origin.role in ("raylet", "gcs_server", "dashboard") and _names(process, host, port):
             return True, f"{process.origin.role} {pid} is of the cluster at {found.says}"
-    hidden = _why_hidden(found, forest, folders)
+    hidden = _why_hidden(found, table, folders)
     if hidden is not None:
         return None, hidden
     if is_here(host):
@@ -82,11 +82,11 @@ def _names(process: ScannedProcess, host: str, port: int) -> bool:
     return not argv or (at == port and (named == host or (is_here(named) and is_here(host))))
 
 
-def _why_hidden(found: SessionPointer, forest: Forest, folders: Iterable[Folder]) -> str | None:
+def _why_hidden(found: SessionPointer, table: ProcessTable, folders: Iterable[Folder]) -> str | None:
     """Why a raylet of that cluster may run here and not be seen."""
-    if 1 not in forest:
+    if 1 not in table:
         return "other users' processes are hidden here"
-    seen = {os.path.basename(process.origin.session or "") for process in forest.values() if process.origin.role == "raylet"}
+    seen = {os.path.basename(process.origin.session or "") for process in table.values() if process.origin.role == "raylet"}
     for folder in folders:
         name = os.path.basename(folder.path)
         if os.path.dirname(folder.path) == found.temp and folder.answers is not False and name not in seen:
@@ -117,12 +117,12 @@ class TempDirs(NamedTuple):
     pointers: Tuple[Fact, ...] = ()
 
 
-def read_temp_dirs(temps: Iterable[str], forest: Forest, sessions: Sessions, name: Callable[[int], str | None]) -> TempDirs:
+def read_temp_dirs(temps: Iterable[str], table: ProcessTable, sessions: Sessions, name: Callable[[int], str | None]) -> TempDirs:
     """Each folder once, however many names it has."""
     known = ((temp, _find_place(temp)) for temp in reversed(tuple(temps)))
     folders = tuple({where: temp for temp, where in known if where is not None}.values())[::-1]
     readers = ((LINK, _link), (FILE, _file))
-    pointers = (read(temp, forest, sessions) for temp in folders for name, read in readers if os.path.lexists(f"{temp}/{name}"))
+    pointers = (read(temp, table, sessions) for temp in folders for name, read in readers if os.path.lexists(f"{temp}/{name}"))
     return TempDirs(tuple(_temp(temp, name) for temp in folders), tuple(pointers))
 
 
@@ -142,31 +142,31 @@ def _temp(path: str, name: Callable[[int], str | None]) -> Fact:
     return {"path": make_legible(path), "owner": name(os.stat(path).st_uid), "writable": writable}
 
 
-def _link(temp: str, forest: Forest, sessions: Sessions) -> Fact:
+def _link(temp: str, table: ProcessTable, sessions: Sessions) -> Fact:
     found = pointer(temp, LINK)
     if found is None:
         return _fact(f"{temp}/{LINK}", "", False)
-    lives = _lives(points_at(found), forest, sessions)
+    lives = _lives(points_at(found), table, sessions)
     return _fact(found.path, found.says, lives if lives or not _doubtful(found, os.path.join(temp, found.says)) else None)
 
 
-def _lives(session: str, forest: Forest, sessions: Sessions) -> bool | None:
+def _lives(session: str, table: ProcessTable, sessions: Sessions) -> bool | None:
     """By its processes, or by the socket of its raylet."""
-    services = (process.origin for process in forest.values() if process.alive and process.origin.role in ("raylet", "gcs_server"))
+    services = (process.origin for process in table.values() if process.alive and process.origin.role in ("raylet", "gcs_server"))
     if any(os.path.basename(origin.session or "") == session for origin in services):
         return True
     answers = [folder.answers for folder in sessions.folders if os.path.basename(folder.path) == session]
-    if not answers and 1 not in forest:
+    if not answers and 1 not in table:
         return None
     return True if True in answers else None if None in answers else False
 
 
-def _file(temp: str, forest: Forest, sessions: Sessions) -> Fact:
+def _file(temp: str, table: ProcessTable, sessions: Sessions) -> Fact:
     """An address of another host can't be classified from here, unless a raylet here belongs to that cluster."""
     path, found = f"{temp}/{FILE}", pointer(temp, FILE)
     if found is None:
         return _fact(path, "", None if os.path.isfile(path) and not os.path.islink(path) else False)
-    lives, _ = serves(found, forest, sessions.folders)
+    lives, _ = serves(found, table, sessions.folders)
     host, port = split_address(found.says)
     elsewhere = port is not None and not is_here(host)
     return _fact(path, found.says, lives if lives or not (elsewhere or _doubtful(found, path)) else None)

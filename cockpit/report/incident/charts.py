@@ -35,7 +35,7 @@ class _Scale(msgspec.Struct, frozen=True):
         return max(2.0, round(self.x(end) - self.x(begin), 1))
 
 
-def timeline(account: Account, clock: words.Clock) -> Html:
+def timeline(account: Account, clock: words.MomentFormatter) -> Html:
     """A lane for each job and each finding, and one for acts; where nothing is recorded all are hatched."""
     scale = _Scale(account.begin, account.end)
     lanes = [*_job_lanes(account, scale), *_act_lanes(account, scale), *_finding_lanes(account, scale)]
@@ -97,7 +97,7 @@ def _gaps(account: Account, scale: _Scale, height: float) -> Iterator[Html]:
         yield tag("rect", x=scale.x(begin), y=0, width=scale.width(begin, end), height=height, class_="gap")
 
 
-def _axis(scale: _Scale, clock: words.Clock, height: float) -> Iterator[Html]:
+def _axis(scale: _Scale, clock: words.MomentFormatter, height: float) -> Iterator[Html]:
     for number in range(TICKS):
         moment = scale.begin + (scale.end - scale.begin) * number / (TICKS - 1)
         anchor = "start" if number == 0 else "end" if number == TICKS - 1 else "middle"
@@ -130,7 +130,7 @@ def _line(scale: _Scale, points: Iterable[tuple[float, float]], most: float) -> 
     return tag("polyline", points=" ".join(f"{scale.x(moment)},{_y(value, most)}" for moment, value in points), class_="line")
 
 
-def gpu_chart(account: Account, clock: words.Clock) -> Html | None:
+def gpu_chart(account: Account, clock: words.MomentFormatter) -> Html | None:
     """Busy, idle and not known, one on the other; above them a line: what is reserved."""
     known = [point for point in account.course if point.gpus]
     if len(known) < 2:
@@ -164,7 +164,7 @@ def _legend(keys: Mapping[str, str], rest: str) -> Html:
     return tag("p", *(join((tag("span", class_=f"key {kind}"), f" {name}  ")) for kind, name in keys.items()), rest, class_="legend")
 
 
-def memory_chart(account: Account, clock: words.Clock) -> Html | None:
+def memory_chart(account: Account, clock: words.MomentFormatter) -> Html | None:
     """The fullest host at each moment."""
     known = [point for point in account.course if point.memory is not None]
     if len(known) < 2:

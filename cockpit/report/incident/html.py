@@ -28,11 +28,11 @@ def account_html(account: Account) -> str:
         tag("title", title),
         tag("style", Html(CSS)),
     )
-    body = tag("body", tag("main", *_sections(account, words.Clock(account.begin, account.end))))
+    body = tag("body", tag("main", *_sections(account, words.MomentFormatter(account.begin, account.end))))
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
-def _sections(account: Account, clock: words.Clock) -> Iterator[Html | None]:
+def _sections(account: Account, clock: words.MomentFormatter) -> Iterator[Html | None]:
     yield tag(
         "header",
         tag("h1", "What happened"),
@@ -80,11 +80,11 @@ def _row(cells: Sequence[Cell], numbers: range) -> Html:
     return tag("tr", tag("th", first, scope="row"), *others)
 
 
-def _findings(title: str, found: Sequence[Episode], clock: words.Clock) -> Html:
+def _findings(title: str, found: Sequence[Episode], clock: words.MomentFormatter) -> Html:
     return _section(title, "None.", *(_finding(one, clock) for one in found))
 
 
-def _finding(one: Episode, clock: words.Clock) -> Html:
+def _finding(one: Episode, clock: words.MomentFormatter) -> Html:
     when = f"{clock.span(one.begin, one.end)}{words.times_words(one)}"
     evidence = tag("ul", *(tag("li", tag("code", line)) for line in one.evidence)) if one.evidence else None
     act = f" (cockpit {one.act})" if one.act else ""
@@ -94,7 +94,7 @@ def _finding(one: Episode, clock: words.Clock) -> Html:
     return tag("article", title, tag("p", said, class_="when"), evidence, remedy)
 
 
-def _acts(account: Account, clock: words.Clock) -> Html:
+def _acts(account: Account, clock: words.MomentFormatter) -> Html:
     rows = [
         (clock.at(one.at), one.text, one.user or UNKNOWN, one.host or UNKNOWN, words.duration_words(one.at, one.end))
         for one in account.acts
@@ -102,12 +102,12 @@ def _acts(account: Account, clock: words.Clock) -> Html:
     return _section("Actions", "No actions.", _table("Actions, and who did them", ("At", "What", "By", "On", "Took"), rows))
 
 
-def _jobs(account: Account, clock: words.Clock) -> Html:
+def _jobs(account: Account, clock: words.MomentFormatter) -> Html:
     titles = ("Job", "Status", "Started", "Ended", "Ran", "Command", "Message")
     return _section("Jobs", "No job ran.", _table("Jobs that ran", titles, (_job(job, account, clock) for job in account.jobs)))
 
 
-def _job(job: JobSpan, account: Account, clock: words.Clock) -> Sequence[Cell]:
+def _job(job: JobSpan, account: Account, clock: words.MomentFormatter) -> Sequence[Cell]:
     ran = words.duration_words(job.started, job.ended or account.end)
     ended = clock.at(job.ended) if job.ended else "not yet"
     return (
@@ -157,11 +157,11 @@ def _users(account: Account) -> Html | None:
     return tag("section", tag("h2", "Users"), table) if table else None
 
 
-def _faults(account: Account, clock: words.Clock) -> Html:
+def _faults(account: Account, clock: words.MomentFormatter) -> Html:
     rows = [(clock.span(one.begin, one.end), words.fault_words(one)) for one in account.faults]
     return _section("Failing sources", "None.", _table("What cockpit could not see", ("When", "What"), rows))
 
 
-def _gaps(account: Account, clock: words.Clock) -> Html:
+def _gaps(account: Account, clock: words.MomentFormatter) -> Html:
     rows = [(clock.span(*gap), "nothing is recorded") for gap in account.gaps] + [("damage", text) for text in account.damage]
     return _section("Gaps of the recording", "None.", _table("What is unknown", ("When", "What"), rows))

@@ -23,7 +23,7 @@ _SPECIAL = re.compile(r"[\\`*\[\]<>|#~]|(?<!\w)_|_(?!\w)")
 
 def account_markdown(account: Account) -> str:
     """The whole."""
-    return "\n".join(_lines(account, words.Clock(account.begin, account.end)))
+    return "\n".join(_lines(account, words.MomentFormatter(account.begin, account.end)))
 
 
 def who_markdown(account: Account) -> str:
@@ -38,7 +38,7 @@ def _plain(text: str) -> str:
     return _SPECIAL.sub(r"\\\g<0>", short)
 
 
-def _lines(account: Account, clock: words.Clock) -> Iterator[str]:
+def _lines(account: Account, clock: words.MomentFormatter) -> Iterator[str]:
     yield f"# {_plain(words.cluster_words(account))}"
     yield _plain(words.watched_words(account))
     yield f"{words.summary(account)} {words.fleet_words(account)}"
@@ -51,7 +51,7 @@ _HEAD_LINES = 6
 """The title and two lines more, two headings of findings, and how many are left out."""
 
 
-def _rest(account: Account, clock: words.Clock) -> Iterator[str]:
+def _rest(account: Account, clock: words.MomentFormatter) -> Iterator[str]:
     yield from _list_section("Actions", [f"{clock.at(one.at)} {_plain(one.text)}{_by(one.user, one.host)}" for one in account.acts], "acts")
     yield from _list_section("Jobs", [_job(job, account, clock) for job in account.jobs], "jobs")
     faults = [f"{clock.span(one.begin, one.end)} {_plain(words.fault_words(one))}" for one in account.faults]
@@ -75,7 +75,7 @@ def _left_out(number: int) -> Iterator[str]:
         yield f"- {plural(number, 'more')[: -1 if number > 1 else None]}: `-o FILE.html` has all"
 
 
-def _findings(account: Account, clock: words.Clock, room: int) -> Iterator[str]:
+def _findings(account: Account, clock: words.MomentFormatter, room: int) -> Iterator[str]:
     """What is open at the end, then what is over; where not all have room, the worst."""
     kept = list(_fit(_ranked(account), clock, room))
     still = [lines for one, lines in kept if one.end is None]
@@ -91,7 +91,7 @@ def _ranked(account: Account) -> Sequence[Episode]:
     return sorted(found, key=lambda one: LEVELS.index(one.level))
 
 
-def _fit(ranked: Sequence[Episode], clock: words.Clock, room: int) -> Iterator[tuple[Episode, Sequence[str]]]:
+def _fit(ranked: Sequence[Episode], clock: words.MomentFormatter, room: int) -> Iterator[tuple[Episode, Sequence[str]]]:
     """The lines of as many as have room, each with its evidence where that has room too."""
     kept: list[list[str]] = []
     for one in ranked:
@@ -106,13 +106,13 @@ def _fit(ranked: Sequence[Episode], clock: words.Clock, room: int) -> Iterator[t
         yield one, [*lines, *evidence] if fits else lines
 
 
-def _finding(one: Episode, clock: words.Clock) -> Iterator[str]:
+def _finding(one: Episode, clock: words.MomentFormatter) -> Iterator[str]:
     yield f"- {clock.span(one.begin, one.end)} **{one.level.upper()}** {_plain(one.text)}{words.times_words(one)}"
     if one.remedy and one.level == "critical":
         yield f"  → {_plain(one.remedy)}"
 
 
-def _evidence(one: Episode, clock: words.Clock) -> Iterator[str]:
+def _evidence(one: Episode, clock: words.MomentFormatter) -> Iterator[str]:
     if one.level == "critical" and one.evidence:
         yield f"  {words.told_words(one, clock)}:"
         yield from (f"  - {_plain(line)}" for line in one.evidence[:MAX_EVIDENCE])
@@ -122,7 +122,7 @@ def _by(user: str | None, host: str | None) -> str:
     return f" (by {_plain(user or UNKNOWN)}{f' on {_plain(host)}' if host else ''})"
 
 
-def _job(job: JobSpan, account: Account, clock: words.Clock) -> str:
+def _job(job: JobSpan, account: Account, clock: words.MomentFormatter) -> str:
     begun = f"{clock.at(job.started)} started" if job.started is not None and job.started >= account.begin else "ran before"
     ended = "" if job.ended is None else f", {clock.at(job.ended)} ended"
     why = f": {_plain(job.error)}" if job.error else ""

@@ -29,7 +29,7 @@ def _date(moment: float | None, form: str) -> str:
         return UNKNOWN
 
 
-class Clock:
+class MomentFormatter:
     """Moments of one report in words: with the day, where it is of more than one."""
 
     def __init__(self, begin: float, end: float) -> None:
@@ -102,7 +102,7 @@ def closed_findings(account: Account) -> Sequence[Episode]:
     return [one for one in account.findings if one.end is not None]
 
 
-def told_words(episode: Episode, clock: Clock) -> str:
+def told_words(episode: Episode, clock: MomentFormatter) -> str:
     """Of which moment its words are: they are in the present tense of it."""
     return f"as reported at {clock.at(episode.told_at)}"
 

@@ -16,7 +16,7 @@ import msgspec
 
 from cockpit.config.kubernetes import ACCOUNT, API_HOST, FORBIDDEN, ROLE, KubernetesPlace
 from cockpit.secrets import redact
-from cockpit.sources.connections import Answer, Connections
+from cockpit.sources.connections import Connections, HttpResponse
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.probes.process import ANSWER_S, ask_program
 from cockpit.sources.source import SourceError, wait_within
@@ -32,7 +32,7 @@ _REFUSED = re.compile(r"(?:kubectl: )?Error from server \((\w+)\): (.*)", re.DOT
 """How kubectl prints a `Status` (k8s.io/kubectl/pkg/cmd/util/helpers.go)."""
 
 
-class RefusedError(SourceError):
+class KubernetesRefusedError(SourceError):
     """The API server has answered, but not with success; `reason` as in its `Status`: `Forbidden`, `NotFound`, `Conflict`."""
 
     def __init__(self, reason: str, message: str) -> None:
@@ -43,7 +43,7 @@ class RefusedError(SourceError):
 
 Method = Literal["GET", "DELETE"]
 Way = Callable[[Method, str, bytes], Awaitable[bytes]]
-"""How it is asked: method, path and body; raises `RefusedError`, `SourceError`."""
+"""How it is asked: method, path and body; raises `KubernetesRefusedError`, `SourceError`."""
 
 
 class KubernetesApi:
@@ -54,14 +54,14 @@ class KubernetesApi:
         self._ask = way or (ServiceAccount(os.environ) if place.inside else ask_kubectl)
 
     async def get(self, path: str, shape: type[T]) -> T:
-        """Raises `RefusedError`, `SourceError`."""
+        """Raises `KubernetesRefusedError`, `SourceError`."""
         try:
             return decode(await self._ask("GET", path, b""), shape)
         except NotRayError as error:
             raise SourceError(f"{WHO} answers in a way that cockpit can't read: {error}") from None
 
     async def delete(self, path: str, uid: str) -> None:
-        """Only what has this uid: a thing of the same name that was made anew stays. Raises `RefusedError`, `SourceError`."""
+        """Only what has this uid: a thing of the same name that was made anew stays. Raises `KubernetesRefusedError`, `SourceError`."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
         await self._ask("DELETE", path, json.dumps(options).encode())
 
@@ -73,7 +73,7 @@ async def ask_kubectl(method: Method, path: str, body: bytes = b"") -> bytes:
         lines = await ask_program(WHO, "kubectl", method.lower(), "--raw", path, *more, send=body)
     except SourceError as error:
         if (found := _REFUSED.search(str(error))) is not None:
-            raise RefusedError(found[1], found[2]) from None
+            raise KubernetesRefusedError(found[1], found[2]) from None
         raise
     return b"\n".join(lines)
 
@@ -94,7 +94,7 @@ class ServiceAccount:
         self._account = account
 
     async def __call__(self, method: Method, path: str, body: bytes = b"") -> bytes:
-        """Raises `RefusedError`, `SourceError`."""
+        """Raises `KubernetesRefusedError`, `SourceError`."""
         try:
             return await wait_within(ANSWER_S, self._exchange(method, path, body))
         except asyncio.TimeoutError:
@@ -131,7 +131,7 @@ class ServiceAccount:
             raise SourceError(f"the API server's CA certificate can't be read ({self._account / 'ca.crt'})") from None
 
 
-async def _read_body(answer: Answer) -> bytes:
+async def _read_body(answer: HttpResponse) -> bytes:
     body = bytearray()
     async for chunk in answer.body:
         body += chunk
@@ -140,9 +140,9 @@ async def _read_body(answer: Answer) -> bytes:
     return bytes(body)
 
 
-def _refusal(code: int, body: bytes) -> RefusedError:
+def _refusal(code: int, body: bytes) -> KubernetesRefusedError:
     try:
         status = decode(body, _Status)
     except NotRayError:
         status = _Status()
-    return RefusedError(status.reason or str(code), status.message or f"HTTP {code}")
+    return KubernetesRefusedError(status.reason or str(code), status.message or f"HTTP {code}")

@@ -13,7 +13,7 @@ import msgspec
 
 from cockpit.config.kubernetes import FORBIDDEN
 from cockpit.model import Container, ContainerEnd, Pod, RayCluster, RayJob
-from cockpit.sources.kubernetes.api import KubernetesApi, RefusedError
+from cockpit.sources.kubernetes.api import KubernetesApi, KubernetesRefusedError
 
 T = TypeVar("T")
 _NODE_TYPES: Final = ("head", "worker")
@@ -172,14 +172,14 @@ async def check_ray_cluster(api: KubernetesApi) -> None:
 
 
 async def list_pods(api: KubernetesApi) -> tuple[Pod, ...]:
-    """The nodes of Ray's, there and to come. Raises `RefusedError`, `SourceError`."""
+    """The nodes of Ray's, there and to come. Raises `KubernetesRefusedError`, `SourceError`."""
     query = urlencode({"labelSelector": f"ray.io/cluster={api.place.cluster}", **_CACHED})
     found = await api.get(f"{_pods(api)}?{query}", _List[_Pod])
     return tuple(_pod(each, api.place.cluster) for each in found.items if _label(each, "node-type") in _NODE_TYPES)
 
 
 async def delete_pod(api: KubernetesApi, pod: str, uid: str) -> None:
-    """That pod alone. Raises `RefusedError`: `NotFound` where it is gone, `Conflict` where another has its name; `SourceError`."""
+    """One pod alone. Raises `KubernetesRefusedError`: `NotFound` where it is gone, `Conflict` where another has its name; `SourceError`."""
     await api.delete(f"{_pods(api)}/{quote(pod, safe='')}", uid)
 
 
@@ -194,7 +194,7 @@ def _rays(api: KubernetesApi, kind: str) -> str:
 async def _allowed(lacks: dict[str, str], part: str, question: Awaitable[T]) -> T | None:
     try:
         return await question
-    except RefusedError as error:
+    except KubernetesRefusedError as error:
         if error.reason != FORBIDDEN:
             raise
         lacks[part] = str(error)

@@ -38,7 +38,7 @@ class ProbeListener(Protocol):
         """The probe speaks well again."""
 
 
-class Pace(msgspec.Struct, frozen=True):
+class ProbeTimings(msgspec.Struct, frozen=True):
     """How patient one is, in seconds."""
 
     tick: float = 0.25
@@ -73,7 +73,9 @@ MAX_UNREAPED_CHILDREN = 3
 class HostProbe:
     """Starts, hears, and judges the probe of one host; `ProbePool` calls `check_child` again and again."""
 
-    def __init__(self, name: str, audience: ProbeListener, pace: Pace, clock: Callable[[], float], *, local: bool = False) -> None:
+    def __init__(
+        self, name: str, listener: ProbeListener, timings: ProbeTimings, clock: Callable[[], float], *, local: bool = False
+    ) -> None:
         self.name, self.local = name, local
         self.child: Child | None = None
         self.interval = 0.0
@@ -81,7 +83,7 @@ class HostProbe:
         self.due = 0.0
         """By the monotonic clock: not to be started before."""
         self.unwanted: float | None = None
-        self._audience, self._pace, self._clock = audience, pace, clock
+        self._listener, self._timings, self._clock = listener, timings, clock
         self._heard: float | None = None
         self._sample_count = 0
         self._failures = 0
@@ -136,16 +138,16 @@ class HostProbe:
         if self.child is None:
             return
         if (code := self.child.poll_exit()) is not None:
-            if self._sample_count and now - self.child.started > self._pace.settled:
+            if self._sample_count and now - self.child.started > self._timings.settled:
                 self._failures = 0
             self.stop_and_retry(why_it_ended(self.name, code, self.child.last_words, spoke=self._sample_count > 0, restarts=True))
             return
         silence = now - (self._heard or self.child.started)
-        patience = 3 * self.interval + self._pace.silence
-        if silence > max(self._pace.restart, 2 * patience):
+        patience = 3 * self.interval + self._timings.silence
+        if silence > max(self._timings.restart, 2 * patience):
             self.stop_and_retry(f"{self._silence_text(silence)}; started again")
         elif silence > patience:
-            self._audience.report_fault("probe", self._silence_text(silence), self.name)
+            self._listener.report_fault("probe", self._silence_text(silence), self.name)
 
     def shift_deadlines(self, gap: float) -> None:
         """We slept, not the probe."""
@@ -161,10 +163,10 @@ class HostProbe:
         """Tell, and try again later: each time twice as late, and not all hosts at the same moment."""
         self.stop()
         self.due = time.monotonic() + self._pause()
-        self._audience.report_fault("probe", text, self.name)
+        self._listener.report_fault("probe", text, self.name)
 
     def _pause(self) -> float:
-        pause: float = min(self._pace.first_pause * 2.0**self._failures, self._pace.longest_pause)
+        pause: float = min(self._timings.first_pause * 2.0**self._failures, self._timings.longest_pause)
         self._failures = min(self._failures + 1, 20)
         return pause * random.uniform(0.8, 1.2)  # noqa: S311 no secret
 
@@ -198,12 +200,12 @@ class HostProbe:
         self._skews.append(now - steady)
         self._heard, self._sample_count = time.monotonic(), self._sample_count + 1
         taken = steady + min(self._skews)  # a sample that lay in a pipe for an hour must not pass for a clock that is an hour late
-        self._audience.update_host(host_of(sample, self.name, self.addresses, taken, taken - sample.taken, local=self.local))
-        self._audience.clear_fault("probe", self.name)
+        self._listener.update_host(host_of(sample, self.name, self.addresses, taken, taken - sample.taken, local=self.local))
+        self._listener.clear_fault("probe", self.name)
 
     def _misread(self, line: bytes, error: SourceError) -> None:
         if self._sample_count or self.addresses:
-            self._audience.report_fault("probe", f"the output of the probe of {self.name} can't be read: {error}", self.name)
+            self._listener.report_fault("probe", f"the output of the probe of {self.name} can't be read: {error}", self.name)
         elif self.child is not None:
             self.child.garbage = line[:300].decode("utf-8", "replace")
 

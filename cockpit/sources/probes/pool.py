@@ -18,7 +18,7 @@ from cockpit.config.settings import Config
 from cockpit.model import Host
 from cockpit.secrets import redact
 from cockpit.sources.probes.decode import is_hello
-from cockpit.sources.probes.host_probe import HostProbe, Pace, ProbeListener, why_it_ended
+from cockpit.sources.probes.host_probe import HostProbe, ProbeListener, ProbeTimings, why_it_ended
 from cockpit.sources.probes.payload import program_for
 from cockpit.sources.probes.process import Child, HearLines, parse_message, start_child, wait_for_exit
 from cockpit.sources.probes.spawn import kill_and_reap, local_command, replace_dash, watch_words
@@ -38,20 +38,20 @@ class ProbePool:
     def __init__(
         self,
         config: Config,
-        audience: ProbeListener,
+        listener: ProbeListener,
         *,
         early: Popen[bytes] | None = None,
         clock: Callable[[], float] = CLOCK,
-        pace: Pace | None = None,
+        timings: ProbeTimings | None = None,
     ) -> None:
         self.local = socket.gethostname()
         """What this host is called here."""
         self.control_sockets = SshControlSockets()
         """The connections that are kept open, for whoever else goes to the same hosts."""
-        self._config, self._audience, self._early, self._clock = config, audience, early, clock
-        self._pace = pace or Pace()
+        self._config, self._listener, self._early, self._clock = config, listener, early, clock
+        self._timings = timings or ProbeTimings()
         self._interval = config.interval
-        self._here = HostProbe(self.local, audience, self._pace, clock, local=True)
+        self._here = HostProbe(self.local, listener, self._timings, clock, local=True)
         self._watches: dict[str, HostProbe] = {}
         self._entries: dict[str, HostEntry] = {entry.name: entry for entry in config.hosts}
         self._told: frozenset[str] = frozenset()
@@ -69,7 +69,7 @@ class ProbePool:
                 now = time.monotonic()
                 self._tick(now, now - before)
                 before = now
-                await wait_for_event(self._woken, self._pace.tick if self._is_starting else self._pace.idle_tick)
+                await wait_for_event(self._woken, self._timings.tick if self._is_starting else self._timings.idle_tick)
                 self._woken.clear()
         finally:
             self.close()
@@ -118,7 +118,7 @@ class ProbePool:
         answers: list[bytes] = []  # the last of them counts
         child = await self._start_question(host, words, entry, lambda lines: answers.extend(filter(_may_be_answer, lines)))
         try:
-            code = await wait_for_exit(child, f"the probe of {host}", self._pace.answer, MAX_ANSWER_BYTES)
+            code = await wait_for_exit(child, f"the probe of {host}", self._timings.answer, MAX_ANSWER_BYTES)
         finally:
             self._asked.discard(child)
         if answers:
@@ -143,7 +143,7 @@ class ProbePool:
                     if answer.get("end") is True:
                         return
                 turned.clear()
-                await wait_for_event(turned, self._pace.tick)
+                await wait_for_event(turned, self._timings.tick)
         finally:
             child.end()
             self._asked.discard(child)
@@ -179,13 +179,13 @@ class ProbePool:
         if name in self._watches:
             self._watches[name].stop()
         self._entries[name] = entry
-        self._watches[name] = watch = HostProbe(name, self._audience, self._pace, self._clock)
+        self._watches[name] = watch = HostProbe(name, self._listener, self._timings, self._clock)
         watch.due = time.monotonic()
         watch.wake = self._woken.set
 
     def _tick(self, now: float, gap: float) -> None:
         watches = (self._here, *self._watches.values())
-        if gap > self._pace.frozen + self._pace.idle_tick:
+        if gap > self._timings.frozen + self._timings.idle_tick:
             for watch in watches:
                 watch.shift_deadlines(gap)
         for watch in watches:
@@ -210,19 +210,19 @@ class ProbePool:
     def _drop_unwanted(self, now: float) -> None:
         """Let go of hosts that nobody has wanted for a while, and of those whose turn is over while others wait."""
         for name, watch in list(self._watches.items()):
-            if watch.unwanted is not None and now - watch.unwanted > self._pace.grace:
+            if watch.unwanted is not None and now - watch.unwanted > self._timings.grace:
                 self._drop(name)
         running = [watch for watch in self._watches.values() if watch.child is not None]
         waiting = sum(watch.child is None and now >= watch.due for watch in self._watches.values())
-        spare = self._pace.most - len(running)
-        self._make_room(running, max(0, min(waiting - spare, self._pace.burst)), now)
+        spare = self._timings.most - len(running)
+        self._make_room(running, max(0, min(waiting - spare, self._timings.burst)), now)
 
     def _drop(self, name: str) -> None:
         self._watches.pop(name).stop()
         if all(name != entry.name for entry in self._config.hosts):
             del self._entries[name]
-        self._audience.clear_fault("probe", name)
-        self._audience.forget_host(name)
+        self._listener.clear_fault("probe", name)
+        self._listener.forget_host(name)
 
     def _make_room(self, running: Sequence[HostProbe], places: int, now: float) -> None:
         """First those that need not come back, then whoever has run longest."""
@@ -232,13 +232,13 @@ class ProbePool:
             watch.stop_for_good()
         others = sorted(started.keys() - set(told), key=lambda watch: started[watch])
         for watch in others[: places - len(told)]:
-            if now - started[watch] > self._pace.turn:
+            if now - started[watch] > self._timings.turn:
                 watch.yield_turn(now)
 
     def _start_due(self, now: float) -> None:
         """Start the probes whose time has come, whoever waits longest first."""
         running = sum(watch.child is not None for watch in self._watches.values())
-        places = min(self._pace.most - running, self._pace.burst)
+        places = min(self._timings.most - running, self._timings.burst)
         due = sorted((watch for watch in self._watches.values() if watch.child is None and now >= watch.due), key=lambda watch: watch.due)
         if not due or places <= 0 or not self._is_program_packed():
             return

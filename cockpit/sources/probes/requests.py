@@ -45,7 +45,7 @@ class Progress(msgspec.Struct, frozen=True):
     of: int | None = None
 
 
-class Answer(msgspec.Struct, frozen=True):
+class HostAnswer(msgspec.Struct, frozen=True):
     """What a host has answered, raw: secrets are in it; or one sentence that says why there is no answer."""
 
     host: str
@@ -103,7 +103,7 @@ class ProbeRequests:
         requests: Mapping[str, Mapping[str, Any]],
         hear: Callable[[str, Progress], None],
         patience: float = 30.0,
-    ) -> dict[str, Answer]:
+    ) -> dict[str, HostAnswer]:
         """Each host's answer; one that says nothing for `patience` seconds is given up. When cancelled it ends every child at once."""
         for host in requests:
             hear(host, Progress("waiting"))
@@ -126,32 +126,32 @@ class ProbeRequests:
         if self._control_sockets is not None:
             self._control_sockets.close()
 
-    async def _deliver(self, request: HostRequest) -> Answer:
+    async def _deliver(self, request: HostRequest) -> HostAnswer:
         answer = await self._run(request)
         request.hear(Progress(answer.error or "answered"))
         return answer
 
-    async def _run(self, request: HostRequest) -> Answer:
+    async def _run(self, request: HostRequest) -> HostAnswer:
         way: Way = "local" if request.host == self._local else "ray" if self._config.reach == THROUGH_RAY else "reach"
         running = ProbeRequest(request.host, request.hear)
         try:
-            return Answer(request.host, way, reply=await self._run_on(request, way, running))
+            return HostAnswer(request.host, way, reply=await self._run_on(request, way, running))
         except ProbeRefusedError as error:
-            return Answer(request.host, way, error=str(error), refused=True)
+            return HostAnswer(request.host, way, error=str(error), refused=True)
         except SourceError as error:
             if way != "reach" or running.spoke or not request.through_ray or request.host not in self._places:
-                return Answer(request.host, way, error=str(error))
+                return HostAnswer(request.host, way, error=str(error))
             return await self._run_through_ray(request, str(error))
 
-    async def _run_through_ray(self, request: HostRequest, why: str) -> Answer:
+    async def _run_through_ray(self, request: HostRequest, why: str) -> HostAnswer:
         """Where the usual way has failed before a probe spoke. What it said is kept: it is worth mending."""
         running = ProbeRequest(request.host, request.hear)
         try:
             reply = await self._run_on(request, "ray", running, f"connecting through Ray: {why}")
         except SourceError as error:
-            return Answer(request.host, "ray", error=f"{why}; through Ray: {error}", refused=isinstance(error, ProbeRefusedError))
+            return HostAnswer(request.host, "ray", error=f"{why}; through Ray: {error}", refused=isinstance(error, ProbeRefusedError))
         notes = reply.get("notes")
-        return Answer(
+        return HostAnswer(
             request.host, "ray", reply={**reply, "notes": [*(notes if isinstance(notes, list) else ()), f"{why}; reached through Ray"]}
         )
 

@@ -58,7 +58,7 @@ class JobFacts(Value, frozen=True):
     jobs: tuple[Job, ...]
 
 
-class Since(NamedTuple):
+class WaitStart(NamedTuple):
     """When an actor was first seen waiting; `at_least`: it already waited when the looking began."""
 
     moment: float
@@ -80,7 +80,7 @@ def sentence(message: str | None) -> str | None:
     return redact(" ".join(message[: 4 * _SENTENCE_CHARS].split()))[:_SENTENCE_CHARS] or None if message else None
 
 
-def actor(entry: wire.Actor, since: Since | None, groups: Mapping[str, PlacementGroup]) -> Actor:
+def actor(entry: wire.Actor, since: WaitStart | None, groups: Mapping[str, PlacementGroup]) -> Actor:
     """One actor; of the groups, the one it is bound to explains why it waits."""
     name, namespace = entry.name or "", entry.ray_namespace or ""
     return Actor(

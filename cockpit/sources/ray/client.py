@@ -18,7 +18,7 @@ from cockpit.model import Actor, Cluster, Process
 from cockpit.sources.connections import Params
 from cockpit.sources.ray import actors, oom, wire
 from cockpit.sources.ray.actors import WAITING, ActorFacts, GroupFacts, JobFacts
-from cockpit.sources.ray.http import Dashboard, RefusalError, run_in_thread_if
+from cockpit.sources.ray.http import Dashboard, DashboardRefusedError, run_in_thread_if
 from cockpit.sources.ray.jobs import JobActs
 from cockpit.sources.ray.listings import NOT_DEAD, PAUSE_PER_ANSWER_TIME, ActorLists, GroupLists
 from cockpit.sources.ray.log_files import LOG_LINES, LogFiles
@@ -155,14 +155,14 @@ class RayClient:
         """The session that answers now."""
         return (await self._ask_version()).session_name
 
-    async def members(self) -> tuple[wire.Identity, ...]:
+    async def members(self) -> tuple[wire.NodeEntry, ...]:
         """All nodes as the GCS has them now, with what each of them offers; no agent is asked."""
-        return (await self._list("nodes", wire.Listed[wire.Identity])).result
+        return (await self._list("nodes", wire.Listed[wire.NodeEntry])).result
 
     async def _cluster_id(self) -> str | None:
         try:
             return (await self._dashboard.data("/cluster_id", wire.ClusterId, timeout=4.0)).cluster_id
-        except RefusalError:
+        except DashboardRefusedError:
             return None
 
     async def check_gcs(self) -> None:
@@ -184,7 +184,7 @@ class RayClient:
     async def _gcs_answers(self) -> bool:
         try:
             await self._from_gcs(self._dashboard.get("/api/gcs_healthz", timeout=3.0))
-        except RefusalError as error:
+        except DashboardRefusedError as error:
             if error.status != 503:
                 raise
             return False
@@ -227,12 +227,12 @@ class RayClient:
             raise SourceError(_MEANWHILE)
         return facts
 
-    async def _list_names_if_due(self, nodes: Nodes) -> Sequence[wire.Identity]:
+    async def _list_names_if_due(self, nodes: Nodes) -> Sequence[wire.NodeEntry]:
         """Now and then, and soon when there is one that nobody knows."""
         is_due = self._known_at is None or self._clock() - self._known_at >= (10.0 if nodes.strange else 60.0)
         return await self._list_names() if is_due else ()
 
-    async def _list_names(self) -> Sequence[wire.Identity]:
+    async def _list_names(self) -> Sequence[wire.NodeEntry]:
         """The figures don't fail with the names; they are asked for again soon."""
         self._known_at = self._clock()
         try:
@@ -263,7 +263,7 @@ class RayClient:
             raise SourceError("the autoscaler has no status yet; used and pending resources are unknown")
         return parse_status(text.cluster_status)
 
-    async def _take_status(self, status: wire.ClusterStatus, error: str | None) -> StatusFacts:
+    async def _take_status(self, status: wire.AutoscalerReport, error: str | None) -> StatusFacts:
         known = self._status
         facts = await run_in_thread_if(len(self._nodes) > THREAD_MIN_ITEMS, known.take, status, error)
         if known is not self._status:
@@ -331,7 +331,7 @@ class RayClient:
         workers = await self._list("workers", wire.Listed[oom.WorkerRecord], oom.ONLY)
         events = None
         if workers.cut:
-            events = await self._dashboard.data("/events", oom.Events, timeout=12.0, params={"job_id": "global"})
+            events = await self._dashboard.data("/events", oom.RayEvents, timeout=12.0, params={"job_id": "global"})
         if kills is not self._kills:
             raise SourceError(_MEANWHILE)
         return kills.take(workers, events, time.monotonic() - started)

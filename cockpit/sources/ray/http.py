@@ -14,7 +14,7 @@ import httpcore
 
 from cockpit.model import Cause
 from cockpit.secrets import redact
-from cockpit.sources.connections import Answer, Connections, Params
+from cockpit.sources.connections import Connections, HttpResponse, Params
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.ray import wire
 from cockpit.sources.ray.http_words import asked_for, why_unreachable
@@ -50,7 +50,7 @@ class NoAnswerError(SourceError):
         super().__init__(text, "silent")
 
 
-class RefusalError(SourceError):
+class DashboardRefusedError(SourceError):
     """Something answered, but not with success."""
 
     def __init__(self, text: str, status: int, cause: Cause | None = None) -> None:
@@ -116,7 +116,7 @@ class Dashboard:
         """The same; `None` where there is no such thing (404)."""
         try:
             return await self.json(path, shape, timeout=timeout, endpoint=endpoint)
-        except RefusalError as error:
+        except DashboardRefusedError as error:
             if error.status == 404:
                 return None
             raise
@@ -177,7 +177,7 @@ class Dashboard:
             self.took[endpoint] = self._clock() - asked
             return body
 
-    def stream(self, path: str, params: Params | None = None) -> AbstractAsyncContextManager[Answer]:
+    def stream(self, path: str, params: Params | None = None) -> AbstractAsyncContextManager[HttpResponse]:
         """An answer that goes on, and may pause for any time; the caller reads it."""
         return self._ask("GET", path, params or {})
 
@@ -232,7 +232,7 @@ class Dashboard:
         content: bytes | AsyncIterator[bytes] = b"",
         hide: Hide | None = None,
         headers: Mapping[str, str] = {},
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncIterator[HttpResponse]:
         """A success, with its body yet to be read."""
         headers = {**headers, **await self._headers(path)}
         has_token = "Authorization" in headers
@@ -247,7 +247,7 @@ class Dashboard:
                     self._judge(answer, method, path, said, has_token=has_token)
                 yield answer
 
-    async def _body(self, answer: Answer, method: str, path: str, take: Take | None = None) -> bytes:
+    async def _body(self, answer: HttpResponse, method: str, path: str, take: Take | None = None) -> bytes:
         largest = self._max_bytes or MAX_BODY_BYTES
         body, came = bytearray(), 0  # grown as it comes: to join 30 MB at the end would take as long as a screen is drawn
         async for chunk in answer.body:
@@ -259,7 +259,7 @@ class Dashboard:
                 raise SourceError(f"Ray dashboard {self.shown} sent more than {largest >> 20} MB ({asked_for(method, path)})")
         return cast("bytes", body)  # whoever gets it only reads it
 
-    def _refuse_encoded(self, answer: Answer, method: str, path: str) -> None:
+    def _refuse_encoded(self, answer: HttpResponse, method: str, path: str) -> None:
         """Nothing but `identity` is asked for: a few kilobytes of gzip may be gigabytes."""
         encoding = answer.headers.get("content-encoding", "identity")
         if encoding.strip().lower() not in ("", "identity"):
@@ -275,7 +275,7 @@ class Dashboard:
         if token is None:
             return {}
         if (reason := self._audience.why_not_trusted()) is not None:
-            raise RefusalError(
+            raise DashboardRefusedError(
                 f"{self.shown} requires a token, cockpit sends none: {reason}; if it is the right Ray, name it with --address", 401
             )
         if not (token.isascii() and token.isprintable()):
@@ -290,7 +290,9 @@ class Dashboard:
                 return
             self._audience.meet()
             if secret and (reason := self._audience.why_not_trusted()) is not None:
-                raise RefusalError(f"{self.shown} is sent no secret: {reason}; if it is the right Ray, name it with --address", 401)
+                raise DashboardRefusedError(
+                    f"{self.shown} is sent no secret: {reason}; if it is the right Ray, name it with --address", 401
+                )
 
         return {} if self._audience.is_met and not secret else {"trace": check}
 
@@ -308,22 +310,24 @@ class Dashboard:
         mode = await self.find(_AUTH_MODE_PATH, wire.AuthenticationMode, timeout=4.0)
         return "disabled" if mode is None or mode.authentication_mode == "disabled" else "token"
 
-    def _judge(self, answer: Answer, method: str, path: str, body: bytes, *, has_token: bool) -> None:
+    def _judge(self, answer: HttpResponse, method: str, path: str, body: bytes, *, has_token: bool) -> None:
         status, asked = answer.status, asked_for(method, path)
         if path != _AUTH_MODE_PATH and (status == 401 or (status == 403 and has_token)):
             self.auth = None
             raise self._token_refusal(status)
         if status in _REDIRECTS and "location" in answer.headers:
-            raise RefusalError(
+            raise DashboardRefusedError(
                 f"Ray dashboard {self.shown} redirects to {redact(answer.headers.get('location', 'nowhere'))[:200]} ({asked})", status
             )
-        raise RefusalError(f"Ray dashboard {self.shown} answered HTTP {status} ({asked}): {_reason(body)}", status)
+        raise DashboardRefusedError(f"Ray dashboard {self.shown} answered HTTP {status} ({asked}): {_reason(body)}", status)
 
-    def _token_refusal(self, status: int) -> RefusalError:
+    def _token_refusal(self, status: int) -> DashboardRefusedError:
         if self._token() is None:
-            return RefusalError(f"{self.shown} requires a token, and none was found (looked in {TOKEN_PLACES})", status, "no token")
+            return DashboardRefusedError(
+                f"{self.shown} requires a token, and none was found (looked in {TOKEN_PLACES})", status, "no token"
+            )
         refused = "rejects the token that was found" if status == 403 else "reports no valid token, although cockpit sent one"
-        return RefusalError(f"{self.shown} {refused} (the first of {TOKEN_PLACES})", status, "wrong token")
+        return DashboardRefusedError(f"{self.shown} {refused} (the first of {TOKEN_PLACES})", status, "wrong token")
 
     def _rest(self, endpoint: str, timeout: float) -> None:
         _, last = self._rests.get(endpoint, (0.0, timeout / 2))

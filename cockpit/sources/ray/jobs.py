@@ -11,7 +11,7 @@ from typing import Literal
 from cockpit.model import Job, Value
 from cockpit.sources.ray import wire
 from cockpit.sources.ray.actors import job as job_of
-from cockpit.sources.ray.http import Dashboard, NoAnswerError, RefusalError
+from cockpit.sources.ray.http import Dashboard, DashboardRefusedError, NoAnswerError
 from cockpit.sources.ray.submit import Submissions, job_path
 from cockpit.sources.source import NotMeantError, SourceError
 
@@ -119,7 +119,7 @@ class JobActs:
     async def _write(self, method: Literal["POST", "DELETE"], name: str, end: str, shape: type[wire.T]) -> wire.T:
         try:
             return await self._dashboard.write(method, f"{job_path(name)}{end}", shape, timeout=_WRITE_TIMEOUT_S)
-        except RefusalError as error:
+        except DashboardRefusedError as error:
             if error.status == 404:
                 raise NotMeantError(f"Ray no longer lists job {name}") from None
             raise

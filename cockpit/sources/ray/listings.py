@@ -10,7 +10,7 @@ from cockpit.clock import shift_of
 from cockpit.model import Actor, PlacementGroup
 from cockpit.sources.ray import actors, wire
 from cockpit.sources.ray.actors import WAITING, ActorFacts
-from cockpit.sources.ray.nodes import Doubt
+from cockpit.sources.ray.nodes import LossDebounce
 from cockpit.sources.source import SourceError
 
 PAUSE_PER_ANSWER_TIME = 20
@@ -29,13 +29,13 @@ class GroupLists:
         self.groups: dict[str, PlacementGroup] = {}
         """By id."""
         self._made_of: dict[str, tuple[wire.Group, float]] = {}
-        self._doubt = Doubt(clock)
+        self._doubt = LossDebounce(clock)
 
     def doubt_loss(self, listing: wire.Listing[wire.Group]) -> None:
         """Raises `SourceError` while a sudden loss is not believed yet."""
         if not (listing.total == 0 and self.groups):
-            self._doubt.settle()
-        elif self._doubt.holds():
+            self._doubt.reset()
+        elif self._doubt.note_loss():
             before = f"before: {len(self.groups)}"
             raise SourceError(f"Ray suddenly lists no placement groups, not even removed ones ({before}); cockpit checks again first")
 
@@ -76,10 +76,10 @@ class ActorLists:
         self._due: dict[str, float] = {}
         self._cheap = False
         self._total: int | None = None
-        self._since: dict[str, actors.Since] = {}
+        self._since: dict[str, actors.WaitStart] = {}
         self._met = False
         self._made: dict[str, tuple[tuple[object, ...], Actor]] = {}
-        self._doubt = Doubt(clock)
+        self._doubt = LossDebounce(clock)
 
     def __len__(self) -> int:
         return sum(len(listing.result) for listing in self._lists.values())
@@ -110,8 +110,8 @@ class ActorLists:
 
     def _doubt_loss(self, listing: wire.Listing[wire.Actor]) -> None:
         if not (listing.total == 0 and any(old.result for old in self._lists.values())):
-            self._doubt.settle()
-        elif self._doubt.holds():
+            self._doubt.reset()
+        elif self._doubt.note_loss():
             raise SourceError("Ray suddenly lists no actors, not even dead ones; cockpit checks again first")
 
     def _take_state(self, state: str, listing: wire.Listing[wire.Actor], took: float) -> None:
@@ -135,7 +135,7 @@ class ActorLists:
         for state in sorted(self._lists, key=lambda state: self._asked[state]):
             entries.update((entry.actor_id, entry) for entry in self._lists[state].result)
         now = self._clock()
-        first = actors.Since(now, at_least=not self._met)
+        first = actors.WaitStart(now, at_least=not self._met)
         self._since = {key: self._since.get(key, first) for key, entry in entries.items() if entry.state in WAITING}
         self._met = True
         self._made = {key: made for key, made in self._made.items() if key in entries}

@@ -11,8 +11,8 @@ from msgspec import Meta
 
 from cockpit.sources.connections import Params
 from cockpit.sources.ray import wire
-from cockpit.sources.ray.http import Dashboard, RefusalError
-from cockpit.sources.ray.logs import STREAMS_SINCE, LogFile, LogLines, LogStream, last_lines, without_error_mark
+from cockpit.sources.ray.http import Dashboard, DashboardRefusedError
+from cockpit.sources.ray.logs import STREAMS_SINCE, LineDecoder, LogFile, LogStream, last_lines, without_error_mark
 from cockpit.sources.source import SourceError
 
 MAX_POLLED_BYTES = 32 * 2**20
@@ -66,7 +66,7 @@ class JobLog:
         """Whether the job is over. When nobody can say, the log is still followed; when the job is gone, it is over."""
         try:
             await self._ask()
-        except RefusalError as error:
+        except DashboardRefusedError as error:
             self._over = error.status == 404
         except SourceError:
             pass
@@ -74,7 +74,7 @@ class JobLog:
 
     async def _poll(self) -> AsyncIterator[list[str]]:
         """The whole log again and again, for a Ray whose streams can't be read."""
-        read = LogLines()
+        read = LineDecoder()
         while True:
             over = self._over
             logs = await self._dashboard.json(f"{self._path}/logs", wire.JobLogs, timeout=20.0, endpoint="/api/jobs/{id}/logs")

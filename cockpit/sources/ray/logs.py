@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from cockpit.sources.connections import Params
-from cockpit.sources.ray.http import Dashboard, RefusalError
+from cockpit.sources.ray.http import Dashboard, DashboardRefusedError
 from cockpit.sources.source import SourceError, wait_within
 
 STREAM = "/api/v0/logs/stream"
@@ -46,7 +46,7 @@ class LogFile(NamedTuple):
     """Ray has just listed it: where it can't be read, nobody waits for it to be written."""
 
 
-class LogLines:
+class LineDecoder:
     """Bytes in, whole lines out. It knows how much came, and how it ended."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class LogStream:
         """`is_over`: whether nobody writes to it any more; asked in silence, and once before, by whoever makes this."""
         self._dashboard, self._file, self._is_over = dashboard, file, is_over
         self._first = lines
-        self._read = LogLines()
+        self._read = LineDecoder()
         self._from_start = lines < 0
         self.over = False
         """It is read up to its end, and no further."""
@@ -137,7 +137,7 @@ class LogStream:
                 break
             overlap = max(OVERLAP_LINES, self._first) if place.is_found else -1
             failures = 0 if connection.lived else failures + 1
-            if isinstance(connection.error, RefusalError) and (self.over or (self._file.is_listed and not self._read.size)):
+            if isinstance(connection.error, DashboardRefusedError) and (self.over or (self._file.is_listed and not self._read.size)):
                 raise connection.error
             if failures >= MAX_TRIES or (overlap == lines == -1 and connection.error is None):
                 raise connection.error or SourceError(f"{self._file.shown} was replaced by another file")
@@ -218,9 +218,9 @@ class _Connection:
 
 
 def without_error_mark(data: bytes, dashboard: str) -> bytes:
-    """The text itself. Ray before 2.49 sends a failure as text, too; then a `RefusalError` is raised."""
+    """The text itself. Ray before 2.49 sends a failure as text, too; then a `DashboardRefusedError` is raised."""
     if data.startswith(_FAILED):
-        raise RefusalError(f"{dashboard} can't read the log: {data[len(_FAILED) : 300].decode('utf-8', 'replace')}", 500)
+        raise DashboardRefusedError(f"{dashboard} can't read the log: {data[len(_FAILED) : 300].decode('utf-8', 'replace')}", 500)
     return data
 
 

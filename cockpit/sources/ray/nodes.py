@@ -11,7 +11,7 @@ from cockpit.clock import redate, shift_of
 from cockpit.model import Amount, Disk, Gpu, Hold, Holder, HostMemory, Kind, Node, NodeState, Process, Quantity, Value, Worker
 from cockpit.secrets import redact
 from cockpit.sources.ray import wire
-from cockpit.sources.ray.resources import Names, is_grouped, sound, uses, whole
+from cockpit.sources.ray.resources import ResourceNames, is_grouped, sound, uses, whole
 from cockpit.sources.source import SourceError
 from cockpit.text import plural
 
@@ -32,7 +32,7 @@ class NodeFacts(Value, frozen=True):
     """An autoscaler has made some of the nodes, and could make more."""
 
 
-class Doubt:
+class LossDebounce:
     """A sudden loss is believed only when it has been seen three times over five seconds.
 
     A dashboard module that has just been restarted answers 200 with nothing in it for 2-3 s.
@@ -43,11 +43,11 @@ class Doubt:
         self._since: float | None = None
         self._times = 0
 
-    def settle(self) -> None:
+    def reset(self) -> None:
         """What came is as it should be."""
         self._since, self._times = None, 0
 
-    def holds(self) -> bool:
+    def note_loss(self) -> bool:
         """Whether it is too early to believe it; called once for each answer that shows the loss."""
         self._times += 1
         if self._since is None:
@@ -63,7 +63,7 @@ class _Memory(msgspec.Struct):
     figures: wire.Summary | None = None
     raylet: wire.Raylet | None = None
     workers: tuple[wire.CoreWorker, ...] | None = None
-    identity: wire.Identity | None = None
+    identity: wire.NodeEntry | None = None
     message: str | None = None
     started: float | None = None
     ended: float | None = None
@@ -86,8 +86,8 @@ class Nodes:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self._shift = clock, shift_of(clock)
         self._memories: dict[str, _Memory] = {}
-        self._doubt = Doubt(clock)
-        self._names = Names()
+        self._doubt = LossDebounce(clock)
+        self._names = ResourceNames()
         self._used: Mapping[str, str] = {}
 
     def __len__(self) -> int:
@@ -98,7 +98,7 @@ class Nodes:
         """Whether there is a node whose identity only `/api/v0/nodes` can tell."""
         return any(memory.identity is None or (not memory.alive and memory.message is None) for memory in self._memories.values())
 
-    def learn(self, identities: Iterable[wire.Identity]) -> None:
+    def learn(self, identities: Iterable[wire.NodeEntry]) -> None:
         """Remember who is who."""
         for identity in identities:
             if memory := self._memories.get(identity.node_id):
@@ -112,8 +112,8 @@ class Nodes:
         listed = {entry.raylet.node_id: entry for entry in data.summary if entry.raylet.node_id}
         loss = self._loss(listed)
         if loss is None:
-            self._doubt.settle()
-        elif self._doubt.holds():
+            self._doubt.reset()
+        elif self._doubt.note_loss():
             raise SourceError(f"Ray's dashboard suddenly {loss}; cockpit checks again first")
         self._memories = {node_id: self._memories.get(node_id) or _Memory() for node_id in listed}
         newest = max((now for entry in listed.values() if (now := sound(entry.now)) is not None), default=0.0)
@@ -160,7 +160,7 @@ class Nodes:
             memory.message = message
 
     def _node(self, node_id: str, memory: _Memory, used: Mapping[str, tuple[float, float]]) -> Node:
-        raylet, identity = memory.raylet or wire.Raylet(), memory.identity or wire.Identity(node_id)
+        raylet, identity = memory.raylet or wire.Raylet(), memory.identity or wire.NodeEntry(node_id)
         figures = memory.figures or wire.Summary()
         ip = identity.node_ip or raylet.node_manager_address or figures.ip or ""
         name = identity.node_name or raylet.node_name or ""
@@ -183,7 +183,7 @@ class Nodes:
         )
         return _with_figures(told, figures, memory) if memory.alive else told
 
-    def _resources(self, identity: wire.Identity, raylet: wire.Raylet, used: Mapping[str, tuple[float, float]]) -> dict[str, Quantity]:
+    def _resources(self, identity: wire.NodeEntry, raylet: wire.Raylet, used: Mapping[str, tuple[float, float]]) -> dict[str, Quantity]:
         totals = identity.resources_total
         if not totals:
             totals = {self._names.real(name): total for name, total in (raylet.resources_total or {}).items()}

@@ -45,7 +45,7 @@ class WorkerRecord(Snake, frozen=True):
     exit_detail: str | None = None
 
 
-class Event(Snake, frozen=True, rename="camel"):
+class RayEvent(Snake, frozen=True, rename="camel"):
     """An event of `/events`; the raylet's time is a number, that of others a text."""
 
     label: str | None = None
@@ -54,10 +54,10 @@ class Event(Snake, frozen=True, rename="camel"):
     custom_fields: Mapping[str, object] | None = None
 
 
-class Events(Snake, frozen=True):
+class RayEvents(Snake, frozen=True):
     """`/events?job_id=global`: those that belong to no job."""
 
-    events: tuple[Event, ...] = ()
+    events: tuple[RayEvent, ...] = ()
 
 
 class OomFacts(Value, frozen=True):
@@ -78,10 +78,10 @@ class OomKills:
         """Seconds until the next question."""
         return max(CALM_PAUSE_S, PAUSE_PER_ANSWER_TIME * self._took)
 
-    def take(self, workers: Listing[WorkerRecord], events: Events | None, took: float) -> OomFacts:
+    def take(self, workers: Listing[WorkerRecord], events: RayEvents | None, took: float) -> OomFacts:
         """What is known after these answers; a worker's own record is believed before an event, which has whole seconds."""
         self._took = took
-        found = [*_of_events(events or Events()), *_of_workers(workers.result)]
+        found = [*_of_events(events or RayEvents()), *_of_workers(workers.result)]
         self._known.update((kill.key, kill) for kill in found)
         shift = self._shift()
         limit = self._clock() - shift - KEEP_S
@@ -101,7 +101,7 @@ def _of_workers(workers: Iterable[WorkerRecord]) -> Iterator[OomKill]:
             yield bare if victim is None else _with_victim(bare, victim)
 
 
-def _of_events(events: Events) -> Iterator[OomKill]:
+def _of_events(events: RayEvents) -> Iterator[OomKill]:
     for event in events.events:
         if event.label == LABEL and event.message:
             node = (event.custom_fields or {}).get("nodeId")

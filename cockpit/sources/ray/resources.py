@@ -35,7 +35,7 @@ def mangle(name: str) -> str:
     return first + "".join(part.title() for part in others)
 
 
-class Names:
+class ResourceNames:
     """Real names of resources that have been seen, by what the dashboard makes of them."""
 
     def __init__(self) -> None:

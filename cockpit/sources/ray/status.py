@@ -11,7 +11,7 @@ from cockpit.model import Demand, Quantity, Value
 from cockpit.secrets import redact
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.ray import wire
-from cockpit.sources.ray.resources import Names, is_grouped, parse_amount, plain, sound, whole
+from cockpit.sources.ray.resources import ResourceNames, is_grouped, parse_amount, plain, sound, whole
 from cockpit.sources.source import SourceError
 
 FROZEN_AFTER_S = 20.0
@@ -44,11 +44,11 @@ class StatusReports:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._names = Names()
+        self._names = ResourceNames()
         self._time: float | None = None
         self._changed = 0.0
 
-    def take(self, status: wire.ClusterStatus, error: str | None) -> StatusFacts:
+    def take(self, status: wire.AutoscalerReport, error: str | None) -> StatusFacts:
         """One blob; refused when the monitor has stopped writing. Only changes of its time count: clocks of hosts differ."""
         if status.time != self._time or self._time is None:
             self._time, self._changed = status.time, self._clock()

@@ -16,7 +16,7 @@ from cockpit.model import SUPERVISOR, Actor, Value
 from cockpit.sources.connections import Params
 from cockpit.sources.lenient_json import decode
 from cockpit.sources.ray import actors, wire
-from cockpit.sources.ray.http import Dashboard, Hide, NoAnswerError, RefusalError
+from cockpit.sources.ray.http import Dashboard, DashboardRefusedError, Hide, NoAnswerError
 from cockpit.sources.source import SourceError
 
 CONTENT, USER, FILE, KEY = "cockpit_content", "cockpit_user", "cockpit_file", "cockpit_key"
@@ -141,7 +141,7 @@ class Submissions:
         """Whether a package is there already; if so, Ray keeps it for some minutes. Raises `SourceError`."""
         try:
             await self._dashboard.get(f"/api/packages/gcs/{name}", timeout=_PACKAGE_TIMEOUT_S, endpoint="/api/packages/{name}")
-        except RefusalError as error:
+        except DashboardRefusedError as error:
             if error.status == 404:
                 return False
             raise
@@ -153,7 +153,7 @@ class Submissions:
             await self._dashboard.put(
                 f"/api/packages/gcs/{name}", _count_sent(pieces, hear), length, timeout=_PACKAGE_TIMEOUT_S + length / SLOWEST_BYTES_PER_S
             )
-        except RefusalError as error:
+        except DashboardRefusedError as error:
             if error.status == 413:
                 raise SourceError(
                     f"{self._dashboard.shown} refuses a package of this size (HTTP 413): a proxy in front of it may have a lower limit"
@@ -181,7 +181,7 @@ class Submissions:
         body = msgspec.json.encode(submission)
         try:
             await self._dashboard.write("POST", "/api/jobs/", wire.Snake, timeout=_WRITE_TIMEOUT_S, content=body, hide=hide)
-        except RefusalError as error:
+        except DashboardRefusedError as error:
             return _explain(error)
         except SourceError as error:
             return error
@@ -209,7 +209,7 @@ NO_AGENT_CAUSES = (
 """An agent whose HTTP port is taken lives on without it (ray-project/ray, pull request 51869)."""
 
 
-def _explain(error: RefusalError) -> SourceError:
+def _explain(error: DashboardRefusedError) -> SourceError:
     """What Ray means, where it is known."""
     if error.status in (404, 405):
         return SourceError(f"{error}: this Ray accepts no jobs over HTTP (needs Ray 1.9 or later with ray[default])")

@@ -198,7 +198,7 @@ class LoadMetrics(Camel, frozen=True):
     node_types: tuple[tuple[Resources, float], ...] = ()
 
 
-class ClusterStatus(Camel, frozen=True):
+class AutoscalerReport(Camel, frozen=True):
     """The blob that the monitor leaves in the GCS every 5 s; `time` is its host's clock."""
 
     time: float | None = None
@@ -208,7 +208,7 @@ class ClusterStatus(Camel, frozen=True):
 class StatusData(Camel, frozen=True):
     """`/api/cluster_status`; the status is null under autoscaler v2."""
 
-    cluster_status: ClusterStatus | None = None
+    cluster_status: AutoscalerReport | None = None
     autoscaling_error: str | None = None
 
 
@@ -239,7 +239,7 @@ class Listed(Snake, Generic[T], frozen=True):
     result: Listing[T]
 
 
-class Identity(Snake, frozen=True):
+class NodeEntry(Snake, frozen=True):
     """A node of `/api/v0/nodes?detail=1`: names unmangled, and kept when the node is dead."""
 
     node_id: str

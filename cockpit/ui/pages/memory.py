@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cockpit.findings.memory import kill_order, newest_worker
-from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, Holding, KillLine, Owner, kill_line, plausible_bytes
+from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, Holding, KillLine, MemoryOwner, kill_line, plausible_bytes
 from cockpit.findings.trend import Trend, seconds_until
 from cockpit.model import SUPERVISOR, Finding, HostMemory, Node, Snapshot
 from cockpit.text import UNKNOWN, ratio, size
@@ -200,7 +200,7 @@ def _rows(node: Node, host: str, held: Sequence[Holding], view: View) -> Iterato
         process = next((process for process in one.processes if process.ticks is not None), None)  # more is known than its memory
         yield OwnerRow(one, past, max(top, 1.0), actor or job or process)
     for key, name, used in memory_rest(node.memory, sum(one.used for one in held)):
-        yield OwnerRow(Holding(Owner(key, name), used, (), None), (), 1.0, None)
+        yield OwnerRow(Holding(MemoryOwner(key, name), used, (), None), (), 1.0, None)
 
 
 def share(key: str, used: int, node: Node) -> Cell:
@@ -221,7 +221,7 @@ def memory_rest(memory: HostMemory, held: float) -> Iterator[tuple[str, str, int
             yield AVAILABLE, "available: free, or file cache", int(total - used)
 
 
-def _owner_text(owner: Owner, view: View) -> str:
+def _owner_text(owner: MemoryOwner, view: View) -> str:
     known = view.index.actors.get(owner.actor or "")
     if known is not None and known.internal:
         return f"supervisor of job {known.name.removeprefix(SUPERVISOR)}"

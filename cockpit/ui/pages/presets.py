@@ -20,7 +20,7 @@ from cockpit.ui.view import View
 
 if TYPE_CHECKING:
     from cockpit.budget import Group
-    from cockpit.check.result import Checked
+    from cockpit.check.result import CheckOutcome
 
 VERDICT_TONES: Mapping[str, Tone] = {"now": "ok", "later": "warn", "never": "bad", "unknown": "dim"}
 
@@ -142,7 +142,7 @@ def _with_flags(host: str, flags: Mapping[str, Any]) -> str:
     return f"{host}  {' '.join(f'{name}={value}' for name, value in flags.items())}".strip()
 
 
-def _groups(checked: Checked) -> Section[Item[Group]]:
+def _groups(checked: CheckOutcome) -> Section[Item[Group]]:
     """In the order in which the framework makes them."""
     from cockpit.check.groups import bundles
 
@@ -159,7 +159,7 @@ def _groups(checked: Checked) -> Section[Item[Group]]:
     return Section("groups", "ASKS FOR", columns, rows, "nothing beyond its own command", lambda row: row.of.name, unknown=unknown)
 
 
-def _check_section(checked: Checked, view: View) -> Section[Any]:
+def _check_section(checked: CheckOutcome, view: View) -> Section[Any]:
     """The worst first: it is what somebody came for."""
     from cockpit.check.text import SIGNS
 

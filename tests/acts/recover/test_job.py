@@ -16,7 +16,7 @@ from cockpit.acts.recover.job import JobSteps
 from cockpit.acts.recover.step_state import StepError
 from cockpit.acts.recover.steps import RecoverySteps
 from cockpit.budget import Budget, Line
-from cockpit.check.result import Checked, judge
+from cockpit.check.result import CheckOutcome, judge
 from cockpit.config.reach import HostEntry
 from cockpit.config.settings import Config
 from cockpit.config.slurm import named_allocation
@@ -261,7 +261,7 @@ async def test_a_check_waits_until_a_ray_that_has_just_started_tells_what_is_fre
 async def test_a_mistake_in_the_command_is_not_called_a_lack_of_room(monkeypatch):
     mistake = Line("never", "--reward.remote_url is missing")
 
-    async def look(*_: Any) -> Checked:
+    async def look(*_: Any) -> CheckOutcome:
         return judge(Budget(None, lines=(mistake,)), [mistake])
 
     monkeypatch.setattr("cockpit.acts.recover.job.look_and_check", look)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.probe.acts.host_state import Watcher
-from cockpit.probe.look.processes import Forest, ProcessTable
+from cockpit.probe.acts.host_state import HostScanner
+from cockpit.probe.look.processes import ProcessScanner, ProcessTable
 from cockpit.probe.look.sessions import SessionScanner
 from tests.probe.acts.grounds import Ground
 
@@ -25,21 +25,21 @@ def ground(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ground]:
     monkeypatch.setattr(
         SessionScanner, "_known_temps", lambda *seen: tuple(one for one in known(*seen) if one.startswith((str(temp), str(tmp_path))))
     )
-    scan = ProcessTable.scan
-    monkeypatch.setattr(ProcessTable, "scan", lambda table: without_others(scan(table)))
+    scan = ProcessScanner.scan
+    monkeypatch.setattr(ProcessScanner, "scan", lambda scanner: without_others(scan(scanner)))
     yield Ground(temp)
     shutil.rmtree(temp)
 
 
-def without_others(forest: Forest) -> Forest:
+def without_others(table: ProcessTable) -> ProcessTable:
     """All but what others run of Ray: a raylet whose session can't be seen would make each session one that may live."""
 
     def hangs_from_us(pid: int) -> bool:
-        while pid in forest and pid != os.getpid():
-            pid = forest[pid].parent
+        while pid in table and pid != os.getpid():
+            pid = table[pid].parent
         return pid == os.getpid()
 
-    return {pid: process for pid, process in forest.items() if process.origin.role is None or hangs_from_us(pid)}
+    return {pid: process for pid, process in table.items() if process.origin.role is None or hangs_from_us(pid)}
 
 
 @pytest.fixture
@@ -54,5 +54,5 @@ def mounts(tmp_path: Path) -> Iterator[list[Path]]:
 
 
 @pytest.fixture
-def watcher() -> Watcher:
-    return Watcher({})
+def scanner() -> HostScanner:
+    return HostScanner({})

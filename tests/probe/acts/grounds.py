@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cockpit.probe.acts import clean
-from cockpit.probe.acts.host_state import Watcher
+from cockpit.probe.acts.host_state import HostScanner
 
 NAME, OTHER = (f"session_2026-11-{day}_08-02-10_714202_{os.getpid()}" for day in (20, 19))
 """No other test makes up processes of these."""
@@ -80,19 +80,19 @@ class Ground:
     def request(self, **more: Any) -> dict[str, Any]:
         return {"act": "clean", "sessions": None, "older_than": None, "protected": [], "targets": [], **more}
 
-    def watcher(self) -> Watcher:
-        watcher = Watcher({})
-        watcher.hear(str(self.temp))
-        return watcher
+    def scanner(self) -> HostScanner:
+        scanner = HostScanner({})
+        scanner.hear(str(self.temp))
+        return scanner
 
     def plan(self, **more: Any) -> Answer:
         """Of this temp dir alone: others on this machine are nobody's business here."""
-        answer = clean.plan(self.request(stage="plan", **more), self.watcher(), self.tell)
+        answer = clean.plan(self.request(stage="plan", **more), self.scanner(), self.tell)
         mine = {key: [one for one in answer[key] if one.get("path", "").startswith(f"{self.temp}/")] for key in ("targets", "refused")}
         return {**answer, **mine}
 
     def do(self, targets: list[Answer], **more: Any) -> Answer:
-        return clean.do(self.request(stage="do", targets=targets, **more), self.watcher(), self.tell)
+        return clean.do(self.request(stage="do", targets=targets, **more), self.scanner(), self.tell)
 
     def clean(self, **more: Any) -> Answer:
         return self.do(self.plan(**more)["targets"], **more)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cockpit.probe.acts.host_state import Watcher
+from cockpit.probe.acts.host_state import HostScanner
 from cockpit.probe.acts.start.fitness import own_address
 
 SESSION = f"session_2026-11-21_07-17-58_164160_{os.getpid()}"
@@ -52,5 +52,5 @@ def request(notes: Path, gcs: str | None, *words: str, **more: Any) -> dict[str,
 
 
 def run_stage(stage: Any, asked: dict[str, Any]) -> dict[str, Any]:
-    answer: dict[str, Any] = stage(asked, Watcher(asked), lambda *_: None)
+    answer: dict[str, Any] = stage(asked, HostScanner(asked), lambda *_: None)
     return answer

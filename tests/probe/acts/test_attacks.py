@@ -13,7 +13,7 @@ import pytest
 
 from cockpit.probe.acts.clean import shm
 from cockpit.probe.acts.clean.request import Cleaning
-from cockpit.probe.acts.host_state import Watcher
+from cockpit.probe.acts.host_state import HostScanner
 from cockpit.probe.acts.stop import everything
 from tests.probe.acts.grounds import NAME, OTHER, Ground, age, program, session, what, write
 
@@ -90,8 +90,8 @@ def test_files_in_dev_shm_that_one_user_makes_without_end_hinder_nobody_elses(gr
                 os.chown(path, MALLORY, MALLORY)
             age(path)
         answer: dict[str, Any] = {"targets": [], "refused": [], "notes": []}
-        watcher = Watcher({})
-        shm.plan(Cleaning(ground.request(), watcher, ground.tell, answer), watcher.look(0))
+        scanner = HostScanner({})
+        shm.plan(Cleaning(ground.request(), scanner, ground.tell, answer), scanner.look(0))
     finally:
         for path in (*made, ours):
             path.unlink(missing_ok=True)
@@ -118,7 +118,7 @@ def test_another_users_raylet_does_not_choose_whose_ray_stop_is_run(tmp_path: Pa
         whose = {"executable": str(program_path), "user": MALLORY, "group": MALLORY, "extra_groups": [], "cwd": "/"}
         monkeypatch.setenv("PATH", str(tmp_path))
         with program(str(program_path), *flags, **whose):
-            look = Watcher({}).look(0)
+            look = HostScanner({}).look(0)
             assert everything.find_ray(look, name).uid == MALLORY
             monkeypatch.setattr(everything, "sessions", lambda _: ([name], []))  # another test's Ray may live here meanwhile
             with pytest.raises(everything.NoWayError, match=f"{name} belongs to {MALLORY}: to stop it, name it by --session"):

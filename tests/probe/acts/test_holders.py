@@ -10,7 +10,7 @@ import pytest
 
 from cockpit.probe.acts import holders
 from cockpit.probe.acts.holders import _mapped, find_file_uses
-from cockpit.probe.look.processes import ProcessTable
+from cockpit.probe.look.processes import ProcessScanner
 
 NAME = "session_2026-11-21_08-02-10_714202_8139"
 HOLD = 'exec 3<"$0"; echo; read x'
@@ -25,7 +25,7 @@ def ask(tmp_path: Path, user: int | None) -> tuple[set[int], tuple[int, ...], in
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=user) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        used, hanging = find_file_uses(ProcessTable().scan(), lambda *_: None)
+        used, hanging = find_file_uses(ProcessScanner().scan(), lambda *_: None)
         child.kill()
     return {use.pid for use in used if use.path == "logs/file"}, hanging, child.pid
 

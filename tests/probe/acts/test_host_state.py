@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from cockpit.probe.acts.host_state import HostState, Watcher, apply_job_states, grace_of
+from cockpit.probe.acts.host_state import HostScanner, HostState, apply_job_states, grace_of
 from cockpit.probe.acts.stop.steps import Stopping
 from cockpit.probe.look.gpus import GpuReading
 from cockpit.probe.look.kinds import KindVerdict
 from cockpit.probe.look.sessions import Sessions
-from tests.probe.forests import SESSION, forest, process, raylet, worker
+from tests.probe.forests import SESSION, process, raylet, table, worker
 
 ASKED = KindVerdict(
     "unknown",
@@ -78,7 +78,7 @@ def test_a_job_that_ray_calls_running_outweighs_every_sign_of_death():
 
 
 def test_whoever_is_deepest_comes_first_and_a_loop_ends_it():
-    family = forest(raylet(), worker(200), process(201, parent=200), process(300, parent=301), process(301, parent=300))
+    family = table(raylet(), worker(200), process(201, parent=200), process(300, parent=301), process(301, parent=300))
     look = HostState(family, {}, GpuReading(), Sessions())
     assert look.sort_deepest_first([100, 200, 201])[:3] == [201, 200, 100]
     assert set(look.find_descendants(100)) == {200, 201}
@@ -95,12 +95,12 @@ def test_an_answer_that_was_on_its_way_tells_of_before_and_is_not_taken_for_now(
         return found
 
     monkeypatch.setattr("cockpit.probe.acts.host_state.Nvml.read", slow)
-    watcher = Watcher({})
+    scanner = HostScanner({})
     until = time.monotonic() + 60
-    while watcher._nvml._asked is None and time.monotonic() < until:
+    while scanner._nvml._asked is None and time.monotonic() < until:
         time.sleep(0.001)
     threading.Timer(0.1, gate.set).start()
-    found = watcher.reading(10)
+    found = scanner.reading(10)
     assert found is not None
     assert found.holders == {}
 
@@ -109,22 +109,22 @@ def test_a_reading_that_does_not_come_is_none_and_not_the_last_one(monkeypatch):
     hangs = threading.Event()
     read = "cockpit.probe.acts.host_state.Nvml.read"
     monkeypatch.setattr(read, lambda _: (hangs.is_set() and time.sleep(60)) or GpuReading([], {1: {0: 5}}))
-    watcher = Watcher({})
-    assert watcher.reading(10) is not None
+    scanner = HostScanner({})
+    assert scanner.reading(10) is not None
     hangs.set()
-    assert watcher.reading(0.2) is None
-    assert "NVML has not answered" in str(watcher.look(0.2).fault)
+    assert scanner.reading(0.2) is None
+    assert "NVML has not answered" in str(scanner.look(0.2).fault)
 
 
-def test_many_questions_in_a_row_are_answered_by_one_look(watcher):
-    assert watcher.recent(60) is watcher.recent(60)
-    first = watcher.recent(60)
-    assert watcher.recent(-1) is not first
-    newer = watcher.look(0.0)
-    assert watcher.recent(60) is newer
+def test_many_questions_in_a_row_are_answered_by_one_look(scanner):
+    assert scanner.recent(60) is scanner.recent(60)
+    first = scanner.recent(60)
+    assert scanner.recent(-1) is not first
+    newer = scanner.look(0.0)
+    assert scanner.recent(60) is newer
 
 
 @pytest.mark.parametrize(("wanted", "grace"), [({}, 16.0), ({"grace": None}, 16.0), ({"grace": 0}, 0.0), ({"grace": 2}, 2.0)])
 def test_no_grace_is_a_grace_too(wanted, grace):
     assert grace_of(wanted, 16.0) == grace
-    assert Stopping({"targets": [], **wanted}, Watcher({}), lambda *_: None, NAME)._grace == grace
+    assert Stopping({"targets": [], **wanted}, HostScanner({}), lambda *_: None, NAME)._grace == grace

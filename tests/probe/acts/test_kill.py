@@ -249,8 +249,8 @@ def test_another_users_orphan_is_ended_only_when_it_is_named_by_pid(act, orphan)
 def test_a_holder_of_gpu_memory_that_can_not_be_seen_is_refused_and_counted_as_not_judged():
     """NVML lists it, and /proc hides it, or it runs in another container."""
     look = HostState({}, classify({}, ProcessFacts(holders=frozenset({77}))), GpuReading([], {77: {1: GIB}}), None)
-    watcher = SimpleNamespace(look=lambda: look)
-    plan = kill.plan({"named": None}, watcher, print)
+    scanner = SimpleNamespace(look=lambda: look)
+    plan = kill.plan({"named": None}, scanner, print)
     (refused,) = plan["refused"]
     assert (refused["pid"], refused["kind"], refused["gpus"]) == (77, "unknown", [{"index": 1, "memory": GIB}])
     assert "can't be seen from here" in refused["reason"]
@@ -264,7 +264,7 @@ def test_a_holder_of_gpu_memory_that_can_not_be_seen_is_refused_and_counted_as_n
 def test_what_only_root_could_judge_is_said_to_need_root(monkeypatch, user, readable, how):
     monkeypatch.setattr("os.geteuid", lambda: user)
     process = SimpleNamespace(origin=SimpleNamespace(readable=readable))
-    look = SimpleNamespace(doubts=[], forest={7: process, 8: process})
+    look = SimpleNamespace(doubts=[], table={7: process, 8: process})
     unknown = [{"pid": pid, "kind": "unknown", "gpus": [{"index": 0, "memory": GIB}]} for pid in (7, 8)]
     assert kill._unknown(look, [*unknown, {"pid": 9, "kind": "worker", "gpus": [{"index": 0}]}]) == [
         f"2 processes hold GPU memory and can't be classified{how}"
@@ -278,7 +278,7 @@ def test_what_hangs_on_a_ray_that_nobody_could_ask_is_told_also_without_gpu_memo
     for kind, told in ((verdict, [f"1 process can't be classified{BELOW}"]), (verdict._replace(undecided=None), [])):
         look = SimpleNamespace(
             doubts=[],
-            forest={7: process},
+            table={7: process},
             verdicts={7: kind},
             reading=GpuReading([], {}),
             carriers={},

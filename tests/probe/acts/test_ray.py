@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from cockpit.probe.acts import ray
-from cockpit.probe.acts.host_state import Watcher
+from cockpit.probe.acts.host_state import HostScanner
 from cockpit.probe.acts.ray import gcs
 from cockpit.sources.probes import payload
 from tests.probe.acts.grounds import program
@@ -99,7 +99,7 @@ def raylet(installed: Path, python: Path) -> Raylet:
 
 def ask(**more: Any) -> dict[str, Any]:
     request = {"act": "ray", "verb": "kill_actor", "ids": [more.pop("id", ACTOR)], "session": SESSION, "stage": "plan", **more}
-    return (ray.do if request["stage"] == "do" else ray.plan)(request, Watcher(request), lambda *_: None)
+    return (ray.do if request["stage"] == "do" else ray.plan)(request, HostScanner(request), lambda *_: None)
 
 
 def test_the_raylet_tells_python_gcs_and_environment(raylet: Raylet, seen: Path):

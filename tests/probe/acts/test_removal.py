@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.probe.acts.removal import Removal, Survey
-from cockpit.probe.look.sizes import DearFiles
+from cockpit.probe.look.sizes import ProtectedFiles
 from cockpit.probe.look.tree import MovedError
 from cockpit.probe.trust import FOLDER
 from tests.probe.acts.grounds import NAME, age, listening, session, what, write
@@ -65,7 +65,7 @@ class Everything:
 
 def empty(folder: Path, check: Callable[[bool], None] = lambda _fully: None) -> Removal:
     """Everything in it, without asking whether it lives."""
-    removal = Removal(folder.name, DearFiles(), (), (), check, lambda *_: None, Everything())
+    removal = Removal(folder.name, ProtectedFiles(), (), (), check, lambda *_: None, Everything())
     top = os.open(folder, FOLDER)
     try:
         removal.empty(top, 0)
@@ -443,6 +443,6 @@ def test_progress_is_told_a_few_times_a_second(tmp_path):
     top = os.open(tmp_path / "folder", FOLDER)
     began = time.monotonic()
     Survey("folder", lambda *_: told.append(time.monotonic())).take(top)
-    Removal("folder", DearFiles(), (), (), lambda _: None, lambda *_: told.append(time.monotonic()), Everything()).empty(top, 3000)
+    Removal("folder", ProtectedFiles(), (), (), lambda _: None, lambda *_: told.append(time.monotonic()), Everything()).empty(top, 3000)
     os.close(top)
     assert 2 <= len(told) <= 2 + (time.monotonic() - began) * 5

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.probe.acts import signals
-from cockpit.probe.acts.signals import ProtectedError, end, grip
+from cockpit.probe.acts.signals import ProtectedError, end, open_handle
 from cockpit.probe.look.processes import read_stat
 
 ROOT = Path(__file__).parents[3]
@@ -67,7 +67,7 @@ def way(request, monkeypatch):
 def held(process: subprocess.Popen):
     stat = read_stat(process.pid)
     assert stat
-    found = grip(process.pid, stat.ticks)
+    found = open_handle(process.pid, stat.ticks)
     assert found
     return found
 
@@ -126,12 +126,12 @@ def test_a_stopped_process_is_continued_to_hear_term(run, way):
 def test_nobody_can_grip_this_program_or_what_it_runs_in():
     for pid in (os.getpid(), os.getppid(), 1):
         with pytest.raises(ProtectedError):
-            grip(pid, read_stat(pid).ticks)
+            open_handle(pid, read_stat(pid).ticks)
 
 
 def test_another_start_is_another_process(run, way):
     process = run("sleep", "60")
-    assert grip(process.pid, read_stat(process.pid).ticks - 1) is None
+    assert open_handle(process.pid, read_stat(process.pid).ticks - 1) is None
 
 
 def test_a_zombie_is_over(run, way):
@@ -140,7 +140,7 @@ def test_a_zombie_is_over(run, way):
     process.kill()
     until(lambda: read_stat(process.pid).state == "Z", "it ends")
     assert before.state() is None
-    assert grip(process.pid, before.ticks) is None
+    assert open_handle(process.pid, before.ticks) is None
     assert end([before], 1.0)[before.identity].text == "had already ended"
 
 
@@ -195,11 +195,11 @@ def test_more_processes_than_files_may_be_open(run, monkeypatch, more):
         monkeypatch.setattr(signals, "_more_files", lambda: False)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (signals.SPARE_FILES + 80, hard))
-        grips = [held(process) for process in processes]
-        assert all(one.state() for one in grips)
-        found = end(grips, 20.0)
+        handles = [held(process) for process in processes]
+        assert all(one.state() for one in handles)
+        found = end(handles, 20.0)
     finally:
-        for one in grips:
+        for one in handles:
             one.release()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert all(one.text.startswith("ended by SIGTERM") for one in found.values())
@@ -216,7 +216,7 @@ subprocess.run(["mount", "-t", "proc", "proc", "/proc"], check=True)
 if sys.argv[1] == "no pidfd":
     signals._pidfd_open = lambda _: None
 first = subprocess.Popen(["sleep", "60"])
-one = signals.grip(first.pid, read_stat(first.pid).ticks)
+one = signals.open_handle(first.pid, read_stat(first.pid).ticks)
 first.kill(), first.wait()
 while time.clock_gettime(time.CLOCK_BOOTTIME) < (one.ticks + 1) / os.sysconf("SC_CLK_TCK"):
     time.sleep(0.001)  # of the same tick, it would be the same process
@@ -227,7 +227,7 @@ for _ in range(200):
         break
     second.kill(), second.wait()
 assert second.pid == first.pid, (first.pid, second.pid)
-assert signals.grip(second.pid, one.ticks) is None
+assert signals.open_handle(second.pid, one.ticks) is None
 print(signals.end([one], 0.2)[one.identity])
 second.stdin.write(b"there?\\n")
 assert second.stdout.readline() == b"there?\\n", "the wrong process was ended"  # a signal would have come before these words

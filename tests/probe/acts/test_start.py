@@ -324,5 +324,5 @@ def test_what_ray_writes_is_understood(text: str, cause: str):
 @pytest.mark.parametrize(("owner", "user", "counts"), [(7, 7, True), (7, 666, False), (666, 7, False), (7, 0, True)])
 def test_a_raylet_speaks_for_its_session_only_as_its_owner_or_root(owner, user, counts):
     one = forests.raylet(uid=user)
-    look = HostState(forests.forest(one), {}, GpuReading(), Sessions(of={100: forests.folder(forests.SESSION, 100, uid=owner)}))
+    look = HostState(forests.table(one), {}, GpuReading(), Sessions(of={100: forests.folder(forests.SESSION, 100, uid=owner)}))
     assert is_of_its_owner(look, one) is counts

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.probe.acts.host_state import HostState, Watcher
+from cockpit.probe.acts.host_state import HostScanner, HostState
 from cockpit.probe.acts.stop import parts
 from cockpit.probe.acts.stop.everything import find_matching_word
 from cockpit.probe.acts.stop.parts import SessionError, choose_session, find_affected, hangs_from_service, impostors, members, split_targets
@@ -22,7 +22,7 @@ from cockpit.probe.look.proc import user_name
 from cockpit.probe.look.processes import ScannedProcess, read_stat
 from cockpit.probe.look.sessions import Sessions
 from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
-from tests.probe.forests import FOLDERS, NODE, OTHER, RAY, SESSION, forest, gcs, left, process, raylet, worker
+from tests.probe.forests import FOLDERS, NODE, OTHER, RAY, SESSION, gcs, left, process, raylet, table, worker
 
 NAME, OTHER_NAME = os.path.basename(SESSION), os.path.basename(OTHER)
 
@@ -30,7 +30,7 @@ NAME, OTHER_NAME = os.path.basename(SESSION), os.path.basename(OTHER)
 def look_at(
     *processes: ScannedProcess, drivers: dict[int, Driver] | None = None, folders: tuple[SessionFolder, ...] = FOLDERS
 ) -> HostState:
-    seen = forest(*processes)
+    seen = table(*processes)
     there = {one.path: one for one in folders}
     named = {one.pid: there[one.origin.session] for one in processes if one.origin.session in there}
     facts = ProcessFacts(folders=folders, folder_of=named, drivers=drivers or {})
@@ -185,7 +185,7 @@ def test_jobs_drivers_and_other_users_give_the_question_its_weight():
 
 
 def test_what_cockpit_runs_in_is_refused_and_all_else_goes_on():
-    stopping = Stopping({"targets": []}, Watcher({}), lambda *_: None, NAME)
+    stopping = Stopping({"targets": []}, HostScanner({}), lambda *_: None, NAME)
     found = read_stat(os.getpid())
     assert found
     with subprocess.Popen(["sleep", "60"]) as child:
@@ -202,10 +202,10 @@ def test_what_ray_said_of_its_jobs_holds_no_longer_once_its_session_is_ended(tmp
     raylet_pid = ended_pid()
     session = dead_session(tmp_path / "ray", raylet_pid)
     request = {"targets": [], "grace": 1, "jobs": [{"session": session.name, "running": ["02000000"], "ended": []}]}
-    watcher = Watcher(request)
+    scanner = HostScanner(request)
     with closing(Alone("sleep", "600", environ=left_variables(tmp_path, raylet_pid))) as child:
-        assert watcher.look().verdicts[child.pid].kind == "child", "its job runs, Ray says"
-        Stopping(request, watcher, lambda *_: None, session.name).sweep()
+        assert scanner.look().verdicts[child.pid].kind == "child", "its job runs, Ray says"
+        Stopping(request, scanner, lambda *_: None, session.name).sweep()
         assert child.poll() is not None
 
 

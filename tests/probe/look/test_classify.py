@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.probe.look.kinds import Listener, SeenWorker
+from cockpit.probe.look.kinds import SeenWorker, SocketListener
 from tests.probe.forests import NODE, OTHER, RAY, SESSION, USER, folder, gcs, judged, kinds, left, process, raylet, worker, worker_log
 
 EVIL = 666
@@ -199,7 +199,7 @@ def test_of_two_sessions_only_the_dead_ones_parts_are_stale():
 
 def test_a_session_whose_socket_answers_lives_though_its_raylet_is_not_seen():
     dashboard = process(102, f"python {RAY}/dashboard/dashboard.py --session-dir={SESSION}")
-    assert kinds(dashboard, folders=[folder(listeners=[Listener(0, USER)])])[102] == "ray"
+    assert kinds(dashboard, folders=[folder(listeners=[SocketListener(0, USER)])])[102] == "ray"
 
 
 def test_a_part_of_a_session_whose_folder_is_gone_is_stale_only_where_no_process_is_hidden():
@@ -331,7 +331,7 @@ def test_a_session_that_somebody_has_renamed_lives_by_the_raylet_that_listens_in
     """Its temp dir may be written by everybody."""
     renamed = "/tmp/ray/session_2001-01-01_00-00-00_000000_1"
     job = process(210, RAY_JOB_CONFIG_JSON_ENV_VAR=JOB, logs=[f"{renamed}/logs/job-driver-ppo.log"])
-    found = judged(raylet(), job, folders=[folder(renamed, 100, listeners=[Listener(100, USER)])])[210]
+    found = judged(raylet(), job, folders=[folder(renamed, 100, listeners=[SocketListener(100, USER)])])[210]
     assert found.kind == "unknown"
 
 
@@ -431,7 +431,7 @@ def test_a_log_that_may_have_been_moved_from_a_living_session_leaves_the_last_wo
 
 
 def test_where_a_raylet_cannot_be_seen_no_other_is_dead():
-    unseen = [folder(SESSION, 100), folder(OTHER, 5, listeners=[Listener(0, USER)])]
+    unseen = [folder(SESSION, 100), folder(OTHER, 5, listeners=[SocketListener(0, USER)])]
     assert kinds(left(210), folders=unseen)[210] == "unknown"
     assert kinds(process(210, RAY_JOB_CONFIG_JSON_ENV_VAR=JOB, logs=[JOB_LOG]), folders=unseen)[210] == "unknown"
 
@@ -439,7 +439,7 @@ def test_where_a_raylet_cannot_be_seen_no_other_is_dead():
 def test_another_users_raylet_and_listener_keep_nothing_alive():
     """Or anybody could keep root from ending what was left over."""
     claims = [raylet(100, ticks=5, uid=EVIL), raylet(300, uid=EVIL)]
-    found = kinds(*claims, left(210), folders=[folder(SESSION, 100, listeners=[Listener(300, EVIL)])])
+    found = kinds(*claims, left(210), folders=[folder(SESSION, 100, listeners=[SocketListener(300, EVIL)])])
     assert found[210] == "orphan"
 
 

@@ -13,7 +13,7 @@ from cockpit.probe.look import sample
 from cockpit.probe.look.gpus import GpuReading
 from cockpit.probe.look.kinds import NO_SIGN
 from cockpit.probe.look.proc import Users
-from cockpit.probe.look.processes import MOST_WORDS, Details, ProcessTable, ScannedProcess, read_argv, shown_command
+from cockpit.probe.look.processes import MOST_WORDS, Details, ProcessScanner, ScannedProcess, read_argv, shown_command
 from cockpit.probe.look.sample import Sampler
 from cockpit.probe.look.sessions import Sessions
 from cockpit.sources.probes.decode import Sample, read_line
@@ -34,7 +34,7 @@ def sampler():
     return Sampler(Users())
 
 
-def forest(count):
+def table(count):
     return {
         pid: ScannedProcess(pid, "python", "S", 1, pid, pid, 100 + pid, 1 << 20, details=Details(("python", "load.py"), {}, 0, (pid,)))
         for pid in range(2, count + 2)
@@ -42,14 +42,14 @@ def forest(count):
 
 
 def test_of_a_hundred_thousand_processes_is_judged_once_for_each_look_at_them(sampler):
-    many = forest(100_000)
+    many = table(100_000)
     first = sampler._judge(many, GpuReading(), Sessions())
     assert sampler._judge(many, GpuReading(), Sessions()) is first
     assert sampler._judge(dict(many), GpuReading(), Sessions()) is not first
 
 
 def test_as_soon_as_sessions_are_known_it_is_judged_by_them(sampler):
-    many = forest(100_000)
+    many = table(100_000)
     before = sampler._judge(many, GpuReading(), Sessions())
     sampler._sessions.facts = Sessions()
     assert sampler._judge(many, GpuReading(), Sessions()) is not before
@@ -60,9 +60,9 @@ def test_a_thousand_real_processes_are_all_seen():
         assert parent.stdout is not None
         assert parent.stdin is not None
         parent.stdout.readline()
-        table = ProcessTable()
+        scanner = ProcessScanner()
         for _ in range(2):
-            found = [process for process in table.scan().values() if process.parent == parent.pid]
+            found = [process for process in scanner.scan().values() if process.parent == parent.pid]
             assert len(found) == 1000
             assert {process.details.uid for process in found} == {os.getuid()}
         parent.stdin.close()
@@ -78,7 +78,7 @@ def test_a_command_of_very_many_words_is_read_in_part():
 
 
 def test_of_many_processes_so_much_of_each_command_is_told_that_the_line_is_read():
-    (long,) = forest(1).values()
+    (long,) = table(1).values()
     for uid, lengths in ((4711, [4096, 4096, 1048, 120]), (0, [4096, 4096, 2097, 120])):
         one = long._replace(details=long.details._replace(argv=("x" * 10_000,), uid=uid))
         assert [len(shown_command(one, number)) for number in (1, 256, 1000, 100_000)] == lengths
@@ -86,7 +86,7 @@ def test_of_many_processes_so_much_of_each_command_is_told_that_the_line_is_read
 
 def test_of_very_many_those_of_root_and_ours_are_told_of_and_that_there_are_more(sampler, monkeypatch):
     monkeypatch.setattr(sample, "MOST_PROCESSES", 3)
-    many = {pid: one._replace(details=one.details._replace(uid=0 if pid > 9 else 4711)) for pid, one in forest(10).items()}
+    many = {pid: one._replace(details=one.details._replace(uid=0 if pid > 9 else 4711)) for pid, one in table(10).items()}
     monkeypatch.setattr(sampler, "_judge", lambda *_: dict.fromkeys(many, NO_SIGN))
     sampler._processes.facts = many
     told = sampler.sample()

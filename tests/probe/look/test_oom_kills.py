@@ -18,9 +18,9 @@ from cockpit.probe.look.classify import classify
 from cockpit.probe.look.kernel_log import Counter, Kernel, KillReport, find_counters, parse
 from cockpit.probe.look.kinds import ProcessFacts
 from cockpit.probe.look.oom_kills import KillScanner
-from cockpit.probe.look.past import Past
+from cockpit.probe.look.past import ProcessHistory
 from cockpit.probe.look.proc import TICKS_PER_SECOND
-from tests.probe.forests import forest, process, raylet, worker
+from tests.probe.forests import process, raylet, table, worker
 from tests.probe.silent_kernel import SilentKernel
 
 RECORDED = Path(__file__).parents[2] / "recorded"
@@ -380,13 +380,13 @@ def test_where_neither_may_be_read_nothing_is_known(tmp_path):
 
 
 def test_whom_it_killed_was_rays_when_it_was_seen_to_be_shortly_before():
-    past, second = Past(), TICKS_PER_SECOND
-    there = forest(raylet(), worker(200), process(300, "stress", ticks=9))
+    past, second = ProcessHistory(), TICKS_PER_SECOND
+    there = table(raylet(), worker(200), process(300, "stress", ticks=9))
     past.learn(there, classify(there, ProcessFacts()), 100 * second)
     assert past.was_rays(200, 99 * second) is None, "nobody looked yet"
     assert [past.was_rays(pid, 103 * second) for pid in (100, 200, 300, 400)] == [True, True, False, False]
     assert past.was_rays(200, 500 * second) is False, "another one has its pid"
-    past.learn(forest(), {}, 104 * second)
+    past.learn(table(), {}, 104 * second)
     assert past.was_rays(200, 103 * second) is True
-    past.learn(forest(), {}, 3800 * second)
+    past.learn(table(), {}, 3800 * second)
     assert past.was_rays(200, 103 * second) is False, "long ago"

@@ -14,7 +14,7 @@ import pytest
 
 from cockpit.probe.look import processes
 from cockpit.probe.look.proc import PAGE_BYTES, Users, boot_time, make_legible, user_name
-from cockpit.probe.look.processes import Details, ProcessTable, ScannedProcess, parse_stat, read_details, read_environ, read_stat
+from cockpit.probe.look.processes import Details, ProcessScanner, ScannedProcess, parse_stat, read_details, read_environ, read_stat
 
 CAPTURED = (
     b"8913 (ray::A) S 8432 8913 4637 0 -1 4194304 21873 0 0 0 117 21 0 0 35 15 27 0 27283 13894438912 17291 "
@@ -40,7 +40,7 @@ def test_a_process_that_has_ended_has_no_stat_and_no_environment():
 
 
 def test_the_scan_finds_this_process_with_its_command_and_user():
-    found = ProcessTable().scan()[os.getpid()]
+    found = ProcessScanner().scan()[os.getpid()]
     assert found.parent == os.getppid()
     assert found.details.uid == os.getuid()
     assert found.command.split() == Path("/proc/self/cmdline").read_text().replace("\0", " ").split()
@@ -50,23 +50,23 @@ def test_the_scan_finds_this_process_with_its_command_and_user():
 def test_kernel_threads_are_left_out():
     assert all(
         process.details.argv or not process.alive or process.details.uid is None
-        for process in ProcessTable().scan().values()
+        for process in ProcessScanner().scan().values()
         if process.parent == 2
     )
-    assert 2 not in ProcessTable().scan()
+    assert 2 not in ProcessScanner().scan()
 
 
 def test_what_a_process_is_called_is_read_again_when_it_renames_itself():
-    table = ProcessTable()
+    scanner = ProcessScanner()
     with subprocess.Popen(["sh", "-c", "read line; exec sleep 60"], stdin=subprocess.PIPE) as child:
         try:
-            assert table.scan()[child.pid].command.startswith("sh -c")
+            assert scanner.scan()[child.pid].command.startswith("sh -c")
             assert child.stdin
             child.stdin.write(b"\n")
             child.stdin.close()
-            while table.scan()[child.pid].command.startswith("sh -c") or not table.scan()[child.pid].command:
+            while scanner.scan()[child.pid].command.startswith("sh -c") or not scanner.scan()[child.pid].command:
                 pass
-            assert table.scan()[child.pid].command == "sleep 60"
+            assert scanner.scan()[child.pid].command == "sleep 60"
         finally:
             child.kill()
 
@@ -81,7 +81,7 @@ def test_what_ends_while_it_is_looked_at_is_not_found():
                 child.wait()
             return read_details(stat)
 
-        found = ProcessTable(look).scan()
+        found = ProcessScanner(look).scan()
     assert os.getpid() in found
     assert child.pid not in found
 
@@ -93,18 +93,18 @@ def test_details_are_read_once():
         asked.append(stat.pid)
         return Details()
 
-    table = ProcessTable(look)
-    table.scan()
-    table.scan()
+    scanner = ProcessScanner(look)
+    scanner.scan()
+    scanner.scan()
     assert asked.count(os.getpid()) == 1
 
 
 def test_what_is_not_settled_is_looked_at_again():
     looks = iter([Details(settled=False), Details(argv=("python",))])
-    table = ProcessTable(lambda stat: next(looks) if stat.pid == os.getpid() else Details())
-    assert table.scan()[os.getpid()].command == ""
-    assert table.scan()[os.getpid()].command == "python"
-    assert table.scan()[os.getpid()].command == "python"
+    scanner = ProcessScanner(lambda stat: next(looks) if stat.pid == os.getpid() else Details())
+    assert scanner.scan()[os.getpid()].command == ""
+    assert scanner.scan()[os.getpid()].command == "python"
+    assert scanner.scan()[os.getpid()].command == "python"
 
 
 def test_a_newborn_is_not_settled(monkeypatch):
@@ -126,16 +126,16 @@ def test_a_process_that_never_answers_is_marked_and_holds_up_nobody():
             never.wait()
         return Details(argv=("read",))
 
-    table = ProcessTable(look, patience=0.2)
+    scanner = ProcessScanner(look, patience=0.2)
     try:
-        found = table.scan()
+        found = scanner.scan()
         assert found[os.getpid()].details.stuck
         assert all(process.details.argv == ("read",) for pid, process in found.items() if pid != os.getpid())
-        assert table.scan()[os.getpid()].details.stuck
+        assert scanner.scan()[os.getpid()].details.stuck
         assert len(asked) == 1
     finally:
         never.set()
-    while table.scan()[os.getpid()].details.stuck:
+    while scanner.scan()[os.getpid()].details.stuck:
         pass
 
 
@@ -149,13 +149,13 @@ def test_while_one_hangs_of_the_others_what_was_read_last_is_told():
                 never.wait()
             return Details(argv=(next(told),) if stat.pid == other.pid else (), settled=stat.pid != other.pid)
 
-        table = ProcessTable(look, patience=0.2)
+        scanner = ProcessScanner(look, patience=0.2)
         try:
-            assert table.scan()[other.pid].details.argv == ("first",)
-            assert table.scan()[other.pid].details.argv == ("second",)
-            known = table._known[read_stat(other.pid).identity]
-            table._known[read_stat(other.pid).identity] = known[0], known[1]._replace(settled=True)
-            assert table.scan()[other.pid].details.argv == ("second",)
+            assert scanner.scan()[other.pid].details.argv == ("first",)
+            assert scanner.scan()[other.pid].details.argv == ("second",)
+            known = scanner._known[read_stat(other.pid).identity]
+            scanner._known[read_stat(other.pid).identity] = known[0], known[1]._replace(settled=True)
+            assert scanner.scan()[other.pid].details.argv == ("second",)
         finally:
             never.set()
             other.kill()
@@ -167,7 +167,7 @@ def test_a_zombie_is_seen_as_one():
     try:
         while read_stat(child.pid).state != "Z":
             pass
-        found = ProcessTable().scan()[child.pid]
+        found = ProcessScanner().scan()[child.pid]
         assert not found.alive
         assert found.command == ""
     finally:
@@ -212,7 +212,7 @@ def test_a_user_database_that_hangs_holds_up_nobody():
 
 
 def test_a_process_in_our_namespaces_has_one_pid_and_is_not_apart():
-    seen = ProcessTable().scan()[os.getpid()]
+    seen = ProcessScanner().scan()[os.getpid()]
     assert (seen.ns_pid, seen.details.apart) == (None, False)
 
 
@@ -227,7 +227,9 @@ def test_a_process_in_a_container_is_apart_and_has_a_pid_of_its_own(namespaces, 
             found = None
             while found is None:
                 assert child.poll() is None
-                found = next((one for one in ProcessTable().scan().values() if one.name == "sleep" and one.command == "sleep 600.25"), None)
+                found = next(
+                    (one for one in ProcessScanner().scan().values() if one.name == "sleep" and one.command == "sleep 600.25"), None
+                )
             assert (found.ns_pid, found.details.apart) == (ns_pid, True)
         finally:
             child.kill()

@@ -17,7 +17,7 @@ import pytest
 from cockpit.probe.look import raylets
 from cockpit.probe.look.processes import ScannedProcess, read_stat
 from cockpit.probe.look.raylets import Rays, RayService, Started, frameworks, parse_slurm_job, python_version, ray_version, resolve_links
-from tests.probe.forests import SESSION, forest, process, raylet
+from tests.probe.forests import SESSION, process, raylet, table
 
 HERE = ".".join(map(str, sys.version_info[:3]))
 HEADERS = Path(sysconfig.get_path("include")) / "patchlevel.h"
@@ -50,7 +50,7 @@ def living(program: Path, *words: str, **environ: str) -> Iterator[ScannedProces
 
 
 def look(process: ScannedProcess) -> RayService:
-    return Rays().read(forest(process))[process.identity]
+    return Rays().read(table(process))[process.identity]
 
 
 def test_a_raylet_says_what_it_was_started_with(package):
@@ -74,14 +74,14 @@ def test_a_gcs_says_it_too(package):
 def test_what_stays_is_read_once_and_open_files_are_counted_anew(package):
     rays = Rays()
     with living(package / "core" / "src" / "ray" / "raylet" / "raylet", f"--raylet_socket_name={SESSION}/sockets/raylet") as one:
-        first = rays.read(forest(one))[one.identity]
+        first = rays.read(table(one))[one.identity]
         (package / "_version.py").write_text('version = "9.9.9"\n')
-        assert rays.read(forest(one))[one.identity].started == first.started
+        assert rays.read(table(one))[one.identity].started == first.started
         young = one._replace(details=one.details._replace(settled=False))
         again = Rays()
-        again.read(forest(young))
+        again.read(table(young))
         (package / "_version.py").write_text('version = "2.60.1"\n')
-        assert again.read(forest(young))[one.identity].started.ray == "2.60.1"
+        assert again.read(table(young))[one.identity].started.ray == "2.60.1"
 
 
 def test_training_frameworks_that_lie_beside_ray_are_told_and_a_new_one_is_seen_while_ray_lives(package):
@@ -92,7 +92,7 @@ def test_training_frameworks_that_lie_beside_ray_are_told_and_a_new_one_is_seen_
     with living(package / "core" / "src" / "ray" / "raylet" / "raylet", f"--raylet_socket_name={SESSION}/sockets/raylet") as one:
 
         def told() -> Mapping[str, str] | None:
-            return rays.read(forest(one))[one.identity].frameworks
+            return rays.read(table(one))[one.identity].frameworks
 
         assert told() == {"openrlhf": "0.8.5.post1", "verl": "0.5.0.dev0"}
         (site / "verl-0.5.0.dev0-py3.10.egg-info").rmdir()
@@ -108,9 +108,9 @@ def test_how_many_files_it_may_open_is_read_again_for_it_can_be_changed(package)
     program = package / "core" / "src" / "ray" / "raylet" / "raylet"
     with living(program, f"--raylet_socket_name={SESSION}/sockets/raylet", f"--session_dir={SESSION}") as one:
         rays = Rays()
-        rays.read(forest(one))
+        rays.read(table(one))
         resource.prlimit(one.pid, resource.RLIMIT_NOFILE, (512, 1024))
-        assert rays.read(forest(one))[one.identity].files_limit == 512
+        assert rays.read(table(one))[one.identity].files_limit == 512
 
 
 def test_of_a_process_that_is_gone_nothing_is_known():

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from cockpit.probe.look import raylets as tasks
-from cockpit.probe.look.processes import ProcessTable
+from cockpit.probe.look.processes import ProcessScanner
 from cockpit.probe.look.raylets import TaskLimit, cgroup_folders, task_limits
-from tests.probe.forests import forest, process, raylet
+from tests.probe.forests import process, raylet, table
 
 HERE = os.getpid()
 NOBODYS = 64_123
@@ -43,36 +43,36 @@ def threads(pid, number, **more):
 
 def test_all_threads_of_its_user_are_counted_and_no_one_elses():
     one = raylet(HERE)._replace(threads=100)
-    there = forest(one, threads(HERE + 1, 30), threads(HERE + 2, 1000, uid=1001), init=False)
+    there = table(one, threads(HERE + 1, 30), threads(HERE + 2, 1000, uid=1001), init=False)
     assert task_limits(one, there, 4096) == (TaskLimit("user", 130, 4096),)
 
 
 @pytest.mark.parametrize("of", [{"uid": 0}, {"uid": None}])
 def test_root_has_no_such_limit_and_of_an_unknown_user_nothing_is_told(of):
     one = raylet(HERE, **of)
-    assert task_limits(one, forest(one), 4096) == ()
+    assert task_limits(one, table(one), 4096) == ()
 
 
 def test_where_it_is_unlimited_or_unknown_nothing_is_told():
     one = raylet(HERE)
-    assert task_limits(one, forest(one), None) == ()
+    assert task_limits(one, table(one), None) == ()
 
 
 def test_who_may_go_beyond_limits_is_told_by_the_kernel(monkeypatch):
     monkeypatch.setattr(tasks, "_is_exempt", lambda _: True)
     one = raylet(HERE)
-    assert task_limits(one, forest(one), 4096) == ()
+    assert task_limits(one, table(one), 4096) == ()
 
 
 def test_in_another_user_namespace_nothing_is_told(monkeypatch):
     monkeypatch.setattr(tasks, "is_in_our_namespace", lambda pid, kind: (pid, kind) != (HERE, "user"))
     one = raylet(HERE)
-    assert task_limits(one, forest(one), 4096) == ()
+    assert task_limits(one, table(one), 4096) == ()
 
 
 def test_of_a_process_that_is_gone_nothing_is_told():
     one = raylet(4_000_000)
-    assert task_limits(one, forest(one), 4096) == ()
+    assert task_limits(one, table(one), 4096) == ()
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def of_cgroups(monkeypatch, root: Path):
     monkeypatch.setattr(tasks, "CGROUPS", str(root))
     monkeypatch.setattr(tasks, "cgroup_folders", lambda _, name, root: cgroup_folders("0::/slice/unit\n", name, root))
     one = raylet(HERE, uid=0)
-    return task_limits(one, forest(one), None)
+    return task_limits(one, table(one), None)
 
 
 def test_the_cgroup_that_is_nearest_to_its_limit_is_told(monkeypatch, tmp_path):
@@ -133,6 +133,6 @@ def test_they_are_counted_as_the_kernel_counts_them(monkeypatch):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, preexec_fn=_limit_nobody, cwd="/", **pipes) as child:
         assert child.stdout.readline() == b"\n"
-        there = ProcessTable().scan()
+        there = ProcessScanner().scan()
         assert TaskLimit("user", 40, 40) in task_limits(there[child.pid], there, 40)
         child.communicate(b"")

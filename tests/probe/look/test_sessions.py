@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from cockpit.probe.look import sessions, tree
-from cockpit.probe.look.kinds import Listener
-from cockpit.probe.look.processes import ProcessTable, read_stat
+from cockpit.probe.look.kinds import SocketListener
+from cockpit.probe.look.processes import ProcessScanner, read_stat
 from cockpit.probe.look.session_folder import answers
 from cockpit.probe.look.sessions import SessionScanner, date_writes
-from tests.probe.forests import RAY, forest, process, raylet
+from tests.probe.forests import RAY, process, raylet, table
 
 NAME = "session_2026-11-21_08-02-10_714202_8139"
 
@@ -39,7 +39,7 @@ def session(temp: Path, name: str = NAME) -> Path:
 
 
 def only(scanner: SessionScanner, *processes):
-    (folder,) = scanner.read(forest(*processes)).folders
+    (folder,) = scanner.read(table(*processes)).folders
     return folder
 
 
@@ -208,7 +208,7 @@ def his_raylet() -> Iterator[int]:
 
 @needs_root
 def test_whoever_makes_a_mount_namespace_does_not_say_whose_what_lies_in_it_is(his_raylet):
-    found = ProcessTable().scan()
+    found = ProcessScanner().scan()
     planted = SessionScanner([]).read({his_raylet: found[his_raylet]}).of[his_raylet]
     assert (os.stat(planted.path).st_uid, os.path.isdir(f"{planted.path}/logs")) == (0, True)
     assert (planted.uid, planted.mount_namespace) == (None, os.readlink(f"/proc/{his_raylet}/ns/mnt"))
@@ -241,7 +241,7 @@ def test_whoever_else_listens_in_a_session_keeps_it_from_nothing(temp):
         child.stdout.readline()
         found = facts(temp)
         child.communicate(b"")
-    assert found.listeners == (Listener(child.pid, EVIL),)
+    assert found.listeners == (SocketListener(child.pid, EVIL),)
     assert found.answers is False
 
 
@@ -271,7 +271,7 @@ def test_a_session_that_a_link_leads_to_is_one_session(temp, tmp_path):
     path = session(temp)
     (tmp_path / "link").symlink_to(temp)
     linked = f"{tmp_path}/link/{NAME}"
-    seen = forest(raylet(session=linked, uid=os.getuid()), process(300, logs=[f"{path}/logs/job-driver-x.log"]))
+    seen = table(raylet(session=linked, uid=os.getuid()), process(300, logs=[f"{path}/logs/job-driver-x.log"]))
     found = SessionScanner().read(seen)
     assert found.of[100].is_same(found.of[300])
     assert found.of[100].place == found.of[300].place is not None
@@ -285,28 +285,28 @@ def test_the_dashboard_of_another_user_is_no_dashboard_of_the_session(temp):
         sock.listen()
         port = sock.getsockname()[1]
         theirs = process(os.getpid(), " ".join(dashboard(path, os.getpid(), port).details.argv), uid=EVIL)
-        assert SessionScanner().read(forest(theirs)).dashboards == {}
+        assert SessionScanner().read(table(theirs)).dashboards == {}
 
 
 def test_of_very_many_sessions_the_latest_are_looked_at(temp, monkeypatch):
     monkeypatch.setattr(sessions, "MOST_SESSIONS", 3)
     for number in range(5):
         session(temp, f"{NAME}{number}")
-    found = SessionScanner([str(temp)]).read(forest()).folders
+    found = SessionScanner([str(temp)]).read(table()).folders
     assert [folder.path[-1] for folder in found] == ["2", "3", "4"]
 
 
 def test_a_temp_dir_once_heard_of_is_remembered(temp):
     path = session(temp)
     scanner = SessionScanner()
-    scanner.read(forest(raylet(session=str(path), uid=os.getuid())))
+    scanner.read(table(raylet(session=str(path), uid=os.getuid())))
     assert only(scanner).answers is False
 
 
 def test_the_latest_is_what_session_latest_points_at(temp):
     session(temp)
     os.symlink(session(temp, NAME + "1"), temp / "session_latest")
-    assert [folder.latest for folder in SessionScanner([str(temp)]).read(forest()).folders] == [False, True]
+    assert [folder.latest for folder in SessionScanner([str(temp)]).read(table()).folders] == [False, True]
 
 
 def test_a_chain_of_links_costs_no_session_its_place(temp):
@@ -330,13 +330,13 @@ def test_only_folders_named_like_sessions_count(temp):
     session(temp)
     (temp / "session_notes").mkdir()
     (temp / (NAME + "9")).touch()
-    assert len(SessionScanner([str(temp)]).read(forest()).folders) == 1
+    assert len(SessionScanner([str(temp)]).read(table()).folders) == 1
 
 
 def test_two_names_of_one_temp_dir_show_its_sessions_once(temp, tmp_path):
     session(temp)
     os.symlink(temp, tmp_path / "link")
-    assert len(SessionScanner([str(temp), str(tmp_path / "link")]).read(forest()).folders) == 1
+    assert len(SessionScanner([str(temp), str(tmp_path / "link")]).read(table()).folders) == 1
 
 
 def test_a_session_says_when_it_was_started(temp):
@@ -353,7 +353,7 @@ def test_who_holds_a_drivers_log_open_is_a_driver(temp):
         assert child.stdout
         child.stdout.readline()
         (path / "logs" / f"python-core-driver-02000000ffffffff_{os.getpid()}.log").touch()
-        seen = {**ProcessTable().scan(), 100: raylet(session=str(path), uid=os.getuid())}
+        seen = {**ProcessScanner().scan(), 100: raylet(session=str(path), uid=os.getuid())}
         drivers = SessionScanner().read(seen).drivers
         child.communicate(b"")
     assert {pid: (driver.session, driver.job) for pid, driver in drivers.items() if driver.session == str(path)} == {
@@ -366,7 +366,7 @@ def test_the_logs_of_a_live_session_say_when_each_job_wrote_last(temp, monkeypat
     for number, name in enumerate(("job-driver-raysubmit_a.log", "job-driver-my.log.log", "job-driver-.log", "raylet.out", "raylet.err")):
         (path / "logs" / name).touch()
         os.utime(path / "logs" / name, (1000 + number, 1000 + number))
-    alive = forest(raylet(session=str(path), uid=os.getuid()))
+    alive = table(raylet(session=str(path), uid=os.getuid()))
     (logs,) = SessionScanner().read(alive).logs
     assert date_writes([logs]) == {"raysubmit_a": 1000.0, "my.log": 1001.0}
     assert (logs.path, logs.raylets) == (f"{path}/logs", ("raylet.out",))
@@ -380,13 +380,13 @@ def test_what_a_raylet_has_written_before_is_beside_it(temp):
     path = session(temp)
     for name in ("raylet.out", "raylet.1.out", "raylet.out.1", "raylet.outside", "raylet_x.out"):
         (path / "logs" / name).touch()
-    (logs,) = SessionScanner().read(forest(raylet(session=str(path), uid=os.getuid()))).logs
+    (logs,) = SessionScanner().read(table(raylet(session=str(path), uid=os.getuid()))).logs
     assert logs.raylets == ("raylet.1.out", "raylet.out", "raylet.out.1")
 
 
 def test_the_logs_of_a_dead_session_are_left_alone(temp):
     (session(temp) / "logs" / "job-driver-raysubmit_a.log").touch()
-    assert SessionScanner([str(temp)]).read(forest()).logs == ()
+    assert SessionScanner([str(temp)]).read(table()).logs == ()
 
 
 def dashboard(session: Path, pid: int, port: int, retries: int = 0, host: str = "0.0.0.0"):
@@ -404,7 +404,7 @@ def test_a_dashboard_is_where_it_listens_and_not_where_it_was_told_to(temp, fami
         sock.bind((bound, 0))
         sock.listen()
         port = sock.getsockname()[1]
-        found = SessionScanner().read(forest(dashboard(path, os.getpid(), port - 3, retries=5))).dashboards
+        found = SessionScanner().read(table(dashboard(path, os.getpid(), port - 3, retries=5))).dashboards
     assert found == {str(path): f"http://{asked}:{port}"}
 
 
@@ -414,6 +414,6 @@ def test_a_dashboard_that_does_not_listen_yet_has_no_address(temp):
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port = sock.getsockname()[1]
-        assert scanner.read(forest(dashboard(path, os.getpid(), port))).dashboards == {}
+        assert scanner.read(table(dashboard(path, os.getpid(), port))).dashboards == {}
         sock.listen()
-        assert scanner.read(forest(dashboard(path, os.getpid(), port))).dashboards == {str(path): f"http://127.0.0.1:{port}"}
+        assert scanner.read(table(dashboard(path, os.getpid(), port))).dashboards == {str(path): f"http://127.0.0.1:{port}"}

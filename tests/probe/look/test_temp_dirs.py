@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from cockpit.probe.look import network, temp_dirs
-from cockpit.probe.look.processes import Forest
+from cockpit.probe.look.processes import ProcessTable
 from cockpit.probe.look.sessions import SessionScanner
-from tests.probe.forests import forest, gcs, process, raylet
+from tests.probe.forests import gcs, process, raylet, table
 
 NAME = "session_2026-11-21_08-02-10_714202_8139"
 LATEST, CURRENT = "session_latest", "ray_current_cluster"
@@ -44,12 +44,12 @@ def session(temp: Path, name: str = NAME) -> Path:
     return old(temp / name)
 
 
-def look(temp: Path, found: Forest | None = None) -> temp_dirs.TempDirs:
-    found = forest() if found is None else found
+def look(temp: Path, found: ProcessTable | None = None) -> temp_dirs.TempDirs:
+    found = table() if found is None else found
     return temp_dirs.read_temp_dirs([str(temp)], found, SessionScanner([str(temp)]).read(found), str)
 
 
-def pointer(temp: Path, name: str, found: Forest | None = None) -> tuple[str, bool | None]:
+def pointer(temp: Path, name: str, found: ProcessTable | None = None) -> tuple[str, bool | None]:
     """Its target, and whether that Ray lives."""
     (fact,) = [fact for fact in look(temp, found).pointers if fact["path"] == f"{temp}/{name}"]
     return fact["target"], fact["alive"]
@@ -75,7 +75,7 @@ def test_a_temp_dir_says_whose_it_is(temp):
 def test_two_names_of_one_temp_dir_are_one(temp, tmp_path):
     (tmp_path / "link").symlink_to(temp)
     found = temp_dirs.read_temp_dirs(
-        [str(temp), str(tmp_path / "link"), str(tmp_path / "absent")], forest(), SessionScanner().read(forest()), str
+        [str(temp), str(tmp_path / "link"), str(tmp_path / "absent")], table(), SessionScanner().read(table()), str
     )
     assert [fact["path"] for fact in found.temps] == [str(temp)]
 
@@ -105,8 +105,8 @@ def test_where_nothing_points_nothing_is_told(temp):
 def test_the_latest_session_lives_while_its_raylet_or_gcs_does(temp):
     path = session(temp)
     (temp / LATEST).symlink_to(path)
-    assert pointer(temp, LATEST, forest(raylet(session=str(path)))) == (str(path), True)
-    assert pointer(temp, LATEST, forest(gcs(session=str(path)))) == (str(path), True)
+    assert pointer(temp, LATEST, table(raylet(session=str(path)))) == (str(path), True)
+    assert pointer(temp, LATEST, table(gcs(session=str(path)))) == (str(path), True)
     assert pointer(temp, LATEST) == (str(path), False)
 
 
@@ -153,14 +153,14 @@ def cluster(temp: Path, address: str) -> None:
     old(temp / CURRENT)
 
 
-def head(address: str, port: int = 6379) -> Forest:
-    return forest(process(90, f"/e/ray/core/src/ray/gcs/gcs_server --log_dir=/l --gcs_server_port={port} --node-ip-address={address}"))
+def head(address: str, port: int = 6379) -> ProcessTable:
+    return table(process(90, f"/e/ray/core/src/ray/gcs/gcs_server --log_dir=/l --gcs_server_port={port} --node-ip-address={address}"))
 
 
 def test_the_current_cluster_lives_while_somebody_here_belongs_to_it(temp):
     cluster(temp, "10.0.0.1:6379")
     assert pointer(temp, CURRENT, head("10.0.0.1")) == ("10.0.0.1:6379", True)
-    joined = forest(process(100, "/e/ray/core/src/ray/raylet/raylet --raylet_socket_name=s --gcs-address=10.0.0.1:6379"))
+    joined = table(process(100, "/e/ray/core/src/ray/raylet/raylet --raylet_socket_name=s --gcs-address=10.0.0.1:6379"))
     assert pointer(temp, CURRENT, joined) == ("10.0.0.1:6379", True)
 
 
@@ -190,7 +190,7 @@ def test_while_others_processes_are_hidden_nothing_is_called_dead(temp):
     (temp / LATEST).symlink_to(NAME)
     old(temp / LATEST)
     cluster(temp, "127.0.0.1:1")
-    assert [fact["alive"] for fact in look(temp, forest(init=False)).pointers] == [None, None]
+    assert [fact["alive"] for fact in look(temp, table(init=False)).pointers] == [None, None]
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "10.0.0.1:99999999", "\x00\xff:1"])

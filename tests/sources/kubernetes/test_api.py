@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.sources.kubernetes.api import KubernetesApi, RefusedError, ServiceAccount, ask_kubectl
+from cockpit.sources.kubernetes.api import KubernetesApi, KubernetesRefusedError, ServiceAccount, ask_kubectl
 from cockpit.sources.kubernetes.facts import check_ray_cluster, delete_pod, list_pods, read_ray_cluster
 from cockpit.sources.probes.host_probe import why_it_ended
 from cockpit.sources.probes.process import ask_program
@@ -48,7 +48,7 @@ async def test_a_raycluster_is_read_as_it_is(api: KubernetesApi):
 
 async def test_a_pod_that_was_made_anew_under_its_name_stays(api: KubernetesApi, folder: Path):
     before = uids(folder)
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(KubernetesRefusedError) as refused:
         await delete_pod(api, WORKER, "0e1c7f5a-0000-0000-0000-000000000000")
     assert refused.value.reason == "Conflict"
     assert uids(folder) == before
@@ -58,7 +58,7 @@ async def test_the_pod_that_is_meant_is_deleted_once(api: KubernetesApi, folder:
     before = uids(folder)
     await delete_pod(api, WORKER, UID)
     assert uids(folder) == before - {UID}
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(KubernetesRefusedError) as refused:
         await delete_pod(api, WORKER, UID)
     assert refused.value.reason == "NotFound"
 
@@ -66,7 +66,9 @@ async def test_the_pod_that_is_meant_is_deleted_once(api: KubernetesApi, folder:
 async def test_a_right_that_is_lacking_is_named(api: KubernetesApi, folder: Path):
     (folder / "rights").write_text("list pods")
     assert len(await list_pods(api)) == 5
-    with pytest.raises(RefusedError, match=r'cannot delete resource "pods" .* packaging/kubernetes-role.yaml has the Role') as refused:
+    with pytest.raises(
+        KubernetesRefusedError, match=r'cannot delete resource "pods" .* packaging/kubernetes-role.yaml has the Role'
+    ) as refused:
         await delete_pod(api, WORKER, UID)
     assert refused.value.reason == "Forbidden"
     assert set((await read_ray_cluster(api)).lacks) == {"raycluster", "rayjobs"}
@@ -99,7 +101,7 @@ async def test_each_right_of_the_role_is_needed_and_no_other(api: KubernetesApi,
         pytest.skip("only kubectl asks for it")
     try:
         await delete_pod(api, WORKER, UID)
-    except RefusedError as error:
+    except KubernetesRefusedError as error:
         refused["delete"] = str(error)
     assert bool(refused) is (lacking is not None), refused
 

@@ -18,7 +18,7 @@ from kubernetes.stream import stream
 from kubernetes.utils import parse_quantity
 
 from cockpit.model import Container, ContainerEnd, Pod, RayJob
-from cockpit.sources.kubernetes.api import KubernetesApi, RefusedError, ServiceAccount
+from cockpit.sources.kubernetes.api import KubernetesApi, KubernetesRefusedError, ServiceAccount
 from cockpit.sources.kubernetes.facts import delete_pod, list_pods, read_ray_cluster
 from tests.fakes import kubernetes
 from tests.sources.kubernetes.recorded import PLACE, UID, WORKER
@@ -134,7 +134,7 @@ async def test_a_pod_made_anew_under_its_name_stays_and_the_one_that_is_meant_is
     delete, began = client.CoreV1Api(theirs).delete_namespaced_pod, time.time()
     other = client.V1DeleteOptions(preconditions=client.V1Preconditions(uid=ANOTHER))
     refused = await refusal(delete, WORKER, NAMESPACE, body=other)
-    with pytest.raises(RefusedError) as told:
+    with pytest.raises(KubernetesRefusedError) as told:
         await delete_pod(ours, WORKER, ANOTHER)
     assert refused["reason"] == told.value.reason == "Conflict"
     assert refused["message"] in str(told.value)

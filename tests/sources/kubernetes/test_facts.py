@@ -11,7 +11,7 @@ import pytest
 
 from cockpit.config.kubernetes import KubernetesPlace
 from cockpit.model import Container, ContainerEnd, RayCluster, RayJob
-from cockpit.sources.kubernetes.api import KubernetesApi, RefusedError
+from cockpit.sources.kubernetes.api import KubernetesApi, KubernetesRefusedError
 from cockpit.sources.kubernetes.facts import check_ray_cluster, delete_pod, parse_bytes, parse_time, read_ray_cluster
 from cockpit.sources.source import SourceError
 
@@ -85,7 +85,7 @@ async def test_of_a_raycluster_that_no_rayjob_made_all_rayjobs_are_asked_which_r
 
 
 async def test_what_may_not_be_read_is_unknown_and_why_is_said(api: KubernetesApi, answers: Answers):
-    answers[PODS] = RefusedError("Forbidden", 'pods is forbidden: User "x" cannot list resource "pods"')
+    answers[PODS] = KubernetesRefusedError("Forbidden", 'pods is forbidden: User "x" cannot list resource "pods"')
     found = await read_ray_cluster(api)
     assert found.pods is None
     said = 'pods is forbidden: User "x" cannot list resource "pods"; packaging/kubernetes-role.yaml has the Role that allows it'
@@ -107,7 +107,7 @@ async def test_a_pod_that_is_no_node_of_rays_is_left_out(api: KubernetesApi, ans
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (RefusedError("NotFound", f'rayclusters.ray.io "{CLUSTER}" not found'), f'rayclusters.ray.io "{CLUSTER}" not found'),
+        (KubernetesRefusedError("NotFound", f'rayclusters.ray.io "{CLUSTER}" not found'), f'rayclusters.ray.io "{CLUSTER}" not found'),
         (SourceError("kubectl: connection refused"), "connection refused"),
         (b"<html>", "Kubernetes answers in a way that cockpit can't read: data that is not JSON"),
         ({"status": {"desiredWorkerReplicas": "many"}}, "Kubernetes answers in a way that cockpit can't read: unexpected JSON"),

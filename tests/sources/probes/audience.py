@@ -11,8 +11,8 @@ from cockpit.model import Host
 from cockpit.sources.probes.pool import ProbePool
 
 
-class RecordingAudience:
-    """An audience that writes down what it is told."""
+class RecordingListener:
+    """A listener that writes down what it is told."""
 
     def __init__(self) -> None:
         self.hosts: dict[str, Host] = {}
@@ -38,9 +38,9 @@ class RecordingAudience:
         self.faults.pop(host or "", None)
 
 
-async def watch_host(reach: str, entry: HostEntry) -> tuple[ProbePool, asyncio.Task[None], RecordingAudience]:
+async def watch_host(reach: str, entry: HostEntry) -> tuple[ProbePool, asyncio.Task[None], RecordingListener]:
     """Everything as it is once the host has spoken, or a fault has."""
-    told = RecordingAudience()
+    told = RecordingListener()
     hosts = ProbePool(Config(reach=reach, interval=0.5), told)
     task = asyncio.create_task(hosts.run())
     hosts.want({entry.name: entry})

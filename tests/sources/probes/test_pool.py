@@ -21,19 +21,19 @@ from cockpit.config.reach import NO_PROMPT, HostEntry
 from cockpit.config.settings import Config
 from cockpit.model import Fault, Gpu, Host, Node
 from cockpit.sources.probes import pool as hosts_module
-from cockpit.sources.probes.host_probe import Pace, why_it_ended
+from cockpit.sources.probes.host_probe import ProbeTimings, why_it_ended
 from cockpit.sources.probes.pool import ProbePool, has_told
 from cockpit.sources.probes.process import LineCutter
 from cockpit.sources.probes.spawn import kill_and_reap, spawn, spawn_local, watch_words
 from cockpit.sources.ray.nodes import NodeFacts
 from cockpit.sources.source import SourceError
-from tests.sources.probes.audience import RecordingAudience
+from tests.sources.probes.audience import RecordingListener
 
 FAKE = Path(__file__).with_name("fake_probe.py")
 REACH = f"{sys.executable} {FAKE} --read {{name}}"
 DEFAULT = Config()
 HERE = socket.gethostname()
-QUICK = Pace(
+QUICK = ProbeTimings(
     tick=0.02, idle_tick=0.02, silence=0.4, restart=1.2, first_pause=0.1, longest_pause=0.4, settled=60, grace=0.3, turn=0.3, answer=5
 )
 
@@ -42,19 +42,19 @@ class Lab:
     """Hosts whose probes are fakes, running until the test ends."""
 
     def __init__(self) -> None:
-        self.told = RecordingAudience()
+        self.told = RecordingListener()
         self.children: list[subprocess.Popen[bytes]] = []
         self.hosts: ProbePool
         self.task: asyncio.Task[None]
 
-    def begin(self, *, pace: Pace = QUICK, config: Config = DEFAULT, early: subprocess.Popen[bytes] | None = None) -> ProbePool:
+    def begin(self, *, timings: ProbeTimings = QUICK, config: Config = DEFAULT, early: subprocess.Popen[bytes] | None = None) -> ProbePool:
         whole = Config(
             hosts=config.hosts,
             interval=config.interval,
             reach=REACH if config.reach == DEFAULT.reach else config.reach,
             probe_hosts=config.probe_hosts,
         )
-        self.hosts = ProbePool(whole, self.told, pace=pace, early=early)
+        self.hosts = ProbePool(whole, self.told, timings=timings, early=early)
         self.task = asyncio.create_task(self.hosts.run())
         return self.hosts
 
@@ -165,7 +165,7 @@ async def test_a_probe_that_hangs_is_told_of_and_then_replaced(lab):
 
 
 async def test_a_probe_that_wakes_up_in_time_is_trusted_again(lab):
-    lab.begin(config=Config(interval=0.5), pace=replace(QUICK, restart=60))
+    lab.begin(config=Config(interval=0.5), timings=replace(QUICK, restart=60))
     await lab.until(lambda: HERE in lab.told.hosts)
     os.kill(lab.pid(HERE), signal.SIGSTOP)
     await lab.until(lambda: HERE in lab.told.faults)
@@ -194,7 +194,7 @@ async def test_what_went_wrong_is_said_in_one_sentence(lab, name, text):
 
 
 async def test_a_host_is_tried_again_and_again_but_ever_more_slowly(lab):
-    lab.begin(pace=replace(QUICK, longest_pause=60))
+    lab.begin(timings=replace(QUICK, longest_pause=60))
     lab.want("refused-1")
     began = time.monotonic()
     await lab.until(lambda: len(lab.told.said) == 4)
@@ -202,7 +202,7 @@ async def test_a_host_is_tried_again_and_again_but_ever_more_slowly(lab):
 
 
 async def test_refresh_tries_at_once_what_was_put_off(lab):
-    hosts = lab.begin(pace=replace(QUICK, first_pause=60, longest_pause=60))
+    hosts = lab.begin(timings=replace(QUICK, first_pause=60, longest_pause=60))
     lab.want("refused-1")
     await lab.until(lambda: len(lab.told.said) == 1)
     hosts.refresh()
@@ -313,7 +313,7 @@ async def test_a_host_nobody_wants_any_more_is_let_go_after_a_while(lab):
 
 async def test_a_host_that_turns_out_to_be_this_one_is_let_go_at_once(lab):
     """A busy host's own probe may be the last to say what it is called."""
-    hosts = lab.begin(pace=replace(QUICK, grace=10_000))
+    hosts = lab.begin(timings=replace(QUICK, grace=10_000))
     hosts.want({"well-1": HostEntry("well-1", "10.0.0.9"), "well-2": HostEntry("well-2")})
     await lab.until(lambda: {HERE, "well-1", "well-2"} <= lab.told.hosts.keys())
     hosts.want({})
@@ -323,7 +323,7 @@ async def test_a_host_that_turns_out_to_be_this_one_is_let_go_at_once(lab):
 
 
 async def test_a_host_wanted_again_in_time_keeps_its_probe(lab):
-    lab.begin(pace=replace(QUICK, grace=0.5))
+    lab.begin(timings=replace(QUICK, grace=0.5))
     lab.want("well-1")
     await lab.until(lambda: "well-1" in lab.told.hosts)
     pid = lab.pid("well-1")
@@ -335,7 +335,7 @@ async def test_a_host_wanted_again_in_time_keeps_its_probe(lab):
 
 
 async def test_of_forty_hosts_thirty_two_run_at_once_and_each_has_its_turn(lab):
-    lab.begin(pace=replace(QUICK, turn=2.0, silence=20.0))
+    lab.begin(timings=replace(QUICK, turn=2.0, silence=20.0))
     names = [f"calm-{number}" for number in range(40)]
     lab.want(*names)
     most = 0
@@ -351,7 +351,7 @@ async def test_of_forty_hosts_thirty_two_run_at_once_and_each_has_its_turn(lab):
 
 
 async def test_who_has_told_all_that_one_look_asks_makes_room_for_others_and_is_not_started_again(lab):
-    lab.begin(pace=replace(QUICK, most=2, turn=60.0))
+    lab.begin(timings=replace(QUICK, most=2, turn=60.0))
     lab.want("calm-1", "calm-2", "calm-3", "calm-4", "calm-5")
     first = {"calm-1", "calm-2"}
     await lab.until(lambda: first <= lab.told.hosts.keys())
@@ -364,7 +364,7 @@ async def test_who_has_told_all_that_one_look_asks_makes_room_for_others_and_is_
 
 
 async def test_a_host_that_hangs_delays_no_other(lab):
-    lab.begin(pace=replace(QUICK, most=4))
+    lab.begin(timings=replace(QUICK, most=4))
     lab.want(*[f"silent-{number}" for number in range(6)], "well-1", "well-2")
     await lab.until(lambda: {"well-1", "well-2"} <= lab.told.hosts.keys(), 20)
 
@@ -384,7 +384,7 @@ async def test_this_host_is_not_looked_at_twice(lab):
 
 
 async def test_closing_waits_for_no_child(lab, monkeypatch):
-    hosts = lab.begin(pace=replace(QUICK, burst=32))
+    hosts = lab.begin(timings=replace(QUICK, burst=32))
     lab.want(*[f"stops-{number}" for number in range(12)], *[f"silent-{number}" for number in range(12)])
     await lab.until(lambda: len(lab.children) == 25 and sum(name.startswith("stops") for name in lab.told.hosts) == 12, 20)
     waiting: list[threading.Thread] = []
@@ -422,7 +422,7 @@ def test_a_child_of_another_user_ends_with_its_pipes(monkeypatch):
 
 
 async def test_the_real_probe_is_understood_here_and_through_a_pipe():
-    told = RecordingAudience()
+    told = RecordingListener()
     hosts = ProbePool(Config(reach=f"sh -c 'cat | {sys.executable} -'", interval=0.5), told)
     task = asyncio.create_task(hosts.run())
     hosts.want({"w1": HostEntry("w1")})
@@ -447,7 +447,7 @@ async def test_the_real_probe_is_understood_here_and_through_a_pipe():
 
 
 async def test_while_we_sleep_nobody_is_blamed(lab):
-    lab.begin(config=Config(interval=0.5), pace=replace(QUICK, frozen=0.5))
+    lab.begin(config=Config(interval=0.5), timings=replace(QUICK, frozen=0.5))
     lab.want("well-1")
     await lab.until(lambda: {HERE, "well-1"} <= lab.told.hosts.keys())
     pids = lab.pid(HERE), lab.pid("well-1")
@@ -463,7 +463,7 @@ async def test_while_we_sleep_nobody_is_blamed(lab):
 
 
 async def test_a_sample_that_lay_in_the_pipe_while_we_slept_is_shown_as_old_as_it_is(lab):
-    lab.begin(config=Config(interval=0.5), pace=replace(QUICK, frozen=0.5))
+    lab.begin(config=Config(interval=0.5), timings=replace(QUICK, frozen=0.5))
     await lab.until(lambda: HERE in lab.told.hosts)
     first = lab.told.hosts[HERE]
     time.sleep(0.3)
@@ -523,7 +523,7 @@ async def test_a_question_is_answered_here_and_elsewhere(lab):
 )
 async def test_a_question_that_finds_no_answer_says_why(lab, host, text):
     known = tuple(HostEntry(name) for name in ("refused-1", "leaves-1", "silent-1"))
-    hosts = lab.begin(config=Config(hosts=known), pace=replace(QUICK, answer=1.0))
+    hosts = lab.begin(config=Config(hosts=known), timings=replace(QUICK, answer=1.0))
     if host == "leaves-1":
         assert "taken" in await hosts.ask(host, ["environ", "7", "99"])
         return

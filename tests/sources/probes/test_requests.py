@@ -20,7 +20,7 @@ import pytest
 from cockpit.config.reach import HostEntry, last_words
 from cockpit.config.settings import Config
 from cockpit.sources.probes.ray_tunnel import RayPlace
-from cockpit.sources.probes.requests import HOSTS_AT_ONCE, Answer, ProbeRequests, Progress
+from cockpit.sources.probes.requests import HOSTS_AT_ONCE, HostAnswer, ProbeRequests, Progress
 from tests.pythons import python_or_skip
 from tests.sources.probes.ray_stop import WORDS_OF_RAY_STOP
 
@@ -50,7 +50,7 @@ def errands(reach: str, *names: str, python: str = sys.executable, places: dict[
     return ProbeRequests(Config(reach=reach), "here", {name: HostEntry(name, python=python) for name in names}, places)
 
 
-async def answer_of(sent: ProbeRequests, host: str, request: dict[str, Any] | None = None, hear: Heard | None = None) -> Answer:
+async def answer_of(sent: ProbeRequests, host: str, request: dict[str, Any] | None = None, hear: Heard | None = None) -> HostAnswer:
     return (await sent.send({host: request or PLAN}, hear or Heard()))[host]
 
 

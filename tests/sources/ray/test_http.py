@@ -13,7 +13,7 @@ import pytest
 
 from cockpit.sockets import Server
 from cockpit.sources.ray import http, wire
-from cockpit.sources.ray.http import Dashboard, NoAnswerError, RefusalError
+from cockpit.sources.ray.http import Dashboard, DashboardRefusedError, NoAnswerError
 from cockpit.sources.source import SourceError
 from cockpit.trust import Audience
 from tests.fakes.transport import MockTransport
@@ -174,7 +174,7 @@ async def test_a_token_is_sent_only_where_nobody_else_listens():
     assert sent[-1] == "Bearer s3cret"
     users[8265] = frozenset([666])
     sent.clear()
-    with pytest.raises(RefusalError, match=r"cockpit sends none: what listens on port 8265 of this host belongs to user 666"):
+    with pytest.raises(DashboardRefusedError, match=r"cockpit sends none: what listens on port 8265 of this host belongs to user 666"):
         await ask(dashboard)
     assert not any(sent)
     await dashboard.close()
@@ -290,6 +290,6 @@ async def test_ray_does_not_take_us_for_a_browser():
 
 async def test_a_refusal_carries_its_status():
     async with serving(saying(b"HTTP/1.1 404 Not Found\r\nContent-Length: 14\r\n\r\n404: Not Found")) as dashboard:
-        with pytest.raises(RefusalError) as caught:
+        with pytest.raises(DashboardRefusedError) as caught:
             await ask(dashboard)
         assert caught.value.status == 404

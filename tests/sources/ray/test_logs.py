@@ -12,7 +12,7 @@ import pytest
 
 from cockpit.sources.ray import logs
 from cockpit.sources.ray.client import RayClient
-from cockpit.sources.ray.logs import LogLines, Search, Skip, last_lines, versions
+from cockpit.sources.ray.logs import LineDecoder, Search, Skip, last_lines, versions
 from cockpit.sources.source import SourceError
 
 
@@ -305,7 +305,7 @@ def _only_servers(before: set[asyncio.Task[object]]) -> bool:
 
 
 def test_a_line_without_an_end_is_given_out_at_a_megabyte():
-    lines = LogLines()
+    lines = LineDecoder()
     assert lines.feed(b"x" * 2**20) == []
     assert [len(line) for line in lines.feed(b"y\nz")] == [2**20 + 1]
     assert lines.feed(b"z" * (2**20 + 1))[0].startswith("zz")
@@ -313,7 +313,7 @@ def test_a_line_without_an_end_is_given_out_at_a_megabyte():
 
 
 def test_bytes_that_are_no_text_are_replaced_but_a_character_cut_in_two_is_not():
-    lines = LogLines()
+    lines = LineDecoder()
     assert lines.feed("tök".encode()[:2]) == []
     assert lines.feed("tök".encode()[2:] + b"\n\xff\n") == ["tök", "\N{REPLACEMENT CHARACTER}"]
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from cockpit.sources.ray.resources import Names, is_grouped, mangle, plain, sound, uses, whole
+from cockpit.sources.ray.resources import ResourceNames, is_grouped, mangle, plain, sound, uses, whole
 
 GROUP = "1170df76616358ce8c39a7b4122302000000"
 
@@ -23,7 +23,7 @@ def test_names_are_mangled_as_the_dashboard_does_it(real, mangled):
 
 
 def test_a_name_comes_back_once_it_has_been_seen():
-    names = Names()
+    names = ResourceNames()
     assert names.real("specialHwA") == "specialHwA"
     names.learn(["special_hw_a", "GPU"])
     assert [names.real(name) for name in ("specialHwA", "GPU", "objectStoreMemory", "acceleratorType:H100")] == [

@@ -6,7 +6,7 @@ that point at them), `older_than` (seconds; sessions alone), `protected` ([path,
 
 A session is dead when no raylet listens on its socket *and* no process of it runs; when either can't be told it stays. On a file system
 that other hosts share it never can: the session may live there. Both are asked again all the time while it is removed, so that one that
-comes alive midway loses no more. What is dear in it (`sizes.dear`) stays where it is, with the folders above it. In its target `size` is
+comes alive midway loses no more. What is dear in it (`look.sizes`) stays where it is, with the folders above it. In its target `size` is
 what lies on the disk, `age` the seconds since anything in it was last written, `keeps` what stays, from the folder on. A path holds
 `\\xff` where it is no UTF-8, and a backslash twice.
 
@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict, Mapping
 
 from ...look.tree import MovedError, decode_path
 from ..holders import describe_uses, find_file_uses, why_in_use, why_unasked
-from ..host_state import HostState, Request, Target, Tell, Watcher, tell_seldom, unforeseen
+from ..host_state import HostScanner, HostState, Request, Target, Tell, tell_seldom, unforeseen
 from ..removal import TELL_INTERVAL_S
 from . import dead_sessions, pointers, shm
 from .request import Cleaning, CleanRefusedError, FailedError, sentence
@@ -32,9 +32,9 @@ MOST_NAMED = 10
 """Processes that do not answer."""
 
 
-def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
+def plan(request: Request, scanner: HostScanner, tell: Tell) -> Answer:
     """Every dead session that is meant, and what else is left over."""
-    cleaning = Cleaning(request, watcher, tell, {"targets": [], "refused": [], "notes": []})
+    cleaning = Cleaning(request, scanner, tell, {"targets": [], "refused": [], "notes": []})
     look = dead_sessions.wait_and_look(cleaning)
     for text in dead_sessions.describe_unknown(request, look):
         cleaning.note(text)
@@ -56,7 +56,7 @@ def _drop_used(cleaning: Cleaning, look: HostState, leaving: list[Target]) -> li
     """Those that no live Ray works with; of what others hold open it is told."""
     if not leaving:
         return leaving
-    used, hanging = find_file_uses(look.forest, cleaning.tell)
+    used, hanging = find_file_uses(look.table, cleaning.tell)
     for pid in hanging[:MOST_NAMED]:
         cleaning.note(
             f"the open files of process {pid} could not all be read: it hangs, has too much mapped, or its user's processes take too long"
@@ -72,15 +72,15 @@ def _drop_used(cleaning: Cleaning, look: HostState, leaving: list[Target]) -> li
             cleaning.add_target(target, in_use)
             continue
         kept.append(target)
-        for text in describe_uses(used, look.forest, str(target["name"])):
+        for text in describe_uses(used, look.table, str(target["name"])):
             cleaning.note(text)
     return kept
 
 
-def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
+def do(request: Request, scanner: HostScanner, tell: Tell) -> Answer:
     """Removes exactly the planned things that are still what they were, and still dead: sessions first, then what points at them."""
     answer: Answer = {"done": [], "refused": [], "failed": [], "freed": {"disk": 0, "shm": 0}, "notes": []}
-    cleaning = Cleaning(request, watcher, tell, answer)
+    cleaning = Cleaning(request, scanner, tell, answer)
     targets = sorted(request["targets"], key=_turn)
     say = tell_seldom(tell, TELL_INTERVAL_S)
     for done, target in enumerate(targets):

@@ -49,10 +49,10 @@ def wait_and_look(cleaning: Cleaning) -> HostState:
     """A look at a moment when no session that is meant has just been made. Only those that seem dead are waited for."""
     for name in map(decode_path, cleaning.request.get("sessions") or ()):
         if "/" in name:
-            cleaning.watcher.hear(os.path.dirname(os.path.abspath(name)))
-    look = cleaning.watcher.look(0.0)
+            cleaning.scanner.hear(os.path.dirname(os.path.abspath(name)))
+    look = cleaning.scanner.look(0.0)
     _wait_while_young(cleaning, [folder.path for folder in select_sessions(cleaning.request, look) if not folder.answers])
-    return cleaning.watcher.look(0.0)
+    return cleaning.scanner.look(0.0)
 
 
 def _wait_while_young(cleaning: Cleaning, paths: Iterable[str]) -> None:
@@ -153,7 +153,7 @@ def _survey_target(cleaning: Cleaning, opened: _Opened, target: Target) -> Targe
             cleaning.add_target(target, young)
         return None
     named = _find_named(cleaning.request, opened)
-    kept = {path: None for path in survey.dear.found if not any(path == one or path.startswith(f"{one}/") for one in named)}
+    kept = {path: None for path in survey.protected.found if not any(path == one or path.startswith(f"{one}/") for one in named)}
     keeps = [encode_path(path) if len(path) < MOST_NAMEABLE else shown_path(path) for path in kept]
     files, size = survey.count_without(kept)
     for text in _surprises(survey, named):
@@ -186,7 +186,7 @@ def _surprises(survey: Survey, named: Iterable[str]) -> Iterator[str]:
     yield from survey.unread.tell(lambda path, text: f"{shown_path(path) or 'its folder'} can't be read and is kept: {text}")
     yield from survey.foreign.tell(lambda path, text: f"{shown_path(path)} is kept: {text}")
     for path in named:
-        if not any(dear == path or dear.startswith(f"{path}/") for dear in survey.dear.found):
+        if not any(protected == path or protected.startswith(f"{path}/") for protected in survey.protected.found):
             yield f"no protected file has the path {encode_path(path)}"
 
 
@@ -206,7 +206,7 @@ def do(cleaning: Cleaning, target: Target) -> str:
             raise CleanRefusedError("it was replaced after the plan was made")
         _wait_while_young(cleaning, [path])
         cleaning.tell(f"{opened.name}: checking whether it is alive")
-        look = cleaning.watcher.look(0.0)
+        look = cleaning.scanner.look(0.0)
         reason = _refusal(cleaning.request, look, opened)
         if reason is not None:
             raise CleanRefusedError(reason)
@@ -218,16 +218,22 @@ def _empty_folder(cleaning: Cleaning, opened: _Opened, look: HostState) -> str:
     young = _why_too_young(cleaning.request, survey)
     if young is not None:
         raise CleanRefusedError(young)
-    uses, hanging = find_file_uses(look.forest, cleaning.tell)
+    uses, hanging = find_file_uses(look.table, cleaning.tell)
     used = [hold for hold in uses if hold.session == opened.name]
     in_use = why_in_use(look, used, opened.name, opened.status.st_uid) or why_unasked(look, hanging, opened.status.st_uid)
     if in_use is not None:
         raise CleanRefusedError(in_use)
-    for text in describe_uses(used, look.forest, opened.name):
+    for text in describe_uses(used, look.table, opened.name):
         cleaning.note(text)
-    check = LivenessGuard(cleaning.watcher, opened.folder, opened.facts)
+    check = LivenessGuard(cleaning.scanner, opened.folder, opened.facts)
     removal = Removal(
-        opened.name, survey.dear, _find_named(cleaning.request, opened), {hold.path for hold in used}, check, cleaning.tell, survey.folders
+        opened.name,
+        survey.protected,
+        _find_named(cleaning.request, opened),
+        {hold.path for hold in used},
+        check,
+        cleaning.tell,
+        survey.folders,
     )
     stopped: Exception | None = None
     try:

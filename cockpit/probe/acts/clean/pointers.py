@@ -36,7 +36,7 @@ def do(cleaning: Cleaning, target: Target) -> str:
         raise CleanRefusedError("it is gone or was replaced")
     sessions = [decode_path(done["path"]) for done in cleaning.answer["done"] if done["what"] == "session"]
     gone = [os.path.basename(path) for path in sessions if os.path.dirname(path) == temp and not os.path.lexists(path)]
-    why, reason = _judge(found, cleaning.watcher.look(0.0), gone)
+    why, reason = _judge(found, cleaning.scanner.look(0.0), gone)
     if why is None or reason is not None:
         raise CleanRefusedError(reason or "its target exists")
     remove(found)
@@ -46,20 +46,20 @@ def do(cleaning: Cleaning, target: Target) -> str:
 def _judge(found: SessionPointer, look: HostState, leaving: Collection[str]) -> Tuple[str | None, str | None]:
     """Why it goes, and why it does not; neither when it is good."""
     if found.name == FILE:
-        lives, why = serves(found, look.forest, look.sessions.folders)
+        lives, why = serves(found, look.table, look.sessions.folders)
         return (
             (None, why)
             if lives is None
             else (None, None)
             if lives
-            else (why, _not_here(found) or not_ours(found.status.st_uid, look.forest))
+            else (why, _not_here(found) or not_ours(found.status.st_uid, look.table))
         )
     why_dangling = _dangles(found, leaving)
     if why_dangling is None:
         return None, None
     told_to = os.geteuid() == 0 and points_at(found) in leaving  # then it goes with its session, whoever owns it
     return why_dangling, _not_here(found) or why_alive(look, _target(found)) or (
-        None if told_to else not_ours(found.status.st_uid, look.forest)
+        None if told_to else not_ours(found.status.st_uid, look.table)
     )
 
 

@@ -8,9 +8,9 @@ import time
 from typing import Any, Dict, NamedTuple
 
 from ...look.proc import user_name
-from ...look.processes import Forest
+from ...look.processes import ProcessTable
 from ...look.tree import encode_path
-from ..host_state import Request, Target, Tell, Watcher
+from ..host_state import HostScanner, Request, Target, Tell
 
 
 class CleanRefusedError(Exception):
@@ -25,7 +25,7 @@ class Cleaning(NamedTuple):
     """One clean-up, planned or done."""
 
     request: Request
-    watcher: Watcher
+    scanner: HostScanner
     tell: Tell
     answer: Dict[str, Any]
 
@@ -60,13 +60,13 @@ def file_target(what: str, path: str, status: os.stat_result) -> Target:
     }
 
 
-def not_ours(uid: int, forest: Forest) -> str | None:
+def not_ours(uid: int, table: ProcessTable) -> str | None:
     """Why a file of that user is not removed, or `None`. Root removes what somebody has left who runs nothing here any more."""
     if uid == os.geteuid():
         return None
     if os.geteuid() != 0:
         return f"it belongs to {user_name(uid)}: only root may remove it"
-    if any(process.details.uid in (uid, None) for process in forest.values() if process.alive):
+    if any(process.details.uid in (uid, None) for process in table.values() if process.alive):
         return f"it belongs to {user_name(uid)}, who still has processes here"
     return None
 

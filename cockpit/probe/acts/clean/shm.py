@@ -15,7 +15,7 @@ import stat
 import time
 from typing import Iterator, NamedTuple
 
-from ...look.processes import Forest
+from ...look.processes import ProcessTable
 from ...look.tree import file_id
 from ...trust import open_fd, own_uids
 from ..host_state import HostState, Target
@@ -60,7 +60,7 @@ def plan(cleaning: Cleaning, look: HostState) -> None:
         if not used:
             target = file_target("shm", f"{PLACE}/{found.name}", found.status)
             target.update(size=found.status.st_blocks * 512, why=[f"{found.what} that no process has open or mapped"])
-            cleaning.add_target(target, refusal(found, look.forest) or ("unknown here whether a process uses it" if used is None else None))
+            cleaning.add_target(target, refusal(found, look.table) or ("unknown here whether a process uses it" if used is None else None))
     in_use = sum(used is True for _, used in judged)
     if in_use:
         cleaning.note(f"files of Ray or its engines in {PLACE} that are in use and are kept: {in_use}")
@@ -73,7 +73,7 @@ def do(cleaning: Cleaning, target: Target) -> str:
             found = leftover(folder, os.path.basename(target["path"])) if os.path.dirname(target["path"]) == PLACE else None
             if found is None or file_id(found.status) != (target["device"], target["inode"]):
                 raise CleanRefusedError("it is gone or was replaced")
-            reason = refusal(found, cleaning.watcher.recent().forest)
+            reason = refusal(found, cleaning.scanner.recent().table)
             if reason is not None:
                 raise CleanRefusedError(reason)
             cleaning.add_freed_bytes("shm", remove(folder, found))
@@ -103,15 +103,15 @@ def leftover(folder: int, name: str) -> Leftover | None:
     return Leftover(name, status, what, int(pid) if pid else None) if stat.S_ISREG(status.st_mode) else None
 
 
-def refusal(found: Leftover, forest: Forest) -> str | None:
+def refusal(found: Leftover, table: ProcessTable) -> str | None:
     """Why a file that nobody uses is not removed, or `None`."""
     young = time.time() - found.status.st_mtime
     if young < MIN_AGE_S:
         return f"it was written {max(0.0, young):.0f} s ago: a process may be about to open it"
-    maker = next((pid for pid, one in forest.items() if found.pid in (pid, *one.details.pids) and one.alive), None) if found.pid else None
+    maker = next((pid for pid, one in table.items() if found.pid in (pid, *one.details.pids) and one.alive), None) if found.pid else None
     if maker is not None:
         return f"process {maker}, whose pid is in its name, is running"
-    return not_ours(found.status.st_uid, forest)
+    return not_ours(found.status.st_uid, table)
 
 
 class Lease:

@@ -26,7 +26,7 @@ from ...look.origin import flag
 from ...look.proc import is_in_our_namespace, user_name
 from ...look.processes import ScannedProcess, lives, read_environ, read_stat
 from ...trust import Account, TrustError
-from ..host_state import HostState, Request, Target, Tell, Watcher
+from ..host_state import HostScanner, HostState, Request, Target, Tell
 
 PROGRAM_TIMEOUT_S = 20
 """Seconds that the program gets, the import of Ray among them."""
@@ -65,7 +65,7 @@ class ClusterPython(NamedTuple):
         return [self.python, "-I", "-B", "-"]
 
 
-def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
+def plan(request: Request, scanner: HostScanner, tell: Tell) -> Answer:
     """What those actors or placement groups are now, and whether they are leaked."""
     what, length = IDS.get(str(request.get("verb")), ("", 0))
     names = request.get("ids") or [None]
@@ -74,10 +74,10 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
         mistake = f"The id of {article} {what.replace('_', ' ')} has {length} hex digits." if what else "The probe does not know this verb."
         return {"error": mistake}
     targets = [{"what": what, "id": name} for name in dict.fromkeys(name.lower() for name in names)]
-    return _ask("plan", request.get("session"), targets, watcher, tell)
+    return _ask("plan", request.get("session"), targets, scanner, tell)
 
 
-def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
+def do(request: Request, scanner: HostScanner, tell: Tell) -> Answer:
     """Ends the planned ones that are still what they were."""
     targets, lengths = request["targets"], dict(IDS.values())
     sessions = {target.get("session") for target in targets}
@@ -87,15 +87,15 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
         or not all(_is_id(target.get("id"), lengths.get(target.get("what"), 0)) for target in targets)
     ):
         return {"error": "These targets were not planned by this action."}
-    return _ask("do", sessions.pop(), targets, watcher, tell)
+    return _ask("do", sessions.pop(), targets, scanner, tell)
 
 
 def _is_id(text: Any, length: int) -> bool:
     return isinstance(text, str) and len(text) == length > 0 and re.match(r"[0-9a-fA-F]+\Z", text) is not None
 
 
-def _ask(stage: str, session: str | None, targets: List[Target], watcher: Watcher, tell: Tell) -> Answer:
-    look = watcher.look(0)
+def _ask(stage: str, session: str | None, targets: List[Target], scanner: HostScanner, tell: Tell) -> Answer:
+    look = scanner.look(0)
     try:
         cluster = find_cluster_python(look, session)
         tell(f"asking Ray with {cluster.python}", 0, len(targets))
@@ -106,8 +106,8 @@ def _ask(stage: str, session: str | None, targets: List[Target], watcher: Watche
     except NoWayError as error:
         return {"error": str(error)}
     done = [target for target in answer.get("done", ()) if isinstance(target, dict) and cluster.node and target.get("node") == cluster.node]
-    here = {target["pid"]: target for target in done if target.get("pid") in look.forest}
-    _await_end([look.forest[pid] for pid in here], here, answer.setdefault("notes", []))
+    here = {target["pid"]: target for target in done if target.get("pid") in look.table}
+    _await_end([look.table[pid] for pid in here], here, answer.setdefault("notes", []))
     return answer
 
 
@@ -126,7 +126,7 @@ def _await_end(processes: List[ScannedProcess], actors: Mapping[int, Target], no
 def find_cluster_python(look: HostState, session: str | None) -> ClusterPython:
     """The way in by a live raylet of that session, or of the only one. Raises `NoWayError`."""
     raylets: Dict[str, List[ScannedProcess]] = {}
-    for process in look.forest.values():
+    for process in look.table.values():
         if process.alive and process.origin.role == "raylet" and process.origin.session:
             raylets.setdefault(os.path.basename(process.origin.session), []).append(process)
     if session is None and len(raylets) > 1:

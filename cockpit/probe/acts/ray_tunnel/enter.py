@@ -9,14 +9,14 @@ from typing import NoReturn
 
 from ... import programs
 from ...trust import TrustError
-from ..host_state import Watcher
+from ..host_state import HostScanner
 from ..ray import ClusterPython, NoWayError, find_cluster_python, program_text
 
 
 def enter_cluster(session: str) -> NoReturn:
     """`session` is its name; empty: the only one that lives on this host. What is missing is said on stderr."""
     try:
-        _replace_us(find_cluster_python(Watcher({}).look(0), session or None))
+        _replace_us(find_cluster_python(HostScanner({}).look(0), session or None))
     except (NoWayError, TrustError, OSError) as error:
         sys.exit(str(error))
 

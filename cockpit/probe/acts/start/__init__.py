@@ -27,7 +27,7 @@ from ...look.proc import is_in_our_namespace
 from ...look.processes import ScannedProcess, read_environ
 from ...look.raylets import gcs_address, read_slurm_job
 from ...trust import TrustError, own_uids
-from ..host_state import HostState, Request, Target, Tell, Watcher
+from ..host_state import HostScanner, HostState, Request, Target, Tell
 from ..ray import NoWayError
 from . import ray_start
 from .fitness import PORTS, Fitness, judge, own_address
@@ -38,22 +38,22 @@ GIB = 1 << 30
 Answer = Dict[str, Any]
 
 
-def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
+def plan(request: Request, scanner: HostScanner, tell: Tell) -> Answer:
     """Which Ray would be started, and whether this host is fit for it."""
     try:
         with _turn(request, tell):
-            target, _ = _consider_target(request, watcher.look(), tell, measured=True)
+            target, _ = _consider_target(request, scanner.look(), tell, measured=True)
     except NoWayError as error:
         return {"error": str(error)}
     refused = "reason" in target
     return {"targets": [] if refused else [target], "refused": [target] if refused else [], "notes": target.pop("notes")}
 
 
-def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
+def do(request: Request, scanner: HostScanner, tell: Tell) -> Answer:
     """Looks again, and starts it. What already runs as it is meant to counts as done."""
     try:
         with _turn(request, tell) as held:
-            return _carry_out(request, watcher, held, tell)
+            return _carry_out(request, scanner, held, tell)
     except NoWayError as error:
         return {"error": str(error)}
 
@@ -63,9 +63,9 @@ def _turn(request: Request, tell: Tell) -> ContextManager[Any]:
     return nullcontext() if request.get("survey") else ray_start.turn(_gcs(request, _own(request)), tell)
 
 
-def _carry_out(request: Request, watcher: Watcher, held: int, tell: Tell) -> Answer:
+def _carry_out(request: Request, scanner: HostScanner, held: int, tell: Tell) -> Answer:
     (planned,) = request["targets"]
-    target, installation = _consider_target(request, watcher.look(), tell, measured=False)
+    target, installation = _consider_target(request, scanner.look(), tell, measured=False)
     target.pop("notes")
     answer: Answer = {"done": [], "refused": [], "failed": [], "notes": []}
     changed = None if target["id"] == planned.get("id") else f"its command has changed since the plan was made: {target['command']}"
@@ -75,12 +75,12 @@ def _carry_out(request: Request, watcher: Watcher, held: int, tell: Tell) -> Ans
         answer["done"].append({**target, "outcome": f"already runs: {target['session']}"})
     else:
         run = partial(ray_start.run, installation, held=held, tell=tell, step=find_step(request))
-        outcome, target = _start_target(request, watcher, target, run)
+        outcome, target = _start_target(request, scanner, target, run)
         answer[outcome].append(target)
     return answer
 
 
-def _start_target(request: Request, watcher: Watcher, target: Target, run: Callable[..., ray_start.Outcome]) -> Tuple[str, Target]:
+def _start_target(request: Request, scanner: HostScanner, target: Target, run: Callable[..., ray_start.Outcome]) -> Tuple[str, Target]:
     gcs = target["facts"]["gcs"]
     apart = ray_start.why_apart(gcs) if request["role"] != "head" else None
     if apart:
@@ -89,7 +89,7 @@ def _start_target(request: Request, watcher: Watcher, target: Target, run: Calla
         outcome = run(_words(request, gcs), request["role"])
     except (OSError, TrustError) as error:
         return "failed", {**target, "error": f"{target['facts']['ray']} can't be started: {error}"}
-    runs = _running_sessions(watcher.look(0), gcs)
+    runs = _running_sessions(scanner.look(0), gcs)
     target = {**target, "live": bool(runs), "session": runs[0] if runs else None}
     if outcome.code == 0 and runs:
         return "done", {**target, "outcome": f"started: {runs[0]}"}
@@ -181,7 +181,7 @@ def _running_sessions(look: HostState, gcs: str) -> List[str]:
 
 
 def _parts(look: HostState, gcs: str) -> List[ScannedProcess]:
-    return [process for process in look.forest.values() if is_of_its_owner(look, process) and _serves(process, gcs)]
+    return [process for process in look.table.values() if is_of_its_owner(look, process) and _serves(process, gcs)]
 
 
 def is_of_its_owner(look: HostState, process: ScannedProcess) -> bool:
@@ -209,7 +209,7 @@ def _rays(look: HostState) -> List[Dict[str, Any]]:
             is_here(split_address(address)[0]) and is_in_our_namespace(process.pid, "net") is True,
             read_slurm_job(process.pid, {} if process.details.stuck else read_environ(process.pid) or {}) or "",
         )
-        for process in look.forest.values()
+        for process in look.table.values()
         for address in [gcs_address(process) if is_of_its_owner(look, process) else None]
         if address
     }

@@ -114,7 +114,7 @@ def _judge_ports(fit: Fitness, look: HostState, words: Sequence[str], *, head: b
 def _holder(look: HostState, port: int) -> str:
     """Who listens there."""
     for found in port_listeners(port)["listeners"]:
-        process = look.forest.get(found["pid"])
+        process = look.table.get(found["pid"])
         if process is not None:
             return f"{process.origin.role or process.name} {process.pid} of {found['user']}"
     return "a process that can't be seen from here"

@@ -13,17 +13,17 @@ environment, is that of a planned raylet. A raylet or GCS that was started after
 
 from __future__ import annotations
 
-from ..host_state import Request, Tell, Watcher
+from ..host_state import HostScanner, Request, Tell
 from . import everything
 from .parts import SessionError, choose_session, find_affected, impostors, members, split_targets
 from .steps import Answer, Stopping, add_freed, free_shared
 
 
-def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
+def plan(request: Request, scanner: HostScanner, tell: Tell) -> Answer:
     """Every process of the session here, in the order in which they will be ended."""
     if request.get("everything"):
-        return everything.plan(request, watcher, tell)
-    look = watcher.look()
+        return everything.plan(request, scanner, tell)
+    look = scanner.look()
     notes = look.doubts
     try:
         name = choose_session(look, request.get("session"), request.get("slurm") or ())
@@ -40,18 +40,18 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     return {"targets": targets, "refused": refused, "notes": notes, "weight": find_affected(look, found)}
 
 
-def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
+def do(request: Request, scanner: HostScanner, tell: Tell) -> Answer:
     """Ends the session whose processes were planned."""
     if request.get("everything"):
-        return everything.do(request, watcher, tell)
+        return everything.do(request, scanner, tell)
     names = {target.get("session") for target in request["targets"]}
     if len(names) != 1 or not all(names):
         return {"error": "These targets are not of one session."}
-    look, shared = watcher.look(), free_shared()
-    stopping = Stopping(request, watcher, tell, names.pop())
+    look, shared = scanner.look(), free_shared()
+    stopping = Stopping(request, scanner, tell, names.pop())
     try:
         stopping.begin(look)
     except SessionError as error:
         return {"error": str(error)}
     stopping.run()
-    return add_freed(stopping.answer(), look, watcher, shared)
+    return add_freed(stopping.answer(), look, scanner, shared)

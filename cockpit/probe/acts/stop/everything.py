@@ -19,7 +19,7 @@ from ... import programs, trust
 from ...look.proc import user_name
 from ...look.processes import Identity, ScannedProcess
 from ...trust import TrustError
-from ..host_state import HostState, Request, Target, Tell, Watcher, grace_of
+from ..host_state import HostScanner, HostState, Request, Target, Tell, grace_of
 from ..ray import ClusterPython, NoWayError, find_cluster_python
 from ..signals import find_own_ancestry, make_parent_death_hook
 from .parts import ORDER, ROOTS, SessionError, choose_session, find_affected, members, sessions
@@ -71,9 +71,9 @@ class RayCommand(NamedTuple):
         return self.cluster.account.uid if self.cluster else os.geteuid()
 
 
-def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:  # noqa: ARG001 a stage is called so
+def plan(request: Request, scanner: HostScanner, tell: Tell) -> Answer:  # noqa: ARG001 a stage is called so
     """What `ray stop` would hit now, and what ends with it."""
-    look = watcher.look()
+    look = scanner.look()
     try:
         command = find_ray(look, request.get("session"))
         meant = _choose_session(look, request.get("session"))
@@ -111,7 +111,7 @@ def _full_name(process: ScannedProcess) -> str:
 
 def _targets(look: HostState, meant: str | None) -> List[Target]:
     """In the order in which they end."""
-    hits = {pid: word for pid, word in ((pid, find_matching_word(process)) for pid, process in look.forest.items()) if word}
+    hits = {pid: word for pid, word in ((pid, find_matching_word(process)) for pid, process in look.table.items()) if word}
     line = find_own_ancestry()
     for pid, word in hits.items():
         if pid in line:
@@ -130,7 +130,7 @@ def _target(look: HostState, pid: int, word: str | None, part: str | None, meant
 
 def _split(look: HostState, command: RayCommand, found: List[Target]) -> Tuple[List[Target], List[Target]]:
     """What the command may signal, and what it may not; what hangs from that stays as well."""
-    spared = [one for one in found if one["hit"] and command.uid not in (0, look.forest[one["pid"]].details.uid)]
+    spared = [one for one in found if one["hit"] and command.uid not in (0, look.table[one["pid"]].details.uid)]
     living = {one["session"] for one in spared if one.get("part") in ROOTS}
     targets = [one for one in found if one not in spared and (one["hit"] or one["session"] not in living)]
     reason = f"`ray stop` runs as {user_name(command.uid)} here and may not end processes of"
@@ -159,15 +159,15 @@ def find_ray(look: HostState, name: str | None) -> RayCommand:
     return RayCommand(path, None)
 
 
-def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
+def do(request: Request, scanner: HostScanner, tell: Tell) -> Answer:
     """Runs it if it would still hit only what was planned, and what that leaves is ended."""
-    look, shared = watcher.look(), free_shared()
+    look, shared = scanner.look(), free_shared()
     planned: Dict[Identity, Target] = {(int(one["pid"]), int(one["ticks"])): one for one in request["targets"]}
     try:
         command = find_ray(look, request.get("session"))
         hits, _ = _split(look, command, _targets(look, None))
         _refuse_new(look, [one for one in hits if one["hit"]], planned)
-        stoppings = _stoppings(request, watcher, tell, look)
+        stoppings = _stoppings(request, scanner, tell, look)
     except (NoWayError, SessionError) as error:
         return {"error": str(error)}
     try:
@@ -177,15 +177,15 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     for stopping in stoppings:
         stopping.sweep()
     answer = _merge_answers([stopping.answer() for stopping in stoppings], said)
-    _account(watcher.look(0), answer, planned)
-    return add_freed(answer, look, watcher, shared)
+    _account(scanner.look(0), answer, planned)
+    return add_freed(answer, look, scanner, shared)
 
 
 def _refuse_new(look: HostState, hits: Collection[Target], planned: Mapping[Identity, Target]) -> None:
     """A planned raylet starts workers all the time; whatever else is new, nobody has agreed to."""
-    agreed = [pid for pid, ticks in planned if pid in look.forest and look.forest[pid].ticks == ticks]
+    agreed = [pid for pid, ticks in planned if pid in look.table and look.table[pid].ticks == ticks]
     of_planned = {
-        below for pid in agreed if planned[pid, look.forest[pid].ticks].get("part") == "raylet" for below in look.find_descendants(pid)
+        below for pid in agreed if planned[pid, look.table[pid].ticks].get("part") == "raylet" for below in look.find_descendants(pid)
     }
     new = [one for one in hits if (one["pid"], one["ticks"]) not in planned and one["pid"] not in of_planned]
     if new:
@@ -193,13 +193,13 @@ def _refuse_new(look: HostState, hits: Collection[Target], planned: Mapping[Iden
         raise SessionError(f"`ray stop` would now kill processes that are not in the plan: {told}; nothing was done")
 
 
-def _stoppings(request: Request, watcher: Watcher, tell: Tell, look: HostState) -> List[Stopping]:
+def _stoppings(request: Request, scanner: HostScanner, tell: Tell, look: HostState) -> List[Stopping]:
     """One for each session that is hit, so that what it leaves is known to be its."""
     names = sorted({target["session"] for target in request["targets"] if target.get("part") and target.get("session")})
     found = []
     for name in names:
         mine = [target for target in request["targets"] if target.get("part") and target.get("session") == name]
-        found.append(Stopping({**request, "targets": mine}, watcher, tell, name))
+        found.append(Stopping({**request, "targets": mine}, scanner, tell, name))
         found[-1].begin(look)
     return found
 

@@ -49,7 +49,7 @@ def _find_other_job(look: HostState, name: str, ours: Collection[str]) -> str | 
     """The Slurm job in which a session's raylet or GCS runs, where that is none of ours; root's and our own processes alone say so."""
     for pid, verdict in look.verdicts.items() if ours else ():
         if verdict.kind == "ray" and _role(look, pid) in ROOTS and _name(verdict.session) == name:
-            details = look.forest[pid].details
+            details = look.table[pid].details
             job = read_slurm_job(pid, {} if details.stuck else read_environ(pid) or {}) if details.uid in own_uids() else None
             if job is not None:
                 return None if job in ours else job
@@ -80,16 +80,14 @@ def impostors(look: HostState, name: str) -> List[Tuple[int, str]]:
     found = _find_claimants(look, name)
     uid = owner(look, name, found)
     users = (uid, trust.ROOT, None)
-    return [
-        (pid, part) for pid, part in found.items() if part in SERVICES and uid is not None and look.forest[pid].details.uid not in users
-    ]
+    return [(pid, part) for pid, part in found.items() if part in SERVICES and uid is not None and look.table[pid].details.uid not in users]
 
 
 def _find_claimants(look: HostState, name: str, known: Collection[Identity] = (), raylets: Collection[Identity] = ()) -> Dict[int, str]:
     """Whatever says that it is of that session, in ORDER."""
     found = {}
-    for pid in look.sort_deepest_first(pid for pid in look.verdicts if pid in look.forest):
-        process, session = look.forest[pid], _name(look.verdicts[pid].session)
+    for pid in look.sort_deepest_first(pid for pid in look.verdicts if pid in look.table):
+        process, session = look.table[pid], _name(look.verdicts[pid].session)
         part = _part(look, pid) if process.alive else None
         if part and (session == name or (not session and (process.identity in known or _started_by(process, raylets)))):
             found[pid] = part
@@ -112,8 +110,8 @@ def hangs_from_service(look: HostState, pid: int) -> bool:
     """Whether it comes from a part of Ray itself, with no worker and no driver in between."""
     passed = {pid}
     while True:
-        pid = look.forest[pid].parent
-        if pid in passed or pid not in look.forest or pid not in look.verdicts:
+        pid = look.table[pid].parent
+        if pid in passed or pid not in look.table or pid not in look.verdicts:
             return False
         if look.verdicts[pid].kind != "child":
             return _role(look, pid) in SERVICES and look.verdicts[pid].kind in ("ray", "stale")
@@ -125,7 +123,7 @@ def _started_by(process: ScannedProcess, raylets: Collection[Identity]) -> bool:
 
 
 def _role(look: HostState, pid: int) -> str | None:
-    return look.forest[pid].origin.role if pid in look.forest else None
+    return look.table[pid].origin.role if pid in look.table else None
 
 
 def _name(session: str | None) -> str:
@@ -139,7 +137,7 @@ def owner(look: HostState, name: str, found: Members) -> int | None:
     if len(mine) == 1:
         return mine.pop()
     for roots in (ROOTS, SERVICES, ("worker",)):
-        uids = {look.forest[pid].details.uid for pid, part in found.items() if part in roots} - {None}
+        uids = {look.table[pid].details.uid for pid, part in found.items() if part in roots} - {None}
         if len(uids) > 1:
             raise SessionError(f"processes of several users claim to be {' or '.join(roots)} of {name}: its owner is unknown")
         if uids:
@@ -154,8 +152,8 @@ def split_targets(look: HostState, name: str, found: Members) -> Tuple[List[Targ
     targets: List[Target] = []
     refused: List[Target] = []
     for pid, part in found.items():
-        why_not = barred or _refusal(look.forest[pid], part, uid)
-        gcs = {"facts": {"gcs": gcs_address(look.forest[pid])}} if part in ROOTS else {}
+        why_not = barred or _refusal(look.table[pid], part, uid)
+        gcs = {"facts": {"gcs": gcs_address(look.table[pid])}} if part in ROOTS else {}
         (refused if why_not else targets).append(look.target(pid, part=part, **gcs, **({"reason": why_not} if why_not else {})))
     return targets, refused
 
@@ -163,7 +161,7 @@ def split_targets(look: HostState, name: str, found: Members) -> Tuple[List[Targ
 def _why_barred(look: HostState, name: str, found: Members, uid: int | None) -> str | None:
     """Why nothing of that session is ended."""
     if uid is not None and os.geteuid() not in (0, uid):
-        user = next(look.target(pid)["user"] for pid in found if look.forest[pid].details.uid == uid)
+        user = next(look.target(pid)["user"] for pid in found if look.table[pid].details.uid == uid)
         return f"{name} belongs to {user}: only {user if user == 'root' else user + ' and root'} may stop it"
     line = find_own_ancestry()
     for pid in found:

@@ -10,8 +10,8 @@ from ...look.origin import SERVICES
 from ...look.proc import read
 from ...look.processes import Identity
 from .. import kill
-from ..host_state import HostState, Request, Target, Tell, Watcher, grace_of
-from ..signals import Ending, Grip, ProtectedError, grip
+from ..host_state import HostScanner, HostState, Request, Target, Tell, grace_of
+from ..signals import Ending, ProcessHandle, ProtectedError, open_handle
 from .parts import ROOTS, SessionError, hangs_from_service, members, split_targets
 
 GRACE_S = 16.0
@@ -26,8 +26,8 @@ Answer = Dict[str, Any]
 class Stopping:
     """The end of one session, step by step, and what became of each of its processes."""
 
-    def __init__(self, request: Request, watcher: Watcher, tell: Tell, name: str) -> None:
-        self._request, self._watcher, self._tell, self._name = request, watcher, tell, name
+    def __init__(self, request: Request, scanner: HostScanner, tell: Tell, name: str) -> None:
+        self._request, self._scanner, self._tell, self._name = request, scanner, tell, name
         self._grace = grace_of(request, GRACE_S)
         self._planned: Dict[Identity, Target] = {(int(one["pid"]), int(one["ticks"])): one for one in request["targets"]}
         self._known: Dict[Identity, Target] = {}
@@ -35,7 +35,7 @@ class Stopping:
         self._served: Set[Identity] = set()
         """Parts of Ray, and what these have started. Without their raylet less tells where they come from (Ray's title of an agent
         overwrites its environment; a `ray start --block` lives above a log monitor), so they are held before."""
-        self._grips: Dict[Identity, Grip] = {}
+        self._handles: Dict[Identity, ProcessHandle] = {}
         self._endings: Dict[Identity, Ending] = {}
 
     def begin(self, look: HostState) -> None:
@@ -47,7 +47,7 @@ class Stopping:
             started = ", ".join(f"{one['part']} {one['pid']}" for one in new)
             raise SessionError(f"{self._name} was started again after the plan was made ({started}): nothing was done")
         self._refused = {(one["pid"], one["ticks"]): one for one in refused}
-        here = {look.forest[pid].identity for pid in found}
+        here = {look.table[pid].identity for pid in found}
         for identity, target in self._planned.items():
             if look.find_same(target) is None:
                 self._known[identity] = target
@@ -56,7 +56,7 @@ class Stopping:
                 self._refused[identity] = {**look.target(identity[0]), "reason": f"it no longer belongs to {self._name}"}
         self._learn(targets)
         served = (pid for pid, part in found.items() if part in OTHERS or (part == "child" and hangs_from_service(look, pid)))
-        self._served = {look.forest[pid].identity for pid in served} & self._grips.keys()
+        self._served = {look.table[pid].identity for pid in served} & self._handles.keys()
 
     def run(self) -> None:
         """In Ray's own order."""
@@ -67,9 +67,9 @@ class Stopping:
 
     def sweep(self) -> None:
         """What the session has left, once it is dead: orphans, stale parts, and what hung from a part of Ray itself."""
-        self._watcher.doubt_jobs(self._name)
+        self._scanner.doubt_jobs(self._name)
         for _ in range(ROUNDS):
-            look = self._watcher.look(0)
+            look = self._scanner.look(0)
             left = [identity for identity in self._see(look) if look.verdicts[identity[0]].kind in LEFT_OVER_KINDS]
             left += [identity for identity in self._served if identity not in left and look.find_same(self._known[identity])]
             if not left:
@@ -77,7 +77,7 @@ class Stopping:
             self._finish("leftovers", left, self._grace / 3)
 
     def _end(self, words: str, parts: Collection[str], grace: float) -> None:
-        found = self._see(self._watcher.look(0))
+        found = self._see(self._scanner.look(0))
         self._finish(words, [identity for identity, part in found.items() if part in parts], grace)
 
     def _see(self, look: HostState) -> Mapping[Identity, str]:
@@ -85,44 +85,44 @@ class Stopping:
         raylets = [identity for identity, target in self._known.items() if target["part"] == "raylet"]
         found = members(look, self._name, self._known, raylets)
         intruders = self._intruders(look, found)
-        found = {pid: part for pid, part in found.items() if look.forest[pid].identity not in self._refused and pid not in intruders}
+        found = {pid: part for pid, part in found.items() if look.table[pid].identity not in self._refused and pid not in intruders}
         self._learn([look.target(pid, part=part) for pid, part in found.items()])
-        return {look.forest[pid].identity: part for pid, part in found.items() if part != "driver"}
+        return {look.table[pid].identity: part for pid, part in found.items() if part != "driver"}
 
     def _intruders(self, look: HostState, found: Mapping[int, str]) -> Collection[int]:
         """A raylet or GCS that has come since, and what hangs from it."""
-        new = [pid for pid, part in found.items() if part in ROOTS and look.forest[pid].identity not in self._known]
+        new = [pid for pid, part in found.items() if part in ROOTS and look.table[pid].identity not in self._known]
         for pid in new:
             reason = "it was started while its session was being stopped"
-            self._refused.setdefault(look.forest[pid].identity, {**look.target(pid, part=found[pid]), "reason": reason})
+            self._refused.setdefault(look.table[pid].identity, {**look.target(pid, part=found[pid]), "reason": reason})
         return {*new, *(below for pid in new for below in look.find_descendants(pid))}
 
     def _learn(self, targets: Collection[Target]) -> None:
         for target in targets:
             identity = target["pid"], target["ticks"]
             try:
-                held = grip(*identity) if identity not in self._grips and target["part"] != "driver" else None
+                held = open_handle(*identity) if identity not in self._handles and target["part"] != "driver" else None
             except ProtectedError as error:
                 self._refused[identity] = {**target, "reason": str(error)}
                 continue
             self._known.setdefault(identity, target)
             if held is not None:
-                self._grips[identity] = held
+                self._handles[identity] = held
 
     def _finish(self, words: str, identities: List[Identity], grace: float) -> None:
-        held = [self._grips[identity] for identity in identities if identity in self._grips]
+        held = [self._handles[identity] for identity in identities if identity in self._handles]
         if held:
             self._tell(f"stopping {words} of {self._name}: {len(held)} process{'' if len(held) == 1 else 'es'}")
             self._endings.update(kill.end_held({"force": self._request.get("force"), "grace": grace}, held, self._tell))
 
     def answer(self) -> Answer:
         """What became of each, by one more look."""
-        look = self._watcher.look(0)
+        look = self._scanner.look(0)
         self._see(look)
         answer: Answer = {"done": [], "refused": list(self._refused.values()), "failed": [], "notes": []}
         for identity, target in self._known.items():
             self._account(look, answer, identity, target)
-        for held in self._grips.values():
+        for held in self._handles.values():
             held.release()
         return answer
 
@@ -155,10 +155,10 @@ def _maps_objects(target: Target) -> bool:
         return False
 
 
-def add_freed(answer: Answer, before: HostState, watcher: Watcher, shared: int | None) -> Answer:
+def add_freed(answer: Answer, before: HostState, scanner: HostScanner, shared: int | None) -> Answer:
     """With what has become free, measured; `shared` is what `free_shared` said before."""
     notes = [*before.doubts, *answer["notes"]]
-    freed = kill.measure_freed(before, watcher, [*answer["done"], *answer["failed"]], notes)
+    freed = kill.measure_freed(before, scanner, [*answer["done"], *answer["failed"]], notes)
     now = free_shared()
     grown = None if shared is None or now is None else max(0, now - shared)
     return {**answer, "notes": notes, "freed": {**freed, "shm": grown}}

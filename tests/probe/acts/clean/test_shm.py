@@ -17,8 +17,8 @@ import pytest
 
 from cockpit.probe.acts import clean, holders
 from cockpit.probe.acts.clean import shm
-from cockpit.probe.acts.host_state import Watcher
-from cockpit.probe.look.processes import ProcessTable
+from cockpit.probe.acts.host_state import HostScanner
+from cockpit.probe.look.processes import ProcessScanner
 from cockpit.probe.trust import FOLDER
 from tests.probe.acts.grounds import LONG_AGO, Ground, age, program, what
 from tests.probe.alone import ended_pid
@@ -51,7 +51,7 @@ class Leftovers:
 
     def plan(self) -> dict[str, list]:
         """Of these files alone."""
-        answer = clean.plan(self.ground.request(), self.ground.watcher(), self.ground.tell)
+        answer = clean.plan(self.ground.request(), self.ground.scanner(), self.ground.tell)
         mine = {str(path) for path in self.made}
         return {key: [one for one in answer[key] if one["path"] in mine] for key in ("targets", "refused")}
 
@@ -243,7 +243,7 @@ def test_where_the_kernel_says_nothing_everything_stays(leftovers, monkeypatch):
 def test_named_sessions_leave_shared_memory_alone(leftovers):
     path = leftovers.make()
     request = leftovers.ground.request(sessions=["session_2026-01-01_00-00-00_000000_1"])
-    answer = clean.plan(request, leftovers.ground.watcher(), leftovers.ground.tell)
+    answer = clean.plan(request, leftovers.ground.scanner(), leftovers.ground.tell)
     assert answer["targets"] == answer["refused"] == []
     assert path.exists()
 
@@ -253,9 +253,9 @@ def test_many_leftovers_cost_one_look_and_are_told_of(leftovers, monkeypatch):
         leftovers.make()
     planned = leftovers.plan()
     looks = []
-    look = Watcher.look
-    monkeypatch.setattr(Watcher, "look", lambda *words: looks.append(1) or look(*words))
-    monkeypatch.setattr(Watcher.recent, "__defaults__", (60.0,))
+    look = HostScanner.look
+    monkeypatch.setattr(HostScanner, "look", lambda *words: looks.append(1) or look(*words))
+    monkeypatch.setattr(HostScanner.recent, "__defaults__", (60.0,))
     monkeypatch.setattr(clean, "TELL_INTERVAL_S", 0.0)
     assert len(leftovers.do(planned["targets"])["done"]) == 5
     assert len(looks) == 1
@@ -266,6 +266,6 @@ def test_while_processes_hang_it_is_told_how_many_were_asked(ground, monkeypatch
     monkeypatch.setattr(holders, "LOCKED_MAP_TIMEOUT_S", 0.1)
     monkeypatch.setattr(holders, "_links", lambda pid: time.sleep(5 if pid == hanging else 0) or ())
     with program() as hanging:
-        forest = {pid: process for pid, process in ProcessTable().scan().items() if pid == hanging}
-        assert holders.find_file_uses(forest, ground.tell) == ((), (hanging,))
+        table = {pid: process for pid, process in ProcessScanner().scan().items() if pid == hanging}
+        assert holders.find_file_uses(table, ground.tell) == ((), (hanging,))
     assert ground.told == ["open files of 0 of 1 processes checked"]
