@@ -113,7 +113,7 @@ class Operation(Protocol):
     """That thing in a sentence: `put the cursor on a job`."""
     also_takes: ClassVar[type[Any] | None] = None
     """What it is aimed at where that is chosen, though it needs nothing under the cursor."""
-    at_once: ClassVar[int | None] = 1
+    max_rows: ClassVar[int | None] = 1
     """How many such things at the most; `None`: any number."""
     why_not_in_pods: ClassVar[str | None] = None
     """Why it is not done where KubeRay runs this Ray, and what is done instead; `None`: it is done there too."""
@@ -135,12 +135,12 @@ class Operation(Protocol):
 
     def aim_at(self, rows: Sequence[Any]) -> Aim | str:
         """The aim at things of the kind that it takes; a text says why they can't be aimed at together."""
-        if self.at_once is not None and len(rows) > self.at_once:
-            most = "one" if self.at_once == 1 else f"at most {self.at_once}"
+        if self.max_rows is not None and len(rows) > self.max_rows:
+            most = "one" if self.max_rows == 1 else f"at most {self.max_rows}"
             return f"{self.title}: {most} at a time, but {len(rows)} are tagged"
         return Aim(rows=tuple(rows), id=getattr(rows[0], "id", None))
 
-    def reading(self, row: Any) -> DiskRead | None:  # most acts need no file
+    def find_disk_read(self, row: Any) -> DiskRead | None:  # most acts need no file
         """What must be read before this thing can be aimed at; `None`: nothing."""
         return None
 

@@ -1,4 +1,4 @@
-"""the one way through which anything is changed: plan, the same world again, deed, receipt, a line in the log, refresh.
+"""The only way anything is changed: an act is planned, performed as planned, logged before and after, and followed by a refresh.
 
 It knows of an act only that it can be planned, weighed and performed. It is never built when cockpit is read-only, and neither is the way
 to hosts that writes.
@@ -37,9 +37,9 @@ class ActionExecutor:
         self._context.close()
         self._end(None)
 
-    def meet(self, entry: HostEntry) -> str:
+    def register_host(self, entry: HostEntry) -> str:
         """What a host is called here; one that nobody knows is reached as the entry says from now on. Raises `SourceError`."""
-        return self._context.meet(entry)
+        return self._context.register_host(entry)
 
     async def plan(self, act: Act, aim: Aim, hear: Hear = lambda *_: None) -> Plan:
         """What would be hit, as of now, what ends with it, and the word to be typed; nothing is changed.

@@ -30,7 +30,7 @@ class RayAct(HostAct):
     """What the probe calls it."""
     operand = "ray_id"
     id_digits: ClassVar[tuple[int, ...]] = (32, 36)  # of actors and of placement groups: the probe says which of them it is
-    at_once = MAX_AT_ONCE
+    max_rows = MAX_AT_ONCE
     needs_cluster = True
 
     def request(self, aim: Aim, host: str) -> dict[str, Any]:

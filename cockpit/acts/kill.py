@@ -71,7 +71,7 @@ class Kill(KillAct):
     command = False
     takes = Process
     noun = "a process"
-    at_once = None
+    max_rows = None
 
     def why_not(self, row: Process) -> str | None:
         """A pid alone may be given again."""

@@ -152,7 +152,7 @@ class ActContext:
             return self._resolve_host(node.ip)
         raise SourceError("no host with a live raylet of this cluster is known")
 
-    def meet(self, entry: HostEntry) -> str:
+    def register_host(self, entry: HostEntry) -> str:
         """What a host is called here; one that nobody knows is reached as the entry says from now on. Raises `SourceError`."""
         self._entries.update(self.monitor.select_others())
         for name in (entry.name, entry.target):

@@ -37,7 +37,7 @@ _TAG = re.compile(r"(?:.*[ @'\"])?git\+\S+/(OpenRLHF|verl)(?:\.git)?@v?([0-9][\w
 """A release, as pip is told: by its number, or by its tag in git."""
 _MAX_DEPTH = 3
 _ASSUMED = 8
-"""So many variables are looked at one by one."""
+"""Unset variables that are tried one by one for whether the budget depends on them."""
 _NOT_READ = {"sbatch", "xargs", "parallel"}
 """They start a script or add words that are not read here."""
 _ONLY_SHOW = {"echo", "printf", "cat", "grep", "sed", "awk", "ls", "tee", "cp", "mv", "rm", "git", "tail", "head", "vim"}

@@ -21,7 +21,7 @@ from cockpit.config.reach import HostEntry
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.presets import JobSpec, Preset, with_hosts
 from cockpit.presets.folder import resolve_beside
-from cockpit.presets.variables import NAME, names
+from cockpit.presets.variables import NAME, variable_names
 from cockpit.secrets import HIDDEN, redact_variable
 from cockpit.sources.source import run_in_thread
 from cockpit.text import clean, plural
@@ -73,8 +73,8 @@ def fill_entrypoint(job: JobSpec, env: Mapping[str, str]) -> tuple[str, dict[str
 
     A secret is filled in as dots: it is never a count, and what quotes the command may be shown.
     """
-    seen = {name: _look_up(name, env) for text in (job.entrypoint, *job.env.values()) for name in names(text)}
-    known: dict[str, str | None] = {name: None for name in names(job.entrypoint) if seen[name] is None}
+    seen = {name: _look_up(name, env) for text in (job.entrypoint, *job.env.values()) for name in variable_names(text)}
+    known: dict[str, str | None] = {name: None for name in variable_names(job.entrypoint) if seen[name] is None}
     known.update((name, _value(name, text, seen)) for name, text in job.env.items())
     return _fill(job.entrypoint, seen), known
 
@@ -84,7 +84,7 @@ def _look_up(name: str, env: Mapping[str, str]) -> str | None:
 
 
 def _value(name: str, text: str, seen: Mapping[str, str | None]) -> str | None:
-    return None if any(seen[each] is None for each in names(text)) else redact_variable(name, _fill(text, seen))
+    return None if any(seen[each] is None for each in variable_names(text)) else redact_variable(name, _fill(text, seen))
 
 
 def _fill(text: str, seen: Mapping[str, str | None]) -> str:

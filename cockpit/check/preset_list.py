@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cockpit.config.settings import Config
 from cockpit.model import Snapshot, Value
-from cockpit.presets import Preset, PresetError, presets, safe, with_hosts
+from cockpit.presets import Preset, PresetError, presets, redact_preset, with_hosts
 
 if TYPE_CHECKING:
     from cockpit.check.result import CheckOutcome
@@ -21,7 +21,7 @@ class PresetEntry(Value, frozen=True):
     name: str
     path: str
     preset: Preset | None = None
-    """`None`: it can't be read, and `mistake` says why. Secrets may stand in it: what is shown is `safe(preset)`."""
+    """`None`: it can't be read, and `mistake` says why. Secrets may stand in it: what is shown is `redact_preset(preset)`."""
     mistake: str | None = None
     checked: CheckOutcome | None = None
     """`None`: it has no job, or can't be read."""
@@ -34,7 +34,7 @@ class PresetEntry(Value, frozen=True):
 
 def hide_secrets(entry: PresetEntry) -> PresetEntry:
     """Fit to be shown: without the secrets that may stand in the file."""
-    return entry if entry.preset is None else replace(entry, preset=safe(entry.preset))
+    return entry if entry.preset is None else replace(entry, preset=redact_preset(entry.preset))
 
 
 def check_presets(snapshot: Snapshot, env: Mapping[str, str], config: Config) -> tuple[PresetEntry, ...]:

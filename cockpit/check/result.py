@@ -116,7 +116,7 @@ def check_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(CheckStatus)}
 
 
-def some(words: Sequence[str]) -> str:
+def join_names(words: Sequence[str]) -> str:
     """The first few of them, and how many more there are."""
     return ", ".join(words[:MAX_NAMES]) + (f" and {len(words) - MAX_NAMES} more" if len(words) > MAX_NAMES else "")
 

@@ -33,7 +33,7 @@ from cockpit.cli.options import (
     cluster_options,
     command,
     consent_options,
-    refuse,
+    print_error,
     with_config,
     with_options,
 )
@@ -85,7 +85,7 @@ def host_names(_: click.Context, __: click.Parameter, names: tuple[str, ...]) ->
         raise click.BadParameter(str(error)) from None
 
 
-def some(_: click.Context, parameter: click.Parameter, text: Any) -> Any:
+def require_value(_: click.Context, parameter: click.Parameter, text: Any) -> Any:
     """An unset variable of a shell script must not pass for "all of them"."""
     if text == "" or (isinstance(text, tuple) and "" in text):
         raise click.BadParameter("expected a name, got nothing", param=parameter)
@@ -97,7 +97,7 @@ _KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "seconds": {"type": float, "callback": seconds},
     "age": {"callback": age_in_seconds},
     "pid": {"type": int, "callback": pids},
-    "name": {"callback": some},
+    "name": {"callback": require_value},
     "path": {},
 }
 
@@ -105,7 +105,7 @@ _KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
 def _operand(act: Act) -> Option[Any]:
     if act.operand == "hosts":
         return click.argument("named", nargs=-1, metavar="[HOST]...", callback=host_names, shell_complete=complete_hosts)
-    return click.argument("id", metavar="ID", callback=some, shell_complete=BY_ROW.get(act.takes))
+    return click.argument("id", metavar="ID", callback=require_value, shell_complete=BY_ROW.get(act.takes))
 
 
 def _option(flag: Flag) -> Option[Any]:
@@ -137,17 +137,17 @@ def _command(act: Act) -> click.Command:
 def run_until_signal(name: str, config: Config, work: Callable[[EndSignal], Coroutine[Any, Any, int]], undone: str = "done") -> int:
     """The exit code of a command that acts; none does where cockpit is read-only."""
     if config.readonly:
-        return refuse(f"{name}: {config.readonly_reason}", NOT_ALL)
+        return print_error(f"{name}: {config.readonly_reason}", NOT_ALL)
     ending = EndSignal()
 
     async def work_on() -> int:
-        ending.cancels(asyncio.current_task())
+        ending.cancel_on_signal(asyncio.current_task())
         return await work(ending)
 
     try:
         code = asyncio.run(work_on())
     except asyncio.CancelledError:
-        code = refuse(f"nothing was {undone}", NOT_ALL)
+        code = print_error(f"nothing was {undone}", NOT_ALL)
     return code if ending.number is None else 128 + ending.number
 
 
@@ -156,7 +156,7 @@ class EndSignal:
 
     number: int | None = None
 
-    def cancels(self, task: asyncio.Task[Any] | None) -> None:
+    def cancel_on_signal(self, task: asyncio.Task[Any] | None) -> None:
         """What is under way on hosts ends with us, and the log says that it was broken off."""
 
         def cancel(number: int) -> None:
@@ -168,7 +168,7 @@ class EndSignal:
             asyncio.get_running_loop().add_signal_handler(number, cancel, number)
 
     @contextmanager
-    def interrupts(self) -> Iterator[None]:
+    def interrupt_on_signal(self) -> Iterator[None]:
         """At once, as Python's own ctrl+c: asyncio would wait for the answer to the question."""
         before = [(number, signal.signal(number, self._interrupt)) for number in SIGNALS]
         try:
@@ -191,7 +191,7 @@ async def _plan_and_act(act: Act, aim: Aim, config: Config, ending: EndSignal, *
     if meant := [address for address in monitor.open_choices if aim.session == address.origin]:
         monitor = await look_once(msgspec.structs.replace(config, address=meant[0].url))
     if monitor.open_choices and act.needs_cluster and not (aim.session or aim.everything):
-        return fail(explain_choices(monitor.open_choices), NO_ANSWER, as_json=as_json)
+        return print_failure(explain_choices(monitor.open_choices), NO_ANSWER, as_json=as_json)
     executor = ActionExecutor(monitor)
     try:
         if act.operand == "ray_id":
@@ -201,20 +201,20 @@ async def _plan_and_act(act: Act, aim: Aim, config: Config, ending: EndSignal, *
         return (await ask_and_act(executor, plan, ending, named=named, as_json=as_json, **how))[0]
     except UnclearSessionError as error:
         option = next((flag.option for flag in act.flags if flag.field == "session"), "--address")
-        return fail(f"{error}: choose one with {option}", NO_ANSWER, as_json=as_json)
+        return print_failure(f"{error}: choose one with {option}", NO_ANSWER, as_json=as_json)
     except SourceError as error:
         code = NOT_ALL if isinstance(error, NotMeantError) else NO_ANSWER
-        return fail(explain(error, monitor.poller.snapshot), code, as_json=as_json)
+        return print_failure(explain(error, monitor.poller.snapshot), code, as_json=as_json)
     finally:
         executor.close()
 
 
-def fail(text: str, code: int, *, as_json: bool) -> int:
+def print_failure(text: str, code: int, *, as_json: bool) -> int:
     """Also a script that reads JSON gets some."""
     if as_json:
         failed = {"host": "", "act": "", "target": "", "why": "", "error": text}
         output.say_json(msgspec.json.encode({"plan": [], "done": [], "refused": [], "failed": [failed]}).decode())
-    return refuse(text, code)
+    return print_error(text, code)
 
 
 async def ask_and_act(
@@ -258,7 +258,7 @@ def _broken_off(plan: Plan, *, as_json: bool) -> int:
     if as_json:
         failed = tuple(msgspec.structs.replace(target, error=unknown) for target in plan.targets)
         _print_json(plan, Receipt(plan.act, plan.title, failed=failed, unreached=plan.unreached, hosts=plan.hosts))
-    return refuse(f"{plan.title} was aborted: the state of {count_targets(plan.targets)} is unknown", NOT_ALL)
+    return print_error(f"{plan.title} was aborted: the state of {count_targets(plan.targets)} is unknown", NOT_ALL)
 
 
 def _say(host: str, progress: Progress) -> None:
@@ -270,18 +270,18 @@ def _say(host: str, progress: Progress) -> None:
 def is_confirmed(plan: Plan, ending: EndSignal, text: str) -> bool:
     """Whether somebody who sits there agrees; by the word, when live work ends with it. `text`: what was not printed of the plan yet."""
     if not sys.stdin.isatty():
-        refuse("nothing was done: there is no terminal for the confirmation; give --yes", NOT_ALL)
+        print_error("nothing was done: there is no terminal for the confirmation; give --yes", NOT_ALL)
         return False
     if text:
         output.say(text, err=True)  # stdout is for whoever reads JSON
     try:
-        with ending.interrupts():
+        with ending.interrupt_on_signal():
             why_not = _why_not_confirmed(plan)
     except click.Abort:
         output.say(err=True)
         why_not = "nothing was done"
     if why_not is not None:
-        refuse(why_not, NOT_ALL)
+        print_error(why_not, NOT_ALL)
     return why_not is None
 
 

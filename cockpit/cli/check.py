@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cockpit import output
 from cockpit.cli.completion import complete_presets
-from cockpit.cli.options import NO_ANSWER, cluster_options, command, json_option, refuse, with_config
+from cockpit.cli.options import NO_ANSWER, cluster_options, command, json_option, print_error, with_config
 from cockpit.cli.service import look_interruptibly
 from cockpit.cli.status import look_at_one
 from cockpit.config.settings import Config
@@ -68,7 +68,7 @@ async def _check(config: Config, name: str | None, words: tuple[str, ...], *, as
     try:
         result = await look_and_check(monitor, preset)
     except SourceError as error:
-        return refuse(str(error), NO_ANSWER)
+        return print_error(str(error), NO_ANSWER)
     if as_json:
         output.say_json(check_json(result))
     else:

@@ -15,15 +15,15 @@ import click
 from cockpit import output
 from cockpit.acts.act import Aim
 from cockpit.acts.table import find_act
-from cockpit.cli.acts import EndSignal, ask_and_act, fail, run_until_signal
+from cockpit.cli.acts import EndSignal, ask_and_act, print_failure, run_until_signal
 from cockpit.cli.completion import complete_presets
-from cockpit.cli.options import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, cluster_options, command, consent_options, refuse, with_config
+from cockpit.cli.options import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, cluster_options, command, consent_options, print_error, with_config
 from cockpit.cli.status import look_at_one
 from cockpit.cli.targets import explain
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
 from cockpit.model import SUPERVISOR, Job, Snapshot
-from cockpit.presets import Preset, find_preset, launchable
+from cockpit.presets import Preset, fill_preset, find_preset
 from cockpit.secrets import LineRedactor
 from cockpit.sources.source import NotMeantError, SourceError
 
@@ -69,16 +69,16 @@ async def _launch(config: Config, name: str, ending: EndSignal, *, follow: bool,
         preset = find_preset(name)
         monitor = await look_at_one(config)
     except InputError as error:
-        return fail(str(error), BAD_USAGE, as_json=how["as_json"])
+        return print_failure(str(error), BAD_USAGE, as_json=how["as_json"])
     executor = ActionExecutor(monitor)
     try:
         plan = await executor.plan(find_act("launch"), Aim(rows=(preset,), force=force))
         if how["yes"] and plan.word is not None and not how["dry_run"]:
-            return fail(f"{plan.notes[0]}; --force submits it anyway", NOT_ALL, as_json=how["as_json"])
+            return print_failure(f"{plan.notes[0]}; --force submits it anyway", NOT_ALL, as_json=how["as_json"])
         code, receipt = await ask_and_act(executor, plan, ending, **how)
     except SourceError as error:
         code = NOT_ALL if isinstance(error, NotMeantError) else NO_ANSWER
-        return fail(explain(error, monitor.poller.snapshot), code, as_json=how["as_json"])
+        return print_failure(explain(error, monitor.poller.snapshot), code, as_json=how["as_json"])
     finally:
         executor.close()
     job = next((target.id for target in receipt.done), None) if receipt else None
@@ -91,7 +91,7 @@ async def _follow(config: Config, monitor: ClusterMonitor, name: str, preset: Pr
     """Print the log to stdout, and why the job is pending and how it ended to stderr; the exit code."""
     from cockpit.acts.launch.submission import secret_hider
 
-    hide, hide_others = secret_hider(launchable(preset, os.environ).hidden), LineRedactor()
+    hide, hide_others = secret_hider(fill_preset(preset, os.environ).hidden), LineRedactor()
     waiting = asyncio.create_task(_print_why_pending(config, monitor, name, hide))
     output.say(err=True)
     try:
@@ -101,10 +101,10 @@ async def _follow(config: Config, monitor: ClusterMonitor, name: str, preset: Pr
                 output.say_log(hide(line), hide_others)
         return _print_end(await _wait_for_end(monitor, name), hide)
     except SourceError as error:
-        return refuse(f"{error}\njob {name} may still be running; print its log: cockpit logs -f {name}", NO_ANSWER)
+        return print_error(f"{error}\njob {name} may still be running; print its log: cockpit logs -f {name}", NO_ANSWER)
     except asyncio.CancelledError:
         where = f"Log: cockpit logs -f {name}. Stop: cockpit stop-job {name}"
-        return refuse(f"log no longer printed; job {name} keeps running. {where}", NOT_ALL)
+        return print_error(f"log no longer printed; job {name} keeps running. {where}", NOT_ALL)
     finally:
         waiting.cancel()
         with suppress(asyncio.CancelledError):
@@ -123,14 +123,14 @@ async def _wait_for_end(monitor: ClusterMonitor, name: str) -> Job | None:
 
 def _print_end(job: Job | None, hide: Callable[[str], str]) -> int:
     if job is None:
-        return refuse("Ray no longer lists this job: how it ended is unknown", NO_ANSWER)
+        return print_error("Ray no longer lists this job: how it ended is unknown", NO_ANSWER)
     if job.status == "SUCCEEDED":
         output.note(f"job {job.id} SUCCEEDED")
         return DONE
     lines = failure_lines(job.message or "")
     for line in lines if job.driver_node is None else lines[:1]:  # the log, which has been printed, follows the first line
         output.say(f"  {hide(line)}", err=True)
-    return refuse(f"job {job.id} {'is still ' if job.running else ''}{job.status}", NOT_ALL)
+    return print_error(f"job {job.id} {'is still ' if job.running else ''}{job.status}", NOT_ALL)
 
 
 def failure_lines(message: str) -> list[str]:

@@ -71,11 +71,11 @@ def attach_line_writer(config: Config, monitor: ClusterMonitor) -> None:
         monitor.poller.subscribe(LineWriter([host.name for host in config.hosts]).hear)
 
 
-def leave_line_of(config: Config, snapshot: Snapshot) -> None:
+def write_line_of(config: Config, snapshot: Snapshot) -> None:
     """The same of a single look. Where it can't be written, the old line stays and says how old it is."""
     if not config.readonly:
-        from cockpit.report.line import is_worth_a_line, leave_line, make_line
+        from cockpit.report.line import is_worth_a_line, make_line, write_line
 
         with suppress(OSError):
             if is_worth_a_line(snapshot):
-                leave_line(make_line(snapshot, [host.name for host in config.hosts]))
+                write_line(make_line(snapshot, [host.name for host in config.hosts]))

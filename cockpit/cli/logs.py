@@ -11,9 +11,9 @@ import click
 
 from cockpit import output
 from cockpit.cli.completion import complete_logs, complete_nodes
-from cockpit.cli.options import DONE, NO_ANSWER, cluster_options, command, refuse, with_config
+from cockpit.cli.options import DONE, NO_ANSWER, cluster_options, command, print_error, with_config
 from cockpit.cli.service import look_interruptibly
-from cockpit.cli.targets import UnclearTargetError, did_you_mean, explain, listed, matching_actors, matching_nodes, only_actor
+from cockpit.cli.targets import UnclearTargetError, did_you_mean, explain, join_names, matching_actors, matching_nodes, only_actor
 from cockpit.config.settings import Config
 from cockpit.model import Job, Node, Snapshot
 from cockpit.monitor.logs import HEAD_PARTS, NODE_PARTS, Log, LogFinder
@@ -87,7 +87,7 @@ async def _print(config: Config, request: LogRequest) -> int:
             output.note(clean(_which_log(log, logs)))
         await _print_lines(log, request)
     except SourceError as error:
-        return refuse(clean(explain(error, monitor.poller.snapshot)), NO_ANSWER)
+        return print_error(clean(explain(error, monitor.poller.snapshot)), NO_ANSWER)
     finally:
         monitor.close()
     return DONE
@@ -176,7 +176,7 @@ async def _logs_of_pid(snapshot: Snapshot, finder: LogFinder, pid: int, home: No
         thing = found.get(home.title)
         return await finder.logs_of(thing) if thing else await finder.logs_of_pid(home, pid)
     if len(found) > 1:
-        raise UnclearTargetError(f"pid {pid} is on {listed(found)}: add --host NAME")
+        raise UnclearTargetError(f"pid {pid} is on {join_names(found)}: add --host NAME")
     if found:
         return await finder.logs_of(next(iter(found.values())))
     nodes = [node for node in snapshot.nodes or () if node.id]

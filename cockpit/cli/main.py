@@ -19,7 +19,7 @@ from cockpit.cli.options import (
     NOT_ALL,
     cluster_options,
     plain_option,
-    refuse,
+    print_error,
     screen_options,
     with_config,
     with_exit_codes,
@@ -68,7 +68,7 @@ class CommandGroup(click.Group):
             sys.exit(130)
         except OSError as error:  # a full disk below what we print, a terminal that is gone
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(refuse(f"{error.filename or 'output'}: {explain_os_error(error)}", BAD_USAGE))
+            sys.exit(print_error(f"{error.filename or 'output'}: {explain_os_error(error)}", BAD_USAGE))
 
 
 @click.group(
@@ -116,7 +116,7 @@ def config_init() -> None:
     try:
         init(config_path())
     except InputError as error:
-        sys.exit(refuse(str(error), NOT_ALL))
+        sys.exit(print_error(str(error), NOT_ALL))
     output.say(f"Written: {config_path()}")
 
 

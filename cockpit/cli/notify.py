@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cockpit import output
-from cockpit.cli.options import DONE, NOT_ALL, cluster_options, command, refuse, with_config
+from cockpit.cli.options import DONE, NOT_ALL, cluster_options, command, print_error, with_config
 from cockpit.cli.service import PollStep, serve, unit_text
 from cockpit.config.document import abbreviate_home
 from cockpit.config.notify import NotifyTarget
@@ -47,9 +47,11 @@ def _say_fault(monitor: ClusterMonitor, text: str | None) -> None:
 
 def _watch(config: Config) -> int:
     if config.readonly:
-        return refuse(f"watch: {config.readonly_reason}, but watch must write down what it has sent; use `cockpit status --watch`", NOT_ALL)
+        return print_error(
+            f"watch: {config.readonly_reason}, but watch must write down what it has sent; use `cockpit status --watch`", NOT_ALL
+        )
     if not config.notify:
-        return refuse(f"watch: no targets: {abbreviate_home(config_path())} has no `notify`; see `cockpit status --watch`", NOT_ALL)
+        return print_error(f"watch: no targets: {abbreviate_home(config_path())} has no `notify`; see `cockpit status --watch`", NOT_ALL)
     return serve(config, _attach_notifier)
 
 
@@ -60,7 +62,7 @@ def _attach_notifier(config: Config, monitor: ClusterMonitor) -> PollStep:
     def look() -> int | None:
         nonlocal printed
         if notifier is not None and notifier.holder is not None:
-            return refuse(f"watch: {notifier.holder} already notifies for this cluster", NOT_ALL)
+            return print_error(f"watch: {notifier.holder} already notifies for this cluster", NOT_ALL)
         if monitor.coverage.is_complete() or time.monotonic() - begun > SETTLING_S:
             _print_changes(printed, monitor.poller.snapshot)
             printed = monitor.poller.snapshot
@@ -83,7 +85,7 @@ def _try_targets(config: Config, number: int | None) -> int:
     import asyncio
 
     if not config.notify:
-        return refuse(f"notify: {abbreviate_home(config_path())} lists no targets under `notify`", NOT_ALL)
+        return print_error(f"notify: {abbreviate_home(config_path())} lists no targets under `notify`", NOT_ALL)
     if number is not None and not 1 <= number <= len(config.notify):
         raise click.UsageError(f"--target: expected a number from 1 to {len(config.notify)}")
     chosen = [(place, target) for place, target in enumerate(config.notify, 1) if number in (None, place)]

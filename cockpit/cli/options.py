@@ -42,7 +42,7 @@ def with_exit_codes(text: str, codes: Mapping[int, str] | Mapping[str, str]) -> 
     return "\n".join([text, "", "\b", "Exit codes:", *(f"  {code:<{width}}  {meaning}" for code, meaning in codes.items())])
 
 
-def refuse(text: str, code: int) -> int:
+def print_error(text: str, code: int) -> int:
     """The sentence on stderr, and the code."""
     output.note(text)
     return code
@@ -149,7 +149,7 @@ def with_config(function: Callable[..., Any]) -> Callable[..., Any]:
 
                 config = with_slurm_names(config)
         except InputError as error:
-            sys.exit(refuse(str(error), BAD_USAGE))
+            sys.exit(print_error(str(error), BAD_USAGE))
         return function(config, **flags)
 
     return run

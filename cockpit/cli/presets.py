@@ -12,7 +12,7 @@ import click
 
 from cockpit import output
 from cockpit.cli.completion import complete_presets
-from cockpit.cli.options import BAD_USAGE, NOT_ALL, command, json_option, refuse, with_config
+from cockpit.cli.options import BAD_USAGE, NOT_ALL, command, json_option, print_error, with_config
 from cockpit.config.document import InputError, abbreviate_home
 from cockpit.config.settings import Config
 from cockpit.presets import Preset, PresetError, SlurmStart, UnknownPresetError, copy_preset, doubts, presets, presets_folder
@@ -35,13 +35,13 @@ def presets_command(as_json: bool, name: str | None, readonly: bool | None) -> N
 
 def _copy(config: Config, name: str) -> int:
     if config.readonly:
-        return refuse(f"presets --copy: {config.readonly_reason}", NOT_ALL)
+        return print_error(f"presets --copy: {config.readonly_reason}", NOT_ALL)
     try:
         path = copy_preset(name)
     except UnknownPresetError as error:
-        return refuse(str(error), BAD_USAGE)
+        return print_error(str(error), BAD_USAGE)
     except InputError as error:
-        return refuse(str(error), NOT_ALL)
+        return print_error(str(error), NOT_ALL)
     output.say(f"Written: {abbreviate_home(path)}")
     return 0
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import click
 
 from cockpit import output
-from cockpit.cli.options import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, cluster_options, command, refuse, screen_options, with_config
+from cockpit.cli.options import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, cluster_options, command, print_error, screen_options, with_config
 from cockpit.cli.service import PollStep, serve, unit_text
 from cockpit.config.settings import Config
 from cockpit.text import explain_os_error
@@ -43,9 +43,9 @@ def attach_recorder(config: Config, monitor: ClusterMonitor) -> Recorder | None:
 
 def _record(config: Config) -> int:
     if config.readonly:
-        return refuse(f"record: {config.readonly_reason}", NOT_ALL)
+        return print_error(f"record: {config.readonly_reason}", NOT_ALL)
     if not config.record:
-        return refuse(f"record: recording is off ({config.origins.get('record', 'record: off')})", NOT_ALL)
+        return print_error(f"record: recording is off ({config.origins.get('record', 'record: off')})", NOT_ALL)
     return serve(config, _attach_recorder)
 
 
@@ -115,9 +115,9 @@ def _cut_out(config: Config, span: str, path: str, source: str | None) -> int:
         begin, end = parse_span(span, recording.end if source else time.time())
         frames = cut(recording, begin, end, Path(path))
     except (RecordingError, ValueError) as error:
-        return refuse(str(error), BAD_USAGE)
+        return print_error(str(error), BAD_USAGE)
     except OSError as error:
-        return refuse(f"{path}: {explain_os_error(error)}", NOT_ALL)
+        return print_error(f"{path}: {explain_os_error(error)}", NOT_ALL)
     output.note(f"Written: {path}, {frames} frames, {os.path.getsize(path)} bytes (secrets hidden; look at it before you send it)")
     return DONE
 
@@ -156,11 +156,11 @@ def status_at(config: Config, at: str, *, as_json: bool) -> int:
         moment = parse_moment(at, time.time(), at_its_end=True)
         snapshot = find_recording(None, moment, config.address).snapshot_at(moment)
     except ValueError as error:
-        return refuse(f"--at: {error}", BAD_USAGE)
+        return print_error(f"--at: {error}", BAD_USAGE)
     except RecordingError as error:
-        return refuse(str(error), NO_ANSWER)
+        return print_error(str(error), NO_ANSWER)
     if snapshot is None:
-        return refuse("what was recorded at that time is damaged", NO_ANSWER)
+        return print_error("what was recorded at that time is damaged", NO_ANSWER)
     if as_json:
         output.say_json(status_json(snapshot, indent=2))
     else:
@@ -205,7 +205,7 @@ def replay(config: Config, recording: str | None, time: str | None) -> None:
     RECORDING is a file, or the folder of a cluster; default: the latest. It needs no cluster and no Ray.
     """
     if not (sys.stdout.isatty() and sys.stdin.isatty()):
-        sys.exit(refuse("replay needs a terminal; `cockpit status --at TIME` prints one moment", BAD_USAGE))
+        sys.exit(print_error("replay needs a terminal; `cockpit status --at TIME` prints one moment", BAD_USAGE))
     from cockpit.cli.screen import run_screen
 
     sys.exit(_replay(config, recording, time, run_screen))
@@ -219,7 +219,7 @@ def _replay(config: Config, path: str | None, time: str | None, show: Callable[[
         recording = find_recording(path, None, config.address)
         begins_at = None if time is None else parse_moment(time, recording.end, at_its_end=True)
     except (RecordingError, ValueError) as error:
-        return refuse(str(error), NO_ANSWER if isinstance(error, RecordingError) else BAD_USAGE)
+        return print_error(str(error), NO_ANSWER if isinstance(error, RecordingError) else BAD_USAGE)
     return show(_screen_on(config, recording, begins_at))
 
 

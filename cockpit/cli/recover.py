@@ -19,9 +19,9 @@ from cockpit.acts.audit import brief, outcome_of
 from cockpit.acts.plan import Plan
 from cockpit.acts.recover.step_state import NAMES, Step, StepError
 from cockpit.acts.text import plan_lines
-from cockpit.cli.acts import EndSignal, fail, is_confirmed, run_until_signal
+from cockpit.cli.acts import EndSignal, is_confirmed, print_failure, run_until_signal
 from cockpit.cli.completion import complete_presets
-from cockpit.cli.options import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, cluster_options, command, consent_options, refuse, with_config
+from cockpit.cli.options import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, cluster_options, command, consent_options, print_error, with_config
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
 from cockpit.presets import find_preset
@@ -60,10 +60,10 @@ async def _recover(config: Config, name: str, about: dict[str, Any], ending: End
         async with begin_recovery(config, find_preset(name), os.environ, **about) as recovery:
             return await _confirm_and_run(recovery, ending, as_json=as_json, **how)
     except InputError as error:
-        return fail(str(error), BAD_USAGE, as_json=as_json)
+        return print_failure(str(error), BAD_USAGE, as_json=as_json)
     except (StepError, SourceError) as error:
         code = NOT_ALL if isinstance(error, StepError) else NO_ANSWER
-        return fail(f"nothing was done: {clean(str(error))}", code, as_json=as_json)
+        return print_failure(f"nothing was done: {clean(str(error))}", code, as_json=as_json)
 
 
 async def _confirm_and_run(recovery: Recovery, ending: EndSignal, *, as_json: bool, dry_run: bool, yes: bool) -> int:
@@ -96,7 +96,7 @@ def _print_abort(recovery: Recovery) -> int:
     aborted = next((step.name for step in recovery.steps if step.state == "running"), NAMES[0])
     state = [*recovery.left, *(["a `ray start` that had begun continues on its host"] if aborted == "start" else [])]
     lines = "".join(f"\n  {clean(line)}" for line in state)
-    return refuse(f"aborted in step {aborted}{lines}\n{_continue_with(recovery, aborted)}", NOT_ALL)
+    return print_error(f"aborted in step {aborted}{lines}\n{_continue_with(recovery, aborted)}", NOT_ALL)
 
 
 def _plan_lines(recovery: Recovery, plan: Plan) -> list[str]:
@@ -112,7 +112,7 @@ def _print_end(recovery: Recovery, *, as_json: bool) -> int:
     if not as_json:
         for line in recovery.left:
             output.say(f"  {line}")
-    return refuse(f"step {failed.name} failed: {clean(failed.error or '')}\n{_continue_with(recovery, failed.go_on)}", NOT_ALL)
+    return print_error(f"step {failed.name} failed: {clean(failed.error or '')}\n{_continue_with(recovery, failed.go_on)}", NOT_ALL)
 
 
 def _continue_with(recovery: Recovery, step: str) -> str:

@@ -12,7 +12,7 @@ import click
 
 from cockpit import output
 from cockpit.cli.completion import complete_jobs
-from cockpit.cli.options import BAD_USAGE, NOT_ALL, command, refuse, with_config
+from cockpit.cli.options import BAD_USAGE, NOT_ALL, command, print_error, with_config
 from cockpit.cli.record import find_recording, folders_at
 from cockpit.config.settings import Config
 from cockpit.model import Cluster
@@ -53,7 +53,7 @@ def report(config: Config, recording: Path | None, file: Path | None, **wanted: 
     try:
         text = _report(config, recording, file, **wanted)
     except (RecordingError, ValueError) as error:
-        sys.exit(refuse(str(error), BAD_USAGE))
+        sys.exit(print_error(str(error), BAD_USAGE))
     sys.exit(_deliver(config, text, file))
 
 
@@ -122,12 +122,12 @@ def _deliver(config: Config, text: str, file: Path | None) -> int:
         output.say(text)
         return 0
     if config.readonly:
-        return refuse("--readonly writes no file; without -o the report is printed", BAD_USAGE)
+        return print_error("--readonly writes no file; without -o the report is printed", BAD_USAGE)
     from cockpit.report.whole_file import OWNER_READS, write_whole
 
     try:
         write_whole(file, text, OWNER_READS)
     except OSError as error:
-        return refuse(f"{file}: {explain_os_error(error)}", NOT_ALL)
+        return print_error(f"{file}: {explain_os_error(error)}", NOT_ALL)
     output.say(f"Written: {file} (secrets hidden; read it before you send it)", err=True)
     return 0

@@ -51,7 +51,7 @@ async def _show(config: Config, early: Popen[bytes], greeting: str | None) -> in
 
 
 def _make_screen(config: Config, monitor: ClusterMonitor, screen: type[Cockpit], greeting: str | None) -> Cockpit:
-    favour_keys()
+    tune_interpreter()
     app = screen(
         config,
         monitor.publish_to,
@@ -116,7 +116,7 @@ def _begin_recovery(config: Config, preset: Any, **how: Any) -> Any:
     return begin_recovery(config, preset, os.environ, **how)
 
 
-def favour_keys() -> None:
+def tune_interpreter() -> None:
     """A whole collection took 40 ms at 1,000 nodes, and a thread that builds values kept the loop waiting 5 ms at a time.
 
     A tenth of a millisecond: the p99 of keys there is 10 to 13 ms, after 11 to 14 with three tenths or one millisecond; less isn't better.

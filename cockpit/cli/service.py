@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cockpit.cli.line import attach_line_writer
-from cockpit.cli.options import BAD_USAGE, NOT_ALL, refuse
+from cockpit.cli.options import BAD_USAGE, NOT_ALL, print_error
 from cockpit.config.address import explain_choices
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
@@ -50,7 +50,7 @@ def look_interruptibly(look: Coroutine[Any, Any, int]) -> int:
     try:
         return asyncio.run(look)
     except InputError as error:
-        return refuse(str(error), BAD_USAGE)
+        return print_error(str(error), BAD_USAGE)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -87,7 +87,7 @@ async def _serve(config: Config, attach: Callable[[Config, ClusterMonitor], Poll
     try:
         while not running.done() and not ended.is_set():
             if monitor.open_choices:
-                return refuse(explain_choices(monitor.open_choices), BAD_USAGE)
+                return print_error(explain_choices(monitor.open_choices), BAD_USAGE)
             if pause.done():
                 if (code := look()) is not None:
                     return code

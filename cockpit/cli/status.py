@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cockpit import output
-from cockpit.cli.line import leave_line_of, print_line
-from cockpit.cli.options import DONE, NOT_ALL, STATUS_EXIT_CODES, cluster_options, command, json_option, refuse, with_config
+from cockpit.cli.line import print_line, write_line_of
+from cockpit.cli.options import DONE, NOT_ALL, STATUS_EXIT_CODES, cluster_options, command, json_option, print_error, with_config
 from cockpit.cli.record import status_at
 from cockpit.cli.service import PollStep, look_interruptibly, serve
 from cockpit.config.address import explain_choices
@@ -89,7 +89,7 @@ async def _look(config: Config) -> Snapshot:
     from cockpit.monitor.monitor import hosts_timeout_s
 
     snapshot = (await look_at_one(config, hosts_patience=hosts_timeout_s(config))).poller.snapshot
-    leave_line_of(config, snapshot)
+    write_line_of(config, snapshot)
     return snapshot
 
 
@@ -190,5 +190,5 @@ async def _print_metrics(config: Config, path: Path | None) -> int:
     try:
         write_whole(path, text, ALL_READ)
     except OSError as error:
-        return refuse(f"{path}: {explain_os_error(error)}", NOT_ALL)
+        return print_error(f"{path}: {explain_os_error(error)}", NOT_ALL)
     return DONE

@@ -43,7 +43,7 @@ def only_actor(target: str, actors: Sequence[Actor], snapshot: Snapshot) -> Acto
     if len(actors) > 1:
         titles = {node.id: node.title for node in snapshot.nodes or ()}
         names = [f"{actor.name or actor.id} ({actor.state}{f', {titles[actor.node]}' if actor.node in titles else ''})" for actor in actors]
-        raise UnclearTargetError(f"{target} matches {len(actors)} actors: {listed(names)}; give the name or the id of one")
+        raise UnclearTargetError(f"{target} matches {len(actors)} actors: {join_names(names)}; give the name or the id of one")
     return actors[0] if actors else None
 
 
@@ -59,7 +59,7 @@ def _is_id(text: str, whole: str) -> bool:
     return len(text) >= MIN_PREFIX_CHARS and whole.startswith(text.lower())
 
 
-def listed(names: Iterable[str]) -> str:
+def join_names(names: Iterable[str]) -> str:
     """The first of them, and how many more."""
     known = [*names]
     more = f" and {len(known) - MAX_NAMED} more" if len(known) > MAX_NAMED else ""
@@ -95,7 +95,7 @@ def find_id(act: Act, word: str, snapshot: Snapshot, names_of: Callable[[str], S
     if len(found) == 1:
         return next(iter(found))
     if found:
-        raise UnclearTargetError(f"{word} matches {len(found)} {what}s: {listed(found)}; give the id of one")
+        raise UnclearTargetError(f"{word} matches {len(found)} {what}s: {join_names(found)}; give the id of one")
     raise UnclearTargetError(f"there is no {what} with the id or name {word} in the Ray cluster at {place}{did_you_mean(word, names)}")
 
 

@@ -7,7 +7,7 @@ from math import inf
 from typing import NamedTuple
 
 from cockpit.findings.facts import Facts
-from cockpit.findings.waiting import actors_words, joined_names, plausible_time, short_name, told_name, what_words
+from cockpit.findings.waiting import actors_words, join_names, plausible_time, short_name, told_name, what_words
 from cockpit.model import Actor, Finding, Job, PlacementGroup, Remedy
 from cockpit.text import age, count
 
@@ -150,7 +150,7 @@ def _leak_findings(facts: Facts, code: str, job: Job, left: Sequence[PlacementGr
     many = (
         f"its {noun} {names[0]} still holds"
         if len(left) == 1
-        else f"{len(left)} of its {noun}s ({joined_names(names, len(left))}) still hold"
+        else f"{len(left)} of its {noun}s ({join_names(names, len(left))}) still hold"
     )
     gpus = sum(map(_held_gpus, left))
     yield Finding(

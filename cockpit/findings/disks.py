@@ -8,7 +8,7 @@ from math import floor, inf
 from cockpit.findings.facts import Facts
 from cockpit.findings.waiting import shell_word
 from cockpit.model import Disk, Finding, Host, Node, Remedy, Session
-from cockpit.text import UNKNOWN, clean, listed, plural, size
+from cockpit.text import UNKNOWN, clean, join_first, plural, size
 
 DISK_STEP_SHARE = 0.02
 """Share of a disk by which it must fall below its mark, and that dead sessions must hold to be a remedy."""
@@ -127,7 +127,7 @@ def small_shm(facts: Facts) -> Iterator[Finding]:
     small = [(node, has, want) for node in facts.living_nodes if (has := node.shm.total or 0) > 0 and (want := _store_capacity(node)) > has]
     if not small:
         return
-    names = listed([f"{facts.title(node)} ({size(has)}, needs {size(want)})" for node, has, want in small], MAX_SESSIONS_LISTED)
+    names = join_first([f"{facts.title(node)} ({size(has)}, needs {size(want)})" for node, has, want in small], MAX_SESSIONS_LISTED)
     yield facts.cluster_finding(
         [node for node, _, _ in small],
         "shm-small",

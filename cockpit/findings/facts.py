@@ -24,7 +24,7 @@ class Count(NamedTuple):
 
 
 class Facts(Lookups):
-    """One snapshot as detectors see it, and the little that the judge remembers between two."""
+    """One snapshot as detectors see it, and the little that the tracker remembers between two."""
 
     def __init__(
         self,

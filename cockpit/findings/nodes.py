@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from math import inf
 
 from cockpit.findings.facts import Facts
-from cockpit.findings.waiting import joined_names
+from cockpit.findings.waiting import join_names
 from cockpit.model import LEVELS, Finding, Host, Level, Node, Process, RayProcess, Remedy
-from cockpit.text import age, gpus_words, listed, plural
+from cockpit.text import age, gpus_words, join_first, plural
 
 MAX_SINGLE_FINDINGS = 20
 """Nodes from which on they are told as one: a switch or a power supply has failed, not each of them by itself."""
@@ -105,7 +105,7 @@ def _long_dead_finding(facts: Facts, dead: list[Node]) -> Finding:
         "nodes-dead-for-long",
         "info",
         f"{plural(len(dead), 'node')} died more than {age(facts.limits.death_news)} ago and {'is' if len(dead) == 1 else 'are'} not back: "
-        f"{listed([facts.title(node) for node in dead], 8)}",
+        f"{join_first([facts.title(node) for node in dead], 8)}",
         _lines(map(_record_line, dead)),
         "nothing to do if you do not need them: Ray lists dead nodes until it is restarted",
         seen=facts.last_heard_before_fault("ray.nodes"),
@@ -279,7 +279,7 @@ def missing_hosts(facts: Facts) -> Iterator[Finding]:
 
 
 def _missing_finding(facts: Facts, missing: list[Node]) -> Finding:
-    one, names = len(missing) == 1, joined_names([node.title for node in missing], len(missing))
+    one, names = len(missing) == 1, join_names([node.title for node in missing], len(missing))
     others = _raylet_sessions(facts, missing[0]) if one else ()
     where = f": its raylet belongs to another cluster ({others[0]})" if others else ""
     groups, actors = facts.snapshot.placement_groups or (), facts.snapshot.actors or ()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from cockpit.findings.facts import Facts
 from cockpit.model import Finding, Host, Level, RayProcess, Remedy
-from cockpit.text import listed, plural
+from cockpit.text import join_first, plural
 
 MAX_HOSTS_NAMED = 8
 """Hosts that are named."""
@@ -54,13 +54,15 @@ def _difference(
         if usual == same
         else f"{plural(len(found[usual]), 'other host')} {'has' if len(found[usual]) == 1 else 'have'} {usual}"
     )
-    told_odd = " and ".join(f"{version} on {listed([*names], MAX_HOSTS_NAMED)}" for version, names in sorted(odd.items()))
+    told_odd = " and ".join(f"{version} on {join_first([*names], MAX_HOSTS_NAMED)}" for version, names in sorted(odd.items()))
     yield Finding(
         code=code,
         level=level,
         subject="cluster",
         text=f"{what} is {told_odd}, but {others}",
-        evidence=tuple(f"{version}: {listed([*names], MAX_HOSTS_NAMED) or 'the dashboard'}" for version, names in sorted(found.items())),
+        evidence=tuple(
+            f"{version}: {join_first([*names], MAX_HOSTS_NAMED) or 'the dashboard'}" for version, names in sorted(found.items())
+        ),
         remedy=Remedy(_REMEDIES[code]),
         about=tuple(
             node.key
@@ -118,7 +120,7 @@ def _limit_finding(facts: Facts, few: list[tuple[Host, RayProcess, int]]) -> Fin
         code="open-files-limit",
         level="info",
         subject="cluster",
-        text=f"Ray may open as few as {min(limit for _, _, limit in few)} files on {listed(names, MAX_HOSTS_NAMED)}; "
+        text=f"Ray may open as few as {min(limit for _, _, limit in few)} files on {join_first(names, MAX_HOSTS_NAMED)}; "
         f"Ray's documentation asks for {facts.limits.open_files_least}",
         evidence=tuple(
             f"/proc/{ray.pid}/limits on {host.name} ({_part_name(ray)}): Max open files {limit}"

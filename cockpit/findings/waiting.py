@@ -159,7 +159,7 @@ def _sentence(facts: Facts, fold: WaitingSet, kind: WaitKind) -> str:
 
 def _part_words(fold: WaitingSet, part: Sequence[Waiting]) -> str:
     """Which of them: groups by their names; actors of one class, which are alike, only by their number."""
-    named = f" ({joined_names(told_names(part[:MAX_REASONS]), len(part))})" if fold.code == GROUPS_CODE else ""
+    named = f" ({join_names(told_names(part[:MAX_REASONS]), len(part))})" if fold.code == GROUPS_CODE else ""
     return f"{len(part)} of these {len(fold.all)}{named}"
 
 
@@ -245,7 +245,7 @@ def _waiting_actor_lines(fold: WaitingSet) -> Iterator[str]:
 
 def _list_command(fold: WaitingSet, waiting: Sequence[Waiting]) -> str:
     kind = "actors" if fold.code == "actor-pending" else "placement-groups"
-    names = joined_names(told_names(waiting[:MAX_REASONS]), len(waiting))
+    names = join_names(told_names(waiting[:MAX_REASONS]), len(waiting))
     return f"`ray list {kind} --filter state={shell_word(waiting[0].state)}` lists {names}"
 
 
@@ -270,7 +270,7 @@ def _deadlock(facts: Facts, by_job: Mapping[str, list[Waiting]], level: Level, s
     last = max(filter(is_stoppable, known), key=lambda job: job.started or 0, default=None)
     names = [short_name(facts.job_title(job)) for job in sorted(by_job)]
     who = (
-        f"Deadlock: {joined_names(names)} wait for each other"
+        f"Deadlock: {join_names(names)} wait for each other"
         if len(names) > 1
         else f"Deadlock: {names[0]} and another job wait for each other"
     )
@@ -283,7 +283,7 @@ def _deadlock(facts: Facts, by_job: Mapping[str, list[Waiting]], level: Level, s
     return Finding(
         code="deadlock",
         level=level,
-        subject=f"{'jobs' if len(names) > 1 else 'job'} {joined_names(names)}",
+        subject=f"{'jobs' if len(names) > 1 else 'job'} {join_names(names)}",
         text="; ".join([f"{who}; none can continue until one of them releases its resources", *_standing_lines(facts, by_job)]),
         evidence=(*[why.removeprefix(DEADLOCK) for why in whys][:MAX_REASONS], "`ray status -v` shows used and pending resources"),
         since=since,
@@ -329,7 +329,7 @@ def _groups_words(facts: Facts, groups: Sequence[Waiting], job: str | None) -> s
     names = told_names(groups[:MAX_REASONS])
     if len(groups) == 1:
         return f"Placement group {names[0]} of {job_words(facts, job)}"
-    return f"{len(groups)} placement groups of {job_words(facts, job)} ({joined_names(names, len(groups))})"
+    return f"{len(groups)} placement groups of {job_words(facts, job)} ({join_names(names, len(groups))})"
 
 
 def job_words(facts: Facts, job: str | None) -> str:
@@ -342,7 +342,7 @@ def actors_words(facts: Facts, class_: str, job: str | None) -> str:
     return f"{short_name(class_)} of {job_words(facts, job)}".strip()
 
 
-def joined_names(names: Sequence[str], total: int = 0) -> str:
+def join_names(names: Sequence[str], total: int = 0) -> str:
     """The first of them, and how many more."""
     if (more := max(total, len(names)) - 3) > 0:
         return f"{', '.join(names[:3])} and {more} more"

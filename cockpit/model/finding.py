@@ -31,7 +31,7 @@ class Finding(Value, frozen=True):
     evidence: tuple[str, ...] = ()
     """Lines that anyone can check without cockpit."""
     since: float | None = None
-    """When it began, where that is known; else the judge's first sight of it."""
+    """When it began, where that is known; else the tracker's first sight of it."""
     remedy: Remedy | None = None
     about: tuple[str, ...] = ()
     """Keys of the rows it is about; the remedy's act is aimed at those of them that it takes."""

@@ -67,9 +67,9 @@ class ClusterMonitor:
         self.ending: list[Callable[[], None]] = []
         """What ends together with this."""
         expected = () if are_containers(config) else tuple((entry.name, entry.target) for entry in config.hosts)
-        judge = FindingTracker(config.limits, DETECTORS, assumed=SINGLE_LOOK_ASSUMED_S if once else 0.0)
+        tracker = FindingTracker(config.limits, DETECTORS, assumed=SINGLE_LOOK_ASSUMED_S if once else 0.0)
         ids = config.slurm.ids if config.slurm else frozenset[str]()
-        self.poller = Poller(publish, expected=expected, slurm_ids=ids, judge=judge, clock=clock)
+        self.poller = Poller(publish, expected=expected, slurm_ids=ids, tracker=tracker, clock=clock)
         self.pool = ProbePool(config, self.poller, early=early, clock=clock, timings=SINGLE_LOOK_PACE if once else None)
         self.choice = ClusterChoice(config, env, self.poller, self.pool.local)
         self.selection = HostSelection(config, self.pool, everywhere=everywhere, named=named)

@@ -50,13 +50,13 @@ class Poller:
         *,
         expected: tuple[tuple[str, str], ...] = (),
         slurm_ids: frozenset[str] = frozenset(),
-        judge: FindingTracker | None = None,
+        tracker: FindingTracker | None = None,
         clock: Callable[[], float] = CLOCK,
     ) -> None:
         self.clock = clock
         self._subscribers = [publish]
         self._preparers: list[Callable[[Snapshot], None]] = []
-        self.judge = judge or FindingTracker(Limits(), DETECTORS)
+        self.tracker = tracker or FindingTracker(Limits(), DETECTORS)
         self.usage = Usage()
         """What jobs and users have used of the GPUs since this runs."""
         self.parts = Parts(expected=expected, slurm_ids=slurm_ids)
@@ -106,9 +106,9 @@ class Poller:
             try:
                 now = self._notice_sleep()
                 joined = self.join(parts, now)
-                if at_once or (now >= self._settled_at and self.judge.due(joined)):
-                    self.judge.run_detectors(joined)
-                told = self.judge.with_findings(joined)
+                if at_once or (now >= self._settled_at and self.tracker.due(joined)):
+                    self.tracker.run_detectors(joined)
+                told = self.tracker.with_findings(joined)
                 self.usage.add(told)
                 for look_up in self._preparers:
                     look_up(told)
@@ -118,11 +118,11 @@ class Poller:
             return told
 
     def _notice_sleep(self) -> float:
-        """Now, and whether nobody watched since the last snapshot."""
+        """The time now. After a gap, as when the host slept, findings skip the gap and wait `SETTLE_AFTER_SLEEP_S`."""
         before, self._made_at = self._made_at, self.clock()
         gap = self._made_at - (before or self._made_at)
         if gap > SLEPT_AFTER_S:
-            self.judge.skip_gap(gap)
+            self.tracker.skip_gap(gap)
             self._settled_at = self._made_at + SETTLE_AFTER_SLEEP_S
         return self._made_at
 
@@ -188,7 +188,7 @@ class Poller:
         kept = {key: fault for key, fault in self.parts.faults.items() if not _is_rays(key[0])}
         as_of = {name: moment for name, moment in self.parts.as_of.items() if not _is_rays(name)}
         self._set(replace(self.parts.forget_ray(), cluster=Cluster(), faults=kept, as_of=as_of))
-        self.judge.forget_findings()
+        self.tracker.forget_findings()
 
     def stop(self) -> None:
         """Stop asking; what is known stays."""

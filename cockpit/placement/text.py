@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from cockpit.placement.nodes import LivingNodes, PlacementVerdict, When, has
 from cockpit.placement.request import SCALE, Ask, Place, matches, rank, scale_amount
-from cockpit.text import clean, count, listed, plural, size
+from cockpit.text import clean, count, join_first, plural, size
 
 MAX_NAMED = 3
 """Nodes, jobs or values that a sentence names."""
@@ -80,7 +80,7 @@ def _unmet_label_words(world: LivingNodes, ask: Ask) -> str | None:
     key = next((label[0] for label in labels if not any(matches(place.labels, [label]) for place in world.places)), labels[0][0])
     values = Counter(place.labels.get(key) for place in world.places)
     found = [f"{_safe(key)}={_safe(value)} on {plural(number, 'node')}" for value, number in values.most_common() if value is not None]
-    return f"no node has that label; there are {listed(found, MAX_NAMED)}" if found else f"no node has a label {_safe(key)}"
+    return f"no node has that label; there are {join_first(found, MAX_NAMED)}" if found else f"no node has a label {_safe(key)}"
 
 
 def _one_node_words(world: LivingNodes, ask: Ask, names: Sequence[str], when: When) -> str:
@@ -94,7 +94,7 @@ def _one_node_words(world: LivingNodes, ask: Ask, names: Sequence[str], when: Wh
         alike.setdefault(_node_words(place, needs), []).append(_safe(place.name))
     told = [f"{who[0]} has {what}" if len(who) == 1 else f"{len(who)} nodes have {what}" for what, who in alike.items()]
     rest = f", and {len(places) - MAX_NODES_COUNTED} more nodes that are no better" if len(places) > MAX_NODES_COUNTED else ""
-    return f"{_fragmented_words(world, ask, needs)}{listed(told, MAX_NAMED, 'other kinds of node')}{rest}"
+    return f"{_fragmented_words(world, ask, needs)}{join_first(told, MAX_NAMED, 'other kinds of node')}{rest}"
 
 
 def _fragmented_words(world: LivingNodes, ask: Ask, needs: dict[str, int]) -> str:
@@ -146,7 +146,7 @@ def _total_words(places: Sequence[Place], names: Sequence[str]) -> str:
     for place in places:
         alike.setdefault(" and ".join(amount(name, place.total.get(name, 0), bare=bare) for name in names), []).append(_safe(place.name))
     told = [f"{who[0]} has {what}" if len(who) == 1 else f"{len(who)} nodes have {what}" for what, who in alike.items()]
-    return listed(told, MAX_NAMED, "other kinds of node")
+    return join_first(told, MAX_NAMED, "other kinds of node")
 
 
 def _many_nodes_words(world: LivingNodes, ask: Ask, names: Sequence[str], when: When) -> str:
@@ -174,7 +174,7 @@ def _resource_words(world: LivingNodes, ask: Ask, name: str, when: When) -> str:
         return f"{amount(name, free, bare=True)} of {amount(name, total)} {_is_or_are(free)} free, {held}"
     freest = sorted((place for place in places if has(place, name, "now")), key=lambda place: -has(place, name, "now"))
     told = [f"{_safe(place.name)} has {amount(name, has(place, name, 'now'), bare=True)} free" for place in freest]
-    in_pieces = f"{_fitting_words(world, ask, when)}: {listed(told, MAX_NAMED)}"
+    in_pieces = f"{_fitting_words(world, ask, when)}: {join_first(told, MAX_NAMED)}"
     return f"{amount(name, free)} {_is_or_are(free)} free in total, but {in_pieces}; {held}"
 
 
@@ -202,14 +202,14 @@ def _held_words(places: Iterable[Place], name: str) -> str:
             if held := hold.amounts.get(name, 0):
                 jobs[hold.who] += held
                 parts.setdefault(hold.who, {})[hold.what] = None
-    known = {who: f"{_safe(who)} ({listed([_safe(what) for what in parts[who]], MAX_NAMED)})" for who in jobs}
+    known = {who: f"{_safe(who)} ({join_first([_safe(what) for what in parts[who]], MAX_NAMED)})" for who in jobs}
     if (rest := used - jobs.total()) > 0:
         jobs[""], known[""] = rest, "tasks or starting workers"
     if len(jobs) == 1:
         return f"{amount(name, used, bare=True)} {_is_or_are(used)} held by {next(iter(known.values()))}"
     shares = [f"{amount(name, held, bare=True)} by {known[who]}" for who, held in jobs.most_common()]
     return (
-        f"{amount(name, used, bare=True)} {_is_or_are(used)} held: {listed(shares, MAX_NAMED)}"
+        f"{amount(name, used, bare=True)} {_is_or_are(used)} held: {join_first(shares, MAX_NAMED)}"
         if shares
         else f"{amount(name, used, bare=True)} {_is_or_are(used)} held"
     )

@@ -5,11 +5,11 @@ from cockpit.presets.amounts import byte_count, version_matches
 from cockpit.presets.folder import PresetError, UnknownPresetError, copy_preset, find_preset, presets, presets_folder, write_preset
 from cockpit.presets.preset import JobSpec, Needs, Preset, RayNode, RayStart, SlurmStart, read_preset
 from cockpit.presets.schema import preset_schema
-from cockpit.presets.variables import Launchable, doubts, launchable, safe
+from cockpit.presets.variables import FilledPreset, doubts, fill_preset, redact_preset
 
 __all__ = [
+    "FilledPreset",
     "JobSpec",
-    "Launchable",
     "Needs",
     "Preset",
     "PresetError",
@@ -20,13 +20,13 @@ __all__ = [
     "byte_count",
     "copy_preset",
     "doubts",
+    "fill_preset",
     "find_preset",
-    "launchable",
     "preset_schema",
     "presets",
     "presets_folder",
     "read_preset",
-    "safe",
+    "redact_preset",
     "version_matches",
     "with_hosts",
     "write_preset",

@@ -22,30 +22,30 @@ _ANY: Final = "any"
 _URI = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
-class Launchable(Value, frozen=True):
-    """A preset with every `${NAME}` filled in: for Ray, never for eyes. What is shown is `safe(preset)`."""
+class FilledPreset(Value, frozen=True):
+    """A preset with every `${NAME}` filled in: for Ray, never for eyes. What is shown is `redact_preset(preset)`."""
 
     preset: Preset
     hidden: frozenset[str]
     """The values that are secret, some so short that they stand in other words too."""
 
     def __repr__(self) -> str:
-        return f"Launchable({self.preset.name!r})"
+        return f"FilledPreset({self.preset.name!r})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         return [("preset", self.preset.name)]
 
 
-def launchable(preset: Preset, env: Mapping[str, str]) -> Launchable:
+def fill_preset(preset: Preset, env: Mapping[str, str]) -> FilledPreset:
     """Raises `InputError` where a variable is not set."""
     filling = _Filling(preset, env)
     ray = preset.ray and replace(preset.ray, env=filling.variables("ray.env", preset.ray.env))
     filled = replace(preset, ray=ray, job=preset.job and filling.job(preset.job))
     filling.refuse_missing()
-    return Launchable(filled, frozenset(filter(None, filling.hidden)))
+    return FilledPreset(filled, frozenset(filter(None, filling.hidden)))
 
 
-def safe(preset: Preset) -> Preset:
+def redact_preset(preset: Preset) -> Preset:
     """The same preset, fit to be shown, logged and recorded: `${NAME}` as it was written, and no secret that stands there in plain text."""
     return replace(preset, ray=preset.ray and _safe_start(preset.ray), job=preset.job and _safe_job(preset.job))
 
@@ -54,14 +54,14 @@ def doubts(preset: Preset) -> tuple[str, ...]:
     """What a reader of the preset should know about its secrets, in sentences that don't hold them."""
     found = [f"{where}: contains a secret in plain text; write ${{NAME}} to take it from your environment" for where in _plain(preset)]
     entrypoint = preset.job.entrypoint if preset.job else ""
-    told = dict.fromkeys(name for name in names(entrypoint) if _is_telling(name))
+    told = dict.fromkeys(name for name in variable_names(entrypoint) if _is_telling(name))
     found += [
         f"job.entrypoint: Ray shows ${{{name}}} to everybody who sees the job; set it in job.env and write ${name} here" for name in told
     ]
     return tuple(found)
 
 
-def names(text: str) -> list[str]:
+def variable_names(text: str) -> list[str]:
     """The variables that a text takes from the environment."""
     return [match[1] for match in NAME.finditer(text) if match[1]]
 
@@ -93,7 +93,7 @@ class _Filling:
         """Whatever comes from the environment into an environment is secret."""
         filled = {}
         for name, value in env.items():
-            self.hidden |= {self._env[known] for known in names(value) if known in self._env}
+            self.hidden |= {self._env[known] for known in variable_names(value) if known in self._env}
             filled[name] = self._text(f"{where}.{name}", value)
             if redact_variable(name, filled[name]) == HIDDEN:
                 self.hidden.add(filled[name])
@@ -110,7 +110,7 @@ class _Filling:
 
     def _open(self, where: str, text: str) -> str:
         """Of what Ray shows to everybody."""
-        for name in names(text):
+        for name in variable_names(text):
             if _is_telling(name, self._env.get(name) or _ANY):
                 raise mistake(self._preset, where, f"${{{name}}} is a secret, but Ray shows it to everybody")
         return self._text(where, text)
@@ -203,7 +203,7 @@ def _safe_any(value: Any) -> Any:
 
 
 def _safe_value(name: str, value: str) -> str:
-    if names(value) and not NAME.sub("", value).strip():
+    if variable_names(value) and not NAME.sub("", value).strip():
         return value
     return redact_variable(name, _safe_text(value))
 

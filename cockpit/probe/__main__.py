@@ -79,7 +79,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     log.add_argument("name")
     log.add_argument("lines", type=int, help="-1 for all")
     log.add_argument("--follow", action="store_true", help="and what is written to it from then on")
-    act = commands.add_parser("act", help="plan or do something here; the request is JSON, as the package `act` says")
+    act = commands.add_parser("act", help="plan or do something here; the request is JSON, as the package `acts` says")
     act.add_argument("request")
     tunnel = commands.add_parser("ray-tunnel", help="carry programs to Ray's nodes, as `acts.ray_tunnel` says; with --no-lifeline")
     tunnel.add_argument("session", nargs="?", default="")

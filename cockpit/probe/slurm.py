@@ -1,4 +1,4 @@
-"""Which variables Slurm's programs take as wishes."""
+"""Which environment variables Slurm's programs read as options, and an environment without them."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def make_line(snapshot: Snapshot, named: Collection[str]) -> LineToWrite:
     return LineToWrite(line_path(snapshot.cluster.address), line_text(snapshot, code), code, snapshot.cluster.reachable is True)
 
 
-def leave_line(line: LineToWrite) -> None:
+def write_line(line: LineToWrite) -> None:
     """Write it for whoever asks next; an address at which nobody has ever seen a Ray is no cluster's. Raises `OSError`."""
     if not line.is_answered and not line.path.exists():
         return
@@ -121,7 +121,7 @@ class LineWriter:
         if line == self._left and now - self._written < WRITE_EVERY_S:
             return
         with suppress(OSError):
-            leave_line(line)
+            write_line(line)
             if self._left is None:
                 remove_old_lines()
             self._left, self._written = line, now

@@ -4,7 +4,7 @@ import os
 from importlib import import_module
 
 FRAMES_A_SECOND = 240
-"""That may be drawn. Textual draws at beats: after a while without a change, what changes just after a drawing waits for up to two of them
+"""Frames that Textual may draw in a second. It draws at fixed ticks: what changes just after one waits for up to two of them
 (`Timer._run` in textual/timer.py). With its 60 a second a key that was pressed right after new figures was drawn 17 to 33 ms later."""
 if "TEXTUAL_FPS" not in os.environ:
     os.environ["TEXTUAL_FPS"] = str(FRAMES_A_SECOND)

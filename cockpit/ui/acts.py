@@ -77,7 +77,7 @@ class Acts:
             self._app.say(aim)
             return
         rows = {row.key: about(row) for row in self._app.table.chosen}
-        reading = act.reading(aim.rows[0]) if aim.rows else None
+        reading = act.find_disk_read(aim.rows[0]) if aim.rows else None
         if reading is not None:
             self._app.run_worker(self._read_and_open(act, reading, rows), group="begin", exclusive=True)
         else:

@@ -32,7 +32,7 @@ from cockpit.ui.alarm import Alarm, alarm_sequence
 from cockpit.ui.driver import TerminalDriver
 from cockpit.ui.filter import Filter, FilterLine
 from cockpit.ui.footer import Footer
-from cockpit.ui.garbage import GarbageCollector, settle
+from cockpit.ui.garbage import GarbageCollector, tune_heap
 from cockpit.ui.header import Header, page_notes
 from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, PAST_BINDINGS, PAST_ORDER, is_offered, rank_key
 from cockpit.ui.page_switches import SwitchingApp
@@ -92,7 +92,7 @@ class Cockpit(SwitchingApp):
         self.frozen_at: float | None = None
         self.pages = [OverviewPage()]
         self.monitor = monitor(self.take)
-        self.history = History(self.monitor.poller.judge.memory, self.monitor.poller.usage)
+        self.history = History(self.monitor.poller.tracker.memory, self.monitor.poller.usage)
         self.acts = None if make_executor is None else Acts(self, partial(make_executor, self.monitor), runbook, ascii=config.ascii)
         self._bindings = BindingsMap.merge([BindingsMap(ACT_BINDINGS if self.acts else ()), self._bindings, BindingsMap(PAST_BINDINGS)])
         self._index = Index(self.drawn_snapshot)
@@ -120,7 +120,7 @@ class Cockpit(SwitchingApp):
         self.theme, mistake = self._first_theme
         self._warn([mistake])
         self.table.focus()
-        self.set_timer(SETTLE_DELAY_S, self._settle)
+        self.set_timer(SETTLE_DELAY_S, self._start_deferred_work)
         if self.follows and self.monitor.is_started:
             self.call_after_refresh(self._begin_to_follow)  # what is known by now would be drawn before there is any room for it
         elif self.follows:
@@ -136,9 +136,9 @@ class Cockpit(SwitchingApp):
             self.choose(self.monitor.open_choices)
         self.run_worker(self.monitor.run(), name="monitor", exit_on_error=True)
 
-    def _settle(self) -> None:
+    def _start_deferred_work(self) -> None:
         """What can wait until the first frame has been drawn."""
-        settle()
+        tune_heap()
         self._warn(register_themes(self))
         self.after_first_frame()
 

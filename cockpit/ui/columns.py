@@ -12,22 +12,24 @@ from cockpit.ui.section import MAX_TEXT_LINES, Cell, Column, Row
 from cockpit.ui.view import View
 
 
-def words(title: str, width: int, text: Callable[[Row, View], str | None], **more: Any) -> Column[Row]:
+def text_column(title: str, width: int, text: Callable[[Row, View], str | None], **more: Any) -> Column[Row]:
     """A text that rows are sorted by; `None` is not known."""
     return Column(title, width, lambda row, view: UNKNOWN if (known := text(row, view)) is None else known, sort=text, **more)
 
 
-def amount(title: str, width: int, value: Callable[[Row, View], Any], say: Callable[[Any], str] = size, rank: int = 0) -> Column[Row]:
+def number_column(
+    title: str, width: int, value: Callable[[Row, View], Any], say: Callable[[Any], str] = size, rank: int = 0
+) -> Column[Row]:
     """A number that rows are sorted by; bytes, unless `say` puts it into other words."""
     return Column(title, width, lambda row, view: say(value(row, view)), sort=value, right=True, rank=rank)
 
 
-def ago(title: str, width: int, moment: Callable[[Row, View], float | None], rank: int = 0) -> Column[Row]:
+def age_column(title: str, width: int, moment: Callable[[Row, View], float | None], rank: int = 0) -> Column[Row]:
     """How long ago something was."""
     return Column(title, width, lambda row, view: cells.ago(moment(row, view), view), sort=moment, right=True, rank=rank)
 
 
-def reason(width: int, text: Callable[[Row, View], str | None], rank: int = 0) -> Column[Row]:
+def reason_column(width: int, text: Callable[[Row, View], str | None], rank: int = 0) -> Column[Row]:
     """Why something is as it is."""
     return Column("WHY", width, lambda row, view: ((text(row, view) or "", "dim"),), rank=rank, grow=True, fold=MAX_TEXT_LINES)
 
@@ -42,7 +44,7 @@ def gpu_memory(process: Process) -> str:
     return size(process.gpu_memory) if process.gpus else ""
 
 
-PID_COLUMN: Column[Process] = amount("PID", 8, lambda process, _: process.pid, str)
+PID_COLUMN: Column[Process] = number_column("PID", 8, lambda process, _: process.pid, str)
 GPU_MEMORY_COLUMN: Column[Process] = Column(
     "GPU MEM", 7, lambda process, _: gpu_memory(process), sort=lambda process, _: process.gpu_memory, right=True
 )

@@ -55,7 +55,7 @@ def clear_caches() -> None:
         library.malloc_trim(0)
 
 
-def settle() -> None:
+def tune_heap() -> None:
     """From now on keep the heap such that more of it can be given back: one for all threads, without large blocks.
 
     Of what the start has made most stays: no collection but a whole one looks at it.

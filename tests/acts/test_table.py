@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 import cockpit
-from cockpit.acts.act import Aim, Nouns
+from cockpit.acts.act import Aim, Nouns, Runbook
 from cockpit.acts.jobs import JobAct
 from cockpit.acts.on_hosts import HostAct
 from cockpit.acts.table import ACTS, STEPS, act_for, find_act
@@ -26,6 +26,10 @@ def test_no_act_is_on_a_key_that_people_press_by_mistake():
     keys = {key for act in ACTS for key in act.keys.split(",")}
     assert not keys & FORBIDDEN
     assert all(key.isupper() or key == "f9" for key in keys)
+
+
+def test_every_flag_fills_a_field_of_what_is_asked_for():
+    assert {flag.field for act in ACTS if not isinstance(act, Runbook) for flag in act.flags} <= set(Aim.__struct_fields__)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from cockpit.cli import line as line_command
-from cockpit.cli.line import answer_line, leave_line_of, print_line
+from cockpit.cli.line import answer_line, print_line, write_line_of
 from cockpit.cli.main import main
 from cockpit.config.settings import Config
 from cockpit.line_file import line_path, lines_path, read_line
@@ -93,9 +93,9 @@ def test_it_is_no_look_and_no_past(other):
 
 def test_a_single_look_leaves_its_line_but_a_read_only_one_no_file():
     shot = snapshot()
-    leave_line_of(Config(readonly=True), shot)
+    write_line_of(Config(readonly=True), shot)
     assert list(lines_path().iterdir()) == []
-    leave_line_of(Config(), shot)
+    write_line_of(Config(), shot)
     left = read_line(shot.cluster.address, time.time())
     assert left is not None
     assert left.text.startswith("ray 2 nodes")

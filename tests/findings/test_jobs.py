@@ -42,7 +42,7 @@ def supervisor(**more):
 
 
 def recorded_jobs():
-    return {made.id: made for entry in decode(RECORDED.read_bytes(), tuple[wire.Job, ...]) if (made := actors.job(entry))}
+    return {made.id: made for entry in decode(RECORDED.read_bytes(), tuple[wire.Job, ...]) if (made := actors.parse_job(entry))}
 
 
 @pytest.mark.parametrize(("seconds", "level"), [(9, None), (11, "info"), (299, "info"), (301, "warning"), (3600, "warning")])

@@ -378,7 +378,7 @@ async def test_expected_hosts_are_listed_before_anybody_speaks():
     assert [item.host for item in published[-1].nodes] == ["here", "w7"]
 
 
-@pytest.mark.parametrize("place", ["join", "judge"])
+@pytest.mark.parametrize("place", ["join", "tracker"])
 async def test_facts_that_trip_us_leave_the_last_snapshot_in_place_and_a_fault_that_ends_with_them(watched, monkeypatch, place):
     watched.watch(Asked())
     await watched.shows(lambda snapshot: snapshot.jobs)
@@ -387,7 +387,9 @@ async def test_facts_that_trip_us_leave_the_last_snapshot_in_place_and_a_fault_t
         raise ZeroDivisionError("token=abcdefgh\nof a job")
 
     with monkeypatch.context() as tripping:
-        tripping.setattr(watched.poller, "join", trip) if place == "join" else tripping.setattr(watched.poller.judge, "with_findings", trip)
+        tripping.setattr(watched.poller, "join", trip) if place == "join" else tripping.setattr(
+            watched.poller.tracker, "with_findings", trip
+        )
         watched.clock.now += 60
         seen = await watched.shows(lambda snapshot: snapshot.taken == NOW + 60 and snapshot.faults)
         watched.clock.now += 60
@@ -401,7 +403,7 @@ async def test_facts_that_trip_us_leave_the_last_snapshot_in_place_and_a_fault_t
 
 
 class Judging:
-    """Stands where the judge does, and notes what is asked of it."""
+    """Stands where the tracker does, and notes what is asked of it."""
 
     def __init__(self):
         self.looks, self.forgiven = 0, 0.0
@@ -420,25 +422,25 @@ class Judging:
 
 
 def test_after_it_was_stopped_nothing_is_found_of_old_facts_and_nothing_has_lasted():
-    now, judge = [1000.0], Judging()
-    poller = Poller(lambda _: None, judge=judge, clock=lambda: now[0])
+    now, tracker = [1000.0], Judging()
+    poller = Poller(lambda _: None, tracker=tracker, clock=lambda: now[0])
     for _ in range(3):
         now[0] += 2
         poller._make_snapshot(poller.parts)
-    assert (judge.looks, judge.forgiven) == (3, 0.0)
+    assert (tracker.looks, tracker.forgiven) == (3, 0.0)
     now[0] += 3600
     poller._make_snapshot(poller.parts)
-    assert (judge.looks, judge.forgiven) == (3, 3600.0)
+    assert (tracker.looks, tracker.forgiven) == (3, 3600.0)
     for _ in range(5):
         now[0] += 2
         poller._make_snapshot(poller.parts)
-    assert judge.looks == 4
-    assert judge.forgiven == 3600.0
+    assert tracker.looks == 4
+    assert tracker.forgiven == 3600.0
 
 
 async def test_a_snapshot_that_was_made_meanwhile_of_what_is_newer_is_not_replaced(monkeypatch):
     published = []
-    poller = Poller(published.append, judge=Judging())
+    poller = Poller(published.append, tracker=Judging())
     newer = poller._make_snapshot(poller.parts)
 
     async def be_overtaken(big, work, parts):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cockpit.config.document import InputError
 from cockpit.model import Actor, Job
-from cockpit.presets import Preset, doubts, launchable, read_preset
+from cockpit.presets import Preset, doubts, fill_preset, read_preset
 from cockpit.presets.save import preset_of
 from cockpit.secrets import HIDDEN, redact, redact_within
 
@@ -35,7 +35,7 @@ def test_a_job_becomes_a_preset_that_can_be_launched_again(tmp_path):
     env = {"env_vars": {"VLLM_USE_V1": "1", "PATH": "${PATH}:/x"}, "pip": ["wandb"], "conda": None, "_ray_commit": "abc"}
     known = as_known(entrypoint, env, owner="alice", job_submission_id="ppo-1", cockpit_preset="x")
     preset = saved(tmp_path, preset_of(known, [supervisor("ppo-2", GPU=4), supervisor(GPU=1, CPU=0, disk=2)]))
-    job = launchable(preset, {}).preset.job
+    job = fill_preset(preset, {}).preset.job
     assert job is not None
     assert job.entrypoint == entrypoint
     assert job.env == env["env_vars"]
@@ -57,7 +57,7 @@ def test_secrets_are_left_out_and_what_must_be_set_is_said(tmp_path):
     preset = saved(tmp_path, text)
     assert not [one for one in doubts(preset) if "plain text" in one]
     names = {"HF_TOKEN": "t", **{f"SECRET_{number}": f"s{number}" for number in (1, 2, 3, 4)}}
-    job = launchable(preset, names).preset.job
+    job = fill_preset(preset, names).preset.job
     assert job is not None
     assert job.entrypoint == "python x.py --wandb_token s1 --rm http://s2@h/x --key $HF_TOKEN"
     assert job.env == {"HF_TOKEN": "t", "DB": "postgres://s3@db/x"}
@@ -98,6 +98,6 @@ def test_a_command_is_launched_again_as_it_was(tmp_path_factory, command, length
     command = (command + " --flag value" * length).strip()
     if not command or redact(command) != command:
         return
-    job = launchable(saved(tmp_path_factory.getbasetemp(), preset_of(as_known(command), [supervisor()])), {}).preset.job
+    job = fill_preset(saved(tmp_path_factory.getbasetemp(), preset_of(as_known(command), [supervisor()])), {}).preset.job
     assert job is not None
     assert job.entrypoint == command

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.config.document import InputError
-from cockpit.presets import Preset, doubts, launchable, presets_folder, read_preset, safe
+from cockpit.presets import Preset, doubts, fill_preset, presets_folder, read_preset, redact_preset
 from cockpit.secrets import HIDDEN
 
 KEY = "c0ffee4dead9beef"
@@ -41,7 +41,7 @@ job:
   submission_id: "${USER}-{time}"
   metadata: {owner: "${USER}"}
 """)
-    filled = launchable(preset, ENV).preset
+    filled = fill_preset(preset, ENV).preset
     assert filled.ray is not None
     assert filled.ray.env == {"NCCL_DEBUG": "seven"}
     assert filled.job is not None
@@ -54,14 +54,14 @@ job:
 
 
 def test_a_dollar_more_leaves_a_name_to_the_shell_over_there(written):
-    filled = launchable(written("job:\n  entrypoint: echo $${HOME} ${N} $USER ${#x} ${Y:-1}\n  env: {LD: '$${LD}:/x'}\n"), ENV).preset.job
+    filled = fill_preset(written("job:\n  entrypoint: echo $${HOME} ${N} $USER ${#x} ${Y:-1}\n  env: {LD: '$${LD}:/x'}\n"), ENV).preset.job
     assert filled is not None
     assert filled.entrypoint == "echo ${HOME} 8 $USER ${#x} ${Y:-1}"
     assert filled.env == {"LD": "${LD}:/x"}
 
 
 def test_what_was_filled_in_is_not_filled_in_again(written):
-    filled = launchable(written(job("env: {A: '${A}'}")), {"A": "${B}"}).preset.job
+    filled = fill_preset(written(job("env: {A: '${A}'}")), {"A": "${B}"}).preset.job
     assert filled is not None
     assert filled.env == {"A": "${B}"}
 
@@ -90,7 +90,7 @@ def test_what_was_filled_in_is_not_filled_in_again(written):
 )  # fmt: skip
 def test_what_can_not_be_filled_in_is_said_with_its_place(written, text, message):
     with pytest.raises(InputError) as caught:
-        launchable(written(text), ENV)
+        fill_preset(written(text), ENV)
     assert str(caught.value) == message
 
 
@@ -98,7 +98,7 @@ def test_the_place_is_said_though_the_file_is_gone(written):
     preset = written(job("env: {B: '${B}'}"))
     preset.path.unlink()
     with pytest.raises(InputError, match=r"^~/ppo\.yaml: job\.env\.B: "):
-        launchable(preset, {})
+        fill_preset(preset, {})
 
 
 def test_secrets_of_a_launch_are_known_and_not_shown_by_accident(written):
@@ -108,7 +108,7 @@ job:
   entrypoint: python x.py --key ${WANDB_API_KEY} --user ${USER} --login http://me:pass123@h
   env: {A: "${RUN_DIRECTORY}", HF_TOKEN: literal-thing, PLAIN: nothing-special, SHORT: "${N}"}
 """)
-    ready = launchable(preset, {**ENV, "ODD_VALUE": "odd-value", "RUN_DIRECTORY": "/some/where"})
+    ready = fill_preset(preset, {**ENV, "ODD_VALUE": "odd-value", "RUN_DIRECTORY": "/some/where"})
     assert ready.hidden == {KEY, "odd-value", "/some/where", "literal-thing", "me:pass123", "8"}
     assert KEY not in repr(ready)
     assert KEY not in str(ready.__rich_repr__())
@@ -122,7 +122,7 @@ job:
   runtime_env: {pip: ["git+https://me:hunter22@host/x"], config: {retries: 3, token: hunter22}}
   metadata: {password: hunter22, owner: alice}
 """)
-    shown = safe(preset).job
+    shown = redact_preset(preset).job
     assert shown is not None
     assert (
         shown.entrypoint == f"curl -u me:{HIDDEN} x && python x.py --wandb_key ${{WANDB_API_KEY}} --hf_token $HF_TOKEN --api_key {HIDDEN}"
@@ -153,7 +153,7 @@ def test_a_secret_that_is_filled_into_the_entrypoint_is_told(written):
 
 def test_a_folder_is_meant_beside_the_file_and_for_presets_of_cockpits_folder_where_one_stands(written, tmp_path, monkeypatch):
     def folder(preset: Preset) -> str | None:
-        filled = launchable(preset, {}).preset.job
+        filled = fill_preset(preset, {}).preset.job
         return filled and filled.working_dir
 
     elsewhere = tmp_path / "elsewhere"
@@ -171,16 +171,16 @@ def test_a_folder_that_leads_nowhere_is_said_with_its_place(written, tmp_path):
     (tmp_path / "circle").symlink_to(tmp_path / "circle")
     for folder in ("~nobody-of-that-name/code", "circle", '"a\\0b"'):
         with pytest.raises(InputError, match=r"ppo\.yaml:3: job\.working_dir: can't be resolved: "):
-            launchable(written(job(f"working_dir: {folder}")), ENV)
+            fill_preset(written(job(f"working_dir: {folder}")), ENV)
 
 
 def test_a_variable_that_nothing_can_be_sent_with_is_said(written):
     with pytest.raises(InputError, match=r"job\.env\.A: \$\{ODD\} is not UTF-8"):
-        launchable(written(job("env: {A: '${ODD}'}")), {"ODD": "\udc80"})
+        fill_preset(written(job("env: {A: '${ODD}'}")), {"ODD": "\udc80"})
 
 
 def test_a_password_among_the_flags_of_ray_start_is_not_shown(written):
-    preset = safe(
+    preset = redact_preset(
         written(f"ray:\n  head: {{host: a, redis_password: {KEY}, port: 6380}}\n  workers: [{{host: b, redis-password: {KEY}}}]\n")
     )
     assert preset.ray is not None

@@ -15,7 +15,7 @@ from cockpit.ui.garbage import (
     GarbageCollector,
     clear_caches,
     collect,
-    settle,
+    tune_heap,
 )
 
 
@@ -69,7 +69,7 @@ def test_what_the_start_has_made_is_looked_at_by_a_whole_one_alone(monkeypatch):
     monkeypatch.setattr(garbage, "find_glibc", lambda: None)
     freed: list[Circle] = []
     Circle(freed)
-    settle()
+    tune_heap()
     collect(whole=False)
     assert not freed
     collect(whole=True)

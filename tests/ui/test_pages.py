@@ -21,6 +21,7 @@ from cockpit.model import (
 )
 from cockpit.monitor.history import STEP_S, STEPS_KEPT, History
 from cockpit.ui import cells
+from cockpit.ui.keys import PAGES
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import detail_of
 from cockpit.ui.pages.findings import FaultsPage
@@ -793,3 +794,10 @@ def test_a_narrower_overview_leaves_a_jobs_past_out():
 def test_nodes_whose_names_would_look_alike_where_they_are_cut_have_room_for_them(names, width):
     nodes = tuple(replace(node(number), host=name, name=name) for number, name in enumerate(names, 2))
     assert section(OverviewPage(), "nodes", view(nodes=nodes)).columns[0].width == width
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+@pytest.mark.parametrize("page", PAGES)
+def test_columns_that_are_never_dropped_have_room(page, width):
+    for section in page().sections(replace(view(), width=width)):
+        assert sum(cells + 1 for _, cells in fit_columns(section.columns, width)) <= width, section.key

@@ -26,7 +26,7 @@ class LaunchAct(Act):
     starts_job = True
     why_word = "Read the notes above first."
 
-    def reading(self, row: Preset | Job) -> DiskRead:
+    def find_disk_read(self, row: Preset | Job) -> DiskRead:
         """Its file, with what that holds now, not what it held when the page was drawn."""
         return reading_of_preset(row)
 

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from cockpit.acts.launch.package import Hear, Package, find_contents, is_uri, pack, pack_archive
 from cockpit.config.document import Document, InputError, read_text
 from cockpit.model import Actor, Job
-from cockpit.presets import JobSpec, Preset, doubts, find_preset, launchable, read_preset, safe
+from cockpit.presets import JobSpec, Preset, doubts, fill_preset, find_preset, read_preset, redact_preset
 from cockpit.presets.folder import is_path
 from cockpit.presets.preset import SUBMISSION
 from cockpit.presets.save import UPLOADED, entrypoint_fields, escape_placeholders, map_texts, split_runtime_env, user_metadata
@@ -64,8 +64,8 @@ class Order(msgspec.Struct, frozen=True):
 
 def order_of(preset: Preset, env: Mapping[str, str]) -> Order:
     """With every `${NAME}` in place. Raises `InputError`."""
-    filled = launchable(preset, env)
-    job, shown = filled.preset.job, safe(preset).job
+    filled = fill_preset(preset, env)
+    job, shown = filled.preset.job, redact_preset(preset).job
     if job is None or shown is None:
         raise InputError(f"{preset.path}: has no `job`: nothing to launch")
     return Order(
@@ -263,7 +263,7 @@ async def order_of_job(submissions: Submissions, job: Job) -> Order:
         preset=preset,
         shown=_redact(spec),
         job=spec,
-        hidden=launchable(_preset(first, spec), {}).hidden,
+        hidden=fill_preset(_preset(first, spec), {}).hidden,
         template=template_of(preset),
         origin=LaunchOrigin(AGAIN, first),
         submission=lambda _: build_submission(spec, {AGAIN: first}),

@@ -19,6 +19,6 @@ class Recover(Runbook):
     noun = "a preset"
     starts_job = True
 
-    def reading(self, row: Preset) -> DiskRead:
+    def find_disk_read(self, row: Preset) -> DiskRead:
         """Its file, as it is now."""
         return reading_of_preset(row)

@@ -22,7 +22,7 @@ from cockpit.config import slurm
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
 from cockpit.monitor.monitor import ClusterMonitor
-from cockpit.presets import Launchable, Preset, RayStart, launchable, with_hosts
+from cockpit.presets import FilledPreset, Preset, RayStart, fill_preset, with_hosts
 from cockpit.presets.allocation import NO_NODES
 from cockpit.presets.variables import mistake
 from cockpit.secrets import redact
@@ -41,7 +41,7 @@ class Recovery:
         monitor: ClusterMonitor,
         executor: ActionExecutor,
         preset: Preset,
-        filled: Launchable,
+        filled: FilledPreset,
         *,
         dashboard: str,
         begin: str = NAMES[0],
@@ -192,7 +192,7 @@ async def begin_recovery(
     if not isinstance(preset.ray, RayStart):
         raise mistake(preset, "ray.head", NO_NODES)
     await check_allocation(config, preset.ray)
-    filled = launchable(preset, env)
+    filled = fill_preset(preset, env)
     dashboard = _dashboard(config, preset.ray)
     # Probes that watch other hosts would only compete with what is done there.
     monitor = ClusterMonitor(msgspec.structs.replace(config, address=config.address or dashboard, probe_hosts="never"), lambda _: None)

@@ -77,7 +77,7 @@ class RecoverySteps:
         """Who is there, and which Ray; why it can't end well, if that is certain already. Raises `SourceError`."""
         await self._monitor.wait_until_complete()
         for node in self._start.nodes:
-            self.names[node.host] = self._executor.meet(HostEntry(node.host, address=node.address or ""))
+            self.names[node.host] = self._executor.register_host(HostEntry(node.host, address=node.address or ""))
         if twice := same_host(self.names):
             raise StepError(twice)
         plan = await self._plan_start(hear, survey=True)

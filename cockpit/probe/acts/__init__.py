@@ -6,7 +6,7 @@ and proves of each target at the moment it acts that it is still the same thing.
 
 The request::
 
-    {"act": "kill" | "stop" | "clean" | "ray", "stage": "plan" | "do",
+    {"act": "kill" | "stop" | "clean" | "ray" | "start", "stage": "plan" | "do",
      "targets": [TARGET, …],          # `do` alone: those of the plan that were agreed to; no other thing is ever touched
      "jobs": [{"session": "session_…", "running": ["…"], "ended": ["…"]}, …],      # the word of each Ray, for what only Ray knows
      "past": [[pid, ticks, [worker, ticks, raylet, ticks, session, job, until, uid]], …],
@@ -23,7 +23,7 @@ The answer to `plan`, and that to `do`::
      "freed": {"gpu": 0, "disk": 0, "shm": 0}, "notes": ["…"]}
 
 or `{"error": "a sentence"}`; each with `machine`, which no other host says of itself. A TARGET says `what` it is (`process`, `session`,
-`link`, `file`, `shm`, `actor`, `placement_group`, `node`) and holds its identity: `pid` and `ticks` of a process, `path`, `device` and
-`inode` of a file, `id` of Ray's things. Sizes are bytes, times POSIX seconds by the host's clock. Commands are raw: secrets are still in
+`link`, `file`, `shm`, `actor`, `placement_group`, `node`, `host`) and holds its identity: `pid` and `ticks` of a process, `path`, `device`
+and `inode` of a file, `id` of Ray's things. Sizes are bytes, times POSIX seconds by the host's clock. Commands are raw: secrets are still in
 them. `freed` was measured after the act; a key that is missing or `null` was not measured.
 """

@@ -16,7 +16,7 @@ processes too."""
 SELDOM_REST_S = 10.0
 """Seconds of rest from which on it is said that facts are only read so seldom."""
 FIRST_ANSWER_TIMEOUT_S = 2.0
-"""The same for the first answer; until then what is not known is `None`, without a word."""
+"""Seconds without a first answer until that is a fault; before that unknown facts are `None`, and no fault is reported."""
 
 
 class CollectError(Exception):

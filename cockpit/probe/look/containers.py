@@ -13,9 +13,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _CGROUP = re.compile(rb"[/:](libpod|docker|crio|cri-containerd)[-/]([0-9a-f]{64})(?![0-9a-f])")
 """podman's `…/libpod-ID`, `docker-ID.scope` or `/docker/ID`, `crio-ID.scope`, `cri-containerd-ID.scope`."""
 _ENGINES = {"libpod": "podman", "docker": "docker", "crio": "crictl", "cri-containerd": "crictl"}
-"""By how its cgroup is called: the command that starts a program in it."""
+"""By the name of its cgroup: the command that starts a program in the container."""
 _NAMESPACES = {"moby": "docker", "k8s.io": "crictl"}
-"""The same by containerd's name for whoever it works for."""
+"""By containerd's namespace: the command that starts a program in a container of that namespace."""
 SHORT = 12
 """Characters of an id that engines print themselves."""
 

@@ -21,7 +21,7 @@ MOST_COMMAND_BYTES, MOST_WORDS = 1 << 15, 1000
 OWN_COMMANDS_CHARS, COMMANDS_CHARS, LONGEST_COMMAND, SHORTEST_COMMAND = 2 << 20, 1 << 20, 4096, 120
 """Told of all processes together, for those of root and ours, and for others; and of one."""
 MIN_STUCK_AFTER_S = 0.3
-"""The same once some have hung in one scan: a user may have many that do."""
+"""Least value of the one above, which is halved after each process that hangs in one scan: a user may have many that do."""
 SETTLED_AFTER_S = 3.0
 """Seconds of a process's life after which it has become what it was started for: forked, redirected, executed."""
 _CHUNK_BYTES = 1 << 16
@@ -267,7 +267,7 @@ class ProcessScanner:
         return known is None or known[0] != stat.name or not known[1].settled
 
     def _read(self, stat: ScannedProcess) -> Details:
-        """What somebody has written to be misread costs its own process alone: of that nothing is known then but whose it is."""
+        """Its details. Of a process whose files can't be parsed, as its user may want, only its user and pids are known."""
         try:
             return self._look(stat)
         except (ValueError, ArithmeticError, RecursionError):

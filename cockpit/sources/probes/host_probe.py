@@ -39,7 +39,7 @@ class ProbeListener(Protocol):
 
 
 class ProbeTimings(msgspec.Struct, frozen=True):
-    """How patient one is, in seconds."""
+    """When a probe is checked, reported, started again and dropped, in seconds, and how many run or start at once."""
 
     tick: float = 0.25
     """While a host waits for its probe."""

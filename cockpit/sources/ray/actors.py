@@ -11,7 +11,7 @@ from cockpit.recent import Recent
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.ray import wire
 from cockpit.sources.ray.nodes import identifier
-from cockpit.sources.ray.resources import bundle_of, plain, sound
+from cockpit.sources.ray.resources import bundle_of, plausible_amount, strip_group_names
 from cockpit.sources.ray.status import GroupDemand
 
 WAITING = ("DEPENDENCIES_UNREADY", "PENDING_CREATION", "RESTARTING")
@@ -75,12 +75,12 @@ def redact(told: str) -> str:
     return (_short if len(told) <= SHORT_CHARS else _long)(told)
 
 
-def sentence(message: str | None) -> str | None:
+def shorten_message(message: str | None) -> str | None:
     """A message on one line, short, and without secrets."""
     return redact(" ".join(message[: 4 * _SENTENCE_CHARS].split()))[:_SENTENCE_CHARS] or None if message else None
 
 
-def actor(entry: wire.Actor, since: WaitStart | None, groups: Mapping[str, PlacementGroup]) -> Actor:
+def parse_actor(entry: wire.Actor, since: WaitStart | None, groups: Mapping[str, PlacementGroup]) -> Actor:
     """One actor; of the groups, the one it is bound to explains why it waits."""
     name, namespace = entry.name or "", entry.ray_namespace or ""
     return Actor(
@@ -90,12 +90,12 @@ def actor(entry: wire.Actor, since: WaitStart | None, groups: Mapping[str, Place
         state=entry.state or "",
         job=identifier(entry.job_id),
         node=identifier(entry.node_id),
-        pid=sound(entry.pid) or None,
-        needs=plain(entry.required_resources),
+        pid=plausible_amount(entry.pid) or None,
+        needs=strip_group_names(entry.required_resources),
         labels=entry.label_selector or {} if bytes(entry.fallback_strategy) in _NOTHING else {},
         placement_group=identifier(entry.placement_group_id),
         bundle=bundle_of(entry.required_resources),
-        restarts=sound(entry.num_restarts),
+        restarts=plausible_amount(entry.num_restarts),
         detached=entry.is_detached,
         since=since.moment if since else None,
         at_least=since.at_least if since else False,
@@ -126,16 +126,16 @@ def _why_dead(cause: wire.DeathCause | None) -> str | None:
     if cause is None:
         return None
     if failure := cause.creation_task_failure_context:
-        return f"its constructor failed: {sentence(_exception(failure.formatted_exception_string)) or 'Ray gives no reason'}"
+        return f"its constructor failed: {shorten_message(_exception(failure.formatted_exception_string)) or 'Ray gives no reason'}"
     if setup := cause.runtime_env_failed_context:
-        return f"its runtime environment could not be set up: {sentence(_exception(setup.error_message)) or 'Ray gives no reason'}"
+        return f"its runtime environment could not be set up: {shorten_message(_exception(setup.error_message)) or 'Ray gives no reason'}"
     if oom := cause.oom_context:
         told, _, _ = (oom.error_message or "").partition("Object store memory usage")
-        return f"Ray's memory monitor killed it: {sentence(told) or 'the node ran low on memory'}"
+        return f"Ray's memory monitor killed it: {shorten_message(told) or 'the node ran low on memory'}"
     if stuck := cause.actor_unschedulable_context:
-        return sentence(stuck.error_message) or "it can't be placed on any node"
+        return shorten_message(stuck.error_message) or "it can't be placed on any node"
     died = cause.actor_died_error_context
-    return sentence((died.error_message or died.reason or "").removeprefix(_PREAMBLE)) if died else None
+    return shorten_message((died.error_message or died.reason or "").removeprefix(_PREAMBLE)) if died else None
 
 
 def _exception(trace: str | None) -> str | None:
@@ -147,7 +147,7 @@ def _exception(trace: str | None) -> str | None:
     return raised[0] if raised else lines[-1] if lines else None
 
 
-def group(entry: wire.Group, since: float | None, strategy: str | None, shift: float = 0.0) -> PlacementGroup:
+def parse_group(entry: wire.Group, since: float | None, strategy: str | None, shift: float = 0.0) -> PlacementGroup:
     """One placement group; `shift` makes a date of Ray's one of our clock."""
     state = entry.state or ""
     asked = entry.stats.creation_request_received_ns if entry.stats else None
@@ -159,7 +159,7 @@ def group(entry: wire.Group, since: float | None, strategy: str | None, shift: f
         state=state,
         strategy=strategy,
         bundles=tuple(
-            Bundle(needs=plain(bundle.unit_resources), node=identifier(bundle.node_id), labels=bundle.label_selector or {})
+            Bundle(needs=strip_group_names(bundle.unit_resources), node=identifier(bundle.node_id), labels=bundle.label_selector or {})
             for bundle in entry.bundles or ()
         ),
         job=identifier(entry.creator_job_id),
@@ -188,7 +188,7 @@ def strategy(entry: wire.Group, known: Mapping[Shape, frozenset[str | None]]) ->
     """
     if entry.topology_strategy or not known:
         return None
-    found = known.get(_count_bundles(plain(bundle.unit_resources) for bundle in entry.bundles or ()), frozenset())
+    found = known.get(_count_bundles(strip_group_names(bundle.unit_resources) for bundle in entry.bundles or ()), frozenset())
     return next(iter(found)) if len(found) == 1 else None
 
 
@@ -196,7 +196,7 @@ def _count_bundles(bundles: Iterable[Mapping[str, float]]) -> Shape:
     return tuple(sorted(tuple(sorted(bundle.items())) for bundle in bundles))
 
 
-def job(entry: wire.Job) -> Job | None:
+def parse_job(entry: wire.Job) -> Job | None:
     """One job; `None` for an entry without any id."""
     name = entry.submission_id or entry.job_id
     if name is None:
@@ -213,8 +213,8 @@ def job(entry: wire.Job) -> Job | None:
         message=redact(entry.message[:MAX_MESSAGE_CHARS]) if entry.message else None,
         error_type=entry.error_type,
         driver_node=identifier(entry.driver_node_id),
-        driver_pid=sound(driver.pid) if driver else None,
-        exit_code=sound(entry.driver_exit_code),
+        driver_pid=plausible_amount(driver.pid) if driver else None,
+        exit_code=plausible_amount(entry.driver_exit_code),
         preset=entry.get_text(wire.PRESET),
         runtime_env=_environment(bytes(entry.runtime_env)),
         metadata=_metadata(entry.texts) if entry.metadata else None,

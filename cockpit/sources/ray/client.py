@@ -293,7 +293,7 @@ class RayClient:
     async def dead_actors(self, limit: int = 1000) -> tuple[Actor, ...]:
         """Some of the actors that have died, each with its cause; Ray can't say which were the last."""
         listing = await self._list("actors", wire.Listed[wire.Actor], {"limit": min(limit, MAX_LISTED), **_only_in_state("DEAD")})
-        return tuple(actors.actor(entry, None, {}) for entry in listing.result)
+        return tuple(actors.parse_actor(entry, None, {}) for entry in listing.result)
 
     async def read_placement_groups(self) -> GroupFacts:
         """All placement groups but removed ones."""
@@ -314,7 +314,7 @@ class RayClient:
     async def read_jobs(self) -> JobFacts:
         """All jobs, over or not."""
         entries = await self._from_gcs(self._dashboard.json("/api/jobs/", tuple[wire.Job, ...], timeout=10.0))
-        jobs = tuple(job for entry in entries if (job := actors.job(entry)))
+        jobs = tuple(job for entry in entries if (job := actors.parse_job(entry)))
         self._jobs_running = any(job.running for job in jobs)
         return JobFacts(jobs=jobs)
 

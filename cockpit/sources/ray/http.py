@@ -59,7 +59,7 @@ class DashboardRefusedError(SourceError):
 
 
 async def run_in_thread_if(big: bool, work: Callable[P, R], *args: P.args, **more: P.kwargs) -> R:
-    """What takes long goes on in a thread, so that a key is drawn meanwhile; a thread for what doesn't would cost more than it saves."""
+    """Run `work` in a thread if `big`, so that keys are drawn meanwhile; else at once, as a thread would cost more than it saves."""
     return await asyncio.to_thread(work, *args, **more) if big else work(*args, **more)
 
 

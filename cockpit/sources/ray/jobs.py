@@ -10,7 +10,7 @@ from typing import Literal
 
 from cockpit.model import Job, Value
 from cockpit.sources.ray import wire
-from cockpit.sources.ray.actors import job as job_of
+from cockpit.sources.ray.actors import parse_job
 from cockpit.sources.ray.http import Dashboard, DashboardRefusedError, NoAnswerError
 from cockpit.sources.ray.submit import Submissions, job_path
 from cockpit.sources.source import NotMeantError, SourceError
@@ -82,7 +82,7 @@ class JobActs:
         if _MISLEADING_ID.search(name):
             raise NotMeantError(f"the id of job {name[:100]!r} contains characters that Ray may take for another job's id")
         entry = await self.submissions.entry(name)
-        job = job_of(entry) if entry is not None else None
+        job = parse_job(entry) if entry is not None else None
         if entry is None or job is None:
             raise NotMeantError(f"Ray no longer lists job {name}")
         if job.submission is None:
@@ -114,7 +114,7 @@ class JobActs:
 
     async def _look(self, name: str, timeout: float = _READ_TIMEOUT_S) -> Job | None:
         entry = await self.submissions.entry(name, timeout)
-        return job_of(entry) if entry is not None else None
+        return parse_job(entry) if entry is not None else None
 
     async def _write(self, method: Literal["POST", "DELETE"], name: str, end: str, shape: type[wire.T]) -> wire.T:
         try:

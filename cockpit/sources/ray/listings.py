@@ -63,7 +63,7 @@ class GroupLists:
         if is_same and before and before.strategy == strategy:
             return before
         since = before.since if before and before.state == entry.state and before.since else now
-        return actors.group(entry, since, strategy, self._shift())
+        return actors.parse_group(entry, since, strategy, self._shift())
 
 
 class ActorLists:
@@ -154,7 +154,7 @@ class ActorLists:
         made_of = (entry, since, groups.get(entry.placement_group_id or ""))
         made = self._made.get(key)
         if made is None or any(old is not new for old, new in zip(made[0], made_of, strict=True)):
-            made = self._made[key] = (made_of, actors.actor(entry, since, groups))
+            made = self._made[key] = (made_of, actors.parse_actor(entry, since, groups))
         return made[1]
 
     def _has_left(self, state: str, listing: wire.Listing[wire.Actor]) -> bool:

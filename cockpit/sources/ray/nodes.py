@@ -11,7 +11,7 @@ from cockpit.clock import redate, shift_of
 from cockpit.model import Amount, Disk, Gpu, Hold, Holder, HostMemory, Kind, Node, NodeState, Process, Quantity, Value, Worker
 from cockpit.secrets import redact
 from cockpit.sources.ray import wire
-from cockpit.sources.ray.resources import ResourceNames, is_grouped, sound, uses, whole
+from cockpit.sources.ray.resources import ResourceNames, is_grouped, parse_uses, plausible_amount, whole
 from cockpit.sources.source import SourceError
 from cockpit.text import plural
 
@@ -76,8 +76,8 @@ class _Memory(msgspec.Struct):
 
     def date(self, started: float | None, ended: float | None) -> None:
         """Milliseconds since 1970; 0 and nothing stand for unknown."""
-        self.started = self.started or (sound(started) or 0) / 1000 or None
-        self.ended = self.ended or (sound(ended) or 0) / 1000 or None
+        self.started = self.started or (plausible_amount(started) or 0) / 1000 or None
+        self.ended = self.ended or (plausible_amount(ended) or 0) / 1000 or None
 
 
 class Nodes:
@@ -116,7 +116,7 @@ class Nodes:
         elif self._doubt.note_loss():
             raise SourceError(f"Ray's dashboard suddenly {loss}; cockpit checks again first")
         self._memories = {node_id: self._memories.get(node_id) or _Memory() for node_id in listed}
-        newest = max((now for entry in listed.values() if (now := sound(entry.now)) is not None), default=0.0)
+        newest = max((now for entry in listed.values() if (now := plausible_amount(entry.now)) is not None), default=0.0)
         for node_id, entry in listed.items():
             self._remember(self._memories[node_id], entry, newest)
         self._used = data.node_logical_resources or {}
@@ -125,7 +125,7 @@ class Nodes:
         """All that is known now."""
         living = [(node_id, memory) for node_id, memory in self._memories.items() if memory.alive]
         return NodeFacts(
-            nodes=tuple(self._node(node_id, memory, uses(self._used.get(node_id, ""))) for node_id, memory in self._memories.items()),
+            nodes=tuple(self._node(node_id, memory, parse_uses(self._used.get(node_id, ""))) for node_id, memory in self._memories.items()),
             workers=tuple(worker for node_id, memory in living for worker in _workers(node_id, memory)),
             holders=tuple(holder for node_id, memory in living if memory.figures for holder in _holders(node_id, memory.figures.gpus)),
             growing=any(memory.raylet and memory.raylet.node_type_name for _, memory in living),
@@ -144,7 +144,7 @@ class Nodes:
     def _remember(self, memory: _Memory, entry: wire.Summary, newest: float) -> None:
         raylet = entry.raylet
         memory.state = "ALIVE" if raylet.state == "ALIVE" else "DEAD" if raylet.state == "DEAD" else "UNKNOWN"
-        if (now := sound(entry.now)) is not None:
+        if (now := plausible_amount(entry.now)) is not None:
             if now != memory.now:
                 late = newest - now if memory.now is None else 0.0
                 memory.now, memory.seen = now, self._clock() - (late if late > CLOCK_TOLERANCE_S else 0.0)
@@ -186,9 +186,9 @@ class Nodes:
     def _resources(self, identity: wire.NodeEntry, raylet: wire.Raylet, used: Mapping[str, tuple[float, float]]) -> dict[str, Quantity]:
         totals = identity.resources_total
         if not totals:
-            totals = {self._names.real(name): total for name, total in (raylet.resources_total or {}).items()}
+            totals = {self._names.unmangle(name): total for name, total in (raylet.resources_total or {}).items()}
         return {
-            name: Quantity(used=sound(used[name][0]) if name in used else None, total=sound(total))
+            name: Quantity(used=plausible_amount(used[name][0]) if name in used else None, total=plausible_amount(total))
             for name, total in totals.items()
             if not is_grouped(name)
         }
@@ -199,7 +199,7 @@ def _with_figures(node: Node, figures: wire.Summary, memory: _Memory) -> Node:
     mem = figures.mem or ()
     return replace(
         node,
-        cpu=sound(figures.cpu),
+        cpu=plausible_amount(figures.cpu),
         cpus=whole(figures.cpus[0]) if figures.cpus else None,
         memory=HostMemory(used=whole(mem[3]), total=whole(mem[0])) if len(mem) > 3 else HostMemory(),
         object_store=memory.store or Amount(),
@@ -255,7 +255,7 @@ def _gpu(place: int, gpu: wire.Gpu) -> Gpu:
 
 def _known_figure(number: float | None) -> float | None:
     """Ray writes -1 where NVML failed."""
-    return None if number is None or number < 0 else sound(number)
+    return None if number is None or number < 0 else plausible_amount(number)
 
 
 def _bytes(mebibytes: float | None) -> int | None:
@@ -309,7 +309,9 @@ def processes(node_id: str, detail: wire.Detail) -> tuple[Process, ...]:
         held.setdefault(holder.pid, []).append(Hold(index=holder.index, memory=holder.memory))
     agent = detail.agent.pid if detail.agent else None
     return tuple(
-        _process(node_id, detail, info, tuple(held.get(info.pid, ())), info.pid == agent) for info in detail.workers if sound(info.pid)
+        _process(node_id, detail, info, tuple(held.get(info.pid, ())), info.pid == agent)
+        for info in detail.workers
+        if plausible_amount(info.pid)
     )
 
 
@@ -319,7 +321,7 @@ def _process(node_id: str, detail: wire.Detail, info: wire.ProcessInfo, gpus: tu
     return Process(
         host=detail.hostname or detail.raylet.node_manager_hostname or detail.ip or "",
         pid=info.pid,
-        started=sound(info.create_time),
+        started=plausible_amount(info.create_time),
         command=redact(command) or None,
         rss=whole(info.memory_info.rss) if info.memory_info else None,
         gpus=gpus,

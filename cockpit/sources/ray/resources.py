@@ -19,7 +19,7 @@ _USE = re.compile(
 KNOWN = ("object_store_memory", "node:__internal_head__", "accelerator_type:")
 
 
-def sound(number: Number | None) -> Number | None:
+def plausible_amount(number: Number | None) -> Number | None:
     """`None` for what is no amount: NaN, infinity, absurdly much. Ray passes on whatever its agents and users write."""
     return number if number is not None and -MAX_AMOUNT < number < MAX_AMOUNT else None
 
@@ -45,7 +45,7 @@ class ResourceNames:
         """Remember real names."""
         self._real.update((mangle(name), name) for name in names if "_" in name and not is_grouped(name))
 
-    def real(self, name: str) -> str:
+    def unmangle(self, name: str) -> str:
         """The name as it was given to Ray; one that was never seen stays as it is."""
         if name.startswith("acceleratorType:"):
             return f"{KNOWN[2]}{name[16:]}"
@@ -57,7 +57,7 @@ def is_grouped(name: str) -> bool:
     return _GROUPED.fullmatch(name) is not None or _MANGLED_GROUP.fullmatch(name) is not None
 
 
-def plain(resources: Mapping[str, float] | None) -> dict[str, float]:
+def strip_group_names(resources: Mapping[str, float] | None) -> dict[str, float]:
     """What was asked for, with the names of placement groups taken off.
 
     `GPU_group_<group>` and `GPU_group_<bundle>_<group>` are the same GPU, named twice; `bundle_group_…` is no resource.
@@ -66,7 +66,7 @@ def plain(resources: Mapping[str, float] | None) -> dict[str, float]:
     for name, amount in (resources or {}).items():
         match = _GROUPED.fullmatch(name)
         real = match["name"] if match else name
-        if (not match or real != "bundle") and sound(amount) is not None:
+        if (not match or real != "bundle") and plausible_amount(amount) is not None:
             asked[real] = max(amount, asked.get(real, 0.0))
     return asked
 
@@ -77,7 +77,7 @@ def bundle_of(resources: Mapping[str, float] | None) -> int | None:
     return next((int(number) for number in found if number), None)
 
 
-def uses(text: str) -> dict[str, tuple[float, float]]:
+def parse_uses(text: str) -> dict[str, tuple[float, float]]:
     """Handed out and in all, by resource, from lines such as `1.0/2.0 CPU (1.0 used of 1.0 reserved in placement groups)`.
 
     What a placement group has reserved is handed out, used or not; Ray's first figure leaves the unused part of it out

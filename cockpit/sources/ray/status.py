@@ -11,7 +11,7 @@ from cockpit.model import Demand, Quantity, Value
 from cockpit.secrets import redact
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.ray import wire
-from cockpit.sources.ray.resources import ResourceNames, is_grouped, parse_amount, plain, sound, whole
+from cockpit.sources.ray.resources import ResourceNames, is_grouped, parse_amount, plausible_amount, strip_group_names, whole
 from cockpit.sources.source import SourceError
 
 FROZEN_AFTER_S = 20.0
@@ -62,13 +62,13 @@ class StatusReports:
         nodes = report.usage_by_node
         return StatusFacts(
             usage={node_id: self._quantities(_read_uses(usage)) for node_id, usage in nodes.items()} if nodes is not None else None,
-            demand=_demands((plain(needs), count) for needs, count in report.resource_demand),
+            demand=_demands((strip_group_names(needs), count) for needs, count in report.resource_demand),
             strategies=tuple(_group(shape, times) for shape, count in report.pg_demand if (times := whole(count))),
         )
 
     def _quantities(self, usage: Mapping[str, tuple[float, float]]) -> dict[str, Quantity]:
         return {
-            self._names.real(name): Quantity(used=sound(used), total=sound(total))
+            self._names.unmangle(name): Quantity(used=plausible_amount(used), total=plausible_amount(total))
             for name, (used, total) in usage.items()
             if not is_grouped(name)
         }
@@ -82,7 +82,7 @@ def _read_uses(usage: Raw) -> wire.Uses:
 
 
 def _group(shape: wire.GroupShape, count: int) -> GroupDemand:
-    bundles = tuple(plain(needs) for needs, times in shape.bundles for _ in range(min(whole(times) or 0, MAX_BUNDLES)))
+    bundles = tuple(strip_group_names(needs) for needs, times in shape.bundles for _ in range(min(whole(times) or 0, MAX_BUNDLES)))
     return GroupDemand(bundles=bundles, strategy=shape.strategy, count=count)
 
 
@@ -122,7 +122,7 @@ def parse_status(text: str) -> StatusFacts:
 
 def _shapes(text: str) -> list[dict[str, float]]:
     return [
-        plain({name: parse_amount(amount) for name, amount in _NEED.findall(inner)})
+        strip_group_names({name: parse_amount(amount) for name, amount in _NEED.findall(inner)})
         for inner, times in _SHAPE.findall(text)
         for _ in range(min(int(times or 1), MAX_BUNDLES))
     ]

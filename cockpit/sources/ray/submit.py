@@ -135,7 +135,7 @@ class Submissions:
         """What runs, or ran, a job's command: it holds what the command was given. `None`: Ray remembers none. Raises `SourceError`."""
         asked: Params = {"filter_keys": "name", "filter_predicates": "=", "filter_values": f"{SUPERVISOR}{name}", "limit": 10, "detail": 1}
         told = await self._dashboard.data("/api/v0/actors", wire.Listed[wire.Actor], timeout=_READ_TIMEOUT_S, params=asked)
-        return next((actors.actor(entry, None, {}) for entry in told.result.result), None)
+        return next((actors.parse_actor(entry, None, {}) for entry in told.result.result), None)
 
     async def has(self, name: str) -> bool:
         """Whether a package is there already; if so, Ray keeps it for some minutes. Raises `SourceError`."""

@@ -11,7 +11,7 @@ from cockpit.placement import needs_words
 from cockpit.sources.source import SourceError
 from cockpit.text import UNKNOWN, count, size
 from cockpit.ui import cells
-from cockpit.ui.columns import actor_search, amount, leaf, reason, words
+from cockpit.ui.columns import actor_search, leaf, number_column, reason_column, text_column
 from cockpit.ui.section import NO_ANSWER, Cell, Column, Page, PageRow, Section
 from cockpit.ui.view import View
 
@@ -103,7 +103,7 @@ def _actors_section(key: str, title: str, actors: Sequence[Actor] | None, nothin
     waits, is_dead = key == "pending", key == "dead"
     alive = not (waits or is_dead)
     columns: list[Column[Actor]] = [
-        words(title, 16 if waits else 20, lambda actor, _: cells.title(actor), grow=alive, most=40),
+        text_column(title, 16 if waits else 20, lambda actor, _: cells.title(actor), grow=alive, most=40),
         Column(
             "CLASS",
             14,
@@ -116,16 +116,16 @@ def _actors_section(key: str, title: str, actors: Sequence[Actor] | None, nothin
         Column("STATE", 14, lambda actor, view: cells.state(actor.state, view), sort=lambda actor, _: actor.state),
         Column("NEEDS", 15, cells.actor_needs, sort=lambda actor, _: actor.needs.get("GPU"), rank=1 if waits else 0, grow=alive, most=28),
         Column("FOR", 6, cells.waiting_time, sort=lambda actor, _: actor.since, right=True, rank=0 if waits else 6),
-        words("NODE", 10, lambda actor, view: view.node_title(actor.node), rank=8 if waits else 1, tail=True),
+        text_column("NODE", 10, lambda actor, view: view.node_title(actor.node), rank=8 if waits else 1, tail=True),
         Column("PID", 7, cells.actor_pid, sort=lambda actor, _: actor.pid, right=True, rank=9 if waits else 2),
         Column("GPU MEM", 7, _memory, sort=_memory_bytes, right=True, rank=10 if waits or is_dead else 0),
-        amount("RST", 3, lambda actor, _: actor.restarts, count, rank=3),
-        words("JOB", 12, lambda actor, view: view.job_title(actor.job), rank=4, grow=alive, most=24),
+        number_column("RST", 3, lambda actor, _: actor.restarts, count, rank=3),
+        text_column("JOB", 12, lambda actor, view: view.job_title(actor.job), rank=4, grow=alive, most=24),
     ]
     if waits:
-        columns.append(reason(36, lambda actor, view: cells.why(actor, view) or UNKNOWN))  # a long one in full only once
+        columns.append(reason_column(36, lambda actor, view: cells.why(actor, view) or UNKNOWN))  # a long one in full only once
     elif is_dead:
-        columns.append(reason(26, lambda actor, _: actor.why or UNKNOWN))
+        columns.append(reason_column(26, lambda actor, _: actor.why or UNKNOWN))
     return Section(key, title, tuple(columns), actors, nothing, actor_search, unknown=unknown)
 
 
@@ -154,7 +154,7 @@ def _groups_section(view: View, *, tree: bool) -> Section[GroupRow]:
         Column("PLACED", 14, _placement),
         _of_group("FOR", 6, lambda group, view: cells.ago(group.since, view), sort=lambda row, _: row.about.since, right=True, rank=1),
         Column("JOB", 12, lambda row, view: view.job_title(row.about.job), sort=lambda row, _: row.about.job, rank=3),
-        reason(14, lambda row, view: cells.why(row.about, view) if row.bundle is None else "", rank=4),
+        reason_column(14, lambda row, view: cells.why(row.about, view) if row.bundle is None else "", rank=4),
     )
     return Section(
         "groups",
@@ -196,7 +196,7 @@ def _placement(row: GroupRow, view: View) -> Cell:
 def _classes_section(classes: Sequence[ClassRow] | None, *, tree: bool) -> Section[ClassRow]:
     columns: tuple[Column[ClassRow], ...] = (
         Column("CLASSES", 24, _class_name, sort=lambda row, _: row.about.class_, grow=True, most=40),
-        words("JOB", 14, lambda row, view: view.job_title(row.job), rank=1),
+        text_column("JOB", 14, lambda row, view: view.job_title(row.job), rank=1),
         Column("ALIVE", 6, lambda row, _: _states(row, "ALIVE"), right=True),
         Column("PENDING", 7, lambda row, _: _states(row, "PENDING_CREATION", "DEPENDENCIES_UNREADY", "RESTARTING"), right=True),
         Column("RST", 4, _restarts, right=True),

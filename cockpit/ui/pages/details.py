@@ -16,7 +16,7 @@ from cockpit.report.grouping import bundles_words
 from cockpit.report.usage import usage_pairs
 from cockpit.text import UNKNOWN, size
 from cockpit.ui import cells
-from cockpit.ui.columns import GPU_MEMORY_COLUMN, PID_COLUMN, actor_search, amount, process_search, reason
+from cockpit.ui.columns import GPU_MEMORY_COLUMN, PID_COLUMN, actor_search, number_column, process_search, reason_column
 from cockpit.ui.findings import POOLS
 from cockpit.ui.log_tails import LogTail
 from cockpit.ui.pages.findings import about_section, finding_sections
@@ -197,7 +197,7 @@ def processes_section(key: str, title: str, rows: list[Process], nothing: str) -
         PID_COLUMN,
         GPU_MEMORY_COLUMN,
         Column("GPUS", 6, lambda process, _: cells.gpu_indices(process), rank=2),
-        amount("RSS", 6, lambda process, _: process.rss, rank=3),
+        number_column("RSS", 6, lambda process, _: process.rss, rank=3),
         Column("OWNER", 16, cells.owner, rank=4),
         Column("COMMAND", 20, lambda process, _: cells.command(process), grow=True),
     )
@@ -238,7 +238,7 @@ def _groups(groups: list[PlacementGroup] | None) -> Section[PlacementGroup]:
         Column("GROUPS", 16, lambda group, _: cells.title(group), grow=True),
         Column("STATE", 12, lambda group, view: cells.state(group.state, view)),
         Column("BUNDLES", 24, lambda group, _: bundles_words(group), grow=True),
-        reason(14, lambda group, _: group.why, rank=1),
+        reason_column(14, lambda group, _: group.why, rank=1),
     )
     return Section("job-groups", "GROUPS", columns, groups, search=lambda group: group.name, unknown="unknown")
 
@@ -250,7 +250,7 @@ def _actors(key: str, actors: list[Actor] | None, title: str = "ACTORS") -> Sect
         Column("NEEDS", 16, cells.actor_needs),
         Column("NODE", 10, lambda actor, view: view.node_title(actor.node), tail=True),
         Column("PID", 8, cells.actor_pid, right=True),
-        reason(16, lambda actor, _: actor.why, rank=1),
+        reason_column(16, lambda actor, _: actor.why, rank=1),
     )
     return Section(key, title, columns, actors, search=actor_search, unknown="unknown")
 

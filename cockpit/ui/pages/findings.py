@@ -11,7 +11,7 @@ from cockpit.model import LEVELS, Actor, Fault, Finding, Node, PlacementGroup, P
 from cockpit.report.faults import also_down, by_cause
 from cockpit.text import UNKNOWN
 from cockpit.ui import cells
-from cockpit.ui.columns import ago, words
+from cockpit.ui.columns import age_column, text_column
 from cockpit.ui.findings import find_things, next_steps
 from cockpit.ui.section import MAX_TEXT_LINES, VALUE_COLUMN, Cell, Column, FactRow, Item, Page, Pairs, Section, facts, paragraphs
 from cockpit.ui.view import View
@@ -64,9 +64,9 @@ def about_section(key: str, view: View) -> Iterator[Section[Finding]]:
 def _section(key: str, title: str, rows: Sequence[Finding] | None, nothing: str = "none", *, what: str = "WHAT") -> Section[Finding]:
     columns: tuple[Column[Finding], ...] = (
         Column(title, 10, lambda finding, view: cells.level(finding.level, view), sort=lambda finding, _: LEVELS.index(finding.level)),
-        ago("FOR", 6, lambda finding, _: finding.since),
+        age_column("FOR", 6, lambda finding, _: finding.since),
         Column("KEY", 5, lambda finding, view: ((next_steps(finding, has_acts=view.acts, past=view.ago is not None)[0].key, "accent"),)),
-        words("ABOUT", 16, lambda finding, _: finding.subject, rank=1, fold=2, tail=True),
+        text_column("ABOUT", 16, lambda finding, _: finding.subject, rank=1, fold=2, tail=True),
         Column(what, 44, lambda finding, _: finding.text, grow=True, fold=MAX_TEXT_LINES),
     )
     return Section(key, title, columns, rows, nothing, _search, lambda finding, _: finding.seen is not None, unknown="unknown yet")
@@ -133,8 +133,8 @@ class FaultsPage(Page):
         """The oldest first."""
         columns: tuple[Column[Fault], ...] = (
             Column("FAILING SOURCES", 20, lambda fault, _: ((fault.source, "bad"),), sort=lambda fault, _: fault.source),
-            words("HOST", 10, lambda fault, _: fault.host or None, rank=1, tail=True),
-            ago("SINCE", 6, lambda fault, _: fault.since),
+            text_column("HOST", 10, lambda fault, _: fault.host or None, rank=1, tail=True),
+            age_column("SINCE", 6, lambda fault, _: fault.since),
             Column("WHAT", 30, lambda fault, _: f"{fault.text}{also_down(fault)}", grow=True, fold=MAX_TEXT_LINES),
         )
         return (Section("faults", "FAILING SOURCES", columns, by_cause(view.snapshot.faults), "none: all sources answer", _fault_search),)

@@ -12,7 +12,7 @@ from cockpit.findings.stalls import IDLE_CLEAR_PERCENT
 from cockpit.model import Actor, Gpu, Hold, Node, Process
 from cockpit.text import UNKNOWN, age, percent, ratio, size
 from cockpit.ui import cells
-from cockpit.ui.columns import words
+from cockpit.ui.columns import text_column
 from cockpit.ui.marks import EMPTY_BELOW, bar
 from cockpit.ui.section import Cell, Column, PageRow, Section
 from cockpit.ui.view import View
@@ -90,7 +90,7 @@ def gpus_section(key: str, rows: Sequence[GpuRow] | None, *, own_node: bool = Fa
         Column("JOB", 12, _jobs, rank=3),
     ]
     if not own_node:
-        columns.insert(0, words("GPUS", 10, lambda row, _: row.node.title, tail=True))
+        columns.insert(0, text_column("GPUS", 10, lambda row, _: row.node.title, tail=True))
     cause = "no GPU data from NVML or from Ray's agent"
     return Section(
         key,

@@ -10,7 +10,7 @@ from cockpit.model import Job
 from cockpit.report.usage import gpu_hours, idle_words
 from cockpit.text import UNKNOWN, age, count, ratio, share_percent
 from cockpit.ui import cells
-from cockpit.ui.columns import ago, amount, words
+from cockpit.ui.columns import age_column, number_column, text_column
 from cockpit.ui.section import MAX_TEXT_LINES, Column, Item, Page, Section
 from cockpit.ui.view import View
 from cockpit.usage import HourSums, UserUsage
@@ -29,17 +29,17 @@ class JobsPage(Page):
 
 def _section(rows: list[Job] | None) -> Section[Job]:
     columns: tuple[Column[Job], ...] = (
-        words("JOBS", 22, lambda job, _: job.id),
+        text_column("JOBS", 22, lambda job, _: job.id),
         Column("STATUS", 11, lambda job, view: cells.state(job.status, view), sort=lambda job, _: job.status),
-        ago("STARTED", 7, lambda job, _: job.started, rank=3),
-        amount("RUNTIME", 7, cells.run_seconds, age),
+        age_column("STARTED", 7, lambda job, _: job.started, rank=3),
+        number_column("RUNTIME", 7, cells.run_seconds, age),
         Column("GPU MEM", 7, _memory, sort=cells.job_memory_bytes, right=True, rank=1),
         Column("GPUS", 5, _gpus, sort=_had_now, right=True),
-        amount("GPU-H", 6, lambda job, view: _sums(job, view).had, _hours, rank=4),
+        number_column("GPU-H", 6, lambda job, view: _sums(job, view).had, _hours, rank=4),
         Column(
             "BUSY", 4, lambda job, view: _busy(_sums(job, view)), sort=lambda job, view: _busy_share(_sums(job, view)), right=True, rank=5
         ),
-        words("ENTRYPOINT", 18, _entrypoint, grow=True, fold=MAX_TEXT_LINES),
+        text_column("ENTRYPOINT", 18, _entrypoint, grow=True, fold=MAX_TEXT_LINES),
         Column("MESSAGE", 18, lambda job, _: ((last_line(job), "dim"),), rank=2, grow=True, fold=MAX_TEXT_LINES),
     )
     return Section("jobs", "JOBS", columns, rows, "no jobs", lambda job: f"{job.id} {job.job} {job.status} {job.entrypoint} {job.message}")
@@ -47,13 +47,13 @@ def _section(rows: list[Job] | None) -> Section[Job]:
 
 def _users_section(view: View) -> Section[Item[UserUsage]]:
     columns: tuple[Column[Item[UserUsage]], ...] = (
-        words("USERS", 22, lambda row, _: row.of.user or None),
-        amount("JOBS", 5, lambda row, _: row.of.jobs, str),
-        amount("GPUS", 5, lambda row, _: row.of.gpus or 0, count),
-        amount("GPU-H", 6, lambda row, _: row.of.sums.had, gpu_hours),
+        text_column("USERS", 22, lambda row, _: row.of.user or None),
+        number_column("JOBS", 5, lambda row, _: row.of.jobs, str),
+        number_column("GPUS", 5, lambda row, _: row.of.gpus or 0, count),
+        number_column("GPU-H", 6, lambda row, _: row.of.sums.had, gpu_hours),
         Column("BUSY", 4, lambda row, _: _busy(row.of.sums), sort=lambda row, _: _busy_share(row.of.sums), right=True),
-        amount("GPU MEM", 7, lambda row, _: row.of.gpu_memory),
-        amount("HOST MEM", 8, lambda row, _: row.of.host_memory, rank=1),
+        number_column("GPU MEM", 7, lambda row, _: row.of.gpu_memory),
+        number_column("HOST MEM", 8, lambda row, _: row.of.host_memory, rank=1),
         Column("IDLE", 20, lambda row, _: ((idle_words(row.of.sums.idle), "dim"),), grow=True, rank=2),
     )
     usage = view.history.usage

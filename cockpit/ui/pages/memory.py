@@ -11,7 +11,7 @@ from cockpit.findings.trend import Trend, seconds_until
 from cockpit.model import SUPERVISOR, Finding, HostMemory, Node, Snapshot
 from cockpit.text import UNKNOWN, ratio, size
 from cockpit.ui import cells
-from cockpit.ui.columns import amount
+from cockpit.ui.columns import number_column
 from cockpit.ui.findings import find_things
 from cockpit.ui.marks import Tone, bar, chart, spark
 from cockpit.ui.section import Cell, Column, Page, PageRow, Section, facts
@@ -173,7 +173,7 @@ def _owners(node: Node, view: View) -> Section[OwnerRow]:
     rows = None if host is None or held is None else list(_rows(node, host.name, held, view))
     columns: tuple[Column[OwnerRow], ...] = (
         Column("BY JOB AND ACTOR", 22, _owner, sort=lambda row, _: row.holding.owner.name, grow=True),
-        amount("HOLDS", 6, lambda row, _: row.holding.used),
+        number_column("HOLDS", 6, lambda row, _: row.holding.used),
         Column("SHARE", 5, lambda row, _: share(row.holding.owner.key, row.holding.used, node), right=True, rank=2),
         Column("GROWTH", 10, _growth, sort=lambda row, _: row.holding.trend.slope if row.holding.trend else None, right=True),
         Column("LAST 15 MIN", SPARK_CELLS, lambda row, view: ((spark(row.past, SPARK_CELLS, row.top, ascii=view.ascii), "mid"),), rank=3),

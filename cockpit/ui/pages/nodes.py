@@ -10,7 +10,7 @@ from cockpit.model import MemoryUser, Node, Process, Quantity, Session
 from cockpit.sources.source import SourceError
 from cockpit.text import UNKNOWN, count, percent, size
 from cockpit.ui import cells
-from cockpit.ui.columns import ago, amount, words
+from cockpit.ui.columns import age_column, number_column, text_column
 from cockpit.ui.pages.findings import about_section
 from cockpit.ui.pages.gpus import GpuRows, gpu_rows, gpus_section
 from cockpit.ui.pages.memory import kill_line_words, memory_rest, share
@@ -105,10 +105,10 @@ def _state(node: Node) -> Cell:
 def _memory_section(page: NodePage, node: Node, view: View) -> Section[MemoryRow]:
     """Host memory by process: all of the host's where a probe looks, else Ray's own as Ray tells."""
     columns: tuple[Column[MemoryRow], ...] = (
-        amount("HOST MEMORY", 11, lambda row, _: row.used),
+        number_column("HOST MEMORY", 11, lambda row, _: row.used),
         Column("SHARE", 5, lambda row, _: share(row.name, row.used, node), right=True),
         Column("PID", 8, lambda row, _: row.name if row.user else "", sort=lambda row, _: row.user and row.user.pid, right=True),
-        words("USER", 8, lambda row, _: (row.user.user or None) if row.user else "", rank=2),
+        text_column("USER", 8, lambda row, _: (row.user.user or None) if row.user else "", rank=2),
         Column("KIND", 9, lambda row, _: cells.kind(row.about) if row.about else "", rank=1),
         Column("JOB", 12, lambda row, view: view.job_title(row.about.job) if row.about else "", rank=3),
         Column("COMMAND", 20, lambda row, _: row.command, grow=True),
@@ -163,9 +163,9 @@ def sessions_section(sessions: Sequence[Session] | None) -> Section[Session]:
     """Ray's folders on disk: live or dead, and what they cost."""
     columns: tuple[Column[Session], ...] = (
         Column("SESSIONS", 10, _session_state),
-        words("HOST", 10, lambda session, _: session.host, rank=1, tail=True),
-        amount("SIZE", 6, lambda session, _: session.size),
-        ago("STARTED", 7, lambda session, _: session.started),
+        text_column("HOST", 10, lambda session, _: session.host, rank=1, tail=True),
+        number_column("SIZE", 6, lambda session, _: session.size),
+        age_column("STARTED", 7, lambda session, _: session.started),
         Column("OWNER", 8, lambda session, _: session.owner or UNKNOWN, rank=2),
         Column("KEEPS", 12, lambda session, _: ((f"{len(session.keeps)} protected", "warn"),) if session.keeps else "", rank=3),
         Column("PATH", 24, lambda session, _: session.path + ("  <- session_latest" if session.latest else ""), grow=True),

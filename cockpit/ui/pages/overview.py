@@ -16,7 +16,7 @@ from cockpit.report.text import unjudged_words
 from cockpit.text import UNKNOWN, age, percent, plural, ratio
 from cockpit.ui import cells
 from cockpit.ui.block import fit_text
-from cockpit.ui.columns import GPU_MEMORY_COLUMN, PID_COLUMN, ago, amount, process_search, reason, words
+from cockpit.ui.columns import GPU_MEMORY_COLUMN, PID_COLUMN, age_column, number_column, process_search, reason_column, text_column
 from cockpit.ui.marks import spark
 from cockpit.ui.pages.findings import worst_section
 from cockpit.ui.section import MAX_TEXT_LINES, Column, Page, PageRow, Section
@@ -67,7 +67,7 @@ def node_columns(view: View) -> tuple[Column[Node], ...]:
         Column("GPU MEM", max(7, gpus), lambda node, view: cells.gpu_cells(node.gpus, view, memory=True)),
         _share("MEM%", lambda node: (cells.gpu_fill(node.gpus), 1), (0.9, 0.98)),
         Column("UTIL", max(4, gpus), lambda node, view: cells.gpu_cells(node.gpus, view, memory=False)),
-        amount("UTL%", 4, lambda node, _: cells.mean_utilization(node.gpus), percent),
+        number_column("UTL%", 4, lambda node, _: cells.mean_utilization(node.gpus), percent),
         Column(f"UTIL {past // 12} MIN", past, lambda node, view: cells.recent_spark(node, "gpu", None, past, view), rank=7),
         Column("RESV", 5, lambda node, _: cells.reservation(node), sort=lambda node, _: _reserved_gpus(node), right=True),
         Column("CPU", 9, lambda node, _: cells.reservation(node, "CPU"), rank=6, right=True),
@@ -78,7 +78,7 @@ def node_columns(view: View) -> tuple[Column[Node], ...]:
         _share("OBJ", lambda node: (node.object_store.used, node.object_store.total), rank=2),
         _share("SHM", lambda node: (node.shm.used, node.shm.total), rank=3),
         _share("DISK", cells.fullest_disk, (0.85, 0.95), rank=1),
-        ago("SEEN", 4, lambda node, _: node.seen),
+        age_column("SEEN", 4, lambda node, _: node.seen),
     )
 
 
@@ -152,11 +152,11 @@ def waits_section(view: View) -> Section[WaitingRow]:
     rows = [replace(item, drawn_why=repeats.shorten(item.why, _reference(item))) for item in ordered[:MAX_ROWS]]
     columns: tuple[Column[WaitingRow], ...] = (
         Column("WAITS", 8, lambda item, _: ((item.what, "warn"),), sort=lambda item, _: item.what),
-        words("NAME", 20, lambda item, _: item.name, fold=2),
+        text_column("NAME", 20, lambda item, _: item.name, fold=2),
         Column("NEEDS", 16, lambda item, _: item.needs or UNKNOWN, grow=True, most=32, rank=1, fold=2),
         Column("FOR", 7, cells.waiting_time, sort=lambda item, _: item.since, right=True),
-        words("JOB", 12, lambda item, view: view.job_title(item.about.job), rank=2, grow=True, most=24),
-        reason(36, lambda item, _: item.drawn_why or UNKNOWN),
+        text_column("JOB", 12, lambda item, view: view.job_title(item.about.job), rank=2, grow=True, most=24),
+        reason_column(36, lambda item, _: item.drawn_why or UNKNOWN),
     )
     return Section(
         "waits",
@@ -180,13 +180,13 @@ def orphans_section(view: View) -> Section[Process]:
     looked, unjudged = view.snapshot.looked_at, view.snapshot.unjudged
     columns: tuple[Column[Process], ...] = (
         Column("ORPHANS", 10, lambda process, _: cells.kind(process), sort=lambda process, _: process.kind),
-        words("NODE", 10, cells.place, tail=True),
+        text_column("NODE", 10, cells.place, tail=True),
         PID_COLUMN,
         GPU_MEMORY_COLUMN,
         Column("GPUS", 7, lambda process, _: cells.gpu_indices(process), rank=1),
-        ago("AGE", 6, lambda process, _: process.started),
+        age_column("AGE", 6, lambda process, _: process.started),
         Column("COMMAND", 14, lambda process, _: cells.command(process), grow=True),
-        reason(14, lambda process, _: "; ".join(process.why), rank=1),
+        reason_column(14, lambda process, _: "; ".join(process.why), rank=1),
     )
     page = f"{unjudged_words(view.snapshot)}; page 4" if unjudged else ""
     probed = f"{'unknown' if unjudged else 'none'} ({plural(looked, 'host')} probed{page})"
@@ -206,7 +206,7 @@ def running_jobs_section(view: View) -> Section[Job]:
     actors = view.index.of(_living_actors_by_job)
     rows = None if jobs is None else [job for job in jobs if job.status == "RUNNING"]
     columns: tuple[Column[Job], ...] = (
-        words("RUNNING JOBS", 20, lambda job, _: job.id),
+        text_column("RUNNING JOBS", 20, lambda job, _: job.id),
         Column("FOR", 6, lambda job, view: age(cells.run_seconds(job, view)), sort=lambda job, _: job.started, right=True),
         Column("GPUS", 4, lambda job, view: cells.job_gpus(job, view)[1], right=True),
         Column("GPU MEM", 7, lambda job, view: cells.job_gpus(job, view)[0], sort=cells.job_memory_bytes, right=True),

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from cockpit.check.preset_list import PresetEntry
 from cockpit.config.document import abbreviate_home
 from cockpit.model import Job
-from cockpit.presets import Preset, RayStart, doubts, safe
+from cockpit.presets import Preset, RayStart, doubts, redact_preset
 from cockpit.presets.folder import READY_MADE
 from cockpit.text import UNKNOWN, count
 from cockpit.ui import cells
-from cockpit.ui.columns import words
+from cockpit.ui.columns import text_column
 from cockpit.ui.marks import Tone
 from cockpit.ui.section import MAX_TEXT_LINES, Cell, Column, Item, Page, Pairs, Section, facts
 from cockpit.ui.view import View
@@ -32,7 +32,7 @@ class PresetsPage(Page):
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
         columns: tuple[Column[PresetEntry], ...] = (
-            words("PRESETS", 20, lambda entry, _: entry.name),
+            text_column("PRESETS", 20, lambda entry, _: entry.name),
             Column("FITS", 8, _fits, sort=lambda entry, _: entry.checked.verdict if entry.checked else None),
             _resource("GPU"),
             _resource("CPU", rank=4),
@@ -98,7 +98,7 @@ def preset_sections(entry: PresetEntry, view: View) -> Sequence[Section[Any]]:
     """All of one preset, what its job asks for, and every line of the check."""
     if entry.preset is None:
         return (facts("preset", "PRESET", [("file", entry.path), ("error", entry.mistake or UNKNOWN)], view.width),)
-    parts: list[Section[Any]] = [facts("preset", "PRESET", list(_facts(entry, safe(entry.preset), view)), view.width)]
+    parts: list[Section[Any]] = [facts("preset", "PRESET", list(_facts(entry, redact_preset(entry.preset), view)), view.width)]
     if entry.checked is not None:
         parts += [_groups(entry.checked), _check_section(entry.checked, view)]
     return parts

@@ -8,7 +8,7 @@ from typing import Any
 from cockpit.model import Process
 from cockpit.text import UNKNOWN
 from cockpit.ui import cells
-from cockpit.ui.columns import ago, amount, gpu_memory, process_search, reason, words
+from cockpit.ui.columns import age_column, gpu_memory, number_column, process_search, reason_column, text_column
 from cockpit.ui.pages.nodes import sessions_section
 from cockpit.ui.section import Cell, Column, Page, PageRow, Section
 from cockpit.ui.view import View
@@ -92,17 +92,17 @@ def _one_tree(root: Process, children: dict[tuple[str, int], list[Process]], see
 def _section(title: str, rows: list[ProcessRow] | None, view: View) -> Section[ProcessRow]:
     columns: tuple[Column[ProcessRow], ...] = (
         Column(title, 12, lambda row, _: cells.kind(row.about), sort=lambda row, _: _place(row.about)),
-        words("NODE", 10, lambda row, view: cells.place(row.about, view), rank=1, tail=True),
-        amount("PID", 7, lambda row, _: row.about.pid, str),
-        words("USER", 8, lambda row, _: row.about.user or None, rank=5),
+        text_column("NODE", 10, lambda row, view: cells.place(row.about, view), rank=1, tail=True),
+        number_column("PID", 7, lambda row, _: row.about.pid, str),
+        text_column("USER", 8, lambda row, _: row.about.user or None, rank=5),
         Column("S", 1, _state, rank=6),
-        ago("AGE", 6, lambda row, _: row.about.started, rank=2),
+        age_column("AGE", 6, lambda row, _: row.about.started, rank=2),
         Column(GPU_MEMORY, 8, lambda row, _: gpu_memory(row.about), sort=lambda row, _: row.about.gpu_memory, right=True),
         Column("GPUS", 6, lambda row, _: cells.gpu_indices(row.about), rank=4),
-        amount("RSS", 6, lambda row, _: row.about.rss, rank=3),
-        words("OWNER", 12, lambda row, view: cells.owner(row.about, view), rank=1, grow=True),
+        number_column("RSS", 6, lambda row, _: row.about.rss, rank=3),
+        text_column("OWNER", 12, lambda row, view: cells.owner(row.about, view), rank=1, grow=True),
         Column("COMMAND", 20, _command, sort=lambda row, _: cells.command(row.about), grow=True),
-        reason(20, lambda row, _: "; ".join(row.about.why), rank=7),
+        reason_column(20, lambda row, _: "; ".join(row.about.why), rank=7),
     )
     unknown = "unknown: no answer from a probe or from Ray yet"
     return Section(

@@ -39,7 +39,7 @@ class Door:
         self.asked, self.aim = self.asked + 1, aim
         return self._plan
 
-    def meet(self, entry: HostEntry) -> str:
+    def register_host(self, entry: HostEntry) -> str:
         return self._called[entry.name]
 
 

@@ -17,7 +17,7 @@ from cockpit.acts.recover.step_state import NAMES, Step, StepError, steps_of
 from cockpit.acts.recover.steps import Hear, Lines, Show
 from cockpit.config.settings import Config
 from cockpit.config.slurm import named_allocation
-from cockpit.presets import JobSpec, Preset, RayNode, RayStart, launchable
+from cockpit.presets import JobSpec, Preset, RayNode, RayStart, fill_preset
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.slurm import SlurmJob
 
@@ -30,7 +30,7 @@ class Scripted(Recovery):
 
     def __init__(self, fails: dict[str, Exception] | None = None, preset: Preset = PRESET, **more: Any) -> None:
         nobody: Any = SimpleNamespace(choice=SimpleNamespace())
-        super().__init__(nobody, nobody, preset, launchable(preset, {"HF_TOKEN": TOKEN}), dashboard="http://head:8265", **more)
+        super().__init__(nobody, nobody, preset, fill_preset(preset, {"HF_TOKEN": TOKEN}), dashboard="http://head:8265", **more)
         self.done: list[str] = []
         self._fails = fails or {}
 

@@ -399,7 +399,7 @@ async def test_jobs_are_asked_for_more_often_while_one_runs():
 
 def waiting_for(**more: Any) -> Any:
     entry = decode(json.dumps(an_actor(1, "PENDING_CREATION", **more)).encode(), wire.Actor)
-    return actors.actor(entry, None, {})
+    return actors.parse_actor(entry, None, {})
 
 
 def test_what_an_actor_asks_of_labels_is_known_unless_others_would_do_too():
@@ -423,7 +423,7 @@ def test_a_group_that_asks_for_more_than_a_strategy_has_none_that_is_known():
         for topology in ({}, {"rack": "STRICT_PACK"})
     )
     assert tuple(actors.strategy(group, actors.strategies(demands)) for group in (plain, racked)) == ("PACK", None)
-    assert actors.group(plain, None, None).bundles[0].labels == {"gpu": "h100"}
+    assert actors.parse_group(plain, None, None).bundles[0].labels == {"gpu": "h100"}
 
 
 def test_what_ray_says_again_of_thousands_of_jobs_is_searched_for_secrets_once(monkeypatch: pytest.MonkeyPatch):
@@ -433,6 +433,6 @@ def test_what_ray_says_again_of_thousands_of_jobs_is_searched_for_secrets_once(m
     ]
     asked: list[str] = []
     monkeypatch.setattr(actors, "_short", Recent(lambda told: asked.append(told) or redact(told), 16_384))  # type: ignore[func-returns-value]
-    first = list(map(actors.job, entries))
-    assert list(map(actors.job, entries)) == first
+    first = list(map(actors.parse_job, entries))
+    assert list(map(actors.parse_job, entries)) == first
     assert len(asked) == len(set(asked)) == 10_000

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from cockpit.sources.ray.resources import ResourceNames, is_grouped, mangle, plain, sound, uses, whole
+from cockpit.sources.ray.resources import ResourceNames, is_grouped, mangle, parse_uses, plausible_amount, strip_group_names, whole
 
 GROUP = "1170df76616358ce8c39a7b4122302000000"
 
@@ -24,9 +24,9 @@ def test_names_are_mangled_as_the_dashboard_does_it(real, mangled):
 
 def test_a_name_comes_back_once_it_has_been_seen():
     names = ResourceNames()
-    assert names.real("specialHwA") == "specialHwA"
+    assert names.unmangle("specialHwA") == "specialHwA"
     names.learn(["special_hw_a", "GPU"])
-    assert [names.real(name) for name in ("specialHwA", "GPU", "objectStoreMemory", "acceleratorType:H100")] == [
+    assert [names.unmangle(name) for name in ("specialHwA", "GPU", "objectStoreMemory", "acceleratorType:H100")] == [
         "special_hw_a",
         "GPU",
         "object_store_memory",
@@ -42,7 +42,9 @@ def test_a_groups_share_is_known_by_both_its_names():
 
 
 def test_a_gpu_that_a_group_names_twice_is_one_gpu():
-    assert plain({f"GPU_group_{GROUP}": 1.0, f"GPU_group_1_{GROUP}": 1.0, f"bundle_group_{GROUP}": 0.001, "special_hw_a": 2.0}) == {
+    assert strip_group_names(
+        {f"GPU_group_{GROUP}": 1.0, f"GPU_group_1_{GROUP}": 1.0, f"bundle_group_{GROUP}": 0.001, "special_hw_a": 2.0}
+    ) == {
         "GPU": 1.0,
         "special_hw_a": 2.0,
     }
@@ -50,25 +52,25 @@ def test_a_gpu_that_a_group_names_twice_is_one_gpu():
 
 def test_what_a_group_reserves_is_handed_out_used_or_not():
     text = "2.5/8.0 GPU (1.0 used of 2.0 reserved in placement groups)\n0.0/4.0 CPU (0.0 used of 1.0 reserved in placement groups)"
-    assert uses(text) == {"GPU": (3.5, 8.0), "CPU": (1.0, 4.0)}
+    assert parse_uses(text) == {"GPU": (3.5, 8.0), "CPU": (1.0, 4.0)}
 
 
 def test_memory_comes_in_units():
-    assert uses("1.50GiB/22.20GiB memory\n0B/190.73MiB object_store_memory") == {
+    assert parse_uses("1.50GiB/22.20GiB memory\n0B/190.73MiB object_store_memory") == {
         "memory": (1.5 * 2**30, 22.2 * 2**30),
         "object_store_memory": (0.0, 190.73 * 2**20),
     }
 
 
 def test_lines_that_say_nothing_of_use_say_nothing():
-    assert uses("hello\n/ GPU\n1-e/2 GPU x\n\n") == {}
+    assert parse_uses("hello\n/ GPU\n1-e/2 GPU x\n\n") == {}
 
 
 @pytest.mark.parametrize("absurd", [math.nan, math.inf, -math.inf, 1e18, -1e300])
 def test_what_is_no_amount_is_unknown(absurd):
-    assert sound(absurd) is whole(absurd) is None
-    assert plain({"GPU": absurd, "CPU": 1.0}) == {"CPU": 1.0}
+    assert plausible_amount(absurd) is whole(absurd) is None
+    assert strip_group_names({"GPU": absurd, "CPU": 1.0}) == {"CPU": 1.0}
 
 
 def test_what_is_an_amount_stays():
-    assert [sound(0), sound(-1.5), sound(None), whole(2.9), whole(None)] == [0, -1.5, None, 2, None]
+    assert [plausible_amount(0), plausible_amount(-1.5), plausible_amount(None), whole(2.9), whole(None)] == [0, -1.5, None, 2, None]
