@@ -21,7 +21,6 @@ from cockpit.model import (
 )
 from cockpit.monitor.history import STEP_S, STEPS_KEPT, History
 from cockpit.ui import cells
-from cockpit.ui.keys import PAGES
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import detail_of
 from cockpit.ui.pages.findings import FaultsPage

@@ -24,6 +24,6 @@ The answer to `plan`, and that to `do`::
 
 or `{"error": "a sentence"}`; each with `machine`, which no other host says of itself. A TARGET says `what` it is (`process`, `session`,
 `link`, `file`, `shm`, `actor`, `placement_group`, `node`, `host`) and holds its identity: `pid` and `ticks` of a process, `path`, `device`
-and `inode` of a file, `id` of Ray's things. Sizes are bytes, times POSIX seconds by the host's clock. Commands are raw: secrets are still in
-them. `freed` was measured after the act; a key that is missing or `null` was not measured.
+and `inode` of a file, `id` of Ray's things. Sizes are bytes, times POSIX seconds by the host's clock. Commands are raw: secrets are still
+in them. `freed` was measured after the act; a key that is missing or `null` was not measured.
 """

@@ -47,9 +47,7 @@ class _Answer(NamedTuple):
 
 
 def find_file_uses(table: ProcessTable, tell: Tell) -> Tuple[Tuple[FileUse, ...], Tuple[int, ...]]:
-    """Every use of a file by a process, and the pids that could not be asked: they hang, or their user has very much open. Only root sees
-    the files of other users' processes.
-    """
+    """Every use of a file, and the pids that could not be asked: they hang or have too much open. Only root sees those of other users."""
     left = [pid for pid, process in table.items() if process.alive and not process.details.stuck and pid != os.getpid()]
     found: list[FileUse] = []
     hanging: list[int] = []
