@@ -327,7 +327,7 @@ class Session(Value, frozen=True, kw_only=True):
     owner: str | None = None
     size: int | None = None
     keeps: tuple[str, ...] = ()
-    """Files in it that may be dear: checkpoints, core dumps."""
+    """Files in it that may be worth keeping: checkpoints, core dumps."""
     dashboard: str | None = None
     """`http://host:port`, when its dashboard runs on that host."""
     latest: bool = False

@@ -119,7 +119,7 @@ class Notifier:
 
     async def _save(self) -> None:
         async with self._saving:
-            folder, told = self._folder, {identify(one.target): one.told for one in self._recipients}
+            folder, told = self._folder, {identify(one.target): one.open_notices for one in self._recipients}
             if folder is None:
                 return
             try:

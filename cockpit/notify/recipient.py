@@ -37,8 +37,8 @@ class Recipient:
         self._failures = 0
 
     @property
-    def told(self) -> tuple[FindingNotice, ...]:
-        """What it was told as begun, and not yet as ended."""
+    def open_notices(self) -> tuple[FindingNotice, ...]:
+        """What it was sent as started, and not yet as cleared."""
         return tuple(self._told.values())
 
     def look(self, snapshot: Snapshot) -> None:

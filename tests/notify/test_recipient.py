@@ -51,7 +51,7 @@ def test_no_robot_gets_more_than_its_limit_in_a_minute():
 def test_a_restart_tells_nothing_twice_and_what_has_ended_meanwhile():
     before = Recipient(robot())
     watched(before, {finding("w1"): [(0, 1e9)], finding("w2"): [(0, 1e9)]}, 60)
-    after = Recipient(robot(), before.told)
+    after = Recipient(robot(), before.open_notices)
     told = watched(after, {finding("w2"): [(0, 1e9)], finding("w3"): [(0, 1e9)]}, 300, begin=1_000)
     assert told == [(1_000 + BEGIN_AFTER_S, ["w3"], []), (1_000 + END_AFTER_S, [], ["w1"])]
 

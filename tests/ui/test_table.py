@@ -613,3 +613,13 @@ async def test_a_table_that_is_scrolled_between_two_slices_shows_the_lines_that_
         shown.scroll_to(0, 7, animate=False, immediate=True)
         await until(pilot, lambda: painted(pilot, "new") == 19)
         assert [line[:30] for line in seen(pilot)] == [line[:30] for line in lines(shown)]  # beyond them is the scroll bar
+
+
+async def test_tones_are_those_of_the_theme():
+    async with table(section(*things("a"))) as (shown, pilot):
+        seen = set()
+        for name in ("textual-dark", "nord", "gruvbox"):
+            pilot.app.theme = name
+            await pilot.pause()
+            seen.add(find_style(shown, "warn").color)
+        assert len(seen) == 3

@@ -145,7 +145,7 @@ class Removal:
         self, name: str, protected: ProtectedFiles, named: Iterable[str], held: Container[str], check: Callable[[bool], None], tell: Tell,
         folders: Container[FileId],
     ) -> None:  # fmt: skip
-        """What is dear stays, unless it is `named`, or a folder above it. What is `held` open frees no space yet.
+        """What is protected stays, unless it is `named`, or a folder above it. What is `held` open frees no space yet.
 
         `folders`: those that are gone into, as a `Survey` has found them.
 

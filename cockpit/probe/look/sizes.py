@@ -1,4 +1,4 @@
-"""How much folders take, and whose: sessions, with what in them may be dear to somebody; /dev/shm.
+"""How much folders take, and whose: sessions, with what in them may be worth keeping; /dev/shm.
 
 Dear are checkpoints, core dumps, and what jobs have written into their working_dir. Sessions are counted slowly, so that nobody notices.
 """
@@ -21,7 +21,7 @@ MAX_KEPT_LISTED = 20
 MOST_FILES = 2_000_000
 """Beyond that it gives up, and the size stays unknown."""
 MAX_PROTECTED_CHARS = 8 << 20
-"""Of the paths of what may be dear: whoever may write into a session's folder decides how many they are, and how long."""
+"""Of the paths of what may be worth keeping: whoever may write into a session's folder decides how many they are, and how long."""
 RECOUNT_INTERVAL_S = 900.0
 CHECK_INTERVAL_S = 10.0
 RECOUNT_CHANGE_SHARE = 0.05
@@ -42,7 +42,7 @@ _PACKAGE = re.compile(r"(runtime_resources/working_dir_files/[^/]+)(?:/|$)")
 
 
 class Size(NamedTuple):
-    """Of one folder: bytes on disk (`None`: too many files to count), and up to MAX_KEPT_LISTED paths in it that may be dear."""
+    """Of one folder: bytes on disk (`None`: too many files to count), and up to MAX_KEPT_LISTED paths in it that may be worth keeping."""
 
     size: int | None
     keeps: Tuple[str, ...]
@@ -118,7 +118,7 @@ def count(folder: str, sleep: Callable[[float], None] = time.sleep, most: int = 
     )
 
 
-# What is dear
+# What is protected
 
 
 class ProtectedFiles:
@@ -130,7 +130,7 @@ class ProtectedFiles:
         self._unpacked: Dict[str, float] = {}
         """By package, when it was unpacked."""
         self._waiting: Dict[str, List[Tuple[str, os.stat_result]]] = {}
-        """By package, files that may be dear: that is known once its oldest one is."""
+        """By package, files that may be worth keeping: that is known once its oldest one is."""
         self._chars = 0
 
     @property
@@ -192,7 +192,7 @@ def _together(path: str, package: str) -> str:
 
 
 def _is_worthless(path: str, status: os.stat_result) -> bool:
-    """Source code, what pip has installed, an empty file: dear to nobody here."""
+    """Source code, what pip has installed, an empty file: nothing to keep."""
     parts = path.split("/")
     return not status.st_size or not stat.S_ISREG(status.st_mode) or bool(_SOURCE.match(parts[-1])) or not _INSTALLED.isdisjoint(parts)
 

@@ -6,7 +6,7 @@ that point at them), `older_than` (seconds; sessions alone), `protected` ([path,
 
 A session is dead when no raylet listens on its socket *and* no process of it runs; when either can't be told it stays. On a file system
 that other hosts share it never can: the session may live there. Both are asked again all the time while it is removed, so that one that
-comes alive midway loses no more. What is dear in it (`look.sizes`) stays where it is, with the folders above it. In its target `size` is
+comes alive midway loses no more. What is protected in it (`look.sizes`) stays, with the folders above it. In its target `size` is
 what lies on the disk, `age` the seconds since anything in it was last written, `keeps` what stays, from the folder on. A path holds
 `\\xff` where it is no UTF-8, and a backslash twice.
 

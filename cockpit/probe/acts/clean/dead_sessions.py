@@ -22,7 +22,7 @@ from .request import Cleaning, CleanRefusedError, FailedError, sentence
 MIN_QUIET_S = 10.0
 """Seconds that a session folder is watched for which has just been changed: it may be that of a Ray that is starting."""
 KEEPS, MOST_NAMEABLE = 100, 1024
-"""So many dear things of a session are listed, those whole whose paths are no longer; all are kept."""
+"""So many protected things of a session are listed, those whole whose paths are no longer; all are kept."""
 
 
 class _Opened(NamedTuple):
