@@ -28,6 +28,9 @@ PUBLISH_AT_LEAST_EVERY_S = 2.0
 PUBLISH_PAUSE_S = 2.0
 """Seconds between two snapshots at the least, as `watch` and k9s have them: hosts are sampled as often, and what comes together is drawn
 together."""
+PUBLISH_PAUSE_PER_COST, MAX_PUBLISH_PAUSE_S = 30.0, 5.0
+"""For a large cluster, whose snapshot takes a tenth of a second to make and as long to draw: the pause is so many times that, but at most
+Ray's own between two samples."""
 STARTUP_PUBLISH_PAUSE_S = 0.05
 """The same while the first answers come in: whoever starts us wants to see the first of them at once."""
 LONGEST_BACKOFF_S = 30.0
@@ -39,6 +42,11 @@ _PARTS: Mapping[type, str] = {
     NodeFacts: "nodes", StatusFacts: "status", ActorFacts: "actors", GroupFacts: "groups", JobFacts: "jobs", OomFacts: "oom",
     Allocation: "allocation", RayCluster: "kubernetes",
 }  # fmt: skip
+
+
+def publish_pause(cost: float) -> float:
+    """Seconds between two snapshots of a large cluster; `cost`: seconds that the last took."""
+    return min(max(PUBLISH_PAUSE_S, PUBLISH_PAUSE_PER_COST * cost), MAX_PUBLISH_PAUSE_S)
 
 
 class Poller:
@@ -76,18 +84,21 @@ class Poller:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
-        """Publish for ever: at once when something has changed, but not twice within `PUBLISH_PAUSE_S`."""
+        """Publish for ever: at once when something has changed, but not twice within a pause."""
         while True:
             await wait_for_event(self._changed, PUBLISH_AT_LEAST_EVERY_S)
             self._changed.clear()
             # Of a large cluster it is made in a thread: it takes a tenth of a second, and a key that is pressed meanwhile is drawn.
             is_large = self.parts.nodes is not None and len(self.parts.nodes.nodes) > THREAD_MIN_NODES
-            before, made = self.snapshot, await run_in_thread_if(is_large, self._make_snapshot, self.parts)
+            before, began = self.snapshot, time.monotonic()
+            made = await run_in_thread_if(is_large, self._make_snapshot, self.parts)
+            cost = time.monotonic() - began
             if self.snapshot is before:  # else one was made meanwhile, of what is newer
                 self.snapshot = made
             for publish in self._subscribers:
                 publish(self.snapshot)
-            await asyncio.sleep(PUBLISH_PAUSE_S if self._is_settled else STARTUP_PUBLISH_PAUSE_S)
+            pause = publish_pause(cost) if is_large else PUBLISH_PAUSE_S
+            await asyncio.sleep(pause if self._is_settled else STARTUP_PUBLISH_PAUSE_S)
 
     def subscribe(self, publish: Callable[[Snapshot], None]) -> None:
         """Have this called with every snapshot too."""

@@ -56,6 +56,8 @@ NODE_PROCESSES_INTERVAL_S = 20.0
 """Seconds after which the processes of an open node without a probe are asked for again."""
 SETTLE_DELAY_S = 0.5
 """Seconds after which the first frame has been drawn."""
+AGES_AFTER_S = 6.0
+"""Seconds after which ages are drawn although there is no new snapshot: longer than the pause between two of a large cluster."""
 MIN_SCREEN_SIZE = (60, 15)
 """Columns and lines; a smaller terminal has no room for a useful row."""
 
@@ -169,8 +171,11 @@ class Cockpit(SwitchingApp):
         index = self._next_index
         return index if index.is_of(snapshot, self.hidden.keys) else Index(snapshot, index, self.hidden.keys)
 
-    def draw(self) -> None:
-        """Show the open page as of the newest snapshot, or of the one at which the screen was paused."""
+    def draw(self, *, is_awaited: bool = True) -> None:
+        """Show the open page as of the newest snapshot, or of the one at which the screen was paused.
+
+        Not `is_awaited`: nobody has pressed a key for it.
+        """
         if not (self.is_running and self.screen_stack):
             return
         is_new = self.frozen_at is None and self.drawn_snapshot is not self.snapshot
@@ -181,7 +186,7 @@ class Cockpit(SwitchingApp):
             recorded = self.recorder.state if self.recorder else None
             notes = page_notes(self.page, self.table, recorded, time=self.past_note, readonly=self.config.readonly)
             self.screen_stack[0].query_one(Header).show(view, self.pages, notes)
-            in_slices = is_new and len(self.snapshot.nodes or ()) > THREAD_MIN_NODES
+            in_slices = (is_new or not is_awaited) and len(self.snapshot.nodes or ()) > THREAD_MIN_NODES
             self.table.show(self.page.sections(view), view, self.page.heading, in_slices=in_slices)
             is_first = len(self.pages) == 1
             self.body.show(lends=is_first, may_cover=is_first and not isinstance(self.page, OverviewPage), in_slices=in_slices)
@@ -192,8 +197,8 @@ class Cockpit(SwitchingApp):
         """Redraw ages when no snapshot comes, and poll again what the open page has asked for."""
         if not self.is_running:  # it is being closed: widgets go before timers
             return
-        if self.is_past or (self.frozen_at is None and self.clock() - self.drawn_snapshot.taken > 3):
-            self.draw()
+        if self.is_past or (self.frozen_at is None and self.clock() - self.drawn_snapshot.taken > AGES_AFTER_S):
+            self.draw(is_awaited=False)
         if isinstance(self.page, NodePage) and self.clock() - (self.page.asked_at or self.clock()) > NODE_PROCESSES_INTERVAL_S:
             self._ask_processes(self.page)
         self.refresh_presets()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, Final
 
 from rich.cells import cell_len
@@ -21,6 +21,8 @@ from cockpit.ui.view import View
 
 MAX_DRAWN_ROWS: Final = 500
 """Drawn rows that are kept: several screens of them."""
+MAX_DRAWN_WIDTHS: Final = 8
+"""Widths whose blank line is kept."""
 
 
 class Drawing:
@@ -31,12 +33,14 @@ class Drawing:
         self._find_base = cache(lambda: widget.rich_style)
         """To work out a style from all that lies below takes as long as half a row; Textual forgets it with each line to be painted."""
         self._drawn_rows: dict[tuple[str, str], tuple[tuple[Any, ...], tuple[Strip, ...]]] = {}
-        """The rows drawn last, with what they were drawn from: most look the same in the next snapshot."""
+        """The rows drawn last, with what they were drawn from: most look the same in the next snapshot. Headings have no key of a row."""
+        self._find_blank = lru_cache(MAX_DRAWN_WIDTHS)(lambda width: Strip.blank(width, self._base))
 
     def forget_styles(self) -> None:
         """Colours have changed."""
         self._style.cache_clear()
         self._find_base.cache_clear()
+        self._find_blank.cache_clear()
         self._drawn_rows.clear()
 
     def forget_rows(self) -> None:
@@ -50,16 +54,25 @@ class Drawing:
 
     def draw_blank(self, width: int) -> Strip:
         """A line without anything."""
-        return Strip.blank(width, self._base)
+        return self._find_blank(width)
 
     def draw_heading(self, block: Block, view: View, sort: tuple[str, bool], width: int) -> Strip:
         """Title, number of rows, columns; `sort`: the title of the sorted column, and whether in reverse."""
+        section, key = block.section, (block.section.key, "")
+        columns = [(column.title, cells) for column, cells in block.columns]
+        of = (section.title, section.sentence, section.more, block.row_count, block.hidden, block.more, columns, sort, width)
+        known = self._drawn_rows.get(key)
+        if known is None or known[0] != of:
+            known = (of, (self._draw_heading(block, view, sort).adjust_cell_length(width, self._base + self._style("header")),))
+            self._remember(key, known)
+        return known[1][0]
+
+    def _draw_heading(self, block: Block, view: View, sort: tuple[str, bool]) -> Strip:
         base = self._base + self._style("header")
         title = clean(f"{block.section.title} {block.row_count}".strip())
         if not block.rows:
             sentence = block.section.sentence if not block.hidden else f"{block.hidden} hidden by the filter"
-            segments = [Segment(" " * GUTTER_CELLS + title + "  ", base + self._style("title")), Segment(clean(sentence), base)]
-            return Strip(segments).adjust_cell_length(width, base)
+            return Strip([Segment(" " * GUTTER_CELLS + title + "  ", base + self._style("title")), Segment(clean(sentence), base)])
         words = " " * GUTTER_CELLS
         more = f" ({block.more} more: {block.section.more})" if block.more else ""
         for place, (column, cells) in enumerate(block.columns):
@@ -68,8 +81,7 @@ class Drawing:
             mark += more if place == len(block.columns) - 1 else ""
             words += fit_heading(column.title if place else "", mark if place else "", cells, right=column.right) + " "
         lead = " " * GUTTER_CELLS + title + " "
-        segments = [Segment(lead, base + self._style("title")), Segment(text_after(words, cell_len(lead)), base)]
-        return Strip(segments).adjust_cell_length(width, base)
+        return Strip([Segment(lead, base + self._style("title")), Segment(text_after(words, cell_len(lead)), base)])
 
     def draw_row(self, block: Block, index: int, view: View, width: int, *, on_cursor: bool, is_tagged: bool) -> tuple[Strip, ...]:
         """The lines of a row."""

@@ -38,12 +38,14 @@ _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 
 
 def collect(*, whole: bool) -> None:
-    """Free what nothing refers to any more, of all objects or of those that came since the last whole collection; then the caches."""
+    """Free what nothing refers to any more, of all objects or of those that came since the last collection; then the caches.
+
+    What came before was needed once, and mostly still is: at 1,000 nodes to look at the objects of five minutes takes 54 ms.
+    """
     if whole:
         gc.unfreeze()
     gc.collect()
-    if whole:
-        gc.freeze()
+    gc.freeze()
     clear_caches()
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 from textual import events
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -305,10 +305,13 @@ class Header(Widget):
 
     def show(self, view: View, pages: Sequence[Page], notes: Iterable[tuple[str, Tone]]) -> None:
         """The newest of everything; of `pages` the last is open. `notes`: what differs from the normal display."""
-        before = len(self._lines)
+        before = self._lines
         self.view, self._pages, self._notes, self._faults = view, tuple(pages), tuple(notes), fault_lines(view.snapshot)
         self._compose_lines()
-        self.refresh(layout=before != len(self._lines))
+        if len(before) != len(self._lines):
+            self.refresh(layout=True)
+        elif changed := [y for y, line in enumerate(self._lines) if line != before[y]]:
+            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
     def _compose_lines(self) -> None:
         groups = summary(self.view, self.size.width)

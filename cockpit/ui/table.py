@@ -190,7 +190,8 @@ class Table(ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         place = (y, self.scroll_offset.y)
-        strip = self._on_screen[y] = self._drawn.pop(place) if place in self._drawn else self._draw_line(y)
+        strip = self._drawn.pop(place) if place in self._drawn else self._draw_line(*place, self.size.width)
+        self._on_screen[y] = strip
         return strip
 
     def _refresh_changed(self, *, in_slices: bool = False) -> None:
@@ -208,10 +209,12 @@ class Table(ScrollView, can_focus=True):
         self._next_slice = self.set_timer(SLICE_PAUSE_S, partial(self._refresh_slice, last)) if last < self.size.height else None
 
     def _refresh_lines(self, first: int, last: int) -> None:
+        top, width = self.scroll_offset.y, self.size.width  # Textual works them out anew each time: a tenth of a line's time
         for y in range(first, last):
-            if self._on_screen.get(y) != (strip := self._draw_line(y)):
-                self._drawn[y, self.scroll_offset.y] = strip
-                self.refresh(Region(0, y, self.size.width, 1))
+            before, strip = self._on_screen.get(y), self._draw_line(y, top, width)
+            if strip is not before and strip != before:
+                self._drawn[y, top] = strip
+                self.refresh(Region(0, y, width, 1))
 
     def _forget_drawn(self) -> None:
         """Something has changed that lines are drawn from."""
@@ -220,18 +223,18 @@ class Table(ScrollView, can_focus=True):
             self._next_slice.stop()
             self._next_slice = None
 
-    def _draw_line(self, y: int) -> Strip:
-        """A heading, a row, or nothing."""
-        line = y + self.scroll_offset.y
+    def _draw_line(self, y: int, top: int, width: int) -> Strip:
+        """A heading, a row, or nothing; `top`: lines that are scrolled off."""
+        line = y + top
         number = bisect_right([block.top for block in self.blocks], line) - 1
         block = self.blocks[number] if number >= 0 else None
         if block is not None and (line == block.top or (y == 0 and line < block.end)):
-            return self._drawing.draw_heading(block, self.view, self.sorts.get(block.section.key, ("", False)), self.size.width)
+            return self._drawing.draw_heading(block, self.view, self.sorts.get(block.section.key, ("", False)), width)
         if block is None or line >= block.end:
-            return self._drawing.draw_blank(self.size.width)
+            return self._drawing.draw_blank(width)
         index = block.row_at(line)
         on_cursor, is_tagged = block.first + index == self.at, block.rows[index].key in self.tagged
-        lines = self._drawing.draw_row(block, index, self.view, self.size.width, on_cursor=on_cursor, is_tagged=is_tagged)
+        lines = self._drawing.draw_row(block, index, self.view, width, on_cursor=on_cursor, is_tagged=is_tagged)
         return lines[line - block.line_of(index)]
 
     # Moving

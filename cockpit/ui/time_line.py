@@ -135,6 +135,8 @@ class TimeLine(Widget):
 
     def show(self, shown: Stretch | None, moment: float = 0.0, now: float = 0.0, *, ascii: bool = False) -> None:
         """Show a stretch, with that moment in it; `None`: no line."""
+        if shown is None and self._shown is None:
+            return
         self._shown, self._moment, self._now, self._ascii = shown, moment, now, ascii
         self.display = shown is not None
         self.refresh()

@@ -89,6 +89,18 @@ def test_what_came_since_is_freed_by_each_and_what_was_there_by_a_whole_one():
     assert len(freed) == 2
 
 
+@pytest.mark.usefixtures("unfrozen")
+def test_what_has_outlived_a_collection_is_looked_at_by_a_whole_one_alone():
+    freed: list[Circle] = []
+    old = Circle(freed)
+    collect(whole=False)
+    del old
+    collect(whole=False)
+    assert not freed
+    collect(whole=True)
+    assert len(freed) == 1
+
+
 def test_not_while_somebody_types():
     garbage, clock, done = made()
     clock.now = COLLECT_INTERVAL_S

@@ -147,3 +147,16 @@ async def test_a_filter_at_80_columns_leaves_the_counts_of_findings_on_the_scree
         await pilot.press(*"/critic1234567890", "enter")
         await until(pilot, lambda: "filter critic1234567890" in shown(app))
         assert "▲3" in "".join(shown(app).splitlines()[:2])
+
+
+async def test_only_lines_that_have_changed_are_drawn_again(make, monkeypatch):
+    app = make()
+    async with app.run_test(size=(160, 40)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        header, drawn = app.query_one(Header), []
+        monkeypatch.setattr(header, "refresh", lambda *regions, **_: drawn.append([region.y for region in regions]))
+        same = header.view, header._pages, header._notes
+        header.show(*same)
+        assert not drawn
+        header.show(header.view, header._pages, [("tree", "accent")])
+        assert drawn == [[1]]
