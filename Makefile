@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo unit test check format format-check lint types layers spelling test-lab incidents truth proof healthy soak soak-simulated many bench docs findings-page man screenshots wheel release clean
+.PHONY: help demo unit screen test check format format-check lint types layers spelling test-lab incidents truth proof healthy soak soak-simulated many bench docs findings-page man screenshots wheel release clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -31,7 +31,10 @@ demo: $(READY) ## a real Ray cluster with simulated GPUs and some trouble, and t
 unit: $(READY) ## the tests to run after every change, a minute on two cores: no process, no root, no Ray
 	@$(BIN)/python -m pytest -rs -n logical --maxprocesses 8 --dist worksteal --lane unit
 
-test: unit ## the unit tests, then all others but the incidents; those that need root, an old Ray or a GPU say why they skip
+screen: $(READY) ## the tests that open the screen, to run after a change of it: a minute, and no process, no root, no Ray either
+	@$(BIN)/python -m pytest -rs -n logical --maxprocesses 8 --dist worksteal --lane screen
+
+test: unit screen ## the unit tests, those of the screen, then all others but the incidents; those that need root, an old Ray or a GPU say why they skip
 	@$(BIN)/python -m pytest -rs -n 2 --dist loadgroup --lane real
 
 incidents: $(READY) ## more incidents on real clusters, ten minutes: found with the right numbers, and ended by their remedies (root)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from fnmatch import translate
 from functools import cache
+from inspect import iscoroutinefunction
 from pathlib import Path
 
 import pytest
@@ -28,10 +29,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs this in the
 
 # Lanes
 
-LANES = {"unit": "unit", "real": "not unit and not incident and not truth"}
-"""What `--lane` selects: `make test` runs one after the other, `make unit` the first alone."""
+LANES = {"unit": "unit", "screen": "screen", "real": "not unit and not screen and not incident and not truth"}
+"""What `--lane` selects: `make test` runs one after the other, `make unit` and `make screen` one alone."""
 NOT_UNIT = ("process", "slow", "lab", "incident", "truth", "old_ray", "gpu")
-"""A test with none of these marks is marked `unit`."""
+"""A test with none of these marks is marked `unit`; where it opens the screen, `screen`."""
+SCREEN = "ui/*"
+"""Where the coroutines open the screen in this process, each in a third of a second."""
 PROCESS = (
     "acts/launch/test_package.py::test_patterns_are_read_as_git_reads_them",
     "acts/test_audit.py::test_the_log_is_complete_and_json_after_a_kill*",
@@ -92,7 +95,9 @@ _started: list[str] = []
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--lane", choices=LANES, help="which tests: unit (no process, no root, no Ray), or real (all others but incidents and truth)"
+        "--lane",
+        choices=LANES,
+        help="which tests: unit (no process, no root, no Ray), screen, or real (all others but incidents and truth)",
     )
 
 
@@ -120,9 +125,10 @@ def is_listed(item: pytest.Item, patterns: tuple[str, ...]) -> bool:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """What has no unit test need not be imported to know it."""
     whole = tuple(pattern for pattern in (*PROCESS, *SLOW, "lab/*") if "::" not in pattern)
-    if config.getoption("lane") == "unit" and collection_path.suffix == ".py":
-        return bool(expression(whole).match(f"{name_of(collection_path)}::")) or None
-    return None
+    lane, name = config.getoption("lane"), f"{name_of(collection_path)}::"
+    if collection_path.suffix != ".py" or lane not in ("unit", "screen"):
+        return None
+    return bool(expression(whole).match(name) or (lane == "screen" and not expression((SCREEN,)).match(name))) or None
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -145,7 +151,8 @@ def mark_lane(item: pytest.Item) -> None:
     if is_listed(item, SLOW):
         item.add_marker("slow")
     if not any(map(item.get_closest_marker, NOT_UNIT)):
-        item.add_marker("unit")
+        is_screen = is_listed(item, (SCREEN,)) and iscoroutinefunction(getattr(item, "obj", None))
+        item.add_marker("screen" if is_screen else "unit")
 
 
 @pytest.hookimpl(tryfirst=True)  # before fixtures, which may start processes
@@ -155,8 +162,8 @@ def pytest_runtest_setup() -> None:
 
 @pytest.hookimpl(trylast=True)  # after fixtures have ended
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Holds the table above: what starts a process is no unit test."""
-    if _started and item.get_closest_marker("unit"):
+    """Holds the table above: what starts a process is in neither of these lanes."""
+    if _started and (item.get_closest_marker("unit") or item.get_closest_marker("screen")):
         pytest.fail(f"a unit test starts processes ({_started[0]}): mark it `process`, or list it in PROCESS (tests/conftest.py)")
 
 
@@ -214,7 +221,7 @@ def row_of(item: pytest.Item) -> str | None:
     """Tests of a row run one after the other; `None`: beside everything."""
     if "lab" in item.path.parts or "demo" in item.path.parts[-2:]:
         return next(name for name, files in ROWS.items() if item.path.name in files)
-    if item.get_closest_marker("unit"):
+    if item.get_closest_marker("unit") or item.get_closest_marker("screen"):
         return None
     return LOOK_ALIKES if "probe" in item.path.parts or item.path.parts[-2:] == ("cli", "test_acts.py") else None
 

@@ -452,7 +452,8 @@ async def test_a_snapshot_that_was_made_meanwhile_of_what_is_newer_is_not_replac
         poller.snapshot = newer
         return work(parts)
 
-    monkeypatch.setattr("cockpit.monitor.poller.run_in_thread_if", be_overtaken)
+    monkeypatch.setattr(poller_module, "PUBLISH_AT_LEAST_EVERY_S", 0.0)
+    monkeypatch.setattr(poller_module, "run_in_thread_if", be_overtaken)
     task = asyncio.create_task(poller.run())
     while not published:
         await asyncio.sleep(0)

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-import ray.scripts.scripts
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -302,8 +301,16 @@ def test_a_version_is_one_of_those_wanted(wanted, version, matches):
     assert version_matches(wanted, version) is matches
 
 
-def test_every_flag_of_rays_own_command_is_known_and_of_its_kind():
-    for option in ray.scripts.scripts.start.params:
+@pytest.fixture(scope="module")
+def ray_start():
+    """Ray's own command. To import it takes longer than all other tests of this module."""
+    from ray.scripts.scripts import start
+
+    return start
+
+
+def test_every_flag_of_rays_own_command_is_known_and_of_its_kind(ray_start):
+    for option in ray_start.params:
         name = max(option.opts, key=len).lstrip("-").replace("-", "_")
         if name == "address" or name in OWN:
             continue
@@ -315,12 +322,12 @@ def test_every_flag_of_rays_own_command_is_known_and_of_its_kind():
             assert kind == "true or false", name
 
 
-def test_rays_own_command_reads_the_flags_of_a_preset(file):
+def test_rays_own_command_reads_the_flags_of_a_preset(file, ray_start):
     file.write_text(WHOLE)
     cluster = read_preset(file).ray
     assert isinstance(cluster, RayStart)
     for node in cluster.nodes:
-        read = ray.scripts.scripts.start.make_context("start", list(node.arguments)).params
+        read = ray_start.make_context("start", list(node.arguments)).params
         for name, value in node.flags.items():
             assert read[name] == value, name
 
