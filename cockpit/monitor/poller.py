@@ -28,7 +28,7 @@ PUBLISH_AT_LEAST_EVERY_S = 2.0
 PUBLISH_PAUSE_S = 2.0
 """Seconds between two snapshots at the least, as `watch` and k9s have them: hosts are sampled as often, and what comes together is drawn
 together."""
-PUBLISH_PAUSE_PER_COST, MAX_PUBLISH_PAUSE_S = 30.0, 4.0
+PUBLISH_PAUSE_PER_COST, MAX_PUBLISH_PAUSE_S = 40.0, 4.0
 """For a large cluster, whose snapshot takes a tenth of a second to make and as long to draw: the pause is so many times that, but shorter
 than Ray's own between two samples, of which histories have a step each."""
 STARTUP_PUBLISH_PAUSE_S = 0.05
