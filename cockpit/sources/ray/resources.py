@@ -43,6 +43,11 @@ class ResourceNames:
     def __init__(self) -> None:
         self._real = {mangle(name): name for name in KNOWN[:2]}
 
+    @property
+    def count(self) -> int:
+        """How many are known: what was read with fewer may have mangled ones."""
+        return len(self._real)
+
     def learn(self, names: Iterable[str]) -> None:
         """Remember real names."""
         self._real.update((mangle(name), name) for name in names if "_" in name and not is_grouped(name))

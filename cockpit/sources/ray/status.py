@@ -47,6 +47,8 @@ class StatusReports:
         self._names = ResourceNames()
         self._time: float | None = None
         self._changed = 0.0
+        self._uses: dict[str, tuple[bytes, int, dict[str, Quantity]]] = {}
+        """By node id: what the last blob said of it, how many names were known then, and what that means."""
 
     def take(self, status: wire.AutoscalerReport, error: str | None) -> StatusFacts:
         """One blob; refused when the monitor has stopped writing. Only changes of its time count: clocks of hosts differ."""
@@ -61,10 +63,19 @@ class StatusReports:
             self._names.learn(shape)
         nodes = report.usage_by_node
         return StatusFacts(
-            usage={node_id: self._quantities(_read_uses(usage)) for node_id, usage in nodes.items()} if nodes is not None else None,
+            usage=self._read_usage(nodes) if nodes is not None else None,
             demand=_demands((strip_group_names(needs), count) for needs, count in report.resource_demand),
             strategies=tuple(_group(shape, times) for shape, count in report.pg_demand if (times := whole(count))),
         )
+
+    def _read_usage(self, nodes: Mapping[str, Raw]) -> dict[str, Mapping[str, Quantity]]:
+        """Of most nodes a blob says what the last one said: at 1,000 nodes to read all of them took 7% of the screen's CPU."""
+        before, self._uses = self._uses, {}
+        for node_id, raw in nodes.items():
+            said, known = bytes(raw), before.get(node_id)
+            is_same = known is not None and known[:2] == (said, self._names.count)
+            self._uses[node_id] = known if known and is_same else (said, self._names.count, self._quantities(_read_uses(raw)))
+        return {node_id: uses[2] for node_id, uses in self._uses.items()}
 
     def _quantities(self, usage: Mapping[str, tuple[float, float]]) -> dict[str, Quantity]:
         return {

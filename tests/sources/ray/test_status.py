@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from cockpit.model import Demand, Quantity
+from cockpit.sources.ray import wire
 from cockpit.sources.ray.client import GroupDemand
-from cockpit.sources.ray.status import parse_status
+from cockpit.sources.ray.status import StatusReports, parse_status
 from cockpit.sources.source import SourceError
 from tests.sources.ray.recorded_ray import HEAD, Clock, RecordedRay, recorded
 
@@ -31,6 +33,31 @@ async def test_older_rays_say_the_same(version):
     assert next(iter(facts.usage.values()))["accelerator_type:H100"].total == 1.0
     assert facts.demand == (Demand(needs={"GPU": 100.0}, count=1),)
     assert facts.strategies[0].strategy == "PACK"
+
+
+async def test_what_a_blob_repeats_of_a_node_stays_the_same_value_and_what_it_changes_is_read_anew():
+    ray = RecordedRay()
+    it, usage = ray.ray(), ray.paths["/api/cluster_status"]["data"]["clusterStatus"]["loadMetricsReport"]["usageByNode"]
+    first = (await it.read_status()).usage
+    same = (await it.read_status()).usage
+    assert first is not None
+    assert same is not None
+    assert same[HEAD] is first[HEAD]
+    usage[HEAD]["CPU"] = [1.0, 2.0]
+    other = (await it.read_status()).usage
+    assert other is not None
+    assert other[HEAD]["CPU"] == Quantity(used=1.0, total=2.0)
+    del usage[HEAD]
+    assert HEAD not in ((await it.read_status()).usage or {})
+
+
+def test_what_was_read_before_a_name_was_known_is_read_again_with_it():
+    reports, blob = StatusReports(lambda: 0.0), {"time": 1.0, "loadMetricsReport": {"usageByNode": {HEAD: {"specialHwA": [0.0, 1.0]}}}}
+    before = reports.take(msgspec.json.decode(msgspec.json.encode(blob), type=wire.AutoscalerReport), None)
+    assert before.usage == {HEAD: {"specialHwA": Quantity(used=0.0, total=1.0)}}
+    blob["loadMetricsReport"]["nodeTypes"] = [[{"special_hw_a": 1.0}, 1]]
+    after = reports.take(msgspec.json.decode(msgspec.json.encode(blob), type=wire.AutoscalerReport), None)
+    assert after.usage == {HEAD: {"special_hw_a": Quantity(used=0.0, total=1.0)}}
 
 
 async def test_a_monitor_that_has_stopped_writing_is_not_believed():
