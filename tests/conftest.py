@@ -33,8 +33,8 @@ LANES = {"unit": "unit", "screen": "screen", "real": "not unit and not screen an
 """What `--lane` selects: `make test` runs one after the other, `make unit` and `make screen` one alone."""
 NOT_UNIT = ("process", "slow", "lab", "incident", "truth", "old_ray", "gpu")
 """A test with none of these marks is marked `unit`; where it opens the screen, `screen`."""
-SCREEN = "ui/*"
-"""Where the coroutines open the screen in this process, each in a third of a second."""
+SCREEN = ("ui/*",)
+"""Where the coroutines open the screen in this process, each in a fifth of a second."""
 PROCESS = (
     "acts/launch/test_package.py::test_patterns_are_read_as_git_reads_them",
     "acts/test_audit.py::test_the_log_is_complete_and_json_after_a_kill*",
@@ -128,7 +128,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     lane, name = config.getoption("lane"), f"{name_of(collection_path)}::"
     if collection_path.suffix != ".py" or lane not in ("unit", "screen"):
         return None
-    return bool(expression(whole).match(name) or (lane == "screen" and not expression((SCREEN,)).match(name))) or None
+    return bool(expression(whole).match(name) or (lane == "screen" and not expression(SCREEN).match(name))) or None
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -151,7 +151,7 @@ def mark_lane(item: pytest.Item) -> None:
     if is_listed(item, SLOW):
         item.add_marker("slow")
     if not any(map(item.get_closest_marker, NOT_UNIT)):
-        is_screen = is_listed(item, (SCREEN,)) and iscoroutinefunction(getattr(item, "obj", None))
+        is_screen = is_listed(item, SCREEN) and iscoroutinefunction(getattr(item, "obj", None))
         item.add_marker("screen" if is_screen else "unit")
 
 

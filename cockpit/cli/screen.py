@@ -120,7 +120,7 @@ def tune_interpreter() -> None:
     """A whole collection took 40 ms at 1,000 nodes, and a thread that builds values kept the loop waiting 5 ms at a time.
 
     A tenth of a millisecond: the p99 of keys there is 10 to 13 ms, after 11 to 14 with three tenths or one millisecond; less isn't better.
-    A young collection takes half as long after eight of the youngest than after twenty-five, which at 1,000 nodes was up to 17 ms.
+    A collection of the second generation took 9 to 17 ms at 1,000 nodes after 25 of the youngest; after eight most take less than 8 ms.
     """
     gc.freeze()
     gc.enable()

@@ -44,7 +44,7 @@ _PARTS: Mapping[type, str] = {
 }  # fmt: skip
 
 
-def publish_pause(cost: float) -> float:
+def choose_pause(cost: float) -> float:
     """Seconds between two snapshots of a large cluster; `cost`: seconds that the last took."""
     return min(max(PUBLISH_PAUSE_S, PUBLISH_PAUSE_PER_COST * cost), MAX_PUBLISH_PAUSE_S)
 
@@ -97,7 +97,7 @@ class Poller:
                 self.snapshot = made
             for publish in self._subscribers:
                 publish(self.snapshot)
-            pause = publish_pause(cost) if is_large else PUBLISH_PAUSE_S
+            pause = choose_pause(cost) if is_large else PUBLISH_PAUSE_S
             await asyncio.sleep(pause if self._is_settled else STARTUP_PUBLISH_PAUSE_S)
 
     def subscribe(self, publish: Callable[[Snapshot], None]) -> None:

@@ -56,7 +56,7 @@ NODE_PROCESSES_INTERVAL_S = 20.0
 """Seconds after which the processes of an open node without a probe are asked for again."""
 SETTLE_DELAY_S = 0.5
 """Seconds after which the first frame has been drawn."""
-AGES_AFTER_S = 6.0
+AGE_REDRAW_AFTER_S = 6.0
 """Seconds after which ages are drawn although there is no new snapshot: longer than the pause between two of a large cluster."""
 MIN_SCREEN_SIZE = (60, 15)
 """Columns and lines; a smaller terminal has no room for a useful row."""
@@ -197,7 +197,7 @@ class Cockpit(SwitchingApp):
         """Redraw ages when no snapshot comes, and poll again what the open page has asked for."""
         if not self.is_running:  # it is being closed: widgets go before timers
             return
-        if self.is_past or (self.frozen_at is None and self.clock() - self.drawn_snapshot.taken > AGES_AFTER_S):
+        if self.is_past or (self.frozen_at is None and self.clock() - self.drawn_snapshot.taken > AGE_REDRAW_AFTER_S):
             self.draw(is_awaited=False)
         if isinstance(self.page, NodePage) and self.clock() - (self.page.asked_at or self.clock()) > NODE_PROCESSES_INTERVAL_S:
             self._ask_processes(self.page)

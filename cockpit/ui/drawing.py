@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from typing import Any, Final
 
 from rich.cells import cell_len
@@ -13,7 +13,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from cockpit.text import clean
-from cockpit.ui.block import ARROWS, GUTTER_CELLS, Block, fit_heading, fold_cell, lay_out_cell, text_after, truncate_cell
+from cockpit.ui.block import ARROWS, GUTTER_CELLS, Block, fit_heading, fit_text, fold_cell, lay_out_cell, text_after, truncate_cell
 from cockpit.ui.cells import level_mark
 from cockpit.ui.section import Cell, Column
 from cockpit.ui.tones import find_style
@@ -21,8 +21,6 @@ from cockpit.ui.view import View
 
 MAX_DRAWN_ROWS: Final = 500
 """Drawn rows that are kept: several screens of them."""
-MAX_DRAWN_WIDTHS: Final = 8
-"""Widths whose blank line is kept."""
 
 
 class Drawing:
@@ -34,13 +32,11 @@ class Drawing:
         """To work out a style from all that lies below takes as long as half a row; Textual forgets it with each line to be painted."""
         self._drawn_rows: dict[tuple[str, str], tuple[tuple[Any, ...], tuple[Strip, ...]]] = {}
         """The rows drawn last, with what they were drawn from: most look the same in the next snapshot. Headings have no key of a row."""
-        self._find_blank = lru_cache(MAX_DRAWN_WIDTHS)(lambda width: Strip.blank(width, self._base))
 
     def forget_styles(self) -> None:
         """Colours have changed."""
         self._style.cache_clear()
         self._find_base.cache_clear()
-        self._find_blank.cache_clear()
         self._drawn_rows.clear()
 
     def forget_rows(self) -> None:
@@ -54,7 +50,7 @@ class Drawing:
 
     def draw_blank(self, width: int) -> Strip:
         """A line without anything."""
-        return self._find_blank(width)
+        return Strip.blank(width, self._base)
 
     def draw_heading(self, block: Block, view: View, sort: tuple[str, bool], width: int) -> Strip:
         """Title, number of rows, columns; `sort`: the title of the sorted column, and whether in reverse."""
@@ -63,16 +59,18 @@ class Drawing:
         of = (section.title, section.sentence, section.more, block.row_count, block.hidden, block.more, columns, sort, width)
         known = self._drawn_rows.get(key)
         if known is None or known[0] != of:
-            known = (of, (self._draw_heading(block, view, sort).adjust_cell_length(width, self._base + self._style("header")),))
+            known = (of, (self._draw_heading(block, view, sort, width),))
             self._remember(key, known)
         return known[1][0]
 
-    def _draw_heading(self, block: Block, view: View, sort: tuple[str, bool]) -> Strip:
+    def _draw_heading(self, block: Block, view: View, sort: tuple[str, bool], width: int) -> Strip:
         base = self._base + self._style("header")
         title = clean(f"{block.section.title} {block.row_count}".strip())
         if not block.rows:
             sentence = block.section.sentence if not block.hidden else f"{block.hidden} hidden by the filter"
-            return Strip([Segment(" " * GUTTER_CELLS + title + "  ", base + self._style("title")), Segment(clean(sentence), base)])
+            lead = " " * GUTTER_CELLS + title + "  "
+            words = fit_text(clean(sentence), max(0, width - cell_len(lead)))
+            return Strip([Segment(lead, base + self._style("title")), Segment(words, base)]).adjust_cell_length(width, base)
         words = " " * GUTTER_CELLS
         more = f" ({block.more} more: {block.section.more})" if block.more else ""
         for place, (column, cells) in enumerate(block.columns):
@@ -81,7 +79,8 @@ class Drawing:
             mark += more if place == len(block.columns) - 1 else ""
             words += fit_heading(column.title if place else "", mark if place else "", cells, right=column.right) + " "
         lead = " " * GUTTER_CELLS + title + " "
-        return Strip([Segment(lead, base + self._style("title")), Segment(text_after(words, cell_len(lead)), base)])
+        segments = [Segment(lead, base + self._style("title")), Segment(text_after(words, cell_len(lead)), base)]
+        return Strip(segments).adjust_cell_length(width, base)
 
     def draw_row(self, block: Block, index: int, view: View, width: int, *, on_cursor: bool, is_tagged: bool) -> tuple[Strip, ...]:
         """The lines of a row."""

@@ -1,4 +1,4 @@
-"""When to collect garbage and clear caches of drawn texts: while no key is pressed, as it takes up to 40 ms on a large cluster."""
+"""When to collect garbage and clear caches of drawn texts: while no key is pressed, as it takes up to 60 ms on a large cluster."""
 
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ async def test_answers_that_come_together_are_published_together(watched, monkey
 
 @pytest.mark.parametrize(("cost", "pause"), [(0.0, 2.0), (0.05, 2.0), (0.075, 3.0), (0.1, 4.0), (9.0, 4.0)])
 def test_snapshots_that_take_long_are_made_less_often_but_as_often_as_ray_has_something_new(cost, pause):
-    assert poller_module.publish_pause(cost) == pytest.approx(pause)
+    assert poller_module.choose_pause(cost) == pytest.approx(pause)
 
 
 async def test_another_cluster_behind_the_same_address_makes_everything_forgotten(watched):

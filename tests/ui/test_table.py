@@ -561,6 +561,11 @@ async def test_only_lines_on_the_screen_are_drawn():
         assert len(set(drawn)) < 50
 
 
+async def test_a_sentence_that_is_cut_ends_with_an_ellipsis():
+    async with table(section(nothing="unknown (1 host probed; 5 processes could not be classified)")) as (shown, _):
+        assert lines(shown)[0].rstrip() == "  THINGS 0  unknown (1 host probed; 5 p…"
+
+
 # In slices
 
 TALL = (40, 40)

@@ -16,8 +16,6 @@ _USE = re.compile(
     r"\s*(?P<used>[\d.e+-]+)(?P<unit>[A-Za-z]*)/(?P<total>[\d.e+-]+)(?P<whole>[A-Za-z]*) (?P<name>\S+)"
     r"(?: \((?P<inner>[\d.e+-]+)(?P<part>[A-Za-z]*) used of (?P<reserved>[\d.e+-]+)(?P<piece>[A-Za-z]*) reserved in placement groups\))?"
 )
-_GROUP_ID_CHARS = 36
-"""A placement group's id, which ends every name of its share."""
 KNOWN = ("object_store_memory", "node:__internal_head__", "accelerator_type:")
 
 
@@ -61,8 +59,6 @@ class ResourceNames:
 
 def is_grouped(name: str) -> bool:
     """Whether this is a placement group's share of a resource, under its real or its mangled name."""
-    if len(name) <= _GROUP_ID_CHARS:  # as nearly all are, of which a thousand nodes have many thousands
-        return False
     return _GROUPED.fullmatch(name) is not None or _MANGLED_GROUP.fullmatch(name) is not None
 
 

@@ -47,8 +47,8 @@ class StatusReports:
         self._names = ResourceNames()
         self._time: float | None = None
         self._changed = 0.0
-        self._uses: dict[str, tuple[bytes, int, dict[str, Quantity]]] = {}
-        """By node id: what the last blob said of it, how many names were known then, and what that means."""
+        self._usage: dict[str, tuple[tuple[bytes, int], Mapping[str, Quantity]]] = {}
+        """By node id: what the last blob said of it and how many names were known then; and what that means."""
 
     def take(self, status: wire.AutoscalerReport, error: str | None) -> StatusFacts:
         """One blob; refused when the monitor has stopped writing. Only changes of its time count: clocks of hosts differ."""
@@ -70,12 +70,11 @@ class StatusReports:
 
     def _read_usage(self, nodes: Mapping[str, Raw]) -> dict[str, Mapping[str, Quantity]]:
         """Of most nodes a blob says what the last one said: at 1,000 nodes to read all of them took 7% of the screen's CPU."""
-        before, self._uses = self._uses, {}
+        before, self._usage = self._usage, {}
         for node_id, raw in nodes.items():
-            said, known = bytes(raw), before.get(node_id)
-            is_same = known is not None and known[:2] == (said, self._names.count)
-            self._uses[node_id] = known if known and is_same else (said, self._names.count, self._quantities(_read_uses(raw)))
-        return {node_id: uses[2] for node_id, uses in self._uses.items()}
+            of, known = (bytes(raw), self._names.count), before.get(node_id)
+            self._usage[node_id] = known if known and known[0] == of else (of, self._quantities(_read_uses(raw)))
+        return {node_id: usage for node_id, (_, usage) in self._usage.items()}
 
     def _quantities(self, usage: Mapping[str, tuple[float, float]]) -> dict[str, Quantity]:
         return {
