@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
+from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.waiting import actors_words, join_names, plausible_time, short_name, told_name, what_words
 from cockpit.model import Actor, Finding, Job, PlacementGroup, Remedy
@@ -37,9 +38,8 @@ def restart_loops(facts: Facts) -> Iterator[Finding]:
     actors, limits = facts.snapshot.actors, facts.limits
     if actors is None or not facts.snapshot.actors_complete:
         return
-    by_class: dict[tuple[str, str | None], list[RestartedActor]] = {}
-    for again in _find_restarted(facts, [actor for actor in actors if actor.restarts and actor.restarts > 0]):
-        by_class.setdefault((again.actor.class_, again.actor.job), []).append(again)
+    restarted = _find_restarted(facts, [actor for actor in actors if actor.restarts and actor.restarts > 0])
+    by_class = group_by(restarted, lambda again: (again.actor.class_, again.actor.job))
     for (class_, job), every in by_class.items():
         subject = actors_words(facts, class_, job)
         if facts.is_over_mark(max(again.lately for again in every), limits.restarts, 1, RESTARTING_CODE, subject):

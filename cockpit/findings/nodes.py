@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from math import inf
 
+from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.waiting import join_names
 from cockpit.model import LEVELS, Finding, Host, Level, Node, Process, RayProcess, Remedy
@@ -27,9 +28,7 @@ def dead_nodes(facts: Facts) -> Iterator[Finding]:
     dead = [node for node in facts.snapshot.nodes or () if node.state == "DEAD" and "due to idle" not in (node.message or "")]
     if not dead:
         return
-    there: dict[str, list[Node]] = {}
-    for node in (*facts.living_nodes, *dead):
-        there.setdefault(node.ip, []).append(node)
+    there = group_by((*facts.living_nodes, *dead), lambda node: node.ip)
     gone = [node for node in dead if not (node.ip and any(_has_replaced(one, node) for one in there[node.ip] if one is not node))]
     lately = [node for node in gone if _seconds_dead(facts, node) < facts.limits.death_news]
     if len(lately) > MAX_SINGLE_FINDINGS:

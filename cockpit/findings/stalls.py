@@ -8,6 +8,7 @@ from functools import lru_cache
 from statistics import median
 from typing import Literal, NamedTuple
 
+from cockpit.alike import group_by
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.findings.facts import Facts
 from cockpit.model import LEFT_OVER, Finding, Gpu, Job, Level, Node, Process, Remedy
@@ -98,11 +99,8 @@ def stalled_jobs(facts: Facts) -> Iterator[Finding]:
 
 def _holders_by_job(facts: Facts) -> Mapping[str, list[Process]]:
     """By job: its processes that hold GPU memory."""
-    found: dict[str, list[Process]] = {}
-    for process in facts.snapshot.processes or ():
-        if process.gpus and process.job and process.kind not in LEFT_OVER:
-            found.setdefault(process.job, []).append(process)
-    return found
+    holders = (each for each in facts.snapshot.processes or () if each.gpus and each.job and each.kind not in LEFT_OVER)
+    return group_by(holders, lambda process: process.job or "")
 
 
 def _used_gpus(facts: Facts, job: Job, holders: Iterable[Process]) -> list[UsedGpu] | None:
@@ -315,9 +313,7 @@ def _log_line(stall: Stall) -> tuple[str, ...]:
 
 
 def _node_lines(used: Sequence[UsedGpu]) -> tuple[str, ...]:
-    nodes: dict[str, list[UsedGpu]] = {}
-    for each in used:
-        nodes.setdefault(each.node.key, []).append(each)
+    nodes = group_by(used, lambda each: each.node.key)
     told = tuple(_node_line(each) for each in list(nodes.values())[:MAX_EVIDENCE_LINES])
     return told if len(nodes) <= MAX_EVIDENCE_LINES else (*told, f"the same on {plural(len(nodes) - MAX_EVIDENCE_LINES, 'more node')}")
 

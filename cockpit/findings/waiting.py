@@ -6,10 +6,12 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from math import inf
 from operator import itemgetter
 from typing import NamedTuple
 
+from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.give_up import ENGINE_WAITS_S, LIMIT_WORDS, deadline_words, find_deadline
 from cockpit.model import DEADLOCK, LEVELS, Actor, Finding, Job, Level, PlacementGroup, Remedy, Wait
@@ -251,13 +253,8 @@ def _list_command(fold: WaitingSet, waiting: Sequence[Waiting]) -> str:
 
 def deadlocks(facts: Facts) -> Iterator[Finding]:
     """Jobs that hold what others wait for, and wait for what those hold."""
-    by_job: dict[str, list[Waiting]] = {}
-    for group in facts.snapshot.placement_groups or ():
-        if group.wait == "deadlock" and group.job:
-            by_job.setdefault(group.job, []).append(group)
-    for actor in facts.snapshot.actors or ():
-        if actor.wait == "deadlock" and actor.job:
-            by_job.setdefault(actor.job, []).append(actor)
+    every: Iterator[Waiting] = chain(facts.snapshot.placement_groups or (), facts.snapshot.actors or ())
+    by_job = group_by((each for each in every if each.wait == "deadlock" and each.job), lambda each: each.job or "")
     seen = facts.last_heard_before_fault("ray.actors", "ray.placement_groups", *REQUIRED_SOURCES)
     since = max((_first_waiting(mine, facts.now) or facts.now for mine in by_job.values()), default=facts.now)
     lasted = min((max(most_waited(facts, each, seen or facts.now) for each in mine) for mine in by_job.values()), default=0.0)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cockpit.acts.table import ACTS, find_act
+from cockpit.alike import group_by
 from cockpit.model import Finding, Host, Job, Node, PlacementGroup, Process, Quantity, Snapshot
 from cockpit.placement import needs_words
 from cockpit.recording.happenings import events_between
@@ -248,10 +249,8 @@ def _orphan_lines(snapshot: Snapshot) -> Iterator[str]:
 
 def _other_lines(processes: Iterable[Process]) -> Iterator[str]:
     """The processes of other Rays on the probed hosts, a line for each host and session."""
-    others: dict[tuple[str, str], list[Process]] = {}
-    for process in processes:
-        if process.ours is False and not process.left_over:
-            others.setdefault((process.host, process.session or "an unknown session"), []).append(process)
+    strange = (process for process in processes if process.ours is False and not process.left_over)
+    others = group_by(strange, lambda process: (process.host, process.session or "an unknown session"))
     for (host, session), theirs in list(others.items())[:MAX_ROWS]:
         held = sum(process.gpu_memory or 0 for process in theirs)
         gpus = f", holding {size(held)} of GPU memory" if held else ""

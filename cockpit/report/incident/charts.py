@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from cockpit.alike import group_by
 from cockpit.model import LEVELS
 from cockpit.report.incident import words
 from cockpit.report.incident.account import Account, Hours, Point
@@ -71,12 +72,9 @@ def _act_lanes(account: Account, scale: _Scale) -> Iterator[Lane]:
 
 def _finding_lanes(account: Account, scale: _Scale) -> Iterator[Lane]:
     """The worst kinds, each subject in a lane."""
-    lanes: dict[str, list[int]] = {}
-    for number, one in enumerate(account.findings):
-        lanes.setdefault(one.key, []).append(number)
-    ranked = sorted(lanes.values(), key=lambda numbers: min(LEVELS.index(account.findings[number].level) for number in numbers))
-    for numbers in sorted(ranked[: MAX_LANES["finding"]], key=lambda numbers: account.findings[numbers[0]].begin):
-        episodes = [account.findings[number] for number in numbers]
+    lanes = group_by(account.findings, lambda one: one.key)
+    ranked = sorted(lanes.values(), key=lambda episodes: min(LEVELS.index(one.level) for one in episodes))
+    for episodes in sorted(ranked[: MAX_LANES["finding"]], key=lambda episodes: episodes[0].begin):
         bars = [_bar(scale, one.begin, account.end if one.end is None else one.end, one.level, one.text) for one in episodes]
         yield f"{episodes[0].code}: {episodes[0].subject}", bars
 
