@@ -10,6 +10,7 @@ from typing import Any, Final
 from cockpit.acts.act import Act
 from cockpit.model import Actor, Node, PlacementGroup, Snapshot
 from cockpit.sources.source import SourceError
+from cockpit.text import join_first
 
 MIN_PREFIX_CHARS: Final = 8
 """Characters of an id that stand for all of it, as cockpit and Ray print it."""
@@ -43,7 +44,7 @@ def only_actor(target: str, actors: Sequence[Actor], snapshot: Snapshot) -> Acto
     if len(actors) > 1:
         titles = {node.id: node.title for node in snapshot.nodes or ()}
         names = [f"{actor.name or actor.id} ({actor.state}{f', {titles[actor.node]}' if actor.node in titles else ''})" for actor in actors]
-        raise UnclearTargetError(f"{target} matches {len(actors)} actors: {join_names(names)}; give the name or the id of one")
+        raise UnclearTargetError(f"{target} matches {len(actors)} actors: {join_first(names, MAX_NAMED)}; give the name or the id of one")
     return actors[0] if actors else None
 
 
@@ -57,13 +58,6 @@ def matching_nodes(snapshot: Snapshot, names: Sequence[str]) -> list[Node]:
 
 def _is_id(text: str, whole: str) -> bool:
     return len(text) >= MIN_PREFIX_CHARS and whole.startswith(text.lower())
-
-
-def join_names(names: Iterable[str]) -> str:
-    """The first of them, and how many more."""
-    known = [*names]
-    more = f" and {len(known) - MAX_NAMED} more" if len(known) > MAX_NAMED else ""
-    return ", ".join(known[:MAX_NAMED]) + more
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
@@ -95,7 +89,7 @@ def find_id(act: Act, word: str, snapshot: Snapshot, names_of: Callable[[str], S
     if len(found) == 1:
         return next(iter(found))
     if found:
-        raise UnclearTargetError(f"{word} matches {len(found)} {what}s: {join_names(found)}; give the id of one")
+        raise UnclearTargetError(f"{word} matches {len(found)} {what}s: {join_first([*found], MAX_NAMED)}; give the id of one")
     raise UnclearTargetError(f"there is no {what} with the id or name {word} in the Ray cluster at {place}{did_you_mean(word, names)}")
 
 
