@@ -29,7 +29,6 @@ ODD_POWER_SHARE = 0.25
 MAX_WATTS = 100_000.0
 """Watts that no GPU draws, whatever it says."""
 MAX_EVIDENCE_LINES = 8
-"""Lines of evidence of one kind."""
 # What NVIDIA's data sheets and product briefs call maximum or thermal design power, under the names that NVML gives: briefs PB-11133-001
 # (H100 PCIe), PB-10137-001 and PB-10577-001 (A100 PCIe), PB-08744-001 (V100 PCIe); data sheets of the others; B200 as in HGX servers.
 # A limit that was set lower makes a GPU that works look no idler than it is: it still draws most of that.
