@@ -95,12 +95,12 @@ def find_id(act: Act, word: str, snapshot: Snapshot, names_of: Callable[[str], S
 
 def _names_of(act: Act, snapshot: Snapshot) -> Mapping[str, Sequence[str]] | None:
     """Ids by name: of what lives, and has a name of its own. `None`: Ray has not said what there is."""
-    kinds: tuple[tuple[type[Any], Sequence[Any] | None, str], ...] = (
-        (Actor, snapshot.actors, "DEAD"),
-        (PlacementGroup, snapshot.placement_groups, "REMOVED"),
-        (Node, snapshot.nodes, "DEAD"),
-    )
-    things, ended = next((things, ended) for kind, things, ended in kinds if act.takes is kind)
+    kinds: Mapping[type | None, tuple[Sequence[Any] | None, str]] = {
+        Actor: (snapshot.actors, "DEAD"),
+        PlacementGroup: (snapshot.placement_groups, "REMOVED"),
+        Node: (snapshot.nodes, "DEAD"),
+    }
+    things, ended = kinds[act.takes]
     if things is None:
         return None
     found: dict[str, list[str]] = {}
