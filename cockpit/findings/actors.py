@@ -85,14 +85,13 @@ def _by_count(facts: Facts, actor: Actor, begun: float | None) -> RestartedActor
 def _restart_finding(facts: Facts, subject: str, every: list[RestartedActor]) -> Finding:
     every = sorted(every, key=lambda again: (-again.lately, again.actor.id))
     often = f"{_times(every[0].times)} {every[0].when}"
+    who = f"Actor {subject} was restarted" if len(every) == 1 else f"{len(every)} actors {subject} were restarted, one of them"
     job = facts.jobs.get(every[0].actor.job or "")  # its row stands where its actors are not listed
     return Finding(
         code=RESTARTING_CODE,
         level="warning",
         subject=subject,
-        text=f"Actor {subject} was restarted {often}"
-        if len(every) == 1
-        else f"{len(every)} actors {subject} were restarted, one of them {often}",
+        text=f"{who} {often}",
         evidence=(
             *map(_restarted_line, every[:MAX_EVIDENCE_LINES]),
             "`ray list actors --detail` shows num_restarts",
@@ -106,9 +105,8 @@ def _restart_finding(facts: Facts, subject: str, every: list[RestartedActor]) ->
 
 def _restarted_line(again: RestartedActor) -> str:
     total = again.actor.restarts or 0
-    return f"actor {told_name(again.actor)}: restarted {_times(again.times)} {again.when}" + (
-        f", {count(total)} times in total" if total > again.times else ""
-    )
+    in_total = f", {count(total)} times in total" if total > again.times else ""
+    return f"actor {told_name(again.actor)}: restarted {_times(again.times)} {again.when}{in_total}"
 
 
 def _times(number: float) -> str:
@@ -144,14 +142,11 @@ def _leak_findings(facts: Facts, code: str, job: Job, left: Sequence[PlacementGr
     lasted = facts.seconds_lasting(code, job.id) if ended is None else facts.now - ended
     if lasted < facts.limits.leak_age:
         return
-    groups = code == "placement-group-leaked"
-    noun = "placement group" if groups else "actor"
+    one, groups = len(left) == 1, code == "placement-group-leaked"
+    noun, verb = ("placement group", "remove") if groups else ("actor", "kill")
     names = [short_name(each.class_ if isinstance(each, Actor) else each.name) or each.id[:12] for each in left[:MAX_EVIDENCE_LINES]]
-    many = (
-        f"its {noun} {names[0]} still holds"
-        if len(left) == 1
-        else f"{len(left)} of its {noun}s ({join_names(names, len(left))}) still hold"
-    )
+    many = f"its {noun} {names[0]} still holds" if one else f"{len(left)} of its {noun}s ({join_names(names, len(left))}) still hold"
+    unless = "it, unless it is meant to outlive its job" if one else "them, unless they are meant to outlive their job"
     gpus = sum(map(_held_gpus, left))
     yield Finding(
         code=code,
@@ -163,12 +158,7 @@ def _leak_findings(facts: Facts, code: str, job: Job, left: Sequence[PlacementGr
             f"`ray list {'placement-groups' if groups else 'actors'} --detail` lists them",
         ),
         since=ended,
-        remedy=Remedy(
-            f"{'remove' if groups else 'kill'} it, unless it is meant to outlive its job"
-            if len(left) == 1
-            else f"{'remove' if groups else 'kill'} them, unless they are meant to outlive their job",
-            "remove-placement-group" if groups else "kill-actor",
-        ),
+        remedy=Remedy(f"{verb} {unless}", "remove-placement-group" if groups else "kill-actor"),
         about=tuple(each.key for each in left),
         seen=facts.last_heard_before_fault("ray.placement_groups" if groups else "ray.actors"),
     )

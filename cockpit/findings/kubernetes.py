@@ -93,11 +93,8 @@ def crashing_containers(facts: Facts) -> Iterator[Finding]:
         lately = ended is not None and ended.at is not None and facts.now - ended.at <= limits.restarts_within
         if (ended and ended.reason == OOM) or not (one.waiting == CRASHES or (lately and one.restarts >= limits.restarts)):
             continue
-        how = ""
-        if ended is not None:
-            how = f", the last time with {ended.reason or 'no reason given'}" + (
-                "" if ended.exit_code is None else f", exit code {ended.exit_code}"
-            )
+        code = "" if ended is None or ended.exit_code is None else f", exit code {ended.exit_code}"
+        how = "" if ended is None else f", the last time with {ended.reason or 'no reason given'}{code}"
         text = (
             f"Container {clean(one.name)} of pod {clean(pod.name)} is in a restart loop: "
             f"it has ended {plural(one.restarts, 'time')}{clean(how)}"

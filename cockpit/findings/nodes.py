@@ -217,19 +217,13 @@ def _is_silent(facts: Facts, node: Node, silent: float) -> bool:
 
 
 def _silent_finding(facts: Facts, node: Node, silent: float) -> Finding:
-    name, agent = facts.title(node), _agent(facts, node)
-    stopped = f": its process (pid {agent.pid}) is stopped by a signal" if agent and agent.state == "T" else ""
-    seen = (
-        [f"ps on {agent.host}: pid {agent.pid} is in state {agent.state or 'unknown'}: {agent.command or agent.name or ''}"]
-        if agent
-        else []
-    )
+    name, agent, seen = facts.title(node), _agent(facts, node), list[str]()
+    stopped, cure = "", "read logs/dashboard_agent.log there, and check the host's load"
+    if agent is not None:
+        seen = [f"ps on {agent.host}: pid {agent.pid} is in state {agent.state or 'unknown'}: {agent.command or agent.name or ''}"]
+        if agent.state == "T":
+            stopped, cure = f": its process (pid {agent.pid}) is stopped by a signal", f"`kill -CONT {agent.pid}` on {agent.host}"
     doubt = f", or the clock of that node is {age(silent)} behind" if facts.is_single_look and not stopped else ""
-    cure = (
-        f"`kill -CONT {agent.pid}` on {agent.host}"
-        if stopped and agent
-        else "read logs/dashboard_agent.log there, and check the host's load"
-    )
     return Finding(
         code="agent-silent",
         level="info" if doubt else "warning",

@@ -61,9 +61,8 @@ def lone_gcs(facts: Facts) -> Iterator[Finding]:
         for name in sorted(_sessions_of_lone_gcs(host) - {facts.snapshot.cluster.session}) if host.rays else ():
             session = next((one for one in host.sessions or () if one.name == name), None)
             young = session is not None and session.started is not None and facts.now - session.started < facts.limits.pointer_age
-            if facts.seconds_lasting("gcs-alone", f"{host.name} {name}") >= facts.limits.pointer_age and not (
-                facts.is_single_look and young
-            ):
+            lasted = facts.seconds_lasting("gcs-alone", f"{host.name} {name}")
+            if lasted >= facts.limits.pointer_age and not (facts.is_single_look and young):
                 yield _lone_finding(host, name, session)
 
 
@@ -89,9 +88,8 @@ def _sessions_of_lone_gcs(host: Host) -> set[str]:
 
 def _session_line(host: Host, session: Session) -> str:
     here = [f"{'raylet' if ray.role == 'raylet' else 'GCS'} (pid {ray.pid})" for ray in host.rays or () if ray.session == session.name]
-    return f"{session.path}{_owner_words(session)}: " + (
-        f"{', '.join(here)} (`ps -ef`)" if here else "its raylet listens on sockets/raylet"
-    )
+    lives = f"{', '.join(here)} (`ps -ef`)" if here else "its raylet listens on sockets/raylet"
+    return f"{session.path}{_owner_words(session)}: {lives}"
 
 
 def _session_name(facts: Facts, session: Session) -> str:

@@ -48,18 +48,14 @@ def _difference(
         return
     usual = same if same in found else max(found, key=lambda version: (len(found[version]), version))
     odd = {version: names for version, names in found.items() if version != usual}
-    others = (
-        f"the cluster has {usual}"
-        if usual == same
-        else f"{plural(len(found[usual]), 'other host')} {'has' if len(found[usual]) == 1 else 'have'} {usual}"
-    )
+    others = "the cluster has" if usual == same else plural(len(found[usual]), "other host has", "other hosts have")
     told_odd = " and ".join(f"{version} on {join_first([*names], MAX_HOSTS_NAMED)}" for version, names in sorted(odd.items()))
     odd_hosts = {name for names in odd.values() for name in names}
     yield facts.cluster_finding(
         (node for node in facts.living_nodes if (host := facts.hosts.get(node.id or "")) and host.name in odd_hosts),
         code,
         level,
-        f"{what} is {told_odd}, but {others}",
+        f"{what} is {told_odd}, but {others} {usual}",
         (f"{version}: {join_first([*names], MAX_HOSTS_NAMED) or 'the dashboard'}" for version, names in sorted(found.items())),
         _REMEDIES[code],
         seen=min((old for name in odd_hosts if (old := facts.stale_since(name)) is not None), default=None),

@@ -266,25 +266,18 @@ def _deadlock(facts: Facts, by_job: Mapping[str, list[Waiting]], level: Level, s
     known = [facts.jobs[job] for job in by_job if job in facts.jobs]
     last = max(filter(is_stoppable, known), key=lambda job: job.started or 0, default=None)
     names = [short_name(facts.job_title(job)) for job in sorted(by_job)]
-    who = (
-        f"Deadlock: {join_names(names)} wait for each other"
-        if len(names) > 1
-        else f"Deadlock: {names[0]} and another job wait for each other"
-    )
+    who = join_names(names) if len(names) > 1 else f"{names[0]} and another job"
+    none = f"Deadlock: {who} wait for each other; none can continue until one of them releases its resources"
     whys = dict.fromkeys(each.why for mine in by_job.values() for each in mine if each.why)
-    stop = (
-        f"stop job {short_name(last.id)}, which started last: then the others continue"
-        if last
-        else "kill the driver of one of them: then the others continue"
-    )
+    stop = f"stop job {short_name(last.id)}, which started last" if last else "kill the driver of one of them"
     return Finding(
         code="deadlock",
         level=level,
         subject=f"{'jobs' if len(names) > 1 else 'job'} {join_names(names)}",
-        text="; ".join([f"{who}; none can continue until one of them releases its resources", *_standing_lines(facts, by_job)]),
+        text="; ".join([none, *_standing_lines(facts, by_job)]),
         evidence=(*[why.removeprefix(DEADLOCK) for why in whys][:MAX_REASONS], "`ray status -v` shows used and pending resources"),
         since=since,
-        remedy=Remedy(stop, "stop-job" if last else None),
+        remedy=Remedy(f"{stop}: then the others continue", "stop-job" if last else None),
         about=(*[each.key for mine in by_job.values() for each in mine], *([last.key] if last else [])),
         seen=seen,
     )

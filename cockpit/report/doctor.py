@@ -101,11 +101,8 @@ def _lines(snapshot: Snapshot, checked: Sequence[CheckResult], config: Config) -
 
 def _where(snapshot: Snapshot) -> str:
     cluster = snapshot.cluster
-    ray = (
-        f"Ray {cluster.ray_version} at {cluster.address}"
-        if cluster.reachable
-        else f"no Ray dashboard answers{f' at {cluster.address}' if cluster.address else ''}"
-    )
+    at = f" at {cluster.address}" if cluster.address else ""
+    ray = f"Ray {cluster.ray_version}{at}" if cluster.reachable else f"no Ray dashboard answers{at}"
     living = sum(node.state == "ALIVE" for node in snapshot.nodes or ())
     return f"cockpit {__version__}: {ray}, {plural(living, 'node')} alive, {hosts_probed(snapshot)}"
 
