@@ -139,12 +139,8 @@ def gpu_chart(account: Account, clock: words.MomentFormatter) -> Html | None:
     areas = [_area(scale, run, most, edges, kind) for run in runs for kind, edges in _EDGES.items()]
     lines = [_line(scale, [(point.at, point.reserved) for point in run if point.reserved is not None], most) for run in runs]
     rest = [*lines, *_gaps(account, scale, PLOT), *_levels(most, count), *_axis(scale, clock, PLOT)]
-    return join(
-        (
-            _chart("GPUs", words.fleet_words(account), PLOT + 24, [*areas, *rest]),
-            _legend(_GPU_KEYS, "; here GPUs that wait at 100% count as busy"),
-        )
-    )
+    chart = _chart("GPUs", words.fleet_words(account), PLOT + 24, [*areas, *rest])
+    return join((chart, _legend(_GPU_KEYS, "; here GPUs that wait at 100% count as busy")))
 
 
 _EDGES: Mapping[str, Callable[[Point], tuple[float, float]]] = {
@@ -174,9 +170,8 @@ def memory_chart(account: Account, clock: words.MomentFormatter) -> Html | None:
     kill = tag("line", x1=LABELS, x2=WIDTH - 10, y1=_y(1.0, most), y2=_y(1.0, most), class_="kill")
     name = tag("text", "Ray kills above this line", x=LABELS + 6, y=_y(1.0, most) + 15, class_="tick")
     rest = [kill, name, *_gaps(account, scale, PLOT), *_levels(most, lambda share: percent(100 * share)), *_axis(scale, clock, PLOT)]
-    return join(
-        (_chart("Host memory", said, PLOT + 24, [*lines, *rest]), tag("p", f"The fullest host at each moment. {said}", class_="legend"))
-    )
+    chart = _chart("Host memory", said, PLOT + 24, [*lines, *rest])
+    return join((chart, tag("p", f"The fullest host at each moment. {said}", class_="legend")))
 
 
 def _y(value: float | None, most: float) -> float:
