@@ -15,7 +15,6 @@ from cockpit.text import join_first
 MIN_PREFIX_CHARS: Final = 8
 """Characters of an id that stand for all of it, as cockpit and Ray print it."""
 MAX_NAMED: Final = 6
-"""Of several that a word may mean."""
 MIN_LIKENESS: Final = 0.75
 """From which on a name is taken for what was meant; 1: it is the same."""
 SILENCE_FINDINGS: Final = ("address-wrong", "dashboard-silent")

@@ -130,7 +130,6 @@ def leaks(facts: Facts) -> Iterator[Finding]:
 
 
 def _held_gpus(each: Actor | PlacementGroup) -> float:
-    """How many GPUs it holds."""
     if isinstance(each, Actor):
         return held if 0 < (held := each.needs.get("GPU", 0.0)) < MAX_GPUS_PER_ACTOR else 0.0
     return sum(held for bundle in each.bundles if bundle.node and 0 < (held := bundle.needs.get("GPU", 0.0)) < MAX_GPUS_PER_ACTOR)

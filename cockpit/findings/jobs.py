@@ -71,7 +71,6 @@ def _pending_finding(job: Job, supervisor: Actor | None, level: Level, facts: Fa
 
 
 def _start_remedy(supervisor: Actor | None) -> str:
-    """What makes it start."""
     wait = supervisor.wait if supervisor else None
     return LESS_REMEDY if wait in HOPELESS else ROOM_REMEDY if wait in ("held", "fragmented", "short", "label") else SETUP_REMEDY
 

@@ -306,7 +306,6 @@ def _limit_words(kill: OomKill) -> str:
 
 
 def _killer_words(kill: OomKill) -> str:
-    """Who has ended it."""
     if kill.by == "kernel":
         return KERNEL
     return f"another Ray session ({kill.session or 'unknown session'})" if kill.ours is False else "Ray"

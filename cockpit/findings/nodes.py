@@ -293,7 +293,6 @@ def _missing_finding(facts: Facts, missing: list[Node]) -> Finding:
 
 
 def _raylet_words(facts: Facts, node: Node) -> str:
-    """What a probe sees there."""
     sessions = _raylet_sessions(facts, node)
     if sessions is None:
         return "no probe data"

@@ -97,7 +97,6 @@ def stalled_jobs(facts: Facts) -> Iterator[Finding]:
 
 
 def _holders_by_job(facts: Facts) -> Mapping[str, list[Process]]:
-    """By job: its processes that hold GPU memory."""
     holders = (each for each in facts.snapshot.processes or () if each.gpus and each.job and each.kind not in LEFT_OVER)
     return group_by(holders, lambda process: process.job or "")
 
