@@ -179,7 +179,7 @@ def metrics(config: Config, path: Path | None) -> None:
 
 async def _print_metrics(config: Config, path: Path | None) -> int:
     from cockpit.report.metrics import metrics_text
-    from cockpit.report.whole_file import ALL_READ, write_whole
+    from cockpit.whole_file import ALL_READ, write_whole
 
     snapshot = await _look(config)
     text = metrics_text(snapshot, [host.name for host in config.hosts])

@@ -15,8 +15,8 @@ from cockpit.line_file import SUFFIX, line_path, lines_path
 from cockpit.model import Node, Quantity, Snapshot
 from cockpit.recording.folder import make_folder
 from cockpit.report.status import OK, exit_code
-from cockpit.report.whole_file import OWNER_READS, write_whole
 from cockpit.text import UNKNOWN, count, plural
+from cockpit.whole_file import OWNER_READS, write_whole
 
 LOOK_EVERY_S = 5.0
 """Seconds between two lines at least."""
