@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from statistics import median
 from typing import Literal, NamedTuple
@@ -84,8 +84,11 @@ class Stall(NamedTuple):
 
 def stalled_jobs(facts: Facts) -> Iterator[Finding]:
     """Running jobs none of whose GPUs works. Of a job that works one GPU is looked at, or a few. A single look can't tell."""
+    if facts.is_single_look:
+        return
     busy: frozenset[str] | None = None
-    for job_id, holders in _holders_by_job(facts).items() if not facts.is_single_look else ():
+    holding = (each for each in facts.snapshot.processes or () if each.gpus and each.job and each.kind not in LEFT_OVER)
+    for job_id, holders in group_by(holding, lambda process: process.job or "").items():
         job = facts.jobs.get(job_id)
         used = _used_gpus(facts, job, holders) if job and job.running else None
         if not job or not used:
@@ -94,11 +97,6 @@ def stalled_jobs(facts: Facts) -> Iterator[Finding]:
         if not _has_unknown_work(facts, job_id, used, busy):
             stall = _describe_stall(facts, job, used)
             yield from _hang_findings(facts, stall) if stall.those("spins") else _stall_findings(facts, stall)
-
-
-def _holders_by_job(facts: Facts) -> Mapping[str, list[Process]]:
-    holders = (each for each in facts.snapshot.processes or () if each.gpus and each.job and each.kind not in LEFT_OVER)
-    return group_by(holders, lambda process: process.job or "")
 
 
 def _used_gpus(facts: Facts, job: Job, holders: Iterable[Process]) -> list[UsedGpu] | None:
