@@ -21,15 +21,15 @@ def several_sessions(facts: Facts) -> Iterator[Finding]:
             continue
         alone = _sessions_of_lone_gcs(host)
         live = [session for session in host.sessions if session.live and session.name not in alone]
-        if len({session.name for session in live}) < 2 or facts.seconds_lasting("sessions-several", host.name) < facts.limits.sessions_age:
+        names = {session.name for session in live}
+        if len(names) < 2 or facts.seconds_lasting("sessions-several", host.name) < facts.limits.sessions_age:
             continue
-        if _are_in_jobs_of_their_own(host, {session.name for session in live}):
+        if _are_in_jobs_of_their_own(host, names):
             continue
         sky = {session.name for session in live if f"/{SKYPILOT_FOLDER}/" in session.path}
         without = {facts.snapshot.cluster.session} if _offers_no_gpu(facts, host) else set()
-        shared = len(host.gpus or ()) if len({session.name for session in live} - sky - without) > 1 else 0
-        same = "GPU" if shared == 1 else plural(shared, "GPU")
-        gpus = f", and each may offer the same {same}" if shared else ""
+        shared = len(host.gpus or ()) if len(names - sky - without) > 1 else 0
+        gpus = f", and each may offer the same {'GPU' if shared == 1 else plural(shared, 'GPU')}" if shared else ""
         yield Finding(
             code="sessions-several",
             level="warning" if shared else "info",

@@ -53,9 +53,8 @@ class Notifier:
 
     def close(self) -> None:
         """At once: what was not told yet is told by whoever comes next."""
-        for task in (self._running, *self._sending.values()):
-            if task is not None:
-                task.cancel()
+        if self._running is not None:
+            self._running.cancel()
         self._leave()
 
     async def _run(self) -> None:

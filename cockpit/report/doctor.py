@@ -155,13 +155,12 @@ def describe_containers(snapshot: Snapshot) -> Iterator[str]:
     """A line for each container with processes of Ray's that nobody looks into: what is not known of it, and the way in."""
     seen = dict.fromkeys((one.host, one.container) for one in snapshot.processes or () if one.container and one.kind != "foreign")
     for host, container in seen:
-        if container is not None:
-            engine, name, user = container.engine, container.name, container.user
-            yield (
-                f"Container {name} on {host} ({engine}{f', user {user}' if user else ''}): its orphans and its /dev/shm can be seen only "
-                f"from inside. {f'As {user}' if user else 'There'}, run `{engine} exec -it {name} cockpit`, or set `hosts: [{name}]` and "
-                f'`reach: "{engine} exec -i {{name}} {{python}} -"` in {abbreviate_home(config_path())}'
-            )
+        engine, name, user = container.engine, container.name, container.user
+        yield (
+            f"Container {name} on {host} ({engine}{f', user {user}' if user else ''}): its orphans and its /dev/shm can be seen only "
+            f"from inside. {f'As {user}' if user else 'There'}, run `{engine} exec -it {name} cockpit`, or set `hosts: [{name}]` and "
+            f'`reach: "{engine} exec -i {{name}} {{python}} -"` in {abbreviate_home(config_path())}'
+        )
 
 
 def _line(each: CheckResult) -> str:
