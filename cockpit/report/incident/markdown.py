@@ -64,10 +64,9 @@ def _rest(account: Account, clock: words.MomentFormatter) -> Iterator[str]:
 
 def _list_section(title: str, rows: Sequence[str], kind: str) -> Iterator[str]:
     if rows:
-        room = _ROOM[kind]
         yield f"## {title}"
-        yield from (f"- {row}" for row in rows[:room])
-        yield from _left_out(len(rows) - room)
+        yield from (f"- {row}" for row in rows[: _ROOM[kind]])
+        yield from _left_out(len(rows) - _ROOM[kind])
 
 
 def _left_out(number: int) -> Iterator[str]:
