@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Final
 
 import click
@@ -28,8 +28,8 @@ def _offer(names: Callable[[], Iterable[str | None]]) -> Completer:
     return complete
 
 
-def last_recorded() -> Snapshot | None:
-    """The last state that was recorded, of whatever cluster."""
+def last_recorded() -> Snapshot:
+    """The last state that was recorded, of whatever cluster; an empty one where there is none."""
     from cockpit.recording.files import RecordingError, list_segments
     from cockpit.recording.folder import list_recordings, recordings_path
     from cockpit.recording.recording import Recording
@@ -37,19 +37,13 @@ def last_recorded() -> Snapshot | None:
     try:
         recording = Recording.open([*list_segments(next(iter(list_recordings(recordings_path()))))][-1])
     except (OSError, IndexError, StopIteration, RecordingError):
-        return None
-    try:
-        return recording.snapshot_at(recording.end)
-    finally:
-        recording.close()
+        return Snapshot()
+    with closing(recording):
+        return recording.snapshot_at(recording.end) or Snapshot()
 
 
 def _of_last(names: Callable[[Snapshot], Iterable[str | None]]) -> Callable[[], Iterable[str | None]]:
-    def find() -> Iterable[str | None]:
-        last = last_recorded()
-        return names(last) if last else ()
-
-    return find
+    return lambda: names(last_recorded())
 
 
 _nodes = _of_last(lambda last: (node.title for node in last.nodes or ()))

@@ -33,13 +33,11 @@ if TYPE_CHECKING:
 PENDING_GRACE_S = 4.0
 """For which a job may be pending before the reason is printed."""
 PENDING_INTERVAL_S = 15.0
-"""Between two questions why a job is still pending."""
 FAILURE_LINES = 20
 """Printed at most of Ray's message about a job that has failed."""
 END_POLLS = 20
 """How often Ray is asked whether a job has ended once its log has."""
 END_INTERVAL_S = 0.5
-"""Between two of these questions."""
 
 
 @command(

@@ -13,14 +13,14 @@ from cockpit import output
 from cockpit.cli.completion import complete_logs, complete_nodes
 from cockpit.cli.options import DONE, NO_ANSWER, cluster_options, command, print_error, with_config
 from cockpit.cli.service import look_interruptibly
-from cockpit.cli.targets import UnclearTargetError, did_you_mean, explain, join_names, matching_actors, matching_nodes, only_actor
+from cockpit.cli.targets import MAX_NAMED, UnclearTargetError, did_you_mean, explain, matching_actors, matching_nodes, only_actor
 from cockpit.config.settings import Config
 from cockpit.model import Job, Node, Snapshot
 from cockpit.monitor.logs import HEAD_PARTS, NODE_PARTS, Log, LogFinder
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.secrets import LineRedactor
 from cockpit.sources.source import SourceError
-from cockpit.text import clean
+from cockpit.text import clean, join_first
 
 QUIET_S: Final = 1.5
 """Seconds of silence after which a log that is not followed has been printed up to now; three of Ray's intervals."""
@@ -176,7 +176,7 @@ async def _logs_of_pid(snapshot: Snapshot, finder: LogFinder, pid: int, home: No
         thing = found.get(home.title)
         return await finder.logs_of(thing) if thing else await finder.logs_of_pid(home, pid)
     if len(found) > 1:
-        raise UnclearTargetError(f"pid {pid} is on {join_names(found)}: add --host NAME")
+        raise UnclearTargetError(f"pid {pid} is on {join_first([*found], MAX_NAMED)}: add --host NAME")
     if found:
         return await finder.logs_of(next(iter(found.values())))
     nodes = [node for node in snapshot.nodes or () if node.id]

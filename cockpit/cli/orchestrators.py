@@ -19,12 +19,9 @@ from cockpit.sources.source import SourceError
 
 def find_named_orchestrators(job: str | None, cluster: str | None) -> tuple[Orchestrator, ...]:
     """The Slurm job and the RayCluster of KubeRay's that were named, as these know them now. Raises `InputError`."""
-    found: list[Orchestrator] = []
-    if job is not None:
-        found.append(_find(slurm.FLAG, _find_allocation, job))
-    if cluster is not None:
-        found.append(_find(kubernetes.FLAG, _find_place, cluster))
-    return tuple(found)
+    allocation = None if job is None else _find(slurm.FLAG, _find_allocation, job)
+    place = None if cluster is None else _find(kubernetes.FLAG, _find_place, cluster)
+    return tuple(one for one in (allocation, place) if one is not None)
 
 
 def with_slurm_names(config: Config) -> Config:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import click
 
@@ -85,10 +84,12 @@ def find_recording(path: str | None, moment: float | None = None, address: str |
 
 def folders_at(address: str | None, host: str | None) -> Iterator[Path]:
     """The folders that were recorded of this address as that host sees it, and those of no Ray at all; the oldest first."""
+    from cockpit.model import Cluster
+    from cockpit.notify.message import is_near
     from cockpit.recording.files import RecordingError, Segment, list_segments
     from cockpit.recording.folder import list_recordings, recordings_path
 
-    hosts = (host, None) if _is_of_one_host(address) else None  # of an older cockpit's it is not known
+    hosts = (host, None) if is_near(Cluster(address)) else None  # of an older cockpit's it is not known
 
     for folder in reversed(list(list_recordings(recordings_path()))):
         try:
@@ -98,11 +99,6 @@ def folders_at(address: str | None, host: str | None) -> Iterator[Path]:
         if segment.header.address in (address, None) and (hosts is None or segment.header.host in hosts):
             yield folder
         segment.close()
-
-
-def _is_of_one_host(address: str | None) -> bool:
-    """Whether it names another Ray on each host."""
-    return address is None or (urlsplit(address).hostname or "") in ("localhost", "::1") or "://127." in address
 
 
 def _cut_out(config: Config, span: str, path: str, source: str | None) -> int:

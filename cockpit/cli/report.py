@@ -123,7 +123,7 @@ def _deliver(config: Config, text: str, file: Path | None) -> int:
         return 0
     if config.readonly:
         return print_error("--readonly writes no file; without -o the report is printed", BAD_USAGE)
-    from cockpit.report.whole_file import OWNER_READS, write_whole
+    from cockpit.whole_file import OWNER_READS, write_whole
 
     try:
         write_whole(file, text, OWNER_READS)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LOOK_EVERY_S = 1.0
 PollStep = Callable[[], "int | None"]
 """Called at each interval; an exit code ends it."""
+Attach = Callable[[Config, "ClusterMonitor"], PollStep]
 WaitForFacts = Callable[["ClusterMonitor"], Awaitable[None]]
 """What the first look waits for."""
 UNIT = """\
@@ -58,22 +59,12 @@ def look_interruptibly(look: Coroutine[Any, Any, int]) -> int:
         return 0
 
 
-async def _wait_for_nothing(_: ClusterMonitor) -> None:
-    """What needs no answer may look at once."""
-
-
-def serve(
-    config: Config,
-    attach: Callable[[Config, ClusterMonitor], PollStep],
-    *,
-    every: float = LOOK_EVERY_S,
-    wait: WaitForFacts = _wait_for_nothing,
-) -> int:
-    """Watch the cluster until it is interrupted; the exit code."""
+def serve(config: Config, attach: Attach, *, every: float = LOOK_EVERY_S, wait: WaitForFacts | None = None) -> int:
+    """Watch the cluster until it is interrupted; the exit code. Without `wait` it looks at once."""
     return look_interruptibly(_serve(config, attach, every, wait))
 
 
-async def _serve(config: Config, attach: Callable[[Config, ClusterMonitor], PollStep], every: float, wait: WaitForFacts) -> int:
+async def _serve(config: Config, attach: Attach, every: float, wait: WaitForFacts | None) -> int:
     import asyncio
 
     from cockpit.monitor.monitor import ClusterMonitor
@@ -82,7 +73,7 @@ async def _serve(config: Config, attach: Callable[[Config, ClusterMonitor], Poll
     look = attach(config, monitor)
     attach_line_writer(config, monitor)
     running, ended = asyncio.ensure_future(monitor.run()), asyncio.Event()
-    pause = asyncio.ensure_future(wait(monitor))
+    pause = asyncio.ensure_future(wait(monitor) if wait else asyncio.sleep(0))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     try:
         while not running.done() and not ended.is_set():

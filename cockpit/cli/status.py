@@ -136,8 +136,7 @@ def _attach_printer(_: Config, monitor: ClusterMonitor, *, as_json: bool) -> Pol
 
 async def _print_report(config: Config, *, as_json: bool, bundle: str | None) -> int:
     from cockpit.recording.folder import folder_name, recordings_path
-    from cockpit.report.doctor import doctor_json, doctor_text, run_checks, write_bundle
-    from cockpit.report.recorded import last_half_hour
+    from cockpit.report.doctor import doctor_json, doctor_text, last_half_hour, run_checks, write_bundle
     from cockpit.report.status import exit_code
 
     look = await look_at_one(config, everywhere=config.probe_hosts != "never", patience=DOCTOR_PATIENCE_S)
@@ -180,7 +179,7 @@ def metrics(config: Config, path: Path | None) -> None:
 
 async def _print_metrics(config: Config, path: Path | None) -> int:
     from cockpit.report.metrics import metrics_text
-    from cockpit.report.whole_file import ALL_READ, write_whole
+    from cockpit.whole_file import ALL_READ, write_whole
 
     snapshot = await _look(config)
     text = metrics_text(snapshot, [host.name for host in config.hosts])

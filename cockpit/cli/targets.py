@@ -10,11 +10,11 @@ from typing import Any, Final
 from cockpit.acts.act import Act
 from cockpit.model import Actor, Node, PlacementGroup, Snapshot
 from cockpit.sources.source import SourceError
+from cockpit.text import join_first
 
 MIN_PREFIX_CHARS: Final = 8
 """Characters of an id that stand for all of it, as cockpit and Ray print it."""
 MAX_NAMED: Final = 6
-"""Of several that a word may mean."""
 MIN_LIKENESS: Final = 0.75
 """From which on a name is taken for what was meant; 1: it is the same."""
 SILENCE_FINDINGS: Final = ("address-wrong", "dashboard-silent")
@@ -43,7 +43,7 @@ def only_actor(target: str, actors: Sequence[Actor], snapshot: Snapshot) -> Acto
     if len(actors) > 1:
         titles = {node.id: node.title for node in snapshot.nodes or ()}
         names = [f"{actor.name or actor.id} ({actor.state}{f', {titles[actor.node]}' if actor.node in titles else ''})" for actor in actors]
-        raise UnclearTargetError(f"{target} matches {len(actors)} actors: {join_names(names)}; give the name or the id of one")
+        raise UnclearTargetError(f"{target} matches {len(actors)} actors: {join_first(names, MAX_NAMED)}; give the name or the id of one")
     return actors[0] if actors else None
 
 
@@ -59,13 +59,6 @@ def _is_id(text: str, whole: str) -> bool:
     return len(text) >= MIN_PREFIX_CHARS and whole.startswith(text.lower())
 
 
-def join_names(names: Iterable[str]) -> str:
-    """The first of them, and how many more."""
-    known = [*names]
-    more = f" and {len(known) - MAX_NAMED} more" if len(known) > MAX_NAMED else ""
-    return ", ".join(known[:MAX_NAMED]) + more
-
-
 def did_you_mean(word: str, names: Iterable[str]) -> str:
     """`; did you mean rm-72b?`, or nothing."""
     near = get_close_matches(word, [*dict.fromkeys(filter(None, names))][:MAX_COMPARED], 1, MIN_LIKENESS)
@@ -74,7 +67,7 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
 
 def explain(error: SourceError, snapshot: Snapshot) -> str:
     """Its sentence; where Ray does not answer also what to do, as `cockpit status` says it."""
-    found = (finding for finding in snapshot.findings if error.cause == "silent" and finding.code in SILENCE_FINDINGS and finding.remedy)
+    found = (finding for finding in snapshot.findings if error.cause == "silent" and finding.code in SILENCE_FINDINGS)
     return next((f"{error}. What to do: {finding.remedy.text}" for finding in found if finding.remedy), str(error))
 
 
@@ -95,18 +88,18 @@ def find_id(act: Act, word: str, snapshot: Snapshot, names_of: Callable[[str], S
     if len(found) == 1:
         return next(iter(found))
     if found:
-        raise UnclearTargetError(f"{word} matches {len(found)} {what}s: {join_names(found)}; give the id of one")
+        raise UnclearTargetError(f"{word} matches {len(found)} {what}s: {join_first([*found], MAX_NAMED)}; give the id of one")
     raise UnclearTargetError(f"there is no {what} with the id or name {word} in the Ray cluster at {place}{did_you_mean(word, names)}")
 
 
 def _names_of(act: Act, snapshot: Snapshot) -> Mapping[str, Sequence[str]] | None:
     """Ids by name: of what lives, and has a name of its own. `None`: Ray has not said what there is."""
-    kinds: tuple[tuple[type[Any], Sequence[Any] | None, str], ...] = (
-        (Actor, snapshot.actors, "DEAD"),
-        (PlacementGroup, snapshot.placement_groups, "REMOVED"),
-        (Node, snapshot.nodes, "DEAD"),
-    )
-    things, ended = next((things, ended) for kind, things, ended in kinds if act.takes is kind)
+    kinds: Mapping[type | None, tuple[Sequence[Any] | None, str]] = {
+        Actor: (snapshot.actors, "DEAD"),
+        PlacementGroup: (snapshot.placement_groups, "REMOVED"),
+        Node: (snapshot.nodes, "DEAD"),
+    }
+    things, ended = kinds[act.takes]
     if things is None:
         return None
     found: dict[str, list[str]] = {}

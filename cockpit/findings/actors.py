@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
+from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.waiting import actors_words, join_names, plausible_time, short_name, told_name, what_words
 from cockpit.model import Actor, Finding, Job, PlacementGroup, Remedy
@@ -37,9 +38,8 @@ def restart_loops(facts: Facts) -> Iterator[Finding]:
     actors, limits = facts.snapshot.actors, facts.limits
     if actors is None or not facts.snapshot.actors_complete:
         return
-    by_class: dict[tuple[str, str | None], list[RestartedActor]] = {}
-    for again in _find_restarted(facts, [actor for actor in actors if actor.restarts and actor.restarts > 0]):
-        by_class.setdefault((again.actor.class_, again.actor.job), []).append(again)
+    restarted = _find_restarted(facts, [actor for actor in actors if actor.restarts and actor.restarts > 0])
+    by_class = group_by(restarted, lambda again: (again.actor.class_, again.actor.job))
     for (class_, job), every in by_class.items():
         subject = actors_words(facts, class_, job)
         if facts.is_over_mark(max(again.lately for again in every), limits.restarts, 1, RESTARTING_CODE, subject):
@@ -85,14 +85,13 @@ def _by_count(facts: Facts, actor: Actor, begun: float | None) -> RestartedActor
 def _restart_finding(facts: Facts, subject: str, every: list[RestartedActor]) -> Finding:
     every = sorted(every, key=lambda again: (-again.lately, again.actor.id))
     often = f"{_times(every[0].times)} {every[0].when}"
+    who = f"Actor {subject} was restarted" if len(every) == 1 else f"{len(every)} actors {subject} were restarted, one of them"
     job = facts.jobs.get(every[0].actor.job or "")  # its row stands where its actors are not listed
     return Finding(
         code=RESTARTING_CODE,
         level="warning",
         subject=subject,
-        text=f"Actor {subject} was restarted {often}"
-        if len(every) == 1
-        else f"{len(every)} actors {subject} were restarted, one of them {often}",
+        text=f"{who} {often}",
         evidence=(
             *map(_restarted_line, every[:MAX_EVIDENCE_LINES]),
             "`ray list actors --detail` shows num_restarts",
@@ -106,9 +105,8 @@ def _restart_finding(facts: Facts, subject: str, every: list[RestartedActor]) ->
 
 def _restarted_line(again: RestartedActor) -> str:
     total = again.actor.restarts or 0
-    return f"actor {told_name(again.actor)}: restarted {_times(again.times)} {again.when}" + (
-        f", {count(total)} times in total" if total > again.times else ""
-    )
+    in_total = f", {count(total)} times in total" if total > again.times else ""
+    return f"actor {told_name(again.actor)}: restarted {_times(again.times)} {again.when}{in_total}"
 
 
 def _times(number: float) -> str:
@@ -132,7 +130,6 @@ def leaks(facts: Facts) -> Iterator[Finding]:
 
 
 def _held_gpus(each: Actor | PlacementGroup) -> float:
-    """How many GPUs it holds."""
     if isinstance(each, Actor):
         return held if 0 < (held := each.needs.get("GPU", 0.0)) < MAX_GPUS_PER_ACTOR else 0.0
     return sum(held for bundle in each.bundles if bundle.node and 0 < (held := bundle.needs.get("GPU", 0.0)) < MAX_GPUS_PER_ACTOR)
@@ -144,14 +141,11 @@ def _leak_findings(facts: Facts, code: str, job: Job, left: Sequence[PlacementGr
     lasted = facts.seconds_lasting(code, job.id) if ended is None else facts.now - ended
     if lasted < facts.limits.leak_age:
         return
-    groups = code == "placement-group-leaked"
-    noun = "placement group" if groups else "actor"
+    one, groups = len(left) == 1, code == "placement-group-leaked"
+    noun, verb = ("placement group", "remove") if groups else ("actor", "kill")
     names = [short_name(each.class_ if isinstance(each, Actor) else each.name) or each.id[:12] for each in left[:MAX_EVIDENCE_LINES]]
-    many = (
-        f"its {noun} {names[0]} still holds"
-        if len(left) == 1
-        else f"{len(left)} of its {noun}s ({join_names(names, len(left))}) still hold"
-    )
+    many = f"its {noun} {names[0]} still holds" if one else f"{len(left)} of its {noun}s ({join_names(names, len(left))}) still hold"
+    unless = "it, unless it is meant to outlive its job" if one else "them, unless they are meant to outlive their job"
     gpus = sum(map(_held_gpus, left))
     yield Finding(
         code=code,
@@ -163,12 +157,7 @@ def _leak_findings(facts: Facts, code: str, job: Job, left: Sequence[PlacementGr
             f"`ray list {'placement-groups' if groups else 'actors'} --detail` lists them",
         ),
         since=ended,
-        remedy=Remedy(
-            f"{'remove' if groups else 'kill'} it, unless it is meant to outlive its job"
-            if len(left) == 1
-            else f"{'remove' if groups else 'kill'} them, unless they are meant to outlive their job",
-            "remove-placement-group" if groups else "kill-actor",
-        ),
+        remedy=Remedy(f"{verb} {unless}", "remove-placement-group" if groups else "kill-actor"),
         about=tuple(each.key for each in left),
         seen=facts.last_heard_before_fault("ray.placement_groups" if groups else "ray.actors"),
     )

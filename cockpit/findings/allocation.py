@@ -10,7 +10,6 @@ from cockpit.model import Finding, Remedy, SlurmNode
 from cockpit.text import clean, plural
 
 MAX_NAMED = 6
-"""Jobs and nodes that are named."""
 SIGNS = "*~#!%$@^-+"
 """That follow a state (sinfo(1), NODE STATE CODES); `*`: its slurmd doesn't answer."""
 OUT = frozenset(["down", "error"])

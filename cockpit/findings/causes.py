@@ -16,7 +16,6 @@ class Cause(NamedTuple):
     """A pattern in a log, and what to do when it matches."""
 
     pattern: str
-    """A regular expression."""
     remedy: str
     act: str | None = None
 

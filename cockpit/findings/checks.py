@@ -46,9 +46,9 @@ class Check(NamedTuple):
 
     def is_blind(self, snapshot: Snapshot) -> bool:
         """Whether too little is known to check anything."""
-        return any(_is_silent(need, snapshot) for need in self.needs) or (
-            not self.needs and all(_is_silent(need, snapshot) for need in self.helps)
-        )
+        if not self.needs:
+            return all(_is_silent(need, snapshot) for need in self.helps)
+        return any(_is_silent(need, snapshot) for need in self.needs)
 
 
 def _is_silent(need: Need, snapshot: Snapshot) -> bool:

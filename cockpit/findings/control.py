@@ -15,9 +15,9 @@ MONITOR_SCRIPTS = ("/autoscaler/_private/monitor.py", "/autoscaler/v2/monitor.py
 
 
 class RayPart(NamedTuple):
-    """What the process table of a host that is looked at says of one of Ray's parts."""
+    """What the process table of a host that is looked at says of one of Ray's parts; without a host nothing is known of it."""
 
-    host: str
+    host: str | None = None
     pid: int | None = None
     state: str | None = None
     """`None`: there is no such process there."""
@@ -28,27 +28,32 @@ class RayPart(NamedTuple):
         return self.state == "T"
 
     @property
+    def has_ended(self) -> bool:
+        """Whether there is no such process where it should be."""
+        return self.host is not None and self.pid is None
+
+    @property
     def is_down(self) -> bool:
         """Whether it can't answer."""
-        return self.stopped or self.pid is None
+        return self.stopped or self.has_ended
 
     @property
     def words(self) -> str:
         """For the middle of a sentence."""
         if self.pid is None:
-            return f"its process on {self.host} has ended"
-        return f"its process on {self.host} (pid {self.pid}) " + ("is stopped by a signal" if self.stopped else "still exists")
+            return f": its process on {self.host} has ended" if self.host else ""
+        return f": its process on {self.host} (pid {self.pid}) " + ("is stopped by a signal" if self.stopped else "still exists")
 
-    @property
-    def line(self) -> str:
-        """Evidence."""
-        return f"ps on {self.host}: " + ("no such process" if self.pid is None else f"pid {self.pid} is in state {self.state or 'unknown'}")
+    def evidence(self, line: str) -> tuple[str, ...]:
+        """What the process table shows, behind that line."""
+        seen = "no such process" if self.pid is None else f"pid {self.pid} is in state {self.state or 'unknown'}"
+        return tuple(filter(None, (line, f"ps on {self.host}: {seen}" if self.host else "")))
 
     def remedy(self, log: str, gone: str) -> Remedy:
         """`log`: where to read why it does not answer; `gone`: what to do where it has ended."""
         if self.stopped:
             return Remedy(f"find out who stopped the process; `kill -CONT {self.pid}` on {self.host} resumes it")
-        return Remedy(f"read {log}; {gone}" if self.pid is None else f"read {log}")
+        return Remedy(f"read {log}; {gone}" if self.has_ended else f"read {log}")
 
 
 RESTART = "start the {} again with its command line, as Ray's user (Ray does not restart it)"
@@ -57,38 +62,26 @@ RESTART = "start the {} again with its command line, as Ray's user (Ray does not
 def silent_gcs(facts: Facts) -> Iterator[Finding]:
     """The GCS does not answer, or its own host shows why it can't."""
     fault, part = find_fault(facts, "ray.gcs", "gcs"), _find_gcs(facts)
-    is_down = part is not None and part.is_down
-    if not is_down and (fault is None or _is_hiccup(facts)):
+    if not part.is_down and (fault is None or _is_hiccup(facts)):
         return
     if facts.seconds_lasting("gcs-silent", "GCS") < facts.limits.gcs_silent:
         return
-    gone = part is not None and part.pid is None
-    what = "Ray ends on all nodes after a minute without a GCS" if gone else "nothing new can start, and Ray's data is old"
+    what = "Ray ends on all nodes after a minute without a GCS" if part.has_ended else "nothing new can start, and Ray's data is old"
     yield Finding(
         code="gcs-silent",
         level="critical",
         subject="GCS",
-        text=f"Ray's GCS does not answer{f': {part.words}' if part else ''}; {what}",
-        evidence=_evidence(_request_line(facts, fault, "/api/gcs_healthz"), part),
+        text=f"Ray's GCS does not answer{part.words}; {what}",
+        evidence=part.evidence(_request_line(facts, fault, "/api/gcs_healthz")),
         since=fault.since if fault else None,
-        remedy=_remedy(
-            part, "logs/gcs_server.out on the head, and check the head's load and memory", "save what you can, then restart Ray"
-        ),
+        remedy=part.remedy("logs/gcs_server.out on the head, and check the head's load and memory", "save what you can, then restart Ray"),
     )
-
-
-def _evidence(line: str, part: RayPart | None) -> tuple[str, ...]:
-    return tuple(filter(None, (line, part.line if part else "")))
-
-
-def _remedy(part: RayPart | None, log: str, gone: str) -> Remedy:
-    return part.remedy(log, gone) if part else Remedy(f"read {log}")
 
 
 def silent_dashboard(facts: Facts) -> Iterator[Finding]:
     """The dashboard does not answer, though the Ray that it belongs to lives on a host that is looked at."""
     fault, gcs = silent_fault(facts), _find_gcs(facts)
-    if fault is None or (gcs and gcs.is_down) or is_elsewhere(facts):
+    if fault is None or gcs.is_down or is_elsewhere(facts):
         return
     homes = [host for host in facts.fresh_hosts if is_ray_alive_on(facts, host)]
     if not homes or facts.seconds_lasting("dashboard-silent", "dashboard") < facts.limits.dashboard_silent:
@@ -101,11 +94,11 @@ def silent_dashboard(facts: Facts) -> Iterator[Finding]:
         code="dashboard-silent",
         level="critical",
         subject="dashboard",
-        text=f"Ray runs on {(home or homes[0]).name}, but its dashboard{address_words(facts)} does not answer"
-        f"{f': {part.words}' if part else ''}; running jobs continue, new ones can't be submitted",
-        evidence=_evidence(fault.text, part),
+        text=f"Ray runs on {(home or homes[0]).name}, but its dashboard{address_words(facts)} does not answer{part.words}; "
+        "running jobs continue, new ones can't be submitted",
+        evidence=part.evidence(fault.text),
         since=fault.since,
-        remedy=_remedy(part, "logs/dashboard.log on the head", RESTART.format("dashboard")),
+        remedy=part.remedy("logs/dashboard.log on the head", RESTART.format("dashboard")),
     )
 
 
@@ -141,7 +134,7 @@ def ended_ray(facts: Facts) -> Iterator[Finding]:
 def silent_monitor(facts: Facts) -> Iterator[Finding]:
     """The autoscaler monitor has stopped reporting: used and pending resources are unknown from then on."""
     fault, gcs = find_fault(facts, "ray.status", "monitor"), _find_gcs(facts)
-    if fault is None or facts.has_fault("ray.gcs") or facts.snapshot.cluster.reachable is False or (gcs and gcs.is_down):
+    if fault is None or facts.has_fault("ray.gcs") or facts.snapshot.cluster.reachable is False or gcs.is_down:
         return
     if facts.seconds_lasting("monitor-silent", "monitor") < facts.limits.monitor_silent:
         return
@@ -150,11 +143,11 @@ def silent_monitor(facts: Facts) -> Iterator[Finding]:
         code="monitor-silent",
         level="warning",
         subject="monitor",
-        text=f"The autoscaler monitor has stopped reporting{f': {part.words}' if part else ''}; used and pending resources are as old "
+        text=f"The autoscaler monitor has stopped reporting{part.words}; used and pending resources are as old "
         "as its last report, and no node is added",
-        evidence=_evidence(_request_line(facts, fault, "/api/cluster_status"), part),
+        evidence=part.evidence(_request_line(facts, fault, "/api/cluster_status")),
         since=fault.since,
-        remedy=_remedy(part, "logs/monitor.log on the head", RESTART.format("autoscaler monitor")),
+        remedy=part.remedy("logs/monitor.log on the head", RESTART.format("autoscaler monitor")),
     )
 
 
@@ -198,7 +191,7 @@ def _request_line(facts: Facts, fault: Fault | None, path: str) -> str:
     return f"GET {facts.snapshot.cluster.address or ''}{path}: {fault.text}" if fault else ""
 
 
-def _find_gcs(facts: Facts) -> RayPart | None:
+def _find_gcs(facts: Facts) -> RayPart:
     """Of our cluster, where its head is looked at; gone only where the head's raylet is still there."""
     for host in facts.fresh_hosts:
         if not host.rays or not is_head(facts, host):
@@ -209,13 +202,13 @@ def _find_gcs(facts: Facts) -> RayPart | None:
             return RayPart(host.name, servers[0].pid, servers[0].state)
         if any(ray.node in facts.nodes and facts.nodes[ray.node].head for ray in mine if ray.node):
             return RayPart(host.name)
-    return None
+    return RayPart()
 
 
-def _find_part(facts: Facts, host: Host | None, scripts: Sequence[str]) -> RayPart | None:
-    """By the words of its command line; `None` where the process table wasn't read."""
+def _find_part(facts: Facts, host: Host | None, scripts: Sequence[str]) -> RayPart:
+    """By the words of its command line."""
     if host is None or host.processes is None:
-        return None
+        return RayPart()
     for process in facts.processes.get(host.name, ()):
         named = process.kind == "ray" and any(script in (process.command or "") for script in scripts)
         if named and _is_ours(facts, process.session) and process.state not in ("Z", "X"):

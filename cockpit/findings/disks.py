@@ -16,7 +16,6 @@ STORE_STEP_SHARE = 0.05
 MAX_STORE_SHARE = 3.0
 """What doesn't fit into an object store Ray puts beside it, on disk, and counts it too; but no more than this."""
 MAX_SESSIONS_LISTED = 10
-"""Sessions that are listed."""
 MAX_USERS_LISTED = 6
 
 

@@ -44,9 +44,7 @@ class Facts(Lookups):
         self.counted: dict[str, tuple[Count, ...]] = dict(counted or {})
         """What the counts that were ever asked for have been of late."""
         self.memory = memory or MemoryHistory()
-        """The recent past of host memory."""
         self.gpu_history = gpu_history or GpuHistory(limits.gpu_memory_watched)
-        """That of GPUs."""
         self._held, self._assumed = held or {}, assumed
         self._found = found
 

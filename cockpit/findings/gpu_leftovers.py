@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
+from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
-from cockpit.model import LEFT_OVER, Finding, Gpu, Process, Remedy
+from cockpit.model import Finding, Gpu, Process, Remedy
 from cockpit.text import age, clean, plural, size
 
 ORPHANED_CODE, IDLE_CODE = "gpu-memory-orphaned", "gpu-memory-idle-worker"
@@ -19,17 +19,11 @@ MAX_EVIDENCE_LINES = 8
 
 def orphaned_memory(facts: Facts) -> Iterator[Finding]:
     """Orphans and stale Ray processes that hold GPU memory, by node."""
-    for place, orphans in _by_place(facts, (one for one in facts.snapshot.processes or () if one.kind in LEFT_OVER and one.gpus)).items():
+    left = (process for process in facts.snapshot.processes or () if process.left_over and process.gpus)
+    for place, orphans in group_by(left, facts.place).items():
         lasted = facts.seconds_lasting(ORPHANED_CODE, place)
         if lasted >= facts.limits.orphan_age and not facts.has_job_just_ended(facts.limits.orphan_age):
             yield _orphan_finding(facts, place, sorted(orphans, key=lambda process: -(process.gpu_memory or 0)))
-
-
-def _by_place(facts: Facts, processes: Iterator[Process]) -> Mapping[str, list[Process]]:
-    found: dict[str, list[Process]] = defaultdict(list)
-    for process in processes:
-        found[facts.place(process)].append(process)
-    return found
 
 
 def _orphan_finding(facts: Facts, place: str, orphans: Sequence[Process]) -> Finding:
@@ -85,7 +79,7 @@ def idle_workers(facts: Facts) -> Iterator[Finding]:
     idle = (process for process in facts.snapshot.processes or () if process.gpus and _is_idle_worker(process))
     lasting = (one for one in idle if facts.seconds_lasting(IDLE_CODE, one.key) >= facts.limits.idle_worker_age or facts.is_single_look)
     mark = facts.limits.idle_worker_memory
-    for place, workers in _by_place(facts, lasting).items():
+    for place, workers in group_by(lasting, facts.place).items():
         if facts.is_over_mark(sum(map(_sum_memory, workers)), mark, CLEAR_FACTOR * mark, IDLE_CODE, place):
             yield _idle_finding(facts, place, sorted(workers, key=lambda process: -_sum_memory(process)))
 

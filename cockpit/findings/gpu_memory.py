@@ -19,7 +19,6 @@ CLEAR_FACTOR = 0.75
 CODE = "gpu-memory-held"
 KINDS_AT_WORK = ("worker", "driver", "child")
 MAX_EVIDENCE_LINES = 8
-"""Lines of evidence of one kind."""
 SEARCH_REMEDY = (
     "as root, list the processes that have the devices open: `fuser -v /dev/nvidia*`, also inside containers; "
     "if there are none, the driver's count is wrong: reset the GPU (`nvidia-smi -r -i INDEX`) or reboot the host"

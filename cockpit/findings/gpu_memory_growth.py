@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
+from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.gpu_history import Growth, plausible_memory
 from cockpit.findings.trend import seconds_until
@@ -39,10 +41,7 @@ class GrowingGpu(NamedTuple):
 
 def growing_gpu_memory(facts: Facts) -> Iterator[Finding]:
     """One finding for each job, and for each node whose GPUs are held by nobody with a job. A single look can't tell."""
-    found: dict[str, list[GrowingGpu]] = {}
-    for growing in _find_growing(facts):
-        found.setdefault(_subject(facts, growing), []).append(growing)
-    for subject, gpus in found.items():
+    for subject, gpus in group_by(_find_growing(facts), partial(_subject, facts)).items():
         gpus.sort(key=lambda each: each.left)
         mark = facts.limits.gpu_memory_forecast * (CLEAR_FACTOR if facts.was_found(CODE, subject) else 1)
         if gpus[0].left <= mark:

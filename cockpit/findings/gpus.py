@@ -203,7 +203,6 @@ def _hardware_xids(gpu: Gpu) -> list[Xid]:
 
 
 def _xid_line(facts: Facts, gpu: Gpu, xid: Xid) -> str:
-    """As evidence."""
     source = f"`dmesg -T | grep -i xid`: {clean(xid.text)[:200]}" if xid.text else "reported by NVML"
     return f"GPU {gpu.label}: Xid {xid.code}, {_meaning(xid).words}, {_ago(facts, xid)} ago ({source})"
 

@@ -11,7 +11,6 @@ from cockpit.text import clean, plural
 MAX_AGE_S = 3600.0
 """Seconds of a process's life after which it has set up its groups, whatever it was told: PyTorch gives that half an hour at most."""
 MAX_NAMED = 6
-"""Interfaces and pids that are listed."""
 
 
 def missing_interfaces(facts: Facts) -> Iterator[Finding]:

@@ -71,7 +71,6 @@ def _pending_finding(job: Job, supervisor: Actor | None, level: Level, facts: Fa
 
 
 def _start_remedy(supervisor: Actor | None) -> str:
-    """What makes it start."""
     wait = supervisor.wait if supervisor else None
     return LESS_REMEDY if wait in HOPELESS else ROOM_REMEDY if wait in ("held", "fragmented", "short", "label") else SETUP_REMEDY
 
@@ -92,9 +91,9 @@ def _failed_finding(job: Job, facts: Facts) -> Finding:
     lines, cause = error_lines(job.message), find_cause(job.message)
     if cause and (line := _short_line(_without_prefix(_ESCAPES.sub("", cause[0])))) not in " ".join(lines[-1:]):
         lines = (*lines, line)
-    code = f"exit code {job.exit_code}" if job.exit_code is not None and job.exit_code >= 0 else None
-    signal = f"killed by signal {-job.exit_code}" if job.exit_code is not None and job.exit_code < 0 else None
-    how = ", ".join(filter(None, (job.error_type and short_name(job.error_type), code, signal)))
+    code = job.exit_code
+    ended = None if code is None else f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
+    how = ", ".join(filter(None, (job.error_type and short_name(job.error_type), ended)))
     port_lines, listening = _port_lines(facts, job, cause)
     left_over = "kill-orphans" if any(process.left_over for process in listening) else None
     return Finding(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
+from cockpit.findings.actors import ENDED_STATES
 from cockpit.findings.facts import Facts
 from cockpit.model import Container, Finding, Job, Level, Pod, RayCluster, RayJob, Remedy
 from cockpit.text import age, clean, plural, size
@@ -18,7 +19,6 @@ IMAGE_REASONS = frozenset(["ErrImagePull", "ImagePullBackOff", "InvalidImageName
 CRASHES = "CrashLoopBackOff"
 OOM = "OOMKilled"
 BEGINNING = ("", "ContainerCreating", "PodInitializing")
-ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
 OVER = ("Complete", "Failed")
 UNDER_WAY = ("", "Running")
 """How far KubeRay is with a RayJob whose job it watches."""
@@ -53,10 +53,8 @@ def _waiting_finding(facts: Facts, code: str, why: str, pods: list[Pod]) -> Find
     first = min(pods, key=lambda pod: (pod.created or facts.now, pod.name))
     one = len(pods) == 1
     if code == "pod-image":
-        what, remedy = (
-            f"can't get {'its' if one else 'their'} image",
-            "correct `image` or `imagePullSecrets` in the RayCluster, or push the image",
-        )
+        what = f"can't get {'its' if one else 'their'} image"
+        remedy = "correct `image` or `imagePullSecrets` in the RayCluster, or push the image"
     else:
         what = f"{'waits' if one else 'wait'} to be started"
         remedy = "free what is missing, add nodes, or ask for less in the RayCluster; Ray does not know a pod before it runs"
@@ -93,11 +91,8 @@ def crashing_containers(facts: Facts) -> Iterator[Finding]:
         lately = ended is not None and ended.at is not None and facts.now - ended.at <= limits.restarts_within
         if (ended and ended.reason == OOM) or not (one.waiting == CRASHES or (lately and one.restarts >= limits.restarts)):
             continue
-        how = ""
-        if ended is not None:
-            how = f", the last time with {ended.reason or 'no reason given'}" + (
-                "" if ended.exit_code is None else f", exit code {ended.exit_code}"
-            )
+        code = "" if ended is None or ended.exit_code is None else f", exit code {ended.exit_code}"
+        how = "" if ended is None else f", the last time with {ended.reason or 'no reason given'}{code}"
         text = (
             f"Container {clean(one.name)} of pod {clean(pod.name)} is in a restart loop: "
             f"it has ended {plural(one.restarts, 'time')}{clean(how)}"
@@ -172,7 +167,7 @@ def _contradiction(one: RayJob, jobs: Mapping[str, Job]) -> tuple[str, str] | No
         )
     if job is None:
         return None
-    if watched and job.status in ENDED:
+    if watched and job.status in ENDED_STATES:
         return f"Ray reports {clean(job.status)}", "read the job's log; KubeRay ends the RayJob as soon as its operator can ask Ray again"
     if one.deployment in OVER and job.running:
         return f"Ray still runs it ({clean(job.status)})", f"stop job {clean(job.id)} if nobody needs it: it holds its GPUs"

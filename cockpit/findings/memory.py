@@ -145,9 +145,8 @@ def _slope(one: Holding) -> float:
 
 
 def _holding_words(facts: Facts, one: Holding) -> str:
-    pids = ", ".join(f"pid {process.pid}" for process in one.processes[:MAX_HOLDERS]) + (
-        ", ..." if len(one.processes) > MAX_HOLDERS else ""
-    )
+    more = ", ..." if len(one.processes) > MAX_HOLDERS else ""
+    pids = ", ".join(f"pid {process.pid}" for process in one.processes[:MAX_HOLDERS]) + more
     grows = f", +{size(60 * _slope(one))}/min" if one.trend and one.trend.steady else ""
     return f"{_owner_words(facts, one.owner)} {size(one.used)}{grows}{f' ({pids})' if pids else ''}"
 
@@ -307,7 +306,6 @@ def _limit_words(kill: OomKill) -> str:
 
 
 def _killer_words(kill: OomKill) -> str:
-    """Who has ended it."""
     if kill.by == "kernel":
         return KERNEL
     return f"another Ray session ({kill.session or 'unknown session'})" if kill.ours is False else "Ray"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import NamedTuple
 
 import msgspec
@@ -171,17 +171,15 @@ def _holdings_by_owner(host: Host, processes: list[Process]) -> Iterator[tuple[M
     """Each owner with all it holds; its name is that of its greatest process."""
     by_owner: dict[str, list[tuple[int, MemoryOwner, Process | None]]] = {}
     known = {process.pid for process in processes}
-    for process in processes:
+    others = (
+        Process(host=host.name, pid=user.pid, user=user.user, command=user.command, rss=user.rss, shared=user.shared, kind="foreign")
+        for user in host.memory_users
+        if user.pid not in known
+    )
+    for process in chain(processes, others):
         if (held := plausible_bytes(process.private)) is not None:
             owner = _owner(process)
             by_owner.setdefault(owner.key, []).append((int(held), owner, process))
-    for user in host.memory_users:
-        if user.pid not in known and (held := plausible_bytes(user.private)) is not None:
-            other = Process(
-                host=host.name, pid=user.pid, user=user.user, command=user.command, rss=user.rss, shared=user.shared, kind="foreign"
-            )
-            owner = _owner(other)
-            by_owner.setdefault(owner.key, []).append((int(held), owner, other))
     if shared := plausible_bytes(host.shm.used if host.memory.shared is None else host.memory.shared):
         by_owner["shm"] = [(int(shared), MemoryOwner("shm", SHARED_MEMORY_NAME), None)]
     for parts in by_owner.values():

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from math import inf
 
+from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.waiting import join_names
 from cockpit.model import LEVELS, Finding, Host, Level, Node, Process, RayProcess, Remedy
@@ -27,9 +28,7 @@ def dead_nodes(facts: Facts) -> Iterator[Finding]:
     dead = [node for node in facts.snapshot.nodes or () if node.state == "DEAD" and "due to idle" not in (node.message or "")]
     if not dead:
         return
-    there: dict[str, list[Node]] = {}
-    for node in (*facts.living_nodes, *dead):
-        there.setdefault(node.ip, []).append(node)
+    there = group_by((*facts.living_nodes, *dead), lambda node: node.ip)
     gone = [node for node in dead if not (node.ip and any(_has_replaced(one, node) for one in there[node.ip] if one is not node))]
     lately = [node for node in gone if _seconds_dead(facts, node) < facts.limits.death_news]
     if len(lately) > MAX_SINGLE_FINDINGS:
@@ -218,19 +217,13 @@ def _is_silent(facts: Facts, node: Node, silent: float) -> bool:
 
 
 def _silent_finding(facts: Facts, node: Node, silent: float) -> Finding:
-    name, agent = facts.title(node), _agent(facts, node)
-    stopped = f": its process (pid {agent.pid}) is stopped by a signal" if agent and agent.state == "T" else ""
-    seen = (
-        [f"ps on {agent.host}: pid {agent.pid} is in state {agent.state or 'unknown'}: {agent.command or agent.name or ''}"]
-        if agent
-        else []
-    )
+    name, agent, seen = facts.title(node), _agent(facts, node), list[str]()
+    stopped, cure = "", "read logs/dashboard_agent.log there, and check the host's load"
+    if agent is not None:
+        seen = [f"ps on {agent.host}: pid {agent.pid} is in state {agent.state or 'unknown'}: {agent.command or agent.name or ''}"]
+        if agent.state == "T":
+            stopped, cure = f": its process (pid {agent.pid}) is stopped by a signal", f"`kill -CONT {agent.pid}` on {agent.host}"
     doubt = f", or the clock of that node is {age(silent)} behind" if facts.is_single_look and not stopped else ""
-    cure = (
-        f"`kill -CONT {agent.pid}` on {agent.host}"
-        if stopped and agent
-        else "read logs/dashboard_agent.log there, and check the host's load"
-    )
     return Finding(
         code="agent-silent",
         level="info" if doubt else "warning",
@@ -300,7 +293,6 @@ def _missing_finding(facts: Facts, missing: list[Node]) -> Finding:
 
 
 def _raylet_words(facts: Facts, node: Node) -> str:
-    """What a probe sees there."""
     sessions = _raylet_sessions(facts, node)
     if sessions is None:
         return "no probe data"

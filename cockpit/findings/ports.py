@@ -70,6 +70,5 @@ def listener_line(wanted: WantedPort, listener: Listener, known: Process | None)
     who = f"process {listener.pid}{f' of {user}' if user else ''}" if listener.pid else f"a process of {user or 'another user'}"
     ray = ", ".join(filter(None, (known.kind, known.session))) if known else ""
     command = clean(" ".join((listener.command or "").split()))[:MAX_COMMAND]
-    return f"{who} listens on port {wanted.port} of {clean(wanted.host)} now{f' ({clean(ray)})' if ray else ''}" + (
-        f": {command}" if command else ""
-    )
+    what = f"{f' ({clean(ray)})' if ray else ''}{f': {command}' if command else ''}"
+    return f"{who} listens on port {wanted.port} of {clean(wanted.host)} now{what}"

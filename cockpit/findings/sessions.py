@@ -21,15 +21,15 @@ def several_sessions(facts: Facts) -> Iterator[Finding]:
             continue
         alone = _sessions_of_lone_gcs(host)
         live = [session for session in host.sessions if session.live and session.name not in alone]
-        if len({session.name for session in live}) < 2 or facts.seconds_lasting("sessions-several", host.name) < facts.limits.sessions_age:
+        names = {session.name for session in live}
+        if len(names) < 2 or facts.seconds_lasting("sessions-several", host.name) < facts.limits.sessions_age:
             continue
-        if _are_in_jobs_of_their_own(host, {session.name for session in live}):
+        if _are_in_jobs_of_their_own(host, names):
             continue
         sky = {session.name for session in live if f"/{SKYPILOT_FOLDER}/" in session.path}
         without = {facts.snapshot.cluster.session} if _offers_no_gpu(facts, host) else set()
-        shared = len(host.gpus or ()) if len({session.name for session in live} - sky - without) > 1 else 0
-        same = "GPU" if shared == 1 else plural(shared, "GPU")
-        gpus = f", and each may offer the same {same}" if shared else ""
+        shared = len(host.gpus or ()) if len(names - sky - without) > 1 else 0
+        gpus = f", and each may offer the same {'GPU' if shared == 1 else plural(shared, 'GPU')}" if shared else ""
         yield Finding(
             code="sessions-several",
             level="warning" if shared else "info",
@@ -61,9 +61,8 @@ def lone_gcs(facts: Facts) -> Iterator[Finding]:
         for name in sorted(_sessions_of_lone_gcs(host) - {facts.snapshot.cluster.session}) if host.rays else ():
             session = next((one for one in host.sessions or () if one.name == name), None)
             young = session is not None and session.started is not None and facts.now - session.started < facts.limits.pointer_age
-            if facts.seconds_lasting("gcs-alone", f"{host.name} {name}") >= facts.limits.pointer_age and not (
-                facts.is_single_look and young
-            ):
+            lasted = facts.seconds_lasting("gcs-alone", f"{host.name} {name}")
+            if lasted >= facts.limits.pointer_age and not (facts.is_single_look and young):
                 yield _lone_finding(host, name, session)
 
 
@@ -89,9 +88,8 @@ def _sessions_of_lone_gcs(host: Host) -> set[str]:
 
 def _session_line(host: Host, session: Session) -> str:
     here = [f"{'raylet' if ray.role == 'raylet' else 'GCS'} (pid {ray.pid})" for ray in host.rays or () if ray.session == session.name]
-    return f"{session.path}{_owner_words(session)}: " + (
-        f"{', '.join(here)} (`ps -ef`)" if here else "its raylet listens on sockets/raylet"
-    )
+    lives = f"{', '.join(here)} (`ps -ef`)" if here else "its raylet listens on sockets/raylet"
+    return f"{session.path}{_owner_words(session)}: {lives}"
 
 
 def _session_name(facts: Facts, session: Session) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from statistics import median
 from typing import Literal, NamedTuple
 
+from cockpit.alike import group_by
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.findings.facts import Facts
 from cockpit.model import LEFT_OVER, Finding, Gpu, Job, Level, Node, Process, Remedy
@@ -28,7 +29,6 @@ ODD_POWER_SHARE = 0.25
 MAX_WATTS = 100_000.0
 """Watts that no GPU draws, whatever it says."""
 MAX_EVIDENCE_LINES = 8
-"""Lines of evidence of one kind."""
 # What NVIDIA's data sheets and product briefs call maximum or thermal design power, under the names that NVML gives: briefs PB-11133-001
 # (H100 PCIe), PB-10137-001 and PB-10577-001 (A100 PCIe), PB-08744-001 (V100 PCIe); data sheets of the others; B200 as in HGX servers.
 # A limit that was set lower makes a GPU that works look no idler than it is: it still draws most of that.
@@ -84,8 +84,11 @@ class Stall(NamedTuple):
 
 def stalled_jobs(facts: Facts) -> Iterator[Finding]:
     """Running jobs none of whose GPUs works. Of a job that works one GPU is looked at, or a few. A single look can't tell."""
+    if facts.is_single_look:
+        return
     busy: frozenset[str] | None = None
-    for job_id, holders in _holders_by_job(facts).items() if not facts.is_single_look else ():
+    holding = (each for each in facts.snapshot.processes or () if each.gpus and each.job and each.kind not in LEFT_OVER)
+    for job_id, holders in group_by(holding, lambda process: process.job or "").items():
         job = facts.jobs.get(job_id)
         used = _used_gpus(facts, job, holders) if job and job.running else None
         if not job or not used:
@@ -94,15 +97,6 @@ def stalled_jobs(facts: Facts) -> Iterator[Finding]:
         if not _has_unknown_work(facts, job_id, used, busy):
             stall = _describe_stall(facts, job, used)
             yield from _hang_findings(facts, stall) if stall.those("spins") else _stall_findings(facts, stall)
-
-
-def _holders_by_job(facts: Facts) -> Mapping[str, list[Process]]:
-    """By job: its processes that hold GPU memory."""
-    found: dict[str, list[Process]] = {}
-    for process in facts.snapshot.processes or ():
-        if process.gpus and process.job and process.kind not in LEFT_OVER:
-            found.setdefault(process.job, []).append(process)
-    return found
 
 
 def _used_gpus(facts: Facts, job: Job, holders: Iterable[Process]) -> list[UsedGpu] | None:
@@ -315,9 +309,7 @@ def _log_line(stall: Stall) -> tuple[str, ...]:
 
 
 def _node_lines(used: Sequence[UsedGpu]) -> tuple[str, ...]:
-    nodes: dict[str, list[UsedGpu]] = {}
-    for each in used:
-        nodes.setdefault(each.node.key, []).append(each)
+    nodes = group_by(used, lambda each: each.node.key)
     told = tuple(_node_line(each) for each in list(nodes.values())[:MAX_EVIDENCE_LINES])
     return told if len(nodes) <= MAX_EVIDENCE_LINES else (*told, f"the same on {plural(len(nodes) - MAX_EVIDENCE_LINES, 'more node')}")
 

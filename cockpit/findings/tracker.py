@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from cockpit.bug import bug
 from cockpit.config.thresholds import DAY_S, LARGE_CLUSTER_NODES, STALE_AFTER_S, Limits
@@ -18,7 +18,6 @@ from cockpit.text import age
 Detector = Callable[[Facts], Iterable[Finding]]
 """Pure: what it finds follows from the facts alone. It says nothing about what is unknown."""
 
-replace = msgspec.structs.replace
 PAUSE_S, LARGE_PAUSE_S = 1.9, 4.0
 """Seconds after which a cluster is judged again, and a large one: probes look every 2 s, Ray itself every 5 s."""
 

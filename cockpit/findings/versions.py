@@ -9,7 +9,6 @@ from cockpit.model import Finding, Host, Level, RayProcess, Remedy
 from cockpit.text import join_first, plural
 
 MAX_HOSTS_NAMED = 8
-"""Hosts that are named."""
 CLEAR_STEP_SHARE = 0.1
 FULL_SHARE, FULL_CLEAR_SHARE = 0.95, 0.9
 """Shares of open files from which on it is critical, and below which no more."""
@@ -49,27 +48,17 @@ def _difference(
         return
     usual = same if same in found else max(found, key=lambda version: (len(found[version]), version))
     odd = {version: names for version, names in found.items() if version != usual}
-    others = (
-        f"the cluster has {usual}"
-        if usual == same
-        else f"{plural(len(found[usual]), 'other host')} {'has' if len(found[usual]) == 1 else 'have'} {usual}"
-    )
+    others = "the cluster has" if usual == same else plural(len(found[usual]), "other host has", "other hosts have")
     told_odd = " and ".join(f"{version} on {join_first([*names], MAX_HOSTS_NAMED)}" for version, names in sorted(odd.items()))
-    yield Finding(
-        code=code,
-        level=level,
-        subject="cluster",
-        text=f"{what} is {told_odd}, but {others}",
-        evidence=tuple(
-            f"{version}: {join_first([*names], MAX_HOSTS_NAMED) or 'the dashboard'}" for version, names in sorted(found.items())
-        ),
-        remedy=Remedy(_REMEDIES[code]),
-        about=tuple(
-            node.key
-            for node in facts.living_nodes
-            if (host := facts.hosts.get(node.id or "")) and any(host.name in names for names in odd.values())
-        ),
-        seen=min((old for names in odd.values() for name in names if (old := facts.stale_since(name)) is not None), default=None),
+    odd_hosts = {name for names in odd.values() for name in names}
+    yield facts.cluster_finding(
+        (node for node in facts.living_nodes if (host := facts.hosts.get(node.id or "")) and host.name in odd_hosts),
+        code,
+        level,
+        f"{what} is {told_odd}, but {others} {usual}",
+        (f"{version}: {join_first([*names], MAX_HOSTS_NAMED) or 'the dashboard'}" for version, names in sorted(found.items())),
+        _REMEDIES[code],
+        seen=min((old for name in odd_hosts if (old := facts.stale_since(name)) is not None), default=None),
     )
 
 
@@ -116,17 +105,17 @@ def _near_findings(facts: Facts, host: Host, ray: RayProcess, files: int, limit:
 
 def _limit_finding(facts: Facts, few: list[tuple[Host, RayProcess, int]]) -> Finding:
     names = list(dict.fromkeys(host.name for host, _, _ in few))
-    return Finding(
-        code="open-files-limit",
-        level="info",
-        subject="cluster",
-        text=f"Ray may open as few as {min(limit for _, _, limit in few)} files on {join_first(names, MAX_HOSTS_NAMED)}; "
+    return facts.cluster_finding(
+        (),
+        "open-files-limit",
+        "info",
+        f"Ray may open as few as {min(limit for _, _, limit in few)} files on {join_first(names, MAX_HOSTS_NAMED)}; "
         f"Ray's documentation asks for {facts.limits.open_files_least}",
-        evidence=tuple(
+        (
             f"/proc/{ray.pid}/limits on {host.name} ({_part_name(ray)}): Max open files {limit}"
             for host, ray, limit in few[:MAX_HOSTS_NAMED]
         ),
-        remedy=Remedy("`ulimit -n 65535` before `ray start`"),
+        "`ulimit -n 65535` before `ray start`",
         seen=min((old for name in names if (old := facts.stale_since(name)) is not None), default=None),
     )
 

@@ -6,10 +6,12 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from math import inf
 from operator import itemgetter
 from typing import NamedTuple
 
+from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.give_up import ENGINE_WAITS_S, LIMIT_WORDS, deadline_words, find_deadline
 from cockpit.model import DEADLOCK, LEVELS, Actor, Finding, Job, Level, PlacementGroup, Remedy, Wait
@@ -251,13 +253,8 @@ def _list_command(fold: WaitingSet, waiting: Sequence[Waiting]) -> str:
 
 def deadlocks(facts: Facts) -> Iterator[Finding]:
     """Jobs that hold what others wait for, and wait for what those hold."""
-    by_job: dict[str, list[Waiting]] = {}
-    for group in facts.snapshot.placement_groups or ():
-        if group.wait == "deadlock" and group.job:
-            by_job.setdefault(group.job, []).append(group)
-    for actor in facts.snapshot.actors or ():
-        if actor.wait == "deadlock" and actor.job:
-            by_job.setdefault(actor.job, []).append(actor)
+    every: Iterator[Waiting] = chain(facts.snapshot.placement_groups or (), facts.snapshot.actors or ())
+    by_job = group_by((each for each in every if each.wait == "deadlock" and each.job), lambda each: each.job or "")
     seen = facts.last_heard_before_fault("ray.actors", "ray.placement_groups", *REQUIRED_SOURCES)
     since = max((_first_waiting(mine, facts.now) or facts.now for mine in by_job.values()), default=facts.now)
     lasted = min((max(most_waited(facts, each, seen or facts.now) for each in mine) for mine in by_job.values()), default=0.0)
@@ -269,25 +266,18 @@ def _deadlock(facts: Facts, by_job: Mapping[str, list[Waiting]], level: Level, s
     known = [facts.jobs[job] for job in by_job if job in facts.jobs]
     last = max(filter(is_stoppable, known), key=lambda job: job.started or 0, default=None)
     names = [short_name(facts.job_title(job)) for job in sorted(by_job)]
-    who = (
-        f"Deadlock: {join_names(names)} wait for each other"
-        if len(names) > 1
-        else f"Deadlock: {names[0]} and another job wait for each other"
-    )
+    who = join_names(names) if len(names) > 1 else f"{names[0]} and another job"
+    none = f"Deadlock: {who} wait for each other; none can continue until one of them releases its resources"
     whys = dict.fromkeys(each.why for mine in by_job.values() for each in mine if each.why)
-    stop = (
-        f"stop job {short_name(last.id)}, which started last: then the others continue"
-        if last
-        else "kill the driver of one of them: then the others continue"
-    )
+    stop = f"stop job {short_name(last.id)}, which started last" if last else "kill the driver of one of them"
     return Finding(
         code="deadlock",
         level=level,
         subject=f"{'jobs' if len(names) > 1 else 'job'} {join_names(names)}",
-        text="; ".join([f"{who}; none can continue until one of them releases its resources", *_standing_lines(facts, by_job)]),
+        text="; ".join([none, *_standing_lines(facts, by_job)]),
         evidence=(*[why.removeprefix(DEADLOCK) for why in whys][:MAX_REASONS], "`ray status -v` shows used and pending resources"),
         since=since,
-        remedy=Remedy(stop, "stop-job" if last else None),
+        remedy=Remedy(f"{stop}: then the others continue", "stop-job" if last else None),
         about=(*[each.key for mine in by_job.values() for each in mine], *([last.key] if last else [])),
         seen=seen,
     )

@@ -7,16 +7,17 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
+from cockpit.findings.rays_here import is_loopback
 from cockpit.model import Cluster, Finding, Level, Value
 from cockpit.secrets import redact
 from cockpit.text import age, clean, plural
 
 LONGEST_LINE = 600
 """Characters of one finding's sentence, or of what helps."""
-_NEAR = ("127.", "localhost", "[::1]")
 
 
 class FindingNotice(Value, frozen=True):
@@ -119,7 +120,7 @@ def cluster_name(cluster: Cluster) -> str:
 
 def is_near(cluster: Cluster) -> bool:
     """Whether its address says this host, whichever that is."""
-    return cluster.address is None or any(f"//{name}" in cluster.address for name in _NEAR)
+    return cluster.address is None or is_loopback(urlsplit(cluster.address).hostname or "")
 
 
 def _since(one: FindingNotice, now: float) -> str:

@@ -16,6 +16,7 @@ from cockpit.notify.robots import ChatBotRefusedError
 from cockpit.notify.told import SentNotices, cluster_folder, identify, load_told, save_told
 from cockpit.recording.folder import Lock, make_folder
 from cockpit.sources.source import SourceError, run_in_thread
+from cockpit.text import explain_os_error
 
 RETRY_S = 30.0
 """After which it is tried again to be the one who tells: another cockpit may have ended."""
@@ -53,9 +54,8 @@ class Notifier:
 
     def close(self) -> None:
         """At once: what was not told yet is told by whoever comes next."""
-        for task in (self._running, *self._sending.values()):
-            if task is not None:
-                task.cancel()
+        if self._running is not None:
+            self._running.cancel()
         self._leave()
 
     async def _run(self) -> None:
@@ -148,4 +148,4 @@ def _take(folder: Path) -> tuple[Lock, SentNotices | None]:
 
 
 def _words(error: OSError | SourceError) -> str:
-    return f"the list of sent messages can't be saved: {(error.strerror or str(error)).lower() if isinstance(error, OSError) else error}"
+    return f"the list of sent messages can't be saved: {explain_os_error(error) if isinstance(error, OSError) else error}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Mapping
 from hashlib import blake2b
@@ -16,6 +15,7 @@ from cockpit.model import Cluster
 from cockpit.notify.message import FindingNotice, is_near
 from cockpit.recording.folder import folder_name
 from cockpit.trust import read_end
+from cockpit.whole_file import OWNER_READS, write_whole
 
 FILE = "told.json"
 MOST_BYTES = 16 << 20
@@ -49,14 +49,4 @@ def load_told(folder: Path) -> SentNotices:
 
 def save_told(folder: Path, told: SentNotices) -> None:
     """Whole or not at all. Raises `OSError`."""
-    part = folder / f"{FILE}.{os.getpid()}"
-    part.unlink(missing_ok=True)
-    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        data = msgspec.json.encode(told)
-        if os.write(file, data) != len(data):
-            raise OSError(28, "the disk is full")
-        os.fsync(file)
-    finally:
-        os.close(file)
-    part.replace(folder / FILE)
+    write_whole(folder / FILE, msgspec.json.encode(told).decode(), OWNER_READS, lasting=True)

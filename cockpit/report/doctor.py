@@ -8,8 +8,10 @@ import platform
 import tarfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import msgspec
@@ -22,8 +24,14 @@ from cockpit.config.settings import Config, config_path, config_text
 from cockpit.config.slurm import FLAG, JOB
 from cockpit.findings import CHECKS, Check, FindingTracker, Limits
 from cockpit.model import Finding, Session, Snapshot
+from cockpit.recording.cut import cut
+from cockpit.recording.files import SUFFIX, RecordingError
+from cockpit.recording.recording import Recording
 from cockpit.report.faults import also_down, by_cause
 from cockpit.report.grouping import Repeats
+from cockpit.report.incident.gather import make_account
+from cockpit.report.incident.html import account_html
+from cockpit.report.incident.markdown import account_markdown
 from cockpit.report.status import status_json
 from cockpit.report.text import finding_lines, hosts_probed
 from cockpit.secrets import LineRedactor
@@ -39,6 +47,8 @@ LOG_BYTES = 1 << 20
 """Read of each log, from its end."""
 LOGS = ("raylet.out", "raylet.err", "gcs_server.out", "gcs_server.err", "dashboard.log", "dashboard_agent.log", "monitor.log")
 """What Ray writes of itself in `logs` of a session. Logs of jobs and workers are their owner's words, and stay where they are."""
+RECORDED_S = 1800.0
+"""Of the end of a recording, which go into a bundle."""
 _PARTS = ("textual", "httpcore", "msgspec", "psutil", "nvidia-ml-py", "click", "pyyaml")
 
 
@@ -101,11 +111,8 @@ def _lines(snapshot: Snapshot, checked: Sequence[CheckResult], config: Config) -
 
 def _where(snapshot: Snapshot) -> str:
     cluster = snapshot.cluster
-    ray = (
-        f"Ray {cluster.ray_version} at {cluster.address}"
-        if cluster.reachable
-        else f"no Ray dashboard answers{f' at {cluster.address}' if cluster.address else ''}"
-    )
+    at = f" at {cluster.address}" if cluster.address else ""
+    ray = f"Ray {cluster.ray_version}{at}" if cluster.reachable else f"no Ray dashboard answers{at}"
     living = sum(node.state == "ALIVE" for node in snapshot.nodes or ())
     return f"cockpit {__version__}: {ray}, {plural(living, 'node')} alive, {hosts_probed(snapshot)}"
 
@@ -148,13 +155,12 @@ def describe_containers(snapshot: Snapshot) -> Iterator[str]:
     """A line for each container with processes of Ray's that nobody looks into: what is not known of it, and the way in."""
     seen = dict.fromkeys((one.host, one.container) for one in snapshot.processes or () if one.container and one.kind != "foreign")
     for host, container in seen:
-        if container is not None:
-            engine, name, user = container.engine, container.name, container.user
-            yield (
-                f"Container {name} on {host} ({engine}{f', user {user}' if user else ''}): its orphans and its /dev/shm can be seen only "
-                f"from inside. {f'As {user}' if user else 'There'}, run `{engine} exec -it {name} cockpit`, or set `hosts: [{name}]` and "
-                f'`reach: "{engine} exec -i {{name}} {{python}} -"` in {abbreviate_home(config_path())}'
-            )
+        engine, name, user = container.engine, container.name, container.user
+        yield (
+            f"Container {name} on {host} ({engine}{f', user {user}' if user else ''}): its orphans and its /dev/shm can be seen only "
+            f"from inside. {f'As {user}' if user else 'There'}, run `{engine} exec -it {name} cockpit`, or set `hosts: [{name}]` and "
+            f'`reach: "{engine} exec -i {{name}} {{python}} -"` in {abbreviate_home(config_path())}'
+        )
 
 
 def _line(each: CheckResult) -> str:
@@ -200,6 +206,24 @@ def write_bundle(
             entry = tarfile.TarInfo(f"cockpit-doctor/{name}")
             entry.size, entry.mode, entry.mtime = len(data), 0o600, int(time.time())
             bundle.addfile(entry, io.BytesIO(data))
+
+
+def last_half_hour(folder: Path) -> Mapping[str, bytes]:
+    """By name the files that tell of the end of a recording; none where nothing of it can be read. Raises `OSError`."""
+    try:
+        with closing(Recording.open(folder)) as recording:
+            return _recorded_files(recording)
+    except RecordingError:
+        return {}
+
+
+def _recorded_files(recording: Recording) -> Mapping[str, bytes]:
+    begin, end = max(recording.begin, recording.end - RECORDED_S), recording.end
+    with TemporaryDirectory() as place:
+        cut(recording, begin, end, path := Path(place) / f"recording{SUFFIX}")
+        part = path.read_bytes()
+    account = make_account(recording, begin, end)
+    return {path.name: part, "report.md": account_markdown(account).encode(), "report.html": account_html(account).encode()}
 
 
 def _safe(text: str) -> str:

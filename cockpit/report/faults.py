@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from cockpit.alike import group_by
 from cockpit.model import Fault
 
 _TOKEN = ("no token", "wrong token")
@@ -26,10 +27,7 @@ def by_cause(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     """Those of one cause as one, since its first, with all sources that it takes down; in the order in which the causes began."""
     listed = tuple(faults)
     root = _root(listed)
-    groups: dict[object, list[Fault]] = {}
-    for fault in listed:
-        key = root if root is not None and _follows(fault, root) else (fault.host, fault.text)
-        groups.setdefault(key, []).append(fault)
+    groups = group_by(listed, lambda fault: root if root is not None and _follows(fault, root) else (fault.host, fault.text))
     return tuple(_one(group, root if key is root else None) for key, group in groups.items())
 
 

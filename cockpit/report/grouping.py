@@ -8,6 +8,7 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
+from cockpit.alike import group_by
 from cockpit.model import Finding, PlacementGroup, Snapshot
 from cockpit.placement import needs_words
 
@@ -23,11 +24,8 @@ def bundles_words(group: PlacementGroup) -> str:
 
 def alike_groups(groups: Iterable[PlacementGroup]) -> list[list[PlacementGroup]]:
     """Pending groups: a list for each job, needs and reason, in the order in which the first of each came."""
-    found: dict[tuple[object, ...], list[PlacementGroup]] = {}
-    for group in groups:
-        if group.pending:
-            found.setdefault((group.job, group.state, group.strategy, bundles_words(group), group.why), []).append(group)
-    return list(found.values())
+    pending = (group for group in groups if group.pending)
+    return [*group_by(pending, lambda group: (group.job, group.state, group.strategy, bundles_words(group), group.why)).values()]
 
 
 class Repeats:

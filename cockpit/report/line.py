@@ -6,17 +6,17 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from cockpit.line_file import SUFFIX, line_path, lines_path
-from cockpit.model import Quantity, Snapshot
+from cockpit.model import Node, Quantity, Snapshot
 from cockpit.recording.folder import make_folder
 from cockpit.report.status import OK, exit_code
-from cockpit.report.whole_file import OWNER_READS, write_whole
 from cockpit.text import UNKNOWN, count, plural
+from cockpit.whole_file import OWNER_READS, write_whole
 
 LOOK_EVERY_S = 5.0
 """Seconds between two lines at least."""
@@ -36,8 +36,9 @@ def _parts(snapshot: Snapshot, code: int) -> Iterator[str]:
     if not snapshot.cluster.reachable:
         yield "ray does not answer"
     else:
-        yield f"ray {_nodes(snapshot)}"
-        yield f"GPUs {_gpus(snapshot)}"
+        living = [node for node in snapshot.nodes or () if node.id is not None and node.state == "ALIVE"]
+        yield f"ray {plural(len(living), 'node') if living else f'nodes {UNKNOWN}'}"
+        yield f"GPUs {_gpus(living)}"
     levels = Counter(finding.level for finding in snapshot.findings)
     found = [f"{levels['critical']} critical"] if levels["critical"] else []
     found += [plural(levels["warning"], "warning")] if levels["warning"] else []
@@ -47,15 +48,9 @@ def _parts(snapshot: Snapshot, code: int) -> Iterator[str]:
         yield f"{running[0][:NAME_LETTERS]} running" if len(running) == 1 else f"{len(running)} jobs running"
 
 
-def _nodes(snapshot: Snapshot) -> str:
-    living = [node for node in snapshot.nodes or () if node.id is not None and node.state == "ALIVE"]
-    return plural(len(living), "node") if living else f"nodes {UNKNOWN}"
-
-
-def _gpus(snapshot: Snapshot) -> str:
+def _gpus(living: Iterable[Node]) -> str:
     """Reserved of all, as Ray counts them; a part that is not known makes the sum unknown."""
-    living = [node.resources for node in snapshot.nodes or () if node.id is not None and node.state == "ALIVE"]
-    given = [resources.get("GPU", Quantity(0, 0) if resources else Quantity()) for resources in living]
+    given = [node.resources.get("GPU", Quantity(0, 0) if node.resources else Quantity()) for node in living]
     return f"{_sum([one.used for one in given])}/{_sum([one.total for one in given])}"
 
 

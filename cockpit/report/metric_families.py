@@ -35,11 +35,15 @@ class MetricFacts(NamedTuple):
         return cls(snapshot, code, _name_nodes(snapshot.nodes or ()), _reserved_gpus(snapshot))
 
     @property
+    def living(self) -> Iterator[tuple[str, Node]]:
+        """Those that Ray has not declared dead."""
+        return ((name, node) for name, node in self.nodes.items() if node.state != "DEAD")
+
+    @property
     def fresh(self) -> Iterator[tuple[str, Node]]:
-        """Those whose figures are of now: Prometheus can't see that others are old."""
+        """Those of them whose figures are of now: Prometheus can't see that others are old."""
         now = self.snapshot.taken
-        there = ((name, node) for name, node in self.nodes.items() if node.state != "DEAD")
-        return ((name, node) for name, node in there if node.seen is not None and now - node.seen <= STALE_AFTER_S)
+        return ((name, node) for name, node in self.living if node.seen is not None and now - node.seen <= STALE_AFTER_S)
 
 
 def _name_nodes(nodes: Iterable[Node]) -> dict[str, Node]:
@@ -69,30 +73,23 @@ class Family(NamedTuple):
 
 
 def _of(
-    kind: str, labels: Labels, rows: Callable[[MetricFacts], Iterable[tuple[Labels, Thing]]]
+    prefix: str, labels: Labels, rows: Callable[[MetricFacts], Iterable[tuple[Labels, Thing]]]
 ) -> Callable[[str, str, Callable[[Thing], float | None]], Family]:
     """What makes the families of one kind of thing: a name, what it means, and the number of one such thing."""
 
     def make(name: str, meaning: str, number: Callable[[Thing], float | None]) -> Family:
-        return Family(f"cockpit_{kind}_{name}", meaning, labels, lambda facts: ((values, number(thing)) for values, thing in rows(facts)))
+        return Family(f"cockpit_{prefix}{name}", meaning, labels, lambda facts: ((values, number(thing)) for values, thing in rows(facts)))
 
     return make
 
 
-def _resources(facts: MetricFacts) -> Iterator[tuple[Labels, Quantity]]:
-    """By Ray's word, which doesn't grow old with a node's agent."""
-    living = ((name, node) for name, node in facts.nodes.items() if node.state != "DEAD")
-    return (((name,), node.resources.get("GPU", Quantity())) for name, node in living)
-
-
-_of_node = _of("node", ("node",), lambda facts: (((name,), node) for name, node in facts.fresh))
-_of_gpu = _of("gpu", ("node", "gpu"), lambda facts: (((name, gpu.label), gpu) for name, node in facts.fresh for gpu in node.gpus or ()))
-_of_disk = _of("disk", ("node", "path"), lambda facts: (((name, disk.path), disk) for name, node in facts.fresh for disk in node.disks))
-_of_resource = _of("node", ("node",), _resources)
-
-
-def _of_cluster(number: Callable[[MetricFacts], float | None]) -> Callable[[MetricFacts], Iterator[Sample]]:
-    return lambda facts: iter([((), number(facts))])
+_of_cluster = _of("", (), lambda facts: [((), facts)])
+_of_node = _of("node_", ("node",), lambda facts: (((name,), node) for name, node in facts.fresh))
+_of_gpu = _of("gpu_", ("node", "gpu"), lambda facts: (((name, gpu.label), gpu) for name, node in facts.fresh for gpu in node.gpus or ()))
+_of_disk = _of("disk_", ("node", "path"), lambda facts: (((name, disk.path), disk) for name, node in facts.fresh for disk in node.disks))
+_of_resource = _of("node_", ("node",), lambda facts: (((name,), node.resources.get("GPU", Quantity())) for name, node in facts.living))
+"""By Ray's word, which doesn't grow old with a node's agent."""
+_of_job = _of("job_", ("ray_job",), lambda facts: (((job,), gpus) for job, gpus in facts.reserved.items()))
 
 
 def _of_counts(count: Callable[[Snapshot], Mapping[str, int] | None]) -> Callable[[MetricFacts], Iterator[Sample]]:
@@ -137,17 +134,12 @@ def _count(labels: Iterable[str], there: Iterable[str] = ()) -> dict[str, int]:
 
 
 def _ages(facts: MetricFacts) -> Iterator[Sample]:
-    now = facts.snapshot.taken
-    return (((name,), max(0.0, now - node.seen)) for name, node in facts.nodes.items() if node.seen is not None and node.state != "DEAD")
+    return (((name,), max(0.0, facts.snapshot.taken - node.seen)) for name, node in facts.living if node.seen is not None)
 
 
 def _up(facts: MetricFacts) -> Iterator[Sample]:
     states = {"ALIVE": 1, "DEAD": 0}
     return (((name,), states.get(node.state)) for name, node in facts.nodes.items() if node.id is not None)
-
-
-def _job_gpus(facts: MetricFacts) -> Iterator[Sample]:
-    return (((job,), gpus) for job, gpus in facts.reserved.items())
 
 
 def _job_states(facts: MetricFacts) -> Iterator[Sample]:
@@ -177,14 +169,9 @@ def _percent(value: float | None) -> float | None:
 
 # No label is called `job` or `instance`: those are Prometheus' own, and it would call ours exported_job.
 FAMILIES = (
-    Family("cockpit_look_timestamp_seconds", "Time of this sample, in POSIX seconds.", (), _of_cluster(lambda facts: facts.snapshot.taken)),
-    Family(
-        "cockpit_status",
-        "0 OK, 1 warning, 2 critical, 3 no answer: the exit code of cockpit status.",
-        (),
-        _of_cluster(lambda facts: facts.code),
-    ),
-    Family("cockpit_ray_reachable", "Whether the dashboard answers.", (), _of_cluster(lambda facts: facts.snapshot.cluster.reachable)),
+    _of_cluster("look_timestamp_seconds", "Time of this sample, in POSIX seconds.", lambda facts: facts.snapshot.taken),
+    _of_cluster("status", "0 OK, 1 warning, 2 critical, 3 no answer: the exit code of cockpit status.", lambda facts: facts.code),
+    _of_cluster("ray_reachable", "Whether the dashboard answers.", lambda facts: facts.snapshot.cluster.reachable),
     Family("cockpit_ray_info", "Version and session of Ray; always 1.", ("version", "session"), _ray),
     Family("cockpit_nodes", "Nodes by state in Ray.", ("state",), _of_counts(_count_nodes)),
     Family("cockpit_node_up", "Whether Ray reports the node as alive.", ("node",), _up),
@@ -210,7 +197,7 @@ FAMILIES = (
     _of_gpu("ecc_uncorrected_errors", "Uncorrected ECC errors since the driver was loaded.", lambda gpu: gpu.ecc),
     Family("cockpit_jobs", "Jobs by state in Ray.", ("state",), _of_counts(_count_jobs)),
     Family("cockpit_job_state", "The state of a job that has not ended; always 1.", ("ray_job", "state"), _job_states),
-    Family("cockpit_job_gpus_reserved", "GPUs that a job that has not ended has reserved in Ray.", ("ray_job",), _job_gpus),
+    _of_job("gpus_reserved", "GPUs that a job that has not ended has reserved in Ray.", lambda gpus: gpus),
     Family("cockpit_actors", "Actors by state in Ray.", ("state",), _of_counts(lambda snapshot: snapshot.actor_counts)),
     Family("cockpit_waiting", "Actors, placement groups and jobs that wait, by reason.", ("kind", "reason"), _waits),
     Family("cockpit_findings", "Findings by level.", ("level",), _findings),

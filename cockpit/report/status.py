@@ -242,14 +242,10 @@ def _node(node: Node, now: float) -> NodeStatus:
 
 
 def _pending_actors(snapshot: Snapshot) -> tuple[PendingActor, ...] | None:
-    actors = snapshot.actors
-    if actors is None:
+    if snapshot.actors is None:
         return None
-    return tuple(
-        _as(PendingActor, actor, waiting=_waiting_time(actor, snapshot.taken))
-        for actor in actors
-        if actor.pending or actor.state == "RESTARTING"
-    )
+    pending = (actor for actor in snapshot.actors if actor.pending or actor.state == "RESTARTING")
+    return tuple(_as(PendingActor, actor, waiting=_waiting_time(actor, snapshot.taken)) for actor in pending)
 
 
 def _waiting_time(thing: Actor | PlacementGroup, now: float) -> float | None:

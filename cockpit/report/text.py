@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cockpit.acts.table import ACTS, find_act
+from cockpit.alike import group_by
 from cockpit.model import Finding, Host, Job, Node, PlacementGroup, Process, Quantity, Snapshot
 from cockpit.placement import needs_words
 from cockpit.recording.happenings import events_between
 from cockpit.report.faults import also_down, by_cause
 from cockpit.report.grouping import Repeats, alike_groups, bundles_words
-from cockpit.text import UNKNOWN, age, clean, count, percent, plural, ratio, share_percent, size
+from cockpit.text import UNKNOWN, age, clean, count, join_first, percent, plural, ratio, share_percent, size
 
 NAMED_GROUPS = 3
 """Groups that a line names; the rest are counted."""
@@ -35,10 +36,10 @@ def _lines(snapshot: Snapshot, *, plain: bool) -> Iterator[str]:
     cluster = snapshot.cluster
     if cluster.reachable:
         yield f"Ray {cluster.ray_version} at {cluster.address}, {cluster.session or 'session unknown'}"
-    elif cluster.reachable is None:
-        yield f"Ray's dashboard{f' at {cluster.address}' if cluster.address else ''} has not answered yet. Below: what probes report."
     else:
-        yield f"No Ray dashboard answers{f' at {cluster.address}' if cluster.address else ''}. Below: what probes report."
+        at = f" at {cluster.address}" if cluster.address else ""
+        silent = f"Ray's dashboard{at} has not answered yet" if cluster.reachable is None else f"No Ray dashboard answers{at}"
+        yield f"{silent}. Below: what probes report."
     for fault in by_cause(snapshot.faults):
         place = f" on {fault.host}" if fault.host else ""
         yield f"FAILING SOURCE {fault.source}{place}: {fault.text} (for {age(snapshot.taken - fault.since)}{also_down(fault)})"
@@ -49,7 +50,10 @@ def _lines(snapshot: Snapshot, *, plain: bool) -> Iterator[str]:
     if len(snapshot.findings) > MAX_ROWS:
         yield f"{plural(len(snapshot.findings) - MAX_ROWS, 'more finding')}: run `cockpit doctor`"
     yield ""
-    yield from _node_sentences(snapshot) if plain else _node_lines(snapshot)
+    if snapshot.nodes is None:
+        yield "Nodes: unknown"
+    else:
+        yield from (_node_sentences if plain else _node_lines)(snapshot, snapshot.nodes)
     yield ""
     yield from _actor_lines(snapshot, repeats)
     yield from _orphan_lines(snapshot)
@@ -98,14 +102,9 @@ def plain_changes(before: Snapshot, now: Snapshot) -> Iterator[str]:
     moment = time.strftime("%H:%M:%S", time.localtime(now.taken))
     for event in events_between(before, now):
         if event.kind != "finding":
-            over = (
-                "CLEARED FAILING SOURCE "
-                if event.kind == "fault" and event.phase == "end"
-                else "FAILING SOURCE "
-                if event.kind == "fault"
-                else ""
-            )
-            yield clean(f"{moment} {over}{event.text}")
+            over = "CLEARED " if event.phase == "end" else ""
+            what = f"{over}FAILING SOURCE " if event.kind == "fault" else ""
+            yield clean(f"{moment} {what}{event.text}")
     yield from (clean(f"{moment} {line}") for line in _node_changes(before, now))
     waiting = [_waiting(snapshot) for snapshot in (before, now)]
     if None not in waiting and waiting[0] != waiting[1]:
@@ -132,12 +131,9 @@ _ROW = "{:<16} {:<8} {:>9} {:>11} {:>5} {:>11} {:>7} {:>5} {:>5} {:>5}"
 _TITLES = ("NODE", "STATE", "GPUS RESV", "GPU MEM", "UTIL", "HOST MEM", "KILL AT", "OBJ", "DISK", "SEEN")
 
 
-def _node_lines(snapshot: Snapshot) -> Iterator[str]:
-    if snapshot.nodes is None:
-        yield "Nodes: unknown"
-        return
+def _node_lines(snapshot: Snapshot, nodes: Iterable[Node]) -> Iterator[str]:
     yield _ROW.format(*_TITLES)
-    for node in snapshot.nodes:
+    for node in nodes:
         message = f"  {node.message}" if node.state == "DEAD" and node.message else ""
         yield _ROW.format(*_node_cells(node, snapshot)) + message
 
@@ -146,10 +142,8 @@ _LABELS = ("GPUs reserved", "GPU memory", "GPUs busy", "host memory", "Ray kills
 """Of the same columns in a sentence, without node, state and when it was seen."""
 
 
-def _node_sentences(snapshot: Snapshot) -> Iterator[str]:
-    if snapshot.nodes is None:
-        yield "Nodes: unknown"
-    for node in snapshot.nodes or ():
+def _node_sentences(snapshot: Snapshot, nodes: Iterable[Node]) -> Iterator[str]:
+    for node in nodes:
         _, state, *cells, seen = _node_cells(node, snapshot)
         known = [f"{label} {cell.replace('/', ' of ')}" for label, cell in zip(_LABELS, cells, strict=True) if cell.strip(f"{UNKNOWN}/")]
         last = [] if seen == UNKNOWN else [f"seen {seen} ago"]
@@ -201,8 +195,7 @@ def _actor_lines(snapshot: Snapshot, repeats: Repeats) -> Iterator[str]:
 
 def _group_line(groups: Sequence[PlacementGroup], now: float, repeats: Repeats) -> str:
     first, names = groups[0], [group.name or group.id[:12] for group in groups]
-    more = f" and {len(names) - NAMED_GROUPS} more" if len(names) > NAMED_GROUPS else ""
-    who = f"placement group {names[0]}" if len(groups) == 1 else f"{len(groups)} placement groups {', '.join(names[:NAMED_GROUPS])}{more}"
+    who = f"placement group {names[0]}" if len(groups) == 1 else f"{len(groups)} placement groups {join_first(names, NAMED_GROUPS)}"
     since = min((group.since for group in groups if group.since is not None), default=None)
     waited = age(None if since is None else now - since)
     why = _why(first.why, f"group {names[0]}", repeats)
@@ -248,10 +241,8 @@ def _orphan_lines(snapshot: Snapshot) -> Iterator[str]:
 
 def _other_lines(processes: Iterable[Process]) -> Iterator[str]:
     """The processes of other Rays on the probed hosts, a line for each host and session."""
-    others: dict[tuple[str, str], list[Process]] = {}
-    for process in processes:
-        if process.ours is False and not process.left_over:
-            others.setdefault((process.host, process.session or "an unknown session"), []).append(process)
+    strange = (process for process in processes if process.ours is False and not process.left_over)
+    others = group_by(strange, lambda process: (process.host, process.session or "an unknown session"))
     for (host, session), theirs in list(others.items())[:MAX_ROWS]:
         held = sum(process.gpu_memory or 0 for process in theirs)
         gpus = f", holding {size(held)} of GPU memory" if held else ""

@@ -1,21 +1,18 @@
 """Who has and uses which GPUs: at one moment, and over as long as somebody has watched (pure)."""
 
-from cockpit.usage.look import CAUSES, Fleet, IdleCause, Owner, UsageSample, Use, sample_usage
-from cockpit.usage.usage import LONGEST_STEP_S, FleetSums, HourSums, MemoryMark, OwnerUsage, Usage, UserUsage, users_of
+from cockpit.usage.look import CAUSES, Fleet, IdleCause, Owner, sample_usage
+from cockpit.usage.usage import LONGEST_STEP_S, HourSums, MemoryMark, OwnerUsage, Usage, UserUsage, users_of
 
 __all__ = [
     "CAUSES",
     "LONGEST_STEP_S",
     "Fleet",
-    "FleetSums",
     "HourSums",
     "IdleCause",
     "MemoryMark",
     "Owner",
     "OwnerUsage",
     "Usage",
-    "UsageSample",
-    "Use",
     "UserUsage",
     "sample_usage",
     "users_of",

@@ -26,7 +26,6 @@ class MemoryMark(NamedTuple):
     """The fullest that a host was on which a job had something."""
 
     node: str
-    """What it is called."""
     moment: float
     used: int
     total: int

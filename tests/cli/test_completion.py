@@ -87,7 +87,7 @@ def test_a_name_that_a_shell_could_obey_is_not_offered(name):
 
 
 def test_without_a_recording_nothing_is_offered():
-    assert last_recorded() is None
+    assert last_recorded().nodes is None
     assert offered("stop-job") == []
 
 

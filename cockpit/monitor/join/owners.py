@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from cockpit.alike import group_by
 from cockpit.model import Gpu, Hold, Host, Job, Kind, Node, Process, Worker
 from cockpit.sources.ray.client import JobFacts, NodeFacts
 
 Thing = TypeVar("Thing")
-Key = TypeVar("Key")
 WORKER_GONE = re.compile(r"its worker( \d+)? is gone$")
 """The probe's first reason for what is undecided."""
 replace = msgspec.structs.replace
@@ -34,7 +34,7 @@ def processes_of(
     if reported is None and not any(host.processes is not None for host in hosts.values()):
         return None
     vouched = _collect_vouched(facts, jobs, session, None if session else _only_session(hosts))
-    by_host = _group_by(places, lambda node: places[node])
+    by_host = group_by(places, lambda node: places[node])
     listed: list[Process] = []
     seen: set[tuple[str, int]] = set()
     visible: set[str] = set()
@@ -82,19 +82,12 @@ def _collect_vouched(facts: NodeFacts | None, jobs: JobFacts | None, session: st
     listed = jobs.jobs if jobs else ()
     return _Vouched(
         gpus={node.id: node.gpus for node in (facts.nodes if facts else ())},
-        workers=_group_by(facts.workers if facts else (), lambda worker: worker.node),
-        drivers=_group_by((job for job in listed if job.driver_pid and job.running), lambda job: job.driver_node),
+        workers=group_by(facts.workers if facts else (), lambda worker: worker.node),
+        drivers=group_by((job for job in listed if job.driver_pid and job.running), lambda job: job.driver_node),
         jobs={job.job: job for job in sorted(listed, key=lambda job: job.running) if job.job} if jobs else None,
         session=session,
         only=only,
     )
-
-
-def _group_by(things: Iterable[Thing], key: Callable[[Thing], Key]) -> dict[Key, list[Thing]]:
-    groups: dict[Key, list[Thing]] = {}
-    for thing in things:
-        groups.setdefault(key(thing), []).append(thing)
-    return groups
 
 
 def _by_pid(told: Iterable[tuple[int | None, str, Thing]]) -> Mapping[int, Sequence[tuple[str, Thing]]]:

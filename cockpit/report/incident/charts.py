@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from cockpit.alike import group_by
 from cockpit.model import LEVELS
 from cockpit.report.incident import words
 from cockpit.report.incident.account import Account, Hours, Point
@@ -71,12 +72,9 @@ def _act_lanes(account: Account, scale: _Scale) -> Iterator[Lane]:
 
 def _finding_lanes(account: Account, scale: _Scale) -> Iterator[Lane]:
     """The worst kinds, each subject in a lane."""
-    lanes: dict[str, list[int]] = {}
-    for number, one in enumerate(account.findings):
-        lanes.setdefault(one.key, []).append(number)
-    ranked = sorted(lanes.values(), key=lambda numbers: min(LEVELS.index(account.findings[number].level) for number in numbers))
-    for numbers in sorted(ranked[: MAX_LANES["finding"]], key=lambda numbers: account.findings[numbers[0]].begin):
-        episodes = [account.findings[number] for number in numbers]
+    lanes = group_by(account.findings, lambda one: one.key)
+    ranked = sorted(lanes.values(), key=lambda episodes: min(LEVELS.index(one.level) for one in episodes))
+    for episodes in sorted(ranked[: MAX_LANES["finding"]], key=lambda episodes: episodes[0].begin):
         bars = [_bar(scale, one.begin, account.end if one.end is None else one.end, one.level, one.text) for one in episodes]
         yield f"{episodes[0].code}: {episodes[0].subject}", bars
 
@@ -141,12 +139,8 @@ def gpu_chart(account: Account, clock: words.MomentFormatter) -> Html | None:
     areas = [_area(scale, run, most, edges, kind) for run in runs for kind, edges in _EDGES.items()]
     lines = [_line(scale, [(point.at, point.reserved) for point in run if point.reserved is not None], most) for run in runs]
     rest = [*lines, *_gaps(account, scale, PLOT), *_levels(most, count), *_axis(scale, clock, PLOT)]
-    return join(
-        (
-            _chart("GPUs", words.fleet_words(account), PLOT + 24, [*areas, *rest]),
-            _legend(_GPU_KEYS, "; here GPUs that wait at 100% count as busy"),
-        )
-    )
+    chart = _chart("GPUs", words.fleet_words(account), PLOT + 24, [*areas, *rest])
+    return join((chart, _legend(_GPU_KEYS, "; here GPUs that wait at 100% count as busy")))
 
 
 _EDGES: Mapping[str, Callable[[Point], tuple[float, float]]] = {
@@ -176,9 +170,8 @@ def memory_chart(account: Account, clock: words.MomentFormatter) -> Html | None:
     kill = tag("line", x1=LABELS, x2=WIDTH - 10, y1=_y(1.0, most), y2=_y(1.0, most), class_="kill")
     name = tag("text", "Ray kills above this line", x=LABELS + 6, y=_y(1.0, most) + 15, class_="tick")
     rest = [kill, name, *_gaps(account, scale, PLOT), *_levels(most, lambda share: percent(100 * share)), *_axis(scale, clock, PLOT)]
-    return join(
-        (_chart("Host memory", said, PLOT + 24, [*lines, *rest]), tag("p", f"The fullest host at each moment. {said}", class_="legend"))
-    )
+    chart = _chart("Host memory", said, PLOT + 24, [*lines, *rest])
+    return join((chart, tag("p", f"The fullest host at each moment. {said}", class_="legend")))
 
 
 def _y(value: float | None, most: float) -> float:

@@ -2,55 +2,50 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from cockpit.model import HostMemory, Snapshot
 from cockpit.report.incident.account import Point
 from cockpit.usage import Fleet
 
 MAX_POINTS = 480
 """As many as a chart can show."""
+Weighed = tuple[Point, int]
+"""A point, and of how many moments it is the mean."""
 
 
 class Course:
     """Points in their order; where there are too many, each two become one."""
 
     def __init__(self) -> None:
-        self._points: list[Point] = []
-        self._merged: list[int] = []
+        self._points: list[Weighed] = []
         self._width = 1
 
     @property
     def points(self) -> tuple[Point, ...]:
         """All, the oldest first."""
-        return tuple(self._points)
+        return tuple(point for point, _ in self._points)
 
     def add(self, point: Point) -> None:
         """The next one."""
-        if self._points and self._merged[-1] < self._width:
-            self._points[-1] = _merge(self._points[-1], point, self._merged[-1])
-            self._merged[-1] += 1
+        if self._points and self._points[-1][1] < self._width:
+            self._points[-1] = _merge(self._points[-1], (point, 1))
         else:
-            self._points.append(point)
-            self._merged.append(1)
+            self._points.append((point, 1))
         if len(self._points) > MAX_POINTS:
-            self._halve()
-
-    def _halve(self) -> None:
-        points, merged, self._width = self._points, self._merged, 2 * self._width
-        self._points, self._merged = [], []
-        for at in range(0, len(points), 2):
-            pair = points[at : at + 2]
-            self._points.append(pair[0] if len(pair) == 1 else _merge(pair[0], pair[1], merged[at], merged[at + 1]))
-            self._merged.append(sum(merged[at : at + 2]))
+            self._width *= 2
+            self._points = [reduce(_merge, self._points[at : at + 2]) for at in range(0, len(self._points), 2)]
 
 
-def _merge(one: Point, other: Point, weight: int, more: int = 1) -> Point:
+def _merge(earlier: Weighed, later: Weighed) -> Weighed:
     """The mean of both, and the greater of their memory: a peak must not vanish."""
+    (one, weight), (other, more) = earlier, later
 
     def mean(before: float | None, after: float | None) -> float | None:
         return after if before is None else before if after is None else (weight * before + more * after) / (weight + more)
 
     memory = [each for each in (one.memory, other.memory) if each is not None]
-    return Point(
+    point = Point(
         at=other.at,
         gpus=mean(one.gpus, other.gpus),
         reserved=mean(one.reserved, other.reserved),
@@ -58,6 +53,7 @@ def _merge(one: Point, other: Point, weight: int, more: int = 1) -> Point:
         unknown=mean(one.unknown, other.unknown) or 0.0,
         memory=max(memory, default=None),
     )
+    return point, weight + more
 
 
 def point_of(snapshot: Snapshot, fleet: Fleet) -> Point:

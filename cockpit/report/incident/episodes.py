@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from cockpit.alike import group_by
 from cockpit.model import LEVELS, Finding
 from cockpit.recording.events import Event
 
@@ -88,9 +89,7 @@ def _finding_of(key: str, event: Event) -> Finding:
 
 def complete_spans(seen: Sequence[Span[Finding]], told: Iterable[Span[Finding]]) -> list[Span[Finding]]:
     """Those that were seen, and those that came and went between two looks, of which events alone tell."""
-    known: dict[str, list[Span[Finding]]] = {}
-    for span in seen:
-        known.setdefault(span.key, []).append(span)
+    known = group_by(seen, lambda span: span.key)
     missed = [span for span in told if not any(_meet(span, one) for one in known.get(span.key, ()))]
     return sorted([*seen, *missed], key=lambda span: span.begin)
 

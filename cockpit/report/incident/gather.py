@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -58,13 +59,10 @@ class _Gatherer:
 
     def _relate(self, snapshot: Snapshot, name: str) -> None:
         mine = {job.job for job in snapshot.jobs or () if name in (job.id, job.job, job.submission)} - {None} | {name}
-        things: tuple[Actor | PlacementGroup | Process, ...] = (
-            *(snapshot.actors or ()),
-            *(snapshot.placement_groups or ()),
-            *(snapshot.processes or ()),
+        things: Iterator[Actor | PlacementGroup | Process | Job] = chain(
+            snapshot.actors or (), snapshot.placement_groups or (), snapshot.processes or (), snapshot.jobs or ()
         )
-        self.related |= {f"job:{name}", *(job.key for job in snapshot.jobs or () if job.job in mine)}
-        self.related.update(thing.key for thing in things if thing.job in mine)
+        self.related |= {f"job:{name}", *(thing.key for thing in things if thing.job in mine)}
         for used in self.usage.last.owners:
             if used.owner.name in mine and used.now is not None:
                 self.related |= used.now.nodes

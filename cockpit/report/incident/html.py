@@ -50,10 +50,7 @@ def _sections(account: Account, clock: words.MomentFormatter) -> Iterator[Html |
     yield _users(account)
     yield _faults(account, clock)
     yield _gaps(account, clock)
-    yield tag(
-        "footer",
-        tag("p", f"Written by cockpit {account.cockpit}. Known secrets are hidden; read the report before you send it."),
-    )
+    yield tag("footer", tag("p", f"Written by cockpit {account.cockpit}. Known secrets are hidden; read the report before you send it."))
 
 
 Cell = str | None

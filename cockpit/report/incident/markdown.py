@@ -10,7 +10,7 @@ from cockpit.model import LEVELS
 from cockpit.report.incident import words
 from cockpit.report.incident.account import Account, Episode, JobSpan
 from cockpit.report.usage import hours_words
-from cockpit.text import UNKNOWN, plural
+from cockpit.text import UNKNOWN
 
 MAX_LINES = 60
 MAX_TEXT_CHARS = 300
@@ -64,31 +64,26 @@ def _rest(account: Account, clock: words.MomentFormatter) -> Iterator[str]:
 
 def _list_section(title: str, rows: Sequence[str], kind: str) -> Iterator[str]:
     if rows:
-        room = _ROOM[kind]
         yield f"## {title}"
-        yield from (f"- {row}" for row in rows[:room])
-        yield from _left_out(len(rows) - room)
+        yield from (f"- {row}" for row in rows[: _ROOM[kind]])
+        yield from _left_out(len(rows) - _ROOM[kind])
 
 
 def _left_out(number: int) -> Iterator[str]:
     if number > 0:
-        yield f"- {plural(number, 'more')[: -1 if number > 1 else None]}: `-o FILE.html` has all"
+        yield f"- {number} more: `-o FILE.html` has all"
 
 
 def _findings(account: Account, clock: words.MomentFormatter, room: int) -> Iterator[str]:
     """What is open at the end, then what is over; where not all have room, the worst."""
-    kept = list(_fit(_ranked(account), clock, room))
+    found = (*words.open_findings(account), *words.closed_findings(account))
+    kept = list(_fit(sorted(found, key=lambda one: LEVELS.index(one.level)), clock, room))
     still = [lines for one, lines in kept if one.end is None]
     over = [lines for one, lines in sorted(kept, key=lambda pair: pair[0].begin) if one.end is not None]
-    for title, found in (("Open at the end", still), ("Cleared", over)):
-        yield f"## {title}{'' if found else ': nothing'}"
-        yield from chain.from_iterable(found)
+    for title, told in (("Open at the end", still), ("Cleared", over)):
+        yield f"## {title}{'' if told else ': nothing'}"
+        yield from chain.from_iterable(told)
     yield from _left_out(len(account.findings) - len(kept))
-
-
-def _ranked(account: Account) -> Sequence[Episode]:
-    found = (*words.open_findings(account), *words.closed_findings(account))
-    return sorted(found, key=lambda one: LEVELS.index(one.level))
 
 
 def _fit(ranked: Sequence[Episode], clock: words.MomentFormatter, room: int) -> Iterator[tuple[Episode, Sequence[str]]]:

@@ -72,13 +72,12 @@ class SessionUsages:
 
 def _row(used: OwnerUsage, session: str | None) -> UsageRow:
     """One job, or one user's GPUs outside of jobs, in that session of Ray."""
-    known = used.reserved_s > 0, used.held_s > 0
     return UsageRow(
         kind=used.owner.kind,
         name=used.title,
         session=session,
         user=used.user,
-        hours=_hours(used.sums, *known),
+        hours=_hours(used.sums, used.reserved_s > 0, used.held_s > 0),
         seen_s=round(used.seen_s, 1),
         unwatched_s=round(used.unwatched_s, 1),
         gpus_at_end=used.now.had if used.now else None,

@@ -12,14 +12,20 @@ from pathlib import Path
 OWNER_READS, ALL_READ = 0o600, 0o644
 
 
-def write_whole(path: Path, text: str, mode: int) -> None:
-    """Put it in the place of what is there. Raises `OSError`; no link is followed, and only a regular file is replaced."""
+def write_whole(path: Path, text: str, mode: int, *, lasting: bool = False) -> None:
+    """Put it in the place of what is there. Raises `OSError`; no link is followed, and only a regular file is replaced.
+
+    `lasting`: it is on the disk by then, whatever happens to the host.
+    """
     _check_replaceable(path)
     file, name = tempfile.mkstemp(prefix=".cockpit-", dir=path.parent)
     try:
         with os.fdopen(file, "w", encoding="utf-8", newline="\n") as out:
             out.write(text)
             os.fchmod(out.fileno(), mode)
+            if lasting:
+                out.flush()
+                os.fsync(out.fileno())
         os.replace(name, path)
     except BaseException:
         with suppress(OSError):

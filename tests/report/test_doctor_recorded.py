@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cockpit.recording.recording import Recording
-from cockpit.report.recorded import LAST_S, last_half_hour
+from cockpit.report.doctor import RECORDED_S, last_half_hour
 from tests.report.incident.recordings import written
 from tests.world import NOW
 
@@ -19,7 +19,7 @@ def test_the_last_half_hour_is_a_recording_of_its_own_and_a_report(folder, tmp_p
     part = Recording.open(tmp_path / "part")
     assert part.end == Recording.open(folder).end
     assert part.begin == NOW + 2200  # what was recorded first within it
-    assert part.end - part.begin <= LAST_S
+    assert part.end - part.begin <= RECORDED_S
     assert "4 orphans hold 200G of GPU memory on node1" in files["report.md"].decode()
     assert files["report.html"].startswith(b"<!doctype html>")
 

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from cockpit.report.whole_file import ALL_READ, OWNER_READS, write_whole
+from cockpit.whole_file import ALL_READ, OWNER_READS, write_whole
 
 
 @pytest.mark.parametrize("mode", [ALL_READ, OWNER_READS])
