@@ -85,7 +85,7 @@ class Cockpit(SwitchingApp):
         clock: Callable[[], float] = CLOCK,
     ) -> None:
         """Without `make_executor` there are no acts: no keys, no palette entries."""
-        super().__init__(driver_class=TerminalDriver)
+        super().__init__()
         self._first_theme = register_theme(self, config.theme or DEFAULT_THEME)
         expect_theme(self, self._first_theme[0])
         self.config, self.clock = config, clock
@@ -104,6 +104,9 @@ class Cockpit(SwitchingApp):
         self._alarm = Alarm()
         self._garbage = GarbageCollector()
         self._key_meanings: object = None
+
+    def get_driver_class(self) -> type[TerminalDriver]:
+        return TerminalDriver
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Our own colours, for themes that don't have them."""

@@ -36,10 +36,6 @@ class PresetApp(InspectionApp):
     preset_entries: tuple[PresetEntry, ...] | None = None
     _presets_read_at = 0.0
 
-    def draw(self) -> None:
-        """Show what is known now."""
-        raise NotImplementedError
-
     def refresh_presets(self, *, now: bool = False) -> None:
         """Read presets when they are shown and have not been read for a while; those of now were not those of then."""
         if self.is_past:

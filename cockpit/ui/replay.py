@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 from textual import work
-from textual.driver import Driver
 from textual.timer import Timer
 from textual.worker import Worker
 
@@ -21,7 +20,7 @@ from cockpit.sources.source import SourceError
 from cockpit.text import plural
 from cockpit.ui.acts import Acts
 from cockpit.ui.findings import HiddenFindings
-from cockpit.ui.log_reading import LogReadingApp
+from cockpit.ui.preset_files import PresetApp
 from cockpit.ui.recorded import PastMoment, RecordedPast
 from cockpit.ui.time_line import SPANS_S, TimeLine, event_text, stretch_around
 from cockpit.ui.view import Index, View
@@ -53,7 +52,7 @@ WHY_NOT: Final = {
 """By action, why it is not possible in the past."""
 
 
-class ReplayApp(LogReadingApp):
+class ReplayApp(PresetApp):
     """The part of the application that shows a past moment instead of now. Polling goes on meanwhile."""
 
     snapshot: Snapshot
@@ -67,8 +66,8 @@ class ReplayApp(LogReadingApp):
     begins_at: float | None = None
     """The moment that is shown first, where there is no present; `None`: the end."""
 
-    def __init__(self, driver_class: type[Driver]) -> None:
-        super().__init__(driver_class)
+    def __init__(self) -> None:
+        super().__init__()
         self.hidden = HiddenFindings()
         self.past: PastMoment | None = None
         self._wanted: float | None = None
