@@ -74,6 +74,8 @@ class Cockpit(SwitchingApp):
     ActDialog Toast { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = list(BINDINGS)
+    greeting: str | None = None
+    """A sentence that the screen begins with."""
 
     def __init__(
         self,
@@ -116,7 +118,7 @@ class Cockpit(SwitchingApp):
         yield Header()
         yield Body(table := Table())
         yield TimeLine()
-        yield FilterLine(table)
+        yield FilterLine(Label("/"), Filter(table))
         yield Footer(self._key_ranks)
         yield Label(Content(f"cockpit needs a terminal of at least {MIN_SCREEN_SIZE[0]}x{MIN_SCREEN_SIZE[1]}"), id="small")
 
@@ -133,6 +135,8 @@ class Cockpit(SwitchingApp):
         else:
             self.go_to_end()
         self.set_interval(2.0, self._tick)
+        if self.greeting:
+            self.say(self.greeting)
 
     def _begin_to_follow(self) -> None:
         """The monitor may have looked for a while."""

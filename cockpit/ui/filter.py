@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widget import Widget
-from textual.widgets import Input, Label
+from textual.widgets import Input
 
 from cockpit.ui.table import Table
 
@@ -57,11 +56,3 @@ class FilterLine(Horizontal):
     FilterLine Label { width: 2; color: $text-accent; }
     FilterLine Input, FilterLine Input:focus { width: 1fr; height: 1; border: none; padding: 0; background: $panel; }
     """
-
-    def __init__(self, table: Table) -> None:
-        super().__init__()
-        self._table = table
-
-    def compose(self) -> ComposeResult:
-        yield Label("/")
-        yield Filter(self._table)

@@ -52,8 +52,6 @@ class InspectionApp(TonedApp):
     drawn_snapshot: Snapshot
     frozen_at: float | None
     _index: Index
-    greeting: str | None = None
-    """A sentence that the screen begins with."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,11 +63,6 @@ class InspectionApp(TonedApp):
     def draw(self) -> None:
         """Show what is known now."""
         raise NotImplementedError
-
-    def on_mount(self) -> None:
-        """Textual calls this beside the `on_mount` of the class below."""
-        if self.greeting:
-            self.say(self.greeting)
 
     @property
     def page(self) -> Page:

@@ -166,7 +166,7 @@ class ReplayApp(PresetApp):
 
     def go_to(self, moment: float) -> None:
         """Show this moment, or now when it is not past."""
-        if self._find_recording() is None:
+        if (recorded := self._find_recording()) is None:
             return
         if self.follows and moment >= self.clock() - 1:
             self.action_now()
@@ -175,7 +175,7 @@ class ReplayApp(PresetApp):
             begin, end = self.past.stretch.recorded
             moment = max(begin, min(end, moment))
         self._wanted = moment
-        self._reading_past = self._read_moment(moment)
+        self._reading_past = self._read_moment(recorded, moment)
 
     @work(group="end", exclusive=True)
     async def go_to_end(self) -> None:
@@ -196,13 +196,11 @@ class ReplayApp(PresetApp):
         return self.clock() if self.follows or self.recorded is None else (await self.recorded.read_range())[1]
 
     @work(group=READING, exclusive=True)
-    async def _read_moment(self, moment: float) -> None:
-        if self.recorded is None:
-            return
+    async def _read_moment(self, recorded: RecordedPast, moment: float) -> None:
         with self.telling_failures():
-            past = await self.recorded.read(moment, *stretch_around(moment, self._span))
-            is_quick = self.recorded.has_history_within(HISTORY_WAIT_S, moment)
-            history = asyncio.ensure_future(self.recorded.read_history(moment))
+            past = await recorded.read(moment, *stretch_around(moment, self._span))
+            is_quick = recorded.has_history_within(HISTORY_WAIT_S, moment)
+            history = asyncio.ensure_future(recorded.read_history(moment))
             await asyncio.wait({history}, timeout=HISTORY_WAIT_S if is_quick else 0)
             if not history.done():
                 self._show_past(past)
