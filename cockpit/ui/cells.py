@@ -95,17 +95,6 @@ def gpu_cells(gpus: Sequence[Gpu] | None, view: View, *, memory: bool) -> Cell:
     return cells if len(gpus) <= MAX_GPU_CELLS else (*cells[:-1], ("+", "dim"))
 
 
-def mean_utilization(gpus: Sequence[Gpu] | None) -> float | None:
-    """Percent, over the GPUs that report it; `None` where none does."""
-    return mean_known([gpu.utilization for gpu in gpus or ()])
-
-
-def gpu_fill(gpus: Sequence[Gpu] | None) -> float | None:
-    """0-1, over the GPUs that report their memory; `None` where none does."""
-    known = [(gpu.memory_used, gpu.memory_total) for gpu in gpus or () if gpu.memory_used is not None and gpu.memory_total]
-    return ratio(sum(used for used, _ in known), sum(total for _, total in known))
-
-
 def reservation(node: Node, resource: str = "GPU") -> Cell:
     """`7/8`: what Ray has reserved of a resource, and the total."""
     quantity = node.resources.get(resource)

@@ -77,7 +77,7 @@ class Index(Lookups):
         """In use and in all, over every GPU of which both are known, each once: two raylets on a host see the same ones."""
         nodes = self.snapshot.nodes or ()
         if len({node.ip for node in nodes}) == len(nodes):
-            sums = [each for each in self.of_nodes(_gpu_memory) if each[1]]
+            sums = [each for each in self.of_nodes(gpu_memory) if each[1]]
         else:
             gpus = {gpu.uuid or (node.key, gpu.index): gpu for node in nodes for gpu in node.gpus or ()}
             sums = [_sum_memory(gpus.values())]
@@ -201,7 +201,8 @@ def _by_gpu(processes: Iterable[Process]) -> Mapping[int, Sequence[tuple[Process
     return found
 
 
-def _gpu_memory(node: Node) -> tuple[int, int]:
+def gpu_memory(node: Node) -> tuple[int, int]:
+    """In use and in all, over the GPUs that report both."""
     return _sum_memory(node.gpus or ())
 
 
