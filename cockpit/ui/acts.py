@@ -48,11 +48,9 @@ class Acts:
         return not isinstance(found, str) and found[0].id == act and (self._runbook is not None or not isinstance(found[0], Runbook))
 
     def meant(self) -> frozenset[str]:
-        """The acts that mean something now."""
         return frozenset(act.id for act in ACTS if self.means(act.id))
 
     def find_mending_acts(self) -> frozenset[str]:
-        """The acts that mend the chosen findings."""
         return frozenset(act.id for act in _mending(self._things()))
 
     def explain(self, key: str) -> None:

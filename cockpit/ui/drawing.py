@@ -44,7 +44,6 @@ class Drawing:
         self._drawn_rows.clear()
 
     def draw_blank(self, width: int) -> Strip:
-        """A line without anything."""
         return Strip.blank(width, self._base())
 
     def draw_heading(self, block: Block, view: View, sort: tuple[str, bool], width: int) -> Strip:
@@ -78,7 +77,6 @@ class Drawing:
         return Strip(segments).adjust_cell_length(width, base)
 
     def draw_row(self, block: Block, index: int, view: View, width: int, *, on_cursor: bool, is_tagged: bool) -> tuple[Strip, ...]:
-        """The lines of a row."""
         row = block.rows[index]
         dim = not on_cursor and block.section.dim(row, view)
         cells = [truncate_cell(column.cell(row, view)) for column, _ in block.columns]

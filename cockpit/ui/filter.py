@@ -33,7 +33,6 @@ class Filter(Input):
         self.screen.set_focus(self._table)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter as it is typed."""
         event.stop()
         self._table.filter_rows(event.value.removeprefix("!"), inverted=event.value.startswith("!"))
 

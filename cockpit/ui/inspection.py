@@ -169,7 +169,6 @@ class InspectionApp(TonedApp):
         return await self.monitor.logs.logs_of(thing)
 
     def follow_log(self, job: str) -> None:
-        """Open the log of a job."""
         one = Job(job)
         self._open_log(one, (self.monitor.logs.job_log(one),))
 

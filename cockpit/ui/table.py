@@ -304,7 +304,6 @@ class Table(ScrollView, can_focus=True):
         self.untag(set(self.tagged))
 
     def untag(self, keys: set[str]) -> None:
-        """Take off these tags."""
         self.tagged -= keys
         self._drawn.clear()
         self.refresh()
