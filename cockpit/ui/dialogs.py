@@ -166,7 +166,3 @@ class NameDialog(ModalScreen["str | None"]):
         event.stop()
         if event.value.strip():
             self.dismiss(event.value.strip())
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """It is nobody's filter."""
-        event.stop()
