@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -18,7 +17,6 @@ from cockpit.ui.view import View
 
 MAX_GPU_CELLS = 16
 OTHER_RAY = "other Ray"
-_PATH = re.compile(r"^/(?:[^/]*/)*")
 
 _ALIVE: dict[str, tuple[str, str, Tone]] = {"ALIVE": ("●", "+", "ok"), "DEAD": ("✖", "x", "bad"), "UNKNOWN": ("○", "?", "warn")}
 _KINDS: dict[str, Tone] = {"orphan": "bad", "stale": "bad", "unknown": "warn", "foreign": "dim", "ray": "dim"}
@@ -220,8 +218,8 @@ def command(process: Process) -> str:
 
 def shorten_command(line: str) -> str:
     """A command line without the folders of its program and of its script: what tells it apart comes early."""
-    words = line.split(" ")
-    return " ".join(_PATH.sub("", word) if place == 0 or word.endswith(".py") else word for place, word in enumerate(words))
+    words = ((word, place == 0 or word.endswith(".py")) for place, word in enumerate(line.split(" ")))
+    return " ".join(word.rpartition("/")[2] if is_short and word.startswith("/") else word for word, is_short in words)
 
 
 def actor_needs(actor: Actor, _: View | None = None) -> str:

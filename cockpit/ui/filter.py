@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.widget import Widget
 from textual.widgets import Input
 
 from cockpit.ui.table import Table
@@ -23,28 +22,22 @@ class Filter(Input):
 
     def open(self) -> None:
         """Show the field with the current filter."""
-        self._line.display = True
+        self.query_ancestor(FilterLine).display = True
         self.value = ("!" if self._table.inverted else "") + self._table.needle
         self.screen.set_focus(self)  # now, not after the next refresh: what is typed ahead belongs to it
 
     def close(self) -> None:
         """Keep what is typed, go back to the rows."""
-        self._line.display = False
+        self.query_ancestor(FilterLine).display = False
         self.screen.set_focus(self._table)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        event.stop()
         self._table.filter_rows(event.value.removeprefix("!"), inverted=event.value.startswith("!"))
 
     async def action_clear(self) -> None:
         """All rows again."""
         self.value = ""
         await self.app.run_action("keep_filter")
-
-    @property
-    def _line(self) -> Widget:
-        """Itself, with the sign before it."""
-        return self.parent if isinstance(self.parent, Widget) else self
 
 
 class FilterLine(Horizontal):
