@@ -105,12 +105,12 @@ class InspectionApp(TonedApp):
                 self._unnotify(notification)
 
     @contextmanager
-    def telling_failures(self) -> Iterator[None]:
+    def telling_failures(self, severity: str = "warning") -> Iterator[None]:
         """A source that fails meanwhile ends the work, and says why."""
         try:
             yield
         except SourceError as error:
-            self.say(str(error), "warning")
+            self.say(str(error), severity)
 
     def action_help_quit(self) -> None:
         """Show which key quits: ctrl+c copies where something is typed."""

@@ -56,10 +56,7 @@ class SwitchingApp(ReplayApp):
     def action_user(self) -> None:
         """Show only the processes of this row's user; again: of all users."""
         row = about(self.table.selected)
-        if self.page.user is not None:
-            self.page.user = None
-        elif isinstance(self.page, ProcessesPage) and isinstance(row, Process) and row.user:
-            self.page.user = row.user
+        self.page.user = (row.user or None) if isinstance(row, Process) and self.page.user is None else None
         self.draw()
 
     @work(group="dead", exclusive=True)

@@ -16,7 +16,6 @@ from textual.worker import Worker
 from cockpit.model import Snapshot
 from cockpit.moment import EXAMPLES, moment_text, parse_moment
 from cockpit.monitor.history import History
-from cockpit.sources.source import SourceError
 from cockpit.text import plural
 from cockpit.ui.acts import Acts
 from cockpit.ui.findings import HiddenFindings
@@ -182,14 +181,12 @@ class ReplayApp(PresetApp):
         """Show what was wanted first, else what is recorded last."""
         if self.recorded is None:
             return
-        try:
+        with self.telling_failures("error"):
             _, end = await self.recorded.read_range()
             self.go_to(end if self.begins_at is None else self.begins_at)
             self.begins_at = None
             for damage in await self.recorded.read_damage():
                 self.say(damage, "warning")
-        except SourceError as error:
-            self.say(str(error), "error")
 
     async def _newest(self) -> float:
         """What a typed time counts back from: now, or a recording's end."""
