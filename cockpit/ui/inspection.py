@@ -7,24 +7,28 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
+from msgspec.structs import replace
 from textual import work
 from textual.timer import Timer
 from textual.widgets import Input
 from textual.worker import Worker
 
+from cockpit.check.preset_list import PresetEntry
 from cockpit.config.settings import Config
 from cockpit.model import Finding, Job, Process, Snapshot
+from cockpit.monitor.history import History
 from cockpit.monitor.logs import Log
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.sources.source import SourceError
 from cockpit.text import clean, plural
-from cockpit.ui.acts import find_chosen
+from cockpit.ui.acts import Acts, find_chosen
 from cockpit.ui.findings import find_things
 from cockpit.ui.keys import ROW_ACTIONS
 from cockpit.ui.log_tails import LogTails
 from cockpit.ui.pages.details import DetailPage, about, clipboard_text, detail_of, has_log, json_text
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pane import PANE_SCREEN, Body, is_large
+from cockpit.ui.recorded import PastMoment
 from cockpit.ui.section import Page
 from cockpit.ui.table import Table
 from cockpit.ui.tones import TonedApp
@@ -51,6 +55,11 @@ class InspectionApp(TonedApp):
     pages: list[Page]
     drawn_snapshot: Snapshot
     frozen_at: float | None
+    past: PastMoment | None = None
+    """The moment that is shown in place of now."""
+    history: History
+    acts: Acts | None
+    preset_entries: tuple[PresetEntry, ...] | None = None
     _index: Index
 
     def __init__(self) -> None:
@@ -71,12 +80,16 @@ class InspectionApp(TonedApp):
     @property
     def is_past(self) -> bool:
         """Whether a past moment is shown."""
-        raise NotImplementedError
+        return self.past is not None
 
     @property
     def view(self) -> View:
-        """Everything that pages are drawn from."""
-        raise NotImplementedError
+        """Everything that pages are drawn from: as it is now, or as it was. What is known only of now is not known of then."""
+        now, size, ascii = self.frozen_at or self.clock(), self.size, self.config.ascii
+        view = View(self.drawn_snapshot, self._index, self.history, now, size.width, ascii, size.height)
+        if self.past is not None:
+            return replace(view, history=self.past.history, ago=max(0.0, self.clock() - self.past.at))
+        return replace(view, acts=bool(self.acts), preset_entries=self.preset_entries, log_tails=self.log_tails.known)
 
     @property
     def table(self) -> Table:

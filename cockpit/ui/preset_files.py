@@ -33,7 +33,6 @@ READ_INTERVAL_S = 20.0
 class PresetApp(InspectionApp):
     """The part of the application that reads and writes presets."""
 
-    preset_entries: tuple[PresetEntry, ...] | None = None
     _presets_read_at = 0.0
 
     def refresh_presets(self, *, now: bool = False) -> None:

@@ -15,14 +15,12 @@ from textual.worker import Worker
 
 from cockpit.model import Snapshot
 from cockpit.moment import EXAMPLES, moment_text, parse_moment
-from cockpit.monitor.history import History
 from cockpit.text import plural
-from cockpit.ui.acts import Acts
 from cockpit.ui.findings import HiddenFindings
 from cockpit.ui.preset_files import PresetApp
 from cockpit.ui.recorded import PastMoment, RecordedPast
 from cockpit.ui.time_line import SPANS_S, TimeLine, event_text, stretch_around
-from cockpit.ui.view import Index, View
+from cockpit.ui.view import Index
 
 if TYPE_CHECKING:
     from cockpit.recording.events import Event
@@ -55,8 +53,6 @@ class ReplayApp(PresetApp):
     """The part of the application that shows a past moment instead of now. Polling goes on meanwhile."""
 
     snapshot: Snapshot
-    history: History
-    acts: Acts | None
     recorded: RecordedPast | None = None
     """Where the past is read; `None`: nothing is recorded."""
     why_unrecorded = "nothing is recorded here"
@@ -68,24 +64,10 @@ class ReplayApp(PresetApp):
     def __init__(self) -> None:
         super().__init__()
         self.hidden = HiddenFindings()
-        self.past: PastMoment | None = None
         self._wanted: float | None = None
         self._span = SPANS_S[1]
         self._playing: Timer | None = None
         self._reading_past: Worker[None] | None = None
-
-    @property
-    def is_past(self) -> bool:
-        return self.past is not None
-
-    @property
-    def view(self) -> View:
-        """Everything that pages are drawn from: as it is now, or as it was. What is known only of now is not known of then."""
-        now, size, ascii = self.frozen_at or self.clock(), self.size, self.config.ascii
-        view = View(self.drawn_snapshot, self._index, self.history, now, size.width, ascii, size.height)
-        if self.past is not None:
-            return replace(view, history=self.past.history, ago=max(0.0, self.clock() - self.past.at))
-        return replace(view, acts=bool(self.acts), preset_entries=self.preset_entries, log_tails=self.log_tails.known)
 
     # Where to
 
