@@ -41,7 +41,6 @@ from cockpit.ui.pages.findings import FaultsPage
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.overview import OverviewPage
 from cockpit.ui.pane import Body, is_large
-from cockpit.ui.section import Page
 from cockpit.ui.table import Table
 from cockpit.ui.theme import DEFAULT_THEME, expect_theme, register_theme, register_themes, variable_defaults
 from cockpit.ui.time_line import TimeLine
@@ -230,13 +229,6 @@ class Cockpit(SwitchingApp):
     def action_page(self, number: int) -> None:
         """Open a page by its number, from 0."""
         self._open([PAGES[number]()])
-
-    def _open(self, pages: list[Page]) -> None:
-        self.pages = pages
-        self.table.needle = ""
-        self.refresh_bindings()
-        self.refresh_presets()
-        self.draw()
 
     def on_table_opened(self, message: Table.Opened) -> None:
         page = detail_of(message.row)

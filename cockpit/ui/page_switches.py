@@ -22,7 +22,11 @@ class SwitchingApp(ReplayApp):
 
     def _open(self, pages: list[Page]) -> None:
         """Show the last of these; Esc leads back through the others."""
-        raise NotImplementedError
+        self.pages = pages
+        self.table.needle = ""
+        self.refresh_bindings()
+        self.refresh_presets()
+        self.draw()
 
     def _open_deeper(self, page: Page) -> None:
         """What is opened anew begins at its top; the way back leads to the row where one was."""
