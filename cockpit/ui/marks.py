@@ -44,10 +44,8 @@ def spark(values: Sequence[float | None], width: int, top: float = 100.0, *, asc
     return "".join(" " if value is None else _step(value / top, steps) for value in newest).rjust(width)
 
 
-def fill_tone(fraction: float | None) -> Tone:
+def fill_tone(fraction: float) -> Tone:
     """The tone of a fill level that may be high without being wrong."""
-    if fraction is None:
-        return "dim"
     return "faint" if fraction < EMPTY_BELOW else "low" if fraction < MID_FROM else "mid" if fraction < HIGH_FROM else "high"
 
 

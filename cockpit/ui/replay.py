@@ -199,10 +199,9 @@ class ReplayApp(PresetApp):
         line = self.screen_stack[0].query_one(TimeLine)
         self.screen_stack[0].set_class(self.is_past, "past")
         if line.display is not self.is_past:
+            line.display = self.is_past
             self.call_after_refresh(self.draw)  # the table has a line more, or less
-        if self.past is None:
-            line.show(None)
-        else:
+        if self.past is not None:
             line.show(self.past.stretch, self.past.at, self.clock(), ascii=self.config.ascii)
 
     @property
