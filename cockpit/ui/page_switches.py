@@ -14,7 +14,6 @@ from cockpit.ui.pages.memory import MemoryPage, fullest_node, memory_node
 from cockpit.ui.pages.processes import BY_GPU_MEMORY, ProcessesPage
 from cockpit.ui.replay import ReplayApp
 from cockpit.ui.section import Page
-from cockpit.ui.view import Index
 
 
 class SwitchingApp(ReplayApp):
@@ -89,8 +88,7 @@ class SwitchingApp(ReplayApp):
         self._update(self.hidden.undo())
 
     def _update(self, sentence: str) -> None:
-        self._index = Index(self.drawn_snapshot, self._index, self.hidden.keys)
-        self.draw()
+        self._show(self.drawn_snapshot, self.hidden.keys)
         if sentence:
             self.say(sentence)
 

@@ -92,14 +92,15 @@ class ReplayApp(PresetApp):
     @work(group="moment", exclusive=True)
     async def action_moment(self) -> None:
         """Go to a time, such as 03:10 or -20m."""
-        if self._find_recording() is None:
+        if (recorded := self._find_recording()) is None:
             return
         from cockpit.ui.dialogs import NameDialog
 
         typed = await self.push_screen_wait(NameDialog(f"Go to the time ({EXAMPLES}):", "", ascii=self.config.ascii))
         if typed is not None:
             try:
-                self._go_to_typed(parse_moment(typed, await self._newest(), at_its_end=True))
+                newest = self.clock() if self.follows else (await recorded.read_range())[1]
+                self._go_to_typed(parse_moment(typed, newest, at_its_end=True))
             except ValueError as error:
                 self.say(str(error), "warning")
 
@@ -169,10 +170,6 @@ class ReplayApp(PresetApp):
             self.begins_at = None
             for damage in await self.recorded.read_damage():
                 self.say(damage, "warning")
-
-    async def _newest(self) -> float:
-        """What a typed time counts back from: now, or a recording's end."""
-        return self.clock() if self.follows or self.recorded is None else (await self.recorded.read_range())[1]
 
     @work(group=READING, exclusive=True)
     async def _read_moment(self, recorded: RecordedPast, moment: float) -> None:
