@@ -96,7 +96,7 @@ class Cockpit(SwitchingApp):
         self.pages = [OverviewPage()]
         self.monitor = monitor(self.take)
         self.history = History(self.monitor.poller.tracker.memory, self.monitor.poller.usage)
-        self.acts = None if make_executor is None else Acts(self, partial(make_executor, self.monitor), runbook, ascii=config.ascii)
+        self.acts = None if make_executor is None else Acts(self, partial(make_executor, self.monitor), runbook)
         self._bindings = BindingsMap.merge([BindingsMap(ACT_BINDINGS if self.acts else ()), self._bindings, BindingsMap(PAST_BINDINGS)])
         self._index = Index(self.drawn_snapshot)
         self._next_index = self._index
