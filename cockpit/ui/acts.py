@@ -30,10 +30,8 @@ GONE_TEXT = "what this finding is about no longer exists"
 class Acts:
     """Built only where something may be changed: without it no act has a key, a name or a way to be done."""
 
-    def __init__(
-        self, app: Cockpit, make_executor: Callable[[], ActionExecutor], runbook: RunbookFactory | None, *, ascii: bool = False
-    ) -> None:
-        self._app, self._make_executor, self._runbook, self._ascii = app, cache(make_executor), runbook, ascii
+    def __init__(self, app: Cockpit, make_executor: Callable[[], ActionExecutor], runbook: RunbookFactory | None) -> None:
+        self._app, self._make_executor, self._runbook = app, cache(make_executor), runbook
 
     def means(self, act: str) -> bool:
         """Whether its key means this act for what is chosen now: that which mends a chosen finding before any other."""
@@ -48,11 +46,9 @@ class Acts:
         return not isinstance(found, str) and found[0].id == act and (self._runbook is not None or not isinstance(found[0], Runbook))
 
     def meant(self) -> frozenset[str]:
-        """The acts that mean something now."""
         return frozenset(act.id for act in ACTS if self.means(act.id))
 
     def find_mending_acts(self) -> frozenset[str]:
-        """The acts that mend the chosen findings."""
         return frozenset(act.id for act in _mending(self._things()))
 
     def explain(self, key: str) -> None:
@@ -94,15 +90,16 @@ class Acts:
             self._open(act, aim, rows)
 
     def _open(self, act: Act | Runbook, aim: Aim, rows: dict[str, Any]) -> None:
+        clock, ascii = self._app.clock, self._app.config.ascii
         dialog: ActDialog
         if not isinstance(act, Runbook):
             from cockpit.ui.plan_dialog import PlanScreen
 
-            dialog = PlanScreen(self._make_executor(), act, aim, self._app.clock, ascii=self._ascii)
+            dialog = PlanScreen(self._make_executor(), act, aim, clock, ascii=ascii)
         elif self._runbook is not None:
             from cockpit.ui.recover_dialog import RecoverScreen  # deferred: a runbook imports all that acts
 
-            dialog = RecoverScreen(self._runbook, self._app.monitor.ending, act, aim.rows[0], self._app.clock, ascii=self._ascii)
+            dialog = RecoverScreen(self._runbook, self._app.monitor.ending, act, aim.rows[0], clock, ascii=ascii)
         else:
             return
         self._app.push_screen(dialog, partial(self._after, act, rows))

@@ -41,7 +41,6 @@ from cockpit.ui.pages.findings import FaultsPage
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.overview import OverviewPage
 from cockpit.ui.pane import Body, is_large
-from cockpit.ui.section import Page
 from cockpit.ui.table import Table
 from cockpit.ui.theme import DEFAULT_THEME, expect_theme, register_theme, register_themes, variable_defaults
 from cockpit.ui.time_line import TimeLine
@@ -74,6 +73,8 @@ class Cockpit(SwitchingApp):
     ActDialog Toast { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = list(BINDINGS)
+    greeting: str | None = None
+    """A sentence that the screen begins with."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class Cockpit(SwitchingApp):
         clock: Callable[[], float] = CLOCK,
     ) -> None:
         """Without `make_executor` there are no acts: no keys, no palette entries."""
-        super().__init__(driver_class=TerminalDriver)
+        super().__init__()
         self._first_theme = register_theme(self, config.theme or DEFAULT_THEME)
         expect_theme(self, self._first_theme[0])
         self.config, self.clock = config, clock
@@ -95,7 +96,7 @@ class Cockpit(SwitchingApp):
         self.pages = [OverviewPage()]
         self.monitor = monitor(self.take)
         self.history = History(self.monitor.poller.tracker.memory, self.monitor.poller.usage)
-        self.acts = None if make_executor is None else Acts(self, partial(make_executor, self.monitor), runbook, ascii=config.ascii)
+        self.acts = None if make_executor is None else Acts(self, partial(make_executor, self.monitor), runbook)
         self._bindings = BindingsMap.merge([BindingsMap(ACT_BINDINGS if self.acts else ()), self._bindings, BindingsMap(PAST_BINDINGS)])
         self._index = Index(self.drawn_snapshot)
         self._next_index = self._index
@@ -105,6 +106,9 @@ class Cockpit(SwitchingApp):
         self._garbage = GarbageCollector()
         self._key_meanings: object = None
 
+    def get_driver_class(self) -> type[TerminalDriver]:
+        return TerminalDriver
+
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Our own colours, for themes that don't have them."""
         return variable_defaults(self.current_theme)
@@ -113,7 +117,7 @@ class Cockpit(SwitchingApp):
         yield Header()
         yield Body(table := Table())
         yield TimeLine()
-        yield FilterLine(table)
+        yield FilterLine(Label("/"), Filter(table))
         yield Footer(self._key_ranks)
         yield Label(Content(f"cockpit needs a terminal of at least {MIN_SCREEN_SIZE[0]}x{MIN_SCREEN_SIZE[1]}"), id="small")
 
@@ -130,6 +134,8 @@ class Cockpit(SwitchingApp):
         else:
             self.go_to_end()
         self.set_interval(2.0, self._tick)
+        if self.greeting:
+            self.say(self.greeting)
 
     def _begin_to_follow(self) -> None:
         """The monitor may have looked for a while."""
@@ -223,13 +229,6 @@ class Cockpit(SwitchingApp):
     def action_page(self, number: int) -> None:
         """Open a page by its number, from 0."""
         self._open([PAGES[number]()])
-
-    def _open(self, pages: list[Page]) -> None:
-        self.pages = pages
-        self.table.needle = ""
-        self.refresh_bindings()
-        self.refresh_presets()
-        self.draw()
 
     def on_table_opened(self, message: Table.Opened) -> None:
         page = detail_of(message.row)

@@ -59,11 +59,9 @@ class Block(msgspec.Struct, frozen=True):
         return self.top + 1 + self.starts[index]
 
     def height_of(self, index: int) -> int:
-        """Lines of a row."""
         return self.starts[index + 1] - self.starts[index]
 
     def row_at(self, line: int) -> int:
-        """The row that lies on this line."""
         return bisect_right(self.starts, line - self.top - 1) - 1
 
 

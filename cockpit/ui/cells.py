@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -18,7 +17,6 @@ from cockpit.ui.view import View
 
 MAX_GPU_CELLS = 16
 OTHER_RAY = "other Ray"
-_PATH = re.compile(r"^/(?:[^/]*/)*")
 
 _ALIVE: dict[str, tuple[str, str, Tone]] = {"ALIVE": ("●", "+", "ok"), "DEAD": ("✖", "x", "bad"), "UNKNOWN": ("○", "?", "warn")}
 _KINDS: dict[str, Tone] = {"orphan": "bad", "stale": "bad", "unknown": "warn", "foreign": "dim", "ray": "dim"}
@@ -93,17 +91,6 @@ def gpu_cells(gpus: Sequence[Gpu] | None, view: View, *, memory: bool) -> Cell:
     fractions = (ratio(gpu.memory_used, gpu.memory_total) if memory else ratio(gpu.utilization, 100) for gpu in gpus[:MAX_GPU_CELLS])
     cells = tuple(heat(share, lost=bool(gpu.fault), ascii=view.ascii) for share, gpu in zip(fractions, gpus, strict=False))
     return cells if len(gpus) <= MAX_GPU_CELLS else (*cells[:-1], ("+", "dim"))
-
-
-def mean_utilization(gpus: Sequence[Gpu] | None) -> float | None:
-    """Percent, over the GPUs that report it; `None` where none does."""
-    return mean_known([gpu.utilization for gpu in gpus or ()])
-
-
-def gpu_fill(gpus: Sequence[Gpu] | None) -> float | None:
-    """0-1, over the GPUs that report their memory; `None` where none does."""
-    known = [(gpu.memory_used, gpu.memory_total) for gpu in gpus or () if gpu.memory_used is not None and gpu.memory_total]
-    return ratio(sum(used for used, _ in known), sum(total for _, total in known))
 
 
 def reservation(node: Node, resource: str = "GPU") -> Cell:
@@ -231,8 +218,8 @@ def command(process: Process) -> str:
 
 def shorten_command(line: str) -> str:
     """A command line without the folders of its program and of its script: what tells it apart comes early."""
-    words = line.split(" ")
-    return " ".join(_PATH.sub("", word) if place == 0 or word.endswith(".py") else word for place, word in enumerate(words))
+    words = ((word, place == 0 or word.endswith(".py")) for place, word in enumerate(line.split(" ")))
+    return " ".join(word.rpartition("/")[2] if is_short and word.startswith("/") else word for word, is_short in words)
 
 
 def actor_needs(actor: Actor, _: View | None = None) -> str:

@@ -35,12 +35,10 @@ class FoldedText(ScrollView, can_focus=True):
         Binding("end,G", "scroll_end", "Last", show=False),
     ]
 
-    hang = 0
-    """How far the rest of a folded line is moved in: where a line is a thing, no part of one may look like another."""
-
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, hang: int) -> None:
+        """`hang`: how far the rest of a folded line is moved in: where a line is a thing, no part of one may look like another."""
         super().__init__()
-        self.text = text
+        self.text, self._hang = text, hang
         self._lines: list[Piece] = []
 
     def show(self, text: str) -> None:
@@ -56,7 +54,7 @@ class FoldedText(ScrollView, can_focus=True):
     def on_resize(self) -> None:
         width = max(10, self.scrollable_content_region.width)
         lines = [(line, self.tone(line)) for line in map(clean, self.text.splitlines())]
-        self._lines = [(piece, tone) for line, tone in lines for piece in fold_line(line, width, self.hang)]
+        self._lines = [(piece, tone) for line, tone in lines for piece in fold_line(line, width, self._hang)]
         self.virtual_size = Size(width, len(self._lines))
         self.refresh()
 
@@ -103,9 +101,7 @@ class TextScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         yield Label(Content(clean(f"{self._title}   (Esc: back, c: copy)")))
-        lines = FoldedText(self.text)
-        lines.hang = self._hang
-        yield lines
+        yield FoldedText(self.text, self._hang)
 
     def action_copy(self) -> None:
         """Copy all of the text to the terminal's clipboard."""
@@ -166,7 +162,3 @@ class NameDialog(ModalScreen["str | None"]):
         event.stop()
         if event.value.strip():
             self.dismiss(event.value.strip())
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """It is nobody's filter."""
-        event.stop()

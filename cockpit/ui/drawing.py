@@ -28,29 +28,23 @@ class Drawing:
 
     def __init__(self, widget: Widget) -> None:
         self._style = cache(partial(find_style, widget))
-        self._find_base = cache(lambda: widget.rich_style)
-        """To work out a style from all that lies below takes as long as half a row; Textual forgets it with each line to be painted."""
+        self._base = cache(lambda: widget.rich_style)
+        """What all is drawn on. To work it out from what lies below takes as long as half a row; Textual forgets it with each line."""
         self._drawn_rows: dict[tuple[str, str], tuple[tuple[Any, ...], tuple[Strip, ...]]] = {}
         """The rows drawn last, with what they were drawn from: most look the same in the next snapshot. Headings have no key of a row."""
 
     def forget_styles(self) -> None:
         """Colours have changed."""
         self._style.cache_clear()
-        self._find_base.cache_clear()
+        self._base.cache_clear()
         self._drawn_rows.clear()
 
     def forget_rows(self) -> None:
         """Others come."""
         self._drawn_rows.clear()
 
-    @property
-    def _base(self) -> Style:
-        """What everything is drawn on."""
-        return self._find_base()
-
     def draw_blank(self, width: int) -> Strip:
-        """A line without anything."""
-        return Strip.blank(width, self._base)
+        return Strip.blank(width, self._base())
 
     def draw_heading(self, block: Block, view: View, sort: tuple[str, bool], width: int) -> Strip:
         """Title, number of rows, columns; `sort`: the title of the sorted column, and whether in reverse."""
@@ -64,7 +58,7 @@ class Drawing:
         return known[1][0]
 
     def _draw_heading(self, block: Block, view: View, sort: tuple[str, bool], width: int) -> Strip:
-        base = self._base + self._style("header")
+        base = self._base() + self._style("header")
         title = clean(f"{block.section.title} {block.row_count}".strip())
         if not block.rows:
             sentence = block.section.sentence if not block.hidden else f"{block.hidden} hidden by the filter"
@@ -83,7 +77,6 @@ class Drawing:
         return Strip(segments).adjust_cell_length(width, base)
 
     def draw_row(self, block: Block, index: int, view: View, width: int, *, on_cursor: bool, is_tagged: bool) -> tuple[Strip, ...]:
-        """The lines of a row."""
         row = block.rows[index]
         dim = not on_cursor and block.section.dim(row, view)
         cells = [truncate_cell(column.cell(row, view)) for column, _ in block.columns]
@@ -91,8 +84,8 @@ class Drawing:
         of = (cells, [cells for _, cells in block.columns], block.height_of(index), looks, width)
         known = self._drawn_rows.get((block.section.key, row.key))
         if known is None or known[0] != of:
-            base = self._base + self._style("cursor" if on_cursor else "stale") if on_cursor or dim else self._base
-            sign = "*" if is_tagged else _cursor_sign(view) if on_cursor else " "
+            base = self._base() + self._style("cursor" if on_cursor else "stale") if on_cursor or dim else self._base()
+            sign = "*" if is_tagged else (">" if view.ascii else "▸") if on_cursor else " "
             lead = [self._finding_mark(row, view, base, plain=on_cursor), Segment(sign, base)]
             known = (of, tuple(self._draw_lines(block, cells, block.height_of(index), lead, base, width, plain=on_cursor)))
             self._remember((block.section.key, row.key), known)
@@ -114,12 +107,9 @@ class Drawing:
 
     def _draw_line(self, block: Block, cells: Sequence[Cell], segments: list[Segment], base: Style, width: int, *, plain: bool) -> Strip:
         for (column, room), cell in zip(block.columns, cells, strict=True):
-            segments += self._draw_cell(cell, room, base, column, plain=plain)
+            pieces = lay_out_cell(cell, room, column.right, column.tail)
+            segments += [Segment(text, base if plain or not name else base + self._style(name)) for text, name in pieces]
         return Strip(segments, GUTTER_CELLS + sum(room + 1 for _, room in block.columns)).adjust_cell_length(width, base)
-
-    def _draw_cell(self, cell: Cell, width: int, base: Style, column: Column[Any], *, plain: bool) -> list[Segment]:
-        pieces = lay_out_cell(cell, width, column.right, column.tail)
-        return [Segment(text, base if plain or not name else base + self._style(name)) for text, name in pieces]
 
     def _finding_mark(self, row: Any, view: View, base: Style, *, plain: bool) -> Segment:
         """How bad the worst is that has been found about the row."""
@@ -136,7 +126,3 @@ class Drawing:
 def _arrow(column: Column[Any], view: View, *, reverse: bool) -> str:
     down = column.right is not reverse
     return ARROWS[2 * view.ascii + (not down)]
-
-
-def _cursor_sign(view: View) -> str:
-    return ">" if view.ascii else "▸"

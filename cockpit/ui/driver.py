@@ -42,7 +42,6 @@ class TerminalDriver(LinuxDriver):
         self._loop.call_soon_threadsafe(self._begin_reading)
 
     def disable_input(self) -> None:
-        """Read no more keys."""
         self._is_reading = False
         self._loop.remove_reader(self.fileno)
         super().disable_input()

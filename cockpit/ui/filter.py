@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.widget import Widget
-from textual.widgets import Input, Label
+from textual.widgets import Input
 
 from cockpit.ui.table import Table
 
@@ -24,29 +22,22 @@ class Filter(Input):
 
     def open(self) -> None:
         """Show the field with the current filter."""
-        self._line.display = True
+        self.query_ancestor(FilterLine).display = True
         self.value = ("!" if self._table.inverted else "") + self._table.needle
         self.screen.set_focus(self)  # now, not after the next refresh: what is typed ahead belongs to it
 
     def close(self) -> None:
         """Keep what is typed, go back to the rows."""
-        self._line.display = False
+        self.query_ancestor(FilterLine).display = False
         self.screen.set_focus(self._table)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter as it is typed."""
-        event.stop()
         self._table.filter_rows(event.value.removeprefix("!"), inverted=event.value.startswith("!"))
 
     async def action_clear(self) -> None:
         """All rows again."""
         self.value = ""
         await self.app.run_action("keep_filter")
-
-    @property
-    def _line(self) -> Widget:
-        """Itself, with the sign before it."""
-        return self.parent if isinstance(self.parent, Widget) else self
 
 
 class FilterLine(Horizontal):
@@ -57,11 +48,3 @@ class FilterLine(Horizontal):
     FilterLine Label { width: 2; color: $text-accent; }
     FilterLine Input, FilterLine Input:focus { width: 1fr; height: 1; border: none; padding: 0; background: $panel; }
     """
-
-    def __init__(self, table: Table) -> None:
-        super().__init__()
-        self._table = table
-
-    def compose(self) -> ComposeResult:
-        yield Label("/")
-        yield Filter(self._table)

@@ -89,7 +89,6 @@ class GarbageCollector:
         self._last_key = self._clock()
 
     def tick(self) -> None:
-        """Collect if it is time."""
         now = self._clock()
         since = now - self._last
         if since < MAX_COLLECT_DELAY_S and (since < COLLECT_INTERVAL_S or now - self._last_key < KEY_PAUSE_S):

@@ -98,10 +98,8 @@ def _where(view: View, room: int) -> Iterator[Group]:
     """Which Ray it is, the longest form first. Only where several live here its session is worth the room of other groups."""
     begin, link = _is_it_there(view)
     if _are_several(view) and _session(view):
-        yield (
-            begin,
-            (f" {_address(view, MAX_ADDRESS_CELLS)} {_session(view)[11:]}", ""),
-        )  # the time, as owners of another Ray are told apart
+        when = _session(view)[11:]  # the time, as owners of another Ray are told apart
+        yield begin, (f" {_address(view, MAX_ADDRESS_CELLS)} {when}", "")
     for longest in (MAX_ADDRESS_CELLS, room - len(begin[0] + link) - 2):
         yield _where_in(view, longest)
     yield (begin,)
@@ -301,12 +299,11 @@ class Header(Widget):
         self._pages: Sequence[Page] = ()
         self._notes: Sequence[tuple[str, Tone]] = ()
         self._lines: list[tuple[Piece, ...]] = [(), ()]
-        self._faults: list[tuple[str, float]] = []
 
     def show(self, view: View, pages: Sequence[Page], notes: Iterable[tuple[str, Tone]]) -> None:
         """The newest of everything; of `pages` the last is open. `notes`: what differs from the normal display."""
         before = self._lines
-        self.view, self._pages, self._notes, self._faults = view, tuple(pages), tuple(notes), fault_lines(view.snapshot)
+        self.view, self._pages, self._notes = view, tuple(pages), tuple(notes)
         self._compose_lines()
         if len(before) != len(self._lines):
             self.refresh(layout=True)
@@ -339,10 +336,10 @@ class Header(Widget):
         return draw_pieces(self, self._lines[y]) if y < len(self._lines) else Strip.blank(self.size.width, self.rich_style)
 
     def _fault_pieces(self) -> Iterator[tuple[Piece, ...]]:
-        mark = "x" if self.view.ascii else "✖"
-        listed = self._faults if len(self._faults) <= MAX_FAULT_LINES else self._faults[: MAX_FAULT_LINES - 1]
+        mark, faults = "x" if self.view.ascii else "✖", fault_lines(self.view.snapshot)
+        listed = faults if len(faults) <= MAX_FAULT_LINES else faults[: MAX_FAULT_LINES - 1]
         for text, since in listed:
             pieces: list[Piece] = [(f" {mark} ", "bad"), (f"{age(self.view.now - since)} " if since else "", "dim"), (text, "bad")]
             yield tuple(_cut(pieces, self.size.width, ".." if self.view.ascii else "…"))
-        if len(listed) < len(self._faults):
-            yield ((f" {mark} {plural(len(self._faults) - len(listed), 'more problem')}: press F", "bad"),)
+        if len(listed) < len(faults):
+            yield ((f" {mark} {plural(len(faults) - len(listed), 'more problem')}: press F", "bad"),)

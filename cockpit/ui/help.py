@@ -14,7 +14,7 @@ from textual.dom import DOMNode
 
 from cockpit.acts.act import Act, Operation, Runbook
 from cockpit.acts.table import ACTS
-from cockpit.ui.keys import NOT_IN_PALETTE, PAGES
+from cockpit.ui.keys import NOT_IN_PALETTE, PAGES, SWITCHES
 
 KEY_NAMES = {
     "question_mark": "?", "slash": "/", "colon": ":", "plus": "+", "minus": "-", "less_than_sign": "<", "greater_than_sign": ">",
@@ -83,7 +83,6 @@ Times are shown as the log has them.
 """
 
 
-PAGE_KEYS = ("tree", "dead", "user")
 ROW_KEYS = ("row act", "log", "hide", "edit", "save", "stack", "environment")
 TIME = ("Time: what was recorded", ("step", "event", "moment", "play", "zoom", "now"))
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -94,7 +93,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Display", ("pane", "pause", "refresh", "interval", "unhide")),
     ("cockpit", ("help", "command_palette", "export", "quit", "suspend_process")),
     ("Actions: each shows its plan first and changes nothing before you confirm", ("act", "row act")),
-    ("On other pages and rows", (*PAGE_KEYS, *ROW_KEYS)),
+    ("On other pages and rows", (*SWITCHES, *ROW_KEYS)),
 )
 """What stands after the keys of the open page and of the chosen row: headings, and which actions are below them."""
 
@@ -119,7 +118,7 @@ def help_text(nodes: Iterable[DOMNode], acts: Iterable[Operation], page: str, ap
     lines: list[str] = []
     listed: set[str] = set()
     groups = dict.fromkeys((TIME, *GROUPS) if applies("play") else GROUPS)
-    for title, names, among in ((page, PAGE_KEYS, here), ("This row", ROW_KEYS, here), *((*group, entries) for group in groups)):
+    for title, names, among in ((page, SWITCHES, here), ("This row", ROW_KEYS, here), *((*group, entries) for group in groups)):
         chosen = [entry for entry in among if entry.group in names and not listed.issuperset(entry.keys)]
         lines += ["", title, *_lines(chosen)] if chosen else []
         listed.update(key for entry in chosen for key in entry.keys)

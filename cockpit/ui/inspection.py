@@ -1,4 +1,4 @@
-"""What keys show of the chosen row beyond its page: JSON, clipboard, log, environment, stacks."""
+"""What is shown of a row beyond its page: JSON, clipboard, log, environment and stacks; and when the last lines of its log are read."""
 
 from __future__ import annotations
 
@@ -7,21 +7,28 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
+from msgspec.structs import replace
 from textual import work
+from textual.timer import Timer
 from textual.widgets import Input
+from textual.worker import Worker
 
+from cockpit.check.preset_list import PresetEntry
 from cockpit.config.settings import Config
 from cockpit.model import Finding, Job, Process, Snapshot
+from cockpit.monitor.history import History
 from cockpit.monitor.logs import Log
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.sources.source import SourceError
 from cockpit.text import clean, plural
-from cockpit.ui.acts import find_chosen
+from cockpit.ui.acts import Acts, find_chosen
 from cockpit.ui.findings import find_things
 from cockpit.ui.keys import ROW_ACTIONS
-from cockpit.ui.pages.details import DetailPage, about, clipboard_text, detail_of, json_text
+from cockpit.ui.log_tails import LogTails
+from cockpit.ui.pages.details import DetailPage, about, clipboard_text, detail_of, has_log, json_text
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pane import PANE_SCREEN, Body, is_large
+from cockpit.ui.recorded import PastMoment
 from cockpit.ui.section import Page
 from cockpit.ui.table import Table
 from cockpit.ui.tones import TonedApp
@@ -34,6 +41,9 @@ CODES_WITH_QUOTES: Final = frozenset({"job-failed"})
 """Codes of findings that quote lines of a log."""
 MIN_QUOTE_CHARS: Final = 12
 """Characters of a line of evidence from which it may be told from others in a log."""
+MIN_SIGHT_S: Final = 0.3
+"""Seconds for which a thing must have been in sight before its log is read: whoever passes a row asks Ray nothing."""
+LOG_TAILS: Final = "log-tails"
 
 
 class InspectionApp(TonedApp):
@@ -44,14 +54,24 @@ class InspectionApp(TonedApp):
     monitor: ClusterMonitor
     pages: list[Page]
     drawn_snapshot: Snapshot
+    frozen_at: float | None
+    past: PastMoment | None = None
+    """The moment that is shown in place of now."""
+    history: History
+    acts: Acts | None
+    preset_entries: tuple[PresetEntry, ...] | None = None
     _index: Index
-    greeting: str | None = None
-    """A sentence that the screen begins with."""
 
-    def on_mount(self) -> None:
-        """Textual calls this beside the `on_mount` of the class below."""
-        if self.greeting:
-            self.say(self.greeting)
+    def __init__(self) -> None:
+        super().__init__()
+        self.log_tails = LogTails(lambda: self.clock())
+        self._in_sight: tuple[str, ...] = ()
+        self._rest: Timer | None = None
+        self._reading: Worker[None] | None = None
+
+    def draw(self) -> None:
+        """Show what is known now."""
+        raise NotImplementedError
 
     @property
     def page(self) -> Page:
@@ -60,12 +80,16 @@ class InspectionApp(TonedApp):
     @property
     def is_past(self) -> bool:
         """Whether a past moment is shown."""
-        raise NotImplementedError
+        return self.past is not None
 
     @property
     def view(self) -> View:
-        """Everything that pages are drawn from."""
-        raise NotImplementedError
+        """Everything that pages are drawn from: as it is now, or as it was. What is known only of now is not known of then."""
+        now, size, ascii = self.frozen_at or self.clock(), self.size, self.config.ascii
+        view = View(self.drawn_snapshot, self._index, self.history, now, size.width, ascii, size.height)
+        if self.past is not None:
+            return replace(view, history=self.past.history, ago=max(0.0, self.clock() - self.past.at))
+        return replace(view, acts=bool(self.acts), preset_entries=self.preset_entries, log_tails=self.log_tails.known)
 
     @property
     def table(self) -> Table:
@@ -94,12 +118,12 @@ class InspectionApp(TonedApp):
                 self._unnotify(notification)
 
     @contextmanager
-    def telling_failures(self) -> Iterator[None]:
+    def telling_failures(self, severity: str = "warning") -> Iterator[None]:
         """A source that fails meanwhile ends the work, and says why."""
         try:
             yield
         except SourceError as error:
-            self.say(str(error), "warning")
+            self.say(str(error), severity)
 
     def action_help_quit(self) -> None:
         """Show which key quits: ctrl+c copies where something is typed."""
@@ -158,7 +182,6 @@ class InspectionApp(TonedApp):
         return await self.monitor.logs.logs_of(thing)
 
     def follow_log(self, job: str) -> None:
-        """Open the log of a job."""
         one = Job(job)
         self._open_log(one, (self.monitor.logs.job_log(one),))
 
@@ -199,6 +222,39 @@ class InspectionApp(TonedApp):
         stacks = await self._await_aloud(read_stacks(self.monitor.stack, processes, view), words)
         heading = f"Stacks of {plural(len(stacks), 'process', 'processes')}" if len(stacks) > 1 else f"Stack of {stacks[0].title}"
         self.show_text(heading, stacks_text(stacks, self.size.width - 2))
+
+    # The last lines of logs: read once what is in sight has stayed there for a moment, and again while it stays
+
+    def refresh_log_tails(self) -> None:
+        """Read what is in sight and due; what has gone out of sight is read no further."""
+        things = self._logged_things()
+        keys = tuple(thing.key for thing in things)
+        if keys != self._in_sight:
+            self._in_sight = keys
+            self.workers.cancel_group(self, LOG_TAILS)
+            if self._rest is not None:
+                self._rest.stop()
+            self._rest = self.set_timer(MIN_SIGHT_S, self._end_rest) if things else None
+        elif self._rest is None and (self._reading is None or self._reading.is_finished):
+            due = [thing for thing in things if self.log_tails.is_due(thing, again=self.frozen_at is None)]
+            self._reading = self._read_log_tails(due) if due else None
+
+    def _end_rest(self) -> None:
+        self._rest = None
+        self.refresh_log_tails()
+
+    def _logged_things(self) -> list[Any]:
+        """What the open page is about, then what the pane is about; none below another screen, and none of the past."""
+        if len(self.screen_stack) != 1 or self.is_past:
+            return []
+        things = (self.page.thing if isinstance(self.page, DetailPage) else None, about(self.body.row))
+        return list({thing.key: thing for thing in things if has_log(thing)}.values())
+
+    @work(group=LOG_TAILS, exclusive=True)
+    async def _read_log_tails(self, things: list[Any]) -> None:
+        for thing in things:
+            await self.log_tails.read(thing, self.monitor.logs.logs_of)
+            self.draw()
 
 
 def logged_thing(page: Page, table: Table) -> Any:

@@ -28,7 +28,6 @@ class LogLines:
         self.clear()
 
     def clear(self) -> None:
-        """Begin anew."""
         self.dropped = 0
         """How many of the oldest lines are no longer kept; also the number of the oldest that is."""
         self._first = 0

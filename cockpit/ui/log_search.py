@@ -58,7 +58,6 @@ class LineSearch:
         return "\x1b" in flat or self._is_in(flat.casefold())
 
     def has(self, line: str) -> bool:
-        """Whether it finds the line."""
         folded = strip_sequences(line).casefold()
         return self._finds(folded) and (self._within is None or self._within._finds(folded))
 

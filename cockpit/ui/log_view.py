@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import islice
 from time import monotonic
 from typing import ClassVar, Final
@@ -86,6 +87,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         self.wrap = False
         self._clock = clock
         self._searches = LogSearches(self.lines)
+        self._style = cache(self._find_style)
         self._drawing = LineDrawing(self.lines, self._searches, self._style, ascii=ascii)
         self._rows: Sequence[int] = range(0)
         """The numbers of the lines that can be scrolled to."""
@@ -103,7 +105,6 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         self._show_due = 0.0
         self._layout: tuple[object, list[_Place]] = (None, [])
         self._drawn_places: list[_Place] | None = None
-        self._styles: dict[str, Style] = {}
         self._strips: LRUCache[tuple[int, int, int], list[Strip]] = LRUCache(1024)
 
     # What is kept, and what is looked for in it
@@ -330,13 +331,11 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        self._styles.clear()
+        self._style.cache_clear()
         self._strips.clear()
 
-    def _style(self, name: str) -> Style:
-        if name not in self._styles:
-            self._styles[name] = self.get_component_rich_style(f"log--{name}", partial=True) if name else self.rich_style
-        return self._styles[name]
+    def _find_style(self, name: str) -> Style:
+        return self.get_component_rich_style(f"log--{name}", partial=True) if name else self.rich_style
 
     def render_line(self, y: int) -> Strip:
         shown = self._places()

@@ -44,10 +44,8 @@ def spark(values: Sequence[float | None], width: int, top: float = 100.0, *, asc
     return "".join(" " if value is None else _step(value / top, steps) for value in newest).rjust(width)
 
 
-def fill_tone(fraction: float | None) -> Tone:
+def fill_tone(fraction: float) -> Tone:
     """The tone of a fill level that may be high without being wrong."""
-    if fraction is None:
-        return "dim"
     return "faint" if fraction < EMPTY_BELOW else "low" if fraction < MID_FROM else "mid" if fraction < HIGH_FROM else "high"
 
 
@@ -73,7 +71,7 @@ def bar(fraction: float | None, width: int, mark: float | None = None, *, ascii:
     full = fill_tone(fraction) if mark is None or fraction < mark else "bad"
     cells = _fill(fraction, width, ascii=ascii)
     track: tuple[Piece, ...] = ((cells, full), (("." if ascii else "·") * (width - len(cells)), "faint"))
-    return merge(track if mark is None else _draw_mark(track, max(0, min(width - 1, int(mark * width))), "|" if ascii else "│"))
+    return merge(track if mark is None else _draw_mark(track, min(width - 1, int(mark * width)), "|" if ascii else "│"))
 
 
 CACHED: Final = (_step, heat, bar)
@@ -112,9 +110,8 @@ def _column(
 def _fill(fraction: float, width: int, *, ascii: bool) -> str:
     """Anything above zero shows at least its thinnest sign, and only what is full looks full."""
     if ascii:
-        count = int(fraction * width)
-        return "#" * max(0, min(width, count or (fraction > 0)))
-    eighths = max(0, min(8 * width, int(fraction * 8 * width) or (fraction > 0)))
+        return "#" * (int(fraction * width) or (fraction > 0))
+    eighths = int(fraction * 8 * width) or (fraction > 0)
     return "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
 
 

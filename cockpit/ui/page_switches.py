@@ -14,7 +14,6 @@ from cockpit.ui.pages.memory import MemoryPage, fullest_node, memory_node
 from cockpit.ui.pages.processes import BY_GPU_MEMORY, ProcessesPage
 from cockpit.ui.replay import ReplayApp
 from cockpit.ui.section import Page
-from cockpit.ui.view import Index
 
 
 class SwitchingApp(ReplayApp):
@@ -22,7 +21,11 @@ class SwitchingApp(ReplayApp):
 
     def _open(self, pages: list[Page]) -> None:
         """Show the last of these; Esc leads back through the others."""
-        raise NotImplementedError
+        self.pages = pages
+        self.table.needle = ""
+        self.refresh_bindings()
+        self.refresh_presets()
+        self.draw()
 
     def _open_deeper(self, page: Page) -> None:
         """What is opened anew begins at its top; the way back leads to the row where one was."""
@@ -56,10 +59,7 @@ class SwitchingApp(ReplayApp):
     def action_user(self) -> None:
         """Show only the processes of this row's user; again: of all users."""
         row = about(self.table.selected)
-        if self.page.user is not None:
-            self.page.user = None
-        elif isinstance(self.page, ProcessesPage) and isinstance(row, Process) and row.user:
-            self.page.user = row.user
+        self.page.user = (row.user or None) if isinstance(row, Process) and self.page.user is None else None
         self.draw()
 
     @work(group="dead", exclusive=True)
@@ -88,8 +88,7 @@ class SwitchingApp(ReplayApp):
         self._update(self.hidden.undo())
 
     def _update(self, sentence: str) -> None:
-        self._index = Index(self.drawn_snapshot, self._index, self.hidden.keys)
-        self.draw()
+        self._show(self.drawn_snapshot, self.hidden.keys)
         if sentence:
             self.say(sentence)
 

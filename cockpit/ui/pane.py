@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Final
 
 from msgspec.structs import replace
 from textual import events
-from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
@@ -62,13 +61,9 @@ class Pane(Horizontal):
     """
 
     def __init__(self) -> None:
-        super().__init__()
         self._left, self._right = Part(), Part()
+        super().__init__(self._left, self._right)
         self._last: tuple[object, ...] = ()
-
-    def compose(self) -> ComposeResult:
-        yield self._left
-        yield self._right
 
     def show(self, row: Any, lines: int, view: View, *, fresh: bool) -> None:
         """What Enter would open for this row, in so many lines; none: nothing. Not `fresh`: only where it is another row."""
@@ -100,17 +95,13 @@ class Body(Vertical):
     DEFAULT_CSS = "Body { height: 1fr; }"
 
     def __init__(self, table: Table) -> None:
-        super().__init__()
         self._table, self._pane = table, Pane()
+        super().__init__(self._table, self._pane)
         self._wanted = True
         self._lends = self._may_cover = False
         self._is_fresh = False
         """Whether the table has new facts that the pane hasn't."""
         self._timer: Timer | None = None
-
-    def compose(self) -> ComposeResult:
-        yield self._table
-        yield self._pane
 
     def show(self, *, lends: bool, may_cover: bool, in_slices: bool = False) -> None:
         """The pane anew, for what the table says now.

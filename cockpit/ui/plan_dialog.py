@@ -49,7 +49,6 @@ _HINTS: Final[Mapping[Stage, str]] = {
 class PlanLines(FoldedText, can_focus=False):
     """Plans and receipts: the screen scrolls them, so that the focus can stay on Cancel."""
 
-    hang = 6
     HEADS: ClassVar[Mapping[str, Tone]] = {
         "What ends with it": "bad",
         "Failed": "bad",
@@ -110,7 +109,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
         with Vertical(id="dialog"):
             yield Label(id="title")
             yield from self.choices()
-            yield PlanLines("")
+            yield PlanLines("", hang=6)
             yield Input(id="word", compact=True, select_on_focus=False)
             with Horizontal(id="buttons"):
                 yield Button(Content("Cancel"), id="leave", compact=True)

@@ -33,12 +33,7 @@ READ_INTERVAL_S = 20.0
 class PresetApp(InspectionApp):
     """The part of the application that reads and writes presets."""
 
-    preset_entries: tuple[PresetEntry, ...] | None = None
     _presets_read_at = 0.0
-
-    def draw(self) -> None:
-        """Show what is known now."""
-        raise NotImplementedError
 
     def refresh_presets(self, *, now: bool = False) -> None:
         """Read presets when they are shown and have not been read for a while; those of now were not those of then."""

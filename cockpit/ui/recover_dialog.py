@@ -118,9 +118,6 @@ class RecoverScreen(ActDialog):
         text = "\n".join([*texts, "", *(["State now"] if state else []), *state])
         self._begin, self._has_stopped = failed.go_on, True
         self._enter("failed", f"Recover {self._preset.name}: stopped at {failed.title}", text)
-        self._offer_to_go_on(failed)
-
-    def _offer_to_go_on(self, failed: Step) -> None:
         agree = self.query_one("#agree", Button)
         agree.label, agree.display = Content(f"Continue at {failed.title}"), True
         self._hint = "Fix the cause, then continue at this step: cockpit checks again first. Esc closes"

@@ -10,21 +10,17 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 from textual import work
-from textual.driver import Driver
 from textual.timer import Timer
 from textual.worker import Worker
 
 from cockpit.model import Snapshot
 from cockpit.moment import EXAMPLES, moment_text, parse_moment
-from cockpit.monitor.history import History
-from cockpit.sources.source import SourceError
 from cockpit.text import plural
-from cockpit.ui.acts import Acts
 from cockpit.ui.findings import HiddenFindings
-from cockpit.ui.log_reading import LogReadingApp
+from cockpit.ui.preset_files import PresetApp
 from cockpit.ui.recorded import PastMoment, RecordedPast
 from cockpit.ui.time_line import SPANS_S, TimeLine, event_text, stretch_around
-from cockpit.ui.view import Index, View
+from cockpit.ui.view import Index
 
 if TYPE_CHECKING:
     from cockpit.recording.events import Event
@@ -53,12 +49,10 @@ WHY_NOT: Final = {
 """By action, why it is not possible in the past."""
 
 
-class ReplayApp(LogReadingApp):
+class ReplayApp(PresetApp):
     """The part of the application that shows a past moment instead of now. Polling goes on meanwhile."""
 
     snapshot: Snapshot
-    history: History
-    acts: Acts | None
     recorded: RecordedPast | None = None
     """Where the past is read; `None`: nothing is recorded."""
     why_unrecorded = "nothing is recorded here"
@@ -67,27 +61,13 @@ class ReplayApp(LogReadingApp):
     begins_at: float | None = None
     """The moment that is shown first, where there is no present; `None`: the end."""
 
-    def __init__(self, driver_class: type[Driver]) -> None:
-        super().__init__(driver_class)
+    def __init__(self) -> None:
+        super().__init__()
         self.hidden = HiddenFindings()
-        self.past: PastMoment | None = None
         self._wanted: float | None = None
         self._span = SPANS_S[1]
         self._playing: Timer | None = None
         self._reading_past: Worker[None] | None = None
-
-    @property
-    def is_past(self) -> bool:
-        return self.past is not None
-
-    @property
-    def view(self) -> View:
-        """Everything that pages are drawn from: as it is now, or as it was. What is known only of now is not known of then."""
-        now, size, ascii = self.frozen_at or self.clock(), self.size, self.config.ascii
-        view = View(self.drawn_snapshot, self._index, self.history, now, size.width, ascii, size.height)
-        if self.past is not None:
-            return replace(view, history=self.past.history, ago=max(0.0, self.clock() - self.past.at))
-        return replace(view, acts=bool(self.acts), preset_entries=self.preset_entries, log_tails=self.log_tails.known)
 
     # Where to
 
@@ -112,14 +92,15 @@ class ReplayApp(LogReadingApp):
     @work(group="moment", exclusive=True)
     async def action_moment(self) -> None:
         """Go to a time, such as 03:10 or -20m."""
-        if self._find_recording() is None:
+        if (recorded := self._find_recording()) is None:
             return
         from cockpit.ui.dialogs import NameDialog
 
         typed = await self.push_screen_wait(NameDialog(f"Go to the time ({EXAMPLES}):", "", ascii=self.config.ascii))
         if typed is not None:
             try:
-                self._go_to_typed(parse_moment(typed, await self._newest(), at_its_end=True))
+                newest = self.clock() if self.follows else (await recorded.read_range())[1]
+                self._go_to_typed(parse_moment(typed, newest, at_its_end=True))
             except ValueError as error:
                 self.say(str(error), "warning")
 
@@ -167,7 +148,7 @@ class ReplayApp(LogReadingApp):
 
     def go_to(self, moment: float) -> None:
         """Show this moment, or now when it is not past."""
-        if self._find_recording() is None:
+        if (recorded := self._find_recording()) is None:
             return
         if self.follows and moment >= self.clock() - 1:
             self.action_now()
@@ -176,34 +157,26 @@ class ReplayApp(LogReadingApp):
             begin, end = self.past.stretch.recorded
             moment = max(begin, min(end, moment))
         self._wanted = moment
-        self._reading_past = self._read_moment(moment)
+        self._reading_past = self._read_moment(recorded, moment)
 
     @work(group="end", exclusive=True)
     async def go_to_end(self) -> None:
         """Show what was wanted first, else what is recorded last."""
         if self.recorded is None:
             return
-        try:
+        with self.telling_failures("error"):
             _, end = await self.recorded.read_range()
             self.go_to(end if self.begins_at is None else self.begins_at)
             self.begins_at = None
             for damage in await self.recorded.read_damage():
                 self.say(damage, "warning")
-        except SourceError as error:
-            self.say(str(error), "error")
-
-    async def _newest(self) -> float:
-        """What a typed time counts back from: now, or a recording's end."""
-        return self.clock() if self.follows or self.recorded is None else (await self.recorded.read_range())[1]
 
     @work(group=READING, exclusive=True)
-    async def _read_moment(self, moment: float) -> None:
-        if self.recorded is None:
-            return
+    async def _read_moment(self, recorded: RecordedPast, moment: float) -> None:
         with self.telling_failures():
-            past = await self.recorded.read(moment, *stretch_around(moment, self._span))
-            is_quick = self.recorded.has_history_within(HISTORY_WAIT_S, moment)
-            history = asyncio.ensure_future(self.recorded.read_history(moment))
+            past = await recorded.read(moment, *stretch_around(moment, self._span))
+            is_quick = recorded.has_history_within(HISTORY_WAIT_S, moment)
+            history = asyncio.ensure_future(recorded.read_history(moment))
             await asyncio.wait({history}, timeout=HISTORY_WAIT_S if is_quick else 0)
             if not history.done():
                 self._show_past(past)
@@ -223,10 +196,9 @@ class ReplayApp(LogReadingApp):
         line = self.screen_stack[0].query_one(TimeLine)
         self.screen_stack[0].set_class(self.is_past, "past")
         if line.display is not self.is_past:
+            line.display = self.is_past
             self.call_after_refresh(self.draw)  # the table has a line more, or less
-        if self.past is None:
-            line.show(None)
-        else:
+        if self.past is not None:
             line.show(self.past.stretch, self.past.at, self.clock(), ascii=self.config.ascii)
 
     @property

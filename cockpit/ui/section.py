@@ -87,12 +87,9 @@ class Page:
     """Where there is no room for all titles."""
     switches: ClassVar[frozenset[str]] = frozenset()
     """Which of `keys.SWITCHES` it has."""
-    wants_dead: bool = False
-    """Whether dead actors have been asked for."""
-
-    def __init__(self) -> None:
-        self.tree = False
-        self.user: str | None = None
+    tree: bool = False
+    user: str | None = None
+    """Whose processes alone are listed."""
 
     @property
     def heading(self) -> str:

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -19,7 +19,6 @@ from textual.widget import Widget
 
 from cockpit.ui.block import GUTTER_CELLS, Block, lay_out, sort_rows
 from cockpit.ui.drawing import Drawing
-from cockpit.ui.place import CursorPlace, CursorPlaces
 from cockpit.ui.section import Section
 from cockpit.ui.view import View
 
@@ -27,6 +26,19 @@ SLICE_LINES = 12
 """Lines that are compared and drawn at once; a key waits for those at most."""
 SLICE_PAUSE_S = 0.02
 """Seconds between two slices: Textual paints at most sixty times a second, and paints together what is drawn within that time."""
+MAX_PLACES = 100
+"""Pages of which it is remembered where the cursor was left: those left longest ago are forgotten first."""
+
+
+class CursorPlace(NamedTuple):
+    """Where a cursor lies, and how far its page is scrolled."""
+
+    key: str | None = None
+    """Of the row; `None`: nobody has moved the cursor."""
+    at: int = 0
+    """Counted over the rows of all sections, for when that row is gone."""
+    scroll: int = 0
+    """Lines above the screen."""
 
 
 class Table(ScrollView, can_focus=True):
@@ -71,7 +83,9 @@ class Table(ScrollView, can_focus=True):
         self.at = self.start
         """The cursor, counted over the rows of all sections."""
         self._has_moved = False
-        self._places = CursorPlaces()
+        self._page = ""
+        self._places: dict[str, CursorPlace] = {}
+        """Where the cursor of each page was left, for when somebody comes back."""
         self.lines = 0
         self.lends = False
         """Whether there is a pane below that takes lines which would stay blank."""
@@ -98,10 +112,14 @@ class Table(ScrollView, can_focus=True):
 
         `in_slices`: nobody waits for it, so that it may come line by line, and a key before the rest of it.
         """
-        is_other = page not in (None, self._places.page)
+        is_other = page not in (None, self._page)
         place = self._place
         if page is not None and is_other:
-            place = self._places.switch_page(page, place)
+            self._places.pop(self._page, None)  # so that the one left last stands last
+            self._places[self._page], self._page = place, page
+            if len(self._places) > MAX_PLACES:
+                del self._places[next(iter(self._places))]
+            place = self._places.get(page, CursorPlace())
             self._has_moved = place.key is not None
         self._sections, self.view = tuple(sections), view
         listed = [(section, *self._rows_of(section)) for section in self._sections]
@@ -119,7 +137,7 @@ class Table(ScrollView, can_focus=True):
 
     def forget_place(self, page: str) -> None:
         """Have a page open at its top the next time."""
-        self._places.forget(page)
+        self._places.pop(page, None)
 
     def filter_rows(self, needle: str, *, inverted: bool = False) -> None:
         """Show only rows in which the text is found, in any case; inverted: those without it."""
@@ -304,7 +322,6 @@ class Table(ScrollView, can_focus=True):
         self.untag(set(self.tagged))
 
     def untag(self, keys: set[str]) -> None:
-        """Take off these tags."""
         self.tagged -= keys
         self._drawn.clear()
         self.refresh()

@@ -129,27 +129,20 @@ class TimeLine(Widget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._shown: Stretch | None = None
+        self._shown = Stretch(0.0, 1.0, (0.0, 0.0))
         self._moment = self._now = 0.0
         self._ascii = False
 
-    def show(self, shown: Stretch | None, moment: float = 0.0, now: float = 0.0, *, ascii: bool = False) -> None:
-        """Show a stretch, with that moment in it; `None`: no line."""
-        if shown is None and self._shown is None:
-            return
+    def show(self, shown: Stretch, moment: float, now: float, *, ascii: bool) -> None:
+        """Show a stretch, with that moment in it."""
         self._shown, self._moment, self._now, self._ascii = shown, moment, now, ascii
-        self.display = shown is not None
         self.refresh()
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002 there is one
-        if self._shown is None:
-            return Strip.blank(self.size.width, self.rich_style)
         pieces, _, _ = draw_line(self._shown, self._moment, self._now, self.size.width, ascii=self._ascii)
         return draw_pieces(self, pieces)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        if self._shown is None:
-            return
         _, first, count = draw_line(self._shown, self._moment, self._now, self.size.width, ascii=self._ascii)
         if first <= event.x < first + count:
             self.post_message(self.Clicked(moment_of(self._shown, event.x - first, count)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from math import ceil
@@ -21,26 +21,20 @@ from cockpit.ui.log_tails import LogTail
 
 GPU_IN_USE_SHARE = 0.1
 """Fraction of a GPU's memory above which it is in use: a driver alone holds less."""
-
-
-MAX_KEPT_PER_NODE = 8
-"""Cached values per node, on average, before the cache is cleared: those of nodes that are gone stay in it."""
 T = TypeVar("T")
 
 
 class Index(Lookups):
-    """Look-ups in one snapshot, each made when first asked for; what was made of a node is kept for as long as the node stays the same."""
+    """Look-ups in one snapshot, each made when first asked for; what was summed of a node is kept for as long as it stays the same."""
 
     def __init__(self, snapshot: Snapshot, before: Index | None = None, hidden: AbstractSet[str] = frozenset()) -> None:
         """`hidden`: keys of the findings that the user has hidden."""
         super().__init__(snapshot)
         self._hidden = frozenset(hidden)
         self.findings = FindingIndex(snapshot.findings, hidden)
-        self._per_node: dict[tuple[Any, str], tuple[Node, Any]] = before._per_node if before else {}
+        self._summed: dict[str, tuple[Node, tuple[int, int]]] = before._summed if before else {}
         self._made: dict[Callable[[Snapshot], Any], Any] = {}
         self._holders: dict[str, Mapping[int, Sequence[tuple[Process, Hold]]]] = {}
-        if len(self._per_node) > MAX_KEPT_PER_NODE * (1 + len(snapshot.nodes or ())):
-            self._per_node.clear()
 
     def is_of(self, snapshot: Snapshot, hidden: AbstractSet[str]) -> bool:
         """Whether it was made for this snapshot and these hidden findings."""
@@ -63,21 +57,16 @@ class Index(Lookups):
         made: T = self._made[make]
         return made
 
-    def of_nodes(self, make: Callable[[Node], T]) -> Iterator[T]:
-        """What `make` makes of each node. It must be the same function every time, and look at nothing but the node."""
-        made = self._per_node
-        for node in self.snapshot.nodes or ():
-            known = made.get((make, node.key))
-            if known is None or known[0] is not node:
-                known = made[make, node.key] = (node, make(node))
-            yield known[1]
-
     @cached_property
     def gpu_memory(self) -> tuple[int, int] | None:
         """In use and in all, over every GPU of which both are known, each once: two raylets on a host see the same ones."""
         nodes = self.snapshot.nodes or ()
         if len({node.ip for node in nodes}) == len(nodes):
-            sums = [each for each in self.of_nodes(_gpu_memory) if each[1]]
+            before, self._summed = self._summed, {}
+            for node in nodes:
+                known = before.get(node.key)
+                self._summed[node.key] = known if known is not None and known[0] is node else (node, sum_gpu_memory(node))
+            sums = [each for _, each in self._summed.values() if each[1]]
         else:
             gpus = {gpu.uuid or (node.key, gpu.index): gpu for node in nodes for gpu in node.gpus or ()}
             sums = [_sum_memory(gpus.values())]
@@ -201,7 +190,8 @@ def _by_gpu(processes: Iterable[Process]) -> Mapping[int, Sequence[tuple[Process
     return found
 
 
-def _gpu_memory(node: Node) -> tuple[int, int]:
+def sum_gpu_memory(node: Node) -> tuple[int, int]:
+    """In use and in all, over the GPUs that report both."""
     return _sum_memory(node.gpus or ())
 
 

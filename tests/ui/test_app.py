@@ -628,17 +628,14 @@ def test_gpu_memory_of_a_gpu_seen_twice_counts_once():
     assert Index(snapshot(nodes=(node(1),))).gpu_memory[1] == 8 * 80 * GIB
 
 
-def test_what_was_made_of_a_node_is_kept_until_the_node_changes():
-    def names(each):
-        return [each.host]
-
-    one, two = node(1), node(2)
+def test_what_was_summed_of_a_node_is_kept_until_the_node_changes(monkeypatch):
+    summed = []
+    monkeypatch.setattr("cockpit.ui.view.sum_gpu_memory", lambda each: summed.append(each) or (1, 2))
+    one, two, changed = node(1), node(2), node(2, cpu=1.0)
     first = Index(snapshot(nodes=(one, two)))
-    made = list(first.of_nodes(names))
-    again = list(Index(snapshot(nodes=(one, node(2, cpu=1.0))), first).of_nodes(names))
-    assert again == made
-    assert again[0] is made[0]
-    assert again[1] is not made[1]
+    assert first.gpu_memory == (2, 4)
+    assert Index(snapshot(nodes=(one, changed)), first).gpu_memory == (2, 4)
+    assert summed == [one, two, changed]
 
 
 async def test_a_greeting_is_shown_first(make):

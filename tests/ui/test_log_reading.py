@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.sources.source import SourceError
-from cockpit.ui.log_reading import MIN_SIGHT_S
+from cockpit.ui.inspection import MIN_SIGHT_S
 from cockpit.ui.log_screen import LogScreen
 from cockpit.ui.log_tails import READ_INTERVAL_S, TAIL_LINES
 from cockpit.ui.pages.details import LOG_PART

@@ -11,9 +11,8 @@ from rich.cells import cell_len
 
 from cockpit.text import clean
 from cockpit.ui.block import GUTTER_CELLS, fit_text, fold_text
-from cockpit.ui.place import MAX_PLACES
 from cockpit.ui.section import MIN_GROWING_CELLS, Column, Section, fit_columns
-from cockpit.ui.table import SLICE_LINES, Table
+from cockpit.ui.table import MAX_PLACES, SLICE_LINES, Table
 from cockpit.ui.theme import variable_defaults
 from cockpit.ui.tones import TonedApp, find_style
 from cockpit.ui.view import View

@@ -47,7 +47,7 @@ class ActorsPage(Page):
     switches = frozenset({"tree", "dead"})
 
     def __init__(self) -> None:
-        super().__init__()
+        self.wants_dead = False
         self.dead: tuple[Actor, ...] | None = None
         self.dead_status = "loading"
 

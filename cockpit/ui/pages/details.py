@@ -82,7 +82,6 @@ class DetailPage(Page):
     """What is known of one thing now; what was known last, when it is gone."""
 
     def __init__(self, thing: Any, make: Callable[[Any, View], Sequence[Section[Any]]], name: str) -> None:
-        super().__init__()
         self.thing, self._make, self._name = thing, make, name
 
     @property

@@ -70,7 +70,8 @@ class GpuRows(Sequence[GpuRow]):
 
 def gpus_section(key: str, rows: Sequence[GpuRow] | None, *, own_node: bool = False) -> Section[GpuRow]:
     """GPUs of one node, or of all."""
-    columns: list[Column[GpuRow]] = [
+    columns: tuple[Column[GpuRow], ...] = (
+        *(() if own_node else (text_column("GPUS", 10, lambda row, _: row.node.title, tail=True),)),
         Column("GPU", 5, _label, sort=lambda row, _: row.gpu.index),
         Column("MEMORY", 10, _memory, rank=2),
         Column("USED/ALL", 9, _used_memory, sort=lambda row, _: row.hold.memory if row.hold else row.gpu.memory_used, right=True),
@@ -88,20 +89,17 @@ def gpus_section(key: str, rows: Sequence[GpuRow] | None, *, own_node: bool = Fa
         _of_gpu("RESERVED BY", 16, _reserved_by, rank=1),
         Column("HELD BY", 18, _holder_cell, grow=True),
         Column("JOB", 12, _jobs, rank=3),
-    ]
-    if not own_node:
-        columns.insert(0, text_column("GPUS", 10, lambda row, _: row.node.title, tail=True))
-    cause = "no GPU data from NVML or from Ray's agent"
+    )
     return Section(
         key,
         "GPUS",
-        tuple(columns),
+        columns,
         rows,
         "none reported" if own_node else "none reported by NVML or by Ray's agent",
         _search,
         lambda row, view: cells.is_old(row.node, view),
         total=sum(row.about is None for row in rows or ()) if own_node else None,
-        unknown=f"unknown: {cause}",
+        unknown="unknown: no GPU data from NVML or from Ray's agent",
     )
 
 

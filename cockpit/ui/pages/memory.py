@@ -49,7 +49,6 @@ class MemoryPage(Page):
     """One node's host memory."""
 
     def __init__(self, node: Node) -> None:
-        super().__init__()
         self.node = node
 
     @property

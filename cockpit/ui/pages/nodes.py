@@ -35,7 +35,6 @@ class NodePage(Page):
     """One node."""
 
     def __init__(self, node: Node) -> None:
-        super().__init__()
         self.node = node
         self.ray_processes: tuple[Process, ...] | None = None
         """Ray's own processes there, where no probe runs; `None` until Ray has answered."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cockpit.model import Process
@@ -43,8 +43,7 @@ class ProcessesPage(Page):
             processes = tuple(process for process in processes if process.user == self.user)
         rows = None if processes is None else list(tree_rows(processes) if self.tree else map(ProcessRow, sorted(processes, key=_order)))
         title = f"PROCESSES of {self.user}" if self.user else "PROCESSES"
-        sessions = view.snapshot.sessions
-        return (_section(title, rows, view), sessions_section(None if sessions is None else list(sessions)))
+        return (_section(title, rows, view), sessions_section(view.snapshot.sessions))
 
 
 def _order(process: Process) -> tuple[Any, ...]:
@@ -57,13 +56,12 @@ def _place(process: Process) -> int:
     return KIND_ORDER.index(cells.OTHER_RAY if cells.is_of_other_ray(process) else process.kind)
 
 
-def tree_rows(processes: Iterable[Process]) -> Iterator[ProcessRow]:
+def tree_rows(processes: Sequence[Process]) -> Iterator[ProcessRow]:
     """Parents above their children, host by host; branches with something left over in them first."""
-    everything = list(processes)
-    known = {(process.host, process.pid) for process in everything}
+    known = {(process.host, process.pid) for process in processes}
     children: dict[tuple[str, int], list[Process]] = {}
     roots: list[Process] = []
-    for process in everything:
+    for process in processes:
         parent = (process.host, process.parent or 0)
         if parent in known and process.parent != process.pid:
             children.setdefault(parent, []).append(process)
@@ -71,7 +69,7 @@ def tree_rows(processes: Iterable[Process]) -> Iterator[ProcessRow]:
             roots.append(process)
     roots.sort(key=lambda process: (process.host, process.pid))
     seen: set[str] = set()
-    trees = [list(_one_tree(root, children, seen)) for root in (*roots, *everything)]  # of a loop of parents nobody is a root
+    trees = [list(_one_tree(root, children, seen)) for root in (*roots, *processes)]  # of a loop of parents nobody is a root
     for tree in sorted(trees, key=lambda tree: not any(leaf.about.left_over for leaf in tree)):
         yield from tree
 
