@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from cockpit.config.document import InputError
-from cockpit.presets import Needs, RayNode, RayStart, SlurmStart, byte_count, preset_schema, read_preset, version_matches
+from cockpit.presets import Needs, RayNode, RayStart, SlurmStart, preset_schema, read_preset
+from cockpit.presets.amounts import byte_count, version_matches
 from cockpit.presets.folder import READY_MADE
 from cockpit.presets.ray_flags import FLAGS, OWN, flag_name
 from cockpit.presets.schema import WORDS

@@ -18,8 +18,6 @@ from cockpit.budget.frameworks.verl.releases import RELEASES, release, releases_
 from cockpit.budget.frameworks.verl.rules import contradictions
 from cockpit.budget.frameworks.verl.source import ConfigSource, source_of
 
-__all__ = ["verl"]
-
 _GROUPS = frozenset({"model_engine"})
 _SIMPLERL = ("trainer.remove_clip", "trainer.remove_previous_ckpt", "actor_rollout_ref.rollout.micro_rollout_batch_size")
 _ROLLOUT, _ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"

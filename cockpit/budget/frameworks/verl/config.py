@@ -10,8 +10,6 @@ import msgspec
 from cockpit.budget.frameworks.hydra import Gap, Overrides, Value
 from cockpit.budget.frameworks.verl.releases import default, release
 
-__all__ = ["ReleaseConfig"]
-
 MAX_DEPTH = 8
 MAX_COUNT = 100_000
 """More than any cluster has of anything: a count beyond it is a slip, and no list is made of it."""

@@ -10,8 +10,6 @@ from cockpit.budget.frameworks.verl.config import ReleaseConfig
 from cockpit.budget.frameworks.verl.recipes import Recipe
 from cockpit.placement import Strategy
 
-__all__ = ["groups_of", "node_groups", "replica", "rollout_world"]
-
 NODES = 4096
 """More than any cluster has: a longer list of groups would be a slip of the keyboard."""
 _ROLLOUT = "actor_rollout_ref.rollout"

@@ -13,8 +13,6 @@ from cockpit.budget.frameworks import hydra
 from cockpit.budget.frameworks.hydra import Gap, Override, Overrides, Value
 from cockpit.budget.frameworks.verl.recipes import CONFIGS, Recipe
 
-__all__ = ["ConfigSource", "content", "source_of", "to_hydra"]
-
 _SHIPPED_NAME = re.compile(r"(?:_generated_)?ppo(?:_megatron|_torchtitan|_veomni)?_trainer")
 _EXAMPLE_NAME = re.compile(r"(?:gsm8k|geo3k|retool|search)_multiturn_[a-z0-9_]*grpo[a-z0-9_]*")
 _SHIPPED_FOLDER = re.compile(r"(?:.*/)?(?:verl/trainer|recipe/\w+|verl/experimental/\w+)/config/?")
