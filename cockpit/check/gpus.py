@@ -10,13 +10,13 @@ from typing import NamedTuple
 from cockpit.budget import Budget, Level, Line
 from cockpit.check.groups import PlacedGroups
 from cockpit.check.nodes import Site
-from cockpit.check.result import join_names, share_of
+from cockpit.check.result import share_of
 from cockpit.config.thresholds import Limits
 from cockpit.findings.gpu_memory import is_at_work
 from cockpit.model import Gpu, Process, Snapshot
 from cockpit.placement import SCALE
 from cockpit.presets import Needs
-from cockpit.text import clean, plural, size
+from cockpit.text import clean, join_first, plural, size
 
 NODES = 6
 """Nodes that are told of one by one."""
@@ -78,7 +78,7 @@ def gpu_memory(placed: PlacedGroups, site: Site, snapshot: Snapshot, budget: Bud
         level: Level = "later" if any(line.level == "later" for line in rest) else "doubt"
         yield Line(level, f"the same on {plural(len(rest), 'more node')}")
     if blind := [cards.title for cards in seen if not cards.known]:
-        text = f"free GPU memory is unknown on {join_names(blind)}: neither a probe nor Ray's agent reports it"
+        text = f"free GPU memory is unknown on {join_first(blind)}: neither a probe nor Ray's agent reports it"
         yield Line("doubt" if needs.gpu_memory_free is None else "unknown", text)
     elif homes and not worst:
         free = [left for cards in seen for gpu in cards.candidates if (left := _free_bytes(gpu)) is not None]

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from cockpit.budget import Line
 from cockpit.check.nodes import Site
-from cockpit.check.result import join_names
 from cockpit.model import Snapshot
+from cockpit.text import join_first
 
 PACKAGES: Mapping[str, str] = {"OpenRLHF": "openrlhf", "veRL": "verl"}
 ABSENT = "missing"
@@ -39,7 +39,7 @@ def installed_lines(site: Site, framework: str | None) -> Iterator[Line]:
     if len(found) == 1:
         yield Line("fine", f"{framework} {next(iter(found))} is installed beside Ray")
     else:
-        told = ", ".join(f"{release} on {join_names(names)}" for release, names in found.items())
+        told = ", ".join(f"{release} on {join_first(names)}" for release, names in found.items())
         yield Line(
             "doubt",
             f"different releases of {framework} are installed beside Ray: {told}",

@@ -10,7 +10,6 @@ from math import isfinite
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.check.result import join_names
 from cockpit.findings.gpus import NO_DEVICES
 from cockpit.model import Gpu, Host, Node, RayProcess, Snapshot
 from cockpit.monitor.pending_reasons import Reasons, WaitFacts
@@ -19,6 +18,7 @@ from cockpit.presets import Preset, RayNode, SlurmStart
 from cockpit.presets.allocation import NO_NODES
 from cockpit.sources.ray.client import NodeFacts, StatusFacts
 from cockpit.sources.ray.resources import mangle
+from cockpit.text import join_first
 
 DEVICES = "CUDA_VISIBLE_DEVICES"
 AUTOMATIC = ("GPU", "CPU", "memory", "object_store_memory")
@@ -106,7 +106,7 @@ def _absent(preset: Preset, nodes: Iterable[Node]) -> str | None:
     absent = [start.host for start in preset.nodes if _node(start, known) is None]
     if not absent or len(absent) == len(preset.nodes):
         return None
-    return f"{join_names(absent)} of the preset {'has' if len(absent) == 1 else 'have'} not joined"
+    return f"{join_first(absent)} of the preset {'has' if len(absent) == 1 else 'have'} not joined"
 
 
 def _facts(snapshot: Snapshot, known_nodes: tuple[Node, ...], *, old: bool) -> WaitFacts:

@@ -8,12 +8,11 @@ from cockpit.budget import Line
 from cockpit.check.groups import PlacedGroups
 from cockpit.check.installed import installed_lines
 from cockpit.check.nodes import Site
-from cockpit.check.result import join_names
 from cockpit.config.thresholds import Limits
 from cockpit.model import Finding, Snapshot
 from cockpit.presets import Needs
 from cockpit.presets.amounts import version_matches
-from cockpit.text import plural
+from cockpit.text import join_first, plural
 
 MAX_FINDINGS = 4
 LOW_FILES_LIMIT = 4096
@@ -63,7 +62,7 @@ def _version(what: str, key: str, wanted: str | None, found: Mapping[str, list[s
         return
     wrong = {version: places for version, places in found.items() if not version_matches(wanted, version)}
     if wrong:
-        told = ", ".join(f"{version} on {join_names(places)}" for version, places in wrong.items())
+        told = ", ".join(f"{version} on {join_first(places)}" for version, places in wrong.items())
         change = f"start Ray from an environment with {what} {wanted}, or change {key}"
         yield Line("never", f"{key} asks for {wanted}, but {what} is {told}", change)
     else:
@@ -76,7 +75,7 @@ def _open_files(site: Site, needs: Needs, limits: Limits) -> Iterator[Line]:
     least = needs.open_files or LOW_FILES_LIMIT
     few = {name: limit for name, limit in known.items() if limit < least}
     change = f"`ulimit -n {max(least, limits.open_files_least)}` before `ray start`"
-    told = f"{join_names([f'{limit} on {name}' for name, limit in few.items()])}"
+    told = join_first([f"{limit} on {name}" for name, limit in few.items()])
     if needs.open_files is None:
         if few:
             yield Line("doubt", f"low open-file limit for Ray and its workers: {told}; Ray warns below {least}", change)

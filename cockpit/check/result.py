@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -11,7 +11,6 @@ from cockpit.budget import Budget, Group, Level, Line
 from cockpit.secrets import redact
 
 Verdict = Literal["now", "later", "never", "unknown"]
-MAX_NAMES = 4
 FITS, LATER, NEVER, UNKNOWN = 0, 1, 2, 3
 _VERDICTS: Mapping[Level, Verdict] = {"fine": "now", "doubt": "now", "later": "later", "unknown": "unknown", "never": "never"}
 _LEVELS: tuple[Level, ...] = get_args(Level)
@@ -114,11 +113,6 @@ def _hide_unsure(needs: Mapping[str, float], group: Group) -> dict[str, float | 
 def check_schema() -> dict[str, Any]:
     """The JSON Schema of `cockpit check --json`."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(CheckStatus)}
-
-
-def join_names(words: Sequence[str]) -> str:
-    """The first few of them, and how many more there are."""
-    return ", ".join(words[:MAX_NAMES]) + (f" and {len(words) - MAX_NAMES} more" if len(words) > MAX_NAMES else "")
 
 
 def share_of(written: str | None) -> float | None:
