@@ -116,7 +116,7 @@ def _of_disk(name: str, node: Node | None, limits: Limits) -> FreeAmount:
     """The fullest of the disks that Ray writes to: `/` only where nothing else is told."""
     listed = [disk for disk in (node.disks if node else ()) if disk.path != "/"] or list(node.disks if node else ())
     rooms = [_space(name, disk.used, disk.total, limits.disk_full) for disk in listed]
-    return min(rooms, key=lambda room: float("inf") if room.free is None else room.free, default=FreeAmount(name, None, None))
+    return min(rooms, key=_least, default=FreeAmount(name, None, None))
 
 
 def _space(name: str, used: float | None, total: float | None, mark: float = 1.0) -> FreeAmount:

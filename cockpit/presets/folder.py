@@ -16,6 +16,7 @@ import platformdirs
 from cockpit.config.document import InputError, abbreviate_home, read_text
 from cockpit.presets.preset import ENDINGS, Preset, read_preset
 from cockpit.presets.script import explain_script, find_script
+from cockpit.text import explain_os_error
 from cockpit.trust import why_not_ours
 
 READY_MADE: Final = Path(__file__).with_name("shipped")
@@ -117,13 +118,13 @@ def write_preset(text: str, name: str) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{abbreviate_home(path)}: can't create its folder: {(error.strerror or str(error)).lower()}") from error
+        raise InputError(f"{abbreviate_home(path)}: can't create its folder: {explain_os_error(error)}") from error
     try:
         _write(path, text)
     except FileExistsError as error:
         raise InputError(f"{abbreviate_home(path)}: already exists; not overwritten") from error
     except OSError as error:
-        raise InputError(f"{abbreviate_home(path)}: {(error.strerror or str(error)).lower()}") from error
+        raise InputError(f"{abbreviate_home(path)}: {explain_os_error(error)}") from error
     return path
 
 

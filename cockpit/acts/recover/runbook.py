@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
-import msgspec
 from msgspec.structs import replace
 
 from cockpit.acts.executor import ActionExecutor
@@ -195,7 +194,7 @@ async def begin_recovery(
     filled = fill_preset(preset, env)
     dashboard = _dashboard(config, preset.ray)
     # Probes that watch other hosts would only compete with what is done there.
-    monitor = ClusterMonitor(msgspec.structs.replace(config, address=config.address or dashboard, probe_hosts="never"), lambda _: None)
+    monitor = ClusterMonitor(replace(config, address=config.address or dashboard, probe_hosts="never"), lambda _: None)
     if ending is not None:
         ending.append(monitor.close)
     running = asyncio.ensure_future(monitor.run())
