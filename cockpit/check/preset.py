@@ -38,12 +38,8 @@ async def look_and_check(monitor: ClusterMonitor, preset: Preset, env: Mapping[s
     preset = with_hosts(preset, monitor.config)
     await monitor.wait_until_complete(HOSTS_PATIENCE_S)
     budget = await run_in_thread(partial(budget_for, preset, env, find_frameworks(monitor.poller.snapshot)), preset.path)
-    return check(preset, budget, monitor.poller.snapshot, monitor.config.limits, await ports_in_the_way(monitor, preset))
-
-
-async def ports_in_the_way(monitor: ClusterMonitor, preset: Preset) -> Taken:
-    """Those on which somebody listens though no Ray runs; where one does, they are its own."""
-    return frozenset() if monitor.poller.snapshot.cluster.reachable else await find_listeners(preset)
+    taken: Taken = frozenset() if monitor.poller.snapshot.cluster.reachable else await find_listeners(preset)  # that Ray has its own
+    return check(preset, budget, monitor.poller.snapshot, monitor.config.limits, taken)
 
 
 def hosts_of(preset: Preset) -> tuple[HostEntry, ...]:

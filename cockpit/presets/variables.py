@@ -209,12 +209,8 @@ def _safe_value(name: str, value: str) -> str:
 
 
 def _safe_text(text: str) -> str:
-    return hide(text, _plain_secrets(text))
-
-
-def _plain_secrets(text: str) -> list[tuple[int, int]]:
-    """Those that stand there themselves, and not as the name of a variable."""
-    return [(start, end) for start, end in find_secrets(text) if "$" not in text[start:end]]
+    """Without the secrets that stand there themselves, and not as the name of a variable."""
+    return hide(text, [(start, end) for start, end in find_secrets(text) if "$" not in text[start:end]])
 
 
 def _plain(preset: Preset) -> Iterator[str]:

@@ -220,7 +220,8 @@ class RecoverySteps:
             raise StepError("no Ray is known to run on the head: start it with --from start", "start")
         address = Address(self.dashboard, session, given=head != self._monitor.pool.local or self._is_anothers(targets.get(head)))
         ray = RayClient(self.dashboard, token=self._monitor.choice.token, audience=Audience(self.dashboard, given=address.given))
-        wanted, addresses, began = expected_gpus(targets.values()), _addresses(targets), time.monotonic()
+        addresses = {host: str((target.facts or {}).get("address") or "") for host, target in targets.items()}
+        wanted, began = expected_gpus(targets.values()), time.monotonic()
         try:
             gpus = await wait_for_all(ray, session, wanted, addresses, lambda host, text: hear(host, Progress(text)))
         finally:
@@ -318,7 +319,3 @@ def _where(runs: Mapping[str, str]) -> str:
 def _step_to_repeat(against: Iterable[Target]) -> str | None:
     """The step before all others where a part of that Ray is in its own way; `None`: it has to be mended by hand."""
     return "stop" if any(target.live for target in against) else None
-
-
-def _addresses(targets: Mapping[str, Target]) -> dict[str, str]:
-    return {host: str((target.facts or {}).get("address") or "") for host, target in targets.items()}

@@ -46,7 +46,7 @@ def _one_pool(recipe: Recipe, config: ReleaseConfig) -> Iterator[Group]:
         yield from _transfer_queue(config, sure=v1 is not None)
     elif not config.since("0.9.0"):
         yield _actors("TaskRunner", 1)
-    yield from _pool(config, _roles(config), "trainer", recipe.cpus)
+    yield from _pool(config, _name_models(config).replace("actor", "actor + rollout", 1), "trainer", recipe.cpus)
     if recipe.reward_pool:
         yield from _reward_pool(config)
     yield from _teacher_pool(config)
@@ -106,11 +106,6 @@ def _split(config: ReleaseConfig) -> Iterator[Group]:
         nodes, each = (nodes // 2, each) if nodes // 2 or each < 2 else (nodes, each // 2)
     for name in ("actor + rollout + ref", "critic"):
         yield from node_groups(name, nodes, each, _cpus(config), _device(config))
-
-
-def _roles(config: ReleaseConfig) -> str:
-    """The models that share the trainer's pool."""
-    return _name_models(config).replace("actor", "actor + rollout", 1)
 
 
 def _name_models(config: ReleaseConfig) -> str:
