@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import msgspec
 
@@ -108,11 +108,6 @@ def _group(group: Group) -> GroupStatus:
 
 def _hide_unsure(needs: Mapping[str, float], group: Group) -> dict[str, float | None]:
     return {name: None if name in group.unsure else amount for name, amount in needs.items()}
-
-
-def check_schema() -> dict[str, Any]:
-    """The JSON Schema of `cockpit check --json`."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(CheckStatus)}
 
 
 def share_of(written: str | None) -> float | None:

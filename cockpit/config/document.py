@@ -96,6 +96,11 @@ def read_text(path: Path) -> str:
         raise InputError(f"{abbreviate_home(path)}:{raw.count(10, 0, error.start) + 1}: not UTF-8 text") from error
 
 
+def json_schema(of: type) -> dict[str, Any]:
+    """The JSON Schema of a file that a person writes, or of what programs read of cockpit."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(of)}
+
+
 class Document:
     """A YAML text with the line of each of its values; an empty one holds no keys."""
 

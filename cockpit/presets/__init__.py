@@ -3,7 +3,6 @@
 from cockpit.presets.allocation import with_hosts
 from cockpit.presets.folder import PresetError, UnknownPresetError, copy_preset, find_preset, presets, presets_folder, write_preset
 from cockpit.presets.preset import JobSpec, Needs, Preset, RayNode, RayStart, SlurmStart, read_preset
-from cockpit.presets.schema import preset_schema
 from cockpit.presets.variables import FilledPreset, doubts, fill_preset, redact_preset
 
 __all__ = [
@@ -20,7 +19,6 @@ __all__ = [
     "doubts",
     "fill_preset",
     "find_preset",
-    "preset_schema",
     "presets",
     "presets_folder",
     "read_preset",
