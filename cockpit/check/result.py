@@ -89,16 +89,11 @@ class CheckStatus(msgspec.Struct, frozen=True):
 
 
 def check_json(of: CheckOutcome) -> str:
-    """Many lines that a person can read."""
-    return msgspec.json.format(msgspec.json.encode(check_status(of)), indent=2).decode()
-
-
-def check_status(of: CheckOutcome) -> CheckStatus:
-    """As scripts are told of it."""
+    """As scripts are told of it, in many lines that a person can read."""
     budget = of.budget
     groups = None if budget.groups is None else tuple(map(_group, budget.groups))
     told = BudgetStatus(budget.amount("GPU"), budget.amount("CPU"), budget.framework, budget.dialect, groups, budget.unread)
-    return CheckStatus(of.verdict, told, of.lines)
+    return msgspec.json.format(msgspec.json.encode(CheckStatus(of.verdict, told, of.lines)), indent=2).decode()
 
 
 def _group(group: Group) -> GroupStatus:
