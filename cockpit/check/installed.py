@@ -30,10 +30,9 @@ def find_frameworks(snapshot: Snapshot) -> dict[str, str]:
 def installed_lines(site: Site, framework: str | None) -> Iterator[Line]:
     """Nothing where it lies beside no Ray at all: then the job brings it."""
     package = PACKAGES.get(framework or "")
-    found: dict[str, list[str]] = {}
-    for name, raylet in site.raylets():
-        if package and raylet.frameworks is not None:
-            found.setdefault(raylet.frameworks.get(package, ABSENT), []).append(name)
+    if package is None:
+        return
+    found = site.raylets_by(lambda raylet: None if raylet.frameworks is None else raylet.frameworks.get(package, ABSENT))
     if set(found) <= {ABSENT}:
         return
     if len(found) == 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import isfinite
 
@@ -56,6 +56,14 @@ class Site(msgspec.Struct, frozen=True, dict=True):
         """Each that a probe sees, by what people call its node."""
         for place, host in self.hosts.items():
             yield from ((self.title(place), ray) for ray in host.rays or () if ray.role == "raylet" and ray.node == place)
+
+    def raylets_by(self, value: Callable[[RayProcess], str | None]) -> dict[str, list[str]]:
+        """The nodes of these raylets by a value of theirs, where that is known."""
+        found: dict[str, list[str]] = {}
+        for name, raylet in self.raylets():
+            if told := value(raylet):
+                found.setdefault(told, []).append(name)
+        return found
 
     def gpus(self, place: str) -> tuple[Gpu, ...] | None:
         """Those that Ray may hand out there, as NVML tells of them; `None` where nobody does."""

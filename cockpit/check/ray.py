@@ -32,7 +32,7 @@ def ray_lines(
     """Nothing of a Ray that does not run yet. `framework` is what the command is for."""
     if not site.planned and site.nodes:
         yield from _version("Ray", "needs.ray_version", needs.ray_version, _rays(site, snapshot))
-        yield from _version("Python", "needs.python_version", needs.python_version, _group_versions(site, "python"))
+        yield from _version("Python", "needs.python_version", needs.python_version, site.raylets_by(lambda raylet: raylet.python))
         yield from installed_lines(site, framework)
         yield from _open_files(site, needs, limits)
     yield from _findings(placed, site, snapshot)
@@ -40,17 +40,9 @@ def ray_lines(
 
 def _rays(site: Site, snapshot: Snapshot) -> Mapping[str, list[str]]:
     """By version, where it runs; the dashboard's own is that of the head."""
-    found = _group_versions(site, "ray")
+    found = site.raylets_by(lambda raylet: raylet.ray)
     if snapshot.cluster.ray_version:
         found.setdefault(snapshot.cluster.ray_version, ["the head"])
-    return found
-
-
-def _group_versions(site: Site, what: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for name, raylet in site.raylets():
-        if version := getattr(raylet, what):
-            found.setdefault(version, []).append(name)
     return found
 
 
