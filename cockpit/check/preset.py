@@ -20,7 +20,7 @@ from cockpit.config.document import InputError, read
 from cockpit.config.reach import HostEntry
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.presets import JobSpec, Preset, with_hosts
-from cockpit.presets.folder import resolve_beside
+from cockpit.presets.folder import is_uri, resolve_beside
 from cockpit.presets.variables import NAME, variable_names
 from cockpit.secrets import HIDDEN, redact_variable
 from cockpit.sources.source import run_in_thread
@@ -90,7 +90,7 @@ def _fill(text: str, seen: Mapping[str, str | None]) -> str:
 
 def _folder(preset: Preset, written: str) -> Path | None:
     """Where the job's folder lies here, if it does; a launch says what is wrong with it."""
-    if written and "://" not in written:
+    if written and not is_uri(written):
         with suppress(InputError):
             return resolve_beside(preset.path, written)
     return None

@@ -21,6 +21,7 @@ from cockpit.trust import why_not_ours
 
 READY_MADE: Final = Path(__file__).with_name("shipped")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_URI = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
 class PresetError(InputError):
@@ -45,6 +46,11 @@ def is_shared(path: Path) -> bool:
 def is_path(text: str) -> bool:
     """Whether that means a file, and not a preset by its name."""
     return "/" in text or text.endswith(ENDINGS)
+
+
+def is_uri(working_dir: str) -> bool:
+    """Whether Ray fetches it itself: s3://, https://, gcs://, and the like."""
+    return _URI.match(working_dir) is not None
 
 
 def resolve_beside(path: Path, written: str) -> Path:

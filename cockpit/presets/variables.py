@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cockpit.config.document import Document, InputError, abbreviate_home
 from cockpit.model import Value
-from cockpit.presets.folder import resolve_beside
+from cockpit.presets.folder import is_uri, resolve_beside
 from cockpit.presets.preset import JobSpec, Preset, RayNode, RayStart, SlurmStart
 from cockpit.presets.ray_flags import FlagValue
 from cockpit.secrets import HIDDEN, find_secrets, hide, redact_variable
@@ -19,7 +19,6 @@ NAME: Final = re.compile(r"\$\$(?=\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """`$${`, which is `${` for a shell over there; or a name that is filled in."""
 _ANY: Final = "any"
 """A value that by itself is no secret."""
-_URI = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
 class FilledPreset(Value, frozen=True):
@@ -152,7 +151,7 @@ def _is_telling(name: str, value: str = _ANY) -> bool:
 
 def _folder(preset: Preset, written: str) -> str:
     """Beside the file; a preset that lies in cockpit's own folder means where cockpit was started."""
-    if _URI.match(written):
+    if is_uri(written):
         return written
     try:
         return str(resolve_beside(preset.path, written))

@@ -19,11 +19,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.acts.launch.package import Hear, Package, find_contents, is_uri, pack, pack_archive
+from cockpit.acts.launch.package import Hear, Package, find_contents, pack, pack_archive
 from cockpit.config.document import Document, InputError, read_text
 from cockpit.model import Actor, Job
 from cockpit.presets import JobSpec, Preset, doubts, fill_preset, find_preset, read_preset, redact_preset
-from cockpit.presets.folder import is_path
+from cockpit.presets.folder import is_path, is_uri
 from cockpit.presets.preset import SUBMISSION
 from cockpit.presets.save import UPLOADED, entrypoint_fields, escape_placeholders, map_texts, split_runtime_env, user_metadata
 from cockpit.secrets import HIDDEN, redact, redact_variable, redact_within
