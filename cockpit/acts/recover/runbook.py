@@ -16,7 +16,8 @@ from cockpit.acts.plan import Plan, Receipt
 from cockpit.acts.recover.hosts import dashboard_of, listens_far
 from cockpit.acts.recover.job import JobSteps
 from cockpit.acts.recover.step_state import NAMES, OF_JOB, Step, StepError, steps_of
-from cockpit.acts.recover.steps import Hear, Lines, RecoverySteps, Show
+from cockpit.acts.recover.steps import Lines, RecoverySteps, Show
+from cockpit.acts.world import Hear
 from cockpit.config import slurm
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config

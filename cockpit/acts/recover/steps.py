@@ -28,6 +28,7 @@ from cockpit.acts.recover.hosts import (
 from cockpit.acts.recover.step_state import StepError
 from cockpit.acts.table import find_act
 from cockpit.acts.text import reasons, summary
+from cockpit.acts.world import Hear
 from cockpit.config.address import Address
 from cockpit.config.reach import HostEntry
 from cockpit.monitor.monitor import ClusterMonitor
@@ -37,7 +38,6 @@ from cockpit.sources.ray.client import RayClient
 from cockpit.text import gpus_words, plural
 from cockpit.trust import Audience, find_token
 
-Hear = Callable[[str, Progress], None]
 Show = Callable[[Plan | Receipt], None]
 """Told what a step will do as soon as that is known, and what it has done."""
 Lines = tuple[str, ...]

@@ -8,8 +8,6 @@ from typing import Literal, NamedTuple
 BLANK = " \t"
 ENDS = frozenset(" \t\n;&|<>()")
 """What ends a word that isn't quoted."""
-
-
 _ANSI = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
 """`$'…'`, whose escapes aren't followed."""
 

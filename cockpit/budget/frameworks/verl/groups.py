@@ -174,7 +174,7 @@ def _reward_pool(config: ReleaseConfig) -> tuple[Group, ...]:
     wanted = _reward_key(config, "enable_resource_pool")
     if wanted and _reward_key(config, "enable") is False:
         return ()
-    return () if wanted is False else _maybe(wanted, "reward model", _pool(config, "reward model", _reward_base(config)) if wanted else ())
+    return _maybe(wanted, "reward model", _pool(config, "reward model", _reward_base(config)) if wanted else ())
 
 
 def _teacher_pool(config: ReleaseConfig) -> tuple[Group, ...]:
