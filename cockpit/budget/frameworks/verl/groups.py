@@ -126,9 +126,9 @@ def _cpus(config: ReleaseConfig) -> float:
 def _device(config: ReleaseConfig) -> str | None:
     """What Ray calls the accelerator: GPU, where somebody's own configuration may say more."""
     device = config.value("trainer.device")
-    if device in {Gap.ABSENT, Gap.UNKNOWN} and not config.shipped and config.overrides.value("trainer.device") is Gap.ABSENT:
+    if device in (Gap.ABSENT, Gap.UNKNOWN) and not config.shipped and config.overrides.value("trainer.device") is Gap.ABSENT:
         return "GPU"
-    if device in {"cuda", "npu"}:
+    if device in ("cuda", "npu"):
         return {"cuda": "GPU", "npu": "NPU"}[str(device)]
     config.unread["trainer.device"] = f"trainer.device {device.value if isinstance(device, Gap) else f'is {device!r}'}"
     return None
@@ -154,13 +154,13 @@ def _reward_key(config: ReleaseConfig, name: str) -> bool | None:
     old, new = f"reward_model.{name}", f"reward.reward_model.{name}"
     if not config.since("0.7.1"):
         return config.flag(old)
-    if config.since("0.9.0") or config.value(old) in {None, Gap.ABSENT}:
+    if config.since("0.9.0") or config.value(old) in (None, Gap.ABSENT):
         return config.flag(new)
     return config.flag(old)
 
 
 def _reward_base(config: ReleaseConfig) -> str:
-    old = any(config.value(f"reward_model.{name}") not in {None, Gap.ABSENT} for name in ("nnodes", "n_gpus_per_node"))
+    old = any(config.value(f"reward_model.{name}") not in (None, Gap.ABSENT) for name in ("nnodes", "n_gpus_per_node"))
     return "reward_model" if not config.since("0.7.1") or (old and not config.since("0.9.0")) else "reward.reward_model"
 
 
@@ -248,7 +248,7 @@ def _replicas(config: ReleaseConfig, name: str, base: str, engine: str, divisor:
 
 def _separate_rollout(config: ReleaseConfig, v1: bool | None) -> tuple[Group, ...]:
     mode = config.value("trainer.v1.trainer_mode")
-    if mode in {"sync", "colocate_async"}:
+    if mode in ("sync", "colocate_async"):
         return ()
     if mode == "separate_async" and v1:
         return _replicas(config, "rollout", _ROLLOUT, _ROLLOUT)
