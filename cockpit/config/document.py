@@ -57,6 +57,14 @@ def abbreviate_home(path: Path) -> str:
         return str(path)
 
 
+def expand_home(written: str) -> Path:
+    """The path that a person means who begins it with `~`. Raises `InputError`."""
+    try:
+        return Path(written).expanduser()
+    except RuntimeError as error:
+        raise InputError(f"{written}: no such home folder") from error
+
+
 def read(path: Path, most: int) -> bytes:
     """So many bytes of a regular file. Raises `OSError`, also where it is none: who opens a pipe waits for its writer."""
     if str(path).startswith(PIPE_PREFIXES):

@@ -13,7 +13,7 @@ from typing import Final
 
 import platformdirs
 
-from cockpit.config.document import InputError, abbreviate_home, read_text
+from cockpit.config.document import InputError, abbreviate_home, expand_home, read_text
 from cockpit.presets.preset import ENDINGS, Preset, read_preset
 from cockpit.presets.script import explain_script, find_script
 from cockpit.text import explain_os_error
@@ -73,7 +73,7 @@ def presets() -> list[Preset | PresetError]:
 def find_preset(name_or_path: str) -> Preset:
     """By its name, or by the path of its file: what has a slash in it or ends in .yaml. Raises `InputError`."""
     if is_path(name_or_path):
-        return read_preset(_expand_home(name_or_path))
+        return read_preset(expand_home(name_or_path))
     paths = {path.stem: path for path in (*_files(READY_MADE), *_files(presets_folder()))}
     if name_or_path in paths:
         return _read_named(paths[name_or_path])
@@ -93,13 +93,6 @@ def _read_named(path: Path) -> Preset:
     if path.parent != READY_MADE and (reason := why_not_ours(path)) is not None:
         raise InputError(f"{abbreviate_home(path)}: {reason}; give its path if you mean this file")
     return read_preset(path)
-
-
-def _expand_home(written: str) -> Path:
-    try:
-        return Path(written).expanduser()
-    except RuntimeError as error:
-        raise InputError(f"{written}: no such home folder") from error
 
 
 class UnknownPresetError(InputError):

@@ -325,6 +325,14 @@ def test_a_mistake_in_a_hosts_file_names_its_line(tmp_path, content, message):
         parse_hosts(str(tmp_path / "hosts"))
 
 
+@pytest.mark.parametrize(
+    ("text", "message"), [("~nobody-of-that-name/hosts", "no such home folder"), ("w" * 5000, "can't be the name of a host")]
+)
+def test_what_can_be_neither_a_host_nor_a_file_is_said(text, message):
+    with pytest.raises(InputError, match=message):
+        parse_hosts(text)
+
+
 def test_the_default_reach_is_ssh_with_or_without_a_user():
     assert reach_command(DEFAULT_REACH, HostEntry("w1"), "/run/cockpit/%C") == [
         "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "ServerAliveInterval=5",
