@@ -187,6 +187,7 @@ def _safe_job(job: JobSpec) -> JobSpec:
     return replace(
         job,
         entrypoint=_safe_text(job.entrypoint),
+        working_dir=job.working_dir and _safe_text(job.working_dir),
         env={name: _safe_value(name, value) for name, value in job.env.items()},
         runtime_env=_safe_any(job.runtime_env),
         metadata={name: _safe_value(name, value) for name, value in job.metadata.items()},
