@@ -46,7 +46,8 @@ def fill_preset(preset: Preset, env: Mapping[str, str]) -> FilledPreset:
 
 def redact_preset(preset: Preset) -> Preset:
     """The same preset, fit to be shown, logged and recorded: `${NAME}` as it was written, and no secret that stands there in plain text."""
-    return replace(preset, ray=preset.ray and _safe_start(preset.ray), job=preset.job and _safe_job(preset.job))
+    job = preset.job and preset.job.with_texts(_safe_text, _safe_value, _safe_any)
+    return replace(preset, ray=preset.ray and _safe_start(preset.ray), job=job)
 
 
 def doubts(preset: Preset) -> tuple[str, ...]:
@@ -181,17 +182,6 @@ def _safe_node(node: RayNode) -> RayNode:
 def _safe_flags(flags: Mapping[str, FlagValue]) -> dict[str, FlagValue]:
     """`redis_password` is one of them."""
     return {name: redact_variable(name, value) if isinstance(value, str) else value for name, value in flags.items()}
-
-
-def _safe_job(job: JobSpec) -> JobSpec:
-    return replace(
-        job,
-        entrypoint=_safe_text(job.entrypoint),
-        working_dir=job.working_dir and _safe_text(job.working_dir),
-        env={name: _safe_value(name, value) for name, value in job.env.items()},
-        runtime_env=_safe_any(job.runtime_env),
-        metadata={name: _safe_value(name, value) for name, value in job.metadata.items()},
-    )
 
 
 def _safe_any(value: Any) -> Any:
