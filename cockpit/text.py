@@ -105,7 +105,7 @@ def plural(number: int, noun: str, many: str = "") -> str:
     return f"{number} {noun if number == 1 else many or noun + 's'}"
 
 
-def join_first(names: Sequence[str], most: int, more: str = "more") -> str:
+def join_first(names: Sequence[str], most: int = 4, more: str = "more") -> str:
     """`a, b and 3 more`: the first of them, and how many there are besides."""
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} {more}" if rest > 0 else "")

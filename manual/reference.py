@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
 
-from cockpit.check.result import check_schema
+from cockpit.check.result import CheckStatus
 from cockpit.cli.main import main
-from cockpit.config.settings import default_file
-from cockpit.config.settings import schema as config_schema
-from cockpit.presets import preset_schema
-from cockpit.report.incident.account import account_schema
-from cockpit.report.status import status_schema
+from cockpit.config.document import json_schema
+from cockpit.config.settings import ConfigFile, default_file
+from cockpit.presets.schema import PresetFile
+from cockpit.report.incident.account import Account
+from cockpit.report.status import Status
 
 Schema = Mapping[str, Any]
-SCHEMAS: Mapping[str, tuple[str, Callable[[], Schema]]] = {
-    "status": ("`cockpit status --json`", status_schema),
-    "check": ("`cockpit check --json`", check_schema),
-    "report": ("`cockpit report -o FILE.json`", account_schema),
+SCHEMAS: Mapping[str, tuple[str, type]] = {
+    "status": ("`cockpit status --json`", Status),
+    "check": ("`cockpit check --json`", CheckStatus),
+    "report": ("`cockpit report -o FILE.json`", Account),
 }
 """What programs read: by the name that `cockpit schema` knows."""
 
@@ -52,7 +52,7 @@ def commands_page() -> str:
 
 def config_page() -> str:
     """Every key of the config file, its thresholds included, and the file that `config init` writes."""
-    schema = config_schema()
+    schema = json_schema(ConfigFile)
     head = (
         "# Config file\n\n`cockpit config path` prints where it lies, `cockpit config init` writes it with every default commented out, "
         "`cockpit config print` prints what holds now and where each value comes from. A flag overrides a `COCKPIT_*` variable, which "
@@ -74,7 +74,7 @@ _CONFIG_TITLES = {
 
 def preset_page() -> str:
     """Every key of a preset."""
-    schema = preset_schema()
+    schema = json_schema(PresetFile)
     sections = "".join(_section(name, part, "##") for name, part in schema["$defs"].items())
     return (
         f"# Keys of a preset\n\n[Presets](presets.md) says what they are for; `cockpit schema preset` prints the JSON Schema.\n{sections}"
@@ -87,7 +87,7 @@ def json_page() -> str:
         "# JSON\n\nWhat programs read of cockpit. `cockpit schema status|check|report` prints each JSON Schema. `null` is *unknown*, "
         "never 0; an empty list is none.\n"
     )
-    return head + "".join(f"\n## {title}\n{_sections(name, make())}" for name, (title, make) in SCHEMAS.items())
+    return head + "".join(f"\n## {title}\n{_sections(name, json_schema(described))}" for name, (title, described) in SCHEMAS.items())
 
 
 def _sections(name: str, schema: Schema) -> str:

@@ -26,7 +26,7 @@ BY_PATH = ("session", "link", "file", "shm", "host")
 
 def audit_path() -> Path:
     """Where the log lies: `$XDG_STATE_HOME/cockpit/acts.jsonl`."""
-    return Path(platformdirs.user_state_path("cockpit")) / "acts.jsonl"
+    return platformdirs.user_state_path("cockpit") / "acts.jsonl"
 
 
 class Audit:

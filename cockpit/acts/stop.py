@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import msgspec
 from msgspec.structs import replace
 
 from cockpit.acts import losses
@@ -66,7 +65,7 @@ class Stop(HostAct):
             return super().with_unknown_hosts(plan, unknown, context)
         has_ray = any(target.kind == "ray" for target in plan.targets)
         more = ("there may be more work in this Ray session: its dashboard has not answered",) if has_ray else ()
-        return msgspec.structs.replace(plan, losses=(*plan.losses, *more), unreached=(*plan.unreached, Unreached("other hosts", unknown)))
+        return replace(plan, losses=(*plan.losses, *more), unreached=(*plan.unreached, Unreached("other hosts", unknown)))
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         """All that works in it; nothing is known here of a Ray that isn't followed."""

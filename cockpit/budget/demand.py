@@ -37,11 +37,9 @@ class Group(msgspec.Struct, frozen=True):
 
     def amount(self, resource: str) -> float | None:
         """How much of a resource in all; `None` where that can't be known."""
-        return (
-            None
-            if self.bundles is None or resource in self.unsure
-            else sum(shape.get(resource, 0.0) * number for shape, number in self.bundles)
-        )
+        if self.bundles is None or resource in self.unsure:
+            return None
+        return sum(shape.get(resource, 0.0) * number for shape, number in self.bundles)
 
 
 def entrypoint_groups(shape: Mapping[str, float]) -> tuple[Group, ...]:

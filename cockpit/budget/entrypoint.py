@@ -203,7 +203,8 @@ class _Search:
         if job:
             self.jobs.append(job.around)
             self._pins.update(_find_pins(job.packages))
-            self.script(job.entrypoint, _env(job.env), around.within(job), maybe=maybe)
+            known = {name: None if UNKNOWN in value else value for name, value in job.env.items()}
+            self.script(job.entrypoint, known, around.within(job), maybe=maybe)
             return
         program = _program(argv) if any(_COUNT.fullmatch(word) for word in argv) else None
         for place, word in enumerate(argv):
@@ -228,10 +229,6 @@ def _copies(before: Sequence[str]) -> bool:
         if (found := _COPIES.fullmatch(word))
     ]
     return any(value != "1" for value in said)
-
-
-def _env(env: Mapping[str, str]) -> dict[str, str | None]:
-    return {name: None if UNKNOWN in value else value for name, value in env.items()}
 
 
 def _program(argv: Sequence[str]) -> str:

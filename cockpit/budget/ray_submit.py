@@ -63,7 +63,8 @@ def _options(words: Sequence[str]) -> tuple[dict[str, str], list[str], bool]:
             value = words[at] if at < len(words) else ""
         options[name] = value
         at += 1
-    return options, list(words[at + 1 :] if words[at : at + 1] == ["--"] or words[at : at + 1] == ("--",) else words[at:]), whole
+    rest = list(words[at:])
+    return options, rest[1:] if rest[:1] == ["--"] else rest, whole
 
 
 def _around(options: Mapping[str, str]) -> tuple[Group, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from math import ceil
 from shlex import quote
 from typing import NamedTuple
@@ -10,13 +11,13 @@ from typing import NamedTuple
 from cockpit.budget import Budget, Level, Line
 from cockpit.check.groups import PlacedGroups
 from cockpit.check.nodes import Site
-from cockpit.check.result import join_names, share_of
+from cockpit.check.result import share_of
 from cockpit.config.thresholds import Limits
 from cockpit.findings.gpu_memory import is_at_work
 from cockpit.model import Gpu, Process, Snapshot
 from cockpit.placement import SCALE
 from cockpit.presets import Needs
-from cockpit.text import clean, plural, size
+from cockpit.text import clean, join_first, plural, size
 
 NODES = 6
 """Nodes that are told of one by one."""
@@ -57,13 +58,6 @@ class NodeGpus(NamedTuple):
     """Somebody tells what is in use."""
 
 
-class ShortGpu(NamedTuple):
-    """A GPU that the job may get and has too little."""
-
-    gpu: Gpu
-    holders: Sequence[Process]
-
-
 def gpu_memory(placed: PlacedGroups, site: Site, snapshot: Snapshot, budget: Budget, needs: Needs, limits: Limits) -> Iterator[Line]:
     """Lines of the nodes whose GPUs it would get."""
     homes = [place for place in placed.homes if placed.on(place, "GPU") >= 1]
@@ -78,7 +72,7 @@ def gpu_memory(placed: PlacedGroups, site: Site, snapshot: Snapshot, budget: Bud
         level: Level = "later" if any(line.level == "later" for line in rest) else "doubt"
         yield Line(level, f"the same on {plural(len(rest), 'more node')}")
     if blind := [cards.title for cards in seen if not cards.known]:
-        text = f"free GPU memory is unknown on {join_names(blind)}: neither a probe nor Ray's agent reports it"
+        text = f"free GPU memory is unknown on {join_first(blind)}: neither a probe nor Ray's agent reports it"
         yield Line("doubt" if needs.gpu_memory_free is None else "unknown", text)
     elif homes and not worst:
         free = [left for cards in seen for gpu in cards.candidates if (left := _free_bytes(gpu)) is not None]
@@ -150,16 +144,17 @@ def _line(cards: NodeGpus, wants: Sequence[MemoryNeed], placed: PlacedGroups) ->
 
 def _judge_held(cards: NodeGpus, want: MemoryNeed, needed: int) -> Line | None:
     """Which GPUs it gets only Ray decides: of those that nobody of Ray's uses any may be among them."""
-    short = [ShortGpu(gpu, cards.holders.get(gpu.index, ())) for gpu in cards.candidates if _lacks(gpu, want)]
+    short = [gpu for gpu in cards.candidates if _lacks(gpu, want)]
     if not short or not needed:
         return None
     there = len(cards.candidates)
     sure = needed - (there - len(short)) if cards.counted else 0
     which = f"{len(short)} of the {plural(there, 'GPU')} that Ray does not use on {cards.title}"
-    told = "; ".join(_describe(each) for each in short[:HOLDERS]) + (f"; and {len(short) - HOLDERS} more" if len(short) > HOLDERS else "")
+    holders = [cards.holders.get(gpu.index, ()) for gpu in short]
+    told = "; ".join(map(_describe, short[:HOLDERS], holders)) + (f"; and {len(short) - HOLDERS} more" if len(short) > HOLDERS else "")
     chance = f"the job would get at least {sure} of them" if sure > 0 else "the job may get one of them"
     text = f"{which} {'has' if len(short) == 1 else 'have'} too little free memory ({want.why}), {chance}: {told}"
-    return Line("later" if sure > 0 and want.strict else "doubt", text, _change(short, cards.title))
+    return Line("later" if sure > 0 and want.strict else "doubt", text, _change(chain.from_iterable(holders), cards.title))
 
 
 def _lacks(gpu: Gpu, want: MemoryNeed) -> bool:
@@ -167,11 +162,11 @@ def _lacks(gpu: Gpu, want: MemoryNeed) -> bool:
     return bool(gpu.fault) or (left is not None and need is not None and left < need)
 
 
-def _describe(each: ShortGpu) -> str:
-    if each.gpu.fault:
-        return f"GPU {each.gpu.label} can't be reached by NVML ({clean(each.gpu.fault)[:60]})"
-    whose = ", ".join(_whose(process, each.gpu.index) for process in each.holders[:HOLDERS]) or "held by no visible process"
-    return f"GPU {each.gpu.label} has {size(_free_bytes(each.gpu))} free of {size(each.gpu.memory_total)} ({whose})"
+def _describe(gpu: Gpu, holders: Sequence[Process]) -> str:
+    if gpu.fault:
+        return f"GPU {gpu.label} can't be reached by NVML ({clean(gpu.fault)[:60]})"
+    whose = ", ".join(_whose(process, gpu.index) for process in holders[:HOLDERS]) or "held by no visible process"
+    return f"GPU {gpu.label} has {size(_free_bytes(gpu))} free of {size(gpu.memory_total)} ({whose})"
 
 
 def _whose(process: Process, index: int) -> str:
@@ -181,8 +176,8 @@ def _whose(process: Process, index: int) -> str:
     return f"pid {process.pid}, {kind}{user}, {size(held)}"
 
 
-def _change(short: Sequence[ShortGpu], host: str) -> str | None:
-    everybody = {process.key: process for each in short for process in each.holders}.values()
+def _change(holders: Iterable[Process], host: str) -> str:
+    everybody = {process.key: process for process in holders}.values()
     left = [process for process in everybody if process.left_over]
     if left:
         freed = sum(process.gpu_memory or 0 for process in left)

@@ -10,9 +10,8 @@ from typing import Literal, NamedTuple
 from cockpit.budget import Budget, Group, Line
 from cockpit.check.nodes import Site
 from cockpit.check.queue import Queue, take_place
-from cockpit.check.result import join_names
 from cockpit.placement import SCALE, Ask, FreeCapacity, LivingNodes, NodeShare, Place, PlacementVerdict, Shape, amount, ask, sentence, shape
-from cockpit.text import UNKNOWN, count
+from cockpit.text import UNKNOWN, count, join_first
 
 JOB = "this job"
 When = Literal["now", "ever"]
@@ -218,7 +217,7 @@ def _others(runs: Sequence[GroupRun], queue: Queue, words: str) -> Iterator[Line
     mine = {name for run in runs for name in run.ask.names}
     passed = [ahead for ahead in queue.passed if mine & set(ahead.ask.names)]
     if passed:
-        yield Line("doubt", f"{words}: {join_names([f'{ahead.what} ({_sum(ahead.ask)})' for ahead in passed])}")
+        yield Line("doubt", f"{words}: {join_first([f'{ahead.what} ({_sum(ahead.ask)})' for ahead in passed])}")
 
 
 def _sum(wanted: Ask) -> str:

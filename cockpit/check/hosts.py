@@ -8,12 +8,12 @@ from typing import NamedTuple
 from cockpit.budget import Budget, Line
 from cockpit.check.groups import PlacedGroups
 from cockpit.check.nodes import Site
-from cockpit.check.result import join_names, share_of
+from cockpit.check.result import share_of
 from cockpit.config.thresholds import Limits
 from cockpit.findings.memory_trend import kill_line, plausible_bytes
 from cockpit.model import Node
 from cockpit.presets import Preset
-from cockpit.text import plural, size
+from cockpit.text import join_first, plural, size
 
 SHM = "/dev/shm"  # noqa: S108 where plasma lies, and what NCCL shares
 MIN_SHM_BYTES = 1 << 30
@@ -82,7 +82,7 @@ def _offload(key: str, rooms: Sequence[FreeAmount], placed: PlacedGroups, site: 
                 f"{place.name} has {size(room.free)} free below Ray's kill line, but this job's GPUs there have {size(most)} of memory"
             )
     if tight:
-        yield Line("doubt", f"{key} moves GPU memory to host memory: {join_names(tight)}", f"turn {key} off, or use fewer GPUs per node")
+        yield Line("doubt", f"{key} moves GPU memory to host memory: {join_first(tight)}", f"turn {key} off, or use fewer GPUs per node")
 
 
 def _shm(nodes: Sequence[tuple[str, Node | None]], preset: Preset) -> Iterator[Line]:
@@ -116,7 +116,7 @@ def _of_disk(name: str, node: Node | None, limits: Limits) -> FreeAmount:
     """The fullest of the disks that Ray writes to: `/` only where nothing else is told."""
     listed = [disk for disk in (node.disks if node else ()) if disk.path != "/"] or list(node.disks if node else ())
     rooms = [_space(name, disk.used, disk.total, limits.disk_full) for disk in listed]
-    return min(rooms, key=lambda room: float("inf") if room.free is None else room.free, default=FreeAmount(name, None, None))
+    return min(rooms, key=_least, default=FreeAmount(name, None, None))
 
 
 def _space(name: str, used: float | None, total: float | None, mark: float = 1.0) -> FreeAmount:
@@ -134,13 +134,13 @@ def _judge_need(what: str, key: str, need: int, rooms: Sequence[FreeAmount], hel
     if short := [room for room in rooms if room.free is not None and room.free < need]:
         return Line("later", f"{what}: {asked}; {_each(short)}", help_)
     if blind := [room.name for room in rooms if room.free is None]:
-        return Line("unknown", f"{what}: {asked}; free amount unknown on {join_names(blind)}")
+        return Line("unknown", f"{what}: {asked}; free amount unknown on {join_first(blind)}")
     least = min((room.free for room in rooms if room.free is not None), default=None)
     return Line("fine", f"{what}: {asked}; at least {size(least)} free on {plural(len(rooms), 'host')}")
 
 
 def _each(rooms: Sequence[FreeAmount]) -> str:
-    return join_names([f"{room.name} has {size(room.free)} of {size(room.most)} free" for room in sorted(rooms, key=_least)])
+    return join_first([f"{room.name} has {size(room.free)} of {size(room.most)} free" for room in sorted(rooms, key=_least)])
 
 
 def _least(room: FreeAmount) -> float:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from cockpit.budget import Line
 from cockpit.check.nodes import Site
-from cockpit.check.result import join_names
 from cockpit.model import Snapshot
+from cockpit.text import join_first
 
 PACKAGES: Mapping[str, str] = {"OpenRLHF": "openrlhf", "veRL": "verl"}
 ABSENT = "missing"
@@ -30,16 +30,15 @@ def find_frameworks(snapshot: Snapshot) -> dict[str, str]:
 def installed_lines(site: Site, framework: str | None) -> Iterator[Line]:
     """Nothing where it lies beside no Ray at all: then the job brings it."""
     package = PACKAGES.get(framework or "")
-    found: dict[str, list[str]] = {}
-    for name, raylet in site.raylets():
-        if package and raylet.frameworks is not None:
-            found.setdefault(raylet.frameworks.get(package, ABSENT), []).append(name)
+    if package is None:
+        return
+    found = site.raylets_by(lambda raylet: None if raylet.frameworks is None else raylet.frameworks.get(package, ABSENT))
     if set(found) <= {ABSENT}:
         return
     if len(found) == 1:
         yield Line("fine", f"{framework} {next(iter(found))} is installed beside Ray")
     else:
-        told = ", ".join(f"{release} on {join_names(names)}" for release, names in found.items())
+        told = ", ".join(f"{release} on {join_first(names)}" for release, names in found.items())
         yield Line(
             "doubt",
             f"different releases of {framework} are installed beside Ray: {told}",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import isfinite
 
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.check.result import join_names
 from cockpit.findings.gpus import NO_DEVICES
 from cockpit.model import Gpu, Host, Node, RayProcess, Snapshot
 from cockpit.monitor.pending_reasons import Reasons, WaitFacts
@@ -19,6 +18,7 @@ from cockpit.presets import Preset, RayNode, SlurmStart
 from cockpit.presets.allocation import NO_NODES
 from cockpit.sources.ray.client import NodeFacts, StatusFacts
 from cockpit.sources.ray.resources import mangle
+from cockpit.text import join_first
 
 DEVICES = "CUDA_VISIBLE_DEVICES"
 AUTOMATIC = ("GPU", "CPU", "memory", "object_store_memory")
@@ -56,6 +56,14 @@ class Site(msgspec.Struct, frozen=True, dict=True):
         """Each that a probe sees, by what people call its node."""
         for place, host in self.hosts.items():
             yield from ((self.title(place), ray) for ray in host.rays or () if ray.role == "raylet" and ray.node == place)
+
+    def raylets_by(self, value: Callable[[RayProcess], str | None]) -> dict[str, list[str]]:
+        """The nodes of these raylets by a value of theirs, where that is known."""
+        found: dict[str, list[str]] = {}
+        for name, raylet in self.raylets():
+            if told := value(raylet):
+                found.setdefault(told, []).append(name)
+        return found
 
     def gpus(self, place: str) -> tuple[Gpu, ...] | None:
         """Those that Ray may hand out there, as NVML tells of them; `None` where nobody does."""
@@ -106,7 +114,7 @@ def _absent(preset: Preset, nodes: Iterable[Node]) -> str | None:
     absent = [start.host for start in preset.nodes if _node(start, known) is None]
     if not absent or len(absent) == len(preset.nodes):
         return None
-    return f"{join_names(absent)} of the preset {'has' if len(absent) == 1 else 'have'} not joined"
+    return f"{join_first(absent)} of the preset {'has' if len(absent) == 1 else 'have'} not joined"
 
 
 def _facts(snapshot: Snapshot, known_nodes: tuple[Node, ...], *, old: bool) -> WaitFacts:

@@ -20,7 +20,7 @@ from cockpit.config.document import InputError, read
 from cockpit.config.reach import HostEntry
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.presets import JobSpec, Preset, with_hosts
-from cockpit.presets.folder import resolve_beside
+from cockpit.presets.folder import is_uri, resolve_beside
 from cockpit.presets.variables import NAME, variable_names
 from cockpit.secrets import HIDDEN, redact_variable
 from cockpit.sources.source import run_in_thread
@@ -38,12 +38,8 @@ async def look_and_check(monitor: ClusterMonitor, preset: Preset, env: Mapping[s
     preset = with_hosts(preset, monitor.config)
     await monitor.wait_until_complete(HOSTS_PATIENCE_S)
     budget = await run_in_thread(partial(budget_for, preset, env, find_frameworks(monitor.poller.snapshot)), preset.path)
-    return check(preset, budget, monitor.poller.snapshot, monitor.config.limits, await ports_in_the_way(monitor, preset))
-
-
-async def ports_in_the_way(monitor: ClusterMonitor, preset: Preset) -> Taken:
-    """Those on which somebody listens though no Ray runs; where one does, they are its own."""
-    return frozenset() if monitor.poller.snapshot.cluster.reachable else await find_listeners(preset)
+    taken: Taken = frozenset() if monitor.poller.snapshot.cluster.reachable else await find_listeners(preset)  # that Ray has its own
+    return check(preset, budget, monitor.poller.snapshot, monitor.config.limits, taken)
 
 
 def hosts_of(preset: Preset) -> tuple[HostEntry, ...]:
@@ -94,7 +90,7 @@ def _fill(text: str, seen: Mapping[str, str | None]) -> str:
 
 def _folder(preset: Preset, written: str) -> Path | None:
     """Where the job's folder lies here, if it does; a launch says what is wrong with it."""
-    if written and "://" not in written:
+    if written and not is_uri(written):
         with suppress(InputError):
             return resolve_beside(preset.path, written)
     return None

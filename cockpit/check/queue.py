@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import inf
 from typing import NamedTuple
 
-from cockpit.model import Actor, PlacementGroup, Snapshot
+from cockpit.model import Actor, Snapshot
 from cockpit.monitor.pending_reasons import STRATEGIES, is_waiting
 from cockpit.placement import Ask, FreeCapacity, Strategy, ask, shape
 
@@ -50,11 +50,8 @@ def _groups(snapshot: Snapshot) -> Iterator[tuple[float | None, str | None, Ahea
         if group.state in ("PENDING", "RESCHEDULING"):
             unplaced = [shape(bundle.needs, bundle.labels) for bundle in group.bundles if bundle.node not in alive]
             if unplaced:
-                yield group.since, group.wait, Ahead(f"group {group.name or group.id[:8]}", ask(unplaced, _strategy(group)), 1, whole=True)
-
-
-def _strategy(group: PlacementGroup) -> Strategy:
-    return next((known for known in STRATEGIES if known == group.strategy), "PACK")
+                strategy: Strategy = next((known for known in STRATEGIES if known == group.strategy), "PACK")
+                yield group.since, group.wait, Ahead(f"group {group.name or group.id[:8]}", ask(unplaced, strategy), 1, whole=True)
 
 
 def _actors(snapshot: Snapshot) -> Iterator[tuple[float | None, str | None, Ahead]]:

@@ -8,12 +8,11 @@ from cockpit.budget import Line
 from cockpit.check.groups import PlacedGroups
 from cockpit.check.installed import installed_lines
 from cockpit.check.nodes import Site
-from cockpit.check.result import join_names
 from cockpit.config.thresholds import Limits
 from cockpit.model import Finding, Snapshot
 from cockpit.presets import Needs
 from cockpit.presets.amounts import version_matches
-from cockpit.text import plural
+from cockpit.text import join_first, plural
 
 MAX_FINDINGS = 4
 LOW_FILES_LIMIT = 4096
@@ -33,7 +32,7 @@ def ray_lines(
     """Nothing of a Ray that does not run yet. `framework` is what the command is for."""
     if not site.planned and site.nodes:
         yield from _version("Ray", "needs.ray_version", needs.ray_version, _rays(site, snapshot))
-        yield from _version("Python", "needs.python_version", needs.python_version, _group_versions(site, "python"))
+        yield from _version("Python", "needs.python_version", needs.python_version, site.raylets_by(lambda raylet: raylet.python))
         yield from installed_lines(site, framework)
         yield from _open_files(site, needs, limits)
     yield from _findings(placed, site, snapshot)
@@ -41,17 +40,9 @@ def ray_lines(
 
 def _rays(site: Site, snapshot: Snapshot) -> Mapping[str, list[str]]:
     """By version, where it runs; the dashboard's own is that of the head."""
-    found = _group_versions(site, "ray")
+    found = site.raylets_by(lambda raylet: raylet.ray)
     if snapshot.cluster.ray_version:
         found.setdefault(snapshot.cluster.ray_version, ["the head"])
-    return found
-
-
-def _group_versions(site: Site, what: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for name, raylet in site.raylets():
-        if version := getattr(raylet, what):
-            found.setdefault(version, []).append(name)
     return found
 
 
@@ -63,7 +54,7 @@ def _version(what: str, key: str, wanted: str | None, found: Mapping[str, list[s
         return
     wrong = {version: places for version, places in found.items() if not version_matches(wanted, version)}
     if wrong:
-        told = ", ".join(f"{version} on {join_names(places)}" for version, places in wrong.items())
+        told = ", ".join(f"{version} on {join_first(places)}" for version, places in wrong.items())
         change = f"start Ray from an environment with {what} {wanted}, or change {key}"
         yield Line("never", f"{key} asks for {wanted}, but {what} is {told}", change)
     else:
@@ -76,7 +67,7 @@ def _open_files(site: Site, needs: Needs, limits: Limits) -> Iterator[Line]:
     least = needs.open_files or LOW_FILES_LIMIT
     few = {name: limit for name, limit in known.items() if limit < least}
     change = f"`ulimit -n {max(least, limits.open_files_least)}` before `ray start`"
-    told = f"{join_names([f'{limit} on {name}' for name, limit in few.items()])}"
+    told = join_first([f"{limit} on {name}" for name, limit in few.items()])
     if needs.open_files is None:
         if few:
             yield Line("doubt", f"low open-file limit for Ray and its workers: {told}; Ray warns below {least}", change)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Iterable, Mapping
+from typing import Literal, get_args
 
 import msgspec
 
@@ -11,7 +11,6 @@ from cockpit.budget import Budget, Group, Level, Line
 from cockpit.secrets import redact
 
 Verdict = Literal["now", "later", "never", "unknown"]
-MAX_NAMES = 4
 FITS, LATER, NEVER, UNKNOWN = 0, 1, 2, 3
 _VERDICTS: Mapping[Level, Verdict] = {"fine": "now", "doubt": "now", "later": "later", "unknown": "unknown", "never": "never"}
 _LEVELS: tuple[Level, ...] = get_args(Level)
@@ -90,16 +89,11 @@ class CheckStatus(msgspec.Struct, frozen=True):
 
 
 def check_json(of: CheckOutcome) -> str:
-    """Many lines that a person can read."""
-    return msgspec.json.format(msgspec.json.encode(check_status(of)), indent=2).decode()
-
-
-def check_status(of: CheckOutcome) -> CheckStatus:
-    """As scripts are told of it."""
+    """As scripts are told of it, in many lines that a person can read."""
     budget = of.budget
     groups = None if budget.groups is None else tuple(map(_group, budget.groups))
     told = BudgetStatus(budget.amount("GPU"), budget.amount("CPU"), budget.framework, budget.dialect, groups, budget.unread)
-    return CheckStatus(of.verdict, told, of.lines)
+    return msgspec.json.format(msgspec.json.encode(CheckStatus(of.verdict, told, of.lines)), indent=2).decode()
 
 
 def _group(group: Group) -> GroupStatus:
@@ -109,16 +103,6 @@ def _group(group: Group) -> GroupStatus:
 
 def _hide_unsure(needs: Mapping[str, float], group: Group) -> dict[str, float | None]:
     return {name: None if name in group.unsure else amount for name, amount in needs.items()}
-
-
-def check_schema() -> dict[str, Any]:
-    """The JSON Schema of `cockpit check --json`."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(CheckStatus)}
-
-
-def join_names(words: Sequence[str]) -> str:
-    """The first few of them, and how many more there are."""
-    return ", ".join(words[:MAX_NAMES]) + (f" and {len(words) - MAX_NAMES} more" if len(words) > MAX_NAMES else "")
 
 
 def share_of(written: str | None) -> float | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from cockpit.budget import Line
 from cockpit.check.nodes import DEVICES, Site, list_devices
 from cockpit.model import Snapshot
+from cockpit.placement import SCALE
 from cockpit.presets import Preset, RayNode, RayStart
 from cockpit.secrets import redact
 from cockpit.text import gpus_words, plural
@@ -39,7 +40,7 @@ def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line
 
 
 def _amount(site: Site, nodes: int) -> str:
-    gpus = sum(place.total.get("GPU", 0) for place in site.places) / 10_000
+    gpus = sum(place.total.get("GPU", 0) for place in site.places) / SCALE
     return plural(nodes, "node") + (f", {gpus_words(gpus)}" if site.places else "")
 
 

@@ -56,17 +56,14 @@ def _budget(budget: Budget) -> Iterator[str]:
     if budget.groups is None:
         yield "What the job needs is unknown."
         return
-    rows = [_row(group, 1 + sum(1 for _ in same)) for _, same in groupby(budget.groups, key=_group_key) for group in [next(same)]]
+    alike = groupby(budget.groups, key=lambda group: (group.name, bundles(group), group.strategy))
+    rows = [_row(group, 1 + sum(1 for _ in same)) for _, same in alike for group in [next(same)]]
     total = ("total", "", "", count(budget.amount("GPU")), count(budget.amount("CPU")))
     told = " ".join(filter(None, (budget.framework, f"({budget.dialect})" if budget.dialect else "")))
     if told:
         yield told
     if rows:
         yield from _table([TITLES, *rows, total])
-
-
-def _group_key(group: Group) -> tuple[object, ...]:
-    return group.name, bundles(group), group.strategy
 
 
 def _row(group: Group, number: int) -> tuple[str, ...]:

@@ -28,8 +28,8 @@ from cockpit.cli.plain import show_plain
 from cockpit.cli.record import record, replay
 from cockpit.cli.screen import show
 from cockpit.cli.status import doctor, metrics, print_status, status
-from cockpit.config.document import InputError
-from cockpit.config.settings import Config, config_path, config_text, init, schema
+from cockpit.config.document import InputError, json_schema
+from cockpit.config.settings import Config, ConfigFile, config_path, config_text, init
 from cockpit.secrets import redact
 from cockpit.text import explain_os_error
 
@@ -141,13 +141,13 @@ def print_schema(what: str) -> None:
 
     It describes the output of `status --json`, `check --json` or `report -o FILE.json`, a preset, or the config file.
     """
-    from cockpit.check.result import check_schema
-    from cockpit.presets import preset_schema
-    from cockpit.report.incident.account import account_schema
-    from cockpit.report.status import status_schema
+    from cockpit.check.result import CheckStatus
+    from cockpit.presets.schema import PresetFile
+    from cockpit.report.incident.account import Account
+    from cockpit.report.status import Status
 
-    made = {"status": status_schema, "check": check_schema, "report": account_schema, "preset": preset_schema, "config": schema}[what]
-    output.say_json(json.dumps(made(), indent=2))
+    described = {"status": Status, "check": CheckStatus, "report": Account, "preset": PresetFile, "config": ConfigFile}[what]
+    output.say_json(json.dumps(json_schema(described), indent=2))
 
 
 @main.command()

@@ -63,11 +63,12 @@ def resolve_address(
     if not ours and not theirs:
         return Resolved(Address(DEFAULT_ADDRESS, "default"))
     workers = [one for one in sessions if one.live and one.name in heads and _owner_of(one, jobs.get(one.name)) is None]
-    return Resolved(None, (*(ours or [Address(_head_url(heads[one.name]), one.name) for one in workers]), *theirs))
+    return Resolved(None, (*(ours or [Address(url_at(heads[one.name]), one.name) for one in workers]), *theirs))
 
 
-def _head_url(host: str) -> str:
-    return f"http://{f'[{host}]' if ':' in host else host}:{DEFAULT_PORT}"
+def url_at(host: str, port: int = DEFAULT_PORT) -> str:
+    """Of a dashboard there; an IPv6 address stands in brackets."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _owner_of(session: Session, job: str | None) -> str | None:

@@ -57,6 +57,14 @@ def abbreviate_home(path: Path) -> str:
         return str(path)
 
 
+def expand_home(written: str) -> Path:
+    """The path that a person means who begins it with `~`. Raises `InputError`."""
+    try:
+        return Path(written).expanduser()
+    except RuntimeError as error:
+        raise InputError(f"{written}: no such home folder") from error
+
+
 def read(path: Path, most: int) -> bytes:
     """So many bytes of a regular file. Raises `OSError`, also where it is none: who opens a pipe waits for its writer."""
     if str(path).startswith(PIPE_PREFIXES):
@@ -94,6 +102,11 @@ def read_text(path: Path) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{abbreviate_home(path)}:{raw.count(10, 0, error.start) + 1}: not UTF-8 text") from error
+
+
+def json_schema(of: type) -> dict[str, Any]:
+    """The JSON Schema of a file that a person writes, or of what programs read of cockpit."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(of)}
 
 
 class Document:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterable, Sequence
@@ -11,7 +12,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 from msgspec.structs import replace
 
-from cockpit.config.document import Document, InputError, abbreviate_home, read_text
+from cockpit.config.document import Document, InputError, abbreviate_home, expand_home, read_text
 from cockpit.model import Node, Value
 
 DEFAULT_REACH: Final = (
@@ -86,8 +87,8 @@ def host_entries(listed: Iterable[str | HostEntry], document: Document, where: s
 
 def parse_hosts(text: str) -> tuple[HostEntry, ...]:
     """`a,b,c`, or a file: a YAML list as in the config, or a host a line as in a hostfile (`w1 slots=8`)."""
-    path = Path(text).expanduser()
-    if "," not in text and ("/" in text or path.exists()):
+    path = expand_home(text)
+    if "," not in text and ("/" in text or os.path.exists(path)):  # unlike Path's it raises nothing where the name is too long
         return _hosts_of_file(path)
     entries = [_host_of_word(word.strip()) for word in text.split(",") if word.strip()]
     if not entries:

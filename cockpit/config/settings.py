@@ -248,7 +248,7 @@ def _with_details(hosts: Iterable[HostEntry], known: Iterable[HostEntry]) -> tup
     return tuple(details.get(entry.name, entry) if entry == HostEntry(entry.name) else entry for entry in hosts)
 
 
-# What `cockpit config` and `cockpit schema config` print
+# What `cockpit config` prints
 
 
 def _default_limits(of: type[Limits | RecordingLimits]) -> str:
@@ -315,8 +315,3 @@ def config_text(config: Config) -> str:
         lines.append(f"{key}:  # {config.origins.get(field, 'default')}\n")
         lines += [f"  {name}: {value:.10g}\n" for name, value in msgspec.structs.asdict(getattr(config, field)).items()]
     return "".join(lines)
-
-
-def schema() -> dict[str, Any]:
-    """The JSON Schema of the config file."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(ConfigFile)}

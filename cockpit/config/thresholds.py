@@ -9,7 +9,9 @@ from msgspec import Meta
 
 DAY_S = 86400
 Seconds = Annotated[float, Meta(ge=0, le=DAY_S)]
+LongSeconds = Annotated[float, Meta(ge=0, le=30 * DAY_S)]
 Share = Annotated[float, Meta(gt=0, le=1)]
+Count = Annotated[float, Meta(ge=1, le=1e6)]
 STALE_AFTER_S = 20.0
 """Seconds after which what was heard of a node or host is old: Ray's agents speak every 5 s, and need a while to collect."""
 LARGE_CLUSTER_NODES = 100
@@ -50,11 +52,9 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Links are looked at once a minute, and the fabric manager trains them for half a minute after a start."""
     gpu_pcie_age: Annotated[Seconds, Meta(description="Seconds of load before a slow PCIe link is reported.")] = 300.0
     """A link is looked at once a minute, and may have been looked at while the GPU was idle: then it saves power."""
-    nvlink_errors: Annotated[float, Meta(ge=1, le=1e6, description="New NVLink errors in ten minutes, from which they are reported.")] = (
-        10.0
-    )
+    nvlink_errors: Annotated[Count, Meta(description="New NVLink errors in ten minutes, from which they are reported.")] = 10.0
     """One a minute, where NVIDIA's DCGM calls a GPU ill."""
-    pcie_replays: Annotated[float, Meta(ge=1, le=1e6, description="New PCIe replays in ten minutes, from which they are reported.")] = 80.0
+    pcie_replays: Annotated[Count, Meta(description="New PCIe replays in ten minutes, from which they are reported.")] = 80.0
     """Eight a minute, where NVIDIA's DCGM calls a GPU ill."""
     gpu_clock_age: Annotated[Seconds, Meta(description="Seconds of load before clocks far below the others' are reported.")] = 300.0
     """What is compared is averaged over two minutes; phases in which one GPU computes and another copies are shorter."""
@@ -107,7 +107,7 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Environments are installed and weights are loaded meanwhile: the largest models take twenty minutes and more."""
     job_start: Annotated[Seconds, Meta(description="Seconds before a job that has not started is a warning.")] = 300.0
     """Setting up an environment with pip takes minutes; Ray itself gives up after 15."""
-    job_failed: Annotated[float, Meta(ge=0, le=30 * DAY_S, description="Seconds that a failed job stays reported.")] = 4 * 3600.0
+    job_failed: Annotated[LongSeconds, Meta(description="Seconds that a failed job stays reported.")] = 4 * 3600.0
     """Long enough for the morning after a failure in the small hours, short enough not to be there for ever."""
     leak_age: Annotated[Seconds, Meta(description="Seconds before what an ended job still holds is reported.")] = 60.0
     """Ray takes away within seconds what isn't detached, and lists of living actors are up to half a minute old."""
@@ -132,15 +132,13 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     oom_fresh: Annotated[Seconds, Meta(description="Seconds that an out-of-memory kill is critical.")] = 600.0
     """Ray retries; if that fails too, it does so within minutes, and begins these anew."""
 
-    slurm_ends: Annotated[float, Meta(ge=0, le=30 * DAY_S, description="A Slurm job that ends within this many seconds is reported.")] = (
-        1800.0
-    )
+    slurm_ends: Annotated[LongSeconds, Meta(description="A Slurm job that ends within this many seconds is reported.")] = 1800.0
     """A checkpoint of the largest models takes up to ten minutes, and is often saved only after a step or two of as many."""
     rayjob_differs: Annotated[Seconds, Meta(description="Seconds before a RayJob whose status differs from Ray's is reported.")] = 60.0
     """KubeRay asks Ray every few seconds, and cockpit asks Kubernetes every 30 s."""
     agent_silent: Annotated[Seconds, Meta(description="Seconds before a node whose agent sends no report is reported.")] = 30.0
     """Ray's agents report every 5 s, and cockpit asks for the figures of a large cluster every 15 s."""
-    death_news: Annotated[float, Meta(ge=0, le=30 * DAY_S, description="Seconds after which a dead node is only an info.")] = 86400.0
+    death_news: Annotated[LongSeconds, Meta(description="Seconds after which a dead node is only an info.")] = 86400.0
     """Ray lists dead nodes for ever, also those that nobody waits for; after a day whoever needs it back has seen it."""
     node_missing: Annotated[Seconds, Meta(description="Seconds before a host of the config that is in no cluster is reported.")] = 60.0
     """Workers join while the head starts, or within a minute after it."""

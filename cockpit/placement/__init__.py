@@ -1,9 +1,9 @@
 """Whether what is asked for can be placed on the nodes there are, as Ray places it; and if not, why not. Pure and exact."""
 
 from cockpit.placement.deadlock import Deadlock, deadlock
-from cockpit.placement.fit import Room, room
+from cockpit.placement.fit import room
 from cockpit.placement.free_capacity import FreeCapacity, NodeShare
-from cockpit.placement.nodes import LivingNodes, PlacementKind, PlacementVerdict, has
+from cockpit.placement.nodes import LivingNodes, PlacementVerdict
 from cockpit.placement.request import SCALE, Ask, NodeHold, Place, Shape, Strategy, ask, matches, scale_amount, shape
 from cockpit.placement.text import amount, needs_words, sentence
 
@@ -16,15 +16,12 @@ __all__ = [
     "NodeHold",
     "NodeShare",
     "Place",
-    "PlacementKind",
     "PlacementVerdict",
-    "Room",
     "Shape",
     "Strategy",
     "amount",
     "ask",
     "deadlock",
-    "has",
     "matches",
     "needs_words",
     "room",

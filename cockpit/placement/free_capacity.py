@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from cockpit.placement.fit import Move, Slot, TooLongError, Vector, capacity, greedy_moves
-from cockpit.placement.nodes import ALL_SHAPES
-from cockpit.placement.request import Ask, Labels, NodeHold, Place, Shape, matches, rank
+from cockpit.placement.nodes import admitted_shapes
+from cockpit.placement.request import Ask, NodeHold, Place, Shape, rank
 
 
 class NodeKind(NamedTuple):
@@ -77,12 +77,9 @@ class FreeCapacity:
         wanted = [shape.labels for shape, _ in ask.shapes] if ask.labels else []
         for kind, ids in self._kinds.items():
             if ids:
-                homes.setdefault(Slot(kind.has, self._mask_admitted(kind, wanted) if wanted else ALL_SHAPES), []).append(kind)
+                there = {key: value for key, value in zip(self._keys, kind.labels, strict=True) if value is not None}
+                homes.setdefault(Slot(kind.has, admitted_shapes(there, wanted)), []).append(kind)
         return homes
-
-    def _mask_admitted(self, kind: NodeKind, wanted: list[Labels]) -> int:
-        there = {key: value for key, value in zip(self._keys, kind.labels, strict=True) if value is not None}
-        return sum(1 << number for number, labels in enumerate(wanted) if matches(there, labels))
 
     def _fill_nodes(
         self, ask: Ask, made: Iterable[Move], homes: dict[Slot, list[NodeKind]], holder: tuple[str, str]

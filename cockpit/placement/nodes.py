@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from cockpit.placement.fit import Room, Slot, capacity, room
-from cockpit.placement.request import Ask, NodeHold, Place, matches
+from cockpit.placement.request import Ask, Labels, NodeHold, Place, matches
 
 When = Literal["now", "ever"]
 ALL_SHAPES = -1
@@ -87,9 +87,7 @@ class LivingNodes:
             stock: Counter[Slot] = Counter()
             for place, count in zip(self.places, self._counts, strict=True):
                 if place.id not in ask.elsewhere:
-                    stock[
-                        Slot(tuple([has(place, name, when) for name in names]), _admitted_shapes(place, wanted) if wanted else ALL_SHAPES)
-                    ] += count
+                    stock[Slot(tuple([has(place, name, when) for name in names]), admitted_shapes(place.labels, wanted))] += count
             self._stocks[key] = stock
         return self._stocks[key]
 
@@ -142,8 +140,11 @@ def has(place: Place, name: str, when: When) -> int:
     return total if when == "ever" else max(0, total - place.used.get(name, 0))
 
 
-def _admitted_shapes(place: Place, wanted: tuple[tuple[tuple[str, str], ...], ...]) -> int:
-    return sum(1 << number for number, labels in enumerate(wanted) if not labels or matches(place.labels, labels))
+def admitted_shapes(there: Mapping[str, str], wanted: Sequence[Labels]) -> int:
+    """As bits, which of the shapes that want these labels a node admits; all of them where no labels are wanted at all."""
+    if not wanted:
+        return ALL_SHAPES
+    return sum(1 << number for number, labels in enumerate(wanted) if not labels or matches(there, labels))
 
 
 def _holds_by_job(holds: Iterable[NodeHold], names: Container[str]) -> tuple[NodeHold, ...]:

@@ -127,13 +127,12 @@ def _node_words(place: Place, needs: dict[str, int]) -> str:
     for name, need in needs.items():
         total, free = place.total.get(name, 0), has(place, name, "now")
         there = amount(name, total, bare=len(needs) == 1)
-        facts.append(
-            f"{there} but {_held_words([place], name)}"
-            if total >= need > free
-            else f"{amount(name, free, bare=len(needs) == 1)} free"
-            if total >= need
-            else there
-        )
+        if total < need:
+            facts.append(there)
+        elif free < need:
+            facts.append(f"{there} but {_held_words([place], name)}")
+        else:
+            facts.append(f"{amount(name, free, bare=len(needs) == 1)} free")
     return ", ".join(facts)
 
 
@@ -162,13 +161,11 @@ def _resource_words(world: LivingNodes, ask: Ask, name: str, when: When) -> str:
     total, free = world.sum(ask, name, "ever"), world.sum(ask, name, "now")
     if not total:
         return f"no node has any {_safe(name)}"
+    if when == "ever" and total < need:
+        return f"there are only {amount(name, total)} in total"
     if when == "ever":
         pieces = _total_words(sorted(places, key=lambda place: -place.total.get(name, 0)), [name])
-        return (
-            f"there are only {amount(name, total)} in total"
-            if total < need
-            else f"{_fitting_words(world, ask, when)} on empty nodes: {pieces}"
-        )
+        return f"{_fitting_words(world, ask, when)} on empty nodes: {pieces}"
     held = _held_words(places, name)
     if free < need:
         return f"{amount(name, free, bare=True)} of {amount(name, total)} {_is_or_are(free)} free, {held}"
@@ -180,13 +177,9 @@ def _resource_words(world: LivingNodes, ask: Ask, name: str, when: When) -> str:
 
 def _fitting_words(world: LivingNodes, ask: Ask, when: When) -> str:
     fitting = world.count_fitting(ask, when)
-    return (
-        "its bundles don't fit"
-        if fitting is None
-        else f"only {plural(fitting, 'bundle fits', 'bundles fit')}"
-        if fitting
-        else "no bundle fits"
-    )
+    if fitting is None:
+        return "its bundles don't fit"
+    return f"only {plural(fitting, 'bundle fits', 'bundles fit')}" if fitting else "no bundle fits"
 
 
 def _is_or_are(fixed: int) -> str:
@@ -208,8 +201,5 @@ def _held_words(places: Iterable[Place], name: str) -> str:
     if len(jobs) == 1:
         return f"{amount(name, used, bare=True)} {_is_or_are(used)} held by {next(iter(known.values()))}"
     shares = [f"{amount(name, held, bare=True)} by {known[who]}" for who, held in jobs.most_common()]
-    return (
-        f"{amount(name, used, bare=True)} {_is_or_are(used)} held: {join_first(shares, MAX_NAMED)}"
-        if shares
-        else f"{amount(name, used, bare=True)} {_is_or_are(used)} held"
-    )
+    by_whom = f": {join_first(shares, MAX_NAMED)}" if shares else ""
+    return f"{amount(name, used, bare=True)} {_is_or_are(used)} held{by_whom}"

@@ -1,10 +1,8 @@
 """Presets: jobs and the clusters they run on, written down in YAML, with secrets that stay in the environment."""
 
 from cockpit.presets.allocation import with_hosts
-from cockpit.presets.amounts import byte_count, version_matches
 from cockpit.presets.folder import PresetError, UnknownPresetError, copy_preset, find_preset, presets, presets_folder, write_preset
 from cockpit.presets.preset import JobSpec, Needs, Preset, RayNode, RayStart, SlurmStart, read_preset
-from cockpit.presets.schema import preset_schema
 from cockpit.presets.variables import FilledPreset, doubts, fill_preset, redact_preset
 
 __all__ = [
@@ -17,17 +15,14 @@ __all__ = [
     "RayStart",
     "SlurmStart",
     "UnknownPresetError",
-    "byte_count",
     "copy_preset",
     "doubts",
     "fill_preset",
     "find_preset",
-    "preset_schema",
     "presets",
     "presets_folder",
     "read_preset",
     "redact_preset",
-    "version_matches",
     "with_hosts",
     "write_preset",
 ]

@@ -13,13 +13,15 @@ from typing import Final
 
 import platformdirs
 
-from cockpit.config.document import InputError, abbreviate_home, read_text
+from cockpit.config.document import InputError, abbreviate_home, expand_home, read_text
 from cockpit.presets.preset import ENDINGS, Preset, read_preset
 from cockpit.presets.script import explain_script, find_script
+from cockpit.text import explain_os_error
 from cockpit.trust import why_not_ours
 
 READY_MADE: Final = Path(__file__).with_name("shipped")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_URI = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
 class PresetError(InputError):
@@ -46,6 +48,11 @@ def is_path(text: str) -> bool:
     return "/" in text or text.endswith(ENDINGS)
 
 
+def is_uri(working_dir: str) -> bool:
+    """Whether Ray fetches it itself: s3://, https://, gcs://, and the like."""
+    return _URI.match(working_dir) is not None
+
+
 def resolve_beside(path: Path, written: str) -> Path:
     """A folder that the preset of this path names: beside it, or, of a preset of no particular folder, from here. Raises `InputError`."""
     try:
@@ -66,7 +73,7 @@ def presets() -> list[Preset | PresetError]:
 def find_preset(name_or_path: str) -> Preset:
     """By its name, or by the path of its file: what has a slash in it or ends in .yaml. Raises `InputError`."""
     if is_path(name_or_path):
-        return read_preset(_expand_home(name_or_path))
+        return read_preset(expand_home(name_or_path))
     paths = {path.stem: path for path in (*_files(READY_MADE), *_files(presets_folder()))}
     if name_or_path in paths:
         return _read_named(paths[name_or_path])
@@ -86,13 +93,6 @@ def _read_named(path: Path) -> Preset:
     if path.parent != READY_MADE and (reason := why_not_ours(path)) is not None:
         raise InputError(f"{abbreviate_home(path)}: {reason}; give its path if you mean this file")
     return read_preset(path)
-
-
-def _expand_home(written: str) -> Path:
-    try:
-        return Path(written).expanduser()
-    except RuntimeError as error:
-        raise InputError(f"{written}: no such home folder") from error
 
 
 class UnknownPresetError(InputError):
@@ -117,13 +117,13 @@ def write_preset(text: str, name: str) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{abbreviate_home(path)}: can't create its folder: {(error.strerror or str(error)).lower()}") from error
+        raise InputError(f"{abbreviate_home(path)}: can't create its folder: {explain_os_error(error)}") from error
     try:
         _write(path, text)
     except FileExistsError as error:
         raise InputError(f"{abbreviate_home(path)}: already exists; not overwritten") from error
     except OSError as error:
-        raise InputError(f"{abbreviate_home(path)}: {(error.strerror or str(error)).lower()}") from error
+        raise InputError(f"{abbreviate_home(path)}: {explain_os_error(error)}") from error
     return path
 
 

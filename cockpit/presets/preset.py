@@ -91,6 +91,17 @@ class JobSpec(Value, frozen=True):
     entrypoint_resources: Mapping[str, float] = {}
     metadata: Mapping[str, str] = {}
 
+    def with_texts(self, text: Callable[[str], str], variable: Callable[[str, str], str], nested: Callable[[Any], Any]) -> JobSpec:
+        """With every text of it changed, but its id: a variable's and a mark's by their names too, those of the runtime_env together."""
+        return replace(
+            self,
+            entrypoint=text(self.entrypoint),
+            working_dir=self.working_dir and text(self.working_dir),
+            env={name: variable(name, value) for name, value in self.env.items()},
+            runtime_env=nested(self.runtime_env),
+            metadata={name: variable(name, value) for name, value in self.metadata.items()},
+        )
+
 
 class Needs(Value, frozen=True):
     """What must be there, beyond what the command itself tells. Sizes are bytes; `None`: nothing is said."""

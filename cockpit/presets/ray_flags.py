@@ -74,16 +74,17 @@ HEADS_ALONE: Final = ("port", "redis_shard_ports", "system_config", "dashboard_p
 """Refused by Ray on a worker, or without effect there."""
 OF_ONE_HOST: Final = ("node_ip_address", "node_name")
 """Another on each host."""
-_WORDS: Final[Mapping[FlagKind, str]] = {
-    "port": "a port from 0 to 65535",
-    "count": "a whole number from 0",
-    "number": "a number from 0",
-    "bytes": "an amount such as 50GB or 1.5TiB",
-    "text": "text",
-    "switch": "true or false",
-    "true or false": "true or false",
-    "map": "keys with values",
+_KINDS: Final[Mapping[FlagKind, tuple[str, dict[str, Any]]]] = {
+    "port": ("a port from 0 to 65535", {"type": "integer", "minimum": 0, "maximum": 65535}),
+    "count": ("a whole number from 0", {"type": "integer", "minimum": 0}),
+    "number": ("a number from 0", {"type": "number", "minimum": 0}),
+    "bytes": ("an amount such as 50GB or 1.5TiB", {"type": ["integer", "string"]}),
+    "text": ("text", {"type": ["string", "number"]}),
+    "switch": ("true or false", {"type": "boolean"}),
+    "true or false": ("true or false", {"type": "boolean"}),
+    "map": ("keys with values", {"type": ["object", "string"]}),
 }
+"""What is expected of each kind, in words and as JSON Schema."""
 _SPECIAL: Final[Mapping[str, str]] = {
     "worker_port_list": "ports such as 10002,10003",
     "resources": "resources with their amounts, such as {fast_disk: 1}",
@@ -129,7 +130,7 @@ def _format_map(name: str, value: Any) -> str | None:
 
 def flag_words(name: str) -> str:
     """What is expected of it."""
-    return _SPECIAL.get(name) or _WORDS[FLAGS[name].kind]
+    return _SPECIAL.get(name) or _KINDS[FLAGS[name].kind][0]
 
 
 def _check_value(kind: FlagKind, value: Any) -> FlagValue | None:
@@ -160,19 +161,7 @@ def flag_arguments(flags: Mapping[str, FlagValue]) -> tuple[str, ...]:
 def flags_schema() -> dict[str, Any]:
     """What may stand under a host beside its name, for the JSON Schema: each flag in both of its spellings."""
     return {
-        spelling: {**_SCHEMAS[flag.kind], **({"description": flag.about} if flag.about else {})}
+        spelling: {**_KINDS[flag.kind][1], **({"description": flag.about} if flag.about else {})}
         for name, flag in FLAGS.items()
         for spelling in dict.fromkeys((name, name.replace("_", "-")))
     }
-
-
-_SCHEMAS: Final[Mapping[FlagKind, dict[str, Any]]] = {
-    "port": {"type": "integer", "minimum": 0, "maximum": 65535},
-    "count": {"type": "integer", "minimum": 0},
-    "number": {"type": "number", "minimum": 0},
-    "bytes": {"type": ["integer", "string"]},
-    "text": {"type": ["string", "number"]},
-    "switch": {"type": "boolean"},
-    "true or false": {"type": "boolean"},
-    "map": {"type": ["object", "string"]},
-}

@@ -93,11 +93,6 @@ class PresetFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     needs: NeedsFile = NeedsFile()
 
 
-def preset_schema() -> dict[str, Any]:
-    """The JSON Schema of a preset's file."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(PresetFile)}
-
-
 WORDS: Final = {
     "about": "one line of text",
     "ray": "keys with values, `head` among them",

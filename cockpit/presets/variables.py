@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cockpit.config.document import Document, InputError, abbreviate_home
 from cockpit.model import Value
-from cockpit.presets.folder import resolve_beside
+from cockpit.presets.folder import is_uri, resolve_beside
 from cockpit.presets.preset import JobSpec, Preset, RayNode, RayStart, SlurmStart
 from cockpit.presets.ray_flags import FlagValue
 from cockpit.secrets import HIDDEN, find_secrets, hide, redact_variable
@@ -19,7 +19,6 @@ NAME: Final = re.compile(r"\$\$(?=\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """`$${`, which is `${` for a shell over there; or a name that is filled in."""
 _ANY: Final = "any"
 """A value that by itself is no secret."""
-_URI = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
 class FilledPreset(Value, frozen=True):
@@ -47,7 +46,8 @@ def fill_preset(preset: Preset, env: Mapping[str, str]) -> FilledPreset:
 
 def redact_preset(preset: Preset) -> Preset:
     """The same preset, fit to be shown, logged and recorded: `${NAME}` as it was written, and no secret that stands there in plain text."""
-    return replace(preset, ray=preset.ray and _safe_start(preset.ray), job=preset.job and _safe_job(preset.job))
+    job = preset.job and preset.job.with_texts(_safe_text, _safe_value, _safe_any)
+    return replace(preset, ray=preset.ray and _safe_start(preset.ray), job=job)
 
 
 def doubts(preset: Preset) -> tuple[str, ...]:
@@ -152,7 +152,7 @@ def _is_telling(name: str, value: str = _ANY) -> bool:
 
 def _folder(preset: Preset, written: str) -> str:
     """Beside the file; a preset that lies in cockpit's own folder means where cockpit was started."""
-    if _URI.match(written):
+    if is_uri(written):
         return written
     try:
         return str(resolve_beside(preset.path, written))
@@ -184,16 +184,6 @@ def _safe_flags(flags: Mapping[str, FlagValue]) -> dict[str, FlagValue]:
     return {name: redact_variable(name, value) if isinstance(value, str) else value for name, value in flags.items()}
 
 
-def _safe_job(job: JobSpec) -> JobSpec:
-    return replace(
-        job,
-        entrypoint=_safe_text(job.entrypoint),
-        env={name: _safe_value(name, value) for name, value in job.env.items()},
-        runtime_env=_safe_any(job.runtime_env),
-        metadata={name: _safe_value(name, value) for name, value in job.metadata.items()},
-    )
-
-
 def _safe_any(value: Any) -> Any:
     if isinstance(value, str):
         return _safe_text(value)
@@ -209,12 +199,8 @@ def _safe_value(name: str, value: str) -> str:
 
 
 def _safe_text(text: str) -> str:
-    return hide(text, _plain_secrets(text))
-
-
-def _plain_secrets(text: str) -> list[tuple[int, int]]:
-    """Those that stand there themselves, and not as the name of a variable."""
-    return [(start, end) for start, end in find_secrets(text) if "$" not in text[start:end]]
+    """Without the secrets that stand there themselves, and not as the name of a variable."""
+    return hide(text, [(start, end) for start, end in find_secrets(text) if "$" not in text[start:end]])
 
 
 def _plain(preset: Preset) -> Iterator[str]:

@@ -258,11 +258,6 @@ def status_json(snapshot: Snapshot, *, indent: int = 0) -> str:
     return (msgspec.json.format(raw, indent=indent) if indent else raw).decode()
 
 
-def status_schema() -> dict[str, Any]:
-    """The JSON Schema of `cockpit status --json`."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Status)}
-
-
 def export(snapshot: Snapshot, now: float) -> Path:
     """Write the status as JSON into the current folder; only its owner may read it. Raises `OSError`."""
     path = Path(f"cockpit-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}.json")

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from cockpit.budget import Budget, Group, Line
 from cockpit.check.check import check
-from cockpit.check.result import check_json, check_schema, exit_code, judge
+from cockpit.check.result import CheckStatus, check_json, exit_code, judge
 from cockpit.check.text import check_text
+from cockpit.config.document import json_schema
 from tests.check.worlds import asked, cluster, group, machine, of, preset
 
 ACTOR, VLLM = group("actor", 8), group("vLLM", 8, "STRICT_PACK")
@@ -94,7 +95,7 @@ def test_json_is_what_its_schema_says():
         "unread": [],
     }
     assert all(set(line) == {"level", "text", "change"} for line in told["lines"])
-    schema = check_schema()
+    schema = json_schema(CheckStatus)
     assert set(schema["$defs"]["CheckStatus"]["properties"]) == set(told)
 
 

@@ -8,16 +8,16 @@ from typing import get_type_hints
 import pytest
 import yaml
 
-from cockpit.config.document import InputError
+from cockpit.config.document import InputError, json_schema
 from cockpit.config.reach import DEFAULT_REACH, HostEntry, Roster, check_host, parse_hosts, reach_command
 from cockpit.config.settings import (
     Config,
+    ConfigFile,
     config_path,
     config_text,
     default_file,
     init,
     load,
-    schema,
 )
 from cockpit.config.thresholds import Limits
 from cockpit.model import Node
@@ -250,7 +250,7 @@ def test_what_is_printed_says_where_each_value_comes_from_and_reads_back_the_sam
 
 
 def test_the_schema_knows_every_key_and_refuses_others():
-    found = json.loads(json.dumps(schema()))
+    found = json.loads(json.dumps(json_schema(ConfigFile)))
     file = found["$defs"]["ConfigFile"]
     assert set(file["properties"]) == set(Config.__struct_fields__) - {"origins", "slurm", "slurm_nodes", "kubernetes", "limits"} | {
         "findings"
@@ -323,6 +323,14 @@ def test_a_mistake_in_a_hosts_file_names_its_line(tmp_path, content, message):
     (tmp_path / "hosts").write_text(content)
     with pytest.raises(InputError, match=message):
         parse_hosts(str(tmp_path / "hosts"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("~nobody-of-that-name/hosts", "no such home folder"), ("w" * 5000, "can't be the name of a host")]
+)
+def test_what_can_be_neither_a_host_nor_a_file_is_said(text, message):
+    with pytest.raises(InputError, match=message):
+        parse_hosts(text)
 
 
 def test_the_default_reach_is_ssh_with_or_without_a_user():

@@ -7,7 +7,7 @@ import pytest
 
 from cockpit.config.document import InputError
 from cockpit.presets import Preset, PresetError, copy_preset, find_preset, presets, presets_folder, write_preset
-from cockpit.presets.folder import READY_MADE
+from cockpit.presets.folder import READY_MADE, is_uri
 
 JOB = "job: {entrypoint: x}\n"
 
@@ -158,3 +158,18 @@ def test_a_file_where_the_folder_should_be_is_not_taken_for_the_preset(folder):
 def test_a_path_below_nobodys_home_is_said(tmp_path):
     with pytest.raises(InputError, match="no such home folder"):
         find_preset("~nobody-of-that-name/ppo.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("s3://bucket/a.zip", True),
+        ("gcs://_ray_pkg_1.zip", True),
+        ("http://[x/a.zip", True),
+        (".", False),
+        ("/a:b", False),
+        ("a//b", False),
+    ],
+)
+def test_what_ray_fetches_itself_is_known(text, expected):
+    assert is_uri(text) is expected

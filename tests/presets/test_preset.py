@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from cockpit.config.document import InputError
-from cockpit.presets import Needs, RayNode, RayStart, SlurmStart, byte_count, preset_schema, read_preset, version_matches
+from cockpit.config.document import InputError, json_schema
+from cockpit.presets import Needs, RayNode, RayStart, SlurmStart, read_preset
+from cockpit.presets.amounts import byte_count, version_matches
 from cockpit.presets.folder import READY_MADE
 from cockpit.presets.ray_flags import FLAGS, OWN, flag_name
-from cockpit.presets.schema import WORDS
+from cockpit.presets.schema import WORDS, PresetFile
 
 WHOLE = """
 about: PPO on a 7B model, two nodes
@@ -333,7 +334,7 @@ def test_rays_own_command_reads_the_flags_of_a_preset(file, ray_start):
 
 
 def test_the_schema_knows_what_the_reader_knows():
-    schema = preset_schema()
+    schema = json_schema(PresetFile)
     check = Draft202012Validator(schema)
     check.check_schema(schema)
     names = {field for made in schema["$defs"].values() for field in made["properties"]}
@@ -365,7 +366,7 @@ def test_every_key_of_the_schema_is_described():
             if "description" not in made and "$ref" not in json.dumps(made):
                 yield f"{where}.{name}"
 
-    found = [name for title, made in preset_schema()["$defs"].items() for name in undescribed(made, title)]
+    found = [name for title, made in json_schema(PresetFile)["$defs"].items() for name in undescribed(made, title)]
     assert found == []
 
 
@@ -377,7 +378,7 @@ def test_a_ready_made_preset_is_valid_and_so_says_the_schema(path):
     assert preset.about
     assert isinstance(preset.ray, RayStart)
     assert preset.job is not None
-    Draft202012Validator(preset_schema()).validate(yaml.safe_load(path.read_text()))
+    Draft202012Validator(json_schema(PresetFile)).validate(yaml.safe_load(path.read_text()))
     for node in preset.ray.nodes:
         assert len(preset.ray.env["CUDA_VISIBLE_DEVICES"].split(",")) == node.flags["num_gpus"]
     assert float(preset.ray.env["RAY_memory_usage_threshold"]) < 1

@@ -185,3 +185,9 @@ def test_a_password_among_the_flags_of_ray_start_is_not_shown(written):
     )
     assert preset.ray is not None
     assert [node.flags for node in preset.ray.nodes] == [{"redis_password": HIDDEN, "port": 6380}, {"redis_password": HIDDEN}]
+
+
+def test_a_password_in_the_address_of_a_working_dir_is_not_shown(written):
+    preset = redact_preset(written("job: {entrypoint: x, working_dir: 'https://me:hunter22@host/job.zip'}\n"))
+    assert preset.job is not None
+    assert preset.job.working_dir == f"https://{HIDDEN}@host/job.zip"

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from cockpit.config.document import json_schema
 from cockpit.findings import DETECTORS, FindingTracker, Limits
 from cockpit.model import Cluster, Disk, Fault, Finding, Hold, HostMemory, Job, PlacementGroup, Remedy, Session, Snapshot
 from cockpit.report import status
-from cockpit.report.status import CRITICAL, NO_ANSWER, OK, WARNING, exit_code, export, status_json, status_schema
+from cockpit.report.status import CRITICAL, NO_ANSWER, OK, WARNING, Status, exit_code, export, status_json
 from tests.world import GIB, NOW, actor, node, process, snapshot
 
 TEXT, NUMBER, WHOLE, TRUTH, MANY = str, (int, float), int, bool, list
@@ -144,19 +145,19 @@ def shapes(schema):
 
 @pytest.mark.parametrize("where", [where for where in CONTRACT if where != "nodes.resources.GPU"])
 def test_the_schema_knows_every_field(where):
-    assert set(CONTRACT[where]) <= set(shapes(status_schema())(where))
+    assert set(CONTRACT[where]) <= set(shapes(json_schema(Status))(where))
 
 
 @pytest.mark.parametrize("of", [snapshot(), snapshot("\x1b[31m"), Snapshot(), snapshot(nodes=(node(1, gpus=None),), faults=())])
 def test_what_is_told_is_what_the_schema_says(of):
     jsonschema = pytest.importorskip("jsonschema")
-    jsonschema.Draft202012Validator(status_schema()).validate(told(of))
+    jsonschema.Draft202012Validator(json_schema(Status)).validate(told(of))
 
 
 def test_the_schema_refuses_what_is_something_else():
     jsonschema = pytest.importorskip("jsonschema")
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.Draft202012Validator(status_schema()).validate({**told(), "nodes": 3})
+        jsonschema.Draft202012Validator(json_schema(Status)).validate({**told(), "nodes": 3})
 
 
 # Its exit code

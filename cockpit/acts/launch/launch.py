@@ -131,9 +131,8 @@ class Launches:
         self._keep(ready)
         target = _target(ready, _command(order), look)
         told = (*(_describe(other, look) for other in others), *fit, *_changes(ready, look), *_folder_lines(order, package), *order.notes)
-        told += (
-            (f"the job's id contains the minute of its launch; if launched now: {target.id}",) if "{time}" in ready.order.template else ()
-        )
+        if "{time}" in order.template:
+            told += (f"the job's id contains the minute of its launch; if launched now: {target.id}",)
         return Plan(
             act.id,
             act.title,

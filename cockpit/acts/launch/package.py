@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import urlsplit
 
 import msgspec
 from pathspec import GitIgnoreSpec
@@ -94,11 +93,6 @@ class Package(msgspec.Struct, frozen=True):
         self.data.seek(0)
         while piece := self.data.read(_PIECE_BYTES):
             yield piece
-
-
-def is_uri(working_dir: str) -> bool:
-    """Whether Ray fetches it itself: s3://, https://, gcs://, and the like."""
-    return bool(urlsplit(working_dir).scheme) and "://" in working_dir
 
 
 def pack(contents: Contents, hear: Hear = lambda *_: None, *, stopped: Callable[[], bool] = lambda: False) -> Package:

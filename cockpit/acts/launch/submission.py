@@ -19,11 +19,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.acts.launch.package import Hear, Package, find_contents, is_uri, pack, pack_archive
+from cockpit.acts.launch.package import Hear, Package, find_contents, pack, pack_archive
 from cockpit.config.document import Document, InputError, read_text
 from cockpit.model import Actor, Job
 from cockpit.presets import JobSpec, Preset, doubts, fill_preset, find_preset, read_preset, redact_preset
-from cockpit.presets.folder import is_path
+from cockpit.presets.folder import is_path, is_uri
 from cockpit.presets.preset import SUBMISSION
 from cockpit.presets.save import UPLOADED, entrypoint_fields, escape_placeholders, map_texts, split_runtime_env, user_metadata
 from cockpit.secrets import HIDDEN, redact, redact_variable, redact_within
@@ -336,25 +336,13 @@ def _modules(job: JobSpec) -> Iterator[str]:
 
 def _redact(job: JobSpec) -> JobSpec:
     """Fit to be shown."""
-    return replace(
-        job,
-        entrypoint=redact(job.entrypoint),
-        working_dir=job.working_dir and redact(job.working_dir),
-        env={name: redact_variable(name, value) for name, value in job.env.items()},
-        runtime_env=redact_within(job.runtime_env),
-        metadata={name: redact_variable(name, value) for name, value in job.metadata.items()},
-    )
+    return job.with_texts(redact, redact_variable, redact_within)
 
 
 def _preset(name: str, job: JobSpec) -> Preset:
     """As if somebody had written it down; it lies nowhere."""
-    written = replace(
-        job,
-        entrypoint=escape_placeholders(job.entrypoint),
-        working_dir=job.working_dir and escape_placeholders(job.working_dir),
-        env=map_texts(job.env, escape_placeholders),
-        runtime_env=map_texts(job.runtime_env, escape_placeholders),
-        metadata=map_texts(job.metadata, escape_placeholders),
+    written = job.with_texts(
+        escape_placeholders, lambda _, value: escape_placeholders(value), lambda value: map_texts(value, escape_placeholders)
     )
     name = fit_for_id(name[:MAX_ID_CHARS]) or "job"  # anybody may have written it, and somebody may have to type it
     return Preset(name, Path(name), job=written)

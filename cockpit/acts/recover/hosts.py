@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from cockpit.acts.plan import Plan, Target
+from cockpit.config.address import DEFAULT_PORT, url_at
 from cockpit.config.reach import HostEntry
 from cockpit.presets import RayNode, RayStart
 
 PORT = 6379
-DASHBOARD_PORT = 8265
 _LOOPBACK, _ANY = ("", "localhost", "127.0.0.1", "::1"), ("0.0.0.0", "::")  # noqa: S104 to recognize it
 Requests = dict[str, dict[str, Any]]
 
@@ -134,8 +134,7 @@ def dashboard_of(start: RayStart, host: str, *, near: bool) -> str:
     """Where its dashboard will answer; `near`: the head is this host. `host` is the head's address otherwise."""
     listens = str(start.head.flags.get("dashboard_host") or "")
     place = listens if listens not in (*_LOOPBACK, *_ANY) else "127.0.0.1" if near else host
-    port = int(start.head.flags.get("dashboard_port") or DASHBOARD_PORT)
-    return f"http://[{place}]:{port}" if ":" in place else f"http://{place}:{port}"
+    return url_at(place, int(start.head.flags.get("dashboard_port") or DEFAULT_PORT))
 
 
 def why_not(start: RayStart, names: Mapping[str, str], plan: Plan) -> str | None:

@@ -14,6 +14,7 @@ from cockpit.acts.executor import ActionExecutor
 from cockpit.acts.plan import Plan, Receipt
 from cockpit.acts.recover.step_state import StepError
 from cockpit.acts.table import find_act
+from cockpit.acts.world import Hear
 from cockpit.check.preset import look_and_check
 from cockpit.model import Actor, Job, Snapshot
 from cockpit.monitor.monitor import ClusterMonitor
@@ -23,7 +24,6 @@ from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
 from cockpit.text import count, gpus_words, plural
 
-Hear = Callable[[str, Progress], None]
 PROGRESS_TIMEOUT_S: Final = 900.0
 """For the first sign of progress; Ray itself gives up a driver that has not started after as long."""
 POLL_INTERVAL_S: Final = 0.5

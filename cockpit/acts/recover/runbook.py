@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
-import msgspec
 from msgspec.structs import replace
 
 from cockpit.acts.executor import ActionExecutor
@@ -17,7 +16,8 @@ from cockpit.acts.plan import Plan, Receipt
 from cockpit.acts.recover.hosts import dashboard_of, listens_far
 from cockpit.acts.recover.job import JobSteps
 from cockpit.acts.recover.step_state import NAMES, OF_JOB, Step, StepError, steps_of
-from cockpit.acts.recover.steps import Hear, Lines, RecoverySteps, Show
+from cockpit.acts.recover.steps import Lines, RecoverySteps, Show
+from cockpit.acts.world import Hear
 from cockpit.config import slurm
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
@@ -195,7 +195,7 @@ async def begin_recovery(
     filled = fill_preset(preset, env)
     dashboard = _dashboard(config, preset.ray)
     # Probes that watch other hosts would only compete with what is done there.
-    monitor = ClusterMonitor(msgspec.structs.replace(config, address=config.address or dashboard, probe_hosts="never"), lambda _: None)
+    monitor = ClusterMonitor(replace(config, address=config.address or dashboard, probe_hosts="never"), lambda _: None)
     if ending is not None:
         ending.append(monitor.close)
     running = asyncio.ensure_future(monitor.run())

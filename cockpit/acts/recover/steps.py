@@ -28,6 +28,7 @@ from cockpit.acts.recover.hosts import (
 from cockpit.acts.recover.step_state import StepError
 from cockpit.acts.table import find_act
 from cockpit.acts.text import reasons, summary
+from cockpit.acts.world import Hear
 from cockpit.config.address import Address
 from cockpit.config.reach import HostEntry
 from cockpit.monitor.monitor import ClusterMonitor
@@ -37,7 +38,6 @@ from cockpit.sources.ray.client import RayClient
 from cockpit.text import gpus_words, plural
 from cockpit.trust import Audience, find_token
 
-Hear = Callable[[str, Progress], None]
 Show = Callable[[Plan | Receipt], None]
 """Told what a step will do as soon as that is known, and what it has done."""
 Lines = tuple[str, ...]
@@ -220,7 +220,8 @@ class RecoverySteps:
             raise StepError("no Ray is known to run on the head: start it with --from start", "start")
         address = Address(self.dashboard, session, given=head != self._monitor.pool.local or self._is_anothers(targets.get(head)))
         ray = RayClient(self.dashboard, token=self._monitor.choice.token, audience=Audience(self.dashboard, given=address.given))
-        wanted, addresses, began = expected_gpus(targets.values()), _addresses(targets), time.monotonic()
+        addresses = {host: str((target.facts or {}).get("address") or "") for host, target in targets.items()}
+        wanted, began = expected_gpus(targets.values()), time.monotonic()
         try:
             gpus = await wait_for_all(ray, session, wanted, addresses, lambda host, text: hear(host, Progress(text)))
         finally:
@@ -318,7 +319,3 @@ def _where(runs: Mapping[str, str]) -> str:
 def _step_to_repeat(against: Iterable[Target]) -> str | None:
     """The step before all others where a part of that Ray is in its own way; `None`: it has to be mended by hand."""
     return "stop" if any(target.live for target in against) else None
-
-
-def _addresses(targets: Mapping[str, Target]) -> dict[str, str]:
-    return {host: str((target.facts or {}).get("address") or "") for host, target in targets.items()}

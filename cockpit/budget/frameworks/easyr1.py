@@ -13,8 +13,6 @@ from cockpit.budget.frameworks.hydra import Gap, Override, Overrides, Value
 from cockpit.budget.frameworks.verl.groups import node_groups
 from cockpit.budget.frameworks.verl.source import content, to_hydra
 
-__all__ = ["easyr1"]
-
 _SECTIONS = frozenset({"config", "data", "worker", "algorithm", "trainer"})
 _NODES, _GPUS, _CPUS = "trainer.nnodes", "trainer.n_gpus_per_node", "worker.reward.num_cpus"
 _DEFAULTS = {_NODES: 1, _GPUS: 8, _CPUS: 1}

@@ -11,8 +11,6 @@ from typing import NamedTuple, NoReturn, TypeAlias, Union
 
 import msgspec
 
-__all__ = ["Gap", "HydraCommand", "Override", "Overrides", "Value", "parse", "read"]
-
 _KEY = re.compile(r"(\+\+|\+|~)?((?:[A-Za-z_][\w-]*|\d+)(?:[./](?:[A-Za-z_][\w-]*|\d+))*)(@[\w.:$-]*)?(?:=(.*))?", re.DOTALL)
 _WITH_VALUE = {"--config-name": "-cn", "--config-path": "-cp", "--config-dir": "-cd", "--package": "-p", "--cfg": "-c"}
 _WITHOUT = {

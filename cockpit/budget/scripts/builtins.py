@@ -101,8 +101,7 @@ def _eval(call: Call) -> bool | None:
 
 
 def _test(call: Call) -> bool | None:
-    words = call.words[:-1] if call.words[-1:] == ["]"] else call.words
-    return holds(words)
+    return holds(call.words[:-1] if call.words[-1:] == ["]"] else call.words)
 
 
 def _leave(kind: Leaving) -> Callable[[Call], bool | None]:

@@ -128,8 +128,9 @@ class ScriptRun(Flow):
         broken: list[Scope] = []
         for item in items[:MAX_TURNS]:
             scope.assign(node.name, item)
-            with self.streams.in_doubt(bool(broken)):
-                end = self.run_until_left(lambda: self.sequence(node.body, scope), scope, "break", "continue")
+            self.streams.unsure += bool(broken)
+            end = self.run_until_left(lambda: self.sequence(node.body, scope), scope, "break", "continue")
+            self.streams.unsure -= bool(broken)
             broken += end.broken
             if end.left == "break":
                 break

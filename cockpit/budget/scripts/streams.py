@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import msgspec
 
@@ -53,13 +52,6 @@ class Streams:
         finally:
             sink = self._sinks.pop()
         return sink.text(), status
-
-    @contextmanager
-    def in_doubt(self, doubt: bool) -> Iterator[None]:
-        """Under a condition that can't be known, if there is one."""
-        self.unsure += doubt
-        yield
-        self.unsure -= doubt
 
     def path(self, said: str) -> str | None:
         """Where a path leads from the folder that the script is in: as seen from where it began, or absolute."""

@@ -8,8 +8,6 @@ from typing import Literal, NamedTuple
 BLANK = " \t"
 ENDS = frozenset(" \t\n;&|<>()")
 """What ends a word that isn't quoted."""
-
-
 _ANSI = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
 """`$'…'`, whose escapes aren't followed."""
 
@@ -72,8 +70,8 @@ def _part(text: str, at: int, ends: frozenset[str]) -> tuple[list[WordPart], int
         end = _end_of_double(text, at + 1)
         return _double(text[at + 1 : end]) or [WordPart("text", "", True)], end + 1
     if sign == "`":
-        end = _end_of_ticks(text, at + 1)
-        return [WordPart("command", text[at + 1 : end].replace("\\`", "`"), False)], end + 1
+        part, at = _ticks(text, at, quoted=False)
+        return [part], at
     if ansi := _ANSI.match(text, at):
         return [WordPart("process", "", True)], ansi.end()
     if text.startswith('$"', at):
@@ -95,13 +93,9 @@ def _double(text: str, escaped: str = '$`"\\\n') -> list[WordPart]:
         if sign == "\\" and at + 1 < len(text) and text[at + 1] in escaped:
             parts.append(WordPart("text", text[at + 1].replace("\n", ""), True))
             at += 2
-        elif sign == "$":
-            part, at = _dollar(text, at, quoted=True)
+        elif sign in "$`":
+            part, at = (_dollar if sign == "$" else _ticks)(text, at, quoted=True)
             parts.append(part)
-        elif sign == "`":
-            end = _end_of_ticks(text, at + 1)
-            parts.append(WordPart("command", text[at + 1 : end].replace("\\`", "`"), True))
-            at = end + 1
         else:
             end = min((found for found in (text.find(each, at + 1) for each in "\\$`") if found >= 0), default=len(text))
             parts.append(WordPart("text", text[at:end], True))
@@ -171,9 +165,10 @@ def _end_of_double(text: str, at: int) -> int:
     return at
 
 
-def _end_of_ticks(text: str, at: int) -> int:
-    while at < len(text) and text[at] != "`":
-        at += 2 if text[at] == "\\" else 1
-    if at >= len(text):
+def _ticks(text: str, at: int, *, quoted: bool) -> tuple[WordPart, int]:
+    end = at + 1
+    while end < len(text) and text[end] != "`":
+        end += 2 if text[end] == "\\" else 1
+    if end >= len(text):
         raise ShellError("a ` has no end")
-    return at
+    return WordPart("command", text[at + 1 : end].replace("\\`", "`"), quoted), end + 1

@@ -194,8 +194,3 @@ class Account(msgspec.Struct, frozen=True):
 def account_json(account: Account) -> str:
     """For scripts."""
     return msgspec.json.format(msgspec.json.encode(account), indent=2).decode()
-
-
-def account_schema() -> dict[str, Any]:
-    """The JSON Schema of it."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Account)}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.acts.launch import package as packing
-from cockpit.acts.launch.package import StoppedError, find_contents, is_uri, pack, pack_archive
+from cockpit.acts.launch.package import StoppedError, find_contents, pack, pack_archive
 from cockpit.config.document import InputError
 
 
@@ -258,10 +258,3 @@ def test_a_package_that_somebody_has_made_goes_as_it_is(tmp_path):
     package = pack_archive(tmp_path / "job.zip")
     assert b"".join(package.pieces()) == (tmp_path / "job.zip").read_bytes()
     assert package.size == (tmp_path / "job.zip").stat().st_size
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [("s3://bucket/a.zip", True), ("gcs://_ray_pkg_1.zip", True), (".", False), ("/a:b", False), ("a//b", False)]
-)
-def test_what_ray_fetches_itself_is_known(text, expected):
-    assert is_uri(text) is expected

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from cockpit.acts.plan import Plan, Receipt
 from cockpit.acts.recover.runbook import Recovery, check_allocation
 from cockpit.acts.recover.step_state import NAMES, Step, StepError, steps_of
-from cockpit.acts.recover.steps import Hear, Lines, Show
+from cockpit.acts.recover.steps import Lines, Show
+from cockpit.acts.world import Hear
 from cockpit.config.settings import Config
 from cockpit.config.slurm import named_allocation
 from cockpit.presets import JobSpec, Preset, RayNode, RayStart, fill_preset

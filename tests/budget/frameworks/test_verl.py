@@ -205,6 +205,12 @@ def test_somebodys_own_configuration_is_read_where_it_can_be():
     assert asked("--config-path=/conf --config-name=list", read=broken.get).amount("GPU") is None
 
 
+@pytest.mark.parametrize("odd", ["trainer: {device: [cuda]}", "trainer: {v1: {trainer_mode: [sync]}}", "reward_model: {nnodes: {a: 1}}"])
+def test_a_list_where_a_word_belongs_breaks_nothing(odd: str):
+    mine = {"/conf/mine.yaml": f"defaults: [ppo_trainer, _self_]\n{odd}"}
+    assert asked("--config-path=/conf --config-name=mine trainer.nnodes=1 trainer.n_gpus_per_node=8", read=mine.get).framework == "veRL"
+
+
 def test_a_path_that_is_not_absolute_is_looked_up_beside_the_program():
     mine = "trainer: {nnodes: 3, n_gpus_per_node: 4}\ndefaults: [ppo_trainer, _self_]\n"
     assert asked("--config-path=conf --config-name=mine", read={"verl/trainer/conf/mine.yaml": mine}.get).amount("GPU") == 12

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from cockpit.config.document import json_schema
 from cockpit.model import Snapshot
 from cockpit.recording.events import Event
-from cockpit.report.incident.account import Account, account_json, account_schema
+from cockpit.report.incident.account import Account, account_json
 from cockpit.report.incident.episodes import told_spans
 from cockpit.report.incident.gather import make_account
 from cockpit.report.incident.markdown import account_markdown
@@ -149,4 +150,4 @@ def test_a_failed_job_is_told_with_the_line_of_its_log_that_matters():
 
 def test_the_json_is_as_its_schema_says(account):
     assert msgspec.json.decode(account_json(account), type=Account) == account
-    assert account_schema()["$defs"]["Account"]["properties"].keys() == json.loads(account_json(account)).keys()
+    assert json_schema(Account)["$defs"]["Account"]["properties"].keys() == json.loads(account_json(account)).keys()

@@ -28,13 +28,8 @@ def _never(text: str, change: str | None) -> Line:
 
 
 def _sizes(ask: ParsedArgs) -> Iterator[Line]:
-    roles = [
-        "actor",
-        *(["ref"] if has_ref(ask) else []),
-        *(["critic"] if has_critic(ask) else []),
-        *(["reward"] if has_reward(ask) else []),
-    ]
-    for role in roles:
+    models = (("actor", True), ("ref", has_ref(ask)), ("critic", has_critic(ask)), ("reward", has_reward(ask)))
+    for role in [role for role, there in models if there]:
         for name in (f"{role}_num_nodes", f"{role}_num_gpus_per_node"):
             if ask(name) < 1:
                 yield _never(f"{ask.flag(name)} of {role} is {ask(name)}: nothing to place", f"set {ask.flag(name)} to 1 or more")
@@ -126,11 +121,6 @@ def _without_engines(ask: ParsedArgs) -> Iterator[Line]:
         yield _never(f"{who} needs vLLM engines", f"set {ask.flag('vllm_num_engines')} to 1 or more")
 
 
-def _refuse_remainder(ask: ParsedArgs, name: str, value: int, by: str, size: int) -> Line:
-    lower, upper = value // size * size, (value // size + 1) * size
-    return _never(f"{ask.flag(name)} {value} is not divisible by {by}", f"set {ask.flag(name)} to {f'{lower} or ' if lower else ''}{upper}")
-
-
 def _batches(ask: ParsedArgs) -> Iterator[Line]:
     """DeepSpeed: the batch is the micro batch × processes × a whole number of steps."""
     if ask("use_dynamic_batch") or ask.has_value("pretrain_data"):
@@ -142,7 +132,8 @@ def _batches(ask: ParsedArgs) -> Iterator[Line]:
         if there and size > 0 and micro > 0 and split > 0 and batch * split % (micro * size):
             step = max(1, micro * size // split)
             by = f"{ask.flag('micro_train_batch_size')} {micro} × {size // split} data-parallel processes of {role}"
-            yield _refuse_remainder(ask, "train_batch_size", batch, by, step)
+            lower, upper, flag = batch // step * step, (batch // step + 1) * step, ask.flag("train_batch_size")
+            yield _never(f"{flag} {batch} is not divisible by {by}", f"set {flag} to {f'{lower} or ' if lower else ''}{upper}")
             return
 
 

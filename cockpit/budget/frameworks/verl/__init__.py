@@ -18,8 +18,6 @@ from cockpit.budget.frameworks.verl.releases import RELEASES, release, releases_
 from cockpit.budget.frameworks.verl.rules import contradictions
 from cockpit.budget.frameworks.verl.source import ConfigSource, source_of
 
-__all__ = ["verl"]
-
 _GROUPS = frozenset({"model_engine"})
 _SIMPLERL = ("trainer.remove_clip", "trainer.remove_previous_ckpt", "actor_rollout_ref.rollout.micro_rollout_batch_size")
 _ROLLOUT, _ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
@@ -200,10 +198,8 @@ def _dead_keys(overrides: Overrides, last: int) -> list[Line]:
 def _find_contradictions(recipe: Recipe, configs: Sequence[ReleaseConfig]) -> list[Line]:
     """Contradictions; those that only some of the releases know are doubts."""
     found = [list(contradictions(recipe, config)) for config in configs]
-    lines = dict.fromkeys((line.text, line.change, line.level) for each in found for line in each)
-    return [
-        Line(level if all(Line(level, text, change) in each for each in found) else "doubt", text, change) for text, change, level in lines
-    ]
+    lines = dict.fromkeys(line for each in found for line in each)
+    return [line if all(line in each for each in found) else msgspec.structs.replace(line, level="doubt") for line in lines]
 
 
 def _settings(configs: Sequence[ReleaseConfig]) -> dict[str, str]:

@@ -10,8 +10,6 @@ import msgspec
 from cockpit.budget.frameworks.hydra import Gap, Overrides, Value
 from cockpit.budget.frameworks.verl.releases import default, release
 
-__all__ = ["ReleaseConfig"]
-
 MAX_DEPTH = 8
 MAX_COUNT = 100_000
 """More than any cluster has of anything: a count beyond it is a slip, and no list is made of it."""
@@ -50,11 +48,10 @@ class ReleaseConfig(msgspec.Struct):
 
     def whole(self, key: str) -> int | None:
         """A count; `None`, and a sentence, where it isn't one or can't be known."""
-        value = self.value(key)
-        if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_COUNT:
-            return value
-        self.unread[key] = f"{key} {value.value if isinstance(value, Gap) else f'is {value!r}, not a number'}"
-        return None
+        value, number = self.value(key), self.number(key)
+        if number is None:
+            self.unread[key] = f"{key} {value.value if isinstance(value, Gap) else f'is {value!r}, not a number'}"
+        return number
 
     def number(self, key: str) -> int | None:
         """A count, as a rule needs it: without a sentence where there is none."""

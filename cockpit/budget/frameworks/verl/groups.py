@@ -10,8 +10,6 @@ from cockpit.budget.frameworks.verl.config import ReleaseConfig
 from cockpit.budget.frameworks.verl.recipes import Recipe
 from cockpit.placement import Strategy
 
-__all__ = ["groups_of", "node_groups", "replica", "rollout_world"]
-
 NODES = 4096
 """More than any cluster has: a longer list of groups would be a slip of the keyboard."""
 _ROLLOUT = "actor_rollout_ref.rollout"
@@ -48,7 +46,7 @@ def _one_pool(recipe: Recipe, config: ReleaseConfig) -> Iterator[Group]:
         yield from _transfer_queue(config, sure=v1 is not None)
     elif not config.since("0.9.0"):
         yield _actors("TaskRunner", 1)
-    yield from _pool(config, _roles(config), "trainer", recipe.cpus)
+    yield from _pool(config, _name_models(config).replace("actor", "actor + rollout", 1), "trainer", recipe.cpus)
     if recipe.reward_pool:
         yield from _reward_pool(config)
     yield from _teacher_pool(config)
@@ -110,11 +108,6 @@ def _split(config: ReleaseConfig) -> Iterator[Group]:
         yield from node_groups(name, nodes, each, _cpus(config), _device(config))
 
 
-def _roles(config: ReleaseConfig) -> str:
-    """The models that share the trainer's pool."""
-    return _name_models(config).replace("actor", "actor + rollout", 1)
-
-
 def _name_models(config: ReleaseConfig) -> str:
     estimator, critic = config.value("algorithm.adv_estimator"), config.value("critic.enable")
     has_critic = critic if isinstance(critic, bool) else estimator == "gae"
@@ -133,9 +126,9 @@ def _cpus(config: ReleaseConfig) -> float:
 def _device(config: ReleaseConfig) -> str | None:
     """What Ray calls the accelerator: GPU, where somebody's own configuration may say more."""
     device = config.value("trainer.device")
-    if device in {Gap.ABSENT, Gap.UNKNOWN} and not config.shipped and config.overrides.value("trainer.device") is Gap.ABSENT:
+    if device in (Gap.ABSENT, Gap.UNKNOWN) and not config.shipped and config.overrides.value("trainer.device") is Gap.ABSENT:
         return "GPU"
-    if device in {"cuda", "npu"}:
+    if device in ("cuda", "npu"):
         return {"cuda": "GPU", "npu": "NPU"}[str(device)]
     config.unread["trainer.device"] = f"trainer.device {device.value if isinstance(device, Gap) else f'is {device!r}'}"
     return None
@@ -161,13 +154,13 @@ def _reward_key(config: ReleaseConfig, name: str) -> bool | None:
     old, new = f"reward_model.{name}", f"reward.reward_model.{name}"
     if not config.since("0.7.1"):
         return config.flag(old)
-    if config.since("0.9.0") or config.value(old) in {None, Gap.ABSENT}:
+    if config.since("0.9.0") or config.value(old) in (None, Gap.ABSENT):
         return config.flag(new)
     return config.flag(old)
 
 
 def _reward_base(config: ReleaseConfig) -> str:
-    old = any(config.value(f"reward_model.{name}") not in {None, Gap.ABSENT} for name in ("nnodes", "n_gpus_per_node"))
+    old = any(config.value(f"reward_model.{name}") not in (None, Gap.ABSENT) for name in ("nnodes", "n_gpus_per_node"))
     return "reward_model" if not config.since("0.7.1") or (old and not config.since("0.9.0")) else "reward.reward_model"
 
 
@@ -181,7 +174,7 @@ def _reward_pool(config: ReleaseConfig) -> tuple[Group, ...]:
     wanted = _reward_key(config, "enable_resource_pool")
     if wanted and _reward_key(config, "enable") is False:
         return ()
-    return () if wanted is False else _maybe(wanted, "reward model", _pool(config, "reward model", _reward_base(config)) if wanted else ())
+    return _maybe(wanted, "reward model", _pool(config, "reward model", _reward_base(config)) if wanted else ())
 
 
 def _teacher_pool(config: ReleaseConfig) -> tuple[Group, ...]:
@@ -255,7 +248,7 @@ def _replicas(config: ReleaseConfig, name: str, base: str, engine: str, divisor:
 
 def _separate_rollout(config: ReleaseConfig, v1: bool | None) -> tuple[Group, ...]:
     mode = config.value("trainer.v1.trainer_mode")
-    if mode in {"sync", "colocate_async"}:
+    if mode in ("sync", "colocate_async"):
         return ()
     if mode == "separate_async" and v1:
         return _replicas(config, "rollout", _ROLLOUT, _ROLLOUT)

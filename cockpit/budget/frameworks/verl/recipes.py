@@ -10,8 +10,6 @@ import msgspec
 from cockpit.budget.frameworks.hydra import Value
 from cockpit.budget.frameworks.verl.releases import NEWEST, release
 
-__all__ = ["CONFIGS", "Recipe", "Shipped", "recipe_of"]
-
 Shape = Literal["one pool", "one step off", "fully async", "distillation", "generation", "servers", "sft", "split"]
 
 

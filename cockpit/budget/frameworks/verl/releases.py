@@ -9,8 +9,6 @@ from packaging.version import Version
 
 from cockpit.budget.frameworks.hydra import Gap, Value
 
-__all__ = ["NEWEST", "RELEASES", "default", "release", "releases_with_keys", "span_in_words"]
-
 RELEASES = ("0.1", "0.2", "0.3", "0.4.0", "0.4.1", "0.5.0", "0.6.0", "0.6.1", "0.7.0", "0.7.1", "0.8.0", "0.9.0")
 """Those between which something changed that matters here; the last one stands for all that came after it."""
 NEWEST = len(RELEASES) - 1

@@ -10,8 +10,6 @@ from cockpit.budget.frameworks.verl.config import ReleaseConfig
 from cockpit.budget.frameworks.verl.groups import replica, rollout_world
 from cockpit.budget.frameworks.verl.recipes import Recipe
 
-__all__ = ["contradictions"]
-
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 _TRAIN, _MINI, _N = "data.train_batch_size", f"{_ACTOR}.ppo_mini_batch_size", f"{_ROLLOUT}.n"
 _MICRO, _EACH_MICRO = f"{_ACTOR}.ppo_micro_batch_size", f"{_ACTOR}.ppo_micro_batch_size_per_gpu"

@@ -13,8 +13,6 @@ from cockpit.budget.frameworks import hydra
 from cockpit.budget.frameworks.hydra import Gap, Override, Overrides, Value
 from cockpit.budget.frameworks.verl.recipes import CONFIGS, Recipe
 
-__all__ = ["ConfigSource", "content", "source_of", "to_hydra"]
-
 _SHIPPED_NAME = re.compile(r"(?:_generated_)?ppo(?:_megatron|_torchtitan|_veomni)?_trainer")
 _EXAMPLE_NAME = re.compile(r"(?:gsm8k|geo3k|retool|search)_multiturn_[a-z0-9_]*grpo[a-z0-9_]*")
 _SHIPPED_FOLDER = re.compile(r"(?:.*/)?(?:verl/trainer|recipe/\w+|verl/experimental/\w+)/config/?")
@@ -22,6 +20,8 @@ _EXAMPLE_FOLDER = re.compile(r"(?:.*/)?examples/sglang_multiturn/config/?")
 _RECIPE_FILE = re.compile(r"(?:.*/)?(recipe/\w+/configs?/\w+\.yaml)", re.DOTALL)
 _COUNTLESS = re.compile(r"hydra/.*|\w+@(?:actor_rollout_ref\.(?:actor|ref|model)|critic(?:\.\w+)?|data)")
 """Config groups under which no count lies, whatever file they take."""
+_SHIPPED_CHOICE = re.compile(r"(?:dp|fsdp|megatron|mindspeed|veomni|torchtitan|hf|legacy|automodel)(?:_\w+)?|ppo_\w+")
+"""Files of config groups that ship: none of these sets a count."""
 
 
 class ConfigSource(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ def source_of(recipe: Recipe, module: str, command: hydra.HydraCommand, read: Ca
     """What the command starts from; `module`: its program, beside which Hydra looks for a path that isn't absolute."""
     name, path = (command.config_name or recipe.config).removesuffix(".yaml"), (command.config_path or "config").rstrip("/")
     megatron = "megatron" in name or ("model_engine", "megatron") in command.groups
-    odd = [group for group, choice in command.groups if not _COUNTLESS.fullmatch(group) and not _known_choice(choice)]
+    odd = [group for group, choice in command.groups if not _COUNTLESS.fullmatch(group) and not _SHIPPED_CHOICE.fullmatch(choice or "")]
     if odd:
         sentence = f"{odd[0]} names a config file that cockpit does not know"
         return ConfigSource(command.overrides, shipped=False, megatron=megatron, sentence=sentence)
@@ -54,13 +54,6 @@ def source_of(recipe: Recipe, module: str, command: hydra.HydraCommand, read: Ca
     beside = "" if path.startswith("\0") else posixpath.dirname(module.replace(".", "/"))
     folder = command.config_dir or posixpath.normpath(posixpath.join(beside, path))
     return _own_file(command, posixpath.join(folder, f"{name}.yaml"), read)
-
-
-def _known_choice(choice: str | None) -> bool:
-    """A file of a config group that ships: none of these sets a count."""
-    return choice is not None and bool(
-        re.fullmatch(r"(?:dp|fsdp|megatron|mindspeed|veomni|torchtitan|hf|legacy|automodel)(?:_\w+)?|ppo_\w+", choice)
-    )
 
 
 def _own_file(command: hydra.HydraCommand, path: str, read: Callable[[str], str | None]) -> ConfigSource:
