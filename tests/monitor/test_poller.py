@@ -223,6 +223,17 @@ async def test_it_publishes_though_nothing_is_heard(watched):
     await watched.shows(lambda snapshot: snapshot.taken == NOW + 300)
 
 
+async def test_what_somebody_has_asked_for_is_published_as_it_comes(watched, monkeypatch):
+    monkeypatch.setattr(poller_module, "PUBLISH_PAUSE_S", 60.0)
+    monkeypatch.setattr(poller_module, "PUBLISH_AT_LEAST_EVERY_S", 60.0)
+    watched.poller.update_host(Host("w0"))
+    await watched.shows(lambda snapshot: "w0" in snapshot.hosts)
+    watched.poller.refresh()
+    for number in range(1, 4):
+        watched.poller.update_host(Host(f"w{number}"))
+        await watched.shows(lambda snapshot, name=f"w{number}": name in snapshot.hosts)
+
+
 async def test_answers_that_come_together_are_published_together(watched, monkeypatch):
     monkeypatch.setattr(poller_module, "PUBLISH_PAUSE_S", 0.1)
     monkeypatch.setattr(poller_module, "PUBLISH_AT_LEAST_EVERY_S", 60.0)
