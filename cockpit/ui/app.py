@@ -267,7 +267,8 @@ class Cockpit(SwitchingApp):
         if not self.screen_stack:  # it is ending
             return
         kinds = {type(thing) for thing in self.chosen_of(object)}
-        before, self._key_meanings = self._key_meanings, (self.acts and (self.acts.meant(), self.acts.find_mending_acts()), kinds)
+        acts = self.acts and (self.acts.meant(), self.acts.find_mending_acts())
+        before, self._key_meanings = self._key_meanings, (acts, kinds, self._can_open)
         if before != self._key_meanings:
             self.refresh_bindings()
         self.refresh_log_tails()
@@ -279,11 +280,18 @@ class Cockpit(SwitchingApp):
     def _key_ranks(self) -> Callable[[str], int | None]:
         rank = partial(rank_key, chosen=self.chosen_of(object), mending=self.acts.find_mending_acts() if self.acts else ())
         here: dict[str, int | None] = {} if is_large(self.size) else {"pane": None}
+        if not self._can_open:
+            here["open"] = None
         if self.is_past:
             here |= {action: place - len(PAST_ORDER) for place, action in enumerate(PAST_ORDER)}
         if self.drawn_snapshot.cluster.reachable is False:
             here["address"] = 0
         return lambda action: here[action] if action in here else rank(action)
+
+    @property
+    def _can_open(self) -> bool:
+        row = self.table.selected
+        return row is not None and detail_of(row) is not None
 
     def action_act(self, act: str) -> None:
         """Show the plan of an action."""

@@ -55,6 +55,15 @@ async def test_the_keys_of_the_row_come_first_and_help_is_always_there(make):
         assert footer(app).rstrip().endswith(" ? Help")
 
 
+async def test_enter_is_offered_only_where_it_opens_something(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("2", "enter")
+        await until(pilot, lambda: app.page.heading.startswith("Node ") and not footer(app).startswith("Enter"))
+        await pilot.press("end")
+        await until(pilot, lambda: footer(app).startswith("Enter Open "))
+
+
 @pytest.mark.parametrize("width", range(60, 100, 7))
 async def test_it_ends_with_a_whole_word(make, width):
     app = make(hand=Hand())
