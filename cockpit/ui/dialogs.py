@@ -114,13 +114,16 @@ class AddressDialog(ModalScreen["Address | None"]):
     CSS = """
     AddressDialog { align: center middle; }
     AddressDialog Vertical { width: 80%; max-width: 100; height: auto; background: $panel; border: round $primary; padding: 0 1; }
+    AddressDialog.ascii Vertical { border: ascii $primary; }
+    AddressDialog.ascii OptionList { border: none; }
     AddressDialog OptionList { height: auto; max-height: 12; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "Back")]
 
-    def __init__(self, addresses: Sequence[Address]) -> None:
+    def __init__(self, addresses: Sequence[Address], *, ascii: bool = False) -> None:
         super().__init__()
         self.addresses = addresses
+        self.set_class(ascii, "ascii")
 
     def compose(self) -> ComposeResult:
         with Vertical():

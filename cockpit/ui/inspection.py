@@ -221,7 +221,7 @@ class InspectionApp(TonedApp):
         words = f"Reading stacks: {plural(len(processes), 'process', 'processes')} …"
         stacks = await self._await_aloud(read_stacks(self.monitor.stack, processes, view), words)
         heading = f"Stacks of {plural(len(stacks), 'process', 'processes')}" if len(stacks) > 1 else f"Stack of {stacks[0].title}"
-        self.show_text(heading, stacks_text(stacks, self.size.width - 2))
+        self.show_text(heading, stacks_text(stacks, self.size.width - 2, ascii=self.config.ascii))
 
     # The last lines of logs: read once what is in sight has stayed there for a moment, and again while it stays
 

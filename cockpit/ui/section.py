@@ -7,6 +7,7 @@ from textwrap import wrap
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
+from rich.cells import chop_cells
 
 from cockpit.ui.marks import Piece
 from cockpit.ui.view import View
@@ -184,10 +185,11 @@ MAX_FACT_CHARS = 100_000
 
 
 def _break_lines(value: Cell, room: int) -> list[Cell]:
-    """Between words; a word that is longer than the room, anywhere."""
+    """Between words; a word that is longer than the room, or one of wide characters, anywhere."""
     if not isinstance(value, str):
         return [value]
     if len(value) > MAX_FACT_CHARS:
         value = f"{value[:MAX_FACT_CHARS]}\n… and {len(value) - MAX_FACT_CHARS:,} more characters"
     lines = value.splitlines() or [""]
-    return [piece for line in lines for piece in wrap(line, room, replace_whitespace=False, break_on_hyphens=False) or [""]]
+    pieces = [piece for line in lines for piece in wrap(line, room, replace_whitespace=False, break_on_hyphens=False) or [""]]
+    return [part for piece in pieces for part in chop_cells(piece, room) or [""]]

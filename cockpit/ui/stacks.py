@@ -101,7 +101,7 @@ def _title(process: Process, view: View) -> str:
     return f"{process.host} {process.pid}" + (f" ({what})" if what else "")
 
 
-def stacks_text(stacks: Sequence[Stack], width: int) -> str:
+def stacks_text(stacks: Sequence[Stack], width: int, *, ascii: bool = False) -> str:
     """The text of a page that is so many columns wide."""
     seen = [each for each in stacks if each.error is None]
     groups = _groups(seen)
@@ -111,7 +111,8 @@ def stacks_text(stacks: Sequence[Stack], width: int) -> str:
     lines = [line for column in columns for line in (*column, "")]
     if beside:
         wrapped = [[part for line in column for part in fold_line(line, room, STACK_HANG)] for column in columns]
-        lines = [" │ ".join(set_cell_size(part, room) for part in row).rstrip() for row in zip_longest(*wrapped, fillvalue="")]
+        between, rows = " | " if ascii else " │ ", zip_longest(*wrapped, fillvalue="")
+        lines = [between.join(set_cell_size(part, room) for part in row).rstrip() for row in rows]
     return "\n".join([*lines, *(f"{each.title}: {each.error}" for each in stacks if each.error is not None)])
 
 

@@ -67,6 +67,15 @@ async def test_those_found_before_the_screen_was_there_are_offered_on_it(make):
         await until(pilot, lambda: "session_b" in shown(app) and isinstance(app.screen, AddressDialog))
 
 
+async def test_in_ascii_they_are_offered_in_ascii(make):
+    app = make(lost(), ascii=True)
+    app.monitor.rays = (LIVES,)
+    app.monitor.is_started, app.monitor.open_choices = True, (Address(LIVES.url, "session_b"), Address(SILENT.url, "session_far"))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "session_b" in shown(app) and isinstance(app.screen, AddressDialog))
+        assert not {char for char in shown(app) if not char.isascii()} - set("–…")
+
+
 async def test_of_several_at_the_start_those_that_answer_are_offered(make):
     app = make(lost())
     app.monitor.rays = (LIVES,)

@@ -31,6 +31,7 @@ def test_where_there_is_room_they_lie_side_by_side():
     assert "│ 1 of 2: pid 2" in lines[0]
     assert "all_reduce" in lines[2]
     assert "load (dataset.py:7)" in lines[2]
+    assert "| 1 of 2: pid 2" in stacks_text([Stack("pid 1", (REDUCE,)), Stack("pid 2", (LOAD,))], 160, ascii=True).splitlines()[0]
 
 
 def test_a_long_file_name_is_wrapped_and_not_cut():

@@ -174,7 +174,7 @@ def _holder_cell(row: GpuRow, view: View) -> Cell:
     if row.about is not None:
         return (*cells.kind(row.about), (f" {row.about.pid} {_owner(row.about, view)}", ""))
     if row.gpu.fault:
-        return ((f"✖ {row.gpu.fault}", "bad"),)
+        return ((f"{'x' if view.ascii else '✖'} {row.gpu.fault}", "bad"),)
     held = view.index.gpu_holders(row.node.key, row.gpu.index)
     return ", ".join(dict.fromkeys(_holder(process, view) for process, _ in held)) or _no_holder(row.gpu)
 
