@@ -7,9 +7,11 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from cockpit.cli.line import attach_line_writer
 from cockpit.cli.options import BAD_USAGE, NOT_ALL, print_error
@@ -93,7 +95,16 @@ async def _serve(config: Config, attach: Attach, every: float, wait: WaitForFact
 
 
 def unit_text(config: Config, name: str, does: str) -> str:
-    """A systemd user unit that runs this command as it is called here."""
+    """A systemd user unit that runs this command as it is called here; what is in the config file it reads itself."""
     program = shutil.which("cockpit") or str(Path(sys.argv[0]).absolute())
-    words = [program, name, *(["--address", config.address] if config.address else [])]
+    words = [program, name, *(["--address", config.address] if config.address else []), *_given_options()]
     return UNIT.format(name=name, does=does, command=shlex.join(words).replace("%", "%%"))
+
+
+def _given_options() -> Iterator[str]:
+    """Those that say which hosts are looked at, and how often. A file is named from the root: the unit runs elsewhere."""
+    context = click.get_current_context()
+    for option in ("hosts", "slurm", "kubernetes", "interval"):
+        value = context.params[option] or context.find_root().params.get(option)
+        if value is not None:
+            yield from (f"--{option}", str(Path(value).absolute()) if option == "hosts" and os.path.isfile(value) else value)

@@ -99,6 +99,13 @@ def test_the_unit_calls_this_cockpit(run):
     assert "systemctl --user enable --now cockpit-record" in text
 
 
+def test_the_unit_looks_at_the_same_hosts_as_often(run, tmp_path, monkeypatch):
+    (tmp_path / "my hosts").write_text("w1\nw2\n")
+    monkeypatch.chdir(tmp_path)
+    text = run("--interval", "5", "record", "--unit", "--hosts", "my hosts").stdout
+    assert re.search(rf"^ExecStart=/\S+ record --hosts '{tmp_path}/my hosts' --interval 5$", text, re.MULTILINE)
+
+
 @pytest.mark.parametrize(
     ("words", "reason"), [(("--readonly",), "cockpit is read-only (--readonly)"), ((), "recording is off (COCKPIT_RECORD)")]
 )
