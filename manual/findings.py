@@ -27,7 +27,8 @@ HEAD = """\
 Each finding is one sentence with its numbers, for how long it has held, evidence that can be checked without cockpit, and what helps.
 Page `6` lists them, `Enter` opens one; `cockpit doctor` runs every check once and says what it could not check. `◆` is critical: work is
 lost, or will be soon. `▲` is a warning, `i` is good to know. The names, such as `gpu-lost`, are those of `codes` in
-[notifications](notifications.md) and of `code` in the JSON (`cockpit schema status`). `cockpit config init` writes a file with all thresholds.
+[notifications](notifications.md) and of `code` in the JSON (`cockpit schema status`). `cockpit config init` writes a file with all
+thresholds.
 
 The sentences are examples, made by the tests of the code that finds them: hosts and numbers in them are made up.
 """

@@ -39,6 +39,7 @@ class Clean(HostAct):
         "file": ("file", "files"),
         "shm": ("file in /dev/shm", "files in /dev/shm"),
     }
+    why_word = "Files that look like checkpoints or core dumps will be deleted."
     also_takes = Session
     ends_nothing_alive = True
 

@@ -109,6 +109,7 @@ class DrainNode(RayAct):
     keys = "D"
     title = "Drain node"
     help = "Drain a node: no new work; Ray stops when idle"
+    why_word = "This can't be undone: the node takes no new work."
     verb = "drain_node"
     takes = Node
     noun = "a node"

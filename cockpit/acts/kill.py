@@ -16,7 +16,7 @@ from cockpit.model import LEFT_OVER, Process, Snapshot
 if TYPE_CHECKING:
     from cockpit.acts.world import ActContext, Hear
 
-PID = Flag("pids", "--pid", "pid", "Only this process. A process of another user needs root.", "P", many=True)
+PID = Flag("pids", "--pid", "pid", "Only this process, on this host or HOST. One of another user needs root.", "P", many=True)
 
 
 class KillAct(HostAct):
@@ -56,7 +56,7 @@ class KillOrphans(KillAct):
     id = "kill-orphans"
     keys = "K"
     title = "Kill orphans"
-    help = "Kill what dead Ray sessions left; free GPU memory"
+    help = "Kill orphan and stale processes; free GPU memory"
     ends_nothing_alive = True
     flags = (PID, FORCE, GRACE)
 

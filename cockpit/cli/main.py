@@ -159,6 +159,7 @@ def demo(config: Config) -> None:
     """Try cockpit on a local Ray with simulated GPUs.
 
     It starts a real Ray cluster on this host, with simulated GPUs and some faults, opens the screen on it, and stops it on quit.
+    It needs gcc, and Ray in the same environment as cockpit.
     """
     from cockpit.demo import run_demo
 

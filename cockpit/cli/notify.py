@@ -114,8 +114,8 @@ async def _test(config: Config, place: int, target: NotifyTarget) -> int:
 def watch_command(config: Config, unit: bool) -> None:
     """Notify of findings, without a screen.
 
-    Targets are listed under `notify` in the config file. Each notification is also printed. Runs until interrupted. Only one
-    cockpit notifies for a cluster; a second one names it and exits.
+    Targets are listed under `notify` in the config file. Each finding that starts, clears or changes its level is
+    printed, whether it is sent or not. Runs until interrupted. Only one cockpit notifies for a cluster; a second one names it and exits.
     """
     if unit:
         output.say(unit_text(config, "watch", "sends notifications about findings of a Ray cluster"))

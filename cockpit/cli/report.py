@@ -122,7 +122,7 @@ def _deliver(config: Config, text: str, file: Path | None) -> int:
         output.say(text)
         return 0
     if config.readonly:
-        return print_error("--readonly writes no file; without -o the report is printed", BAD_USAGE)
+        return print_error(f"report -o: {config.readonly_reason}; without -o the report is printed", NOT_ALL)
     from cockpit.whole_file import OWNER_READS, write_whole
 
     try:

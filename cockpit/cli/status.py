@@ -62,7 +62,8 @@ def print_status(config: Config, *, as_json: bool = False) -> int:
     "--bundle",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="Also write the report, the last lines of Ray's own logs and the last half hour recorded to FILE (.tar.gz), secrets hidden.",
+    help="Also write FILE (.tar.gz), secrets hidden: the report, the state as JSON, settings, versions, the last half hour recorded, "
+    "and the ends of the logs of this host's Ray.",
 )
 @cluster_options
 @with_config
@@ -171,8 +172,8 @@ async def _print_report(config: Config, *, as_json: bool, bundle: str | None) ->
 def metrics(config: Config, path: Path | None) -> None:
     """Print the state once, as metrics for Prometheus.
 
-    Text format 0.0.4. Unknown values are left out; while Ray does not answer, cockpit_ray_reachable is 0. Run it from a timer, every
-    30 seconds or so; docs/metrics.md has one.
+    Text format 0.0.4. Unknown values are left out; while Ray does not answer, cockpit_ray_reachable is 0. Run it from
+    cron or a systemd timer, such as once a minute.
     """
     sys.exit(look_interruptibly(_print_metrics(config, path)))
 

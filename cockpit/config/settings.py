@@ -280,7 +280,7 @@ def default_file() -> str:
 # recording:                       # what all recordings together may take; the oldest goes first
 {_default_limits(RecordingLimits)}# notify:                          # who is notified of findings; try `cockpit notify --test`
 #   - {{webhook: "${{FEISHU_HOOK}}", form: feishu, secret: "${{FEISHU_KEY}}"}}   # or dingtalk, wecom, slack, json
-#   - {{command: [/opt/page, --critical], level: warning, codes: [gpu-lost]}}   # JSON on its stdin; default: all critical
+#   - {{command: [/opt/page, --critical], level: warning, codes: [gpu-lost]}}   # JSON on its stdin; default: all critical; both must match
 # findings:                        # thresholds
 {_default_limits(Limits)}"""
 

@@ -136,7 +136,7 @@ def ray_python() -> str:
     """The Python that has Ray: the one that runs cockpit."""
     if importlib.util.find_spec("ray"):
         return sys.executable
-    raise DemoError("the demo needs Ray, which is not installed here: pip install 'ray-cockpit[ray]'")
+    raise DemoError("the demo needs Ray in the same environment as cockpit: pip install 'ray[default]'")
 
 
 def _start(python: str, folder: Path, hear: Callable[[str], None]) -> Iterator[DemoCluster]:

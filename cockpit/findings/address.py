@@ -13,7 +13,7 @@ from cockpit.model import Finding, Host, OtherRay, Remedy, Session
 
 NO_RAY_REMEDY = (
     "if this is the head: `ray start --head`; if not: use `cockpit --address http://HEAD:8265`; "
-    "`cockpit demo` shows a cluster with simulated GPUs"
+    "`cockpit demo` shows a cluster with simulated GPUs (needs Ray beside cockpit)"
 )
 
 

@@ -23,7 +23,7 @@ class Cause(NamedTuple):
 # What caused the others comes first: a rank that runs out of memory is one that the others wait for, until their watchdog ends them.
 CAUSES: tuple[Cause, ...] = (
     Cause(r"uncorrectable ECC error|GPU has fallen off the bus|CUDA error: unspecified launch failure.{0,200}Xid",
-        "the GPU failed: see `dmesg | grep -i xid` and `nvidia-smi -q -d ECC` on its node, and drain that node (`ray drain-node`)"),
+        "the GPU failed: see `dmesg | grep -i xid` and `nvidia-smi -q -d ECC` on its node, and drain that node (`cockpit drain-node`)"),
     Cause(r"Free memory on device .{0,80}on startup is less than desired GPU memory utilization",
         "another process uses memory of that GPU, often an orphan of an earlier run: kill it, or ask for less (gpu_memory_utilization)",
         "kill-orphans"),

@@ -56,7 +56,7 @@ def _disk_findings(facts: Facts, node: Node, disk: Disk, used: float) -> Iterato
             f"df {shell_word(disk.path)} on {name}: {size(disk.used)} of {size(disk.total)}",
             *map(_session_line, sessions[:MAX_SESSIONS_LISTED]),
         ),
-        remedy=Remedy("remove the files of dead sessions", "clean")
+        remedy=Remedy("remove the files of dead sessions; files that look like checkpoints or core dumps stay", "clean")
         if helps
         else Remedy(
             f"find what fills it (`du -xh --max-depth 2 {shell_word(disk.path)} | sort -h`): logs, core dumps, checkpoints, spilled objects"

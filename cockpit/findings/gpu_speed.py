@@ -36,9 +36,9 @@ USED_PERCENT = 50.0
 """Percent of utilization from which on a GPU has no reason to save power on its PCIe link."""
 ALONE_SHARE = 1 / 8
 """At most this share of them may have no NVLink at all: more, and they are not wired, as where bridges join pairs."""
-_TEST = "drain the node (`ray drain-node`) and test it (`dcgmi diag -r 3`, `nvidia-smi nvlink -s`)"
+_TEST = "drain the node (`cockpit drain-node`) and test it (`dcgmi diag -r 3`, `nvidia-smi nvlink -s`)"
 _RESEAT = (
-    "drain the node (`ray drain-node`), reseat the GPU or its riser, and test it (`dcgmi diag -r 3`); if the errors stay, replace the "
+    "drain the node (`cockpit drain-node`), reseat the GPU or its riser, and test it (`dcgmi diag -r 3`); if the errors stay, replace the "
     "faulty part"
 )
 

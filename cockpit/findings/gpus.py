@@ -57,7 +57,7 @@ def _slowed_line(gpu: Gpu) -> str:
     return f"throttle reason: {clean(', '.join(filter(None, gpu.slowed or ())))[:60]}{heat}; `nvidia-smi -q -d PERFORMANCE` shows it"
 
 
-_DRAIN = "drain the node (`ray drain-node`), let its jobs finish or stop them"
+_DRAIN = "drain the node (`cockpit drain-node`), let its jobs finish or stop them"
 _RESET = f"{_DRAIN}, then reset the GPU (`nvidia-smi -r -i INDEX`)"
 _TROUBLES: tuple[Trouble, ...] = (
     Trouble("gpu-lost", "critical", lambda gpu: bool(gpu.fault),
@@ -126,7 +126,7 @@ def _gpu_evidence(facts: Facts, trouble: Trouble, gpu: Gpu) -> Iterator[str]:
         yield from (_xid_line(facts, gpu, xid) for xid in _hardware_xids(gpu)[:MAX_XIDS_PER_GPU])
 
 
-_RETEST = "drain the node (`ray drain-node`), reset the GPU (`nvidia-smi -r -i INDEX`) or reboot, and test it (`dcgmi diag -r 3`)"
+_RETEST = "drain the node (`cockpit drain-node`), reset the GPU (`nvidia-smi -r -i INDEX`) or reboot, and test it (`dcgmi diag -r 3`)"
 _JOB_MISTAKE = "usually a fault of the job: see the end of its log; if it happens with other jobs too, only on this GPU, test the GPU"
 
 

@@ -89,6 +89,7 @@ def _near_findings(facts: Facts, host: Host, ray: RayProcess, files: int, limit:
     full = facts.is_over_mark(files / limit, FULL_SHARE, FULL_CLEAR_SHARE, "open-files-full", subject)
     if not full and not facts.is_over_mark(files / limit, on, on - CLEAR_STEP_SHARE, "open-files", subject):
         return
+    least = max(limit * 2, facts.limits.open_files_least)
     yield Finding(
         code="open-files-full" if full else "open-files",
         level="critical" if full else "warning",
@@ -96,9 +97,7 @@ def _near_findings(facts: Facts, host: Host, ray: RayProcess, files: int, limit:
         text=f"{_part_name(ray).replace('raylet', 'Raylet')} (pid {ray.pid}) on {host.name} has {files} of {limit} files open: "
         "at the limit no more workers can register",
         evidence=(f"ls /proc/{ray.pid}/fd | wc -l: {files}", f"/proc/{ray.pid}/limits: Max open files {limit}"),
-        remedy=Remedy(
-            f"now: `prlimit --pid {ray.pid} --nofile={max(limit * 2, 65535)}`; permanently: `ulimit -n 65535` before `ray start`"
-        ),
+        remedy=Remedy(f"now: `prlimit --pid {ray.pid} --nofile={least}`; permanently: `ulimit -n {least}` before `ray start`"),
         seen=facts.stale_since(host.name),
     )
 
@@ -115,7 +114,7 @@ def _limit_finding(facts: Facts, few: list[tuple[Host, RayProcess, int]]) -> Fin
             f"/proc/{ray.pid}/limits on {host.name} ({_part_name(ray)}): Max open files {limit}"
             for host, ray, limit in few[:MAX_HOSTS_NAMED]
         ),
-        "`ulimit -n 65535` before `ray start`",
+        f"`ulimit -n {facts.limits.open_files_least}` before `ray start`",
         seen=min((old for name in names if (old := facts.stale_since(name)) is not None), default=None),
     )
 

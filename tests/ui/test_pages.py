@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
+from rich.cells import cell_len
 
 from cockpit.model import (
     Bundle,
@@ -28,7 +29,7 @@ from cockpit.ui.pages.jobs import JobsPage, last_line
 from cockpit.ui.pages.nodes import NodePage, NodesPage
 from cockpit.ui.pages.overview import JOB_PAST_CELLS, OverviewPage
 from cockpit.ui.pages.processes import ProcessesPage, tree_rows
-from cockpit.ui.section import fit_columns
+from cockpit.ui.section import facts, fit_columns
 from cockpit.ui.view import Index, View
 from tests.world import GIB, NOW, OTHER_RAY, actor, gpu, node, process, snapshot, theirs
 
@@ -318,8 +319,15 @@ def test_a_node_says_at_what_ray_begins_to_kill_or_that_nobody_knows():
     assert told(NodePage(node(1)), unknown)["kill line"].endswith("(its default; the real setting is unknown), 2.8G left")
 
 
+def test_a_fact_in_wide_characters_is_broken_into_lines_of_the_width_that_there_is():
+    lines = [line.value for line in facts("job", "JOB", [("message", "显存不足 " * 30)], 60).rows]
+    assert max(map(cell_len, lines)) <= 40
+    assert "".join(lines).replace(" ", "") == "显存不足" * 30
+
+
 def test_a_dead_node_says_why_it_died():
     assert told(NodePage(node(3)), view())["state"] == "✖ DEAD  health check failed"
+    assert told(NodePage(node(3)), view(plain=True))["state"] == "x DEAD  health check failed"
     silent = view(nodes=(node(3, state="DEAD"),))
     assert told(NodePage(node(3)), silent)["state"].endswith("Ray gave no reason")
 

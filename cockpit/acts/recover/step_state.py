@@ -12,7 +12,7 @@ StepState = Literal["waiting", "planned", "running", "done", "failed", "skipped"
 """`planned`: what it will do is known to the last target."""
 WILL: Final[Mapping[str, tuple[str, str]]] = {
     "stop": ("Stop Ray", "stop this cluster's Ray on every host where it is known to run"),
-    "kill-orphans": ("Kill orphans", "kill orphan and stale processes of dead Ray sessions, and nothing else"),
+    "kill-orphans": ("Kill orphans", "kill orphan and stale processes on these hosts, and nothing else"),
     "clean": (
         "Clean",
         "remove files of dead sessions in temp dirs and /dev/shm; what looks like a checkpoint or a core dump is kept",

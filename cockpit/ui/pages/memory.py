@@ -77,7 +77,7 @@ def _facts(node: Node, line: KillLine | None, trend: Trend | None, view: View) -
     yield "killed first", _killed_first(node, view)
     yield "growth", UNKNOWN if trend is None else f"{_rate(trend.slope)} in the last two minutes"
     yield "forecast", _forecast(node, line, trend)
-    yield "data from", f"{'probe on this host' if node.probed else 'Ray agent'}, {cells.ago(node.seen, view)} ago"
+    yield "data from", f"{'probe on this node' if node.probed else 'Ray agent'}, {cells.ago(node.seen, view)} ago"
     if view.width < WIDE_COLUMNS:
         return
     if memory.shared is not None:
@@ -179,7 +179,7 @@ def _owners(node: Node, view: View) -> Section[OwnerRow]:
         Column("PROCS", 5, lambda row, _: str(len(row.holding.processes) or ""), right=True, rank=1),
         Column("JOB", 14, _job, rank=4),
     )
-    unknown = "unknown: no probe on this host, or no answer from it yet"
+    unknown = "unknown: no probe on this node, or no answer from it yet"
     return Section(
         "memory-owners", "BY JOB AND ACTOR", columns, rows, "none", lambda row: f"{row.holding.owner.name} {row.key}", unknown=unknown
     )

@@ -19,7 +19,7 @@ from cockpit.ui.pages.pods import pod_facts
 from cockpit.ui.section import Cell, Column, Page, PageRow, Section, facts
 from cockpit.ui.view import View
 
-NO_PROBE = "unknown: no probe on this host"
+NO_PROBE = "unknown: no probe on this node"
 
 
 class NodesPage(Page):
@@ -72,11 +72,11 @@ class NodePage(Page):
 
 
 def _facts(node: Node, view: View) -> Iterator[tuple[str, Cell]]:
-    yield "state", _state(node)
+    yield "state", _state(node, view)
     yield "address", f"{node.host} {node.ip}{'  head' if node.head else ''}"
     yield "node id", node.id or "none: no raylet of this cluster runs here"
     yield from pod_facts(node, view)
-    yield "data from", f"{'probe on this host' if node.probed else 'Ray agent'}, {cells.ago(node.seen, view)} ago"
+    yield "data from", f"{'probe on this node' if node.probed else 'Ray agent'}, {cells.ago(node.seen, view)} ago"
     reserved = (_resource(name, quantity) for name, quantity in sorted(node.resources.items()) if ":" not in name)
     yield "reserved", ", ".join(reserved) or UNKNOWN
     yield "CPU", f"{percent(node.cpu)} of {node.cpus if node.cpus is not None else UNKNOWN}"
@@ -95,9 +95,9 @@ def _resource(name: str, quantity: Quantity) -> str:
     return f"{name} {say(quantity.used)}/{say(quantity.total)}"
 
 
-def _state(node: Node) -> Cell:
+def _state(node: Node, view: View) -> Cell:
     if node.state == "DEAD":
-        return (("✖ DEAD", "bad"), (f"  {node.message or 'Ray gave no reason'}", ""))
+        return ((f"{'x' if view.ascii else '✖'} DEAD", "bad"), (f"  {node.message or 'Ray gave no reason'}", ""))
     return ((cells.node_state(node), "ok" if node.state == "ALIVE" else "warn"),)
 
 
