@@ -214,7 +214,8 @@ def _plain(preset: Preset) -> Iterator[str]:
         for name, value in env.items():
             if HIDDEN in _safe_value(name, value):
                 yield f"{where}.{name}"
-    if job and HIDDEN in _safe_text(job.entrypoint):
-        yield "job.entrypoint"
+    for where, text in (("job.entrypoint", job.entrypoint), ("job.working_dir", job.working_dir or "")) if job else ():
+        if HIDDEN in _safe_text(text):
+            yield where
     if job and HIDDEN in str(_safe_any(job.runtime_env)):
         yield "job.runtime_env"

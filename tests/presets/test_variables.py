@@ -137,11 +137,13 @@ def test_a_secret_in_plain_text_is_told_and_not_shown(written):
 ray: {head: a, env: {RAY_AUTH_TOKEN: hunter22}}
 job:
   entrypoint: python x.py --api_key hunter22
+  working_dir: https://me:hunter22@host/x.zip
   env: {HF_TOKEN: hunter22, WANDB_API_KEY: "${WANDB_API_KEY}", MAX_TOKENS: 1024}
   runtime_env: {pip: ["git+https://me:hunter22@host/x"]}
 """)
     told = doubts(preset)
-    assert [one.partition(":")[0] for one in told] == ["ray.env.RAY_AUTH_TOKEN", "job.env.HF_TOKEN", "job.entrypoint", "job.runtime_env"]
+    places = ["ray.env.RAY_AUTH_TOKEN", "job.env.HF_TOKEN", "job.entrypoint", "job.working_dir", "job.runtime_env"]
+    assert [one.partition(":")[0] for one in told] == places
     assert "hunter22" not in "".join(told)
 
 
