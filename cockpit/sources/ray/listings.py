@@ -11,7 +11,6 @@ from cockpit.model import Actor, PlacementGroup
 from cockpit.sources.ray import actors, wire
 from cockpit.sources.ray.actors import WAITING, ActorFacts
 from cockpit.sources.ray.nodes import LossDebounce
-from cockpit.sources.source import SourceError
 
 PAUSE_PER_ANSWER_TIME = 20
 """Ray's state API works on one question at a time: it is left alone for so many times as long as it took."""
@@ -33,11 +32,8 @@ class GroupLists:
 
     def doubt_loss(self, listing: wire.Listing[wire.Group]) -> None:
         """Raises `SourceError` while a sudden loss is not believed yet."""
-        if not (listing.total == 0 and self.groups):
-            self._doubt.reset()
-        elif self._doubt.note_loss():
-            before = f"before: {len(self.groups)}"
-            raise SourceError(f"Ray suddenly lists no placement groups, not even removed ones ({before}); cockpit checks again first")
+        lost = f"Ray suddenly lists no placement groups, not even removed ones (before: {len(self.groups)})"
+        self._doubt.take(lost if listing.total == 0 and self.groups else None)
 
     def take(self, entries: Iterable[wire.Group], strategies: Mapping[actors.Shape, frozenset[str | None]]) -> None:
         """One list; `strategies` as the autoscaler monitor tells them of groups that wait."""
@@ -95,7 +91,8 @@ class ActorLists:
 
     def take(self, state: str, listing: wire.Listing[wire.Actor], took: float) -> None:
         """One list; that of all states is forgotten when Ray has got so many meanwhile that it may have been cut."""
-        self._doubt_loss(listing)
+        is_lost = listing.total == 0 and any(old.result for old in self._lists.values())
+        self._doubt.take("Ray suddenly lists no actors, not even dead ones" if is_lost else None)
         self._total = listing.total
         pause = max(9.0 if state == "ALIVE" else 4.0, PAUSE_PER_ANSWER_TIME * took)
         self._due[state] = self._clock() + pause
@@ -107,12 +104,6 @@ class ActorLists:
                 self._take_state(one, replace(listing, result=entries, num_filtered=len(entries)), took)
         else:
             self._total, self._due = None, {}
-
-    def _doubt_loss(self, listing: wire.Listing[wire.Actor]) -> None:
-        if not (listing.total == 0 and any(old.result for old in self._lists.values())):
-            self._doubt.reset()
-        elif self._doubt.note_loss():
-            raise SourceError("Ray suddenly lists no actors, not even dead ones; cockpit checks again first")
 
     def _take_state(self, state: str, listing: wire.Listing[wire.Actor], took: float) -> None:
         now = self._clock()
