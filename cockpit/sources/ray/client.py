@@ -290,9 +290,9 @@ class RayClient:
             listing = await self._list("actors", wire.Listed[wire.Actor], _only_in_state(state))
             await run_in_thread_if(len(listing.result) > THREAD_MIN_ITEMS, known.take, state, listing, time.monotonic() - started)
 
-    async def dead_actors(self, limit: int = 1000) -> tuple[Actor, ...]:
+    async def dead_actors(self) -> tuple[Actor, ...]:
         """Some of the actors that have died, each with its cause; Ray can't say which were the last."""
-        listing = await self._list("actors", wire.Listed[wire.Actor], {"limit": min(limit, MAX_LISTED), **_only_in_state("DEAD")})
+        listing = await self._list("actors", wire.Listed[wire.Actor], {"limit": 1000, **_only_in_state("DEAD")})
         return tuple(actors.parse_actor(entry, None, {}) for entry in listing.result)
 
     async def read_placement_groups(self) -> GroupFacts:
