@@ -27,7 +27,8 @@ class GroupLists:
         self._clock, self._shift = clock, shift_of(clock)
         self.groups: dict[str, PlacementGroup] = {}
         """By id."""
-        self._made_of: dict[str, tuple[wire.Group, float]] = {}
+        self._made: dict[str, tuple[wire.Group, float, PlacementGroup]] = {}
+        """What each was made of, the entry and the shift of Ray's clock, and the group."""
         self._doubt = LossDebounce(clock)
 
     def doubt_loss(self, listing: wire.Listing[wire.Group]) -> None:
@@ -37,29 +38,22 @@ class GroupLists:
 
     def take(self, entries: Iterable[wire.Group], strategies: Mapping[actors.Shape, frozenset[str | None]]) -> None:
         """One list; `strategies` as the autoscaler monitor tells them of groups that wait."""
-        now, shift = self._clock(), self._shift()
+        shift = self._shift()
         listed = {entry.placement_group_id: entry for entry in entries if entry.state != "REMOVED"}
-        made_of = {key: (entry, shift) for key, entry in listed.items()}
-        same = {key for key, made in made_of.items() if self._made_of.get(key) == made}
-        self.groups = {key: self._group(entry, self.groups.get(key), strategies, now, key in same) for key, entry in listed.items()}
-        self._made_of = made_of
+        self._made = {key: (entry, shift, self._group(entry, shift, strategies)) for key, entry in listed.items()}
+        self.groups = {key: group for key, (_, _, group) in self._made.items()}
 
-    def _group(
-        self,
-        entry: wire.Group,
-        before: PlacementGroup | None,
-        strategies: Mapping[actors.Shape, frozenset[str | None]],
-        now: float,
-        is_same: bool,
-    ) -> PlacementGroup:
+    def _group(self, entry: wire.Group, shift: float, strategies: Mapping[actors.Shape, frozenset[str | None]]) -> PlacementGroup:
         """Its strategy is told only while it waits, and remembered from then on."""
+        made = self._made.get(entry.placement_group_id)
+        before = made[2] if made else None
         strategy = before.strategy if before else None
         if strategy is None and entry.state != "CREATED":
             strategy = actors.strategy(entry, strategies)
-        if is_same and before and before.strategy == strategy:
+        if made and before and made[:2] == (entry, shift) and before.strategy == strategy:
             return before
-        since = before.since if before and before.state == entry.state and before.since else now
-        return actors.parse_group(entry, since, strategy, self._shift())
+        since = before.since if before and before.state == entry.state and before.since else self._clock()
+        return actors.parse_group(entry, since, strategy, shift)
 
 
 class ActorLists:
