@@ -15,6 +15,7 @@ import msgspec
 import zstandard
 
 from cockpit import __version__
+from cockpit.text import explain_os_error
 from cockpit.trust import is_plain, why_not_ours
 
 MAGIC: Final = b"cockpit\x00"
@@ -262,7 +263,7 @@ def _open_plain(path: Path) -> int:
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
-        raise RecordingError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+        raise RecordingError(f"{path}: {explain_os_error(error)}") from None
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
         raise RecordingError(f"{path} is not a regular file")

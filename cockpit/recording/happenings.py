@@ -7,7 +7,7 @@ from typing import Any
 
 from cockpit.findings.jobs import error_lines
 from cockpit.model import LEVELS, Fault, Finding, Job, Level, Snapshot
-from cockpit.recording.events import Event, EventKind
+from cockpit.recording.events import Event, EventKind, Phase
 
 FAILED = ("FAILED",)
 
@@ -63,7 +63,7 @@ def _worsened(before: Mapping[str, Level], now: Snapshot) -> Iterator[Event]:
             yield _event("finding", finding, now.taken, "worse")
 
 
-def _event(kind: EventKind, thing: Finding | Fault, at: float, phase: Any) -> Event:
+def _event(kind: EventKind, thing: Finding | Fault, at: float, phase: Phase) -> Event:
     if isinstance(thing, Finding):
         return Event(at, kind, thing.text, phase, thing.subject, thing.level, thing.key, thing.about)
     return Event(at, kind, thing.text, phase, thing.host or thing.source, None, thing.key)
@@ -80,5 +80,5 @@ def _jobs(before: Mapping[str, Job], now: Iterable[Job], at: float) -> Iterator[
             yield _job_event(job, at, "end", f"job {job.id} ended: {job.status}{why if job.status in FAILED else ''}")
 
 
-def _job_event(job: Job, at: float, phase: Any, text: str) -> Event:
+def _job_event(job: Job, at: float, phase: Phase, text: str) -> Event:
     return Event(at, "job", text, phase, job.id, "critical" if phase == "end" and job.status in FAILED else None, job.key, (job.key,))

@@ -17,10 +17,11 @@ from cockpit.clock import CLOCK, shift_of
 from cockpit.config.thresholds import RecordingLimits
 from cockpit.model import Cluster, Snapshot
 from cockpit.recording.acts_log import ActsLog
-from cockpit.recording.events import Event
+from cockpit.recording.events import Event, Phase
 from cockpit.recording.folder import SEGMENTS_IN_LIMIT, Lock, bytes_allowed, folder_name, make_folder, remove_old
 from cockpit.recording.happenings import events_between, has_news
 from cockpit.recording.writer import SEGMENT_BYTES, SegmentWriter
+from cockpit.text import explain_os_error
 
 STEP_S = 5.0
 """Seconds between two frames, unless something begins or ends: Ray's own agents look no oftener."""
@@ -189,8 +190,8 @@ class Recorder:
             self._lock = None
 
 
-def _own(at: float, phase: str, text: str) -> Event:
-    return Event(at, "recording", text, "begin" if phase == "begin" else "end", key="recording:")
+def _own(at: float, phase: Phase, text: str) -> Event:
+    return Event(at, "recording", text, phase, key="recording:")
 
 
 def _words(error: OSError) -> str:
@@ -198,7 +199,7 @@ def _words(error: OSError) -> str:
         return "the disk is full" if error.strerror == os.strerror(errno.ENOSPC) else str(error.strerror)
     if error.strerror == os.strerror(errno.EACCES):  # the kernel says so, and no reason of ours
         return f"{error.filename}: permission denied; set XDG_STATE_HOME to a folder that you may write"
-    return f"{error.filename}: {(error.strerror or '').lower()}" if error.filename else (error.strerror or str(error)).lower()
+    return f"{error.filename}: {(error.strerror or '').lower()}" if error.filename else explain_os_error(error)
 
 
 def _is_other(before: Cluster, now: Cluster) -> bool:
