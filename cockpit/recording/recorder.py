@@ -126,21 +126,20 @@ class Recorder:
         if self._writer is not None and _is_other(self._cluster, snapshot.cluster):
             self._end("cockpit follows another Ray session")
             self._tried = float("-inf")
-        if self._writer is None and not self._begin(snapshot):
+        writer = self._writer or self._begin(snapshot)
+        if writer is None:
             return
         self._remove_old()
-        if self._writer is None:
-            return
         events = [*events_between(self._before, snapshot), *self._new_acts(snapshot)]
         if self._before.taken == 0.0:
             events.insert(0, _own(snapshot.taken, "begin", f"cockpit on {socket.gethostname()} started recording"))
-        self._writer.write(snapshot, events)
+        writer.write(snapshot, events)
         self._before = snapshot
-        self.state = RecorderState(self._writer.path, self.state.reason)
+        self.state = RecorderState(writer.path, self.state.reason)
 
-    def _begin(self, snapshot: Snapshot) -> bool:
+    def _begin(self, snapshot: Snapshot) -> SegmentWriter | None:
         if time.monotonic() - self._tried < RETRY_S:
-            return False
+            return None
         self._tried = time.monotonic()
         folder = self._root / folder_name(snapshot.cluster)
         make_folder(folder)
@@ -151,12 +150,12 @@ class Recorder:
         is_ours = lock.take()
         if is_ours is False:
             self.state = RecorderState(None, f"recorded by {lock.holder()}")
-            return False
+            return None
         own_name = "" if is_ours else f"{folder_name(Cluster(session=socket.gethostname()))}-{os.getpid()}"
         self._lock, self._cluster, self._before = lock, snapshot.cluster, Snapshot()
         self._writer = SegmentWriter(folder, own_name=own_name, segment_bytes=min(SEGMENT_BYTES, allowed // SEGMENTS_IN_LIMIT))
         self.state = RecorderState(None, None if is_ours else "this file system has no locks: this cockpit records in its own file")
-        return True
+        return self._writer
 
     def _remove_old(self) -> None:
         if time.monotonic() - self._removed >= REMOVE_EVERY_S:
