@@ -26,20 +26,11 @@ from cockpit.sources.ray.logs import versions
 from cockpit.sources.ray.nodes import NodeFacts, Nodes, processes
 from cockpit.sources.ray.oom import OomFacts
 from cockpit.sources.ray.replies import NodeReader
-from cockpit.sources.ray.status import GroupDemand, StatusFacts, StatusReports, parse_status
+from cockpit.sources.ray.status import StatusFacts, StatusReports, parse_status
 from cockpit.sources.source import Source, SourceError, wait_within
 from cockpit.trust import Audience, find_token
 
-__all__ = [
-    "ActorFacts",
-    "GroupDemand",
-    "GroupFacts",
-    "JobFacts",
-    "NodeFacts",
-    "OomFacts",
-    "RayClient",
-    "StatusFacts",
-]
+__all__ = ["ActorFacts", "GroupFacts", "JobFacts", "NodeFacts", "OomFacts", "RayClient", "StatusFacts"]
 
 T = TypeVar("T")
 MAX_LISTED = 10_000
