@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from cockpit.model import DEADLOCK, GROUP_WAIT_PREFIX, Actor, Job, Node, PlacementGroup, Quantity, Wait
 from cockpit.placement import (
@@ -30,7 +30,6 @@ from cockpit.placement import (
 from cockpit.sources.ray.client import NodeFacts, StatusFacts
 from cockpit.sources.ray.resources import mangle
 
-replace = msgspec.structs.replace
 SETTLED_S = 15.0
 """Seconds after which what waits is in the monitor's report, or waits for no resources: it is written every 5 s, of what is as old."""
 STRATEGIES: tuple[Strategy, ...] = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")

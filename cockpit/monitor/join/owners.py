@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from cockpit.model import Gpu, Hold, Host, Job, Kind, Node, Process, Worker
 from cockpit.sources.ray.client import JobFacts, NodeFacts
@@ -19,7 +19,6 @@ Thing = TypeVar("Thing")
 Key = TypeVar("Key")
 WORKER_GONE = re.compile(r"its worker( \d+)? is gone$")
 """The probe's first reason for what is undecided."""
-replace = msgspec.structs.replace
 
 
 def processes_of(
