@@ -57,7 +57,7 @@ class Recorder:
     ) -> None:
         """`root`: where the folders of clusters lie; `acts_log`: of all cockpits of this user."""
         self.state = RecorderState()
-        self._root, self._limits, self._clock = root, limits or RecordingLimits(), clock
+        self._root, self._limits = root, limits or RecordingLimits()
         self._acts = ActsLog(acts_log) if acts_log else None
         self._shift = shift_of(clock)
         self._waiting: queue.Queue[Snapshot | None] = queue.Queue(MAX_WAITING + 1)
