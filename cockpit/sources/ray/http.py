@@ -266,9 +266,7 @@ class Dashboard:
 
     async def _headers(self, path: str) -> dict[str, str]:
         """The token, if this cluster has asked for one; a cluster that doesn't is never told."""
-        if path == _AUTH_MODE_PATH:
-            return {}
-        if await self.find_auth(known=True) != "token":
+        if path == _AUTH_MODE_PATH or await self.find_auth(known=True) != "token":
             return {}
         token = self._token()
         if token is None:
