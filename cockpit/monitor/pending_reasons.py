@@ -145,13 +145,11 @@ class Reasons:
         verdict = world.judge(wanted)
         if verdict is None or (verdict.kind != "never" and not (long or queued)):
             return None
-        if verdict.kind == "never":
-            return self._sentence(wanted, actor.job, world)
-        if queued is False and actor.state == "PENDING_CREATION" and long:
+        if verdict.kind != "never" and queued is False and actor.state == "PENDING_CREATION":
             return STARTS
         if verdict.kind == "now":
             return self._free(wanted) if world is self.world and long and actor.state != "RESTARTING" else None
-        return self._sentence(wanted, actor.job, world)
+        return self._sentence(wanted, actor.job) if world is self.world else _reason_of(world, wanted, self._facts.nodes.growing)
 
     def _free(self, wanted: Ask) -> Reason:
         """What holds up an actor for which there is room, as far as Ray tells."""
@@ -170,14 +168,11 @@ class Reasons:
         worker = self._workers.get(actor.id) if actor.state == "PENDING_CREATION" else None
         return worker.node if worker else None
 
-    def _sentence(self, wanted: Ask, job: str | None, world: LivingNodes | None = None) -> Reason | None:
+    def _sentence(self, wanted: Ask, job: str | None) -> Reason | None:
         """Its words, found once for all that ask for the same."""
-        world = world or self.world
         key = (wanted, job)
-        if world is not self.world:
-            return _reason_of(world, wanted, self._facts.nodes.growing)
         if key not in self._told:
-            told = _reason_of(world, wanted, self._facts.nodes.growing)
+            told = _reason_of(self.world, wanted, self._facts.nodes.growing)
             self._told[key] = told and self._of_deadlock(wanted, job, told)
         return self._told[key]
 
