@@ -364,6 +364,5 @@ class RayClient:
 
 def _only_in_state(state: str) -> dict[str, str]:
     """Ray's own filter: without `=` a list is cut before it is searched, and Ray goes through all the dead."""
-    if state == NOT_DEAD:
-        return {"filter_keys": "state", "filter_predicates": "!=", "filter_values": "DEAD"}
-    return {"filter_keys": "state", "filter_predicates": "=", "filter_values": state}
+    predicate, value = ("!=", "DEAD") if state == NOT_DEAD else ("=", state)
+    return {"filter_keys": "state", "filter_predicates": predicate, "filter_values": value}
