@@ -1,4 +1,4 @@
-"""What is wrong, in a sentence, with what proves it and what mends it; and a source that can't be believed."""
+"""What is wrong, in a sentence, with what proves it and what mends it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from cockpit.model.value import Value
 Level = Literal["info", "warning", "critical"]
 LEVELS: tuple[Level, ...] = ("critical", "warning", "info")
 """The worst first."""
-Cause = Literal["silent", "gcs", "monitor", "no token", "wrong token"]
-"""Why a source can't be believed, where that is known: nothing answers · the GCS doesn't · the autoscaler monitor writes no more · a
-token is asked for, and none was found · the one that was found is refused."""
 
 
 class Remedy(Value, frozen=True):
@@ -45,20 +42,3 @@ class Finding(Value, frozen=True):
     def key(self) -> str:
         """Its identity."""
         return f"finding:{self.code}:{self.subject}"
-
-
-class Fault(Value, frozen=True):
-    """A source that can't be believed: what is shown of it is as of before `since`."""
-
-    source: str
-    text: str
-    since: float
-    host: str | None = None
-    cause: Cause | None = None
-    sources: tuple[str, ...] = ()
-    """All that its cause takes down, itself first, where several sources tell of one cause."""
-
-    @property
-    def key(self) -> str:
-        """Its identity."""
-        return f"fault:{self.source}:{self.host}"

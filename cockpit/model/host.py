@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Literal
 
-from cockpit.model.finding import Fault
 from cockpit.model.gpu import Gpu
 from cockpit.model.value import Value
 
 Kind = Literal["ray", "worker", "driver", "child", "stale", "orphan", "foreign", "unknown"]
 LEFT_OVER: tuple[Kind, ...] = ("orphan", "stale")
+Cause = Literal["silent", "gcs", "monitor", "no token", "wrong token"]
+"""Why a source can't be believed, where that is known: nothing answers · the GCS doesn't · the autoscaler monitor writes no more · a
+token is asked for, and none was found · the one that was found is refused."""
 Past = tuple[int | str | None, ...]
 """Evidence of a probe for another one, which alone understands it."""
 
@@ -342,14 +344,39 @@ class Session(Value, frozen=True, kw_only=True):
         return f"session:{self.host}:{self.path}"
 
 
-class HostLook(Value, frozen=True, kw_only=True):
-    """What one look at a host shows, as its probe tells it and as it is kept."""
+class Fault(Value, frozen=True):
+    """A source that can't be believed: what is shown of it is as of before `since`."""
 
+    source: str
+    text: str
+    since: float
+    host: str | None = None
+    cause: Cause | None = None
+    sources: tuple[str, ...] = ()
+    """All that its cause takes down, itself first, where several sources tell of one cause."""
+
+    @property
+    def key(self) -> str:
+        """Its identity."""
+        return f"fault:{self.source}:{self.host}"
+
+
+class Host(Value, frozen=True):
+    """What one probe has said last of the host it runs on."""
+
+    name: str
+    addresses: tuple[str, ...] = ()
+    taken: float | None = None
+    """By this host's clock, when its last sample arrived."""
     cpu: float | None = None
     cpus: int | None = None
+    memory: HostMemory = HostMemory()
+    shm: Amount = Amount()
+    disks: tuple[Disk, ...] = ()
     gpus: tuple[Gpu, ...] | None = None
     """`None` when NVML can't be asked; empty when there is no GPU."""
     processes: tuple[Process, ...] | None = None
+    memory_users: tuple[MemoryUser, ...] = ()
     sessions: tuple[Session, ...] | None = None
     nodes: tuple[str, ...] = ()
     """Ray's node ids of the raylets that run on it."""
@@ -360,25 +387,12 @@ class HostLook(Value, frozen=True, kw_only=True):
     """The version of the NVIDIA driver."""
     oom_kills: tuple[OomKill, ...] | None = None
     """Those of the last hour, as the logs of its live sessions and its kernel tell."""
+    wrote: Mapping[str, Mapping[str, float]] = {}
+    """By the name of a session and by submission id, when the log of a job's driver that lies here was written to last."""
     shm_users: tuple[ShmUser, ...] | None = None
     unanswered: tuple[str, ...] = ()
     """Sources of the probe, called as in its faults, which have not answered once."""
     machine: str | None = None
     """What no other host, and no other container on it, says of itself: the boot id of its kernel, and its probe's PID namespace."""
     faults: tuple[Fault, ...] = ()
-
-
-class Host(HostLook, frozen=True):
-    """What one probe has said last of the host it runs on."""
-
-    name: str
-    addresses: tuple[str, ...] = ()
-    taken: float | None = None
-    """By this host's clock, when its last sample arrived."""
-    memory: HostMemory = HostMemory()
-    shm: Amount = Amount()
-    disks: tuple[Disk, ...] = ()
-    memory_users: tuple[MemoryUser, ...] = ()
-    wrote: Mapping[str, Mapping[str, float]] = {}
-    """By the name of a session and by submission id, when the log of a job's driver that lies here was written to last."""
     local: bool = False

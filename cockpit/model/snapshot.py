@@ -7,8 +7,8 @@ from functools import cached_property
 
 import msgspec
 
-from cockpit.model.finding import Fault, Finding
-from cockpit.model.host import Host, OomKill, Port, Process, Session
+from cockpit.model.finding import Finding
+from cockpit.model.host import Fault, Host, OomKill, Port, Process, Session
 from cockpit.model.kubernetes import RayCluster
 from cockpit.model.ray import Actor, Cluster, Demand, Job, Node, PlacementGroup
 from cockpit.model.slurm import Allocation

@@ -91,12 +91,11 @@ WROTE = st.dictionaries(st.just("job"), FLOATS.filter(lambda moment: moment is n
 
 def hosts(name: str) -> st.SearchStrategy[Host]:
     return st.builds(
-        Host, st.just(name), st.sampled_from([(), ("10.0.0.1",)]), TIMES, MEMORY, AMOUNTS, DISKS,
-        st.lists(st.builds(MemoryUser, st.integers(1, 4), SOME, TEXTS, TEXTS), max_size=2).map(tuple),
-        cpu=FLOATS, cpus=WHOLE, gpus=GPUS, processes=st.none() | st.just(()), driver=TEXTS,
-        sessions=sessions(name), nodes=st.lists(IDS, max_size=2).map(tuple), rays=RAYS,
-        pointers=st.none() | st.lists(st.builds(Pointer, PATHS, PATHS, YES), max_size=2, unique_by=lambda pointer: pointer.path).map(tuple),
-        temps=st.none() | st.lists(st.builds(TempDir, PATHS, TEXTS, YES), max_size=2, unique_by=lambda temp: temp.path).map(tuple),
+        Host, st.just(name), st.sampled_from([(), ("10.0.0.1",)]), TIMES, FLOATS, WHOLE, MEMORY, AMOUNTS, DISKS, GPUS,
+        st.none() | st.just(()), st.lists(st.builds(MemoryUser, st.integers(1, 4), SOME, TEXTS, TEXTS), max_size=2).map(tuple),
+        sessions(name), st.lists(IDS, max_size=2).map(tuple), RAYS,
+        st.none() | st.lists(st.builds(Pointer, PATHS, PATHS, YES), max_size=2, unique_by=lambda pointer: pointer.path).map(tuple),
+        st.none() | st.lists(st.builds(TempDir, PATHS, TEXTS, YES), max_size=2, unique_by=lambda temp: temp.path).map(tuple), TEXTS,
         local=st.booleans(), wrote=st.dictionaries(SESSIONS, WROTE, max_size=2),
         shm_users=st.none() | st.lists(st.builds(ShmUser, TEXTS, SOME), max_size=2).map(tuple),
     )  # fmt: skip

@@ -16,14 +16,17 @@ from cockpit.model import (
     Fault,
     Gpu,
     Host,
-    HostLook,
     HostMemory,
     Listener,
     MemoryUser,
     OomKill,
+    Pointer,
     Process,
+    RayProcess,
     Session,
+    ShmUser,
     SocketInterfaces,
+    TempDir,
 )
 from cockpit.recent import Recent
 from cockpit.secrets import redact
@@ -46,17 +49,32 @@ class Hello(msgspec.Struct):
     addresses: tuple[str, ...] = ()
 
 
-class Sample(HostLook, frozen=True):
+class Sample(msgspec.Struct):
     """One look, by the host's own clock. Its values are the model's own, raw: `host_of` says whose they are, and hides secrets."""
 
     taken: float
     up: float | None = None
     """The same by a clock that nobody sets: seconds since the host was started."""
+    machine: str | None = None
+    cpu: float | None = None
+    cpus: int | None = None
     memory: HostMemory | None = None
     shm: Amount | None = None
+    shm_users: tuple[ShmUser, ...] | None = None
     disks: tuple[Disk, ...] | None = None
+    gpus: tuple[Gpu, ...] | None = None
+    processes: tuple[Process, ...] | None = None
     memory_users: tuple[MemoryUser, ...] | None = None
+    sessions: tuple[Session, ...] | None = None
+    nodes: tuple[str, ...] = ()
+    rays: tuple[RayProcess, ...] | None = None
+    pointers: tuple[Pointer, ...] | None = None
+    temps: tuple[TempDir, ...] | None = None
+    driver: str | None = None
+    oom_kills: tuple[OomKill, ...] | None = None
     written: Mapping[str, Mapping[str, float]] = {}
+    unanswered: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
 
 class StackFrame(msgspec.Struct, frozen=True):
@@ -106,27 +124,33 @@ def convert_answer(answer: Mapping[str, Any], key: str, shape: type[T], host: st
 def host_of(sample: Sample, name: str, addresses: Sequence[str], taken: float, skew: float, *, local: bool) -> Host:
     """The model's value; `taken` is by our clock, and `skew` is what that is ahead of that host's own clock, in seconds."""
     shift = skew if abs(skew) > CLOCK_TOLERANCE_S else 0.0
-    look = {
-        **{field: getattr(sample, field) for field in HostLook.__struct_fields__},
-        "gpus": None if sample.gpus is None else tuple(_gpu(gpu, shift) for gpu in sample.gpus),
-        "processes": None if sample.processes is None else tuple(_process(process, name, shift) for process in sample.processes),
-        "sessions": None if sample.sessions is None else tuple(_session(session, name, shift) for session in sample.sessions),
-        "oom_kills": None if sample.oom_kills is None else tuple(_oom_kill(kill, name, shift) for kill in sample.oom_kills),
-        "faults": tuple(Fault(fault.source, _redact(fault.text), fault.since + shift, name) for fault in sample.faults),
-    }
     return Host(
         name=name,
         addresses=tuple(addresses),
         taken=taken,
+        machine=sample.machine,
+        cpu=sample.cpu,
+        cpus=sample.cpus,
         memory=sample.memory or HostMemory(),
         shm=sample.shm or Amount(),
+        shm_users=sample.shm_users,
         disks=sample.disks or (),
+        gpus=None if sample.gpus is None else tuple(_gpu(gpu, shift) for gpu in sample.gpus),
+        processes=None if sample.processes is None else tuple(_process(process, name, shift) for process in sample.processes),
         memory_users=tuple(
             MemoryUser(user.pid, user.rss, user.user, _redact_optional(user.command), user.shared) for user in sample.memory_users or ()
         ),
+        sessions=None if sample.sessions is None else tuple(_session(session, name, shift) for session in sample.sessions),
+        nodes=sample.nodes,
+        rays=sample.rays,
+        pointers=sample.pointers,
+        temps=sample.temps,
+        driver=sample.driver,
+        oom_kills=None if sample.oom_kills is None else tuple(_oom_kill(kill, name, shift) for kill in sample.oom_kills),
         wrote={session: {job: moment + shift for job, moment in jobs.items()} for session, jobs in sample.written.items()},
+        unanswered=sample.unanswered,
+        faults=tuple(Fault(fault.source, _redact(fault.text), fault.since + shift, name) for fault in sample.faults),
         local=local,
-        **look,
     )  # fmt: skip
 
 
