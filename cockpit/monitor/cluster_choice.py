@@ -154,7 +154,9 @@ class ClusterChoice:
             sessions, jobs = local_sessions(self._poller.parts.hosts), self._other_jobs()
             local, _ = self._heard
             heads = {one.name: head for one in sessions if local and (head := head_elsewhere(local, one.name)) is not None}
-            found = resolve_address(_given_address(self._config), self._env, sessions, self._find_stranger, jobs, heads)
+            config = self._config
+            given = Address(config.address, config.origins.get("address", "--address"), given=True) if config.address else None
+            found = resolve_address(given, self._env, sessions, self._find_stranger, jobs, heads)
         except InputError as error:
             self._poller.report_fault("address", str(error))
             return
@@ -199,10 +201,6 @@ class ClusterChoice:
                 self.follow(self.address._replace(url=same.dashboard, given=False))
         elif here and not self.is_alive(origin) and (origin == "default" or (lost and origin.startswith("session"))):
             self._resolve()
-
-
-def _given_address(config: Config) -> Address | None:
-    return Address(config.address, config.origins.get("address", "--address"), given=True) if config.address else None
 
 
 def local_sessions(hosts: Mapping[str, Host]) -> list[Session]:

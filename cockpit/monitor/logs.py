@@ -92,7 +92,7 @@ class LogFinder:
         find = next((find for kind, find in finders if isinstance(thing, kind)), self._of_job_of)
         logs = tuple(await find(thing))
         if not logs:
-            raise SourceError(_why_none(thing, self._job_of(thing)))
+            raise SourceError(_why_none(thing, self._job_of(thing), self._started_by(thing)))
         return logs
 
     async def logs_about(self, finding: Finding, things: Sequence[Any]) -> tuple[Log, ...]:
@@ -330,11 +330,10 @@ def _unreadable(label: str, node: Node | None, error: SourceError) -> Log:
     return Log(label, label, node.title if node else "", follow)
 
 
-def _why_none(thing: Any, job: Job | None) -> str:
-    """One sentence, and what it depends on; `job`: the one that it works for."""
+def _why_none(thing: Any, job: Job | None, started: str | None) -> str:
+    """One sentence, and what it depends on; `job`: the one that it works for, `started`: the id of the one that it has started."""
     if isinstance(thing, Actor):
-        supervised = thing.name.removeprefix(SUPERVISOR) if thing.internal and thing.name.startswith(SUPERVISOR) else ""
-        what = f"the supervisor of job {supervised}" if supervised else f"actor {thing.name or thing.class_}"
+        what = f"the supervisor of job {started}" if started else f"actor {thing.name or thing.class_}"
         kept = "its node keeps no file of its process" if thing.pid and thing.node else "Ray does not report its process"
         own = "it has not had a process yet" if thing.pending else kept
         return f"no log of {what}: {own}, and {'Ray no longer lists its job' if job is None else 'its job was not submitted to Ray'}"

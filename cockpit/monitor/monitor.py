@@ -54,7 +54,6 @@ class ClusterMonitor:
         *,
         env: Mapping[str, str] = os.environ,
         early: subprocess.Popen[bytes] | None = None,
-        clock: Callable[[], float] = CLOCK,
         once: bool = False,
         everywhere: bool = False,
         named: bool = False,
@@ -63,14 +62,14 @@ class ClusterMonitor:
 
         `named`: at those that were named for this run too.
         """
-        self.config, self.clock, self.interval = config, clock, config.interval
+        self.config, self.clock, self.interval = config, CLOCK, config.interval
         self.ending: list[Callable[[], None]] = []
         """What ends together with this."""
         expected = () if are_containers(config) else tuple((entry.name, entry.target) for entry in config.hosts)
         tracker = FindingTracker(config.limits, DETECTORS, assumed=SINGLE_LOOK_ASSUMED_S if once else 0.0)
         ids = config.slurm.ids if config.slurm else frozenset[str]()
-        self.poller = Poller(publish, expected=expected, slurm_ids=ids, tracker=tracker, clock=clock)
-        self.pool = ProbePool(config, self.poller, early=early, clock=clock, timings=SINGLE_LOOK_PACE if once else None)
+        self.poller = Poller(publish, expected=expected, slurm_ids=ids, tracker=tracker, clock=self.clock)
+        self.pool = ProbePool(config, self.poller, early=early, clock=self.clock, timings=SINGLE_LOOK_PACE if once else None)
         self.choice = ClusterChoice(config, env, self.poller, self.pool.local)
         self.selection = HostSelection(config, self.pool, everywhere=everywhere, named=named)
         self.logs = LogFinder(lambda: self.poller.snapshot, self.choice.followed_ray, self.pool, self.selection)

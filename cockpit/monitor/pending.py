@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Mapping
 from operator import is_
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from cockpit.config.thresholds import LARGE_CLUSTER_NODES
 from cockpit.model import Actor, PlacementGroup
@@ -16,7 +16,6 @@ from cockpit.monitor.pending_reasons import Reason, WaitFacts, find_reasons, has
 if TYPE_CHECKING:  # it makes snapshots by this
     from cockpit.monitor.join import Parts
 
-replace = msgspec.structs.replace
 T = TypeVar("T", Actor, PlacementGroup)
 
 LARGE_PAUSE_S = 15.0

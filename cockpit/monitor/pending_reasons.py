@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from cockpit.model import DEADLOCK, GROUP_WAIT_PREFIX, Actor, Job, Node, PlacementGroup, Quantity, Wait
 from cockpit.placement import (
@@ -30,7 +30,6 @@ from cockpit.placement import (
 from cockpit.sources.ray.client import NodeFacts, StatusFacts
 from cockpit.sources.ray.resources import mangle
 
-replace = msgspec.structs.replace
 SETTLED_S = 15.0
 """Seconds after which what waits is in the monitor's report, or waits for no resources: it is written every 5 s, of what is as old."""
 STRATEGIES: tuple[Strategy, ...] = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
@@ -146,13 +145,11 @@ class Reasons:
         verdict = world.judge(wanted)
         if verdict is None or (verdict.kind != "never" and not (long or queued)):
             return None
-        if verdict.kind == "never":
-            return self._sentence(wanted, actor.job, world)
-        if queued is False and actor.state == "PENDING_CREATION" and long:
+        if verdict.kind != "never" and queued is False and actor.state == "PENDING_CREATION":
             return STARTS
         if verdict.kind == "now":
             return self._free(wanted) if world is self.world and long and actor.state != "RESTARTING" else None
-        return self._sentence(wanted, actor.job, world)
+        return self._sentence(wanted, actor.job) if world is self.world else _reason_of(world, wanted, self._facts.nodes.growing)
 
     def _free(self, wanted: Ask) -> Reason:
         """What holds up an actor for which there is room, as far as Ray tells."""
@@ -171,14 +168,11 @@ class Reasons:
         worker = self._workers.get(actor.id) if actor.state == "PENDING_CREATION" else None
         return worker.node if worker else None
 
-    def _sentence(self, wanted: Ask, job: str | None, world: LivingNodes | None = None) -> Reason | None:
+    def _sentence(self, wanted: Ask, job: str | None) -> Reason | None:
         """Its words, found once for all that ask for the same."""
-        world = world or self.world
         key = (wanted, job)
-        if world is not self.world:
-            return _reason_of(world, wanted, self._facts.nodes.growing)
         if key not in self._told:
-            told = _reason_of(world, wanted, self._facts.nodes.growing)
+            told = _reason_of(self.world, wanted, self._facts.nodes.growing)
             self._told[key] = told and self._of_deadlock(wanted, job, told)
         return self._told[key]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from cockpit.bug import bug
 from cockpit.clock import CLOCK
@@ -39,7 +39,6 @@ LONGEST_BACKOFF_S = 30.0
 SLEPT_AFTER_S, SETTLE_AFTER_SLEEP_S = 15.0, 10.0
 """Seconds without a snapshot after which this program itself was stopped, or its host slept; and for which nothing new is found then: what
 is known is as old as that, and what nobody has watched has not lasted."""
-replace = msgspec.structs.replace
 _PARTS: Mapping[type, str] = {
     NodeFacts: "nodes", StatusFacts: "status", ActorFacts: "actors", GroupFacts: "groups", JobFacts: "jobs", OomFacts: "oom",
     Allocation: "allocation", RayCluster: "kubernetes",

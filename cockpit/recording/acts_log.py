@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from cockpit.acts.plan import RAY
-from cockpit.recording.events import Event
+from cockpit.recording.events import Event, Phase
 from cockpit.trust import is_plain
 
 MAX_READ_BYTES = 1 << 20
@@ -74,20 +74,12 @@ def _events(line: bytes, hosts: Collection[str], shift: float) -> Iterator[Event
     if told.target and not any(host == RAY or host in hosts for host in told.target):
         return
     begins = told.outcome == "begun"
-    where = f" on {', '.join(told.target[:5])}" if told.target else ""
+    subject = ", ".join(told.target[:5])
+    where = f" on {subject}" if told.target else ""
     text = f"{told.user or 'somebody'} began {told.act}{where}" if begins else f"{told.act}{where}: {_outcome(told.outcome)}"
     data = {"act": told.act, "user": told.user, "host": told.host, "plan": told.plan, "outcome": told.outcome}
-    yield Event(
-        told.time + shift,
-        "act",
-        text,
-        "begin" if begins else "end",
-        ", ".join(told.target[:5]) or None,
-        None,
-        f"act:{told.id}",
-        (),
-        _brief(data),
-    )
+    phase: Phase = "begin" if begins else "end"
+    yield Event(told.time + shift, "act", text, phase, subject or None, key=f"act:{told.id}", data=_brief(data))
 
 
 def _outcome(outcome: Any) -> str:

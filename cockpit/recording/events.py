@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from cockpit.model import Level, Value
 
-EventKind = Literal["finding", "fault", "job", "act", "recording"]
 Phase = Literal["begin", "worse", "end"]
 """`worse`: a finding has a higher level than before."""
 
@@ -17,7 +16,7 @@ class Event(Value, frozen=True):
 
     at: float
     kind: str
-    """An `EventKind`; of a later cockpit perhaps another one."""
+    """`finding`, `fault`, `job`, `act` or `recording`; of a later cockpit perhaps another one."""
     text: str
     """One sentence."""
     phase: Phase = "begin"

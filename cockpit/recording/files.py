@@ -15,6 +15,7 @@ import msgspec
 import zstandard
 
 from cockpit import __version__
+from cockpit.text import explain_os_error
 from cockpit.trust import is_plain, why_not_ours
 
 MAGIC: Final = b"cockpit\x00"
@@ -159,29 +160,24 @@ class Segment:
         self.path = path
         self._file = _open_plain(path)
         try:
-            self.header, self._first = self._read_header()
+            self.header, self._scanned = self._read_header()
         except RecordingError:
             os.close(self._file)
             raise
         self.records: list[Record] = []
         self.lost = 0
         """Bytes between records that are none."""
-        self._scanned = self._size = self._first
-        """What has been looked at, and what there was then: more may have been written since."""
+        self._size = self._scanned
+        """What there was when it was looked at: more may have been written since."""
 
     def close(self) -> None:
         """Let go of the file."""
         os.close(self._file)
 
-    @property
-    def size(self) -> int:
-        """Bytes of it now."""
-        return min(os.fstat(self._file).st_size, MAX_SEGMENT_BYTES)
-
     def scan(self) -> None:
         """Find the records that have been written since the last time."""
-        size, place = self.size, self._scanned
-        self._size = size
+        self._size = size = min(os.fstat(self._file).st_size, MAX_SEGMENT_BYTES)
+        place = self._scanned
         window = _Window(self._file)
         while place + _RECORD.size <= size and len(self.records) < MAX_RECORDS:
             record = _parse(window.bytes_at(place, _RECORD.size), place, size)
@@ -262,7 +258,7 @@ def _open_plain(path: Path) -> int:
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
-        raise RecordingError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+        raise RecordingError(f"{path}: {explain_os_error(error)}") from None
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
         raise RecordingError(f"{path} is not a regular file")

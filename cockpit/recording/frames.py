@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from cockpit.model import (
     Actor,
@@ -41,7 +42,6 @@ else:  # without its environment, which may be anything: never written, and neve
         frozen=True,
     )
 Row = TypeVar("Row")
-replace = msgspec.structs.replace
 MAX_ROWS = 200_000
 """Rows of one table: twenty times those of the largest cluster that is tested."""
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from cockpit.findings.jobs import error_lines
 from cockpit.model import LEVELS, Fault, Finding, Job, Level, Snapshot
-from cockpit.recording.events import Event, EventKind
-
-FAILED = ("FAILED",)
+from cockpit.recording.events import Event, Phase
 
 
 def has_news(before: Snapshot, now: Snapshot) -> bool:
@@ -35,23 +32,23 @@ def _statuses(snapshot: Snapshot) -> Mapping[str, str] | None:
 
 def events_between(before: Snapshot, now: Snapshot) -> Iterator[Event]:
     """What has happened; `Snapshot()` comes before the first."""
-    yield from _differences("finding", before.findings, now.findings, now.taken)
+    yield from _differences(before.findings, now.findings, now.taken)
     yield from _worsened(_levels(before.findings), now)
     yield from _outages(before.faults, now.faults, now.taken)
     if before.jobs is not None and now.jobs is not None:
         yield from _jobs({job.id: job for job in before.jobs}, now.jobs, now.taken)
 
 
-def _differences(kind: EventKind, before: Iterable[Any], now: Iterable[Any], at: float) -> Iterator[Event]:
+def _differences(before: Iterable[Finding | Fault], now: Iterable[Finding | Fault], at: float) -> Iterator[Event]:
     old, new = {one.key: one for one in before}, {one.key: one for one in now}
-    yield from (_event(kind, new[key], at, "begin") for key in new.keys() - old.keys())
-    yield from (_event(kind, old[key], at, "end") for key in old.keys() - new.keys())
+    yield from (_event(new[key], at, "begin") for key in new.keys() - old.keys())
+    yield from (_event(old[key], at, "end") for key in old.keys() - new.keys())
 
 
 def _outages(before: Iterable[Fault], now: Iterable[Fault], at: float) -> Iterator[Event]:
     """Of faults of several sources with one text, as where a dashboard has ended, the first that begins and the last that ends."""
     said = {"begin": {fault.text for fault in before}, "end": {fault.text for fault in now}}
-    for event in _differences("fault", before, now, at):
+    for event in _differences(before, now, at):
         if event.text not in said[event.phase]:
             said[event.phase].add(event.text)
             yield event
@@ -60,13 +57,13 @@ def _outages(before: Iterable[Fault], now: Iterable[Fault], at: float) -> Iterat
 def _worsened(before: Mapping[str, Level], now: Snapshot) -> Iterator[Event]:
     for finding in now.findings:
         if LEVELS.index(finding.level) < LEVELS.index(before.get(finding.key, "critical")):
-            yield _event("finding", finding, now.taken, "worse")
+            yield _event(finding, now.taken, "worse")
 
 
-def _event(kind: EventKind, thing: Finding | Fault, at: float, phase: Any) -> Event:
+def _event(thing: Finding | Fault, at: float, phase: Phase) -> Event:
     if isinstance(thing, Finding):
-        return Event(at, kind, thing.text, phase, thing.subject, thing.level, thing.key, thing.about)
-    return Event(at, kind, thing.text, phase, thing.host or thing.source, None, thing.key)
+        return Event(at, "finding", thing.text, phase, thing.subject, thing.level, thing.key, thing.about)
+    return Event(at, "fault", thing.text, phase, thing.host or thing.source, None, thing.key)
 
 
 def _jobs(before: Mapping[str, Job], now: Iterable[Job], at: float) -> Iterator[Event]:
@@ -77,8 +74,8 @@ def _jobs(before: Mapping[str, Job], now: Iterable[Job], at: float) -> Iterator[
             yield _job_event(job, at, "begin", f"job {job.id} was submitted" if job.submission else f"job {job.id} started")
         if not job.running and (old is None or old.running):
             why = "".join(f": {line}" for line in error_lines(job.message)[-1:])
-            yield _job_event(job, at, "end", f"job {job.id} ended: {job.status}{why if job.status in FAILED else ''}")
+            yield _job_event(job, at, "end", f"job {job.id} ended: {job.status}{why if job.status == 'FAILED' else ''}")
 
 
-def _job_event(job: Job, at: float, phase: Any, text: str) -> Event:
-    return Event(at, "job", text, phase, job.id, "critical" if phase == "end" and job.status in FAILED else None, job.key, (job.key,))
+def _job_event(job: Job, at: float, phase: Phase, text: str) -> Event:
+    return Event(at, "job", text, phase, job.id, "critical" if phase == "end" and job.status == "FAILED" else None, job.key, (job.key,))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from cockpit.model import (
     Amount,
@@ -214,4 +214,4 @@ def with_codes(value: Any, codes: Iterator[int]) -> Any:
         if code != scale.encode(getattr(value, name)):
             changed[name] = scale.decode(code) if code > 0 else None
     changed.update({name: with_codes(getattr(value, name), codes) for name in layout.nested})
-    return msgspec.structs.replace(value, **changed) if changed else value
+    return replace(value, **changed) if changed else value

@@ -17,10 +17,11 @@ from cockpit.clock import CLOCK, shift_of
 from cockpit.config.thresholds import RecordingLimits
 from cockpit.model import Cluster, Snapshot
 from cockpit.recording.acts_log import ActsLog
-from cockpit.recording.events import Event
+from cockpit.recording.events import Event, Phase
 from cockpit.recording.folder import SEGMENTS_IN_LIMIT, Lock, bytes_allowed, folder_name, make_folder, remove_old
 from cockpit.recording.happenings import events_between, has_news
 from cockpit.recording.writer import SEGMENT_BYTES, SegmentWriter
+from cockpit.text import explain_os_error
 
 STEP_S = 5.0
 """Seconds between two frames, unless something begins or ends: Ray's own agents look no oftener."""
@@ -56,7 +57,7 @@ class Recorder:
     ) -> None:
         """`root`: where the folders of clusters lie; `acts_log`: of all cockpits of this user."""
         self.state = RecorderState()
-        self._root, self._limits, self._clock = root, limits or RecordingLimits(), clock
+        self._root, self._limits = root, limits or RecordingLimits()
         self._acts = ActsLog(acts_log) if acts_log else None
         self._shift = shift_of(clock)
         self._waiting: queue.Queue[Snapshot | None] = queue.Queue(MAX_WAITING + 1)
@@ -125,21 +126,20 @@ class Recorder:
         if self._writer is not None and _is_other(self._cluster, snapshot.cluster):
             self._end("cockpit follows another Ray session")
             self._tried = float("-inf")
-        if self._writer is None and not self._begin(snapshot):
+        writer = self._writer or self._begin(snapshot)
+        if writer is None:
             return
         self._remove_old()
-        if self._writer is None:
-            return
         events = [*events_between(self._before, snapshot), *self._new_acts(snapshot)]
         if self._before.taken == 0.0:
             events.insert(0, _own(snapshot.taken, "begin", f"cockpit on {socket.gethostname()} started recording"))
-        self._writer.write(snapshot, events)
+        writer.write(snapshot, events)
         self._before = snapshot
-        self.state = RecorderState(self._writer.path, self.state.reason)
+        self.state = RecorderState(writer.path, self.state.reason)
 
-    def _begin(self, snapshot: Snapshot) -> bool:
+    def _begin(self, snapshot: Snapshot) -> SegmentWriter | None:
         if time.monotonic() - self._tried < RETRY_S:
-            return False
+            return None
         self._tried = time.monotonic()
         folder = self._root / folder_name(snapshot.cluster)
         make_folder(folder)
@@ -150,12 +150,12 @@ class Recorder:
         is_ours = lock.take()
         if is_ours is False:
             self.state = RecorderState(None, f"recorded by {lock.holder()}")
-            return False
+            return None
         own_name = "" if is_ours else f"{folder_name(Cluster(session=socket.gethostname()))}-{os.getpid()}"
         self._lock, self._cluster, self._before = lock, snapshot.cluster, Snapshot()
         self._writer = SegmentWriter(folder, own_name=own_name, segment_bytes=min(SEGMENT_BYTES, allowed // SEGMENTS_IN_LIMIT))
         self.state = RecorderState(None, None if is_ours else "this file system has no locks: this cockpit records in its own file")
-        return True
+        return self._writer
 
     def _remove_old(self) -> None:
         if time.monotonic() - self._removed >= REMOVE_EVERY_S:
@@ -189,8 +189,8 @@ class Recorder:
             self._lock = None
 
 
-def _own(at: float, phase: str, text: str) -> Event:
-    return Event(at, "recording", text, "begin" if phase == "begin" else "end", key="recording:")
+def _own(at: float, phase: Phase, text: str) -> Event:
+    return Event(at, "recording", text, phase, key="recording:")
 
 
 def _words(error: OSError) -> str:
@@ -198,7 +198,7 @@ def _words(error: OSError) -> str:
         return "the disk is full" if error.strerror == os.strerror(errno.ENOSPC) else str(error.strerror)
     if error.strerror == os.strerror(errno.EACCES):  # the kernel says so, and no reason of ours
         return f"{error.filename}: permission denied; set XDG_STATE_HOME to a folder that you may write"
-    return f"{error.filename}: {(error.strerror or '').lower()}" if error.filename else (error.strerror or str(error)).lower()
+    return f"{error.filename}: {(error.strerror or '').lower()}" if error.filename else explain_os_error(error)
 
 
 def _is_other(before: Cluster, now: Cluster) -> bool:

@@ -25,7 +25,7 @@ from cockpit.recording.files import (
 )
 from cockpit.recording.frames import FrameError, State, decode_frame
 from cockpit.recording.numbers import LAYOUT
-from cockpit.text import clean
+from cockpit.text import clean, explain_os_error
 
 MAX_SILENCE_S = 20.0
 """Seconds after a frame for which it stands for the present of then; frames come every 5 s, and at each change."""
@@ -170,7 +170,7 @@ class Recording:
         try:
             paths = [each for place in (path, *later) for each in (list_segments(place) if place.is_dir() else [place])]
         except OSError as error:
-            raise RecordingError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+            raise RecordingError(f"{path}: {explain_os_error(error)}") from None
         if not paths:
             raise RecordingError(f"nothing is recorded in {path}")
         recording = cls(*_open_all(paths), path)

@@ -14,6 +14,7 @@ from cockpit.secrets import redact, redact_within
 LONGEST_REMEMBERED = 1000
 """Characters of a text of which it is remembered that it has no secret: commands of a thousand workers are few different ones."""
 _encode = msgspec.msgpack.Encoder().encode
+_redact_short = lru_cache(4096)(redact)
 
 
 def pack_row(row: Any) -> msgspec.Raw:
@@ -44,8 +45,3 @@ def _fields(of: type[msgspec.Struct]) -> tuple[tuple[str, str, Any], ...]:
 
 def _usual(field: msgspec.structs.FieldInfo) -> Any:
     return field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
-
-
-@lru_cache(4096)
-def _redact_short(text: str) -> str:
-    return redact(text)

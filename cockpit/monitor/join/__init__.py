@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from cockpit.model import Allocation, Cluster, Fault, Gpu, Host, Node, OomKill, Port, Quantity, RayCluster, Session, Snapshot
 from cockpit.monitor.join.owners import processes_of, reported_by, same_devices
@@ -16,7 +17,6 @@ from cockpit.monitor.pending import PendingReasons
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
 
 Result = TypeVar("Result")
-replace = msgspec.structs.replace
 
 PROBE_OVERTAKEN_S = 30.0
 """Seconds by which Ray's agent must be ahead of a probe that has fallen silent, to be believed instead of it."""

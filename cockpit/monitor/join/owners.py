@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from cockpit.alike import group_by
 from cockpit.model import Gpu, Hold, Host, Job, Kind, Node, Process, Worker
@@ -19,7 +19,6 @@ from cockpit.sources.ray.client import JobFacts, NodeFacts
 Thing = TypeVar("Thing")
 WORKER_GONE = re.compile(r"its worker( \d+)? is gone$")
 """The probe's first reason for what is undecided."""
-replace = msgspec.structs.replace
 
 
 def processes_of(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from cockpit.clock import redate
 from cockpit.model import (
@@ -33,7 +34,6 @@ from cockpit.sources.lenient_json import mend
 from cockpit.sources.source import SourceError
 
 T = TypeVar("T")
-replace = msgspec.structs.replace
 CLOCK_TOLERANCE_S: Final = 2.0
 """Seconds by which two clocks may differ before times are converted."""
 MEND_MAX_BYTES: Final = 4 << 20

@@ -73,7 +73,9 @@ class Child:
         send: Sequence[bytes] | None = None,
     ) -> None:
         """`send`: the parts of a text that it gets; what is sent to many is one part, and is never copied."""
+        assert process.stdin and process.stdout and process.stderr, "it has three pipes"  # noqa: PT018, S101 `spawn` sees to it
         self.process, self.started = process, time.monotonic()
+        self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
         self.garbage = ""
         """The last line that was not meant for us: a banner, a message of the day."""
         held = send is not None and isinstance(process.args, list) and HELD_CODE in process.args
@@ -87,12 +89,12 @@ class Child:
         """Bytes of its lines so far."""
         self._closed: float | None = None
         self._loop = asyncio.get_running_loop()
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            os.set_blocking(_fd(pipe), False)
-        self._loop.add_reader(_fd(process.stdout), self._read)
-        self._loop.add_reader(_fd(process.stderr), self._read_errors)
+        for pipe in (self._stdin, self._stdout, self._stderr):
+            os.set_blocking(pipe.fileno(), False)
+        self._loop.add_reader(self._stdout, self._read)
+        self._loop.add_reader(self._stderr, self._read_errors)
         if send is not None:
-            self._loop.add_writer(_fd(process.stdin), self._write)
+            self._loop.add_writer(self._stdin, self._write)
 
     @property
     def last_words(self) -> str:
@@ -103,12 +105,12 @@ class Child:
     def say(self, text: bytes) -> None:
         """Send it more, after all that was said before; only to one that was started without a text."""
         self._send.append(memoryview(text))
-        if self.process.stdin is not None and not self.process.stdin.closed:
-            self._loop.add_writer(_fd(self.process.stdin), self._write)
+        if not self._stdin.closed:
+            self._loop.add_writer(self._stdin, self._write)
 
     def poll_exit(self) -> int | None:
         """Its exit code once it is over, and everything it said has been heard."""
-        if self.process.stdout is None or self.process.stdout.closed:
+        if self._stdout.closed:
             return self.process.returncode or -signal.SIGKILL
         if self._closed is not None and time.monotonic() - self._closed > _LINGER_S:
             self.process.kill()
@@ -125,22 +127,21 @@ class Child:
 
     def release(self) -> subprocess.Popen[bytes]:
         """Listen no more; the process, for whoever ends it."""
-        process = self.process
-        if not self._loop.is_closed() and process.stdout is not None and not process.stdout.closed:
-            for pipe in (process.stdout, process.stderr):
-                self._loop.remove_reader(_fd(pipe))
+        if not self._loop.is_closed() and not self._stdout.closed:
+            for pipe in (self._stdout, self._stderr):
+                self._loop.remove_reader(pipe)
             self._stop_writing()
-        return process
+        return self.process
 
     def _read(self) -> None:
         lines: list[bytes] = []
         for _ in range(_CHUNKS_AT_ONCE):
-            chunk = _read_chunk(self.process.stdout)
+            chunk = _read_chunk(self._stdout)
             if chunk is None:
                 break
             if not chunk:
                 self._closed = time.monotonic()
-                self._loop.remove_reader(_fd(self.process.stdout))
+                self._loop.remove_reader(self._stdout)
                 self._wake()
                 break
             lines += self._lines.cut(chunk)
@@ -152,10 +153,10 @@ class Child:
 
     def _read_errors(self) -> None:
         for _ in range(_CHUNKS_AT_ONCE):
-            chunk = _read_chunk(self.process.stderr)
+            chunk = _read_chunk(self._stderr)
             if not chunk:
                 if chunk is not None:
-                    self._loop.remove_reader(_fd(self.process.stderr))
+                    self._loop.remove_reader(self._stderr)
                 return
             self._errors = (self._errors + chunk)[-_STDERR_BYTES:]
 
@@ -163,19 +164,19 @@ class Child:
         self._send = [part for part in self._send if part]
         try:
             if self._send:
-                self._send[0] = self._send[0][os.write(_fd(self.process.stdin), self._send[0][:_CHUNK_BYTES]) :]
+                self._send[0] = self._send[0][os.write(self._stdin.fileno(), self._send[0][:_CHUNK_BYTES]) :]
         except BlockingIOError:
             return
         except OSError:  # it has ended, or doesn't want to hear it; its own last words say why
             self._send = []
         if not any(self._send):
             self._stop_writing()
-            if self.process.stdin is not None and not self._stays:
-                self.process.stdin.close()
+            if not self._stays:
+                self._stdin.close()
 
     def _stop_writing(self) -> None:
-        if self.process.stdin is not None and not self.process.stdin.closed:
-            self._loop.remove_writer(_fd(self.process.stdin))
+        if not self._stdin.closed:
+            self._loop.remove_writer(self._stdin)
 
 
 def parse_message(line: bytes) -> dict[str, Any] | None:
@@ -189,15 +190,10 @@ def parse_message(line: bytes) -> dict[str, Any] | None:
     return said if isinstance(said, dict) else None
 
 
-def _fd(pipe: IO[bytes] | None) -> int:
-    assert pipe is not None, "every child has three pipes"  # noqa: S101 told to mypy: `spawn` sees to it
-    return pipe.fileno()
-
-
-def _read_chunk(pipe: IO[bytes] | None) -> bytes | None:
+def _read_chunk(pipe: IO[bytes]) -> bytes | None:
     """`None`: nothing now; empty: nothing ever again."""
     try:
-        return os.read(_fd(pipe), _CHUNK_BYTES)
+        return os.read(pipe.fileno(), _CHUNK_BYTES)
     except (BlockingIOError, ValueError):  # ValueError: closed, because what was just heard made somebody end this child
         return None
 

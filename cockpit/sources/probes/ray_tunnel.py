@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -29,7 +28,6 @@ class RayTask:
     """A program on a node; `hear`, `wake` and the rest are as those of a `Child`."""
 
     def __init__(self, hear: HearLines, wake: Callable[[], None], tunnel: RayTunnel, number: int) -> None:
-        self.started = time.monotonic()
         self.garbage = ""
         self.number = number
         self._hear, self._wake, self._tunnel = hear, wake, tunnel

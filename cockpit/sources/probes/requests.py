@@ -7,9 +7,8 @@ import json
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -23,7 +22,7 @@ from cockpit.sources.probes.process import Child, parse_message, start_child
 from cockpit.sources.probes.ray_tunnel import RayPlace, RayTask, RayTunnel
 from cockpit.sources.probes.spawn import LOCAL_PYTHON, replace_dash
 from cockpit.sources.probes.ssh_control import SshControlSockets
-from cockpit.sources.source import SourceError, wait_within
+from cockpit.sources.source import SourceError, wait_for_event
 from cockpit.text import clean
 
 HOSTS_AT_ONCE: Final = 32
@@ -58,22 +57,6 @@ class HostAnswer(msgspec.Struct, frozen=True):
 
 class ProbeRefusedError(SourceError):
     """A probe's own word: it does nothing of what it was asked."""
-
-
-class HostRequest(NamedTuple):
-    """What goes where; a Ray can't be stopped through itself."""
-
-    host: str
-    json: str
-    through_ray: bool
-    hear: Callable[[Progress], None]
-    patience: float
-    at_most: float
-
-    @property
-    def words(self) -> list[str]:
-        """Those of the probe."""
-        return ["--no-lifeline", "act", self.json]
 
 
 class ProbeRequests:
@@ -112,7 +95,7 @@ class ProbeRequests:
         if any(request.get("act") == "stop" for request in requests.values()):
             for tunnel in self._tunnels.values():
                 tunnel.close_if_idle()  # it must not pass for a driver that would be lost
-        sent = [_host_request(host, request, partial(hear, host), patience) for host, request in requests.items()]
+        sent = [ProbeRequest(host, request, partial(hear, host), patience) for host, request in requests.items()]
         return {answer.host: answer for answer in await asyncio.gather(*map(self._deliver, sent))}
 
     def close(self) -> None:
@@ -126,28 +109,26 @@ class ProbeRequests:
         if self._control_sockets is not None:
             self._control_sockets.close()
 
-    async def _deliver(self, request: HostRequest) -> HostAnswer:
+    async def _deliver(self, request: ProbeRequest) -> HostAnswer:
         answer = await self._run(request)
-        request.hear(Progress(answer.error or "answered"))
+        request.tell(Progress(answer.error or "answered"))
         return answer
 
-    async def _run(self, request: HostRequest) -> HostAnswer:
+    async def _run(self, request: ProbeRequest) -> HostAnswer:
         way: Way = "local" if request.host == self._local else "ray" if self._config.reach == THROUGH_RAY else "reach"
-        running = ProbeRequest(request.host, request.hear)
         try:
-            return HostAnswer(request.host, way, reply=await self._run_on(request, way, running))
+            return HostAnswer(request.host, way, reply=await self._run_on(request, way))
         except ProbeRefusedError as error:
             return HostAnswer(request.host, way, error=str(error), refused=True)
         except SourceError as error:
-            if way != "reach" or running.spoke or not request.through_ray or request.host not in self._places:
+            if way != "reach" or request.spoke or not request.through_ray or request.host not in self._places:
                 return HostAnswer(request.host, way, error=str(error))
             return await self._run_through_ray(request, str(error))
 
-    async def _run_through_ray(self, request: HostRequest, why: str) -> HostAnswer:
+    async def _run_through_ray(self, request: ProbeRequest, why: str) -> HostAnswer:
         """Where the usual way has failed before a probe spoke. What it said is kept: it is worth mending."""
-        running = ProbeRequest(request.host, request.hear)
         try:
-            reply = await self._run_on(request, "ray", running, f"connecting through Ray: {why}")
+            reply = await self._run_on(request, "ray", f"connecting through Ray: {why}")
         except SourceError as error:
             return HostAnswer(request.host, "ray", error=f"{why}; through Ray: {error}", refused=isinstance(error, ProbeRefusedError))
         notes = reply.get("notes")
@@ -155,32 +136,33 @@ class ProbeRequests:
             request.host, "ray", reply={**reply, "notes": [*(notes if isinstance(notes, list) else ()), f"{why}; reached through Ray"]}
         )
 
-    async def _run_on(self, request: HostRequest, way: Way, running: ProbeRequest, words: str = "connecting") -> Mapping[str, Any]:
+    async def _run_on(self, request: ProbeRequest, way: Way, words: str = "connecting") -> Mapping[str, Any]:
         async with self._free:
-            request.hear(Progress(words))
-            child = self._start(request, way, running)
+            request.tell(Progress(words))
+            child = self._start(request, way)
             self._under_way.add(child)
             try:
-                return await running.run(child, request.patience + (RAY_WORKER_START_S if way == "ray" else 0), request.at_most)
+                return await request.answer(child, RAY_WORKER_START_S if way == "ray" else 0)
             finally:
                 self._under_way.discard(child)
+                child.end()
 
-    def _start(self, request: HostRequest, way: Way, running: ProbeRequest) -> Child | RayTask:
+    def _start(self, request: ProbeRequest, way: Way) -> Child | RayTask:
         if self._closed:
             raise SourceError(f"{request.host}: cockpit is closing")
         if way == "ray":
-            return self._start_ray_task(request, running)
+            return self._start_ray_task(request)
         command = self._command(request.host)
-        return start_child(request.host, command, running.hear, running.turned.set, program_for(command, request.words, acting=True))
+        return start_child(request.host, command, request.hear, request.turned.set, program_for(command, request.words, acting=True))
 
-    def _start_ray_task(self, request: HostRequest, running: ProbeRequest) -> RayTask:
+    def _start_ray_task(self, request: ProbeRequest) -> RayTask:
         place = self._places.get(request.host)
         if not request.through_ray:
             raise SourceError(f"{request.host}: this can't be done through Ray, and cockpit has no other way to reach it")
         if place is None:
             raise SourceError(f"{request.host} can't be reached through Ray: it is not a live node of this host's Ray cluster")
         tunnel = self._tunnels.setdefault(place.session, RayTunnel(place.session))
-        return tunnel.run(place.node, program(request.words, acting=True), running.hear, running.turned.set)
+        return tunnel.run(place.node, program(request.words, acting=True), request.hear, request.turned.set)
 
     def _command(self, host: str) -> Sequence[str]:
         """Never a request: a command line is read by everybody, and by `ray stop`."""
@@ -190,42 +172,41 @@ class ProbeRequests:
 
 
 class ProbeRequest:
-    """One request under way on one host."""
+    """One request to one host, and what comes of it."""
 
-    def __init__(self, host: str, hear: Callable[[Progress], None]) -> None:
+    def __init__(self, host: str, request: Mapping[str, Any], tell: Callable[[Progress], None], patience: float) -> None:
+        self.host, self.tell = host, tell
+        self.words = ("--no-lifeline", "act", json.dumps(request))
+        """Those of the probe."""
+        self.through_ray = request.get("act") != "stop" and not request.get("env")
+        """A Ray can't be stopped through itself; and others may read what its tasks are given, so no environment goes through it."""
         self.spoke = False
         """Whether a probe has said anything: from then on nobody else may be sent with the same request."""
-        self._host, self._tell = host, hear
-        self._reply: Mapping[str, Any] | None = None
-        self._garbage = ""
-        self._heard = time.monotonic()
         self.turned = asyncio.Event()
         """Something may be over."""
+        self._patience, self._at_most = patience, PLAN_TIMEOUT_S if request.get("stage") == "plan" else ACT_TIMEOUT_S
+        self._reply: Mapping[str, Any] | None = None
+        self._garbage = ""
+        self._heard = 0.0
 
-    async def run(self, child: Child | RayTask, patience: float, at_most: float = ACT_TIMEOUT_S) -> Mapping[str, Any]:
-        """The answer; raises `SourceError`. The child has been ended when this returns, or is cancelled."""
-        try:
-            return await self._answer(child, patience, at_most)
-        finally:
-            child.end()
-
-    async def _answer(self, child: Child | RayTask, patience: float, at_most: float) -> Mapping[str, Any]:
+    async def answer(self, child: Child | RayTask, more_patience: float) -> Mapping[str, Any]:
+        """What this child answers; raises `SourceError`."""
         self._heard = began = time.monotonic()
+        self._garbage = ""
         while self._reply is None:
             if (code := child.poll_exit()) is not None and self._reply is None:
                 child.garbage = self._garbage
-                raise SourceError(why_it_ended(self._host, code, child.last_words, spoke=self.spoke))
+                raise SourceError(why_it_ended(self.host, code, child.last_words, spoke=self.spoke))
             now = time.monotonic()
-            if now - self._heard > patience:
+            if now - self._heard > self._patience + more_patience:
                 last = f": {child.last_words}" if child.last_words else ""
-                raise SourceError(f"{self._host}: timed out, no answer for {now - self._heard:.0f} s{last}")
-            if now - began > at_most:
-                raise SourceError(f"{self._host}: timed out, no result within {at_most:.0f} s")
-            with suppress(asyncio.TimeoutError):  # an end makes no sound
-                await wait_within(0.05, self.turned.wait())
+                raise SourceError(f"{self.host}: timed out, no answer for {now - self._heard:.0f} s{last}")
+            if now - began > self._at_most:
+                raise SourceError(f"{self.host}: timed out, no result within {self._at_most:.0f} s")
+            await wait_for_event(self.turned, 0.05)  # an end makes no sound
             self.turned.clear()
         if isinstance(error := self._reply.get("error"), str):
-            raise ProbeRefusedError(f"{self._host}: {redact(clean(error))}")
+            raise ProbeRefusedError(f"{self.host}: {redact(clean(error))}")
         return self._reply
 
     def hear(self, lines: Sequence[bytes]) -> None:
@@ -238,20 +219,12 @@ class ProbeRequest:
                 continue
             if not self.spoke:
                 self.spoke = True
-                self._tell(Progress("running"))
+                self.tell(Progress("running"))
             if isinstance(tell := said.get("tell"), str):
-                self._tell(Progress(redact(clean(tell)), _whole_number(said.get("done")), _whole_number(said.get("of"))))
+                self.tell(Progress(redact(clean(tell)), _whole_number(said.get("done")), _whole_number(said.get("of"))))
             elif ANSWER_KEYS & said.keys():
                 self._reply = said
         self.turned.set()
-
-
-def _host_request(host: str, request: Mapping[str, Any], hear: Callable[[Progress], None], patience: float) -> HostRequest:
-    """A Ray keeps what its tasks are given, where others may read it: no environment with secrets goes through it."""
-    through_ray = request.get("act") != "stop" and not request.get("env")
-    return HostRequest(
-        host, json.dumps(request), through_ray, hear, patience, PLAN_TIMEOUT_S if request.get("stage") == "plan" else ACT_TIMEOUT_S
-    )
 
 
 def _whole_number(said: Any) -> int | None:

@@ -201,7 +201,7 @@ def parse_job(entry: wire.Job) -> Job | None:
     name = entry.submission_id or entry.job_id
     if name is None:
         return None
-    driver = entry.driver_info
+    driver, environment = entry.driver_info, bytes(entry.runtime_env)
     return Job(
         id=name,
         job=identifier(entry.job_id),
@@ -216,17 +216,12 @@ def parse_job(entry: wire.Job) -> Job | None:
         driver_pid=plausible_amount(driver.pid) if driver else None,
         exit_code=plausible_amount(entry.driver_exit_code),
         preset=entry.get_text(wire.PRESET),
-        runtime_env=_environment(bytes(entry.runtime_env)),
+        runtime_env=_read_environment(environment) if len(environment) <= MAX_ENV_BYTES else None,
         metadata=_metadata(entry.texts) if entry.metadata else None,
     )
 
 
-def _environment(raw: bytes) -> Mapping[str, Any] | None:
-    """Read once, though Ray says it again with every answer; what no person wrote is not read."""
-    return _remembered_environment(raw) if len(raw) <= MAX_ENV_BYTES else None
-
-
-def _read_environment(raw: bytes) -> Mapping[str, Any] | None:
+def _decode_environment(raw: bytes) -> Mapping[str, Any] | None:
     try:
         found = decode(raw, Any)
     except NotRayError:
@@ -239,7 +234,8 @@ def _metadata(entries: Mapping[str, str]) -> Mapping[str, str]:
 
 
 _variable: Recent[tuple[str, str], str] = Recent(lambda variable: secrets.redact_variable(*variable), 4096)
-_remembered_environment = Recent(_read_environment, 1024)
+_read_environment = Recent(_decode_environment, 1024)
+"""Once, though Ray says it again with every answer."""
 
 
 def _seconds(milliseconds: float | None) -> float | None:

@@ -26,20 +26,11 @@ from cockpit.sources.ray.logs import versions
 from cockpit.sources.ray.nodes import NodeFacts, Nodes, processes
 from cockpit.sources.ray.oom import OomFacts
 from cockpit.sources.ray.replies import NodeReader
-from cockpit.sources.ray.status import GroupDemand, StatusFacts, StatusReports, parse_status
+from cockpit.sources.ray.status import StatusFacts, StatusReports, parse_status
 from cockpit.sources.source import Source, SourceError, wait_within
 from cockpit.trust import Audience, find_token
 
-__all__ = [
-    "ActorFacts",
-    "GroupDemand",
-    "GroupFacts",
-    "JobFacts",
-    "NodeFacts",
-    "OomFacts",
-    "RayClient",
-    "StatusFacts",
-]
+__all__ = ["ActorFacts", "GroupFacts", "JobFacts", "NodeFacts", "OomFacts", "RayClient", "StatusFacts"]
 
 T = TypeVar("T")
 MAX_LISTED = 10_000
@@ -290,9 +281,9 @@ class RayClient:
             listing = await self._list("actors", wire.Listed[wire.Actor], _only_in_state(state))
             await run_in_thread_if(len(listing.result) > THREAD_MIN_ITEMS, known.take, state, listing, time.monotonic() - started)
 
-    async def dead_actors(self, limit: int = 1000) -> tuple[Actor, ...]:
+    async def dead_actors(self) -> tuple[Actor, ...]:
         """Some of the actors that have died, each with its cause; Ray can't say which were the last."""
-        listing = await self._list("actors", wire.Listed[wire.Actor], {"limit": min(limit, MAX_LISTED), **_only_in_state("DEAD")})
+        listing = await self._list("actors", wire.Listed[wire.Actor], {"limit": 1000, **_only_in_state("DEAD")})
         return tuple(actors.parse_actor(entry, None, {}) for entry in listing.result)
 
     async def read_placement_groups(self) -> GroupFacts:
@@ -373,6 +364,5 @@ class RayClient:
 
 def _only_in_state(state: str) -> dict[str, str]:
     """Ray's own filter: without `=` a list is cut before it is searched, and Ray goes through all the dead."""
-    if state == NOT_DEAD:
-        return {"filter_keys": "state", "filter_predicates": "!=", "filter_values": "DEAD"}
-    return {"filter_keys": "state", "filter_predicates": "=", "filter_values": state}
+    predicate, value = ("!=", "DEAD") if state == NOT_DEAD else ("=", state)
+    return {"filter_keys": "state", "filter_predicates": predicate, "filter_values": value}

@@ -106,11 +106,10 @@ class Dashboard:
         """Ask every path again at once: what kept Ray from answering is over."""
         self._rests.clear()
 
-    async def json(self, path: str, shape: type[T], *, timeout: float, endpoint: str | None = None, params: Params | None = None) -> T:
+    async def json(self, path: str, shape: type[T], *, timeout: float, endpoint: str | None = None) -> T:
         """The answer to `GET path`, decoded."""
-        return await self._read_body(
-            await self.get(path, timeout=timeout, endpoint=endpoint, params=params), "GET", path, partial(decode, shape=shape)
-        )
+        body = await self.get(path, timeout=timeout, endpoint=endpoint)
+        return await self._read_body(body, "GET", path, partial(decode, shape=shape))
 
     async def find(self, path: str, shape: type[T], *, timeout: float, endpoint: str | None = None) -> T | None:
         """The same; `None` where there is no such thing (404)."""
@@ -267,9 +266,7 @@ class Dashboard:
 
     async def _headers(self, path: str) -> dict[str, str]:
         """The token, if this cluster has asked for one; a cluster that doesn't is never told."""
-        if path == _AUTH_MODE_PATH:
-            return {}
-        if await self.find_auth(known=True) != "token":
+        if path == _AUTH_MODE_PATH or await self.find_auth(known=True) != "token":
             return {}
         token = self._token()
         if token is None:

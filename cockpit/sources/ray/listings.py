@@ -11,7 +11,6 @@ from cockpit.model import Actor, PlacementGroup
 from cockpit.sources.ray import actors, wire
 from cockpit.sources.ray.actors import WAITING, ActorFacts
 from cockpit.sources.ray.nodes import LossDebounce
-from cockpit.sources.source import SourceError
 
 PAUSE_PER_ANSWER_TIME = 20
 """Ray's state API works on one question at a time: it is left alone for so many times as long as it took."""
@@ -28,42 +27,33 @@ class GroupLists:
         self._clock, self._shift = clock, shift_of(clock)
         self.groups: dict[str, PlacementGroup] = {}
         """By id."""
-        self._made_of: dict[str, tuple[wire.Group, float]] = {}
+        self._made: dict[str, tuple[wire.Group, float, PlacementGroup]] = {}
+        """What each was made of, the entry and the shift of Ray's clock, and the group."""
         self._doubt = LossDebounce(clock)
 
     def doubt_loss(self, listing: wire.Listing[wire.Group]) -> None:
         """Raises `SourceError` while a sudden loss is not believed yet."""
-        if not (listing.total == 0 and self.groups):
-            self._doubt.reset()
-        elif self._doubt.note_loss():
-            before = f"before: {len(self.groups)}"
-            raise SourceError(f"Ray suddenly lists no placement groups, not even removed ones ({before}); cockpit checks again first")
+        lost = f"Ray suddenly lists no placement groups, not even removed ones (before: {len(self.groups)})"
+        self._doubt.take(lost if listing.total == 0 and self.groups else None)
 
     def take(self, entries: Iterable[wire.Group], strategies: Mapping[actors.Shape, frozenset[str | None]]) -> None:
         """One list; `strategies` as the autoscaler monitor tells them of groups that wait."""
-        now, shift = self._clock(), self._shift()
+        shift = self._shift()
         listed = {entry.placement_group_id: entry for entry in entries if entry.state != "REMOVED"}
-        made_of = {key: (entry, shift) for key, entry in listed.items()}
-        same = {key for key, made in made_of.items() if self._made_of.get(key) == made}
-        self.groups = {key: self._group(entry, self.groups.get(key), strategies, now, key in same) for key, entry in listed.items()}
-        self._made_of = made_of
+        self._made = {key: (entry, shift, self._group(entry, shift, strategies)) for key, entry in listed.items()}
+        self.groups = {key: group for key, (_, _, group) in self._made.items()}
 
-    def _group(
-        self,
-        entry: wire.Group,
-        before: PlacementGroup | None,
-        strategies: Mapping[actors.Shape, frozenset[str | None]],
-        now: float,
-        is_same: bool,
-    ) -> PlacementGroup:
+    def _group(self, entry: wire.Group, shift: float, strategies: Mapping[actors.Shape, frozenset[str | None]]) -> PlacementGroup:
         """Its strategy is told only while it waits, and remembered from then on."""
+        made = self._made.get(entry.placement_group_id)
+        before = made[2] if made else None
         strategy = before.strategy if before else None
         if strategy is None and entry.state != "CREATED":
             strategy = actors.strategy(entry, strategies)
-        if is_same and before and before.strategy == strategy:
+        if made and before and made[:2] == (entry, shift) and before.strategy == strategy:
             return before
-        since = before.since if before and before.state == entry.state and before.since else now
-        return actors.parse_group(entry, since, strategy, self._shift())
+        since = before.since if before and before.state == entry.state and before.since else self._clock()
+        return actors.parse_group(entry, since, strategy, shift)
 
 
 class ActorLists:
@@ -95,7 +85,8 @@ class ActorLists:
 
     def take(self, state: str, listing: wire.Listing[wire.Actor], took: float) -> None:
         """One list; that of all states is forgotten when Ray has got so many meanwhile that it may have been cut."""
-        self._doubt_loss(listing)
+        is_lost = listing.total == 0 and any(old.result for old in self._lists.values())
+        self._doubt.take("Ray suddenly lists no actors, not even dead ones" if is_lost else None)
         self._total = listing.total
         pause = max(9.0 if state == "ALIVE" else 4.0, PAUSE_PER_ANSWER_TIME * took)
         self._due[state] = self._clock() + pause
@@ -107,12 +98,6 @@ class ActorLists:
                 self._take_state(one, replace(listing, result=entries, num_filtered=len(entries)), took)
         else:
             self._total, self._due = None, {}
-
-    def _doubt_loss(self, listing: wire.Listing[wire.Actor]) -> None:
-        if not (listing.total == 0 and any(old.result for old in self._lists.values())):
-            self._doubt.reset()
-        elif self._doubt.note_loss():
-            raise SourceError("Ray suddenly lists no actors, not even dead ones; cockpit checks again first")
 
     def _take_state(self, state: str, listing: wire.Listing[wire.Actor], took: float) -> None:
         now = self._clock()

@@ -58,9 +58,7 @@ class JobLog:
 
     def _stream(self, job: wire.Job) -> AsyncIterator[list[str]]:
         file = LogFile(job.driver_node_id or "", f"job-driver-{job.submission_id}.log", f"the log of {self._job}")
-        stream = LogStream(self._dashboard, file, self._lines, self._look)
-        stream.over = self._over
-        return stream.batches()
+        return LogStream(self._dashboard, file, self._lines, self._look, over=self._over).batches()
 
     async def _look(self) -> bool:
         """Whether the job is over. When nobody can say, the log is still followed; when the job is gone, it is over."""
@@ -137,8 +135,7 @@ class LogFiles:
     async def follow(self, node: str, name: str, lines: int, is_over: Callable[[], Awaitable[bool]]) -> AsyncIterator[list[str]]:
         """A file that has just been listed, in batches of raw lines from the last `lines` on, until `is_over`, and all is read."""
         self._refuse_old()
-        stream = LogStream(self._dashboard, LogFile(node, name, name, is_listed=True), lines, is_over)
-        stream.over = await is_over()
+        stream = LogStream(self._dashboard, LogFile(node, name, name, is_listed=True), lines, is_over, over=await is_over())
         async for batch in stream.batches():
             yield batch
 

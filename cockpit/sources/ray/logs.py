@@ -113,14 +113,13 @@ class Search:
 class LogStream:
     """One file in the logs folder of a node, followed over one connection after the other."""
 
-    def __init__(self, dashboard: Dashboard, file: LogFile, lines: int, is_over: Callable[[], Awaitable[bool]]) -> None:
-        """`is_over`: whether nobody writes to it any more; asked in silence, and once before, by whoever makes this."""
+    def __init__(self, dashboard: Dashboard, file: LogFile, lines: int, is_over: Callable[[], Awaitable[bool]], *, over: bool) -> None:
+        """`is_over`: whether nobody writes to it any more; asked in silence, and once before: `over`. Then it is read up to its end."""
         self._dashboard, self._file, self._is_over = dashboard, file, is_over
         self._first = lines
         self._read = LineDecoder()
         self._from_start = lines < 0
-        self.over = False
-        """It is read up to its end, and no further."""
+        self._over = over
 
     async def batches(self) -> AsyncIterator[list[str]]:
         """Raw lines until it is over and read to its end; Ray cuts each connection at 300 s (the proxy to a dashboard module, 2.49 on)."""
@@ -137,7 +136,7 @@ class LogStream:
                 break
             overlap = max(OVERLAP_LINES, self._first) if place.is_found else -1
             failures = 0 if connection.lived else failures + 1
-            if isinstance(connection.error, DashboardRefusedError) and (self.over or (self._file.is_listed and not self._read.size)):
+            if isinstance(connection.error, DashboardRefusedError) and (self._over or (self._file.is_listed and not self._read.size)):
                 raise connection.error
             if failures >= MAX_TRIES or (overlap == lines == -1 and connection.error is None):
                 raise connection.error or SourceError(f"{self._file.shown} was replaced by another file")
@@ -170,12 +169,12 @@ class LogStream:
                 fresh, self._from_start = False, self._from_start or self._read.count < self._first - 1
             if not place.is_found and silence >= 2 * DRAINED_AFTER_S:
                 return
-            if self.over and place.is_found and silence >= DRAINED_AFTER_S:
+            if self._over and place.is_found and silence >= DRAINED_AFTER_S:
                 connection.drained = True
                 return
-            if not self.over and asked >= LOOK_INTERVAL_S:
+            if not self._over and asked >= LOOK_INTERVAL_S:
                 asked = 0.0
-                self.over = await self._is_over()
+                self._over = await self._is_over()
 
 
 class _Connection:

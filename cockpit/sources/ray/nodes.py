@@ -43,16 +43,16 @@ class LossDebounce:
         self._since: float | None = None
         self._times = 0
 
-    def reset(self) -> None:
-        """What came is as it should be."""
-        self._since, self._times = None, 0
-
-    def note_loss(self) -> bool:
-        """Whether it is too early to believe it; called once for each answer that shows the loss."""
+    def take(self, loss: str | None) -> None:
+        """What one answer lacks, in words; raises `SourceError` while it is too early to believe it."""
+        if loss is None:
+            self._since, self._times = None, 0
+            return
         self._times += 1
         if self._since is None:
             self._since = self._clock()
-        return self._times < DOUBTED_ANSWERS or self._clock() - self._since < DOUBT_S
+        if self._times < DOUBTED_ANSWERS or self._clock() - self._since < DOUBT_S:
+            raise SourceError(f"{loss}; cockpit checks again first")
 
 
 class _Memory(msgspec.Struct):
@@ -110,11 +110,7 @@ class Nodes:
     def take(self, data: wire.NodesData) -> None:
         """Put one answer together with what was known before."""
         listed = {entry.raylet.node_id: entry for entry in data.summary if entry.raylet.node_id}
-        loss = self._loss(listed)
-        if loss is None:
-            self._doubt.reset()
-        elif self._doubt.note_loss():
-            raise SourceError(f"Ray's dashboard suddenly {loss}; cockpit checks again first")
+        self._doubt.take(self._loss(listed))
         self._memories = {node_id: self._memories.get(node_id) or _Memory() for node_id in listed}
         newest = max((now for entry in listed.values() if (now := plausible_amount(entry.now)) is not None), default=0.0)
         for node_id, entry in listed.items():
@@ -135,10 +131,11 @@ class Nodes:
         """What is missing and should not be: nodes don't leave the list, they die in it; and they don't lose all their figures at once."""
         living = {node_id: memory for node_id, memory in self._memories.items() if memory.alive}
         if gone := living.keys() - listed.keys():
-            return f"lists {plural(len(listed), 'node')} (before: {len(self._memories)}), without {len(gone)} that were alive"
+            now = f"{plural(len(listed), 'node')} (before: {len(self._memories)})"
+            return f"Ray's dashboard suddenly lists {now}, without {len(gone)} that were alive"
         had = any(memory.now is not None for memory in living.values())
         if had and all(listed[node_id].now is None for node_id in living):
-            return "has no figures of any node"
+            return "Ray's dashboard suddenly has no figures of any node"
         return None
 
     def _remember(self, memory: _Memory, entry: wire.Summary, newest: float) -> None:

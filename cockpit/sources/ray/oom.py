@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-import msgspec
+from msgspec.structs import replace
 
 from cockpit.clock import redate, shift_of
 from cockpit.model import OomKill
@@ -88,7 +88,7 @@ class OomKills:
         kept = [kill for kill in self._known.values() if kill.moment is not None and kill.moment >= limit]
         kept.sort(key=lambda kill: -(kill.moment or 0.0))
         self._known = {kill.key: kill for kill in kept[:MAX_KILLS]}
-        return OomFacts(tuple(msgspec.structs.replace(kill, moment=redate(kill.moment, shift)) for kill in self._known.values()))
+        return OomFacts(tuple(replace(kill, moment=redate(kill.moment, shift)) for kill in self._known.values()))
 
 
 def _of_workers(workers: Iterable[WorkerRecord]) -> Iterator[OomKill]:
@@ -111,7 +111,7 @@ def _of_events(events: RayEvents) -> Iterator[OomKill]:
 
 
 def _with_victim(kill: OomKill, victim: OomKill) -> OomKill:
-    return msgspec.structs.replace(kill, name=victim.name, actor=victim.actor, job=victim.job, held=victim.held)
+    return replace(kill, name=victim.name, actor=victim.actor, job=victim.job, held=victim.held)
 
 
 def victims(text: str) -> Iterator[OomKill]:

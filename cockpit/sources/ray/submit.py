@@ -115,7 +115,7 @@ class Submissions:
     async def look(self) -> SubmissionList:
         """What is there now. Raises `SourceError`."""
         entries = await self._dashboard.json("/api/jobs/", tuple[wire.Job, ...], timeout=_READ_TIMEOUT_S)
-        return SubmissionList(tuple(_list_jobs(entries)), self._dashboard.told_at)
+        return SubmissionList(tuple(filter(None, map(_listed, entries))), self._dashboard.told_at)
 
     async def before(self, name: str) -> Before | None:
         """What was submitted under this id; `None`: Ray knows it no more. Raises `SourceError`."""
@@ -189,7 +189,7 @@ class Submissions:
 
     async def _find(self, name: str) -> ListedSubmission | None:
         entry = await self.entry(name)
-        return None if entry is None else next(_list_jobs([entry]), None)
+        return None if entry is None else _listed(entry)
 
     async def entry(self, name: str, timeout: float = _READ_TIMEOUT_S) -> wire.Job | None:
         """As Ray lists it; `None`: it knows it no more. Raises `SourceError`."""
@@ -218,24 +218,21 @@ def _explain(error: DashboardRefusedError) -> SourceError:
     return error
 
 
-def _list_jobs(entries: Any) -> Iterator[ListedSubmission]:
-    for entry in entries:
-        if entry.submission_id is None:
-            continue
-        yield ListedSubmission(
-            id=entry.submission_id,
-            status=entry.status or "",
-            origin=_origin(entry, entry.submission_id),
-            started=_started_at(entry),
-            content=entry.get_text(CONTENT),
-            user=entry.get_text(USER),
-            key=entry.get_text(KEY),
-        )
-
-
-def _origin(entry: wire.Job, name: str) -> LaunchOrigin:
+def _listed(entry: wire.Job) -> ListedSubmission | None:
+    """`None`: a driver that connected by itself."""
+    if entry.submission_id is None:
+        return None
     preset = entry.get_text(wire.PRESET)
-    return LaunchOrigin(AGAIN, entry.get_text(AGAIN) or name) if preset is None else LaunchOrigin(wire.PRESET, preset)
+    again = LaunchOrigin(AGAIN, entry.get_text(AGAIN) or entry.submission_id)
+    return ListedSubmission(
+        id=entry.submission_id,
+        status=entry.status or "",
+        origin=again if preset is None else LaunchOrigin(wire.PRESET, preset),
+        started=_started_at(entry),
+        content=entry.get_text(CONTENT),
+        user=entry.get_text(USER),
+        key=entry.get_text(KEY),
+    )
 
 
 def _started_at(entry: wire.Job) -> float | None:

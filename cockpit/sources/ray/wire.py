@@ -323,7 +323,6 @@ class Group(Snake, frozen=True):
 class DriverInfo(Snake, frozen=True):
     """The driver of a job that has connected."""
 
-    id: str | None = None
     pid: int | None = None
     node_ip_address: str | None = None
 

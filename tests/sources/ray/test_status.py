@@ -5,8 +5,7 @@ import pytest
 
 from cockpit.model import Demand, Quantity
 from cockpit.sources.ray import wire
-from cockpit.sources.ray.client import GroupDemand
-from cockpit.sources.ray.status import StatusReports, parse_status
+from cockpit.sources.ray.status import GroupDemand, StatusReports, parse_status
 from cockpit.sources.source import SourceError
 from tests.sources.ray.recorded_ray import HEAD, Clock, RecordedRay, recorded
 
