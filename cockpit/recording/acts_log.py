@@ -13,7 +13,8 @@ from cockpit.acts.plan import RAY
 from cockpit.recording.events import Event, Phase
 from cockpit.trust import is_plain
 
-MAX_READ_BYTES = 1 << 20
+READ_BYTES, MAX_LINE_BYTES = 1 << 20, 32 << 20
+"""Read at a time; and of a line at most, as of an act on a hundred thousand processes: what is longer is left out."""
 MAX_ROWS = 200
 """Targets of an act that are kept, of each kind of outcome; how many there were is in its text."""
 MAX_TEXT = 500
@@ -49,8 +50,9 @@ class ActsLog:
         if (size := self._size()) == self._read:
             return []
         self._read = min(self._read, size)  # cut off
-        lines, end, _ = self._pull().rpartition(b"\n")
-        self._read += len(lines) + len(end)
+        pulled = self._pull()
+        lines, end, rest = pulled.rpartition(b"\n")
+        self._read += len(pulled) - (len(rest) if len(rest) < MAX_LINE_BYTES else 0)
         return [event for line in lines.splitlines() for event in _events(line, hosts, shift)]
 
     def _pull(self) -> bytes:
@@ -59,11 +61,20 @@ class ActsLog:
         except OSError:
             return b""
         try:
-            return os.pread(file, MAX_READ_BYTES, self._read) if is_plain(os.fstat(file)) else b""
+            return self._read_lines(file) if is_plain(os.fstat(file)) else b""
         except OSError:
             return b""
         finally:
             os.close(file)
+
+    def _read_lines(self, file: int) -> bytes:
+        """So much that a line ends in it, where one does."""
+        size = READ_BYTES
+        text = os.pread(file, size, self._read)
+        while b"\n" not in text and len(text) == size < MAX_LINE_BYTES:
+            size *= 2
+            text = os.pread(file, size, self._read)
+        return text
 
 
 def _events(line: bytes, hosts: Collection[str], shift: float) -> Iterator[Event]:

@@ -218,6 +218,18 @@ def test_acts_of_any_cockpit_of_this_user_are_recorded_where_they_concern_it(roo
     assert acts[1].data["outcome"]["done"] == [{"pid": 7}]
 
 
+@pytest.mark.parametrize(("length", "recorded"), [(3 << 20, ["act:a", "act:b"]), (33 << 20, ["act:b"])])
+def test_after_a_very_long_line_acts_go_on_being_recorded(root, tmp_path, length, recorded):
+    log = tmp_path / "acts.jsonl"
+    log.touch()
+    recorder = Recorder(root, acts_log=log, clock=lambda: world.NOW)
+    begun = {"time": world.NOW + 1, "act": "kill-orphans", "target": ["node1"], "outcome": "begun"}
+    lines = ({**begun, "id": "a", "plan": [{"command": "x" * length}]}, {**begun, "id": "b"})
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    record(root, at(5), at(10), at(15), recorder=recorder)
+    assert [event.key for event in Recording.open(only_folder(root)).events() if event.kind == "act"] == recorded
+
+
 def test_old_recordings_go_when_it_begins(root, monkeypatch):
     old = root / "session_old" / "000001.cockpit"
     folders.make_folder(old.parent)
