@@ -51,7 +51,7 @@ class ActsLog:
             return []
         self._read = min(self._read, size)  # cut off
         pulled = self._pull()
-        lines, end, rest = pulled.rpartition(b"\n")
+        lines, _, rest = pulled.rpartition(b"\n")
         self._read += len(pulled) - (len(rest) if len(rest) < MAX_LINE_BYTES else 0)
         return [event for line in lines.splitlines() for event in _events(line, hosts, shift)]
 
