@@ -15,7 +15,7 @@ OWNER_READS, ALL_READ = 0o600, 0o644
 def write_whole(path: Path, text: str, mode: int, *, lasting: bool = False) -> None:
     """Put it in the place of what is there. Raises `OSError`; no link is followed, and only a regular file is replaced.
 
-    `lasting`: it is on the disk by then, whatever happens to the host.
+    `lasting`: all of it is on the disk before it takes that place.
     """
     _check_replaceable(path)
     file, name = tempfile.mkstemp(prefix=".cockpit-", dir=path.parent)

@@ -98,7 +98,8 @@ def unit_text(config: Config, name: str, does: str) -> str:
     """A systemd user unit that runs this command as it is called here; what is in the config file it reads itself."""
     program = shutil.which("cockpit") or str(Path(sys.argv[0]).absolute())
     words = [program, name, *(["--address", config.address] if config.address else []), *_given_options()]
-    return UNIT.format(name=name, does=does, command=shlex.join(words).replace("%", "%%"))
+    command = shlex.join(words).translate({ord(sign): sign * 2 for sign in "\\$%"})  # systemd reads them within quotes too
+    return UNIT.format(name=name, does=does, command=command)
 
 
 def _given_options() -> Iterator[str]:
@@ -107,4 +108,5 @@ def _given_options() -> Iterator[str]:
     for option in ("hosts", "slurm", "kubernetes", "interval"):
         value = context.params[option] or context.find_root().params.get(option)
         if value is not None:
-            yield from (f"--{option}", str(Path(value).absolute()) if option == "hosts" and os.path.isfile(value) else value)
+            is_file = option == "hosts" and "," not in value and os.path.isfile(value)
+            yield from (f"--{option}", str(Path(value).absolute()) if is_file else value)

@@ -126,9 +126,9 @@ class ClusterMonitor:
             end()
         self.pool.close()
 
-    def refresh(self) -> None:
-        """Ask everything again now."""
-        self.poller.refresh()
+    def refresh(self, *, is_awaited: bool = False) -> None:
+        """As `Poller.refresh`; hosts too."""
+        self.poller.refresh(is_awaited=is_awaited)
         self.pool.refresh()
 
     def _orchestrators(self) -> Iterator[Source[object]]:

@@ -33,8 +33,8 @@ PUBLISH_PAUSE_PER_COST, MAX_PUBLISH_PAUSE_S = 40.0, 4.0
 than Ray's own between two samples, of which histories have a step each."""
 STARTUP_PUBLISH_PAUSE_S = 0.05
 """The same while the first answers come in, or those that somebody has asked for: whoever waits wants to see them at once."""
-REFRESHED_S = 5.0
-"""Seconds for which answers are drawn as they come after somebody has asked for them: Ray's to a large cluster takes as long."""
+AWAITED_S = 5.0
+"""Seconds for which answers are published as they come after somebody has asked for them: that about a large cluster takes as long."""
 LONGEST_BACKOFF_S = 30.0
 SLEPT_AFTER_S, SETTLE_AFTER_SLEEP_S = 15.0, 10.0
 """Seconds without a snapshot after which this program itself was stopped, or its host slept; and for which nothing new is found then: what
@@ -81,8 +81,8 @@ class Poller:
         """Who joins and judges remembers the last time, and can't be at it twice."""
         self._changed = asyncio.Event()
         self._heard = asyncio.Event()
-        self._refreshed = asyncio.Event()
-        self._refreshed_at = -REFRESHED_S
+        self._awaited = asyncio.Event()
+        self._awaited_at = -AWAITED_S
         self._wakes: dict[str, asyncio.Event] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -100,11 +100,11 @@ class Poller:
                 self.snapshot = made
             for publish in self._subscribers:
                 publish(self.snapshot)
-            self._refreshed.clear()
-            await wait_for_event(self._refreshed, self._choose_pause(cost, is_large=is_large))
+            self._awaited.clear()
+            await wait_for_event(self._awaited, self._choose_pause(cost, is_large=is_large))
 
     def _choose_pause(self, cost: float, *, is_large: bool) -> float:
-        if not self._is_settled or time.monotonic() - self._refreshed_at < REFRESHED_S:
+        if not self._is_settled or time.monotonic() - self._awaited_at < AWAITED_S:
             return STARTUP_PUBLISH_PAUSE_S
         return choose_pause(cost) if is_large else PUBLISH_PAUSE_S
 
@@ -225,10 +225,11 @@ class Poller:
         if others != self.parts.cluster.others:
             self._set(replace(self.parts, cluster=replace(self.parts.cluster, others=others)))
 
-    def refresh(self) -> None:
-        """Ask everything again now, and publish the answers as they come."""
-        self._refreshed_at = time.monotonic()
-        self._refreshed.set()
+    def refresh(self, *, is_awaited: bool = False) -> None:
+        """Ask everything again now. `is_awaited`: a person waits for it, and the answers are published as they come."""
+        if is_awaited:
+            self._awaited_at = time.monotonic()
+            self._awaited.set()
         for wake in self._wakes.values():
             wake.set()
 

@@ -120,7 +120,8 @@ def cluster_name(cluster: Cluster) -> str:
 
 def is_near(cluster: Cluster) -> bool:
     """Whether its address says this host, whichever that is."""
-    return cluster.address is None or is_loopback(urlsplit(cluster.address).hostname or "")
+    name = (urlsplit(cluster.address).hostname or "") if cluster.address else "localhost"
+    return is_loopback(name) or name in ("localhost.localdomain", "localhost4", "localhost6")  # as hosts files have it
 
 
 def _since(one: FindingNotice, now: float) -> str:

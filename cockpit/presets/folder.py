@@ -50,7 +50,7 @@ def is_path(text: str) -> bool:
 
 def is_uri(working_dir: str) -> bool:
     """Whether Ray fetches it itself: s3://, https://, gcs://, and the like."""
-    return _URI.match(working_dir) is not None
+    return _URI.match(working_dir.lstrip()) is not None
 
 
 def resolve_beside(path: Path, written: str) -> Path:

@@ -310,7 +310,7 @@ class Cockpit(SwitchingApp):
 
     def action_refresh(self) -> None:
         """Poll every source now."""
-        self.monitor.refresh()
+        self.monitor.refresh(is_awaited=True)
         self.refresh_presets(now=self.preset_entries is not None)
         self.say("Polling every source now")
 

@@ -7,7 +7,7 @@ from textwrap import wrap
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
-from rich.cells import chop_cells
+from rich.cells import cell_len, chop_cells
 
 from cockpit.ui.marks import Piece
 from cockpit.ui.view import View
@@ -192,4 +192,4 @@ def _break_lines(value: Cell, room: int) -> list[Cell]:
         value = f"{value[:MAX_FACT_CHARS]}\n… and {len(value) - MAX_FACT_CHARS:,} more characters"
     lines = value.splitlines() or [""]
     pieces = [piece for line in lines for piece in wrap(line, room, replace_whitespace=False, break_on_hyphens=False) or [""]]
-    return [part for piece in pieces for part in chop_cells(piece, room) or [""]]
+    return [part for piece in pieces for part in ([piece] if cell_len(piece) <= room else chop_cells(piece, room))]

@@ -100,10 +100,11 @@ def test_the_unit_calls_this_cockpit(run):
 
 
 def test_the_unit_looks_at_the_same_hosts_as_often(run, tmp_path, monkeypatch):
-    (tmp_path / "my hosts").write_text("w1\nw2\n")
+    (tmp_path / "my $hosts").write_text("w1\nw2\n")
     monkeypatch.chdir(tmp_path)
-    text = run("--interval", "5", "record", "--unit", "--hosts", "my hosts").stdout
-    assert re.search(rf"^ExecStart=/\S+ record --hosts '{tmp_path}/my hosts' --interval 5$", text, re.MULTILINE)
+    text = run("--interval", "5", "record", "--unit", "--hosts", "my $hosts").stdout
+    assert re.search(rf"^ExecStart=/\S+ record --hosts '{tmp_path}/my \$\$hosts' --interval 5$", text, re.MULTILINE)
+    assert " --hosts w1,w2" in run("record", "--unit", "--hosts", "w1,w2").stdout
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from cockpit.demo import DemoCluster, DemoError, cluster, demo_cluster, nvml, pr
 
 pytestmark = [
     pytest.mark.timeout(900),
-    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="the demo needs Ray: pip install 'ray-cockpit[ray]'"),
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="the demo needs Ray: pip install 'ray[default]'"),
 ]
 
 
@@ -162,7 +162,7 @@ def test_the_screen_opens_in_an_environment_that_leads_to_the_demo(
 def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(DemoError, match=r"pip install 'ray-cockpit\[ray\]'"):
+    with pytest.raises(DemoError, match=r"pip install 'ray\[default\]'"):
         cluster.ray_python()
 
 

@@ -228,7 +228,7 @@ async def test_what_somebody_has_asked_for_is_published_as_it_comes(watched, mon
     monkeypatch.setattr(poller_module, "PUBLISH_AT_LEAST_EVERY_S", 60.0)
     watched.poller.update_host(Host("w0"))
     await watched.shows(lambda snapshot: "w0" in snapshot.hosts)
-    watched.poller.refresh()
+    watched.poller.refresh(is_awaited=True)
     for number in range(1, 4):
         watched.poller.update_host(Host(f"w{number}"))
         await watched.shows(lambda snapshot, name=f"w{number}": name in snapshot.hosts)

@@ -38,4 +38,5 @@ def test_no_finding_is_longer_than_a_few_lines():
 def test_a_cluster_on_this_host_is_called_by_the_hosts_name_too(monkeypatch):
     monkeypatch.setattr("socket.gethostname", lambda: "gpu7")
     assert cluster_name(Cluster("http://127.0.0.1:8265")) == "http://127.0.0.1:8265 on gpu7"
+    assert cluster_name(Cluster("http://localhost4:8265")) == "http://localhost4:8265 on gpu7"
     assert cluster_name(Cluster("http://head:8265")) == "http://head:8265"

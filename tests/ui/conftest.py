@@ -50,7 +50,7 @@ class Still:
     def close(self):
         self.closed = True
 
-    def refresh(self):
+    def refresh(self, *, is_awaited=False):
         self.refreshed = True
 
     def change_interval(self, step):
