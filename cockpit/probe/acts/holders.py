@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import time
+from contextlib import suppress
 from itertools import islice
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Set, Tuple
 
 from ..look.kinds import OWNED_KINDS
-from ..look.proc import Batch
+from ..look.proc import Batch, open_files, read_link
 from ..look.processes import ProcessTable
 from ..trust import own_uids
 from .host_state import HostState, Tell, tell_seldom
@@ -131,18 +132,12 @@ def _of(pid: int) -> Iterator[FileUse]:
 
 
 def _links(pid: int) -> Iterator[Tuple[str, str]]:
-    yield from ((link, how) for name, how in _WORKS.items() for link in _link(f"/proc/{pid}/{name}"))
-    try:
-        numbers = os.listdir(f"/proc/{pid}/fd")
-    except OSError:
-        numbers = []  # it has ended, or is not ours to look into
-    yield from ((link, "held open") for number in numbers for link in _link(f"/proc/{pid}/fd/{number}"))
-    try:
-        with open(f"/proc/{pid}/maps", "rb") as maps:
-            for path in _mapped(maps):
-                yield os.fsdecode(path).replace("\\012", "\n"), "mapped"
-    except OSError:
-        return
+    yield from ((link, how) for name, how in _WORKS.items() for link in [read_link(f"/proc/{pid}/{name}")] if link)
+    with suppress(OSError):  # it has ended, or is not ours to look into
+        yield from ((link, "held open") for link in open_files(pid))
+    with suppress(OSError), open(f"/proc/{pid}/maps", "rb") as maps:
+        for path in _mapped(maps):
+            yield os.fsdecode(path).replace("\\012", "\n"), "mapped"
 
 
 class _TooLongError(Exception):
@@ -158,13 +153,6 @@ def _mapped(maps: Iterable[bytes]) -> Iterator[bytes]:
             raise _TooLongError
         if b"/session_" in line:
             yield line[line.index(b"/") :].rstrip(b"\n")
-
-
-def _link(path: str) -> Iterator[str]:
-    try:
-        yield os.readlink(path)
-    except OSError:
-        return
 
 
 _WORKS: Mapping[str, str] = {"cwd": "used as working directory", "exe": "executed", "root": "used as root directory"}
