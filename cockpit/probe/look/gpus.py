@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import time
-from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Iterable, Mapping, NamedTuple, Sequence, Tuple
 
 from .collector import CollectError
 from .proc import in_first_namespace, read_link
@@ -65,9 +65,8 @@ class GpuReading(NamedTuple):
 class Nvml:
     """NVML, started once, and started anew when the driver was changed under it."""
 
-    def __init__(self, load: Callable[[], Any] | None = None, *, events: bool = False) -> None:
+    def __init__(self, *, events: bool = False) -> None:
         """`events`: whether it listens for Xids."""
-        self._load = load or _load
         self._events = XidEvents() if events else None
         self._module: Any = None
         self._waiting = 0
@@ -110,7 +109,7 @@ class Nvml:
 
     def _init(self) -> Any:
         try:
-            nvml = self._load()
+            import pynvml as nvml  # 23 ms, which the first sample doesn't wait for
         except ImportError as error:
             raise CollectError(f"NVML can't be asked: the Python module pynvml is missing ({error})") from error
         try:
@@ -198,12 +197,6 @@ class Nvml:
         if getattr(error, "value", None) in (nvml.NVML_ERROR_UNINITIALIZED, nvml.NVML_ERROR_DRIVER_NOT_LOADED):
             raise error
         return {"index": index, **known, "fault": str(error)}
-
-
-def _load() -> Any:
-    import pynvml  # 23 ms, which the first sample doesn't wait for
-
-    return pynvml
 
 
 def _measures(nvml: Any, handle: Any) -> Gpu:
