@@ -182,14 +182,11 @@ def _listener(folder: int, name: str, users: Tuple[int, ...]) -> SocketListener 
     it is asked, so that no link to a socket of root's can be put in its place; and nobody speaks for more than whoever made it.
     """
     try:
-        held = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        with trust.open_fd(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, folder) as held:
+            status = os.fstat(held)
+            return _ask(held, status.st_uid, users) if stat.S_ISSOCK(status.st_mode) else False
     except FileNotFoundError:
         return False
-    try:
-        status = os.fstat(held)
-        return _ask(held, status.st_uid, users) if stat.S_ISSOCK(status.st_mode) else False
-    finally:
-        os.close(held)
 
 
 def _ask(held: int, maker: int, users: Tuple[int, ...]) -> SocketListener | bool | None:
