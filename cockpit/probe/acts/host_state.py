@@ -24,6 +24,7 @@ NVML_TIMEOUT_S = 3.0
 """Seconds that NVML gets; what it holds is then unknown, and said to be."""
 Target = Dict[str, Any]
 Request = Mapping[str, Any]
+Answer = Dict[str, Any]
 Tell = Callable[..., None]
 """`tell(text, done, of)`: how far it is."""
 

@@ -17,16 +17,14 @@ those in /dev/shm. It is not the difference of the file system's free space, whi
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, Mapping
+from typing import Callable, Mapping
 
 from ...look.tree import MovedError, decode_path
 from ..holders import describe_uses, find_file_uses, why_in_use
-from ..host_state import HostScanner, HostState, Request, Target, Tell, tell_seldom, unforeseen
+from ..host_state import Answer, HostScanner, HostState, Request, Target, Tell, tell_seldom, unforeseen
 from ..removal import TELL_INTERVAL_S
 from . import dead_sessions, pointers, shm
 from .request import Cleaning, CleanRefusedError, FailedError, sentence
-
-Answer = Dict[str, Any]
 
 MOST_NAMED = 10
 """Processes that do not answer."""
