@@ -129,9 +129,7 @@ def _consider_target(request: Request, look: HostState, tell: Tell, *, measured:
 def _own(request: Request) -> str | None:
     """The address that this node will have."""
     host, _ = split_address(str(request.get("gcs") or ""))
-    return flag(request["words"], "--node-ip-address") or (
-        own_address(request.get("name"), host) if host else own_address(request.get("name"))
-    )
+    return flag(request["words"], "--node-ip-address") or own_address(request.get("name"), host)
 
 
 def _gcs(request: Request, address: str | None) -> str:

@@ -174,7 +174,7 @@ def _judge_slurm_step(fit: Fitness) -> None:
     fit.against.append(f"{why}; no other step can be started without srun and SLURM_JOB_ID. Run this instead: {own}")
 
 
-def own_address(name: str | None, toward: str = "192.0.2.1") -> str | None:
+def own_address(name: str | None, toward: str = "") -> str | None:
     """Under which address the others of a cluster find this host: that of the name, else the one on the way to them, or to the world."""
     mine = addresses()
     with suppress(OSError):
@@ -183,6 +183,6 @@ def own_address(name: str | None, toward: str = "192.0.2.1") -> str | None:
         if near:
             return near[0]
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
-        way.connect((toward, 9))  # nothing is sent: the kernel only chooses a way
+        way.connect((toward or "192.0.2.1", 9))  # nothing is sent: the kernel only chooses a way
         return str(way.getsockname()[0])
     return mine[0] if mine else None
