@@ -175,7 +175,7 @@ class Nvml:
         try:
             memory = nvml.nvmlDeviceGetMemoryInfo(handle)
         except nvml.NVMLError as error:
-            if not _is_unsupported(nvml, error):
+            if error.value not in (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_NO_PERMISSION, nvml.NVML_ERROR_FUNCTION_NOT_FOUND):
                 return self._report_lost(nvml, index, error)
             memory = None
         gpu: Gpu = {"index": index, **self._identity(nvml, index, handle), "fault": None}
@@ -289,10 +289,6 @@ def call(nvml: Any, function: str, *words: Any) -> Any:
         return getattr(nvml, function)(*words)
     except (nvml.NVMLError, AttributeError, TypeError):
         return None
-
-
-def _is_unsupported(nvml: Any, error: Any) -> bool:
-    return error.value in (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_NO_PERMISSION, nvml.NVML_ERROR_FUNCTION_NOT_FOUND)
 
 
 def _text(value: Any) -> str | None:
