@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from cockpit.probe.trust import walk_path
+from cockpit.probe import trust as probe_trust
+from cockpit.probe.trust import open_fd, read_begin, walk_path
 from cockpit.sockets import Server, find_server, normal
 from cockpit.text import explain_os_error
 
@@ -99,14 +100,8 @@ def find_token(env: Mapping[str, str] | None = None, home: Path | None = None) -
 
 
 def read_small(path: Path) -> bytes:
-    """The file of a token, or of what lies beside one; a pipe in its place is not waited for. Raises `OSError`."""
-    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise OSError(22, "not a regular file", str(path))
-        return os.read(file, _TOKEN_BYTES)
-    finally:
-        os.close(file)
+    """The file of a token, or of what lies beside one; a pipe or device in its place is not opened. Raises `OSError`."""
+    return read_begin(str(path), _TOKEN_BYTES, link=0)
 
 
 def _place(url: str) -> tuple[int, frozenset[str]]:
@@ -129,18 +124,8 @@ def read_end(path: Path, most_bytes: int) -> bytes:
 
     Raises `OSError`. No link is followed in its last two parts: Ray lets everybody write to a session's `logs`.
     """
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        file = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=folder)
-    finally:
-        os.close(folder)
-    try:
-        status = os.fstat(file)
-        if not is_plain(status):
-            raise PermissionError(13, "it belongs to another user, or is not a regular file", str(path))
-        return os.pread(file, most_bytes, max(0, status.st_size - most_bytes))
-    finally:
-        os.close(file)
+    with open_fd(str(path.parent)) as folder:
+        return probe_trust.read_end(path.name, most_bytes, tuple(own_uids()), folder)
 
 
 def is_plain(status: os.stat_result) -> bool:

@@ -49,9 +49,13 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
     elif options.command == "log":
         read_log([*usual_temps()], options.session, options.name, options.lines, say, follow=options.follow)
     elif options.command == "act":
-        _act(options.request)
+        from .acts.perform import perform  # imported late: a probe that only looks is sent without it
+
+        perform(options.request, lambda line: say(line if "tell" in line else {**line, "machine": machine()}))
     elif options.command == "ray-tunnel":
-        _enter_cluster(options.session)
+        from .acts.ray_tunnel import enter_cluster
+
+        enter_cluster(options.session)
     else:
         stream_samples(options.interval, options.once)
     os._exit(0)
@@ -84,19 +88,6 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     tunnel = commands.add_parser("ray-tunnel", help="carry programs to Ray's nodes, as `acts.ray_tunnel` says; with --no-lifeline")
     tunnel.add_argument("session", nargs="?", default="")
     return parser.parse_args(words)
-
-
-def _enter_cluster(session: str) -> NoReturn:
-    from .acts.ray_tunnel.enter import enter_cluster
-
-    enter_cluster(session)
-
-
-def _act(request: str) -> None:
-    """Imported late: a probe that only looks is sent without it."""
-    from .acts.perform import perform
-
-    perform(request, lambda line: say(line if "tell" in line else {**line, "machine": machine()}))
 
 
 def stream_samples(interval: float, once: bool) -> None:

@@ -60,17 +60,15 @@ def open_file(path: str, owners: Tuple[int, ...] | None = None, folder: int | No
         status = os.fstat(place)
         if not stat.S_ISREG(status.st_mode):
             raise FileNotFoundError(2, "it is not a regular file", path)
-        if owners is not None and (status.st_uid not in owners or status.st_nlink > 1):
+        if owners is not None and (status.st_uid not in owners or status.st_nlink != 1):
             raise PermissionError(13, "it belongs to another user", path)
         with open_fd(f"/proc/self/fd/{place}", _FILE) as handle:  # exactly what was looked at
             yield handle
 
 
-def read_begin(
-    path: str, most_bytes: int, owners: Tuple[int, ...] | None = None, folder: int | None = None, *, link: int = os.O_NOFOLLOW
-) -> bytes:
+def read_begin(path: str, most_bytes: int, owners: Tuple[int, ...] | None = None, *, link: int = os.O_NOFOLLOW) -> bytes:
     """The first so many bytes of such a file. Raises `OSError`."""
-    with open_file(path, owners, folder, link=link) as file:
+    with open_file(path, owners, link=link) as file:
         return os.pread(file, most_bytes, 0)
 
 

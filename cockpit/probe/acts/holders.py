@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import time
+from contextlib import suppress
 from itertools import islice
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Set, Tuple
 
 from ..look.kinds import OWNED_KINDS
-from ..look.proc import Batch
+from ..look.proc import Batch, open_files, read_link
 from ..look.processes import ProcessTable
 from ..trust import own_uids
 from .host_state import HostState, Tell, tell_seldom
@@ -80,23 +81,17 @@ def find_file_uses(table: ProcessTable, tell: Tell) -> Tuple[Tuple[FileUse, ...]
     return tuple(found), (*hanging, *(pid for pid, process in table.items() if process.details.stuck))
 
 
-def why_in_use(look: HostState, used: Iterable[FileUse], session: str, uid: int) -> str | None:
-    """The live Ray of its owner's, of root's or of ours that works with files there, if one does: it may have no others."""
+def why_in_use(look: HostState, used: Iterable[FileUse], hanging: Iterable[int], session: str, uid: int) -> str | None:
+    """The live Ray of its owner's, of root's or of ours that works with files there: it may have no others; or why that is unknown."""
+    users = (uid, *own_uids())
+    live = {pid: verdict.kind for pid, verdict in look.verdicts.items() if verdict.kind in OWNED_KINDS}
+    live = {pid: kind for pid, kind in live.items() if pid in look.table and look.table[pid].details.uid in users}
     for hold in used:
-        process, verdict = look.table.get(hold.pid), look.verdicts.get(hold.pid)
-        if hold.session != session or process is None or verdict is None or verdict.kind not in OWNED_KINDS:
-            continue
-        if process.details.uid in (uid, *own_uids()):
-            return f"it is in use: {verdict.kind} {hold.pid} of a live Ray has {hold.path or 'its folder'} open"
-    return None
-
-
-def why_unasked(look: HostState, hanging: Iterable[int], uid: int) -> str | None:
-    """Why it is unknown whether a live Ray of its owner's, of root's or of ours works with files there."""
+        if hold.session == session and hold.pid in live:
+            return f"it is in use: {live[hold.pid]} {hold.pid} of a live Ray has {hold.path or 'its folder'} open"
     for pid in hanging:
-        process, verdict = look.table.get(pid), look.verdicts.get(pid)
-        if process and verdict and verdict.kind in OWNED_KINDS and process.details.uid in (uid, *own_uids()):
-            return f"unknown whether it is in use: the open files of {verdict.kind} {pid} of a live Ray can't be read"
+        if pid in live:
+            return f"unknown whether it is in use: the open files of {live[pid]} {pid} of a live Ray can't be read"
     return None
 
 
@@ -131,18 +126,12 @@ def _of(pid: int) -> Iterator[FileUse]:
 
 
 def _links(pid: int) -> Iterator[Tuple[str, str]]:
-    yield from ((link, how) for name, how in _WORKS.items() for link in _link(f"/proc/{pid}/{name}"))
-    try:
-        numbers = os.listdir(f"/proc/{pid}/fd")
-    except OSError:
-        numbers = []  # it has ended, or is not ours to look into
-    yield from ((link, "held open") for number in numbers for link in _link(f"/proc/{pid}/fd/{number}"))
-    try:
-        with open(f"/proc/{pid}/maps", "rb") as maps:
-            for path in _mapped(maps):
-                yield os.fsdecode(path).replace("\\012", "\n"), "mapped"
-    except OSError:
-        return
+    yield from ((link, how) for name, how in _WORKS.items() for link in [read_link(f"/proc/{pid}/{name}")] if link)
+    with suppress(OSError):  # it has ended, or is not ours to look into
+        yield from ((link, "held open") for link in open_files(pid))
+    with suppress(OSError), open(f"/proc/{pid}/maps", "rb") as maps:
+        for path in _mapped(maps):
+            yield os.fsdecode(path).replace("\\012", "\n"), "mapped"
 
 
 class _TooLongError(Exception):
@@ -158,13 +147,6 @@ def _mapped(maps: Iterable[bytes]) -> Iterator[bytes]:
             raise _TooLongError
         if b"/session_" in line:
             yield line[line.index(b"/") :].rstrip(b"\n")
-
-
-def _link(path: str) -> Iterator[str]:
-    try:
-        yield os.readlink(path)
-    except OSError:
-        return
 
 
 _WORKS: Mapping[str, str] = {"cwd": "used as working directory", "exe": "executed", "root": "used as root directory"}

@@ -24,6 +24,7 @@ NVML_TIMEOUT_S = 3.0
 """Seconds that NVML gets; what it holds is then unknown, and said to be."""
 Target = Dict[str, Any]
 Request = Mapping[str, Any]
+Answer = Dict[str, Any]
 Tell = Callable[..., None]
 """`tell(text, done, of)`: how far it is."""
 
@@ -164,17 +165,6 @@ class HostScanner:
 
     def look(self, patience: float = NVML_TIMEOUT_S) -> HostState:
         """Takes as long as a scan of /proc, and waits at most `patience` seconds for NVML."""
-        found = self._look(patience)
-        self._last = time.monotonic(), found
-        return found
-
-    def recent(self, age: float = 1.0) -> HostState:
-        """The last look, when no more than `age` seconds have passed since; for many questions that are asked in a row."""
-        if self._last is not None and time.monotonic() - self._last[0] <= age:
-            return self._last[1]
-        return self.look(0.0)
-
-    def _look(self, patience: float) -> HostState:
         asked = time.monotonic()
         self._nvml.ask()
         table = self._process_scanner.scan()
@@ -188,7 +178,15 @@ class HostScanner:
         silent = None if answered or not patience else f"NVML has not answered for {patience:.0f} s"
         reason = str(fault["text"]) if fault else silent
         final = apply_job_states(verdicts, self._jobs)
-        return HostState(table, final, reading, sessions, reason, _carriers(table, final))
+        found = HostState(table, final, reading, sessions, reason, _carriers(table, final))
+        self._last = time.monotonic(), found
+        return found
+
+    def recent(self, age: float = 1.0) -> HostState:
+        """The last look, when no more than `age` seconds have passed since; for many questions that are asked in a row."""
+        if self._last is not None and time.monotonic() - self._last[0] <= age:
+            return self._last[1]
+        return self.look(0.0)
 
     def reading(self, patience: float = NVML_TIMEOUT_S) -> GpuReading | None:
         """What NVML says now, and not what it said before; `None` when it does not answer."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from importlib import import_module
-from typing import Any, Callable, Dict
+from typing import Callable
 
-from .host_state import HostScanner, Request, Tell, unforeseen
+from .host_state import Answer, HostScanner, Request, Tell, unforeseen
 
-Answer = Dict[str, Any]
 Stage = Callable[[Request, HostScanner, Tell], Answer]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import time
-from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Iterable, Mapping, NamedTuple, Sequence, Tuple
 
 from .collector import CollectError
 from .proc import in_first_namespace, read_link
@@ -65,9 +65,8 @@ class GpuReading(NamedTuple):
 class Nvml:
     """NVML, started once, and started anew when the driver was changed under it."""
 
-    def __init__(self, load: Callable[[], Any] | None = None, *, events: bool = False) -> None:
+    def __init__(self, *, events: bool = False) -> None:
         """`events`: whether it listens for Xids."""
-        self._load = load or _load
         self._events = XidEvents() if events else None
         self._module: Any = None
         self._waiting = 0
@@ -110,7 +109,7 @@ class Nvml:
 
     def _init(self) -> Any:
         try:
-            nvml = self._load()
+            import pynvml as nvml  # 23 ms, which the first sample doesn't wait for
         except ImportError as error:
             raise CollectError(f"NVML can't be asked: the Python module pynvml is missing ({error})") from error
         try:
@@ -176,7 +175,7 @@ class Nvml:
         try:
             memory = nvml.nvmlDeviceGetMemoryInfo(handle)
         except nvml.NVMLError as error:
-            if not _is_unsupported(nvml, error):
+            if error.value not in (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_NO_PERMISSION, nvml.NVML_ERROR_FUNCTION_NOT_FOUND):
                 return self._report_lost(nvml, index, error)
             memory = None
         gpu: Gpu = {"index": index, **self._identity(nvml, index, handle), "fault": None}
@@ -198,12 +197,6 @@ class Nvml:
         if getattr(error, "value", None) in (nvml.NVML_ERROR_UNINITIALIZED, nvml.NVML_ERROR_DRIVER_NOT_LOADED):
             raise error
         return {"index": index, **known, "fault": str(error)}
-
-
-def _load() -> Any:
-    import pynvml  # 23 ms, which the first sample doesn't wait for
-
-    return pynvml
 
 
 def _measures(nvml: Any, handle: Any) -> Gpu:
@@ -296,10 +289,6 @@ def call(nvml: Any, function: str, *words: Any) -> Any:
         return getattr(nvml, function)(*words)
     except (nvml.NVMLError, AttributeError, TypeError):
         return None
-
-
-def _is_unsupported(nvml: Any, error: Any) -> bool:
-    return error.value in (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_NO_PERMISSION, nvml.NVML_ERROR_FUNCTION_NOT_FOUND)
 
 
 def _text(value: Any) -> str | None:

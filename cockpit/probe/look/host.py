@@ -121,6 +121,15 @@ def space(path: str) -> Amount:
     return {"used": total - status.f_bavail * status.f_frsize, "total": total}
 
 
+def free_space(path: str) -> Tuple[int | None, int | None]:
+    """Bytes that a user may still write to a file system, and all of its; `None` where that can't be told."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return None, None
+    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+
+
 def disks(folders: Iterable[str]) -> list[Amount]:
     """One for each file system below these folders, named by the first of them that lies on it."""
     found: Dict[int, Amount] = {}

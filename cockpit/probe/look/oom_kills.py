@@ -6,12 +6,11 @@ import os
 import re
 import time
 from collections import deque
-from typing import Any, Callable, Dict, Iterable, Iterator, NamedTuple, Tuple
+from typing import Callable, Dict, Iterable, Iterator, NamedTuple, Tuple
 
 from .. import trust
-from .kernel_log import Kernel
+from .kernel_log import Kernel, Kill
 
-Kill = Dict[str, Any]
 WINDOW_S = 3600.0
 MAX_KILLS = 100
 MOST_BYTES = 1 << 20

@@ -26,9 +26,7 @@ class ProcessHistory:
         """`now` in clock ticks since boot."""
         for pid, verdict in verdicts.items():
             process = table.get(pid)
-            if process is None or not process.alive:
-                continue
-            if verdict.kind == "worker":
+            if verdict.kind == "worker" and process is not None and process.alive:
                 self._learn_worker(table, process, verdict, now)
         for pid, verdict in verdicts.items():
             worker = self.workers.get(verdict.owner) if verdict.owner else None

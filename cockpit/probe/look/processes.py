@@ -178,7 +178,7 @@ def read_details(stat: ScannedProcess) -> Details:
     text = _environ(stat.pid) if stat.alive else b""
     kept = None if text is None else _pick_wanted(text)
     logs = [link for link in (read_link(f"/proc/{stat.pid}/fd/{number}") for number in (1, 2)) if link]
-    uid, pids = _status(stat.pid)
+    uid, pids = read_status(stat.pid)
     settled = not stat.alive or (bool(argv) and text != b"" and uptime() - stat.ticks / TICKS_PER_SECOND > SETTLED_AFTER_S)
     head = b""
     if any(f"-{NO_JOB}-" in log for log in logs):
@@ -227,13 +227,8 @@ def read_argv(pid: int) -> Tuple[str, ...]:
     return tuple(word.decode("utf-8", "replace") for word in text.split(b"\0", MOST_WORDS)[:MOST_WORDS]) if text else ()
 
 
-def read_uid(pid: int) -> int | None:
-    """Its user; `None` where it has ended."""
-    return _status(pid)[0]
-
-
-def _status(pid: int) -> Tuple[int | None, Tuple[int, ...]]:
-    """Its user, and its pids."""
+def read_status(pid: int) -> Tuple[int | None, Tuple[int, ...]]:
+    """Its user, and its pids; `None` and none where it has ended."""
     lines = read_or_nothing(f"/proc/{pid}/status").split("\n", 20)  # whole: there may be thousands of groups before its pids
     said = {name: value.split() for name, _, value in (line.partition(":") for line in lines)}
     return int(said["Uid"][0]) if "Uid" in said else None, tuple(map(int, said.get("NSpid", ())))
@@ -294,7 +289,7 @@ class ProcessScanner:
 
 def _unread(stat: ScannedProcess) -> Details:
     """What can be told without asking for anything of its memory."""
-    uid, pids = _status(stat.pid)
+    uid, pids = read_status(stat.pid)
     return Details(uid=uid, origin=trace((), stat.name, None), pids=pids or (stat.pid,))
 
 

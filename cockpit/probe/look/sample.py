@@ -13,9 +13,9 @@ from .classify import classify
 from .collector import REST_PER_CPU_S, Collector
 from .containers import find_container
 from .gpus import Gpu, GpuReading, Nvml
-from .kernel_log import Kernel
+from .kernel_log import Kernel, Kill
 from .kinds import KindVerdict, ProcessFacts, SessionFolder
-from .oom_kills import Kill, KillScanner, session_of
+from .oom_kills import KillScanner, session_of
 from .origin import SOCKET_INTERFACES
 from .past import ProcessHistory
 from .proc import TICKS_PER_SECOND, Users, boot_time, in_first_namespace, make_legible, uptime

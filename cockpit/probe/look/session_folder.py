@@ -119,7 +119,7 @@ def _read_logs(session: int, path: str, uid: int | None, before: Logs) -> Logs:
             if (before.place, before.uid) != (file_id(status), uid):
                 before = Logs(file_id(status), uid)
             names = _names(logs) if status.st_mtime_ns != before.changed else None
-            raylets = before.raylets if names is None else raylet_logs(names)
+            raylets = before.raylets if names is None else tuple(sorted(filter(_RAYLET_LOG.match, names)))
             records = before.records
             is_young = not records.raylets and abs(time.time() - status.st_mtime) < FIRST_WORDS_WITHIN_S
             if uid is not None and raylets and (names is not None or is_young) and mount_number(logs) == mount_number(session):
@@ -182,14 +182,11 @@ def _listener(folder: int, name: str, users: Tuple[int, ...]) -> SocketListener 
     it is asked, so that no link to a socket of root's can be put in its place; and nobody speaks for more than whoever made it.
     """
     try:
-        held = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        with trust.open_fd(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, folder) as held:
+            status = os.fstat(held)
+            return _ask(held, status.st_uid, users) if stat.S_ISSOCK(status.st_mode) else False
     except FileNotFoundError:
         return False
-    try:
-        status = os.fstat(held)
-        return _ask(held, status.st_uid, users) if stat.S_ISSOCK(status.st_mode) else False
-    finally:
-        os.close(held)
 
 
 def _ask(held: int, maker: int, users: Tuple[int, ...]) -> SocketListener | bool | None:
@@ -206,11 +203,6 @@ def _ask(held: int, maker: int, users: Tuple[int, ...]) -> SocketListener | bool
             return False if known else None
         pid, uid, _ = _PEER.unpack(asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
         return SocketListener(pid, uid if maker in (uid, trust.ROOT) else maker)
-
-
-def raylet_logs(names: Tuple[str, ...]) -> Tuple[str, ...]:
-    """Those of raylets, of all names in a session's `logs`."""
-    return tuple(sorted(name for name in names if _RAYLET_LOG.match(name)))
 
 
 def read_records(logs: int, names: Tuple[str, ...], uid: int) -> Records:

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Set, Tuple
 
 from ..trust import FOLDER, open_fd
-from .host import Amount, space
+from .host import Amount, free_space, space
 from .tree import FolderEntry, MovedError, Walk, shown_path
 
 MAX_KEPT_LISTED = 20
@@ -87,11 +87,8 @@ class Sizes:
 
 def _measure_use(folder: str) -> float:
     """Share of its disk that is in use."""
-    try:
-        disk = os.statvfs(folder)
-    except OSError:
-        return 0.0
-    return 1 - disk.f_bavail / disk.f_blocks if disk.f_blocks else 0.0
+    free, total = free_space(folder)
+    return 1 - free / total if free is not None and total else 0.0
 
 
 def count(folder: str, sleep: Callable[[float], None] = time.sleep, most: int = MOST_FILES) -> Size:

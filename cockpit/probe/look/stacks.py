@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterable, List
 from .. import programs, trust
 from ..trust import TrustError
 from .proc import make_legible, read_or_nothing
-from .processes import lives, read_environ, read_stat, read_uid
+from .processes import lives, read_environ, read_stat, read_status
 
 DUMP_TIMEOUT_S = 8.0
 """Seconds for py-spy: it reads the symbols of every library that is mapped, which takes long on a host under load."""
@@ -86,7 +86,7 @@ def _why(said: str, pid: int) -> str:
 
 def _why_denied(pid: int) -> str:
     """The rule of the kernel's that forbids it (ptrace(2))."""
-    uid = read_uid(pid)
+    uid, _ = read_status(pid)
     if os.geteuid() not in (uid, trust.ROOT) and uid is not None:
         return "it is another user's: run cockpit as root or as its user"
     scope = read_or_nothing(PTRACE_SCOPE).strip()  # empty where the kernel has no such rule

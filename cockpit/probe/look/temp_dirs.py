@@ -6,6 +6,7 @@ import os
 import socket
 import stat
 import time
+from contextlib import suppress
 from typing import Any, Callable, Dict, Iterable, NamedTuple, Tuple
 
 from .. import trust
@@ -39,13 +40,11 @@ class SessionPointer(NamedTuple):
 def pointer(temp: str, name: str) -> SessionPointer | None:
     """`None`: there is none, or it is not of the kind that Ray makes."""
     path = f"{temp}/{name}"
-    try:
+    with suppress(OSError):
         status = os.lstat(path)
         if stat.S_ISLNK(status.st_mode) if name == LINK else stat.S_ISREG(status.st_mode):
             says = os.readlink(path) if name == LINK else trust.read_begin(path, 256).decode("utf-8", "replace").strip()
             return SessionPointer(temp, name, status, says)
-    except OSError:
-        pass
     return None
 
 

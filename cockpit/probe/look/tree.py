@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from typing import Callable, Dict, Iterator, NamedTuple, Tuple
 
@@ -16,6 +17,7 @@ from .proc import read, read_or_nothing
 MOST_MOUNTS_BYTES = 1 << 18
 """Of another process's table of mounts: some thousands."""
 SHOWN_PATH_CHARS = 256
+_ESCAPE = re.compile(rb"\\(?:\\|x([0-9a-fA-F]{2}))")
 FileId = Tuple[int, int]
 """Device and inode: what a folder is, whatever it is called and by whatever link or mount it is reached."""
 LOCAL = frozenset((
@@ -183,16 +185,7 @@ def shown_path(path: str) -> str:
 
 def decode_path(text: str) -> str:
     """The path that `encode_path` has made this of."""
-    parts = (part.split("\\x") for part in text.split("\\\\"))
-    raw = b"\\".join(b"".join([os.fsencode(first), *map(_byte, rest)]) for first, *rest in parts)
-    return os.fsdecode(raw)
-
-
-def _byte(text: str) -> bytes:
-    try:
-        return bytes([int(text[:2], 16)]) + os.fsencode(text[2:])
-    except ValueError:
-        return os.fsencode("\\x" + text)
+    return os.fsdecode(_ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()) if found[1] else b"\\", os.fsencode(text)))
 
 
 def _join(folder: str, name: str) -> str:

@@ -27,11 +27,9 @@ def parse_line(text: str, moment: float) -> Tuple[Bus, Xid] | None:
     """The driver writes `NVRM: Xid (PCI:0000:1b:00): 79, pid=1, name=python, GPU has fallen off the bus.`."""
     found = _LINE.search(text)
     bus = parse_bus(found[1]) if found else None
-    return (
-        (bus, {"code": int(found[2]), "moment": moment, "text": text.partition("\n")[0].strip()[:MAX_LINE_CHARS]})
-        if found and bus
-        else None
-    )
+    if found is None or bus is None:
+        return None
+    return bus, {"code": int(found[2]), "moment": moment, "text": text.partition("\n")[0].strip()[:MAX_LINE_CHARS]}
 
 
 def parse_bus(text: str) -> Bus | None:

@@ -17,16 +17,14 @@ those in /dev/shm. It is not the difference of the file system's free space, whi
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, Mapping
+from typing import Callable, Mapping
 
 from ...look.tree import MovedError, decode_path
-from ..holders import describe_uses, find_file_uses, why_in_use, why_unasked
-from ..host_state import HostScanner, HostState, Request, Target, Tell, tell_seldom, unforeseen
+from ..holders import describe_uses, find_file_uses, why_in_use
+from ..host_state import Answer, HostScanner, HostState, Request, Target, Tell, tell_seldom, unforeseen
 from ..removal import TELL_INTERVAL_S
 from . import dead_sessions, pointers, shm
 from .request import Cleaning, CleanRefusedError, FailedError, sentence
-
-Answer = Dict[str, Any]
 
 MOST_NAMED = 10
 """Processes that do not answer."""
@@ -66,8 +64,7 @@ def _drop_used(cleaning: Cleaning, look: HostState, leaving: list[Target]) -> li
         cleaning.note(f"the open files of {more} more process{'' if more == 1 else 'es'} could not all be read")
     kept = []
     for target in leaving:
-        uid = int(target["uid"])
-        in_use = why_in_use(look, used, str(target["name"]), uid) or why_unasked(look, hanging, uid)
+        in_use = why_in_use(look, used, hanging, str(target["name"]), int(target["uid"]))
         if in_use is not None:
             cleaning.add_target(target, in_use)
             continue

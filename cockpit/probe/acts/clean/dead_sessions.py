@@ -13,7 +13,7 @@ from ...look.kinds import SessionFolder
 from ...look.proc import user_name
 from ...look.sessions import Folder, is_session
 from ...look.tree import MovedError, current_path, decode_path, encode_path, file_id, mounted_in, shown_path, why_shared
-from ..holders import describe_uses, find_file_uses, why_in_use, why_unasked
+from ..holders import describe_uses, find_file_uses, why_in_use
 from ..host_state import HostState, Request, Target
 from ..liveness import LivenessGuard, why_alive, why_answers
 from ..removal import MARKS, AliveError, Removal, Survey, in_words
@@ -220,7 +220,7 @@ def _empty_folder(cleaning: Cleaning, opened: _Opened, look: HostState) -> str:
         raise CleanRefusedError(young)
     uses, hanging = find_file_uses(look.table, cleaning.tell)
     used = [hold for hold in uses if hold.session == opened.name]
-    in_use = why_in_use(look, used, opened.name, opened.status.st_uid) or why_unasked(look, hanging, opened.status.st_uid)
+    in_use = why_in_use(look, used, hanging, opened.name, opened.status.st_uid)
     if in_use is not None:
         raise CleanRefusedError(in_use)
     for text in describe_uses(used, look.table, opened.name):

@@ -47,13 +47,9 @@ def _judge(found: SessionPointer, look: HostState, leaving: Collection[str]) -> 
     """Why it goes, and why it does not; neither when it is good."""
     if found.name == FILE:
         lives, why = serves(found, look.table, look.sessions.folders)
-        return (
-            (None, why)
-            if lives is None
-            else (None, None)
-            if lives
-            else (why, _not_here(found) or not_ours(found.status.st_uid, look.table))
-        )
+        if lives is not False:
+            return None, why if lives is None else None
+        return why, _not_here(found) or not_ours(found.status.st_uid, look.table)
     why_dangling = _dangles(found, leaving)
     if why_dangling is None:
         return None, None

@@ -13,6 +13,7 @@ import re
 import signal
 import stat
 import time
+from contextlib import contextmanager
 from typing import Iterator, NamedTuple
 
 from ...look.processes import ProcessTable
@@ -50,7 +51,8 @@ def plan(cleaning: Cleaning, look: HostState) -> None:
     """All that nobody uses, and of what is used how much there is."""
     try:
         with open_fd(PLACE) as folder:
-            there = sorted(leftovers(folder), key=lambda found: found.status.st_uid not in own_uids())
+            known = filter(None, (leftover(folder, name) for name in sorted(os.listdir(folder))))
+            there = sorted(known, key=lambda found: found.status.st_uid not in own_uids())
             judged = [(found, is_used(folder, found)) for found in there[:MAX_FILES]]
     except OSError:
         return  # no /dev/shm here, or not ours to read
@@ -82,14 +84,6 @@ def do(cleaning: Cleaning, target: Target) -> str:
     return "removed"
 
 
-def leftovers(folder: int) -> Iterator[Leftover]:
-    """All files of a known name in that open folder, used or not."""
-    for name in sorted(os.listdir(folder)):
-        found = leftover(folder, name)
-        if found is not None:
-            yield found
-
-
 def leftover(folder: int, name: str) -> Leftover | None:
     """`None`: its name is not known, it is no plain file, or it is gone."""
     match, what = next(((match, what) for pattern, what in _KNOWN for match in [pattern.match(name)] if match), (None, ""))
@@ -114,48 +108,40 @@ def refusal(found: Leftover, table: ProcessTable) -> str | None:
     return not_ours(found.status.st_uid, table)
 
 
-class Lease:
-    """The kernel's word that nobody else has one file open or mapped."""
+@contextmanager
+def take_lease(folder: int, found: Leftover) -> Iterator[int]:
+    """The file, open, with the kernel's word that nobody else has it open or mapped; in the end whoever waits to open it goes on.
 
-    def __init__(self, folder: int, found: Leftover) -> None:
-        """Raises `OSError`: `EAGAIN` when somebody has."""
-        self._file = os.open(found.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-        try:
-            if file_id(os.fstat(self._file)) != file_id(found.status):
-                raise FileNotFoundError(2, "it was replaced")
-            fcntl.fcntl(self._file, fcntl.F_SETSIG, signal.SIGURG)  # who opens it makes the kernel send this one, which is ignored
-            fcntl.fcntl(self._file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-        except OSError:
-            self.release()
-            raise
+    Raises `OSError`: `EAGAIN` when somebody has.
+    """
+    with open_fd(found.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, folder) as file:
+        if file_id(os.fstat(file)) != file_id(found.status):
+            raise FileNotFoundError(2, "it was replaced")
+        fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)  # who opens it makes the kernel send this one, which is ignored
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        yield file
 
-    def holds(self) -> bool:
-        """Still: nobody has begun to open it."""
-        return fcntl.fcntl(self._file, fcntl.F_GETLEASE) == fcntl.F_WRLCK
 
-    def release(self) -> None:
-        """Whoever waits to open it goes on."""
-        os.close(self._file)
+def holds(lease: int) -> bool:
+    """Still: nobody has begun to open it."""
+    return fcntl.fcntl(lease, fcntl.F_GETLEASE) == fcntl.F_WRLCK
 
 
 def is_used(folder: int, found: Leftover) -> bool | None:
     """Whether somebody has it open or mapped; `None` when the kernel does not say."""
     try:
-        Lease(folder, found).release()
+        with take_lease(folder, found):
+            return False
     except BlockingIOError:
         return True
     except OSError:
         return None
-    return False
 
 
 def remove(folder: int, found: Leftover) -> int:
     """The bytes that this has freed. Raises `OSError`: `EAGAIN` when somebody has it open or mapped."""
-    lease = Lease(folder, found)
-    try:
-        if not lease.holds() or file_id(os.stat(found.name, dir_fd=folder, follow_symlinks=False)) != file_id(found.status):
+    with take_lease(folder, found) as lease:
+        if not holds(lease) or file_id(os.stat(found.name, dir_fd=folder, follow_symlinks=False)) != file_id(found.status):
             raise BlockingIOError(11, "a process has just opened it")
         os.unlink(found.name, dir_fd=folder)
-    finally:
-        lease.release()
     return found.status.st_blocks * 512 if found.status.st_nlink == 1 else 0

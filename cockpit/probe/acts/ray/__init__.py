@@ -26,7 +26,7 @@ from ...look.origin import flag
 from ...look.proc import is_in_our_namespace, user_name
 from ...look.processes import ScannedProcess, lives, read_environ, read_stat
 from ...trust import Account, TrustError
-from ..host_state import HostScanner, HostState, Request, Target, Tell
+from ..host_state import Answer, HostScanner, HostState, Request, Target, Tell
 
 PROGRAM_TIMEOUT_S = 20
 """Seconds that the program gets, the import of Ray among them."""
@@ -39,7 +39,6 @@ IDS: Mapping[str, Tuple[str, int]] = {
 }
 """What each verb ends, and how long its ids are. Of another length they must not be sent: they would end the GCS (2.60)."""
 _PYTHONS = ("--python_worker_command", "--dashboard_agent_command")
-Answer = Dict[str, Any]
 
 
 class NoWayError(Exception):

@@ -74,13 +74,10 @@ class Gcs:
     def job_over(self, job: str) -> bool | None:
         """Whether that job has ended; `None` when the GCS doesn't know it. Asked once: targets share a job, and it may know thousands."""
         if job not in self._over:
-            self._over[job] = self._job_over(job)
+            asked = {"job_or_submission_id": job, "skip_submission_job_info_field": True, "skip_is_running_tasks_field": True}
+            jobs = {entry.job_id.hex(): entry.is_dead for entry in self.ask("JobInfo", "GetAllJobInfo", **asked).job_info_list}
+            self._over[job] = jobs.get(job)
         return self._over[job]
-
-    def _job_over(self, job: str) -> bool | None:
-        asked = {"job_or_submission_id": job, "skip_submission_job_info_field": True, "skip_is_running_tasks_field": True}
-        jobs = {entry.job_id.hex(): entry.is_dead for entry in self.ask("JobInfo", "GetAllJobInfo", **asked).job_info_list}
-        return jobs.get(job)
 
 
 def _dial(address: str) -> Any:
@@ -99,13 +96,12 @@ def look_actor(gcs: Gcs, name: str) -> Facts | None:
         return None
     data = reply.actor_table_data
     job = data.job_id.hex()
-    over = gcs.job_over(job)
     facts = {
         "what": "actor", "id": name, "name": data.name, "class": data.class_name, "namespace": data.ray_namespace,
         "state": gcs.tables.ActorTableData.ActorState.Name(data.state), "job": job, "detached": data.is_detached,
         "node": _id(data.node_id), "pid": data.pid or None,
     }  # fmt: skip
-    return {**facts, **_leak(facts, over, f"its job {job}")}
+    return {**facts, **_leak(facts, gcs.job_over(job))}
 
 
 def look_group(gcs: Gcs, name: str) -> Facts | None:
@@ -125,7 +121,7 @@ def look_group(gcs: Gcs, name: str) -> Facts | None:
     }  # fmt: skip
     if over and actor:
         return {**facts, "leaked": False, "why": [f"its job {job} has ended, but the actor {actor} that made it is alive"]}
-    return {**facts, **_leak(facts, over, f"its job {job}")}
+    return {**facts, **_leak(facts, over)}
 
 
 def look_node(gcs: Gcs, name: str) -> Facts | None:
@@ -150,10 +146,11 @@ def _id(raw: bytes) -> str | None:
     return raw.hex() if raw.strip(b"\xff") else None
 
 
-def _leak(facts: Facts, over: bool | None, job: str) -> Facts:
-    """Whether it is there although nobody uses it any more."""
+def _leak(facts: Facts, over: bool | None) -> Facts:
+    """Whether it is there although nobody uses it any more: its job is `over`."""
     if facts["state"] in ENDED:
         return {"leaked": False, "why": []}
+    job = f"its job {facts['job']}"
     if over is None:
         return {"leaked": None, "why": [f"Ray does not report whether {job} has ended"]}
     kept = " and it is detached: nothing else ends it" if facts["detached"] else ""

@@ -27,15 +27,12 @@ from ...look.proc import is_in_our_namespace
 from ...look.processes import ScannedProcess, read_environ
 from ...look.raylets import gcs_address, read_slurm_job
 from ...trust import TrustError, own_uids
-from ..host_state import HostScanner, HostState, Request, Target, Tell
+from ..host_state import Answer, HostScanner, HostState, Request, Target, Tell
 from ..ray import NoWayError
 from . import ray_start
-from .fitness import PORTS, Fitness, judge, own_address
+from .fitness import GIB, PORTS, Fitness, judge, own_address
 from .installation import Installation, install, versions
 from .slurm_step import find_step
-
-GIB = 1 << 30
-Answer = Dict[str, Any]
 
 
 def plan(request: Request, scanner: HostScanner, tell: Tell) -> Answer:
@@ -132,9 +129,7 @@ def _consider_target(request: Request, look: HostState, tell: Tell, *, measured:
 def _own(request: Request) -> str | None:
     """The address that this node will have."""
     host, _ = split_address(str(request.get("gcs") or ""))
-    return flag(request["words"], "--node-ip-address") or (
-        own_address(request.get("name"), host) if host else own_address(request.get("name"))
-    )
+    return flag(request["words"], "--node-ip-address") or own_address(request.get("name"), host)
 
 
 def _gcs(request: Request, address: str | None) -> str:

@@ -7,9 +7,9 @@ import re
 import resource
 import socket
 from contextlib import suppress
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
 
-from ...look.host import memory
+from ...look.host import free_space, memory
 from ...look.kinds import OWNED_KINDS
 from ...look.network import addresses, listening_sockets
 from ...look.origin import flag, to_number
@@ -123,7 +123,7 @@ def _holder(look: HostState, port: int) -> str:
 def _judge_shared_memory(fit: Fitness, words: Sequence[str]) -> None:
     """Ray puts the object store elsewhere, on a disk, when it doesn't fit into /dev/shm."""
     wanted = to_number(flag(words, "--object-store-memory"))
-    free, total = _space("/dev/shm")  # noqa: S108 where Ray's objects lie
+    free, total = free_space("/dev/shm")  # noqa: S108 where Ray's objects lie
     held = memory()
     left = None if held.used is None or held.total is None else held.total - held.used
     fit.facts.update(shm_free=free, shm=total, memory_free=left, memory=held.total)
@@ -137,21 +137,13 @@ def _judge_disk(fit: Fitness, words: Sequence[str], environ: Mapping[str, str]) 
     place = flag(words, "--temp-dir") or environ.get("RAY_TMPDIR") or "/tmp"  # noqa: S108 Ray's own choice
     while not os.path.isdir(place) and place != "/":
         place = os.path.dirname(place) or "/"
-    free, total = _space(place)
+    free, total = free_space(place)
     fit.facts.update(disk_free=free, disk=total, disk_path=place)
     if free == 0:
         fit.against.append(f"the disk of {place} is full")
     elif free is not None and total and 1 - free / total >= FULL:
         full = f"{100 * (1 - free / total):.0f}% full, {free / GIB:.1f} GiB free"
         fit.doubts.append(f"the disk of {place} is {full}: above 95% Ray stops creating objects that may need to be spilled")
-
-
-def _space(place: str) -> Tuple[int | None, int | None]:
-    try:
-        found = os.statvfs(place)
-    except OSError:
-        return None, None
-    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
 
 
 def _judge_files(fit: Fitness) -> None:
@@ -174,7 +166,7 @@ def _judge_slurm_step(fit: Fitness) -> None:
     fit.against.append(f"{why}; no other step can be started without srun and SLURM_JOB_ID. Run this instead: {own}")
 
 
-def own_address(name: str | None, toward: str = "192.0.2.1") -> str | None:
+def own_address(name: str | None, toward: str = "") -> str | None:
     """Under which address the others of a cluster find this host: that of the name, else the one on the way to them, or to the world."""
     mine = addresses()
     with suppress(OSError):
@@ -183,6 +175,6 @@ def own_address(name: str | None, toward: str = "192.0.2.1") -> str | None:
         if near:
             return near[0]
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
-        way.connect((toward, 9))  # nothing is sent: the kernel only chooses a way
+        way.connect((toward or "192.0.2.1", 9))  # nothing is sent: the kernel only chooses a way
         return str(way.getsockname()[0])
     return mine[0] if mine else None

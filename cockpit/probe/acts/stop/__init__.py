@@ -13,10 +13,10 @@ environment, is that of a planned raylet. A raylet or GCS that was started after
 
 from __future__ import annotations
 
-from ..host_state import HostScanner, Request, Tell
+from ..host_state import Answer, HostScanner, Request, Tell
 from . import everything
 from .parts import SessionError, choose_session, find_affected, impostors, members, split_targets
-from .steps import Answer, Stopping, add_freed, free_shared
+from .steps import Stopping, add_freed, free_shared
 
 
 def plan(request: Request, scanner: HostScanner, tell: Tell) -> Answer:

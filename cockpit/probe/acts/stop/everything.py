@@ -19,11 +19,11 @@ from ... import programs, trust
 from ...look.proc import user_name
 from ...look.processes import Identity, ScannedProcess
 from ...trust import TrustError
-from ..host_state import HostScanner, HostState, Request, Target, Tell, grace_of
+from ..host_state import Answer, HostScanner, HostState, Request, Target, Tell, grace_of
 from ..ray import ClusterPython, NoWayError, find_cluster_python
 from ..signals import find_own_ancestry, make_parent_death_hook
 from .parts import ORDER, ROOTS, SessionError, choose_session, find_affected, members, sessions
-from .steps import GRACE_S, Answer, Stopping, add_freed, free_shared
+from .steps import GRACE_S, Stopping, add_freed, free_shared
 
 RAY_PROCESSES: Tuple[Tuple[str, bool], ...] = (
     ("raylet", True),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any, Collection, Dict, List, Mapping, Set
+from typing import Collection, Dict, List, Mapping, Set
 
+from ...look.host import free_space
 from ...look.kinds import LEFT_OVER_KINDS
 from ...look.origin import SERVICES
 from ...look.proc import read
 from ...look.processes import Identity
 from .. import kill
-from ..host_state import HostScanner, HostState, Request, Target, Tell, grace_of
+from ..host_state import Answer, HostScanner, HostState, Request, Target, Tell, grace_of
 from ..signals import Ending, ProcessHandle, ProtectedError, open_handle
 from .parts import ROOTS, SessionError, hangs_from_service, members, split_targets
 
@@ -19,8 +19,6 @@ GRACE_S = 16.0
 ROUNDS = 3
 """How often it looks for what is left: the parent that held a process back may have to end first."""
 OTHERS = ("worker", *(part for part in SERVICES if part not in ROOTS))
-SHARED = "/dev/shm"  # noqa: S108 where Ray's objects lie
-Answer = Dict[str, Any]
 
 
 class Stopping:
@@ -166,8 +164,4 @@ def add_freed(answer: Answer, before: HostState, scanner: HostScanner, shared: i
 
 def free_shared() -> int | None:
     """Bytes free where Ray's objects lie; `None` where that can't be told."""
-    try:
-        found = os.statvfs(SHARED)
-    except OSError:
-        return None
-    return found.f_bfree * found.f_frsize
+    return free_space("/dev/shm")[0]  # noqa: S108 where Ray's objects lie

@@ -186,14 +186,13 @@ def test_whoever_opens_one_at_the_last_moment_keeps_it(leftovers):
     path = leftovers.make()
     folder = os.open(SHM, FOLDER)
     found = shm.leftover(folder, path.name)
-    lease = shm.Lease(folder, found)
     opened: list[int] = []
     opener = threading.Thread(target=lambda: opened.append(os.open(path, os.O_RDWR)))
-    opener.start()
-    while lease.holds():
-        pass
-    assert opened == []
-    lease.release()
+    with shm.take_lease(folder, found) as lease:
+        opener.start()
+        while shm.holds(lease):
+            pass
+        assert opened == []
     opener.join()
     with pytest.raises(BlockingIOError):
         shm.remove(folder, found)
