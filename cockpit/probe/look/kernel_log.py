@@ -142,6 +142,7 @@ def _counted_kill(counter: Counter, grown: Mapping[str, Tuple[int, int]], now: f
         "by": "kernel",
         "moment": now,
         "within": round(now - before, 1),
+        "count": sum(after - earlier for earlier, after in grown.values()),
         "limit": memory and memory.total,
         "used": memory and memory.used,
         "slurm": counter.slurm,

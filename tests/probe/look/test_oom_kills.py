@@ -239,6 +239,7 @@ def test_where_its_log_may_not_be_read_a_counter_says_that_somebody_was_killed_w
             "by": "kernel",
             "moment": 90.0,
             "within": 10.0,
+            "count": 2,
             "limit": 3 << 30,
             "used": 1 << 30,
             "slurm": None,
@@ -278,7 +279,7 @@ def test_of_cgroup_version_1_the_kills_of_all_tasks_of_the_job_are_added_up(tmp_
     (tasks[0] / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
     (found,) = kernel.read()
     assert found["text"] == f"oom_kill in {tasks[0]}/memory.oom_control has grown from 0 to 1"
-    assert (found["slurm"], found["limit"]) == ("42", 3145728000)
+    assert (found["slurm"], found["limit"], found["count"]) == ("42", 3145728000, 1)
 
 
 def test_of_cgroup_version_1_a_step_that_ends_takes_no_kill_of_another_along(tmp_path):
@@ -297,6 +298,7 @@ def test_of_cgroup_version_1_a_step_that_ends_takes_no_kill_of_another_along(tmp
     counts(0, 1)
     counts(2, 2)
     (found,) = kernel.read()
+    assert found["count"] == 3
     assert [part.partition("/job_42/")[2] for part in found["text"].split("; ")] == [
         "step_0/task_0/memory.oom_control has grown from 0 to 1",
         "step_2/task_0/memory.oom_control has grown from 0 to 2",

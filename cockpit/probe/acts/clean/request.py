@@ -55,6 +55,7 @@ def file_target(what: str, path: str, status: os.stat_result) -> Target:
         "device": status.st_dev,
         "inode": status.st_ino,
         "owner": user_name(status.st_uid),
+        "uid": status.st_uid,
         "age": round(max(0.0, time.time() - status.st_mtime), 1),
     }
 

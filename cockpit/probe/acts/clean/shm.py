@@ -51,8 +51,7 @@ def plan(cleaning: Cleaning, look: HostState) -> None:
     """All that nobody uses, and of what is used how much there is."""
     try:
         with open_fd(PLACE) as folder:
-            known = filter(None, (leftover(folder, name) for name in sorted(os.listdir(folder))))
-            there = sorted(known, key=lambda found: found.status.st_uid not in own_uids())
+            there = sorted(leftovers(folder), key=lambda found: found.status.st_uid not in own_uids())
             judged = [(found, is_used(folder, found)) for found in there[:MAX_FILES]]
     except OSError:
         return  # no /dev/shm here, or not ours to read
@@ -82,6 +81,14 @@ def do(cleaning: Cleaning, target: Target) -> str:
     except BlockingIOError as error:
         raise CleanRefusedError("a process has it open or mapped now") from error
     return "removed"
+
+
+def leftovers(folder: int) -> Iterator[Leftover]:
+    """All files of a known name in that open folder, used or not."""
+    for name in sorted(os.listdir(folder)):
+        found = leftover(folder, name)
+        if found is not None:
+            yield found
 
 
 def leftover(folder: int, name: str) -> Leftover | None:
