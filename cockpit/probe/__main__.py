@@ -53,7 +53,7 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
 
         perform(options.request, lambda line: say(line if "tell" in line else {**line, "machine": machine()}))
     elif options.command == "ray-tunnel":
-        from .acts.ray_tunnel import enter_cluster
+        from .acts.ray_tunnel.enter import enter_cluster
 
         enter_cluster(options.session)
     else:
