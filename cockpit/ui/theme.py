@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 from textual.app import App
 from textual.color import Color, ColorParseError
+from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.theme import BUILTIN_THEMES, Theme
 
 from cockpit.config.document import Document, InputError, abbreviate_home
@@ -185,3 +186,14 @@ def _is_valid(name: str, value: str) -> bool:
         return match["color"] in ("auto", "initial") or bool(Color.parse(match["color"]))
     except ColorParseError:
         return False
+
+
+class PlainScrollBar(ScrollBarRender):
+    """Without the signs that Textual draws the ends with."""
+
+    VERTICAL_BARS = HORIZONTAL_BARS = [ScrollBarRender.BLANK_GLYPH] * 8
+
+
+def choose_scrollbars(*, ascii: bool) -> None:
+    """For all of this program, as Textual has one kind for all."""
+    ScrollBar.renderer = PlainScrollBar if ascii else ScrollBarRender

@@ -513,8 +513,22 @@ async def test_ascii_draws_nothing_else(make):
         for number in "12345":
             await pilot.press(number)
             await pilot.pause()
-            strange = {char for char in shown(app) if not char.isascii()} - set("–…")
-            assert not strange
+            assert not _strange(app)
+
+
+async def test_scrollbars_and_messages_are_ascii_too(make):
+    app = make(ascii=True)
+    async with app.run_test(size=(80, 16), notifications=True) as pilot:
+        await pilot.press("2", "enter", "r")
+        await until(pilot, lambda: "Polling every source now" in shown(app))
+        assert not _strange(app)
+        await pilot.press("question_mark")
+        await until(pilot, lambda: "Esc: back" in shown(app))
+        assert not _strange(app)
+
+
+def _strange(app):
+    return {char for char in shown(app) if not char.isascii()} - set("–…")
 
 
 async def test_an_unknown_theme_is_one_sentence_and_the_default(make):
