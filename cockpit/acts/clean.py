@@ -28,7 +28,8 @@ class Clean(HostAct):
             "protected",
             "--delete-protected",
             "path",
-            "Also delete PATH, a protected file: it looks like a checkpoint or a core dump, and is kept by default.",
+            "Also delete PATH, a protected file: it looks like a checkpoint or a core dump, and is kept by default. Then only this host is "
+            "cleaned, unless HOST is given.",
             "PATH",
             many=True,
         ),

@@ -124,13 +124,15 @@ def watch_command(config: Config, unit: bool) -> None:
 
 
 @command("notify", {0: "every target accepted it", 1: "at least one did not", 3: "bad usage"})
-@click.option("--test", is_flag=True, required=True, help="Send the test message.")
+@click.option("--test", is_flag=True, help="Send the test message.")
 @click.option("--target", type=int, metavar="N", help="Only the Nth target of the list, from 1.")
 @cluster_options
 @with_config
-def notify_command(config: Config, test: bool, target: int | None) -> None:  # noqa: ARG001 without it click asks for it
+def notify_command(config: Config, test: bool, target: int | None) -> None:
     """Send a test message to each target.
 
     Targets are listed under `notify` in the config file. The answer of each is printed.
     """
+    if not test:
+        raise click.UsageError("notify only sends a test message: add --test; `cockpit watch` notifies of findings")
     sys.exit(_try_targets(config, target))

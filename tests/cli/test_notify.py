@@ -114,6 +114,11 @@ def test_nothing_is_told_where_nothing_may_be_written(run, tmp_path):
     assert not (tmp_path / "state" / "cockpit").exists()
 
 
+def test_without_test_it_says_which_command_notifies(run):
+    answer = run("notify")
+    assert (answer.exit_code, "add --test; `cockpit watch` notifies of findings" in answer.output) == (3, True)
+
+
 def test_the_unit_calls_this_cockpit(run):
     text = run("watch", "--unit", "--address", "http://head:8265").stdout
     assert re.search(r"^ExecStart=/\S+ watch --address http://head:8265$", text, re.MULTILINE)
