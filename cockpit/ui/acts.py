@@ -90,15 +90,16 @@ class Acts:
             self._open(act, aim, rows)
 
     def _open(self, act: Act | Runbook, aim: Aim, rows: dict[str, Any]) -> None:
-        clock, ascii = self._app.clock, self._app.config.ascii
+        clock = self._app.clock
         dialog: ActDialog
         if not isinstance(act, Runbook):
             from cockpit.ui.plan_dialog import PlanScreen
 
-            dialog = PlanScreen(self._make_executor(), act, aim, clock, ascii=ascii)
+            dialog = PlanScreen(self._make_executor(), act, aim, clock)
         elif self._runbook is not None:
             from cockpit.ui.recover_dialog import RecoverScreen  # deferred: a runbook imports all that acts
 
+            ascii = self._app.config.ascii
             dialog = RecoverScreen(self._runbook, self._app.monitor.ending, act, aim.rows[0], clock, ascii=ascii)
         else:
             return

@@ -42,7 +42,7 @@ from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.overview import OverviewPage
 from cockpit.ui.pane import Body, is_large
 from cockpit.ui.table import Table
-from cockpit.ui.theme import DEFAULT_THEME, choose_scrollbars, expect_theme, register_theme, register_themes, variable_defaults
+from cockpit.ui.theme import DEFAULT_THEME, choose_signs, expect_theme, register_theme, register_themes, variable_defaults
 from cockpit.ui.time_line import TimeLine
 from cockpit.ui.view import Index
 
@@ -71,7 +71,8 @@ class Cockpit(SwitchingApp):
     Toast { max-width: 100%; padding: 0 1; }
     Screen.past ToastRack { margin-bottom: 2; }
     ActDialog Toast { display: none; }
-    Cockpit.ascii Toast { border: none; }
+    .ascii Toast, .ascii OptionList { border: none; }
+    .ascii AddressDialog Vertical, .ascii NameDialog Vertical, .ascii #dialog { border: ascii $primary; }
     """
     BINDINGS: ClassVar[list[BindingType]] = list(BINDINGS)
     greeting: str | None = None
@@ -91,8 +92,7 @@ class Cockpit(SwitchingApp):
         self._first_theme = register_theme(self, config.theme or DEFAULT_THEME)
         expect_theme(self, self._first_theme[0])
         self.config, self.clock = config, clock
-        self.set_class(config.ascii, "ascii")
-        choose_scrollbars(ascii=config.ascii)
+        choose_signs(self, ascii=config.ascii)
         self.snapshot = Snapshot()
         self.drawn_snapshot = Snapshot()
         self.frozen_at: float | None = None

@@ -114,16 +114,13 @@ class AddressDialog(ModalScreen["Address | None"]):
     CSS = """
     AddressDialog { align: center middle; }
     AddressDialog Vertical { width: 80%; max-width: 100; height: auto; background: $panel; border: round $primary; padding: 0 1; }
-    AddressDialog.ascii Vertical { border: ascii $primary; }
-    AddressDialog.ascii OptionList { border: none; }
     AddressDialog OptionList { height: auto; max-height: 12; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "Back")]
 
-    def __init__(self, addresses: Sequence[Address], *, ascii: bool = False) -> None:
+    def __init__(self, addresses: Sequence[Address]) -> None:
         super().__init__()
         self.addresses = addresses
-        self.set_class(ascii, "ascii")
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -142,17 +139,15 @@ class NameDialog(ModalScreen["str | None"]):
     CSS = """
     NameDialog { align: center middle; }
     NameDialog Vertical { width: 80%; max-width: 80; height: auto; background: $panel; border: round $primary; padding: 0 1; }
-    NameDialog.ascii Vertical { border: ascii $primary; }
     NameDialog Label { width: 100%; }
     NameDialog Input { border: none; height: 1; padding: 0 1; background: $surface; }
     NameDialog #hint { color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Cancel")]
 
-    def __init__(self, question: str, name: str, *, ascii: bool = False) -> None:
+    def __init__(self, question: str, name: str) -> None:
         super().__init__()
         self._question, self._proposal = question, name
-        self.set_class(ascii, "ascii")
 
     def compose(self) -> ComposeResult:
         with Vertical():

@@ -110,6 +110,6 @@ class SwitchingApp(ReplayApp):
             return
         from cockpit.ui.dialogs import AddressDialog
 
-        chosen = await self.push_screen_wait(AddressDialog(addresses, ascii=self.config.ascii))
+        chosen = await self.push_screen_wait(AddressDialog(addresses))
         if chosen is not None:
             self.monitor.choice.follow(chosen)

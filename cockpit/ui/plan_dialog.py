@@ -68,8 +68,6 @@ class ActDialog(ModalScreen["Receipt | None"]):
     DEFAULT_CSS = """
     ActDialog { align: center middle; }
     ActDialog #dialog { width: 100%; max-width: 140; max-height: 100%; padding: 0 1; background: $panel; border: round $primary; }
-    ActDialog.ascii #dialog { border: ascii $primary; }
-    ActDialog.ascii PlanLines { scrollbar-size: 0 0; }
     ActDialog Label { width: 100%; }
     ActDialog #title { text-style: bold; margin-bottom: 1; }
     ActDialog PlanLines { background: $panel; scrollbar-size: 0 1; }
@@ -92,7 +90,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
         Binding("end,G", "scroll('scroll_end')", "Last"),
     ]
 
-    def __init__(self, act: Operation, clock: Callable[[], float], *, ascii: bool = False) -> None:
+    def __init__(self, act: Operation, clock: Callable[[], float]) -> None:
         super().__init__()
         self.stage: Stage = "looking"
         self.plan: Plan | None = None
@@ -103,7 +101,6 @@ class ActDialog(ModalScreen["Receipt | None"]):
         self._read = False
         """Whether what is shown has been there long enough to be answered."""
         self._unread = Timer(self, READING_S, pause=True)
-        self.set_class(ascii, "ascii")
 
     def compose(self) -> ComposeResult:
         with Vertical(id="dialog"):
@@ -282,8 +279,8 @@ class ActDialog(ModalScreen["Receipt | None"]):
 class PlanScreen(ActDialog):
     """One act, whose plan the executor makes and carries out."""
 
-    def __init__(self, executor: ActionExecutor, act: Act, aim: Aim, clock: Callable[[], float], *, ascii: bool = False) -> None:
-        super().__init__(act, clock, ascii=ascii)
+    def __init__(self, executor: ActionExecutor, act: Act, aim: Aim, clock: Callable[[], float]) -> None:
+        super().__init__(act, clock)
         self._executor, self._carried_out, self._aim = executor, act, aim
 
     async def _look(self) -> None:

@@ -98,7 +98,7 @@ class PresetApp(InspectionApp):
             question = f"Save job {jobs[0].id} as a preset. Name:"
             from cockpit.ui.dialogs import NameDialog
 
-            name = await self.push_screen_wait(NameDialog(question, jobs[0].preset or jobs[0].id, ascii=self.config.ascii))
+            name = await self.push_screen_wait(NameDialog(question, jobs[0].preset or jobs[0].id))
             if name is not None:
                 self.say(f"Preset written: {abbreviate_home(write_preset(text, name))}. To edit it: e on the page Presets (7)")
         except InputError as error:

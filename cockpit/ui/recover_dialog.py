@@ -55,7 +55,7 @@ class RecoverScreen(ActDialog):
         *,
         ascii: bool,
     ) -> None:
-        super().__init__(act, clock, ascii=ascii)
+        super().__init__(act, clock)
         self._make, self._ending, self._preset, self._ascii = make, ending, preset, ascii
         self._recovery: Recovery | None = None
         self._open = AsyncExitStack()

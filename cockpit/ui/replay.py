@@ -96,7 +96,7 @@ class ReplayApp(PresetApp):
             return
         from cockpit.ui.dialogs import NameDialog
 
-        typed = await self.push_screen_wait(NameDialog(f"Go to the time ({EXAMPLES}):", "", ascii=self.config.ascii))
+        typed = await self.push_screen_wait(NameDialog(f"Go to the time ({EXAMPLES}):", ""))
         if typed is not None:
             try:
                 newest = self.clock() if self.follows else (await recorded.read_range())[1]

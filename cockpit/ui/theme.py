@@ -194,6 +194,7 @@ class PlainScrollBar(ScrollBarRender):
     VERTICAL_BARS = HORIZONTAL_BARS = [ScrollBarRender.BLANK_GLYPH] * 8
 
 
-def choose_scrollbars(*, ascii: bool) -> None:
-    """For all of this program, as Textual has one kind for all."""
+def choose_signs(app: App[Any], *, ascii: bool) -> None:
+    """Borders by the class `ascii` of the app; scrollbars for all of this program, as Textual has one kind for all."""
+    app.set_class(ascii, "ascii")
     ScrollBar.renderer = PlainScrollBar if ascii else ScrollBarRender

@@ -11,7 +11,7 @@ from textual import events
 
 from cockpit.model import Cluster, Fault, Hold, Snapshot
 from cockpit.sources.source import SourceError
-from cockpit.ui.dialogs import TextScreen
+from cockpit.ui.dialogs import NameDialog, TextScreen
 from cockpit.ui.header import fault_lines
 from cockpit.ui.help import Palette, key_name
 from cockpit.ui.keys import PAGES
@@ -524,6 +524,9 @@ async def test_scrollbars_and_messages_are_ascii_too(make):
         assert not _strange(app)
         await pilot.press("question_mark")
         await until(pilot, lambda: "Esc: back" in shown(app))
+        assert not _strange(app)
+        app.push_screen(NameDialog("Its name:", "ppo"))
+        await until(pilot, lambda: "Its name:" in shown(app))
         assert not _strange(app)
 
 
