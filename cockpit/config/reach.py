@@ -12,8 +12,9 @@ from typing import Annotated, Final
 from msgspec import Meta
 from msgspec.structs import replace
 
-from cockpit.config.document import Document, InputError, abbreviate_home, expand_home, read_text
+from cockpit.config.document import PIPE_PREFIXES, Document, InputError, abbreviate_home, expand_home, read_text
 from cockpit.model import Node, Value
+from cockpit.trust import why_not_ours
 
 DEFAULT_REACH: Final = (
     "ssh -o BatchMode=yes -o ConnectTimeout=5 -o ServerAliveInterval=5 -o ControlMaster=auto -o ControlPersist=60 -o ControlPath={control}"
@@ -97,6 +98,9 @@ def parse_hosts(text: str) -> tuple[HostEntry, ...]:
 
 
 def _hosts_of_file(path: Path) -> tuple[HostEntry, ...]:
+    """It may say which program is run there: another user's is not obeyed, such as one that is called as a host in a folder for all."""
+    if not str(path).startswith(PIPE_PREFIXES) and (reason := why_not_ours(path)) is not None:
+        raise InputError(f"{abbreviate_home(path)}: {reason}: copy it, or name the hosts themselves")
     try:
         text = read_text(path)
     except FileNotFoundError as error:

@@ -325,6 +325,14 @@ def test_a_mistake_in_a_hosts_file_names_its_line(tmp_path, content, message):
         parse_hosts(str(tmp_path / "hosts"))
 
 
+def test_a_file_of_hosts_that_another_user_could_have_put_there_is_not_obeyed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("w1").write_text("- {name: w1, python: /tmp/evil}\n")
+    Path("w1").chmod(0o666)
+    with pytest.raises(InputError, match=r"w1: everybody can write to .*: copy it, or name the hosts themselves"):
+        parse_hosts("w1")
+
+
 @pytest.mark.parametrize(
     ("text", "message"), [("~nobody-of-that-name/hosts", "no such home folder"), ("w" * 5000, "can't be the name of a host")]
 )
