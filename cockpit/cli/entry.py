@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import signal
 import sys
-import warnings
 
 
 def main() -> None:
@@ -20,8 +19,6 @@ def main() -> None:
 
     sys.excepthook = say_traceback
     never_fail()
-    # anyio leaves a connection that is given up before its first step as a coroutine that nobody awaits; Python would tell so at its end
-    warnings.filterwarnings("ignore", message="coroutine '.*' was never awaited", category=RuntimeWarning)
     gc.freeze()
     gc.enable()
     signal.signal(signal.SIGINT, before)

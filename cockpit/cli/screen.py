@@ -59,6 +59,7 @@ def _make_screen(config: Config, monitor: ClusterMonitor, screen: type[Cockpit],
         runbook=partial(_begin_recovery, config),
     )
     monitor.poller.prepare_with(app.look_up)
+    app.snapshot = monitor.poller.snapshot  # the first frame shows what is known by then
     app.greeting = greeting
     app.after_first_frame = partial(_attach_writers, app, config)
     attach_notifier(config, monitor)

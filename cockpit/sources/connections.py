@@ -1,31 +1,43 @@
-"""HTTP over a pool of kept connections: one request, and its answer piece by piece.
+"""HTTP/1.1 over kept connections: one request, and its answer piece by piece.
 
-It is httpcore, on which httpx stands, without what that adds and a dashboard doesn't need: cookies, redirects, proxies, encodings. For the
-screen that is 6 MB less, and a third of the CPU of a request.
+h11 reads and writes the protocol, asyncio carries it. What httpcore and anyio add to that, and a dashboard doesn't need, cost a tenth of
+the start, and two thirds of the CPU of a request.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ssl
-import sys
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from typing import Any, Final, NamedTuple
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final, NamedTuple, Protocol, cast
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
-import httpcore
+import h11
 
-sys.modules.setdefault("sniffio", None)  # type: ignore[arg-type]  # "not installed", as Python itself notes it
-"""httpcore looks for it with every request (`_synchronization.py`, 1.0.9), and Python looks through all folders: a tenth of a request."""
+from cockpit.sources.source import wait_within
+
 Params = Mapping[str, str | float]
 CONNECT_TIMEOUT_S: Final = 5.0
 """Only to connect: whoever asks limits the whole exchange."""
 KEEPALIVE_S: Final = 60.0
 """Seconds for which an idle connection is kept: longer than the pause between two questions; Ray's aiohttp keeps it for 75."""
-MAX_CONNECTIONS: Final = 24
 MAX_IDLE_CONNECTIONS: Final = 12
+_NEXT_FAMILY_AFTER_S: Final = 0.25
+"""Of a name with several addresses the next is tried meanwhile after so long, as RFC 8305 recommends."""
+_MAX_UNREAD_BYTES: Final = 1 << 18
+_MAX_HEAD_BYTES: Final = 100 << 10
 _PORTS: Final = {"http": 80, "https": 443}
 _ALWAYS: Final = {"Accept": "*/*", "Accept-Encoding": "identity", "Connection": "keep-alive", "User-Agent": "ray-cockpit"}
+
+
+class ConnectError(Exception):
+    """No connection came about; its cause is the system's error, and none when it took too long."""
+
+
+class ConnectionLostError(Exception):
+    """It broke while it was in use; its cause is the system's error."""
 
 
 class HttpResponse(NamedTuple):
@@ -37,69 +49,239 @@ class HttpResponse(NamedTuple):
     body: AsyncIterable[bytes]
 
 
-class Connections:
-    """To one address, `http://host:port/prefix`. Raises the errors of httpcore, and `ValueError` where it is no address."""
+class HttpRequest(NamedTuple):
+    """What goes out, and to where."""
 
-    def __init__(self, address: str, transport: httpcore.AsyncConnectionPool | None = None, *, trust: ssl.SSLContext | None = None) -> None:
-        """`transport`: what stands for httpcore's pool in a test; `trust`: whose certificates are believed, `None`: certifi's."""
+    scheme: str
+    host: str
+    """As DNS writes it."""
+    port: int
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    content: bytes | AsyncIterator[bytes]
+    before_send: Callable[[], None]
+    """Called once a connection is open, before anything goes through it; what it raises keeps the request back."""
+
+
+class Transport(Protocol):
+    """What carries requests: `ConnectionPool`, or what stands for it in a test."""
+
+    def exchange(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpResponse]:
+        """A request, and its answer for as long as the context lasts."""
+        ...
+
+    async def close(self) -> None:
+        """Let all connections go."""
+        ...
+
+
+class Connections:
+    """To one address, `http://host:port/prefix`.
+
+    Raises `ConnectError`, `ConnectionLostError`, the errors of h11, and `ValueError` where it is no address.
+    """
+
+    def __init__(self, address: str, transport: Transport | None = None, *, trust: ssl.SSLContext | None = None) -> None:
+        """`trust`: whose certificates are believed, `None`: certifi's."""
         self._address = address
-        self._transport = transport or httpcore.AsyncConnectionPool(
-            ssl_context=trust if address.startswith("https:") else _NO_TLS,
-            max_connections=MAX_CONNECTIONS,
-            max_keepalive_connections=MAX_IDLE_CONNECTIONS,
-            keepalive_expiry=KEEPALIVE_S,
-        )
+        self._transport = transport or ConnectionPool(trust)
 
     async def close(self) -> None:
         """Let all of them go."""
-        await self._transport.aclose()
+        await self._transport.close()
 
-    @asynccontextmanager
-    async def ask(
+    def ask(
         self,
         method: str,
         path: str,
         params: Params,
         headers: Mapping[str, str],
         content: bytes | AsyncIterator[bytes] = b"",
-        extensions: Mapping[str, Any] = {},
-    ) -> AsyncIterator[HttpResponse]:
+        before_send: Callable[[], None] = lambda: None,
+    ) -> AbstractAsyncContextManager[HttpResponse]:
         """`path` is quoted already, and may have parameters of its own. `content` that is no bytes needs a Content-Length."""
         place = urlsplit(self._address)
-        request = httpcore.Request(
-            method,
-            _url(place, path, params),
-            headers=list({**_own_headers(place, method, content), **headers}.items()),
-            content=content,
-            extensions={"timeout": {"connect": CONNECT_TIMEOUT_S}, **extensions},
-        )
-        response = await self._transport.handle_async_request(request)
+        if place.scheme not in _PORTS or not place.hostname:
+            raise ValueError("it is not an address such as http://head:8265")
+        host, port = _to_ascii(place.hostname), place.port or _PORTS[place.scheme]
+        target = quote(f"{place.path}{path}", safe="/?%:@!$&'()*+,;=~") + (f"?{urlencode(params, quote_via=quote)}" if params else "")
+        headers = {**_own_headers(place, method, content), **headers}
+        return self._transport.exchange(HttpRequest(place.scheme, host, port, method, target, headers, content, before_send))
+
+
+class ConnectionPool:
+    """Connections to one host and port, each for one exchange after another."""
+
+    def __init__(self, trust: ssl.SSLContext | None) -> None:
+        self._trust = trust
+        self._idle: list[_Connection] = []
+        self._used: set[_Connection] = set()
+
+    @asynccontextmanager
+    async def exchange(self, request: HttpRequest) -> AsyncIterator[HttpResponse]:
+        """The connection is kept only if the answer was read to its end."""
+        connection = self._take_idle() or await _connect(request, self._find_trust)
+        self._used.add(connection)
         try:
-            told = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-            yield HttpResponse(response.status, told, response.aiter_stream())
+            request.before_send()
+            await connection.send(request)
+            yield await connection.read_head()
         finally:
-            await response.aclose()
+            self._used.discard(connection)
+            self._let_go(connection)
+
+    async def close(self) -> None:
+        """All at once, also those that carry something."""
+        for connection in (*self._idle, *self._used):
+            connection.close()
+        self._idle.clear()
+        await asyncio.sleep(0)  # asyncio closes the sockets in its next step
+
+    def _take_idle(self) -> _Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_usable():
+                return connection
+            connection.close()
+        return None
+
+    def _let_go(self, connection: _Connection) -> None:
+        if connection.start_anew() and len(self._idle) < MAX_IDLE_CONNECTIONS:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    def _find_trust(self) -> ssl.SSLContext:
+        """To load certificates takes a tenth of the start, and nobody asks for them over http."""
+        if self._trust is None:
+            import certifi
+
+            self._trust = ssl.create_default_context(cafile=certifi.where())
+        return self._trust
 
 
-_NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Without any certificate: to load them takes a tenth of the start, and nobody asks for them over http."""
+async def _connect(request: HttpRequest, find_trust: Callable[[], ssl.SSLContext]) -> _Connection:
+    trust = find_trust() if request.scheme == "https" else None
+    loop = asyncio.get_running_loop()
+    opening = loop.create_connection(_Connection, request.host, request.port, ssl=trust, happy_eyeballs_delay=_NEXT_FAMILY_AFTER_S)
+    try:
+        return (await wait_within(CONNECT_TIMEOUT_S, opening))[1]
+    except asyncio.TimeoutError:
+        raise ConnectError from None
+    except OSError as error:
+        raise ConnectError from error
 
 
-def _url(place: SplitResult, path: str, params: Params) -> httpcore.URL:
-    if place.scheme not in _PORTS or not place.hostname:
-        raise ValueError("it is not an address such as http://head:8265")
-    target = quote(f"{place.path}{path}", safe="/?%:@!$&'()*+,;=~") + (f"?{urlencode(params, quote_via=quote)}" if params else "")
-    host = _to_ascii(place.hostname)
-    return httpcore.URL(scheme=place.scheme.encode(), host=host, port=place.port or _PORTS[place.scheme], target=target.encode())
+class _Connection(asyncio.Protocol):
+    """It carries one exchange at a time; what comes is left in the kernel while there is enough to read."""
+
+    _transport: asyncio.Transport
+
+    def __init__(self) -> None:
+        self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
+        self._used_at = 0.0
+        self._unread = 0
+        """Bytes at most; of an idle connection, what nobody has asked for."""
+        self._has_ended = False
+        self._failure: Exception | None = None
+        self._heard, self._writable = asyncio.Event(), asyncio.Event()
+        self._writable.set()
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._protocol.receive_data(data)
+        self._unread += len(data)
+        if self._unread > _MAX_UNREAD_BYTES:
+            self._transport.pause_reading()
+        self._heard.set()
+
+    def eof_received(self) -> None:
+        self._protocol.receive_data(b"")
+        self._has_ended = True
+        self._heard.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._has_ended, self._failure = True, exc or ConnectionAbortedError()
+        self._heard.set()
+        self._writable.set()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    # An exchange
+
+    def is_usable(self) -> bool:
+        """Whether it is neither too old, nor ended or talked into by the other end meanwhile."""
+        return time.monotonic() - self._used_at < KEEPALIVE_S and not self._has_ended and not self._unread
+
+    async def send(self, request: HttpRequest) -> None:
+        """What breaks off is not noticed: who refuses a body answers, and closes the connection, before its end."""
+        pieces = request.content
+        self._write(h11.Request(method=request.method, target=request.target, headers=list(request.headers.items())))
+        if not isinstance(pieces, bytes):
+            async for piece in pieces:
+                self._write(h11.Data(data=piece))
+                await self._writable.wait()
+        elif pieces:
+            self._write(h11.Data(data=pieces))
+        self._write(h11.EndOfMessage())
+
+    def _write(self, event: h11.Event) -> None:
+        if (data := self._protocol.send(event)) and not self._has_ended:
+            self._transport.write(data)
+
+    async def read_head(self) -> HttpResponse:
+        """The body can be read as long as the exchange lasts."""
+        while isinstance(event := await self._read_event(), h11.InformationalResponse):
+            pass
+        if not isinstance(event, h11.Response):
+            raise h11.RemoteProtocolError("there is no answer")
+        told = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
+        return HttpResponse(event.status_code, told, self._read_body())
+
+    async def _read_body(self) -> AsyncIterator[bytes]:
+        while isinstance(event := await self._read_event(), h11.Data):
+            yield event.data
+
+    async def _read_event(self) -> object:
+        """An event of h11's."""
+        while (event := self._protocol.next_event()) is h11.NEED_DATA:
+            if self._failure is not None:
+                raise ConnectionLostError from self._failure
+            self._unread = 0
+            self._transport.resume_reading()
+            self._heard.clear()
+            await self._heard.wait()
+        return event
+
+    def start_anew(self) -> bool:
+        """Whether it can carry another exchange."""
+        if not (self._protocol.our_state is self._protocol.their_state is h11.DONE) or self._protocol.trailing_data[0]:
+            return False
+        self._protocol.start_next_cycle()
+        self._used_at, self._unread = time.monotonic(), 0
+        return True
+
+    def close(self) -> None:
+        """Without waiting for the other end."""
+        self._transport.abort()
 
 
-def _to_ascii(host: str) -> bytes:
+def _to_ascii(host: str) -> str:
     """As DNS writes it; Python's tables of all letters are only loaded for who needs them."""
-    return host.encode("ascii" if host.isascii() else "idna")
+    return host.encode("ascii" if host.isascii() else "idna").decode()
 
 
 def _own_headers(place: SplitResult, method: str, content: bytes | AsyncIterator[bytes]) -> dict[str, str]:
-    found = {"Host": _to_ascii(place.netloc.rpartition("@")[2]).decode(), **_ALWAYS}
+    found = {"Host": _to_ascii(place.netloc.rpartition("@")[2]), **_ALWAYS}
     if isinstance(content, bytes) and (content or method in ("POST", "PUT")):
         found["Content-Length"] = str(len(content))
     return found

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from inspect import isawaitable
 
-import httpcore
 import httpx
+
+from cockpit.sources.connections import ConnectError, ConnectionLostError, HttpRequest, HttpResponse
 
 Handler = Callable[[httpx.Request], httpx.Response | Awaitable[httpx.Response]]
 
 
-class MockTransport(httpcore.AsyncConnectionPool):
-    """Carries requests to the function; an error of httpx that this raises becomes httpcore's of the same name."""
+class MockTransport:
+    """Carries requests to the function; an error of httpx that this raises becomes one of cockpit's connections."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
 
-    async def handle_async_request(self, request: httpcore.Request) -> httpcore.Response:
-        body = b"".join([piece async for piece in request.stream])  # type: ignore[union-attr]  # it serves both ways
+    @asynccontextmanager
+    async def exchange(self, request: HttpRequest) -> AsyncIterator[HttpResponse]:
+        request.before_send()
+        content = request.content
+        body = content if isinstance(content, bytes) else b"".join([piece async for piece in content])
         try:
-            url = b"".join((request.url.scheme, b"://", dict(request.headers)[b"Host"], request.url.target)).decode()
-            answer = self._handler(httpx.Request(request.method.decode(), url, headers=request.headers, content=body))
+            url = f"{request.scheme}://{request.headers['Host']}{request.target}"
+            answer = self._handler(httpx.Request(request.method, url, headers=request.headers, content=body))
             answer = await answer if isawaitable(answer) else answer
+        except httpx.ConnectError as error:
+            raise ConnectError from error
         except httpx.TransportError as error:
-            raise getattr(httpcore, type(error).__name__)(str(error)) from error
-        return httpcore.Response(answer.status_code, headers=answer.headers.raw, content=await answer.aread())
+            raise ConnectionLostError from error
+        yield HttpResponse(answer.status_code, answer.headers, answer.aiter_bytes())
 
-    async def aclose(self) -> None:
+    async def close(self) -> None:
         """There are no connections."""

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
-import httpcore
+import asyncio
+import socket
+from contextlib import suppress
+
+import h11
 import httpx
 import pytest
 
-from cockpit.sources.connections import Connections
+from cockpit.sources import connections
+from cockpit.sources.connections import ConnectError, ConnectionLostError, Connections
 from tests.fakes.transport import MockTransport
 
 
@@ -59,16 +64,175 @@ async def test_what_is_no_address_is_refused(address):
         await asked(address, "GET", "/nodes", {}, {})
 
 
+class Server:
+    """Answers each request as it is told to, over real sockets; counts the connections."""
+
+    def __init__(self, *answers):
+        self.answers, self.heads, self.connections, self.writers = list(answers), [], 0, []
+
+    async def __aenter__(self):
+        self.server = await asyncio.start_server(self.connected, "127.0.0.1", 0)
+        self.made = Connections(f"http://127.0.0.1:{self.server.sockets[0].getsockname()[1]}")
+        return self
+
+    async def __aexit__(self, *_):
+        await self.made.close()
+        self.server.close()
+        for writer in self.writers:
+            writer.close()
+
+    async def connected(self, reader, writer):
+        self.connections += 1
+        self.writers.append(writer)
+        with suppress(asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
+            while True:
+                self.heads.append(await reader.readuntil(b"\r\n\r\n"))
+                writer.write(self.answers.pop(0))
+
+    async def read(self, method="GET", content=b""):
+        async with self.made.ask(method, "/nodes", {}, {}, content) as answer:
+            return answer.status, b"".join([piece async for piece in answer.body])
+
+
+async def steps(number):
+    """Let both ends do what they can."""
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+WELL = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nwell"
+
+
+async def test_a_connection_carries_one_exchange_after_another():
+    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nwe\r\n2\r\nll\r\n0\r\n\r\n"
+    early = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
+    async with Server(WELL, chunked, early + WELL) as server:
+        assert [await server.read() for _ in range(3)] == [(200, b"well")] * 3
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    "answer", [WELL.replace(b"OK\r\n", b"OK\r\nConnection: close\r\n"), WELL.replace(b"1.1", b"1.0"), WELL + b"HTTP/1.1 408 Slow\r\n\r\n"]
+)
+async def test_a_connection_that_can_not_be_used_again_is_not(answer):
+    async with Server(answer, WELL) as server:
+        assert [await server.read(), await server.read()] == [(200, b"well")] * 2
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"], ids=["silently", "with an answer"])
+async def test_an_idle_connection_that_the_server_ends_is_not_used_again(said):
+    async with Server(WELL, WELL) as server:
+        await server.read()
+        server.writers[0].write(said)
+        server.writers[0].close()
+        await server.writers[0].wait_closed()
+        await steps(3)
+        assert await server.read() == (200, b"well")
+        assert server.connections == 2
+
+
+async def test_an_idle_connection_is_not_kept_for_ever(monkeypatch):
+    async with Server(WELL, WELL) as server:
+        await server.read()
+        monkeypatch.setattr(connections, "KEEPALIVE_S", 0.0)
+        await server.read()
+        assert server.connections == 2
+
+
 async def test_an_answer_that_is_not_wanted_to_its_end_is_let_go_of():
-    closed = []
+    async with Server(WELL, WELL) as server:
+        with pytest.raises(ZeroDivisionError):
+            async with server.made.ask("GET", "/", {}, {}):
+                raise ZeroDivisionError
+        assert await server.read() == (200, b"well")
+        assert server.connections == 2
 
-    class Broken(MockTransport):
-        async def handle_async_request(self, request):
-            answer = await super().handle_async_request(request)
-            closed.append(answer)
-            return answer
 
-    with pytest.raises(ZeroDivisionError):
-        async with Connections("http://head", Broken(lambda _: httpx.Response(204))).ask("GET", "/", {}, {}):
-            raise ZeroDivisionError
-    assert isinstance(closed[0], httpcore.Response)
+async def test_what_is_said_before_a_request_keeps_it_back():
+    def refuse():
+        raise ZeroDivisionError
+
+    async with Server(WELL) as server:
+        with pytest.raises(ZeroDivisionError):
+            async with server.made.ask("GET", "/", {}, {}, before_send=refuse):
+                pass
+        assert await server.read() == (200, b"well")
+        assert (len(server.heads), server.connections) == (1, 2)
+
+
+async def test_a_body_goes_out_in_pieces():
+    async def pieces():
+        for _ in range(40):
+            yield bytes(1 << 16)
+
+    came = []
+
+    async def count(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        came.append(len(await reader.readexactly(40 << 16)))
+        writer.write(WELL)
+
+    server = await asyncio.start_server(count, "127.0.0.1", 0)
+    made = Connections(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    async with made.ask("PUT", "/api/packages/x", {}, {"Content-Length": str(40 << 16)}, pieces()) as answer:
+        assert (answer.status, came) == (200, [40 << 16])
+    await made.close()
+    server.close()
+
+
+async def test_who_refuses_a_body_before_its_end_is_heard():
+    async def refuse(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.write_eof()
+        await reader.read()
+
+    async def pieces():
+        for _ in range(4):
+            yield bytes(1 << 16)
+            await asyncio.sleep(0.01)
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    made = Connections(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    async with made.ask("PUT", "/api/packages/x", {}, {"Content-Length": str(4 << 16)}, pieces()) as answer:
+        assert answer.status == 413
+    await made.close()
+    server.close()
+
+
+async def test_a_large_answer_that_nobody_reads_yet_stays_where_it_is():
+    size = 32 << 20
+    whole = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + bytes(size)
+    async with Server(whole) as server, server.made.ask("GET", "/nodes", {}, {}) as answer:
+        await steps(100)
+        assert server.writers[0].transport.get_write_buffer_size() > size / 2
+        assert sum([len(piece) async for piece in answer.body]) == size
+
+
+@pytest.mark.parametrize(("said", "error"), [(b"", h11.RemoteProtocolError), (b"SSH-2.0\r\n\r\n", h11.RemoteProtocolError)])
+async def test_what_does_not_speak_http_is_an_error_of_the_other_end(said, error):
+    async with Server(said) as server:
+        asking = asyncio.ensure_future(server.read())
+        while not server.heads:
+            await asyncio.sleep(0)
+        server.writers[0].close()
+        with pytest.raises(error):
+            await asking
+
+
+async def test_a_connection_that_breaks_is_lost():
+    async with Server(WELL[:-2]) as server, server.made.ask("GET", "/nodes", {}, {}) as answer:
+        server.writers[0].transport.abort()
+        with pytest.raises((ConnectionLostError, h11.RemoteProtocolError)):
+            [piece async for piece in answer.body]
+
+
+async def test_where_nothing_listens_the_system_says_why():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        with pytest.raises(ConnectError) as caught:
+            async with Connections(f"http://127.0.0.1:{taken.getsockname()[1]}").ask("GET", "/", {}, {}):
+                pass
+        assert isinstance(caught.value.__cause__, ConnectionRefusedError)

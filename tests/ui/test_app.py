@@ -36,6 +36,17 @@ async def test_every_page_fits_every_size(make, size):
             assert len(shown(app).splitlines()) == size[1]
 
 
+async def test_what_is_known_before_the_screen_is_there_is_in_its_first_frame(make):
+    app = make()
+    app.snapshot, app.monitor.is_started = snapshot(), True
+    frames = []
+    with mock.patch.object(type(app), "_begin_to_follow", lambda _: frames.append(shown(app))):
+        async with app.run_test(size=(120, 40)) as pilot:
+            await until(pilot, lambda: frames)
+    assert "10.0.0.1:8265" in frames[0]
+    assert "node1" in frames[0]
+
+
 async def test_the_overview_answers_at_a_glance(make):
     app = make()
     async with app.run_test(size=(80, 24)) as pilot:

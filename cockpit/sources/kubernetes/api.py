@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
-import httpcore
+import h11
 import msgspec
 
 from cockpit.config.kubernetes import ACCOUNT, API_HOST, FORBIDDEN, ROLE, KubernetesPlace
 from cockpit.secrets import redact
-from cockpit.sources.connections import Connections, HttpResponse
+from cockpit.sources.connections import ConnectError, ConnectionLostError, Connections, HttpResponse
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.probes.process import ANSWER_S, ask_program
 from cockpit.sources.source import SourceError, wait_within
@@ -99,8 +99,9 @@ class ServiceAccount:
             return await wait_within(ANSWER_S, self._exchange(method, path, body))
         except asyncio.TimeoutError:
             raise SourceError(f"{WHO} did not answer within {ANSWER_S:.0f} s ({self._url})") from None
-        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
-            raise SourceError(f"{WHO} can't be reached at {self._url}: {clean(str(error)) or 'no connection'}") from None
+        except (ConnectError, ConnectionLostError, h11.ProtocolError) as error:
+            why = clean(str(error.__cause__ or error)) or "no connection"
+            raise SourceError(f"{WHO} can't be reached at {self._url}: {why}") from None
 
     async def _exchange(self, method: str, path: str, body: bytes) -> bytes:
         headers = {"Authorization": f"Bearer {self._token()}", "Accept": "application/json"}

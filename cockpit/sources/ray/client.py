@@ -9,13 +9,12 @@ from contextlib import suppress
 from typing import TypeVar
 from urllib.parse import quote
 
-import httpcore
 from msgspec.structs import replace
 
 from cockpit.clock import CLOCK, redate, shift_of
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import Actor, Cluster, Process
-from cockpit.sources.connections import Params
+from cockpit.sources.connections import Params, Transport
 from cockpit.sources.ray import actors, oom, wire
 from cockpit.sources.ray.actors import WAITING, ActorFacts, GroupFacts, JobFacts
 from cockpit.sources.ray.http import Dashboard, DashboardRefusedError, run_in_thread_if
@@ -60,7 +59,7 @@ class RayClient:
         *,
         token: Callable[[], str | None] = find_token,
         audience: Audience | None = None,
-        transport: httpcore.AsyncConnectionPool | None = None,
+        transport: Transport | None = None,
         clock: Callable[[], float] = CLOCK,
         max_bytes: int | None = None,
     ) -> None:

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import Any, Literal, ParamSpec, TypeVar, cast
+from typing import Literal, ParamSpec, TypeVar, cast
 
-import httpcore
+import h11
 
 from cockpit.model import Cause
 from cockpit.secrets import redact
-from cockpit.sources.connections import Connections, HttpResponse, Params
+from cockpit.sources.connections import ConnectError, ConnectionLostError, Connections, HttpResponse, Params, Transport
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.ray import wire
 from cockpit.sources.ray.http_words import asked_for, why_unreachable
@@ -75,7 +75,7 @@ class Dashboard:
         address: str,
         *,
         token: Callable[[], str | None],
-        transport: httpcore.AsyncConnectionPool | None,
+        transport: Transport | None,
         audience: Audience | None = None,
         clock: Callable[[], float] = time.monotonic,
         max_bytes: int | None = None,
@@ -235,9 +235,9 @@ class Dashboard:
         """A success, with its body yet to be read."""
         headers = {**headers, **await self._headers(path)}
         has_token = "Authorization" in headers
-        more = self._watch_connection(secret=has_token or hide is not None)
+        meet = partial(self._meet, secret=has_token or hide is not None)
         with self._failures(path, method):
-            async with self._connections.ask(method, path, params, headers, content, more) as answer:
+            async with self._connections.ask(method, path, params, headers, content, meet) as answer:
                 self._refuse_encoded(answer, method, path)
                 self.told_at = _moment(answer.headers.get("date")) or self.told_at
                 if answer.status != 200:
@@ -279,19 +279,13 @@ class Dashboard:
             raise SourceError(f"{self.shown} requires a token, and the one found is not valid (looked in {TOKEN_PLACES})")
         return {"Authorization": f"Bearer {token}"}
 
-    def _watch_connection(self, *, secret: bool) -> dict[str, Any]:
-        """Once there is one, before anything secret goes through it: another user may have bound the port since it was asked."""
-
-        async def check(event: str, _: object) -> None:
-            if not event.endswith("send_request_headers.started"):
-                return
-            self._audience.meet()
-            if secret and (reason := self._audience.why_not_trusted()) is not None:
-                raise DashboardRefusedError(
-                    f"{self.shown} is sent no secret: {reason}; if it is the right Ray, name it with --address", 401
-                )
-
-        return {} if self._audience.is_met and not secret else {"trace": check}
+    def _meet(self, *, secret: bool) -> None:
+        """Once there is a connection, before anything secret goes through it: another user may have bound the port since it was asked."""
+        if self._audience.is_met and not secret:
+            return
+        self._audience.meet()
+        if secret and (reason := self._audience.why_not_trusted()) is not None:
+            raise DashboardRefusedError(f"{self.shown} is sent no secret: {reason}; if it is the right Ray, name it with --address", 401)
 
     async def find_auth(self, *, known: bool = False) -> Auth:
         """Whether a token is wanted; asked unless that is `known`, or was asked a moment ago. Ray before 2.52 knows no such path."""
@@ -333,24 +327,18 @@ class Dashboard:
 
     @contextmanager
     def _failures(self, path: str, method: str = "GET") -> Iterator[None]:
-        """What httpcore calls its failures, in words."""
+        """What connections and h11 call their failures, in words."""
         asked = asked_for(method, path)
         try:
             yield
-        except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
-            in_time = not isinstance(error, httpcore.ConnectTimeout)
-            raise NoAnswerError(f"Ray dashboard {self.shown} can't be reached: {why_unreachable(error, in_time=in_time)}") from None
-        except httpcore.TimeoutException:
-            raise NoAnswerError(f"Ray dashboard {self.shown} did not answer in time ({asked})") from None
-        except httpcore.RemoteProtocolError:
+        except ConnectError as error:
+            why = why_unreachable(error, in_time=error.__cause__ is not None)
+            raise NoAnswerError(f"Ray dashboard {self.shown} can't be reached: {why}") from None
+        except h11.RemoteProtocolError:
             raise NoAnswerError(f"Ray dashboard {self.shown} ended its answer early or does not speak HTTP ({asked})") from None
-        except httpcore.NetworkError:
+        except ConnectionLostError:
             raise NoAnswerError(f"Ray dashboard {self.shown} closed the connection ({asked})") from None
-        except (
-            httpcore.ProtocolError,
-            httpcore.UnsupportedProtocol,
-            ValueError,
-        ) as error:  # the last: half a surrogate in a name
+        except (h11.LocalProtocolError, ValueError) as error:  # the last: half a surrogate in a name
             raise SourceError(f"Ray dashboard {self.shown} can't be asked: {_line(redact(f'{error}')) or type(error).__name__}") from None
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import socket
 import ssl
 from collections.abc import Iterator
@@ -40,12 +42,13 @@ def why_unreachable(error: Exception, *, in_time: bool) -> str:
     for inner in _chain(error):
         if isinstance(inner, socket.gaierror):
             return "the host name can't be resolved"
-        if isinstance(inner, ConnectionRefusedError):
-            return "connection refused, nothing listens there"
         if isinstance(inner, ssl.SSLError):
             return f"TLS failed ({inner.reason or 'no reason given'}); Ray's own dashboard uses http://"
-        if isinstance(inner, OSError) and inner.errno:
-            return os.strerror(inner.errno).lower()
+        number = _find_errno(inner)
+        if number == errno.ECONNREFUSED:
+            return "connection refused, nothing listens there"
+        if number:
+            return os.strerror(number).lower()
     return "no connection" if in_time else "no connection within 5 s"
 
 
@@ -54,3 +57,11 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         yield error
         yield from (inner for part in getattr(error, "exceptions", ()) for inner in _chain(part))
         error = error.__cause__ or error.__context__
+
+
+def _find_errno(error: BaseException) -> int | None:
+    """Of a name with several addresses asyncio tells all failures in one text, without a number; the first counts."""
+    if not isinstance(error, OSError) or error.errno is not None:
+        return getattr(error, "errno", None)
+    found = re.search(r"\[Errno (\d+)\]", str(error))
+    return int(found[1]) if found else None

@@ -189,6 +189,20 @@ async def test_where_nothing_listens_the_connection_is_refused():
         await dashboard.close()
 
 
+async def test_where_nothing_listens_at_any_address_of_a_name_it_says_so_too(monkeypatch):
+    async def resolve(*_, **__):
+        kind = (socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
+        return [(socket.AF_INET, *kind, (f"127.0.0.{number}", taken.getsockname()[1])) for number in (1, 2)]
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+        dashboard = Dashboard(f"http://head.invalid:{taken.getsockname()[1]}", token=lambda: None, transport=None)
+        with pytest.raises(NoAnswerError, match="can't be reached: connection refused, nothing listens there"):
+            await ask(dashboard)
+        await dashboard.close()
+
+
 async def test_a_name_that_is_none_can_not_be_resolved():
     dashboard = Dashboard("http://no-such-host.invalid:8265", token=lambda: None, transport=None)
     with pytest.raises(NoAnswerError, match=r"no-such-host.invalid:8265 can't be reached: the host name can't be resolved"):
