@@ -71,6 +71,10 @@ class FindingTracker:
         if epoch is self._epoch:
             self._findings, self._bugs, self._looked = findings, tuple(bugs), facts.now
 
+    def expire_findings(self) -> None:
+        """Much more will be known soon: what was found last stays until it is judged again, which is due."""
+        self._looked = None
+
     def forget_findings(self) -> None:
         """What was found last is of another cluster."""
         self._findings, self._looked, self._epoch = (), None, object()

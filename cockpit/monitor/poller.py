@@ -35,6 +35,8 @@ STARTUP_PUBLISH_PAUSE_S = 0.05
 """The same while the first answers come in, or those that somebody has asked for: whoever waits wants to see them at once."""
 AWAITED_S = 5.0
 """Seconds for which answers are published as they come after somebody has asked for them: that about a large cluster takes as long."""
+FIRST_ANSWERS_S = 4.0
+"""Seconds for which nothing is judged before all have answered once: what the first few say would be all that is judged for as long."""
 LONGEST_BACKOFF_S = 30.0
 SLEPT_AFTER_S, SETTLE_AFTER_SLEEP_S = 15.0, 10.0
 """Seconds without a snapshot after which this program itself was stopped, or its host slept; and for which nothing new is found then: what
@@ -76,7 +78,7 @@ class Poller:
         self._tripped: Fault | None = None
         """What no snapshot could be made for."""
         self._made_at: float | None = None
-        self._settled_at = 0.0
+        self._settled_at, self._watched_at = 0.0, clock()
         self._making = threading.Lock()
         """Who joins and judges remembers the last time, and can't be at it twice."""
         self._changed = asyncio.Event()
@@ -125,7 +127,7 @@ class Poller:
             try:
                 now = self._notice_sleep()
                 joined = self.join(parts, now)
-                if at_once or (now >= self._settled_at and self.tracker.due(joined)):
+                if at_once or (self._is_judgeable(now) and self.tracker.due(joined)):
                     self.tracker.run_detectors(joined)
                 told = self.tracker.with_findings(joined)
                 self.usage.add(told)
@@ -135,6 +137,10 @@ class Poller:
                 return self._repeat_last(error)
             self._tripped = None
             return told
+
+    def _is_judgeable(self, now: float) -> bool:
+        """Neither just after a sleep nor, for a while, before the first answers."""
+        return now >= self._settled_at and (self._is_settled or not 0 <= now - self._watched_at < FIRST_ANSWERS_S)
 
     def _notice_sleep(self) -> float:
         """The time now. After a gap, as when the host slept, findings skip the gap and wait `SETTLE_AFTER_SLEEP_S`."""
@@ -172,6 +178,8 @@ class Poller:
 
     def watch(self, sources: Iterable[Source[Any]], address: str | None = None) -> None:
         """Begin to ask the sources of a dashboard."""
+        self._watched_at = self.clock()
+        self.tracker.expire_findings()
         self._set(replace(self.parts, cluster=Cluster(address)))
         self.ask(sources)
 

@@ -31,7 +31,7 @@ from cockpit.ui.acts import Acts
 from cockpit.ui.alarm import Alarm, alarm_sequence
 from cockpit.ui.driver import TerminalDriver
 from cockpit.ui.filter import Filter, FilterLine
-from cockpit.ui.footer import Footer
+from cockpit.ui.footer import FOOTER_LINES, Footer
 from cockpit.ui.garbage import GarbageCollector, tune_heap
 from cockpit.ui.header import Header, page_notes
 from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, PAST_BINDINGS, PAST_ORDER, is_offered, rank_key
@@ -194,9 +194,9 @@ class Cockpit(SwitchingApp):
         with self.batch_update():
             recorded = self.recorder.state if self.recorder else None
             notes = page_notes(self.page, self.table, recorded, time=self.past_note, readonly=self.config.readonly)
-            self.screen_stack[0].query_one(Header).show(view, self.pages, notes)
+            room = self.size.height - self.screen_stack[0].query_one(Header).show(view, self.pages, notes) - FOOTER_LINES
             in_slices = (is_new or not is_awaited) and len(self.snapshot.nodes or ()) > THREAD_MIN_NODES
-            self.table.show(self.page.sections(view), view, self.page.heading, in_slices=in_slices)
+            self.table.show(self.page.sections(view), view, self.page.heading, expected_room=room, in_slices=in_slices)
             is_first = len(self.pages) == 1
             self.body.show(lends=is_first, may_cover=is_first and not isinstance(self.page, OverviewPage), in_slices=in_slices)
             self.draw_time_line()

@@ -23,6 +23,7 @@ Key = tuple[str, str, str]
 
 HELP_KEY = "?"
 """It stands last, and wherever it isn't typed: whoever knows no key finds the others with it."""
+FOOTER_LINES = 1
 
 
 class Footer(Widget):

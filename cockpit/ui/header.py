@@ -300,8 +300,8 @@ class Header(Widget):
         self._notes: Sequence[tuple[str, Tone]] = ()
         self._lines: list[tuple[Piece, ...]] = [(), ()]
 
-    def show(self, view: View, pages: Sequence[Page], notes: Iterable[tuple[str, Tone]]) -> None:
-        """The newest of everything; of `pages` the last is open. `notes`: what differs from the normal display."""
+    def show(self, view: View, pages: Sequence[Page], notes: Iterable[tuple[str, Tone]]) -> int:
+        """The newest of everything, and how many lines that takes. Of `pages` the last is open; `notes`: what differs from the normal."""
         before = self._lines
         self.view, self._pages, self._notes = view, tuple(pages), tuple(notes)
         self._compose_lines()
@@ -309,14 +309,16 @@ class Header(Widget):
             self.refresh(layout=True)
         elif changed := [y for y, line in enumerate(self._lines) if line != before[y]]:
             self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
+        return len(self._lines)
 
     def _compose_lines(self) -> None:
-        groups = summary(self.view, self.size.width)
+        width = self.size.width or self.view.width
+        groups = summary(self.view, width)
         counts_fit = _findings(self.view, False) in groups
         glance = tuple(piece for group in groups for piece in ((" ", ""), *group, (" ", "")))
         counts = () if counts_fit else tuple(_finding_counts(self.view))
-        where = page_line(self._pages, self.size.width, self._notes, counts, ascii=self.view.ascii) if self._pages else ()
-        self._lines = [glance, where, *self._fault_pieces()]
+        where = page_line(self._pages, width, self._notes, counts, ascii=self.view.ascii) if self._pages else ()
+        self._lines = [glance, where, *self._fault_pieces(width)]
 
     def on_resize(self) -> None:
         self._compose_lines()
@@ -335,11 +337,11 @@ class Header(Widget):
     def render_line(self, y: int) -> Strip:
         return draw_pieces(self, self._lines[y]) if y < len(self._lines) else Strip.blank(self.size.width, self.rich_style)
 
-    def _fault_pieces(self) -> Iterator[tuple[Piece, ...]]:
+    def _fault_pieces(self, width: int) -> Iterator[tuple[Piece, ...]]:
         mark, faults = "x" if self.view.ascii else "✖", fault_lines(self.view.snapshot)
         listed = faults if len(faults) <= MAX_FAULT_LINES else faults[: MAX_FAULT_LINES - 1]
         for text, since in listed:
             pieces: list[Piece] = [(f" {mark} ", "bad"), (f"{age(self.view.now - since)} " if since else "", "dim"), (text, "bad")]
-            yield tuple(_cut(pieces, self.size.width, ".." if self.view.ascii else "…"))
+            yield tuple(_cut(pieces, width, ".." if self.view.ascii else "…"))
         if len(listed) < len(faults):
             yield ((f" {mark} {plural(len(faults) - len(listed), 'more problem')}: press F", "bad"),)

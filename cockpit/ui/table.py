@@ -93,6 +93,7 @@ class Table(ScrollView, can_focus=True):
         self.needle, self.inverted = "", False
         self.sorts: dict[str, tuple[str, bool]] = {}
         self._sections: tuple[Section[Any], ...] = ()
+        self._expected_room = 0
         self._drawing = Drawing(self)
         self._on_screen: dict[int, Strip] = {}
         """Each line as it was drawn last."""
@@ -107,9 +108,12 @@ class Table(ScrollView, can_focus=True):
         selected = self.selected if self._has_moved else None
         return CursorPlace(None if selected is None else selected.key, self.at, self.scroll_offset.y)
 
-    def show(self, sections: Sequence[Section[Any]], view: View, page: str | None = None, *, in_slices: bool = False) -> None:
+    def show(
+        self, sections: Sequence[Section[Any]], view: View, page: str | None = None, *, expected_room: int = 0, in_slices: bool = False
+    ) -> None:
         """Replace everything. Another `page` than the last opens where its cursor was left, or at its top.
 
+        `expected_room`: lines that it will have, where it isn't laid out yet, so that its first frame looks as the next.
         `in_slices`: nobody waits for it, so that it may come line by line, and a key before the rest of it.
         """
         is_other = page not in (None, self._page)
@@ -121,9 +125,9 @@ class Table(ScrollView, can_focus=True):
                 del self._places[next(iter(self._places))]
             place = self._places.get(page, CursorPlace())
             self._has_moved = place.key is not None
-        self._sections, self.view = tuple(sections), view
+        self._sections, self.view, self._expected_room = tuple(sections), view, expected_room or self._expected_room
         listed = [(section, *self._rows_of(section)) for section in self._sections]
-        self.blocks = tuple(lay_out(listed, self.size.width, self.room, view, lends=self.lends))
+        self.blocks = tuple(lay_out(listed, self.size.width or view.width, self.room, view, lends=self.lends))
         self.lines = self.blocks[-1].end if self.blocks else 0
         self.at = self._find(place) if self._has_moved else self.start
         if is_other:
@@ -148,7 +152,8 @@ class Table(ScrollView, can_focus=True):
     @property
     def room(self) -> int:
         """Lines that sections may take without being scrolled: its own, and those that a pane below it has been lent."""
-        return self.parent.size.height if isinstance(self.parent, Widget) else self.size.height
+        around = self.parent if isinstance(self.parent, Widget) else self
+        return around.size.height or self._expected_room
 
     @property
     def count(self) -> int:

@@ -31,6 +31,17 @@ def test_a_finding_stands_since_it_was_first_seen_or_since_when_it_knows_itself(
     assert {finding.code: finding.since for finding in told} == {"a": NOW, "b": NOW - 600}
 
 
+def test_it_is_judged_again_after_a_pause_or_when_much_more_will_be_known_and_stays_found_until_then():
+    judge = FindingTracker(Limits(), (said(Finding("a", "info", "w1", "…")),))
+    judge(snapshot())
+    later = replace(snapshot(), taken=NOW + 1)
+    assert not judge.due(later)
+    assert judge.due(replace(later, taken=NOW + 2))
+    judge.expire_findings()
+    assert judge.due(later)
+    assert [finding.code for finding in judge.with_findings(later).findings] == ["a"]
+
+
 def test_what_has_gone_and_comes_again_begins_anew():
     here = [Finding("a", "info", "w1", "…")]
     judge = FindingTracker(Limits(), (lambda facts: here,))

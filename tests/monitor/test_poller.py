@@ -427,6 +427,12 @@ class Judging:
     def due(self, snapshot):
         return True
 
+    def expire_findings(self):
+        """It is always due."""
+
+    def forget_findings(self):
+        """There are none."""
+
     def run_detectors(self, snapshot):
         self.looks += 1
 
@@ -440,6 +446,7 @@ class Judging:
 def test_after_it_was_stopped_nothing_is_found_of_old_facts_and_nothing_has_lasted():
     now, tracker = [1000.0], Judging()
     poller = Poller(lambda _: None, tracker=tracker, clock=lambda: now[0])
+    now[0] += poller_module.FIRST_ANSWERS_S
     for _ in range(3):
         now[0] += 2
         poller._make_snapshot(poller.parts)
@@ -452,6 +459,40 @@ def test_after_it_was_stopped_nothing_is_found_of_old_facts_and_nothing_has_last
         poller._make_snapshot(poller.parts)
     assert tracker.looks == 4
     assert tracker.forgiven == 3600.0
+
+
+def test_nothing_is_judged_before_all_have_answered_once_but_not_for_ever():
+    now, tracker = [1000.0], Judging()
+    poller = Poller(lambda _: None, tracker=tracker, clock=lambda: now[0])
+    poller._make_snapshot(poller.parts)
+    assert tracker.looks == 0
+    now[0] += poller_module.FIRST_ANSWERS_S
+    poller._make_snapshot(poller.parts)
+    assert tracker.looks == 1
+
+
+async def test_what_is_known_once_all_have_answered_is_judged_at_once(watched):
+    watched.poller.tracker = tracker = Judging()
+    jobs = Asked()
+    jobs.gate = asyncio.Event()
+    watched.watch(jobs, Asked("ray.nodes", NODES))
+    watched.poller.update_host(Host("w1"))
+    await watched.shows(lambda snapshot: snapshot.nodes and not snapshot.jobs)
+    assert tracker.looks == 0
+    jobs.gate.set()
+    await watched.shows(lambda snapshot: snapshot.jobs)
+    assert tracker.looks > 0
+
+
+async def test_another_cluster_is_judged_once_all_have_answered_for_it_too(watched):
+    watched.poller.update_host(Host("w1"))
+    watched.clock.now += poller_module.FIRST_ANSWERS_S
+    slow = Asked()
+    slow.takes = 10
+    watched.watch(slow)
+    watched.poller.tracker = tracker = Judging()
+    watched.poller._make_snapshot(watched.poller.parts)
+    assert tracker.looks == 0
 
 
 async def test_a_snapshot_that_was_made_meanwhile_of_what_is_newer_is_not_replaced(monkeypatch):

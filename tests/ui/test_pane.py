@@ -153,7 +153,10 @@ async def test_a_row_is_laid_out_once_for_each_snapshot(make, monkeypatch):
     app = make(snapshot(findings=(LOST,)))
     async with app.run_test(size=(160, 60)) as pilot:
         await until(pilot, lambda: "FINDING" in pane(app))
-        before = len(made)
+        before = 0
+        while before != len(made):  # until the screen has been laid out
+            before = len(made)
+            await pilot.pause(0.1)
         app.table.post_message(app.table.Moved())
         await pilot.pause(0.1)
         assert len(made) == before, "the cursor is on the same row, and nothing has been heard"
