@@ -287,7 +287,7 @@ class Poller:
             wake.clear()
             failures = 0 if await self._ask(source) else failures + 1
             steps = 0 if source.name == "ray.identity" else min(failures, 6)  # it is cheap, and all others wait for it
-            pause = min(source.pause() * 2**steps, max(LONGEST_BACKOFF_S, source.pause())) * random.uniform(0.95, 1.05)  # noqa: S311
+            pause = min(source.pause() * 2**steps, max(LONGEST_BACKOFF_S, source.pause())) * random.uniform(1.0, 1.1)  # noqa: S311
             await wait_for_event(wake, pause)
 
     async def _ask(self, source: Source[Any]) -> bool:
