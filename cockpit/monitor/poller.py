@@ -216,6 +216,7 @@ class Poller:
         as_of = {name: moment for name, moment in self.parts.as_of.items() if not _is_rays(name)}
         self._set(replace(self.parts.forget_ray(), cluster=Cluster(), faults=kept, as_of=as_of))
         self.tracker.forget_findings()
+        self.rejoin()  # what was found of hosts holds on, while the next Ray is asked
 
     def stop(self) -> None:
         """Stop asking; what is known stays."""

@@ -7,6 +7,7 @@ the start, and two thirds of the CPU of a request.
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
@@ -15,6 +16,7 @@ from typing import Final, NamedTuple, Protocol, cast
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 import h11
+from h11 import _readers
 
 from cockpit.sources.source import wait_within
 
@@ -24,12 +26,20 @@ CONNECT_TIMEOUT_S: Final = 5.0
 KEEPALIVE_S: Final = 60.0
 """Seconds for which an idle connection is kept: longer than the pause between two questions; Ray's aiohttp keeps it for 75."""
 MAX_IDLE_CONNECTIONS: Final = 12
-_NEXT_FAMILY_AFTER_S: Final = 0.25
-"""Of a name with several addresses the next is tried meanwhile after so long, as RFC 8305 recommends."""
 _MAX_UNREAD_BYTES: Final = 1 << 18
 _MAX_HEAD_BYTES: Final = 100 << 10
+_EVENTS_PER_STEP: Final = 64
+"""Events of one connection after which others have their turn: chunks of a byte come thousands at a time."""
 _PORTS: Final = {"http": 80, "https": 443}
 _ALWAYS: Final = {"Accept": "*/*", "Accept-Encoding": "identity", "Connection": "keep-alive", "User-Agent": "ray-cockpit"}
+
+
+# h11 0.16 tries every way to share out blanks between two parts of a pattern: 100 kB of them, from whoever holds a port, would stop this
+# program for a minute, ctrl+c and all.
+_readers.header_field_re = re.compile(_readers.header_field_re.pattern.replace(rb":[ \t]*", rb":[ \t]*(?![ \t])", 1))
+_readers.chunk_header_re = re.compile(
+    _readers.chunk_header_re.pattern.replace(rb"(?P<chunk_ext>;.*)?[ \t]*", rb"(?:(?P<chunk_ext>;.*)|[ \t]*)", 1)
+)
 
 
 class ConnectError(Exception):
@@ -83,7 +93,7 @@ class Connections:
     """
 
     def __init__(self, address: str, transport: Transport | None = None, *, trust: ssl.SSLContext | None = None) -> None:
-        """`trust`: whose certificates are believed, `None`: certifi's."""
+        """`trust`: whose certificates are believed, `None`: the system's, or those that SSL_CERT_FILE names, and certifi's."""
         self._address = address
         self._transport = transport or ConnectionPool(trust)
 
@@ -157,33 +167,39 @@ class ConnectionPool:
         if self._trust is None:
             import certifi
 
-            self._trust = ssl.create_default_context(cafile=certifi.where())
+            self._trust = ssl.create_default_context()
+            self._trust.load_verify_locations(certifi.where())
+        self._trust.set_alpn_protocols(["http/1.1"])  # some gateways choose by it
         return self._trust
 
 
 async def _connect(request: HttpRequest, find_trust: Callable[[], ssl.SSLContext]) -> _Connection:
-    trust = find_trust() if request.scheme == "https" else None
-    loop = asyncio.get_running_loop()
-    opening = loop.create_connection(_Connection, request.host, request.port, ssl=trust, happy_eyeballs_delay=_NEXT_FAMILY_AFTER_S)
+    """Addresses of a name are tried one after the other: asyncio's race between them leaves a socket open when it is given up."""
+    connection, loop = _Connection(), asyncio.get_running_loop()
     try:
-        return (await wait_within(CONNECT_TIMEOUT_S, opening))[1]
+        trust = find_trust() if request.scheme == "https" else None
+        await wait_within(CONNECT_TIMEOUT_S, loop.create_connection(lambda: connection, request.host, request.port, ssl=trust))
     except asyncio.TimeoutError:
         raise ConnectError from None
     except OSError as error:
         raise ConnectError from error
+    except asyncio.CancelledError:  # it may have come about in the same moment
+        connection.close()
+        raise
+    return connection
 
 
 class _Connection(asyncio.Protocol):
     """It carries one exchange at a time; what comes is left in the kernel while there is enough to read."""
 
-    _transport: asyncio.Transport
-
     def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
         self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
         self._used_at = 0.0
         self._unread = 0
         """Bytes at most; of an idle connection, what nobody has asked for."""
-        self._has_ended = False
+        self._is_paused = self._has_ended = False
+        self._events = 0
         self._failure: Exception | None = None
         self._heard, self._writable = asyncio.Event(), asyncio.Event()
         self._writable.set()
@@ -196,7 +212,8 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._protocol.receive_data(data)
         self._unread += len(data)
-        if self._unread > _MAX_UNREAD_BYTES:
+        if self._unread > _MAX_UNREAD_BYTES and self._transport is not None:
+            self._is_paused = True
             self._transport.pause_reading()
         self._heard.set()
 
@@ -206,7 +223,9 @@ class _Connection(asyncio.Protocol):
         self._heard.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._has_ended, self._failure = True, exc or ConnectionAbortedError()
+        if exc is None and self._failure is None:  # over TLS Python 3.10 tells of an end only so
+            self._protocol.receive_data(b"")
+        self._has_ended, self._failure = True, self._failure or exc or ConnectionAbortedError()
         self._heard.set()
         self._writable.set()
 
@@ -223,19 +242,21 @@ class _Connection(asyncio.Protocol):
         return time.monotonic() - self._used_at < KEEPALIVE_S and not self._has_ended and not self._unread
 
     async def send(self, request: HttpRequest) -> None:
-        """What breaks off is not noticed: who refuses a body answers, and closes the connection, before its end."""
-        pieces = request.content
+        """As far as the other end takes it: who refuses a body answers, and closes the connection, before its end."""
         self._write(h11.Request(method=request.method, target=request.target, headers=list(request.headers.items())))
-        if not isinstance(pieces, bytes):
-            async for piece in pieces:
+        if not isinstance(request.content, bytes):
+            async for piece in request.content:
                 self._write(h11.Data(data=piece))
+                await asyncio.sleep(0)  # else nothing is heard of the other end
                 await self._writable.wait()
-        elif pieces:
-            self._write(h11.Data(data=pieces))
+                if self._has_ended or self._transport is None or self._transport.is_closing():
+                    return
+        elif request.content:
+            self._write(h11.Data(data=request.content))
         self._write(h11.EndOfMessage())
 
     def _write(self, event: h11.Event) -> None:
-        if (data := self._protocol.send(event)) and not self._has_ended:
+        if (data := self._protocol.send(event)) and self._transport is not None and not self._has_ended:
             self._transport.write(data)
 
     async def read_head(self) -> HttpResponse:
@@ -253,26 +274,37 @@ class _Connection(asyncio.Protocol):
 
     async def _read_event(self) -> object:
         """An event of h11's."""
+        self._events += 1
+        if self._events % _EVENTS_PER_STEP == 0:
+            await asyncio.sleep(0)
         while (event := self._protocol.next_event()) is h11.NEED_DATA:
             if self._failure is not None:
                 raise ConnectionLostError from self._failure
-            self._unread = 0
-            self._transport.resume_reading()
+            self._resume_reading()
             self._heard.clear()
             await self._heard.wait()
         return event
+
+    def _resume_reading(self) -> None:
+        self._unread = 0
+        if self._is_paused and not self._has_ended and self._transport is not None:
+            self._is_paused = False
+            self._transport.resume_reading()
 
     def start_anew(self) -> bool:
         """Whether it can carry another exchange."""
         if not (self._protocol.our_state is self._protocol.their_state is h11.DONE) or self._protocol.trailing_data[0]:
             return False
         self._protocol.start_next_cycle()
-        self._used_at, self._unread = time.monotonic(), 0
+        self._resume_reading()  # so that an end, and what nobody has asked for, are heard
+        self._used_at = time.monotonic()
         return True
 
     def close(self) -> None:
         """Without waiting for the other end."""
-        self._transport.abort()
+        self._failure = self._failure or ConnectionAbortedError()  # what came so far is not all of an answer
+        if self._transport is not None:
+            self._transport.abort()
 
 
 def _to_ascii(host: str) -> str:

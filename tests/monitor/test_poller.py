@@ -484,6 +484,13 @@ async def test_what_is_known_once_all_have_answered_is_judged_at_once(watched):
     assert tracker.looks > 0
 
 
+async def test_what_was_found_of_hosts_holds_on_while_another_cluster_is_asked(watched):
+    watched.poller.update_host(Host("w1"))
+    watched.poller.tracker = tracker = Judging()
+    watched.poller.leave()
+    assert tracker.looks == 1
+
+
 async def test_another_cluster_is_judged_once_all_have_answered_for_it_too(watched):
     watched.poller.update_host(Host("w1"))
     watched.clock.now += poller_module.FIRST_ANSWERS_S

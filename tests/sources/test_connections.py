@@ -68,7 +68,7 @@ class Server:
     """Answers each request as it is told to, over real sockets; counts the connections."""
 
     def __init__(self, *answers):
-        self.answers, self.heads, self.connections, self.writers = list(answers), [], 0, []
+        self.answers, self.heads, self.writers, self.connections, self.ended = list(answers), [], [], 0, 0
 
     async def __aenter__(self):
         self.server = await asyncio.start_server(self.connected, "127.0.0.1", 0)
@@ -88,6 +88,7 @@ class Server:
             while True:
                 self.heads.append(await reader.readuntil(b"\r\n\r\n"))
                 writer.write(self.answers.pop(0))
+        self.ended += 1
 
     async def read(self, method="GET", content=b""):
         async with self.made.ask(method, "/nodes", {}, {}, content) as answer:
@@ -181,25 +182,82 @@ async def test_a_body_goes_out_in_pieces():
     server.close()
 
 
-async def test_who_refuses_a_body_before_its_end_is_heard():
+async def test_who_refuses_a_body_before_its_end_is_heard_and_sent_no_more(capfd):
     async def refuse(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         await writer.drain()
-        writer.write_eof()
-        await reader.read()
+        writer.close()
+
+    sent = []
 
     async def pieces():
-        for _ in range(4):
-            yield bytes(1 << 16)
-            await asyncio.sleep(0.01)
+        for number in range(300):
+            sent.append(number)
+            yield bytes(1 << 10)
 
     server = await asyncio.start_server(refuse, "127.0.0.1", 0)
     made = Connections(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    async with made.ask("PUT", "/api/packages/x", {}, {"Content-Length": str(4 << 16)}, pieces()) as answer:
+    async with made.ask("PUT", "/api/packages/x", {}, {"Content-Length": str(300 << 10)}, pieces()) as answer:
         assert answer.status == 413
+    assert len(sent) < 100
+    assert capfd.readouterr().err == ""
     await made.close()
     server.close()
+
+
+async def test_others_have_their_turn_while_an_answer_comes_in_tiny_pieces():
+    tiny = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 20_000 + b"0\r\n\r\n"
+    async with Server(tiny) as server:
+        reading = asyncio.ensure_future(server.read())
+        turns = 0
+        while not reading.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert reading.result() == (200, b"x" * 20_000)
+        assert turns > 20_000 / connections._EVENTS_PER_STEP
+
+
+@pytest.mark.parametrize("head", [b"x:" + b" " * 100_000 + b"\0", b"x: y" + b"\r\n " * 30_000 + b"\0"], ids=["blanks", "folds"])
+async def test_a_head_of_blanks_is_refused_before_a_day_has_passed(head):
+    async with Server(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\n") as server:
+        with pytest.raises(h11.RemoteProtocolError):
+            await server.read()
+
+
+async def test_a_chunk_of_blanks_is_refused_before_a_day_has_passed():
+    async with Server(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b" " * 90_000 + b"\0\r\n") as server:
+        asking = asyncio.ensure_future(server.read())
+        while not server.heads:
+            await asyncio.sleep(0)
+        server.writers[0].close()
+        with pytest.raises(h11.RemoteProtocolError):
+            await asking
+
+
+async def test_what_comes_after_an_answer_that_was_read_late_is_nobodys_answer():
+    size = 1 << 20
+    async with Server(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + bytes(size), WELL) as server:
+        async with server.made.ask("GET", "/nodes", {}, {}) as answer:
+            await steps(100)
+            async for _ in answer.body:
+                await steps(3)
+        server.writers[0].write(WELL.replace(b"well", b"evil"))
+        await steps(3)
+        assert await server.read() == (200, b"well")
+        assert server.connections == 2
+
+
+async def test_no_connection_stays_open_however_early_it_is_given_up():
+    async with Server(*[WELL] * 40) as server:
+        for number in range(40):
+            asking = asyncio.ensure_future(server.read())
+            await steps(number)
+            asking.cancel()
+            await asyncio.wait([asking])
+        await server.made.close()
+        await steps(20)
+        assert server.ended == server.connections
 
 
 async def test_a_large_answer_that_nobody_reads_yet_stays_where_it_is():
