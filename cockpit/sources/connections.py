@@ -180,12 +180,13 @@ async def _connect(request: HttpRequest, find_trust: Callable[[], ssl.SSLContext
         trust = find_trust() if request.scheme == "https" else None
         await wait_within(CONNECT_TIMEOUT_S, loop.create_connection(lambda: connection, request.host, request.port, ssl=trust))
     except asyncio.TimeoutError:
+        connection.close()  # it may have come about in the same moment
         raise ConnectError from None
-    except OSError as error:
-        raise ConnectError from error
-    except asyncio.CancelledError:  # it may have come about in the same moment
+    except asyncio.CancelledError:
         connection.close()
         raise
+    except OSError as error:
+        raise ConnectError from error
     return connection
 
 
