@@ -239,7 +239,7 @@ class _Connection(asyncio.Protocol):
     # An exchange
 
     def is_usable(self) -> bool:
-        """Whether it is neither too old, nor ended or talked into by the other end meanwhile."""
+        """Whether it is not too old, and the other end has neither ended it nor said what nobody asked for."""
         return time.monotonic() - self._used_at < KEEPALIVE_S and not self._has_ended and not self._unread
 
     async def send(self, request: HttpRequest) -> None:
