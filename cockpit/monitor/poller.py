@@ -106,7 +106,7 @@ class Poller:
             await wait_for_event(self._awaited, self._choose_pause(cost, is_large=is_large))
 
     def _choose_pause(self, cost: float, *, is_large: bool) -> float:
-        if not self._is_settled or time.monotonic() - self._awaited_at < AWAITED_S:
+        if not self._has_heard_all or time.monotonic() - self._awaited_at < AWAITED_S:
             return STARTUP_PUBLISH_PAUSE_S
         return choose_pause(cost) if is_large else PUBLISH_PAUSE_S
 
@@ -140,7 +140,7 @@ class Poller:
 
     def _is_judgeable(self, now: float) -> bool:
         """Neither just after a sleep nor, for a while, before the first answers."""
-        return now >= self._settled_at and (self._is_settled or not 0 <= now - self._watched_at < FIRST_ANSWERS_S)
+        return now >= self._settled_at and (self._has_heard_all or not 0 <= now - self._watched_at < FIRST_ANSWERS_S)
 
     def _notice_sleep(self) -> float:
         """The time now. After a gap, as when the host slept, findings skip the gap and wait `SETTLE_AFTER_SLEEP_S`."""
@@ -159,7 +159,7 @@ class Poller:
         return replace(self.snapshot, taken=now, faults=(*before, self._tripped))
 
     @property
-    def _is_settled(self) -> bool:
+    def _has_heard_all(self) -> bool:
         """Whether everybody who is asked has been heard, and a host."""
         return bool(self.parts.hosts) and all(name in self.answered for name in self._wakes if _is_rays(name))
 

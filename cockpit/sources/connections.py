@@ -1,7 +1,7 @@
 """HTTP/1.1 over kept connections: one request, and its answer piece by piece.
 
 h11 reads and writes the protocol, asyncio carries it. What httpcore and anyio add to that, and a dashboard doesn't need, cost a tenth of
-the start, and two thirds of the CPU of a request.
+the start, and as much CPU again as a request.
 """
 
 from __future__ import annotations
