@@ -97,13 +97,9 @@ def test_rays_agents_tell_of_sixteen_gpus(cluster: Cluster):
 
 
 def test_rays_agents_tell_who_holds_memory(cluster: Cluster):
-    holder = cluster.lab["w1"].hold(5, 20 * GIB)
-
-    def holders() -> list[int]:
-        w1 = next(node for node in cluster.nodes() if node["hostname"] == "w1")
-        return [process["pid"] for process in w1["gpus"][5]["processesPids"] or ()]
-
-    eventually(lambda: holders() == [holder.pid])
+    w1 = cluster.lab["w1"]
+    holder = w1.hold(5, 20 * GIB)
+    eventually(lambda: cluster.holders(w1, 5) == [holder.pid])
 
 
 def test_a_failed_jobs_engine_outlives_it_and_ray_stop(cluster: Cluster):

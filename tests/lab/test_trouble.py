@@ -64,7 +64,8 @@ def test_one_look_waits_for_the_host_of_a_stranger_and_names_one_that_it_did_not
     lay_config(cluster.lab)
     head, w1 = cluster.head, cluster.lab["w1"]
     stranger = w1.hold(5, 20 * GIB, title="python finetune.py")
-    eventually(lambda: kinds(once(head)[1], "w1").get(stranger.pid) == "foreign", within=120)  # its Ray agent looks every 5 s
+    eventually(lambda: cluster.holders(w1, 5) == [stranger.pid])
+    eventually(lambda: kinds(once(head)[1], "w1").get(stranger.pid) == "foreign", within=120)
     with stopped(w1):
         _, unnamed, _ = once(head)
         code, named, _ = once(head, "--hosts head,w1")

@@ -34,6 +34,9 @@ MAX_BODY_BYTES = 128 * 2**20
 """Bytes. `/nodes?view=summary` of 1,000 nodes with 20 workers each is 29 MB."""
 THREAD_MIN_BYTES = 1 << 18
 """Bytes from which an answer is decoded in a thread."""
+PIECE_PAUSE_S = 0.001
+"""Seconds between two pieces of an answer that is read as it comes: a key goes through the loop in a dozen steps, and waited for a piece
+of a millisecond before each."""
 AUTH_CACHE_S = 5.0
 """Seconds for which an answer about tokens serves all that ask."""
 _LONGEST_REST_S = 60.0
@@ -254,6 +257,8 @@ class Dashboard:
             came += len(chunk)
             if take is not None:
                 take(body)
+                if came > THREAD_MIN_BYTES:
+                    await asyncio.sleep(PIECE_PAUSE_S)
             if came > largest:
                 raise SourceError(f"Ray dashboard {self.shown} sent more than {largest >> 20} MB ({asked_for(method, path)})")
         return cast("bytes", body)  # whoever gets it only reads it

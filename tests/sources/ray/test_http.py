@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import gzip
 import socket
+import statistics
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from itertools import pairwise
 
 import httpx
 import pytest
@@ -83,6 +85,23 @@ async def test_a_good_answer_in_small_pieces_is_a_good_answer():
 
     async with serving(talk) as dashboard:
         assert (await ask(dashboard)).ray_version == "2.9"
+
+
+async def test_a_key_goes_through_the_loop_between_two_pieces_of_a_large_answer():
+    steps_of_a_key, turns, at_piece = 12, 0, []
+
+    def take(body: bytearray) -> None:
+        at_piece.append(turns)
+        body.clear()
+
+    async with serving(saying(OK + b"Content-Length: %d\r\n\r\n" % (8 << 20) + bytes(8 << 20))) as dashboard:
+        reading = asyncio.ensure_future(dashboard.get("/nodes", timeout=60, take=take))
+        while not reading.done():
+            turns += 1
+            await asyncio.sleep(0)
+    assert await reading == b""
+    gaps = [after - before for before, after in pairwise(at_piece)]
+    assert statistics.median(gaps[len(gaps) // 4 :]) >= steps_of_a_key
 
 
 async def test_half_an_answer_is_none():
