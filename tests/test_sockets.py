@@ -5,15 +5,32 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
+from cockpit import sockets
 from cockpit.sockets import find_server, listening_users, normal
 
 ME = frozenset([os.geteuid()])
 NOBODY: frozenset[int] = frozenset()
 NOTHING: frozenset[str] = frozenset()
 LOOPBACK = frozenset(["127.0.0.1"])
+
+
+@pytest.fixture(autouse=True, params=["netlink", "tables"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The kernel is asked, or, as where that is not allowed, its tables in /proc are read."""
+    way: str = request.param
+
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    def never(*_: object) -> None:
+        raise AssertionError("netlink would do")
+
+    monkeypatch.setattr(sockets, *(("_ask_kernel", refuse) if way == "tables" else ("_read_tables", never)))
+    return way
 
 
 @pytest.fixture
@@ -57,6 +74,34 @@ def test_who_holds_the_other_end_serves_it_though_nobody_listens_any_more(server
             assert find_server(port, NOTHING).users == ME
 
 
+def test_a_connection_that_nobody_has_accepted_has_no_user(server: socket.socket):
+    port = server.getsockname()[1]
+    with socket.create_connection(("127.0.0.2", port)):
+        server.close()
+        assert find_server(port, NOTHING).users == NOBODY
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
+def test_a_server_of_both_protocols_is_found_by_either(address: str):
+    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as ours:
+        port = ours.getsockname()[1]
+        with socket.create_connection((address, port)):
+            talking, _ = ours.accept()
+            ours.close()
+            with talking:
+                assert find_server(port, NOTHING) == (ME, {normal(address)})
+
+
+def test_each_of_many_that_listen_on_a_port_is_found():
+    with ExitStack() as stack:
+        first = stack.enter_context(socket.create_server(("127.0.0.2", 0)))
+        port = first.getsockname()[1]
+        for number in range(500):
+            stack.enter_context(socket.create_server((f"127.1.{number >> 8}.{number & 255}", port)))
+        assert find_server(port, frozenset(["127.1.1.200"])).users == ME
+        assert find_server(port, frozenset(["127.1.2.200"])).users == NOBODY
+
+
 def test_a_connection_that_only_comes_from_that_port_is_no_server():
     with socket.socket() as other, socket.socket() as coming:
         other.bind(("127.0.0.1", 0))
@@ -71,3 +116,10 @@ def test_an_address_has_one_name():
     assert normal("0:0:0:0:0:0:0:1") == "::1"
     with pytest.raises(ValueError, match="head"):
         normal("head")
+
+
+def test_a_kernel_that_does_not_tell_by_netlink_is_read_in_its_tables(server: socket.socket, way: str, monkeypatch: pytest.MonkeyPatch):
+    if way == "netlink":
+        monkeypatch.undo()
+        monkeypatch.setattr(sockets, "_FAMILIES", (socket.AF_APPLETALK, socket.AF_INET))
+    assert listening_users(server.getsockname()[1]) == ME
