@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import zip_longest
 from math import exp
 from typing import NamedTuple
@@ -72,7 +73,7 @@ class _Past:
         utilization, gap = _plausible_load(gpu.utilization), now - self.seen
         if gap > MAX_GAP_S or gap < 0 or utilization is None:
             self.load, self.begun = _UNKNOWN, now
-        share = 1 - exp(-max(0.0, gap) / AVERAGED_S)
+        share = _share_of_new(gap)
         busy, power, clock = self.load
         self.load = (
             _blend(busy, utilization, share),
@@ -169,6 +170,12 @@ def plausible_memory(gpu: Gpu) -> int | None:
 
 def _plausible_load(value: float | None) -> float | None:
     return value if value is not None and 0 <= value <= MAX_LOAD else None
+
+
+@lru_cache(maxsize=64)
+def _share_of_new(gap: float) -> float:
+    """Of a value `gap` seconds after the last in their average; all GPUs of a node have the same."""
+    return 1 - exp(-max(0.0, gap) / AVERAGED_S)
 
 
 def _blend(old: float | None, new: float | None, share: float) -> float | None:

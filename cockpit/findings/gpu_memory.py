@@ -60,14 +60,15 @@ def _gpus_with_holders(facts: Facts, host: Host) -> list[HeldGpu]:
     """The GPUs whose memory and holders are known; none where NVML doesn't tell who holds what, as in most containers."""
     if not host.gpus or host.processes is None:
         return []
-    holders: dict[int, list[Process]] = defaultdict(list)
-    owned = {process.key: process for process in facts.processes.get(host.name, ())}
-    for process in host.processes:
-        for hold in process.gpus:
-            holders[hold.index].append(owned.get(process.key, process))
-    told = any(process.ticks is not None for processes in holders.values() for process in processes)
+    holding = [process for process in host.processes if process.gpus]
+    told = any(process.ticks is not None for process in holding)
     if not told and any(process.job or process.actor for process in host.processes):
         return []
+    holders: dict[int, list[Process]] = defaultdict(list)
+    owned = {process.key: process for process in facts.processes.get(host.name, ())}
+    for process in holding:
+        for hold in process.gpus:
+            holders[hold.index].append(owned.get(process.key, process))
     known = (_account(gpu, holders.get(gpu.index, ())) for gpu in host.gpus)
     return [held for held in known if held]
 

@@ -13,6 +13,7 @@ import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -178,8 +179,9 @@ class Dashboard:
             tally.sent += response.content_length or 0
             await self._work(request, response)
             # Written out here, so that the request counts until its last byte has left.
-            await response.prepare(request)
-            await response.write_eof()
+            with suppress(ConnectionResetError):  # nobody waits for it any more
+                await response.prepare(request)
+                await response.write_eof()
             return response
         except web.HTTPException:
             tally.failed += 1
