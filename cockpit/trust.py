@@ -52,6 +52,8 @@ class Audience:
         port, is not.
         """
         users = self._find_users()
+        if users is None:
+            return f"it can't be told who serves port {self._port}"
         if self._given and not self._here:
             return None
         trusted = own_uids() | (self._first or frozenset())
@@ -70,11 +72,17 @@ class Audience:
     def is_ours(self) -> bool:
         """Whether root or we serve it on this host: on another of its addresses another user may have the same port."""
         users = self._find_users()
-        return bool(users) and users <= own_uids()
+        return users is not None and bool(users) and users <= own_uids()
 
-    def _find_users(self) -> frozenset[int]:
-        """Whoever serves it on this host; those who did when it was met first are believed where a person has named it."""
-        found = (self._find or find_server)(self._port, self._here)
+    def _find_users(self) -> frozenset[int] | None:
+        """Whoever serves it on this host; those who did when it was met first are believed where a person has named it.
+
+        `None`: that can't be told, as where this process has no descriptor left.
+        """
+        try:
+            found = (self._find or find_server)(self._port, self._here)
+        except OSError:
+            return None
         self._here |= found.addresses
         if self._given and self._here and self._first is None and found.users:
             self._first = found.users

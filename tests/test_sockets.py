@@ -92,14 +92,44 @@ def test_a_server_of_both_protocols_is_found_by_either(address: str):
                 assert find_server(port, NOTHING) == (ME, {normal(address)})
 
 
-def test_each_of_many_that_listen_on_a_port_is_found():
+def test_each_of_many_that_listen_on_a_port_is_found(monkeypatch: pytest.MonkeyPatch):
+    """They come in several parts, and a socket that ends meanwhile may hide one: so the tables are read too."""
+    monkeypatch.undo()
+    read = []
+    tables = sockets._read_tables
+    monkeypatch.setattr(sockets, "_read_tables", lambda port: read.append(port) or tables(port))
     with ExitStack() as stack:
         first = stack.enter_context(socket.create_server(("127.0.0.2", 0)))
         port = first.getsockname()[1]
+        assert find_server(port, frozenset(["127.0.0.2"])).users == ME
+        assert not read
         for number in range(500):
             stack.enter_context(socket.create_server((f"127.1.{number >> 8}.{number & 255}", port)))
         assert find_server(port, frozenset(["127.1.1.200"])).users == ME
         assert find_server(port, frozenset(["127.1.2.200"])).users == NOBODY
+        assert read == [port, port]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_who_has_bound_his_end_to_a_device_still_serves_it(address: str):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, 0), family=family) as ours:
+        port = ours.getsockname()[1]
+        with socket.create_connection((address, port)):
+            talking, _ = ours.accept()
+            with talking:
+                talking.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo\0")
+                ours.close()
+                assert find_server(port, NOTHING) == (ME, {address})
+
+
+def test_looking_takes_no_descriptor_and_changes_no_socket(server: socket.socket):
+    port = server.getsockname()[1]
+    with socket.create_connection(("127.0.0.2", port)) as mine:
+        mine.settimeout(5)
+        before = os.listdir("/proc/self/fd"), os.get_blocking(mine.fileno())
+        find_server(port, NOTHING)
+        assert (os.listdir("/proc/self/fd"), os.get_blocking(mine.fileno())) == before
 
 
 def test_a_connection_that_only_comes_from_that_port_is_no_server():

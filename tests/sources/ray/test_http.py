@@ -177,6 +177,17 @@ async def test_what_nobody_has_asked_to_be_compressed_is_not_unpacked(encoding):
     assert text.endswith(f"sent {encoding.decode()} data that cockpit can't read (asked for its version)")
 
 
+def test_where_it_cant_be_told_who_serves_an_address_nothing_secret_is_sent():
+    def fail(_port: int, _addresses: frozenset[str]) -> Server:
+        raise OSError(24, "Too many open files")
+
+    for given in (True, False):
+        audience = Audience("http://127.0.0.1:8265", given=given, find=fail)
+        audience.meet()
+        assert audience.why_not_trusted() == "it can't be told who serves port 8265"
+        assert not audience.is_ours()
+
+
 async def test_a_token_is_sent_only_where_nobody_else_listens():
     sent: list[str | None] = []
 
