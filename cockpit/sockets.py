@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import stat
 import struct
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 _ANY: Final = frozenset(("0.0.0.0", "::"))  # noqa: S104 what others bind
-_FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
+_FAMILIES: Final = (socket.AF_INET6, socket.AF_INET)
+"""The rarer first: the kernel learns by the first answer how large a part may be, and then lists 260 sockets at once, not 30."""
 End = tuple[str, int]
 """An address, an IPv4 one always as such, and a port."""
 
@@ -40,12 +42,18 @@ class Server(NamedTuple):
 
 
 def listening_users(port: int) -> frozenset[int]:
-    """The users whose sockets listen on that port of this host, at any address; empty where nobody does."""
+    """The users whose sockets listen on that port of this host, at any address; empty where nobody does.
+
+    Raises `OSError` where the kernel doesn't tell.
+    """
     return frozenset(found.user for found in _find_sockets(port) if found.listens)
 
 
 def find_server(port: int, addresses: frozenset[str]) -> Server:
-    """Who serves that port at these addresses, and at those to which our own connections go; without any of both at all addresses."""
+    """Who serves that port at these addresses, and at those to which our own connections go; without any of both at all addresses.
+
+    Raises `OSError` where the kernel doesn't tell, or no descriptor is free to ask it: who serves it is not known then.
+    """
     ours, sockets = _own_connections(port), _find_sockets(port)
     peers = [found for found in sockets if not found.listens and (found.own, found.other) in ours]
     addresses |= {peer.own[0] for peer in peers}
@@ -64,26 +72,40 @@ def normal(address: str) -> str:
 def _own_connections(port: int) -> frozenset[tuple[End, End]]:
     """Those to that port that this process has open: their other ends, then their own."""
     found = set()
-    for name in os.listdir("/proc/self/fd"):
-        with suppress(OSError):  # it is no socket, not connected, or closed meanwhile
-            one = socket.socket(fileno=int(name))
-            try:
-                if one.family in _FAMILIES and (other := one.getpeername())[1] == port:
-                    found.add((_end(*other[:2]), _end(*one.getsockname()[:2])))
-            finally:
-                one.detach()
+    for number in map(int, os.listdir("/proc/self/fd")):
+        if (copy := _copy_socket(number)) is not None:
+            with copy, suppress(OSError):  # it is not connected
+                if copy.family in _FAMILIES and (other := copy.getpeername())[1] == port:
+                    found.add((_end(*other[:2]), _end(*copy.getsockname()[:2])))
     return frozenset(found)
 
 
+def _copy_socket(number: int) -> socket.socket | None:
+    """Whatever closes it closes no descriptor of others; `None`: there is no socket, or none any more."""
+    try:
+        if not stat.S_ISSOCK(os.fstat(number).st_mode):
+            return None
+        copy = os.dup(number)
+    except OSError as error:
+        if error.errno == errno.EBADF:
+            return None
+        raise
+    try:
+        return socket.socket(fileno=copy)
+    except OSError:  # of a kind that Python doesn't know
+        os.close(copy)
+        return None
+
+
 def _find_sockets(port: int) -> list[TcpSocket]:
-    """Those with that port at their own end."""
+    """Those with that port at their own end. Raises `OSError`."""
     with suppress(OSError):
         return _ask_kernel(port)
     return list(_read_tables(port))
 
 
 def _end(address: str, port: int) -> End:
-    return normal(address.partition("%")[0]), port
+    return (normal(address.partition("%")[0]) if ":" in address else address), port
 
 
 # By netlink, sock_diag(7): 0.3 ms. The tables in /proc take ten and more, because the kernel goes through all places of its table of
@@ -165,23 +187,29 @@ def _read_message(message: bytes) -> TcpSocket:
 
 # By the tables in /proc, where netlink is not allowed, as in gVisor
 
-_TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
+_TABLE, _TABLE_OF_IPV6 = "/proc/net/tcp", "/proc/net/tcp6"
 
 
 def _read_tables(port: int) -> Iterator[TcpSocket]:
-    """The sockets with that port at their own end."""
+    """The sockets with that port at their own end. Raises `OSError`."""
+    lines = _read_lines(_TABLE)
+    with suppress(FileNotFoundError):  # a kernel without IPv6
+        lines += _read_lines(_TABLE_OF_IPV6)
     ending = f":{port:04X}"
-    for table in _TABLES:
-        with suppress(OSError):
-            for line in Path(table).read_text(encoding="ascii").splitlines()[1:]:
-                if ending in line:
-                    _, own, other, state, _, _, _, user, _, inode, *_ = line.split()
-                    if own.endswith(ending):
-                        yield TcpSocket(_read_end(own), _read_end(other), int(state, 16) == _LISTEN, int(user), int(inode))
+    for line in lines:
+        if ending in line:
+            _, own, other, state, _, _, _, user, _, inode, *_ = line.split()
+            if own.endswith(ending):
+                yield TcpSocket(_read_end(own), _read_end(other), int(state, 16) == _LISTEN, int(user), int(inode))
+
+
+def _read_lines(table: str) -> list[str]:
+    return Path(table).read_text(encoding="ascii").splitlines()[1:]
 
 
 def _read_end(written: str) -> End:
     """As the kernel writes it: words of 32 bits, the bytes of each in the order of this machine (tcp4_seq_show, net/ipv4/tcp_ipv4.c)."""
     address, _, port = written.rpartition(":")
     words = [int(address[place : place + 8], 16) for place in range(0, len(address), 8)]
-    return normal(str(ip_address(b"".join(word.to_bytes(4, sys.byteorder) for word in words)))), int(port, 16)
+    raw = b"".join(word.to_bytes(4, sys.byteorder) for word in words)
+    return _end(socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw), int(port, 16))

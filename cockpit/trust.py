@@ -42,7 +42,8 @@ class Audience:
     def meet(self) -> None:
         """To be called while a connection to it is open."""
         self.is_met = True
-        self._find_users()
+        with suppress(OSError):  # asked again before anything secret is sent
+            self._find_users()
 
     def why_not_trusted(self) -> str | None:
         """Why nothing secret is sent, and nothing taken as Ray's word, in half a sentence; asked anew each time.
@@ -51,9 +52,10 @@ class Audience:
         counts. An address that was given is believed; but what took its place later, when Ray has ended and another user has bound the
         port, is not.
         """
-        users = self._find_users()
-        if users is None:
-            return f"it can't be told who serves port {self._port}"
+        try:
+            users = self._find_users()
+        except OSError as error:
+            return f"the kernel can't be asked who serves port {self._port}: {explain_os_error(error)}"
         if self._given and not self._here:
             return None
         trusted = own_uids() | (self._first or frozenset())
@@ -66,23 +68,23 @@ class Audience:
 
     def is_at(self, port: int | None) -> bool:
         """Whether it is known to be on this host, at that port."""
-        self._find_users()
+        with suppress(OSError):
+            self._find_users()
         return self._port == port and bool(self._here)
 
     def is_ours(self) -> bool:
         """Whether root or we serve it on this host: on another of its addresses another user may have the same port."""
-        users = self._find_users()
-        return users is not None and bool(users) and users <= own_uids()
+        with suppress(OSError):
+            users = self._find_users()
+            return bool(users) and users <= own_uids()
+        return False
 
-    def _find_users(self) -> frozenset[int] | None:
+    def _find_users(self) -> frozenset[int]:
         """Whoever serves it on this host; those who did when it was met first are believed where a person has named it.
 
-        `None`: that can't be told, as where this process has no descriptor left.
+        Raises `OSError` where that can't be known.
         """
-        try:
-            found = (self._find or find_server)(self._port, self._here)
-        except OSError:
-            return None
+        found = (self._find or find_server)(self._port, self._here)
         self._here |= found.addresses
         if self._given and self._here and self._first is None and found.users:
             self._first = found.users

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
+import signal
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -104,6 +106,9 @@ def test_each_of_many_that_listen_on_a_port_is_found(monkeypatch: pytest.MonkeyP
         assert find_server(port, frozenset(["127.0.0.2"])).users == ME
         assert not read
         for number in range(500):
+            if number == 100:
+                assert find_server(port, frozenset(["127.1.0.99"])).users == ME
+                assert not read
             stack.enter_context(socket.create_server((f"127.1.{number >> 8}.{number & 255}", port)))
         assert find_server(port, frozenset(["127.1.1.200"])).users == ME
         assert find_server(port, frozenset(["127.1.2.200"])).users == NOBODY
@@ -153,3 +158,43 @@ def test_a_kernel_that_does_not_tell_by_netlink_is_read_in_its_tables(server: so
         monkeypatch.undo()
         monkeypatch.setattr(sockets, "_FAMILIES", (socket.AF_APPLETALK, socket.AF_INET))
     assert listening_users(server.getsockname()[1]) == ME
+
+
+def test_without_a_free_descriptor_it_is_not_known_who_serves(server: socket.socket):
+    """Never nobody: whose address a person has named is believed where nobody is seen to have taken it."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as stack:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 1, limits[1]))
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        with suppress(OSError):
+            while True:
+                stack.callback(os.close, os.dup(server.fileno()))
+        with pytest.raises(OSError, match="Too many open files"):
+            find_server(server.getsockname()[1], NOTHING)
+
+
+def test_a_table_that_cant_be_read_is_not_taken_for_empty(server: socket.socket, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.undo()
+    port = server.getsockname()[1]
+    monkeypatch.setattr(sockets, "_TABLE_OF_IPV6", "/proc/net/none")  # a kernel without IPv6
+    assert [found.user for found in sockets._read_tables(port)] == [*ME]
+    for name in ("_TABLE_OF_IPV6", "_TABLE"):
+        monkeypatch.setattr(sockets, name, "/proc/net")
+        with pytest.raises(IsADirectoryError):
+            list(sockets._read_tables(port))
+
+
+def test_an_interrupt_while_looking_closes_none_of_our_descriptors(server: socket.socket):
+    port = server.getsockname()[1]
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for step in range(300):
+            with suppress(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, 5e-5 + step % 97 * 4e-6)
+                for _ in range(20):
+                    sockets._own_connections(port)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            os.fstat(server.fileno())
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -175,7 +175,10 @@ class ClusterChoice:
 
     def _find_stranger(self, port: int) -> str | None:
         """Whose it may be who listens there: another user's, or another Slurm job's of ours, whose `/tmp` need not be seen from here."""
-        users, (local, _) = listening_users(port), self._heard
+        try:
+            users, (local, _) = listening_users(port), self._heard
+        except OSError:
+            return "an unknown user"
         if not users <= own_uids():
             return "another user"
         ours = self._poller.parts.slurm_ids

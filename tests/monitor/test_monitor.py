@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import sys
@@ -202,6 +203,18 @@ async def test_a_probe_that_fails_is_not_waited_for(look):
     monitor.poller.report_fault("probe", "no Python there", HERE)
     await until(lambda: monitor.choice.address)
     assert monitor.choice.address.origin == "default"
+
+
+async def test_a_default_address_is_not_followed_where_the_kernel_cant_be_asked_whose_it_is(look, monkeypatch):
+    def fail(_):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(choice_module, "listening_users", fail)
+    monitor = look()
+    await published(monitor, here())
+    await until(lambda: monitor.choice.choices)
+    assert [address.owner for address in monitor.choice.choices] == ["an unknown user"]
+    assert not Ray.made
 
 
 async def test_between_two_sessions_somebody_must_choose(look):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
+import os
 import socket
 import statistics
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -179,12 +181,12 @@ async def test_what_nobody_has_asked_to_be_compressed_is_not_unpacked(encoding):
 
 def test_where_it_cant_be_told_who_serves_an_address_nothing_secret_is_sent():
     def fail(_port: int, _addresses: frozenset[str]) -> Server:
-        raise OSError(24, "Too many open files")
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     for given in (True, False):
         audience = Audience("http://127.0.0.1:8265", given=given, find=fail)
         audience.meet()
-        assert audience.why_not_trusted() == "it can't be told who serves port 8265"
+        assert audience.why_not_trusted() == "the kernel can't be asked who serves port 8265: too many open files"
         assert not audience.is_ours()
 
 
