@@ -257,8 +257,8 @@ class Dashboard:
             came += len(chunk)
             if take is not None:
                 take(body)
-                if came > THREAD_MIN_BYTES:
-                    await asyncio.sleep(PIECE_PAUSE_S)
+            if came > THREAD_MIN_BYTES:
+                await asyncio.sleep(PIECE_PAUSE_S)
             if came > largest:
                 raise SourceError(f"Ray dashboard {self.shown} sent more than {largest >> 20} MB ({asked_for(method, path)})")
         return cast("bytes", body)  # whoever gets it only reads it

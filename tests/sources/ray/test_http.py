@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from cockpit.sockets import Server
+from cockpit.sources.connections import _Connection
 from cockpit.sources.ray import http, wire
 from cockpit.sources.ray.http import Dashboard, DashboardRefusedError, NoAnswerError
 from cockpit.sources.source import SourceError
@@ -89,19 +90,23 @@ async def test_a_good_answer_in_small_pieces_is_a_good_answer():
         assert (await ask(dashboard)).ray_version == "2.9"
 
 
-async def test_a_key_goes_through_the_loop_between_two_pieces_of_a_large_answer():
+@pytest.mark.parametrize("is_taken", [True, False])
+async def test_a_key_goes_through_the_loop_between_two_pieces_of_a_large_answer(is_taken: bool, monkeypatch: pytest.MonkeyPatch):
     steps_of_a_key, turns, at_piece = 12, 0, []
+    read_event = _Connection._read_event
 
-    def take(body: bytearray) -> None:
+    async def note(connection: _Connection) -> object:
+        event = await read_event(connection)
         at_piece.append(turns)
-        body.clear()
+        return event
 
     async with serving(saying(OK + b"Content-Length: %d\r\n\r\n" % (8 << 20) + bytes(8 << 20))) as dashboard:
-        reading = asyncio.ensure_future(dashboard.get("/nodes", timeout=60, take=take))
+        monkeypatch.setattr(_Connection, "_read_event", note)
+        reading = asyncio.ensure_future(dashboard.get("/nodes", timeout=60, take=bytearray.clear if is_taken else None))
         while not reading.done():
             turns += 1
             await asyncio.sleep(0)
-    assert await reading == b""
+    assert len(await reading) == (0 if is_taken else 8 << 20)
     gaps = [after - before for before, after in pairwise(at_piece)]
     assert statistics.median(gaps[len(gaps) // 4 :]) >= steps_of_a_key
 
