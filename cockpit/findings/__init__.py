@@ -34,6 +34,7 @@ from cockpit.findings.tasks import task_limits
 from cockpit.findings.tracker import Detector, FindingTracker
 from cockpit.findings.versions import differing_versions, open_files
 from cockpit.findings.waiting import deadlocks, waiting_actors, waiting_groups
+from cockpit.findings.waiting_tasks import waiting_tasks
 
 __all__ = ["CHECKS", "DETECTORS", "Check", "Detector", "Facts", "FindingTracker", "Limits"]
 
@@ -101,6 +102,7 @@ CHECKS: tuple[Check, ...] = (
     Check("Network interfaces that NCCL and Gloo are set to use", (missing_interfaces,), HOSTS),
     Check("Pending placement groups", (waiting_groups,), GROUPS),
     Check("Pending actors", (waiting_actors,), ACTORS),
+    Check("Tasks that no node is large enough for", (waiting_tasks,), (*NODES, *ACTORS, checks.resources)),
     Check("Deadlocks between jobs", (deadlocks,), GROUPS + ACTORS),
     Check("Pending and failed jobs", (pending_jobs, failed_jobs), JOBS),
     Check("GPUs held by jobs that have ended", (leaks,), JOBS + GROUPS + ACTORS),

@@ -166,12 +166,15 @@ def _part_words(fold: WaitingSet, part: Sequence[Waiting]) -> str:
 
 
 def _is_given_up(facts: Facts, fold: WaitingSet) -> bool:
-    """Whether no node has joined of late that could be followed by the one that is waited for; once it was so, that is no hope any more."""
-    if all(kind.wait != "never" for kind in fold.kinds):
-        return True
+    """Whether there is no hope of a node that it waits for."""
+    return all(kind.wait != "never" for kind in fold.kinds) or has_growth_ended(facts, fold.code, fold.subject)
+
+
+def has_growth_ended(facts: Facts, code: str, subject: str) -> bool:
+    """Whether no node has joined of late that could be followed by the one it waits for; once it was so, that is no hope any more."""
     begun = (node.started for node in facts.living_nodes if node.started is not None)
     quiet = not any(0 <= facts.now - started < facts.limits.waiting_hopeless for started in begun)
-    return facts.seconds_steady(quiet, f"no node joins for {fold.code}", fold.subject, inf) is not None
+    return facts.seconds_steady(quiet, f"no node joins for {code}", subject, inf) is not None
 
 
 def _level(facts: Facts, kind: WaitKind, waiting: Sequence[Waiting], now: float, *, given_up: bool) -> Level | None:

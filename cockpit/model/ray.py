@@ -224,6 +224,14 @@ class Demand(Value, frozen=True):
 
     needs: Mapping[str, float]
     count: int
+    why: str | None = None
+    """Why these are tasks that no node is large enough for. `None`: one is, or an actor may be what asks for so much."""
+    wait: Wait | None = None
+
+    @property
+    def key(self) -> str:
+        """Its identity."""
+        return f"tasks:{sorted(self.needs.items())}"
 
 
 class OtherRay(Value, frozen=True):

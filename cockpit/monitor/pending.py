@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Container, Mapping
 from operator import is_
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from cockpit.config.thresholds import LARGE_CLUSTER_NODES
-from cockpit.model import Actor, PlacementGroup
-from cockpit.monitor.pending_reasons import Reason, WaitFacts, find_reasons, has_waited, is_waiting
+from cockpit.model import Actor, Demand, PlacementGroup
+from cockpit.monitor.pending_reasons import Reason, WaitFacts, find_reasons, has_waited, is_waiting, too_large
 
 if TYPE_CHECKING:  # it makes snapshots by this
     from cockpit.monitor.join import Parts
@@ -21,6 +21,14 @@ T = TypeVar("T", Actor, PlacementGroup)
 LARGE_PAUSE_S = 15.0
 """Seconds after which reasons are found again in a large cluster: it takes a tenth of one, and Ray itself is asked no oftener."""
 NO_REASONS: Mapping[str, Reason] = {}
+
+
+class WaitingThings(NamedTuple):
+    """All of each kind; `None`: it is not known."""
+
+    actors: tuple[Actor, ...] | None
+    groups: tuple[PlacementGroup, ...] | None
+    demand: tuple[Demand, ...] | None
 
 
 class PendingReasons:
@@ -37,18 +45,20 @@ class PendingReasons:
         self._answered: tuple[bool, ...] = ()
         """Who had answered when the reasons were found; with the first word of another one they are found at once."""
 
-    def __call__(self, parts: Parts) -> tuple[tuple[Actor, ...] | None, tuple[PlacementGroup, ...] | None]:
-        """All actors and groups, those that wait with the reason that was found last, which grows old together with them."""
+    def __call__(self, parts: Parts) -> WaitingThings:
+        """All actors, groups and demand, what waits with the reason that was found last, which grows old together with it."""
         failed = {source: fault.since for (source, _), fault in parts.faults.items()}
         facts = _wait_facts(parts, failed)
-        if facts is not None and (any(map(is_waiting, facts.actors)) or any(group.pending for group in facts.groups or ())):
+        demand = too_large(facts) if facts is not None and parts.actors is not None and parts.actors.complete else ()
+        if facts is not None and (demand or any(map(is_waiting, facts.actors)) or any(group.pending for group in facts.groups or ())):
             told = (facts.status, facts.asked, parts.actors, parts.groups, parts.jobs)
             self._find(facts, tuple(answer is not None for answer in told))
         # Where only the nodes have grown old, what followed from them is nothing that the rest still says.
         lost = "ray.nodes" in failed and all(parts.as_of.get(other, 0.0) > failed["ray.nodes"] for other in ("ray.identity", "ray.gcs"))
         why = NO_REASONS if lost else self._why
         actors, groups = parts.actors.actors if parts.actors else None, parts.groups.groups if parts.groups else None
-        return self._actors.of(actors, why), self._groups.of(groups, why)
+        reasoned = _with_reasons(parts.status.demand, demand, why) if parts.status else None
+        return WaitingThings(self._actors.of(actors, why), self._groups.of(groups, why), reasoned)
 
     def _find(self, facts: WaitFacts, answered: tuple[bool, ...]) -> None:
         """Find them again, unless that was done a moment ago in a large cluster."""
@@ -68,6 +78,14 @@ def _wait_facts(parts: Parts, failed: Container[str]) -> WaitFacts | None:
     actors, groups = parts.actors.actors if parts.actors else (), parts.groups.groups if parts.groups else None
     grouped = parts.as_of.get("ray.placement_groups") if parts.groups and parts.groups.complete else None
     return WaitFacts(parts.nodes, status, actors, groups, grouped, parts.jobs.jobs if parts.jobs else (), asked)
+
+
+def _with_reasons(demand: tuple[Demand, ...] | None, large: tuple[Demand, ...], why: Mapping[str, Reason]) -> tuple[Demand, ...] | None:
+    """The same object where there is none: most that waits is a queue that moves."""
+    reasons = {each.key: why[each.key] for each in large if each.key in why}
+    if demand is None or not reasons:
+        return demand
+    return tuple(replace(each, why=told.why, wait=told.wait) if (told := reasons.get(each.key)) else each for each in demand)
 
 
 class _ReasonedValues(Generic[T]):

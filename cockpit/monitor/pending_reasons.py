@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from cockpit.model import DEADLOCK, GROUP_WAIT_PREFIX, Actor, Job, Node, PlacementGroup, Quantity, Wait
+from cockpit.model import DEADLOCK, GROUP_WAIT_PREFIX, Actor, Demand, Job, Node, PlacementGroup, Quantity, Wait
 from cockpit.placement import (
     SCALE,
     Ask,
@@ -67,7 +67,20 @@ def find_reasons(facts: WaitFacts) -> dict[str, Reason]:
     pending = [group for group in facts.groups or () if group.pending]
     why = {group.id: reasons.of_group(group) for group in pending}
     by_id = {group.id: replace(group, why=why[group.id].why) if group.id in why else group for group in facts.groups or ()}
-    return {**why, **{actor.id: reasons.of_actor(actor, by_id) for actor in facts.actors if is_waiting(actor)}}
+    actors = {actor.id: reasons.of_actor(actor, by_id) for actor in facts.actors if is_waiting(actor)}
+    return {**why, **actors, **{demand.key: reasons.of_demand(demand) for demand in too_large(facts)}}
+
+
+def too_large(facts: WaitFacts) -> tuple[Demand, ...]:
+    """What may be tasks that no node is large enough for."""
+    demand = (facts.status.demand if facts.status and facts.asked else None) or ()
+    alive = [node.resources for node in facts.nodes.nodes if node.state == "ALIVE"] if demand else []
+    return tuple(each for each in demand if not any(_may_hold(resources, each.needs) for resources in alive))
+
+
+def _may_hold(resources: Mapping[str, Quantity], needs: Mapping[str, float]) -> bool:
+    """Whether a node is large enough, or it is not known how large it is."""
+    return not resources or all((has := resources.get(name)) and (has.total is None or has.total >= needs[name]) for name in needs)
 
 
 def is_waiting(actor: Actor) -> bool:
@@ -115,6 +128,14 @@ class Reasons:
         if actor.placement_group is not None:
             return self._of_bound(actor, actor.placement_group, groups)
         return self._first(actor, self.world, self._ask(actor)) or Reason(actor.why)
+
+    def of_demand(self, demand: Demand) -> Reason:
+        """Why these tasks wait. Nothing where a waiting actor asks for the same: Ray counts both as one."""
+        wanted = ask([shape(demand.needs)], "STRICT_PACK")
+        asked = {self._ask(actor).shapes[0][0].amounts for actor in self._waiting}
+        if wanted.shapes[0][0].amounts in asked or not self._is(wanted, "never"):
+            return Reason()
+        return self._sentence(wanted, None) or Reason()
 
     def _ask(self, actor: Actor) -> Ask:
         """What an actor asks for; one value for all with the same needs."""
@@ -304,6 +325,7 @@ def _place_of(node: Node, usage: Mapping[str, Quantity] | None, holds: tuple[Nod
 def _are_names_known(facts: WaitFacts, waiting: Iterable[Actor]) -> bool:
     """Whether the names of all resources are those that were given to Ray: the dashboard takes a while to tell them."""
     wanted = {name for actor in waiting for name in actor.needs}
+    wanted |= {name for demand in too_large(facts) for name in demand.needs}
     wanted |= {name for group in facts.groups or () if group.pending for bundle in group.bundles for name in bundle.needs}
     strange = {mangle(name) for name in wanted} - wanted
     return not any(name in strange for node in facts.nodes.nodes for name in node.resources)

@@ -82,6 +82,7 @@ POOLS: Mapping[str, Callable[[Snapshot], Iterable[Any] | None]] = {
     "job": lambda snapshot: snapshot.jobs,
     "pg": lambda snapshot: snapshot.placement_groups,
     "actor": lambda snapshot: snapshot.actors,
+    "tasks": lambda snapshot: snapshot.demand,
     "fault": lambda snapshot: by_cause(snapshot.faults),
     "finding": lambda snapshot: snapshot.findings,
 }

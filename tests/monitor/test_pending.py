@@ -330,6 +330,62 @@ GROUP = st.builds(
 RESOURCES = st.dictionaries(st.sampled_from(["GPU", "CPU", "memory", "aB"]), st.builds(Quantity, AMOUNT, AMOUNT), max_size=3)
 
 
+def demanded(listed, *actors, **more):
+    """Of each shape the reason and the word."""
+    return [(each.why, each.wait) for each in Join()(parts(listed, *actors, **more), NOW).demand]
+
+
+LARGE = Demand({"CPU": 1.0, "GPU": 16.0}, 2)
+NEVER = ("never fits on these nodes: needs 16 GPUs on one node; 2 nodes have 8", "never")
+
+
+def test_tasks_that_no_node_is_large_enough_for_say_so_and_a_queue_that_moves_says_nothing():
+    queue = Demand({"GPU": 8.0}, 500)
+    assert demanded(nodes((8, 0), (8, 0)), demand=(queue, LARGE)) == [(None, None), NEVER]
+    read = parts(nodes((8, 0), (8, 0)), demand=(queue,))
+    assert Join()(read, NOW).demand is read.status.demand
+
+
+def test_what_a_waiting_actor_asks_for_is_not_told_twice():
+    asks = waiting(needs=LARGE.needs)
+    assert demanded(nodes((0, 0), (0, 0)), asks, demand=(LARGE,)) == [(None, None)]
+    assert demanded(nodes((0, 0), (0, 0)), waiting(), demand=(LARGE,)) == [NEVER]
+
+
+@pytest.mark.parametrize("lack", ["actors", "all actors", "nodes", "the size of a node", "names", "the age of the report"])
+def test_without_what_it_takes_to_know_nothing_is_said_of_tasks(lack):
+    read = parts(nodes((0, 0), (0, 0)), demand=(LARGE,))
+    if lack == "actors":
+        read = replace(read, actors=None)
+    elif lack == "all actors":
+        read = replace(read, actors=ActorFacts(actors=(), counts=None, complete=False))
+    elif lack == "nodes":
+        read = replace(read, nodes=None)
+    elif lack == "the size of a node":
+        listed = nodes((0, 0), (0, 0)).nodes
+        read = replace(read, nodes=NodeFacts((listed[0], replace(listed[1], resources={})), (), ()))
+    elif lack == "names":
+        listed = nodes((0, 0)).nodes[0]
+        read = parts(
+            NodeFacts((replace(listed, resources={"specialHw": Quantity(0.0, 1.0)}),), (), ()), demand=(Demand({"special_hw": 1.0}, 1),)
+        )
+    else:
+        read = replace(read, as_of={})
+    assert [each.why for each in Join()(read, NOW).demand] == [None]
+
+
+def test_while_the_cluster_grows_a_larger_node_may_come():
+    ((why, wait),) = demanded(nodes((0, 0), (0, 0), growing=True), demand=(LARGE,))
+    assert (why, wait) == ("does not fit on the current nodes: needs 16 GPUs on one node; 2 nodes have 8", None)
+
+
+def test_when_a_node_has_come_that_is_large_enough_nothing_is_said_of_its_tasks_any_more():
+    join, listed = Join(), nodes((0, 0), (0, 0))
+    assert join(parts(listed, demand=(LARGE,)), NOW).demand[0].why
+    large = node(3, resources={"GPU": Quantity(0.0, 16.0), "CPU": Quantity(0.0, 16.0)})
+    assert join(parts(replace(listed, nodes=(*listed.nodes, large)), demand=(LARGE,)), NOW).demand == (LARGE,)
+
+
 @settings(max_examples=150)
 @given(st.lists(RESOURCES, max_size=3), st.lists(ACTOR, max_size=5), st.lists(GROUP, max_size=4), NEEDS)
 def test_absurd_facts_make_no_absurd_sentence(resources, actors, groups, demand):
@@ -338,6 +394,6 @@ def test_absurd_facts_make_no_absurd_sentence(resources, actors, groups, demand)
     read = parts(listed, *actors, groups=tuple(groups), demand=(Demand(demand, 1),))
     snapshot = Join()(read, NOW)
     assert [each.id for each in snapshot.actors] == [each.id for each in actors]
-    for told in [each.why for each in (*snapshot.actors, *snapshot.placement_groups) if each.why]:
+    for told in [each.why for each in (*snapshot.actors, *snapshot.placement_groups, *snapshot.demand) if each.why]:
         assert not {"nan", "inf", "None", "\x1b"} & set(told.replace(";", " ").split())
         assert len(told) < 3000

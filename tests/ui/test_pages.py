@@ -7,6 +7,7 @@ from rich.cells import cell_len
 from cockpit.model import (
     Bundle,
     Cluster,
+    Demand,
     Fault,
     Gpu,
     GpuLinks,
@@ -222,6 +223,19 @@ def test_a_job_that_has_not_begun_waits():
 
 
 # What is left over, what runs
+
+
+TASKS = Demand({"CPU": 1.0, "GPU": 16.0}, 2, "never fits on these nodes: needs 16 GPUs on one node; 2 nodes have 8", "never")
+
+
+def test_tasks_that_no_node_is_large_enough_for_wait_and_a_queue_that_moves_does_not():
+    (row,) = rows(OverviewPage(), "waits", demand=(Demand({"CPU": 1.0}, 500), TASKS), actors=(), placement_groups=(), jobs=())
+    assert (row["WAITS"], row["NAME"], row["NEEDS"], row["FOR"]) == ("task", "2 tasks", "16 GPUs, 1 CPU", "–")
+    assert TASKS.why in "".join(row.values())
+    opened = detail_of(TASKS)
+    assert opened.heading == "Tasks 16 GPUs, 1 CPU"
+    told = drawn(section(opened, "tasks", view(demand=(TASKS,))), view(demand=(TASKS,)))
+    assert "`ray list tasks`" in str(told)
 
 
 def test_the_left_over_that_holds_most_is_first():

@@ -77,19 +77,19 @@ class Join:
         nodes = of(_nodes, of(self._node_usage, parts.nodes, parts.status), parts.hosts, places, parts.expected)
         nodes = of(_in_pods, nodes, parts.kubernetes)
         reported = of(reported_by, parts.nodes)
-        actors, groups = self._waits(parts)
+        waiting = self._waits(parts)
         processes = of(processes_of, reported, parts.nodes, parts.jobs, parts.hosts, places, cluster.session)
         return Snapshot(
             taken=now,
             cluster=cluster,
             nodes=nodes,
             growing=parts.nodes is not None and parts.nodes.growing,
-            actors=actors,
+            actors=waiting.actors,
             actor_counts=parts.actors.counts if parts.actors else None,
             actors_complete=parts.actors.complete if parts.actors else None,
-            placement_groups=groups,
+            placement_groups=waiting.groups,
             jobs=parts.jobs.jobs if parts.jobs else None,
-            demand=parts.status.demand if parts.status else None,
+            demand=waiting.demand,
             processes=processes,
             sessions=of(_sessions, parts.hosts),
             oom_kills=of(_merge_kills, parts.oom, parts.hosts, places, cluster.session),

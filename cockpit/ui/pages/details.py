@@ -10,7 +10,7 @@ import msgspec
 from cockpit.check.preset_list import PresetEntry, hide_secrets
 from cockpit.findings.give_up import LIMIT_WORDS, deadline_words, find_deadline
 from cockpit.findings.waiting import REMEDIES
-from cockpit.model import Actor, Bundle, Fault, Finding, Job, Node, PlacementGroup, Process, Session
+from cockpit.model import Actor, Bundle, Demand, Fault, Finding, Job, Node, PlacementGroup, Process, Session
 from cockpit.placement import needs_words
 from cockpit.report.grouping import bundles_words
 from cockpit.report.usage import usage_pairs
@@ -88,7 +88,8 @@ class DetailPage(Page):
     def heading(self) -> str:
         thing = self.thing
         fields = ("pid",) if isinstance(thing, Process) else ("source", "name", "class_", "id", "subject")
-        title = next((str(name) for field in fields if (name := getattr(thing, field, None))), "")
+        named = needs_words(thing.needs) if isinstance(thing, Demand) else ""
+        title = next((str(name) for field in fields if (name := getattr(thing, field, None))), named)
         return f"{self._name} {title}"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
@@ -254,7 +255,17 @@ def _actors(key: str, actors: list[Actor] | None, title: str = "ACTORS") -> Sect
     return Section(key, title, columns, actors, search=actor_search, unknown="unknown")
 
 
-def _why(waiting: Actor | PlacementGroup) -> Pairs:
+def _tasks(demand: Demand, view: View) -> Sequence[Section[Any]]:
+    def pairs() -> Pairs:
+        yield "needs", needs_words(demand.needs)
+        yield "waiting", str(demand.count)
+        yield from _why(demand)
+        yield "job", f"{UNKNOWN}  (Ray counts them by what they need; `ray list tasks` tells their jobs)"
+
+    return (facts("tasks", "TASKS", list(pairs()), view.width),)
+
+
+def _why(waiting: Actor | PlacementGroup | Demand) -> Pairs:
     """What helps is said here too of what waits too shortly, or too harmlessly, for a finding of its own."""
     yield "why", waiting.why or UNKNOWN
     if waiting.wait is not None and waiting.wait in REMEDIES:
@@ -354,6 +365,7 @@ DETAILS: tuple[tuple[type, Callable[[Any, View], Sequence[Section[Any]]], str], 
     (Job, _job, "Job"),
     (Actor, _actor, "Actor"),
     (PlacementGroup, _group, "Placement group"),
+    (Demand, _tasks, "Tasks"),
     (Session, _session, "Session"),
     (Fault, _fault, "Failing source"),
     (Finding, finding_sections, "Finding"),

@@ -7,7 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cockpit.model import LEVELS, Actor, Fault, Finding, Node, PlacementGroup, Process, Session
+from cockpit.model import LEVELS, Actor, Demand, Fault, Finding, Node, PlacementGroup, Process, Session
+from cockpit.placement import needs_words
 from cockpit.report.faults import also_down, by_cause
 from cockpit.text import UNKNOWN
 from cockpit.ui import cells
@@ -121,6 +122,8 @@ def _thing_title(thing: Any) -> str:
         return f"{thing.class_} {thing.name} {thing.state}"
     if isinstance(thing, PlacementGroup):
         return f"{cells.title(thing)} {thing.state}"
+    if isinstance(thing, Demand):
+        return f"{thing.count} for {needs_words(thing.needs)}"
     return str(getattr(thing, "id", UNKNOWN))
 
 

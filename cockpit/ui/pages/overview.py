@@ -9,8 +9,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from cockpit.findings.memory_trend import DEFAULT_THRESHOLD
-from cockpit.model import Actor, Job, Node, PlacementGroup, Process, Snapshot
+from cockpit.model import Actor, Demand, Job, Node, PlacementGroup, Process, Snapshot
 from cockpit.monitor.history import STEP_S, STEPS_KEPT
+from cockpit.placement import needs_words
 from cockpit.report.grouping import Repeats, alike_groups, bundles_words
 from cockpit.report.text import unjudged_words
 from cockpit.text import UNKNOWN, age, percent, plural, ratio
@@ -33,9 +34,9 @@ NAME_WIDTH, LONGEST_NAME_WIDTH, MARK_WIDTH = 10, 20, 2
 
 
 class WaitingRow(PageRow, frozen=True):
-    """Something that waits: a group, a job, or all actors of one class that want the same."""
+    """Something that waits: a group, a job, all actors of one class that want the same, or tasks that no node is large enough for."""
 
-    about: Actor | PlacementGroup | Job
+    about: Actor | PlacementGroup | Job | Demand
     what: str
     name: str
     needs: str
@@ -48,6 +49,11 @@ class WaitingRow(PageRow, frozen=True):
     @property
     def key(self) -> str:
         return f"waiting:{self.about.key}"
+
+    @property
+    def job(self) -> str | None:
+        """Whose it is, by what Ray tells jobs apart; `None`: that is not known."""
+        return None if isinstance(self.about, Demand) else self.about.job
 
 
 def _name_width(snapshot: Snapshot) -> int:
@@ -127,6 +133,7 @@ def waiting_rows(snapshot: Snapshot) -> Sequence[WaitingRow]:
         *map(_fold_groups, alike_groups(snapshot.placement_groups or ())),
         *map(_fold_actors, folded.values()),
         *(WaitingRow(job, "job", job.id, "", job.started, job.message or "") for job in jobs),
+        *map(_fold_tasks, (demand for demand in snapshot.demand or () if demand.why)),
     ]
 
 
@@ -144,6 +151,10 @@ def _fold_actors(actors: Sequence[Actor]) -> WaitingRow:
     return WaitingRow(first, what, name, cells.actor_needs(first), first.since, first.why or "", first.at_least)
 
 
+def _fold_tasks(demand: Demand) -> WaitingRow:
+    return WaitingRow(demand, "task", plural(demand.count, "task"), needs_words(demand.needs), None, demand.why or "")
+
+
 def waits_section(view: View) -> Section[WaitingRow]:
     """What waits, the longest first; a long reason in full only once."""
     repeats = Repeats()
@@ -155,7 +166,14 @@ def waits_section(view: View) -> Section[WaitingRow]:
         text_column("NAME", 20, lambda item, _: item.name, fold=2),
         Column("NEEDS", 16, lambda item, _: item.needs or UNKNOWN, grow=True, most=32, rank=1, fold=2),
         Column("FOR", 7, cells.waiting_time, sort=lambda item, _: item.since, right=True),
-        text_column("JOB", 12, lambda item, view: view.job_title(item.about.job), rank=2, grow=True, most=24),
+        text_column(
+            "JOB",
+            12,
+            lambda item, view: view.job_title(item.job),
+            rank=2,
+            grow=True,
+            most=24,
+        ),
         reason_column(36, lambda item, _: item.drawn_why or UNKNOWN),
     )
     return Section(
@@ -163,7 +181,7 @@ def waits_section(view: View) -> Section[WaitingRow]:
         "WAITS",
         columns,
         rows if known else None,
-        "nothing waits",
+        "no actor, group or job waits",
         lambda item: f"{item.what} {item.name} {item.needs} {item.why}",
         total=len(ordered),
     )

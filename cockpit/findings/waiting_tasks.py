@@ -1,0 +1,46 @@
+"""Tasks that no node is large enough for. Those that wait for their turn are no trouble: Ray is meant to have a queue of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cockpit.findings.facts import Facts
+from cockpit.findings.waiting import REMEDIES, REQUIRED_SOURCES, has_growth_ended
+from cockpit.model import Demand, Finding, Level, Remedy
+from cockpit.placement import needs_words
+from cockpit.text import plural
+
+CODE = "task-pending"
+
+
+def waiting_tasks(facts: Facts) -> Iterator[Finding]:
+    """By what they ask for: Ray tells neither whose they are nor since when they wait."""
+    for demand in facts.snapshot.demand or ():
+        if demand.why is not None and (level := _level(facts, demand, facts.seconds_lasting(CODE, demand.key))):
+            yield _finding(facts, demand, level)
+
+
+def _level(facts: Facts, demand: Demand, lasted: float) -> Level | None:
+    limits = facts.limits
+    if demand.wait == "never" and has_growth_ended(facts, CODE, demand.key) and lasted >= limits.waiting_hopeless:
+        return "critical"
+    return "warning" if lasted >= limits.waiting_long else "info" if lasted >= limits.waiting_told else None
+
+
+def _finding(facts: Facts, demand: Demand, level: Level) -> Finding:
+    remedy, _ = REMEDIES["never"]
+    tasks = plural(demand.count, "task waits", "tasks wait")
+    return Finding(
+        code=CODE,
+        level=level,
+        subject=needs_words(demand.needs),
+        text=f"{tasks} for {needs_words(demand.needs)}: {demand.why}",
+        evidence=(
+            "`ray status` shows them under Demands",
+            "`ray list tasks --filter state=PENDING_NODE_ASSIGNMENT` lists tasks that wait, with their jobs",
+        ),
+        since=facts.first_seen(CODE, demand.key),
+        remedy=Remedy(remedy) if demand.wait == "never" else None,
+        about=(demand.key,),
+        seen=facts.last_heard_before_fault("ray.status", *REQUIRED_SOURCES),
+    )

@@ -1,0 +1,66 @@
+"""Tasks that no node is large enough for are told by what they need, the worse the longer they wait and once no node joins any more."""
+
+from __future__ import annotations
+
+import pytest
+
+from cockpit.findings import FindingTracker, Limits
+from cockpit.findings.waiting_tasks import waiting_tasks
+from cockpit.model import Demand
+from tests.findings.detection import looked, only
+from tests.world import NOW, node, snapshot
+
+WHY = "never fits on these nodes: needs 16 GPUs on one node; 2 nodes have 8"
+LARGE = Demand({"CPU": 1.0, "GPU": 16.0}, 2, WHY, "never")
+GROWS = Demand({"GPU": 16.0}, 1, "does not fit on the current nodes: needs 16 GPUs on one node; 2 nodes have 8")
+QUEUE = Demand({"CPU": 1.0}, 500)
+ALONE = (waiting_tasks,)
+
+
+def seen(*demand: Demand, seconds: float = 60):
+    return looked(snapshot(demand=demand), seconds, detectors=ALONE)
+
+
+def test_they_are_told_with_their_number_what_they_need_and_why():
+    found = only(seen(QUEUE, LARGE), "task-pending")
+    assert found.text == f"2 tasks wait for 16 GPUs, 1 CPU: {WHY}"
+    assert (found.level, found.subject, found.since) == ("critical", "16 GPUs, 1 CPU", NOW - 60)
+    assert found.remedy is not None
+    assert found.about == (LARGE.key,)
+
+
+def test_a_queue_that_moves_is_no_finding():
+    assert seen(QUEUE, seconds=3600) == ()
+    assert looked(snapshot(demand=None), 60, detectors=ALONE) == ()
+
+
+@pytest.mark.parametrize(
+    ("demand", "seconds", "level"),
+    [
+        (LARGE, 5, None),
+        (LARGE, 10, "info"),
+        (LARGE, 30, "critical"),
+        (GROWS, 60, "info"),
+        (GROWS, 120, "warning"),
+        (GROWS, 9000, "warning"),
+    ],
+)
+def test_how_bad_it_is_depends_on_how_long_it_lasts(demand, seconds, level):
+    assert [found.level for found in seen(demand, seconds=seconds)] == [level] * (level is not None)
+
+
+def test_who_looks_once_is_told_what_a_minute_would_tell():
+    found = only(FindingTracker(Limits(), ALONE, assumed=60.0)(snapshot(demand=(LARGE,))).findings, "task-pending")
+    assert (found.level, found.since) == ("critical", None)
+
+
+def test_while_nodes_still_join_they_may_be_what_is_waited_for():
+    judge = FindingTracker(Limits(), ALONE)
+
+    def told(at: float, joined: float) -> str:
+        nodes = (node(1, started=NOW - 600), node(2, started=NOW + at - joined))
+        return only(judge(snapshot(taken=NOW + at, nodes=nodes, demand=(LARGE,))).findings, "task-pending").level
+
+    judge(snapshot(demand=(LARGE,), nodes=(node(2, started=NOW - 5),)))
+    assert [told(20, 25), told(40, 5), told(70, 35)] == ["info", "info", "critical"]
+    assert told(75, 1) == "critical", "what was hopeless before is not made better by every node that joins"
