@@ -87,3 +87,22 @@ raise RuntimeError("the reward model has no head")
     code, _, said = act(asked.cluster.head, f"remove-placement-group {group} --yes")
     assert code == 0, said
     watcher.until(lambda facts: not [each for each in facts["findings"] if each["code"] == "placement-group-leaked"])
+
+
+def test_tasks_that_no_node_is_large_enough_for_are_found_and_those_whose_turn_will_come_are_not(asked: PlacementJobs, watcher: Watcher):
+    asked.run(
+        "large",
+        """
+rest = ray.remote(lambda: time.sleep(1))
+large, small = rest.options(num_gpus=9), rest.options(num_cpus=8)  # each a class of Ray's scheduler: it tells of 100 of them
+ray.get([*(large.remote() for _ in range(3)), *(small.remote() for _ in range(500))])
+""",
+    )
+    vain = found(watcher, "task-pending", level="critical")
+    assert vain["text"] == "3 tasks wait for 9 GPUs, 1 CPU: never fits on these nodes: needs 9 GPUs on one node; 2 nodes have 8"
+    status = asked.cluster.http.get("/api/cluster_status").json()["data"]["clusterStatus"]
+    assert [needs for needs, _ in status["loadMetricsReport"]["resourceDemand"] if needs == {"CPU": 8.0}], "they wait too"
+    assert [each["code"] for each in watcher.now["findings"] if "wait" in each["text"]] == ["task-pending"]
+    code, _, said = act(asked.cluster.head, "stop-job large --yes")
+    assert code == 0, said
+    watcher.until(lambda facts: not [each for each in facts["findings"] if each["code"] == "task-pending"])
