@@ -24,7 +24,7 @@ from cockpit.model import (
 from cockpit.monitor.history import STEP_S, STEPS_KEPT, History
 from cockpit.ui import cells
 from cockpit.ui.pages.actors import ActorsPage
-from cockpit.ui.pages.details import detail_of
+from cockpit.ui.pages.details import clipboard_text, detail_of
 from cockpit.ui.pages.findings import FaultsPage
 from cockpit.ui.pages.jobs import JobsPage, last_line
 from cockpit.ui.pages.nodes import NodePage, NodesPage
@@ -234,6 +234,7 @@ def test_tasks_that_no_node_is_large_enough_for_wait_and_a_queue_that_moves_does
     assert TASKS.why in "".join(row.values())
     opened = detail_of(TASKS)
     assert opened.heading == "Tasks 16 GPUs, 1 CPU"
+    assert clipboard_text(TASKS) == "16 GPUs, 1 CPU"
     told = drawn(section(opened, "tasks", view(demand=(TASKS,))), view(demand=(TASKS,)))
     assert "`ray list tasks`" in str(told)
 

@@ -51,6 +51,8 @@ def clipboard_text(row: Any) -> str:
     thing = about(row) or row
     if isinstance(thing, Process):
         return str(thing.pid)
+    if isinstance(thing, Demand):
+        return needs_words(thing.needs)
     for name in ("id", "path", "host", "value"):
         text = getattr(thing, name, None)
         if isinstance(text, str) and text:
