@@ -133,7 +133,7 @@ def _finding(facts: Facts, fold: WaitingSet, kind: WaitKind, level: Level, seen:
     waiting = fold.all
     marked = {each.id for each in as_bad}
     job = facts.jobs.get(fold.job or "")
-    remedy = _remedy(kind.wait, job)
+    remedy = find_remedy(kind.wait, job)
     stopped = [job.key] if job and remedy and remedy.act == "stop-job" else []
     limits = [] if fold.deadline is None else [LIMIT_WORDS]
     return Finding(
@@ -218,7 +218,8 @@ def plausible_time(told: float | None, now: float) -> float | None:
     return told if told is not None and 0 < told <= now else None
 
 
-def _remedy(wait: Wait | None, job: Job | None) -> Remedy | None:
+def find_remedy(wait: Wait | None, job: Job | None) -> Remedy | None:
+    """What helps; the job can be stopped only where it is known and Ray's job API can do it."""
     text, act = REMEDIES.get(wait, (None, None)) if wait else (None, None)
     return Remedy(text, act if act != "stop-job" or is_stoppable(job) else None) if text else None
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cockpit.findings.facts import Facts
-from cockpit.findings.waiting import REMEDIES, REQUIRED_SOURCES, has_growth_ended
-from cockpit.model import Demand, Finding, Level, Remedy
+from cockpit.findings.waiting import REQUIRED_SOURCES, find_remedy, has_growth_ended
+from cockpit.model import Demand, Finding, Level
 from cockpit.placement import needs_words
 from cockpit.text import plural
 
@@ -28,19 +28,18 @@ def _level(facts: Facts, demand: Demand, lasted: float) -> Level | None:
 
 
 def _finding(facts: Facts, demand: Demand, level: Level) -> Finding:
-    remedy, _ = REMEDIES["never"]
-    tasks = plural(demand.count, "task waits", "tasks wait")
+    needs = needs_words(demand.needs)
     return Finding(
         code=CODE,
         level=level,
-        subject=needs_words(demand.needs),
-        text=f"{tasks} for {needs_words(demand.needs)}: {demand.why}",
+        subject=needs,
+        text=f"{plural(demand.count, 'task waits', 'tasks wait')} for {needs}: {demand.why}",
         evidence=(
             "`ray status` shows them under Demands",
             "`ray list tasks --filter state=PENDING_NODE_ASSIGNMENT` lists tasks that wait, with their jobs",
         ),
         since=facts.first_seen(CODE, demand.key),
-        remedy=Remedy(remedy) if demand.wait == "never" else None,
+        remedy=find_remedy(demand.wait, None),
         about=(demand.key,),
         seen=facts.last_heard_before_fault("ray.status", *REQUIRED_SOURCES),
     )

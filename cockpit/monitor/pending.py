@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cockpit.config.thresholds import LARGE_CLUSTER_NODES
 from cockpit.model import Actor, Demand, PlacementGroup
-from cockpit.monitor.pending_reasons import Reason, WaitFacts, find_reasons, has_waited, is_waiting, too_large
+from cockpit.monitor.pending_reasons import Reason, WaitFacts, find_large_demand, find_reasons, has_waited, is_waiting
 
 if TYPE_CHECKING:  # it makes snapshots by this
     from cockpit.monitor.join import Parts
@@ -39,6 +39,8 @@ class PendingReasons:
         self._known: tuple[object, ...] | None = None
         self._why: Mapping[str, Reason] = {}
         """By id of what waits."""
+        self._large: Mapping[str, Reason] = {}
+        """The same of tasks that no node is large enough for, by key, as of when all was known that it takes to tell."""
         self._actors: _ReasonedValues[Actor] = _ReasonedValues(is_waiting)
         self._groups: _ReasonedValues[PlacementGroup] = _ReasonedValues(lambda group: group.pending)
         self._found = -LARGE_PAUSE_S
@@ -49,16 +51,17 @@ class PendingReasons:
         """All actors, groups and demand, what waits with the reason that was found last, which grows old together with it."""
         failed = {source: fault.since for (source, _), fault in parts.faults.items()}
         facts = _wait_facts(parts, failed)
-        demand = too_large(facts) if facts is not None and parts.actors is not None and parts.actors.complete else ()
-        if facts is not None and (demand or any(map(is_waiting, facts.actors)) or any(group.pending for group in facts.groups or ())):
-            told = (facts.status, facts.asked, parts.actors, parts.groups, parts.jobs)
-            self._find(facts, tuple(answer is not None for answer in told))
+        if facts is not None and (facts.large or any(map(is_waiting, facts.actors)) or any(group.pending for group in facts.groups or ())):
+            answers = (facts.status, facts.asked, parts.actors, parts.groups, parts.jobs)
+            self._find(facts, tuple(answer is not None for answer in answers))
+        if facts is not None and failed.keys().isdisjoint(("ray.status", "ray.actors")):
+            self._large = {each.key: told for each in facts.large if (told := self._why.get(each.key)) and told.why}
         # Where only the nodes have grown old, what followed from them is nothing that the rest still says.
         lost = "ray.nodes" in failed and all(parts.as_of.get(other, 0.0) > failed["ray.nodes"] for other in ("ray.identity", "ray.gcs"))
         why = NO_REASONS if lost else self._why
         actors, groups = parts.actors.actors if parts.actors else None, parts.groups.groups if parts.groups else None
-        reasoned = _with_reasons(parts.status.demand, demand, why) if parts.status else None
-        return WaitingThings(self._actors.of(actors, why), self._groups.of(groups, why), reasoned)
+        demand = _with_reasons(parts.status.demand, NO_REASONS if lost else self._large) if parts.status else None
+        return WaitingThings(self._actors.of(actors, why), self._groups.of(groups, why), demand)
 
     def _find(self, facts: WaitFacts, answered: tuple[bool, ...]) -> None:
         """Find them again, unless that was done a moment ago in a large cluster."""
@@ -77,15 +80,16 @@ def _wait_facts(parts: Parts, failed: Container[str]) -> WaitFacts | None:
     status, asked = (None, None) if "ray.status" in failed else (parts.status, parts.as_of.get("ray.status"))
     actors, groups = parts.actors.actors if parts.actors else (), parts.groups.groups if parts.groups else None
     grouped = parts.as_of.get("ray.placement_groups") if parts.groups and parts.groups.complete else None
-    return WaitFacts(parts.nodes, status, actors, groups, grouped, parts.jobs.jobs if parts.jobs else (), asked)
+    is_whole = parts.actors is not None and parts.actors.complete  # else a waiting actor that is not listed may be what asks
+    large = find_large_demand(parts.nodes, status.demand or ()) if status and asked and is_whole else ()
+    return WaitFacts(parts.nodes, status, actors, groups, grouped, parts.jobs.jobs if parts.jobs else (), asked, large)
 
 
-def _with_reasons(demand: tuple[Demand, ...] | None, large: tuple[Demand, ...], why: Mapping[str, Reason]) -> tuple[Demand, ...] | None:
+def _with_reasons(demand: tuple[Demand, ...] | None, why: Mapping[str, Reason]) -> tuple[Demand, ...] | None:
     """The same object where there is none: most that waits is a queue that moves."""
-    reasons = {each.key: why[each.key] for each in large if each.key in why}
-    if demand is None or not reasons:
+    if demand is None or not why:
         return demand
-    return tuple(replace(each, why=told.why, wait=told.wait) if (told := reasons.get(each.key)) else each for each in demand)
+    return tuple(replace(each, why=told.why, wait=told.wait) if (told := why.get(each.key)) else each for each in demand)
 
 
 class _ReasonedValues(Generic[T]):

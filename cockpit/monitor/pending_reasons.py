@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -34,6 +35,8 @@ SETTLED_S = 15.0
 """Seconds after which what waits is in the monitor's report, or waits for no resources: it is written every 5 s, of what is as old."""
 STRATEGIES: tuple[Strategy, ...] = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 _NODE = "ray.io/node-id"
+MAX_LARGE_DEMAND = 100
+"""So many kinds of waiting tasks each raylet tells of (`max_resource_shapes_per_load_report`, ray_config_def.h)."""
 STARTING = "resources are reserved; the runtime environment or the worker process is starting"
 
 
@@ -49,6 +52,8 @@ class WaitFacts(NamedTuple):
     jobs: tuple[Job, ...]
     asked: float | None
     """When the monitor's report was read; `None` while it is too old to use."""
+    large: tuple[Demand, ...] = ()
+    """What may be tasks that no node is large enough for."""
 
 
 class Reason(NamedTuple):
@@ -68,14 +73,14 @@ def find_reasons(facts: WaitFacts) -> dict[str, Reason]:
     why = {group.id: reasons.of_group(group) for group in pending}
     by_id = {group.id: replace(group, why=why[group.id].why) if group.id in why else group for group in facts.groups or ()}
     actors = {actor.id: reasons.of_actor(actor, by_id) for actor in facts.actors if is_waiting(actor)}
-    return {**why, **actors, **{demand.key: reasons.of_demand(demand) for demand in too_large(facts)}}
+    return {**why, **actors, **{demand.key: reasons.of_demand(demand) for demand in facts.large}}
 
 
-def too_large(facts: WaitFacts) -> tuple[Demand, ...]:
-    """What may be tasks that no node is large enough for."""
-    demand = (facts.status.demand if facts.status and facts.asked else None) or ()
-    alive = [node.resources for node in facts.nodes.nodes if node.state == "ALIVE"] if demand else []
-    return tuple(each for each in demand if not any(_may_hold(resources, each.needs) for resources in alive))
+def find_large_demand(nodes: NodeFacts, demand: Iterable[Demand]) -> tuple[Demand, ...]:
+    """What asks for more than any living node has."""
+    alive = [node.resources for node in nodes.nodes if node.state == "ALIVE"]
+    large = (each for each in demand if not any(_may_hold(resources, each.needs) for resources in alive))
+    return tuple(islice(large, MAX_LARGE_DEMAND))
 
 
 def _may_hold(resources: Mapping[str, Quantity], needs: Mapping[str, float]) -> bool:
@@ -325,7 +330,7 @@ def _place_of(node: Node, usage: Mapping[str, Quantity] | None, holds: tuple[Nod
 def _are_names_known(facts: WaitFacts, waiting: Iterable[Actor]) -> bool:
     """Whether the names of all resources are those that were given to Ray: the dashboard takes a while to tell them."""
     wanted = {name for actor in waiting for name in actor.needs}
-    wanted |= {name for demand in too_large(facts) for name in demand.needs}
+    wanted |= {name for demand in facts.large for name in demand.needs}
     wanted |= {name for group in facts.groups or () if group.pending for bundle in group.bundles for name in bundle.needs}
     strange = {mangle(name) for name in wanted} - wanted
     return not any(name in strange for node in facts.nodes.nodes for name in node.resources)

@@ -374,6 +374,29 @@ def test_without_what_it_takes_to_know_nothing_is_said_of_tasks(lack):
     assert [each.why for each in Join()(read, NOW).demand] == [None]
 
 
+@pytest.mark.parametrize("lost", [["ray.status"], ["ray.actors"], ["ray.nodes", "ray.identity", "ray.gcs", "ray.status", "ray.actors"]])
+def test_what_was_known_of_tasks_grows_old_with_its_source_and_is_not_taken_back(lost):
+    join, read = Join(), parts(nodes((0, 0), (0, 0)), waiting(), demand=(LARGE,))
+    told = join(read, NOW).demand
+    assert told[0].why
+    faults = {(source, None): Fault(source, "silent", NOW + 5) for source in lost}
+    for listed in (nodes((8, 0), (0, 0)), nodes((8, 0), (8, 0))):
+        assert join(replace(read, nodes=listed, faults=faults), NOW + 9).demand == told
+
+
+def test_where_only_the_nodes_have_grown_old_what_followed_from_them_is_not_said_of_tasks():
+    join, read = Join(), parts(nodes((0, 0), (0, 0)), demand=(LARGE,))
+    assert join(read, NOW).demand[0].why
+    newer = {"ray.identity": NOW + 9, "ray.gcs": NOW + 9, "ray.status": NOW + 9}
+    lost = {("ray.nodes", None): Fault("ray.nodes", "silent", NOW + 5)}
+    assert join(replace(read, faults=lost, as_of=newer), NOW + 9).demand == (LARGE,)
+
+
+def test_no_more_is_told_than_ray_would_tell():
+    many = tuple(Demand({"GPU": 9.0 + number}, 1) for number in range(1000))
+    assert sum(why is not None for why, _ in demanded(nodes((0, 0)), demand=many)) == pending_reasons.MAX_LARGE_DEMAND
+
+
 def test_while_the_cluster_grows_a_larger_node_may_come():
     ((why, wait),) = demanded(nodes((0, 0), (0, 0), growing=True), demand=(LARGE,))
     assert (why, wait) == ("does not fit on the current nodes: needs 16 GPUs on one node; 2 nodes have 8", None)

@@ -166,14 +166,7 @@ def waits_section(view: View) -> Section[WaitingRow]:
         text_column("NAME", 20, lambda item, _: item.name, fold=2),
         Column("NEEDS", 16, lambda item, _: item.needs or UNKNOWN, grow=True, most=32, rank=1, fold=2),
         Column("FOR", 7, cells.waiting_time, sort=lambda item, _: item.since, right=True),
-        text_column(
-            "JOB",
-            12,
-            lambda item, view: view.job_title(item.job),
-            rank=2,
-            grow=True,
-            most=24,
-        ),
+        text_column("JOB", 12, lambda item, view: view.job_title(item.job), rank=2, grow=True, most=24),
         reason_column(36, lambda item, _: item.drawn_why or UNKNOWN),
     )
     return Section(
