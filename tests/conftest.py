@@ -45,6 +45,7 @@ PROCESS = (
     "cli/test_entry.py",
     "cli/test_launch.py",
     "cli/test_main.py",
+    "cli/test_screen.py",
     "demo/*",
     "monitor/test_monitor.py",
     "probe/test_*.py",

@@ -52,11 +52,12 @@ def find_secrets(text: str) -> list[Span]:
     found: list[Span] = []
     worded = _beginnings().search(lower)
     if worded or _has_any(lower, INSIDE) or (not lower.isascii() and _has_any(lower, CHINESE)):
-        names = _names(text)
-        for rule in _pick_hinted(CONTEXTS, lower):
+        rules = tuple(_pick_hinted(CONTEXTS, lower))
+        names = _names(text) if any(rule.after for rule in rules) else []
+        for rule in rules:
             found += _behind_names(rule, text, names) if rule.after else _anywhere(rule, text)
-    for rules, may_match in ((URLS, "://" in lower), (_WORDED, worded)):
-        for rule in _pick_hinted(rules, lower) if may_match else ():
+    for hinted, may_match in ((URLS, "://" in lower), (_WORDED, worded)):
+        for rule in _pick_hinted(hinted, lower) if may_match else ():
             found += _anywhere(rule, text)
     return _merge(found) if found else found
 
