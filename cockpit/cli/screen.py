@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cockpit.cli.line import attach_line_writer
 from cockpit.cli.notify import attach_notifier
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from cockpit.acts.executor import ActionExecutor
     from cockpit.monitor.monitor import ClusterMonitor
     from cockpit.ui.app import Cockpit
+
+LOOP_TURNS: Final = 5
+"""Turns of the loop between two steps of an import: an answer has reached whoever waits for it, and the next question is out."""
 
 
 def show(config: Config, *, greeting: str | None = None) -> int:
@@ -59,7 +62,6 @@ def _make_screen(config: Config, monitor: ClusterMonitor, screen: type[Cockpit],
         runbook=partial(_begin_recovery, config),
     )
     monitor.poller.prepare_with(app.look_up)
-    app.snapshot = monitor.poller.snapshot  # the first frame shows what is known by then
     app.greeting = greeting
     app.after_first_frame = partial(_attach_writers, app, config)
     attach_notifier(config, monitor)
@@ -73,24 +75,19 @@ async def _import_screen(monitor: ClusterMonitor) -> type[Cockpit]:
     A thread that imports and a loop that reads answers keep each other waiting for Python's lock, and where there are two for a core:
     the first frame came 20 to 35 ms later, of 320 to 335.
     """
+    import asyncio
+
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, partial(_leave, monitor))  # a step can't be cancelled: ctrl+c ends all of it
     for step in importlib.import_module("cockpit.ui").IMPORT_STEPS:
-        await _run_what_is_due()
+        for _ in range(LOOP_TURNS):
+            await asyncio.sleep(0)
         importlib.import_module(step)
     signal.signal(signal.SIGINT, before)
     from cockpit.ui.app import Cockpit
 
     return Cockpit
-
-
-async def _run_what_is_due() -> None:
-    """One turn of the loop hears what has come, the next one runs whoever waits for it."""
-    import asyncio
-
-    for _ in range(2):
-        await asyncio.sleep(0)
 
 
 def run_screen(app: Cockpit) -> int:

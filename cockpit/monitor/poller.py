@@ -93,9 +93,7 @@ class Poller:
         while True:
             await wait_for_event(self._changed, PUBLISH_AT_LEAST_EVERY_S)
             self._changed.clear()
-            # Of a large cluster it is made in a thread: it takes a tenth of a second, and a key that is pressed meanwhile is drawn.
-            is_large = self.parts.nodes is not None and len(self.parts.nodes.nodes) > THREAD_MIN_NODES
-            before, began = self.snapshot, time.monotonic()
+            is_large, before, began = self._is_large, self.snapshot, time.monotonic()
             made = await run_in_thread_if(is_large, self._make_snapshot, self.parts)
             cost = time.monotonic() - began
             if self.snapshot is before:  # else one was made meanwhile, of what is newer
@@ -104,6 +102,11 @@ class Poller:
                 publish(self.snapshot)
             self._awaited.clear()
             await wait_for_event(self._awaited, self._choose_pause(cost, is_large=is_large))
+
+    @property
+    def _is_large(self) -> bool:
+        """Whether a snapshot is made in a thread: it takes a tenth of a second, and a key that is pressed meanwhile is drawn."""
+        return self.parts.nodes is not None and len(self.parts.nodes.nodes) > THREAD_MIN_NODES
 
     def _choose_pause(self, cost: float, *, is_large: bool) -> float:
         if not self._has_heard_all or time.monotonic() - self._awaited_at < AWAITED_S:
@@ -121,6 +124,12 @@ class Poller:
     def rejoin(self) -> None:
         """A snapshot of all that is known now."""
         self.snapshot = self._make_snapshot(self.parts, at_once=True)
+
+    def join_early(self) -> Snapshot:
+        """What is known now, before the pause is over; of a large cluster what was published last."""
+        if not self._is_large:
+            self.snapshot = self._make_snapshot(self.parts)
+        return self.snapshot
 
     def _make_snapshot(self, parts: Parts, *, at_once: bool = False) -> Snapshot:
         with self._making:

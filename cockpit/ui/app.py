@@ -131,7 +131,8 @@ class Cockpit(SwitchingApp):
         self.table.focus()
         self.set_timer(SETTLE_DELAY_S, self._start_deferred_work)
         if self.follows and self.monitor.is_started:
-            self.call_after_refresh(self._begin_to_follow)  # what is known by now would be drawn before there is any room for it
+            self.snapshot = self.monitor.poller.join_early()
+            self.call_after_refresh(self._begin_to_follow)  # what is published now would be drawn before there is any room for it
         elif self.follows:
             self._begin_to_follow()
         else:
@@ -234,8 +235,7 @@ class Cockpit(SwitchingApp):
         self._open([PAGES[number]()])
 
     def on_table_opened(self, message: Table.Opened) -> None:
-        page = detail_of(message.row)
-        if page is not None:
+        if (page := detail_of(message.row)) is not None:
             self._open_deeper(page)
             if isinstance(page, NodePage):
                 self._ask_processes(page)

@@ -245,6 +245,17 @@ async def test_answers_that_come_together_are_published_together(watched, monkey
     assert watched.published.index(seen) <= 2
 
 
+@pytest.mark.parametrize("is_large", [False, True])
+async def test_whoever_cannot_wait_for_the_pause_is_told_what_has_come_unless_that_takes_long(watched, monkeypatch, is_large):
+    monkeypatch.setattr(poller_module, "STARTUP_PUBLISH_PAUSE_S", 60.0)
+    monkeypatch.setattr(poller_module, "THREAD_MIN_NODES", 0 if is_large else 100)
+    await watched.until(lambda: len(watched.published) == 1)
+    watched.watch(Asked("ray.nodes", NODES))
+    await watched.until(lambda: watched.poller.parts.nodes)
+    assert watched.poller.join_early().nodes == (None if is_large else NODES.nodes)
+    assert len(watched.published) == 1
+
+
 @pytest.mark.parametrize(("cost", "pause"), [(0.0, 2.0), (0.05, 2.0), (0.075, 3.0), (0.1, 4.0), (9.0, 4.0)])
 def test_snapshots_that_take_long_are_made_less_often_but_as_often_as_ray_has_something_new(cost, pause):
     assert poller_module.choose_pause(cost) == pytest.approx(pause)

@@ -29,7 +29,7 @@ class Still:
     def __init__(self, publish, first):
         self.publish, self.first = publish, first
         self.choice, self.choose = self, None
-        self.poller = SimpleNamespace(tracker=SimpleNamespace(memory=MemoryHistory()), usage=Usage())
+        self.poller = SimpleNamespace(tracker=SimpleNamespace(memory=MemoryHistory()), usage=Usage(), join_early=lambda: self.first)
         self.ending = []
         self.closed = self.refreshed = False
         self.followed = []

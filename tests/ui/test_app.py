@@ -38,7 +38,7 @@ async def test_every_page_fits_every_size(make, size):
 
 async def test_what_is_known_before_the_screen_is_there_is_in_its_first_frame(make):
     app = make()
-    app.snapshot, app.monitor.is_started = snapshot(), True
+    app.monitor.is_started = True
     frames = []
     with mock.patch.object(app, "_begin_to_follow", side_effect=lambda: frames.append(shown(app))):
         async with app.run_test(size=(120, 40)) as pilot:
