@@ -222,6 +222,22 @@ def test_a_job_that_has_not_begun_waits():
     ]
 
 
+@pytest.mark.parametrize("unheard", ["actors", "placement_groups", "jobs"])
+def test_nothing_waits_only_where_all_that_could_wait_was_heard_of(unheard):
+    heard = {"actors": (), "placement_groups": (), "jobs": ()}
+    assert section(OverviewPage(), "waits", view(**heard)).sentence == "no actor, group or job waits"
+    unsure = section(OverviewPage(), "waits", view(**heard | {unheard: None}))
+    assert unsure.rows is None
+    assert unsure.sentence == f"unknown: no answer from Ray about {unheard.removeprefix('placement_')} yet"
+    assert section(OverviewPage(), "waits", view(NOTHING)).sentence == "unknown: no answer from Ray yet"
+
+
+def test_what_is_known_to_wait_is_listed_whatever_else_is_unheard():
+    assert [row["NAME"] for row in rows(OverviewPage(), "waits", actors=None, jobs=(Job("x", status="PENDING"),), placement_groups=())] == [
+        "x"
+    ]
+
+
 # What is left over, what runs
 
 

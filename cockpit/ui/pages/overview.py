@@ -20,7 +20,7 @@ from cockpit.ui.block import fit_text
 from cockpit.ui.columns import GPU_MEMORY_COLUMN, PID_COLUMN, age_column, number_column, process_search, reason_column, text_column
 from cockpit.ui.marks import spark
 from cockpit.ui.pages.findings import worst_section
-from cockpit.ui.section import MAX_TEXT_LINES, Column, Page, PageRow, Section
+from cockpit.ui.section import MAX_TEXT_LINES, NO_ANSWER, Column, Page, PageRow, Section
 from cockpit.ui.view import View, sum_gpu_memory
 
 MAX_ROWS = 200
@@ -158,8 +158,9 @@ def _fold_tasks(demand: Demand) -> WaitingRow:
 def waits_section(view: View) -> Section[WaitingRow]:
     """What waits, the longest first; a long reason in full only once."""
     repeats = Repeats()
-    known = view.snapshot.actors is not None or view.snapshot.placement_groups is not None
-    ordered = sorted(view.index.of(waiting_rows), key=lambda item: item.since or view.now) if known else []
+    asked = {"actors": view.snapshot.actors, "groups": view.snapshot.placement_groups, "jobs": view.snapshot.jobs}
+    unheard = [name for name, listed in asked.items() if listed is None]
+    ordered = sorted(view.index.of(waiting_rows), key=lambda item: item.since or view.now)
     rows = [replace(item, drawn_why=repeats.shorten(item.why, _reference(item))) for item in ordered[:MAX_ROWS]]
     columns: tuple[Column[WaitingRow], ...] = (
         Column("WAITS", 8, lambda item, _: ((item.what, "warn"),), sort=lambda item, _: item.what),
@@ -173,10 +174,11 @@ def waits_section(view: View) -> Section[WaitingRow]:
         "waits",
         "WAITS",
         columns,
-        rows if known else None,
+        None if unheard and not rows else rows,
         "no actor, group or job waits",
         lambda item: f"{item.what} {item.name} {item.needs} {item.why}",
         total=len(ordered),
+        unknown=NO_ANSWER if len(unheard) == len(asked) else f"unknown: no answer from Ray about {', '.join(unheard)} yet",
     )
 
 
