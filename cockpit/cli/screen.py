@@ -7,6 +7,7 @@ import importlib
 import os
 import signal
 import sys
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 LOOP_TURNS: Final = 5
 """Turns of the loop between two steps of an import: an answer has reached whoever waits for it, and the next question is out."""
+SLOW_STEP_S: Final = 0.2
+"""Seconds after which a step is slow, as from a cold disk, and as many for which answers are read then: else they would come too late."""
 
 
 def show(config: Config, *, greeting: str | None = None) -> int:
@@ -80,9 +83,13 @@ async def _import_screen(monitor: ClusterMonitor) -> type[Cockpit]:
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, partial(_leave, monitor))  # a step can't be cancelled: ctrl+c ends all of it
+    began = time.monotonic()
     for step in importlib.import_module("cockpit.ui").IMPORT_STEPS:
         for _ in range(LOOP_TURNS):
             await asyncio.sleep(0)
+        if time.monotonic() - began > SLOW_STEP_S:
+            await asyncio.sleep(SLOW_STEP_S)
+        began = time.monotonic()
         importlib.import_module(step)
     signal.signal(signal.SIGINT, before)
     from cockpit.ui.app import Cockpit

@@ -45,11 +45,21 @@ class Source(msgspec.Struct, Generic[Facts_co], frozen=True):
         return self.every() if callable(self.every) else self.every
 
 
+HELD_S, READ_LATE_S = 0.2, 1.0
+"""Seconds by which a timeout comes late when the loop was held, and for which an answer is then still waited for."""
+
+
 async def wait_within(seconds: float, answer: Awaitable[T]) -> T:
-    """The answer. Raises `asyncio.TimeoutError`; wait_for, before Python 3.12, loses a cancellation that comes together with the answer."""
-    task = asyncio.ensure_future(answer)
+    """The answer. Raises `asyncio.TimeoutError`; wait_for, before Python 3.12, loses a cancellation that comes together with the answer.
+
+    Where this program itself was stopped, or imported from a slow disk, the answer may have come and waits to be read.
+    """
+    task, loop = asyncio.ensure_future(answer), asyncio.get_running_loop()
+    due = loop.time() + seconds
     try:
         await asyncio.wait({task}, timeout=seconds)
+        if not task.done() and loop.time() - due > HELD_S:
+            await asyncio.wait({task}, timeout=READ_LATE_S)
         if not task.done():
             raise asyncio.TimeoutError
         return task.result()

@@ -49,7 +49,7 @@ def test_each_step_imports_something_and_none_of_them_most_of_it():
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_between_two_steps_ends_it_without_a_word_and_its_probe_too(number):
+def test_a_signal_in_the_middle_of_a_step_ends_it_without_a_word_and_its_probe_too(number):
     done = subprocess.run([sys.executable, "-c", SIGNALLED.format(number=int(number))], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (128 + number, "")
     _, alive = psutil.wait_procs([one for one in psutil.process_iter() if one.pid == int(done.stdout)], timeout=60)

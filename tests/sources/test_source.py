@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -17,6 +18,20 @@ async def test_what_takes_too_long_is_ended():
         await wait_within(0.01, never)
     await asyncio.wait({never})
     assert never.cancelled()
+
+
+async def test_the_time_for_which_the_loop_was_held_does_not_count_against_the_answer():
+    async def answer():
+        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
+        return "here"
+
+    asking = asyncio.ensure_future(wait_within(0.05, answer()))
+    await asyncio.sleep(0)
+    until = time.monotonic() + 0.5
+    while time.monotonic() < until:
+        """Hold the loop, as a slow import does."""
+    assert await asking == "here"
 
 
 @pytest.mark.parametrize("outcome", [None, SourceError("refused")])
