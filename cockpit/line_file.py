@@ -9,7 +9,9 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from cockpit.text import clean
 from cockpit.trust import read_end
@@ -25,7 +27,7 @@ _UNFIT: Final = re.compile(r"[^\w ·,–.:/@+()-]")
 """What tmux, or a shell that expands its prompt, could obey: #[…], %{…}, `…`, $(…)."""
 
 
-class StatusLine(NamedTuple):
+class StatusLine(msgspec.Struct, frozen=True):
     """What a look has left."""
 
     text: str

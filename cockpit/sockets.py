@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 _ANY: Final = frozenset(("0.0.0.0", "::"))  # noqa: S104 what others bind
 _FAMILIES: Final = (socket.AF_INET6, socket.AF_INET)
@@ -21,7 +23,7 @@ End = tuple[str, int]
 """An address, an IPv4 one always as such, and a port."""
 
 
-class TcpSocket(NamedTuple):
+class TcpSocket(msgspec.Struct, frozen=True):
     """A socket of this host's."""
 
     own: End
@@ -32,7 +34,7 @@ class TcpSocket(NamedTuple):
     """0: of a connection that nobody has accepted yet, or that is over."""
 
 
-class Server(NamedTuple):
+class Server(msgspec.Struct, frozen=True):
     """Who serves a port here."""
 
     users: frozenset[int]

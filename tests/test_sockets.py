@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from cockpit import sockets
-from cockpit.sockets import find_server, listening_users, normal
+from cockpit.sockets import Server, find_server, listening_users, normal
 
 ME = frozenset([os.geteuid()])
 NOBODY: frozenset[int] = frozenset()
@@ -91,7 +91,7 @@ def test_a_server_of_both_protocols_is_found_by_either(address: str):
             talking, _ = ours.accept()
             ours.close()
             with talking:
-                assert find_server(port, NOTHING) == (ME, {normal(address)})
+                assert find_server(port, NOTHING) == Server(ME, frozenset([normal(address)]))
 
 
 def test_each_of_many_that_listen_on_a_port_is_found(monkeypatch: pytest.MonkeyPatch):
@@ -125,7 +125,7 @@ def test_who_has_bound_his_end_to_a_device_still_serves_it(address: str):
             with talking:
                 talking.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo\0")
                 ours.close()
-                assert find_server(port, NOTHING) == (ME, {address})
+                assert find_server(port, NOTHING) == Server(ME, frozenset([address]))
 
 
 def test_looking_takes_no_descriptor_and_changes_no_socket(server: socket.socket):

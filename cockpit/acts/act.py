@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import msgspec
 
@@ -60,7 +60,7 @@ class Flag(msgspec.Struct, frozen=True):
     many: bool = False
 
 
-class Impact(NamedTuple):
+class Impact(msgspec.Struct, frozen=True):
     """How grave a plan is."""
 
     ends: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ def plan_one(act: Operation, target: Target, notes: tuple[str, ...]) -> Plan:
     return Plan(act.id, act.title, targets=targets, refused=refused, notes=notes, hosts=(target.host,))
 
 
-class DiskRead(NamedTuple):
+class DiskRead(msgspec.Struct, frozen=True):
     """What has to be read from a disk before an act can be planned."""
 
     what: str

@@ -6,7 +6,6 @@ import itertools
 import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -43,7 +42,7 @@ _NOT_READ = {"sbatch", "xargs", "parallel"}
 _ONLY_SHOW = {"echo", "printf", "cat", "grep", "sed", "awk", "ls", "tee", "cp", "mv", "rm", "git", "tail", "head", "vim"}
 
 
-class _Around(NamedTuple):
+class _Around(msgspec.Struct, frozen=True):
     """Where a command runs."""
 
     read: Read
@@ -63,7 +62,7 @@ class _Around(NamedTuple):
         return _Around(read, job.around, self.depth + 1)
 
 
-class _Found(NamedTuple):
+class _Found(msgspec.Struct, frozen=True):
     """A training command: `argv` is what stands behind the module's name."""
 
     module: str

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from cockpit.budget.demand import Group, entrypoint_groups
 from cockpit.budget.scripts import UNKNOWN
@@ -19,7 +21,7 @@ _UNKNOWN = (Group("entrypoint", None, None),)
 _AMOUNTS = {"--entrypoint-num-gpus": "GPU", "--entrypoint-num-cpus": "CPU", "--entrypoint-memory": "memory"}
 
 
-class SubmitCommand(NamedTuple):
+class SubmitCommand(msgspec.Struct, frozen=True):
     """A job that a command hands to Ray."""
 
     entrypoint: str

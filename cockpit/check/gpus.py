@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from math import ceil
 from shlex import quote
-from typing import NamedTuple
+
+import msgspec
 
 from cockpit.budget import Budget, Level, Line
 from cockpit.check.groups import PlacedGroups
@@ -27,7 +28,7 @@ ENGINES = ("vllm", "rollout", "sglang")
 """What the groups are called in which an inference engine takes its share of a GPU."""
 
 
-class MemoryNeed(NamedTuple):
+class MemoryNeed(msgspec.Struct, frozen=True):
     """How much of a GPU's memory must be free."""
 
     why: str
@@ -44,7 +45,7 @@ class MemoryNeed(NamedTuple):
         return self.bytes if self.bytes is not None else None if gpu.memory_total is None else self.share * gpu.memory_total
 
 
-class NodeGpus(NamedTuple):
+class NodeGpus(msgspec.Struct, frozen=True):
     """The GPUs of one node, of which the job gets some."""
 
     place: str

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from cockpit.budget import Budget, Group, Line
 from cockpit.check.nodes import Site
@@ -21,7 +24,7 @@ _ENGINES = "vLLM"
 _HYDRA = "trainer.n_gpus_per_node and trainer.nnodes"
 
 
-class GroupRun(NamedTuple):
+class GroupRun(msgspec.Struct, frozen=True):
     """Groups of one kind that are made one after the other."""
 
     group: Group
@@ -45,7 +48,7 @@ class GroupRun(NamedTuple):
         return f"{self.group.name} ({self.number} groups)" if self.number > 1 else self.group.name
 
 
-class PlacedGroups(NamedTuple):
+class PlacedGroups(msgspec.Struct, frozen=True):
     """What came of it."""
 
     lines: tuple[Line, ...]
@@ -82,7 +85,7 @@ def place_groups(groups: Sequence[Group], site: Site, queue: Queue, budget: Budg
     if unread is None:
         return found
     blind = Line("unknown", f"{unread.name}: what it asks for can't be read; groups after it were not checked")
-    return found._replace(lines=(*found.lines, blind))
+    return replace(found, lines=(*found.lines, blind))
 
 
 def _runs(groups: Iterable[Group]) -> Iterator[GroupRun]:

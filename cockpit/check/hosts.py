@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from cockpit.budget import Budget, Line
 from cockpit.check.groups import PlacedGroups
@@ -24,7 +25,7 @@ OFF = ("false", "0", "none", "null")
 THRESHOLD = "RAY_memory_usage_threshold"
 
 
-class FreeAmount(NamedTuple):
+class FreeAmount(msgspec.Struct, frozen=True):
     """How much of something a host has free, and how much it could ever have; `None` where that is not known."""
 
     name: str

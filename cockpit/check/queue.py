@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import inf
-from typing import NamedTuple
+
+import msgspec
 
 from cockpit.model import Actor, Snapshot
 from cockpit.monitor.pending_reasons import STRATEGIES, is_waiting
@@ -15,7 +16,7 @@ PASSED = ("held", "fragmented", "short", "label", "deadlock", "itself")
 """Ray has no room for these now, and lets others pass them."""
 
 
-class Ahead(NamedTuple):
+class Ahead(msgspec.Struct, frozen=True):
     """So many alike that wait."""
 
     what: str
@@ -25,7 +26,7 @@ class Ahead(NamedTuple):
     """All of it is placed together."""
 
 
-class Queue(NamedTuple):
+class Queue(msgspec.Struct, frozen=True):
     """What waits, oldest first."""
 
     first: tuple[Ahead, ...]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
+import msgspec
 
 from cockpit import output
 from cockpit.cli.completion import complete_logs, complete_nodes
@@ -27,7 +28,7 @@ QUIET_S: Final = 1.5
 PATIENCE_S: Final = 10.0
 
 
-class LogRequest(NamedTuple):
+class LogRequest(msgspec.Struct, frozen=True):
     """What somebody has typed."""
 
     target: str

@@ -53,7 +53,7 @@ def _attach_recorder(config: Config, monitor: ClusterMonitor) -> PollStep:
 
     def look() -> None:
         """Say whether it records now, where that is another than was said last."""
-        path, reason, _ = recorder.state if recorder else (None, None, False)
+        path, reason = (recorder.state.path, recorder.state.reason) if recorder else (None, None)
         text = "; ".join(filter(None, (f"recording to {path}" if path else "", reason)))
         if text and text != said[0]:
             output.note(text)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from cockpit.config.document import InputError
 from cockpit.model import Session
@@ -14,7 +16,7 @@ DEFAULT_PORT: Final = 8265
 DEFAULT_ADDRESS: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
 
 
-class Address(NamedTuple):
+class Address(msgspec.Struct, frozen=True):
     """Where a Ray dashboard is, and how that is known."""
 
     url: str
@@ -25,7 +27,7 @@ class Address(NamedTuple):
     """Whose it is, where it is not ours: another user's, or another Slurm job's of ours."""
 
 
-class Resolved(NamedTuple):
+class Resolved(msgspec.Struct, frozen=True):
     """The dashboard to ask; or those among which a person must choose."""
 
     address: Address | None

@@ -6,8 +6,9 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, product
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from cockpit.config.document import InputError
@@ -32,7 +33,7 @@ _PART = re.compile(r"\[([^\]]*)\]|[^\[\]]+")
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
-class NodeNames(NamedTuple):
+class NodeNames(msgspec.Struct, frozen=True):
     """What a node is called."""
 
     name: str
@@ -48,7 +49,7 @@ class NodeNames(NamedTuple):
         return tuple(dict.fromkeys(filter(None, (self.name, *self.others, self.address))))
 
 
-class SlurmHosts(NamedTuple):
+class SlurmHosts(msgspec.Struct, frozen=True):
     """The nodes of a job, and how they are reached."""
 
     job: str

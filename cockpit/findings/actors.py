@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
-from typing import NamedTuple
+
+import msgspec
 
 from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
@@ -22,7 +23,7 @@ MAX_GPUS_PER_ACTOR = 1e6
 """GPUs of one actor, from where on it makes no sense."""
 
 
-class RestartedActor(NamedTuple):
+class RestartedActor(msgspec.Struct, frozen=True):
     """An actor that was restarted."""
 
     actor: Actor

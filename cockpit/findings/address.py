@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 from urllib.parse import urlsplit
+
+import msgspec
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.followed_ray import address_words, is_elsewhere, is_ray_alive_on, silent_fault
@@ -63,7 +64,7 @@ def _ray_remedy(facts: Facts) -> str:
     return f"first find out why the nodes of Slurm job {job.job} can't be probed: `cockpit doctor`"
 
 
-class _Head(NamedTuple):
+class _Head(msgspec.Struct, frozen=True):
     """Where else a Ray of root's or ours lives, with its dashboard."""
 
     host: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+import msgspec
 
 from cockpit.recent import Recent
 
@@ -12,7 +13,7 @@ _PORT = re.compile(r"(?:\d|\]|\*|localhost|'):([1-9]\d{3,4})(?=[^\d.:]|$)|(?:\bp
 """`[::]:29500`, `127.0.0.1:5557`, `('0.0.0.0', 8265)`, `port: 29500`."""
 
 
-class Cause(NamedTuple):
+class Cause(msgspec.Struct, frozen=True):
     """A pattern in a log, and what to do when it matches."""
 
     pattern: str

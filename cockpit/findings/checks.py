@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from cockpit.findings.tracker import Detector
 from cockpit.model import Host, Node, Snapshot
@@ -12,7 +13,7 @@ from cockpit.text import plural
 MAX_HOSTS_NAMED = 4
 
 
-class MissingFact(NamedTuple):
+class MissingFact(msgspec.Struct, frozen=True):
     """What a source has not told."""
 
     words: str
@@ -24,7 +25,7 @@ Need = Callable[[Snapshot], MissingFact | None]
 """What of a source is missing in a snapshot; `None`: nothing."""
 
 
-class Check(NamedTuple):
+class Check(msgspec.Struct, frozen=True):
     """One subject of the doctor's, looked at by one or more detectors."""
 
     title: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.followed_ray import address_words, find_fault, is_elsewhere, is_head, is_ray_alive_on, silent_fault
@@ -14,7 +15,7 @@ DASHBOARD_SCRIPTS = ("/dashboard/dashboard.py",)
 MONITOR_SCRIPTS = ("/autoscaler/_private/monitor.py", "/autoscaler/v2/monitor.py")
 
 
-class RayPart(NamedTuple):
+class RayPart(msgspec.Struct, frozen=True):
     """What the process table of a host that is looked at says of one of Ray's parts; without a host nothing is known of it."""
 
     host: str | None = None

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from cockpit.config.thresholds import STALE_AFTER_S, Limits
 from cockpit.findings.gpu_history import GpuHistory, holders_by_gpu
@@ -16,7 +18,7 @@ STEPS_PER_WINDOW = 20
 """In so many steps counts are remembered: those of 10,000 actors that all restart again and again are a megabyte each time."""
 
 
-class Count(NamedTuple):
+class Count(msgspec.Struct, frozen=True):
     """Counts by name, as they stood until then."""
 
     until: float
@@ -93,10 +95,10 @@ class Facts(Lookups):
         """
         past = [count for count in self.counted.get(what, ()) if self.now - seconds <= count.until <= self.now]
         if past and past[-1].counts == counts:
-            past[-1] = past[-1]._replace(until=self.now)
+            past[-1] = replace(past[-1], until=self.now)
         else:
             if len(past) > 2 and past[-1].until - past[-3].until < seconds / STEPS_PER_WINDOW:
-                past[-2:] = [past[-2]._replace(until=past[-1].until)]
+                past[-2:] = [replace(past[-2], until=past[-1].until)]
             past.append(Count(self.now, counts))
         self.counted[what] = tuple(past)
         before = past[0].counts

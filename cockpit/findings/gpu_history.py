@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import zip_longest
 from math import exp
-from typing import NamedTuple
+
+import msgspec
 
 from cockpit.config.thresholds import STALE_AFTER_S, Limits
 from cockpit.findings.trend import Series, find_trend
@@ -40,7 +41,7 @@ Place = tuple[str, int]
 """A node's key, and the index of a GPU there."""
 
 
-class Growth(NamedTuple):
+class Growth(msgspec.Struct, frozen=True):
     """How the memory in use has grown, in bytes a second, from how much to how much within how many seconds."""
 
     slope: float

@@ -6,7 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import ceil
-from typing import NamedTuple
+
+import msgspec
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.gpus import has_waited_long, waiting_words
@@ -26,7 +27,7 @@ SEARCH_REMEDY = (
 END_REMEDY = Remedy("kill the orphan processes there, and ask the owners of the other processes to free the memory", "kill-orphans")
 
 
-class HeldGpu(NamedTuple):
+class HeldGpu(msgspec.Struct, frozen=True):
     """A GPU with what its processes hold."""
 
     gpu: Gpu

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+
+import msgspec
 
 from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
@@ -24,7 +25,7 @@ MAX_HOLDERS = 3
 Holders = Sequence[tuple[Process, Hold]]
 
 
-class GrowingGpu(NamedTuple):
+class GrowingGpu(msgspec.Struct, frozen=True):
     """A GPU that will be full, who holds it, and in how many seconds."""
 
     node: Node

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
-from typing import NamedTuple
+
+import msgspec
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.gpu_history import CLOCK, POWER, UTILIZATION
@@ -86,7 +87,7 @@ def _power_finding(facts: Facts, host: Host, gpus: Sequence[Gpu], *, uneven: boo
     return facts.host_finding(host, "gpu-power-capped", "warning" if uneven else "info", text, evidence, remedy, gpus)
 
 
-class LoadedGpu(NamedTuple):
+class LoadedGpu(msgspec.Struct, frozen=True):
     """A GPU that works, with its average clock in megahertz and its average power in watts."""
 
     host: Host

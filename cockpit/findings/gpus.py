@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from cockpit.findings.checks import is_in_slurm
@@ -24,7 +24,7 @@ MAX_XID_LINES = 10
 MAX_XIDS_PER_GPU = 2
 
 
-class Trouble(NamedTuple):
+class Trouble(msgspec.Struct, frozen=True):
     """One way in which a GPU can be ill."""
 
     code: str
@@ -130,7 +130,7 @@ _RETEST = "drain the node (`cockpit drain-node`), reset the GPU (`nvidia-smi -r 
 _JOB_MISTAKE = "usually a fault of the job: see the end of its log; if it happens with other jobs too, only on this GPU, test the GPU"
 
 
-class Meaning(NamedTuple):
+class Meaning(msgspec.Struct, frozen=True):
     """What an Xid tells."""
 
     level: Level

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain, zip_longest
-from typing import NamedTuple
 
 import msgspec
 
@@ -25,7 +24,7 @@ MAX_BYTES = 2**60
 """No host has as many bytes."""
 
 
-class KillLine(NamedTuple):
+class KillLine(msgspec.Struct, frozen=True):
     """Above how many used bytes Ray kills; `assumed` where its setting is not known, so that its default stands in."""
 
     at: int

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
-from typing import NamedTuple
+
+import msgspec
 
 from cockpit.findings.causes import find_cause, find_port_in_use
 from cockpit.model import Host, Job, Listener, Node, Process, Snapshot
@@ -20,7 +21,7 @@ CLOCK_SKEW_S = 300.0
 _FROM_WORKER = re.compile(r"^\s*\([\w.:]{1,80}(?: pid=\d+)?, ip=([\w.:]+)\)")
 
 
-class WantedPort(NamedTuple):
+class WantedPort(msgspec.Struct, frozen=True):
     """A port of a host that is looked at."""
 
     host: str
@@ -56,7 +57,7 @@ def find_wanted_port(job: Job, nodes: Sequence[Node], hosts: Mapping[str, Host])
 
 def listeners_of(snapshot: Snapshot, wanted: WantedPort) -> tuple[Listener, ...] | None:
     """`None`: nobody has been asked, or has answered."""
-    return next((one.listeners for one in snapshot.ports if (one.host, one.port) == wanted), None)
+    return next((one.listeners for one in snapshot.ports if WantedPort(one.host, one.port) == wanted), None)
 
 
 def known_process(listener: Listener, processes: Iterable[Process]) -> Process | None:

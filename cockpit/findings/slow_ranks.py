@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from statistics import median
-from typing import NamedTuple
+
+import msgspec
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.gpu_history import UTILIZATION
@@ -34,7 +35,7 @@ Role = tuple[str | None, str, str]
 """A job, a class, and a name without its numbers: actors that have these in common do the same."""
 
 
-class Rank(NamedTuple):
+class Rank(msgspec.Struct, frozen=True):
     """A GPU of one such actor, with what it does on average."""
 
     node: Node

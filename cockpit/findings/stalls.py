@@ -6,7 +6,9 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from statistics import median
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 from cockpit.alike import group_by
 from cockpit.config.thresholds import STALE_AFTER_S
@@ -43,7 +45,7 @@ _WATTS: tuple[tuple[frozenset[str], float], ...] = tuple(
 Does = Literal["idle", "spins", "lost", "works"]
 
 
-class Marks(NamedTuple):
+class Marks(msgspec.Struct, frozen=True):
     """Up to which percent a GPU is idle, and from which on, below which share of its power, it waits."""
 
     idle: float
@@ -51,7 +53,7 @@ class Marks(NamedTuple):
     power: float
 
 
-class UsedGpu(NamedTuple):
+class UsedGpu(msgspec.Struct, frozen=True):
     """A GPU of a job."""
 
     node: Node
@@ -65,7 +67,7 @@ class UsedGpu(NamedTuple):
         return f"{self.node.title} GPU {self.gpu.label}"
 
 
-class Stall(NamedTuple):
+class Stall(msgspec.Struct, frozen=True):
     """A job none of whose GPUs works."""
 
     job: Job

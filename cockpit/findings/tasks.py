@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+
+import msgspec
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.versions import is_ours
@@ -17,7 +18,7 @@ MAX_TASKS = 1 << 22
 """PID_MAX_LIMIT of linux/threads.h: nowhere are more."""
 
 
-class _Near(NamedTuple):
+class _Near(msgspec.Struct, frozen=True):
     """One limit that is nearly reached."""
 
     host: Host
@@ -27,7 +28,7 @@ class _Near(NamedTuple):
     words: _Words
 
 
-class _Words(NamedTuple):
+class _Words(msgspec.Struct, frozen=True):
     """Whose limit it is and who has so many, what it is called, where both numbers stand, and what to do."""
 
     subject: str

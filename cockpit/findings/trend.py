@@ -5,7 +5,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from math import isfinite, nan
-from typing import NamedTuple
+
+import msgspec
 
 MIN_KNOWN_STEPS = 6
 """Steps that must be known before a growth is told."""
@@ -16,7 +17,7 @@ MAX_CONTRADICTING_SHARE = 0.28
 them grows steadily enough to be told ahead."""
 
 
-class Trend(NamedTuple):
+class Trend(msgspec.Struct, frozen=True):
     """How something has grown, by so much a second; `steady` when hardly a part of the time contradicts, the last of it least."""
 
     slope: float

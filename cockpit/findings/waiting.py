@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from math import inf
 from operator import itemgetter
-from typing import NamedTuple
+
+import msgspec
 
 from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
@@ -44,7 +45,7 @@ REMEDIES: Mapping[Wait, tuple[str, str | None]] = {
 }
 
 
-class WaitKind(NamedTuple):
+class WaitKind(msgspec.Struct, frozen=True):
     """What waits in the same way is judged as one."""
 
     why: str | None
@@ -55,7 +56,7 @@ class WaitKind(NamedTuple):
 Kinds = dict[WaitKind, list[Waiting]]
 
 
-class WaitingSet(NamedTuple):
+class WaitingSet(msgspec.Struct, frozen=True):
     """What is told as one."""
 
     code: str

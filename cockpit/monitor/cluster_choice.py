@@ -81,7 +81,7 @@ class ClusterChoice:
 
     async def find_others(self, *, strangers: bool = True) -> tuple[OtherRay, ...]:
         """The other Rays that live on this host, asked now whether they answer; other users' only because a person wants to know."""
-        followed = {*(self.address or ())[:2], self._poller.parts.cluster.session}
+        followed = {self._poller.parts.cluster.session, *((self.address.url, self.address.origin) if self.address else ())}
         local, _ = self._heard
         rays = [ray for ray in (rays_on(local) if local else ()) if followed.isdisjoint((ray.url, ray.session))]
         return await ask_rays(rays, self._poller.clock, strangers=strangers)
@@ -201,7 +201,7 @@ class ClusterChoice:
         same = here.get(origin)
         if same is not None and same.dashboard:
             if lost:
-                self.follow(self.address._replace(url=same.dashboard, given=False))
+                self.follow(replace(self.address, url=same.dashboard, given=False))
         elif here and not self.is_alive(origin) and (origin == "default" or (lost and origin.startswith("session"))):
             self._resolve()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from cockpit.config.reach import HostEntry
 from cockpit.sources.probes.decode import convert_answer
@@ -27,7 +29,7 @@ class NoRayError(SourceError):
     """There is none to ask: of a dead node, of another Ray's session."""
 
 
-class ProbePlace(NamedTuple):
+class ProbePlace(msgspec.Struct, frozen=True):
     """How a probe finds the folder."""
 
     host: str

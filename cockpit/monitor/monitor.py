@@ -196,7 +196,8 @@ class ClusterMonitor:
 
     def _other_sessions(self) -> Sequence[Session]:
         """The sessions of root's and ours that live here and are not followed."""
-        followed = {*(self.choice.address or ())[:2]}
+        address = self.choice.address
+        followed = {address.url, address.origin} if address else set()
         live = [one for one in local_sessions(self.poller.parts.hosts) if one.live and one.dashboard and one.trusted]
         return [one for one in live if followed.isdisjoint((one.dashboard, one.name))]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Container, Mapping
 from operator import is_
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from cockpit.config.thresholds import LARGE_CLUSTER_NODES
@@ -23,7 +24,7 @@ LARGE_PAUSE_S = 15.0
 NO_REASONS: Mapping[str, Reason] = {}
 
 
-class WaitingThings(NamedTuple):
+class WaitingThings(msgspec.Struct, frozen=True):
     """All of each kind; `None`: it is not known."""
 
     actors: tuple[Actor, ...] | None
@@ -113,7 +114,7 @@ class _ReasonedValues(Generic[T]):
 
     def _one(self, each: T, why: Mapping[str, Reason], before: tuple[T, T] | None) -> T:
         reason = why.get(each.id) or Reason(each.why)
-        if before is None or before[0] != each or (before[1].why, before[1].wait) != reason:
+        if before is None or before[0] != each or Reason(before[1].why, before[1].wait) != reason:
             before = (each, replace(each, why=reason.why, wait=reason.wait))
         self._made[each.id] = before
         return before[1]

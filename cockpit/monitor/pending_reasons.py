@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from cockpit.model import DEADLOCK, GROUP_WAIT_PREFIX, Actor, Demand, Job, Node, PlacementGroup, Quantity, Wait
@@ -40,7 +40,7 @@ MAX_LARGE_DEMAND = 100
 STARTING = "resources are reserved; the runtime environment or the worker process is starting"
 
 
-class WaitFacts(NamedTuple):
+class WaitFacts(msgspec.Struct, frozen=True):
     """What Ray said, and which of it is not old."""
 
     nodes: NodeFacts
@@ -56,7 +56,7 @@ class WaitFacts(NamedTuple):
     """What may be tasks that no node is large enough for."""
 
 
-class Reason(NamedTuple):
+class Reason(msgspec.Struct, frozen=True):
     """Why something waits, in a sentence and in a word."""
 
     why: str | None = None
@@ -123,7 +123,7 @@ class Reasons:
             return Reason(group.why)
         found = next((self._sentence(each, group.job) for each in self._asks(group)), None) or Reason()
         said = f" (Ray: {group.why})" if group.why else ""
-        return found._replace(why=f"{found.why}{said}" if found.why else group.why)
+        return replace(found, why=f"{found.why}{said}" if found.why else group.why)
 
     def of_actor(self, actor: Actor, groups: Mapping[str, PlacementGroup]) -> Reason:
         """Why an actor waits."""
@@ -162,7 +162,7 @@ class Reasons:
         found = self._first(actor, self._inside[key], ask([shape(actor.needs)], "STRICT_PACK"))
         if found is None or found is STARTS:
             return found or Reason()
-        return found._replace(why=f"in its placement group it {found.why}")
+        return replace(found, why=f"in its placement group it {found.why}")
 
     def _first(self, actor: Actor, world: LivingNodes, wanted: Ask) -> Reason | None:
         """The sentence for one that needs one node; nothing while the facts may be older than it is."""
@@ -305,7 +305,7 @@ def has_waited(actor: Actor, asked: float | None) -> bool:
 
 def _reason_of(world: LivingNodes, wanted: Ask, growing: bool) -> Reason | None:
     verdict: PlacementVerdict | None = world.judge(wanted)
-    told = verdict and sentence(world, wanted, verdict)
+    told = None if verdict is None else sentence(world, wanted, verdict)
     if told is None or verdict is None:
         return None
     match verdict.kind:

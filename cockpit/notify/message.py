@@ -6,7 +6,7 @@ import socket
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -34,7 +34,7 @@ class FindingNotice(Value, frozen=True):
     """Of one that is told as ended: it goes on at a level that this target is not told of."""
 
 
-class Message(NamedTuple):
+class Message(msgspec.Struct, frozen=True):
     """What began and what ended; the text is safe for a terminal and holds no secrets, but may still be markup to whoever draws it."""
 
     cluster: str

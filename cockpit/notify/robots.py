@@ -6,7 +6,7 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -27,14 +27,14 @@ class ChatBotRefusedError(Exception):
         """Seconds for which it wants to be left alone."""
 
 
-class Post(NamedTuple):
+class Post(msgspec.Struct, frozen=True):
     """What is sent."""
 
     body: bytes
     params: Mapping[str, str] = {}
 
 
-class ChatBot(NamedTuple):
+class ChatBot(msgspec.Struct, frozen=True):
     """One kind."""
 
     post: Callable[[Message, str, float], Post]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from cockpit.placement.nodes import LivingNodes
 from cockpit.placement.request import Ask, Shape, ask
 
 
-class Deadlock(NamedTuple):
+class Deadlock(msgspec.Struct, frozen=True):
     """Jobs that wait for each other, and those that wait for what they hold themselves."""
 
     each_other: frozenset[str] = frozenset()

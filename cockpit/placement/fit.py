@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, combinations
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 from cockpit.placement.request import Strategy
 
@@ -24,7 +26,7 @@ MAX_SHAPES = 8
 UNLIMITED = 1 << 40
 
 
-class Slot(NamedTuple):
+class Slot(msgspec.Struct, frozen=True):
     """What a node has left, and as bits which of the shapes its labels admit. Nodes with the same are one to the search."""
 
     has: Vector
@@ -89,7 +91,7 @@ def _can_hold_each(stock: Stock, bundles: Bundles) -> bool:
     return all(need <= sum(slot.has[place] * nodes for slot, nodes in stock.items()) for place, need in enumerate(_total_need(bundles)))
 
 
-class Move(NamedTuple):
+class Move(msgspec.Struct, frozen=True):
     """So many nodes of a kind take so many bundles of each shape; `again`: nodes that have taken some before."""
 
     slot: Slot

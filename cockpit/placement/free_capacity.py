@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from cockpit.placement.fit import Move, Slot, TooLongError, Vector, capacity, greedy_moves
 from cockpit.placement.nodes import admitted_shapes
 from cockpit.placement.request import Ask, NodeHold, Place, Shape, rank
 
 
-class NodeKind(NamedTuple):
+class NodeKind(msgspec.Struct, frozen=True):
     """Nodes that are one to every ask: the same is left on them, and the labels that anybody asks for are the same."""
 
     has: Vector
     labels: tuple[str | None, ...]
 
 
-class NodeShare(NamedTuple):
+class NodeShare(msgspec.Struct, frozen=True):
     """What one node gives to an ask."""
 
     place: Place
@@ -65,7 +67,7 @@ class FreeCapacity:
         used = Counter(place.used)
         for hold in gone:
             used.update(hold.amounts)
-        return place._replace(used=used, holds=(*place.holds, *gone))
+        return replace(place, used=used, holds=(*place.holds, *gone))
 
     def _vector(self, shape: Shape) -> Vector:
         needs = dict(shape.amounts)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from cockpit.placement.fit import Room, Slot, capacity, room
 from cockpit.placement.request import Ask, Labels, NodeHold, Place, matches
@@ -16,7 +19,7 @@ PlacementKind = Literal["now", "missed", "held", "fragmented", "short", "label",
 """`short`: GPUs are there, something else is not. `fragmented`: enough in all, but in pieces. `missed`: Ray doesn't find the room."""
 
 
-class PlacementVerdict(NamedTuple):
+class PlacementVerdict(msgspec.Struct, frozen=True):
     """Whether an ask can be placed; if not, by which resources it is held up."""
 
     kind: PlacementKind
@@ -124,13 +127,13 @@ class LivingNodes:
             held = [(hold.job, *sorted(hold.amounts.items())) for hold in holds]
             kind = (place.id in apart and place.id, labels, *(place.total.get(name) for name in names), *held)
             counts[kind] += 1
-            kinds[kind] = place._replace(holds=holds)
+            kinds[kind] = replace(place, holds=holds)
         return LivingNodes(kinds.values(), known=self.known, counts=tuple(counts[kind] for kind in kinds))
 
     def only(self, jobs: Container[str | None]) -> LivingNodes:
         """The world in which nobody holds anything but these jobs."""
         return LivingNodes(
-            (place._replace(used=_amounts_held_by(jobs, place.holds)) for place in self.places), known=self.known, counts=self._counts
+            (replace(place, used=_amounts_held_by(jobs, place.holds)) for place in self.places), known=self.known, counts=self._counts
         )
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 SCALE = 10_000
 """Ray counts in ten-thousandths: three times 0.1 and 0.3 are the same."""
@@ -16,14 +18,14 @@ IMPLICIT_PREFIX = "node:__internal_implicit_resource_"
 RANKED_LAST = ("object_store_memory", "memory", "CPU")
 
 
-class Shape(NamedTuple):
+class Shape(msgspec.Struct, frozen=True, order=True):
     """What one bundle, actor or task needs: amounts, and what the labels of its node must be."""
 
     amounts: Amounts
     labels: Labels = ()
 
 
-class Ask(NamedTuple):
+class Ask(msgspec.Struct, frozen=True):
     """So many bundles of each shape, to be placed together or not at all."""
 
     shapes: tuple[tuple[Shape, int], ...]
@@ -56,7 +58,7 @@ class Ask(NamedTuple):
         return sum(number * dict(shape.amounts).get(name, 0) for shape, number in self.shapes)
 
 
-class NodeHold(NamedTuple):
+class NodeHold(msgspec.Struct, frozen=True):
     """What a job holds of a node, by an actor or a placement group."""
 
     job: str | None
@@ -66,7 +68,7 @@ class NodeHold(NamedTuple):
     amounts: Mapping[str, int]
 
 
-class Place(NamedTuple):
+class Place(msgspec.Struct, frozen=True):
     """A living node: what it has, and what of it is handed out; of a resource that `used` doesn't name that is unknown."""
 
     id: str

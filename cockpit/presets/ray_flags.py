@@ -6,7 +6,9 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
+
+import msgspec
 
 from cockpit.config.document import InputError
 from cockpit.presets.amounts import byte_count, is_number
@@ -15,7 +17,7 @@ FlagKind = Literal["port", "count", "number", "bytes", "text", "switch", "true o
 FlagValue = str | int | float | bool
 
 
-class RayFlag(NamedTuple):
+class RayFlag(msgspec.Struct, frozen=True):
     """What `ray start` takes after one of its flags."""
 
     kind: FlagKind

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 from enum import IntEnum
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 import zstandard
@@ -74,7 +74,7 @@ class SegmentHeader(msgspec.Struct, frozen=True):
     """Which fields of rows are packed as numbers: another cockpit may have others, and each number belongs to the one before it."""
 
 
-class Record(NamedTuple):
+class Record(msgspec.Struct, frozen=True):
     """Where a record lies."""
 
     kind: int

@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
+import msgspec
 import platformdirs
 
 from cockpit.config.thresholds import DAY_S, RecordingLimits
@@ -99,7 +99,7 @@ class Lock:
             self._file = None
 
 
-class _Old(NamedTuple):
+class _Old(msgspec.Struct, frozen=True, order=True):
     written: float
     size: int
     path: Path

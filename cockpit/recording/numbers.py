@@ -9,8 +9,9 @@ import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from cockpit.model import (
@@ -39,7 +40,7 @@ MAX_SHIFT = 62 - MANTISSA_BITS - 1
 LAST_LETTER = 0x7F
 
 
-class Scale(NamedTuple):
+class Scale(msgspec.Struct, frozen=True):
     """A number as a code from 1 on, and back; both keep the order."""
 
     encode: Callable[[Any], int]

@@ -10,7 +10,8 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+
+import msgspec
 
 from cockpit.bug import bug
 from cockpit.clock import CLOCK, shift_of
@@ -39,7 +40,7 @@ SMALLEST_LIMIT = 1 << 20
 """Bytes: where less is allowed, it is not worth beginning."""
 
 
-class RecorderState(NamedTuple):
+class RecorderState(msgspec.Struct, frozen=True):
     """Whether it records, and in which file; else why not, in words."""
 
     path: Path | None = None

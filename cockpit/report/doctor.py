@@ -12,7 +12,6 @@ from contextlib import closing
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 import msgspec
 
@@ -52,7 +51,7 @@ RECORDED_S = 1800.0
 _PARTS = ("textual", "h11", "msgspec", "psutil", "nvidia-ml-py", "click", "pyyaml")
 
 
-class CheckResult(NamedTuple):
+class CheckResult(msgspec.Struct, frozen=True):
     """One check, what it found, and the sources that it lacked."""
 
     check: Check

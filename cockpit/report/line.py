@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+
+import msgspec
 
 from cockpit.line_file import SUFFIX, line_path, lines_path
 from cockpit.model import Node, Quantity, Snapshot
@@ -59,7 +60,7 @@ def _sum(amounts: Collection[float | None]) -> str:
     return count(sum(known)) if known and len(known) == len(amounts) else UNKNOWN
 
 
-class LineToWrite(NamedTuple):
+class LineToWrite(msgspec.Struct, frozen=True):
     """What is written of a snapshot, and where."""
 
     path: Path

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple, TypeVar, get_args
+from typing import TypeVar, get_args
+
+import msgspec
 
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import LEFT_OVER, LEVELS, Node, NodeState, Quantity, Snapshot, Wait
@@ -19,7 +21,7 @@ WAITS: tuple[str, ...] = (*get_args(Wait), "unknown")
 JUDGED = (*LEFT_OVER, "unknown")
 
 
-class MetricFacts(NamedTuple):
+class MetricFacts(msgspec.Struct, frozen=True):
     """A snapshot, and what several families ask of it."""
 
     snapshot: Snapshot
@@ -63,7 +65,7 @@ def _reserved_gpus(snapshot: Snapshot) -> dict[str, float | None]:
     return {job: use.reserved if use else look.none_reserved for job, use in uses.items()}
 
 
-class Family(NamedTuple):
+class Family(msgspec.Struct, frozen=True):
     """One name that Prometheus knows."""
 
     name: str

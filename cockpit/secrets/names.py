@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from enum import IntEnum
 from functools import cache, lru_cache
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 LONGEST_NAME: Final = 200
 """Characters of a name that are read, from its end: there stands what it is."""
@@ -28,7 +30,7 @@ class Secrecy(IntEnum):
 NONE, POSSIBLE, LIKELY, CERTAIN = Secrecy
 
 
-class NameRule(NamedTuple):
+class NameRule(msgspec.Struct, frozen=True):
     """What names say that match. They are matched as lower-case words with `_` between them: `secretKeyRef` is `secret_key_ref`."""
 
     secrecy: Secrecy
@@ -36,7 +38,7 @@ class NameRule(NamedTuple):
     examples: tuple[str, ...]
 
 
-class PlainRule(NamedTuple):
+class PlainRule(msgspec.Struct, frozen=True):
     """Values that are no secret, under whatever name or, if `under` is given, under names that match it."""
 
     pattern: str

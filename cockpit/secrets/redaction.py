@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from cockpit.secrets.contexts import CONTEXTS, URLS
 from cockpit.secrets.keys import KEYS
@@ -23,7 +25,7 @@ _PRIVATE: Final = "PRIVATE KEY-----"
 Span = tuple[int, int]
 
 
-class _Name(NamedTuple):
+class _Name(msgspec.Struct, frozen=True):
     """A word of a text behind which a secret may follow."""
 
     text: str

@@ -5,7 +5,9 @@ Every repetition is bounded, or runs over what the next thing can't begin with: 
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+import msgspec
 
 Q: Final = r"""\\{0,7}["'`]?"""
 """A quote that may be there, also as it stands in JSON that was written into a string."""
@@ -49,7 +51,7 @@ NAMES: Final = (*INSIDE, *BEGINNING, *CHINESE)
 """No name of a secret is without one of them."""
 
 
-class Rule(NamedTuple):
+class Rule(msgspec.Struct, frozen=True):
     """One way in which a secret is written down: its `value`, which follows its `lead`. Without a lead it begins where no word goes on."""
 
     name: str

@@ -12,10 +12,11 @@ import ssl
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, Protocol, cast
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 import h11
+import msgspec
 from h11 import _readers
 
 from cockpit.sources.source import wait_within
@@ -50,7 +51,7 @@ class ConnectionLostError(Exception):
     """It broke while it was in use; its cause is the system's error."""
 
 
-class HttpResponse(NamedTuple):
+class HttpResponse(msgspec.Struct, frozen=True):
     """What came back, with the body yet to be read."""
 
     status: int
@@ -59,7 +60,7 @@ class HttpResponse(NamedTuple):
     body: AsyncIterable[bytes]
 
 
-class HttpRequest(NamedTuple):
+class HttpRequest(msgspec.Struct, frozen=True):
     """What goes out, and to where."""
 
     scheme: str

@@ -8,8 +8,9 @@ import socket
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from cockpit.config.slurm import NodeNames
@@ -29,7 +30,7 @@ _LEFT = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,3}):)?(\d{1,3}):(\d{1,2})")
 _LIST = re.compile(r"[A-Za-z0-9_.,\[\]-]+")
 
 
-class SlurmJob(NamedTuple):
+class SlurmJob(msgspec.Struct, frozen=True):
     """A job, a task of an array, or a part of a heterogeneous job: each has an id of its own."""
 
     id: str
@@ -80,7 +81,7 @@ async def _list_jobs(name: str) -> list[SlurmJob]:
             return []
         raise
     rows = [line.split("|") for line in lines]
-    return [SlurmJob(row[0], row[1], row[2], _parse_left(row[3]), row[4]) for row in rows if len(row) == len(SlurmJob._fields)]
+    return [SlurmJob(row[0], row[1], row[2], _parse_left(row[3]), row[4]) for row in rows if len(row) == len(SlurmJob.__struct_fields__)]
 
 
 async def read_allocation(job: str, now: float, names_of: Callable[[str], Sequence[str]] = lambda _: ()) -> Allocation:

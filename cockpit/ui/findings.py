@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from cockpit.acts.table import find_operation
 from cockpit.model import Finding, Level, Snapshot
@@ -129,7 +131,7 @@ class HiddenFindings:
         self.keys &= {finding.key for finding in findings}
 
 
-class NextStep(NamedTuple):
+class NextStep(msgspec.Struct, frozen=True):
     """What a user can press next."""
 
     key: str

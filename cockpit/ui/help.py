@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import NamedTuple
 
+import msgspec
+from msgspec.structs import replace
 from textual import work
 from textual.app import SystemCommand
 from textual.binding import Binding
@@ -98,7 +99,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
 """What stands after the keys of the open page and of the chosen row: headings, and which actions are below them."""
 
 
-class Entry(NamedTuple):
+class Entry(msgspec.Struct, frozen=True):
     """An action with its keys, in Textual's names for them."""
 
     action: str
@@ -144,7 +145,7 @@ def _entries(nodes: Iterable[DOMNode]) -> Iterator[Entry]:
     for node, binding in (each for each in bindings if each[1] not in pages):
         name = binding.action.partition("(")[0]
         known = found.get(binding.action, Entry(binding.action, name, (), binding.description, binding_help(node, binding)))
-        found[binding.action] = known._replace(keys=(*known.keys, *binding.key.split(",")))
+        found[binding.action] = replace(known, keys=(*known.keys, *binding.key.split(",")))
     yield from found.values()
 
 

@@ -6,8 +6,9 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
+import msgspec
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size, Spacing
@@ -30,7 +31,7 @@ MAX_PLACES = 100
 """Pages of which it is remembered where the cursor was left: those left longest ago are forgotten first."""
 
 
-class CursorPlace(NamedTuple):
+class CursorPlace(msgspec.Struct, frozen=True):
     """Where a cursor lies, and how far its page is scrolled."""
 
     key: str | None = None

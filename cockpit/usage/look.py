@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import msgspec
 
@@ -50,7 +50,7 @@ class JobState(msgspec.Struct):
     """Ray says that it has ended."""
 
 
-class Owner(NamedTuple):
+class Owner(msgspec.Struct, frozen=True, order=True):
     """Whose GPUs they are: a job's, else by their kind a user's."""
 
     kind: OwnerKind
@@ -256,7 +256,7 @@ def _add_processes(seen: _Seen, uses: Mapping[Owner, Use]) -> None:
             use.host_memory = (use.host_memory or 0) + max(0, memory)
 
 
-class _Held(NamedTuple):
+class _Held(msgspec.Struct, frozen=True):
     """A GPU whose memory somebody holds."""
 
     id: str

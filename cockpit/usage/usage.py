@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -22,7 +21,7 @@ MAX_OWNERS = 2_000
 """Jobs and users that are counted: what a cluster says must not fill the memory."""
 
 
-class MemoryMark(NamedTuple):
+class MemoryMark(msgspec.Struct, frozen=True):
     """The fullest that a host was on which a job had something."""
 
     node: str

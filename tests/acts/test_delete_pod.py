@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cockpit.acts.act import Aim
+from cockpit.acts.act import Aim, Impact
 from cockpit.acts.plan import Plan, Receipt
 from cockpit.acts.table import act_for, find_act
 from cockpit.acts.text import plan_lines, summary
@@ -134,18 +134,18 @@ async def test_what_was_not_done_is_told_as_that(error: SourceError, refused: st
 
 async def test_what_runs_on_its_node_ends_with_it_and_its_name_is_typed():
     known = replace(snapshot(), actors=(actor(1, node=f"{2:056x}"), actor(2)), jobs=())
-    ends, word = DELETE.impact(await planned(Server(listed(WORKER, 2)), WORKER, known), known, {})
-    assert word == WORKER
-    assert len(ends) == 1
+    impact = DELETE.impact(await planned(Server(listed(WORKER, 2)), WORKER, known), known, {})
+    assert impact.word == WORKER
+    assert len(impact.ends) == 1
     idle = replace(known, actors=(), placement_groups=())
-    assert DELETE.impact(await planned(Server(listed(WORKER, 2)), WORKER, idle), idle, {}) == ((), None)
+    assert DELETE.impact(await planned(Server(listed(WORKER, 2)), WORKER, idle), idle, {}) == Impact()
 
 
 async def test_with_the_head_the_whole_ray_ends_also_where_nothing_runs():
     idle = replace(snapshot(), actors=(), placement_groups=(), jobs=())
-    ends, word = DELETE.impact(await planned(Server(listed("ray-head", 1)), "ray-head", idle), idle, {})
-    assert ends == ("this is the head's pod: Ray ends on all nodes of this cluster",)
-    assert word == "ray-head"
+    impact = DELETE.impact(await planned(Server(listed("ray-head", 1)), "ray-head", idle), idle, {})
+    assert impact.ends == ("this is the head's pod: Ray ends on all nodes of this cluster",)
+    assert impact.word == "ray-head"
 
 
 @pytest.mark.parametrize(("act", "instead"), [("stop", "cockpit delete-pod"), ("start", "edit the RayCluster")])

@@ -38,14 +38,14 @@ def test_nodes_are_asked_for_by_the_ids_that_ray_gave_them():
 
 def test_its_name_is_typed_and_what_goes_on_is_told():
     world = replace(snapshot(), actors=(actor(1, node=WORKER), actor(2, node=WORKER), actor(3)))
-    ends, word = DRAIN.impact(plan("w1"), world, {})
-    assert word == "w1"
-    assert ends == (
+    impact = DRAIN.impact(plan("w1"), world, {})
+    assert impact.word == "w1"
+    assert impact.ends == (
         "node w1 takes no new work, and its Ray stops when nothing runs there; this can't be undone",
         "2 actors on w1 continue until their jobs end them",
     )
-    assert DRAIN.impact(plan("w1"), replace(world, actors=None), {})[0][1:] == ("the actors on w1 are unknown",)
-    assert DRAIN.impact(plan("w1", "w2"), world, {})[1] == "2 nodes"
+    assert DRAIN.impact(plan("w1"), replace(world, actors=None), {}).ends[1:] == ("the actors on w1 are unknown",)
+    assert DRAIN.impact(plan("w1", "w2"), world, {}).word == "2 nodes"
 
 
 def test_a_node_has_its_words_in_plan_and_log():

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cockpit.acts.act import Impact, session_word
+from cockpit.acts.act import session_word
 from cockpit.acts.on_hosts import with_gpus, with_names, with_owners
 from cockpit.acts.plan import Plan, Target
 from cockpit.acts.table import find_act
@@ -31,8 +31,9 @@ def plan(act: str, what: str, *names: str, leaked: bool = False) -> Plan:
     return Plan(act, act, tuple(Target(what, "head", id=name, name=f"n{name}", leaked=leaked) for name in names))  # type: ignore[arg-type]
 
 
-def weigh(world: Snapshot, plan: Plan) -> Impact:
-    return find_act(plan.act).impact(plan, world, {})
+def weigh(world: Snapshot, plan: Plan) -> tuple[tuple[str, ...], str | None]:
+    impact = find_act(plan.act).impact(plan, world, {})
+    return impact.ends, impact.word
 
 
 def test_one_actor_is_named_and_several_are_counted():

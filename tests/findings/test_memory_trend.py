@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.config.thresholds import STALE_AFTER_S
-from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, MemoryHistory, kill_line
+from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, KillLine, MemoryHistory, kill_line
 from cockpit.model import Amount, HostMemory, MemoryUser
 from tests.world import GIB, NOW, OTHER_RAY, node, process, snapshot, theirs
 
@@ -203,11 +203,11 @@ def test_nodes_and_hosts_that_come_and_go_for_ever_do_not_fill_the_memory():
 @pytest.mark.parametrize(
     ("memory", "line"),
     [
-        (HostMemory(1, 1000, 800), (800, False)),
-        (HostMemory(1, 1000), (950, True)),
+        (HostMemory(1, 1000, 800), KillLine(800, assumed=False)),
+        (HostMemory(1, 1000), KillLine(950, assumed=True)),
         (HostMemory(1), None),
         (HostMemory(1, -5, math.nan), None),
-        (HostMemory(1, 1000, 0), (950, True)),
+        (HostMemory(1, 1000, 0), KillLine(950, assumed=True)),
     ],
 )
 def test_the_kill_line_is_told_or_assumed_or_unknown(memory, line):

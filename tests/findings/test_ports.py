@@ -32,7 +32,7 @@ def world(one: Job, *ports: Port) -> Snapshot:
 
 
 def told(*listeners: Listener) -> Finding:
-    return only(looked(world(job(), Port(*HERE, listeners)), detectors=(failed_jobs,)), "job-failed")
+    return only(looked(world(job(), Port(HERE.host, HERE.port, listeners)), detectors=(failed_jobs,)), "job-failed")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_who_listens_there_now_is_told():
 
 def test_a_listener_that_is_left_over_is_led_to_and_can_be_ended():
     first = process(7, host="node1", kind="orphan", session="session_old")
-    there = replace(world(job(), Port(*HERE, (Listener(pid=7, ticks=first.ticks, user="train"),))), processes=(first,))
+    there = replace(world(job(), Port(HERE.host, HERE.port, (Listener(pid=7, ticks=first.ticks, user="train"),))), processes=(first,))
     found = only(looked(there, detectors=(failed_jobs,)), "job-failed")
     assert found.evidence[-2] == "process 7 of train listens on port 29500 of node1 now (orphan, session_old)"
     assert found.about == ("job:raysubmit_1", first.key)
@@ -79,7 +79,7 @@ def test_a_listener_that_is_left_over_is_led_to_and_can_be_ended():
 @pytest.mark.parametrize("ticks", [None, 1])
 def test_a_pid_that_is_another_process_now_is_not_taken_for_the_one_that_is_known(ticks: int | None):
     first = process(7, host="node1", kind="orphan")
-    there = replace(world(job(), Port(*HERE, (Listener(pid=7, ticks=ticks),))), processes=(first,))
+    there = replace(world(job(), Port(HERE.host, HERE.port, (Listener(pid=7, ticks=ticks),))), processes=(first,))
     found = only(looked(there, detectors=(failed_jobs,)), "job-failed")
     assert found.evidence[-2] == "process 7 listens on port 29500 of node1 now"
     assert (found.about, found.remedy.act) == (("job:raysubmit_1",), None)

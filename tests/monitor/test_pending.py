@@ -259,7 +259,7 @@ def test_of_a_large_cluster_reasons_are_found_anew_only_now_and_then_but_at_once
     actors = ActorFacts(actors=(actor(1, state="PENDING_CREATION", needs={"GPU": 9.0}, since=NOW - 60), actor(2)), counts={}, complete=True)
 
     def why(facts, listed=actors, jobs=None):
-        return told(Parts(nodes=facts, actors=listed, jobs=jobs))[0][0]
+        return told(Parts(nodes=facts, actors=listed, jobs=jobs)).actors[0]
 
     first = why(large[0]).why
     assert "8" in first

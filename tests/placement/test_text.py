@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cockpit.placement import LivingNodes, ask, matches, scale_amount, sentence, shape
 from tests.placement.given import explain, hold, one, place
@@ -142,10 +143,10 @@ def test_a_group_that_lost_a_node_needs_another_one_for_each_bundle():
 
 
 def test_nothing_is_said_of_what_is_not_known():
-    unknown = place("w1")._replace(used={})
+    unknown = replace(place("w1"), used={})
     assert LivingNodes([place("head"), unknown]).judge(one(GPU=1)) is None
     assert LivingNodes([place("head"), unknown]).judge(one(GPU=9)).kind == "never"
-    assert LivingNodes([place("head"), place("w1")._replace(total={})]).judge(one(GPU=9)) is None
+    assert LivingNodes([place("head"), replace(place("w1"), total={})]).judge(one(GPU=9)) is None
     assert LivingNodes([]).judge(one(GPU=9)) is None
     assert LivingNodes([place("head")], known=False).judge(one(GPU=9)) is None
 
@@ -179,7 +180,7 @@ WANTED = st.builds(
 @settings(max_examples=300)
 @given(PLACES, WANTED)
 def test_every_verdict_has_a_sentence_and_agrees_with_what_would_fit(places, wanted):
-    world = LivingNodes([each._replace(id=str(number)) for number, each in enumerate(places)])
+    world = LivingNodes([replace(each, id=str(number)) for number, each in enumerate(places)])
     verdict = world.judge(wanted)
     assert (verdict.kind == "never") == (world.room(wanted, "ever") == "no")
     assert (verdict.kind == "now") == (world.room(wanted, "now") == "yes")

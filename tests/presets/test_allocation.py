@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from cockpit.config.reach import HostEntry
 from cockpit.config.settings import Config
 from cockpit.config.slurm import named_allocation
@@ -39,7 +41,7 @@ def test_what_is_known_of_a_node_is_used_and_hosts_that_are_no_nodes_are_not():
 def test_without_a_job_of_slurms_it_is_started_on_no_host_that_is_merely_listed():
     listed = Config(hosts=(HostEntry("gpu1"), HostEntry("gpu2")), origins={"hosts": "--hosts"})
     assert with_hosts(ANYWHERE, listed) is ANYWHERE
-    unread = named_allocation("42", "gpu1")._replace(hosts=())
+    unread = replace(named_allocation("42", "gpu1"), hosts=())
     assert with_hosts(ANYWHERE, Config(slurm=unread)) is ANYWHERE
     assert ANYWHERE.nodes == ()
 

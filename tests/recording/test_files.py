@@ -5,6 +5,7 @@ import stat
 
 import pytest
 import zstandard
+from msgspec.structs import replace
 
 from cockpit.recording import files
 from cockpit.recording.files import (
@@ -80,7 +81,7 @@ def test_a_record_with_another_time_than_was_written_is_damaged(tmp_path):
     segment = written(tmp_path, pack_record(RecordKind.EVENTS, 5.0, b"payload", 7)[0])
     assert segment.payload(segment.records[0]) == b"payload"
     with pytest.raises(RecordingError, match="are damaged"):
-        segment.payload(segment.records[0]._replace(time=6.0))
+        segment.payload(replace(segment.records[0], time=6.0))
 
 
 def test_a_file_is_ours_alone_and_never_written_over(tmp_path):

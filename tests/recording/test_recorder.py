@@ -14,7 +14,7 @@ from cockpit.model import Cluster, Snapshot
 from cockpit.recording import folder as folders
 from cockpit.recording import recorder as recording_of
 from cockpit.recording import writer as writing
-from cockpit.recording.recorder import STEP_S, Recorder
+from cockpit.recording.recorder import STEP_S, Recorder, RecorderState
 from cockpit.recording.recording import Recording
 from tests import world
 
@@ -247,6 +247,6 @@ def test_after_its_end_nothing_more_is_recorded(root):
 
 
 def test_nothing_heard_is_nothing_written(root, recorder):
-    assert isinstance(recorder.state, tuple)
+    assert recorder.state == RecorderState()
     record(root, Snapshot())
     assert not root.exists()

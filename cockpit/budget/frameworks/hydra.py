@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from enum import Enum
 from functools import lru_cache
-from typing import NamedTuple, NoReturn, TypeAlias, Union
+from typing import NoReturn, TypeAlias, Union
 
 import msgspec
 
@@ -58,7 +58,7 @@ def parse(text: str) -> Value | Gap:
     return Gap.UNKNOWN if set(word) & set("[]{},") and "${" not in word else word
 
 
-class Override(NamedTuple):
+class Override(msgspec.Struct, frozen=True):
     """One `key=value`."""
 
     path: tuple[str, ...] | None

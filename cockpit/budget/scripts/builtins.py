@@ -5,7 +5,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
 
 from cockpit.budget.scripts.conditions import holds
 from cockpit.budget.scripts.flow import StopError
@@ -20,7 +22,7 @@ _QUIET = (":", "true", "trap", "wait", "umask", "ulimit", "shopt", "alias", "sle
 """They change nothing that counts here."""
 
 
-class Call(NamedTuple):
+class Call(msgspec.Struct, frozen=True):
     """What one of the shell's own commands is called with."""
 
     run: ScriptRun

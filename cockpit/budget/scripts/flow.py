@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, NamedTuple, NoReturn
+from typing import Literal, NoReturn
 
 import msgspec
 
@@ -38,7 +38,7 @@ class StopError(Exception):
     """A script that goes on for ever, or leaves several loops at once."""
 
 
-class End(NamedTuple):
+class End(msgspec.Struct, frozen=True):
     """How something ended."""
 
     left: Leaving | None

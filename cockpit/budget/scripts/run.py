@@ -204,10 +204,11 @@ class ScriptRun(Flow):
             scope.restore(self._locals.pop())
 
     def _assign(self, node: tree.Simple, scope: Scope, *, exported: bool = False) -> None:
-        for name, place, more, word, items in node.assigns:
-            value: Value = text(word, scope) if items is None else tuple(item for each in items for item in _files(each, scope))
-            scope.assign(name, value if place is None else UNKNOWN, more=more and place is None)
-            scope.exported |= {name} if exported else set()
+        for one in node.assigns:
+            items = None if one.items is None else tuple(item for each in one.items for item in _files(each, scope))
+            value: Value = text(one.value, scope) if items is None else items
+            scope.assign(one.name, value if one.place is None else UNKNOWN, more=one.more and one.place is None)
+            scope.exported |= {one.name} if exported else set()
 
     def _declare(self, argv: list[str], node: tree.Simple, scope: Scope) -> bool | None:
         flags = {sign for word in argv[1:] if word.startswith("-") for sign in word[1:]}

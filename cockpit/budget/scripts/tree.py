@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from cockpit.budget.scripts.words import Word
 
 
-class Assign(NamedTuple):
+class Assign(msgspec.Struct, frozen=True):
     """`name=value`, `name+=value`, `name[index]=value`, `name=(words)`."""
 
     name: str
@@ -18,7 +18,7 @@ class Assign(NamedTuple):
     """An array's; else `None`."""
 
 
-class Redirect(NamedTuple):
+class Redirect(msgspec.Struct, frozen=True):
     """`< file`, `2> file`, `>&2`, `<<EOF`: what a command reads from or writes to."""
 
     stream: str
@@ -27,40 +27,40 @@ class Redirect(NamedTuple):
     word: Word
 
 
-class Simple(NamedTuple):
+class Simple(msgspec.Struct, frozen=True):
     """One command."""
 
     assigns: tuple[Assign, ...]
     words: tuple[Word, ...]
 
 
-class Redirected(NamedTuple):
+class Redirected(msgspec.Struct, frozen=True):
     """A command that reads from or writes to something else than what is around it."""
 
     node: Node
     redirects: tuple[Redirect, ...]
 
 
-class Sequence(NamedTuple):
+class Sequence(msgspec.Struct, frozen=True):
     """Commands, each with what stands between it and the next."""
 
     items: tuple[tuple[Node, str], ...]
 
 
-class Pipeline(NamedTuple):
+class Pipeline(msgspec.Struct, frozen=True):
     """Commands that feed each other, or one that runs in a shell of its own."""
 
     parts: tuple[Node, ...]
     denied: bool = False
 
 
-class If(NamedTuple):
+class If(msgspec.Struct, frozen=True):
     """Conditions with what each leads to; the last of all may have none."""
 
     branches: tuple[tuple[Sequence | None, Sequence], ...]
 
 
-class For(NamedTuple):
+class For(msgspec.Struct, frozen=True):
     """`for name in words`; no words: the script's own arguments."""
 
     name: str
@@ -68,7 +68,7 @@ class For(NamedTuple):
     body: Sequence
 
 
-class While(NamedTuple):
+class While(msgspec.Struct, frozen=True):
     """`while` and `until`."""
 
     until: bool
@@ -76,21 +76,21 @@ class While(NamedTuple):
     body: Sequence
 
 
-class Case(NamedTuple):
+class Case(msgspec.Struct, frozen=True):
     """`case word in`."""
 
     word: Word
     branches: tuple[tuple[tuple[Word, ...], Sequence], ...]
 
 
-class Function(NamedTuple):
+class Function(msgspec.Struct, frozen=True):
     """A function's definition."""
 
     name: str
     body: Node
 
 
-class Sum(NamedTuple):
+class Sum(msgspec.Struct, frozen=True):
     """`(( … ))` as a command."""
 
     text: str

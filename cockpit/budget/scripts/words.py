@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 BLANK = " \t"
 ENDS = frozenset(" \t\n;&|<>()")
@@ -16,7 +18,7 @@ class ShellError(Exception):
     """Text that is no shell; its words say where."""
 
 
-class WordPart(NamedTuple):
+class WordPart(msgspec.Struct, frozen=True):
     """A piece of a word. What is within `$…` is read when it is expanded."""
 
     kind: Literal["text", "variable", "command", "process", "sum"]

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from cockpit.alike import group_by
@@ -62,7 +63,7 @@ def processes_of(
     return tuple(listed)
 
 
-class _Vouched(NamedTuple):
+class _Vouched(msgspec.Struct, frozen=True):
     """What Ray vouches for, by node: sorted once, for as many hosts as are looked at."""
 
     gpus: Mapping[str | None, tuple[Gpu, ...] | None]

@@ -6,7 +6,9 @@ import asyncio
 import base64
 import json
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from cockpit.secrets import redact
 from cockpit.sources.probes.process import Child, HearLines, parse_message, start_child
@@ -17,7 +19,7 @@ IDLE_TIMEOUT_S: Final = 60.0
 """Seconds after which a tunnel without a task ends."""
 
 
-class RayPlace(NamedTuple):
+class RayPlace(msgspec.Struct, frozen=True):
     """Where a host is in Ray: the session that lives there, and its node in it."""
 
     session: str

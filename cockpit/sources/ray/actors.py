@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from cockpit import secrets
 from cockpit.model import GROUP_WAIT_PREFIX, Actor, Bundle, Job, PlacementGroup, Value
@@ -58,7 +60,7 @@ class JobFacts(Value, frozen=True):
     jobs: tuple[Job, ...]
 
 
-class WaitStart(NamedTuple):
+class WaitStart(msgspec.Struct, frozen=True):
     """When an actor was first seen waiting; `at_least`: it already waited when the looking began."""
 
     moment: float

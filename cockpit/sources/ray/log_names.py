@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 PART_GLOB: Final = "[dglmr]*"
 """What parts of Ray and runtime environments write, and no worker does."""
@@ -40,7 +42,7 @@ _PART_WORDS: Final = (
 """What is in the command of a part of Ray, the first that fits."""
 
 
-class WorkerLog(NamedTuple):
+class WorkerLog(msgspec.Struct, frozen=True):
     """What one worker has written to its stdout or stderr."""
 
     name: str
@@ -51,7 +53,7 @@ class WorkerLog(NamedTuple):
     """`out` or `err`."""
 
 
-class LostWorker(NamedTuple):
+class LostWorker(msgspec.Struct, frozen=True):
     """The process of an actor before a restart."""
 
     worker: str

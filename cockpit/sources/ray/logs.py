@@ -7,7 +7,8 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from typing import NamedTuple
+
+import msgspec
 
 from cockpit.sources.connections import Params
 from cockpit.sources.ray.http import Dashboard, DashboardRefusedError
@@ -34,7 +35,7 @@ FIND_TIMEOUT_S, FIND_IN_WHOLE_TIMEOUT_S = 5.0, 120.0
 _FAILED = b"[get_logs] Fetch log error"
 
 
-class LogFile(NamedTuple):
+class LogFile(msgspec.Struct, frozen=True):
     """A file in the logs folder of a node."""
 
     node: str

@@ -6,8 +6,9 @@ import argparse
 import re
 from collections.abc import Container, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
+import msgspec
 from packaging.version import Version
 
 from cockpit.budget.frameworks.openrlhf.flags import NAMES, RELEASES, TABLE
@@ -126,7 +127,7 @@ def all_flags() -> frozenset[str]:
     return frozenset(f"--{name}" for *_, names in _rows() for name in names)
 
 
-class _Kind(NamedTuple):
+class _Kind(msgspec.Struct, frozen=True):
     """What a flag is: its type (`flag`, `off`: a switch), the name that it sets, its number of values, its choices, its default."""
 
     type: str
