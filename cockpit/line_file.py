@@ -23,7 +23,7 @@ OLD_S: Final = 60.0
 """Seconds after which a line is called old: while somebody looks, it is written every 30 s at least."""
 EARLY_S: Final = 5.0
 """So far in the future a line may have been written; beyond that, nobody knows how old it is."""
-_UNFIT: Final = re.compile(r"[^\w ·,–.:/@+()-]")
+_UNFIT: Final = r"[^\w ·,–.:/@+()-]"
 """What tmux, or a shell that expands its prompt, could obey: #[…], %{…}, `…`, $(…)."""
 
 
@@ -73,4 +73,4 @@ def read_line(address: str | None, now: float) -> StatusLine | None:
         return None
     if code not in range(4) or not age >= -EARLY_S:
         return None
-    return StatusLine(_UNFIT.sub("?", clean(text))[:MAX_LINE_CHARS], code, max(0.0, age))
+    return StatusLine(re.sub(_UNFIT, "?", clean(text))[:MAX_LINE_CHARS], code, max(0.0, age))

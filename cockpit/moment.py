@@ -15,8 +15,8 @@ EXAMPLES: Final = "03:10, 03:10:20, -20m, -1h30m, 11-22 03:10, 2026-11-22 03:10"
 """One of each form."""
 ALMOST_A_SECOND: Final = 0.999
 _UNITS: Final = {"d": 86400, "h": 3600, "m": 60, "s": 1}
-_BEFORE: Final = re.compile(r"-\s*((?:\d{1,6}(?:\.\d{1,3})?\s*[dhms]\s*)+)", re.ASCII)
-_AT: Final = re.compile(r"(?:(?:(\d{4})-)?(\d{1,2})-(\d{1,2})[ T]+)?(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
+_BEFORE: Final = r"(?a)-\s*((?:\d{1,6}(?:\.\d{1,3})?\s*[dhms]\s*)+)"
+_AT: Final = r"(?a)(?:(?:(\d{4})-)?(\d{1,2})-(\d{1,2})[ T]+)?(\d{1,2}):(\d{2})(?::(\d{2}))?"
 _ONE_DAY: Final = timedelta(days=1)
 
 
@@ -26,9 +26,9 @@ def parse_moment(text: str, now: float, *, at_its_end: bool = False) -> float:
     `at_its_end`: of the second that is named; what is told to have happened in it has happened then.
     """
     typed = text.strip()
-    if before := _BEFORE.fullmatch(typed):
+    if before := re.fullmatch(_BEFORE, typed):
         return now - sum(float(number) * _UNITS[unit] for number, unit in re.findall(r"([\d.]+)\s*([dhms])", before[1]))
-    if at := _AT.fullmatch(typed):
+    if at := re.fullmatch(_AT, typed):
         with suppress(ValueError, OverflowError, OSError):
             found = _last_such([None if part is None else int(part) for part in at.groups()], now)
             return found + ALMOST_A_SECOND if at_its_end else found

@@ -193,7 +193,7 @@ def _reply(act: Act, answer: HostAnswer) -> ProbeReply | str:
         return f"{answer.host}: the answer of its probe can't be read: {error}"
 
 
-_RAYS_ID: Final = re.compile(r"\b(?:job [0-9a-f]{8}|actor [0-9a-f]{32})\b")
+_RAYS_ID: Final = r"\b(?:job [0-9a-f]{8}|actor [0-9a-f]{32})\b"
 
 
 def owners_of(targets: Sequence[Target], snapshot: Snapshot) -> list[str | None]:
@@ -213,7 +213,7 @@ def with_names(targets: Sequence[Target], snapshot: Snapshot) -> tuple[Target, .
     names |= {f"actor {actor.id}": f"actor {actor.name or actor.class_}" for actor in snapshot.actors or () if actor.name or actor.class_}
 
     def name_ids(text: str | None) -> str | None:
-        return text and _RAYS_ID.sub(lambda found: names.get(found[0], found[0]), text)
+        return text and re.sub(_RAYS_ID, lambda found: names.get(found[0], found[0]), text)
 
     def name_ids_in(target: Target) -> Target:
         if target.session is None or target.session != snapshot.cluster.session:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -85,7 +86,7 @@ def _value(name: str, text: str, seen: Mapping[str, str | None]) -> str | None:
 
 def _fill(text: str, seen: Mapping[str, str | None]) -> str:
     """What is not set stays as it stands: for a shell that is a variable too."""
-    return NAME.sub(lambda match: "$" if match[1] is None else match[0] if (value := seen.get(match[1])) is None else value, text)
+    return re.sub(NAME, lambda match: "$" if match[1] is None else match[0] if (value := seen.get(match[1])) is None else value, text)
 
 
 def _folder(preset: Preset, written: str) -> Path | None:

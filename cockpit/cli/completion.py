@@ -16,13 +16,13 @@ from cockpit.model import Actor, Job, Node, PlacementGroup, Snapshot
 
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 MAX_OFFERED: Final = 200
-_FIT: Final = re.compile(r"\w[\w.:@-]{0,199}", re.ASCII)
+_FIT: Final = r"(?a)\w[\w.:@-]{0,199}"
 """What a shell takes for one word that does nothing: names come from a cluster, where anybody may choose them."""
 
 
 def _offer(names: Callable[[], Iterable[str | None]]) -> Completer:
     def complete(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
-        found = dict.fromkeys(name for name in names() if name and name.startswith(begun) and _FIT.fullmatch(name))
+        found = dict.fromkeys(name for name in names() if name and name.startswith(begun) and re.fullmatch(_FIT, name))
         return [*found][:MAX_OFFERED]
 
     return complete

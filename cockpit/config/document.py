@@ -30,11 +30,11 @@ PIPE_PREFIXES: Final = ("/dev/fd/", "/dev/stdin")
 READING: Final[dict[int, Path]] = {}
 """What each thread waits for, for whoever waits for the thread."""
 
-_AT = re.compile(r"^(?P<what>.*?)(?: - at (?P<key>`key` in )?`\$(?P<where>.*)`)?$", re.DOTALL)
+_AT: Final = r"(?s)^(?P<what>.*?)(?: - at (?P<key>`key` in )?`\$(?P<where>.*)`)?$"
 _NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _MAX_NUMBER_CHARS: Final = 100
-_STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+|\.\.\.)\]")
-_EXPECTED = re.compile(r"Expected `(?P<type>[^`]*)`")
+_STEP: Final = r"\.?([^.\[\]]+)|\[(\d+|\.\.\.)\]"
+_EXPECTED: Final = r"Expected `(?P<type>[^`]*)`"
 _TYPES: Final = {
     "str": "text",
     "int": "a whole number",
@@ -182,7 +182,7 @@ class Document:
         import yaml
 
         node, line = self._root, None
-        for key, index in _STEP.findall(where):
+        for key, index in re.findall(_STEP, where):
             if isinstance(node, yaml.MappingNode):
                 pair = next((pair for pair in node.value if pair[0].value == key), None)
                 if pair is None:
@@ -196,7 +196,7 @@ class Document:
         return line or (node.start_mark.line + 1 if node else None), node
 
     def _explain(self, error: msgspec.ValidationError, words: Mapping[str, str], hidden: str | None) -> InputError:
-        match = _AT.match(str(error))
+        match = re.match(_AT, str(error))
         what, where = (match["what"], (match["where"] or "").lstrip(".")) if match else (str(error), "")
         if match and match["key"]:
             return self.mistake(where, "a key must be text; put a number, true or false in quotes")
@@ -252,7 +252,7 @@ def _count_values(node: yaml.Node, known: dict[int, int]) -> int:
 
 
 def _describe_type(what: str) -> str:
-    match = _EXPECTED.match(what)
+    match = re.match(_EXPECTED, what)
     if match is None:
         return what.removeprefix("Expected ").partition(",")[0]
     kinds = [_TYPES.get(kind, kind) for kind in match["type"].split(" | ") if kind != "null"]

@@ -28,8 +28,8 @@ ROLE: Final = "packaging/kubernetes-role.yaml has the Role that allows it"
 REACH: Final = "kubectl exec --quiet -i -n {namespace} {{name}} -- {{python}} -"
 """Without `-c` it is the pod's default container: that which its annotation kubectl.kubernetes.io/default-container names, else the first,
 which is Ray's (RayContainerIndex in KubeRay's controllers/ray/utils/constant.go). A mesh that puts its own before it names ours."""
-_REFUSED = re.compile(r'\bUser "[^"]{0,500}" cannot (?P<verb>[a-z]{1,40}) resource "(?P<kind>[a-z./-]{1,100})"')
-_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_REFUSED: Final = r'\bUser "[^"]{0,500}" cannot (?P<verb>[a-z]{1,40}) resource "(?P<kind>[a-z./-]{1,100})"'
+_NAME: Final = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 
 
 class KubernetesPlace(Value, frozen=True):
@@ -66,7 +66,7 @@ class KubernetesPlace(Value, frozen=True):
 
 def explain_refusal(refusal: str, name: str) -> str:
     """Why the host of this name can't be looked into, the right that is missing first: a line may be cut."""
-    match = _REFUSED.search(refusal)
+    match = re.search(_REFUSED, refusal)
     right = f"no right to {match['verb']} {match['kind']}: " if match else ""
     return f"{right}{name}: {refusal[match.start() :] if match else refusal}; {ROLE}"
 
@@ -74,10 +74,10 @@ def explain_refusal(refusal: str, name: str) -> str:
 def find_place(env: Mapping[str, str], account: Path = ACCOUNT) -> KubernetesPlace | None:
     """That of the pod that cockpit runs in; `None`: it runs in none of KubeRay's."""
     cluster = env.get(CLUSTER, "")
-    if not env.get(API_HOST) or not _NAME.fullmatch(cluster):
+    if not env.get(API_HOST) or not re.fullmatch(_NAME, cluster):
         return None
     namespace = env.get(NAMESPACE) or _read_namespace(account)
-    if not _NAME.fullmatch(namespace):
+    if not re.fullmatch(_NAME, namespace):
         return None
     return KubernetesPlace(namespace, cluster, CLUSTER, inside=True, has_kubectl=_has_kubectl(env))
 
@@ -85,7 +85,7 @@ def find_place(env: Mapping[str, str], account: Path = ACCOUNT) -> KubernetesPla
 def named_place(text: str, env: Mapping[str, str], account: Path = ACCOUNT) -> KubernetesPlace:
     """The one that a person has named. Raises `InputError`."""
     namespace, _, cluster = text.partition("/")
-    if not _NAME.fullmatch(namespace) or not _NAME.fullmatch(cluster):
+    if not re.fullmatch(_NAME, namespace) or not re.fullmatch(_NAME, cluster):
         raise InputError(f"expected NAMESPACE/RAYCLUSTER such as default/raycluster-kuberay, got {text}")
     if _has_kubectl(env):
         return KubernetesPlace(namespace, cluster)

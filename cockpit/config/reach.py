@@ -130,14 +130,14 @@ def _host_of_word(text: str, place: str = "") -> HostEntry:
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}|[0-9A-Fa-f:][0-9A-Fa-f:.]{1,44}(?:%[A-Za-z0-9_.-]{1,15})?"
 _USER = r"[A-Za-z0-9_.][A-Za-z0-9_.@+-]{0,63}"
 _FORMS: Final = {
-    "name": (re.compile(_NAME), "name of a host"),
-    "address": (re.compile(_NAME), "address of a host"),
-    "user": (re.compile(_USER), "name of a user"),
-    "user@": (re.compile(f"(?:{_USER})@|"), "name of a user"),
-    "python": (re.compile(r"[A-Za-z0-9_./~][A-Za-z0-9_./~+-]{0,4095}"), "path of a Python"),
+    "name": (_NAME, "name of a host"),
+    "address": (_NAME, "address of a host"),
+    "user": (_USER, "name of a user"),
+    "user@": (f"(?:{_USER})@|", "name of a user"),
+    "python": (r"[A-Za-z0-9_./~][A-Za-z0-9_./~+-]{0,4095}", "path of a Python"),
 }
 """A value must read neither as an option of ssh nor as a command of the shell over there."""
-_PLACE = re.compile(r"\{(\w+@?)\}")
+_PLACE: Final = r"\{(\w+@?)\}"
 
 
 def check_host(entry: HostEntry) -> HostEntry:
@@ -169,30 +169,30 @@ def reach_command(reach: str, entry: HostEntry, control: str = "none") -> list[s
             raise InputError(f"it needs {{user}}, but {entry.name} has no user")
         return control if name == "control" else _check(name, values[name])
 
-    return [_PLACE.sub(fill, word) for word in words]
+    return [re.sub(_PLACE, fill, word) for word in words]
 
 
 NO_PROMPT: Final = "ssh can't ask for a password here; it needs a key or an agent"
 OWNER_ONLY: Final = "Slurm starts steps in a job only for its owner, not even for root: run cockpit as that user"
-_NO_SUCH_NODE = re.compile(r"Unable to create step for job (\d{1,12}): Requested node configuration is not available")
-_STEP_DENIED = re.compile(r"Unable to create step for job \d{1,12}: Access/permission denied")
-_DENIED = re.compile(r"Permission denied \([\w,@.-]+\)\.$")
+_NO_SUCH_NODE: Final = r"Unable to create step for job (\d{1,12}): Requested node configuration is not available"
+_STEP_DENIED: Final = r"Unable to create step for job \d{1,12}: Access/permission denied"
+_DENIED: Final = r"Permission denied \([\w,@.-]+\)\.$"
 """Ways of logging in stand in parentheses; what is denied later says less."""
-_OFFENDING = re.compile(r"^Offending \S+ key in (.+?)\s*$", re.MULTILINE)
+_OFFENDING: Final = r"(?m)^Offending \S+ key in (.+?)\s*$"
 
 
 def last_words(errors: str) -> str:
     """What a person would look at first in what a command printed on stderr: its last line, but ssh's says too little of host keys."""
     last = errors.strip().rpartition("\n")[2].strip()
-    if last.startswith("srun: ") and (denied := _STEP_DENIED.search(errors)):
+    if last.startswith("srun: ") and (denied := re.search(_STEP_DENIED, errors)):
         return f"{denied[0]}: {OWNER_ONLY}"
-    if last.startswith("srun: ") and (unknown := _NO_SUCH_NODE.search(errors)):
+    if last.startswith("srun: ") and (unknown := re.search(_NO_SUCH_NODE, errors)):
         return f"{unknown[0]}: is it a node of that job? `squeue -h -j {unknown[1]} -o %N` lists its nodes"
-    if _DENIED.search(last):
+    if re.search(_DENIED, last):
         return f"{last.rstrip('.')}: {NO_PROMPT}"
     if last != "Host key verification failed.":
         return last
-    if offending := _OFFENDING.search(errors):
+    if offending := re.search(_OFFENDING, errors):
         return f"its host key has changed and does not match {offending[1]}; nothing was sent"
     return "its host key is unknown here: connect once by hand, or add it to known_hosts"
 
@@ -204,6 +204,6 @@ def _values(entry: HostEntry) -> dict[str, str]:
 
 def _check(name: str, value: str) -> str:
     form, what = _FORMS[name]
-    if not form.fullmatch(value):
+    if not re.fullmatch(form, value):
         raise InputError(f"{value!r} can't be the {what}")
     return value

@@ -27,10 +27,10 @@ OWN_NAME: Final = "SLURMD_NODENAME"
 MAX_NODES: Final = 2_000
 REACH: Final = "srun --jobid={job} --overlap --nodes=1 --ntasks=1 --nodelist={{name}} --quiet {{python}} -"
 """A step beside those that hold the resources (`--overlap`, since 20.11)."""
-_JOB_NAME = re.compile(r"\d{1,12}(?:[_+]\d{1,9})?", re.ASCII)
-_NAME = re.compile(r"(?:[^\[\],]|\[[^\[\]]*\])+")
-_PART = re.compile(r"\[([^\]]*)\]|[^\[\]]+")
-_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_JOB_NAME: Final = r"(?a)\d{1,12}(?:[_+]\d{1,9})?"
+_NAME: Final = r"(?:[^\[\],]|\[[^\[\]]*\])+"
+_PART: Final = r"\[([^\]]*)\]|[^\[\]]+"
+_RANGE: Final = r"(\d{1,9})(?:-(\d{1,9}))?"
 
 
 class NodeNames(msgspec.Struct, frozen=True):
@@ -132,7 +132,7 @@ def is_job_id(text: str) -> bool:
 
 def is_job_name(text: str) -> bool:
     """Whether it is an id, a task of an array (`42_1`), or a part of a heterogeneous job (`42+1`)."""
-    return _JOB_NAME.fullmatch(text) is not None
+    return re.fullmatch(_JOB_NAME, text) is not None
 
 
 def read_nodes(nodes: str) -> tuple[HostEntry, ...]:
@@ -145,17 +145,17 @@ def read_nodes(nodes: str) -> tuple[HostEntry, ...]:
 
 def expand_nodes(nodes: str) -> Iterator[str]:
     """`n[1-2]` is n1 and n2, `n[08-10]` n08, n09 and n10. Raises `InputError`."""
-    if _NAME.sub("", nodes).strip(","):
+    if re.sub(_NAME, "", nodes).strip(","):
         raise InputError(f"{nodes!r} is not a list of nodes")
-    for name in _NAME.findall(nodes):
-        parts = [[part[0]] if part[1] is None else _numbers(part[1]) for part in _PART.finditer(name)]
+    for name in re.findall(_NAME, nodes):
+        parts = [[part[0]] if part[1] is None else _numbers(part[1]) for part in re.finditer(_PART, name)]
         yield from map("".join, product(*parts))
 
 
 def _numbers(ranges: str) -> list[str]:
     found: list[str] = []
     for text in ranges.split(","):
-        match = _RANGE.fullmatch(text)
+        match = re.fullmatch(_RANGE, text)
         if match is None or len(found) + int(match[2] or match[1]) - int(match[1]) > MAX_NODES:
             raise InputError(f"{text!r} is not a range of nodes, or has too many")
         found += [str(number).zfill(len(match[1])) for number in range(int(match[1]), int(match[2] or match[1]) + 1)]

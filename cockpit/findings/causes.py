@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 import msgspec
 
 from cockpit.recent import Recent
 
 _IN_USE = r"EADDRINUSE|\[Errno 98\]|errno: 98\b|(?:Address|address) already in use"
-_PORT = re.compile(r"(?:\d|\]|\*|localhost|'):([1-9]\d{3,4})(?=[^\d.:]|$)|(?:\bport[ =:]{1,3}|', )([1-9]\d{3,4})\b")
+_PORT: Final = r"(?:\d|\]|\*|localhost|'):([1-9]\d{3,4})(?=[^\d.:]|$)|(?:\bport[ =:]{1,3}|', )([1-9]\d{3,4})\b"
 """`[::]:29500`, `127.0.0.1:5557`, `('0.0.0.0', 8265)`, `port: 29500`."""
 
 
@@ -85,6 +86,6 @@ find_cause = Recent(_find_cause, 256)
 def find_port_in_use(line: str) -> int | None:
     """The port that a line says to be in use: behind its address, or named as one."""
     in_use = re.search(_IN_USE, line)
-    found = _PORT.search(line) if in_use else None
+    found = re.search(_PORT, line) if in_use else None
     port = int(found[1] or found[2]) if found else 0
     return port if 0 < port < 1 << 16 else None

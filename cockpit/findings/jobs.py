@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from typing import Final
 
 from cockpit.config.thresholds import Limits
 from cockpit.findings.causes import Cause, find_cause, find_port_in_use
@@ -23,12 +24,12 @@ ROOM_REMEDY = "wait until the resources for its entrypoint are free, or stop wha
 UNTIL_WORDS = "`ray job stop` has no effect before it has started; Ray gives up after 15 minutes (RAY_JOB_START_TIMEOUT_SECONDS)"
 SAID, LINES = 300, 5
 """Of a message: so long a line, so many lines."""
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|.)")
-_WORKER = re.compile(r"^\([\w.:]{1,80}(?: pid=\d+)?(?:, ip=[\w.:]+)?\)\s*")
-_RAISED = re.compile(r"^(?:[\w]+\.){0,8}[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout|Fault|Refused)(?:\([\w.]{1,80}\))?(?::\s|$)")
+_ESCAPES: Final = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|.)"
+_WORKER: Final = r"^\([\w.:]{1,80}(?: pid=\d+)?(?:, ip=[\w.:]+)?\)\s*"
+_RAISED: Final = r"^(?:[\w]+\.){0,8}[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout|Fault|Refused)(?:\([\w.]{1,80}\))?(?::\s|$)"
 _OOM = "Refer to the documentation on how to address the out of memory issue"
 """How the message of an OutOfMemoryError ends: its other lines fill the last ten of a log, which are all that Ray gives."""
-_NOISE = re.compile(r"^(?:Job entrypoint command failed|Running entrypoint for job|.{0,40}job_manager\.py:|\W*$)")
+_NOISE: Final = r"^(?:Job entrypoint command failed|Running entrypoint for job|.{0,40}job_manager\.py:|\W*$)"
 
 
 def pending_jobs(facts: Facts) -> Iterator[Finding]:
@@ -89,7 +90,7 @@ def failed_jobs(facts: Facts) -> Iterator[Finding]:
 
 def _failed_finding(job: Job, facts: Facts) -> Finding:
     lines, cause = error_lines(job.message), find_cause(job.message)
-    if cause and (line := _short_line(_without_prefix(_ESCAPES.sub("", cause[0])))) not in " ".join(lines[-1:]):
+    if cause and (line := _short_line(_without_prefix(re.sub(_ESCAPES, "", cause[0])))) not in " ".join(lines[-1:]):
         lines = (*lines, line)
     code = job.exit_code
     ended = None if code is None else f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
@@ -126,12 +127,12 @@ def _port_lines(facts: Facts, job: Job, cause: tuple[str, Cause] | None) -> tupl
 
 def _find_error_lines(message: str | None) -> tuple[str, ...]:
     """The lines of a failed job's message that matter, the one that matters most last: what was raised, else how it ended."""
-    lines = list(_joined_lines([_ESCAPES.sub("", line).rstrip() for line in (message or "").splitlines()]))
-    bare = [line for line in lines if _RAISED.match(line)]
-    raised = bare or [line for line in map(_without_prefix, lines) if _RAISED.match(line)]
+    lines = list(_joined_lines([re.sub(_ESCAPES, "", line).rstrip() for line in (message or "").splitlines()]))
+    bare = [line for line in lines if re.match(_RAISED, line)]
+    raised = bare or [line for line in map(_without_prefix, lines) if re.match(_RAISED, line)]
     if not raised and _OOM in (message or ""):
         return ("Ray's memory monitor killed one of its workers because the node was low on memory",)
-    said = raised or [line for line in lines if line and not line[0].isspace() and not _NOISE.match(line)] or list(filter(None, lines))
+    said = raised or [line for line in lines if line and not line[0].isspace() and not re.match(_NOISE, line)] or list(filter(None, lines))
     return tuple(dict.fromkeys(_short_line(line) for line in said[-LINES:]))
 
 
@@ -141,13 +142,13 @@ error_lines = Recent(_find_error_lines, 256)
 def _joined_lines(lines: list[str]) -> Iterator[str]:
     """What is raised may say only in the next lines what it is: the versions that don't match, say."""
     for number, line in enumerate(lines):
-        more = lines[number + 1 : number + 1 + LINES] if line.endswith(":") and _RAISED.match(_without_prefix(line)) else []
+        more = lines[number + 1 : number + 1 + LINES] if line.endswith(":") and re.match(_RAISED, _without_prefix(line)) else []
         yield " ".join([line, *map(str.strip, more)])
 
 
 def _without_prefix(line: str) -> str:
     """What a worker wrote, without Ray's `(Critic pid=12)` before it."""
-    return _WORKER.sub("", line)
+    return re.sub(_WORKER, "", line)
 
 
 def _short_line(text: str | None) -> str:

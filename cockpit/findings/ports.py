@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
+from typing import Final
 
 import msgspec
 
@@ -18,7 +19,7 @@ MAX_FAILURES = 100
 """Of entrypoints: of each the message, up to 20 kB, is searched for its cause."""
 CLOCK_SKEW_S = 300.0
 """Seconds by which the clock of Ray's head may be ahead."""
-_FROM_WORKER = re.compile(r"^\s*\([\w.:]{1,80}(?: pid=\d+)?, ip=([\w.:]+)\)")
+_FROM_WORKER: Final = r"^\s*\([\w.:]{1,80}(?: pid=\d+)?, ip=([\w.:]+)\)"
 
 
 class WantedPort(msgspec.Struct, frozen=True):
@@ -49,7 +50,7 @@ def find_wanted_port(job: Job, nodes: Sequence[Node], hosts: Mapping[str, Host])
     port = find_port_in_use(cause[0]) if cause else None
     if cause is None or port is None:
         return None
-    said = _FROM_WORKER.match(cause[0])
+    said = re.match(_FROM_WORKER, cause[0])
     home = [node for node in nodes if node.state == "ALIVE" and (node.ip == said[1] if said else node.id and node.id == job.driver_node)]
     looked_at = {host.name for node in home for host in hosts.values() if node.id in host.nodes}
     return WantedPort(looked_at.pop(), port) if len(looked_at) == 1 else None

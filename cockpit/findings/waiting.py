@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from math import inf
 from operator import itemgetter
+from typing import Final
 
 import msgspec
 
@@ -29,7 +30,7 @@ REQUIRED_SOURCES = ("ray.identity", "ray.gcs")
 """Without them nothing that Ray says is new."""
 HOPELESS = ("never", "removed", "deadlock")
 """No patience helps."""
-HELD = re.compile(r"\bheld\b")
+HELD: Final = r"\bheld\b"
 """Who holds what is needed stands behind this in a reason."""
 SETUP_LOGS = "runtime_env_setup-*.log and worker-*.err in the logs folder of the Ray session on its node"
 REMEDIES: Mapping[Wait, tuple[str, str | None]] = {
@@ -233,11 +234,11 @@ def is_stoppable(job: Job | None) -> bool:
 def _other_reasons(fold: WaitingSet, told: WaitKind) -> Iterator[str]:
     """Of those that wait for another reason than the sentence tells; who holds what they need is told once."""
     others: dict[str, list[Waiting]] = {}
-    is_told = bool(HELD.search(told.why or ""))
+    is_told = bool(re.search(HELD, told.why or ""))
     for kind, waiting in sorted(fold.kinds.items(), key=lambda item: -len(item[1])):
         if kind.why != told.why:
             why = kind.why or "Ray gives no reason"
-            is_held = bool(HELD.search(why))
+            is_held = bool(re.search(HELD, why))
             others.setdefault(why.partition("; ")[0] if is_held and is_told else why, []).extend(waiting)
             is_told = is_told or is_held
     yield from (f"{_part_words(fold, waiting)}: {why}" for why, waiting in list(others.items())[:MAX_REASONS])

@@ -62,7 +62,7 @@ def fill_in(text: str, env: Mapping[str, str], filled: list[str]) -> str:
         filled.append(env[found[1]])
         return env[found[1]]
 
-    return NAME.sub(value, text)
+    return re.sub(NAME, value, text)
 
 
 def _without(text: str, secrets: Iterable[str]) -> str:

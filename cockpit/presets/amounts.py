@@ -7,9 +7,9 @@ import sys
 from typing import Any, Final
 
 _POWERS: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
-_AMOUNT = re.compile(r"\s*(\d{1,20}(?:\.\d{1,20})?|\.\d{1,20})\s*([KMGTP]?)(I?B|)\s*", re.IGNORECASE)
-_PART = re.compile(r"\s*(==|!=|>=|<=|>|<|)\s*(\d{1,9}(?:\.\d{1,9}){0,3})(?:\.\*)?\s*")
-_NUMBERS = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})*)")
+_AMOUNT: Final = r"(?i)\s*(\d{1,20}(?:\.\d{1,20})?|\.\d{1,20})\s*([KMGTP]?)(I?B|)\s*"
+_PART: Final = r"\s*(==|!=|>=|<=|>|<|)\s*(\d{1,9}(?:\.\d{1,9}){0,3})(?:\.\*)?\s*"
+_NUMBERS: Final = r"\s*(\d{1,9}(?:\.\d{1,9})*)"
 
 
 def is_number(value: Any) -> bool:
@@ -21,7 +21,7 @@ def byte_count(value: Any) -> int | None:
     """Bytes of a number, or of text: 50GB counts in thousands, 50GiB and 50G (as the screen writes it) in 1024s. `None`: not an amount."""
     if not isinstance(value, str):
         return int(value) if is_number(value) and value >= 0 else None
-    match = _AMOUNT.fullmatch(value)
+    match = re.fullmatch(_AMOUNT, value)
     if match is None:
         return None
     number, prefix, unit = match[1], match[2].upper(), match[3].upper()
@@ -32,8 +32,8 @@ def version_matches(wanted: str, version: str) -> bool | None:
     """Whether a version is one of those wanted: `2.44` is any 2.44.x, `>=2.40,<2.50` is a range. `None`: one of them can't be read."""
     from packaging.specifiers import SpecifierSet  # only where a preset asks for a version
 
-    have = _NUMBERS.match(version)
-    parts = [_PART.fullmatch(part) for part in wanted.split(",")]
+    have = re.match(_NUMBERS, version)
+    parts = [re.fullmatch(_PART, part) for part in wanted.split(",")]
     if have is None or not all(parts):
         return None
     rules = (f"{part[1] or '=='}{part[2]}{'' if part[1].startswith(('>', '<')) else '.*'}" for part in parts if part)

@@ -20,8 +20,8 @@ from cockpit.text import explain_os_error
 from cockpit.trust import why_not_ours
 
 READY_MADE: Final = Path(__file__).with_name("shipped")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_URI = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+_URI: Final = r"(?i)[a-z][a-z0-9+.-]*://"
 
 
 class PresetError(InputError):
@@ -50,7 +50,7 @@ def is_path(text: str) -> bool:
 
 def is_uri(working_dir: str) -> bool:
     """Whether Ray fetches it itself: s3://, https://, gcs://, and the like."""
-    return _URI.match(working_dir.lstrip()) is not None
+    return re.match(_URI, working_dir.lstrip()) is not None
 
 
 def resolve_beside(path: Path, written: str) -> Path:
@@ -102,14 +102,14 @@ class UnknownPresetError(InputError):
 def copy_preset(name: str) -> Path:
     """A ready-made preset, as it stands with its comments, into the user's folder. Raises `UnknownPresetError`, `InputError`."""
     source = READY_MADE / f"{name}.yaml"
-    if not _NAME.fullmatch(name) or not source.is_file():
+    if not re.fullmatch(_NAME, name) or not source.is_file():
         raise UnknownPresetError(f"no ready-made preset is named {name}; ready-made: {', '.join(path.stem for path in _files(READY_MADE))}")
     return write_preset(read_text(source), name)
 
 
 def write_preset(text: str, name: str) -> Path:
     """A new file in the user's folder, whole or not at all, for its owner alone; one that is there is left alone. Raises `InputError`."""
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(_NAME, name):
         raise InputError(f"{name!r} can't be the name of a preset; use letters, digits and . _ -")
     path = presets_folder() / f"{name}.yaml"
     if (reason := why_not_ours(path.parent)) is not None:

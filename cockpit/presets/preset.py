@@ -144,19 +144,19 @@ class Preset(Value, frozen=True):
 
 
 _ON_HEAD: Final = dict.fromkeys(HEADS_ALONE, "only allowed for the head")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 _RUNTIME_ENV: Final = (
     "py_modules", "py_executable", "pip", "uv", "conda", "excludes", "container", "image_uri", "nsight", "rocprof-sys", "mpi", "config",
     "java_jars", "worker_process_setup_hook", "eager_install",
 )  # fmt: skip
 _ELSEWHERE: Final = {"env_vars": "put it in job.env", "working_dir": "put it in job.working_dir"}
-_WITH_PORT = re.compile(r"[^:]*:\d+")
-_LITERAL = re.compile(r"(?<!\$)\$\{(?![A-Za-z_][A-Za-z0-9_]*\})[^}]*\}?")
-_PLACE = re.compile(r"\$?\{([^{}]*)\}")
+_WITH_PORT: Final = r"[^:]*:\d+"
+_LITERAL: Final = r"(?<!\$)\$\{(?![A-Za-z_][A-Za-z0-9_]*\})[^}]*\}?"
+_PLACE: Final = r"\$?\{([^{}]*)\}"
 _PLACES: Final = ("time", "name")
 ENDINGS: Final = (".yaml", ".yml")
 """Of a preset's file."""
-SUBMISSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+SUBMISSION: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 
 
 def read_preset(path: Path) -> Preset:
@@ -230,7 +230,7 @@ class _Reading:
         for name, value in (("host", host), ("address", address)):
             if value is not None and not isinstance(value, str):
                 raise self._document.type_mistake(f"{where}.{name}", "the name or address of a host")
-        if address is not None and _WITH_PORT.fullmatch(address):
+        if address is not None and re.fullmatch(_WITH_PORT, address):
             raise self._document.mistake(f"{where}.address", "give the host's address without a port; Ray's port is the head's `port`")
         self._at(where, partial(check_host, HostEntry(host, address or "")))
         return RayNode(host, address, self._flags(where, fields, _ON_HEAD if head else {}))
@@ -270,10 +270,10 @@ class _Reading:
         )
 
     def _submission_id(self, template: str) -> None:
-        for match in _PLACE.finditer(template):
+        for match in re.finditer(_PLACE, template):
             if not match[0].startswith("$") and match[1] not in _PLACES:
                 raise self._document.mistake("job.submission_id", f"unknown placeholder {match[0]}; known ones: {{time}} {{name}}")
-        if not SUBMISSION.fullmatch(_PLACE.sub("x", template)):
+        if not re.fullmatch(SUBMISSION, re.sub(_PLACE, "x", template)):
             raise self._document.mistake(
                 "job.submission_id", "expected at most 100 letters, digits and . _ -, because Ray uses it in a URL and a file name"
             )
@@ -317,13 +317,13 @@ class _Reading:
 
     def _variables(self, where: str, given: Mapping[str, Any]) -> dict[str, str]:
         for name in given:
-            if not _VARIABLE.fullmatch(str(name)):
+            if not re.fullmatch(_VARIABLE, str(name)):
                 raise self._document.mistake(where, f"{str(name)!r} is not a valid variable name")
         texts = self._texts(where, given)
         for name, text in texts.items():
             if "\0" in text:
                 raise self._document.mistake(f"{where}.{name}", "a variable can't contain a null byte")
-            if odd := _LITERAL.search(text):
+            if odd := re.search(_LITERAL, text):
                 way_out = f"only ${{NAME}} can; write ${odd[0]} to pass it on unchanged"
                 raise self._document.mistake(f"{where}.{name}", f"{redact(odd[0])} can't be filled in, {way_out}")
         return texts

@@ -92,7 +92,7 @@ _SPECIAL: Final[Mapping[str, str]] = {
     "resources": "resources with their amounts, such as {fast_disk: 1}",
     "labels": "labels with their text, such as {zone: a}",
 }
-_LIST_OF_PORTS = re.compile(r"\d{1,5}(?:,\d{1,5})*")
+_LIST_OF_PORTS: Final = r"\d{1,5}(?:,\d{1,5})*"
 
 
 def flag_name(written: str) -> str:
@@ -111,7 +111,7 @@ def flag_value(name: str, value: Any) -> FlagValue | None:
     if FLAGS[name].kind == "map":
         return _format_map(name, value)
     checked = _check_value(FLAGS[name].kind, value)
-    return None if name == "worker_port_list" and not _LIST_OF_PORTS.fullmatch(str(checked)) else checked
+    return None if name == "worker_port_list" and not re.fullmatch(_LIST_OF_PORTS, str(checked)) else checked
 
 
 def _format_map(name: str, value: Any) -> str | None:

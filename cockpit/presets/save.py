@@ -13,10 +13,10 @@ from cockpit.text import clean
 
 _OWN: Final = {"CPU": "entrypoint_num_cpus", "GPU": "entrypoint_num_gpus", "memory": "entrypoint_memory"}
 UPLOADED: Final = "gcs://"
-_PLACE = re.compile(r"\$(?=\{)")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_BREAK = re.compile(r" (?=--|[+~]{0,2}[\w.@/]+=)")
-_ODD_BREAKS = re.compile("[\x85\u2028\u2029]")
+_PLACE: Final = r"\$(?=\{)"
+_VARIABLE: Final = r"[A-Za-z_][A-Za-z0-9_]*"
+_BREAK: Final = r" (?=--|[+~]{0,2}[\w.@/]+=)"
+_ODD_BREAKS: Final = "[\x85\u2028\u2029]"
 """Line breaks to YAML alone."""
 _WIDE: Final = 100
 _RAYS: Final = ("job_submission_id", "job_name")
@@ -77,7 +77,7 @@ class _Saving:
         return _lines("metadata", {name: escape_placeholders(value) for name, value in kept.items()}) if kept else []
 
     def _variable(self, name: str, value: str) -> str:
-        if value == HIDDEN and _VARIABLE.fullmatch(name):
+        if value == HIDDEN and re.fullmatch(_VARIABLE, name):
             self._set[name] = "a variable of the job"
             return f"${{{name}}}"
         return self._open(escape_placeholders(value), f"in {name}")
@@ -95,7 +95,7 @@ class _Saving:
 
 def escape_placeholders(text: str) -> str:
     """`${NAME}` of the shell over there stays one."""
-    return _PLACE.sub("$$", text)
+    return re.sub(_PLACE, "$$", text)
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
@@ -151,7 +151,7 @@ def _fold_command(key: str, text: str) -> list[str] | None:
     """A long command with a line for each of its flags; `None` where it would not be read back as it is."""
     if len(text) <= _WIDE:
         return None
-    lines: Iterable[str] = text.split("\n") if "\n" in text else _BREAK.split(text)
+    lines: Iterable[str] = text.split("\n") if "\n" in text else re.split(_BREAK, text)
     import yaml
 
     found = [f"{key}: {'|' if chr(10) in text else '>'}-", *(f"  {line}" if line else "" for line in lines)]
@@ -169,6 +169,6 @@ def _dump(value: Any) -> str:
     import yaml
 
     text = yaml.safe_dump(value, allow_unicode=True, sort_keys=False, width=1 << 20)
-    if _ODD_BREAKS.search(text):
+    if re.search(_ODD_BREAKS, text):
         return yaml.safe_dump(value, default_style='"', sort_keys=False, width=1 << 20)
     return text

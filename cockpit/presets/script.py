@@ -6,10 +6,11 @@ import re
 import shlex
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from cockpit.config.document import InputError, read_text
 
-_SBATCH = re.compile(r"^#SBATCH\b", re.MULTILINE)
+_SBATCH: Final = r"(?m)^#SBATCH\b"
 
 
 def find_script(path: Path) -> str | None:
@@ -29,7 +30,7 @@ def explain_script(written: str, text: str) -> str:
     """Why it is no preset, and what to do."""
     path = shlex.quote(written)
     asks = f"`cockpit check -- bash {path}` says what it asks for"
-    if _SBATCH.search(text):
+    if re.search(_SBATCH, text):
         then = f"submit it with `sbatch {path}`, then run cockpit within its job or with --slurm JOBID"
         return f"{written}: a script for sbatch, not a preset: {then}; {asks}"
     return f"{written}: a script, not a preset: {asks}, and a preset with `entrypoint: bash {path}` launches it"

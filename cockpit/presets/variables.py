@@ -15,7 +15,7 @@ from cockpit.presets.preset import JobSpec, Preset, RayNode, RayStart, SlurmStar
 from cockpit.presets.ray_flags import FlagValue
 from cockpit.secrets import HIDDEN, find_secrets, hide, redact_variable
 
-NAME: Final = re.compile(r"\$\$(?=\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+NAME: Final = r"\$\$(?=\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}"
 """`$${`, which is `${` for a shell over there; or a name that is filled in."""
 _ANY: Final = "any"
 """A value that by itself is no secret."""
@@ -63,7 +63,7 @@ def doubts(preset: Preset) -> tuple[str, ...]:
 
 def variable_names(text: str) -> list[str]:
     """The variables that a text takes from the environment."""
-    return [match[1] for match in NAME.finditer(text) if match[1]]
+    return [match[1] for match in re.finditer(NAME, text) if match[1]]
 
 
 class _Filling:
@@ -135,7 +135,7 @@ class _Filling:
                 self.hidden.add(self._env[name])
             return self._env.get(name, "")
 
-        filled = NAME.sub(fill, text)
+        filled = re.sub(NAME, fill, text)
         self.hidden |= {filled[start:end] for start, end in find_secrets(filled)}
         return filled
 
@@ -193,7 +193,7 @@ def _safe_any(value: Any) -> Any:
 
 
 def _safe_value(name: str, value: str) -> str:
-    if variable_names(value) and not NAME.sub("", value).strip():
+    if variable_names(value) and not re.sub(NAME, "", value).strip():
         return value
     return redact_variable(name, _safe_text(value))
 

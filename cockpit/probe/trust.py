@@ -310,7 +310,7 @@ def account_of(pid: int) -> Account:
 
 # Environments
 
-KEPT = re.compile(
+KEPT = (
     r"(?:HOME|USER|LOGNAME|LANG|LANGUAGE|LC_[A-Z]+|TZ|TERM|TMPDIR|SSL_CERT_(?:FILE|DIR)"
     r"|RAY_(?:AUTH_MODE|AUTH_TOKEN|AUTH_TOKEN_PATH|USE_TLS|TLS_[A-Z_]+|TMPDIR))\Z"
 )
@@ -323,7 +323,7 @@ def kept_environment(environ: Mapping[str, str], uid: int) -> Dict[str, str]:
 
     A Python that was built elsewhere may need its library path: root's holds only folders that nobody else can write to.
     """
-    kept = {name: value for name, value in environ.items() if KEPT.match(name)}
+    kept = {name: value for name, value in environ.items() if re.match(KEPT, name)}
     folders = [folder for folder in environ.get(_LIBRARIES, "").split(":") if folder]
     if uid == ROOT:
         folders = [folder for folder in folders if why_changeable(folder, ROOT) is None]

@@ -26,8 +26,8 @@ _NODE_FIELDS: Final = "%N|%n|%o|%T|%E"
 """Name, host name, address, state and reason of a node (sinfo(1))."""
 ADDRESSES_TIMEOUT_S: Final = 2.0
 """For which Slurm is waited for, and then for the resolver: whoever opens cockpit waits for both, and they may be what has failed."""
-_LEFT = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,3}):)?(\d{1,3}):(\d{1,2})")
-_LIST = re.compile(r"[A-Za-z0-9_.,\[\]-]+")
+_LEFT: Final = r"(?:(\d{1,6})-)?(?:(\d{1,3}):)?(\d{1,3}):(\d{1,2})"
+_LIST: Final = r"[A-Za-z0-9_.,\[\]-]+"
 
 
 class SlurmJob(msgspec.Struct, frozen=True):
@@ -91,7 +91,7 @@ async def read_allocation(job: str, now: float, names_of: Callable[[str], Sequen
     """
     found, lacks = await read_job(job), None
     known: Collection[SlurmNode] = ()
-    if _LIST.fullmatch(found.nodes):
+    if re.fullmatch(_LIST, found.nodes):
         try:
             known = [
                 replace(node, others=tuple(dict.fromkeys((*node.others, *names_of(node.name))))) for node in await _read_nodes(found.nodes)
@@ -136,7 +136,7 @@ async def _read_nodes(nodes: str) -> Collection[SlurmNode]:
 
 def _parse_left(text: str) -> float | None:
     """`1-02:03:04`, `03:04`; UNLIMITED, NOT_SET and INVALID are no time."""
-    match = _LEFT.fullmatch(text.strip())
+    match = re.fullmatch(_LEFT, text.strip())
     if match is None:
         return None
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())

@@ -178,7 +178,7 @@ def content_of(shown: JobSpec, package: Package | None) -> str:
 def template_of(preset: Preset) -> str:
     """Of the job's id, with `{time}` in it if there is one; `preset` is filled in. Raises `InputError`."""
     template = ((preset.job.submission_id if preset.job else None) or TEMPLATE).replace("{name}", fit_for_id(preset.name) or "preset")
-    if not SUBMISSION.fullmatch(template.replace("{time}", "20261121-1828-22")):
+    if not re.fullmatch(SUBMISSION, template.replace("{time}", "20261121-1828-22")):
         raise InputError(f"{preset.path}: job.submission_id: {template} can't be an id: at most 100 letters, digits and . _ -")
     return template
 

@@ -28,7 +28,7 @@ WHO: Final = "Kubernetes"
 MAX_BODY_BYTES: Final = 64 << 20
 """Bytes. A pod is some 10 kB."""
 _PORTS: Final = ("KUBERNETES_SERVICE_PORT_HTTPS", "KUBERNETES_SERVICE_PORT")
-_REFUSED = re.compile(r"(?:kubectl: )?Error from server \((\w+)\): (.*)", re.DOTALL)
+_REFUSED: Final = r"(?s)(?:kubectl: )?Error from server \((\w+)\): (.*)"
 """How kubectl prints a `Status` (k8s.io/kubectl/pkg/cmd/util/helpers.go)."""
 
 
@@ -72,7 +72,7 @@ async def ask_kubectl(method: Method, path: str, body: bytes = b"") -> bytes:
     try:
         lines = await ask_program(WHO, "kubectl", method.lower(), "--raw", path, *more, send=body)
     except SourceError as error:
-        if (found := _REFUSED.search(str(error))) is not None:
+        if (found := re.search(_REFUSED, str(error))) is not None:
             raise KubernetesRefusedError(found[1], found[2]) from None
         raise
     return b"\n".join(lines)

@@ -24,7 +24,7 @@ _ENDS = "DisruptionTarget"
 """The condition that says why a pod is taken away (Kubernetes 1.26 and later)."""
 _FAILURE = "ReplicaFailure"
 """The condition of a RayCluster whose pods KubeRay can't make or remove."""
-_QUANTITY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?(?:[eE]\d{1,2})?)([numkMGTPE]|[KMGTPE]i)?")
+_QUANTITY: Final = r"(\d{1,18}(?:\.\d{1,9})?(?:[eE]\d{1,2})?)([numkMGTPE]|[KMGTPE]i)?"
 _UNITS: Final[Mapping[str, float]] = {
     "": 1, "n": 1e-9, "u": 1e-6, "m": 1e-3,
     **{unit: 1000.0**power for power, unit in enumerate("kMGTPE", 1)},
@@ -279,5 +279,5 @@ def parse_time(text: str | None) -> float | None:
 
 def parse_bytes(quantity: str | float | None) -> int | None:
     """Of `64Gi`, `500M`, `1e9` (k8s.io/apimachinery/pkg/api/resource/quantity.go); `None`: it is no amount."""
-    match = _QUANTITY.fullmatch(str(quantity))
+    match = re.fullmatch(_QUANTITY, str(quantity))
     return int(float(match[1]) * _UNITS[match[2] or ""]) if match else None

@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from contextlib import suppress
-from typing import Literal
+from typing import Final, Literal
 
 from cockpit.model import Job, Value
 from cockpit.sources.ray import wire
@@ -22,7 +22,7 @@ DELETE_TIMEOUT_S = 5.0
 over, finds nothing, and writes it down once more, as failed and without a start (`_monitor_job_internal`, job_manager.py, 2.60)."""
 _READ_TIMEOUT_S = 8.0
 _WRITE_TIMEOUT_S = 15.0
-_MISLEADING_ID = re.compile(r"[/?#%\\\x00-\x1f\x7f\ud800-\udfff]|\A\.{0,2}\Z")
+_MISLEADING_ID: Final = r"[/?#%\\\x00-\x1f\x7f\ud800-\udfff]|\A\.{0,2}\Z"
 """Ray's dashboard puts the id into an address of its agent as it is: `a?b` would delete job `a` there (job_head.py, 2.9 to 2.60)."""
 
 
@@ -79,7 +79,7 @@ class JobActs:
 
     async def _same(self, name: str, started: float | None) -> Job:
         """The job as it is now, if it is still the one that was planned and Ray can be told of it."""
-        if _MISLEADING_ID.search(name):
+        if re.search(_MISLEADING_ID, name):
             raise NotMeantError(f"the id of job {name[:100]!r} contains characters that Ray may take for another job's id")
         entry = await self.submissions.entry(name)
         job = parse_job(entry) if entry is not None else None

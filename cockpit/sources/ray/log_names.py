@@ -16,15 +16,15 @@ GCS_LOG: Final = "gcs_server.out"
 GCS_LINES: Final = 20_000
 """Lines of the GCS's log in which the processes before a restart are looked for: some 2 MB."""
 
-_WORKER = re.compile(r"worker-([0-9a-f]{56})-([0-9a-f]{8}|)-(\d{1,10})\.(out|err)(\.\d{1,3})?\Z")
-_PART = re.compile(
+_WORKER: Final = r"worker-([0-9a-f]{56})-([0-9a-f]{8}|)-(\d{1,10})\.(out|err)(\.\d{1,3})?\Z"
+_PART: Final = (
     r"(raylet|gcs_server|dashboard_agent|runtime_env_agent|dashboard(?:_[A-Z]\w{1,30})?|monitor|log_monitor)(?:\.(\d{1,4}))?\.(out|err|log)\Z|"
     r"(runtime_env_setup)-[\w.-]{1,64}\.log\Z"
 )
-_FAILED = re.compile(r"ctor (?:[0-9a-f]{32} )?is failed on worker ([0-9a-f]{56}) (?:at|on) node ([0-9a-f]{56})")
-_OWN_NODE = re.compile(r"\(raylet\) .*ode ID(?: to:?)? ?(?:node_id=)?:? ?([0-9a-f]{56})$")
+_FAILED: Final = r"ctor (?:[0-9a-f]{32} )?is failed on worker ([0-9a-f]{56}) (?:at|on) node ([0-9a-f]{56})"
+_OWN_NODE: Final = r"\(raylet\) .*ode ID(?: to:?)? ?(?:node_id=)?:? ?([0-9a-f]{56})$"
 _NUMBERED = ("raylet", "dashboard_agent", "runtime_env_agent")
-_DASHBOARD_MODULE = re.compile(r"ray-dashboard-([A-Z]\w{1,30})-\d")
+_DASHBOARD_MODULE: Final = r"ray-dashboard-([A-Z]\w{1,30})-\d"
 """How Ray 2.49 and later call the processes of its dashboard."""
 _NO_JOB = ("", "ffffffff")
 """In the names of a worker that was started before it had a job."""
@@ -65,7 +65,7 @@ def worker_logs(names: Iterable[str], *, pid: int | None = None, worker: str | N
     found = [
         WorkerLog(name, match[1], match[2], int(match[3]), match[4])
         for name in names
-        if (match := _WORKER.match(name)) and match[5] is None and (pid is None or int(match[3]) == pid) and worker in (None, match[1])
+        if (match := re.match(_WORKER, name)) and match[5] is None and (pid is None or int(match[3]) == pid) and worker in (None, match[1])
     ]
     own = [log for log in found if job is None or log.job == job] or [log for log in found if log.job in _NO_JOB]
     return sorted(own, key=lambda log: (log.worker, log.stream != "out"))[:MAX_NAMES]
@@ -78,15 +78,15 @@ def worker_glob(pid: int) -> str:
 
 def part_logs(names: Iterable[str], part: str, suffix: str | None = None) -> list[str]:
     """Those that such a part of Ray writes; several raylets on one host number theirs, and what belongs to them."""
-    matches = ((name, _PART.match(name)) for name in names)
+    matches = ((name, re.match(_PART, name)) for name in names)
     mine = [name for name, match in matches if match and part in (match[1], match[4]) and suffix in (None, match[3])]
     return sorted(mine, key=lambda name: (len(name), name))[:MAX_NAMES]
 
 
 def without_others(names: Iterable[str], raylet_log: str) -> list[str]:
     """Without what belongs to raylets of the host whose log is another one; a host's GCS, dashboard and monitor have no number."""
-    matches = [(name, _PART.match(name)) for name in names]
-    number = match[2] if (match := _PART.match(raylet_log)) else None
+    matches = [(name, re.match(_PART, name)) for name in names]
+    number = match[2] if (match := re.match(_PART, raylet_log)) else None
     return [name for name, match in matches if match is None or match[1] not in _NUMBERED or match[2] == number]
 
 
@@ -98,34 +98,34 @@ def setup_logs(names: Iterable[str], job: str | None) -> list[str]:
 
 def part_of(command: str) -> str | None:
     """Which part of Ray a command starts."""
-    module = _DASHBOARD_MODULE.match(command)
+    module = re.match(_DASHBOARD_MODULE, command)
     return f"dashboard_{module[1]}" if module else next((part for words, part in _PART_WORDS if words in command), None)
 
 
 def lost_workers(gcs_lines: Iterable[str], actor: str) -> list[LostWorker]:
     """The processes that an actor has had and lost, the last one first, as the log of the GCS tells."""
     lines = (line for line in gcs_lines if actor in line)
-    found = [LostWorker(match[1], match[2]) for match in map(_FAILED.search, lines) if match]
+    found = [LostWorker(match[1], match[2]) for line in lines if (match := re.search(_FAILED, line))]
     return list(dict.fromkeys(reversed(found)))
 
 
 def node_of(raylet_lines: Iterable[str]) -> str | None:
     """Which node the first lines of a raylet's log are of; further lines tell of other nodes too."""
-    return next((match[1] for match in map(_OWN_NODE.search, raylet_lines) if match), None)
+    return next((match[1] for line in raylet_lines if (match := re.search(_OWN_NODE, line))), None)
 
 
 def short_name(name: str) -> str:
     """Fit for a title: the id of a worker cut to what tells it from others."""
-    match = _WORKER.match(name)
+    match = re.match(_WORKER, name)
     return f"worker-{match[1][:8]}-{match[2]}-{match[3]}.{match[4]}" if match else name
 
 
 def family(name: str) -> str:
     """How people and findings write of such files: `worker-*.err`."""
-    match = _WORKER.match(name)
+    match = re.match(_WORKER, name)
     if match:
         return f"worker-*.{match[4]}"
-    part = _PART.match(name)
+    part = re.match(_PART, name)
     if part is None:
         return name
     return "runtime_env_setup-*.log" if part[4] else f"{part[1]}.{part[3]}"

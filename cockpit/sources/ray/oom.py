@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -22,17 +23,17 @@ MAX_KILLS = 1000
 CALM_PAUSE_S, PAUSE_PER_ANSWER_TIME = 30.0, 20
 """Seconds between two questions; and so many times as long as the answer took, because Ray goes through every worker for it."""
 _GIB = 1 << 30
-_VICTIM = re.compile(
+_VICTIM: Final = (
     r"Selected to kill: \((?:Actor\((?P<actor>[0-9a-f]{32})\)|Task): job ID=(?P<job>[0-9a-f]{8}), [^\n]{0,300}?"
     r"task name=(?P<name>[^\n]{0,300}?), required resources=[^\n]{0,2000}?, pid=(?P<pid>\d{1,9}),"
     r" actual memory used=(?P<held>\d{1,9}\.\d\d)GB"
 )
-_OLD_VICTIM = re.compile(
+_OLD_VICTIM: Final = (
     r"where the task \((?:actor ID: (?P<actor>[0-9a-f]{32})|task ID: (?P<task>[0-9a-f]{48})), name=(?P<name>[^\n]{0,300}?),"
     r" pid=(?P<pid>\d{1,9}), memory used=(?P<held>\d{1,9}\.\d\d)GB\)"
 )
 """Before 2.56 (worker_killing_policy.cc): one task in each text; the ids end with the job's."""
-_SAYS = re.compile(r"Memory on the node[^\n]{0,600}?(?=\. Ray killed|\n|$)")
+_SAYS: Final = r"Memory on the node[^\n]{0,600}?(?=\. Ray killed|\n|$)"
 
 
 class WorkerRecord(Snake, frozen=True):
@@ -116,7 +117,7 @@ def _with_victim(kill: OomKill, victim: OomKill) -> OomKill:
 
 def victims(text: str) -> Iterator[OomKill]:
     """Those that a text of Ray's says it has killed, whatever its version."""
-    for match in (*_VICTIM.finditer(text), *_OLD_VICTIM.finditer(text)):
+    for match in (*re.finditer(_VICTIM, text), *re.finditer(_OLD_VICTIM, text)):
         found = match.groupdict()
         job = found.get("job") or (found.get("actor") or found.get("task") or "")[-8:]
         held = int(float(match["held"]) * _GIB)
@@ -124,7 +125,7 @@ def victims(text: str) -> Iterator[OomKill]:
 
 
 def _line(text: str) -> str:
-    match = _SAYS.search(text)
+    match = re.search(_SAYS, text)
     return redact(match[0] if match else text[:300].splitlines()[0] if text else "")
 
 

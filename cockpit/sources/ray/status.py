@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from msgspec import Raw
 
@@ -106,19 +107,19 @@ def _demands(shapes: Iterable[tuple[Mapping[str, float], float]]) -> tuple[Deman
     return tuple(Demand(needs=dict(key), count=count) for key, count in counts.items())
 
 
-_DEMAND = re.compile(
+_DEMAND: Final = (
     r" *(?P<shapes>\{.*\}.*?)(?: \((?P<strategy>[A-Z_]+)\))?: (?P<count>\d{1,15})\+? "
     r"(?P<what>pending tasks/actors|pending placement groups)\b.*"
 )
-_SHAPE = re.compile(r"\{([^{}]*)\}(?: \* (\d{1,15}))?")
-_NEED = re.compile(r"'([^']+)': ([\d.e+-]+)")
+_SHAPE: Final = r"\{([^{}]*)\}(?: \* (\d{1,15}))?"
+_NEED: Final = r"'([^']+)': ([\d.e+-]+)"
 
 
 def parse_status(text: str) -> StatusFacts:
     """What `ray status` prints (`format_info_string` in autoscaler/_private/util.py): what waits, nothing by node."""
     if not text.partition("Usage:\n")[2].partition("\n\n")[0]:
         raise SourceError("the autoscaler's status text has no usage list; used and pending resources are unknown")
-    waiting = [match for line in text.partition("Demands:\n")[2].splitlines() if (match := _DEMAND.fullmatch(line))]
+    waiting = [match for line in text.partition("Demands:\n")[2].splitlines() if (match := re.fullmatch(_DEMAND, line))]
     return StatusFacts(
         usage=None,
         demand=_demands((_shapes(match["shapes"])[0], int(match["count"])) for match in waiting if match["what"] == "pending tasks/actors"),
@@ -132,7 +133,7 @@ def parse_status(text: str) -> StatusFacts:
 
 def _shapes(text: str) -> list[dict[str, float]]:
     return [
-        strip_group_names({name: parse_amount(amount) for name, amount in _NEED.findall(inner)})
-        for inner, times in _SHAPE.findall(text)
+        strip_group_names({name: parse_amount(amount) for name, amount in re.findall(_NEED, inner)})
+        for inner, times in re.findall(_SHAPE, text)
         for _ in range(min(int(times or 1), MAX_BUNDLES))
     ]
