@@ -6,13 +6,13 @@ import json
 import os
 import sys
 from functools import cache, partial
-from typing import Any
+from importlib import import_module
+from typing import Any, Final
 
 import click
 from msgspec.structs import replace
 
 from cockpit import __version__, output
-from cockpit.cli.notify import notify_command, watch_command
 from cockpit.cli.options import (
     BAD_USAGE,
     EXIT_CODES,
@@ -25,9 +25,7 @@ from cockpit.cli.options import (
     with_exit_codes,
 )
 from cockpit.cli.plain import show_plain
-from cockpit.cli.record import record, replay
 from cockpit.cli.screen import show
-from cockpit.cli.status import doctor, metrics, print_status, status
 from cockpit.config.document import InputError, json_schema
 from cockpit.config.settings import Config, ConfigFile, config_path, config_text, init
 from cockpit.secrets import redact
@@ -35,25 +33,38 @@ from cockpit.text import explain_os_error
 
 # What is imported late is what not every command needs, and what can wait until the first probe has been started: Textual costs a third of
 # a second, asyncio a twentieth.
+_COMMANDS: Final = {
+    "check": "check.check",
+    "doctor": "status.doctor",
+    "launch": "launch.launch",
+    "logs": "logs.logs",
+    "metrics": "status.metrics",
+    "notify": "notify.notify_command",
+    "presets": "presets.presets_command",
+    "record": "record.record",
+    "recover": "recover.recover",
+    "replay": "record.replay",
+    "report": "report.report",
+    "status": "status.status",
+    "watch": "notify.watch_command",
+}
+"""Where each is that is not defined here and is no act."""
 
 
 class CommandGroup(click.Group):
     """The program: every command of it ends with the same code when it is used badly."""
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Some are made when one of them is wanted: the screen and a look don't wait for their imports."""
-        if name not in self.commands:
-            self._make_others()
-        return super().get_command(context, name)
+        """Most are imported when they are wanted: no other waits for that."""
+        if name not in _COMMANDS:
+            return super().get_command(context, name) or _act_commands().get(name)
+        module, _, command = _COMMANDS[name].partition(".")
+        found: click.Command = getattr(import_module(f"cockpit.cli.{module}"), command)
+        return found
 
     def list_commands(self, context: click.Context) -> list[str]:
         """All, in the order of the alphabet."""
-        self._make_others()
-        return super().list_commands(context)
-
-    def _make_others(self) -> None:
-        for command in _late_commands():
-            self.add_command(command)
+        return sorted({*super().list_commands(context), *_COMMANDS, *_act_commands()})
 
     def main(self, *args: Any, **more: Any) -> Any:
         """As click's own, with our exit code."""
@@ -97,6 +108,8 @@ def screen(config: Config) -> None:
     if config.plain:
         sys.exit(show_plain(config))
     if not (sys.stdout.isatty() and sys.stdin.isatty()) or os.environ.get("TERM") == "dumb":
+        from cockpit.cli.status import print_status
+
         output.note("no terminal here: this is the output of `cockpit status`\n")
         sys.exit(print_status(config))
     code = show(config)
@@ -167,17 +180,10 @@ def demo(config: Config) -> None:
 
 
 @cache
-def _late_commands() -> list[click.Command]:
-    """Those whose imports take long."""
+def _act_commands() -> dict[str, click.Command]:
     from cockpit.cli.acts import act_commands
-    from cockpit.cli.check import check
-    from cockpit.cli.launch import launch
-    from cockpit.cli.logs import logs
-    from cockpit.cli.presets import presets_command
-    from cockpit.cli.recover import recover
-    from cockpit.cli.report import report
 
-    return [*act_commands(), check, launch, logs, recover, presets_command, report]
+    return {command.name: command for command in act_commands() if command.name}
 
 
 def _demo_screen(config: Config, address: str, _: dict[str, str]) -> None:
@@ -187,7 +193,3 @@ def _demo_screen(config: Config, address: str, _: dict[str, str]) -> None:
         show_plain(config)
     else:
         show(config, greeting=greeting)
-
-
-for each in (status, doctor, metrics, record, replay, watch_command, notify_command):
-    main.add_command(each)
