@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from cockpit.secrets import HIDDEN, LineRedactor, find_secrets, redact, redact_variable, redact_within
 from cockpit.secrets.contexts import CONTEXTS, URLS
 from cockpit.secrets.keys import KEYS
-from cockpit.secrets.names import NAME_RULES, PLAIN_RULES, is_plain, looks_random, secrecy
-from cockpit.secrets.redaction import _anywhere, _behind_names, _names
+from cockpit.secrets.names import NAME_RULES, PLAIN_RULES, TELLING, is_plain, looks_random, secrecy
+from cockpit.secrets.redaction import _anywhere, _behind_names, _find_names
 from cockpit.secrets.tools import TOOLS
 from tests.growth import is_linear
 from tests.secrets_examples import EXAMPLES
@@ -37,7 +37,7 @@ def unmarked(example):
 
 def secrets_by(rule, text):
     """Where one rule finds secrets."""
-    return [*(_behind_names(rule, text, _names(text)) if rule.after else _anywhere(rule, text))]
+    return [*(_behind_names(rule, text, _find_names(text)) if rule.after else _anywhere(rule, text))]
 
 
 def test_each_rule_has_its_own_examples():
@@ -447,3 +447,9 @@ def test_hiding_twice_hides_no_more(text):
 )
 def test_no_line_takes_longer_than_its_length(piece):
     assert is_linear(lambda times: (redact("token" + piece * times), redact(piece * times)), 5_000 // len(piece))
+
+
+@pytest.mark.parametrize("rule", [rule for rule in NAME_RULES if rule.secrecy])
+@given(data=st.data())
+def test_no_rule_tells_anything_of_words_that_are_passed_over(rule, data):
+    assert re.search(TELLING, data.draw(st.from_regex(rule.pattern)))

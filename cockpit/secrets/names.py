@@ -117,6 +117,11 @@ PLAIN_RULES: Final = (
               r"|write|secret", ("basic", "write"), under=r"auth$|authorization$|token$"),
 )
 # fmt: on
+TELLING: Final = (
+    r"token|pass|pw|secret|cred|conn(?:ection)?_str|key|auth|cookie|otp$|jwt$|bearer$|sess(?:ion)?(?:_?id)?$"
+    r"|(?:^|_)(?:[as]k|pat|dsn|sid|sig|sign|signature)$|[^\x00-\x7f]"
+)
+"""No rule tells anything of words without this."""
 _FOLDERS: Final = ("PWD", "OLDPWD")
 _HUMP: Final = r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
 
@@ -134,10 +139,20 @@ def secrecy(name: str) -> Secrecy:
 
 @lru_cache(2048)
 def _secrecy(name: str) -> Secrecy:
-    words = re.sub(r"\W+", "_", re.sub(_HUMP, "_", name)).strip("_").lower()
-    if name in _FOLDERS:
+    if name in _FOLDERS or not may_tell(name):
         return NONE
-    return next((rule.secrecy for rule in NAME_RULES if _compile(rule.pattern).search(words)), NONE)
+    words = _split(name)
+    return next((rule.secrecy for rule in NAME_RULES if re.search(rule.pattern, words)), NONE)
+
+
+@lru_cache(2048)
+def may_tell(name: str) -> bool:
+    """Whether `secrecy` has to look: most names tell nothing, which is seen at once."""
+    return re.search(TELLING, _split(name)) is not None
+
+
+def _split(name: str) -> str:
+    return re.sub(r"\W+", "_", re.sub(_HUMP, "_", name)).strip("_").lower()
 
 
 def is_plain(value: str, name: str = "") -> bool:

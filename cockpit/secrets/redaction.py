@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
-
-import msgspec
 
 from cockpit.secrets.contexts import CONTEXTS, URLS
 from cockpit.secrets.keys import KEYS
-from cockpit.secrets.names import LONGEST_NAME, Secrecy, is_plain, looks_random, secrecy
+from cockpit.secrets.names import LONGEST_NAME, Secrecy, is_plain, looks_random, may_tell, secrecy
 from cockpit.secrets.rule import BEGINNING, CHINESE, INSIDE, Rule
 from cockpit.secrets.tools import TOOLS
 
@@ -23,14 +21,6 @@ LONGEST_LIKELY: Final = 128
 _PRIVATE: Final = "PRIVATE KEY-----"
 
 Span = tuple[int, int]
-
-
-class _Name(msgspec.Struct, frozen=True):
-    """A word of a text behind which a secret may follow."""
-
-    text: str
-    end: int
-    secrecy: Secrecy
 
 
 def redact(text: str) -> str:
@@ -52,15 +42,16 @@ def find_secrets(text: str) -> list[Span]:
     """Where in the text each secret begins and ends, in their order; none touches another."""
     lower = text.lower()
     found: list[Span] = []
-    worded = _beginnings().search(lower)
-    if worded or _has_any(lower, INSIDE) or (not lower.isascii() and _has_any(lower, CHINESE)):
+    begun = frozenset(_beginnings().findall(lower))
+    if begun or _has_any(lower, INSIDE) or (not lower.isascii() and _has_any(lower, CHINESE)):
         rules = tuple(_pick_hinted(CONTEXTS, lower))
-        names = _names(text) if any(rule.after for rule in rules) else []
+        names = _find_names(text) if any(rule.after for rule in rules) else []
         for rule in rules:
             found += _behind_names(rule, text, names) if rule.after else _anywhere(rule, text)
-    for hinted, may_match in ((URLS, "://" in lower), (_WORDED, worded)):
-        for rule in _pick_hinted(hinted, lower) if may_match else ():
-            found += _anywhere(rule, text)
+    for rule in _pick_hinted(URLS, lower) if "://" in lower else ():
+        found += _anywhere(rule, text)
+    for rule in _pick_worded(begun) if begun else ():
+        found += _anywhere(rule, text)
     return _merge(found) if found else found
 
 
@@ -75,14 +66,20 @@ def _pick_hinted(rules: tuple[Rule, ...], lower: str) -> Iterator[Rule]:
     return (rule for rule in rules if _has_any(lower, rule.hints))
 
 
+@lru_cache(256)
+def _pick_worded(begun: frozenset[str]) -> tuple[Rule, ...]:
+    """The rules of which a hint stands where a word begins: it is what was found there, or begins it."""
+    return tuple(rule for rule in _WORDED if any(word.startswith(rule.hints) for word in begun))
+
+
 @cache
 def _beginnings() -> re.Pattern[str]:
-    """What keys, commands and some names begin with: sorted by first letters, so that few are compared at each place."""
+    """What keys, commands and some names begin with, the longest at each place: by first letters, so that few are compared there."""
     by_letter: dict[str, list[str]] = {}
-    for hint in sorted({*BEGINNING, *(hint for rule in _WORDED for hint in rule.hints)}):
+    for hint in sorted({*BEGINNING, *(hint for rule in _WORDED for hint in rule.hints)}, key=len, reverse=True):
         by_letter.setdefault(re.escape(hint[0]), []).append(re.escape(hint[1:]))
     branches = (f"{letter}(?:{'|'.join(rest)})" for letter, rest in by_letter.items())
-    return re.compile(f"(?<![a-z0-9])(?:{'|'.join(branches)})")
+    return re.compile(f"(?<![a-z0-9])(?=({'|'.join(branches)}))")
 
 
 @cache
@@ -91,31 +88,32 @@ def compile_once(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def _names(text: str) -> list[_Name]:
+def _find_names(text: str) -> list[re.Match[str]]:
+    """Words behind which a secret may follow."""
     words = compile_once(r"[\w.-]+").finditer(text)
-    return [_Name(word[0], word.end(), told) for word in words if word.end() - word.start() <= LONGEST_NAME and (told := secrecy(word[0]))]
+    return [word for word in words if word.end() - word.start() <= LONGEST_NAME and may_tell(word[0])]
 
 
-def _behind_names(rule: Rule, text: str, names: list[_Name]) -> Iterator[Span]:
+def _behind_names(rule: Rule, text: str, names: list[re.Match[str]]) -> Iterator[Span]:
     if not names:
         return
     lead, done = compile_once(rule.lead), 0
     for name in names:
-        if name.end < done or (rule.after == "flag" and not name.text.startswith("-")):
+        if name.end() < done or (rule.after == "flag" and not name[0].startswith("-")):
             continue
-        if (led := lead.match(text, name.end)) and (span := _value(rule, text, led.end(), name)):
+        if (led := lead.match(text, name.end())) and secrecy(name[0]) and (span := _value(rule, text, led.end(), name[0])):
             yield span
             done = span[1]
 
 
-def _value(rule: Rule, text: str, start: int, name: _Name) -> Span | None:
+def _value(rule: Rule, text: str, start: int, name: str) -> Span | None:
     value = compile_once(rule.value)
-    if name.secrecy < Secrecy.CERTAIN:
+    if secrecy(name) < Secrecy.CERTAIN:
         begun = value.match(text, start, start + LONGEST_LIKELY)
         if begun is None or not looks_random(begun[0]):
             return None
     match = value.match(text, start)
-    return match.span() if match and not is_plain(match[0], name.text) else None
+    return match.span() if match and not is_plain(match[0], name) else None
 
 
 def _anywhere(rule: Rule, text: str) -> Iterator[Span]:
