@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from cockpit.clock import CLOCK
 from cockpit.config.address import Address
@@ -20,16 +21,16 @@ from cockpit.monitor.logs import LogFinder
 from cockpit.monitor.poller import Poller
 from cockpit.monitor.port_questions import PortQuestions
 from cockpit.secrets import redact_variable
-from cockpit.sources.kubernetes.api import KubernetesApi
-from cockpit.sources.kubernetes.facts import read_ray_cluster
 from cockpit.sources.probes.decode import StackThread, convert_answer
 from cockpit.sources.probes.host_probe import ProbeTimings
 from cockpit.sources.probes.pool import ProbePool
 from cockpit.sources.probes.ray_tunnel import RayPlace
 from cockpit.sources.ray.log_files import LOG_LINES
-from cockpit.sources.slurm import read_allocation
 from cockpit.sources.source import Source, SourceError
 from cockpit.trust import find_token
+
+if TYPE_CHECKING:
+    from cockpit.sources.kubernetes.api import KubernetesApi
 
 SINGLE_LOOK_ASSUMED_S = 60.0
 """For which a single look takes things to have been so: what needs longer to be sure of takes somebody who watches."""
@@ -74,7 +75,7 @@ class ClusterMonitor:
         self.selection = HostSelection(config, self.pool, everywhere=everywhere, named=named)
         self.logs = LogFinder(lambda: self.poller.snapshot, self.choice.followed_ray, self.pool, self.selection)
         self.coverage = Coverage(config, self.poller, self.choice, self.selection)
-        self.kubernetes = KubernetesApi(config.kubernetes) if config.kubernetes else None
+        self.kubernetes = self._kubernetes_api()
         """Who is asked of the RayCluster that this Ray is; `None`: it is none that is known."""
         self.orchestrators = tuple(self._orchestrators())
         self.ports = PortQuestions(self.poller, self.pool, config.limits.job_failed)
@@ -131,12 +132,23 @@ class ClusterMonitor:
         self.poller.refresh(is_awaited=is_awaited)
         self.pool.refresh()
 
+    def _kubernetes_api(self) -> KubernetesApi | None:
+        if self.config.kubernetes is None:
+            return None
+        from cockpit.sources.kubernetes.api import KubernetesApi
+
+        return KubernetesApi(self.config.kubernetes)
+
     def _orchestrators(self) -> Iterator[Source[object]]:
         """Slurm and Kubernetes, asked of the job and of the RayCluster that cockpit was told of."""
         if job := self.config.slurm:
+            from cockpit.sources.slurm import read_allocation  # deferred, here and below: most clusters have neither
+
             names_of = self.config.names_of
             yield Source("slurm", lambda: read_allocation(job.job, self.clock(), names_of), SLURM_EVERY_S, ORCHESTRATOR_TIMEOUT_S)
         if api := self.kubernetes:
+            from cockpit.sources.kubernetes.facts import read_ray_cluster
+
             yield Source("kubernetes", lambda: read_ray_cluster(api), KUBERNETES_EVERY_S, ORCHESTRATOR_TIMEOUT_S)
 
     def change_interval(self, step: int) -> float:
