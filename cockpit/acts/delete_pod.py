@@ -11,13 +11,12 @@ from cockpit.acts import losses
 from cockpit.acts.act import Act, Aim, Impact, Nouns, plan_one
 from cockpit.acts.plan import KUBERNETES, Plan, Receipt, Target
 from cockpit.model import Node, Pod, Snapshot
-from cockpit.sources.kubernetes.api import KubernetesApi, KubernetesRefusedError
-from cockpit.sources.kubernetes.facts import delete_pod, list_pods
 from cockpit.sources.source import SourceError
 from cockpit.text import clean
 
 if TYPE_CHECKING:
     from cockpit.acts.world import ActContext, Hear
+    from cockpit.sources.kubernetes.api import KubernetesApi
 
 MAX_NAMED = 8
 GONE_REASONS: Mapping[str, str] = {
@@ -47,6 +46,8 @@ class DeletePod(Act):
         return aim if isinstance(aim, str) else Aim(rows=tuple(rows), id=rows[0].pod)
 
     async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
+        from cockpit.sources.kubernetes.facts import list_pods  # deferred, here and below: most clusters have no pods
+
         api = _api_of(context)
         pods = await list_pods(api)
         pod = _find(aim.id or "", pods, context.snapshot)
@@ -59,6 +60,9 @@ class DeletePod(Act):
 
     async def perform(self, plan: Plan, context: ActContext, hear: Hear) -> Receipt:
         """That pod alone: one that was made anew under its name stays."""
+        from cockpit.sources.kubernetes.api import KubernetesRefusedError
+        from cockpit.sources.kubernetes.facts import delete_pod
+
         (target,) = plan.targets
         try:
             await delete_pod(_api_of(context), target.name or "", target.id or "")

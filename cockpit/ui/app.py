@@ -101,8 +101,7 @@ class Cockpit(SwitchingApp):
         self.history = History(self.monitor.poller.tracker.memory, self.monitor.poller.usage)
         self.acts = None if make_executor is None else Acts(self, partial(make_executor, self.monitor), runbook)
         self._bindings = BindingsMap.merge([BindingsMap(ACT_BINDINGS if self.acts else ()), self._bindings, BindingsMap(PAST_BINDINGS)])
-        self._index = Index(self.drawn_snapshot)
-        self._next_index = self._index
+        self._index = self._next_index = Index(self.drawn_snapshot)
         self.recorder: Recorder | None = None
         self.after_first_frame: Callable[[], object] = lambda: None
         self._alarm = Alarm()
@@ -377,11 +376,12 @@ class Cockpit(SwitchingApp):
 
     def on_resize(self, event: events.Resize) -> None:
         # It lies over all else: a class that hid the rest would have the styles of every widget made anew.
-        is_small = event.size.width < MIN_SCREEN_SIZE[0] or event.size.height < MIN_SCREEN_SIZE[1]
-        self.screen_stack[0].get_child_by_id("small").display = is_small
-        self.draw()
-        self.refresh_bindings()
-        self.call_after_refresh(self.draw)  # how much room there is for a pane is known only then
+        small = self.screen_stack[0].get_child_by_id("small")
+        small.display = event.size.width < MIN_SCREEN_SIZE[0] or event.size.height < MIN_SCREEN_SIZE[1]
+        if self._is_mounted:  # the first comes before that, and another, from the terminal, right after it
+            self.draw()
+            self.refresh_bindings()
+            self.call_after_refresh(self.draw)  # how much room there is for a pane is known only then
 
     def _fatal_error(self) -> None:
         """A bug, in one sentence: Textual's own picture of it would show every value on the way, a token among them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +24,6 @@ COLORS: Final = ("primary", "secondary", "accent", "foreground", "background", "
 OWN_VARIABLES: Final = ("faint", "heat-low", "heat-mid", "heat-high", "kill-line", "reserved", "stale")
 """The variables that are ours; Textual's own may be set as well."""
 _ANSI: Final = ("ansi_bright_black", "ansi_cyan", "ansi_green", "ansi_yellow", "ansi_magenta", "ansi_magenta", "ansi_bright_black")
-_PLAIN, _SIXTEEN = (frozenset(Theme(name="", primary="red", ansi=ansi).to_color_system().generate()) for ansi in (False, True))
 _SHADE: Final = r"(?P<color>.+?)(?: (?:100|\d{1,2})%)?"
 _WORDS_OF_STYLE: Final = {"none", "not", "bold", "dim", "italic", "underline", "reverse", "strike"}
 _EXPECTED: Final = {"dark": "true or false", "ansi": "true or false", "colors": "names with colours", "variables": "names with colours"}
@@ -77,7 +77,8 @@ def load_theme(path: Path) -> Theme:
         raise InputError(f"{abbreviate_home(path)}: not found") from error
     file = document.convert(_File, _EXPECTED)
     colors = _check_values(document, "colors", file.colors, frozenset(COLORS))
-    variables = _check_values(document, "variables", file.variables, _PLAIN.union(_SIXTEEN, OWN_VARIABLES))
+    allowed = frozenset((*_variable_names(ansi=False), *_variable_names(ansi=True), *OWN_VARIABLES))
+    variables = _check_values(document, "variables", file.variables, allowed)
     if "primary" not in colors:
         raise document.mistake("colors", "primary is missing")
     return Theme(name=path.stem, dark=file.dark, ansi=file.ansi, variables=variables, **colors)
@@ -144,11 +145,18 @@ def load_themes(folders: Iterable[Path]) -> tuple[tuple[Theme, ...], tuple[Input
     return tuple(themes.values()), tuple(mistakes)
 
 
+@cache
+def _variable_names(*, ansi: bool) -> frozenset[str]:
+    """What Textual makes of a theme of this kind."""
+    return frozenset(Theme(name="", primary="red", ansi=ansi).to_color_system().generate())
+
+
 def variable_defaults(theme: Theme) -> dict[str, str]:
     """Our own variables for a theme that does not set them, such as Textual's built-in ones, made from its colours."""
     if theme.ansi:
         # Textual 8.2.8 leaves some of its own variables out of such a theme, and an undefined one ends the program
-        return {**dict.fromkeys(_PLAIN - _SIXTEEN, "ansi_default"), **dict(zip(OWN_VARIABLES, _ANSI, strict=True))}
+        left_out = _variable_names(ansi=False) - _variable_names(ansi=True)
+        return {**dict.fromkeys(left_out, "ansi_default"), **dict(zip(OWN_VARIABLES, _ANSI, strict=True))}
     names = theme.to_color_system().generate()
     text, ground = Color.parse(names["foreground"]), Color.parse(names["background"])
     return {
