@@ -9,9 +9,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Final
-
-import msgspec
+from typing import Final, NamedTuple
 
 from cockpit.text import clean
 from cockpit.trust import read_end
@@ -27,7 +25,7 @@ _UNFIT: Final = r"[^\w ·,–.:/@+()-]"
 """What tmux, or a shell that expands its prompt, could obey: #[…], %{…}, `…`, $(…)."""
 
 
-class StatusLine(msgspec.Struct, frozen=True):
+class StatusLine(NamedTuple):
     """What a look has left."""
 
     text: str

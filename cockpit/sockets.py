@@ -12,9 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
-from typing import Any, Final
-
-import msgspec
+from typing import Any, Final, NamedTuple
 
 _ANY: Final = frozenset(("0.0.0.0", "::"))  # noqa: S104 what others bind
 _FAMILIES: Final = (socket.AF_INET6, socket.AF_INET)
@@ -23,7 +21,7 @@ End = tuple[str, int]
 """An address, an IPv4 one always as such, and a port."""
 
 
-class TcpSocket(msgspec.Struct, frozen=True):
+class TcpSocket(NamedTuple):
     """A socket of this host's."""
 
     own: End
@@ -34,7 +32,7 @@ class TcpSocket(msgspec.Struct, frozen=True):
     """0: of a connection that nobody has accepted yet, or that is over."""
 
 
-class Server(msgspec.Struct, frozen=True):
+class Server(NamedTuple):
     """Who serves a port here."""
 
     users: frozenset[int]
