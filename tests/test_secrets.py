@@ -20,6 +20,9 @@ RULES = (*CONTEXTS, *URLS, *TOOLS, *KEYS)
 KEY = "c0ffee-4dead9beef"
 HEX = "0123456789abcdef0123456789abcdef01234567"
 MADE_UP = "c0ffee4dead9beef" * 8
+NEAR = ("key where a switch may stand", "curl's user", "curl's user with a space in the password", "curl's user that is a key", "kubeadm",
+        "DingTalk", "Zhipu", "Discord")  # fmt: skip
+"""Rules whose hint is not what the secret, or the command before it, begins with."""
 
 
 def filled(example):
@@ -453,3 +456,10 @@ def test_no_line_takes_longer_than_its_length(piece):
 @given(data=st.data())
 def test_no_rule_tells_anything_of_words_that_are_passed_over(rule, data):
     assert re.search(TELLING, data.draw(st.from_regex(rule.pattern)))
+
+
+@pytest.mark.parametrize("before", ["echo start\\n", "echo \x1b[32m", "basic send"])
+@pytest.mark.parametrize(("rule", "example"), marked(rule for rule in RULES if rule.name in NEAR))
+def test_a_hint_that_stands_near_may_end_a_longer_word(rule, example, before):
+    text = before + example
+    assert redact(unmarked(text)) == re.sub("⟨[^⟩]*⟩", HIDDEN, text)

@@ -56,10 +56,11 @@ class CommandGroup(click.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Most are imported when they are wanted: no other waits for that."""
-        if name not in _COMMANDS:
-            return super().get_command(context, name) or _act_commands().get(name)
-        module, _, command = _COMMANDS[name].partition(".")
-        found: click.Command = getattr(import_module(f"cockpit.cli.{module}"), command)
+        if name in _COMMANDS:
+            return _import_command(name)
+        found = super().get_command(context, name) or _act_commands().get(name)
+        if found is None:  # click looks among these for what was meant
+            self.commands.update({**_act_commands(), **{each: _import_command(each) for each in _COMMANDS}})
         return found
 
     def list_commands(self, context: click.Context) -> list[str]:
@@ -177,6 +178,12 @@ def demo(config: Config) -> None:
     from cockpit.demo import run_demo
 
     sys.exit(run_demo(partial(_demo_screen, config)))
+
+
+def _import_command(name: str) -> click.Command:
+    module, _, command = _COMMANDS[name].partition(".")
+    found: click.Command = getattr(import_module(f"cockpit.cli.{module}"), command)
+    return found
 
 
 @cache

@@ -50,14 +50,14 @@ KEYS: Final = (
     Rule("hash of a password", ("$1$", "$5$", "$6$", "$y$", "$2a$", "$2b$", "$argon2"),
          value=r"\$(?:[156y]|2[aby]|argon2\w{1,2})\$[\w./$=,+-]{20,}"),
     Rule("OpenShift", ("sha256~",), value=r"sha256~[\w-]{40,}"),
-    Rule("kubeadm", ("kubeadm", "bootstrap"), value=r"[a-z0-9]{6}\.[a-z0-9]{16}(?![\w.])"),
+    Rule("kubeadm", ("kubeadm", "bootstrap"), is_near=True, value=r"[a-z0-9]{6}\.[a-z0-9]{16}(?![\w.])"),
 
     Rule("JSON Web Token", ("eyj",), value=r"eyJ[\w-]{10,2000}\.[\w-]{10,4000}\.[\w-]*"),
 
     # Messages and services
     Rule("Slack", ("xox", "xapp-"), value=r"(?:xox[a-z](?:\.xox[a-z])?-[\w-]{10,}|xapp-\d-[\w-]{20,})"),
     Rule("Feishu", ("t-g", "u-", "cli_"), value=r"[tu]-g?[01][A-Za-z0-9._-]{30,}"),
-    Rule("DingTalk", ("dingtalk", "dingding"), value=r"SEC[0-9a-f]{64}"),
+    Rule("DingTalk", ("dingtalk", "dingding"), is_near=True, value=r"SEC[0-9a-f]{64}"),
     Rule("ServerChan", ("sct",), value=r"SCT\d{3,8}T[A-Za-z0-9]{20,}"),
     Rule("Stripe", ("sk_live_", "sk_test_", "sk_prod_", "rk_live_", "rk_test_", "rk_prod_", "whsec_"),
          value=r"(?:[sr]k_(?:live|test|prod)_[A-Za-z0-9]{10,}|whsec_[\w+/=]{20,})"),
@@ -77,7 +77,7 @@ KEYS: Final = (
          value=r"(?:ATATT3[\w=-]{40,}|PMAK-[0-9a-f-]{40,}|bkua_[0-9a-f]{30,}|CCIPAT_\w{20,})"),
     Rule("Shopify, Square, Supabase, Neon", ("shp", "sq0atp-", "sbp_", "napi_"),
          value=r"(?:shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}|sq0atp-[\w-]{20,}|(?:sbp|napi)_[a-z0-9]{40,})"),
-    Rule("Zhipu", ("zhipu", "zai ", "bigmodel"), value=r"[0-9a-f]{32}\.[A-Za-z0-9]{16}(?!\w)"),
-    Rule("Discord", ("discord",), value=r"[MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,}"),
+    Rule("Zhipu", ("zhipu", "zai ", "bigmodel"), is_near=True, value=r"[0-9a-f]{32}\.[A-Za-z0-9]{16}(?!\w)"),
+    Rule("Discord", ("discord",), is_near=True, value=r"[MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,}"),
 )
 # fmt: on

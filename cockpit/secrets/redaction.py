@@ -14,8 +14,9 @@ from cockpit.secrets.rule import BEGINNING, CHINESE, INSIDE, Rule
 from cockpit.secrets.tools import TOOLS
 
 HIDDEN: Final = "•••"
-_WORDED: Final = (*TOOLS, *KEYS)
+_WORDED: Final = tuple(rule for rule in (*TOOLS, *KEYS) if not rule.is_near)
 """Rules of which each hint stands where a word begins."""
+_NEAR: Final = tuple(rule for rule in (*TOOLS, *KEYS) if rule.is_near)
 LONGEST_LIKELY: Final = 128
 """Characters of a value that are read to see whether it looks random."""
 _PRIVATE: Final = "PRIVATE KEY-----"
@@ -50,7 +51,7 @@ def find_secrets(text: str) -> list[Span]:
             found += _behind_names(rule, text, names) if rule.after else _anywhere(rule, text)
     for rule in _pick_hinted(URLS, lower) if "://" in lower else ():
         found += _anywhere(rule, text)
-    for rule in _pick_worded(begun) if begun else ():
+    for rule in (*_pick_worded(begun), *_pick_hinted(_NEAR, lower)) if begun else ():
         found += _anywhere(rule, text)
     return _merge(found) if found else found
 
@@ -76,7 +77,7 @@ def _pick_worded(begun: frozenset[str]) -> tuple[Rule, ...]:
 def _beginnings() -> re.Pattern[str]:
     """What keys, commands and some names begin with, the longest at each place: by first letters, so that few are compared there."""
     by_letter: dict[str, list[str]] = {}
-    for hint in sorted({*BEGINNING, *(hint for rule in _WORDED for hint in rule.hints)}, key=len, reverse=True):
+    for hint in sorted({*BEGINNING, *(hint for rule in (*_WORDED, *_NEAR) for hint in rule.hints)}, key=len, reverse=True):
         by_letter.setdefault(re.escape(hint[0]), []).append(re.escape(hint[1:]))
     branches = (f"{letter}(?:{'|'.join(rest)})" for letter, rest in by_letter.items())
     return re.compile(f"(?<![a-z0-9])(?=({'|'.join(branches)}))")

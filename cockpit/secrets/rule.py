@@ -60,5 +60,7 @@ class Rule(msgspec.Struct, frozen=True):
     """Lower case; a text without any of them costs nothing more."""
     lead: str = ""
     value: str = VALUE
+    is_near: bool = False
+    """Its hints stand near the secret, and may end a longer word, as in `\\ncurl` or `sendDingTalk`; others begin where a word begins."""
     after: Literal["", "name", "flag"] = ""
     """The lead stands right behind a name, or a flag, of which `secrecy` knows what it says."""

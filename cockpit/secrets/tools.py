@@ -14,7 +14,8 @@ TOOLS: Final = (
     # Of training
     Rule("wandb login", ("wandb login",), lead=rf"\bwandb login{REST}{Q}(?=(?:local-)?(?:[0-9a-f]{{40}}|[\w-]{{60,}}))",
          value=r"[\w-]{40,}"),
-    Rule("key where a switch may stand", ("use_wandb", "use_swanlab"), lead=rf"use_(?:wandb|swanlab){Q}[=:,\s]\s?{Q}", value=r"[\w-]{20,}"),
+    Rule("key where a switch may stand", ("use_wandb", "use_swanlab"), is_near=True, lead=rf"use_(?:wandb|swanlab){Q}[=:,\s]\s?{Q}",
+         value=r"[\w-]{20,}"),
     Rule("swanlab login", ("swanlab login",), lead=rf"\bswanlab login{REST}-k{GAP}"),
     Rule("modelscope login", ("api.login", "modelscope login"), lead=rf"\b(?:api\.login\(|modelscope login\s){Q}", value=r"[\w-]{20,}"),
     Rule("Kaggle", ("kaggle", "username"), lead=r"username\\{0,7}\"\s?:\s?\\{0,7}\"[^\"]{1,60}\",\s?\\{0,7}\"key\\{0,7}\"\s?:\s?\\{0,7}\""),
@@ -54,11 +55,11 @@ TOOLS: Final = (
     Rule("OpenSSL", ("pass:",), lead=rf"-(?:pass(?:in|out)?|k)\s{{1,4}}{Q}pass:"),
 
     # Of HTTP
-    Rule("curl's user", _USER, value=WORD,
+    Rule("curl's user", _USER, is_near=True, value=WORD,
          lead=rf"""(?<![^\s'"])(?:-[a-zA-Z]{{0,6}}u|--(?:proxy-)?user)(?:{GAP})?[^\s:'"`/=+]{{0,80}}["']?:(?!//|\d+(?:\s|$)){Q}"""),
-    Rule("curl's user with a space in the password", _USER, value=r"[^'\"\n]+",
+    Rule("curl's user with a space in the password", _USER, is_near=True, value=r"[^'\"\n]+",
          lead=r"""(?<![^\s'"])(?:-[a-zA-Z]{0,6}u|--(?:proxy-)?user)[=\s]{0,2}['"][^\s:'"`/=+]{0,80}:"""),
-    Rule("curl's user that is a key", _USER, lead=rf"(?<![^\s'\"])(?:-[a-zA-Z]{{0,6}}u|--user){GAP}",
+    Rule("curl's user that is a key", _USER, is_near=True, lead=rf"(?<![^\s'\"])(?:-[a-zA-Z]{{0,6}}u|--user){GAP}",
          value=r"(?=[A-Za-z_-]{0,40}\d)[\w!-]{12,}(?=:['\"]?(?:\s|$))"),
     Rule("curl's cookie", ("curl",), lead=rf"\bcurl{REST}(?:-b|--cookie)[=\s]['\"]?[\w.-]{{1,80}}=", value=r"[^'\"\n]+"),
     Rule("HTTPie's user", ("http -", "https -"), lead=rf"\bhttps?{REST}-a{GAP}[\w.@$-]{{1,60}}:"),

@@ -427,3 +427,8 @@ def test_the_demo_gets_the_flags_it_was_given(monkeypatch):
     monkeypatch.setattr("cockpit.cli.main.show", lambda config, greeting: shown.append((config.address, config.theme, greeting)))
     assert cockpit("--theme", "nord", "demo").exit_code == 0
     assert shown == [("http://127.0.0.1:8299", "nord", "Demo cluster at http://127.0.0.1:8299; q stops it and its jobs")]
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("statusx", "status"), ("launchit", "launch"), ("kill-orphan", "kill-orphans")])
+def test_a_command_that_there_is_not_is_told_with_what_was_meant(typed: str, meant: str):
+    assert f"'{meant}'" in program(typed).stderr
