@@ -316,6 +316,8 @@ class Poller:
             self._fail(source.name, failure)
         else:
             self._learn(source.name, facts)
+            if _is_rays(source.name) and self.parts.cluster.reachable is False:
+                self._wakes["ray.identity"].set()  # the dashboard answers: else it would be called lost for ten seconds more
             self.clear_fault(source.name)
         return failure is None
 

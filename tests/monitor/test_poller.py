@@ -312,6 +312,16 @@ async def test_when_the_dashboard_is_back_everything_is_asked_again_at_once(watc
     await watched.until(lambda: jobs.times == 2)
 
 
+async def test_a_dashboard_that_answers_anything_is_asked_at_once_whether_it_is_back(watched):
+    lost = SourceError("no answer", "silent")
+    identity, jobs = Asked("ray.identity", lost, every=3600), Asked("ray.jobs", lost)
+    watched.watch(identity, jobs)
+    await watched.until(lambda: jobs.times > 2)
+    assert identity.times == 1, "nothing has answered"
+    identity.answer, jobs.answer = HERE, JOBS
+    await watched.shows(lambda snapshot: snapshot.cluster.reachable)
+
+
 async def test_leaving_forgets_ray_and_asks_no_more(watched):
     failing, identity = Asked("ray.nodes", SourceError("no answer")), Asked("ray.identity", HERE)
     watched.watch(failing, identity, Asked())
