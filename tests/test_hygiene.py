@@ -87,13 +87,6 @@ def test_every_module_imports_only_from_the_layers_below_it():
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_no_file_is_longer_than_four_hundred_lines():
-    lengths = {
-        str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for folder in ("cockpit", "bench") for path in python_files(folder)
-    }
-    assert {name: length for name, length in lengths.items() if length > 400} == {}
-
-
 def test_no_test_module_imports_another():
     """What tests share lies in a module of its own beside them, so that each file of tests can be moved and run alone."""
     imports = re.compile(r"\b(?:from|import) tests(?:\.\w+)*(?:\.| import )test_\w+")

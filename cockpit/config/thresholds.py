@@ -46,6 +46,10 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Ray and probes are asked in turn; on a large cluster that takes 15 s."""
     gpu_lost_age: Annotated[Seconds, Meta(description="Seconds before a GPU that NVML can't reach is reported.")] = 10.0
     """Several looks: while a GPU is reset NVML doesn't answer for it, for a second or two."""
+    source_failing: Annotated[
+        Seconds, Meta(description="Seconds before a source that fails (a probe, a disk, a list of Ray) is reported.")
+    ] = 30.0
+    """A probe that ends is started again within seconds, and a busy dashboard misses one answer of several."""
     gpu_slow_age: Annotated[Seconds, Meta(description="Seconds before a GPU slowed by heat or power is reported.")] = 60.0
     """At the top of a step clocks are held down for moments, which costs nothing; gaps as long as this end it."""
     gpu_link_age: Annotated[Seconds, Meta(description="Seconds before NVLinks that are down are reported.")] = 120.0

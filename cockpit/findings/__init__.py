@@ -9,6 +9,7 @@ from cockpit.findings.checks import Check
 from cockpit.findings.control import ended_ray, refused, silent_dashboard, silent_gcs, silent_monitor
 from cockpit.findings.disks import full_disks, full_shm, full_stores, small_shm
 from cockpit.findings.facts import Facts
+from cockpit.findings.failing_sources import failing_reads, unseen_gpus, unseen_hosts
 from cockpit.findings.gpu_leftovers import idle_workers, orphaned_memory
 from cockpit.findings.gpu_memory import free_but_held, unexplained_memory
 from cockpit.findings.gpu_memory_growth import growing_gpu_memory
@@ -29,10 +30,11 @@ from cockpit.findings.nodes import dead_nodes, missing_hosts, silent_agents
 from cockpit.findings.ray_memory import large_parts
 from cockpit.findings.sessions import dead_pointers, foreign_temps, lone_gcs, several_sessions
 from cockpit.findings.slow_ranks import lagging_gpus
+from cockpit.findings.sources import Detector
 from cockpit.findings.stalls import stalled_jobs
 from cockpit.findings.tasks import task_limits
-from cockpit.findings.tracker import Detector, FindingTracker
-from cockpit.findings.versions import differing_versions, open_files
+from cockpit.findings.tracker import FindingTracker
+from cockpit.findings.versions import differing_drivers, differing_versions, open_files
 from cockpit.findings.waiting import deadlocks, waiting_actors, waiting_groups
 from cockpit.findings.waiting_tasks import waiting_tasks
 
@@ -59,6 +61,8 @@ CHECKS: tuple[Check, ...] = (
         watches="growth over most of an hour that will fill a GPU",
         at_once=False,
     ),
+    Check("NVML: the driver answers where Ray hands out GPUs", (unseen_gpus,), HOSTS),
+    Check("Sources: probes, what they read, and the dashboard's lists", (unseen_hosts, failing_reads), helps=RAY + HOSTS),
     Check("GPU health: lost, ECC errors, pending row remaps, throttled by heat or power", (gpu_trouble,), GPUS),
     Check("Xids: errors that the NVIDIA driver has reported", (reported_xids,), (checks.xids,), GPUS),
     Check(
@@ -124,7 +128,7 @@ CHECKS: tuple[Check, ...] = (
     Check("Several Ray sessions on one host, links to dead sessions", (several_sessions, lone_gcs, dead_pointers, foreign_temps), HOSTS),
     Check("Disks that hold Ray's temp dirs", (full_disks,), NODES, HOSTS),
     Check("Object store and /dev/shm", (full_stores, small_shm, full_shm), NODES, HOSTS),
-    Check("Versions of Ray, Python and NVIDIA driver", (differing_versions,), HOSTS),
+    Check("Versions of Ray, Python and NVIDIA driver", (differing_versions, differing_drivers), HOSTS),
     Check("Open files of raylets and GCS", (open_files,), HOSTS),
     Check("Limits of processes and threads", (task_limits,), HOSTS),
     Check(

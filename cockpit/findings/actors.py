@@ -9,6 +9,7 @@ import msgspec
 
 from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
+from cockpit.findings.sources import rests_on
 from cockpit.findings.waiting import actors_words, join_names, plausible_time, short_name, told_name, what_words
 from cockpit.model import Actor, Finding, Job, PlacementGroup, Remedy
 from cockpit.text import age, count
@@ -34,6 +35,7 @@ class RestartedActor(msgspec.Struct, frozen=True):
     """Restarts within the time in which they are counted: as watched, else as many as in the mean since its job started."""
 
 
+@rests_on("ray.actors", "ray.jobs", "processes")
 def restart_loops(facts: Facts) -> Iterator[Finding]:
     """Actors of a class that were restarted too often of late."""
     actors, limits = facts.snapshot.actors, facts.limits
@@ -114,6 +116,7 @@ def _times(number: float) -> str:
     return "once" if number == 1 else f"{count(number)} times"
 
 
+@rests_on("ray.jobs", "ray.actors", "ray.placement_groups")
 def leaks(facts: Facts) -> Iterator[Finding]:
     """Placement groups, and actors outside of any, that hold GPUs of jobs that are over."""
     over = {job for job, known in facts.jobs.items() if known.status in ENDED_STATES}

@@ -10,6 +10,7 @@ import msgspec
 from cockpit.findings.facts import Facts
 from cockpit.findings.followed_ray import address_words, is_elsewhere, is_ray_alive_on, silent_fault
 from cockpit.findings.rays_here import LOOPBACK_NAMES, head_elsewhere, other_slurm_job, rays_on
+from cockpit.findings.sources import rests_on
 from cockpit.model import Finding, Host, OtherRay, Remedy, Session
 
 NO_RAY_REMEDY = (
@@ -18,6 +19,7 @@ NO_RAY_REMEDY = (
 )
 
 
+@rests_on()
 def wrong_address(facts: Facts) -> Iterator[Finding]:
     """Nothing has ever answered at the address: which other Ray of this host does, or that none runs here."""
     fault, cluster = silent_fault(facts), facts.snapshot.cluster

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from cockpit.findings.facts import Facts
+from cockpit.findings.sources import rests_on
 from cockpit.model import Finding, Remedy, SlurmNode
 from cockpit.text import clean, plural
 
@@ -17,6 +18,7 @@ LEAVING = frozenset(["draining", "drained", "fail", "failing"])
 """The last two: an administrator expects it to fail (sinfo(1))."""
 
 
+@rests_on("slurm")
 def ending_allocation(facts: Facts) -> Iterator[Finding]:
     """The Slurm job is about to end, and everything in it."""
     job = facts.snapshot.allocation
@@ -44,6 +46,7 @@ def ending_allocation(facts: Facts) -> Iterator[Finding]:
     )
 
 
+@rests_on("slurm")
 def requeued_allocation(facts: Facts) -> Iterator[Finding]:
     """It ran, as its nodes were known, and waits again."""
     job = facts.snapshot.allocation
@@ -63,6 +66,7 @@ def requeued_allocation(facts: Facts) -> Iterator[Finding]:
     )
 
 
+@rests_on("slurm", "ray.nodes")
 def leaving_nodes(facts: Facts) -> Iterator[Finding]:
     """Nodes that Slurm calls down, or drains, and that Ray counts as alive, or has not told of: what is dead for Ray is told as that."""
     job = facts.snapshot.allocation

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from cockpit.findings.tracker import Detector
+from cockpit.findings.sources import Detector
 from cockpit.model import Host, Node, Snapshot
 from cockpit.text import plural
 

@@ -8,6 +8,7 @@ import msgspec
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.followed_ray import address_words, find_fault, is_elsewhere, is_head, is_ray_alive_on, silent_fault
+from cockpit.findings.sources import rests_on
 from cockpit.model import Fault, Finding, Host, Remedy
 from cockpit.text import plural
 
@@ -60,6 +61,7 @@ class RayPart(msgspec.Struct, frozen=True):
 RESTART = "start the {} again with its command line, as Ray's user (Ray does not restart it)"
 
 
+@rests_on()
 def silent_gcs(facts: Facts) -> Iterator[Finding]:
     """The GCS does not answer, or its own host shows why it can't."""
     fault, part = find_fault(facts, "ray.gcs", "gcs"), _find_gcs(facts)
@@ -79,6 +81,7 @@ def silent_gcs(facts: Facts) -> Iterator[Finding]:
     )
 
 
+@rests_on()
 def silent_dashboard(facts: Facts) -> Iterator[Finding]:
     """The dashboard does not answer, though the Ray that it belongs to lives on a host that is looked at."""
     fault, gcs = silent_fault(facts), _find_gcs(facts)
@@ -103,6 +106,7 @@ def silent_dashboard(facts: Facts) -> Iterator[Finding]:
     )
 
 
+@rests_on()
 def ended_ray(facts: Facts) -> Iterator[Finding]:
     """The Ray that was watched is no more, its dashboard with it."""
     fault, session = silent_fault(facts), facts.snapshot.cluster.session
@@ -132,6 +136,7 @@ def ended_ray(facts: Facts) -> Iterator[Finding]:
     )
 
 
+@rests_on()
 def silent_monitor(facts: Facts) -> Iterator[Finding]:
     """The autoscaler monitor has stopped reporting: used and pending resources are unknown from then on."""
     fault, gcs = find_fault(facts, "ray.status", "monitor"), _find_gcs(facts)
@@ -152,6 +157,7 @@ def silent_monitor(facts: Facts) -> Iterator[Finding]:
     )
 
 
+@rests_on()
 def refused(facts: Facts) -> Iterator[Finding]:
     """The cluster asks for a token, and cockpit has none or another one."""
     told = [fault for fault in facts.snapshot.faults if fault.cause in ("no token", "wrong token")]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import floor, inf
 
 from cockpit.findings.facts import Facts
+from cockpit.findings.sources import rests_on
 from cockpit.findings.waiting import shell_word
 from cockpit.model import Disk, Finding, Host, Node, Remedy, Session
 from cockpit.text import UNKNOWN, clean, join_first, plural, size
@@ -19,6 +20,7 @@ MAX_SESSIONS_LISTED = 10
 MAX_USERS_LISTED = 6
 
 
+@rests_on("disks")
 def full_disks(facts: Facts) -> Iterator[Finding]:
     """Disks under temp dirs near the mark at which Ray creates no more objects that would have to be spilled."""
     least = min(facts.limits.disk_filling, facts.limits.disk_full) - DISK_STEP_SHARE
@@ -93,6 +95,7 @@ def _session_line(session: Session) -> str:
     return f"du -sh {session.path}: {amount} ({life}{f', of {session.owner}' if session.owner else ''}{keeps})"
 
 
+@rests_on("ray.nodes")
 def full_stores(facts: Facts) -> Iterator[Finding]:
     """Object stores so full that Ray spills."""
     least = min(facts.limits.store_filling, facts.limits.store_full) - STORE_STEP_SHARE
@@ -121,6 +124,7 @@ def full_stores(facts: Facts) -> Iterator[Finding]:
         )
 
 
+@rests_on("shm")
 def small_shm(facts: Facts) -> Iterator[Finding]:
     """Shared memory that can't hold the object store: Ray then keeps it on a disk."""
     small = [(node, has, want) for node in facts.living_nodes if (has := node.shm.total or 0) > 0 and (want := _store_capacity(node)) > has]
@@ -139,6 +143,7 @@ def small_shm(facts: Facts) -> Iterator[Finding]:
     )
 
 
+@rests_on("shm")
 def full_shm(facts: Facts) -> Iterator[Finding]:
     """Shared memory in which hardly a page is left, whoever fills it."""
     met, mark = set[str](), facts.limits.shm_full

@@ -38,8 +38,12 @@ class Facts(Lookups):
         memory: MemoryHistory | None = None,
         assumed: float = 0.0,
         gpu_history: GpuHistory | None = None,
+        known: Snapshot | None = None,
     ) -> None:
+        """`snapshot` has no facts that are too old for a claim; `known` has all of them, however old."""
         super().__init__(snapshot)
+        self.known = Lookups(known or snapshot)
+        """All that was ever heard, however old: to name things, and for reasons against a claim. Nothing is claimed from it."""
         self.limits, self.now = limits, snapshot.taken
         self.holding: dict[tuple[str, str], float] = {}
         """Since when each condition that was asked for this time holds."""
@@ -137,6 +141,16 @@ class Facts(Lookups):
         return found
 
     @cached_property
+    def _keys_seen_now(self) -> frozenset[str] | None:
+        if self.snapshot.processes is self.known.snapshot.processes:
+            return None
+        return frozenset([process.key for process in self.snapshot.processes or ()])
+
+    def is_seen_now(self, process: Process) -> bool:
+        """Whether the list of processes that it stands in is fresh enough for a claim."""
+        return self._keys_seen_now is None or process.key in self._keys_seen_now
+
+    @cached_property
     def gpu_holders(self) -> Mapping[tuple[str, int], list[Process]]:
         """By Ray's id of a node and the index of a GPU: who holds its memory."""
         return holders_by_gpu(self.snapshot.processes or ())
@@ -174,9 +188,13 @@ class Facts(Lookups):
         """A node as people call it, and told from another one of that name."""
         return node.title if self._titles[node.title] < 2 else f"{node.title} ({(node.id or '')[:8]})"
 
+    def job_title(self, job: str | None) -> str:
+        """A job by the name its owner gave it, where that was ever heard."""
+        return self.known.job_title(job)
+
     @cached_property
     def _titles(self) -> Counter[str]:
-        return Counter(node.title for node in self.living_nodes)
+        return Counter(node.title for node in self.known.snapshot.nodes or () if node.state == "ALIVE")
 
     def host_finding(
         self, host: Host, code: str, level: Level, text: str, evidence: Iterable[str], remedy: str, gpus: Iterable[Gpu] | None = None

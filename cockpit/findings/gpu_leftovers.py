@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
+from cockpit.findings.sources import rests_on
 from cockpit.model import Finding, Gpu, Process, Remedy
 from cockpit.text import age, clean, plural, size
 
@@ -17,6 +18,7 @@ CLEAR_FACTOR = 0.75
 MAX_EVIDENCE_LINES = 8
 
 
+@rests_on("nvml", "processes")
 def orphaned_memory(facts: Facts) -> Iterator[Finding]:
     """Orphans and stale Ray processes that hold GPU memory, by node."""
     left = (process for process in facts.snapshot.processes or () if process.left_over and process.gpus)
@@ -74,6 +76,7 @@ def _held_words(process: Process) -> str:
     return ", ".join(f"GPU {label}: {size(None if memory is None or memory < 0 else memory)}" for label, memory in amounts)
 
 
+@rests_on("nvml", "processes")
 def idle_workers(facts: Facts) -> Iterator[Finding]:
     """Those that have been idle for long, by node: Ray counts what they hold as free. Of a host without a probe no titles are known."""
     idle = (process for process in facts.snapshot.processes or () if process.gpus and _is_idle_worker(process))

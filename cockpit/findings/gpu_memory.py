@@ -11,6 +11,7 @@ import msgspec
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.gpus import has_waited_long, waiting_words
+from cockpit.findings.sources import rests_on
 from cockpit.findings.waiting import what_words
 from cockpit.model import Finding, Gpu, Host, Level, Node, Process, Remedy
 from cockpit.text import clean, plural, ratio, size
@@ -35,6 +36,7 @@ class HeldGpu(msgspec.Struct, frozen=True):
     unexplained: int
 
 
+@rests_on("nvml", "processes")
 def unexplained_memory(facts: Facts) -> Iterator[Finding]:
     """Memory beside what NVML's list of processes accounts for, by host."""
     mark = facts.limits.unexplained_memory
@@ -100,6 +102,7 @@ def _accounting_line(held: HeldGpu) -> str:
     return f"GPU {held.gpu.label}: {size(held.gpu.memory_used)} in use, {size(mine)} of it by visible processes (`nvidia-smi`){unseen}"
 
 
+@rests_on("ray.nodes", "ray.status", "ray.actors", "nvml", "processes")
 def free_but_held(facts: Facts) -> Iterator[Finding]:
     """GPUs that Ray counts as free, and whose memory is held by what isn't Ray's: what is placed there runs out of memory.
 

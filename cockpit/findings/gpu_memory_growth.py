@@ -10,6 +10,7 @@ import msgspec
 from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.gpu_history import Growth, plausible_memory
+from cockpit.findings.sources import rests_on
 from cockpit.findings.trend import seconds_until
 from cockpit.model import LEFT_OVER, Finding, Gpu, Hold, Node, Process, Remedy
 from cockpit.text import age, clean, plural, size
@@ -40,6 +41,7 @@ class GrowingGpu(msgspec.Struct, frozen=True):
         return next((process.job for process, _ in self.holders if process.job), None)
 
 
+@rests_on("ray.nodes", "nvml", "processes")
 def growing_gpu_memory(facts: Facts) -> Iterator[Finding]:
     """One finding for each job, and for each node whose GPUs are held by nobody with a job. A single look can't tell."""
     for subject, gpus in group_by(_find_growing(facts), partial(_subject, facts)).items():

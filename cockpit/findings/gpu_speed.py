@@ -11,6 +11,7 @@ import msgspec
 from cockpit.findings.facts import Facts
 from cockpit.findings.gpu_history import CLOCK, POWER, UTILIZATION
 from cockpit.findings.gpus import which_gpus
+from cockpit.findings.sources import rests_on
 from cockpit.model import Finding, Gpu, GpuLinks, Host
 from cockpit.text import age, clean
 
@@ -61,6 +62,7 @@ def _finding(facts: Facts, host: Host, code: str, ill: Ill, words: str, remedy: 
 # Power limits and clocks
 
 
+@rests_on("nvml")
 def lowered_power(facts: Facts) -> Iterator[Finding]:
     """Power limits below the default, by host: an info where all GPUs of that model have it, as then somebody wants it so."""
     capped: dict[str, list[Gpu]] = defaultdict(list)
@@ -96,6 +98,7 @@ class LoadedGpu(msgspec.Struct, frozen=True):
     power: float | None
 
 
+@rests_on("nvml")
 def low_clocks(facts: Facts) -> Iterator[Finding]:
     """GPUs that work with far lower clocks than others of their model that work. A single look can't tell."""
     found: dict[str, list[tuple[LoadedGpu, float]]] = defaultdict(list)
@@ -156,6 +159,7 @@ def _clock_line(each: LoadedGpu) -> str:
 # Links
 
 
+@rests_on("nvml")
 def faulty_links(facts: Facts) -> Iterator[Finding]:
     """By host and kind of fault."""
     expected = _expected_nvlinks(facts)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from cockpit.findings.checks import is_in_slurm
 from cockpit.findings.facts import Facts
+from cockpit.findings.sources import rests_on
 from cockpit.findings.waiting import most_waited
 from cockpit.model import LEVELS, Actor, Finding, Gpu, Host, Level, Node, PlacementGroup, Remedy, Xid
 from cockpit.text import age, clean, gpus_words, plural
@@ -86,6 +87,7 @@ _TROUBLES: tuple[Trouble, ...] = (
 )  # fmt: skip
 
 
+@rests_on("nvml")
 def gpu_trouble(facts: Facts) -> Iterator[Finding]:
     """What NVML says of the GPUs of probed hosts: one finding for each kind of trouble on a host."""
     for name, host in facts.snapshot.hosts.items():
@@ -163,6 +165,7 @@ HARMLESS_XIDS = frozenset({63})
 """A row of memory that was remapped: where something is to be done, a pending remap is a finding of its own."""
 
 
+@rests_on("nvml")
 def reported_xids(facts: Facts) -> Iterator[Finding]:
     """By host, until some hours after the last one; those that mostly are a job's mistake, for less."""
     for host in facts.snapshot.hosts.values():
@@ -207,6 +210,7 @@ def _xid_line(facts: Facts, gpu: Gpu, xid: Xid) -> str:
     return f"GPU {gpu.label}: Xid {xid.code}, {_meaning(xid).words}, {_ago(facts, xid)} ago ({source})"
 
 
+@rests_on("ray.nodes", "nvml", "rays")
 def gpu_counts(facts: Facts) -> Iterator[Finding]:
     """Nodes whose Ray hands out another number of GPUs than there are, or than its raylet may see.
 

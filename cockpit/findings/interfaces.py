@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cockpit.findings.facts import Facts
+from cockpit.findings.sources import rests_on
 from cockpit.model import Finding, Host, Process, Remedy
 from cockpit.text import clean, plural
 
@@ -13,6 +14,7 @@ MAX_AGE_S = 3600.0
 MAX_NAMED = 6
 
 
+@rests_on("nvml", "processes")
 def missing_interfaces(facts: Facts) -> Iterator[Finding]:
     """One for each job, host and variable, of processes that hold GPU memory: others may have been told, but don't join a group."""
     found: dict[tuple[str, str, str, str], list[Process]] = {}

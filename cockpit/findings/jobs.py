@@ -11,6 +11,7 @@ from cockpit.config.thresholds import Limits
 from cockpit.findings.causes import Cause, find_cause, find_port_in_use
 from cockpit.findings.facts import Facts
 from cockpit.findings.ports import find_wanted_port, known_process, last_failures, listener_line, listeners_of
+from cockpit.findings.sources import rests_on
 from cockpit.findings.waiting import HOPELESS, plausible_time, shell_word, short_name
 from cockpit.model import SUPERVISOR, Actor, Finding, Job, Level, Process, Remedy
 from cockpit.recent import Recent
@@ -32,6 +33,7 @@ _OOM = "Refer to the documentation on how to address the out of memory issue"
 _NOISE: Final = r"^(?:Job entrypoint command failed|Running entrypoint for job|.{0,40}job_manager\.py:|\W*$)"
 
 
+@rests_on("ray.jobs")
 def pending_jobs(facts: Facts) -> Iterator[Finding]:
     """Submitted jobs whose supervisor Ray has not started."""
     waiting = [job for job in facts.snapshot.jobs or () if job.status == "PENDING"]
@@ -82,6 +84,7 @@ def _end_command(job: Job) -> str:
     return f'ray.kill(ray.get_actor({name}, "SUPERVISOR_ACTOR_RAY_NAMESPACE"))'
 
 
+@rests_on("ray.jobs")
 def failed_jobs(facts: Facts) -> Iterator[Finding]:
     """The last failure of each entrypoint, until it runs again or some hours have passed."""
     for job in last_failures(facts.snapshot.jobs or (), facts.now, facts.limits.job_failed):

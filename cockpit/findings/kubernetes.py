@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from cockpit.findings.actors import ENDED_STATES
 from cockpit.findings.facts import Facts
+from cockpit.findings.sources import rests_on
 from cockpit.model import Container, Finding, Job, Level, Pod, RayCluster, RayJob, Remedy
 from cockpit.text import age, clean, plural, size
 
@@ -24,6 +25,7 @@ UNDER_WAY = ("", "Running")
 """How far KubeRay is with a RayJob whose job it watches."""
 
 
+@rests_on("kubernetes")
 def waiting_pods(facts: Facts) -> Iterator[Finding]:
     """Pods that no node has room for, or whose image can't be had; those that wait for the same are told together."""
     alike: dict[tuple[str, str], list[Pod]] = {}
@@ -68,6 +70,7 @@ def _pod_finding(facts: Facts, code: str, subject: str, text: str, remedy: str, 
     return Finding(code, level, subject, text, _evidence(facts, pods), remedy=Remedy(remedy), about=about)
 
 
+@rests_on("kubernetes")
 def killed_containers(facts: Facts) -> Iterator[Finding]:
     """The kernel has ended a container's first process for lack of memory: to Ray that is a node that has died without a word."""
     for pod, one in _containers(facts):
@@ -83,6 +86,7 @@ def killed_containers(facts: Facts) -> Iterator[Finding]:
         yield replace(found, since=one.ended.at)
 
 
+@rests_on("kubernetes")
 def crashing_containers(facts: Facts) -> Iterator[Finding]:
     """What the kubelet starts again and again; one that was killed for lack of memory is told as that."""
     limits = facts.limits
@@ -107,6 +111,7 @@ def _title(pod: Pod, container: Container) -> str:
     return clean(f"container {container.name} of pod {pod.name}")
 
 
+@rests_on("kubernetes", "ray.nodes")
 def leaving_pods(facts: Facts) -> Iterator[Finding]:
     """Kubernetes takes a pod away, or has evicted it."""
     alive = {node.ip for node in facts.living_nodes}
@@ -124,6 +129,7 @@ def leaving_pods(facts: Facts) -> Iterator[Finding]:
         yield _pod_finding(facts, "pod-leaving", clean(pod.name), text, remedy, [pod])
 
 
+@rests_on("kubernetes")
 def missing_pods(facts: Facts) -> Iterator[Finding]:
     """The RayCluster is to have more workers than it has pods for: what waits as a pod is told as that."""
     cluster = facts.snapshot.kubernetes
@@ -144,6 +150,7 @@ def missing_pods(facts: Facts) -> Iterator[Finding]:
     )
 
 
+@rests_on("kubernetes", "ray.jobs")
 def wrong_rayjobs(facts: Facts) -> Iterator[Finding]:
     """A RayJob and Ray say opposite things of the same job (kuberay's issues 4217 and 3903)."""
     cluster, jobs = facts.snapshot.kubernetes, facts.snapshot.jobs

@@ -19,6 +19,7 @@ from cockpit.findings.memory_trend import (
     kill_line,
     plausible_bytes,
 )
+from cockpit.findings.sources import rests_on
 from cockpit.findings.trend import Trend, seconds_until
 from cockpit.model import SUPERVISOR, Amount, Finding, Job, Level, Node, OomKill, Process, RayProcess, Remedy
 from cockpit.text import age, clean, plural, size
@@ -53,6 +54,7 @@ KILLS_NEWEST_SINCE = (2, 56)
 """Since then Ray ends the newest leases (worker_killing_policy_by_time.cc), before it went by owners."""
 
 
+@rests_on("ray.nodes", "memory")
 def near_kill(facts: Facts) -> Iterator[Finding]:
     """Living nodes whose host memory is near Ray's kill line, or grows towards it."""
     seen: set[int] = set()
@@ -206,6 +208,7 @@ def _kill_policy_words(facts: Facts, held: list[Holding] | None) -> str:
     )
 
 
+@rests_on()
 def oom_kills(facts: Facts) -> Iterator[Finding]:
     """Workers ended by Ray's memory monitor and processes ended by the kernel, by node, until an hour after the last."""
     hosts = {host.name: facts.nodes[node] for node, host in facts.hosts.items() if node in facts.nodes}
@@ -336,6 +339,7 @@ def _time_words(moment: float | None) -> str:
         return "at an unknown time"
 
 
+@rests_on("memory", "rays")
 def cgroup_limit(facts: Facts) -> Iterator[Finding]:
     """Nodes to which a cgroup gives less memory than their host has: a container's is what Ray counts against, a job's of Slurm's not."""
     raylets = {ray.node: ray for host in facts.fresh_hosts for ray in host.rays or () if ray.slurm and ray.slurm_memory}

@@ -8,6 +8,7 @@ from math import inf
 
 from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
+from cockpit.findings.sources import rests_on
 from cockpit.findings.waiting import join_names
 from cockpit.model import LEVELS, Finding, Host, Level, Node, Process, RayProcess, Remedy
 from cockpit.text import age, gpus_words, join_first, plural
@@ -23,6 +24,7 @@ SKEWED_CLOCK_S = 10.0
 AGENT_COMMANDS = ("ray::DashboardAgent", "/dashboard/agent.py")
 
 
+@rests_on("ray.nodes")
 def dead_nodes(facts: Facts) -> Iterator[Finding]:
     """Nodes that Ray has declared dead, unless a node of the same address lives again or the autoscaler took them away."""
     dead = [node for node in facts.snapshot.nodes or () if node.state == "DEAD" and "due to idle" not in (node.message or "")]
@@ -191,6 +193,7 @@ def _remedy(facts: Facts, node: Node, raylet: RayProcess | None) -> Remedy:
     return Remedy(f"check that the host is up, read the end of logs/raylet.out of its session, then {again}")
 
 
+@rests_on("ray.nodes")
 def silent_agents(facts: Facts) -> Iterator[Finding]:
     """Living nodes whose figures stand still while the dashboard answers."""
     asked = facts.snapshot.as_of.get("ray.nodes")
@@ -257,6 +260,7 @@ def _many_silent_finding(facts: Facts, late: list[Node], silent: float, known: i
     )
 
 
+@rests_on("ray.nodes")
 def missing_hosts(facts: Facts) -> Iterator[Finding]:
     """Hosts of the config on which no node of this cluster lives, nor has lived."""
     snapshot, hosts = facts.snapshot, facts.snapshot.hosts

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.memory_trend import plausible_bytes
+from cockpit.findings.sources import rests_on
 from cockpit.model import Finding, Process, Remedy
 from cockpit.text import size
 
@@ -30,6 +31,7 @@ REMEDIES = {
 OTHER_REMEDY = "restart Ray on that node when the run allows it"
 
 
+@rests_on("processes")
 def large_parts(facts: Facts) -> Iterator[Finding]:
     """Each process of this cluster's Ray above its mark; what it shares with others, as the object store, is not its own.
 

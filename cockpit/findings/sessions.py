@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 from cockpit.findings.facts import Facts
+from cockpit.findings.sources import rests_on
 from cockpit.model import Finding, Host, Pointer, Remedy, Session
 from cockpit.text import plural
 
@@ -14,6 +15,7 @@ SKYPILOT_FOLDER = "ray_skypilot"
 """The temp dir of the Ray that SkyPilot keeps on each of its hosts for itself: it hands out GPUs to SkyPilot's jobs alone."""
 
 
+@rests_on("sessions", "rays")
 def several_sessions(facts: Facts) -> Iterator[Finding]:
     """Several Rays on a host: each hands out all that is there, and tools find one of them."""
     for host in facts.fresh_hosts:
@@ -55,6 +57,7 @@ def _are_in_jobs_of_their_own(host: Host, sessions: set[str]) -> bool:
     return len(jobs) == len(sessions) == len(set(jobs.values()) - {None})
 
 
+@rests_on("sessions", "rays")
 def lone_gcs(facts: Facts) -> Iterator[Finding]:
     """A GCS whose raylet never came, or is gone: what a `ray start` that failed may leave behind, and the next one stumbles over."""
     for host in facts.fresh_hosts:
@@ -101,6 +104,7 @@ def _owner_words(session: Session) -> str:
     return f" of {session.owner}" if session.owner else ""
 
 
+@rests_on("temps", "sessions")
 def dead_pointers(facts: Facts) -> Iterator[Finding]:
     """Where Ray's tools look first leads to a Ray that is dead."""
     for host in facts.fresh_hosts:
@@ -145,6 +149,7 @@ def _pointer_words(pointer: Pointer) -> str:
     return f"{pointer.path} points at the dead {os.path.basename(pointer.target) or 'nothing'}"
 
 
+@rests_on("temps")
 def foreign_temps(facts: Facts) -> Iterator[Finding]:
     """A temp dir where Ray would start by itself, and this user can't."""
     for host in facts.fresh_hosts:

@@ -11,6 +11,7 @@ import msgspec
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.gpu_history import UTILIZATION
+from cockpit.findings.sources import rests_on
 from cockpit.findings.stalls import most_watts, number_range
 from cockpit.model import Actor, Finding, Gpu, Node, Process, Remedy
 from cockpit.text import age, clean, plural
@@ -51,6 +52,7 @@ class Rank(msgspec.Struct, frozen=True):
         return f"{self.node.key}:{self.gpu.index}"
 
 
+@rests_on("ray.nodes", "ray.actors", "nvml", "processes")
 def lagging_gpus(facts: Facts) -> Iterator[Finding]:
     """GPUs with far less to do than their fellows, for minutes. A single look can't tell."""
     if facts.is_single_look or facts.has_fault("ray.nodes"):

@@ -13,6 +13,7 @@ import msgspec
 from cockpit.alike import group_by
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.findings.facts import Facts
+from cockpit.findings.sources import rests_on
 from cockpit.model import LEFT_OVER, Finding, Gpu, Job, Level, Node, Process, Remedy
 from cockpit.text import age, clean, plural, size
 
@@ -84,12 +85,14 @@ class Stall(msgspec.Struct, frozen=True):
         return [used for used in self.used if used.does == does]
 
 
+@rests_on("ray.jobs", "nvml", "processes", "logs")
 def stalled_jobs(facts: Facts) -> Iterator[Finding]:
     """Running jobs none of whose GPUs works. Of a job that works one GPU is looked at, or a few. A single look can't tell."""
     if facts.is_single_look:
         return
     busy: frozenset[str] | None = None
-    holding = (each for each in facts.snapshot.processes or () if each.gpus and each.job and each.kind not in LEFT_OVER)
+    known = facts.known.snapshot.processes or ()  # of a host that has fallen silent too: what its GPUs do is unknown, and may be work
+    holding = (each for each in known if each.gpus and each.job and each.kind not in LEFT_OVER)
     for job_id, holders in group_by(holding, lambda process: process.job or "").items():
         job = facts.jobs.get(job_id)
         used = _used_gpus(facts, job, holders) if job and job.running else None
@@ -106,6 +109,8 @@ def _used_gpus(facts: Facts, job: Job, holders: Iterable[Process]) -> list[UsedG
     marks = _marks(facts, job)
     found: dict[tuple[str, int], UsedGpu] = {}
     for process in holders:
+        if not facts.is_seen_now(process):
+            return None
         node = facts.nodes.get(process.node or "")
         for hold in process.gpus:
             gpu = _find_gpu(node, hold.index)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from cockpit.findings.facts import Facts
+from cockpit.findings.sources import rests_on
 from cockpit.findings.versions import is_ours
 from cockpit.model import Finding, Host, RayProcess, Remedy, TaskLimit
 
@@ -38,6 +39,7 @@ class _Words(msgspec.Struct, frozen=True):
     remedy: str
 
 
+@rests_on("rays", "processes")
 def task_limits(facts: Facts) -> Iterator[Finding]:
     """One finding for each limit, however many raylets of this cluster are below it."""
     found: dict[str, _Near] = {}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+import msgspec
 from msgspec.structs import replace
 
 from cockpit.bug import bug
@@ -12,14 +13,21 @@ from cockpit.config.thresholds import DAY_S, LARGE_CLUSTER_NODES, STALE_AFTER_S,
 from cockpit.findings.facts import Count, Facts
 from cockpit.findings.gpu_history import GpuHistory
 from cockpit.findings.memory_trend import MemoryHistory
+from cockpit.findings.sources import Detector, SourceTime, SourceTimes, sources_of, without_old_facts
 from cockpit.model import LEVELS, Fault, Finding, Snapshot
 from cockpit.text import age
 
-Detector = Callable[[Facts], Iterable[Finding]]
-"""Pure: what it finds follows from the facts alone. It says nothing about what is unknown."""
-
 PAUSE_S, LARGE_PAUSE_S = 1.9, 4.0
 """Seconds after which a cluster is judged again, and a large one: probes look every 2 s, Ray itself every 5 s."""
+
+
+class JudgedFinding(msgspec.Struct, frozen=True):
+    """A finding, the sources that its detector has declared, and when the oldest of what it rests on was heard."""
+
+    finding: Finding
+    sources: frozenset[str]
+    at: float | None
+    """`None` where no time is known of any of them."""
 
 
 class FindingTracker:
@@ -29,6 +37,9 @@ class FindingTracker:
         """`assumed`: seconds for which what is seen is taken to have been so already, for whoever looks only once."""
         self._limits, self._detectors, self._assumed = limits, detectors, assumed
         self._since: dict[str, float] = {}
+        self._judged: dict[str, JudgedFinding] = {}
+        self._times: SourceTimes | None = None
+        """When each source had been heard at the last look; `None` before the first."""
         self._held: dict[tuple[str, str], float] = {}
         self.memory = MemoryHistory()
         """The recent past of host memory, recorded here and nowhere else: pages read it too, perhaps while a thread of ours records."""
@@ -56,20 +67,54 @@ class FindingTracker:
 
     def run_detectors(self, snapshot: Snapshot) -> None:
         """Ask every detector. It touches nothing that is drawn, so that another thread may do it, one at a time."""
-        epoch = self._epoch
-        self.memory.record(snapshot)
-        self._gpu_history.record(snapshot)
-        found_before = frozenset(self._since)
-        facts = Facts(snapshot, self._limits, self._held, found_before, self._counted, self.memory, self._assumed, self._gpu_history)
+        epoch, times = self._epoch, SourceTimes(snapshot)
+        fresh = without_old_facts(snapshot, times)
+        self.memory.record(fresh)
+        self._gpu_history.record(fresh)
+        found_before = frozenset(self._judged)
+        facts = Facts(fresh, self._limits, self._held, found_before, self._counted, self.memory, self._assumed, self._gpu_history, snapshot)
         bugs: list[Fault] = []
-        found = {finding.key: finding for detect in self._detectors for finding in self._ask(detect, facts, bugs)}
-        self._since = {key: self._begun(finding, facts.now) for key, finding in found.items()}
-        told = sorted(found.values(), key=lambda finding: (LEVELS.index(finding.level), self._since[finding.key]))
-        self._held = facts.holding
+        found = {
+            finding.key: _judge(finding, sources_of(detect), times)
+            for detect in self._detectors
+            for finding in self._ask(detect, facts, bugs)
+        }
+        judged = self._keep_what_is_not_news(found, times)
+        self._since = {key: self._begun(one.finding, facts.now) for key, one in judged.items()}
+        told = sorted((one.finding for one in judged.values()), key=lambda one: (LEVELS.index(one.level), self._since[one.key]))
+        self._held = self._paused_clocks(facts, judged.keys() - found.keys()) | facts.holding
         self._counted = {what: past for what, past in facts.counted.items() if facts.now - past[-1].until <= DAY_S}
         findings = tuple(replace(one, text=_dated_text(one, facts.now), since=self._told_since(one, facts)) for one in told)
+        self._judged, self._times = judged, times
         if epoch is self._epoch:
             self._findings, self._bugs, self._looked = findings, tuple(bugs), facts.now
+
+    def _keep_what_is_not_news(self, found: Mapping[str, JudgedFinding], times: SourceTimes) -> dict[str, JudgedFinding]:
+        """The findings that hold: one begins, changes and ends only when each source that it rests on has been heard again.
+
+        So no duration grows and nothing begins while a source is silent; what was found stays as it was, with the age of its facts.
+        """
+        kept: dict[str, JudgedFinding] = {}
+        for key, one in found.items():
+            before = self._judged.get(key)
+            if before is not None and not _is_later(one.at, before.at):
+                kept[key] = _date(before, times)
+            elif before is not None or self._times is None or _is_later(one.at, _oldest(self._times.of_finding(one.finding, one.sources))):
+                kept[key] = one
+        for key, before in self._judged.items():
+            if key not in found and before.sources and not _is_later(_oldest(times.of_finding(before.finding, before.sources)), before.at):
+                kept[key] = _date(before, times)
+        return kept
+
+    def _paused_clocks(self, facts: Facts, kept: Collection[str]) -> dict[tuple[str, str], float]:
+        """Since when conditions hold of findings that are kept though nobody knows of them now: that time does not count."""
+        names = {name for key in kept for name in (self._judged[key].finding.subject, *self._judged[key].finding.about)}
+        gap = facts.now - self._looked if self._looked is not None else 0.0
+        return {
+            (what, subject): since + gap
+            for (what, subject), since in self._held.items()
+            if any(name in subject or subject in name for name in names)
+        }  # fmt: skip
 
     def expire_findings(self) -> None:
         """Much more will be known soon: what was found last stays until it is judged again, which is due."""
@@ -78,6 +123,7 @@ class FindingTracker:
     def forget_findings(self) -> None:
         """What was found last is of another cluster."""
         self._findings, self._looked, self._epoch = (), None, object()
+        self._judged, self._times = {}, None
 
     def skip_gap(self, gap: float) -> None:
         """So many seconds nobody has watched: they don't count for what lasts."""
@@ -100,6 +146,29 @@ class FindingTracker:
     def _begun(self, finding: Finding, now: float) -> float:
         told = finding.since
         return told if told is not None and told <= now else self._since.get(finding.key, now)
+
+
+def _judge(finding: Finding, sources: frozenset[str], times: SourceTimes) -> JudgedFinding:
+    told = times.of_finding(finding, sources)
+    named = finding if not told else replace(finding, sources=tuple(one.source for one in told))
+    return _date(JudgedFinding(named, sources, _oldest(told)), times)
+
+
+def _date(one: JudgedFinding, times: SourceTimes) -> JudgedFinding:
+    """With the time of its facts, where one of its sources is old by now."""
+    if one.at is None or not any(told.is_old for told in times.of_finding(one.finding, one.sources)):
+        return one
+    seen = one.at if one.finding.seen is None else min(one.at, one.finding.seen)
+    return JudgedFinding(replace(one.finding, seen=seen), one.sources, one.at)
+
+
+def _oldest(told: Iterable[SourceTime]) -> float | None:
+    return min((one.at for one in told if one.at is not None), default=None)
+
+
+def _is_later(now: float | None, before: float | None) -> bool:
+    """Whether something has been heard since; where no time is known it is taken to be so."""
+    return now is None or before is None or now > before
 
 
 def _dated_text(finding: Finding, now: float) -> str:

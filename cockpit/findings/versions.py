@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from cockpit.findings.facts import Facts
+from cockpit.findings.sources import rests_on
 from cockpit.model import Finding, Host, Level, RayProcess, Remedy
 from cockpit.text import join_first, plural
 
@@ -14,16 +15,26 @@ FULL_SHARE, FULL_CLEAR_SHARE = 0.95, 0.9
 """Shares of open files from which on it is critical, and below which no more."""
 
 
+@rests_on("rays")
 def differing_versions(facts: Facts) -> Iterator[Finding]:
-    """Ray, Python and NVIDIA drivers that are not the same everywhere, as far as hosts are looked at."""
+    """Versions of Ray and Python that are not the same on every probed host."""
+    same = facts.snapshot.cluster.ray_version
     raylets = [(host, ray) for host in facts.snapshot.hosts.values() for ray in host.rays or () if ray.role == "raylet"]
-    told = {(facts.snapshot.cluster.ray_version or ray.ray, ray.ray, ray.python, host.driver) for host, ray in raylets}
-    if all(same == rays for same, rays, _, _ in told) and len(told) < 2:
+    told = {(same or ray.ray, ray.ray, ray.python) for _, ray in raylets}
+    if all(cluster == version for cluster, version, _ in told) and len(told) < 2:
         return
-    ours, same = [(host, ray) for host, ray in raylets if is_ours(facts, ray)], facts.snapshot.cluster.ray_version
+    ours = [(host, ray) for host, ray in raylets if is_ours(facts, ray)]
     yield from _difference(facts, "ray-versions", "Ray", "warning", [(ray.ray, host) for host, ray in ours], same)
     yield from _difference(facts, "python-versions", "Python", "warning", [(ray.python, host) for host, ray in ours])
-    yield from _difference(facts, "driver-versions", "The NVIDIA driver", "info", [(host.driver, host) for host, _ in ours])
+
+
+@rests_on("rays", "nvml")
+def differing_drivers(facts: Facts) -> Iterator[Finding]:
+    """NVIDIA drivers that are not the same on every probed host of this cluster."""
+    if len({host.driver for host in facts.snapshot.hosts.values()} - {None}) < 2:
+        return
+    ours = [host for host in facts.snapshot.hosts.values() if any(ray.role == "raylet" and is_ours(facts, ray) for ray in host.rays or ())]
+    yield from _difference(facts, "driver-versions", "The NVIDIA driver", "info", [(host.driver, host) for host in ours])
 
 
 def is_ours(facts: Facts, ray: RayProcess) -> bool:
@@ -69,6 +80,7 @@ _REMEDIES = {
 }
 
 
+@rests_on("rays")
 def open_files(facts: Facts) -> Iterator[Finding]:
     """Raylets and GCS of this cluster that are near the most they may open, or may open too few."""
     few: list[tuple[Host, RayProcess, int]] = []

@@ -16,6 +16,7 @@ import msgspec
 from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.give_up import ENGINE_WAITS_S, LIMIT_WORDS, deadline_words, find_deadline
+from cockpit.findings.sources import rests_on
 from cockpit.model import DEADLOCK, LEVELS, Actor, Finding, Job, Level, PlacementGroup, Remedy, Wait
 from cockpit.placement import amount, scale_amount
 from cockpit.placement.request import rank
@@ -76,6 +77,7 @@ class WaitingSet(msgspec.Struct, frozen=True):
         return [each for kind in self.kinds.values() for each in kind]
 
 
+@rests_on("ray.placement_groups")
 def waiting_groups(facts: Facts) -> Iterator[Finding]:
     """Placement groups without a place, by job, with the actors that wait for them."""
     users: dict[str, list[Actor]] = {}
@@ -94,6 +96,7 @@ def waiting_groups(facts: Facts) -> Iterator[Finding]:
         yield from _worst_finding(facts, fold)
 
 
+@rests_on("ray.actors")
 def waiting_actors(facts: Facts) -> Iterator[Finding]:
     """Actors without a place, by class and job; those that wait for their group are told with it."""
     groups = {group.id for group in facts.snapshot.placement_groups or () if group.pending}
@@ -257,6 +260,7 @@ def _list_command(fold: WaitingSet, waiting: Sequence[Waiting]) -> str:
     return f"`ray list {kind} --filter state={shell_word(waiting[0].state)}` lists {names}"
 
 
+@rests_on("ray.actors", "ray.placement_groups")
 def deadlocks(facts: Facts) -> Iterator[Finding]:
     """Jobs that hold what others wait for, and wait for what those hold."""
     every: Iterator[Waiting] = chain(facts.snapshot.placement_groups or (), facts.snapshot.actors or ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cockpit.findings.facts import Facts
+from cockpit.findings.sources import rests_on
 from cockpit.findings.waiting import REQUIRED_SOURCES, find_remedy, has_growth_ended
 from cockpit.model import Demand, Finding, Level
 from cockpit.placement import needs_words
@@ -13,6 +14,7 @@ from cockpit.text import plural
 CODE = "task-pending"
 
 
+@rests_on("ray.nodes", "ray.actors", "ray.status")
 def waiting_tasks(facts: Facts) -> Iterator[Finding]:
     """By what they ask for: Ray tells neither whose they are nor since when they wait."""
     for demand in facts.snapshot.demand or ():

@@ -37,8 +37,14 @@ class Finding(Value, frozen=True):
     """Keys of the rows it is about; the remedy's act is aimed at those of them that it takes."""
     seen: float | None = None
     """When the oldest of the facts it is made of were true; `None`: now."""
+    sources: tuple[str, ...] = ()
+    """What it rests on: `ray.jobs`, `w1 nvml`. Nothing of it is newer than the oldest of these; empty where nobody has said so."""
 
     @property
     def key(self) -> str:
         """Its identity."""
         return f"finding:{self.code}:{self.subject}"
+
+    def lasted(self, now: float) -> float | None:
+        """Seconds for which it is known to have held: until its facts were last seen. `None` where its begin is not known."""
+        return None if self.since is None else max(0.0, (now if self.seen is None else min(self.seen, now)) - self.since)

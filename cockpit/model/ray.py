@@ -58,6 +58,8 @@ class Node(Value, frozen=True):
     disks: tuple[Disk, ...] = ()
     resources: Mapping[str, Quantity] = {}
     gpus: tuple[Gpu, ...] | None = None
+    gpus_seen: float | None = None
+    """When its GPUs were last seen, where that is long before `seen`: NVML fails there. `None`: as the other facts."""
     workers: int | None = None
     labels: Mapping[str, str] = {}
     probed: bool = False
@@ -71,6 +73,11 @@ class Node(Value, frozen=True):
     """The pod that it is, by the word of Kubernetes."""
     had: tuple[str, ...] = ()
     """Dead: ids of the actors whose workers Ray last listed on it."""
+
+    @property
+    def current_gpus(self) -> tuple[Gpu, ...] | None:
+        """Its GPUs as the other facts of the node are dated; `None` where NVML fails, so that `gpus` are figures of long ago."""
+        return self.gpus if self.gpus_seen is None else None
 
     @property
     def key(self) -> str:

@@ -180,8 +180,9 @@ def _held_gpus(snapshot: Snapshot, jobs: Mapping[str, object]) -> Mapping[str, M
 
 def _values(node: Node) -> bytes:
     gpus = node.gpus or ()
-    busy = [_half_percent(gpu.utilization) for gpu in gpus]
-    full = [_share(gpu.memory_used, gpu.memory_total) for gpu in gpus]
+    are_now = node.gpus_seen is None
+    busy = [_half_percent(gpu.utilization if are_now else None) for gpu in gpus]
+    full = [_share(gpu.memory_used if are_now else None, gpu.memory_total) for gpu in gpus]
     return bytes((_share(node.memory.used, node.memory.total), _mean(busy), _mean(full), *busy, *full))
 
 

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import (
     Actor,
     Cluster,
@@ -129,11 +130,17 @@ def _host_rows(snapshot: Snapshot) -> Iterator[HostRow]:
             sessions=None if host.sessions is None else (),
             memory_users=(),
             wrote={},
+            observed=_failing_for_long(host),
         )
         node = probed.get(id(host.memory))
         same = tuple(name for name in PHYSICAL if node is not None and getattr(node, name) is getattr(host, name))
         plain = Host(host.name)
         yield HostRow(replace(bare, **{name: getattr(plain, name) for name in same}), node.key if node else None, same)
+
+
+def _failing_for_long(host: Host) -> Mapping[str, float]:
+    """Sources of its probe whose facts are old. The times of the others change with each sample, and are close to `taken`."""
+    return {source: at for source, at in host.observed.items() if host.taken is not None and host.taken - at > STALE_AFTER_S}
 
 
 def snapshot_of(plain: Mapping[str, Any], rows: Mapping[str, Rows], taken: float) -> Snapshot:

@@ -87,7 +87,9 @@ def _of(
 
 _of_cluster = _of("", (), lambda facts: [((), facts)])
 _of_node = _of("node_", ("node",), lambda facts: (((name,), node) for name, node in facts.fresh))
-_of_gpu = _of("gpu_", ("node", "gpu"), lambda facts: (((name, gpu.label), gpu) for name, node in facts.fresh for gpu in node.gpus or ()))
+_of_gpu = _of(
+    "gpu_", ("node", "gpu"), lambda facts: (((name, gpu.label), gpu) for name, node in facts.fresh for gpu in node.current_gpus or ())
+)
 _of_disk = _of("disk_", ("node", "path"), lambda facts: (((name, disk.path), disk) for name, node in facts.fresh for disk in node.disks))
 _of_resource = _of("node_", ("node",), lambda facts: (((name,), node.resources.get("GPU", Quantity())) for name, node in facts.living))
 """By Ray's word, which doesn't grow old with a node's agent."""

@@ -57,6 +57,8 @@ class NodeStatus(msgspec.Struct, frozen=True):
     disks: tuple[Disk, ...]
     resources: Mapping[str, Quantity]
     gpus: tuple[GpuStatus, ...] | None
+    gpus_age: float | None
+    """Of `gpus`, where NVML fails and their figures are older than the others; else as `age`."""
 
 
 class PendingActor(msgspec.Struct, frozen=True):
@@ -177,6 +179,10 @@ class FindingStatus(msgspec.Struct, frozen=True):
     evidence: tuple[str, ...]
     since: float | None
     remedy: Remedy | None
+    seen: float | None
+    """When the oldest of its facts were true, where a source that it rests on has fallen silent; `null`: now."""
+    sources: tuple[str, ...]
+    """What it rests on: `ray.jobs`, `w1 nvml`."""
 
 
 class FaultStatus(msgspec.Struct, frozen=True):
@@ -188,6 +194,16 @@ class FaultStatus(msgspec.Struct, frozen=True):
     since: float
     sources: tuple[str, ...]
     """All that one cause takes down, `source` first."""
+
+
+class HostStatus(msgspec.Struct, frozen=True):
+    """`hosts[]`: those with a probe."""
+
+    name: str
+    age: float | None
+    """Of its last sample."""
+    ages: Mapping[str, float | None]
+    """Of what each source of its probe told last: `nvml`, `processes`, `disks`."""
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -203,6 +219,9 @@ class Status(msgspec.Struct, frozen=True):
     sessions: tuple[SessionStatus, ...] | None
     findings: tuple[FindingStatus, ...] = ()
     faults: tuple[FaultStatus, ...] = ()
+    hosts: tuple[HostStatus, ...] = ()
+    ages: Mapping[str, float | None] = {}
+    """By source of the cluster (`ray.nodes`, `ray.jobs`, `slurm`): seconds since its last good answer."""
     schema: int = 1
 
 
@@ -224,7 +243,16 @@ def status_of(snapshot: Snapshot) -> Status:
             snapshot.findings, lambda finding: _as(FindingStatus, finding, remedy=finding.remedy and _as(Remedy, finding.remedy))
         ),
         faults=_each(by_cause(snapshot.faults), lambda fault: _as(FaultStatus, fault, sources=fault.sources)),
+        hosts=tuple(
+            HostStatus(host.name, _age(host.taken, now), {source: _age(host.observed_at(source), now) for source in sorted(host.observed)})
+            for host in snapshot.hosts.values()
+        ),
+        ages={source: _age(at, now) for source, at in snapshot.as_of.items() if not source.startswith("probe:")},
     )
+
+
+def _age(moment: float | None, now: float) -> float | None:
+    return None if moment is None else max(0.0, round(now - moment, 1))
 
 
 def _as(kind: type[Shape], value: msgspec.Struct, **more: Any) -> Shape:
@@ -238,7 +266,8 @@ def _each(values: tuple[Any, ...] | None, make: Any) -> Any:
 
 def _node(node: Node, now: float) -> NodeStatus:
     gpus = _each(node.gpus, lambda gpu: _as(GpuStatus, gpu))
-    return _as(NodeStatus, node, age=None if node.seen is None else max(0.0, round(now - node.seen, 1)), gpus=gpus)
+    seen = node.seen if node.gpus_seen is None else node.gpus_seen
+    return _as(NodeStatus, node, age=_age(node.seen, now), gpus=gpus, gpus_age=None if gpus is None else _age(seen, now))
 
 
 def _pending_actors(snapshot: Snapshot) -> tuple[PendingActor, ...] | None:

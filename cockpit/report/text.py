@@ -62,7 +62,7 @@ def _lines(snapshot: Snapshot, *, plain: bool) -> Iterator[str]:
 
 def headline(finding: Finding, now: float) -> str:
     """The finding in one line: level, sentence, for how long."""
-    lasted = age(now - finding.since) if finding.since is not None else ""
+    lasted = age(held) if (held := finding.lasted(now)) is not None else ""
     return f"{finding.level.upper()} {finding.text}" + (f" (for {lasted})" if lasted not in ("", "0s", UNKNOWN) else "")
 
 
@@ -161,9 +161,9 @@ def node_state(node: Node, hosts: Mapping[str, Host]) -> str:
 
 def _node_cells(node: Node, snapshot: Snapshot) -> tuple[str, ...]:
     reserved = node.resources.get("GPU", Quantity()) if node.state != "DEAD" else Quantity()
-    known = [gpu for gpu in node.gpus or () if gpu.memory_used is not None]
+    known = [gpu for gpu in node.current_gpus or () if gpu.memory_used is not None]
     held, there = sum(gpu.memory_used or 0 for gpu in known), sum(gpu.memory_total or 0 for gpu in known)
-    busy = [gpu.utilization for gpu in node.gpus or () if gpu.utilization is not None]
+    busy = [gpu.utilization for gpu in node.current_gpus or () if gpu.utilization is not None]
     disk = max((share for disk in node.disks if (share := ratio(disk.used, disk.total)) is not None), default=None)
     return (
         node.title + ("*" if node.head else ""),

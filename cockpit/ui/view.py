@@ -68,7 +68,7 @@ class Index(Lookups):
                 self._summed[node.key] = known if known is not None and known[0] is node else (node, sum_gpu_memory(node))
             sums = [each for _, each in self._summed.values() if each[1]]
         else:
-            gpus = {gpu.uuid or (node.key, gpu.index): gpu for node in nodes for gpu in node.gpus or ()}
+            gpus = {gpu.uuid or (node.key, gpu.index): gpu for node in nodes for gpu in node.current_gpus or ()}
             sums = [_sum_memory(gpus.values())]
         total = sum(each[1] for each in sums)
         return (sum(each[0] for each in sums), total) if total else None
@@ -132,9 +132,9 @@ class Index(Lookups):
 
     def _has_unknown_holder(self, node: Node) -> bool:
         """In a container NVML may give no pids, or those of another namespace."""
-        return node.gpus is None or any(
+        return node.current_gpus is None or any(
             (gpu.memory_used or 0) > GPU_IN_USE_SHARE * (gpu.memory_total or 0) and not self.gpu_holders(node.key, gpu.index)
-            for gpu in node.gpus
+            for gpu in node.current_gpus
         )
 
     def host_of(self, node: Node) -> Host | None:
@@ -192,7 +192,7 @@ def _by_gpu(processes: Iterable[Process]) -> Mapping[int, Sequence[tuple[Process
 
 def sum_gpu_memory(node: Node) -> tuple[int, int]:
     """In use and in all, over the GPUs that report both."""
-    return _sum_memory(node.gpus or ())
+    return _sum_memory(node.current_gpus or ())
 
 
 def _sum_memory(gpus: Iterable[Gpu]) -> tuple[int, int]:

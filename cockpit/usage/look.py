@@ -212,7 +212,7 @@ class _Seen:
 
     def does(self, node: Node, gpu: Gpu) -> Does:
         """What a GPU does now."""
-        if not self.is_fresh(node):
+        if not self.is_fresh(node) or node.gpus_seen is not None:
             return "unknown"
         if gpu.fault:
             return "lost"
@@ -235,7 +235,7 @@ class _Seen:
         return {
             gpu_id(node.key, gpu): gpu.memory_used
             for node, gpu in self.gpus.values()
-            if gpu.memory_used is not None and self.is_fresh(node)
+            if gpu.memory_used is not None and self.is_fresh(node) and node.gpus_seen is None
         }  # fmt: skip
 
 

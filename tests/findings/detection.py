@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from cockpit.findings import DETECTORS, Detector, FindingTracker, Limits
-from cockpit.model import Finding, Snapshot
+from cockpit.model import Fault, Finding, Host, Snapshot
 from tests.world import NOW
 
 
@@ -24,8 +24,48 @@ def looked(snapshot: Snapshot, seconds: float = 120, *, detectors: tuple[Detecto
 def later(snapshot: Snapshot, seconds: float) -> Snapshot:
     """The same facts, so many seconds later, as fresh as they were."""
     nodes = snapshot.nodes and tuple(node if node.seen is None else replace(node, seen=node.seen + seconds) for node in snapshot.nodes)
-    hosts = {name: replace(host, taken=host.taken + seconds if host.taken else None) for name, host in snapshot.hosts.items()}
-    return replace(snapshot, taken=NOW + seconds, nodes=nodes, hosts=hosts)
+    hosts = {name: _later_host(host, seconds) for name, host in snapshot.hosts.items()}
+    as_of = {source: at + seconds for source, at in snapshot.as_of.items()}
+    return replace(snapshot, taken=NOW + seconds, nodes=nodes, hosts=hosts, as_of=as_of)
+
+
+def _later_host(host: Host, seconds: float) -> Host:
+    observed = {source: at + seconds for source, at in host.observed.items()}
+    return replace(host, taken=host.taken + seconds if host.taken else None, observed=observed)
+
+
+def after_silence(
+    snapshot: Snapshot, seconds: float, *, detectors: tuple[Detector, ...] = DETECTORS, faults: tuple[Fault, ...] = (), **limits: Any
+) -> tuple[Finding, ...]:
+    """What is found when it has stayed like this for two minutes, and then nothing was heard for so many seconds."""
+    judge = FindingTracker(Limits(**limits), detectors)
+    for step in range(25):
+        judge(later(snapshot, 5.0 * step - 120))
+    return judge(replace(snapshot, taken=NOW + seconds, faults=(*snapshot.faults, *faults))).findings
+
+
+class HeardAgain(FindingTracker):
+    """Looks at snapshots of which every source was heard again before each look, which is two seconds after the last one or later."""
+
+    last = 0.0
+
+    def __call__(self, snapshot: Snapshot) -> Snapshot:
+        self.last = max(snapshot.taken, self.last + 2)
+        return super().__call__(heard_again(replace(snapshot, taken=self.last)))
+
+
+def heard_again(snapshot: Snapshot) -> Snapshot:
+    """With every time that is not after `NOW` moved on as far as the snapshot itself was taken after `NOW`."""
+
+    def moved(at: float) -> float:
+        return at if at > NOW else at + max(0.0, snapshot.taken - NOW)
+
+    nodes = snapshot.nodes and tuple(node if node.seen is None else replace(node, seen=moved(node.seen)) for node in snapshot.nodes)
+    hosts = {
+        name: replace(host, taken=host.taken and moved(host.taken), observed={source: moved(at) for source, at in host.observed.items()})
+        for name, host in snapshot.hosts.items()
+    }
+    return replace(snapshot, nodes=nodes, hosts=hosts, as_of={source: moved(at) for source, at in snapshot.as_of.items()})
 
 
 def only(findings: tuple[Finding, ...], code: str) -> Finding:

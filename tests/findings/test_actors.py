@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from cockpit.findings import Facts, FindingTracker, Limits
+from cockpit.findings import Facts, Limits
 from cockpit.findings.actors import leaks, restart_loops
 from cockpit.model import Bundle, Cluster, Job, PlacementGroup
-from tests.findings.detection import codes, looked, only
+from tests.findings.detection import HeardAgain, codes, looked, only
 from tests.world import NOW, actor, process, snapshot
 
 LEAKS = (leaks,)
@@ -17,7 +17,7 @@ NODE = f"{1:056x}"
 
 def watched(*looks, complete=True, cluster=None, **more):
     """What is found at the last of these looks; each is a time and how often actors 1, 2, … were restarted by then."""
-    judge = FindingTracker(Limits(), (restart_loops,))
+    judge = HeardAgain(Limits(), (restart_loops,))
     told = ()
     for seconds, *restarts in looks:
         actors = tuple(actor(number, class_="Rollout", restarts=times) for number, times in enumerate(restarts, 1))
@@ -89,7 +89,7 @@ def test_in_an_older_job_ray_s_count_is_a_loop_where_it_is_high_enough_and_its_p
 
 def test_what_ray_s_count_has_told_stays_until_ten_minutes_were_watched_without_a_restart():
     young = running(420)
-    judge = FindingTracker(Limits(), (restart_loops,))
+    judge = HeardAgain(Limits(), (restart_loops,))
     again = actor(1, class_="Rollout", restarts=3)
     found = {at: bool(judge(snapshot(actors=(again,), taken=NOW + at, processes=(), **young)).findings) for at in range(0, 900, 5)}
     assert [at for at, told in found.items() if told] == list(range(0, 600, 5))

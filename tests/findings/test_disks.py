@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from cockpit.findings import FindingTracker, Limits
+from cockpit.findings import Limits
 from cockpit.findings.disks import full_disks, full_shm, full_stores, small_shm
 from cockpit.model import Amount, Disk, Host, Quantity, Session, ShmUser
-from tests.findings.detection import codes, looked, only
+from tests.findings.detection import HeardAgain, after_silence, codes, looked, only
 from tests.world import GIB, NOW, node, snapshot
 
 ALONE = (full_disks, full_stores, small_shm)
@@ -68,7 +68,7 @@ def test_an_absurd_size_is_not_counted():
 
 
 def test_a_mark_that_was_passed_is_left_only_further_down():
-    judge = FindingTracker(Limits(), ALONE)
+    judge = HeardAgain(Limits(), ALONE)
     shares = [0.89, 0.9, 0.885, 0.95, 0.94, 0.929, 0.87]
     told = [[found.code for found in judge(replace(full(disk(share)), taken=NOW + step)).findings] for step, share in enumerate(shares)]
     assert told == [[], ["disk-filling"], ["disk-filling"], ["disk-full"], ["disk-full"], ["disk-filling"], []]
@@ -92,8 +92,8 @@ def test_a_disk_that_two_raylets_share_is_told_once():
 
 
 def test_what_was_seen_of_a_disk_long_ago_is_dated():
-    old = snapshot(nodes=(node(1, disks=(disk(0.97),), seen=NOW - 90),), hosts={})
-    assert only(FindingTracker(Limits(), ALONE)(old).findings, "disk-full").text.endswith(", as of 1m30s ago")
+    full = snapshot(nodes=(node(1, disks=(disk(0.97),), seen=NOW),), hosts={})
+    assert only(after_silence(full, 90, detectors=ALONE), "disk-full").text.endswith(", as of 1m30s ago")
 
 
 def store(used, total=100):
@@ -118,7 +118,7 @@ def test_a_store_that_is_full_for_a_step_is_not_told():
 
 
 def test_a_single_look_can_not_tell_a_full_store_from_one_that_is_full_for_a_step():
-    found = only(FindingTracker(Limits(), ALONE, assumed=60.0)(store(97)).findings, "object-store-full")
+    found = only(HeardAgain(Limits(), ALONE, assumed=60.0)(store(97)).findings, "object-store-full")
     assert found.level == "info"
 
 
@@ -164,7 +164,7 @@ def test_shared_memory_with_room_or_unknown_is_not(fine):
 
 def test_shared_memory_that_is_full_for_a_moment_is_not_told_and_that_mark_is_left_only_further_down():
     assert looked(shm(97), 55, detectors=SHM) == ()
-    judge = FindingTracker(Limits(store_age=0.0), SHM)
+    judge = HeardAgain(Limits(store_age=0.0), SHM)
     assert [bool(judge(shm(used)).findings) for used in (94, 95, 94, 92)] == [False, True, True, False]
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from cockpit.findings import FindingTracker, Limits
+from cockpit.findings import Limits
 from cockpit.findings.gpu_leftovers import idle_workers
 from cockpit.model import Hold, Process, Snapshot
-from tests.findings.detection import looked, only
+from tests.findings.detection import HeardAgain, looked, only
 from tests.world import GIB, NOW, node, process, snapshot
 
 IDLE = (idle_workers,)
@@ -37,7 +37,7 @@ def test_idle_workers_that_keep_memory_are_told_with_what_each_holds_and_since_w
 
 def test_a_worker_that_is_idle_between_two_tasks_is_not_told():
     assert looked(world(worker()), 290, detectors=IDLE) == ()
-    judge = FindingTracker(Limits(), IDLE)
+    judge = HeardAgain(Limits(), IDLE)
     for second in range(0, 1200, 5):
         title = "ray::score" if second % 240 == 0 else "ray::IDLE"
         assert judge(world(worker(command=title, name=title), taken=NOW + second)).findings == ()
@@ -65,7 +65,7 @@ def test_others_are_not_told(other):
 
 def test_once_told_it_ends_below_three_quarters():
     def end(memory: float) -> tuple[Any, ...]:
-        judge = FindingTracker(Limits(), IDLE)
+        judge = HeardAgain(Limits(), IDLE)
         for second in range(0, 400, 5):
             judge(world(worker(), taken=NOW + second))
         return judge(world(worker(gpus=(Hold(0, int(memory * GIB)),)), taken=NOW + 400)).findings
@@ -75,5 +75,5 @@ def test_once_told_it_ends_below_three_quarters():
 
 
 def test_a_single_look_tells_it_as_an_info_without_a_duration():
-    (found,) = FindingTracker(Limits(), IDLE, assumed=60.0)(world(worker())).findings
+    (found,) = HeardAgain(Limits(), IDLE, assumed=60.0)(world(worker())).findings
     assert (found.level, "for at least" in found.text) == ("info", False)

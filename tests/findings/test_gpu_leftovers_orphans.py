@@ -5,7 +5,7 @@ from __future__ import annotations
 from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.gpu_leftovers import orphaned_memory
 from cockpit.model import Hold, Host, Job
-from tests.findings.detection import codes, looked, only
+from tests.findings.detection import after_silence, codes, looked, only
 from tests.world import GIB, NOW, node, process, snapshot
 
 ALONE = (orphaned_memory,)
@@ -75,5 +75,5 @@ def test_stale_processes_and_mig_devices_count_too_and_unknown_memory_is_not_zer
 
 def test_old_facts_say_so():
     left = process(1200, kind="orphan", gpus=(Hold(2, 40 * GIB),))
-    silent = snapshot(processes=(left,), hosts={"node1": Host("node1", taken=NOW - 300)})
-    assert only(looked(silent, detectors=ALONE), "gpu-memory-orphaned").seen == NOW - 300
+    there = snapshot(processes=(left,), hosts={"node1": Host("node1", taken=NOW)})
+    assert only(after_silence(there, 300, detectors=ALONE), "gpu-memory-orphaned").seen == NOW

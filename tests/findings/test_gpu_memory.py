@@ -6,11 +6,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cockpit.findings import FindingTracker, Limits
+from cockpit.findings import Limits
 from cockpit.findings.gpu_leftovers import orphaned_memory
 from cockpit.findings.gpu_memory import free_but_held, unexplained_memory
 from cockpit.model import Fault, Finding, Gpu, Hold, Host, Job, Process, Quantity, Snapshot
-from tests.findings.detection import codes, looked, only
+from tests.findings.detection import HeardAgain, codes, looked, only
 from tests.world import GIB, NOW, actor, gpu, node, process, snapshot, theirs
 
 UNEXPLAINED, HELD = (unexplained_memory,), (free_but_held,)
@@ -60,9 +60,7 @@ def test_a_pid_that_the_process_table_does_not_have_explains_nothing():
 def test_a_single_look_just_after_a_job_has_ended_says_nothing_yet():
     def told(ended: float) -> set[str]:
         over = Job("train1", "01000000", "train1", "SUCCEEDED", started=NOW - 900, ended=NOW - ended)
-        return codes(
-            FindingTracker(Limits(), (unexplained_memory, orphaned_memory), assumed=60.0)(seen(gpus, (left,), jobs=(over,))).findings
-        )
+        return codes(HeardAgain(Limits(), (unexplained_memory, orphaned_memory), assumed=60.0)(seen(gpus, (left,), jobs=(over,))).findings)
 
     gpus, left = (gpu(0, 30), gpu(1, 20)), holder(7, 0, 30, kind="orphan")
     assert [told(5), told(30), told(90)] == [set(), {"gpu-memory-orphaned"}, {"gpu-memory-orphaned", "gpu-memory-unexplained"}]
@@ -77,7 +75,7 @@ def test_it_ends_at_a_lower_mark_than_it_begins():
     def at(used: float) -> Snapshot:
         return seen((gpu(0, used),), ())
 
-    judge = FindingTracker(Limits(unexplained_age=0), UNEXPLAINED)
+    judge = HeardAgain(Limits(unexplained_age=0), UNEXPLAINED)
     told = [codes(judge(at(used)).findings) for used in (1.9, 2.1, 1.6, 1.4)]
     assert told == [set(), {"gpu-memory-unexplained"}, {"gpu-memory-unexplained"}, set()]
 

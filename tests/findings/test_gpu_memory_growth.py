@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cockpit.findings import FindingTracker, Limits
+from cockpit.findings import Limits
 from cockpit.findings.gpu_memory_growth import growing_gpu_memory
 from cockpit.model import Finding, Hold, Job, Process, Snapshot
-from tests.findings.detection import only
+from tests.findings.detection import HeardAgain, only
 from tests.world import GIB, NOW, actor, gpu, node, process, snapshot
 
 GROWING = (growing_gpu_memory,)
@@ -48,7 +48,7 @@ def world(at: float, *used: float | None, holders: tuple[Process, ...] | None = 
 
 def watched(minutes: float, *curves: Curve, limits: Limits | None = None, **more: Any) -> tuple[Finding, ...]:
     """What is found at the end of that time."""
-    judge, told = FindingTracker(limits or Limits(), GROWING), snapshot()
+    judge, told = HeardAgain(limits or Limits(), GROWING), snapshot()
     for step in range(int(minutes * MINUTE / EVERY) + 1):
         at = step * EVERY
         told = judge(world(at, *(curve(at) for curve in curves), **more))
@@ -88,7 +88,7 @@ def test_growth_that_would_take_longer_than_the_horizon_is_not_told():
 
 
 def test_what_was_told_stays_told_while_the_growth_is_half_as_steep():
-    judge = FindingTracker(Limits(), GROWING)
+    judge = HeardAgain(Limits(), GROWING)
     slower = [judge(world(at, 62 + 12 * min(at, 3700) / HOUR + 3 * max(0, at - 3700) / HOUR)) for at in range(0, 6000, 20)]
     assert slower[3720 // 20].findings != ()
     assert slower[4400 // 20].findings != ()
@@ -113,7 +113,7 @@ def test_what_was_told_stays_told_while_the_growth_is_half_as_steep():
     ],
 )
 def test_other_ways_to_fill_a_gpu_are_not_told(why, curve):
-    judge = FindingTracker(Limits(), GROWING)
+    judge = HeardAgain(Limits(), GROWING)
     told = [judge(world(at, curve(at))).findings for at in range(0, 7300, 20)]
     assert not any(told), why
 
@@ -122,7 +122,7 @@ def test_a_tooth_that_is_longer_than_the_window_is_not_told_once_it_has_returned
     def tooth(at: float) -> float:
         return 30 + 45 * (at % 6000) / 6000
 
-    judge = FindingTracker(Limits(), GROWING)
+    judge = HeardAgain(Limits(), GROWING)
     told = [judge(world(at, tooth(at))).findings for at in range(0, 12000, 20)]
     assert not any(told[6500 // 20 :])
 
@@ -135,14 +135,14 @@ def test_creeping_peaks_of_engines_that_sleep_are_told():
 
 
 def test_other_processes_begin_anew_and_what_they_load_is_no_growth():
-    judge = FindingTracker(Limits(), GROWING)
+    judge = HeardAgain(Limits(), GROWING)
     for at in range(0, 9000, 20):
         used, holder = (70.0, rank(0)) if at < 3000 else (min(60.0, (at - 3000) / 20), rank(0, pid=900, ticks=9000))
         assert judge(world(at, used, holders=(holder,))).findings == ()
 
 
 def test_a_job_that_was_started_again_is_told_before_it_is_as_full_as_the_last_one_was():
-    judge = FindingTracker(Limits(), GROWING)
+    judge = HeardAgain(Limits(), GROWING)
     found = ()
     for at in range(0, 6800, 20):
         used, holder = (79.5, rank(0)) if at < 3000 else (62 + 12 * (at - 3000) / HOUR, rank(0, pid=900, ticks=9000))
@@ -162,11 +162,11 @@ def test_of_a_node_whose_holders_have_no_job_the_node_is_named():
 
 
 def test_a_single_look_tells_nothing():
-    assert FindingTracker(Limits(), GROWING, assumed=60.0)(world(0, 79.0)).findings == ()
+    assert HeardAgain(Limits(), GROWING, assumed=60.0)(world(0, 79.0)).findings == ()
 
 
 def test_a_silence_is_no_rest_and_no_growth():
-    judge = FindingTracker(Limits(), GROWING)
+    judge = HeardAgain(Limits(), GROWING)
     told = ()
     for at in [*range(0, 1600, 20), *range(2400, 3720, 20)]:
         told = judge(world(at, 62 + 12 * at / HOUR)).findings
@@ -174,7 +174,7 @@ def test_a_silence_is_no_rest_and_no_growth():
 
 
 def test_facts_of_long_ago_are_not_taken_for_new_ones():
-    judge, told = FindingTracker(Limits(), GROWING), snapshot()
+    judge, told = HeardAgain(Limits(), GROWING), snapshot()
     for at in range(0, 3720, 20):
         seen = world(at, 62 + 12 * at / HOUR)
         told = judge(replace(seen, nodes=tuple(replace(one, seen=NOW - 100) for one in seen.nodes)))
@@ -183,7 +183,7 @@ def test_facts_of_long_ago_are_not_taken_for_new_ones():
 
 @given(st.lists(st.floats(0, 80), min_size=20, max_size=60))
 def test_only_what_has_never_been_higher_is_told(amounts):
-    judge = FindingTracker(Limits(gpu_memory_watched=90), GROWING)
+    judge = HeardAgain(Limits(gpu_memory_watched=90), GROWING)
     highest = 0.0
     for number, amount in enumerate(amounts):
         told = judge(world(number * 10.0, amount)).findings

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.gpus import gpu_counts, gpu_trouble
 from cockpit.model import Allocation, Finding, Gpu, Host, Node, Quantity, RayProcess, Snapshot, Xid
-from tests.findings.detection import codes, later, looked, only
+from tests.findings.detection import after_silence, codes, later, looked, only
 from tests.world import NOW, actor, gpu, node, snapshot
 
 ILL, COUNTS = (gpu_trouble,), (gpu_counts,)
@@ -124,8 +124,9 @@ def test_a_single_look_can_not_tell_heat_that_stays_from_a_moment_of_it():
 
 
 def test_old_facts_say_so():
-    found = only(looked(snapshot(hosts={"node1": replace(host(Gpu(3, fault="lost")), taken=NOW - 300)}), detectors=ILL), "gpu-lost")
-    assert found.seen == NOW - 300
+    found = only(after_silence(snapshot(hosts={"node1": host(Gpu(3, fault="lost"))}), 300, detectors=ILL), "gpu-lost")
+    assert found.seen == NOW
+    assert found.text.endswith(", as of 5m00s ago")
 
 
 @dataclass

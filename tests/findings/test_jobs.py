@@ -10,7 +10,7 @@ from cockpit.findings.jobs import error_lines, failed_jobs, pending_jobs
 from cockpit.model import SUPERVISOR, Fault, Job
 from cockpit.sources.lenient_json import decode
 from cockpit.sources.ray import actors, wire
-from tests.findings.detection import looked, only
+from tests.findings.detection import after_silence, looked, only
 from tests.world import NOW, actor, snapshot
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "2.60" / "jobs.json"
@@ -251,6 +251,6 @@ def test_hostile_messages_are_short_clean_and_soon_read():
 
 
 def test_old_facts_are_dated():
-    old = {"faults": (Fault("ray.jobs", "silent", NOW - 500),), "as_of": {"ray.jobs": NOW - 500}}
-    (found,) = seen(pending(600), **old)
-    assert (found.level, found.seen) == ("info", NOW - 500)
+    heard = snapshot(jobs=(pending(100),), actors=(), as_of={"ray.jobs": NOW})
+    (found,) = after_silence(heard, 500, detectors=ALONE, faults=(Fault("ray.jobs", "silent", NOW + 5),))
+    assert (found.level, found.seen) == ("info", NOW)

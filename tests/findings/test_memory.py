@@ -7,10 +7,10 @@ import math
 import pytest
 from msgspec.structs import replace
 
-from cockpit.findings import FindingTracker, Limits
+from cockpit.findings import Limits
 from cockpit.findings.memory import cgroup_limit, near_kill, oom_kills
 from cockpit.model import Amount, Cluster, Host, HostMemory, OomKill, RayProcess
-from tests.findings.detection import codes, looked, only
+from tests.findings.detection import HeardAgain, after_silence, codes, looked, only
 from tests.world import GIB, NOW, actor, node, process, snapshot
 
 NEAR, KILLED, CGROUP = (near_kill,), (oom_kills,), (cgroup_limit,)
@@ -27,7 +27,7 @@ class Growing:
     """Looks every 5 s at one node, whose memory an actor fills."""
 
     def __init__(self, **limits):
-        self.judge, self.now, self.found = FindingTracker(Limits(**limits), NEAR), NOW - 300, ()
+        self.judge, self.now, self.found = HeardAgain(Limits(**limits), NEAR), NOW - 300, ()
 
     def use(self, *gibs, **more):
         for gib in gibs:
@@ -176,14 +176,11 @@ def test_once_it_falls_it_is_over_soon():
 def test_old_facts_make_no_forecast():
     found = only(looked(of(900, as_of={}), detectors=NEAR), "host-memory-near-kill")
     assert found.seen is None
-    judge = FindingTracker(Limits(), NEAR)
-    for step in range(10):
-        told = judge(replace(of(900), taken=NOW + 60 + 5 * step)).findings
-    assert only(told, "host-memory-near-kill").seen == NOW
+    assert only(after_silence(of(900, as_of={}), 60, detectors=NEAR), "host-memory-near-kill").seen == NOW
 
 
 def test_a_large_cluster_is_heard_of_every_15_s_and_what_grows_there_is_told_ahead_too():
-    judge, found = FindingTracker(Limits(), NEAR), []
+    judge, found = HeardAgain(Limits(), NEAR), []
     for step in range(60):
         heard = step // 3 * 3
         used = HostMemory(int((600 + 4 * heard) * GIB), 1000 * GIB, 950 * GIB)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from cockpit.findings import FindingTracker, Limits
+from cockpit.findings import Limits
 from cockpit.findings.nodes import dead_nodes, silent_agents
 from cockpit.model import Fault, Host, RayProcess
-from tests.findings.detection import codes, looked, only
+from tests.findings.detection import HeardAgain, after_silence, codes, looked, only
 from tests.world import NOW, actor, node, process, snapshot
 
 DEAD, AGENTS = (dead_nodes,), (silent_agents,)
@@ -121,8 +121,8 @@ def test_a_host_that_is_looked_at_says_that_no_raylet_runs_there_and_one_that_ca
 
 
 def test_while_ray_does_not_tell_of_nodes_what_it_told_is_dated():
-    gone = Fault("ray.nodes", "no answer", NOW - 90)
-    found = only(looked(with_nodes(dead(), faults=(gone,), as_of={"ray.nodes": NOW - 95}), detectors=DEAD), "node-dead")
+    gone = Fault("ray.nodes", "no answer", NOW + 5)
+    found = only(after_silence(with_nodes(dead(), as_of={"ray.nodes": NOW}), 95, detectors=DEAD, faults=(gone,)), "node-dead")
     assert found.text.endswith(", as of 1m35s ago")
 
 
@@ -139,7 +139,7 @@ def test_an_agent_that_stands_still_is_told_while_others_go_on():
 
 
 def test_to_a_single_look_a_clock_that_is_behind_looks_the_same():
-    once = FindingTracker(Limits(), AGENTS, assumed=60.0)
+    once = HeardAgain(Limits(), AGENTS, assumed=60.0)
     found = only(once(reporting(3, 67, 4)).findings, "agent-silent")
     assert found.level == "info"
     assert found.text.startswith(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from cockpit.findings import FindingTracker, Limits
+from cockpit.findings import Limits
 from cockpit.findings.ray_memory import large_parts
-from tests.findings.detection import looked, only
+from tests.findings.detection import HeardAgain, looked, only
 from tests.world import GIB, NOW, process, snapshot
 
 PARTS = (large_parts,)
@@ -49,7 +49,7 @@ def test_every_part_has_its_name(command, name):
 
 
 def test_how_fast_they_grow_is_told_while_they_do():
-    judge = FindingTracker(Limits(), PARTS)
+    judge = HeardAgain(Limits(), PARTS)
     for step in range(24):
         one = part(gib=9 + 0.1 * step)
         here = seen(one)
@@ -76,5 +76,5 @@ def test_what_is_small_shared_of_others_or_unknown_is_not_told(fine):
 
 
 def test_that_mark_is_left_only_further_down():
-    judge = FindingTracker(Limits(), PARTS)
+    judge = HeardAgain(Limits(), PARTS)
     assert [bool(judge(seen(part(gib=gib))).findings) for gib in (7.9, 8.1, 7.3, 7.1)] == [False, True, True, False]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from cockpit.findings import FindingTracker, Limits
+from cockpit.findings import Limits
 from cockpit.findings.sessions import dead_pointers, foreign_temps, lone_gcs, several_sessions
 from cockpit.model import Cluster, Host, Pointer, Quantity, RayProcess, Session, TempDir
-from tests.findings.detection import codes, looked, only
+from tests.findings.detection import HeardAgain, codes, looked, only
 from tests.world import GIB, NOW, gpu, node, snapshot
 
 ALONE = (several_sessions, lone_gcs, dead_pointers, foreign_temps)
@@ -69,7 +69,7 @@ def test_a_gcs_that_a_failed_start_has_left_hands_out_nothing_and_is_in_the_way(
 
 
 def test_a_single_look_leaves_a_ray_alone_that_has_just_been_started():
-    rays, once = (RayProcess("gcs_server", 228, NEW),), FindingTracker(Limits(), (lone_gcs,), assumed=60.0)
+    rays, once = (RayProcess("gcs_server", 228, NEW),), HeardAgain(Limits(), (lone_gcs,), assumed=60.0)
     for started, found in ((NOW - 5, 0), (NOW - 600, 1)):
         assert len(once(host(sessions=(replace(session(NEW, True), started=started),), rays=rays)).findings) == found
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cockpit.findings import FindingTracker, Limits
+from cockpit.findings import Limits
 from cockpit.findings.slow_ranks import lagging_gpus
 from cockpit.model import Finding, Hold, Job, Snapshot
-from tests.findings.detection import only
+from tests.findings.detection import HeardAgain, only
 from tests.world import GIB, NOW, actor, gpu, node, process, snapshot
 
 LAGGING = (lagging_gpus,)
@@ -44,7 +44,7 @@ def world(at: float, *loads: Load, actors: tuple[Any, ...] | None = None, **more
 
 
 def watched(minutes: float, *loads: Load | At, **more: Any) -> tuple[Finding, ...]:
-    judge, told = FindingTracker(Limits(), LAGGING), snapshot()
+    judge, told = HeardAgain(Limits(), LAGGING), snapshot()
     for at in range(0, int(minutes * 60) + 1, 10):
         told = judge(world(at, *(load(at) if callable(load) else load for load in loads), **more))
         assert told.faults == ()
@@ -121,7 +121,7 @@ def test_what_differs_by_its_nature_is_not_told(why, loads, more):
 def test_gpus_of_different_models_are_not_compared():
     gpus = tuple(gpu(index, utilization=WORKS[0], power=WORKS[1]) for index in range(7))
     old = gpu(7, utilization=LAGS[0], power=LAGS[1], name="NVIDIA A100-SXM4-80GB")
-    judge = FindingTracker(Limits(), LAGGING)
+    judge = HeardAgain(Limits(), LAGGING)
     for at in range(0, 1200, 10):
         seen = world(at, *[WORKS] * 7, LAGS, nodes=(node(1, gpus=(*gpus, old), seen=NOW + at),))
         assert judge(seen).findings == ()
@@ -143,12 +143,12 @@ def test_a_rank_that_catches_up_for_a_while_begins_anew():
 
 
 def test_a_single_look_tells_nothing():
-    assert FindingTracker(Limits(), LAGGING, assumed=60.0)(world(0, *[WORKS] * 7, LAGS)).findings == ()
+    assert HeardAgain(Limits(), LAGGING, assumed=60.0)(world(0, *[WORKS] * 7, LAGS)).findings == ()
 
 
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.floats(70, 100), st.floats(400, 700)), min_size=4, max_size=8))
 def test_ranks_that_all_work_are_never_told(loads):
-    judge = FindingTracker(Limits(gpu_lags_for=0), LAGGING)
+    judge = HeardAgain(Limits(gpu_lags_for=0), LAGGING)
     for at in range(0, 200, 10):
         assert judge(world(at, *loads)).findings == ()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from cockpit.findings import FindingTracker, Limits
+from cockpit.findings import Limits
 from cockpit.findings.tasks import task_limits
 from cockpit.model import Cluster, Host, Process, RayProcess, TaskLimit
-from tests.findings.detection import looked, only
+from tests.findings.detection import HeardAgain, looked, only
 from tests.world import NOW, node, snapshot
 
 TASKS = (task_limits,)
@@ -64,7 +64,7 @@ def test_a_limit_lower_than_what_others_of_that_user_have_is_reached():
 
 
 def test_that_mark_is_left_only_further_down():
-    judge = FindingTracker(Limits(), TASKS)
+    judge = HeardAgain(Limits(), TASKS)
     told = [[found.code for found in judge(seen(of_user(used, 1000))).findings] for used in (799, 800, 701, 699)]
     assert told == [[], ["task-limit-near"], ["task-limit-near"], []]
 

@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.findings import FindingTracker, Limits
-from cockpit.findings.versions import differing_versions, open_files
+from cockpit.findings.versions import differing_drivers, differing_versions, open_files
 from cockpit.model import Cluster, Host, RayProcess
 from tests.findings.detection import looked, only
 from tests.world import NOW, node, snapshot
 
-VERSIONS, FILES = (differing_versions,), (open_files,)
+VERSIONS, FILES = (differing_versions, differing_drivers), (open_files,)
 SESSION = "session_2026-11-21_00-00-00_000000_8"
 CLUSTER = Cluster("http://10.0.0.1:8265", "2.60.0", SESSION, reachable=True)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.findings import FindingTracker, Limits
+from cockpit.findings import Limits
 from cockpit.model import DEADLOCK, Bundle, Fault, Job
-from tests.findings.detection import looked, only
+from tests.findings.detection import HeardAgain, after_silence, looked, only
 from tests.findings.waits import ALONE, HELD, JOBS, NODE, group, seen, waits
 from tests.world import NOW, actor, node, snapshot
 
@@ -124,23 +124,23 @@ def test_what_waited_before_anybody_looked_is_taken_to_have_waited_as_long_as_it
 def test_who_looks_once_or_a_minute_later_is_told_the_same_level(wait, age):
     jobs = (Job("train2", "02000000", "train2", "RUNNING", started=NOW - age),)
     waiting = snapshot(actors=(waits(seconds=0, at_least=True, wait=wait),), placement_groups=(), jobs=jobs)
-    once = FindingTracker(Limits(), ALONE, assumed=60.0)(waiting).findings
-    watch = FindingTracker(Limits(), ALONE)(waiting).findings
+    once = HeardAgain(Limits(), ALONE, assumed=60.0)(waiting).findings
+    watch = HeardAgain(Limits(), ALONE)(waiting).findings
     assert [each.level for each in once] == [each.level for each in watch]
 
 
 def test_while_nodes_still_join_they_may_be_what_is_waited_for():
-    def told(joined: float, judge: FindingTracker, at: float = 0.0) -> str:
+    def told(joined: float, judge: HeardAgain, at: float = 0.0) -> str:
         nodes = (node(1, started=NOW - 600), node(2, started=NOW - joined))
         never = waits(seconds=60, at_least=True, wait="never")
         return only(
             judge(snapshot(taken=NOW + at, nodes=nodes, actors=(never,), placement_groups=(), jobs=JOBS)).findings, "actor-pending"
         ).level
 
-    judge = FindingTracker(Limits(), ALONE)
+    judge = HeardAgain(Limits(), ALONE)
     assert [told(5, judge), told(25, judge), told(35, judge)] == ["info", "info", "critical"]
     assert told(1, judge) == "critical", "what was hopeless before is not made better by every node that joins"
-    assert told(5, FindingTracker(Limits(), ALONE, assumed=60.0)) == "info"
+    assert told(5, HeardAgain(Limits(), ALONE, assumed=60.0)) == "info"
 
 
 def test_what_lives_is_dead_or_is_rays_own_does_not_wait():
@@ -185,9 +185,9 @@ def test_an_actor_whose_group_was_removed_is_to_be_killed():
 
 
 def test_old_facts_are_dated_and_nobody_waits_on_in_them():
-    since = {"faults": (Fault("ray.actors", "silent", NOW - 500),), "as_of": {"ray.actors": NOW - 500}}
-    (found,) = seen(waits(seconds=560), **since)
-    assert (found.level, found.seen) == ("info", NOW - 500)
+    heard = snapshot(actors=(waits(seconds=60),), placement_groups=(), jobs=JOBS, as_of={"ray.actors": NOW})
+    (found,) = after_silence(heard, 500, detectors=ALONE, faults=(Fault("ray.actors", "silent", NOW + 5),))
+    assert (found.level, found.seen) == ("info", NOW)
     assert found.text.endswith("as of 8m20s ago")
 
 
@@ -241,7 +241,7 @@ def test_hostile_names_and_times_make_no_nonsense():
 def test_a_single_look_tells_no_wait_that_it_has_seen_only_the_end_of():
     def since(**more):
         waiting = snapshot(actors=(waits(seconds=30, **more),), placement_groups=(), jobs=JOBS)
-        return only(FindingTracker(Limits(), ALONE, assumed=60.0)(waiting).findings, "actor-pending").since
+        return only(HeardAgain(Limits(), ALONE, assumed=60.0)(waiting).findings, "actor-pending").since
 
     assert (since(at_least=True), since()) == (None, NOW - 30)
 
@@ -249,7 +249,7 @@ def test_a_single_look_tells_no_wait_that_it_has_seen_only_the_end_of():
 @pytest.mark.parametrize("assumed", [0.0, 60.0])
 def test_a_deadlock_that_was_there_before_anybody_looked_is_critical_at_once(assumed):
     wanted = [waits(number, 1, job=f"0{number}000000", at_least=True, wait="deadlock") for number in (1, 2)]
-    (found,) = FindingTracker(Limits(), ALONE, assumed=assumed)(snapshot(actors=tuple(wanted), placement_groups=(), jobs=JOBS)).findings
+    (found,) = HeardAgain(Limits(), ALONE, assumed=assumed)(snapshot(actors=tuple(wanted), placement_groups=(), jobs=JOBS)).findings
     assert (found.code, found.level) == ("deadlock", "critical")
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.findings import FindingTracker, Limits
+from cockpit.findings import Limits
 from cockpit.findings.waiting_tasks import waiting_tasks
 from cockpit.model import Demand
-from tests.findings.detection import looked, only
+from tests.findings.detection import HeardAgain, looked, only
 from tests.world import NOW, node, snapshot
 
 WHY = "never fits on these nodes: needs 16 GPUs on one node; 2 nodes have 8"
@@ -50,12 +50,12 @@ def test_how_bad_it_is_depends_on_how_long_it_lasts(demand, seconds, level):
 
 
 def test_who_looks_once_is_told_what_a_minute_would_tell():
-    found = only(FindingTracker(Limits(), ALONE, assumed=60.0)(snapshot(demand=(LARGE,))).findings, "task-pending")
+    found = only(HeardAgain(Limits(), ALONE, assumed=60.0)(snapshot(demand=(LARGE,))).findings, "task-pending")
     assert (found.level, found.since) == ("critical", None)
 
 
 def test_while_nodes_still_join_they_may_be_what_is_waited_for():
-    judge = FindingTracker(Limits(), ALONE)
+    judge = HeardAgain(Limits(), ALONE)
 
     def told(at: float, joined: float) -> str:
         nodes = (node(1, started=NOW - 600), node(2, started=NOW + at - joined))

@@ -229,6 +229,8 @@ def test_findings_are_told_with_evidence_and_remedy():
         "evidence": ["why"],
         "since": NOW - 60,
         "remedy": {"text": "stop one", "act": "stop-job"},
+        "seen": None,
+        "sources": [],
     }
     assert told(snapshot(findings=(Finding("a", "info", "x", "…"),)))["findings"][0]["remedy"] is None
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import Allocation, Cluster, Fault, Gpu, Host, Node, OomKill, Port, Quantity, RayCluster, Session, Snapshot
 from cockpit.monitor.join.owners import processes_of, reported_by, same_devices
 from cockpit.monitor.pending import PendingReasons
@@ -189,6 +190,7 @@ def _on_host(node: Node, host: Host | None) -> Node:
     if host is None or host.taken is None or (node.seen or 0) - host.taken > PROBE_OVERTAKEN_S:
         return node
     apart = node.id is not None and any(ray.apart and ray.node == node.id for ray in host.rays or ())
+    gpus, gpus_seen = _gpus(node, host, _select_given(node.gpus, host.gpus) if apart else host.gpus)
     return replace(
         node,
         seen=host.taken,
@@ -198,7 +200,8 @@ def _on_host(node: Node, host: Host | None) -> Node:
         memory=node.memory if apart and _is_limited(node, host) else replace(host.memory, kill_at=_kill_at(node, host)),
         shm=node.shm if apart else host.shm,
         disks=host.disks,
-        gpus=_gpus(node.gpus, _select_given(node.gpus, host.gpus) if apart else host.gpus),
+        gpus=gpus,
+        gpus_seen=gpus_seen if gpus_seen is not None and host.taken - gpus_seen > STALE_AFTER_S else None,
     )
 
 
@@ -221,9 +224,19 @@ def _select_given(rays: tuple[Gpu, ...] | None, probes: tuple[Gpu, ...] | None) 
     return found if len(found) == len(given) > 0 else probes
 
 
-def _gpus(rays: tuple[Gpu, ...] | None, probes: tuple[Gpu, ...] | None) -> tuple[Gpu, ...] | None:
-    """The probe's, unless Ray's agent sees other devices: several raylets on one host can be given different ones."""
-    return probes if probes is not None and (not rays or same_devices(rays, probes)) else rays
+def _gpus(node: Node, host: Host, probes: tuple[Gpu, ...] | None) -> tuple[tuple[Gpu, ...] | None, float | None]:
+    """The GPUs of a probed node, and when they were seen: the probe's.
+
+    Ray's agent is believed where it sees other devices (several raylets on one host can be given different ones), and where it has looked
+    since NVML failed for the probe.
+    """
+    observed = host.observed_at("nvml")
+    has_failed = host.taken is not None and observed is not None and host.taken - observed > STALE_AFTER_S
+    is_agent_later = bool(node.gpus) and node.reported is not None and node.reported > (observed or 0.0)
+    is_same = probes is not None and (not node.gpus or same_devices(node.gpus, probes))
+    if is_same and not (has_failed and is_agent_later):
+        return probes, observed
+    return node.gpus, node.reported
 
 
 def _matters(host: Host) -> bool:

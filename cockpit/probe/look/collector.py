@@ -47,6 +47,8 @@ class Collector(Generic[T]):
         """Set once there are facts."""
         self.as_of: float | None = None
         """When the last answer's question was put, by the monotonic clock."""
+        self.observed: float | None = None
+        """When the question was put that `facts` answers, by the monotonic clock; failures since then don't change it."""
         self._named = title
         self._after = after
         self._collect = collect
@@ -78,6 +80,10 @@ class Collector(Generic[T]):
     def wait(self, seconds: float) -> None:
         """At most so long for an answer to the last `ask`."""
         self._fresh.wait(max(0.0, seconds))
+
+    def age(self) -> float | None:
+        """How many seconds ago its facts were true; `None` when there are none."""
+        return None if self.observed is None else round(max(0.0, time.monotonic() - self.observed), 2)
 
     def fault(self) -> Fault | None:
         """Why its facts can't be believed, if so; `since` is POSIX time."""
@@ -118,6 +124,7 @@ class Collector(Generic[T]):
     def _collect_once(self) -> None:
         try:
             self.facts = self._collect()
+            self.observed = self._asked
             self._known.set()
             self._error = None
         except (CollectError, OSError, ValueError, LookupError, ArithmeticError, AttributeError, TypeError, RuntimeError) as error:

@@ -103,6 +103,7 @@ class Sampler:
     def sample(self) -> Sample:
         """What is known now. What has not been answered yet is `None`, with a fault that says so."""
         unanswered = [collector.source for collector in self.collectors if not collector.answered.is_set()]  # before their facts are taken
+        ages = {collector.source: age for collector in self.collectors for age in [collector.age()] if age is not None}
         if abs(time.time() - uptime() - self.boot) > CLOCK_SET:
             self.boot = boot_time()
         table = self._processes.facts or {}
@@ -117,6 +118,7 @@ class Sampler:
             "taken": round(time.time(), 3),
             "up": round(uptime(), 3),
             "machine": self._machine,
+            "ages": ages,
             "cpu": self._cpu.read(),
             "cpus": os.cpu_count(),
             "memory": memory._asdict(),

@@ -56,6 +56,8 @@ class Sample(msgspec.Struct):
     up: float | None = None
     """The same by a clock that nobody sets: seconds since the host was started."""
     machine: str | None = None
+    ages: Mapping[str, float] = {}
+    """By source of the probe, called as in its faults: how many seconds before `taken` its facts were true."""
     cpu: float | None = None
     cpus: int | None = None
     memory: HostMemory | None = None
@@ -129,6 +131,7 @@ def host_of(sample: Sample, name: str, addresses: Sequence[str], taken: float, s
         addresses=tuple(addresses),
         taken=taken,
         machine=sample.machine,
+        observed={source: taken - max(0.0, age) for source, age in sample.ages.items()},
         cpu=sample.cpu,
         cpus=sample.cpus,
         memory=sample.memory or HostMemory(),

@@ -65,7 +65,7 @@ def about_section(key: str, view: View) -> Iterator[Section[Finding]]:
 def _section(key: str, title: str, rows: Sequence[Finding] | None, nothing: str = "none", *, what: str = "WHAT") -> Section[Finding]:
     columns: tuple[Column[Finding], ...] = (
         Column(title, 10, lambda finding, view: cells.level(finding.level, view), sort=lambda finding, _: LEVELS.index(finding.level)),
-        age_column("FOR", 6, lambda finding, _: finding.since),
+        age_column("FOR", 6, lambda finding, view: None if (held := finding.lasted(view.now)) is None else view.now - held),
         Column("KEY", 5, lambda finding, view: ((next_steps(finding, has_acts=view.acts, past=view.ago is not None)[0].key, "accent"),)),
         text_column("ABOUT", 16, lambda finding, _: finding.subject, rank=1, fold=2, tail=True),
         Column(what, 44, lambda finding, _: finding.text, grow=True, fold=MAX_TEXT_LINES),

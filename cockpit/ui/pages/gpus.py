@@ -97,7 +97,7 @@ def gpus_section(key: str, rows: Sequence[GpuRow] | None, *, own_node: bool = Fa
         rows,
         "none reported" if own_node else "none reported by NVML or by Ray's agent",
         _search,
-        lambda row, view: cells.is_old(row.node, view),
+        lambda row, view: cells.is_old(row.node, view) or row.node.gpus_seen is not None,
         total=sum(row.about is None for row in rows or ()) if own_node else None,
         unknown="unknown: no GPU data from NVML or from Ray's agent",
     )

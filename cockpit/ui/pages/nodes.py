@@ -77,6 +77,8 @@ def _facts(node: Node, view: View) -> Iterator[tuple[str, Cell]]:
     yield "node id", node.id or "none: no raylet of this cluster runs here"
     yield from pod_facts(node, view)
     yield "data from", f"{'probe on this node' if node.probed else 'Ray agent'}, {cells.ago(node.seen, view)} ago"
+    if node.gpus_seen is not None:
+        yield "GPUs", f"not seen for {cells.ago(node.gpus_seen, view)}: NVML fails here, and their figures are as old"
     reserved = (_resource(name, quantity) for name, quantity in sorted(node.resources.items()) if ":" not in name)
     yield "reserved", ", ".join(reserved) or UNKNOWN
     yield "CPU", f"{percent(node.cpu)} of {node.cpus if node.cpus is not None else UNKNOWN}"

@@ -70,10 +70,10 @@ def node_columns(view: View) -> tuple[Column[Node], ...]:
     return (
         Column("NODES", view.index.of(_name_width), cells.node_name, sort=lambda node, _: node.title, grow=True, tail=True),
         Column("IP", 15, lambda node, _: node.ip or UNKNOWN, sort=lambda node, _: node.ip, rank=9),
-        Column("GPU MEM", max(7, gpus), lambda node, view: cells.gpu_cells(node.gpus, view, memory=True)),
+        Column("GPU MEM", max(7, gpus), lambda node, view: cells.gpu_cells(node.current_gpus, view, memory=True)),
         _share("MEM%", sum_gpu_memory, (0.9, 0.98)),
-        Column("UTIL", max(4, gpus), lambda node, view: cells.gpu_cells(node.gpus, view, memory=False)),
-        number_column("UTL%", 4, lambda node, _: cells.mean_known([gpu.utilization for gpu in node.gpus or ()]), percent),
+        Column("UTIL", max(4, gpus), lambda node, view: cells.gpu_cells(node.current_gpus, view, memory=False)),
+        number_column("UTL%", 4, lambda node, _: cells.mean_known([gpu.utilization for gpu in node.current_gpus or ()]), percent),
         Column(f"UTIL {past // 12} MIN", past, lambda node, view: cells.recent_spark(node, "gpu", None, past, view), rank=7),
         Column("RESV", 5, lambda node, _: cells.reservation(node), sort=lambda node, _: _reserved_gpus(node), right=True),
         Column("CPU", 9, lambda node, _: cells.reservation(node, "CPU"), rank=6, right=True),

@@ -1,0 +1,58 @@
+"""Every test of a detector also checks that the detector has declared each source without which its findings vanish."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from cockpit.findings import FindingTracker
+from cockpit.findings.facts import Facts
+from cockpit.findings.sources import ON_A_MACHINE, Detector, SourceTimes, is_declared, sources_of, without_old_facts
+from cockpit.model import Finding, Snapshot
+
+LISTS = ("ray.nodes", "ray.status", "ray.actors", "ray.placement_groups", "ray.jobs", "slurm", "kubernetes")
+LONG_AGO_S = 10_000.0
+
+
+def silenced(snapshot: Snapshot, source: str, *, agents: bool) -> Snapshot:
+    """The snapshot with that source silent for hours. On a node without a probe Ray's agent stands in for all of a machine's sources."""
+    then = snapshot.taken - LONG_AGO_S
+    if source in LISTS:
+        return replace(snapshot, as_of={**snapshot.as_of, source: then})
+    hosts = {name: replace(host, observed={**host.observed, source: then}) for name, host in snapshot.hosts.items()}
+    nodes = snapshot.nodes and tuple(replace(node, seen=then) if agents and not node.probed else node for node in snapshot.nodes)
+    return replace(snapshot, hosts=hosts, nodes=nodes)
+
+
+def without(facts: Facts, source: str, *, agents: bool) -> Facts:
+    known: Mapping[str, Any] = vars(facts)
+    silent = silenced(facts.known.snapshot, source, agents=agents)
+    fresh = without_old_facts(silent, SourceTimes(silent))
+    return Facts(
+        fresh, facts.limits, known["_held"], known["_found"], facts.counted, facts.memory, known["_assumed"], facts.gpu_history, silent
+    )
+
+
+@pytest.fixture(autouse=True)
+def every_source_is_declared(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
+    """A finding that vanishes with a source rests on it."""
+    ask, seen, undeclared = FindingTracker._ask, set[tuple[str, str]](), set[str]()
+
+    def checked(tracker: FindingTracker, detect: Detector, facts: Facts, bugs: Any) -> list[Finding]:
+        found = ask(tracker, detect, facts, bugs)
+        new = {finding.key for finding in found if (detect.__name__, finding.code) not in seen}
+        seen.update((detect.__name__, finding.code) for finding in found)
+        declared = sources_of(detect)
+        if new and is_declared(detect) and declared:
+            for source in {*LISTS, *ON_A_MACHINE} - declared:
+                left = {finding.key for finding in detect(without(facts, source, agents=declared.isdisjoint(ON_A_MACHINE)))}
+                undeclared.update(f"{detect.__name__} rests on {source}: {key}" for key in new - left)
+        return found
+
+    if "hostile" not in request.node.nodeid:
+        monkeypatch.setattr(FindingTracker, "_ask", checked)
+    yield
+    assert not undeclared
