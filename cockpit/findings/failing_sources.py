@@ -207,7 +207,7 @@ def _unreached_finding(facts: Facts, faults: Sequence[Fault]) -> Finding:
             if is_known
             else f", nor whether {'it lives' if one else 'they live'}"
         ),
-        evidence=tuple(f"{fault.host}: {clean(fault.text)[:MAX_TEXT]}" for fault in faults[:MAX_NAMES]),
+        evidence=tuple(f"{fault.host or '?'}: {clean(fault.text)[:MAX_TEXT]}" for fault in faults[:MAX_NAMES]),
         since=min(fault.since for fault in faults),
         remedy=Remedy(f"make `ssh {names[0]} true` work without a password from this host, or set `reach` or `hosts` in the config file"),
         about=tuple(node.key for node in facts.living_nodes if not {node.host, node.name, node.ip, node.title}.isdisjoint(names)),

@@ -41,7 +41,7 @@ class GrowingGpu(msgspec.Struct, frozen=True):
         return next((process.job for process, _ in self.holders if process.job), None)
 
 
-@rests_on("ray.nodes", "nvml", "processes")
+@rests_on("nvml", "processes")
 def growing_gpu_memory(facts: Facts) -> Iterator[Finding]:
     """One finding for each job, and for each node whose GPUs are held by nobody with a job. A single look can't tell."""
     for subject, gpus in group_by(_find_growing(facts), partial(_subject, facts)).items():

@@ -54,7 +54,7 @@ KILLS_NEWEST_SINCE = (2, 56)
 """Since then Ray ends the newest leases (worker_killing_policy_by_time.cc), before it went by owners."""
 
 
-@rests_on("ray.nodes", "memory")
+@rests_on("memory")
 def near_kill(facts: Facts) -> Iterator[Finding]:
     """Living nodes whose host memory is near Ray's kill line, or grows towards it."""
     seen: set[int] = set()

@@ -125,6 +125,10 @@ class SourceTimes:
         hosts, nodes = self._machines_of(finding)
         return (*apart, *(self.of_host(host, source) for host in hosts for source in near), *map(self.of_agent, nodes))
 
+    def heard(self, finding: Finding, sources: frozenset[str]) -> dict[str, float]:
+        """By source: when its facts were true, as far as that is known."""
+        return {told.source: told.at for told in self.of_finding(finding, sources) if told.at is not None}
+
     def _machines_of(self, finding: Finding) -> tuple[list[Host], list[Node]]:
         """Probed hosts, and nodes without a probe, on which the rows are that a finding is about; without any the host of cockpit."""
         names: set[str] = set()

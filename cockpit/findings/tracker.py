@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from cockpit.config.thresholds import DAY_S, LARGE_CLUSTER_NODES, STALE_AFTER_S,
 from cockpit.findings.facts import Count, Facts
 from cockpit.findings.gpu_history import GpuHistory
 from cockpit.findings.memory_trend import MemoryHistory
-from cockpit.findings.sources import Detector, SourceTime, SourceTimes, sources_of, without_old_facts
+from cockpit.findings.sources import Detector, SourceTimes, sources_of, without_old_facts
 from cockpit.model import LEVELS, Fault, Finding, Snapshot
 from cockpit.text import age
 
@@ -21,13 +21,19 @@ PAUSE_S, LARGE_PAUSE_S = 1.9, 4.0
 """Seconds after which a cluster is judged again, and a large one: probes look every 2 s, Ray itself every 5 s."""
 
 
+Heard = Mapping[str, float]
+"""By source of a finding (`ray.jobs`, `w1 nvml`): when its facts were true. One of which no time is known is not in it."""
+
+
 class JudgedFinding(msgspec.Struct, frozen=True):
-    """A finding, the sources that its detector has declared, and when the oldest of what it rests on was heard."""
+    """A finding as it was accepted last."""
 
     finding: Finding
     sources: frozenset[str]
-    at: float | None
-    """`None` where no time is known of any of them."""
+    """Those that its detector has declared."""
+    heard: Heard
+    looked: float
+    """When it was accepted."""
 
 
 class FindingTracker:
@@ -40,6 +46,10 @@ class FindingTracker:
         self._judged: dict[str, JudgedFinding] = {}
         self._times: SourceTimes | None = None
         """When each source had been heard at the last look; `None` before the first."""
+        self._due: dict[str, Heard] = {}
+        """By key of a finding that may begin: what had been heard at the look before it was found."""
+        self._paused: dict[tuple[str, str], float] = {}
+        """For how many seconds conditions had held when the facts about them grew old."""
         self._held: dict[tuple[str, str], float] = {}
         self.memory = MemoryHistory()
         """The recent past of host memory, recorded here and nowhere else: pages read it too, perhaps while a thread of ours records."""
@@ -72,17 +82,21 @@ class FindingTracker:
         self.memory.record(fresh)
         self._gpu_history.record(fresh)
         found_before = frozenset(self._judged)
-        facts = Facts(fresh, self._limits, self._held, found_before, self._counted, self.memory, self._assumed, self._gpu_history, snapshot)
+        held = {**{what: snapshot.taken - lasted for what, lasted in self._paused.items()}, **self._held}
+        facts = Facts(fresh, self._limits, held, found_before, self._counted, self.memory, self._assumed, self._gpu_history, snapshot)
         bugs: list[Fault] = []
         found = {
-            finding.key: _judge(finding, sources_of(detect), times)
+            finding.key: _judge(finding, sources_of(detect), times, facts.now)
             for detect in self._detectors
             for finding in self._ask(detect, facts, bugs)
         }
         judged = self._keep_what_is_not_news(found, times)
         self._since = {key: self._begun(one.finding, facts.now) for key, one in judged.items()}
-        told = sorted((one.finding for one in judged.values()), key=lambda one: (LEVELS.index(one.level), self._since[one.key]))
-        self._held = self._paused_clocks(facts, judged.keys() - found.keys()) | facts.holding
+        told = sorted(
+            (_date(one, times) for one in judged.values()), key=lambda finding: (LEVELS.index(finding.level), self._since[finding.key])
+        )
+        self._paused = self._pause_clocks(facts, [judged[key] for key in judged.keys() - found.keys()])
+        self._held = facts.holding
         self._counted = {what: past for what, past in facts.counted.items() if facts.now - past[-1].until <= DAY_S}
         findings = tuple(replace(one, text=_dated_text(one, facts.now), since=self._told_since(one, facts)) for one in told)
         self._judged, self._times = judged, times
@@ -95,26 +109,35 @@ class FindingTracker:
         So no duration grows and nothing begins while a source is silent; what was found stays as it was, with the age of its facts.
         """
         kept: dict[str, JudgedFinding] = {}
+        due: dict[str, Heard] = {}
         for key, one in found.items():
             before = self._judged.get(key)
-            if before is not None and not _is_later(one.at, before.at):
-                kept[key] = _date(before, times)
-            elif before is not None or self._times is None or _is_later(one.at, _oldest(self._times.of_finding(one.finding, one.sources))):
+            if before is not None:
+                kept[key] = one if _is_news(one.heard, before.heard) else before
+            elif self._times is None or _is_news(one.heard, earlier := self._due.get(key) or self._times.heard(one.finding, one.sources)):
                 kept[key] = one
-        for key, before in self._judged.items():
-            if key not in found and before.sources and not _is_later(_oldest(times.of_finding(before.finding, before.sources)), before.at):
-                kept[key] = _date(before, times)
-        return kept
+            else:
+                due[key] = earlier
+        silent = {
+            key: before
+            for key, before in self._judged.items()
+            if key not in found and before.sources and not _is_news(times.heard(before.finding, before.sources), before.heard)
+        }
+        self._due = due
+        return {**kept, **silent}
 
-    def _paused_clocks(self, facts: Facts, kept: Collection[str]) -> dict[tuple[str, str], float]:
-        """Since when conditions hold of findings that are kept though nobody knows of them now: that time does not count."""
-        names = {name for key in kept for name in (self._judged[key].finding.subject, *self._judged[key].finding.about)}
-        gap = facts.now - self._looked if self._looked is not None else 0.0
-        return {
-            (what, subject): since + gap
-            for (what, subject), since in self._held.items()
-            if any(name in subject or subject in name for name in names)
-        }  # fmt: skip
+    def _pause_clocks(self, facts: Facts, kept: Sequence[JudgedFinding]) -> dict[tuple[str, str], float]:
+        """For how long conditions had held of findings that are kept though nobody knows of them now: later time does not count."""
+        paused: dict[tuple[str, str], float] = {}
+        for one in kept:
+            names = (one.finding.subject, *one.finding.about)
+            for (what, subject), since in self._held.items():
+                if any(name in subject or subject in name for name in names):
+                    paused[what, subject] = max(0.0, one.looked - since)
+            for (what, subject), lasted in self._paused.items():
+                if any(name in subject or subject in name for name in names):
+                    paused.setdefault((what, subject), lasted)
+        return {what: lasted for what, lasted in paused.items() if what not in facts.holding}
 
     def expire_findings(self) -> None:
         """Much more will be known soon: what was found last stays until it is judged again, which is due."""
@@ -123,7 +146,7 @@ class FindingTracker:
     def forget_findings(self) -> None:
         """What was found last is of another cluster."""
         self._findings, self._looked, self._epoch = (), None, object()
-        self._judged, self._times = {}, None
+        self._judged, self._times, self._due, self._paused = {}, None, {}, {}
 
     def skip_gap(self, gap: float) -> None:
         """So many seconds nobody has watched: they don't count for what lasts."""
@@ -148,27 +171,23 @@ class FindingTracker:
         return told if told is not None and told <= now else self._since.get(finding.key, now)
 
 
-def _judge(finding: Finding, sources: frozenset[str], times: SourceTimes) -> JudgedFinding:
+def _judge(finding: Finding, sources: frozenset[str], times: SourceTimes, now: float) -> JudgedFinding:
     told = times.of_finding(finding, sources)
-    named = finding if not told else replace(finding, sources=tuple(one.source for one in told))
-    return _date(JudgedFinding(named, sources, _oldest(told)), times)
+    named = replace(finding, sources=tuple(one.source for one in told)) if told else finding
+    return JudgedFinding(named, sources, times.heard(finding, sources), now)
 
 
-def _date(one: JudgedFinding, times: SourceTimes) -> JudgedFinding:
+def _is_news(heard: Heard, before: Heard) -> bool:
+    """Whether every source has been heard since; one of which no time is known is taken to have been."""
+    return all(at > before[source] for source, at in heard.items() if source in before)
+
+
+def _date(one: JudgedFinding, times: SourceTimes) -> Finding:
     """With the time of its facts, where one of its sources is old by now."""
-    if one.at is None or not any(told.is_old for told in times.of_finding(one.finding, one.sources)):
-        return one
-    seen = one.at if one.finding.seen is None else min(one.at, one.finding.seen)
-    return JudgedFinding(replace(one.finding, seen=seen), one.sources, one.at)
-
-
-def _oldest(told: Iterable[SourceTime]) -> float | None:
-    return min((one.at for one in told if one.at is not None), default=None)
-
-
-def _is_later(now: float | None, before: float | None) -> bool:
-    """Whether something has been heard since; where no time is known it is taken to be so."""
-    return now is None or before is None or now > before
+    if not one.heard or not any(told.is_old for told in times.of_finding(one.finding, one.sources)):
+        return one.finding
+    oldest = min(one.heard.values())
+    return replace(one.finding, seen=oldest if one.finding.seen is None else min(oldest, one.finding.seen))
 
 
 def _dated_text(finding: Finding, now: float) -> str:

@@ -368,8 +368,6 @@ class Host(Value, frozen=True):
     addresses: tuple[str, ...] = ()
     taken: float | None = None
     """By this host's clock, when its last sample arrived."""
-    observed: Mapping[str, float] = {}
-    """By source of the probe, called as in its faults: when its facts were true, by our clock. One that is not listed: at `taken`."""
     cpu: float | None = None
     cpus: int | None = None
     memory: HostMemory = HostMemory()
@@ -398,6 +396,8 @@ class Host(Value, frozen=True):
     """What no other host, and no other container on it, says of itself: the boot id of its kernel, and its probe's PID namespace."""
     faults: tuple[Fault, ...] = ()
     local: bool = False
+    observed: Mapping[str, float] = {}
+    """By source of the probe, called as in its faults: when its facts were true, by our clock. One that is not listed: at `taken`."""
 
     def observed_at(self, source: str) -> float | None:
         """When the facts of that source of its probe were true; `None` when the probe has said nothing yet."""

@@ -58,8 +58,6 @@ class Node(Value, frozen=True):
     disks: tuple[Disk, ...] = ()
     resources: Mapping[str, Quantity] = {}
     gpus: tuple[Gpu, ...] | None = None
-    gpus_seen: float | None = None
-    """When its GPUs were last seen, where that is long before `seen`: NVML fails there. `None`: as the other facts."""
     workers: int | None = None
     labels: Mapping[str, str] = {}
     probed: bool = False
@@ -73,6 +71,8 @@ class Node(Value, frozen=True):
     """The pod that it is, by the word of Kubernetes."""
     had: tuple[str, ...] = ()
     """Dead: ids of the actors whose workers Ray last listed on it."""
+    gpus_seen: float | None = None
+    """When its GPUs were last seen, where that is long before `seen`: NVML fails there. `None`: as the other facts."""
 
     @property
     def current_gpus(self) -> tuple[Gpu, ...] | None:
