@@ -199,6 +199,7 @@ ROWS = {
         "test_many_hosts.py",
         "test_reach.py",
         "test_several_rays.py",
+        "test_silent_sources.py",
         "test_slurm.py",
         "test_slurm_memory.py",
         "test_slurm_names.py",

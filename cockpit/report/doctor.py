@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import platform
+import re
 import tarfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -93,10 +94,15 @@ def _lines(snapshot: Snapshot, checked: Sequence[CheckResult], config: Config) -
     yield f"Other hosts: {describe_reach(config)}"
     yield from describe_containers(snapshot)
     repeats = Repeats(snapshot)
+    machines = _machine_names(snapshot)
     for finding in snapshot.findings:
         yield ""
-        yield from finding_lines(repeats.shorten_finding(finding), snapshot)
-    silent = [f"  - {fault.source}: {fault.text}{also_down(fault)}" for fault in by_cause(snapshot.faults)]
+        lines = finding_lines(repeats.shorten_finding(finding), snapshot)
+        yield from (_with_machine(line, finding, machines) for line in lines)
+    silent = [
+        f"  - {fault.source}{f' on {fault.host}' if fault.host and fault.host not in fault.text else ''}: {fault.text}{also_down(fault)}"
+        for fault in by_cause(snapshot.faults)
+    ]
     yield from ("", "Failing sources and old data:", *silent) if silent else ()
     over_time = [each for each in checked if each.check.watches and not each.blind]
     lacking = [each for each in checked if each.missing and each not in over_time]
@@ -106,6 +112,21 @@ def _lines(snapshot: Snapshot, checked: Sequence[CheckResult], config: Config) -
         ("OK", [each for each in checked if each.verdict == "fine"]),
     ):
         yield from ("", f"{title}:", *map(_line, results)) if results else ()
+
+
+def _machine_names(snapshot: Snapshot) -> list[str]:
+    """Longest first: `w10` is not about `w1`."""
+    names = {name for node in snapshot.nodes or () for name in (node.title, node.host) if name} | set(snapshot.hosts)
+    return sorted(names, key=len, reverse=True)
+
+
+def _with_machine(line: str, finding: Finding, machines: Sequence[str]) -> str:
+    """A line of a finding about one machine, with the name of that machine: reports of many hosts are searched by it."""
+    name = next((name for name in machines if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", finding.subject)), None)
+    if name is None or name in line:
+        return line
+    indent, arrow, words = re.fullmatch(r"( *)((?:-> )?)(.*)", line, re.DOTALL).groups()  # type: ignore[union-attr]  # matches any line
+    return f"{indent}{arrow}{name}: {words}"
 
 
 def _where(snapshot: Snapshot) -> str:

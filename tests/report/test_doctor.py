@@ -66,6 +66,14 @@ def test_what_is_found_stands_first_with_its_evidence_and_what_mends_it():
     assert any(line.startswith("    -> ") and "(`cockpit kill-orphans`)" in line for line in lines)
 
 
+def test_every_line_about_one_host_has_its_name():
+    broken = replace(idle(1), gpus=(gpu(0, fault="GPU is lost", xids=()),))
+    lines = doctor_text(*looked(seen(broken)), Config()).splitlines()
+    about = [line for line in lines[4:] if line.startswith("    ")]
+    assert about
+    assert [line for line in about if "node1" not in line] == []
+
+
 def test_a_host_that_nobody_looks_at_is_named_and_never_said_to_be_fine():
     half = seen(idle(1), idle(2))
     half = replace(half, hosts={"node1": half.hosts["node1"]})
