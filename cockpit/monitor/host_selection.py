@@ -62,7 +62,7 @@ class HostSelection:
         if self.everywhere:
             return self.select_others(snapshot)
         suspects = {node for process in snapshot.processes or () if _is_suspect(process) for node in _ray_nodes_of(process, snapshot)}
-        nodes = [node for node in snapshot.nodes or () if node.id and node.id in suspects]
+        nodes = [node for node in snapshot.nodes or () if node.id and (node.id in suspects or _hides_gpus(node))]
         named = self._named_hosts() if self._named and self._is_placed(snapshot) else ()
         return self._without_local([*self._entries(nodes, snapshot), *named], snapshot)
 
@@ -114,6 +114,12 @@ def _entries_of_pods(cluster: RayCluster | None) -> Iterator[HostEntry]:
 def _local_addresses(snapshot: Snapshot) -> set[str]:
     """The names and addresses of this host, as far as its probe has told."""
     return {address for host in snapshot.hosts.values() if host.local for address in (host.name, *host.addresses)}
+
+
+def _hides_gpus(node: Node) -> bool:
+    """Whether Ray hands out GPUs there and its agent sees none: NVML may fail, and only a probe can tell why."""
+    offered = node.resources.get("GPU")
+    return node.state == "ALIVE" and bool(offered and offered.total) and node.reported is not None and not node.gpus
 
 
 def _is_suspect(process: Process) -> bool:
