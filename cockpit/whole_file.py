@@ -1,4 +1,4 @@
-"""A file that others read while it is written anew: they see the old one or the new one, whole."""
+"""Files that are written whole: one that others read while it is written anew, and a new one."""
 
 from __future__ import annotations
 
@@ -31,6 +31,13 @@ def write_whole(path: Path, text: str, mode: int, *, lasting: bool = False) -> N
         with suppress(OSError):
             os.unlink(name)
         raise
+
+
+def write_new(path: Path, text: str) -> None:
+    """A new file that only its owner may read. Raises `OSError`, also where there is something of that name; no link is followed."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, OWNER_READS)
+    with os.fdopen(file, "w", encoding="utf-8") as out:  # by its handle: whoever owns the folder may have put a link in its place
+        out.write(text)
 
 
 def _check_replaceable(path: Path) -> None:

@@ -210,6 +210,7 @@ ROWS = {
         "test_cluster.py",
         "test_models.py",
         "test_nvml.py",
+        "test_preset.py",
         "test_processes.py",
     ),
     "looks": ("test_endurance.py", "test_lab.py", "test_screen.py", "test_see.py", "test_trouble.py"),

@@ -18,7 +18,7 @@ from cockpit.check.ray import ray_lines
 from cockpit.check.result import CheckOutcome, judge
 from cockpit.check.start import start_lines
 from cockpit.config.thresholds import Limits
-from cockpit.model import Snapshot
+from cockpit.model import Job, Snapshot
 from cockpit.presets import JobSpec, Needs, Preset, RayStart
 from cockpit.secrets import redact
 from cockpit.text import count
@@ -26,7 +26,7 @@ from cockpit.text import count
 
 def check(preset: Preset, budget: Budget, snapshot: Snapshot, limits: Limits | None = None, taken: Taken = frozenset()) -> CheckOutcome:
     """Every line; the verdict is as bad as the worst of them. `taken` are ports of the preset's hosts on which somebody listens."""
-    budget = _with_needs(preset, budget)
+    budget = _trust_what_runs(preset, _with_needs(preset, budget), snapshot)
     site = site_of(preset, snapshot, names(budget.groups or ()))
     ports = port_lines(preset.ray, taken) if isinstance(preset.ray, RayStart) and site.planned else ()
     lines = (*ports, *_lines(preset, budget, snapshot, site, limits or Limits()))
@@ -56,6 +56,24 @@ def _with_needs(preset: Preset, budget: Budget) -> Budget:
     if budget.framework not in (None, "Ray") or not told:
         return budget
     return replace(budget, framework="Ray", groups=(*(budget.groups or entrypoint_groups(own_needs(preset.job))), *told), unread=())
+
+
+def _trust_what_runs(preset: Preset, budget: Budget, snapshot: Snapshot) -> Budget:
+    """Where a job works with this very command, what is read as a mistake in it is only a doubt: another release or fork may run there."""
+    job = None if preset.job is None else _find_proof(preset.job.entrypoint, snapshot)
+    if job is None:
+        return budget
+    how = "runs now" if job.running else "has succeeded"
+    unknown = f"but job {job.id} {how} with this command; cockpit can't know what its script or release of {budget.framework} does instead"
+    lines = (Line("doubt", f"{line.text}, {unknown}", line.change) if line.level == "never" else line for line in budget.lines)
+    return replace(budget, lines=tuple(lines))
+
+
+def _find_proof(entrypoint: str, snapshot: Snapshot) -> Job | None:
+    """A job of this command that has succeeded, or has an actor that lives: one that has only just begun may still fail."""
+    at_work = {actor.job for actor in snapshot.actors or () if actor.state == "ALIVE" and not actor.internal}
+    alike = (job for job in snapshot.jobs or () if job.entrypoint and job.entrypoint.split() == entrypoint.split())
+    return next((job for job in alike if job.status == "SUCCEEDED" or (job.running and job.job in at_work)), None)
 
 
 def own_needs(job: JobSpec) -> dict[str, float]:

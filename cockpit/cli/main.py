@@ -194,7 +194,10 @@ def _act_commands() -> dict[str, click.Command]:
 
 
 def _demo_screen(config: Config, address: str, _: dict[str, str]) -> None:
-    config, greeting = replace(config, address=address), f"Demo cluster at {address}; q stops it and its jobs"
+    config, greeting = (
+        replace(config, address=address),
+        f"Demo cluster at {address}; q stops it and its jobs. To try recover: 7, then R on the preset demo",
+    )
     if config.plain:
         output.note(greeting)
         show_plain(config)

@@ -25,6 +25,8 @@ import platformdirs
 
 from cockpit import output
 from cockpit.demo import nvml, processes
+from cockpit.demo.preset import write_preset
+from cockpit.presets.folder import DEMO_FOLDER
 
 SCRIPTS = Path(__file__).with_name("scripts")
 NODES = ("head", "w1")
@@ -35,7 +37,8 @@ JOBS = {
     "eval-gsm8k": "python evaluate.py --model Qwen/Qwen2.5-7B-Instruct --engines 1",
     "ppo-7b": "python train_ppo_ray.py --actor.num_nodes 1 --actor.num_gpus_per_node 4 --ref.num_nodes 1 --ref.num_gpus_per_node 4"
     " --train.colocate_actor_ref --critic.num_nodes 1 --critic.num_gpus_per_node 2 --reward.num_nodes 1 --reward.num_gpus_per_node 2"
-    " --vllm.num_engines 4 --vllm.tensor_parallel_size 1 --actor.model_name_or_path Qwen/Qwen2.5-7B-Instruct",
+    " --vllm.num_engines 4 --vllm.tensor_parallel_size 1 --actor.model_name_or_path Qwen/Qwen2.5-7B-Instruct"
+    " --reward.model_name_or_path Qwen/Qwen2.5-7B-Instruct",
     "rm-72b": "python train_rm_ray.py --model Qwen/Qwen2.5-72B --gpus_per_node 8",
 }
 
@@ -162,8 +165,12 @@ def _submit_jobs(
     keeper: subprocess.Popen[bytes], folder: Path, address: str, gpus: dict[str, str], hear: Callable[[str], None]
 ) -> DemoCluster:
     """The demo with all its jobs, once the nodes are up."""
-    session = Path(_first_line(keeper, folder)["session"])
-    demo = DemoCluster(address, {**gpus, "RAY_API_SERVER_ADDRESS": address}, folder, session)
+    told = _first_line(keeper, folder)
+    session = Path(told["session"])
+    port = int(address.rpartition(":")[2])
+    write_preset(folder, ray_python(), told["gcs"], port, _free_ports(2), {**_own_variables(folder, _free_ports(2)), **gpus})
+    env = {**gpus, "RAY_API_SERVER_ADDRESS": address, DEMO_FOLDER: str(folder / "presets")}
+    demo = DemoCluster(address, env, folder, session)
     _leave_stale_session(session.parent)
     hear(f"Ray's dashboard is at {address}; submitting {len(JOBS)} jobs")
     for name, entrypoint in JOBS.items():
@@ -191,8 +198,11 @@ def _copy_scripts(folder: Path) -> None:
 def _node_environment(folder: Path, python: str, metrics_ports: list[int]) -> dict[str, str]:
     others = ("RAY_", "CUDA_", "PYTHON", "VIRTUAL_ENV")  # of another Ray, another GPU choice, another Python
     env = {name: value for name, value in os.environ.items() if not name.startswith(others)}
-    return env | {
-        "PATH": f"{Path(python).parent}:{env.get('PATH', os.defpath)}",
+    return env | {"PATH": f"{Path(python).parent}:{env.get('PATH', os.defpath)}", **_own_variables(folder, metrics_ports)}
+
+
+def _own_variables(folder: Path, metrics_ports: list[int]) -> dict[str, str]:
+    return {
         "PYTHONDONTWRITEBYTECODE": "1",
         processes.MARK: str(folder),
         "RAY_TMPDIR": str(folder),

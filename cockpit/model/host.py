@@ -253,6 +253,8 @@ class RayProcess(Value, frozen=True):
     """A raylet's: the memory limit of that job's cgroup, which Ray does not know of, and what is in use below it."""
     gcs: str | None = None
     """`host:port` of its GCS, or its own, as its command says; `None` of another user's."""
+    start: Mapping[str, str] | None = None
+    """The flags of `ray start` that its command line shows, and a raylet's `python`; `None` of another user's."""
     kill_at: int | None = None
     """A raylet's: above so many bytes in use on its host it ends workers; `None` when its monitor is off, or that is not known."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,6 +19,8 @@ from cockpit.presets.script import explain_script, find_script
 from cockpit.text import explain_os_error
 from cockpit.trust import why_not_ours
 
+DEMO_FOLDER: Final = "COCKPIT_DEMO_PRESETS"
+"""The environment variable by which a demo names the folder of its own presets to the screen that it opens."""
 READY_MADE: Final = Path(__file__).with_name("shipped")
 _NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _URI: Final = r"(?i)[a-z][a-z0-9+.-]*://"
@@ -63,9 +65,9 @@ def resolve_beside(path: Path, written: str) -> Path:
 
 
 def presets() -> list[Preset | PresetError]:
-    """The user's, then the ready-made ones; of two with one name the user's. One that can't be read hides no other."""
+    """Those of a demo, the user's, then the ready-made ones; of two with one name the first. One that can't be read hides no other."""
     paths: dict[str, Path] = {}
-    for path in (*_files(presets_folder()), *_files(READY_MADE)):
+    for path in (*_demo_files(), *_files(presets_folder()), *_files(READY_MADE)):
         paths.setdefault(path.stem, path)
     return [_read(path) for path in paths.values()]
 
@@ -74,7 +76,7 @@ def find_preset(name_or_path: str) -> Preset:
     """By its name, or by the path of its file: what has a slash in it or ends in .yaml. Raises `InputError`."""
     if is_path(name_or_path):
         return read_preset(expand_home(name_or_path))
-    paths = {path.stem: path for path in (*_files(READY_MADE), *_files(presets_folder()))}
+    paths = {path.stem: path for path in (*_files(READY_MADE), *_files(presets_folder()), *_demo_files())}
     if name_or_path in paths:
         return _read_named(paths[name_or_path])
     beside = Path(f"{name_or_path}.yaml")
@@ -138,6 +140,17 @@ def _write(path: Path, text: str) -> None:
     finally:
         with suppress(OSError):
             os.unlink(name)
+
+
+def _demo_files() -> Iterator[Path]:
+    if folder := os.environ.get(DEMO_FOLDER):
+        yield from _files(Path(folder))
+
+
+def demo_env() -> Mapping[str, str]:
+    """The variables of a demo's Ray, for presets that are made of it: by its mark what they start goes with the demo. None elsewhere."""
+    starts = [read_preset(path).ray for path in _demo_files()]
+    return next((start.env for start in starts if start is not None), {})
 
 
 def _files(folder: Path) -> Iterator[Path]:

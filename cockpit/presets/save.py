@@ -1,16 +1,19 @@
-"""A preset made of a job that Ray knows: what Ray tells of it, with names in place of secrets."""
+"""A preset made of a job that Ray knows, and of the Ray it runs on: what is told of them, with names in place of secrets."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from textwrap import wrap
 from typing import Any, Final
 
 from cockpit.config.document import InputError
-from cockpit.model import SUPERVISOR, Actor, Job
+from cockpit.model import SUPERVISOR, Job, Snapshot
+from cockpit.presets.save_ray import SavedRay
 from cockpit.secrets import HIDDEN
 from cockpit.text import clean
 
+NOTHING: Final = Snapshot()
 _OWN: Final = {"CPU": "entrypoint_num_cpus", "GPU": "entrypoint_num_gpus", "memory": "entrypoint_memory"}
 UPLOADED: Final = "gcs://"
 _PLACE: Final = r"\$(?=\{)"
@@ -25,15 +28,16 @@ _OURS: Final = "cockpit_"
 """How marks of a launch begin."""
 
 
-def preset_of(job: Job, actors: Iterable[Actor] = ()) -> str:
-    """The text of a preset's file. `actors`: those that are alive; the job's supervisor among them holds what the command itself holds.
+def preset_of(job: Job, snapshot: Snapshot = NOTHING, ray_env: Mapping[str, str] = {}) -> str:
+    """The text of a preset's file: the job, and how the Ray of the snapshot was started.
 
+    `ray_env`: variables of its Ray, where somebody knows them. The supervisor of the job holds what the command itself holds.
     Raises `InputError` where Ray does not tell how the job was started.
     """
     if not job.entrypoint:
         raise InputError(f"Ray does not report the entrypoint of {clean(job.id)}")
-    supervisor = next((actor for actor in actors if actor.internal and actor.name == f"{SUPERVISOR}{job.submission}"), None)
-    return _Saving(job).text(None if supervisor is None else supervisor.needs)
+    supervisor = next((actor for actor in snapshot.actors or () if actor.internal and actor.name == f"{SUPERVISOR}{job.submission}"), None)
+    return _Saving(job).text(None if supervisor is None else supervisor.needs, SavedRay(snapshot, ray_env))
 
 
 class _Saving:
@@ -44,10 +48,10 @@ class _Saving:
         self._set: dict[str, str] = {}
         """Variables that must be set for a launch, with what each is for."""
 
-    def text(self, own: Mapping[str, float] | None) -> str:
+    def text(self, own: Mapping[str, float] | None, ray: SavedRay) -> str:
         """The whole file: its head comes last, when all secrets are known."""
         body = [*self._entrypoint(), *self._environment(), *_own_resource_lines(own), *self._metadata()]
-        return "\n".join([*self._head(), "job:", *(f"  {line}" if line else "" for line in body), ""])
+        return "\n".join([*self._head(), *_ray_lines(ray), "job:", *(f"  {line}" if line else "" for line in body), ""])
 
     def _head(self) -> list[str]:
         name = clean(self._job.submission or self._job.id)
@@ -91,6 +95,14 @@ class _Saving:
             self._set[name] = f"{where}, after {led}" if led else where
             first += f"${{{name}}}{after}"
         return first
+
+
+def _ray_lines(ray: SavedRay) -> list[str]:
+    """What is unknown stands above, as comments."""
+    notes = [f"# {line}" for note in ray.notes for line in wrap(f"{note}.", _WIDE)]
+    if ray.section is None:
+        return notes
+    return ["# How Ray was started, as far as its command lines show.", *notes, *_lines("ray", map_texts(ray.section, escape_placeholders))]
 
 
 def escape_placeholders(text: str) -> str:

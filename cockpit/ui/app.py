@@ -47,6 +47,8 @@ from cockpit.ui.time_line import TimeLine
 from cockpit.ui.view import Index
 
 if TYPE_CHECKING:
+    from textual.command import Provider
+
     from cockpit.acts.executor import ActionExecutor
     from cockpit.recording.recorder import Recorder
     from cockpit.ui.recover_dialog import RunbookFactory
@@ -59,6 +61,12 @@ AGE_REDRAW_AFTER_S = 6.0
 """Seconds after which ages are drawn although there is no new snapshot: longer than the pause between two of a large cluster."""
 MIN_SCREEN_SIZE = (60, 15)
 """Columns and lines; a smaller terminal has no room for a useful row."""
+
+
+def _find_commands() -> type[Provider]:
+    from cockpit.ui.palette import Commands
+
+    return Commands
 
 
 class Cockpit(SwitchingApp):
@@ -75,6 +83,7 @@ class Cockpit(SwitchingApp):
     .ascii AddressDialog Vertical, .ascii NameDialog Vertical, .ascii #dialog { border: ascii $primary; }
     """
     BINDINGS: ClassVar[list[BindingType]] = list(BINDINGS)
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {_find_commands}
     greeting: str | None = None
     """A sentence that the screen begins with."""
 
@@ -345,20 +354,21 @@ class Cockpit(SwitchingApp):
                 self.say(mistake, "warning")
 
     def action_command_palette(self) -> None:
-        """Find pages, actions and keys by name."""
-        from cockpit.ui.help import Palette
+        """Find pages, actions and keys by their names or by what they do."""
+        from cockpit.ui.palette import Palette
 
         if not isinstance(self.screen, Palette):
             self.push_screen(Palette(id="--command-palette"))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: pages, acts and keys, then Textual's own."""
-        from cockpit.ui.help import act_commands, key_commands, page_commands
+        from cockpit.ui.palette import act_commands, key_commands, page_commands
 
         yield from page_commands(self.action_page)
         yield from act_commands(self.acts.begin) if self.acts and not self.is_past else ()
         yield from key_commands((self, self.table), self._applies)
-        yield from (command for command in super().get_system_commands(screen) if command.title in ("Theme", "Quit", "Screenshot"))
+        yield from (command for command in super().get_system_commands(screen) if command.title in ("Theme", "Quit"))
+        yield SystemCommand("Screenshot", "Write the screen as an SVG picture to a file in the current directory", self.take_screenshot)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return self._means(action, parameters, over_page=len(self.screen_stack) == 1)

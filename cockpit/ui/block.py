@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 from rich.cells import cell_len, chop_cells, set_cell_size
 
 from cockpit.text import UNKNOWN, clean
-from cockpit.ui.section import Cell, Column, Section, fit_columns
+from cockpit.ui.section import Cell, Column, Cut, Section, fit_columns
 from cockpit.ui.view import View
 
 GUTTER_CELLS: Final = 2
@@ -21,6 +22,8 @@ GAP_FROM_LINES: Final = 28
 
 MIN_PANE_LINES: Final = 6
 """With fewer the pane below the table says nothing that the row doesn't say."""
+MEASURED_ROWS: Final = 100
+"""Rows of a section that decide how wide its columns grow, and how their names are cut: to measure thousands takes longer than to draw."""
 MAX_LENT_LINES: Final = 12
 """Enough for the facts of most things."""
 
@@ -93,13 +96,30 @@ def lay_out(
     blank -= lent_lines(blank) if lends else 0
     top = first = 0
     for (section, rows, hidden), count in zip(listed, counts, strict=True):
-        columns = fit_columns(section.columns, room)
+        longest = partial(_longest_cell, rows[:MEASURED_ROWS], view)
+        columns = tuple(
+            (_choose_cut(column, cells, rows[:MEASURED_ROWS], view), cells) for column, cells in fit_columns(section.columns, room, longest)
+        )
         starts = _starts(rows, count, columns, blank, view)
         kept = rows if count == len(rows) else rows[len(rows) - count :] if section.newest_last else rows[:count]
         yield Block(section, kept, columns, top, first, hidden, starts, len(rows) - count)
         blank -= starts[-1] - count
         top += 1 + starts[-1] + gap
         first += count
+
+
+def _longest_cell(rows: Sequence[Any], view: View, column: Column[Any]) -> int:
+    return max((cell_width(column.cell(row, view)) for row in rows), default=0)
+
+
+def _choose_cut(column: Column[Any], width: int, rows: Sequence[Any], view: View) -> Column[Any]:
+    """The column, its names cut where most of them stay different."""
+    if not column.name:
+        return column
+    cells = {column.cell(row, view) for row in rows}
+    if all(cell_width(cell) <= width for cell in cells):
+        return column
+    return replace(column, cut=max(CUTS, key=lambda cut: len({lay_out_cell(cell, width, column.right, cut) for cell in cells})))
 
 
 def lent_lines(blank: int) -> int:
@@ -169,29 +189,41 @@ def text_width(text: str) -> int:
     return len(text) if text.isascii() else cell_len(text)
 
 
-def fit_text(text: str, width: int, *, right: bool = False, tail: bool = False) -> str:
-    """The text in exactly so many columns; an ellipsis says that some of it is missing. `tail`: as in `Column`."""
+def cell_width(cell: Cell) -> int:
+    """Columns that a cell takes, all of it."""
+    cell = truncate_cell(cell)
+    return text_width(clean(cell)) if isinstance(cell, str) else sum(text_width(clean(text)) for text, _ in cell)
+
+
+def fit_text(text: str, width: int, *, right: bool = False, cut: Cut = "end") -> str:
+    """The text in exactly so many columns; an ellipsis says that some of it is missing, and stands where it is."""
     length = text_width(text)
-    if length > width:
-        return _cut(text, width, _tail(text) if tail else "")
-    return " " * (width - length) + text if right else text + " " * (width - length)
+    if length <= width:
+        return " " * (width - length) + text if right else text + " " * (width - length)
+    if width <= 0:
+        return ""
+    end = {"end": 0, "middle": min(_tail_width(text) or (width - 1) // 2, width - 2), "front": width - 1}[cut]
+    return f"{set_cell_size(text, width - 1 - max(0, end))}…{_last_cells(text, max(0, end))}"
 
 
+CUTS: Final[tuple[Cut, ...]] = ("middle", "end", "front")
+"""Where a name may be cut, in the order in which that is tried."""
 MAX_TAIL_CELLS = 8
-"""Of a name's end that is kept where it is cut: the hyphen, and the five letters of a pod or some digits."""
+"""Of a name's end that is kept where its middle is cut: the hyphen, and the five letters of a pod or some digits."""
 
 
-def _cut(text: str, width: int, end: str) -> str:
-    room = width - 1 - text_width(end)
-    if room < 1:
-        room, end = width - 1, ""
-    return f"{set_cell_size(text, room)}…{end}" if width > 0 else ""
-
-
-def _tail(text: str) -> str:
-    """What stands after the last hyphen, with it; nothing where that is no short word, as in `node-17.cluster.example`."""
+def _tail_width(text: str) -> int:
+    """Of what stands after the last hyphen, with it; 0 where that is no short word, as in `node-17.cluster.example`."""
     end = text[text.rfind("-") :] if "-" in text else ""
-    return end if text_width(end) <= MAX_TAIL_CELLS and " " not in end else ""
+    return text_width(end) if text_width(end) <= MAX_TAIL_CELLS and " " not in end else 0
+
+
+def _last_cells(text: str, width: int) -> str:
+    """Exactly so many columns of the text's end."""
+    begin = len(text)
+    while begin > 0 and text_width(text[begin - 1 :]) <= width:
+        begin -= 1
+    return " " * (width - text_width(text[begin:])) + text[begin:]
 
 
 def fit_heading(title: str, arrow: str, width: int, *, right: bool) -> str:
@@ -200,15 +232,15 @@ def fit_heading(title: str, arrow: str, width: int, *, right: bool) -> str:
 
 
 @lru_cache(1024)
-def lay_out_cell(cell: Cell, width: int, right: bool, tail: bool = False) -> tuple[tuple[str, str], ...]:
+def lay_out_cell(cell: Cell, width: int, right: bool, cut: Cut = "end") -> tuple[tuple[str, str], ...]:
     """A cell's words with the names of their styles, in exactly so many columns and one more; most cells have been seen before."""
     if isinstance(cell, str):
-        return ((fit_text(clean(cell), width, right=right, tail=tail) + " ", ""),)
+        return ((fit_text(clean(cell), width, right=right, cut=cut) + " ", ""),)
     pieces, left = [], width
     for raw, name in cell:
         text = clean(raw)
         length = text_width(text)
-        pieces.append((text if length <= left else fit_text(text, left, tail=tail), str(name)))
+        pieces.append((text if length <= left else fit_text(text, left, cut=cut), str(name)))
         left -= min(length, left)
     pad = (" " * (left + (0 if right else 1)), "")
     return (pad, *pieces, (" ", "")) if right else (*pieces, pad)

@@ -9,9 +9,10 @@ from typing import Any
 from cockpit.clock import CLOCK
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import GROUP_WAIT_PREFIX, Actor, Amount, Disk, Gpu, HostMemory, Job, Level, Node, PlacementGroup, Process
+from cockpit.monitor.history import MAX_IDLE_GAP_STEPS
 from cockpit.placement import needs_words
 from cockpit.text import UNKNOWN, age, count, percent, ratio, size
-from cockpit.ui.marks import EMPTY_BELOW, Piece, Tone, bar, heat, merge, spark
+from cockpit.ui.marks import EMPTY_BELOW, Piece, Tone, bar, fill_short_gaps, heat, merge, spark
 from cockpit.ui.section import Cell
 from cockpit.ui.view import View
 
@@ -157,8 +158,9 @@ def title(thing: Actor | PlacementGroup) -> str:
 
 
 def recent_spark(node: Node, what: str, index: int | None, width: int, view: View) -> Cell:
-    """The last minutes of a series."""
-    return spark(view.history.tail(node.key, what, index, width), width, ascii=view.ascii)
+    """The last minutes of a series. Facts come a little more seldom than every step, from a recording too: they hold until they are old."""
+    values = view.history.tail(node.key, what, index, width + MAX_IDLE_GAP_STEPS)
+    return spark(fill_short_gaps(values, MAX_IDLE_GAP_STEPS), width, ascii=view.ascii)
 
 
 def job_past(job: Job, what: str, width: int, each: int, view: View) -> list[float | None]:
@@ -182,11 +184,6 @@ def _phase(busy: float, full: float | None, view: View) -> Piece:
     name = "high" if busy >= BUSY_FROM else "low" if busy >= 0.5 else "empty" if full is not None and full < 100 * EMPTY_BELOW else "idle"
     glyph, plain, tone = _PHASES[name]
     return (plain if view.ascii else glyph, tone)
-
-
-def phase_legend(view: View) -> str:
-    """The signs of the phases, each with its word."""
-    return " ".join(f"{plain if view.ascii else glyph} {name}" for name, (glyph, plain, _) in _PHASES.items())
 
 
 def gpu_indices(process: Process) -> str:

@@ -81,7 +81,7 @@ class Drawing:
         dim = not on_cursor and block.section.dim(row, view)
         cells = [truncate_cell(column.cell(row, view)) for column, _ in block.columns]
         looks = (on_cursor, dim, is_tagged, view.index.findings.level(row))
-        of = (cells, [cells for _, cells in block.columns], block.height_of(index), looks, width)
+        of = (cells, [(column.cut, cells) for column, cells in block.columns], block.height_of(index), looks, width)
         known = self._drawn_rows.get((block.section.key, row.key))
         if known is None or known[0] != of:
             base = self._base() + self._style("cursor" if on_cursor else "stale") if on_cursor or dim else self._base()
@@ -107,7 +107,7 @@ class Drawing:
 
     def _draw_line(self, block: Block, cells: Sequence[Cell], segments: list[Segment], base: Style, width: int, *, plain: bool) -> Strip:
         for (column, room), cell in zip(block.columns, cells, strict=True):
-            pieces = lay_out_cell(cell, room, column.right, column.tail)
+            pieces = lay_out_cell(cell, room, column.right, column.cut)
             segments += [Segment(text, base if plain or not name else base + self._style(name)) for text, name in pieces]
         return Strip(segments, GUTTER_CELLS + sum(room + 1 for _, room in block.columns)).adjust_cell_length(width, base)
 

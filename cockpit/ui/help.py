@@ -1,21 +1,16 @@
-"""The help page and the palette, made from the bindings themselves."""
+"""The help page, made from the bindings themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 
 import msgspec
 from msgspec.structs import replace
-from textual import work
-from textual.app import SystemCommand
 from textual.binding import Binding
-from textual.command import CommandPalette
 from textual.dom import DOMNode
 
-from cockpit.acts.act import Act, Operation, Runbook
-from cockpit.acts.table import ACTS
-from cockpit.ui.keys import NOT_IN_PALETTE, PAGES, SWITCHES
+from cockpit.acts.act import Operation
+from cockpit.ui.keys import SWITCHES
 
 KEY_NAMES = {
     "question_mark": "?", "slash": "/", "colon": ":", "plus": "+", "minus": "-", "less_than_sign": "<", "greater_than_sign": ">",
@@ -45,9 +40,10 @@ HOST     host memory in use; │ is the kill line: above it Ray kills workers
 HOLDS    memory of the processes; shared memory is counted once
 OBJ      object store       SHM  /dev/shm       RST  restarts of an actor
 FOR      how long; > means at least
+UTIL 2 MIN, HOST 2 MIN, …  the newest at the right; blank where nothing is known
 actors   20/23: 20 of 23 are alive, the others pending or restarting
 
-█ ▄ ▁ ·  mean use of a running job's GPUs: high from 50%, low, idle at 0%, empty: idle and no memory in use
+BUSY OR IDLE  mean use of a running job's GPUs: █ 50% and more, ▄ less, ▁ idle, · idle and no memory in use (--ascii: # = _ .)
 
 The timeline of a recording
 ◆ ▲ i    a finding starts or gets worse     ◇  it clears, or a source works again     ✖  a source fails
@@ -80,6 +76,7 @@ Search and filter ignore upper and lower case; . and * have no special meaning.
 Each matching line counts once. Esc clears what was opened last, search or filter, then goes back.
 ▌ (--ascii: >)   at the left edge: a marked line, which a finding quotes; without a search n and N go through them
 › (--ascii: >)   at the right edge: the line continues; Right moves sideways, w wraps
+‹ (--ascii: <)   at the left edge: this line alone is moved sideways, so that its match is seen; Left moves back
 Times are shown as the log has them.
 """
 
@@ -110,19 +107,16 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def help_text(nodes: Iterable[DOMNode], acts: Iterable[Operation], page: str, applies: Callable[[str], bool]) -> str:
-    """All keys in groups, each in one, first those of which the action `applies` on this page and row; then what the signs mean.
-
-    In the past some keys mean another thing than now.
-    """
+    """All keys in groups, each of their actions in one, first those of which the action `applies` on this page and row; then the signs."""
     entries = [*_entries(nodes), *map(_act_entry, acts)]
     here = [entry for entry in entries if applies(entry.action)]
     lines: list[str] = []
     listed: set[str] = set()
     groups = dict.fromkeys((TIME, *GROUPS) if applies("play") else GROUPS)
     for title, names, among in ((page, SWITCHES, here), ("This row", ROW_KEYS, here), *((*group, entries) for group in groups)):
-        chosen = [entry for entry in among if entry.group in names and not listed.issuperset(entry.keys)]
+        chosen = [entry for entry in among if entry.group in names and entry.action not in listed]
         lines += ["", title, *_lines(chosen)] if chosen else []
-        listed.update(key for entry in chosen for key in entry.keys)
+        listed.update(entry.action for entry in chosen)
     return "\n".join(lines[1:]) + "\n" + LEGEND
 
 
@@ -173,33 +167,3 @@ def _lines(entries: Iterable[Entry]) -> Iterator[str]:
 def key_name(key: str) -> str:
     """What is printed on the key, for Textual's name of it."""
     return KEY_NAMES.get(key, key)
-
-
-class Palette(CommandPalette):
-    """Textual's own (8.2.8); but one that is closed at once, while its search begins, doesn't end the program."""
-
-    @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP, exit_on_error=False)
-    async def _gather_commands(self, search_value: str) -> None:
-        await CommandPalette._gather_commands.__wrapped__(self, search_value)  # type: ignore[attr-defined]  # `work` wraps it
-
-
-def page_commands(open_page: Callable[[int], object]) -> Iterator[SystemCommand]:
-    """One for each page."""
-    for number, page in enumerate(PAGES):
-        yield SystemCommand(page.title, f"Open page {number + 1}", partial(open_page, number))
-
-
-def key_commands(nodes: Iterable[DOMNode], applies: Callable[[str], bool]) -> Iterator[SystemCommand]:
-    """One for each key of these that means something now."""
-    for node in nodes:
-        for binding in type(node).BINDINGS:
-            if isinstance(binding, Binding) and binding.action.partition("(")[0] not in NOT_IN_PALETTE and applies(binding.action):
-                key = key_name(binding.key.split(",")[0])
-                run = partial(node.app.run_action, binding.action, node)
-                yield SystemCommand(binding.description, f"Key {key}: {binding_help(node, binding)}".removesuffix(": "), run)
-
-
-def act_commands(begin: Callable[[Act | Runbook], object]) -> Iterator[SystemCommand]:
-    """One for each act."""
-    for act in ACTS:
-        yield SystemCommand(act.title, f"Key {act.first_key}: {act.help}", partial(begin, act))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
@@ -33,6 +35,7 @@ from cockpit.ui.section import Page
 from cockpit.ui.table import Table
 from cockpit.ui.tones import TonedApp
 from cockpit.ui.view import Index, View
+from cockpit.whole_file import write_new
 
 Answer = TypeVar("Answer")
 WAIT_NOTICE_DELAY_S: Final = 0.7
@@ -44,6 +47,8 @@ MIN_QUOTE_CHARS: Final = 12
 MIN_SIGHT_S: Final = 0.3
 """Seconds for which a thing must have been in sight before its log is read: whoever passes a row asks Ray nothing."""
 LOG_TAILS: Final = "log-tails"
+SCREENSHOT_DELAY_S: Final = 0.1
+"""Seconds after which the palette has gone from the screen: Textual's own."""
 
 
 class InspectionApp(TonedApp):
@@ -150,6 +155,21 @@ class InspectionApp(TonedApp):
             self.say(f"Snapshot written to {export(self.drawn_snapshot, self.view.now)}")
         except OSError as error:
             self.say(f"Export failed: {error}", "error")
+
+    def take_screenshot(self) -> None:
+        """Write the screen as an SVG picture into the current directory, once the palette has gone from it."""
+        if self.config.readonly:
+            self.say("Screenshot: not possible with --readonly, which writes no file", "warning")
+        else:
+            self.set_timer(SCREENSHOT_DELAY_S, self._write_screenshot)
+
+    def _write_screenshot(self) -> None:
+        path = Path(f"cockpit-{time.strftime('%Y%m%d-%H%M%S', time.localtime(self.view.now))}.svg")
+        try:
+            write_new(path, self.export_screenshot(title="cockpit"))
+            self.say(f"Screenshot written to {path.resolve()}")
+        except OSError as error:
+            self.say(f"Screenshot failed: {error}", "error")
 
     @work(group="log-search", exclusive=True)
     async def action_log(self) -> None:

@@ -25,7 +25,7 @@ NOW_ONLY = frozenset(
 """Actions that ask or change what there is now: a past moment has none of them."""
 PAST_ONLY = frozenset(["play", "zoom", "now", "no_past"])
 """Actions that only a past moment has."""
-SWITCHES = frozenset(["tree", "dead", "user"])
+SWITCHES = frozenset(["tree", "dead", "user", "growth"])
 """Actions that some pages alone have."""
 PRIORITY_ACTIONS = ("filter", "page", "play", "now")
 """Their keys go before the focus, but not before what is typed."""
@@ -41,8 +41,8 @@ ROW_ACTIONS: Mapping[str, tuple[type[Any], ...]] = {
 }
 """The types of row for which the line of keys offers an action; elsewhere its key says what it needs."""
 FOOTER_ORDER = (
-    "open", "mend", "act on row", "log", "hide", "edit", "save", "stack", "environment", "tree", "dead", "user", "filter", "memory",
-    "sort", "act", "gpu_memory", "raw", "pause", "quit",
+    "open", "mend", "act on row", "log", "hide", "edit", "save", "stack", "environment", "tree", "dead", "user", "growth", "filter",
+    "memory", "sort", "act", "gpu_memory", "raw", "pause", "quit",
 )  # fmt: skip
 """What is for the row under the cursor comes first: there is no room for all."""
 NOT_IN_PALETTE = frozenset(
@@ -90,6 +90,7 @@ BINDINGS: tuple[Binding, ...] = (
     Binding("t", "tree", "Tree"),
     Binding("v", "pane", "Pane"),
     Binding("d", "dead", "Dead"),
+    Binding("m", "growth", "Growth"),
     Binding("m", "memory", "Memory"),
     Binding("M", "gpu_memory", "GPU memory"),
     Binding("l", "log", "Log"),
@@ -113,8 +114,8 @@ BINDINGS: tuple[Binding, ...] = (
     Binding("space", "play", "Play", key_display="Space", priority=True),
     Binding("at", "moment", "Go to time"),
     Binding("end", "now", "Now", key_display="End", priority=True),
-    Binding("plus", "zoom(-1)", "Zoom in", show=False),
-    Binding("minus", "zoom(1)", "Zoom out", show=False),
+    Binding("plus", "zoom(-1)", "Past: zoom in", show=False),
+    Binding("minus", "zoom(1)", "Past: zoom out", show=False),
     Binding("r,f5", "refresh", "Refresh", show=False),
     Binding("plus", "interval(-1)", "Poll faster", show=False),
     Binding("minus", "interval(1)", "Poll slower", show=False),

@@ -31,11 +31,16 @@ class LineDrawing:
         """`style`: of `match`, `current`, `mark`, `more`, and of plain text, which has no name."""
         self._lines, self._searches, self._style, self._ascii = lines, searches, style, ascii
 
-    def parts(self, number: int, left: int | None, width: int, *, is_current: bool) -> list[Strip]:
-        """One strip, moved to the side by so many cells; without `left` as many as the line needs, wrapped. Signs stand before `width`."""
+    def parts(self, number: int, left: int | None, width: int, *, is_current: bool, is_apart: bool = False) -> list[Strip]:
+        """One strip, moved to the side by so many cells; without `left` as many as the line needs, wrapped. Signs stand before `width`.
+
+        `is_apart`: the other lines are not moved so far, so that a sign says that this one begins further left.
+        """
         base, whole = self._base(number), self.whole(number, is_current=is_current)
         more = Segment(">" if self._ascii else "›", base + self._style("more"))
         parts = _wrap(whole, width, base) if left is None else [_crop(whole, left, width, base, more)]
+        if is_apart:
+            parts = [Strip.join([Strip([Segment("<" if self._ascii else "‹", more.style)], 1), part.crop(1)]) for part in parts]
         if not self._searches.marks:
             return parts
         sign = Strip([Segment((">" if self._ascii else "▌") if self._is_marked(number) else " ", base)], 1)
@@ -73,10 +78,14 @@ def find_places(strip: Strip, pattern: re.Pattern[str]) -> list[tuple[int, int]]
     return found
 
 
-def least_shift(begin: int, end: int, width: int, step: int) -> int:
-    """By how many cells, in whole steps, a line has to be moved to the side so that these are seen; 0 where they are seen at its begin."""
-    needed = max(0, end - width + 1)  # the last cell has the sign that the line goes on
-    return min(-(-needed // step) * step, begin // step * step)
+def shift_to_see(begin: int, end: int, length: int, width: int) -> int:
+    """By how many cells a line of this length has to be moved to the side so that these cells are seen, with what stands around them.
+
+    0 where they are seen beside the line's beginning; else a third of the width is left for what stands before them.
+    """
+    if end < width or length <= width:  # the last cell has the sign that the line goes on
+        return 0
+    return max(1, min(begin - width // 3, length - width, begin - 1))
 
 
 def _highlight(strip: Strip, pattern: re.Pattern[str], style: Style) -> Strip:

@@ -19,7 +19,7 @@ from textual.strip import Strip
 
 from cockpit.ui.log_lines import LogLines
 from cockpit.ui.log_search import LogSearches
-from cockpit.ui.log_strips import LineDrawing, find_places, least_shift
+from cockpit.ui.log_strips import LineDrawing, find_places, shift_to_see
 
 REDRAW_INTERVAL_S: Final = 1 / 15
 """Seconds between two looks at what has arrived: more often nobody can read."""
@@ -95,6 +95,8 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         """The number of the topmost line its reader scrolled to."""
         self._current: int | None = None
         """The number of the line with a match or a mark that was gone to last."""
+        self._own_shift = 0
+        """Cells by which that line alone is moved to the side, so that its match is seen; all others are moved by `left`."""
         self._goal: tuple[int, int] | None = None
         """From which line on, and in which direction, the next match is to be gone to once it is found."""
         self._note = ""
@@ -105,7 +107,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         self._show_due = 0.0
         self._layout: tuple[object, list[_Place]] = (None, [])
         self._drawn_places: list[_Place] | None = None
-        self._strips: LRUCache[tuple[int, int, int], list[Strip]] = LRUCache(1024)
+        self._strips: LRUCache[tuple[int, int | None, int, bool], list[Strip]] = LRUCache(1024)
 
     # What is kept, and what is looked for in it
 
@@ -140,7 +142,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        self._goal, self._note = None, ""
+        self._goal, self._note, self._own_shift = None, "", 0
         self._redraw()
         if self.is_mounted:
             self._catch_up()
@@ -255,10 +257,14 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         return any(shown == number for shown, _ in self._places())
 
     def _show_match(self, number: int) -> None:
-        """Move sideways as far as what was found in the line needs; where it is seen without that, move back."""
-        pattern = self._searches.stops.pattern
-        if not self.wrap and pattern and (found := find_places(self._drawing.whole(number), pattern)):
-            self.left = least_shift(*found[0], self._width, SHIFT_CELLS)
+        """Move that line alone sideways, if what was found in it is not seen beside its beginning: the others would be empty there."""
+        self.left = self._own_shift = 0
+        whole, pattern = self._drawing.whole(number), self._searches.stops.pattern
+        if not self.wrap and pattern and (found := find_places(whole, pattern)):
+            self._own_shift = shift_to_see(*found[0], whole.cell_length, self._width)
+
+    def _shift_of(self, number: int) -> int:
+        return self._own_shift if self._own_shift and number == self._current else self.left
 
     # Moving
 
@@ -305,13 +311,14 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
             return
         widest = max((self._drawing.whole(number).cell_length for number, _ in self._places()), default=0)
         furthest = max(0, widest - self._width)
-        self.left = max(0, min(self.left + by * SHIFT_CELLS, -(-furthest // SHIFT_CELLS) * SHIFT_CELLS))
+        left = (self._own_shift or self.left) + by * SHIFT_CELLS
+        self.left, self._own_shift = max(0, min(left, -(-furthest // SHIFT_CELLS) * SHIFT_CELLS)), 0
         self.post_message(self.Changed())
         self.refresh()
 
     def action_wrap(self) -> None:
         """Wrap long lines, or cut them off at the edge of the screen."""
-        self.wrap, self.left = not self.wrap, 0
+        self.wrap, self.left, self._own_shift = not self.wrap, 0, 0
         self._catch_up()
 
     def on_mount(self) -> None:
@@ -377,8 +384,9 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         """A line as it is drawn: one strip, or several when it is wrapped; blank when it has been dropped in the meantime."""
         if not self.lines.dropped <= number < self.lines.end:
             return [Strip.blank(self.scrollable_content_region.width, self._style(""))]
-        key = (number, -1 if self.wrap else self.left, self._width)
+        left = None if self.wrap else self._shift_of(number)
+        is_apart = left is not None and left != self.left
+        key = (number, left, self._width, is_apart)
         if key not in self._strips:
-            left = None if self.wrap else self.left
-            self._strips[key] = self._drawing.parts(number, left, self._width, is_current=number == self._current)
+            self._strips[key] = self._drawing.parts(number, left, self._width, is_current=number == self._current, is_apart=is_apart)
         return self._strips[key]

@@ -44,6 +44,16 @@ def spark(values: Sequence[float | None], width: int, top: float = 100.0, *, asc
     return "".join(" " if value is None else _step(value / top, steps) for value in newest).rjust(width)
 
 
+def fill_short_gaps(values: Sequence[float | None], most: int) -> list[float | None]:
+    """The same, but a value also holds for the `most` steps after it in which nothing was heard. A longer gap stays one from there on."""
+    filled: list[float | None] = []
+    last, age = None, 0
+    for value in values:
+        last, age = (value, 0) if value is not None else (last, age + 1)
+        filled.append(last if age <= most else None)
+    return filled
+
+
 def fill_tone(fraction: float) -> Tone:
     """The tone of a fill level that may be high without being wrong."""
     return "faint" if fraction < EMPTY_BELOW else "low" if fraction < MID_FROM else "mid" if fraction < HIGH_FROM else "high"

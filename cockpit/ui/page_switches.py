@@ -10,7 +10,7 @@ from cockpit.config.address import Address
 from cockpit.model import Finding, Process
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import DetailPage, about
-from cockpit.ui.pages.memory import MemoryPage, fullest_node, memory_node
+from cockpit.ui.pages.memory import BY_GROWTH, OWNERS, MemoryPage, fullest_node, memory_node
 from cockpit.ui.pages.processes import BY_GPU_MEMORY, ProcessesPage
 from cockpit.ui.replay import ReplayApp
 from cockpit.ui.section import Page
@@ -48,6 +48,12 @@ class SwitchingApp(ReplayApp):
             self._open_deeper(MemoryPage(node))
         else:
             self.say("Host memory is unknown on all nodes")
+
+    def action_growth(self) -> None:
+        """On the Memory page: the owners that grow fastest first; again: in their usual order."""
+        is_again = self.table.sorts.get(OWNERS) == BY_GROWTH
+        self.table.sorts[OWNERS] = ("", False) if is_again else BY_GROWTH
+        self.draw()
 
     def action_gpu_memory(self) -> None:
         """Show who holds most GPU memory: processes, the greatest first; again: in their usual order."""

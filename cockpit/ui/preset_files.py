@@ -19,7 +19,7 @@ from cockpit.check.preset_list import PresetEntry, check_presets
 from cockpit.config.document import InputError, abbreviate_home
 from cockpit.model import Job
 from cockpit.presets import copy_preset, presets_folder, read_preset, write_preset
-from cockpit.presets.folder import READY_MADE
+from cockpit.presets.folder import READY_MADE, demo_env
 from cockpit.presets.save import preset_of
 from cockpit.sources.source import run_in_thread
 from cockpit.ui.acts import find_chosen
@@ -88,13 +88,13 @@ class PresetApp(InspectionApp):
 
     @work(group="naming", exclusive=True)
     async def action_save(self) -> None:
-        """Save the job under the cursor as a preset: command, environment, metadata."""
+        """Save the job under the cursor as a preset: command, environment, metadata, and how its Ray was started."""
         jobs = self.chosen_of(Job)
         if len(jobs) != 1:
             self.say("Save one job at a time: put the cursor on it")
             return
         try:
-            text = preset_of(jobs[0], self.drawn_snapshot.actors or ())
+            text = preset_of(jobs[0], self.drawn_snapshot, demo_env())
             question = f"Save job {jobs[0].id} as a preset. Name:"
             from cockpit.ui.dialogs import NameDialog
 

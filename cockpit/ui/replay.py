@@ -105,7 +105,7 @@ class ReplayApp(PresetApp):
                 self.say(str(error), "warning")
 
     def action_play(self) -> None:
-        """Play: 10 s of the recording each second; again: stop."""
+        """In the past: play 10 s of the recording each second; again: stop."""
         if self._playing is None and self.past is not None:
             self._playing = self.set_interval(PLAY_INTERVAL_S, self._play_on)
             self.draw()
@@ -113,7 +113,7 @@ class ReplayApp(PresetApp):
             self._stop_playing()
 
     def action_zoom(self, direction: int) -> None:
-        """Make the timeline cover less or more: 15 min to a week."""
+        """Make the timeline of the past cover less or more: 15 min to a week."""
         place = SPANS_S.index(self._span) + direction
         self._span = SPANS_S[max(0, min(len(SPANS_S) - 1, place))]
         self.go_to(self._wanted or self.clock())

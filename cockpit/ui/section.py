@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import wrap
-from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 from rich.cells import cell_len, chop_cells
@@ -16,12 +16,18 @@ Row = TypeVar("Row")
 MAX_TEXT_LINES: Final = 8
 """Lines of a row over which a sentence goes where they would stay blank."""
 
+MAX_NAME_CELLS: Final = 60
+"""Cells to which a column of names grows at most."""
+MAX_GROWING_CELLS: Final = 320
+"""Cells that a long text counts for at most, so that it leaves some of the room to the others."""
 MIN_GROWING_CELLS: Final = 8
 """Cells that a column keeps which has to make room: the screen's edge may cut it then."""
 
 NO_ANSWER: Final = "unknown: no answer from Ray yet"
 
 Cell: TypeAlias = str | tuple[Piece, ...]
+Cut: TypeAlias = Literal["middle", "end", "front"]
+"""Which part of a text is missing where it is cut."""
 Pairs: TypeAlias = Iterator[tuple[str, Cell]]
 """Names and values, for `facts`."""
 
@@ -37,15 +43,15 @@ class Column(msgspec.Struct, Generic[Row], frozen=True):
     right: bool = False
     """Numbers: right-aligned, and sorted the greatest first."""
     grow: bool = False
-    """Takes the room that is left."""
-    most: int = 1000
-    """No wider than so many cells, however much room is left: what stands right of it would be far from it."""
+    """Takes room that is left, as much as its longest cell needs."""
+    name: bool = False
+    """Has names: it takes room that is left before those that only grow, and names that differ look different where they are cut."""
+    cut: Cut = "end"
+    """Where its texts are cut; of names the layout chooses."""
     rank: int = 0
     """Where there is no room the highest rank goes first; 0 stays."""
     fold: int = 1
     """Lines over which a long text may go, where lines would stay blank."""
-    tail: bool = False
-    """Where a name is cut, what stands after its last hyphen stays: the names of pods differ by that."""
 
 
 class Section(msgspec.Struct, Generic[Row], frozen=True):
@@ -102,31 +108,43 @@ class Page:
         raise NotImplementedError
 
 
-def fit_columns(columns: Sequence[Column[Any]], width: int) -> tuple[tuple[Column[Any], int], ...]:
-    """The columns for which there is room. What is left goes to those that grow, and the last of them gives what is missing."""
+def fit_columns(
+    columns: Sequence[Column[Any]], width: int, measure: Callable[[Column[Any]], int] = lambda _: 1000
+) -> tuple[tuple[Column[Any], int], ...]:
+    """The columns for which there is room. What is left goes to names, then to those that grow; the last of these gives what is missing.
+
+    `measure`: how many cells the longest text of a column needs. What nobody needs goes to the last column, if it grows.
+    """
     kept = list(columns)
     while sum(column.width + 1 for column in kept) > width and any(column.rank for column in kept):
         kept.remove(max(reversed(kept), key=lambda column: column.rank))
-    spare = width - sum(column.width + 1 for column in kept)
+    widths = [column.width for column in kept]
+    spare = width - sum(widths) - len(widths)
     growing = [number for number, column in enumerate(kept) if column.grow]
-    widths = _grow(kept, growing, spare)
     if spare < 0 and growing:
         last = growing[-1]
         widths[last] = max(min(MIN_GROWING_CELLS, kept[last].width), kept[last].width + spare)
+    elif spare > 0 and kept:
+        spare = _grow(widths, {n: min(MAX_NAME_CELLS, measure(column)) for n, column in enumerate(kept) if column.name}, spare)
+        spare = _grow(widths, {n: min(MAX_GROWING_CELLS, measure(kept[n])) for n in growing if not kept[n].name}, spare)
+        widths[-1] += spare if kept[-1].grow else 0
     return tuple(zip(kept, widths, strict=True))
 
 
-def _grow(columns: Sequence[Column[Any]], growing: Sequence[int], spare: int) -> list[int]:
-    """Widths with what is left in equal parts to those that grow; what one of them has no use for goes to the others."""
-    widths = [column.width for column in columns]
-    growing = [number for number in growing if columns[number].most > widths[number]]
-    while spare >= len(growing) > 0:
-        share = min(spare // len(growing), *(columns[number].most - widths[number] for number in growing))
-        for number in growing:
-            widths[number] += share
-        spare -= share * len(growing)
-        growing = [number for number in growing if columns[number].most > widths[number]]
-    return widths
+def _grow(widths: list[int], wanted: Mapping[int, int], spare: int) -> int:
+    """Share what is left among columns that want more: first those that need little get all of it, the others by how much they lack.
+
+    Returns what none of them has a use for.
+    """
+    lacking = {number: cells - widths[number] for number, cells in wanted.items() if cells > widths[number]}
+    for number in sorted(lacking, key=lambda number: lacking[number]):
+        if lacking[number] <= spare // len(lacking):
+            spare -= lacking[number]
+            widths[number] += lacking.pop(number)
+    total = sum(lacking.values())
+    for number, cells in lacking.items():
+        widths[number] += spare * cells // total
+    return 0 if lacking else spare
 
 
 class PageRow(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ import pytest
 
 from cockpit.config.document import InputError
 from cockpit.presets import Preset, PresetError, copy_preset, find_preset, presets, presets_folder, write_preset
-from cockpit.presets.folder import READY_MADE, is_uri
+from cockpit.presets.folder import DEMO_FOLDER, READY_MADE, demo_env, is_uri
 
 JOB = "job: {entrypoint: x}\n"
 
@@ -31,6 +31,24 @@ def test_presets_lie_where_xdg_says(folder):
 def test_without_a_folder_there_are_the_ready_made_ones():
     assert ready_made() == ["openrlhf-grpo", "openrlhf-hybrid", "openrlhf-ppo", "verl-grpo", "verl-ppo"]
     assert [one.name for one in presets()] == ready_made()
+
+
+def test_a_demo_brings_its_own_which_goes_before_those_of_the_user(folder, tmp_path, monkeypatch):
+    for place in (tmp_path / "demo", folder):
+        place.mkdir(parents=True)
+        (place / "demo.yaml").write_text(JOB)
+    assert find_preset("demo").path.parent == folder
+    monkeypatch.setenv(DEMO_FOLDER, str(tmp_path / "demo"))
+    assert find_preset("demo").path.parent == tmp_path / "demo"
+    assert [one.path.parent for one in presets() if one.name == "demo"] == [tmp_path / "demo"]
+    assert {one.name for one in presets()} == {"demo", *ready_made()}
+
+
+def test_what_is_saved_in_a_demo_goes_with_the_demo(tmp_path, monkeypatch):
+    assert demo_env() == {}
+    monkeypatch.setenv(DEMO_FOLDER, str(tmp_path))
+    (tmp_path / "demo.yaml").write_text("ray: {head: {host: here}, env: {COCKPIT_DEMO: /tmp/x}}\n")
+    assert demo_env() == {"COCKPIT_DEMO": "/tmp/x"}
 
 
 def test_one_that_can_not_be_read_is_listed_and_hides_no_other(folder):

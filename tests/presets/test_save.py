@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.config.document import InputError
-from cockpit.model import Actor, Job
+from cockpit.model import Actor, Job, Snapshot
 from cockpit.presets import Preset, doubts, fill_preset, read_preset
 from cockpit.presets.save import preset_of
 from cockpit.secrets import HIDDEN, redact, redact_within
@@ -34,7 +34,7 @@ def test_a_job_becomes_a_preset_that_can_be_launched_again(tmp_path):
     entrypoint = f"python3 -m openrlhf.cli.train_ppo_ray {'--actor.num_nodes 1 ' * 6}--x ${{HOME}}/y --data.prompt 'a  b'"
     env = {"env_vars": {"VLLM_USE_V1": "1", "PATH": "${PATH}:/x"}, "pip": ["wandb"], "conda": None, "_ray_commit": "abc"}
     known = as_known(entrypoint, env, owner="alice", job_submission_id="ppo-1", cockpit_preset="x")
-    preset = saved(tmp_path, preset_of(known, [supervisor("ppo-2", GPU=4), supervisor(GPU=1, CPU=0, disk=2)]))
+    preset = saved(tmp_path, preset_of(known, Snapshot(actors=(supervisor("ppo-2", GPU=4), supervisor(GPU=1, CPU=0, disk=2)))))
     job = fill_preset(preset, {}).preset.job
     assert job is not None
     assert job.entrypoint == entrypoint
@@ -79,8 +79,8 @@ def test_a_folder_that_was_uploaded_is_said_not_to_be_known(tmp_path):
 
 def test_what_is_not_known_of_the_entrypoint_is_said():
     assert "# Ray does not report what the command itself reserved" in preset_of(as_known("x"))
-    assert "Ray does not report" in preset_of(as_known("x"), [supervisor("ppo-2")])
-    assert "Ray doesn't tell" not in preset_of(as_known("x"), [supervisor()])
+    assert "Ray does not report" in preset_of(as_known("x"), Snapshot(actors=(supervisor("ppo-2"),)))
+    assert "Ray doesn't tell" not in preset_of(as_known("x"), Snapshot(actors=(supervisor(),)))
 
 
 def test_of_a_job_without_an_entrypoint_no_preset_is_made():
@@ -98,6 +98,6 @@ def test_a_command_is_launched_again_as_it_was(tmp_path_factory, command, length
     command = (command + " --flag value" * length).strip()
     if not command or redact(command) != command:
         return
-    job = fill_preset(saved(tmp_path_factory.getbasetemp(), preset_of(as_known(command), [supervisor()])), {}).preset.job
+    job = fill_preset(saved(tmp_path_factory.getbasetemp(), preset_of(as_known(command), Snapshot(actors=(supervisor(),)))), {}).preset.job
     assert job is not None
     assert job.entrypoint == command

@@ -9,13 +9,16 @@ from unittest import mock
 import pytest
 from textual import events
 
+from cockpit.acts.table import ACTS
 from cockpit.model import Cluster, Fault, Hold, Snapshot
 from cockpit.sources.source import SourceError
 from cockpit.ui.dialogs import NameDialog, TextScreen
 from cockpit.ui.header import fault_lines
-from cockpit.ui.help import Palette, key_name
-from cockpit.ui.keys import PAGES
+from cockpit.ui.help import key_name
+from cockpit.ui.keys import BINDINGS, PAGES
 from cockpit.ui.log_screen import LogScreen
+from cockpit.ui.palette import OTHER_WORDS, Commands, Palette
+from cockpit.ui.table import Table
 from cockpit.ui.view import Index
 from tests.ui.conftest import Hand
 from tests.ui.screen import HOSTILE, shown, unsafe, until
@@ -620,6 +623,70 @@ async def test_the_palette_has_every_key_of_the_page_and_of_its_row(make, number
         labels = {binding.description for _, binding, _, _ in app.screen.active_bindings.values() if binding.show}
         assert labels - offered <= {"Open", "Log", "Env", "Stack", "Edit"}  # where the row has none
         assert {"Sort", "Sort back", "GPU memory", "Memory", "Filter", "Unhide", "Pane", "Tag"} <= offered
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [("svg", {"Screenshot"}), ("picture", {"Screenshot"}), ("vram", {"GPU memory"}), ("sigkill", {"Kill"}), ("stuck", {"Stack"})],
+)
+async def test_the_palette_finds_what_a_command_does_and_what_else_it_may_be_called(make, typed, found):
+    app = make(hand=Hand())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("4")
+        await until(pilot, lambda: app.table.count > 0)
+        hits = [str(hit.text) async for hit in Commands(app.screen).search(typed)]
+        assert found <= set(hits)
+
+
+async def test_the_palette_lists_first_what_is_called_so(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        hits = {str(hit.text): hit.score async for hit in Commands(app.screen).search("memory")}
+        assert min(hits["Memory"], hits["GPU memory"]) > hits["Kill orphans"]
+
+
+async def test_other_words_are_those_of_commands_that_there_are(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        labels = {binding.description for binding in (*BINDINGS, *Table.BINDINGS)}
+        titles = {command.title for command in app.get_system_commands(app.screen)} | {act.title for act in ACTS}
+        assert set(OTHER_WORDS) <= labels | titles
+
+
+async def test_a_screenshot_is_a_new_file_in_the_current_directory_and_its_whole_path_is_said(make, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    app = make()
+    async with app.run_test(size=(160, 40), notifications=True) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("colon", *"svg", "down", "enter")
+        await until(pilot, lambda: "Screenshot written to" in shown(app))
+        (file,) = tmp_path.iterdir()
+        assert file.name in shown(app)
+        assert file.read_text().startswith("<svg")
+        assert file.stat().st_mode & 0o777 == 0o600
+
+
+async def test_readonly_takes_no_screenshot_and_says_why(make, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    app = make(readonly=True)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("colon", *"screenshot", "enter")
+        await until(pilot, lambda: "not possible with --readonly" in shown(app))
+        assert not list(tmp_path.iterdir())
+
+
+async def test_help_says_of_each_key_what_it_does_now_and_what_in_the_past(make):
+    app = make()
+    async with app.run_test(size=(160, 50)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        told = [line.split(maxsplit=1) for line in app.screen.text.splitlines()]
+        assert ["+", "Past: zoom in          -                Past: zoom out"] in told
+        assert ["+", "Poll faster            -                Poll slower"] in told
 
 
 async def test_the_palette_sorts(make):

@@ -157,16 +157,28 @@ async def test_who_has_scrolled_away_goes_on_from_where_he_is() -> None:
         assert "match 6 of 10" in view.status
 
 
-async def test_a_match_beyond_the_side_is_moved_into_sight() -> None:
+async def test_a_match_beyond_the_side_is_seen_with_what_stands_around_it_and_all_other_lines_stay() -> None:
     async with shown(size=(41, 5)) as (view, pilot):
-        view.extend(["x" * 100 + "needle" + "x" * 100, "needle"])
-        await until(lambda: texts(view)[1] == "needle")
+        view.extend(["12:00:01 " + "a" * 100 + " before needle after " + "z" * 100, "12:00:02 other", "12:00:03 needle"])
+        await until(lambda: texts(view)[2] == "12:00:03 needle")
         view.search("needle")
         await pilot.press("n")
-        assert "needle" in texts(view)[0]
+        assert " before needle after " in texts(view)[0]
+        assert (texts(view)[0][0], texts(view)[0][-1]) == ("‹", "›")
+        assert texts(view)[1:3] == ["12:00:02 other", "12:00:03 needle"]
         await pilot.press("n")
-        assert texts(view)[1] == "needle"
-        assert view.left == 0
+        assert texts(view)[0].startswith("12:00:01")
+        assert texts(view)[2] == "12:00:03 needle"
+
+
+async def test_a_match_at_the_very_end_of_a_line_is_seen_with_what_stands_before_it() -> None:
+    async with shown(size=(41, 5)) as (view, pilot):
+        view.extend(["12:00:01 " + "a" * 100 + " before needle"])
+        await until(lambda: texts(view)[0].startswith("12:00:01"))
+        view.search("needle")
+        await pilot.press("n")
+        assert texts(view)[0].endswith(" before needle")
+        assert view._parts(0)[0].cell_length == view._width
 
 
 async def test_a_match_that_is_seen_from_the_begin_of_its_line_moves_nothing() -> None:
@@ -180,15 +192,16 @@ async def test_a_match_that_is_seen_from_the_begin_of_its_line_moves_nothing() -
         assert texts(view)[0].startswith("12:00:01")
 
 
-async def test_a_line_is_moved_no_further_than_its_match_needs_and_that_is_said() -> None:
+async def test_left_moves_back_from_the_match_and_that_is_said() -> None:
     async with shown(size=(41, 5)) as (view, pilot):
         view.extend(["0123456789" * 4 + "needle" + "x" * 100])
         await until(lambda: texts(view)[0].startswith("0123456789"))
         view.search("needle")
         await pilot.press("n")
-        assert texts(view)[0].startswith("6789")
+        assert "shifted" not in view.status
+        await pilot.press("left")
+        assert view.status.endswith(f"shifted by {view.left}: Left moves back")
         assert "needle" in texts(view)[0]
-        assert view.status.endswith("shifted by 16: Left moves back")
         await pilot.press("left")
         assert "shifted" not in view.status
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.ui.marks import bar, chart, heat, merge, spark
+from cockpit.ui.marks import bar, chart, fill_short_gaps, heat, merge, spark
 
 FRACTION = st.none() | st.floats()
 
@@ -138,3 +138,7 @@ def test_a_chart_fits_its_columns_whatever_it_is_given(past, ahead, height, mark
     for plain in (False, True):
         rows = drawn(past, ahead, height, 1.0, mark, ascii=plain)
         assert [len(row) for row in rows] == [len(past) + len(ahead)] * height
+
+
+def test_a_value_holds_for_some_steps_without_news_and_what_is_longer_stays_unknown():
+    assert fill_short_gaps([None, 1.0, None, 2.0, None, None, None, 3.0, None], 2) == [None, 1.0, 1.0, 2.0, 2.0, 2.0, None, 3.0, 3.0]

@@ -9,7 +9,7 @@ from cockpit.findings.memory_trend import STEP_S
 from cockpit.model import HostMemory, MemoryUser, Process
 from cockpit.monitor.history import History
 from cockpit.ui.pages.jobs import JobsPage
-from cockpit.ui.pages.memory import MemoryPage, downsample, fullest_node, memory_node
+from cockpit.ui.pages.memory import OWNERS, MemoryPage, downsample, fullest_node, memory_node
 from cockpit.ui.pages.nodes import NodePage, NodesPage
 from cockpit.ui.view import Index, View
 from tests.ui.screen import shown, until
@@ -273,3 +273,17 @@ def test_of_two_nodes_on_one_host_the_processes_of_both_say_what_they_are():
     section = next(each for each in NodePage(one).sections(view) if each.key == "node-memory")
     kind = next(column for column in section.columns if column.title == "KIND")
     assert [text(kind.cell(row, view)).strip() for row in section.rows[:2]] == ["ray", "ray"]
+
+
+async def test_its_key_lists_who_grows_fastest_first_and_again_in_the_usual_order(make):
+    app = make(at(NOW, 700))
+    async with app.run_test(size=(160, 50)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("m")
+        await until(pilot, lambda: "Memory node1" in shown(app))
+        assert "m Growth" in shown(app)
+        await pilot.press("m")
+        await until(pilot, lambda: app.table.sorts.get(OWNERS) == ("GROWTH", False))
+        assert "GROWTH" in {column.title for column in sections(app.view)[OWNERS].columns}
+        await pilot.press("m")
+        await until(pilot, lambda: app.table.sorts[OWNERS] == ("", False))

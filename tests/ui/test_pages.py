@@ -23,6 +23,7 @@ from cockpit.model import (
 )
 from cockpit.monitor.history import STEP_S, STEPS_KEPT, History
 from cockpit.ui import cells
+from cockpit.ui.block import lay_out
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import clipboard_text, detail_of
 from cockpit.ui.pages.findings import FaultsPage
@@ -32,7 +33,7 @@ from cockpit.ui.pages.overview import JOB_PAST_CELLS, OverviewPage
 from cockpit.ui.pages.processes import ProcessesPage, tree_rows
 from cockpit.ui.section import facts, fit_columns
 from cockpit.ui.view import Index, View
-from tests.world import GIB, NOW, OTHER_RAY, actor, gpu, node, process, snapshot, theirs
+from tests.world import GIB, NOW, OTHER_RAY, actor, finding, gpu, node, process, snapshot, theirs
 
 PAGES = (OverviewPage, NodesPage, ActorsPage, ProcessesPage, JobsPage, FaultsPage)
 NOTHING = Snapshot(taken=NOW)
@@ -388,10 +389,27 @@ def test_of_an_actor_that_restarts_the_pid_of_its_dead_process_is_not_shown():
     assert told(detail_of(restarting), seen)["node"] == "node1, pid –"
 
 
-def test_a_column_takes_no_more_room_than_its_longest_name_is_worth():
-    for key, title in (("classes", "CLASSES"), ("scheduled", "SCHEDULED")):
-        widths = {column.title: width for column, width in fit_columns(section(ActorsPage(), key, view()).columns, 300)}
-        assert widths[title] == 40
+def test_a_column_of_names_takes_no_more_room_than_its_longest_name_needs():
+    for key, title, name in (("classes", "CLASSES", "c" * 33), ("scheduled", "SCHEDULED", "n" * 33)):
+        seen = view(actors=(replace(actor(1), name="n" * 33, class_="c" * 33),))
+        (block,) = lay_out([(shown := section(ActorsPage(), key, seen), shown.rows, 0)], 300, 40, seen)
+        assert {column.title: width for column, width in block.columns}[title] == len(name)
+
+
+def test_actors_begin_with_the_worst_that_waits():
+    waits = replace(actor(1), state="PENDING_CREATION", since=NOW - 60)
+    groups = tuple(PlacementGroup(f"{number:036x}", name, "PENDING", None, ()) for number, name in enumerate(("small", "huge")))
+    bad = finding(level="critical", about=(groups[1].key,))
+    minor = finding(level="info", about=(waits.key,))
+
+    def order(*findings):
+        return [shown.key for shown in ActorsPage().sections(view(actors=(waits,), placement_groups=groups, findings=findings))][:2]
+
+    assert order() == ["pending", "groups"]
+    assert order(minor) == ["pending", "groups"]
+    assert order(bad, minor) == ["groups", "pending"]
+    seen = view(actors=(waits,), placement_groups=groups, findings=(bad,))
+    assert [row.about.name for row in section(ActorsPage(), "groups", seen).rows] == ["huge", "small"]
 
 
 def test_rays_own_actors_are_not_the_users():
@@ -791,20 +809,20 @@ def past_of(*moments, width=200, plain=False):
 
 
 EACH = STEPS_KEPT // JOB_PAST_CELLS
-LEGEND = "█ high ▄ low ▁ idle · empty"
+BUSY = "BUSY OR IDLE"
 
 
 def test_a_wide_overview_shows_how_a_jobs_gpus_were_used():
     row = past_of(*[(100.0, 80)] * EACH, *[(20.0, 40)] * EACH, *[(0.0, 40)] * EACH, *[(0.0, 0)] * EACH)
     assert row["GPU UTIL 15 MIN"].strip() == "█▂▁▁"
     assert row["GPU MEM 15 MIN"].strip() == "█▅▅▁"
-    assert row[LEGEND].strip() == "█▄▁·"
-    assert {len(row[title]) for title in ("GPU UTIL 15 MIN", "GPU MEM 15 MIN", LEGEND)} == {JOB_PAST_CELLS}
+    assert row[BUSY].strip() == "█▄▁·"
+    assert {len(row[title]) for title in ("GPU UTIL 15 MIN", "GPU MEM 15 MIN", BUSY)} == {JOB_PAST_CELLS}
 
 
 def test_what_was_not_measured_is_a_gap_in_every_line_of_a_jobs_past():
     row = past_of(*[(90.0, 80)] * EACH, *[(None, 40)] * EACH)
-    assert row[LEGEND][-2:] == "█ "
+    assert row[BUSY][-2:] == "█ "
     assert row["GPU UTIL 15 MIN"][-2:] == "▇ " or row["GPU UTIL 15 MIN"][-2:] == "█ "
     assert row["GPU MEM 15 MIN"][-2:] == "█▅"
 
@@ -819,16 +837,24 @@ def test_an_idle_gpu_of_unknown_memory_is_not_said_to_be_empty():
     )
 
 
-def test_without_signs_a_jobs_past_has_a_legend_of_its_own():
+def test_in_ascii_a_jobs_past_has_other_signs():
     row = past_of(*[(100.0, 80)] * EACH, *[(0.0, 40)] * EACH, plain=True)
-    assert row["# high = low _ idle . empty"].strip() == "#_"
+    assert row[BUSY].strip() == "#_"
 
 
 def test_a_narrower_overview_leaves_a_jobs_past_out():
-    assert LEGEND not in past_of((100.0, 80), width=179)
+    assert BUSY not in past_of((100.0, 80), width=179)
 
 
-@pytest.mark.parametrize(("names", "width"), [(("gpu-r1-01", "gpu-r2-01"), 11), (("gpu-cluster-01", "gpu-cluster-02"), 10), ((), 10)])
+@pytest.mark.parametrize(
+    ("names", "width"),
+    [
+        (("gpu-rack1-node-01", "gpu-rack2-node-01"), 19),
+        (("gpu-r1-01", "gpu-r2-01"), 10),
+        (("gpu-cluster-01", "gpu-cluster-02"), 10),
+        ((), 10),
+    ],
+)
 def test_nodes_whose_names_would_look_alike_where_they_are_cut_have_room_for_them(names, width):
     nodes = tuple(replace(node(number), host=name, name=name) for number, name in enumerate(names, 2))
     assert section(OverviewPage(), "nodes", view(nodes=nodes)).columns[0].width == width

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from cockpit.text import clean
-from cockpit.ui.block import GUTTER_CELLS, fit_text, fold_text
+from cockpit.ui.block import CUTS, GUTTER_CELLS, fit_text, fold_text, lay_out, lay_out_cell
 from cockpit.ui.section import MIN_GROWING_CELLS, Column, Section, fit_columns
 from cockpit.ui.table import MAX_PLACES, SLICE_LINES, Table
 from cockpit.ui.theme import variable_defaults
@@ -141,22 +141,50 @@ def test_what_is_cut_says_so_and_what_fits_is_whole():
 
 
 @given(st.text(st.sampled_from("ab漢字e\u0301👩…- ")), st.integers(0, 30))
-def test_a_name_whose_end_is_kept_is_as_wide_as_its_column(text, width):
-    assert cell_len(fit_text(text, width, tail=True)) == width
+def test_a_name_is_as_wide_as_its_column_wherever_it_is_cut(text, width):
+    assert {cell_len(fit_text(text, width, cut=cut)) for cut in CUTS} == {width}
 
 
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
         ("rayjob-sample-qtfkz-gpu-worker-mh5wd", "rayjob-sa…-mh5wd"),
-        ("gpu-node-17.cluster.example", "gpu-node-17.clu…"),
-        ("no hyphen in this subject", "no hyphen in th…"),
-        ("a hyphen-in the middle of it", "a hyphen-in the…"),
+        ("gpu-node-17.cluster.example", "gpu-node…example"),
+        ("no hyphen in this subject", "no hyphe…subject"),
+        ("eval-gsm8k-20261127-213045", "eval-gsm…-213045"),
         ("ppo-7b", "ppo-7b          "),
     ],
 )
-def test_of_a_name_that_is_cut_the_end_stays_by_which_pods_differ(name, shown):
-    assert fit_text(name, 16, tail=True) == shown
+def test_of_a_name_that_is_cut_in_its_middle_the_end_stays_by_which_pods_differ(name, shown):
+    assert fit_text(name, 16, cut="middle") == shown
+
+
+def names_drawn(*names):
+    """A column of names that may be 24 cells wide, beside a long note."""
+    name = Column[Thing]("NAME", 12, lambda thing, _: thing.name, name=True)
+    rows = [Thing(name, note="n" * 200) for name in names]
+    (block,) = lay_out([(Section("things", "THINGS", (name, NOTE), rows), rows, 0)], 35, 20, View())
+    (column, width), _ = block.columns
+    return [lay_out_cell(name, width, False, column.cut)[0][0].rstrip() for name in names]
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["eval-gsm8k-20261127-2130", "eval-gsm8k-20261127-2145"], ["eval-gsm8k-20261127-2130", "eval-gsm8k-20261127-2145"]),
+        (
+            ["eval-on-all-of-gsm8k-20261127-2130", "eval-on-all-of-gsm8k-20261127-2145"],
+            ["eval-on-all-of-gsm…-2130", "eval-on-all-of-gsm…-2145"],
+        ),
+        (["n17.racks.cluster.example.com", "n18.racks.cluster.example.com"], ["n17.racks.cl…example.com", "n18.racks.cl…example.com"]),
+        (
+            ["/a/way/that/all/have/one/checkpoint", "/a/way/that/all/have/two/checkpoint"],
+            ["/a/way/that/all/have/on…", "/a/way/that/all/have/tw…"],
+        ),
+    ],
+)
+def test_names_take_free_room_and_where_they_are_cut_they_still_look_different(names, shown):
+    assert names_drawn(*names) == shown
 
 
 # Lines

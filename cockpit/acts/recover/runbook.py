@@ -16,7 +16,7 @@ from cockpit.acts.plan import Plan, Receipt
 from cockpit.acts.recover.hosts import dashboard_of, listens_far
 from cockpit.acts.recover.job import JobSteps
 from cockpit.acts.recover.step_state import NAMES, OF_JOB, Step, StepError, steps_of
-from cockpit.acts.recover.steps import Lines, RecoverySteps, Show
+from cockpit.acts.recover.steps import OF_ALL_RAYS, Lines, RecoverySteps, Show, is_demo
 from cockpit.acts.world import Hear
 from cockpit.config import slurm
 from cockpit.config.document import InputError
@@ -55,7 +55,8 @@ class Recovery:
         """Takes the preset's secrets out of a text."""
         self._steps = RecoverySteps(monitor, executor, preset, filled.preset.ray.env if filled.preset.ray else {}, dashboard)
         self._job = JobSteps(monitor, executor, preset)
-        self.steps = _choose_steps(steps_of(job=preset.job is not None, follow=follow), begin, skip)
+        of_demo = OF_ALL_RAYS if isinstance(preset.ray, RayStart) and is_demo(preset.ray) else ()
+        self.steps = _choose_steps(steps_of(job=preset.job is not None, follow=follow), begin, (*skip, *of_demo))
         self._changed = asyncio.Event()
 
     def __getitem__(self, name: str) -> Step:

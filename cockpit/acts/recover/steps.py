@@ -38,12 +38,21 @@ from cockpit.sources.ray.client import RayClient
 from cockpit.text import gpus_words, plural
 from cockpit.trust import Audience, find_token
 
+DEMO_MARK: Final = "COCKPIT_DEMO"
+"""The environment variable of everything that belongs to a demo (demo/processes.py)."""
+OF_ALL_RAYS: Final = ("kill-orphans", "clean")
+"""Steps that look at all that any Ray has left on a host: a demo may run beside another."""
 Show = Callable[[Plan | Receipt], None]
 """Told what a step will do as soon as that is known, and what it has done."""
 Lines = tuple[str, ...]
 """What came of a step, a sentence each."""
 SPARED: Final = ("driver", "child")
 """What a person has started lives on without its Ray, and is in nobody's way."""
+
+
+def is_demo(start: RayStart) -> bool:
+    """Whether the preset's Ray is that of a demo."""
+    return DEMO_MARK in start.env
 
 
 class RecoverySteps:
@@ -126,6 +135,7 @@ class RecoverySteps:
         apart = sorted(others - {*self.sessions()})
         return (
             *address_conflicts(self._start, self._monitor.config.hosts),
+            *((f"of a demo only the Ray is restarted: {' and '.join(OF_ALL_RAYS)} are skipped",) if is_demo(self._start) else ()),
             *(("its dashboard does not answer: hosts beyond those of the preset are unknown",) if silent else ()),
             *((f"another cluster's Ray also runs there and is not touched: {', '.join(apart)}",) if apart else ()),
         )

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import sys
+import traceback
 
 from ray.cluster_utils import Cluster
 
@@ -35,6 +36,10 @@ def main(folder: str, dashboard_port: str, head_state: str, worker_state: str) -
         os.environ["NVML_SIM_STATE"] = worker_state
         cluster.add_node(**NODE, node_name="w1", dashboard_agent_listen_port=0)
         print(json.dumps({"gcs": cluster.address, "session": cluster.head_node.get_session_dir_path()}), flush=True)
+        sys.stdin.read()
+    except Exception:  # noqa: BLE001 whatever it is
+        traceback.print_exc()  # into nodes.log, which is read as soon as our output has ended
+        os.close(sys.stdout.fileno())
         sys.stdin.read()
     finally:
         processes.end_marked(folder)

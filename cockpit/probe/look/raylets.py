@@ -18,6 +18,7 @@ from .host import MemoryUse, lowest_limit
 from .origin import flag
 from .proc import in_first_namespace, is_in_our_namespace, make_legible, read_at_once, read_link, read_or_nothing
 from .processes import Identity, ProcessTable, ScannedProcess, read_environ
+from .start_flags import head_flags, raylet_flags
 
 ROLES = ("raylet", "gcs_server")
 MOST_SERVICES = 500
@@ -82,6 +83,8 @@ class RayService(NamedTuple):
     """A raylet's."""
     slurm_memory: MemoryUse | None = None
     """Of a raylet in a Slurm job: the limit that is above it, which Ray does not know of."""
+    start: Mapping[str, str] | None = None
+    """The flags of `ray start` that its command line shows; `None` of another user's: anybody can call a process so."""
 
 
 class Rays:
@@ -103,11 +106,22 @@ def _service(process: ScannedProcess, started: Started, table: ProcessTable) -> 
     lines = ((line[:25].rstrip(), line[25:].split()) for line in read_or_nothing(f"/proc/{process.pid}/limits").splitlines())
     limits = {name: int(words[0]) for name, words in lines if words and words[0].isdigit()}  # the soft ones, not where `unlimited`
     files = _count_open_files(process.pid), limits.get("Max open files")
+    start = _start_flags(process, table) if process.details.uid in trust.own_uids() else None
     if process.origin.role != "raylet":
-        return RayService(started, *files)
+        return RayService(started, *files, start=start)
     installed = None if process.details.stuck else frameworks(process)
     memory = slurm_memory(process.pid) if started.slurm else None
-    return RayService(started, *files, installed, task_limits(process, table, limits.get("Max processes")), memory)
+    return RayService(started, *files, installed, task_limits(process, table, limits.get("Max processes")), memory, start)
+
+
+def _start_flags(process: ScannedProcess, table: ProcessTable) -> Mapping[str, str]:
+    """Where the dashboard listens only its own command line says."""
+    argv = process.details.argv
+    if process.origin.role == "raylet":
+        return raylet_flags(argv)
+    session, own = process.origin.session, trust.own_uids()
+    dashboards = (one.details.argv for one in table.values() if one.alive and one.origin.role == "dashboard" and one.details.uid in own)
+    return head_flags(argv, next((argv for argv in dashboards if session and f"--session-dir={session}" in argv), ()))
 
 
 def _read_started(process: ScannedProcess) -> Started:
@@ -151,14 +165,16 @@ def _count_open_files(pid: int) -> int | None:
 
 
 def gcs_address(process: ScannedProcess) -> str | None:
-    """Of the GCS that a raylet has, or that it is itself, as its command says."""
+    """Of the GCS that a raylet has, or that it is itself, as its command says; `None` where that does not tell."""
     argv = process.details.argv
     if process.origin.role == "raylet":
         return flag(argv, "--gcs-address", "--gcs_address")
     if process.origin.role != "gcs_server":
         return None
     port = flag(argv, "--gcs_server_port", "--gcs-server-port")
-    return f"{flag(argv, '--node-ip-address', '--node_ip_address') or '127.0.0.1'}:{port}" if port else None
+    if not port or port == "0":  # it has chosen one itself
+        return None
+    return f"{flag(argv, '--node-ip-address', '--node_ip_address') or '127.0.0.1'}:{port}"
 
 
 # What is installed

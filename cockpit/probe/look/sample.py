@@ -319,6 +319,7 @@ def ray_fact(process: ScannedProcess, verdict: KindVerdict, ray: RayService, mem
         "files": ray.files,
         "files_limit": ray.files_limit,
         "frameworks": ray.frameworks,
+        "start": ray.start,
         "tasks": None if ray.tasks is None else [limit._asdict() for limit in ray.tasks],
         "kill_at": host.kill_at(memory, process) if role == "raylet" else None,
         "slurm_memory": ray.slurm_memory and {"used": ray.slurm_memory.used, "total": ray.slurm_memory.total},

@@ -145,7 +145,7 @@ def host_of(sample: Sample, name: str, addresses: Sequence[str], taken: float, s
         ),
         sessions=None if sample.sessions is None else tuple(_session(session, name, shift) for session in sample.sessions),
         nodes=sample.nodes,
-        rays=sample.rays,
+        rays=None if sample.rays is None else tuple(map(_ray, sample.rays)),
         pointers=sample.pointers,
         temps=sample.temps,
         driver=sample.driver,
@@ -192,6 +192,10 @@ def _sockets(sockets: SocketInterfaces) -> SocketInterfaces:
 
 def _session(session: Session, host: str, shift: float) -> Session:
     return replace(session, host=host, started=redate(session.started, shift))
+
+
+def _ray(ray: RayProcess) -> RayProcess:
+    return replace(ray, start={name: _redact(value) for name, value in ray.start.items()}) if ray.start else ray
 
 
 def _oom_kill(kill: OomKill, host: str, shift: float) -> OomKill:

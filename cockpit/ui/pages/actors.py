@@ -1,4 +1,4 @@
-"""Actors: pending, scheduled, by class and job, dead on demand; placement groups with their bundles."""
+"""Actors: pending, alive, by class and job, dead on demand; placement groups with their bundles."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from cockpit.model import Actor, Bundle, PlacementGroup, Snapshot
+from cockpit.model import LEVELS, Actor, Bundle, PlacementGroup, Snapshot
 from cockpit.placement import needs_words
 from cockpit.sources.source import SourceError
 from cockpit.text import UNKNOWN, count, size
@@ -63,13 +63,19 @@ class ActorsPage(Page):
         note = " (incomplete: Ray lists only the first 10,000)" if view.snapshot.actors_complete is False else ""
         known, status = (self.dead, self.dead_status) if view.ago is None else (None, "not recorded")
         pending, scheduled = view.index.of(_pending), view.index.of(_scheduled)
+        waiting = (_actors_section("pending", "PENDING" + note, pending, "no pending actors"), _groups_section(view, tree=self.tree))
         return (
             *([_actors_section("dead", "DEAD", known, "none", status)] if self.wants_dead else ()),
-            _actors_section("pending", "PENDING" + note, pending, "no pending actors"),
-            _groups_section(view, tree=self.tree),
+            *sorted(waiting, key=lambda section: min((_severity(row, view) for row in section.rows or ()), default=len(LEVELS))),
             _classes_section(view.index.of(_classes), tree=self.tree),
             _actors_section("scheduled", "SCHEDULED" + note, scheduled, view.index.of(_internal_note)),
         )
+
+
+def _severity(row: Any, view: View) -> int:
+    """Of what is found about it: 0 for the worst."""
+    level = view.index.findings.level(row)
+    return LEVELS.index(level) if level else len(LEVELS)
 
 
 def _pending(snapshot: Snapshot) -> Sequence[Actor] | None:
@@ -101,26 +107,17 @@ def _internal_note(snapshot: Snapshot) -> str:
 
 def _actors_section(key: str, title: str, actors: Sequence[Actor] | None, nothing: str, unknown: str = NO_ANSWER) -> Section[Actor]:
     waits, is_dead = key == "pending", key == "dead"
-    alive = not (waits or is_dead)
     columns: list[Column[Actor]] = [
-        text_column(title, 16 if waits else 20, lambda actor, _: cells.title(actor), grow=alive, most=40),
-        Column(
-            "CLASS",
-            14,
-            lambda actor, _: actor.class_ if actor.name else "",
-            sort=lambda actor, _: actor.class_,
-            rank=5,
-            grow=alive,
-            most=28,
-        ),
+        text_column(title, 16 if waits else 20, lambda actor, _: cells.title(actor), name=True),
+        Column("CLASS", 14, lambda actor, _: actor.class_ if actor.name else "", sort=lambda actor, _: actor.class_, rank=5, name=True),
         Column("STATE", 14, lambda actor, view: cells.state(actor.state, view), sort=lambda actor, _: actor.state),
-        Column("NEEDS", 15, cells.actor_needs, sort=lambda actor, _: actor.needs.get("GPU"), rank=1 if waits else 0, grow=alive, most=28),
+        Column("NEEDS", 15, cells.actor_needs, sort=lambda actor, _: actor.needs.get("GPU"), rank=1 if waits else 0, grow=True),
         Column("FOR", 6, cells.waiting_time, sort=lambda actor, _: actor.since, right=True, rank=0 if waits else 6),
-        text_column("NODE", 10, lambda actor, view: view.node_title(actor.node), rank=8 if waits else 1, tail=True),
+        text_column("NODE", 10, lambda actor, view: view.node_title(actor.node), rank=8 if waits else 1, name=True),
         Column("PID", 7, cells.actor_pid, sort=lambda actor, _: actor.pid, right=True, rank=9 if waits else 2),
         Column("GPU MEM", 7, _memory, sort=_memory_bytes, right=True, rank=10 if waits or is_dead else 0),
         number_column("RST", 3, lambda actor, _: actor.restarts, count, rank=3),
-        text_column("JOB", 12, lambda actor, view: view.job_title(actor.job), rank=4, grow=alive, most=24),
+        text_column("JOB", 12, lambda actor, view: view.job_title(actor.job), rank=4, name=True),
     ]
     if waits:
         columns.append(reason_column(36, lambda actor, view: cells.why(actor, view) or UNKNOWN))  # a long one in full only once
@@ -145,15 +142,16 @@ def _is_memory_unknown(view: View, *actors: Actor) -> bool:
 
 def _groups_section(view: View, *, tree: bool) -> Section[GroupRow]:
     groups = [group for group in view.snapshot.placement_groups or () if group.state != "REMOVED"]
-    rows = [row for group in sorted(groups, key=lambda group: not group.pending) for row in _group_rows(group, tree=tree)]
+    ordered = sorted(groups, key=lambda group: (_severity(group, view), not group.pending))
+    rows = [row for group in ordered for row in _group_rows(group, tree=tree)]
     columns: tuple[Column[GroupRow], ...] = (
-        Column("GROUPS", 20, _group_name, sort=lambda row, _: row.about.name),
+        Column("GROUPS", 20, _group_name, sort=lambda row, _: row.about.name, name=True),
         _of_group("STATE", 13, lambda group, view: cells.state(group.state, view), sort=lambda row, _: row.about.state),
         _of_group("STRATEGY", 13, lambda group, _: group.strategy or UNKNOWN, rank=2),
         Column("BUNDLES", 24, _bundles, grow=True),
-        Column("PLACED", 14, _placement),
+        Column("PLACED", 14, _placement, grow=True),
         _of_group("FOR", 6, lambda group, view: cells.ago(group.since, view), sort=lambda row, _: row.about.since, right=True, rank=1),
-        Column("JOB", 12, lambda row, view: view.job_title(row.about.job), sort=lambda row, _: row.about.job, rank=3),
+        Column("JOB", 12, lambda row, view: view.job_title(row.about.job), sort=lambda row, _: row.about.job, rank=3, name=True),
         reason_column(14, lambda row, view: cells.why(row.about, view) if row.bundle is None else "", rank=4),
     )
     return Section(
@@ -195,12 +193,12 @@ def _placement(row: GroupRow, view: View) -> Cell:
 
 def _classes_section(classes: Sequence[ClassRow] | None, *, tree: bool) -> Section[ClassRow]:
     columns: tuple[Column[ClassRow], ...] = (
-        Column("CLASSES", 24, _class_name, sort=lambda row, _: row.about.class_, grow=True, most=40),
-        text_column("JOB", 14, lambda row, view: view.job_title(row.job), rank=1),
+        Column("CLASSES", 24, _class_name, sort=lambda row, _: row.about.class_, name=True),
+        text_column("JOB", 14, lambda row, view: view.job_title(row.job), rank=1, name=True),
         Column("ALIVE", 6, lambda row, _: _states(row, "ALIVE"), right=True),
         Column("PENDING", 7, lambda row, _: _states(row, "PENDING_CREATION", "DEPENDENCIES_UNREADY", "RESTARTING"), right=True),
         Column("RST", 4, _restarts, right=True),
-        Column("NEEDS EACH", 16, lambda row, view: cells.actor_needs(row.actors[0], view), rank=2),
+        Column("NEEDS EACH", 16, lambda row, view: cells.actor_needs(row.actors[0], view), rank=2, grow=True),
         Column("GPU MEM", 7, _class_memory, right=True),
     )
     rows = [row for each in classes or () for row in (each, *(map(_leaf, each.actors) if tree else ()))]

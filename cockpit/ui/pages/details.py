@@ -195,12 +195,12 @@ def processes_section(key: str, title: str, rows: list[Process], nothing: str) -
     """A short list of processes."""
     columns: tuple[Column[Process], ...] = (
         Column(title, 9, lambda process, _: cells.kind(process)),
-        Column("HOST", 10, lambda process, _: process.host, rank=1, tail=True),
+        Column("HOST", 10, lambda process, _: process.host, rank=1, name=True),
         PID_COLUMN,
         GPU_MEMORY_COLUMN,
         Column("GPUS", 6, lambda process, _: cells.gpu_indices(process), rank=2),
         number_column("RSS", 6, lambda process, _: process.rss, rank=3),
-        Column("OWNER", 16, cells.owner, rank=4),
+        Column("OWNER", 16, cells.owner, rank=4, name=True),
         Column("COMMAND", 20, lambda process, _: cells.command(process), grow=True),
     )
     return Section(key, title, columns, rows, nothing, process_search)
@@ -237,7 +237,7 @@ def _job(job: Job, view: View) -> Sequence[Section[Any]]:
 
 def _groups(groups: list[PlacementGroup] | None) -> Section[PlacementGroup]:
     columns: tuple[Column[PlacementGroup], ...] = (
-        Column("GROUPS", 16, lambda group, _: cells.title(group), grow=True),
+        Column("GROUPS", 16, lambda group, _: cells.title(group), name=True),
         Column("STATE", 12, lambda group, view: cells.state(group.state, view)),
         Column("BUNDLES", 24, lambda group, _: bundles_words(group), grow=True),
         reason_column(14, lambda group, _: group.why, rank=1),
@@ -247,10 +247,10 @@ def _groups(groups: list[PlacementGroup] | None) -> Section[PlacementGroup]:
 
 def _actors(key: str, actors: list[Actor] | None, title: str = "ACTORS") -> Section[Actor]:
     columns: tuple[Column[Actor], ...] = (
-        Column(title, 24, lambda actor, _: cells.title(actor), grow=True),
+        Column(title, 24, lambda actor, _: cells.title(actor), name=True),
         Column("STATE", 14, lambda actor, view: cells.state(actor.state, view)),
-        Column("NEEDS", 16, cells.actor_needs),
-        Column("NODE", 10, lambda actor, view: view.node_title(actor.node), tail=True),
+        Column("NEEDS", 16, cells.actor_needs, grow=True),
+        Column("NODE", 10, lambda actor, view: view.node_title(actor.node), name=True),
         Column("PID", 8, cells.actor_pid, right=True),
         reason_column(16, lambda actor, _: actor.why, rank=1),
     )
@@ -327,7 +327,7 @@ def _bundles(group: PlacementGroup) -> Section[Item[Bundle]]:
     columns: tuple[Column[Item[Bundle]], ...] = (
         Column("BUNDLES", 8, lambda row, _: row.key.rpartition(":")[2]),
         Column("NEEDS", 24, lambda row, _: needs_words(row.of.needs), grow=True),
-        Column("NODE", 16, lambda row, view: view.node_title(row.of.node) if row.of.node else (("not placed", "warn"),)),
+        Column("NODE", 16, lambda row, view: view.node_title(row.of.node) if row.of.node else (("not placed", "warn"),), name=True),
     )
     rows = [Item(f"{group.key}:{number}", bundle) for number, bundle in enumerate(group.bundles)]
     return Section("bundles", "BUNDLES", columns, rows, search=lambda row: f"{row.key} {row.of.node}")

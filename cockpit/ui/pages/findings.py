@@ -46,7 +46,7 @@ def _lift_column(column: Column[Finding]) -> Column[Item[Finding]]:
     sort = column.sort
     by: Callable[[Item[Finding], View], Any] | None = None if sort is None else lambda row, view: sort(row.of, view)
     cell: Callable[[Item[Finding], View], Cell] = lambda row, view: column.cell(row.of, view)  # noqa: E731
-    return Column(column.title, column.width, cell, by, column.right, grow=column.grow, rank=column.rank, tail=column.tail)
+    return Column(column.title, column.width, cell, by, column.right, grow=column.grow, rank=column.rank, name=column.name)
 
 
 def worst_section(view: View) -> Iterator[Section[Finding]]:
@@ -67,7 +67,7 @@ def _section(key: str, title: str, rows: Sequence[Finding] | None, nothing: str 
         Column(title, 10, lambda finding, view: cells.level(finding.level, view), sort=lambda finding, _: LEVELS.index(finding.level)),
         age_column("FOR", 6, lambda finding, view: None if (held := finding.lasted(view.now)) is None else view.now - held),
         Column("KEY", 5, lambda finding, view: ((next_steps(finding, has_acts=view.acts, past=view.ago is not None)[0].key, "accent"),)),
-        text_column("ABOUT", 16, lambda finding, _: finding.subject, rank=1, fold=2, tail=True),
+        text_column("ABOUT", 16, lambda finding, _: finding.subject, rank=1, fold=2, name=True),
         Column(what, 44, lambda finding, _: finding.text, grow=True, fold=MAX_TEXT_LINES),
     )
     return Section(key, title, columns, rows, nothing, _search, lambda finding, _: finding.seen is not None, unknown="unknown yet")
@@ -136,7 +136,7 @@ class FaultsPage(Page):
         """The oldest first."""
         columns: tuple[Column[Fault], ...] = (
             Column("FAILING SOURCES", 20, lambda fault, _: ((fault.source, "bad"),), sort=lambda fault, _: fault.source),
-            text_column("HOST", 10, lambda fault, _: fault.host or None, rank=1, tail=True),
+            text_column("HOST", 10, lambda fault, _: fault.host or None, rank=1, name=True),
             age_column("SINCE", 6, lambda fault, _: fault.since),
             Column("WHAT", 30, lambda fault, _: f"{fault.text}{also_down(fault)}", grow=True, fold=MAX_TEXT_LINES),
         )

@@ -71,7 +71,7 @@ class GpuRows(Sequence[GpuRow]):
 def gpus_section(key: str, rows: Sequence[GpuRow] | None, *, own_node: bool = False) -> Section[GpuRow]:
     """GPUs of one node, or of all."""
     columns: tuple[Column[GpuRow], ...] = (
-        *(() if own_node else (text_column("GPUS", 10, lambda row, _: row.node.title, tail=True),)),
+        *(() if own_node else (text_column("GPUS", 10, lambda row, _: row.node.title, name=True),)),
         Column("GPU", 5, _label, sort=lambda row, _: row.gpu.index),
         Column("MEMORY", 10, _memory, rank=2),
         Column("USED/ALL", 9, _used_memory, sort=lambda row, _: row.hold.memory if row.hold else row.gpu.memory_used, right=True),
@@ -86,9 +86,9 @@ def gpus_section(key: str, rows: Sequence[GpuRow] | None, *, own_node: bool = Fa
         _of_gpu("PCIE", 6, _pcie, right=True, rank=10),
         _of_gpu("NVLINK", 6, _nvlink, right=True, rank=9),
         _of_gpu("IDLE", 7, _idle, right=True, rank=1),
-        _of_gpu("RESERVED BY", 16, _reserved_by, rank=1),
-        Column("HELD BY", 18, _holder_cell, grow=True),
-        Column("JOB", 12, _jobs, rank=3),
+        _of_gpu("RESERVED BY", 16, _reserved_by, rank=1, name=True),
+        Column("HELD BY", 18, _holder_cell, grow=True, name=True),
+        Column("JOB", 12, _jobs, rank=3, name=True),
     )
     return Section(
         key,

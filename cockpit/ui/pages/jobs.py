@@ -29,7 +29,7 @@ class JobsPage(Page):
 
 def _section(rows: list[Job] | None) -> Section[Job]:
     columns: tuple[Column[Job], ...] = (
-        text_column("JOBS", 22, lambda job, _: job.id),
+        text_column("JOBS", 22, lambda job, _: job.id, name=True),
         Column("STATUS", 11, lambda job, view: cells.state(job.status, view), sort=lambda job, _: job.status),
         age_column("STARTED", 7, lambda job, _: job.started, rank=3),
         number_column("RUNTIME", 7, cells.run_seconds, age),
@@ -47,7 +47,7 @@ def _section(rows: list[Job] | None) -> Section[Job]:
 
 def _users_section(view: View) -> Section[Item[UserUsage]]:
     columns: tuple[Column[Item[UserUsage]], ...] = (
-        text_column("USERS", 22, lambda row, _: row.of.user or None),
+        text_column("USERS", 22, lambda row, _: row.of.user or None, name=True),
         number_column("JOBS", 5, lambda row, _: row.of.jobs, str),
         number_column("GPUS", 5, lambda row, _: row.of.gpus or 0, count),
         number_column("GPU-H", 6, lambda row, _: row.of.sums.had, gpu_hours),

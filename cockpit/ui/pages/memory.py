@@ -9,11 +9,12 @@ from cockpit.findings.memory import kill_order, newest_worker
 from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, Holding, KillLine, MemoryOwner, kill_line, plausible_bytes
 from cockpit.findings.trend import Trend, seconds_until
 from cockpit.model import SUPERVISOR, Finding, HostMemory, Node, Snapshot
+from cockpit.monitor.history import MAX_IDLE_GAP_STEPS
 from cockpit.text import UNKNOWN, ratio, size
 from cockpit.ui import cells
 from cockpit.ui.columns import number_column
 from cockpit.ui.findings import find_things
-from cockpit.ui.marks import Tone, bar, chart, spark
+from cockpit.ui.marks import Tone, bar, chart, fill_short_gaps, spark
 from cockpit.ui.section import Cell, Column, Page, PageRow, Section, facts
 from cockpit.ui.view import View
 
@@ -25,6 +26,10 @@ MAX_FORECAST_S = 3600.0
 """How far ahead a time is told."""
 SPARK_CELLS = 30
 WIDE_COLUMNS = 140
+OWNERS, GROWTH = "memory-owners", "GROWTH"
+"""The key of the section with the owners, and its column of how fast they grow."""
+BY_GROWTH = (GROWTH, False)
+"""How the owners are sorted then: the fastest first."""
 AVAILABLE = "available"
 """The key of the row that nobody holds."""
 CHART_HEADROOM = 1.25
@@ -47,6 +52,8 @@ class OwnerRow(PageRow, frozen=True):
 
 class MemoryPage(Page):
     """One node's host memory."""
+
+    switches = frozenset({"growth"})
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -135,7 +142,7 @@ def _chart_lines(node: Node, line: KillLine | None, trend: Trend | None, view: V
         yield "", UNKNOWN
         return
     each, height = (2, CHART_ROWS) if view.width >= WIDE_COLUMNS else (4, CHART_ROWS_LOW)
-    past = downsample(view.history.memory.tail(node.key, MAX_STEPS), MAX_STEPS // each)
+    past = downsample(fill_short_gaps(view.history.memory.tail(node.key, MAX_STEPS), MAX_IDLE_GAP_STEPS), MAX_STEPS // each)
     ahead: list[float] = []
     if used is not None and trend is not None and trend.steady:  # what doesn't grow steadily is not drawn ahead
         columns = range(1, 1 + int(FORECAST_S / (each * STEP_S)))
@@ -171,18 +178,16 @@ def _owners(node: Node, view: View) -> Section[OwnerRow]:
     host, held = view.index.host_of(node), _holdings(node, view)
     rows = None if host is None or held is None else list(_rows(node, host.name, held, view))
     columns: tuple[Column[OwnerRow], ...] = (
-        Column("BY JOB AND ACTOR", 22, _owner, sort=lambda row, _: row.holding.owner.name, grow=True),
+        Column("BY JOB AND ACTOR", 22, _owner, sort=lambda row, _: row.holding.owner.name, grow=True, name=True),
         number_column("HOLDS", 6, lambda row, _: row.holding.used),
         Column("SHARE", 5, lambda row, _: share(row.holding.owner.key, row.holding.used, node), right=True, rank=2),
-        Column("GROWTH", 10, _growth, sort=lambda row, _: row.holding.trend.slope if row.holding.trend else None, right=True),
+        Column(GROWTH, 10, _growth, sort=lambda row, _: row.holding.trend.slope if row.holding.trend else None, right=True),
         Column("LAST 15 MIN", SPARK_CELLS, lambda row, view: ((spark(row.past, SPARK_CELLS, row.top, ascii=view.ascii), "mid"),), rank=3),
         Column("PROCS", 5, lambda row, _: str(len(row.holding.processes) or ""), right=True, rank=1),
-        Column("JOB", 14, _job, rank=4),
+        Column("JOB", 14, _job, rank=4, name=True),
     )
     unknown = "unknown: no probe on this node, or no answer from it yet"
-    return Section(
-        "memory-owners", "BY JOB AND ACTOR", columns, rows, "none", lambda row: f"{row.holding.owner.name} {row.key}", unknown=unknown
-    )
+    return Section(OWNERS, "BY JOB AND ACTOR", columns, rows, "none", lambda row: f"{row.holding.owner.name} {row.key}", unknown=unknown)
 
 
 def _holdings(node: Node, view: View) -> Sequence[Holding] | None:

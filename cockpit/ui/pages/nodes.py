@@ -109,9 +109,9 @@ def _memory_section(page: NodePage, node: Node, view: View) -> Section[MemoryRow
         number_column("HOST MEMORY", 11, lambda row, _: row.used),
         Column("SHARE", 5, lambda row, _: share(row.name, row.used, node), right=True),
         Column("PID", 8, lambda row, _: row.name if row.user else "", sort=lambda row, _: row.user and row.user.pid, right=True),
-        text_column("USER", 8, lambda row, _: (row.user.user or None) if row.user else "", rank=2),
+        text_column("USER", 8, lambda row, _: (row.user.user or None) if row.user else "", rank=2, name=True),
         Column("KIND", 9, lambda row, _: cells.kind(row.about) if row.about else "", rank=1),
-        Column("JOB", 12, lambda row, view: view.job_title(row.about.job) if row.about else "", rank=3),
+        Column("JOB", 12, lambda row, view: view.job_title(row.about.job) if row.about else "", rank=3, name=True),
         Column("COMMAND", 20, lambda row, _: row.command, grow=True),
     )
     users = _memory_users(page, node, view)
@@ -164,10 +164,10 @@ def sessions_section(sessions: Sequence[Session] | None) -> Section[Session]:
     """Ray's folders on disk: live or dead, and what they cost."""
     columns: tuple[Column[Session], ...] = (
         Column("SESSIONS", 10, _session_state),
-        text_column("HOST", 10, lambda session, _: session.host, rank=1, tail=True),
+        text_column("HOST", 10, lambda session, _: session.host, rank=1, name=True),
         number_column("SIZE", 6, lambda session, _: session.size),
         age_column("STARTED", 7, lambda session, _: session.started),
-        Column("OWNER", 8, lambda session, _: session.owner or UNKNOWN, rank=2),
+        Column("OWNER", 8, lambda session, _: session.owner or UNKNOWN, rank=2, name=True),
         Column("KEEPS", 12, lambda session, _: ((f"{len(session.keeps)} protected", "warn"),) if session.keeps else "", rank=3),
         Column("PATH", 24, lambda session, _: session.path + ("  <- session_latest" if session.latest else ""), grow=True),
     )

@@ -16,7 +16,7 @@ from cockpit.report.grouping import Repeats, alike_groups, bundles_words
 from cockpit.report.text import unjudged_words
 from cockpit.text import UNKNOWN, age, percent, plural, ratio
 from cockpit.ui import cells
-from cockpit.ui.block import fit_text
+from cockpit.ui.block import CUTS, fit_text
 from cockpit.ui.columns import GPU_MEMORY_COLUMN, PID_COLUMN, age_column, number_column, process_search, reason_column, text_column
 from cockpit.ui.marks import spark
 from cockpit.ui.pages.findings import worst_section
@@ -59,7 +59,7 @@ class WaitingRow(PageRow, frozen=True):
 def _name_width(snapshot: Snapshot) -> int:
     """So many that no two nodes look alike where their names are cut: then rather another column goes."""
     titles = {node.title + "*" * node.head for node in snapshot.nodes or ()}
-    told_apart = len({fit_text(title, NAME_WIDTH - MARK_WIDTH, tail=True) for title in titles}) == len(titles)
+    told_apart = any(len({fit_text(title, NAME_WIDTH - MARK_WIDTH, cut=cut) for title in titles}) == len(titles) for cut in CUTS)
     return NAME_WIDTH if told_apart else min(LONGEST_NAME_WIDTH, MARK_WIDTH + max(map(len, titles)))
 
 
@@ -68,7 +68,7 @@ def node_columns(view: View) -> tuple[Column[Node], ...]:
     past = 24 if view.width >= 150 else 12
     gpus = min(cells.MAX_GPU_CELLS, max((len(node.gpus or ()) for node in view.snapshot.nodes or ()), default=8)) or 4
     return (
-        Column("NODES", view.index.of(_name_width), cells.node_name, sort=lambda node, _: node.title, grow=True, tail=True),
+        Column("NODES", view.index.of(_name_width), cells.node_name, sort=lambda node, _: node.title, grow=True, name=True),
         Column("IP", 15, lambda node, _: node.ip or UNKNOWN, sort=lambda node, _: node.ip, rank=9),
         Column("GPU MEM", max(7, gpus), lambda node, view: cells.gpu_cells(node.current_gpus, view, memory=True)),
         _share("MEM%", sum_gpu_memory, (0.9, 0.98)),
@@ -164,10 +164,10 @@ def waits_section(view: View) -> Section[WaitingRow]:
     rows = [replace(item, drawn_why=repeats.shorten(item.why, _reference(item))) for item in ordered[:MAX_ROWS]]
     columns: tuple[Column[WaitingRow], ...] = (
         Column("WAITS", 8, lambda item, _: ((item.what, "warn"),), sort=lambda item, _: item.what),
-        text_column("NAME", 20, lambda item, _: item.name, fold=2),
-        Column("NEEDS", 16, lambda item, _: item.needs or UNKNOWN, grow=True, most=32, rank=1, fold=2),
+        text_column("NAME", 20, lambda item, _: item.name, fold=2, name=True),
+        Column("NEEDS", 16, lambda item, _: item.needs or UNKNOWN, grow=True, rank=1, fold=2),
         Column("FOR", 7, cells.waiting_time, sort=lambda item, _: item.since, right=True),
-        text_column("JOB", 12, lambda item, view: view.job_title(item.job), rank=2, grow=True, most=24),
+        text_column("JOB", 12, lambda item, view: view.job_title(item.job), rank=2, name=True),
         reason_column(36, lambda item, _: item.drawn_why or UNKNOWN),
     )
     return Section(
@@ -193,7 +193,7 @@ def orphans_section(view: View) -> Section[Process]:
     looked, unjudged = view.snapshot.looked_at, view.snapshot.unjudged
     columns: tuple[Column[Process], ...] = (
         Column("ORPHANS", 10, lambda process, _: cells.kind(process), sort=lambda process, _: process.kind),
-        text_column("NODE", 10, cells.place, tail=True),
+        text_column("NODE", 10, cells.place, name=True),
         PID_COLUMN,
         GPU_MEMORY_COLUMN,
         Column("GPUS", 7, lambda process, _: cells.gpu_indices(process), rank=1),
@@ -219,7 +219,7 @@ def running_jobs_section(view: View) -> Section[Job]:
     actors = view.index.of(_living_actors_by_job)
     rows = None if jobs is None else [job for job in jobs if job.status == "RUNNING"]
     columns: tuple[Column[Job], ...] = (
-        text_column("RUNNING JOBS", 20, lambda job, _: job.id),
+        text_column("RUNNING JOBS", 20, lambda job, _: job.id, name=True),
         Column("FOR", 6, lambda job, view: age(cells.run_seconds(job, view)), sort=lambda job, _: job.started, right=True),
         Column("GPUS", 4, lambda job, view: cells.job_gpus(job, view)[1], right=True),
         Column("GPU MEM", 7, lambda job, view: cells.job_gpus(job, view)[0], sort=cells.job_memory_bytes, right=True),
@@ -247,7 +247,7 @@ def _job_past_columns(view: View) -> tuple[Column[Job], ...]:
     return (
         Column(f"GPU UTIL {minutes}", JOB_PAST_CELLS, drawn("gpu")),
         Column(f"GPU MEM {minutes}", JOB_PAST_CELLS, drawn("memory")),
-        Column(cells.phase_legend(view), JOB_PAST_CELLS, lambda job, _: cells.phases(past(job, "gpu"), past(job, "memory"), view)),
+        Column("BUSY OR IDLE", JOB_PAST_CELLS, lambda job, _: cells.phases(past(job, "gpu"), past(job, "memory"), view)),
     )
 
 

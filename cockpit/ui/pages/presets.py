@@ -32,7 +32,7 @@ class PresetsPage(Page):
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
         columns: tuple[Column[PresetEntry], ...] = (
-            text_column("PRESETS", 20, lambda entry, _: entry.name),
+            text_column("PRESETS", 20, lambda entry, _: entry.name, name=True),
             Column("FITS", 8, _fits, sort=lambda entry, _: entry.checked.verdict if entry.checked else None),
             _resource("GPU"),
             _resource("CPU", rank=4),
@@ -147,7 +147,7 @@ def _groups(checked: CheckOutcome) -> Section[Item[Group]]:
     from cockpit.check.groups import bundles
 
     columns: tuple[Column[Item[Group]], ...] = (
-        Column("ASKS FOR", 24, lambda row, _: row.of.name),
+        Column("ASKS FOR", 24, lambda row, _: row.of.name, name=True),
         Column("STRATEGY", 14, lambda row, _: row.of.strategy or "one by one"),
         Column("GPUS", 5, lambda row, _: count(row.of.amount("GPU")), right=True),
         Column("CPUS", 5, lambda row, _: count(row.of.amount("CPU")), right=True),

@@ -90,15 +90,15 @@ def _one_tree(root: Process, children: dict[tuple[str, int], list[Process]], see
 def _section(title: str, rows: list[ProcessRow] | None, view: View) -> Section[ProcessRow]:
     columns: tuple[Column[ProcessRow], ...] = (
         Column(title, 12, lambda row, _: cells.kind(row.about), sort=lambda row, _: _place(row.about)),
-        text_column("NODE", 10, lambda row, view: cells.place(row.about, view), rank=1, tail=True),
+        text_column("NODE", 10, lambda row, view: cells.place(row.about, view), rank=1, name=True),
         number_column("PID", 7, lambda row, _: row.about.pid, str),
-        text_column("USER", 8, lambda row, _: row.about.user or None, rank=5),
+        text_column("USER", 8, lambda row, _: row.about.user or None, rank=5, name=True),
         Column("S", 1, _state, rank=6),
         age_column("AGE", 6, lambda row, _: row.about.started, rank=2),
         Column(GPU_MEMORY, 8, lambda row, _: gpu_memory(row.about), sort=lambda row, _: row.about.gpu_memory, right=True),
         Column("GPUS", 6, lambda row, _: cells.gpu_indices(row.about), rank=4),
         number_column("RSS", 6, lambda row, _: row.about.rss, rank=3),
-        text_column("OWNER", 12, lambda row, view: cells.owner(row.about, view), rank=1, grow=True),
+        text_column("OWNER", 12, lambda row, view: cells.owner(row.about, view), rank=1, name=True),
         Column("COMMAND", 20, _command, sort=lambda row, _: cells.command(row.about), grow=True),
         reason_column(20, lambda row, _: "; ".join(row.about.why), rank=7),
     )

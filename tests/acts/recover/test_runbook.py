@@ -18,6 +18,7 @@ from cockpit.acts.recover.steps import Lines, Show
 from cockpit.acts.world import Hear
 from cockpit.config.settings import Config
 from cockpit.config.slurm import named_allocation
+from cockpit.demo.processes import MARK
 from cockpit.presets import JobSpec, Preset, RayNode, RayStart, fill_preset
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.slurm import SlurmJob
@@ -48,6 +49,12 @@ class Scripted(Recovery):
             return (f"{name} with {TOKEN}",)
 
         return deed
+
+
+def test_the_runbook_of_a_demo_leaves_alone_what_other_rays_have_left_on_the_host():
+    demo = replace(PRESET, ray=RayStart(RayNode("head"), env={MARK: "/tmp/cockpit-demo-x"}))
+    assert {step.name for step in Scripted(preset=demo).steps if step.state == "skipped"} == {"kill-orphans", "clean"}
+    assert not {step.name for step in Scripted().steps if step.state == "skipped"}
 
 
 async def changes(recovery: Recovery) -> list[Step]:

@@ -1,0 +1,51 @@
+"""The preset by which `recover` restarts the demo's own Ray, as one node on this host, and launches a smaller training run."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cockpit.whole_file import write_new
+
+NAME = "demo"
+ENTRYPOINT = (
+    "python {script} --actor.num_nodes 1 --actor.num_gpus_per_node 2 --ref.num_nodes 1 --ref.num_gpus_per_node 2"
+    " --train.colocate_actor_ref --critic.num_nodes 1 --critic.num_gpus_per_node 1 --reward.num_nodes 1 --reward.num_gpus_per_node 1"
+    " --vllm.num_engines 2 --vllm.tensor_parallel_size 1 --actor.model_name_or_path Qwen/Qwen2.5-7B-Instruct"
+    " --reward.model_name_or_path Qwen/Qwen2.5-7B-Instruct"
+)
+ABOUT = "The demo's Ray again, as one node of 8 GPUs, and a smaller PPO run. To try recover; it touches nothing but the demo"
+
+
+def write_preset(folder: Path, python: str, gcs: str, dashboard_port: int, free_ports: Sequence[int], env: Mapping[str, str]) -> None:
+    """Into `folder/presets`. `gcs` is where the demo's GCS listens: by its port `recover` knows which Ray is meant.
+
+    `free_ports`: two that a head would take otherwise from another Ray on this host. `env`: by its mark what is started goes with the demo.
+    """
+    client, agent = free_ports
+    flags = {
+        "host": socket.gethostname(),
+        "node_ip_address": "127.0.0.1",
+        "port": int(gcs.rpartition(":")[2]),
+        "num_cpus": 32,
+        "num_gpus": 8,
+        "object_store_memory": 100 << 20,
+        "include_dashboard": True,
+        "dashboard_host": "127.0.0.1",
+        "dashboard_port": dashboard_port,
+        "dashboard_agent_listen_port": agent,
+        "ray_client_server_port": client,
+        "min_worker_port": 0,
+        "max_worker_port": 0,
+        "temp_dir": str(folder / "ray"),
+        "disable_usage_stats": True,
+    }
+    preset = {
+        "about": ABOUT,
+        "ray": {"head": flags, "env": dict(env), "python": python},
+        "job": {"entrypoint": ENTRYPOINT.format(script=folder / "work" / "train_ppo_ray.py")},
+    }
+    (folder / "presets").mkdir()
+    write_new(folder / "presets" / f"{NAME}.yaml", json.dumps(preset, indent=2) + "\n")  # JSON is YAML

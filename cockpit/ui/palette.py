@@ -1,0 +1,107 @@
+"""The command palette: pages, acts and keys, found by their names, by what they do, and by other words for that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Final
+
+from textual import work
+from textual.app import SystemCommand
+from textual.binding import Binding
+from textual.command import CommandPalette, Hit, Hits
+from textual.dom import DOMNode
+from textual.system_commands import SystemCommandsProvider
+
+from cockpit.acts.act import Act, Runbook
+from cockpit.acts.table import ACTS
+from cockpit.ui.help import binding_help, key_name
+from cockpit.ui.keys import NOT_IN_PALETTE, PAGES
+
+OTHER_WORDS: Final[Mapping[str, str]] = {
+    "Overview": "home dashboard summary",
+    "Nodes": "hosts machines gpus",
+    "Processes": "pids orphans top",
+    "Findings": "errors warnings problems alerts",
+    "Kill": "end process sigterm sigkill",
+    "Terminate": "end process kill sigterm",
+    "Kill orphans": "zombies leftovers vram",
+    "Kill actor": "end",
+    "Stop Ray": "shut down cluster kill end",
+    "Clean": "delete disk space tmp sessions cleanup",
+    "Stop job": "cancel kill end",
+    "Delete job": "remove",
+    "Remove group": "delete placement group kill",
+    "Drain node": "cordon",
+    "Launch": "run start job submit",
+    "Launch again": "rerun restart job resubmit",
+    "Recover": "restart start cluster",
+    "Filter": "find search grep",
+    "Log": "stdout stderr output tail",
+    "Stack": "py-spy traceback hang stuck",
+    "Env": "environment variables",
+    "Memory": "ram host oom",
+    "GPU memory": "vram cuda",
+    "Other cluster": "switch address session",
+    "Go to time": "past history replay",
+    "Step": "past history replay",
+    "Event": "past history replay",
+    "Pause": "freeze",
+    "Refresh": "reload update",
+    "Poll faster": "interval rate",
+    "Poll slower": "interval rate",
+    "Sources": "faults errors failing",
+    "JSON": "raw details",
+    "Copy": "clipboard yank",
+    "Export": "save dump file",
+    "Save preset": "yaml",
+    "Theme": "colours colors dark light",
+    "Screenshot": "svg picture image save",
+    "Quit": "exit leave",
+}
+"""By the name of a command: how else somebody may call it."""
+FOUND_BY_WORDS: Final = 0.1
+"""The score of a command whose name does not match: below all that do."""
+
+
+class Commands(SystemCommandsProvider):
+    """Finds a command by its name; also by what it does, and by other words for that."""
+
+    async def search(self, query: str) -> Hits:
+        matcher, words = self.matcher(query), query.casefold().split()
+        for name, about, run, _ in self.app.get_system_commands(self.screen):
+            told = f"{name} {about} {OTHER_WORDS.get(name, '')}".casefold()
+            if (score := matcher.match(name)) > 0:
+                yield Hit(score, matcher.highlight(name), run, help=about)
+            elif all(word in told for word in words):
+                yield Hit(FOUND_BY_WORDS, name, run, help=about)
+
+
+class Palette(CommandPalette):
+    """Textual's own (8.2.8); but one that is closed at once, while its search begins, doesn't end the program."""
+
+    @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP, exit_on_error=False)
+    async def _gather_commands(self, search_value: str) -> None:
+        await CommandPalette._gather_commands.__wrapped__(self, search_value)  # type: ignore[attr-defined]  # `work` wraps it
+
+
+def page_commands(open_page: Callable[[int], object]) -> Iterator[SystemCommand]:
+    """One for each page."""
+    for number, page in enumerate(PAGES):
+        yield SystemCommand(page.title, f"Open page {number + 1}", partial(open_page, number))
+
+
+def key_commands(nodes: Iterable[DOMNode], applies: Callable[[str], bool]) -> Iterator[SystemCommand]:
+    """One for each key of these that means something now."""
+    for node in nodes:
+        for binding in type(node).BINDINGS:
+            if isinstance(binding, Binding) and binding.action.partition("(")[0] not in NOT_IN_PALETTE and applies(binding.action):
+                key = key_name(binding.key.split(",")[0])
+                run = partial(node.app.run_action, binding.action, node)
+                yield SystemCommand(binding.description, f"Key {key}: {binding_help(node, binding)}".removesuffix(": "), run)
+
+
+def act_commands(begin: Callable[[Act | Runbook], object]) -> Iterator[SystemCommand]:
+    """One for each act."""
+    for act in ACTS:
+        yield SystemCommand(act.title, f"Key {act.first_key}: {act.help}", partial(begin, act))
