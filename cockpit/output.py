@@ -13,7 +13,7 @@ from types import TracebackType
 import click
 
 from cockpit.secrets import LineRedactor
-from cockpit.text import UNSAFE, clean
+from cockpit.text import UNSAFE, clean, to_ascii
 
 
 @cache
@@ -22,9 +22,22 @@ def _numbers() -> dict[int, str]:
     return {code: json.dumps(chr(code))[1:-1] for code in UNSAFE if code >= 0x7F}
 
 
+_is_ascii = False
+
+
+def print_ascii(*, on: bool) -> None:
+    """Print ASCII signs from now on, as `--ascii` asks for; JSON and lines of logs in pipes stay as they are."""
+    global _is_ascii  # one process prints for one person
+    _is_ascii = on
+
+
+def _make_safe(text: str) -> str:
+    return to_ascii(clean(text), is_drawn=False) if _is_ascii else clean(text)
+
+
 def say(text: str = "", *, err: bool = False) -> None:
     """Some lines to stdout, or to stderr. Whoever reads a pipe sees them at once: click flushes what it prints."""
-    click.echo("\n".join(map(clean, text.split("\n"))), err=err)
+    click.echo("\n".join(map(_make_safe, text.split("\n"))), err=err)
 
 
 def note(text: str) -> None:
@@ -44,7 +57,7 @@ def escape_json(text: str) -> str:
 
 def say_log(line: str, hide: Callable[[str], str]) -> None:
     """One line of a log: exactly as it is into a pipe or a file, without its secrets on a terminal."""
-    click.echo(clean(hide(line)) if sys.stdout.isatty() else line, color=True)  # click would take colours out of what goes elsewhere
+    click.echo(_make_safe(hide(line)) if sys.stdout.isatty() else line, color=True)  # click would take colours out of what goes elsewhere
 
 
 def say_progress(text: str) -> None:
@@ -55,12 +68,12 @@ def say_progress(text: str) -> None:
 
 def is_confirmed(question: str) -> bool:
     """Whether somebody who sits there says yes. Raises `click.Abort` when he breaks it off."""
-    return click.confirm(f"\n{clean(question)}", err=True)
+    return click.confirm(f"\n{_make_safe(question)}", err=True)
 
 
 def ask(question: str) -> str:
     """What somebody types in answer, without blanks around it. Raises `click.Abort` when he breaks it off."""
-    return str(click.prompt(f"\n{clean(question)}", default="", show_default=False, err=True)).strip()
+    return str(click.prompt(f"\n{_make_safe(question)}", default="", show_default=False, err=True)).strip()
 
 
 def say_usage(error: click.UsageError) -> None:

@@ -42,6 +42,25 @@ def clean(text: str) -> str:
     return text if text.isascii() and text.isprintable() else _STACKED.sub("\\1\N{REPLACEMENT CHARACTER}", text.translate(_CONTROLS))
 
 
+_ASCII_SIGNS: Final = str.maketrans({
+    **dict(zip("–—·•…›→»←↑↓×≥≤▸▾▴▲◆◇○◌●✓✖✗└┌┐┘├┤┬┴┼│┃─━", "--.*~>>><^vx><>v^^!~o~+vxx+++++++++||--", strict=True)),
+    **dict(zip("▁▂▃▄▅▆▇█▉▊▋▌▍▎▏▔▕▐▀░▒▓", ".:-=+*#########-|##:##", strict=True)),
+    "\N{RIGHT-POINTING MAGNIFYING GLASS}": "? ",
+    "\N{REPLACEMENT CHARACTER}": "?",
+})  # fmt: skip
+"""Each sign that cockpit or Textual draws, as an ASCII sign that is as wide."""
+
+
+def to_ascii(text: str, *, is_drawn: bool = True) -> str:
+    """The text with an ASCII sign for each sign of cockpit's own; letters of other languages stay.
+
+    Not `is_drawn`: it is printed, where a sign may become wider.
+    """
+    if text.isascii():
+        return text
+    return (text if is_drawn else text.replace("…", "...").replace("→", "->")).translate(_ASCII_SIGNS)
+
+
 _UNITS = ("B", "K", "M", "G", "T", "P")
 
 

@@ -21,11 +21,15 @@ EXAMPLES = {
         hides=("A=1 HF_TOKEN=⟨{9}⟩ python x.py", "{'password': '⟨{9}⟩'}", '{\\"api_key\\":\\"⟨{9}⟩\\"}', "{password: ⟨{9}⟩}",
                "X_CRED=⟨{9}⟩", "Key=x;AccountKey=⟨{40}==⟩;Suffix=y", "token：⟨{20}⟩", "密码=⟨{9}⟩", "x?a_token=⟨{9}⟩&b=1",
                "wandb.login(key='⟨{40}⟩')", "os.environ['API_KEY'] = '⟨{9}⟩'", "password=b'⟨{9}⟩'", "login_password: ⟨{9}⟩",
-               "sentry_token := ⟨{64}⟩", "VOLC_SK=⟨{9}⟩", "VPN_OTP=⟨123456⟩", "API_BEARER=⟨{9}⟩", "SESSIONID=⟨{9}⟩", "PGPASS=⟨{9}⟩"),
+               "sentry_token := ⟨{64}⟩", "VOLC_SK=⟨{9}⟩", "VPN_OTP=⟨123456⟩", "API_BEARER=⟨{9}⟩", "SESSIONID=⟨{9}⟩", "PGPASS=⟨{9}⟩",
+               "FEISHU_HOOK=⟨{20}⟩ python x.py", "OPS_WEBHOOK=⟨https://h/in/{20}⟩", "WEBHOOK_URL: ⟨https://h/x?id={20}⟩",
+               "WECOM_BOT=⟨{36}⟩",
+               "ALERT_URL=⟨https://h/{20}⟩", "OPS_WEBHOOK_KEY=⟨aBcd_efGh-iJklMnop⟩"),
         leaves=("--max_tokens=1024", "pass_at_k=8", "eos_token: </s>", "HF_TOKEN=$HF_TOKEN", "token=None", "data.prompt_key=prompt",
                 "secretKeyRef: {name: x, key: y}", "password: ${{ secrets.X }}", "token_path=/data/x", 'api_key="EMPTY"', "token == x:",
                 "HF_TOKEN= python x.py", '{"key": "{40}"}', "Forward pass: slow", "next_token=a.b(c)", "env.HF_TOKEN: a secret is here",
-                'expect "password:" ; x'),
+                'expect "password:" ; x', "GIT_HOOK=pre-commit", "hooks: [TimerHook, SaveHook]", "forward_hook=<function f at 0x7f00aa>",
+                "ROBOT=ur5e ROBOT_URL=http://robot:8000/v1/act", "POST_HOOK=/data/run.sh", "PRIMARY_KEY=id", "REWARD_KEY=score"),
     ),
     "flag and value": Examples(
         hides=("--hf_token ⟨{9}⟩ --lr 1", '--password "⟨correct horse⟩" -x', "--logger.wandb.key ⟨{40}⟩", "--redis-password ⟨524159000⟩",
@@ -84,7 +88,7 @@ EXAMPLES = {
                "https://x.webhook.office.com/webhookb2/⟨{36}@{36}/IncomingWebhook/{32}/{36}⟩", "https://api.day.app/⟨{22}⟩"),
         leaves=("https://h/services/list", "https://git-scm.com/docs/githooks"),
     ),
-    "webhook by its name": Examples(("ALERT_WEBHOOK=https://h/⟨a/{20}⟩",), ("webhook: https://h/x",)),
+    "webhook by its name": Examples(("ops_webhooks_a=https://h/⟨a/{20}⟩",), ("webhook: https://h/x",)),
     # cockpit/secrets/tools.py
     "wandb login": Examples(
         hides=("wandb login ⟨{40}⟩", "wandb login --host http://h:8080 --relogin ⟨{40}⟩ && x"),

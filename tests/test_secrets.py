@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import urlsafe_b64encode
+from string import ascii_letters, digits
 
 import pytest
 from hypothesis import given
@@ -77,7 +79,7 @@ def test_a_name_says_what_its_rule_tells(rule, name):
 
 @pytest.mark.parametrize(("rule", "value"), [(rule, value) for rule in PLAIN_RULES for value in rule.examples])
 def test_what_is_plain_is_no_secret_under_any_name(rule, value):
-    name = {"": "password", "token|pass_?$": "token"}.get(rule.under, "auth")
+    name = "hook" if rule.under.startswith("hook") else {"": "password", "token|pass_?$": "token"}.get(rule.under, "auth")
     assert is_plain(value, name)
     assert redact_variable(name, value) == value
 
@@ -355,6 +357,32 @@ def test_of_a_variable_whose_name_tells_of_a_secret_nothing_is_shown(name, value
     assert redact_variable(name, value) == HIDDEN
 
 
+HOOKS = st.sampled_from(["FEISHU_HOOK", "OPS_WEBHOOK", "WEBHOOK_URL", "SLACK_HOOK_URL_2", "DINGTALK_ROBOT", "WECOM_BOT", "ALERT_URL"])
+KEY_NAMES = st.sampled_from(["OPS_WEBHOOK_KEY", "JUDGE_KEY", "FEISHU_APP_KEY_2"])
+RANDOM_KEYS = st.one_of(
+    st.text("0123456789abcdef", min_size=16, max_size=64).filter(lambda key: re.search("[a-f]", key) and re.search("[0-9]", key)),
+    st.text(ascii_letters + digits, min_size=16, max_size=48).filter(lambda key: re.search("[0-9]", key) and re.search("[a-z]", key)),
+    st.binary(min_size=16, max_size=48)
+    .map(lambda raw: urlsafe_b64encode(raw).decode().rstrip("="))
+    .filter(lambda k: re.search("[0-9]", k)),
+    st.uuids().map(str),
+)
+"""As they are given out: hexadecimal digits, letters and digits, base64 for URLs, UUIDs."""
+URLS_WITH_KEYS = st.builds(
+    "{}{}".format, st.sampled_from(["https://ops.corp/in/", "http://h:80/v1/x/", "https://h/robot?id="]), RANDOM_KEYS
+)
+
+
+@given(st.tuples(HOOKS, RANDOM_KEYS | URLS_WITH_KEYS) | st.tuples(KEY_NAMES, RANDOM_KEYS))
+def test_of_a_variable_for_a_webhook_or_a_key_no_random_value_is_shown(variable):
+    name, value = variable
+    key = re.split("[/=]", value)[-1]
+    assert redact_variable(name, value) == HIDDEN
+    assert redact_within({"env_vars": {name: value}}) == {"env_vars": {name: HIDDEN}}
+    for text in (f"{name}={value} python x.py", f"export {name}='{value}'", f"env: {{{name}: {value}}}", json.dumps({name: value})):
+        assert key not in redact(text), text
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -379,6 +407,12 @@ def test_of_a_variable_whose_name_tells_of_a_secret_nothing_is_shown(name, value
         ("HF_TOKEN", ""),
         ("LS_COLORS", "rs=0:di=01;34:ln=01;36"),
         ("PATH", "/usr/bin:/bin"),
+        ("PRIMARY_KEY", "id"),
+        ("SSH_KEY_PATH", "/x"),
+        ("GIT_HOOK", "pre-commit"),
+        ("POST_HOOK", "/data/scripts/run2024_final.sh"),
+        ("ROBOT", "ur5e"),
+        ("ROBOT_URL", "http://robot-7:8000/v1/act"),
     ],
 )
 def test_a_variable_that_holds_no_secret_is_shown_whole(name, value):

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from cockpit.line_file import OLD_S, StatusLine, read_line
-from cockpit.text import UNKNOWN
+from cockpit.text import UNKNOWN, to_ascii
 
 if TYPE_CHECKING:
     from cockpit.config.settings import Config
@@ -30,19 +30,19 @@ def answer_line(words: Sequence[str]) -> int | None:
     return None
 
 
-def print_line(address: str | None) -> int:
+def print_line(address: str | None, *, ascii: bool = False) -> int:
     """Print that of this cluster, or (`None`) of the one that was looked at last.
 
     The exit code is that of the look, and a warning at least once it is old.
     """
     line = read_line(address, time.time())
     if line is None:
-        _say(UNKNOWN)
+        _say(UNKNOWN, ascii=ascii)
         return NOTHING_KNOWN
     if line.age < OLD_S:
-        _say(line.text)
+        _say(line.text, ascii=ascii)
         return line.code
-    _say(f"{line.text} ({_old_words(line)})")
+    _say(f"{line.text} ({_old_words(line)})", ascii=ascii)
     return max(line.code, STALE)
 
 
@@ -53,11 +53,11 @@ def _old_words(line: StatusLine) -> str:
     return f"{line.age // 60:.0f} min old"
 
 
-def _say(text: str) -> None:
+def _say(text: str, *, ascii: bool) -> None:
     """As `cockpit.output` does, which imports click and all that hides secrets; the text is clean."""
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
-        sys.stdout.write(f"{text}\n")
+        sys.stdout.write(f"{to_ascii(text, is_drawn=False) if ascii else text}\n")
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -25,7 +25,7 @@ from cockpit.cli.options import (
     with_exit_codes,
 )
 from cockpit.cli.plain import show_plain
-from cockpit.cli.screen import show
+from cockpit.cli.screen import show, why_no_screen
 from cockpit.config.document import InputError, json_schema
 from cockpit.config.settings import Config, ConfigFile, config_path, config_text, init
 from cockpit.secrets import redact
@@ -108,10 +108,10 @@ def screen(config: Config) -> None:
     """The screen."""
     if config.plain:
         sys.exit(show_plain(config))
-    if not (sys.stdout.isatty() and sys.stdin.isatty()) or os.environ.get("TERM") == "dumb":
+    if (reason := why_no_screen()) is not None:
         from cockpit.cli.status import print_status
 
-        output.note("no terminal here: this is the output of `cockpit status`\n")
+        output.note(f"no screen here, because {reason}: this is the output of `cockpit status`\n")
         sys.exit(print_status(config))
     code = show(config)
     # A thread in a resolver or a driver may never come back; nobody waits for it.
@@ -177,6 +177,8 @@ def demo(config: Config) -> None:
     """
     from cockpit.demo import run_demo
 
+    if not config.plain and (reason := why_no_screen()) is not None:
+        sys.exit(print_error(f"the demo draws a screen, and {reason}; `cockpit demo --plain` prints lines of text", BAD_USAGE))
     sys.exit(run_demo(partial(_demo_screen, config)))
 
 

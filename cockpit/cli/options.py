@@ -136,6 +136,7 @@ def with_config(function: Callable[..., Any]) -> Callable[..., Any]:
         before_command = click.get_current_context().find_root().params
         own = {name: flags.pop(name, None) for name in _OF_CONFIG}
         given = {name: before_command.get(name) if value is None else value for name, value in own.items()}
+        output.print_ascii(on=bool(given["ascii"]))  # for mistakes in the config too
         try:
             named = given.pop("slurm"), given.pop("kubernetes")
             if named == (None, None):
@@ -150,6 +151,7 @@ def with_config(function: Callable[..., Any]) -> Callable[..., Any]:
                 config = with_slurm_names(config)
         except InputError as error:
             sys.exit(print_error(str(error), BAD_USAGE))
+        output.print_ascii(on=config.ascii)
         return function(config, **flags)
 
     return run

@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,17 +69,34 @@ def find_recording(path: str | None, moment: float | None = None, address: str |
 
     if path is not None:
         return Recording.open(Path(path))
+    spans: list[tuple[float, float]] = []
     for folder in list_recordings(recordings_path()):
         try:
             recording = Recording.open(folder)
         except RecordingError:
             continue
-        if address in (None, recording.cluster.address) and (moment is None or recording.covers(moment)):
-            return recording
+        if address in (None, recording.cluster.address):
+            if moment is None or recording.covers(moment):
+                return recording
+            gaps = (gap for gap in recording.gaps if gap[0] < moment < gap[1])
+            spans.append(next(gaps, (recording.begin, recording.end)))
         recording.close()
-    if moment is not None:
-        raise RecordingError("nothing was recorded at that time")
-    raise RecordingError(f"no recording in {recordings_path()}; an open screen records, and so does `cockpit record`")
+    if moment is None or not spans:
+        of = "" if address is None else f" of {address}"
+        raise RecordingError(f"no recording{of} in {recordings_path()}; an open screen records, and so does `cockpit record`")
+    raise RecordingError(_why_nothing_at(moment, spans))
+
+
+def _why_nothing_at(moment: float, spans: Sequence[tuple[float, float]]) -> str:
+    """`spans`: of each recording the gap that the moment is in, else from when to when the recording reaches."""
+    from cockpit.moment import moment_text
+
+    now = time.time()
+    gap = next((span for span in spans if span[0] < moment < span[1]), None)
+    first, last = gap or (min(begin for begin, _ in spans), max(end for _, end in spans))
+    reach = f"from {moment_text(first, now)} to {moment_text(last, now)}"
+    told = f"there is a gap {reach}" if gap else f"{'the recording reaches' if len(spans) == 1 else 'the recordings reach'} {reach}"
+    return f"nothing was recorded at {moment_text(moment, now)}; {told}"
 
 
 def folders_at(address: str | None, host: str | None) -> Iterator[Path]:
@@ -200,9 +217,10 @@ def replay(config: Config, recording: str | None, time: str | None) -> None:
 
     RECORDING is a file, or the folder of a cluster; default: the latest. It needs no cluster and no Ray.
     """
-    if not (sys.stdout.isatty() and sys.stdin.isatty()):
-        sys.exit(print_error("replay needs a terminal; `cockpit status --at TIME` prints one moment", BAD_USAGE))
-    from cockpit.cli.screen import run_screen
+    from cockpit.cli.screen import run_screen, why_no_screen
+
+    if (reason := why_no_screen()) is not None:
+        sys.exit(print_error(f"replay draws a screen, and {reason}; `cockpit status --at TIME` prints one moment", BAD_USAGE))
 
     sys.exit(_replay(config, recording, time, run_screen))
 

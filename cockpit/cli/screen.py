@@ -30,6 +30,14 @@ SLOW_STEP_S: Final = 0.2
 """Seconds after which a step is slow, as from a cold disk, and as many for which answers are read then: else they would come too late."""
 
 
+def why_no_screen() -> str | None:
+    """Why no screen can be drawn here; `None`: it can."""
+    for stream, name in ((sys.stdin, "stdin"), (sys.stdout, "stdout")):
+        if not (stream and stream.isatty()):
+            return f"{name} is not a terminal"
+    return "TERM=dumb is a terminal that can't draw" if os.environ.get("TERM") == "dumb" else None
+
+
 def show(config: Config, *, greeting: str | None = None) -> int:
     """Run the screen until it is quit; its exit code. The probe starts first: it works while everything else is still being imported.
 

@@ -47,7 +47,7 @@ def status(config: Config, as_json: bool, watch: bool, at: str | None, line: boo
     if at is not None:
         sys.exit(status_at(config, at, as_json=as_json))
     if line:
-        sys.exit(print_line(config.address))
+        sys.exit(print_line(config.address, ascii=config.ascii))
     sys.exit(_watch(config, as_json=as_json) if watch else print_status(config, as_json=as_json))
 
 

@@ -15,7 +15,7 @@ from cockpit.model import Actor, Finding, Job, PlacementGroup, Remedy
 from cockpit.text import age, count
 
 RESTARTING_CODE = "actor-restarting"
-LOG_WORDS = "worker-*.err of its process before the restart, in the logs of the Ray session on its node (`l` opens it)"
+LOG_WORDS = "worker-*.err of its process before the restart, in the logs of the Ray session on its node"
 ENDED_STATES = ("SUCCEEDED", "FAILED", "STOPPED")
 SERVE_PREFIX = "SERVE_"
 """What Ray Serve calls its placement groups first: what it runs outlives the job that deployed it, as it should."""

@@ -31,7 +31,7 @@ REQUIRED_SOURCES = ("ray.identity", "ray.gcs")
 """Without them nothing that Ray says is new."""
 HOPELESS = ("never", "removed", "deadlock")
 """No patience helps."""
-HELD: Final = r"\bheld\b"
+HELD: Final = r"\d\S* (?:is|are) reserved\b"
 """Who holds what is needed stands behind this in a reason."""
 SETUP_LOGS = "runtime_env_setup-*.log and worker-*.err in the logs folder of the Ray session on its node"
 REMEDIES: Mapping[Wait, tuple[str, str | None]] = {

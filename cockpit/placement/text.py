@@ -199,7 +199,7 @@ def _held_words(places: Iterable[Place], name: str) -> str:
     if (rest := used - jobs.total()) > 0:
         jobs[""], known[""] = rest, "tasks or starting workers"
     if len(jobs) == 1:
-        return f"{amount(name, used, bare=True)} {_is_or_are(used)} held by {next(iter(known.values()))}"
+        return f"{amount(name, used, bare=True)} {_is_or_are(used)} reserved by {next(iter(known.values()))}"
     shares = [f"{amount(name, held, bare=True)} by {known[who]}" for who, held in jobs.most_common()]
     by_whom = f": {join_first(shares, MAX_NAMED)}" if shares else ""
-    return f"{amount(name, used, bare=True)} {_is_or_are(used)} held{by_whom}"
+    return f"{amount(name, used, bare=True)} {_is_or_are(used)} reserved{by_whom}"

@@ -86,7 +86,7 @@ def _events(line: bytes, hosts: Collection[str], shift: float) -> Iterator[Event
         return
     begins = told.outcome == "begun"
     subject = ", ".join(told.target[:5])
-    where = f" on {subject}" if told.target else ""
+    where = f" on {subject}" if told.target and told.target != [RAY] else ""
     text = f"{told.user or 'somebody'} began {told.act}{where}" if begins else f"{told.act}{where}: {_outcome(told.outcome)}"
     data = {"act": told.act, "user": told.user, "host": told.host, "plan": told.plan, "outcome": told.outcome}
     phase: Phase = "begin" if begins else "end"

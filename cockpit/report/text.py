@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from cockpit.acts.table import ACTS, find_act
 from cockpit.alike import group_by
 from cockpit.model import Finding, Host, Job, Node, PlacementGroup, Process, Quantity, Snapshot
 from cockpit.placement import needs_words
 from cockpit.recording.happenings import events_between
+from cockpit.report.commands import remedy_command
 from cockpit.report.faults import also_down, by_cause
 from cockpit.report.grouping import Repeats, alike_groups, bundles_words
 from cockpit.text import UNKNOWN, age, clean, count, join_first, percent, plural, ratio, share_percent, size
@@ -20,8 +19,6 @@ NAMED_GROUPS = 3
 """Groups that a line names; the rest are counted."""
 MAX_ROWS = 20
 """Of one kind: the text is to be read, not searched."""
-COMMANDS = frozenset(act.id for act in ACTS if act.command)
-"""Acts that have a command of their name."""
 
 
 def status_text(snapshot: Snapshot, *, plain: bool = False) -> str:
@@ -46,7 +43,7 @@ def _lines(snapshot: Snapshot, *, plain: bool) -> Iterator[str]:
     repeats = Repeats(snapshot)
     for finding in snapshot.findings[:MAX_ROWS]:
         yield headline(repeats.shorten_finding(finding), snapshot.taken)
-        yield from _remedy_lines(finding, snapshot)
+        yield from _remedy_lines(finding)
     if len(snapshot.findings) > MAX_ROWS:
         yield f"{plural(len(snapshot.findings) - MAX_ROWS, 'more finding')}: run `cockpit doctor`"
     yield ""
@@ -70,20 +67,13 @@ def finding_lines(finding: Finding, snapshot: Snapshot) -> Iterator[str]:
     """The headline, the evidence, and what to do."""
     yield headline(finding, snapshot.taken)
     yield from (f"    {line}" for line in finding.evidence)
-    yield from _remedy_lines(finding, snapshot)
+    yield from _remedy_lines(finding)
 
 
-def _remedy_lines(finding: Finding, snapshot: Snapshot) -> Iterator[str]:
+def _remedy_lines(finding: Finding) -> Iterator[str]:
     if remedy := finding.remedy:
-        yield f"    -> {remedy.text}" + (f" (`{_command(remedy.act, finding, snapshot)}`)" if remedy.act in COMMANDS else "")
-
-
-def _command(act: str, finding: Finding, snapshot: Snapshot) -> str:
-    """With the id of what the finding is about, where the act takes one."""
-    takes = find_act(act).takes
-    listed = (*(snapshot.jobs or ()), *(snapshot.actors or ()), *(snapshot.placement_groups or ()), *(snapshot.nodes or ()))
-    meant = [thing.id for thing in listed if takes is not None and isinstance(thing, takes) and thing.key in finding.about]
-    return f"cockpit {act}" + ("" if takes is None else f" {shlex.quote(meant[0])}" if len(meant) == 1 and meant[0] else " ID")
+        command = remedy_command(remedy.act, finding.about)
+        yield f"    -> {remedy.text}" + (f" (`{command}`)" if command else "")
 
 
 def changes(before: Snapshot, now: Snapshot) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from enum import IntEnum
 from functools import cache, lru_cache
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -51,8 +52,14 @@ _VENDORS: Final = (
     r"|azure|oss|cos|obs|tos|s3|minio|qiniu"
 )
 
+_HOOKS: Final = r"hook|bots?(?:_|$)|_ur[il]s?$"
+_WORDS: Final = r"(?-i:[\[({<]{0,2}[a-z_./ -]*(?:[A-Z]{1,4}[a-z]{3,}[-_./ ]?)*[])}>,:;]{0,2})"
+"""Small letters, or words that begin with a capital: `pre-commit`, `TimerHook`."""
+
 # fmt: off
 NAME_RULES: Final = (  # the first that matches counts
+    NameRule(CERTAIN, r"(?:(?:^|_|web)hook|(?:^|_)(?:ro)?bot)s?(?:_(?:url|uri|addr|address|endpoint|code))?_?\d{0,3}$"
+             r"|(?:^|_)(?:alert|notify)_ur[il]s?$", ("FEISHU_HOOK", "WEBHOOK_URL", "DINGTALK_ROBOT", "WECOM_BOT", "ALERT_URL")),
     NameRule(NONE, r"_(?:file|path|dir|directory|folder|name|ref|type|class|url|uri|endpoint|host|source|column|field|store|manager)s?$",
              ("HF_TOKEN_PATH", "secretName", "secretKeyRef", "token_url", "password-file")),
     NameRule(NONE, r"_(?:len|length|limit|count|size|level|mean|budget|mask|index|idx|ratio|rate|usage|per_\w{1,20}|at_k)s?$",
@@ -112,13 +119,17 @@ PLAIN_RULES: Final = (
     PlainRule(r"(?:re)?(?:type|enter)|the|please|unable|invalid|missing|wrong|incorrect|updated|expired|changed|failed|denied|not"
               r"|must|should|was|is|has|an?|it|this|which|expected|got|use|give|write|passwd:", ("Retype", "expired", "a")),
     PlainRule(r"[\d.,]{1,8}[kmgt]?|-?\d?\.\d+", ("1024", "16k", "-0.5"), under=r"token|pass_?$"),
-    PlainRule(r"\w{1,80}\(.*", ("HTTPBasicAuth(",), under=r"auth$"),
+    PlainRule(r"\w{1,80}\(.*", ("HTTPBasicAuth(",), under=rf"auth$|{_HOOKS}"),
+    PlainRule(rf"{_WORDS}|\S{{0,11}}", ("pre-commit", "[TimerHook,", "ur5e"), under=_HOOKS),
+    PlainRule(r"(?-i:https?://[^\s/?#@]+(?:/(?:[a-z_.-]+|(?=[^/]*[A-Z0-9])[\w.-]{1,11}|))*)", ("http://h:80/v1/in", "https://h/"),
+              under=_HOOKS),
     PlainRule(r"basic|digest|bearer|token|ntlm|kerberos|gssapi|oauth2?|oidc|ldap|ssh|tls|password|publickey|anonymous|trust|md5|iam|read"
               r"|write|secret", ("basic", "write"), under=r"auth$|authorization$|token$"),
 )
 # fmt: on
 TELLING: Final = (
     r"token|pass|pw|secret|cred|conn(?:ection)?_str|key|auth|cookie|otp$|jwt$|bearer$|sess(?:ion)?(?:_?id)?$"
+    r"|hook|bots?(?:[_\d]|$)|(?:alert|notify)_ur[il]"
     r"|(?:^|_)(?:[as]k|pat|dsn|sid|sig|sign|signature)$|[^\x00-\x7f]"
 )
 """No rule tells anything of words without this."""
@@ -163,8 +174,28 @@ def is_plain(value: str, name: str = "") -> bool:
 
 
 _RANDOM: Final = r"(?<![a-z0-9])(?:(?=[a-z]*\d[a-z]*\d)(?=\d*[a-z])[a-z0-9]{16,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![a-z0-9]))"
+MIN_SWITCHING: Final = 0.45
+"""The share of neighbours in a text, one a small letter and the other a capital, or one a letter and the other a digit, from which the
+text looks random. Of 62 letters and digits drawn at random it is 0.62; `DeepSeek-R1-Distill-Qwen-7B` has 0.39."""
 
 
 def looks_random(value: str) -> bool:
-    """Whether it holds 16 letters and digits or more without a break, as keys do and names don't; or a UUID."""
-    return _compile(_RANDOM).search(value) is not None
+    """Whether it holds what looks like a key and not like a name.
+
+    That is a UUID; or 16 letters and digits or more without a break, some of them digits; or 16 letters, digits, `-` and `_` or more in
+    which small letters, capitals and digits alternate.
+    """
+    return _compile(_RANDOM).search(value) is not None or any(map(_is_mixed, re.findall(r"[A-Za-z0-9_-]{16,}", value)))
+
+
+def _is_mixed(text: str) -> bool:
+    if text.islower() or text.isupper():
+        return False
+    kinds = ["a" if char.islower() else "A" if char.isupper() else "0" if char.isdigit() else "" for char in text]
+    neighbours = [(one, other) for one, other in pairwise(kinds) if one and other]
+    return sum(one != other for one, other in neighbours) >= MIN_SWITCHING * len(neighbours)
+
+
+def is_key_variable(name: str, value: str) -> bool:
+    """Whether this is a variable for a key, as in `JUDGE_KEY=…`, with a value that is neither short nor made of words."""
+    return re.fullmatch(r"[A-Z0-9_]{1,200}_KEYS?_?\d{0,3}", name) is not None and re.fullmatch(rf"{_WORDS}|\S{{0,11}}", value) is None

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from cockpit.secrets.contexts import CONTEXTS, URLS
 from cockpit.secrets.keys import KEYS
-from cockpit.secrets.names import LONGEST_NAME, Secrecy, is_plain, looks_random, may_tell, secrecy
+from cockpit.secrets.names import LONGEST_NAME, Secrecy, is_key_variable, is_plain, looks_random, may_tell, secrecy
 from cockpit.secrets.rule import BEGINNING, CHINESE, INSIDE, Rule
 from cockpit.secrets.tools import TOOLS
 
@@ -111,7 +111,7 @@ def _value(rule: Rule, text: str, start: int, name: str) -> Span | None:
     value = compile_once(rule.value)
     if secrecy(name) < Secrecy.CERTAIN:
         begun = value.match(text, start, start + LONGEST_LIKELY)
-        if begun is None or not looks_random(begun[0]):
+        if begun is None or not (looks_random(begun[0]) or (secrecy(name) is Secrecy.LIKELY and is_key_variable(name, begun[0]))):
             return None
     match = value.match(text, start)
     return match.span() if match and not is_plain(match[0], name) else None

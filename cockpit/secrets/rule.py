@@ -44,7 +44,8 @@ INSIDE: Final = ("token", "secret", "pass", "key", "cred", "auth", "pw", "_sk", 
 CHINESE: Final = ("密", "口令", "令牌", "金鑰", "凭", "授权码", "提取码", "验证码")
 BEGINNING: Final = (
     "cookie", "bearer", "basic", "otp", "sessionid", "jsessionid", "phpsessid", "sk:", "sk=", "sk\"", "sk'", "ak:", "ak=", "pat=", "sig=",
-    "sign=",
+    "sign=", "sign:", "sign ", "sign\"", "sign'", "hook", "webhook", "robot", "bot=", "bot:", "bot ", "bot_", "bot\"", "bot'", "alert_ur",
+    "notify_ur",
 )  # fmt: skip
 """Hints that words, or their parts, begin with."""
 NAMES: Final = (*INSIDE, *BEGINNING, *CHINESE)

@@ -29,12 +29,23 @@ from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.text import clean
 from cockpit.ui.acts import Acts
 from cockpit.ui.alarm import Alarm, alarm_sequence
-from cockpit.ui.driver import TerminalDriver
+from cockpit.ui.driver import AsciiDriver, TerminalDriver
 from cockpit.ui.filter import Filter, FilterLine
 from cockpit.ui.footer import FOOTER_LINES, Footer
 from cockpit.ui.garbage import GarbageCollector, tune_heap
 from cockpit.ui.header import Header, page_notes
-from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, PAST_BINDINGS, PAST_ORDER, is_offered, rank_key
+from cockpit.ui.keys import (
+    ACT_BINDINGS,
+    ACTION_TARGETS,
+    BINDINGS,
+    PAGES,
+    PAST_BINDINGS,
+    PAST_ORDER,
+    WHY_NOT_BINDINGS,
+    is_offered,
+    rank_key,
+    why_not,
+)
 from cockpit.ui.page_switches import SwitchingApp
 from cockpit.ui.pages.details import detail_of
 from cockpit.ui.pages.findings import FaultsPage
@@ -102,6 +113,8 @@ class Cockpit(SwitchingApp):
         expect_theme(self, self._first_theme[0])
         self.config, self.clock = config, clock
         choose_signs(self, ascii=config.ascii)
+        if config.ascii:
+            self.driver_class = AsciiDriver
         self.snapshot = Snapshot()
         self.drawn_snapshot = Snapshot()
         self.frozen_at: float | None = None
@@ -109,7 +122,8 @@ class Cockpit(SwitchingApp):
         self.monitor = monitor(self.take)
         self.history = History(self.monitor.poller.tracker.memory, self.monitor.poller.usage)
         self.acts = None if make_executor is None else Acts(self, partial(make_executor, self.monitor), runbook)
-        self._bindings = BindingsMap.merge([BindingsMap(ACT_BINDINGS if self.acts else ()), self._bindings, BindingsMap(PAST_BINDINGS)])
+        acts, past, rest = map(BindingsMap, (ACT_BINDINGS if self.acts else (), PAST_BINDINGS, WHY_NOT_BINDINGS))
+        self._bindings = BindingsMap.merge([acts, self._bindings, past, rest])
         self._index = self._next_index = Index(self.drawn_snapshot)
         self.recorder: Recorder | None = None
         self.after_first_frame: Callable[[], object] = lambda: None
@@ -247,6 +261,8 @@ class Cockpit(SwitchingApp):
             self._open_deeper(page)
             if isinstance(page, NodePage):
                 self._ask_processes(page)
+        else:
+            self.say("Open: there is nothing more to show for this row")
 
     @work(group="node", exclusive=True)
     async def _ask_processes(self, page: NodePage) -> None:
@@ -313,6 +329,15 @@ class Cockpit(SwitchingApp):
         """Show why the key of an action does nothing here."""
         if self.acts:
             self.acts.explain(key)
+
+    def action_why_not(self, action: str, label: str) -> None:
+        """Show why a key does nothing here."""
+        readonly = self.config.readonly_reason if self.config.readonly else None if self.acts else "this is a recording"
+        self.say(f"{label}: {why_not(action, self.page, readonly_reason=readonly)}")
+
+    def on_table_refused(self, message: Table.Refused) -> None:
+        """A key of the table that does nothing says why."""
+        self.say(message.reason)
 
     def action_pause(self) -> None:
         """Pause the display; cockpit keeps polling."""

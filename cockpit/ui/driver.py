@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sys
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
@@ -13,6 +14,8 @@ from textual._xterm_parser import XTermParser
 from textual.constants import ESCAPE_DELAY
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
+
+from cockpit.text import to_ascii
 
 READ_BYTES: Final = 4096
 ESCAPE_SLACK_S: Final = 0.01
@@ -35,6 +38,11 @@ class TerminalDriver(LinuxDriver):
     """
 
     _is_reading = False
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Draw on stdout, which is the terminal: Textual draws on stderr, which may be a file or closed."""
+        super().__init__(*args, **options)
+        self._file = sys.__stdout__
 
     def run_input_thread(self) -> None:
         """The loop reads; the thread that Textual has started for it ends here."""
@@ -123,3 +131,10 @@ class TerminalDriver(LinuxDriver):
             self.suspend_application_mode()
         self.resume_application_mode()
         self._app.call_later(self._app.refresh)  # Textual draws only what has changed since; the shell has wiped all of it
+
+
+class AsciiDriver(TerminalDriver):
+    """Of `--ascii`: whatever widget draws a sign, an ASCII one is written."""
+
+    def write(self, data: str) -> None:
+        super().write(to_ascii(data))

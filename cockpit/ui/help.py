@@ -29,13 +29,14 @@ grey     a row with old data; for a node, column SEEN shows its age
 *        after a name: head node; at the left edge: tagged
 GPU MEM  one cell for each GPU: the higher the fuller; ✖ is a lost GPU
 UTIL     one cell for each GPU: the higher the busier
-RESV     GPUs that Ray has reserved
+RESV     GPUs that Ray has reserved for jobs, whether they are used or not
 MEM%     GPU memory really in use: it can differ from RESV
-RESERVED BY  job and placement group; free: not reserved; reserved: Ray does not report by whom
-HELD BY  who holds memory of the GPU; none: nobody
+RESERVED BY  job and placement group of the actors there; free: Ray can still assign it; reserved: Ray does not report for whom
+HELD BY  whose processes hold memory of the GPU, reserved or not; none: nobody's
 IDLE     for how long a GPU's use has been 5% or less
 XID      the last error of the GPU that the driver reported in the last 24 h
-PCIE     generation and lanes    NVLINK  active links, of how many    CLOCK  MHz
+PCIE     gen5 x16: usual of H100 and later; gen4 x16 of A100; less gen while idle; x8/16: 8 of 16 lanes
+NVLINK   active links, of how many        CLOCK  MHz
 HOST     host memory in use; │ is the kill line: above it Ray kills workers
 HOLDS    memory of the processes; shared memory is counted once
 OBJ      object store       SHM  /dev/shm       RST  restarts of an actor

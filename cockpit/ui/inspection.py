@@ -23,6 +23,7 @@ from cockpit.monitor.logs import Log
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.sources.source import SourceError
 from cockpit.text import clean, plural
+from cockpit.ui import cells
 from cockpit.ui.acts import Acts, find_chosen
 from cockpit.ui.findings import find_things
 from cockpit.ui.keys import ROW_ACTIONS
@@ -139,6 +140,8 @@ class InspectionApp(TonedApp):
         """Show all facts of the row as JSON."""
         if text := json_text(self.table.chosen):
             self.show_text("JSON", text)
+        else:
+            self.say("JSON: put the cursor on a row that stands for something in the cluster")
 
     def action_copy(self) -> None:
         """Copy the pid, id or path of the row to the terminal's clipboard."""
@@ -146,6 +149,8 @@ class InspectionApp(TonedApp):
         if texts:
             self.copy_to_clipboard("\n".join(texts))
             self.say(f"Copied {texts[0]}" + (f" and {len(texts) - 1} more" if len(texts) > 1 else ""))
+        else:
+            self.say("Copy: there is no row here")
 
     def action_export(self) -> None:
         """Write the snapshot as JSON to a file in the current directory."""
@@ -226,7 +231,7 @@ class InspectionApp(TonedApp):
             return
         with self.telling_failures():
             lines = await self.monitor.environment(row)
-            self.show_text(f"Environment of process {row.pid} on {row.host}", "\n".join(lines))
+            self.show_text(f"Environment of process {row.pid} on {cells.place(row, self.view)}", "\n".join(lines))
 
     @work(group="stack", exclusive=True)
     async def action_stack(self) -> None:

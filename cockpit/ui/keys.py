@@ -33,6 +33,9 @@ PAST_ORDER = ("now", "step(-1)", "event(-1)", "play", "moment")
 """What comes first in the line of keys while the past is shown."""
 ACTION_TARGETS: Mapping[str, type[Any]] = {"hide": Finding, "edit": PresetEntry, "save": Job}
 """The type of row that an action needs under the cursor."""
+TARGET_WORDS: Mapping[str, str] = {"hide": "a finding", "edit": "a preset", "save": "a job"}
+WRITING_ACTIONS = frozenset(["act", "export", "edit", "save"])
+"""Actions that a read-only cockpit does not have."""
 ROW_ACTIONS: Mapping[str, tuple[type[Any], ...]] = {
     "log": (Job, Actor, Process, Node, PlacementGroup, Session, Finding),
     "environment": (Process,),
@@ -46,7 +49,7 @@ FOOTER_ORDER = (
 )  # fmt: skip
 """What is for the row under the cursor comes first: there is no room for all."""
 NOT_IN_PALETTE = frozenset(
-    ["page", "act", "explain", "quit", "command_palette", "keep_filter", "back", "move", "suspend_process", "no_past"]
+    ["page", "act", "explain", "quit", "command_palette", "keep_filter", "back", "move", "suspend_process", "no_past", "why_not"]
 )
 """Actions that the palette offers in another way, or that mean nothing from there."""
 
@@ -58,13 +61,15 @@ def is_offered(action: str, page: Page, *, over_page: bool, typing: bool, filter
     """
     if action == "keep_filter":
         return filtering
+    if action == "why_not":
+        return over_page and not typing
     if action in (NOW_ONLY if past else PAST_ONLY) or (typing and action in PRIORITY_ACTIONS):
         return False
     if not over_page:
         return action not in PAGE_ACTIONS
     if action in SWITCHES:
         return action in page.switches
-    return action not in ("export", "edit", "save") or not readonly
+    return action not in WRITING_ACTIONS or not readonly
 
 
 def rank_key(action: str, chosen: Iterable[Any], mending: Collection[str]) -> int | None:
@@ -134,8 +139,27 @@ PAST_BINDINGS: tuple[Binding, ...] = tuple(
     for binding in BINDINGS
     if (name := binding.action.partition("(")[0]) in NOW_ONLY - {"interval"}
 )
+# Of each key that a page has the last counts where no other means anything: it says why.
+WHY_NOT_BINDINGS: tuple[Binding, ...] = tuple(
+    Binding(key, f"why_not('{name}', '{label}')", show=False)
+    for key, name, label in (
+        *((binding.key, binding.action.partition("(")[0], binding.description) for binding in BINDINGS),
+        *((key, "act", " / ".join(act.title for act in ACTS if key in act.keys.split(","))) for key in ACT_KEYS),
+    )
+    if name in PAGE_ACTIONS - PAST_ONLY - {"back"}
+)
 ACT_BINDINGS: tuple[Binding, ...] = (
     *(Binding(act.keys, f"act('{act.id}')", act.title, key_display=act.first_key) for act in ACTS),
     *(Binding(key, f"explain('{key}')", show=False) for key in ACT_KEYS),
     *(Binding(key, f"no_past('act', '{key.upper()}')", show=False) for key in ACT_KEYS),
 )
+
+
+def why_not(action: str, page: Page, *, readonly_reason: str | None) -> str:
+    """Why the key of an action does nothing on this page; `readonly_reason`: why nothing may be changed here, or `None`."""
+    if action in WRITING_ACTIONS and readonly_reason is not None:
+        return readonly_reason
+    if action in SWITCHES and action not in page.switches:
+        having = [f"{each.title} ({number})" for number, each in enumerate(PAGES, 1) if action in each.switches]
+        return f"only on the {'page' if len(having) == 1 else 'pages'} {' and '.join(having)}"
+    return f"put the cursor on {TARGET_WORDS[action]}" if action in TARGET_WORDS else "not possible here"

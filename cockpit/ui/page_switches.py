@@ -40,6 +40,7 @@ class SwitchingApp(ReplayApp):
     def action_memory(self) -> None:
         """Show host memory of the node under the cursor, of a finding's node, or of the open one; else of the fullest."""
         if isinstance(self.page, MemoryPage):
+            self.say(f"Memory: this page shows that of {self.page.node.title}; for another node put the cursor on it on another page")
             return
         node = memory_node(self.page, self.table.selected, self.drawn_snapshot)
         if node is None and (node := fullest_node(self.drawn_snapshot)) is not None:
@@ -65,7 +66,10 @@ class SwitchingApp(ReplayApp):
     def action_user(self) -> None:
         """Show only the processes of this row's user; again: of all users."""
         row = about(self.table.selected)
-        self.page.user = (row.user or None) if isinstance(row, Process) and self.page.user is None else None
+        if self.page.user is None and not (isinstance(row, Process) and row.user):
+            self.say("User: put the cursor on a process whose user is known")
+            return
+        self.page.user = row.user if self.page.user is None else None
         self.draw()
 
     @work(group="dead", exclusive=True)

@@ -73,6 +73,12 @@ class ReplayApp(PresetApp):
 
     def action_step(self, steps: int) -> None:
         """Go 10 s back or forward; jumps over gaps."""
+        if steps > 0 and self._is_at_end:
+            self.say("Step forward: this is now" if self.follows else "Step forward: the recording ends here")
+            return
+        if steps < 0 and self.past is not None and self.past.at <= self.past.stretch.recorded[0]:
+            self.say("Step: the recording begins here")
+            return
         at = self._wanted or self.frozen_at or self.clock()
         gap = self.past.gap if self.past is not None and self.past.at == at else None
         self.go_to(at + steps * STEP_S if gap is None else gap[1] if steps > 0 else gap[0] - STEP_S)
@@ -106,7 +112,9 @@ class ReplayApp(PresetApp):
 
     def action_play(self) -> None:
         """In the past: play 10 s of the recording each second; again: stop."""
-        if self._playing is None and self.past is not None:
+        if self._playing is None and self._is_at_end:
+            self.say("Play: the recording ends here")
+        elif self._playing is None and self.past is not None:
             self._playing = self.set_interval(PLAY_INTERVAL_S, self._play_on)
             self.draw()
         else:
@@ -115,7 +123,10 @@ class ReplayApp(PresetApp):
     def action_zoom(self, direction: int) -> None:
         """Make the timeline of the past cover less or more: 15 min to a week."""
         place = SPANS_S.index(self._span) + direction
-        self._span = SPANS_S[max(0, min(len(SPANS_S) - 1, place))]
+        if not 0 <= place < len(SPANS_S):
+            self.say(f"Zoom: the timeline covers {'15 min at least' if direction < 0 else 'a week at most'}")
+            return
+        self._span = SPANS_S[place]
         self.go_to(self._wanted or self.clock())
 
     def action_now(self) -> None:
@@ -206,10 +217,17 @@ class ReplayApp(PresetApp):
         """What the screen is doing with time, in a word."""
         return "playing" if self._playing else "PAUSED" if self.frozen_at is not None and not self.is_past else None
 
+    @property
+    def _is_at_end(self) -> bool:
+        """Whether nothing comes after what is shown: now, or the end of a recording that is replayed."""
+        if self.follows:
+            return self.past is None and self.frozen_at is None
+        return self.past is not None and self.past.at >= self.past.stretch.recorded[1]
+
     def _play_on(self) -> None:
         if self._reading_past is not None and not self._reading_past.is_finished:
             return
-        if self.past is None or (not self.follows and self.past.at >= self.past.stretch.recorded[1]):
+        if self.past is None or self._is_at_end:
             self._stop_playing()
         else:
             self.action_step(1)

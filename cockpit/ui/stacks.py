@@ -14,6 +14,7 @@ from cockpit.model import Actor, Finding, Job, Process
 from cockpit.sources.probes.decode import StackFrame, StackThread
 from cockpit.sources.source import SourceError
 from cockpit.text import plural
+from cockpit.ui.cells import place
 from cockpit.ui.dialogs import fold_line
 from cockpit.ui.findings import find_things
 from cockpit.ui.view import View
@@ -95,10 +96,19 @@ def _processes(row: Any, view: View) -> Iterable[Process]:
 
 
 def _title(process: Process, view: View) -> str:
+    gpus = f", GPU {','.join(str(hold.index) for hold in process.gpus)}" if process.gpus else ""
+    return f"{_what(process, view)} (pid {process.pid} on {place(process, view)}{gpus})"
+
+
+def _what(process: Process, view: View) -> str:
+    """Its actor; for a child that and its own name; for a driver its job."""
     actor = view.index.actors.get(process.actor or "")
-    gpus = "GPU " + ",".join(str(hold.index) for hold in process.gpus) if process.gpus else None
-    what = " ".join(filter(None, (actor.class_ if actor else process.name, gpus)))
-    return f"{process.host} {process.pid}" + (f" ({what})" if what else "")
+    if actor is not None:
+        name = f"{actor.class_} {actor.name}".strip()
+        return f"{process.name} of {name}" if process.kind == "child" and process.name else name
+    if process.kind == "driver" and process.job:
+        return f"driver of job {view.job_title(process.job)}"
+    return process.name or "process"
 
 
 def stacks_text(stacks: Sequence[Stack], width: int, *, ascii: bool = False) -> str:

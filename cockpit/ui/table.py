@@ -74,6 +74,12 @@ class Table(ScrollView, can_focus=True):
     class Tagged(Message):
         """Rows were tagged or untagged."""
 
+    @dataclass
+    class Refused(Message):
+        """A key does nothing here."""
+
+        reason: str
+
     class Moved(Message):
         """The cursor is elsewhere."""
 
@@ -306,18 +312,24 @@ class Table(ScrollView, can_focus=True):
     def action_jump(self, by: int) -> None:
         """Move the cursor to the next section that has rows."""
         full = [block for block in self.blocks if block.rows]
-        if full and self.block in full:
+        if len(full) < 2:
+            self.post_message(self.Refused("Next section: there is no other one with rows"))
+        elif self.block in full:
             self._go(full[(full.index(self.block) + by) % len(full)].first)
 
     def action_open(self) -> None:
         """Open the details of the row."""
-        if self.selected is not None:
+        if self.selected is None:
+            self.post_message(self.Refused("Open: there is no row here"))
+        else:
             self._has_moved = True  # whoever comes back wants this row, wherever it is then
             self.post_message(self.Opened(self.selected))
 
     def action_tag(self) -> None:
         """Tag or untag the row and move to the next; actions apply to all tagged rows."""
-        if self.selected is not None:
+        if self.selected is None:
+            self.post_message(self.Refused("Tag: there is no row here"))
+        else:
             self.tagged ^= {self.selected.key}
             self._go(self.at + 1)
             self.refresh()
@@ -325,6 +337,8 @@ class Table(ScrollView, can_focus=True):
 
     def action_untag(self) -> None:
         """Remove all tags."""
+        if not self.tagged:
+            self.post_message(self.Refused("Untag all: no row is tagged"))
         self.untag(set(self.tagged))
 
     def untag(self, keys: set[str]) -> None:
@@ -336,9 +350,12 @@ class Table(ScrollView, can_focus=True):
 
     def action_sort(self, by: int) -> None:
         """Step through the sort orders of the section under the cursor: none, each column, each column reversed."""
-        if (block := self.block) is None or block.section.fixed:
+        block = self.block
+        sortable = [] if block is None or block.section.fixed else [column for column, _ in block.columns if column.sort]
+        if block is None or not sortable:
+            self.post_message(self.Refused("Sort: the section under the cursor has one order; Tab leads to the next section"))
             return
-        orders = [("", False), *((column.title, back) for column, _ in block.columns if column.sort for back in (False, True))]
+        orders = [("", False), *((column.title, back) for column in sortable for back in (False, True))]
         now = self.sorts.get(block.section.key, ("", False))
         self.sorts[block.section.key] = orders[((orders.index(now) if now in orders else 0) + by) % len(orders)]
         self.show(self._sections, self.view)

@@ -33,7 +33,7 @@ def pending(gpus, wait, number=7, **more):
     [
         (cluster(machine(1), machine(2)), (ACTOR, VLLM), "now", "vLLM: 8 x 1 GPU + 1 CPU: 8 GPUs on "),
         (cluster(machine(1)), (ACTOR,), "now", "actor: 8 x 1 GPU + 1 CPU: 8 GPUs on head, which has 8 of 8 free"),
-        (cluster(machine(1), machine(2, 8)), (ACTOR, VLLM), "later", "vLLM: needs 8 x 1 GPU; 0 of 16 GPUs are free, 16 are held: 8 by"),
+        (cluster(machine(1), machine(2, 8)), (ACTOR, VLLM), "later", "vLLM: needs 8 x 1 GPU; 0 of 16 GPUs are free, 16 are reserved: 8 by"),
         (cluster(machine(1, 4), machine(2, 4)), (WHOLE,), "later", "pool: needs 8 GPUs on one node; 8 GPUs are free, but not on one node"),
         (cluster(machine(1)), (ACTOR, VLLM), "never", "all groups together: needs 16 x 1 GPU; there are only 8 GPUs in total"),
         (cluster(machine(1), machine(2)), (VERL,), "never", "pool: enough GPUs, but not enough CPU: needs 24 CPUs on one node; 2 nodes"),
@@ -126,7 +126,7 @@ def test_who_holds_the_rest_is_named():
     critic = actor(1, class_="Critic", node=f"{1:056x}", needs={"GPU": 6.0})
     world = cluster(machine(1, 6), actors=(critic,), jobs=(Job("train1", "02000000", status="RUNNING"),))
     assert of(world, group("actor", 4)).reason.text == (
-        "actor: needs 4 x 1 GPU; 2 of 8 GPUs are free, 6 are held by job train1 (actor Critic)"
+        "actor: needs 4 x 1 GPU; 2 of 8 GPUs are free, 6 are reserved by job train1 (actor Critic)"
     )
 
 

@@ -94,13 +94,13 @@ async def test_a_job_that_waits_says_why(preset, capsys, monkeypatch):
     monkeypatch.setattr(launch, "PENDING_GRACE_S", 0.0)
 
     async def why(config, job):
-        return "8 GPUs are held by holds1"
+        return "8 GPUs are reserved by holds1"
 
     monkeypatch.setattr(launch, "_why_pending", why)
     monitor = ClusterMonitor([], job("PENDING"), job("SUCCEEDED"))
     monitor.gate.clear()
     task = asyncio.create_task(followed(monitor, preset))
-    while "is PENDING: 8 GPUs are held by holds1" not in (said := capsys.readouterr().err):
+    while "is PENDING: 8 GPUs are reserved by holds1" not in (said := capsys.readouterr().err):
         await _sleep(0.01)
         assert not task.done(), said
     monitor.gate.set()

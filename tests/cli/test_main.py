@@ -150,6 +150,31 @@ def test_help_lists_every_command_and_flag(flag):
         assert cockpit(command, flag).exit_code == 0
 
 
+ANSWERS = [
+    ("status",), ("doctor",), ("report",), ("presets",), ("config", "print"), ("logs", "nobody"), ("check", "small"),
+    ("stop-job", "x", "--yes"), ("kill-orphans", "--dry-run"), ("status", "--at", "03:10"), ("status", "--line"), ("replay",), ("demo",),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", ANSWERS, ids=" ".join)
+def test_with_ascii_every_command_prints_ascii_alone(words, config):
+    result = program("--ascii", "--address", CLOSED, *words, stdin=subprocess.DEVNULL)
+    assert (result.stdout + result.stderr).isascii()
+    assert result.stdout or result.stderr
+
+
+def test_with_ascii_a_mistake_in_the_config_is_printed_in_ascii_too(config):
+    config.write_text("theme: 7 – no\ninterval: –\n")
+    result = program("--ascii", "status")
+    assert "config.yaml" in result.stderr
+    assert result.stderr.isascii()
+
+
+@pytest.mark.parametrize("command", sorted(main.list_commands(None)))
+def test_every_help_is_ascii(command):
+    assert cockpit(command, "--help").stdout.isascii()
+
+
 def test_the_version_is_told():
     assert cockpit("--version").stdout == f"cockpit, version {__version__}\n"
 
@@ -302,7 +327,7 @@ def test_watching_takes_none_of_two_live_sessions_either(monkeypatch):
 
 def test_without_a_terminal_the_screen_is_a_status():
     result = program("--address", CLOSED, stdin=subprocess.DEVNULL)
-    assert result.stderr == "cockpit: no terminal here: this is the output of `cockpit status`\n\n"
+    assert result.stderr == "cockpit: no screen here, because stdin is not a terminal: this is the output of `cockpit status`\n\n"
     assert result.stdout.startswith(f"No Ray dashboard answers at {CLOSED}")
     assert result.returncode in (2, 3)
 
@@ -416,6 +441,25 @@ def test_watching_ends_by_itself_when_it_is_told_to():
         assert not watching.stderr.read()
 
 
+@pytest.mark.parametrize(
+    ("words", "instead"), [(("demo",), "cockpit demo --plain"), (("replay",), "cockpit status --at TIME")], ids=["demo", "replay"]
+)
+def test_what_only_draws_says_why_it_can_not_and_draws_into_no_pipe(words, instead):
+    result = program(*words)
+    assert (result.returncode, result.stdout) == (3, "")
+    assert "is not a terminal" in result.stderr
+    assert instead in result.stderr
+
+
+@pytest.mark.parametrize("name", ["stdin", "stdout"])
+def test_the_reason_for_no_screen_names_what_is_no_terminal(name):
+    ours, theirs = pty.openpty()
+    streams = {"stdin": theirs, "stdout": theirs, "stderr": subprocess.PIPE} | {name: subprocess.DEVNULL}
+    with os.fdopen(ours), os.fdopen(theirs):
+        done = subprocess.run([*PROGRAM, "demo"], **streams, text=True, timeout=60, check=False)
+    assert done.stderr.startswith(f"cockpit: the demo draws a screen, and {name} is not a terminal")
+
+
 def test_the_demo_gets_the_flags_it_was_given(monkeypatch):
     shown = []
 
@@ -424,6 +468,7 @@ def test_the_demo_gets_the_flags_it_was_given(monkeypatch):
         return 0
 
     monkeypatch.setattr("cockpit.demo.run_demo", run_demo)
+    monkeypatch.setattr("cockpit.cli.main.why_no_screen", lambda: None)
     monkeypatch.setattr("cockpit.cli.main.show", lambda config, greeting: shown.append((config.address, config.theme, greeting)))
     assert cockpit("--theme", "nord", "demo").exit_code == 0
     assert shown == [("http://127.0.0.1:8299", "nord", "Demo cluster at http://127.0.0.1:8299; q stops it and its jobs")]

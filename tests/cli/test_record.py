@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from cockpit.cli.main import main
 from cockpit.moment import moment_text
@@ -53,16 +54,23 @@ def test_status_tells_what_was_then(run, written):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("--at", "2020-01-01T00:00"), "nothing was recorded at that time"),
+        (("--at", "2020-01-01T00:00"), "nothing was recorded at 2020-01-01 00:00:00; the recording reaches from "),
         (("--at", "yesterday"), "--at: expected a time such as 03:10"),
         (("--at", "-5m", "--watch"), "--at prints one moment, --watch keeps running: use one of them"),
-        (("--at", "2020-01-01T00:00", "--address", "http://other:1"), "nothing was recorded at that time"),
+        (("--at", "2020-01-01T00:00", "--address", "http://other:1"), "no recording of http://other:1 in "),
     ],
 )
 def test_what_was_not_recorded_is_no_answer(run, written, words, reason):
     answer = run("status", *words)
     assert answer.exit_code == 3
     assert reason in answer.output
+
+
+def test_a_moment_in_a_gap_is_told_with_the_gap(run, tmp_path):
+    before, *_, after = snapshots(100)
+    write(tmp_path / "state" / "cockpit" / "recordings" / "session_a", [before, replace(after, taken=before.taken + 7200)])
+    first, last = (moment_text(moment, time.time()) for moment in (before.taken, before.taken + 7200))
+    assert f"there is a gap from {first} to {last}" in run("status", "--at", iso(before.taken + 3600)).output
 
 
 def test_a_part_can_be_cut_out(run, written, tmp_path):

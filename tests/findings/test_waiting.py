@@ -72,7 +72,7 @@ def test_of_as_many_with_and_without_a_reason_the_reason_is_told():
 
 
 def test_groups_that_wait_for_several_reasons_are_named_with_each_and_who_holds_what_they_need_is_told_once():
-    wants = [f"needs {number} GPUs; node1 has 8 but 2 are held by job train1 (actor Critic)" for number in (4, 6, 8)]
+    wants = [f"needs {number} GPUs; node1 has 8 but 2 are reserved by job train1 (actor Critic)" for number in (4, 6, 8)]
     groups = [group(number, why=why) for number, why in enumerate(wants, 1)]
     found = only(seen(groups=(*groups, group(4, why="never fits on these nodes: needs 9 GPUs", wait="never"))), "placement-group-pending")
     assert found.text == (
@@ -254,7 +254,7 @@ def test_a_deadlock_that_was_there_before_anybody_looked_is_critical_at_once(ass
 
 
 def test_a_deadlock_tells_once_who_holds_what():
-    why = f"{DEADLOCK}needs 8 GPUs on one node; node1 has 8 but 8 are held by job train1 (group vllm1)"
+    why = f"{DEADLOCK}needs 8 GPUs on one node; node1 has 8 but 8 are reserved by job train1 (group vllm1)"
     wanted = [group(number, 100, job=f"0{number}000000", why=why, wait="deadlock") for number in (1, 2)]
     (found,) = seen(groups=tuple(wanted))
     assert found.evidence[0] == why.removeprefix(DEADLOCK)

@@ -12,7 +12,7 @@ JOBS = (
     Job("train1", "01000000", "train1", "RUNNING", started=NOW - 900),
     Job("train2", "02000000", "train2", "RUNNING", started=NOW - 300),
 )
-HELD = "needs 8 GPUs on one node; node1 has 8 but 2 are held by job train1 (actor Critic)"
+HELD = "needs 8 GPUs on one node; node1 has 8 but 2 are reserved by job train1 (actor Critic)"
 NODE = f"{1:056x}"
 
 

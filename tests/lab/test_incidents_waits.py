@@ -278,7 +278,7 @@ def test_what_waits_is_told_with_the_reason_until_it_goes_on(incidents: Incident
     short = incidents.found("placement-group-pending", "job verl", "needs", level="warning")
     assert short["text"].startswith(
         "Placement group pool of job verl waits: enough GPUs, but not enough CPU: needs 4 x 4 CPUs; "
-        "12 of 32 CPUs are free, 20 are held by job train1"
+        "12 of 32 CPUs are free, 20 are reserved by job train1"
     )
     assert {name: row["stats"]["scheduling_state"] for name, row in incidents.groups().items()} == {
         "tp16": "INFEASIBLE",

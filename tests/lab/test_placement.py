@@ -68,7 +68,7 @@ ray.kill(critics[0])
     eventually(lambda: asked.state("actors", "Critic1") == "ALIVE", within=120)
     asked.run("train2", 'engine = placement_group([{"GPU": 8}], name="engine")')
     assert asked.reason(
-        "engine", "needs 8 GPUs on one node; 12 GPUs are free, but not on one node: ", "8 but 2 are held by job train1 (actor Critic"
+        "engine", "needs 8 GPUs on one node; 12 GPUs are free, but not on one node: ", "8 but 2 are reserved by job train1 (actor Critic"
     )
     assert asked.state("placement_groups", "engine") == "PENDING"
     asked.tell("free-one")
@@ -87,7 +87,7 @@ ray.kill(loaders[0])
     )
     eventually(lambda: asked.state("actors", "Loader1") == "ALIVE", within=120)
     asked.run("verl", 'pool = placement_group([{"GPU": 1, "CPU": 2}] * 8, name="pool")')
-    why = asked.reason("pool", "enough GPUs, but not enough CPU: needs 8 x 2 CPUs; 12 of 32 CPUs are free, 20 are held by job loader")
+    why = asked.reason("pool", "enough GPUs, but not enough CPU: needs 8 x 2 CPUs; 12 of 32 CPUs are free, 20 are reserved by job loader")
     assert "Loader0" in why
     assert asked.state("placement_groups", "pool") == "PENDING"
     asked.tell("free-cpus")
@@ -110,9 +110,9 @@ def test_two_jobs_that_each_hold_half_are_a_deadlock_until_one_ends(asked: Place
     asked.tell("both-have-half")
     for job in ("left", "right"):
         why = asked.reason(
-            f"{job}-second", "deadlock, none continues until one releases its resources: needs ", "has 8 but 8 are held by job "
+            f"{job}-second", "deadlock, none continues until one releases its resources: needs ", "has 8 but 8 are reserved by job "
         )
-        assert all(f"8 are held by job {each} " in why for each in ("left", "right"))
+        assert all(f"8 are reserved by job {each} " in why for each in ("left", "right"))
         assert asked.state("placement_groups", f"{job}-second") == "PENDING"
     found = eventually(lambda: asked.finding("deadlock"))
     assert all(f"{each} holds 8 GPUs and waits for 8 GPUs" in found for each in ("left", "right"))
@@ -177,7 +177,7 @@ ray.kill(first)
 """,
     )
     assert asked.reason(
-        "Reward", "in its placement group it needs 1 GPU on one node; bundle 0 has 1 but 1 is held by job crowd (actor Rollout)"
+        "Reward", "in its placement group it needs 1 GPU on one node; bundle 0 has 1 but 1 is reserved by job crowd (actor Rollout)"
     )
     asked.tell("leave")
     eventually(lambda: asked.state("actors", "Reward") == "ALIVE")
@@ -226,7 +226,7 @@ def test_what_a_check_says_of_presets_is_what_ray_then_does_with_their_groups(as
     lay_config(asked.cluster.lab)
     asked.run("holder", 'held = placement_group([{"GPU": 8}], name="held")')
     eventually(lambda: asked.state("placement_groups", "held") == "CREATED", within=120)
-    held = "8 are held by job holder (group held)"
+    held = "8 are reserved by job holder (group held)"
     later = eventually(lambda: told if (told := checked(asked, "later"))[0] == 1 and held in json.dumps(told) else None)
     found = {"fits": checked(asked, "fits"), "later": later, "never": checked(asked, "never")}
     assert {name: code for name, (code, _) in found.items()} == {name: code for name, (*_, code) in CHECKED.items()}, found
@@ -305,7 +305,7 @@ ray.kill(keeper)
     )
     eventually(lambda: asked.state("actors", "Again") == "ALIVE", within=120)
     watcher = Watcher(asked.cluster.head)
-    told = "needs 6 GPUs on one node; head has 8 but 8 are held by job lost (actor Keeper)"
+    told = "needs 6 GPUs on one node; head has 8 but 8 are reserved by job lost (actor Keeper)"
     try:
         asked.cluster.part("raylet", "w1").outer.kill()
         watcher.until(lambda facts: told in (reasons(asked, facts).get("Again") or ""), within=120)

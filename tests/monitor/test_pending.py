@@ -69,13 +69,14 @@ def test_what_holds_the_rest_is_told_by_job_and_actor():
     critic = actor(1, class_="Critic", node=W1, needs={"GPU": 2.0})
     jobs = (Job("train1", "02000000", status="RUNNING"),)
     told = why(nodes((8, 0), (2, 0)), critic, waiting(), jobs=jobs)
-    assert told.startswith("needs 8 GPUs on one node; node2 has 8 but 2 are held by job train1 (actor Critic), node1 has 8 but 8 are held")
+    known = "node2 has 8 but 2 are reserved by job train1 (actor Critic), node1 has 8 but 8 are reserved"
+    assert told.startswith(f"needs 8 GPUs on one node; {known}")
 
 
 def test_what_a_job_left_behind_is_told_to_be_over():
     left = group(1, state="CREATED", bundles=(Bundle({"GPU": 8.0}, HEAD),))
     jobs = (Job("train0", "02000000", status="FAILED"),)
-    assert why(nodes((8, 0)), waiting(), groups=(left,), jobs=jobs).endswith("8 are held by ended job train0 (group group1)")
+    assert why(nodes((8, 0)), waiting(), groups=(left,), jobs=jobs).endswith("8 are reserved by ended job train0 (group group1)")
 
 
 def test_a_groups_reason_has_rays_own_words_behind_it():
@@ -104,7 +105,7 @@ def test_an_actor_in_a_placed_group_waits_for_others_there():
     placed = group(state="CREATED", bundles=(Bundle({"GPU": 1.0}, HEAD), Bundle({"GPU": 1.0}, HEAD)))
     inside = {"placement_group": placed.id, "needs": {"GPU": 1.0}, "bundle": 1}
     told = why(nodes((2, 0)), actor(1, class_="Rollout", **inside), waiting(**inside), groups=(placed,), demand=queued(GPU=1.0))
-    assert told == "in its placement group it needs 1 GPU on one node; bundle 1 has 1 but 1 is held by job 02000000 (actor Rollout)"
+    assert told == "in its placement group it needs 1 GPU on one node; bundle 1 has 1 but 1 is reserved by job 02000000 (actor Rollout)"
     anywhere = waiting(placement_group=placed.id, needs={"GPU": 1.0})
     assert why(nodes((2, 0)), actor(1, **inside), anywhere, groups=(placed,), demand=queued(GPU=1.0)) is None
 
@@ -123,7 +124,7 @@ def test_what_is_free_may_be_parts_of_several_gpus():
 
 def test_what_has_only_just_come_is_judged_when_the_report_is_newer_than_it():
     assert why(nodes((8, 0)), waiting(since=NOW - 2), demand=()) is None
-    assert "8 are held" in why(nodes((8, 0)), waiting(since=NOW - 2), demand=queued(GPU=8.0))
+    assert "8 are reserved" in why(nodes((8, 0)), waiting(since=NOW - 2), demand=queued(GPU=8.0))
     assert "never" in why(nodes((8, 0)), waiting(since=NOW - 2, needs={"GPU": 9.0}), demand=())
 
 
@@ -131,16 +132,16 @@ def test_an_actor_whose_constructor_runs_waits_for_that_and_holds_what_it_needs(
     listed = replace(nodes((8, 0)), workers=(Worker(HEAD, 77, actor=f"{1:032x}"),))
     running = waiting(1, class_="Critic")
     assert why(listed, running) == "its constructor is running on node1, pid 77"
-    assert "8 are held by job 02000000 (actor Critic)" in why(listed, running, waiting())
+    assert "8 are reserved by job 02000000 (actor Critic)" in why(listed, running, waiting())
 
 
 def test_an_actor_that_declares_nothing_needs_a_cpu_to_be_placed():
     told = why(nodes((0, 16)), waiting(needs={}), demand=queued(CPU=1.0))
-    assert told == "needs 1 CPU on one node; node1 has 16 but 16 are held by tasks or starting workers"
+    assert told == "needs 1 CPU on one node; node1 has 16 but 16 are reserved by tasks or starting workers"
 
 
 def test_an_actor_that_is_restarted_is_judged_too():
-    assert "8 are held" in why(nodes((8, 0)), waiting(state="RESTARTING", node=W1), demand=())
+    assert "8 are reserved" in why(nodes((8, 0)), waiting(state="RESTARTING", node=W1), demand=())
 
 
 def test_a_label_that_no_node_has():
@@ -167,7 +168,7 @@ def test_two_jobs_in_a_deadlock_are_both_told():
     snapshot = Join()(parts(nodes((8, 0), (8, 0)), groups=(*held, *wanted)), NOW)
     (told,) = {each.why for each in snapshot.placement_groups[2:]}
     assert told.startswith(
-        "deadlock, none continues until one releases its resources: needs 8 GPUs on one node; node1 has 8 but 8 are held"
+        "deadlock, none continues until one releases its resources: needs 8 GPUs on one node; node1 has 8 but 8 are reserved"
     )
     assert {each.wait for each in snapshot.placement_groups[2:]} == {"deadlock"}
 
@@ -194,7 +195,7 @@ def test_a_node_without_the_label_has_room():
 def test_a_job_that_waits_for_what_it_holds_itself_is_no_deadlock_with_others():
     mine = actor(1, class_="Critic", node=HEAD, needs={"GPU": 8.0})
     assert word(nodes((8, 0)), mine, waiting()) == "itself"
-    told = "its own job holds what it needs: needs 8 GPUs on one node; node1 has 8 but 8 are held by job 02000000 (actor Critic)"
+    told = "its own job holds what it needs: needs 8 GPUs on one node; node1 has 8 but 8 are reserved by job 02000000 (actor Critic)"
     assert why(nodes((8, 0)), mine, waiting()) == told
 
 
@@ -245,8 +246,8 @@ def test_an_unchanged_world_is_not_judged_again(monkeypatch):
 def test_what_matters_is_judged_again():
     join, young = Join(), waiting(since=NOW - 10)
     assert join(parts(nodes((8, 0)), young), NOW).actors[-1].why is None
-    assert "8 are held" in join(parts(nodes((8, 0)), young, asked=NOW + 10), NOW + 10).actors[-1].why
-    assert "7 are held" in join(parts(nodes((7, 0)), young, asked=NOW + 10), NOW + 10).actors[-1].why
+    assert "8 are reserved" in join(parts(nodes((8, 0)), young, asked=NOW + 10), NOW + 10).actors[-1].why
+    assert "7 are reserved" in join(parts(nodes((7, 0)), young, asked=NOW + 10), NOW + 10).actors[-1].why
 
 
 def test_of_a_large_cluster_reasons_are_found_anew_only_now_and_then_but_at_once_with_the_first_word_of_somebody_new():
@@ -297,7 +298,7 @@ async def test_what_recorded_actors_wait_for():
         f"{never}: needs 1 special_hw_a on one node; no node has any",
         f"its placement group waits: {never}: {two_nodes}",
         f"its placement group waits: {never}: needs 50 GPUs on one node; vm has 2",
-        "needs 2 GPUs on one node; vm has 2 but 2 are held by tasks or starting workers",
+        "needs 2 GPUs on one node; vm has 2 but 2 are reserved by tasks or starting workers",
         f"{never}: needs 100 GPUs on one node; vm has 2",
         f"{never}: needs 1 CPU on one node with accel=h100: no node has a label accel",
     }

@@ -21,10 +21,10 @@ PIECES = [
 FULL = [place(f"n{number}", holds=(hold("a", "actor X", GPU=8),)) for number in range(60)]
 TWO = [place("head"), place("w1")]
 A100 = [place("head", labels={"gpu": "a100"}), place("w1")]
-CPUS = "14 are held: 10 by job z (actor R), 4 by tasks or starting workers"
-APART = "12 GPUs are free, but not on one node: w1 has 8 but 2 are held by job train1 (actor Critic), head has 6"
+CPUS = "14 are reserved: 10 by job z (actor R), 4 by tasks or starting workers"
+APART = "12 GPUs are free, but not on one node: w1 has 8 but 2 are reserved by job train1 (actor Critic), head has 6"
 MISSED = "there is room, but Ray does not find it: it places the largest bundle on the emptiest node first"
-HELD = "6 are held: 5 by job a (actor X), 1 by job b (group g)"
+HELD = "6 are reserved: 5 by job a (actor X), 1 by job b (group g)"
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ HELD = "6 are held: 5 by job a (actor X), 1 by job b (group g)"
             [place("head", GPU=6, used={"GPU": 6}), CRITIC[1]],
             one(GPU=8),
             "held",
-            "needs 8 GPUs on one node; w1 has 8 but 2 are held by job train1 (actor Critic), head has 6",
+            "needs 8 GPUs on one node; w1 has 8 but 2 are reserved by job train1 (actor Critic), head has 6",
         ),
         (TWO, bundles(16, "STRICT_PACK", GPU=1), "never", "needs 16 GPUs on one node; 2 nodes have 8"),
         (TWO, bundles(3, "STRICT_SPREAD", GPU=1), "never", "needs 3 x 1 GPU, each on a node of its own; only 2 nodes can take it"),
@@ -93,15 +93,15 @@ HELD = "6 are held: 5 by job a (actor X), 1 by job b (group g)"
             [place("head", labels={"gpu": "h100"}, holds=(hold("a", "actor X", GPU=8),)), place("w1")],
             one({"gpu": "h100"}, GPU=1),
             "label",
-            "needs 1 GPU on one node with gpu=h100; head has 8 but 8 are held by job a (actor X); other nodes would have room",
+            "needs 1 GPU on one node with gpu=h100; head has 8 but 8 are reserved by job a (actor X); other nodes would have room",
         ),
         (
             FULL,
             one(GPU=8),
             "held",
-            "needs 8 GPUs on one node; 50 nodes have 8 but 8 are held by job a (actor X), and 10 more nodes that are no better",
+            "needs 8 GPUs on one node; 50 nodes have 8 but 8 are reserved by job a (actor X), and 10 more nodes that are no better",
         ),
-        (FULL, bundles(4, "PACK", GPU=8), "held", "needs 4 x 8 GPUs; 0 of 480 GPUs are free, 480 are held by job a (actor X)"),
+        (FULL, bundles(4, "PACK", GPU=8), "held", "needs 4 x 8 GPUs; 0 of 480 GPUs are free, 480 are reserved by job a (actor X)"),
         (
             [place("a", GPU=4, CPU=2), place("b", GPU=4, CPU=8)],
             ask([shape({"GPU": 4, "CPU": 1}), shape({"CPU": 8})], "PACK"),

@@ -6,7 +6,7 @@ from cockpit.model import Bundle, Finding, PlacementGroup, Snapshot
 from cockpit.report.grouping import Repeats, alike_groups, bundles_words
 from tests.world import actor, finding, snapshot
 
-REASON = "needs 8 GPUs on one node; node1 has 8 but 2 are held by job train1 (actor Critic), and nothing else is free there"
+REASON = "needs 8 GPUs on one node; node1 has 8 but 2 are reserved by job train1 (actor Critic), and nothing else is free there"
 
 
 def group(number: int, *needs: dict[str, float], **more) -> PlacementGroup:

@@ -36,6 +36,11 @@ def footer(app):
     return shown(app).splitlines()[-1]
 
 
+def said(app):
+    """What the notifications say that are shown now."""
+    return "\n".join(each.message for each in app._notifications)
+
+
 def unsafe(text):
     """The characters that must not reach a terminal."""
     return [

@@ -4,24 +4,28 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 from unittest import mock
 
 import pytest
+from rich.cells import cell_len
 from textual import events
 
 from cockpit.acts.table import ACTS
 from cockpit.model import Cluster, Fault, Hold, Snapshot
 from cockpit.sources.source import SourceError
+from cockpit.text import to_ascii
 from cockpit.ui.dialogs import NameDialog, TextScreen
 from cockpit.ui.header import fault_lines
 from cockpit.ui.help import key_name
-from cockpit.ui.keys import BINDINGS, PAGES
+from cockpit.ui.keys import ACT_BINDINGS, BINDINGS, PAGES
 from cockpit.ui.log_screen import LogScreen
 from cockpit.ui.palette import OTHER_WORDS, Commands, Palette
 from cockpit.ui.table import Table
 from cockpit.ui.view import Index
 from tests.ui.conftest import Hand
-from tests.ui.screen import HOSTILE, shown, unsafe, until
+from tests.ui.screen import HOSTILE, said, shown, unsafe, until
+from tests.ui.test_driver import PROGRAM
 from tests.world import GIB, NOW, actor, finding, node, process, snapshot
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
@@ -429,6 +433,69 @@ async def test_readonly_writes_no_file(make, tmp_path, monkeypatch):
         assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("page", "key", "why"),
+    [
+        ("1", "E", "Export: cockpit is read-only (--readonly)"),
+        ("5", "w", "Save preset: cockpit is read-only (--readonly)"),
+        ("1", "K", "Kill orphans: cockpit is read-only (--readonly)"),
+        ("1", "t", "Tree: only on the pages Actors (3) and Processes (4)"),
+        ("1", "d", "Dead: only on the page Actors (3)"),
+        ("2", "x", "Hide: put the cursor on a finding"),
+        ("1", "U", "Untag all: no row is tagged"),
+        ("1", "right_square_bracket", "Step forward: this is now"),
+    ],
+)
+async def test_a_key_that_can_do_nothing_here_says_why_in_one_line(make, page, key, why):
+    app = make(readonly=True)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await pilot.press(page)
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press(key)
+        await until(pilot, lambda: said(app).endswith(why) and "\n" not in said(app))
+
+
+async def test_on_the_memory_page_the_keys_for_order_and_for_memory_say_why_they_do_nothing(make):
+    app = make()
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("m")
+        await until(pilot, lambda: app.page.heading == "Memory node1")
+        await pilot.press("greater_than_sign")
+        await until(pilot, lambda: "Sort: the section under the cursor has one order" in shown(app))
+        await pilot.press("m")
+        await until(pilot, lambda: "Memory: this page shows that of node1" in shown(app))
+
+
+NAVIGATION = frozenset(
+    ["up", "k", "down", "j", "pageup", "ctrl+u", "pagedown", "ctrl+f", "home", "g", "end", "G", "escape", "ctrl+z", "ctrl+q", "q"]
+)
+"""Keys that move, and those that leave."""
+
+
+@pytest.mark.parametrize("number", range(1, len(PAGES) + 1))
+@pytest.mark.parametrize("is_empty", [False, True])
+async def test_no_key_of_a_page_is_silent(make, monkeypatch, tmp_path, number, is_empty):
+    monkeypatch.chdir(tmp_path)
+    app = make(Snapshot() if is_empty else snapshot(), hand=Hand())
+    keys = {key for binding in (*BINDINGS, *Table.BINDINGS, *ACT_BINDINGS) for key in binding.key.split(",")} - NAVIGATION
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(pilot, lambda: "Overview" in shown(app))
+        for key in sorted(keys - set("1234567e")):  # a page opens itself again; an editor would be started
+            await pilot.press(str(number))
+            await until(pilot, lambda: isinstance(app.page, PAGES[number - 1]))
+            app.clear_notifications()
+            before = shown(app), len(app.screen_stack), app.focused
+            await pilot.press(key)
+            await until(pilot, lambda before=before: said(app) or before != (shown(app), len(app.screen_stack), app.focused))
+            while len(app.screen_stack) > 1:
+                app.pop_screen()
+            app.table.focus()
+            app.table.tagged.clear()
+            app.frozen_at = None
+            app.table.sorts.clear()
+
+
 async def test_what_is_typed_ahead_goes_into_the_filter(make):
     app = make()
     async with app.run_test(size=(120, 40)) as pilot:
@@ -544,8 +611,41 @@ async def test_scrollbars_and_messages_are_ascii_too(make):
         assert not _strange(app)
 
 
+@pytest.mark.parametrize("ascii", [True, False])
+async def test_every_sign_on_every_page_has_an_ascii_one_that_is_as_wide(make, ascii):
+    app = make(snapshot(findings=(finding(),)), ascii=ascii, hand=Hand())
+    async with app.run_test(size=(160, 50), notifications=True) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        for key in ("1", "2", "3", "t", "4", "5", "6", "7", "1", "m", "question_mark", "escape", "y", "escape", "colon"):
+            await pilot.press(key)
+            await pilot.pause()
+            lines = shown(app).splitlines()
+            assert [cell_len(to_ascii(line)) for line in lines] == [cell_len(line) for line in lines]
+            assert not _strange(app), key
+
+
+@pytest.mark.process
+@pytest.mark.timeout(60)
+def test_with_ascii_only_ascii_reaches_the_terminal():
+    terminal, program = os.openpty()
+    env = {**os.environ, "TERM": "xterm-256color"}
+    with subprocess.Popen([*PROGRAM, "--ascii"], stdin=program, stdout=program, stderr=program, env=env, start_new_session=True) as running:
+        try:
+            seen = b""
+            while b"Other cluster" not in seen:
+                seen += os.read(terminal, 65536)
+            os.write(terminal, b"?")
+            while b"Esc: back" not in seen:
+                seen += os.read(terminal, 65536)
+            assert seen.isascii()
+        finally:
+            running.kill()
+            os.close(terminal)
+            os.close(program)
+
+
 def _strange(app):
-    return {char for char in shown(app) if not char.isascii()} - set("–…")
+    return {char for char in to_ascii(shown(app)) if not char.isascii()}
 
 
 async def test_an_unknown_theme_is_one_sentence_and_the_default(make):

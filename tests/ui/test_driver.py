@@ -37,6 +37,30 @@ def test_a_screen_whose_terminal_is_gone_ends_also_where_no_hangup_is_sent():
 
 @pytest.mark.process
 @pytest.mark.timeout(60)
+def test_the_screen_is_drawn_on_the_terminal_also_where_stderr_is_a_file(tmp_path):
+    terminal, program = os.openpty()
+    env = {**os.environ, "TERM": "xterm-256color"}
+    with (
+        (tmp_path / "errors").open("w") as errors,
+        subprocess.Popen(PROGRAM, stdin=program, stdout=program, stderr=errors, env=env, start_new_session=True) as running,
+    ):
+        try:
+            seen = b""
+            while b"Overview" not in seen:
+                seen += os.read(terminal, 65536)
+            os.write(terminal, b"q")
+            while b"\x1b[?1049l" not in seen:  # it gives the terminal back
+                seen += os.read(terminal, 65536)
+            assert running.wait(60) == 0
+            assert (tmp_path / "errors").read_text() == ""
+        finally:
+            running.kill()
+            os.close(terminal)
+            os.close(program)
+
+
+@pytest.mark.process
+@pytest.mark.timeout(60)
 def test_a_screen_that_was_stopped_is_drawn_whole_when_it_goes_on():
     terminal, program = os.openpty()
     env = {**os.environ, "TERM": "xterm-256color"}

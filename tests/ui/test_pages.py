@@ -331,11 +331,11 @@ def test_facts_of_a_gpu_that_are_not_told_are_dashes():
 @pytest.mark.parametrize(
     ("facts", "shown"),
     [
-        ({}, ("", "1980", "5 x16", "18")),
-        ({"nvlinks_active": 16, "pcie_width": 8}, ("", "1980", "5 x8", "16/18")),
-        ({"nvlinks": 0, "nvlinks_active": 0}, ("", "1980", "5 x16", "none")),
+        ({}, ("", "1980", "gen5 x16", "18")),
+        ({"nvlinks_active": 16, "pcie_width": 8}, ("", "1980", "gen5 x8/16", "16/18")),
+        ({"nvlinks": 0, "nvlinks_active": 0}, ("", "1980", "gen5 x16", "none")),
         ({"nvlinks_active": None, "pcie_width": None}, ("", "1980", "–", "–")),
-        ({"xids": (Xid(31), Xid(79))}, ("79", "1980", "5 x16", "18")),
+        ({"xids": (Xid(31), Xid(79))}, ("79", "1980", "gen5 x16", "18")),
     ],
 )
 def test_a_gpu_says_how_it_is_connected_and_which_error_was_its_last(facts, shown):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from cockpit.model import Finding, Hold, Job
+from cockpit.model import Finding, Hold, Host, Job
 from cockpit.sources.probes.decode import StackFrame, StackThread
 from cockpit.sources.source import SourceError
 from cockpit.ui.stacks import MAX_REQUESTS, Stack, processes_of, read_stacks, stacks_text
 from cockpit.ui.view import Index, View
-from tests.world import GIB, actor, process, snapshot
+from tests.world import GIB, actor, node, process, snapshot
 
 REDUCE = (StackFrame("all_reduce", "torch/distributed/distributed_c10d.py", 2000), StackFrame("step", "ppo.py", 40))
 LOAD = (StackFrame("load", "dataset.py", 7), StackFrame("step", "ppo.py", 40))
@@ -94,6 +94,18 @@ async def test_every_rank_of_a_large_job_is_asked_so_many_at_a_time():
     assert most == MAX_REQUESTS
 
 
+async def test_a_stack_is_titled_with_its_actor_or_job_and_with_the_name_of_its_node():
+    async def ask(_):
+        return STEP
+
+    engine = process(1003, actor=f"{1:032x}", kind="child", name="VLLM::EngineCore", host="vm")
+    driver = process(1004, job="02000000", kind="driver", host="vm")
+    hosts = {"vm": Host("vm", nodes=(node(1).id,))}
+    shown = seen(processes=(engine, driver), actors=(actor(1),), jobs=(Job("ppo", "02000000"),), nodes=(node(1),), hosts=hosts)
+    titles = [stack.title for stack in await read_stacks(ask, [engine, driver], shown)]
+    assert titles == ["VLLM::EngineCore of PolicyModelActor actor1 (pid 1003 on node1)", "driver of job ppo (pid 1004 on node1)"]
+
+
 async def test_all_are_asked_at_once_and_one_that_fails_hides_no_other():
     async def ask(each):
         if each is SAVER:
@@ -101,6 +113,6 @@ async def test_all_are_asked_at_once_and_one_that_fails_hides_no_other():
         return STEP
 
     good, bad = await read_stacks(ask, [RANK, SAVER], seen(processes=(RANK, SAVER), actors=(actor(1),)))
-    assert good.title == "node1 1001 (PolicyModelActor GPU 0)"
+    assert good.title == "PolicyModelActor actor1 (pid 1001 on node1, GPU 0)"
     assert good.busy_threads == {(StackFrame("step", "ppo.py", 40),)}
-    assert (bad.title, bad.error) == ("node1 1002 (python)", "w1: connection refused")
+    assert (bad.title, bad.error) == ("python (pid 1002 on node1)", "w1: connection refused")

@@ -62,7 +62,9 @@ class ActDone(msgspec.Struct, frozen=True):
     end: float | None
     """When it was over; `null`: that is not recorded."""
     outcome: Mapping[str, Any] | None = None
-    """As in the log of acts."""
+    """As in the log of actions."""
+    targets: tuple[str, ...] = ()
+    """What it was done to, each with its job: `pid 4711 of job ppo-7b`, `job rm-72b`."""
 
 
 class JobSpan(msgspec.Struct, frozen=True):

@@ -15,11 +15,31 @@ from cockpit.report.incident.markup import Html, join, tag
 from cockpit.text import count, percent
 from cockpit.usage import CAUSES
 
-WIDTH, LABELS, LANE, PLOT = 1000, 240, 22, 160
-"""Units of a chart: its width, of that what the names of lanes take, the height of a lane, the height of a plot."""
+PLOT = 160
+"""Units of the height of a plot."""
 MAX_LANES = {"finding": 20, "job": 12}
-LABEL_CHARS = 34
-TICKS = 5
+
+
+class _Layout(msgspec.Struct, frozen=True):
+    """How a chart is laid out, in units of which its width has `width`."""
+
+    name: str
+    """The class of the chart: CSS shows one of the layouts, by the width of the screen."""
+    width: int
+    lane: int
+    """The height of a lane; its bar lies in the last `BAR` of it."""
+    lane_label: int
+    """What the names of lanes take on the left; 0: they stand above the bars."""
+    plot_label: int
+    """What the values of a plot take on the left."""
+    label_chars: int
+    ticks: int
+
+
+WIDE = _Layout("wide", 1000, lane=22, lane_label=240, plot_label=240, label_chars=34, ticks=5)
+NARROW = _Layout("narrow", 440, lane=36, lane_label=0, plot_label=44, label_chars=60, ticks=3)
+LAYOUTS = (WIDE, NARROW)
+BAR = 14
 
 
 class _Scale(msgspec.Struct, frozen=True):
@@ -27,24 +47,35 @@ class _Scale(msgspec.Struct, frozen=True):
 
     begin: float
     end: float
+    layout: _Layout
+    left: int
+    """Where the time begins."""
+
+    @property
+    def right(self) -> int:
+        """Where the time ends."""
+        return self.layout.width - 10
 
     def x(self, moment: float) -> float:
         share = (moment - self.begin) / max(1e-9, self.end - self.begin)
-        return LABELS if math.isnan(share) else round(LABELS + (WIDTH - LABELS - 10) * min(1.0, max(0.0, share)), 1)
+        return self.left if math.isnan(share) else round(self.left + (self.right - self.left) * min(1.0, max(0.0, share)), 1)
 
     def width(self, begin: float, end: float) -> float:
         return max(2.0, round(self.x(end) - self.x(begin), 1))
 
 
 def timeline(account: Account, clock: words.MomentFormatter) -> Html:
-    """A lane for each job and each finding, and one for acts; where nothing is recorded all are hatched."""
-    scale = _Scale(account.begin, account.end)
-    lanes = [*_job_lanes(account, scale), *_act_lanes(account, scale), *_finding_lanes(account, scale)]
-    rows = [_lane(number, name, drawn) for number, (name, drawn) in enumerate(lanes)]
-    height = LANE * max(1, len(lanes))
+    """A lane for each job and each finding, and one for actions; where nothing is recorded all are hatched."""
+    title = "What happened when"
     said = f"From {clock.at(account.begin)} to {clock.at(account.end)}: {words.summary(account)} The tables below say the same."
-    chart = _chart("What happened when", said, height + 24, [*rows, *_gaps(account, scale, height), *_axis(scale, clock, height)])
-    return join((chart, _legend(_LANE_KEYS, "; hatched: nothing is recorded")))
+    charts = []
+    for layout in LAYOUTS:
+        scale = _Scale(account.begin, account.end, layout, layout.lane_label)
+        lanes = [*_job_lanes(account, scale), *_act_lanes(account, scale), *_finding_lanes(account, scale)]
+        rows = [_lane(scale, number, name, drawn) for number, (name, drawn) in enumerate(lanes)]
+        height = layout.lane * max(1, len(lanes))
+        charts.append(_chart(title, said, layout, height + 24, [*rows, *_gaps(account, scale, height), *_axis(scale, clock, height)]))
+    return join((tag("h3", title), *charts, _legend(_LANE_KEYS, "; hatched: nothing is recorded")))
 
 
 _LANE_KEYS: Mapping[str, str] = {
@@ -67,7 +98,7 @@ def _job_lanes(account: Account, scale: _Scale) -> Iterator[Lane]:
 
 def _act_lanes(account: Account, scale: _Scale) -> Iterator[Lane]:
     if account.acts:
-        yield "acts", [_bar(scale, act.at, act.end or act.at, "act", act.text) for act in account.acts]
+        yield "actions", [_bar(scale, act.at, act.end or act.at, "act", words.act_words(act)) for act in account.acts]
 
 
 def _finding_lanes(account: Account, scale: _Scale) -> Iterator[Lane]:
@@ -80,14 +111,16 @@ def _finding_lanes(account: Account, scale: _Scale) -> Iterator[Lane]:
 
 
 def _bar(scale: _Scale, begin: float, end: float, kind: str, said: str) -> Html:
-    width = scale.width(begin, end)
-    return tag("rect", x=scale.x(begin), y=4, width=width, height=LANE - 8, rx=2, class_=f"bar {kind}", aria_label=said)
+    y = scale.layout.lane - BAR - 4
+    return tag("rect", x=scale.x(begin), y=y, width=scale.width(begin, end), height=BAR, rx=2, class_=f"bar {kind}", aria_label=said)
 
 
-def _lane(number: int, name: str, bars: Iterable[str]) -> Html:
-    label = name if len(name) <= LABEL_CHARS else f"{name[: LABEL_CHARS - 1]}…"
-    line = tag("line", x1=LABELS, x2=WIDTH - 10, y1=LANE - 1, y2=LANE - 1, class_="grid")
-    return tag("g", line, tag("text", label, x=0, y=LANE - 7), *bars, transform=f"translate(0 {number * LANE})")
+def _lane(scale: _Scale, number: int, name: str, bars: Iterable[str]) -> Html:
+    layout = scale.layout
+    label = name if len(name) <= layout.label_chars else f"{name[: layout.label_chars - 1]}…"
+    line = tag("line", x1=scale.left, x2=scale.right, y1=layout.lane - 1, y2=layout.lane - 1, class_="grid")
+    text = tag("text", label, x=0, y=15 if layout.lane_label else 13)
+    return tag("g", line, text, *bars, transform=f"translate(0 {number * layout.lane})")
 
 
 def _gaps(account: Account, scale: _Scale, height: float) -> Iterator[Html]:
@@ -96,22 +129,23 @@ def _gaps(account: Account, scale: _Scale, height: float) -> Iterator[Html]:
 
 
 def _axis(scale: _Scale, clock: words.MomentFormatter, height: float) -> Iterator[Html]:
-    for number in range(TICKS):
-        moment = scale.begin + (scale.end - scale.begin) * number / (TICKS - 1)
-        anchor = "start" if number == 0 else "end" if number == TICKS - 1 else "middle"
+    last = scale.layout.ticks - 1
+    for number in range(last + 1):
+        moment = scale.begin + (scale.end - scale.begin) * number / last
+        anchor = "start" if number == 0 else "end" if number == last else "middle"
         yield tag("text", clock.at(moment), x=scale.x(moment), y=height + 18, text_anchor=anchor, class_="tick")
 
 
-def _chart(title: str, said: str, height: float, inside: Iterable[str]) -> Html:
-    name = title.lower().replace(" ", "-")
+def _chart(title: str, said: str, layout: _Layout, height: float, inside: Iterable[str]) -> Html:
+    name = f"{title.lower().replace(' ', '-')}-{layout.name}"
     hatch = Html(
         '<defs><pattern id="hatch-' + name + '" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
         '<rect width="2" height="6" class="hatch"/></pattern></defs>'
     )
     drawn = Html(join(inside).replace('class="gap"', f'class="gap" fill="url(#hatch-{name})"'))
     parts = (tag("title", title, id=f"t-{name}"), tag("desc", said, id=f"d-{name}"), hatch, drawn)
-    svg = tag("svg", *parts, viewBox=f"0 0 {WIDTH} {height}", role="img", aria_labelledby=f"t-{name} d-{name}")
-    return join((tag("h3", title), tag("div", svg, class_="chart", tabindex="0", role="region", aria_label=title)))
+    svg = tag("svg", *parts, viewBox=f"0 0 {layout.width} {height}", role="img", aria_labelledby=f"t-{name} d-{name}")
+    return tag("div", svg, class_=f"chart {layout.name}")
 
 
 def _runs(account: Account, points: Sequence[Point]) -> list[list[Point]]:
@@ -134,13 +168,14 @@ def gpu_chart(account: Account, clock: words.MomentFormatter) -> Html | None:
     if len(known) < 2:
         return None
     most = max(max(point.gpus or 0, point.reserved or 0) for point in known)
-    scale = _Scale(account.begin, account.end)
-    runs = _runs(account, known)
-    areas = [_area(scale, run, most, edges, kind) for run in runs for kind, edges in _EDGES.items()]
-    lines = [_line(scale, [(point.at, point.reserved) for point in run if point.reserved is not None], most) for run in runs]
-    rest = [*lines, *_gaps(account, scale, PLOT), *_levels(most, count), *_axis(scale, clock, PLOT)]
-    chart = _chart("GPUs", words.fleet_words(account), PLOT + 24, [*areas, *rest])
-    return join((chart, _legend(_GPU_KEYS, "; here GPUs that wait at 100% count as busy")))
+    runs, charts = _runs(account, known), []
+    for layout in LAYOUTS:
+        scale = _Scale(account.begin, account.end, layout, layout.plot_label)
+        areas = [_area(scale, run, most, edges, kind) for run in runs for kind, edges in _EDGES.items()]
+        lines = [_line(scale, [(point.at, point.reserved) for point in run if point.reserved is not None], most) for run in runs]
+        rest = [*lines, *_gaps(account, scale, PLOT), *_levels(scale, most, count), *_axis(scale, clock, PLOT)]
+        charts.append(_chart("GPUs", words.fleet_words(account), layout, PLOT + 24, [*areas, *rest]))
+    return join((tag("h3", "GPUs"), *charts, _legend(_GPU_KEYS, "; here GPUs that wait at 100% count as busy")))
 
 
 _EDGES: Mapping[str, Callable[[Point], tuple[float, float]]] = {
@@ -163,26 +198,30 @@ def memory_chart(account: Account, clock: words.MomentFormatter) -> Html | None:
     known = [point for point in account.course if point.memory is not None]
     if len(known) < 2:
         return None
-    scale, most = _Scale(account.begin, account.end), max(1.05, *(point.memory or 0.0 for point in known))
+    most = max(1.05, *(point.memory or 0.0 for point in known))
     peak = max(known, key=lambda point: point.memory or 0.0)
     said = f"The highest was {percent(100 * (peak.memory or 0.0))} of Ray's kill line at {clock.at(peak.at)}."
-    lines = [_line(scale, [(point.at, point.memory or 0.0) for point in run], most) for run in _runs(account, known)]
-    kill = tag("line", x1=LABELS, x2=WIDTH - 10, y1=_y(1.0, most), y2=_y(1.0, most), class_="kill")
-    name = tag("text", "Ray kills above this line", x=LABELS + 6, y=_y(1.0, most) + 15, class_="tick")
-    rest = [kill, name, *_gaps(account, scale, PLOT), *_levels(most, lambda share: percent(100 * share)), *_axis(scale, clock, PLOT)]
-    chart = _chart("Host memory", said, PLOT + 24, [*lines, *rest])
-    return join((chart, tag("p", f"The fullest host at each moment. {said}", class_="legend")))
+    runs, charts = _runs(account, known), []
+    for layout in LAYOUTS:
+        scale = _Scale(account.begin, account.end, layout, layout.plot_label)
+        lines = [_line(scale, [(point.at, point.memory or 0.0) for point in run], most) for run in runs]
+        kill = tag("line", x1=scale.left, x2=scale.right, y1=_y(1.0, most), y2=_y(1.0, most), class_="kill")
+        name = tag("text", "Ray kills above this line", x=scale.left + 6, y=_y(1.0, most) + 15, class_="tick")
+        levels = _levels(scale, most, lambda share: percent(100 * share))
+        inside = [*lines, kill, name, *_gaps(account, scale, PLOT), *levels, *_axis(scale, clock, PLOT)]
+        charts.append(_chart("Host memory", said, layout, PLOT + 24, inside))
+    return join((tag("h3", "Host memory"), *charts, tag("p", f"The fullest host at each moment. {said}", class_="legend")))
 
 
 def _y(value: float | None, most: float) -> float:
     return round(PLOT - (PLOT - 6) * (value or 0.0) / most, 1)
 
 
-def _levels(most: float, word: Callable[[float], str]) -> Iterator[Html]:
+def _levels(scale: _Scale, most: float, word: Callable[[float], str]) -> Iterator[Html]:
     for share in (0.0, 0.5, 1.0):
         y = _y(most * share, most)
-        yield tag("line", x1=LABELS, x2=WIDTH - 10, y1=y, y2=y, class_="grid")
-        yield tag("text", word(most * share), x=LABELS - 8, y=min(PLOT, y + 8), text_anchor="end", class_="tick")
+        yield tag("line", x1=scale.left, x2=scale.right, y1=y, y2=y, class_="grid")
+        yield tag("text", word(most * share), x=scale.left - 8, y=min(PLOT, y + 8), text_anchor="end", class_="tick")
 
 
 def _area(scale: _Scale, points: Sequence[Point], most: float, edges: Callable[[Point], tuple[float, float]], kind: str) -> Html:

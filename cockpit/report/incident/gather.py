@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from cockpit import __version__
+from cockpit.alike import group_by
 from cockpit.findings.jobs import error_lines
 from cockpit.model import Actor, Fault, Finding, Job, PlacementGroup, Process, Snapshot
 from cockpit.recording.events import Event
@@ -67,6 +68,12 @@ class _Gatherer:
             if used.owner.name in mine and used.now is not None:
                 self.related |= used.now.nodes
 
+    @property
+    def job_names(self) -> Mapping[str, str]:
+        """By Ray's own id, what people call a job; without an id that two sessions gave to different jobs."""
+        found = group_by((job for job in self.jobs.values() if job.job), lambda job: job.job or "")
+        return {name: jobs[0].id for name, jobs in found.items() if len({job.id for job in jobs}) == 1}
+
     def concerns(self, about: Iterable[str]) -> bool:
         """Whether a finding about these is one of the job, or of the whole cluster."""
         keys = tuple(about)
@@ -102,7 +109,7 @@ def _account(recording: Recording, seen: _Gatherer, begin: float, end: float) ->
         damage=tuple(recording.damage),
         findings=tuple(_episode(span) for span in spans if seen.concerns(span.thing.about)),
         faults=tuple(FaultEpisode(span.thing.source, span.thing.host, span.thing.text, span.begin, span.end) for span in seen.faults.all),
-        acts=tuple(_acts(events)),
+        acts=tuple(_acts(events, seen.job_names)),
         jobs=tuple(_jobs(seen, begin)),
         usage=tuple(usage.rows(seen.job)),
         users=tuple(usage.user_rows()) if seen.job is None else (),
@@ -139,8 +146,8 @@ def _episode(span: Span[Any]) -> Episode:
     )
 
 
-def _acts(events: Iterable[Event]) -> Iterator[ActDone]:
-    """Each with when it was over, and what became of it."""
+def _acts(events: Iterable[Event], job_names: Mapping[str, str]) -> Iterator[ActDone]:
+    """Each with when it was over, what became of it, and to what it was done."""
     listed = [event for event in events if event.kind == "act"]
     ends: Mapping[str | None, Event] = {event.key: event for event in listed if event.phase == "end"}
     begun = [event for event in listed if event.phase == "begin"]
@@ -156,7 +163,18 @@ def _acts(events: Iterable[Event]) -> Iterator[ActDone]:
             host=_text_or_none(data.get("host")),
             end=over.at if over else None,
             outcome=outcome if isinstance(outcome, dict) else None,
+            targets=tuple(_target_names(outcome, data.get("plan"), job_names)),
         )
+
+
+def _target_names(outcome: object, plan: object, job_names: Mapping[str, str]) -> Iterator[str]:
+    """Of an action that is over, of those for which it did something or tried to; else of those that it was to be done to."""
+    tried = [outcome.get(word) for word in ("done", "failed", "refused")] if isinstance(outcome, Mapping) else []
+    rows = [row for rows in tried or [plan] if isinstance(rows, list | tuple) for row in rows if isinstance(row, Mapping)]
+    for row in rows:
+        name, job = _text_or_none(row.get("target")), _text_or_none(row.get("job"))
+        if name is not None:
+            yield name if job is None or name.startswith("job ") else f"{name} of job {job_names.get(job, job)}"
 
 
 def _text_or_none(value: object) -> str | None:

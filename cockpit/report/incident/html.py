@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from cockpit.report.commands import remedy_command
 from cockpit.report.incident import words
 from cockpit.report.incident.account import Account, Episode, JobSpan, UsageRow
 from cockpit.report.incident.charts import gpu_chart, memory_chart, share_bar, timeline
@@ -84,8 +85,9 @@ def _findings(title: str, found: Sequence[Episode], clock: words.MomentFormatter
 def _finding(one: Episode, clock: words.MomentFormatter) -> Html:
     when = f"{clock.span(one.begin, one.end)}{words.times_words(one)}"
     evidence = tag("ul", *(tag("li", tag("code", line)) for line in one.evidence)) if one.evidence else None
-    act = f" (cockpit {one.act})" if one.act else ""
-    remedy = tag("p", tag("strong", "What to do: "), one.remedy, act) if one.remedy else None
+    command = remedy_command(one.act, one.about)
+    act = (" (", tag("code", command), ")") if command else ()
+    remedy = tag("p", tag("strong", "What to do: "), one.remedy, *act) if one.remedy else None
     title = tag("h3", tag("span", one.level, class_=f"level {one.level}"), f" {one.text}")
     said = f"{when} · {one.subject} · {one.code} · {words.told_words(one, clock)}"
     return tag("article", title, tag("p", said, class_="when"), evidence, remedy)
@@ -93,7 +95,7 @@ def _finding(one: Episode, clock: words.MomentFormatter) -> Html:
 
 def _acts(account: Account, clock: words.MomentFormatter) -> Html:
     rows = [
-        (clock.at(one.at), one.text, one.user or UNKNOWN, one.host or UNKNOWN, words.duration_words(one.at, one.end))
+        (clock.at(one.at), words.act_words(one), one.user or UNKNOWN, one.host or UNKNOWN, words.duration_words(one.at, one.end))
         for one in account.acts
     ]
     return _section("Actions", "No actions.", _table("Actions, and who did them", ("At", "What", "By", "On", "Took"), rows))

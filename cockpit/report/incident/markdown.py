@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from cockpit.model import LEVELS
+from cockpit.report.commands import remedy_command
 from cockpit.report.incident import words
 from cockpit.report.incident.account import Account, Episode, JobSpan
 from cockpit.report.usage import hours_words
@@ -52,7 +53,9 @@ _HEAD_LINES = 6
 
 
 def _rest(account: Account, clock: words.MomentFormatter) -> Iterator[str]:
-    yield from _list_section("Actions", [f"{clock.at(one.at)} {_plain(one.text)}{_by(one.user, one.host)}" for one in account.acts], "acts")
+    yield from _list_section(
+        "Actions", [f"{clock.at(one.at)} {_plain(words.act_words(one))}{_by(one.user, one.host)}" for one in account.acts], "acts"
+    )
     yield from _list_section("Jobs", [_job(job, account, clock) for job in account.jobs], "jobs")
     faults = [f"{clock.span(one.begin, one.end)} {_plain(words.fault_words(one))}" for one in account.faults]
     yield from _list_section("Failing sources", faults, "faults")
@@ -71,7 +74,7 @@ def _list_section(title: str, rows: Sequence[str], kind: str) -> Iterator[str]:
 
 def _left_out(number: int) -> Iterator[str]:
     if number > 0:
-        yield f"- {number} more: `-o FILE.html` has all"
+        yield f"- {number} more: `cockpit report -o FILE.html` has all"
 
 
 def _findings(account: Account, clock: words.MomentFormatter, room: int) -> Iterator[str]:
@@ -104,7 +107,8 @@ def _fit(ranked: Sequence[Episode], clock: words.MomentFormatter, room: int) -> 
 def _finding(one: Episode, clock: words.MomentFormatter) -> Iterator[str]:
     yield f"- {clock.span(one.begin, one.end)} **{one.level.upper()}** {_plain(one.text)}{words.times_words(one)}"
     if one.remedy and one.level == "critical":
-        yield f"  → {_plain(one.remedy)}"
+        command = remedy_command(one.act, one.about)
+        yield f"  → {_plain(one.remedy)}" + (f" ({_plain(command)})" if command else "")
 
 
 def _evidence(one: Episode, clock: words.MomentFormatter) -> Iterator[str]:

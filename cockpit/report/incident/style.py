@@ -42,15 +42,15 @@ code{font:13px/1.45 ui-monospace,"DejaVu Sans Mono",monospace;overflow-wrap:anyw
 section>h3{margin:1rem 0 0}
 .level{text-transform:uppercase;font-size:.8rem;letter-spacing:.04em}
 .level.critical{color:var(--critical)}.level.warning{color:var(--warning)}.level.info{color:var(--info)}
-.scroll,.chart{overflow-x:auto;margin:.5rem 0}
-.scroll:focus-visible,.chart:focus-visible{outline:2px solid var(--accent);outline-offset:2px}
+.scroll{overflow-x:auto;margin:.5rem 0}.chart{margin:.5rem 0}
+.scroll:focus-visible{outline:2px solid var(--accent);outline-offset:2px}
 table{border-collapse:collapse;width:100%;font-size:14px}
 caption{text-align:left;padding:.2rem 0}
 th,td{text-align:left;vertical-align:top;padding:.35rem .7rem .35rem 0;border-bottom:1px solid var(--rule)}
 tbody th{font-weight:600;overflow-wrap:anywhere;min-width:7rem}
 td{min-width:4rem}td code{display:block;min-width:14rem}
 .number{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
-.chart svg{display:block;min-width:680px;width:100%;height:auto}
+.chart svg{display:block;width:100%;height:auto}.narrow{display:none}
 svg text{fill:var(--text);font-size:13px}svg text.tick{fill:var(--dim);font-size:12px}
 .grid{stroke:var(--rule)}.hatch{fill:var(--dim)}.gap{opacity:.45}
 .line{fill:none;stroke:var(--line);stroke-width:2}.kill{stroke:var(--critical);stroke-width:2;stroke-dasharray:6 4}
@@ -58,9 +58,10 @@ svg text{fill:var(--text);font-size:13px}svg text.tick{fill:var(--dim);font-size
 .key{display:inline-block;width:.8em;height:.8em;border-radius:2px;vertical-align:-1px;margin-left:.8em}
 .key.line{background:var(--line);height:3px;vertical-align:4px}
 .share{border-radius:2px;max-width:none}
+@media screen and (max-width:760px){.wide{display:none}.narrow{display:block}}
 @media print{
 body{font-size:10pt}main{max-width:none;padding:0}
-.scroll,.chart{overflow:visible}.chart svg{min-width:0}
+.scroll{overflow:visible}
 article,tr,.chart{break-inside:avoid}h2,h3{break-after:avoid}thead{display:table-header-group}
 table{font-size:8pt}th,td{min-width:0;padding-right:.3rem}td code{min-width:0;font-size:7.5pt}.share{width:90px}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}}

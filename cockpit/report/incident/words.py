@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from cockpit.model import LEVELS
-from cockpit.report.incident.account import Account, Episode, FaultEpisode, Hours, MemoryStatus, UsageRow, UserRow
+from cockpit.report.incident.account import Account, ActDone, Episode, FaultEpisode, Hours, MemoryStatus, UsageRow, UserRow
 from cockpit.report.usage import hours_words
 from cockpit.text import UNKNOWN, age, count, plural, ratio, share_percent, size
 from cockpit.usage import CAUSES, IdleCause
@@ -164,6 +164,16 @@ def memory_words(memory: MemoryStatus | None) -> str:
 def times_words(episode: Episode) -> str:
     """How often it came, where that was more than once."""
     return f", {episode.times} times" if episode.times > 1 else ""
+
+
+MAX_TARGETS = 3
+"""Targets of an action that are named; the rest is counted."""
+
+
+def act_words(act: ActDone) -> str:
+    """What was done, to which jobs, processes or folders."""
+    more = f" and {len(act.targets) - MAX_TARGETS} more" if len(act.targets) > MAX_TARGETS else ""
+    return act.text + (f": {', '.join(act.targets[:MAX_TARGETS])}{more}" if act.targets else "")
 
 
 def fault_words(fault: FaultEpisode) -> str:

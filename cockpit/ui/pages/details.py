@@ -80,6 +80,9 @@ def detail_of(row: Any) -> Page | None:
     return next((DetailPage(thing, make, name) for kind, make, name in DETAILS if isinstance(thing, kind)), None)
 
 
+USAGE_TITLE = "GPU-HOURS  reserved: in Ray; held: with memory of its processes"
+
+
 class DetailPage(Page):
     """What is known of one thing now; what was known last, when it is gone."""
 
@@ -195,7 +198,7 @@ def processes_section(key: str, title: str, rows: list[Process], nothing: str) -
     """A short list of processes."""
     columns: tuple[Column[Process], ...] = (
         Column(title, 9, lambda process, _: cells.kind(process)),
-        Column("HOST", 10, lambda process, _: process.host, rank=1, name=True),
+        Column("HOST", 10, cells.place, rank=1, name=True),
         PID_COLUMN,
         GPU_MEMORY_COLUMN,
         Column("GPUS", 6, lambda process, _: cells.gpu_indices(process), rank=2),
@@ -228,7 +231,7 @@ def _job(job: Job, view: View) -> Sequence[Section[Any]]:
     used = view.history.usage.of_job(job)
     return (
         facts("job", "JOB", list(pairs()), view.width),
-        *([facts("job-usage", "GPU-HOURS", list(usage_pairs(used)), view.width)] if used is not None and used.seen_s else ()),
+        *([facts("job-usage", USAGE_TITLE, list(usage_pairs(used)), view.width)] if used is not None and used.seen_s else ()),
         _groups(groups and [group for group in groups if group.state != "REMOVED"]),
         _actors("job-actors", actors and [actor for actor in actors if not actor.internal]),
         processes_section("job-processes", "PROCESSES", own(view.snapshot.processes) or [], "none seen"),

@@ -98,26 +98,30 @@ def finding_sections(finding: Finding, view: View) -> Sequence[Section[Any]]:
     return (
         facts("finding", "FINDING", list(pairs()), view.width),
         paragraphs("evidence", "EVIDENCE", finding.evidence, view.width),
-        *([_things_section(about)] if about else []),
+        *([_things_section(about, view)] if about else []),
     )
 
 
-def _things_section(about: Sequence[Any]) -> Section[FactRow]:
+def _things_section(about: Sequence[Any], view: View) -> Section[FactRow]:
     columns: tuple[Column[FactRow], ...] = (
         Column("ABOUT", 8, lambda line, _: ((line.name, "dim"),)),
         VALUE_COLUMN,
     )
-    rows = [FactRow(f"of:{thing.key}", thing.key.partition(":")[0].replace("pg", "group"), _thing_title(thing), thing) for thing in about]
+    kinds = {"pg": "group"}
+    rows = [
+        FactRow(f"of:{thing.key}", kinds.get(kind := thing.key.partition(":")[0], kind), _thing_title(thing, view), thing)
+        for thing in about
+    ]
     return Section("rows", "ABOUT", columns, rows[:MAX_ABOUT_ROWS], search=lambda line: str(line.value), total=len(rows))
 
 
-def _thing_title(thing: Any) -> str:
+def _thing_title(thing: Any, view: View) -> str:
     if isinstance(thing, Node):
         return f"{thing.title} {thing.ip}".strip()
     if isinstance(thing, Process):
-        return f"{thing.pid} on {thing.host}: {cells.command(thing)}"
+        return f"{thing.pid} on {cells.place(thing, view)}: {cells.command(thing)}"
     if isinstance(thing, Session):
-        return f"{thing.path} on {thing.host}"
+        return f"{thing.path} on {view.index.host_titles.get(thing.host, thing.host)}"
     if isinstance(thing, Actor):
         return f"{thing.class_} {thing.name} {thing.state}"
     if isinstance(thing, PlacementGroup):

@@ -83,7 +83,7 @@ def gpus_section(key: str, rows: Sequence[GpuRow] | None, *, own_node: bool = Fa
         _of_gpu("ECC", 3, _ecc, right=True, rank=6),
         _of_gpu("XID", 4, _xid, right=True, rank=8),
         _of_gpu("CLOCK", 5, _clock, sort=lambda row, _: row.gpu.clock, right=True, rank=12),
-        _of_gpu("PCIE", 6, _pcie, right=True, rank=10),
+        _of_gpu("PCIE", 10, _pcie, right=True, rank=10),
         _of_gpu("NVLINK", 6, _nvlink, right=True, rank=9),
         _of_gpu("IDLE", 7, _idle, right=True, rank=1),
         _of_gpu("RESERVED BY", 16, _reserved_by, rank=1, name=True),
@@ -143,12 +143,13 @@ def _clock(row: GpuRow, _: View) -> Cell:
 
 
 def _pcie(row: GpuRow, _: View) -> Cell:
-    """Generation and lanes: `5 x16`. Slower than it could be is no bad sign while it is idle."""
+    """Generation and lanes: `gen5 x16`; `gen5 x8/16`: 8 of 16 lanes. An idle GPU lowers its generation: that is no bad sign."""
     links = row.gpu.links
     if links is None or links.pcie_generation is None or links.pcie_width is None:
         return UNKNOWN
     narrow = links.pcie_width_max is not None and links.pcie_width < links.pcie_width_max
-    return ((f"{links.pcie_generation} x{links.pcie_width}", "warn" if narrow else ""),)
+    lanes = f"x{links.pcie_width}/{links.pcie_width_max}" if narrow else f"x{links.pcie_width}"
+    return ((f"gen{links.pcie_generation} {lanes}", "warn" if narrow else ""),)
 
 
 def _nvlink(row: GpuRow, _: View) -> Cell:

@@ -164,7 +164,7 @@ def sessions_section(sessions: Sequence[Session] | None) -> Section[Session]:
     """Ray's folders on disk: live or dead, and what they cost."""
     columns: tuple[Column[Session], ...] = (
         Column("SESSIONS", 10, _session_state),
-        text_column("HOST", 10, lambda session, _: session.host, rank=1, name=True),
+        text_column("HOST", 10, lambda session, view: view.index.host_titles.get(session.host, session.host), rank=1, name=True),
         number_column("SIZE", 6, lambda session, _: session.size),
         age_column("STARTED", 7, lambda session, _: session.started),
         Column("OWNER", 8, lambda session, _: session.owner or UNKNOWN, rank=2, name=True),

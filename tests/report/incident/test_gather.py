@@ -7,11 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.config.document import json_schema
-from cockpit.model import Snapshot
+from cockpit.model import Remedy, Snapshot
 from cockpit.recording.events import Event
 from cockpit.report.incident.account import Account, account_json
 from cockpit.report.incident.episodes import told_spans
 from cockpit.report.incident.gather import make_account
+from cockpit.report.incident.html import account_html
 from cockpit.report.incident.markdown import account_markdown
 from tests.report.incident.recordings import ACT, DISK, EVENTS, HUNG, Made, at, night
 from tests.usage.worlds import world
@@ -83,6 +84,30 @@ def test_an_act_is_told_with_who_did_it_and_what_became_of_it(account):
     (act,) = account.acts
     assert (act.at, act.end, act.user, act.host) == (NOW + 2900, NOW + 2912, "ann", "head")
     assert act.text == "kill-orphans: ended 4 processes on node1"
+
+
+def test_an_act_is_told_with_what_it_was_done_to_and_its_job():
+    rows = [{"target": f"pid {1000 + number}", "job": "02000000"} for number in range(5)]
+    over = replace(EVENTS[1], data={**ACT, "outcome": {"done": rows[:4], "failed": rows[4:]}})
+    night_with = make_account(night((EVENTS[0], over)))
+    assert night_with.acts[0].targets[0] == "pid 1000 of job ppo-7b"
+    told = "ended 4 processes on node1: pid 1000 of job ppo-7b, pid 1001 of job ppo-7b, pid 1002 of job ppo-7b and 2 more"
+    assert told in account_markdown(night_with)
+    assert told in account_html(night_with)
+    planned = replace(EVENTS[0], data={**ACT, "plan": [{"target": "job ppo-7b", "job": "02000000"}]})
+    assert make_account(night((planned,))).acts[0].targets == ("job ppo-7b",)
+
+
+def test_on_paper_commands_stand_whole_and_no_keys():
+    stop = Remedy("stop the job", "stop-job")
+    findings = tuple(
+        replace(DISK, level="critical", subject=name, remedy=remedy, about=("job:ppo-7b",))
+        for name, remedy in (("a", stop), ("b", Remedy("kill it", "kill")))
+    )
+    told = make_account(Made([at(world(findings=findings), 0), at(world(findings=findings), 10)]))
+    for text in (account_markdown(told), account_html(told)):
+        assert "cockpit stop-job ppo-7b" in text
+        assert "cockpit kill" not in text
 
 
 def test_an_act_whose_end_is_not_recorded_is_told(account):

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from cockpit.report.incident.charts import LAYOUTS
 from cockpit.report.incident.gather import make_account
 from cockpit.report.incident.html import account_html
 from cockpit.report.incident.markdown import account_markdown
@@ -66,14 +67,31 @@ def test_it_has_no_script_and_loads_nothing(page):
     outline = Outline(page)
     assert not {"script", "link", "img", "iframe", "a", "object", "form"} & set(outline.tags)
     assert not [name for name, _ in outline.attributes if name in ("src", "href", "style") or name.startswith("on")]
-    assert re.findall(r"url\(([^)]*)\)|@import", page) == ["#hatch-what-happened-when", "#hatch-gpus", "#hatch-host-memory"]
+    assert re.findall(r"url\(([^)]*)\)|@import", page) == [
+        f"#hatch-{name}-{layout}" for name in ("what-happened-when", "gpus", "host-memory") for layout in ("wide", "narrow")
+    ]
     assert ("content", "default-src 'none'; style-src 'unsafe-inline'") in outline.attributes
 
 
 def test_every_chart_says_the_same_in_words(page):
     charts = re.findall(r"<svg[^>]*>.*?</svg>", page)
-    assert len(charts) == 3 + 2
+    assert len(charts) == 2 * 3 + 2
     assert all("<title>" in chart or 'aria-labelledby="t-' in chart for chart in charts)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
+def test_the_newest_is_inside_of_each_chart_at_every_width(page, layout):
+    """Nothing of a chart is wider than the screen, for a chart has no width of its own."""
+    charts = re.findall(rf'<div class="chart {layout.name}"><svg viewBox="0 0 {layout.width} [^>]*>(.*?)</svg>', page)
+    assert len(charts) == 3
+    for chart in charts:
+        ends = [
+            float(x) + float(width) for x, width in re.findall(r'<rect x="([\d.]+)"[^>]* width="([\d.]+)"[^>]*class="(?:bar|gap)', chart)
+        ]
+        ends += [float(x) for line in re.findall(r'points="([^"]*)"', chart) for x, _ in (point.split(",") for point in line.split())]
+        assert max(ends) <= layout.width
+        assert f'<text x="{layout.width - 10}' in chart, "the last moment is not at the right edge"
+    assert "min-width:680px" not in page
 
 
 def test_every_table_has_a_caption_and_headings(page):
@@ -83,7 +101,7 @@ def test_every_table_has_a_caption_and_headings(page):
 
 
 def test_nothing_is_drawn_of_a_time_of_which_nothing_is_known(page):
-    assert page.count('class="area busy"') == 2
+    assert page.count('class="area busy"') == 2 * len(LAYOUTS)
 
 
 def test_foreign_text_stays_text(account):

@@ -28,7 +28,7 @@ def test_however_much_happened_it_fits_a_chat(account):
     many = {name: getattr(account, name) * 50 for name in ("findings", "acts", "jobs", "faults", "gaps", "damage", "usage", "users")}
     lines = account_markdown(replace(account, **many)).splitlines()
     assert len(lines) <= MAX_LINES
-    assert sum("`-o FILE.html` has all" in line for line in lines) == 7
+    assert sum("`cockpit report -o FILE.html` has all" in line for line in lines) == 7
 
 
 def test_the_worst_findings_are_kept_in_their_order(account):

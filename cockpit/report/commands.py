@@ -1,0 +1,31 @@
+"""The command that carries out what a finding recommends, whole, as it is typed."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from cockpit.acts.table import ACTS, find_act
+from cockpit.model import Actor, Job, Node, PlacementGroup, Session
+
+COMMANDS: Final = frozenset(act.id for act in ACTS if act.command)
+"""Actions that have a command of their name."""
+_KEY_KINDS: Final[Mapping[type[Any], str]] = {Job: "job", Actor: "actor", PlacementGroup: "pg", Node: "node"}
+"""What the key of each thing that an action takes begins with."""
+
+
+def remedy_command(act: str | None, about: Iterable[str]) -> str | None:
+    """`cockpit stop-job ppo-7b`; `None`: the action has no command. `about`: keys of what the finding is about.
+
+    Where that is not exactly one thing that the action takes, `ID`, or `NAME` of a session, stands in its place.
+    """
+    if act is None or act not in COMMANDS:
+        return None
+    found, known = find_act(act), [key.split(":", 1) for key in about]
+    if found.takes is not None:
+        ids = [rest for kind, rest in known if kind == _KEY_KINDS.get(found.takes)]
+        return f"cockpit {act} {shlex.quote(ids[0]) if len(ids) == 1 else 'ID'}"
+    names = {rest.rpartition("/")[2] for kind, rest in known if kind == "session" and found.also_takes is Session}
+    session = shlex.quote(names.pop()) if len(names) == 1 else "NAME"
+    return f"cockpit {act}" + (f" --session {session}" if names or session != "NAME" else "")
