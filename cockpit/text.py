@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from math import floor, isfinite
 from typing import Final
 
 UNKNOWN = "–"
@@ -82,8 +83,8 @@ def percent(value: float | None) -> str:
 
 
 def share_percent(fraction: float | None) -> str:
-    """The same of a part between 0 and 1."""
-    return percent(None if fraction is None else 100 * fraction)
+    """A part between 0 and 1, rounded down everywhere: what is below a mark must not look as if it were at it."""
+    return percent(None if fraction is None else floor(100 * fraction + 1e-6) if isfinite(fraction) else fraction)
 
 
 def ratio(used: float | None, total: float | None) -> float | None:

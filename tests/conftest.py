@@ -190,6 +190,7 @@ ROWS = {
         "test_placement.py",
         "test_containers.py",
         "test_endings.py",
+        "test_full_disk.py",
         "test_incidents_hosts.py",
         "test_incidents_limits.py",
         "test_incidents_ray.py",

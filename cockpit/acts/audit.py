@@ -7,7 +7,7 @@ import fcntl
 import getpass
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ class Audit:
             "host": socket.gethostname(),
             "act": plan.act,
             "target": list(plan.hosts),
-            "plan": [brief(target, plan.act) for target in plan.targets],
+            "plan": [brief(target, plan.act, plan.titles) for target in plan.targets],
             "outcome": outcome,
         }
         self._append(escape_json(msgspec.json.encode(line).decode()).encode() + b"\n")  # whoever reads it may use no more than `cat`
@@ -95,10 +95,10 @@ def user_name() -> str:
 def outcome_of(receipt: Receipt) -> dict[str, Any]:
     """What became of each target, as the log and `--json` say it."""
     return {
-        "done": [brief(target, receipt.act) for target in receipt.done],
-        "refused": [brief(target, receipt.act) for target in receipt.refused],
+        "done": [brief(target, receipt.act, receipt.titles) for target in receipt.done],
+        "refused": [brief(target, receipt.act, receipt.titles) for target in receipt.refused],
         "failed": [
-            *(brief(target, receipt.act) for target in receipt.failed),
+            *(brief(target, receipt.act, receipt.titles) for target in receipt.failed),
             *({"host": one.host, "act": receipt.act, "target": one.host, "why": "", "error": one.error} for one in receipt.unreached),
         ],
         "freed": msgspec.to_builtins(receipt.freed),
@@ -106,11 +106,12 @@ def outcome_of(receipt: Receipt) -> dict[str, Any]:
     }
 
 
-def brief(target: Target, act: str) -> dict[str, Any]:
-    """One target with every field that is known, its name first: the rows of `--json`."""
+def brief(target: Target, act: str, titles: Mapping[str, str]) -> dict[str, Any]:
+    """One target with every field that is known, its name first: the rows of `--json`. `host_title`: what people call its host."""
     known = {name: value for name, value in msgspec.to_builtins(target).items() if name != "host" and value not in (None, [], ())}
     why = "; ".join(known.pop("why", ()))
-    return {"host": target.host, "act": act, "target": title_of(target), "why": why, **known}
+    title = {"host_title": titles[target.host]} if titles.get(target.host, target.host) != target.host else {}
+    return {"host": target.host, **title, "act": act, "target": title_of(target), "why": why, **known}
 
 
 def title_of(target: Target) -> str:

@@ -49,7 +49,7 @@ class ActionExecutor:
         if act.why_not_in_pods is not None and self._monitor.kubernetes is not None:
             raise NotMeantError(act.why_not_in_pods)
         await self._monitor.wait_until_complete()  # a key may be pressed before the first answers are in
-        plan = await act.plan(aim, self._context, hear)
+        plan = await act.plan(aim, self._context, self._by_title(hear))
         impact = act.impact(plan, self._context.snapshot, self._context.addresses) if plan.targets else Impact()
         return replace(plan, losses=(*plan.losses, *impact.ends), word=plan.word or impact.word)
 
@@ -64,12 +64,16 @@ class ActionExecutor:
         began, receipt = time.monotonic(), None
         unlogged = self._begin(plan)
         try:
-            receipt = await find_act(plan.act).perform(plan, self._context, hear)
+            receipt = await find_act(plan.act).perform(plan, self._context, self._by_title(hear))
         finally:
             unlogged = self._end(receipt) or unlogged
             self._monitor.refresh()
         notes = (*receipt.notes, *([f"the action log could not be written: {unlogged}"] if unlogged else []))
         return replace(receipt, took=time.monotonic() - began, notes=notes)
+
+    def _by_title(self, hear: Hear) -> Hear:
+        """Tells how far a host is by what people call it."""
+        return lambda host, progress: hear(self._context.titles_of([host])[host], progress)
 
     def _begin(self, plan: Plan) -> str | None:
         """Why it is not in the log, if it isn't: a full disk must not hinder the act that mends it."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
-from cockpit.model import Actor, Job, PlacementGroup, Process, Snapshot
+from cockpit.model import Actor, Job, Lookups, PlacementGroup, Process, Snapshot
+from cockpit.model.titles import whole_name
 from cockpit.text import gpus_words, plural
 
 HELD = ("ALIVE", "RESTARTING")
@@ -64,7 +65,8 @@ def _unplaced_jobs(snapshot: Snapshot, running: Iterable[Job], nodes: Collection
 
 def lost_with_processes(snapshot: Snapshot, processes: Iterable[Process]) -> tuple[str, ...]:
     """What ends with these processes: actors, drivers with their jobs, or a whole Ray."""
-    return tuple(dict.fromkeys(line for process in processes for line in _lost_with(snapshot, process)))
+    known = Lookups(snapshot)
+    return tuple(dict.fromkeys(line for process in processes for line in _lost_with(snapshot, process, known.place_title(process))))
 
 
 def lost_with_actor(snapshot: Snapshot, name: str) -> tuple[str, ...]:
@@ -157,16 +159,16 @@ def _doubts(snapshot: Snapshot) -> Iterator[str]:
         yield "the list of placement groups is unknown"
 
 
-def _lost_with(snapshot: Snapshot, process: Process) -> Iterator[str]:
+def _lost_with(snapshot: Snapshot, process: Process, place: str) -> Iterator[str]:
     serving = _worker(snapshot, process)
     if process.other_owner is not None:
-        yield from _lost_elsewhere(process, process.other_owner)
+        yield from _lost_elsewhere(process, place, process.other_owner)
     elif process.kind == "driver":
         job = next((job for job in snapshot.jobs or () if process.job and process.job in (job.job, job.submission)), None)
         yield f"process {process.pid} is the driver{_of(snapshot, process.job) or ' of an unknown job'}, which ends with it"
         yield from lost_with_job(snapshot, job.id) if job is not None else ()
     elif process.kind == "ray":
-        yield f"process {process.pid} on {process.host} is a part of Ray itself ({process.name or '?'})"
+        yield f"process {process.pid} on {place} is a part of Ray itself ({whole_name(process) or '?'})"
         yield from lost_with_session(snapshot, {process.host}) if process.name in ("raylet", "gcs_server") else ()
     elif serving is not None:
         actor = next((actor for actor in snapshot.actors or () if actor.id == serving.actor), None)
@@ -191,11 +193,11 @@ def _after_process(snapshot: Snapshot, actor: Actor | None, *, own: bool) -> Ite
     yield from _follows(snapshot, actor)
 
 
-def _lost_elsewhere(process: Process, owner: str) -> Iterator[str]:
+def _lost_elsewhere(process: Process, place: str, owner: str) -> Iterator[str]:
     """Of a Ray that isn't followed nothing more is known than whose the process is."""
     does = {"ray": "is a part of", "driver": "is the driver of", "worker": "works for", "child": "works for"}.get(process.kind)
     if does is not None:
-        yield f"process {process.pid} on {process.host} {does} {owner}: what ends with it is unknown"
+        yield f"process {process.pid} on {place} {does} {owner}: what ends with it is unknown"
 
 
 def _worker(snapshot: Snapshot, process: Process) -> Process | None:

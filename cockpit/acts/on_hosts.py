@@ -54,7 +54,8 @@ class HostAct(Act):
         jobs, silent = await context.jobs_by_session() if self.asks_for_jobs else ([], ())
         asked = {host: {**self.request(aim, host), "stage": "plan", "jobs": jobs, "past": _past(context.snapshot, host)} for host in hosts}
         answers = await context.requests.send(asked, hear, PLAN_SILENCE_S)
-        plan = with_gpus(build_plan(self, answers, asked, followed=context.follows(aim.session)), context.snapshot)
+        made = build_plan(self, answers, asked, followed=context.follows(aim.session), titles=context.titles_of(hosts))
+        plan = with_gpus(made, context.snapshot)
         plan = replace(plan, targets=with_names(plan.targets, context.snapshot), refused=with_names(plan.refused, context.snapshot))
         plan = replace(plan, notes=(*self._signals(plan), *plan.notes, *(silent if plan.refused else ())))
         unknown = self.unknown_hosts(aim, context)
@@ -111,9 +112,17 @@ def _past(snapshot: Snapshot, host: str) -> list[Any]:
     return [[process.pid, process.ticks, process.past] for process in snapshot.processes or () if process.host == host and process.past]
 
 
-def build_plan(act: Act, answers: Mapping[str, HostAnswer], asked: Mapping[str, Mapping[str, Any]], *, followed: bool) -> Plan:
-    """One plan out of what the hosts have answered. A host that has two names is one host."""
-    replies, refused, silent = _replies(act, answers)
+def build_plan(
+    act: Act,
+    answers: Mapping[str, HostAnswer],
+    asked: Mapping[str, Mapping[str, Any]],
+    *,
+    followed: bool,
+    titles: Mapping[str, str] | None = None,
+) -> Plan:
+    """One plan out of what the hosts have answered. A host that has two names is one host. `titles`: by host, what people call it."""
+    titles = titles or {}
+    replies, refused, silent = _replies(act, answers, titles)
     machines: dict[str, str] = {}
     for host, reply in replies.items():
         machines.setdefault(reply.machine or host, host)
@@ -131,10 +140,11 @@ def build_plan(act: Act, answers: Mapping[str, HostAnswer], asked: Mapping[str, 
         refused=(*_all(replies, "refused"), *refused),
         unknown=_all(replies, "unknown"),
         notes=(*_all(replies, "notes"), *twice),
-        losses=tuple(loss for host, reply in replies.items() for loss in losses_of(reply, host, followed=followed)),
+        losses=tuple(loss for host, reply in replies.items() for loss in losses_of(reply, titles.get(host, host), followed=followed)),
         unreached=silent,
         hosts=tuple(answers),
         requests=kept,
+        titles=titles,
     )
 
 
@@ -150,7 +160,7 @@ def _without_inner(reply: ProbeReply, machines: Collection[str]) -> ProbeReply:
 
 def build_receipt(act: Act, plan: Plan, answers: Mapping[str, HostAnswer]) -> Receipt:
     """One receipt out of what the hosts have answered; what none of them speaks of has not been done."""
-    replies, refused, silent = _replies(act, answers)
+    replies, refused, silent = _replies(act, answers, plan.titles)
     said = (*_all(replies, "done"), *_all(replies, "refused"), *_all(replies, "failed"))
     known = {_identity(target) for target in said}
     lost = [target for target in plan.targets if target.host in replies and _identity(target) not in known]
@@ -163,6 +173,7 @@ def build_receipt(act: Act, plan: Plan, answers: Mapping[str, HostAnswer]) -> Re
         notes=_all(replies, "notes"),
         unreached=(*plan.unreached, *silent),
         hosts=plan.hosts,
+        titles=plan.titles,
         freed=sum_freed(reply.freed for reply in replies.values()),
     )
 
@@ -175,20 +186,22 @@ def _all(replies: Mapping[str, ProbeReply], name: str) -> tuple[Any, ...]:
     return tuple(one for reply in replies.values() for one in getattr(reply, name))
 
 
-def _replies(act: Act, answers: Mapping[str, HostAnswer]) -> tuple[dict[str, ProbeReply], tuple[Target, ...], tuple[Unreached, ...]]:
+def _replies(
+    act: Act, answers: Mapping[str, HostAnswer], titles: Mapping[str, str]
+) -> tuple[dict[str, ProbeReply], tuple[Target, ...], tuple[Unreached, ...]]:
     """What hosts have answered, which of them refused altogether, and which could not be asked."""
-    read = {host: _reply(act, answer) for host, answer in answers.items()}
+    read = {host: _reply(act, answer, titles.get(host, host)) for host, answer in answers.items()}
     replies = {host: reply for host, reply in read.items() if isinstance(reply, ProbeReply)}
     errors = {host: error for host, error in read.items() if isinstance(error, str)}
     refused = tuple(Target("host", host, name=host, reason=error) for host, error in errors.items() if answers[host].refused)
     return replies, refused, tuple(Unreached(host, error) for host, error in errors.items() if not answers[host].refused)
 
 
-def _reply(act: Act, answer: HostAnswer) -> ProbeReply | str:
+def _reply(act: Act, answer: HostAnswer, title: str) -> ProbeReply | str:
     if answer.reply is None:
         return answer.error or f"{answer.host} gave no answer"
     try:
-        return reply_of(answer.host, answer.reply, act.nouns)
+        return reply_of(answer.host, answer.reply, act.nouns, title)
     except msgspec.ValidationError as error:
         return f"{answer.host}: the answer of its probe can't be read: {error}"
 

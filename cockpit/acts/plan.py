@@ -113,6 +113,8 @@ class Plan(Value, frozen=True):
     """What must be typed before it is done; `None`: a plain yes will do."""
     requests: Mapping[str, Mapping[str, Any]] = {}
     """What each host is sent besides the targets."""
+    titles: Mapping[str, str] = {}
+    """By host, what people call it; none: by its own name."""
 
     @property
     def empty(self) -> bool:
@@ -121,7 +123,7 @@ class Plan(Value, frozen=True):
 
     def receipt(self, **what: Any) -> Receipt:
         """What came of it, or of a part of it."""
-        return Receipt(self.act, self.title, hosts=self.hosts, **what)
+        return Receipt(self.act, self.title, hosts=self.hosts, titles=self.titles, **what)
 
 
 class Receipt(Value, frozen=True):
@@ -137,6 +139,8 @@ class Receipt(Value, frozen=True):
     hosts: tuple[str, ...] = ()
     freed: Freed = Freed()
     took: float = 0.0
+    titles: Mapping[str, str] = {}
+    """As of a `Plan`."""
 
     @property
     def well(self) -> bool:
@@ -178,20 +182,23 @@ class ProbeReply(msgspec.Struct):
     """What no other host, and no other container, says of itself."""
 
 
-def reply_of(host: str, answer: Mapping[str, Any], kinds: Collection[str]) -> ProbeReply:
-    """A probe's answer, typed; its targets are of these kinds, and secrets are taken out of it here. Raises `msgspec.ValidationError`."""
+def reply_of(host: str, answer: Mapping[str, Any], kinds: Collection[str], title: str = "") -> ProbeReply:
+    """A probe's answer, typed; its targets are of these kinds, and secrets are taken out of it here. Raises `msgspec.ValidationError`.
+
+    `title`: what people call the host; its own name where that is empty.
+    """
     reply = msgspec.convert(answer, ProbeReply, strict=False)
     for name in ("targets", "done", "refused", "failed"):
         if strange := [target.what for target in getattr(reply, name) if target.what not in kinds]:
             raise msgspec.ValidationError(f"Invalid kind of target {strange[0][:40]!r} - at `$.{name}`")
         setattr(reply, name, tuple(_of_host(target, host) for target in getattr(reply, name)))
     for name in ("unknown", "notes"):
-        setattr(reply, name, tuple(f"{host}: {redact(text)}" for text in getattr(reply, name)))
+        setattr(reply, name, tuple(f"{title or host}: {redact(text)}" for text in getattr(reply, name)))
     return reply
 
 
 def losses_of(reply: ProbeReply, host: str, *, followed: bool) -> tuple[str, ...]:
-    """What this host alone knows to end there. Of a Ray that is not `followed` that is all that is known."""
+    """What this host alone knows to end there; `host` is its title. Of a Ray that is not `followed` that is all that is known."""
     weight = reply.weight or _Weight()
     drivers = [
         f"driver {one.pid} of {one.user or '?'} on {host} loses its connection to Ray: {redact(one.command or '')}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from cockpit.acts.audit import title_of
@@ -21,9 +21,10 @@ def plan_lines(plan: Plan, now: float) -> list[str]:
     lines = [headline(plan), ""]
     lines += _section("Unknown", plan.unknown)
     lines += _section("What ends with it", plan.losses)
-    lines += [line for host, targets in groupby(plan.targets, lambda target: target.host) for line in _host_lines(host, targets, now)]
-    lines += _section("Refused", reasons(plan.refused))
-    lines += _section("Unreachable", _unreached_hosts(plan.unreached))
+    by_host = groupby(plan.targets, lambda target: target.host)
+    lines += [line for host, targets in by_host for line in _host_lines(plan.titles.get(host, host), targets, now)]
+    lines += _section("Refused", reasons(plan.refused, plan.titles))
+    lines += _section("Unreachable", _unreached_hosts(plan.unreached, plan.titles))
     lines += _section("Note", plan.notes)
     return [clean(line) for line in lines]
 
@@ -41,24 +42,28 @@ def headline(plan: Plan) -> str:
     return f"{plan.title}: " + ", ".join([f"{what}{where}", *extra]) + but
 
 
-def reasons(targets: Iterable[Target]) -> list[str]:
-    """Why they were refused, or have failed, each reason once: `16 processes on w1 (pids 1, 2, …, 8 more): it is a worker`."""
+def reasons(targets: Iterable[Target], titles: Mapping[str, str] | None = None) -> list[str]:
+    """Why they were refused, or have failed, each reason once: `16 processes on w1 (pids 1, 2, …, 8 more): it is a worker`.
+
+    `titles`: by host, what people call it.
+    """
     alike: dict[tuple[str, str], list[Target]] = {}
     for target in targets:
         reason = (target.reason or target.error or "").removeprefix(f"{target.host}: ")
         alike.setdefault((target.what, reason), []).append(target)
-    return [f"{_named_together(group)}: {reason}" for (_, reason), group in alike.items()]
+    return [f"{_named_together(group, titles or {})}: {reason}" for (_, reason), group in alike.items()]
 
 
-def _named_together(targets: Sequence[Target]) -> str:
+def _named_together(targets: Sequence[Target], titles: Mapping[str, str]) -> str:
     if len(targets) == 1:
-        return name_target(targets[0])
-    hosts = {target.host for target in targets}
-    name = name_target if len(hosts) > 1 or targets[0].what == "host" else _name_on_host
+        return name_target(targets[0], titles)
+    hosts = [*dict.fromkeys(titles.get(target.host, target.host) for target in targets)]
+    by_host = len(hosts) > 1 or targets[0].what == "host"
+    names = [name_target(target, titles) if by_host else _name_on_host(target) for target in targets[:MAX_NAMED]]
     more = [f"{len(targets) - MAX_NAMED} more"] if len(targets) > MAX_NAMED else []
-    where = "" if targets[0].what == "host" else f" on {targets[0].host if len(hosts) == 1 else plural(len(hosts), 'host')}"
-    label = "pids " if name is _name_on_host and targets[0].what == "process" else ""
-    return f"{count_targets(targets)}{where} ({label}{', '.join([*map(name, targets[:MAX_NAMED]), *more])})"
+    where = "" if targets[0].what == "host" else f" on {hosts[0] if len(hosts) == 1 else plural(len(hosts), 'host')}"
+    label = "pids " if not by_host and targets[0].what == "process" else ""
+    return f"{count_targets(targets)}{where} ({label}{', '.join([*names, *more])})"
 
 
 def _name_on_host(target: Target) -> str:
@@ -123,10 +128,10 @@ def _other_facts(target: Target, now: float) -> Iterator[str]:  # noqa: ARG001 a
 def receipt_lines(receipt: Receipt) -> list[str]:
     """What really happened: first the sum, then each target."""
     lines = [summary(receipt), ""]
-    lines += _section("Failed", reasons(receipt.failed))
-    lines += _section("Refused", reasons(receipt.refused))
-    lines += _section("Unreachable", _unreached_hosts(receipt.unreached))
-    lines += _section("Done", [f"{name_target(target)}: {target.outcome or 'done'}" for target in receipt.done])
+    lines += _section("Failed", reasons(receipt.failed, receipt.titles))
+    lines += _section("Refused", reasons(receipt.refused, receipt.titles))
+    lines += _section("Unreachable", _unreached_hosts(receipt.unreached, receipt.titles))
+    lines += _section("Done", [f"{name_target(target, receipt.titles)}: {target.outcome or 'done'}" for target in receipt.done])
     lines += _section("Note", receipt.notes)
     return [clean(line) for line in lines]
 
@@ -136,7 +141,7 @@ def summary(receipt: Receipt) -> str:
     everything = (*receipt.done, *receipt.refused, *receipt.failed)
     of = "" if len(receipt.done) == len(everything) else f" of {len(everything)}"
     what = count_targets(receipt.done) if receipt.done else "nothing was done" if not everything else "nothing"
-    but = f" ({'; '.join(_unreached_hosts(receipt.unreached[:3]))})" if receipt.unreached else ""
+    but = f" ({'; '.join(_unreached_hosts(receipt.unreached[:3], receipt.titles))})" if receipt.unreached else ""
     amounts = ((receipt.freed.gpu, "of GPU memory"), (receipt.freed.disk, "of disk"), (receipt.freed.shm, "of /dev/shm"))
     freed = [f"{size(amount)} {where} freed (measured)" for amount, where in amounts if amount]
     return f"{receipt.title}: " + ", ".join([f"{what}{of}{_reached_hosts(receipt)}{but}", *freed, f"{receipt.took:.1f} s"])
@@ -150,13 +155,15 @@ def _reached_hosts(whole: Plan | Receipt) -> str:
     return f" on {asked - silent} of {plural(asked, 'host')}" if silent else f" on {plural(asked, 'host')}"
 
 
-def name_target(target: Target) -> str:
-    """Host and name."""
-    return f"{'' if target.what == 'host' else target.host} {title_of(target)}".strip()
+def name_target(target: Target, titles: Mapping[str, str]) -> str:
+    """What people call its host, and its name."""
+    host = titles.get(target.host, target.host)
+    return host if target.what == "host" and target.path is None else f"{'' if target.what == 'host' else host} {title_of(target)}".strip()
 
 
-def _unreached_hosts(hosts: Iterable[Unreached]) -> list[str]:
-    return [one.error if one.error.startswith(one.host) else f"{one.host}: {one.error}" for one in hosts]
+def _unreached_hosts(hosts: Iterable[Unreached], titles: Mapping[str, str]) -> list[str]:
+    named = [(titles.get(one.host, one.host), one.error.removeprefix(one.host), one) for one in hosts]
+    return [f"{title}{rest}" if rest != one.error else f"{title}: {rest}" for title, rest, one in named]
 
 
 def _section(title: str, lines: Sequence[str]) -> list[str]:

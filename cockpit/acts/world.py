@@ -12,6 +12,7 @@ from cockpit.config.document import InputError
 from cockpit.config.reach import HostEntry, check_host
 from cockpit.findings.rays_here import live_sessions, other_slurm_job
 from cockpit.model import Job, Session, Snapshot
+from cockpit.model.titles import MachineTitles
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.sources.probes.ray_tunnel import RayPlace
 from cockpit.sources.probes.requests import ProbeRequests, Progress
@@ -126,6 +127,11 @@ class ActContext:
         """By host, under what name or address it is reached."""
         return {name: entry.target for name, entry in self._entries.items()}
 
+    def titles_of(self, hosts: Iterable[str]) -> dict[str, str]:
+        """By host, what people call it: as its node, dead or alive, is called on every page."""
+        titles = MachineTitles(self.snapshot.nodes or (), self.snapshot.hosts)
+        return {host: titles.of_host(host, self.addresses.get(host, host)) for host in hosts}
+
     def update_hosts(self) -> None:
         """Learn how hosts are reached now."""
         self._entries.update(self.monitor.select_others())
@@ -180,7 +186,10 @@ class ActContext:
         here = {alias for host in snapshot.hosts.values() if host.local for alias in (host.name, *host.addresses)}
         if name in {self.monitor.pool.local, "localhost", *here}:
             return self.monitor.pool.local
-        nodes = {alias: node.ip for node in snapshot.nodes or () for alias in (node.title, node.host, node.ip, node.id)}
+        titles = MachineTitles(snapshot.nodes or (), snapshot.hosts)
+        nodes = {
+            alias: node.ip for node in snapshot.nodes or () for alias in (node.title, titles.of_node(node), node.host, node.ip, node.id)
+        }
         for entry in self._entries.values():
             if name in (entry.name, entry.target) or nodes.get(name) == entry.target:
                 return entry.name

@@ -300,9 +300,9 @@ def _print_json(plan: Plan, receipt: Receipt) -> None:
     outcome = outcome_of(receipt)
     before = () if receipt.refused is plan.refused else plan.refused
     whole = {
-        "plan": [brief(target, plan.act) for target in plan.targets],
+        "plan": [brief(target, plan.act, plan.titles) for target in plan.targets],
         **outcome,
-        "refused": [*(brief(target, plan.act) for target in before), *outcome["refused"]],
+        "refused": [*(brief(target, plan.act, plan.titles) for target in before), *outcome["refused"]],
         "losses": plan.losses,
         "notes": [*plan.unknown, *plan.notes, *outcome["notes"]],
         "took": receipt.took,

@@ -148,7 +148,7 @@ def _print_json(recovery: Recovery, plan: Plan) -> None:
         {"name": step.name, "state": step.state, "error": step.error, "lines": step.lines, "hosts": step.hosts, "took": step.took}
         for step in recovery.steps
     ]
-    planned = {"plan": [brief(target, plan.act) for target in plan.targets], "losses": plan.losses, "notes": plan.notes}
+    planned = {"plan": [brief(target, plan.act, plan.titles) for target in plan.targets], "losses": plan.losses, "notes": plan.notes}
     whole = {"preset": recovery.preset.name, **planned, **_outcome(recovery.steps), "steps": steps, "left": recovery.left}
     output.say_json(recovery.hide(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()))
 

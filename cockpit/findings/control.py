@@ -206,9 +206,9 @@ def _find_gcs(facts: Facts) -> RayPart:
         mine = [ray for ray in host.rays if _is_ours(facts, ray.session) and ray.state not in ("Z", "X")]
         servers = [ray for ray in mine if ray.role == "gcs_server"]
         if servers:
-            return RayPart(host.name, servers[0].pid, servers[0].state)
+            return RayPart(facts.host_title(host), servers[0].pid, servers[0].state)
         if any(ray.node in facts.nodes and facts.nodes[ray.node].head for ray in mine if ray.node):
-            return RayPart(host.name)
+            return RayPart(facts.host_title(host))
     return RayPart()
 
 
@@ -219,8 +219,8 @@ def _find_part(facts: Facts, host: Host | None, scripts: Sequence[str]) -> RayPa
     for process in facts.processes.get(host.name, ()):
         named = process.kind == "ray" and any(script in (process.command or "") for script in scripts)
         if named and _is_ours(facts, process.session) and process.state not in ("Z", "X"):
-            return RayPart(host.name, process.pid, process.state)
-    return RayPart(host.name)
+            return RayPart(facts.host_title(host), process.pid, process.state)
+    return RayPart(facts.host_title(host))
 
 
 def _is_ours(facts: Facts, session: str | None) -> bool:

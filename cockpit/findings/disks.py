@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import floor, inf
+from math import inf
 
 from cockpit.findings.facts import Facts
+from cockpit.findings.fillers import find_filling
 from cockpit.findings.sources import rests_on
 from cockpit.findings.waiting import shell_word
 from cockpit.model import Disk, Finding, Host, Node, Remedy, Session
-from cockpit.text import UNKNOWN, clean, join_first, plural, size
+from cockpit.text import UNKNOWN, clean, join_first, plural, share_percent, size
 
+SHM = "/dev/shm"  # noqa: S108 a fixed place
 DISK_STEP_SHARE = 0.02
 """Share of a disk by which it must fall below its mark, and that dead sessions must hold to be a remedy."""
 STORE_STEP_SHARE = 0.05
@@ -48,22 +50,26 @@ def _disk_findings(facts: Facts, node: Node, disk: Disk, used: float) -> Iterato
     left = size((disk.total or 0) - (disk.used or 0))
     whose = f"; {plural(len(dead), 'dead session')} use{'s' if len(dead) == 1 else ''} {size(held)} of the disk" if held else ""
     mark = "Ray no longer creates" if full else f"at {limits.disk_full:.0%} Ray stops creating"
+    filled = find_filling(facts, node, disk.path, disk.total)
+    by_hand = filled.remedy or (
+        f"find what fills it (`du -xh --max-depth 2 {shell_word(disk.path)} | sort -h`): logs, core dumps, checkpoints, spilled objects"
+    )
+    clean_up = "remove the files of dead sessions; files that look like checkpoints or core dumps stay"
     yield Finding(
         code="disk-full" if full else "disk-filling",
         level="critical" if full else "warning",
         subject=subject,
-        text=f"The disk under {disk.path} on {name} is {_percent(used)} full ({left} of {size(disk.total)} left): "
-        f"{mark} objects that may need to be spilled{whose}",
+        text=f"The disk under {disk.path} on {name} is {share_percent(used)} full ({left} of {size(disk.total)} left): "
+        f"{mark} objects that may need to be spilled{filled.words}{whose}",
         evidence=(
             f"df {shell_word(disk.path)} on {name}: {size(disk.used)} of {size(disk.total)}",
+            *filled.lines,
             *map(_session_line, sessions[:MAX_SESSIONS_LISTED]),
         ),
-        remedy=Remedy("remove the files of dead sessions; files that look like checkpoints or core dumps stay", "clean")
+        remedy=Remedy(f"{clean_up}; then {filled.remedy}" if filled.remedy and filled.largest > held else clean_up, "clean")
         if helps
-        else Remedy(
-            f"find what fills it (`du -xh --max-depth 2 {shell_word(disk.path)} | sort -h`): logs, core dumps, checkpoints, spilled objects"
-        ),
-        about=(node.key, *(session.key for session in dead)),
+        else Remedy(by_hand),
+        about=(node.key, *filled.about, *(session.key for session in dead)),
         seen=facts.oldest_stale([node]),
     )
 
@@ -81,11 +87,6 @@ def _sessions(host: Host | None, disk: Disk) -> list[Session]:
 def _used_share(used: float | None, total: float | None) -> float:
     """Unknown is not full."""
     return used / total if used is not None and total is not None and total > 0 else 0.0
-
-
-def _percent(used: float) -> str:
-    """Rounded down: what is below a mark must not look as if it were at it."""
-    return f"{floor(100 * used + 1e-6)}%"
 
 
 def _session_line(session: Session) -> str:
@@ -114,7 +115,7 @@ def full_stores(facts: Facts) -> Iterator[Finding]:
             code="object-store-full" if full else "object-store-filling",
             level="warning" if full and not facts.is_single_look else "info",  # rollouts fill it for moments
             subject=name,
-            text=f"Ray's object store on {name} is {_percent(used)} full ({size(store.used)} of {size(store.total)}): {what}",
+            text=f"Ray's object store on {name} is {share_percent(used)} full ({size(store.used)} of {size(store.total)}): {what}",
             evidence=("`ray memory --stats-only` shows what is in it and what was spilled",),
             remedy=Remedy(
                 "delete object references that are not needed (`ray memory` lists them), or start Ray with a larger --object-store-memory"
@@ -158,16 +159,21 @@ def full_shm(facts: Facts) -> Iterator[Finding]:
             continue
         left, store = (node.shm.total or 0) - (node.shm.used or 0), node.object_store.used
         held = f"; Ray's object store holds {size(store)}" if store is not None and 0 <= store < inf else ""
+        filled = find_filling(facts, node, SHM, node.shm.total)
         text = (
-            f"Shared memory (/dev/shm) on {name} is {_percent(used)} full ({size(left)} of {size(node.shm.total)} left){held}: "
-            "the next process that writes there is killed by a bus error (NCCL, data loaders, engines)"
+            f"Shared memory (/dev/shm) on {name} is {share_percent(used)} full ({size(left)} of {size(node.shm.total)} left)"
+            f"{filled.words or held}: the next process that writes there is killed by a bus error (NCCL, data loaders, engines)"
         )
-        evidence = (f"df /dev/shm on {name}: {size(node.shm.used)} of {size(node.shm.total)}", *_shm_user_lines(facts, node))
+        evidence = (
+            f"df /dev/shm on {name}: {size(node.shm.used)} of {size(node.shm.total)}",
+            *filled.lines,
+            *_shm_user_lines(facts, node),
+        )
         remedy = Remedy(
             "`ls -lS /dev/shm` shows the largest files; `cockpit clean` removes those that nobody uses; otherwise use fewer data "
             "loader workers, a smaller --object-store-memory, or a larger /dev/shm (docker: --shm-size)"
         )
-        yield facts.node_finding(node, "shm-full", "warning", text, evidence, remedy)
+        yield facts.node_finding(node, "shm-full", "warning", text, evidence, remedy, filled.about)
 
 
 def _shm_user_lines(facts: Facts, node: Node) -> Iterator[str]:

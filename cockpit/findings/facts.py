@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
@@ -13,6 +12,7 @@ from cockpit.config.thresholds import STALE_AFTER_S, Limits
 from cockpit.findings.gpu_history import GpuHistory, holders_by_gpu
 from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.model import Actor, Finding, Gpu, Host, Level, Lookups, Node, PlacementGroup, Process, Remedy, Snapshot
+from cockpit.model.titles import MachineTitles
 
 STEPS_PER_WINDOW = 20
 """In so many steps counts are remembered: those of 10,000 actors that all restart again and again are a megabyte each time."""
@@ -180,21 +180,21 @@ class Facts(Lookups):
         return self.title(node) if node else self.host_title(host) if host else process.host
 
     def host_title(self, host: Host) -> str:
-        """A host as its node is called, where it has one alone."""
-        nodes = [node for node in map(self.nodes.get, host.nodes) if node]
-        return self.title(nodes[0]) if len(nodes) == 1 else host.name
+        """A host as its node is called."""
+        return self.titles.of_host(host.name)
 
     def title(self, node: Node) -> str:
         """A node as people call it, and told from another one of that name."""
-        return node.title if self._titles[node.title] < 2 else f"{node.title} ({(node.id or '')[:8]})"
+        return self.titles.of_node(node)
+
+    @cached_property
+    def titles(self) -> MachineTitles:
+        """What each machine is called, whether or not anything is known of it now."""
+        return self.known.titles
 
     def job_title(self, job: str | None) -> str:
         """A job by the name its owner gave it, where that was ever heard."""
         return self.known.job_title(job)
-
-    @cached_property
-    def _titles(self) -> Counter[str]:
-        return Counter(node.title for node in self.known.snapshot.nodes or () if node.state == "ALIVE")
 
     def host_finding(
         self, host: Host, code: str, level: Level, text: str, evidence: Iterable[str], remedy: str, gpus: Iterable[Gpu] | None = None

@@ -8,6 +8,7 @@ from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import rests_on
 from cockpit.model import Finding, Gpu, Process, Remedy
+from cockpit.model.titles import whole_name
 from cockpit.text import age, clean, plural, size
 
 ORPHANED_CODE, IDLE_CODE = "gpu-memory-orphaned", "gpu-memory-idle-worker"
@@ -67,7 +68,7 @@ def _cause(facts: Facts, orphans: Sequence[Process]) -> str:
 
 
 def _orphan_line(process: Process) -> str:
-    name, why = clean(process.name or process.command or ""), clean("; ".join(process.why))
+    name, why = clean(whole_name(process))[:80], clean("; ".join(process.why))
     return f"pid {process.pid} ({process.kind}) {name} holds {_held_words(process)}: {why}"
 
 

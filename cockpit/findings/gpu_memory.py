@@ -14,6 +14,7 @@ from cockpit.findings.gpus import has_waited_long, waiting_words
 from cockpit.findings.sources import rests_on
 from cockpit.findings.waiting import what_words
 from cockpit.model import Finding, Gpu, Host, Level, Node, Process, Remedy
+from cockpit.model.titles import whole_name
 from cockpit.text import clean, plural, ratio, size
 
 CLEAR_FACTOR = 0.75
@@ -217,7 +218,7 @@ def _held_finding(facts: Facts, node: Node, sure: int, taken: Sequence[HeldGpu])
 def _holders_line(held: HeldGpu) -> str:
     names = (
         f"pid {process.pid} ({process.kind}{' of another Ray session' if process.ours is False else ''}) "
-        f"{clean(process.name or process.command or '')[:60]}".rstrip()
+        f"{clean(whole_name(process))[:60]}".rstrip()
         for process in held.holders
     )
     whose = ", ".join(names) or "no visible process"

@@ -13,6 +13,7 @@ from cockpit.findings.gpu_history import Growth, plausible_memory
 from cockpit.findings.sources import rests_on
 from cockpit.findings.trend import seconds_until
 from cockpit.model import LEFT_OVER, Finding, Gpu, Hold, Node, Process, Remedy
+from cockpit.model.titles import whole_name
 from cockpit.text import age, clean, plural, size
 
 CODE = "gpu-memory-grows"
@@ -119,7 +120,7 @@ def _growth_line(facts: Facts, each: GrowingGpu) -> str:
 
 def _holder_words(facts: Facts, process: Process, hold: Hold) -> str:
     actor = facts.actors.get(process.actor or "")
-    name = clean((actor.name or actor.class_) if actor else process.name or process.command or "")[:60]
+    name = clean((actor.name or actor.class_) if actor else whole_name(process))[:60]
     return f"pid {process.pid} {name} {size(hold.memory)}".replace("  ", " ")
 
 

@@ -58,7 +58,7 @@ def _finding(facts: Facts, host: str, job: str, variable: str, value: str, proce
         text=f"{variable} is {value} for {plural(len(processes), 'process', 'processes')}{of_job} on {host}, "
         f"which has no such network interface ({has}): the processes of the job can't find each other",
         evidence=(
-            *(f"/proc/{one.pid}/environ on {one.host}: {variable}={value}" for one in processes[:MAX_NAMED]),
+            *(f"/proc/{one.pid}/environ on {facts.place(one)}: {variable}={value}" for one in processes[:MAX_NAMED]),
             *_default_lines(facts, first.host, first.job),
         ),
         remedy=Remedy(

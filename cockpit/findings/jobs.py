@@ -97,14 +97,17 @@ def _failed_finding(job: Job, facts: Facts) -> Finding:
         lines = (*lines, line)
     code = job.exit_code
     ended = None if code is None else f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
-    how = ", ".join(filter(None, (job.error_type and short_name(job.error_type), ended)))
+    how = ended or (job.error_type and short_name(job.error_type))  # with an exit code the type says only that there is one
     port_lines, listening = _port_lines(facts, job, cause)
     left_over = "kill-orphans" if any(process.left_over for process in listening) else None
     return Finding(
         code="job-failed",
         level="warning",
         subject=f"job {short_name(job.id)}",
-        text=f"Job {short_name(job.id)} failed{f' ({how})' if how else ''}" + (f": {lines[-1]}" if lines else "; Ray gives no reason"),
+        text=f"Job {short_name(job.id)} failed"
+        + (f": {lines[-1]}" if lines else "")
+        + (f" ({how})" if how else "")
+        + ("" if lines else "; Ray gives no reason"),
         evidence=(*lines, *port_lines, f"`ray job logs {shell_word(job.id)}` shows the whole log"),
         since=plausible_time(job.ended, facts.now),
         remedy=Remedy(f"{cause[1].remedy}; then start it again", cause[1].act or left_over)
@@ -122,9 +125,10 @@ def _port_lines(facts: Facts, job: Job, cause: tuple[str, Cause] | None) -> tupl
     listeners = listeners_of(facts.snapshot, wanted) if wanted else None
     if wanted is None or listeners is None:
         return ((f"`ss -ltnp 'sport = :{port}'` on the node where it failed shows who has port {port} now",) if port else ()), ()
+    place = facts.titles.of_host(wanted.host)
     known = [known_process(one, facts.processes.get(wanted.host, ())) for one in listeners]
-    lines = tuple(listener_line(wanted, one, process) for one, process in zip(listeners, known, strict=True))
-    free = (f"nothing listens on port {wanted.port} of {clean(wanted.host)} now (containers not checked)",)
+    lines = tuple(listener_line(wanted, place, one, process) for one, process in zip(listeners, known, strict=True))
+    free = (f"nothing listens on port {wanted.port} of {clean(place)} now (containers not checked)",)
     return lines or free, tuple(filter(None, known))
 
 

@@ -216,7 +216,7 @@ def oom_kills(facts: Facts) -> Iterator[Finding]:
     for kill in facts.snapshot.oom_kills or ():
         node = facts.nodes.get(kill.node or "") or hosts.get(kill.host or "")
         if _is_recent(facts, kill) and (kill.by == "ray" or node is not None or _has_ray(facts, kill.host)):
-            title = facts.title(node) if node else kill.host or (kill.node or "")[:8] or "a node that is gone"
+            title = facts.title(node) if node else facts.titles.of_host(kill.host or "") or (kill.node or "")[:8] or "a node that is gone"
             found.setdefault(title, []).append(kill)
     begun = min((node.started for node in facts.snapshot.nodes or () if node.started), default=None)
     for title, kills in found.items():

@@ -10,6 +10,7 @@ import msgspec
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.findings.trend import Series, Trend, find_trend
 from cockpit.model import Host, HostMemory, Node, Process, Snapshot
+from cockpit.model.titles import whole_name
 
 STEP_S = 5.0
 """Seconds a step covers: Ray's own agents look no oftener."""
@@ -187,7 +188,7 @@ def _holdings_by_owner(host: Host, processes: list[Process]) -> Iterator[tuple[M
 
 
 def _owner(process: Process) -> MemoryOwner:
-    name = process.name or _program(process.command)
+    name = whole_name(process) or "?"
     if process.actor:
         return MemoryOwner(f"actor:{process.actor}", name, process.actor, process.job, process.kind, process.user)
     if process.job:
@@ -197,9 +198,3 @@ def _owner(process: Process) -> MemoryOwner:
     if process.kind == "ray":
         return MemoryOwner(f"ray:{process.session}" if process.session else "ray", "Ray itself", kind="ray", user=process.user)
     return MemoryOwner(f"{process.kind}:{process.user}:{name}", name, kind=process.kind, user=process.user)
-
-
-def _program(command: str | None) -> str:
-    """`python` of `/usr/bin/python train.py`."""
-    words = (command or "").split()
-    return words[0].rsplit("/", 1)[-1] if words else "?"

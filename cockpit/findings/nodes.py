@@ -172,9 +172,9 @@ def _evidence(facts: Facts, node: Node) -> Iterator[str]:
     host = _host(facts, node)
     if host is not None and host.rays is not None:
         here = [ray for ray in host.rays if ray.role == "raylet" and ray.node == node.id]
-        yield from (f"ps on {host.name}: raylet (pid {ray.pid}) runs, in state {ray.state or 'unknown'}" for ray in here)
+        yield from (f"ps on {facts.host_title(host)}: raylet (pid {ray.pid}) runs, in state {ray.state or 'unknown'}" for ray in here)
         if not here:
-            yield f"ps on {host.name}: no raylet of that node runs there"
+            yield f"ps on {facts.host_title(host)}: no raylet of that node runs there"
     names = {node.host, node.name, node.ip, node.title}
     yield from (f"{fault.host}: {fault.text}" for fault in facts.snapshot.faults if fault.source == "probe" and fault.host in names)
 
@@ -223,9 +223,9 @@ def _silent_finding(facts: Facts, node: Node, silent: float) -> Finding:
     name, agent, seen = facts.title(node), _agent(facts, node), list[str]()
     stopped, cure = "", "read logs/dashboard_agent.log there, and check the host's load"
     if agent is not None:
-        seen = [f"ps on {agent.host}: pid {agent.pid} is in state {agent.state or 'unknown'}: {agent.command or agent.name or ''}"]
+        seen = [f"ps on {name}: pid {agent.pid} is in state {agent.state or 'unknown'}: {agent.command or agent.name or ''}"]
         if agent.state == "T":
-            stopped, cure = f": its process (pid {agent.pid}) is stopped by a signal", f"`kill -CONT {agent.pid}` on {agent.host}"
+            stopped, cure = f": its process (pid {agent.pid}) is stopped by a signal", f"`kill -CONT {agent.pid}` on {name}"
     doubt = f", or the clock of that node is {age(silent)} behind" if facts.is_single_look and not stopped else ""
     return Finding(
         code="agent-silent",

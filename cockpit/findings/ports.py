@@ -66,11 +66,11 @@ def known_process(listener: Listener, processes: Iterable[Process]) -> Process |
     return next((one for one in processes if one.pid == listener.pid and listener.ticks is not None and one.ticks == listener.ticks), None)
 
 
-def listener_line(wanted: WantedPort, listener: Listener, known: Process | None) -> str:
-    """As evidence."""
+def listener_line(wanted: WantedPort, place: str, listener: Listener, known: Process | None) -> str:
+    """As evidence; `place`: what people call the host."""
     user = clean(listener.user or "")[:40]
     who = f"process {listener.pid}{f' of {user}' if user else ''}" if listener.pid else f"a process of {user or 'another user'}"
     ray = ", ".join(filter(None, (known.kind, known.session))) if known else ""
     command = clean(" ".join((listener.command or "").split()))[:MAX_COMMAND]
     what = f"{f' ({clean(ray)})' if ray else ''}{f': {command}' if command else ''}"
-    return f"{who} listens on port {wanted.port} of {clean(wanted.host)} now{what}"
+    return f"{who} listens on port {wanted.port} of {clean(place)} now{what}"

@@ -42,8 +42,9 @@ def large_parts(facts: Facts) -> Iterator[Finding]:
         for process in facts.processes.get(host.name, ()):
             if process.kind != "ray" or process.ours is False or process.shared is None or (plausible_bytes(process.private) or 0) < least:
                 continue
+            title = facts.host_title(host)
             part, held, total = _part(process.command), process.private or 0, plausible_bytes(host.memory.total)
-            subject = f"{part} {process.pid} on {host.name}"
+            subject = f"{part} {process.pid} on {title}"
             if not facts.is_over_mark(held, facts.limits.ray_memory, least, "ray-memory", subject):
                 continue
             of_all = f" (the host has {size(total)})" if total else ""
@@ -51,11 +52,9 @@ def large_parts(facts: Facts) -> Iterator[Finding]:
                 code="ray-memory",
                 level="warning",
                 subject=subject,
-                text=f"{part[:1].upper()}{part[1:]} (pid {process.pid}) on {host.name} holds {size(held)} of host memory{of_all}"
+                text=f"{part[:1].upper()}{part[1:]} (pid {process.pid}) on {title} holds {size(held)} of host memory{of_all}"
                 f"{_growth_words(facts, process)}; stopping jobs does not free it",
-                evidence=(
-                    f"ps -o rss,cmd -p {process.pid} on {host.name}: {size(process.rss)} resident, {size(process.shared)} of it shared",
-                ),
+                evidence=(f"ps -o rss,cmd -p {process.pid} on {title}: {size(process.rss)} resident, {size(process.shared)} of it shared",),
                 remedy=Remedy(REMEDIES.get(part, OTHER_REMEDY)),
                 about=(process.key,),
                 seen=facts.stale_since(host.name),

@@ -32,11 +32,12 @@ def several_sessions(facts: Facts) -> Iterator[Finding]:
         without = {facts.snapshot.cluster.session} if _offers_no_gpu(facts, host) else set()
         shared = len(host.gpus or ()) if len(names - sky - without) > 1 else 0
         gpus = f", and each may offer the same {'GPU' if shared == 1 else plural(shared, 'GPU')}" if shared else ""
+        title, sessions = facts.host_title(host), ", ".join(_session_name(facts, session) for session in live)
         yield Finding(
             code="sessions-several",
             level="warning" if shared else "info",
-            subject=host.name,
-            text=f"{len(live)} Ray sessions run on {host.name}{gpus}: {', '.join(_session_name(facts, session) for session in live)}",
+            subject=title,
+            text=f"{len(live)} Ray sessions run on {title}{gpus}: {sessions}",
             evidence=tuple(_session_line(host, session) for session in live),
             remedy=Remedy("stop the session that is not needed, and only that one (`ray stop` would stop all of them)", "stop")
             if not sky
@@ -66,18 +67,18 @@ def lone_gcs(facts: Facts) -> Iterator[Finding]:
             young = session is not None and session.started is not None and facts.now - session.started < facts.limits.pointer_age
             lasted = facts.seconds_lasting("gcs-alone", f"{host.name} {name}")
             if lasted >= facts.limits.pointer_age and not (facts.is_single_look and young):
-                yield _lone_finding(host, name, session)
+                yield _lone_finding(facts.host_title(host), host, name, session)
 
 
-def _lone_finding(host: Host, name: str, session: Session | None) -> Finding:
+def _lone_finding(title: str, host: Host, name: str, session: Session | None) -> Finding:
     pids = [ray.pid for ray in host.rays or () if ray.session == name and ray.role == "gcs_server"]
     return Finding(
         code="gcs-alone",
         level="warning",
-        subject=f"{host.name} {name}",
-        text=f"A GCS (pid {pids[0]}) of {name}{_owner_words(session) if session else ''} runs on {host.name} without a raylet, "
+        subject=f"{title} {name}",
+        text=f"A GCS (pid {pids[0]}) of {name}{_owner_words(session) if session else ''} runs on {title} without a raylet, "
         "maybe left by a failed `ray start`: the next `ray start` on its port fails too",
-        evidence=(f"ps on {host.name}: gcs_server (pid {pids[0]}), and no raylet of that session (--gcs_server_port shows the port)",),
+        evidence=(f"ps on {title}: gcs_server (pid {pids[0]}), and no raylet of that session (--gcs_server_port shows the port)",),
         remedy=Remedy("stop that session (`ray stop` would stop every Ray on the host)", "stop"),
         about=(session.key,) if session else (),
     )
@@ -114,10 +115,10 @@ def dead_pointers(facts: Facts) -> Iterator[Finding]:
                 folders.setdefault(os.path.dirname(pointer.path), []).append(pointer)
         for folder, dead in folders.items():
             if facts.seconds_lasting("pointer-dead", f"{host.name} {folder}") >= facts.limits.pointer_age:
-                yield _pointer_finding(host, folder, dead)
+                yield _pointer_finding(facts.host_title(host), host, folder, dead)
 
 
-def _pointer_finding(host: Host, folder: str, dead: list[Pointer]) -> Finding:
+def _pointer_finding(title: str, host: Host, folder: str, dead: list[Pointer]) -> Finding:
     """After a `ray stop` `session_latest` alone is left behind, and does no harm until another Ray lives there."""
     lives = next((session for session in host.sessions or () if session.live and os.path.dirname(session.path) == folder), None)
     harm = lives is not None or any(map(_is_address, dead))
@@ -126,8 +127,8 @@ def _pointer_finding(host: Host, folder: str, dead: list[Pointer]) -> Finding:
     return Finding(
         code="pointer-dead",
         level="warning" if harm else "info",
-        subject=f"{host.name} {folder}",
-        text=f"On {host.name} {' and '.join(map(_pointer_words, dead))}{while_lives}",
+        subject=f"{title} {folder}",
+        text=f"On {title} {' and '.join(map(_pointer_words, dead))}{while_lives}",
         evidence=tuple(f"{'cat' if _is_address(pointer) else 'readlink'} {pointer.path}: {pointer.target}" for pointer in dead),
         remedy=Remedy(
             f"remove {them} (`ray stop` would too, and would stop every Ray there)" if harm else "remove the files of that session", "clean"
@@ -157,13 +158,14 @@ def foreign_temps(facts: Facts) -> Iterator[Finding]:
             if temp.writable is not False or os.path.basename(temp.path) != "ray":
                 continue
             lives = any(session.live for session in host.sessions or ())  # who began it there or elsewhere could
+            title = facts.host_title(host)
             owner = f"belongs to {temp.owner}" if temp.owner else "does not belong to this user"
             yield Finding(
                 code="temp-dir-foreign",
                 level="info" if lives else "warning",
-                subject=f"{host.name} {temp.path}",
-                text=f"{temp.path} on {host.name} {owner}, and this user can't write to it: `ray start` by this user fails there",
-                evidence=(f"ls -ld {temp.path} on {host.name}: owner {temp.owner or 'unknown'}",),
+                subject=f"{title} {temp.path}",
+                text=f"{temp.path} on {title} {owner}, and this user can't write to it: `ray start` by this user fails there",
+                evidence=(f"ls -ld {temp.path} on {title}: owner {temp.owner or 'unknown'}",),
                 remedy=Remedy(
                     "use `ray start --temp-dir=/tmp/ray-$USER` (or RAY_TMPDIR); keep it short: a socket's path may have at most 107 bytes"
                 ),

@@ -14,6 +14,7 @@ from cockpit.findings.gpu_history import UTILIZATION
 from cockpit.findings.sources import rests_on
 from cockpit.findings.stalls import most_watts, number_range
 from cockpit.model import Actor, Finding, Gpu, Node, Process, Remedy
+from cockpit.model.titles import whole_name
 from cockpit.text import age, clean, plural
 
 CODE = "gpu-lags"
@@ -190,5 +191,5 @@ def _stranger_lines(facts: Facts, rank: Rank) -> tuple[str, ...]:
     others = [process for process in held if process.actor is None and process.kind not in ("worker", "driver", "child")]
     if not others:
         return ()
-    names = ", ".join(f"pid {process.pid} ({process.kind}) {clean(process.name or '')[:40]}".rstrip() for process in others[:4])
+    names = ", ".join(f"pid {process.pid} ({process.kind}) {clean(whole_name(process))[:40]}".rstrip() for process in others[:4])
     return (f"also held by {plural(len(others), 'other process', 'other processes')}: {names}",)

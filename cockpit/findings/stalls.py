@@ -15,6 +15,7 @@ from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import rests_on
 from cockpit.model import LEFT_OVER, Finding, Gpu, Job, Level, Node, Process, Remedy
+from cockpit.model.titles import whole_name
 from cockpit.text import age, clean, plural, size
 
 IDLE_PERCENT, IDLE_CLEAR_PERCENT = 1.0, 5.0
@@ -341,4 +342,4 @@ def number_range(values: Sequence[float]) -> str:
 def _gpu_line(used: UsedGpu) -> str:
     gpu, process = used.gpu, used.process
     watts = f", {power:.0f} W" if (power := _plausible_watts(gpu)) is not None else ""
-    return f"{used.text}: {_percent_range((used,))}{watts}, pid {process.pid} {clean(process.name or process.command or '')[:60]}".rstrip()
+    return f"{used.text}: {_percent_range((used,))}{watts}, pid {process.pid} {clean(whole_name(process))[:60]}".rstrip()

@@ -14,7 +14,7 @@ from cockpit.findings.facts import Count, Facts
 from cockpit.findings.gpu_history import GpuHistory
 from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.findings.sources import Detector, SourceTimes, sources_of, without_old_facts
-from cockpit.model import LEVELS, Fault, Finding, Snapshot
+from cockpit.model import Fault, Finding, Snapshot, rank_of
 from cockpit.text import age
 
 PAUSE_S, LARGE_PAUSE_S = 1.9, 4.0
@@ -92,9 +92,7 @@ class FindingTracker:
         }
         judged = self._keep_what_is_not_news(found, times)
         self._since = {key: self._begun(one.finding, facts.now) for key, one in judged.items()}
-        told = sorted(
-            (_date(one, times) for one in judged.values()), key=lambda finding: (LEVELS.index(finding.level), self._since[finding.key])
-        )
+        told = sorted((_date(one, times) for one in judged.values()), key=lambda finding: rank_of(finding, self._since[finding.key]))
         self._paused = self._pause_clocks(facts, [judged[key] for key in judged.keys() - found.keys()])
         self._held = facts.holding
         self._counted = {what: past for what, past in facts.counted.items() if facts.now - past[-1].until <= DAY_S}

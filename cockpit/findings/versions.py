@@ -97,7 +97,8 @@ def open_files(facts: Facts) -> Iterator[Finding]:
 
 
 def _near_findings(facts: Facts, host: Host, ray: RayProcess, files: int, limit: int) -> Iterator[Finding]:
-    subject, on = f"{_part_name(ray)} {ray.pid} on {host.name}", facts.limits.open_files
+    title, on = facts.host_title(host), facts.limits.open_files
+    subject = f"{_part_name(ray)} {ray.pid} on {title}"
     full = facts.is_over_mark(files / limit, FULL_SHARE, FULL_CLEAR_SHARE, "open-files-full", subject)
     if not full and not facts.is_over_mark(files / limit, on, on - CLEAR_STEP_SHARE, "open-files", subject):
         return
@@ -106,7 +107,7 @@ def _near_findings(facts: Facts, host: Host, ray: RayProcess, files: int, limit:
         code="open-files-full" if full else "open-files",
         level="critical" if full else "warning",
         subject=subject,
-        text=f"{_part_name(ray).replace('raylet', 'Raylet')} (pid {ray.pid}) on {host.name} has {files} of {limit} files open: "
+        text=f"{_part_name(ray).replace('raylet', 'Raylet')} (pid {ray.pid}) on {title} has {files} of {limit} files open: "
         "at the limit no more workers can register",
         evidence=(f"ls /proc/{ray.pid}/fd | wc -l: {files}", f"/proc/{ray.pid}/limits: Max open files {limit}"),
         remedy=Remedy(f"now: `prlimit --pid {ray.pid} --nofile={least}`; permanently: `ulimit -n {least}` before `ray start`"),
@@ -115,7 +116,7 @@ def _near_findings(facts: Facts, host: Host, ray: RayProcess, files: int, limit:
 
 
 def _limit_finding(facts: Facts, few: list[tuple[Host, RayProcess, int]]) -> Finding:
-    names = list(dict.fromkeys(host.name for host, _, _ in few))
+    names = list(dict.fromkeys(facts.host_title(host) for host, _, _ in few))
     return facts.cluster_finding(
         (),
         "open-files-limit",
@@ -123,7 +124,7 @@ def _limit_finding(facts: Facts, few: list[tuple[Host, RayProcess, int]]) -> Fin
         f"Ray may open as few as {min(limit for _, _, limit in few)} files on {join_first(names, MAX_HOSTS_NAMED)}; "
         f"Ray's documentation asks for {facts.limits.open_files_least}",
         (
-            f"/proc/{ray.pid}/limits on {host.name} ({_part_name(ray)}): Max open files {limit}"
+            f"/proc/{ray.pid}/limits on {facts.host_title(host)} ({_part_name(ray)}): Max open files {limit}"
             for host, ray, limit in few[:MAX_HOSTS_NAMED]
         ),
         f"`ulimit -n {facts.limits.open_files_least}` before `ray start`",

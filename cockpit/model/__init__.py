@@ -5,7 +5,8 @@ utilization 0-100. Every value is immutable. Text from the cluster is kept exact
 draws it makes it safe first (`cockpit.text.clean`). Commands and entrypoints have had their secrets taken out before they get here.
 """
 
-from cockpit.model.finding import *  # noqa: F403 each name is in one place: where it is defined
+from cockpit.model.disk import *  # noqa: F403 each name is in one place: where it is defined
+from cockpit.model.finding import *  # noqa: F403
 from cockpit.model.gpu import *  # noqa: F403
 from cockpit.model.host import *  # noqa: F403
 from cockpit.model.kubernetes import *  # noqa: F403

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Literal
 
+from cockpit.model.disk import Disk, FilledDisk
 from cockpit.model.gpu import Gpu
 from cockpit.model.value import Value
 
@@ -35,14 +36,6 @@ class HostMemory(Value, frozen=True):
     """Of the machine itself, where a cgroup gives less of it than that; else `None`."""
     shared: int | None = None
     """Of what is used: shared memory and tmpfs, counted once; Ray's object store in /dev/shm is part of it."""
-
-
-class Disk(Value, frozen=True):
-    """A file system that Ray writes to."""
-
-    path: str
-    used: int | None = None
-    total: int | None = None
 
 
 class Hold(Value, frozen=True):
@@ -375,6 +368,8 @@ class Host(Value, frozen=True):
     memory: HostMemory = HostMemory()
     shm: Amount = Amount()
     disks: tuple[Disk, ...] = ()
+    filled: tuple[FilledDisk, ...] = ()
+    """What fills disks and /dev/shm that are nearly full, as soon as that was looked for."""
     gpus: tuple[Gpu, ...] | None = None
     """`None` when NVML can't be asked; empty when there is no GPU."""
     processes: tuple[Process, ...] | None = None

@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from cockpit.model.disk import Disk, FilledDisk
 from cockpit.model.gpu import Gpu
-from cockpit.model.host import Amount, Disk, HostMemory, Process
+from cockpit.model.host import Amount, HostMemory, Process
 from cockpit.model.value import Value
 
 NodeState = Literal["ALIVE", "DEAD", "UNKNOWN"]
@@ -56,6 +57,8 @@ class Node(Value, frozen=True):
     shared: int | None = None
     """Shared memory in use, by the word of Ray's agent, which may leave it out of `memory`."""
     disks: tuple[Disk, ...] = ()
+    filled: tuple[FilledDisk, ...] = ()
+    """What fills disks and /dev/shm that are nearly full, by a probe there."""
     resources: Mapping[str, Quantity] = {}
     gpus: tuple[Gpu, ...] | None = None
     workers: int | None = None

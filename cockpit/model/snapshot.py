@@ -12,6 +12,7 @@ from cockpit.model.host import Fault, Host, OomKill, Port, Process, Session
 from cockpit.model.kubernetes import RayCluster
 from cockpit.model.ray import Actor, Cluster, Demand, Job, Node, PlacementGroup
 from cockpit.model.slurm import Allocation
+from cockpit.model.titles import MachineTitles, count_machines
 
 
 class Snapshot(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -55,8 +56,8 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def looked_at(self) -> int:
-        """Hosts whose own process table has been read: only of these it can be said that nothing is left over."""
-        return sum(host.processes is not None for host in self.hosts.values())
+        """Machines whose own process table has been read: only of these it can be said that nothing is left over."""
+        return count_machines(self.nodes or (), self.hosts)[0]
 
 
 class Lookups:
@@ -69,6 +70,16 @@ class Lookups:
     def nodes(self) -> Mapping[str, Node]:
         """By Ray's id."""
         return {node.id: node for node in self.snapshot.nodes or () if node.id}
+
+    @cached_property
+    def titles(self) -> MachineTitles:
+        """What people call nodes and hosts."""
+        return MachineTitles(self.snapshot.nodes or (), self.snapshot.hosts)
+
+    def place_title(self, process: Process) -> str:
+        """Where it runs, as people call its node, or its host."""
+        node = self.nodes.get(process.node or "")
+        return self.titles.of_node(node) if node is not None else self.titles.of_host(process.host)
 
     @cached_property
     def jobs(self) -> Mapping[str, Job]:

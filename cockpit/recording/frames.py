@@ -91,7 +91,7 @@ PLAIN = ("cluster", "growing", "actor_counts", "actors_complete", "demand")
 TABLES = ("nodes", "actors", "placement_groups", "jobs", "processes", "sessions", "oom_kills", "faults", "findings")
 """Those of a snapshot; the others are made of it."""
 OTHER_TABLES = ("hosts", "memory_users", "heard", "written")
-PHYSICAL = ("cpu", "memory", "shm", "disks", "gpus")
+PHYSICAL = ("cpu", "memory", "shm", "disks", "filled", "gpus")
 """What a probed node says in the words of its host."""
 
 Rows = tuple[Any, ...] | None

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from cockpit.model import Actor, Amount, Bundle, Disk, GpuLinks, HostMemory, Node, PlacementGroup, Quantity, Snapshot, Xid
+from cockpit.model import Actor, Amount, Bundle, Disk, FilledDisk, GpuLinks, HostMemory, Node, PlacementGroup, Quantity, Snapshot, Xid
 from cockpit.report.faults import by_cause
 
 OK, WARNING, CRITICAL, NO_ANSWER = 0, 1, 2, 3
@@ -55,6 +55,8 @@ class NodeStatus(msgspec.Struct, frozen=True):
     object_store: Amount
     shm: Amount
     disks: tuple[Disk, ...]
+    filled: tuple[FilledDisk, ...]
+    """What fills disks and /dev/shm that are nearly full, the largest first; as far as a probe there has looked."""
     resources: Mapping[str, Quantity]
     gpus: tuple[GpuStatus, ...] | None
     gpus_age: float | None

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cockpit.alike import group_by
-from cockpit.model import Finding, Host, Job, Node, PlacementGroup, Process, Quantity, Snapshot
+from cockpit.model import Finding, Host, Job, Lookups, Node, PlacementGroup, Process, Quantity, Snapshot
+from cockpit.model.titles import count_machines
 from cockpit.placement import needs_words
 from cockpit.recording.happenings import events_between
 from cockpit.report.commands import remedy_command
@@ -37,8 +38,9 @@ def _lines(snapshot: Snapshot, *, plain: bool) -> Iterator[str]:
         at = f" at {cluster.address}" if cluster.address else ""
         silent = f"Ray's dashboard{at} has not answered yet" if cluster.reachable is None else f"No Ray dashboard answers{at}"
         yield f"{silent}. Below: what probes report."
+    known = Lookups(snapshot)
     for fault in by_cause(snapshot.faults):
-        place = f" on {fault.host}" if fault.host else ""
+        place = f" on {known.titles.of_host(fault.host)}" if fault.host else ""
         yield f"FAILING SOURCE {fault.source}{place}: {fault.text} (for {age(snapshot.taken - fault.since)}{also_down(fault)})"
     repeats = Repeats(snapshot)
     for finding in snapshot.findings[:MAX_ROWS]:
@@ -198,9 +200,8 @@ def _why(reason: str | None, name: str, repeats: Repeats) -> str:
 
 def hosts_probed(snapshot: Snapshot) -> str:
     """`1 of 2 hosts probed`: of the others nobody knows whether they have orphans."""
-    probed = {name for host in snapshot.hosts.values() if host.processes is not None for name in (host.name, *host.addresses)}
-    others = {node.host for node in snapshot.nodes or () if not node.probed and probed.isdisjoint((node.host, node.ip))}
-    return f"{snapshot.looked_at} of {plural(snapshot.looked_at + len(others), 'host')} probed"
+    looked_at, machines = count_machines(snapshot.nodes or (), snapshot.hosts)
+    return f"{looked_at} of {plural(machines, 'host')} probed"
 
 
 def unjudged_words(snapshot: Snapshot) -> str:
@@ -221,29 +222,30 @@ def _orphan_lines(snapshot: Snapshot) -> Iterator[str]:
     none = "none" if snapshot.looked_at and not snapshot.unjudged else "unknown"
     number = plural(len(orphans), "process", "processes") if orphans else none
     yield f"Orphans: {number}{gpus} ({hosts_probed(snapshot)}{unjudged_words(snapshot)})"
-    yield from (_process_line(process) for process in orphans[:MAX_ROWS])
+    lookups = Lookups(snapshot)
+    yield from (_process_line(process, lookups) for process in orphans[:MAX_ROWS])
     dead = [session for session in snapshot.sessions or () if session.live is False]
     if dead:
         known = [session.size for session in dead if session.size is not None]
         yield f"Dead sessions: {len(dead)}" + (f", {size(sum(known))} on disk" if known else "")
-    yield from _other_lines(snapshot.processes)
+    yield from _other_lines(lookups)
 
 
-def _other_lines(processes: Iterable[Process]) -> Iterator[str]:
+def _other_lines(known: Lookups) -> Iterator[str]:
     """The processes of other Rays on the probed hosts, a line for each host and session."""
-    strange = (process for process in processes if process.ours is False and not process.left_over)
+    strange = (process for process in known.snapshot.processes or () if process.ours is False and not process.left_over)
     others = group_by(strange, lambda process: (process.host, process.session or "an unknown session"))
     for (host, session), theirs in list(others.items())[:MAX_ROWS]:
         held = sum(process.gpu_memory or 0 for process in theirs)
         gpus = f", holding {size(held)} of GPU memory" if held else ""
-        yield f"Another Ray session on {host}: {session}, {plural(len(theirs), 'process', 'processes')}{gpus}"
+        yield f"Another Ray session on {known.titles.of_host(host)}: {session}, {plural(len(theirs), 'process', 'processes')}{gpus}"
 
 
-def _process_line(process: Process) -> str:
+def _process_line(process: Process, known: Lookups) -> str:
     gpus = ",".join(str(hold.index) for hold in process.gpus)
     held = f"{size(process.gpu_memory)} on GPU {gpus}" if gpus else "no GPU"
     command = (process.command or process.name or UNKNOWN)[:100]
-    return f"  {process.kind} {process.host} pid {process.pid} {held}: {command} ({'; '.join(process.why)})"
+    return f"  {process.kind} {known.place_title(process)} pid {process.pid} {held}: {command} ({'; '.join(process.why)})"
 
 
 def _job_lines(snapshot: Snapshot) -> Iterator[str]:

@@ -9,9 +9,10 @@ from typing import Any
 from cockpit.clock import CLOCK
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import GROUP_WAIT_PREFIX, Actor, Amount, Disk, Gpu, HostMemory, Job, Level, Node, PlacementGroup, Process
+from cockpit.model.titles import process_title
 from cockpit.monitor.history import MAX_IDLE_GAP_STEPS
 from cockpit.placement import needs_words
-from cockpit.text import UNKNOWN, age, count, percent, ratio, size
+from cockpit.text import UNKNOWN, age, count, ratio, share_percent, size
 from cockpit.ui.marks import EMPTY_BELOW, Piece, Tone, bar, fill_short_gaps, heat, merge, spark
 from cockpit.ui.section import Cell
 from cockpit.ui.view import View
@@ -44,7 +45,7 @@ def is_old(node: Node, view: View) -> bool:
 def node_name(node: Node, view: View) -> Cell:
     """The node, with whether Ray has it alive; `*` marks the head."""
     glyph, plain, style = _ALIVE[node.state]
-    return ((plain if view.ascii else glyph, style), (" " + node.title + ("*" if node.head else ""), ""))
+    return ((plain if view.ascii else glyph, style), (" " + view.index.titles.of_node(node) + ("*" if node.head else ""), ""))
 
 
 def node_state(node: Node) -> str:
@@ -114,7 +115,7 @@ def share(used: float | None, total: float | None, warn: float = 0.8, bad: float
     if fraction is None:
         return UNKNOWN
     style: Tone = "bad" if fraction >= bad else "warn" if fraction >= warn else ""
-    return ((percent(100 * fraction) + ("!" if fraction >= bad else ""), style),)
+    return ((share_percent(fraction) + ("!" if fraction >= bad else ""), style),)
 
 
 def used_of(amount: Amount | HostMemory | Disk) -> str:
@@ -204,19 +205,13 @@ def owner(process: Process, view: View) -> str:
 
 
 def place(process: Process, view: View) -> str:
-    """Where it runs: the name of its node or of the only node on its host, else its host's."""
-    return view.node_title(process.node) if process.node in view.index.nodes else view.index.host_titles.get(process.host, process.host)
+    """Where it runs: the name of its node, else of its host."""
+    return view.index.place_title(process)
 
 
 def command(process: Process) -> str:
     """What runs; its title when the command line is not known."""
-    return shorten_command(process.command) if process.command else process.name or UNKNOWN
-
-
-def shorten_command(line: str) -> str:
-    """A command line without the folders of its program and of its script: what tells it apart comes early."""
-    words = ((word, place == 0 or word.endswith(".py")) for place, word in enumerate(line.split(" ")))
-    return " ".join(word.rpartition("/")[2] if is_short and word.startswith("/") else word for word, is_short in words)
+    return process_title(process) or UNKNOWN
 
 
 def actor_needs(actor: Actor, _: View | None = None) -> str:

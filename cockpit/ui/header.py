@@ -14,10 +14,10 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from cockpit.config.thresholds import STALE_AFTER_S
-from cockpit.model import LEVELS, Fault, Snapshot
+from cockpit.model import LEVELS, Fault, Lookups, Snapshot
 from cockpit.moment import moment_text
 from cockpit.report.faults import also_down, by_cause
-from cockpit.text import UNKNOWN, age, clean, count, percent, plural, ratio, size
+from cockpit.text import UNKNOWN, age, clean, count, plural, ratio, share_percent, size
 from cockpit.ui import cells
 from cockpit.ui.keys import PAGES
 from cockpit.ui.marks import Piece, Tone
@@ -152,9 +152,12 @@ def _gpu_memory(view: View, terse: bool) -> Group:
     known = view.index.gpu_memory
     if known is None:
         return (("GPU mem ", "dim"), (UNKNOWN, ""))
-    fill = 100 * (ratio(*known) or 0)
     used, total = known
-    return (("GPU mem " if terse else "GPU memory ", "dim"), (percent(fill), ""), ("" if terse else f" {size(used)}/{size(total)}", "dim"))
+    return (
+        ("GPU mem " if terse else "GPU memory ", "dim"),
+        (share_percent(ratio(used, total)), ""),
+        ("" if terse else f" {size(used)}/{size(total)}", "dim"),
+    )
 
 
 def _actors(view: View, terse: bool) -> Group:
@@ -216,14 +219,15 @@ LESS_THAN_THE_ADDRESS = (_gpu_memory, _jobs, _actors, _gpus)
 
 def fault_lines(snapshot: Snapshot) -> list[tuple[str, float]]:
     """A sentence for each cause of failing sources and for each dead node, with the time since when (0: not known)."""
-    lines = [(_sentence(fault), fault.since) for fault in by_cause(snapshot.faults)]
+    titles = Lookups(snapshot).titles
+    lines = [(_sentence(fault, titles.of_host(fault.host or "")), fault.since) for fault in by_cause(snapshot.faults)]
     dead = [node for node in snapshot.nodes or () if node.state == "DEAD"]
     living = {node.ip for node in snapshot.nodes or () if node.state == "ALIVE"}
     return lines + [(f"{node.title} is dead: {node.message or 'Ray gives no reason'}", 0.0) for node in dead if node.ip not in living]
 
 
-def _sentence(fault: Fault) -> str:
-    place = f"{fault.host}: " if fault.host and fault.host not in fault.text else ""
+def _sentence(fault: Fault, title: str) -> str:
+    place = f"{title}: " if fault.host and fault.host not in fault.text and title not in fault.text else ""
     return f"{place}{fault.text}{also_down(fault)}"
 
 

@@ -11,6 +11,7 @@ import msgspec
 from rich.cells import set_cell_size
 
 from cockpit.model import Actor, Finding, Job, Process
+from cockpit.model.titles import whole_name
 from cockpit.sources.probes.decode import StackFrame, StackThread
 from cockpit.sources.source import SourceError
 from cockpit.text import plural
@@ -105,10 +106,10 @@ def _what(process: Process, view: View) -> str:
     actor = view.index.actors.get(process.actor or "")
     if actor is not None:
         name = f"{actor.class_} {actor.name}".strip()
-        return f"{process.name} of {name}" if process.kind == "child" and process.name else name
+        return f"{whole_name(process)} of {name}" if process.kind == "child" and process.name else name
     if process.kind == "driver" and process.job:
         return f"driver of job {view.job_title(process.job)}"
-    return process.name or "process"
+    return whole_name(process) or "process"
 
 
 def stacks_text(stacks: Sequence[Stack], width: int, *, ascii: bool = False) -> str:

@@ -119,12 +119,6 @@ class Index(Lookups):
         return found
 
     @cached_property
-    def host_titles(self) -> Mapping[str, str]:
-        """By name of a host, what its node is called where it has one alone: one machine has one name."""
-        found = {host.name: [self.nodes[node] for node in host.nodes if node in self.nodes] for host in self.snapshot.hosts.values()}
-        return {name: nodes[0].title for name, nodes in found.items() if len(nodes) == 1}
-
-    @cached_property
     def holders_unknown(self) -> frozenset[str]:
         """Ids of nodes with a GPU in use and no holder seen: what actors and jobs hold there is not known."""
         nodes = [node for node in self.snapshot.nodes or () if node.id and node.state == "ALIVE" and "GPU" in node.resources]
@@ -226,4 +220,8 @@ class View(msgspec.Struct, frozen=True):
     def node_title(self, node: str | None) -> str:
         """A node by its name; the beginning of its id when nothing else is known."""
         known = self.index.nodes.get(node or "")
-        return known.title if known else (node or "")[:8]
+        return self.index.titles.of_node(known) if known else (node or "")[:8]
+
+    def host_title(self, host: str) -> str:
+        """A host as its node is called."""
+        return self.index.titles.of_host(host)

@@ -103,10 +103,16 @@ def test_it_lies_where_the_desktop_specification_says(monkeypatch):
 
 
 def test_what_is_not_known_is_left_out_of_a_row():
-    row = brief(ORPHAN, "kill")
+    row = brief(ORPHAN, "kill", {})
     assert row["host"], row["act"] == ("w1", "kill")
     assert row["why"] == "its raylet is dead"
     assert "path" not in row
+
+
+def test_a_row_has_the_host_s_own_name_and_what_people_call_it():
+    row = brief(ORPHAN, "kill", {ORPHAN.host: "head"})
+    assert (row["host"], row["host_title"]) == (ORPHAN.host, "head")
+    assert "host_title" not in brief(ORPHAN, "kill", {ORPHAN.host: ORPHAN.host})
 
 
 def test_freed_memory_that_nobody_measured_is_null():

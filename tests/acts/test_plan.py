@@ -46,3 +46,8 @@ def test_memory_freed_is_summed_over_hosts_and_unknown_where_nobody_measured():
 def test_memory_of_which_nvml_says_nothing_is_unknown():
     (target,) = reply_of("h", {"targets": [{"what": "process", "pid": 7, "gpus": [{"index": 0, "memory": None}]}]}, KINDS).targets
     assert target.gpu_memory is None
+
+
+def test_what_a_host_says_begins_with_its_title():
+    reply = reply_of("vm", {"notes": ["n"], "unknown": ["u"], "targets": [{"what": "process", "pid": 3}]}, KINDS, "head")
+    assert (reply.notes, reply.unknown, reply.targets[0].host) == (("head: n",), ("head: u",), "vm")

@@ -101,3 +101,16 @@ def test_text_of_a_cluster_can_do_nothing():
 
 def test_things_are_counted_by_what_they_are():
     assert count_targets((ORPHAN, FOLDER, FOLDER)) == "1 process and 2 session folders"
+
+
+def test_a_host_is_called_as_its_node_is_in_plans_and_receipts():
+    told = {"hosts": ("vm",), "titles": {"vm": "head"}}
+    refused = Target("process", "vm", pid=5, ticks=1, reason="it is a worker")
+    orphan = msgspec.structs.replace(ORPHAN, host="vm")
+    lines = plan_lines(plan(targets=(orphan,), refused=(refused,), unreached=(Unreached("vm", "vm: timed out"),), **told), 0.0)
+    assert "vm" not in "\n".join(lines)
+    assert "head" in lines
+    assert [line for line in lines if line.strip() in ("head pid 5: it is a worker", "head: timed out")]
+    receipt = Receipt("kill", "Kill", done=(orphan,), failed=(refused, msgspec.structs.replace(refused, pid=6)), **told)
+    assert "  2 processes on head (pids 5, 6): it is a worker" in receipt_lines(receipt)
+    assert "  head pid 4711: done" in receipt_lines(receipt)

@@ -101,9 +101,18 @@ def test_an_unknown_list_of_actors_says_nothing_of_supervisors():
 
 def test_a_failed_job_is_told_with_how_it_ended_and_what_was_raised():
     found = only(seen(submitted(message=TRACE, error_type="JOB_ENTRYPOINT_COMMAND_ERROR", exit_code=1)), "job-failed")
-    assert found.text == "Job ppo failed (JOB_ENTRYPOINT_COMMAND_ERROR, exit code 1): RuntimeError: boom"
+    assert found.text == "Job ppo failed: RuntimeError: boom (exit code 1)"
     assert found.evidence == ("RuntimeError: boom", "`ray job logs ppo` shows the whole log")
     assert (found.level, found.since, found.remedy.act) == ("warning", NOW - 600, None)
+
+
+def test_failed_jobs_come_newest_first_after_what_lasts():
+    jobs = [
+        submitted(f"job{number}", entrypoint=f"python {number}.py", ended=NOW - 600 + number, message="ValueError: x")
+        for number in range(3)
+    ]
+    told = seen(*jobs)
+    assert [one.subject for one in told if one.code == "job-failed"] == ["job job2", "job job1", "job job0"]
 
 
 MISMATCH = """RuntimeError: Version mismatch: The cluster was started with:

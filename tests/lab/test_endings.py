@@ -76,7 +76,7 @@ raise RuntimeError("the reward model has no head")
 """,
     )
     failed = found(watcher, "job-failed", "Job leaves")
-    assert failed["text"] == "Job leaves failed (JOB_ENTRYPOINT_COMMAND_ERROR, exit code 1): RuntimeError: the reward model has no head"
+    assert failed["text"] == "Job leaves failed: RuntimeError: the reward model has no head (exit code 1)"
     leaked = found(watcher, "placement-group-leaked")
     assert leaked["text"] == "Job leaves has ended (FAILED), but its placement group left still holds 4 GPUs"
     vain = found(watcher, "actor-pending", "never fits on these nodes: needs 9 GPUs on one node; 2 nodes have 8", level="critical")

@@ -328,7 +328,7 @@ def test_what_jobs_leave_behind_block_and_break_is_told_until_its_remedy_is_done
     incidents.tell("halves")
 
     failed = incidents.found("job-failed", "job leaver", level="warning")
-    assert failed["text"] == "Job leaver failed (JOB_ENTRYPOINT_COMMAND_ERROR, exit code 1): RuntimeError: the reward model has no head"
+    assert failed["text"] == "Job leaver failed: RuntimeError: the reward model has no head (exit code 1)"
     group = incidents.found("placement-group-leaked", "job leaver", level="warning")
     assert group["text"] == "Job leaver has ended (FAILED), but its placement group left-over still holds 2 GPUs"
     actor = incidents.found("actor-leaked", "job leaver", level="warning")

@@ -8,7 +8,10 @@ from cockpit.model import (
     Bundle,
     Cluster,
     Demand,
+    Disk,
     Fault,
+    FilledDisk,
+    Filler,
     Gpu,
     GpuLinks,
     Hold,
@@ -778,12 +781,12 @@ def test_the_page_of_a_process_says_its_node_and_its_host_where_they_are_called_
         assert {key: facts[key] for key in ("node", "host") if key in facts} == told
 
 
-def test_a_process_that_is_no_nodes_is_listed_by_the_name_of_the_only_node_on_its_host():
+def test_a_process_that_is_no_nodes_is_listed_by_the_name_of_the_first_node_on_its_host():
     one, two = node(1, name="head"), node(2, name="w1")
-    for nodes, place in (((one,), "head"), ((one, two), "vm")):
+    for nodes in ((one,), (one, two)):
         host = Host("vm", nodes=tuple(each.id for each in nodes))
         (row,) = rows(ProcessesPage(), "processes", nodes=nodes, hosts={"vm": host}, processes=(process(7, host="vm", node=None),))
-        assert row["NODE"] == place
+        assert row["NODE"] == "head"
 
 
 def test_what_is_left_over_is_called_what_it_is():
@@ -865,3 +868,29 @@ def test_nodes_whose_names_would_look_alike_where_they_are_cut_have_room_for_the
 def test_columns_that_are_never_dropped_have_room(page, width):
     for section in page().sections(replace(view(), width=width)):
         assert sum(cells + 1 for _, cells in fit_columns(section.columns, width)) <= width, section.key
+
+
+def test_below_a_disk_that_is_nearly_full_stands_what_fills_it():
+    log = Filler(kind="driver_log", path="/tmp/ray/session_a/logs/job-driver-train1.log", size=610 * GIB, job="train1")
+    cache = Filler(kind="cache", path="/root/.cache/vllm", size=9 * GIB, name="vLLM")
+    disk = Disk("/tmp/ray", 961 * GIB, 1000 * GIB)
+    full = node(1, disks=(disk,), filled=(FilledDisk("/tmp/ray", (cache, log)),))
+    section = next(each for each in NodePage(full).sections(view(nodes=(full,))) if each.key == "node")
+    lines = [(row.name, text(row.value)) for row in section.rows]
+    at = next(number for number, (name, _) in enumerate(lines) if name == "disk")
+    assert lines[at + 1 : at + 4] == [
+        ("", " 610G driver log of job train1  /tmp/ray/session_a/logs/job-driver-train1.log"),
+        ("", " 9.0G cache of vLLM  /root/.cache/vllm"),
+        ("", "      not all of it was counted: there may be more"),
+    ]
+
+
+def test_a_host_with_several_nodes_is_called_as_its_head_wherever_it_is_named():
+    nodes = (node(1, name="head", host="vm"), node(2, name="w1", host="vm", ip="10.0.0.1"))
+    host = Host("vm", ("10.0.0.1",), NOW, nodes=tuple(one.id or "" for one in nodes), sessions=())
+    dead = Session(host="vm", name="session_x", path="/tmp/ray/session_x", live=False)
+    lost = process(7, host="vm", node=None, kind="orphan")
+    seen = view(nodes=nodes, hosts={"vm": host}, sessions=(dead,), processes=(lost,))
+    assert cells.place(lost, seen) == "head"
+    assert rows(ProcessesPage(), "sessions", nodes=nodes, hosts={"vm": host}, sessions=(dead,))[0]["HOST"] == "head"
+    assert ("host", "head (host vm)") in [(row.name, text(row.value)) for row in detail_of(dead).sections(seen)[0].rows]

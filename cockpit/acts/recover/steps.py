@@ -173,7 +173,7 @@ class RecoverySteps:
     async def _sweep(self, name: str, aim: Aim, hear: Hear, show: Show) -> Lines:
         plan = await self._executor.plan(find_act(name), aim, hear)
         show(plan)
-        left = (*plan.unknown, *(f"not touched: {reason}" for reason in reasons(plan.refused)))
+        left = (*plan.unknown, *(f"not touched: {reason}" for reason in reasons(plan.refused, plan.titles)))
         if plan.empty:
             self._raise_failures(Receipt(plan.act, plan.title, unreached=plan.unreached, hosts=plan.hosts))
             return ("nothing found" if plan.unknown else "nothing to do", *left)
@@ -183,11 +183,11 @@ class RecoverySteps:
 
     def obstacles(self, whole: Plan | Receipt) -> list[str]:
         """Why not all of a stop is done. A host that only a dead Ray knew may be gone for good; one of the preset is needed."""
-        refused = reasons(target for target in whole.refused if target.part not in SPARED)
+        refused = reasons((target for target in whole.refused if target.part not in SPARED), whole.titles)
         return [*refused, *(one.error for one in whole.unreached if one.host in self.names.values())]
 
     def _raise_failures(self, receipt: Receipt) -> None:
-        failed = [*reasons(receipt.failed), *self.obstacles(receipt)]
+        failed = [*reasons(receipt.failed, receipt.titles), *self.obstacles(receipt)]
         if failed:
             raise StepError("; ".join(failed[:3]) + (f"; and {len(failed) - 3} more" if len(failed) > 3 else ""))
 

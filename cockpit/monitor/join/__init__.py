@@ -200,6 +200,7 @@ def _on_host(node: Node, host: Host | None) -> Node:
         memory=node.memory if apart and _is_limited(node, host) else replace(host.memory, kill_at=_kill_at(node, host)),
         shm=node.shm if apart else host.shm,
         disks=host.disks,
+        filled=host.filled,
         gpus=gpus,
         gpus_seen=gpus_seen if gpus_seen is not None and host.taken - gpus_seen > STALE_AFTER_S else None,
     )

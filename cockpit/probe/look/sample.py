@@ -12,9 +12,11 @@ from . import host
 from .classify import classify
 from .collector import REST_PER_CPU_S, Collector
 from .containers import find_container
+from .fillers import Fillers, tell
 from .gpus import Gpu, GpuReading, Nvml
 from .kernel_log import Kernel, Kill
 from .kinds import KindVerdict, ProcessFacts, SessionFolder
+from .known_files import SHM
 from .oom_kills import KillScanner, session_of
 from .origin import SOCKET_INTERFACES
 from .past import ProcessHistory
@@ -56,6 +58,7 @@ class Sampler:
         """Of which processes, whether by their sessions, as what, and until when that is believed, by the monotonic clock."""
         self._users = users
         self._sizes = Sizes()
+        self._fillers = Fillers(lambda: self._processes.facts or {})
         self._kernel = Kernel()
         self._kills = KillScanner(self._kernel)
         self._known_rays = Rays()
@@ -87,6 +90,7 @@ class Sampler:
         for collector in self.collectors:
             collector.start(self.first)
         self._sizes.start()
+        self._fillers.start()
         for collector in self.collectors:
             collector.wait(until - time.monotonic())
         self.first.clear()
@@ -114,6 +118,7 @@ class Sampler:
         live = [sessions.of[pid] for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in sessions.of]
         shm, places, (kills, written_to) = self._shm.facts, self._places.facts, self._logs.facts or (None, {})
         self._sizes.want(folder.path for folder in sessions.folders)
+        self._fillers.want([*(self._disks.facts or ()), *([{"path": SHM, **shm.amount}] if shm else ())], sessions.temps)
         return {
             "taken": round(time.time(), 3),
             "up": round(uptime(), 3),
@@ -125,6 +130,7 @@ class Sampler:
             "shm": shm and shm.amount,
             "shm_users": shm and shm_users(shm.owners, self._users.name),
             "disks": self._disks.facts,
+            "filled": [tell(path, found, table, self._users.name) for path, found in self._fillers.known.items()],
             "gpus": with_xids(reading, self._kernel.xids),
             "processes": self._tell_processes(table, verdicts, reading) if table else None,
             "memory_users": self._memory_users(table) if table else None,

@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Set, Tuple
 
 from ..trust import FOLDER, open_fd
 from .host import Amount, free_space, space
+from .known_files import SHM
 from .tree import FolderEntry, MovedError, Walk, shown_path
 
 MAX_KEPT_LISTED = 20
@@ -205,7 +206,6 @@ def _named_protected(path: str) -> str | None:
 
 # /dev/shm
 
-SHM = "/dev/shm"  # noqa: S108 a fixed place
 MOST_SHM_FILES = 20_000
 """Beyond that it gives up, and nobody's share is known."""
 DEEPEST_SHM_FOLDER = 8

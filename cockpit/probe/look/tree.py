@@ -17,6 +17,8 @@ from .proc import read, read_or_nothing
 MOST_MOUNTS_BYTES = 1 << 18
 """Of another process's table of mounts: some thousands."""
 SHOWN_PATH_CHARS = 256
+OTHER_MOUNT = "another file system is mounted there"
+"""Why a folder is not entered."""
 _ESCAPE = re.compile(rb"\\(?:\\|x([0-9a-fA-F]{2}))")
 FileId = Tuple[int, int]
 """Device and inode: what a folder is, whatever it is called and by whatever link or mount it is reached."""
@@ -135,7 +137,7 @@ class Walk:
             return False
         status = os.fstat(child)
         other = status.st_dev != self._device or mount_number(child) != self._mount
-        reason = "another file system is mounted there" if other else self._why_not(path, status)
+        reason = OTHER_MOUNT if other else self._why_not(path, status)
         if reason is not None:
             os.close(child)
             self._trouble(path, reason)

@@ -14,6 +14,7 @@ from cockpit.model import (
     Amount,
     Disk,
     Fault,
+    FilledDisk,
     Gpu,
     Host,
     HostMemory,
@@ -64,6 +65,7 @@ class Sample(msgspec.Struct):
     shm: Amount | None = None
     shm_users: tuple[ShmUser, ...] | None = None
     disks: tuple[Disk, ...] | None = None
+    filled: tuple[FilledDisk, ...] = ()
     gpus: tuple[Gpu, ...] | None = None
     processes: tuple[Process, ...] | None = None
     memory_users: tuple[MemoryUser, ...] | None = None
@@ -138,6 +140,7 @@ def host_of(sample: Sample, name: str, addresses: Sequence[str], taken: float, s
         shm=sample.shm or Amount(),
         shm_users=sample.shm_users,
         disks=sample.disks or (),
+        filled=tuple(map(_filled_disk, sample.filled)),
         gpus=None if sample.gpus is None else tuple(_gpu(gpu, shift) for gpu in sample.gpus),
         processes=None if sample.processes is None else tuple(_process(process, name, shift) for process in sample.processes),
         memory_users=tuple(
@@ -183,6 +186,20 @@ def _gpu(gpu: Gpu, shift: float) -> Gpu:
     if not gpu.xids:
         return gpu
     return replace(gpu, xids=tuple(replace(xid, moment=redate(xid.moment, shift), text=_redact(xid.text)) for xid in gpu.xids))
+
+
+def _filled_disk(disk: FilledDisk) -> FilledDisk:
+    told = [
+        replace(
+            one,
+            path=_redact(one.path),
+            name=_redact_optional(one.name),
+            job=_redact_optional(one.job),
+            command=_redact_optional(one.command),
+        )
+        for one in disk.fillers
+    ]
+    return replace(disk, fillers=tuple(told))
 
 
 def _sockets(sockets: SocketInterfaces) -> SocketInterfaces:

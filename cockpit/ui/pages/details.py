@@ -151,7 +151,7 @@ def _process(process: Process, view: View) -> Sequence[Section[Any]]:
     def pairs() -> Pairs:
         yield "kind", (*cells.kind(process), (f": {process.kind}" if cells.is_of_other_ray(process) else "", "dim"))
         yield from (("why", each) for each in process.why)
-        node = view.node_title(process.node)
+        node = cells.place(process, view)
         yield ("node", f"{node} (host {process.host})") if node not in ("", process.host) else ("host", process.host)
         yield "pid", f"{process.pid}, started {cells.moment(process.started, view)}"
         yield "parent", str(process.parent) if process.parent is not None else UNKNOWN
@@ -338,7 +338,7 @@ def _bundles(group: PlacementGroup) -> Section[Item[Bundle]]:
 
 def _session(session: Session, view: View) -> Sequence[Section[Any]]:
     def pairs() -> Pairs:
-        yield "host", session.host
+        yield "host", _host_words(session.host, view)
         yield "path", session.path
         dead: Cell = (("dead: none of its processes runs", "warn"),)
         yield "state", UNKNOWN if session.live is None else (("live", "ok"),) if session.live else dead
@@ -353,11 +353,17 @@ def _session(session: Session, view: View) -> Sequence[Section[Any]]:
     return (facts("session", "SESSION", list(pairs()), view.width), processes_section("session-processes", "PROCESSES", own, "none"))
 
 
+def _host_words(host: str, view: View) -> str:
+    """As its node is called, and its own name where that is another."""
+    title = view.host_title(host)
+    return title if title == host else f"{title} (host {host})"
+
+
 def _fault(fault: Fault, view: View) -> Sequence[Section[Any]]:
     pairs: Iterable[tuple[str, Cell]] = (
         ("source", fault.source),
         *([("affects", ", ".join(fault.sources))] if len(fault.sources) > 1 else []),
-        ("host", fault.host or UNKNOWN),
+        ("host", _host_words(fault.host, view) if fault.host else UNKNOWN),
         ("since", cells.moment(fault.since, view)),
         ("error", fault.text),
         ("effect", "Data from this source is from before that time; cockpit keeps retrying."),

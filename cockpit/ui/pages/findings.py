@@ -117,11 +117,11 @@ def _things_section(about: Sequence[Any], view: View) -> Section[FactRow]:
 
 def _thing_title(thing: Any, view: View) -> str:
     if isinstance(thing, Node):
-        return f"{thing.title} {thing.ip}".strip()
+        return f"{view.index.titles.of_node(thing)} {thing.ip}".strip()
     if isinstance(thing, Process):
         return f"{thing.pid} on {cells.place(thing, view)}: {cells.command(thing)}"
     if isinstance(thing, Session):
-        return f"{thing.path} on {view.index.host_titles.get(thing.host, thing.host)}"
+        return f"{thing.path} on {view.host_title(thing.host)}"
     if isinstance(thing, Actor):
         return f"{thing.class_} {thing.name} {thing.state}"
     if isinstance(thing, PlacementGroup):
@@ -140,7 +140,7 @@ class FaultsPage(Page):
         """The oldest first."""
         columns: tuple[Column[Fault], ...] = (
             Column("FAILING SOURCES", 20, lambda fault, _: ((fault.source, "bad"),), sort=lambda fault, _: fault.source),
-            text_column("HOST", 10, lambda fault, _: fault.host or None, rank=1, name=True),
+            text_column("HOST", 10, lambda fault, view: view.host_title(fault.host) if fault.host else None, rank=1, name=True),
             age_column("SINCE", 6, lambda fault, _: fault.since),
             Column("WHAT", 30, lambda fault, _: f"{fault.text}{also_down(fault)}", grow=True, fold=MAX_TEXT_LINES),
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 from cockpit.findings.jobs import error_lines
 from cockpit.model import Job
+from cockpit.model.titles import shorten_command
 from cockpit.report.usage import gpu_hours, idle_words
 from cockpit.text import UNKNOWN, age, count, ratio, share_percent
 from cockpit.ui import cells
@@ -62,7 +63,7 @@ def _users_section(view: View) -> Section[Item[UserUsage]]:
 
 
 def _entrypoint(job: Job, _: View) -> str | None:
-    return cells.shorten_command(job.entrypoint) if job.entrypoint else None
+    return shorten_command(job.entrypoint) if job.entrypoint else None
 
 
 def _sums(job: Job, view: View) -> HourSums:

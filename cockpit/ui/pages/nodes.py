@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
+from cockpit.findings.disks import SHM
+from cockpit.findings.fillers import filler_words, list_fillers
 from cockpit.findings.memory_trend import SHARED_MEMORY_NAME
 from cockpit.model import MemoryUser, Node, Process, Quantity, Session
+from cockpit.model.titles import shorten_command
 from cockpit.sources.source import SourceError
 from cockpit.text import UNKNOWN, count, percent, size
 from cockpit.ui import cells
@@ -19,6 +22,8 @@ from cockpit.ui.pages.pods import pod_facts
 from cockpit.ui.section import Cell, Column, Page, PageRow, Section, facts
 from cockpit.ui.view import View
 
+MAX_FILLERS = 5
+"""Rows of what fills a disk."""
 NO_PROBE = "unknown: no probe on this node"
 
 
@@ -87,9 +92,23 @@ def _facts(node: Node, view: View) -> Iterator[tuple[str, Cell]]:
     yield "recent use", cells.recent_spark(node, "host", None, min(90, max(20, view.width - 24)), view)
     yield "object store", cells.used_of(node.object_store)
     yield "shared mem", cells.used_of(node.shm)
-    yield from (("disk", f"{disk.path}  {cells.used_of(disk)}") for disk in node.disks)
+    yield from _filled(node, SHM, node.shm.total, view)
+    for disk in node.disks:
+        yield "disk", f"{disk.path}  {cells.used_of(disk)}"
+        yield from _filled(node, disk.path, disk.total, view)
     if node.labels:
         yield "labels", ", ".join(f"{name}={value}" for name, value in node.labels.items() if not name.startswith("ray.io/node-id"))
+
+
+def _filled(node: Node, path: str, total: int | None, view: View) -> Iterator[tuple[str, Cell]]:
+    """What a disk that is nearly full is filled with, the largest first."""
+    host = view.index.host_of(node)
+    here = [process for process in view.snapshot.processes or () if host is not None and process.host == host.name]
+    fillers, whole = list_fillers(node, host, path, total)
+    for one in fillers[:MAX_FILLERS]:
+        yield "", f"{size(one.size):>5} {filler_words(view.index, here, one)}  {one.path}"
+    if fillers and not whole:
+        yield "", "      not all of it was counted: there may be more"
 
 
 def _resource(name: str, quantity: Quantity) -> str:
@@ -128,7 +147,7 @@ def _memory_rows(node: Node, users: Sequence[MemoryUser], view: View) -> Iterato
     keys = {node.key, *(f"node:{each}" for each in (host.nodes if host else ()))}  # several nodes may share the host, and all of it is told
     known = {process.pid: process for key in keys for process in view.index.processes.get(key, ())}
     for user in users:
-        yield MemoryRow(str(user.pid), cells.shorten_command(user.command or UNKNOWN), user.private, user, known.get(user.pid))
+        yield MemoryRow(str(user.pid), shorten_command(user.command or UNKNOWN), user.private, user, known.get(user.pid))
     shared = node.memory.shared
     if node.probed and shared is not None:
         yield MemoryRow("shared", SHARED_MEMORY_NAME, shared)
@@ -164,7 +183,7 @@ def sessions_section(sessions: Sequence[Session] | None) -> Section[Session]:
     """Ray's folders on disk: live or dead, and what they cost."""
     columns: tuple[Column[Session], ...] = (
         Column("SESSIONS", 10, _session_state),
-        text_column("HOST", 10, lambda session, view: view.index.host_titles.get(session.host, session.host), rank=1, name=True),
+        text_column("HOST", 10, lambda session, view: view.host_title(session.host), rank=1, name=True),
         number_column("SIZE", 6, lambda session, _: session.size),
         age_column("STARTED", 7, lambda session, _: session.started),
         Column("OWNER", 8, lambda session, _: session.owner or UNKNOWN, rank=2, name=True),

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from cockpit.findings.memory_trend import DEFAULT_THRESHOLD
 from cockpit.model import Actor, Demand, Job, Node, PlacementGroup, Process, Snapshot
+from cockpit.model.titles import shorten_command
 from cockpit.monitor.history import STEP_S, STEPS_KEPT
 from cockpit.placement import needs_words
 from cockpit.report.grouping import Repeats, alike_groups, bundles_words
@@ -225,7 +226,7 @@ def running_jobs_section(view: View) -> Section[Job]:
         Column("GPU MEM", 7, lambda job, view: cells.job_gpus(job, view)[0], sort=cells.job_memory_bytes, right=True),
         Column("ACTORS", 6, lambda job, view: str(actors[job.job]) if view.snapshot.actors is not None else UNKNOWN, right=True),
         *(_job_past_columns(view) if view.width >= JOB_PAST_WIDTH else ()),
-        Column("ENTRYPOINT", 16, lambda job, _: cells.shorten_command(job.entrypoint or UNKNOWN), grow=True, fold=MAX_TEXT_LINES),
+        Column("ENTRYPOINT", 16, lambda job, _: shorten_command(job.entrypoint or UNKNOWN), grow=True, fold=MAX_TEXT_LINES),
     )
     return Section("runs", "RUNNING JOBS", columns, rows, search=lambda job: f"{job.id} {job.entrypoint}")
 

@@ -109,7 +109,7 @@ async def test_no_secret_leaves_for_any_eye(table, preset):
     made = await plan(one, preset)
     receipt = await one.perform(made)
     seen = [*plan_lines(made, NOW), *receipt_lines(receipt), repr(made), repr(receipt), repr(one._ready)]
-    seen += [json.dumps([brief(target, "launch") for target in (*made.targets, *receipt.done)]), msgspec.json.encode(made).decode()]
+    seen += [json.dumps([brief(target, "launch", {}) for target in (*made.targets, *receipt.done)]), msgspec.json.encode(made).decode()]
     assert not [text for text in seen if SECRET in text]
 
 

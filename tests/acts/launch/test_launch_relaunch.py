@@ -74,7 +74,7 @@ async def test_no_secret_of_it_leaves_for_any_eye(table):
     made = await plan(one)
     receipt = await one.perform(made)
     seen = [*plan_lines(made, NOW), *receipt_lines(receipt), repr(made), repr(receipt), repr(one._ready)]
-    seen += [json.dumps([brief(target, "launch") for target in (*made.targets, *receipt.done)]), msgspec.json.encode(made).decode()]
+    seen += [json.dumps([brief(target, "launch", {}) for target in (*made.targets, *receipt.done)]), msgspec.json.encode(made).decode()]
     assert "--wandb_token •••" in "\n".join(seen)
     assert not [text for text in seen if SECRET in text]
     assert table.jobs["by-hand-20261121-1848"]["runtime_env"]["env_vars"]["WANDB_API_KEY"] == SECRET

@@ -86,3 +86,14 @@ def test_times_of_another_clock_are_ours_and_secrets_are_taken_out():
     assert host.oom_kills
     assert (host.oom_kills[0].host, host.oom_kills[0].moment, host.oom_kills[0].pid) == ("w1", 57.0, 3)
     assert "verysecret" not in host.oom_kills[0].text
+
+
+def test_what_fills_a_disk_is_read_without_secrets():
+    token = "hf_" + "abcdefghijklmnopqrstuvwxyzABCDEFGH"
+    filler = b'{"kind": "file", "path": "/data/%s.bin", "size": 5, "command": "x --token %s", "job": null, "more": 1}' % (
+        (token.encode(),) * 2
+    )
+    host = decode_sample(b'{"taken": 1.0, "filled": [{"path": "/tmp/ray", "whole": true, "fillers": [%s]}]}' % filler)
+    (disk,) = host.filled
+    assert (disk.path, disk.whole, disk.fillers[0].size) == ("/tmp/ray", True, 5)
+    assert token not in repr(host)

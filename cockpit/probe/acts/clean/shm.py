@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import signal
 import stat
 import time
 from contextlib import contextmanager
 from typing import Iterator, NamedTuple
 
+from ...look.known_files import SHM_NAMES
 from ...look.processes import ProcessTable
 from ...look.tree import file_id
 from ...trust import open_fd, own_uids
@@ -27,14 +27,6 @@ MAX_FILES = 5000
 """Files that are looked at in one clean-up: everybody may put as many there as he likes."""
 MIN_AGE_S = 60.0
 """Seconds for which a file is left to whoever may still hand it to somebody else."""
-_KNOWN = (
-    (re.compile(r"plasma[A-Za-z0-9]{6}$|plasma[-_].+$"), "Ray's object store"),
-    (re.compile(r"psm_[0-9a-f]{4,16}$"), "Python's shared memory"),
-    (re.compile(r"sem\.mp-[a-z0-9_]{8}$"), "a semaphore of multiprocessing"),
-    (re.compile(r"torch_(?P<pid>\d+)_\d+(_\d+)?$"), "a tensor of PyTorch"),
-    (re.compile(r"nccl-[A-Za-z0-9]{6}$|nccl-shm-.+$"), "a buffer of NCCL"),
-    (re.compile(r"(?i:vllm)[-_].+$"), "a buffer of vLLM"),
-)
 
 
 class Leftover(NamedTuple):
@@ -93,7 +85,7 @@ def leftovers(folder: int) -> Iterator[Leftover]:
 
 def leftover(folder: int, name: str) -> Leftover | None:
     """`None`: its name is not known, it is no plain file, or it is gone."""
-    match, what = next(((match, what) for pattern, what in _KNOWN for match in [pattern.match(name)] if match), (None, ""))
+    match, what = next(((match, what) for pattern, what in SHM_NAMES for match in [pattern.match(name)] if match), (None, ""))
     if match is None:
         return None
     try:

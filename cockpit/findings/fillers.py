@@ -1,0 +1,198 @@
+"""What fills a disk or /dev/shm, in words: which job's log, whose cache, the checkpoints of which run; and what can be done about it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from cockpit.findings.facts import Facts
+from cockpit.model import Filler, Host, Job, Lookups, Node, Process
+from cockpit.model.titles import process_title, shorten_command
+from cockpit.secrets import HIDDEN
+from cockpit.text import clean, plural, size
+
+MAX_NAMED = 3
+"""In a sentence."""
+NAMED_SHARE = 0.02
+"""Share of a disk that the least of these takes."""
+MAX_CHARS = 60
+_MOVES = {
+    "Hugging Face": "HF_HOME",
+    "vLLM": "VLLM_CACHE_ROOT",
+    "Triton": "TRITON_CACHE_DIR",
+    "torch.compile": "TORCHINDUCTOR_CACHE_DIR",
+    "ModelScope": "MODELSCOPE_CACHE",
+}
+"""The variable that says where a cache lies, where one does."""
+_PURGES = {"pip": "pip cache purge", "uv": "uv cache prune"}
+
+
+class Filling(msgspec.Struct, frozen=True):
+    """What a disk is filled with, in words; all of it empty where that is not known."""
+
+    words: str = ""
+    """`; largest: driver log of job train1 (61G), cache of vLLM (9.0G)`."""
+    lines: tuple[str, ...] = ()
+    """Evidence."""
+    remedy: str = ""
+    """What can be done about the largest."""
+    largest: int = 0
+    """Bytes of the largest."""
+    about: tuple[str, ...] = ()
+    """Keys of the jobs and processes that fill it."""
+
+
+def find_filling(facts: Facts, node: Node, path: str, total: float | None) -> Filling:
+    """What the disk at that path of a node is filled with; what lies in folders of dead sessions is left out."""
+    host = facts.hosts.get(node.id or "") or facts.snapshot.hosts.get(node.host)
+    fillers, whole = list_fillers(node, host, path, total)
+    if host is None or not fillers:
+        return Filling()
+    title, here = facts.title(node), facts.processes.get(host.name, ())
+    named = [one for one in fillers if one.size >= NAMED_SHARE * (total or 0)][:MAX_NAMED]
+    words = ", ".join(f"{filler_words(facts, here, one)} ({size(one.size)})" for one in named)
+    jobs = [job.key for one in named if (job := find_job(facts, here, one)) is not None]
+    users = [process.key for one in named if (process := _find_process(here, one)) is not None]
+    return Filling(
+        words=f"; largest: {words}" if words else "",
+        lines=tuple(_lines(facts, here, title, fillers, whole=whole)),
+        remedy=filler_remedy(facts, here, title, named[0]) if named else "",
+        largest=named[0].size if named else 0,
+        about=tuple(dict.fromkeys([*jobs, *users])),
+    )
+
+
+def list_fillers(node: Node, host: Host | None, path: str, total: float | None) -> tuple[list[Filler], bool]:
+    """Those of the disk at that path, the largest first, but for those of dead sessions; and whether the whole disk was counted."""
+    known = next((one for one in node.filled if one.path == path), None)
+    if known is None or not total:
+        return [], False
+    dead = {session.name for session in (host.sessions if host else None) or () if session.live is False}
+    believed = [one for one in known.fillers if 0 < one.size <= total and one.session not in dead]
+    return sorted(believed, key=lambda one: -one.size), known.whole
+
+
+def _lines(known: Lookups, here: Sequence[Process], title: str, fillers: Sequence[Filler], *, whole: bool) -> Iterator[str]:
+    """What `du` shows, and what each is."""
+    for one in fillers:
+        process = _find_process(here, one)
+        number = "" if one.files == 1 else f" in {plural(one.files, 'file')}"
+        owner = f", of {clean(one.user)[:MAX_CHARS]}" if one.user else ""
+        has_no_name = one.kind == "deleted" or (one.kind == "shm" and one.pid is not None)
+        used = f"; used by pid {one.pid} {_command_words(one, process)}".rstrip() if one.pid is not None and one.kind != "deleted" else ""
+        shown = f"ls -lL /proc/{one.pid}/fd" if has_no_name else f"du -sh {clean(one.path)}"
+        beside = " besides what is named here" if any(other.path.startswith(f"{one.path}/") for other in fillers) else ""
+        yield f"{shown} on {title}: {size(one.size)}{number}{beside} ({filler_words(known, here, one)}{owner}{used})"
+    if fillers and not whole:
+        yield "not all of it was counted (too many files, or files that the probe may not see): there may be more"
+
+
+def filler_words(known: Lookups, here: Sequence[Process], one: Filler) -> str:
+    """What it is, and whose; `here` are the processes of its host."""
+    name, job = clean(one.name or "")[:MAX_CHARS], _job_words(known, here, one)
+    base = clean(one.path.rpartition("/")[2])[:MAX_CHARS]
+    if one.kind == "driver_log":
+        return f"driver log{job}"
+    if one.kind == "worker_log":
+        worker = next((each for each in here if one.worker in (each.ns_pid, each.pid)), None)
+        actor = known.actors.get(worker.actor or "") if worker else None
+        return f"log of {f'actor {clean(actor.name or actor.class_)[:MAX_CHARS]}' if actor else f'worker {one.worker}'}{job}"
+    if one.kind == "ray_log":
+        return f"Ray's log {base}"
+    if one.kind == "cache":
+        return f"cache of {name}{job}"
+    if one.kind == "checkpoints":
+        return f"checkpoints of run {name}{job}"
+    if one.kind == "deleted":
+        return f"a deleted file{job} that pid {one.pid} {_command_words(one, _find_process(here, one))} has open"
+    if one.kind == "shm":
+        return f"{name} ({clean(one.path)[:MAX_CHARS]}){job}"
+    words = {
+        "spilled": "objects that Ray spilled",
+        "runtime_env": "Ray's runtime environments",
+        "session": f"other files of {clean(one.session or 'a session')[:MAX_CHARS]}",
+        "wandb": f"W&B runs in {clean(one.path)[-MAX_CHARS:]}",
+        "core": f"core dump {clean(one.path)[-MAX_CHARS:]}",
+    }
+    path = clean(one.path)[-MAX_CHARS:]
+    return f"{words.get(one.kind, f'files in {path}' if one.kind == 'folder' else path)}{job}"
+
+
+def filler_remedy(known: Lookups, here: Sequence[Process], title: str, one: Filler) -> str:
+    """What can be done about it while its job lives, as it is typed; empty where its path can't be typed."""
+    path = _typed(one.path)
+    if path is None:
+        return ""
+    job = find_job(known, here, one)
+    if one.kind in ("driver_log", "worker_log"):
+        end = f"; `cockpit stop-job {shlex.quote(job.id)}` ends the job" if job is not None and job.running and _typed(job.id) else ""
+        lives = "while the job runs, for Ray appends to it" if job is None or job.running else "its job is over"
+        return f"`{_empty_command(path)}` on {title} empties this log ({lives}){end}; then let the job print less"
+    if one.kind == "ray_log":
+        return f"`{_empty_command(path)}` on {title} empties this log, for Ray appends to it"
+    if one.kind == "cache":
+        name = one.name or ""
+        purge = f"`{_PURGES[name]}` on {title} makes room" if name in _PURGES else f"remove from {path} on {title} what no job uses"
+        return f"{purge}; set {_MOVES[name]} to a larger disk for the next start" if name in _MOVES else purge
+    if one.kind == "checkpoints":
+        return (
+            f"move old checkpoints out of {path} on {title}, and keep fewer "
+            "(OpenRLHF: --ckpt.max_num, up to 0.10.1 --max_ckpt_num; veRL: trainer.max_actor_ckpt_to_keep)"
+        )
+    if one.kind == "spilled":
+        return (
+            "`ray memory` lists who refers to the objects; they are removed from disk when nobody does: let the job hold fewer, or end it"
+        )
+    if one.kind == "deleted":
+        return f"the room comes back when process {one.pid} on {title} closes the file or ends"
+    if one.kind == "shm":
+        return f"`ls -lS /dev/shm` on {title} shows them; `cockpit clean` removes those that nobody uses"
+    if one.kind == "core":
+        return f"remove the core dump when it was looked at: `rm {path}` on {title}"
+    return f"see what of it can go: `du -xh --max-depth 3 {path} | sort -h` on {title}"
+
+
+def _empty_command(path: str) -> str:
+    """Everybody may write in a session's folders: `truncate -s 0` would follow a link that somebody puts in the log's place.
+
+    All of Ray 2.60 opens its logs to append: seen in /proc/PID/fdinfo of drivers, workers, raylets and dashboards.
+    """
+    return f"dd if=/dev/null of={path} oflag=nofollow"
+
+
+def find_job(known: Lookups, here: Sequence[Process], one: Filler) -> Job | None:
+    """The job of the followed cluster that writes it, or whose process uses it."""
+    if one.session is None or one.session == known.snapshot.cluster.session:
+        if one.kind == "driver_log":
+            return next((job for job in known.snapshot.jobs or () if one.job in (job.submission, job.id)), None)
+        if one.kind == "worker_log" and (job := known.jobs.get(one.job or "")) is not None:
+            return job
+    process = _find_process(here, one)
+    return known.jobs.get(process.job or "") if process else None
+
+
+def _job_words(known: Lookups, here: Sequence[Process], one: Filler) -> str:
+    """` of job train1`; of a log the name in its path, where Ray knows of no such job."""
+    job = find_job(known, here, one)
+    if job is not None:
+        return f" of {'' if job.running else 'ended '}job {clean(job.id)[:MAX_CHARS]}"
+    if one.job and one.kind in ("driver_log", "worker_log"):
+        other = f" of {clean(one.session)[:MAX_CHARS]}" if one.session and one.session != known.snapshot.cluster.session else ""
+        return f" of job {clean(one.job)[:MAX_CHARS]}{other}"
+    return ""
+
+
+def _find_process(here: Sequence[Process], one: Filler) -> Process | None:
+    return next((each for each in here if each.pid == one.pid), None) if one.pid is not None else None
+
+
+def _command_words(one: Filler, process: Process | None) -> str:
+    return clean(process_title(process) if process else shorten_command(one.command or ""))[:MAX_CHARS]
+
+
+def _typed(text: str) -> str | None:
+    """As a word of a shell; `None`: it is not shown as it is (a secret is hidden, it is cut, or it is no plain text)."""
+    is_plain = clean(text) == text and HIDDEN not in text and "\\" not in text and "…" not in text and "`" not in text
+    return shlex.quote(text) if is_plain else None

@@ -1,0 +1,157 @@
+"""What fills a disk: whose log, cache, checkpoints; and what can be done about it."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from cockpit.findings.disks import full_disks, full_shm
+from cockpit.model import Amount, Cluster, Disk, FilledDisk, Filler, Host, Job, Process, Session
+from cockpit.secrets import HIDDEN
+from tests.findings.detection import looked, only
+from tests.world import GIB, NOW, node, snapshot
+
+SESSION = "session_2026-11-27_10-00-00_123456_789"
+LOGS = f"/tmp/ray/{SESSION}/logs"
+LOG = Filler(kind="driver_log", path=f"{LOGS}/job-driver-train1.log", size=610 * GIB, job="train1", session=SESSION, user="alice")
+CACHE = Filler(kind="cache", path="/root/.cache/huggingface", size=200 * GIB, files=12, name="Hugging Face")
+RUN = Filler(kind="checkpoints", path="/data/ppo/run1", size=90 * GIB, files=40, name="ppo/run1", pid=7)
+SMALL = Filler(kind="file", path="/data/small.bin", size=11 * GIB)
+OURS = Cluster(session=SESSION)
+TRAIN = Job("train1", "02000000", "train1", "RUNNING")
+TRAINER = Process(host="host1", pid=7, ticks=1, command="/opt/venv/bin/python /home/a/train.py x", job="02000000")
+
+
+def filled(*fillers, whole=True, jobs=(TRAIN,), processes=(TRAINER,), path="/tmp/ray", sessions=(), cluster=OURS):
+    disk = Disk("/tmp/ray", 961 * GIB, 1000 * GIB)
+    found = (FilledDisk(path, fillers, whole),)
+    host = Host("host1", ("10.0.0.1",), NOW, nodes=(node(1).id,), disks=(disk,), sessions=sessions)
+    told = snapshot(nodes=(node(1, disks=(disk,), filled=found),), hosts={"host1": host}, jobs=jobs, processes=processes)
+    return only(looked(replace(told, cluster=cluster), detectors=(full_disks,)), "disk-full")
+
+
+def test_the_three_largest_are_named_with_whose_they_are():
+    found = filled(SMALL, RUN, LOG, CACHE)
+    assert found.text == (
+        "The disk under /tmp/ray on node1 is 96% full (39G of 1.0T left): Ray no longer creates objects that may need to be spilled; "
+        "largest: driver log of job train1 (610G), cache of Hugging Face (200G), checkpoints of run ppo/run1 of job train1 (90G)"
+    )
+    assert found.evidence == (
+        "df /tmp/ray on node1: 961G of 1.0T",
+        f"du -sh {LOG.path} on node1: 610G (driver log of job train1, of alice)",
+        "du -sh /root/.cache/huggingface on node1: 200G in 12 files (cache of Hugging Face)",
+        "du -sh /data/ppo/run1 on node1: 90G in 40 files (checkpoints of run ppo/run1 of job train1; used by pid 7 python train.py x)",
+        "du -sh /data/small.bin on node1: 11G (/data/small.bin)",
+    )
+    assert found.about == (node(1).key, TRAIN.key, TRAINER.key)
+
+
+def test_the_log_of_a_running_job_can_be_emptied_or_the_job_stopped():
+    assert filled(LOG).remedy.text == (
+        f"`dd if=/dev/null of={LOG.path} oflag=nofollow` on node1 empties this log (while the job runs, for Ray appends to it); "
+        "`cockpit stop-job train1` ends the job; then let the job print less"
+    )
+    ended = filled(LOG, jobs=(replace(TRAIN, status="FAILED"),))
+    assert "driver log of ended job train1 (610G)" in ended.text
+    assert ended.remedy.text.startswith(f"`dd if=/dev/null of={LOG.path} oflag=nofollow` on node1 empties this log (its job is over)")
+
+
+@pytest.mark.parametrize(
+    ("filler", "words", "remedy"),
+    [
+        (
+            CACHE,
+            "cache of Hugging Face",
+            "remove from /root/.cache/huggingface on node1 what no job uses; set HF_HOME to a larger disk for the next start",
+        ),
+        (replace(CACHE, name="uv"), "cache of uv", "`uv cache prune` on node1 makes room"),
+        (
+            RUN,
+            "checkpoints of run ppo/run1 of job train1",
+            "move old checkpoints out of /data/ppo/run1 on node1, and keep fewer (OpenRLHF: ",
+        ),
+        (replace(LOG, kind="spilled", path="/s", job=None), "objects that Ray spilled", "`ray memory` lists who refers to the objects"),
+        (
+            replace(LOG, kind="ray_log", path=f"{LOGS}/raylet.out", job=None),
+            "Ray's log raylet.out",
+            f"`dd if=/dev/null of={LOGS}/raylet.out oflag=nofollow` on node1",
+        ),
+        (
+            replace(LOG, kind="worker_log", path=f"{LOGS}/w.out", job="02000000", worker=7),
+            "log of worker 7 of job train1",
+            f"`dd if=/dev/null of={LOGS}/w.out oflag=nofollow` on node1",
+        ),
+        (
+            replace(RUN, kind="deleted"),
+            "a deleted file of job train1 that pid 7 python train.py x has open",
+            "the room comes back when process 7 on",
+        ),
+        (
+            replace(RUN, kind="core", path="/a/core.1", pid=None),
+            "core dump /a/core.1",
+            "remove the core dump when it was looked at: `rm /a/core.1`",
+        ),
+        (
+            replace(SMALL, size=99 * GIB),
+            "/data/small.bin",
+            "see what of it can go: `du -xh --max-depth 3 /data/small.bin | sort -h` on node1",
+        ),
+    ],
+)
+def test_each_kind_has_its_words_and_what_can_be_done(filler, words, remedy):
+    found = filled(filler)
+    assert f"; largest: {words} (" in found.text
+    assert found.remedy.text.startswith(remedy)
+
+
+def test_dead_sessions_are_cleaned_first_and_their_files_named_once():
+    dead = Session(host="host1", name="session_dead", path="/tmp/ray/session_dead", live=False, size=300 * GIB)
+    found = filled(replace(LOG, session="session_dead", size=290 * GIB), CACHE, sessions=(dead,))
+    assert found.text.endswith("; largest: cache of Hugging Face (200G); 1 dead session uses 300G of the disk")
+    assert (found.remedy.act, found.remedy.text) == (
+        "clean",
+        "remove the files of dead sessions; files that look like checkpoints or core dumps stay",
+    )
+    also = filled(LOG, sessions=(dead,))
+    assert also.remedy.act == "clean"
+    assert f" stay; then `dd if=/dev/null of={LOG.path} oflag=nofollow` on node1 empties this log (while the job runs" in also.remedy.text
+
+
+def test_a_job_of_another_ray_is_not_taken_for_one_of_ours():
+    found = filled(LOG, cluster=Cluster(session="session_ours"))
+    assert f"driver log of job train1 of {SESSION} (610G)" in found.text
+    assert "stop-job" not in found.remedy.text
+
+
+def test_what_was_not_counted_whole_is_told():
+    assert filled(CACHE, whole=False).evidence[-1].startswith("not all of it was counted")
+
+
+def test_a_name_that_can_do_harm_is_neither_drawn_nor_typed():
+    bad = replace(LOG, path=f"{LOGS}/job-driver-a\x1b[2J'; reboot.log", job="a\x1b[2J")
+    found = filled(bad, jobs=())
+    assert "\x1b" not in found.text + "".join(found.evidence) + found.remedy.text
+    assert "dd " not in found.remedy.text
+    quoted = filled(replace(bad, path="/tmp/a'; reboot.log"), jobs=())
+    assert """`dd if=/dev/null of='/tmp/a'"'"'; reboot.log' oflag=nofollow` on node1""" in quoted.remedy.text
+    assert "dd " not in filled(replace(bad, path=f"/tmp/{HIDDEN}.log"), jobs=()).remedy.text
+
+
+@pytest.mark.parametrize("absurd", [replace(CACHE, size=-5), replace(CACHE, size=1 << 60), replace(CACHE, size=0)])
+def test_an_absurd_size_is_no_filler(absurd):
+    assert "largest" not in filled(absurd).text
+
+
+def test_another_disk_s_fillers_are_not_this_one_s():
+    assert "largest" not in filled(CACHE, path="/other").text
+
+
+def test_full_shared_memory_is_told_by_what_lies_there():
+    store = Filler(kind="shm", path="/dev/shm/plasma*", size=60 * GIB, name="Ray's object store", pid=7)
+    host = Host("host1", ("10.0.0.1",), NOW, nodes=(node(1).id,))
+    filled = (FilledDisk("/dev/shm", (store,), True),)
+    told = snapshot(nodes=(node(1, shm=Amount(97 * GIB, 100 * GIB), filled=filled),), hosts={"host1": host})
+    found = only(looked(told, detectors=(full_shm,)), "shm-full")
+    assert found.text.startswith(
+        "Shared memory (/dev/shm) on node1 is 97% full (3.0G of 100G left); largest: Ray's object store (/dev/shm/plasma*) (60G): "
+    )

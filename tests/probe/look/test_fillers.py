@@ -1,0 +1,165 @@
+"""What fills a disk: real files, and real processes that have them open."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cockpit.probe.look import fillers as module
+from cockpit.probe.look.fillers import Filler, Fillers, look_at_disk, tell
+from cockpit.probe.look.processes import ProcessScanner
+
+NAME = "session_2026-11-27_10-00-00_123456_789"
+MIB = 1 << 20
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it mounts file systems")
+pytestmark = needs_root
+
+
+def never_pause(_seconds: float) -> None:
+    """Nobody else needs this machine."""
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 64 MiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", place], check=True)
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def write(path: Path, mib: float = 8) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x" * int(mib * MIB))
+    return path
+
+
+def looked(disk: Path, *, temps: tuple[str, ...] = (), scan: bool = False) -> dict[str, Filler]:
+    """By path from the disk."""
+    found = look_at_disk(str(disk), temps or (f"{disk}/ray",), ProcessScanner().scan() if scan else {}, never_pause)
+    return {filler.files.path.removeprefix(f"{disk}/"): filler for filler in found.fillers}
+
+
+def test_files_that_belong_together_are_summed_and_the_largest_comes_first(disk):
+    log = write(disk / "ray" / NAME / "logs" / "job-driver-train1.log", 20)
+    write(disk / "run" / "one" / "global_step_1" / "a.pt")
+    write(disk / "run" / "one" / "global_step_2" / "a.pt", 4)
+    write(disk / "home" / ".cache" / "vllm" / "x", 2)
+    found = looked(disk)
+    told = [(path, one.files.kind, one.size // MIB, one.number) for path, one in found.items()]
+    assert told == [
+        (str(log.relative_to(disk)), "driver_log", 20, 1),
+        ("run/one", "checkpoints", 12, 2),
+        ("home/.cache/vllm", "cache", 2, 1),
+    ]
+    assert found[str(log.relative_to(disk))].files.job == "train1"
+
+
+def test_what_is_not_known_is_told_by_the_narrowest_folder_that_holds_nearly_all_of_it(disk):
+    for number in range(5):
+        write(disk / "data" / "alice" / "deep" / "er" / f"{number}.bin", 2)
+    write(disk / "data" / "bob" / "x.bin", 0.1)
+    large = write(disk / "dump.sql", 8)
+    assert [(path, one.files.kind) for path, one in looked(disk).items()] == [("data/alice/deep/er", "folder"), ("dump.sql", "file")]
+    assert large.exists()
+
+
+def test_links_are_not_followed_other_disks_not_entered_and_hard_links_counted_once(disk, tmp_path):
+    write(tmp_path / "outside" / "global_step_1" / "large.pt", 30)
+    (disk / "link").symlink_to(tmp_path / "outside")
+    (disk / "inner").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", disk / "inner"], check=True)
+    write(disk / "inner" / "x.bin", 16)
+    os.link(write(disk / "a" / "one.bin"), disk / "a" / "two.bin")
+    found = looked(disk)
+    subprocess.run(["umount", disk / "inner"], check=True)
+    assert [(path, one.size // MIB) for path, one in found.items()] == [("a/one.bin", 8)] or list(found) == ["a/two.bin"]
+
+
+def test_a_process_that_writes_a_file_is_named_and_a_file_without_a_name_is_found(disk):
+    log, gone = disk / "out.log", disk / "gone.bin"
+    code = f"a = open({str(log)!r}, 'wb'); a.write(b'x' * (8 << 20)); b = open({str(gone)!r}, 'wb'); b.write(b'x' * (16 << 20))"
+    code += f"; a.flush(); b.flush(); import os, sys; os.unlink({str(gone)!r}); print(flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        found = looked(disk, scan=True)
+        assert process.stdin is not None
+        process.stdin.close()
+    assert [(path, one.files.kind, one.holder) for path, one in found.items()] == [
+        ("gone.bin", "deleted", process.pid),
+        ("out.log", "file", process.pid),
+    ]
+
+
+def test_the_run_of_checkpoints_is_known_by_the_process_that_was_started_with_their_folder(disk):
+    write(disk / "ckpt" / "run1" / "global_step_5" / "a.pt")
+    write(disk / "ckpt" / "run10" / "global_step_5" / "a.pt")
+    command = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", f"trainer.default_local_dir={disk}/ckpt/run1"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        found = looked(disk, scan=True)
+        assert process.stdin is not None
+        process.stdin.close()
+    assert found["ckpt/run1"].holder == process.pid
+    assert found["ckpt/run10"].holder is None
+
+
+def test_what_is_beyond_its_bounds_is_not_counted_and_that_is_told(disk, monkeypatch):
+    for number in range(20):
+        write(disk / "a" / f"{number}" / "x.bin", 1)
+    assert look_at_disk(str(disk), (), {}, never_pause).is_whole
+    monkeypatch.setattr(module, "MOST_ENTRIES", 10)
+    found = look_at_disk(str(disk), (), {}, never_pause)
+    assert not found.is_whole
+    assert sum(one.size for one in found.fillers) < 12 * MIB
+
+
+def test_a_name_that_is_no_text_can_be_sent(disk):
+    write(disk / "a" / os.fsdecode(b"\xff\x1b.bin"), 20)
+    found = look_at_disk(str(disk), (), {}, never_pause)
+    (told,) = tell(str(disk), found, {}, str)["fillers"]
+    assert told["path"] == f"{disk}/a/\\xff\x1b.bin"
+
+
+def settled(fact) -> None:
+    end = time.monotonic() + 60
+    while not fact():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def test_only_a_disk_above_its_mark_is_looked_at_and_it_is_forgotten_when_it_has_room(disk):
+    fillers = Fillers(dict, never_pause)
+    fillers.start()
+    write(disk / "ray" / "x.bin", 56)
+    full = {"path": str(disk), "used": 56 * MIB, "total": 64 * MIB}
+    fillers.want([{"path": str(disk.parent), "used": 10, "total": 100}, full], (f"{disk}/ray",))
+    settled(lambda: fillers.known)
+    assert list(fillers.known) == [str(disk)]
+    fillers.want([{**full, "used": 10 * MIB}], ())
+    settled(lambda: not fillers.known)
+
+
+def test_a_disk_that_is_gone_is_no_trouble(disk):
+    fillers = Fillers(dict, never_pause)
+    fillers.start()
+    write(disk / "x.bin", 56)
+    fillers.want(
+        [
+            {"path": f"{disk}/absent", "used": 9, "total": 10},
+            {"path": str(disk), "used": 9, "total": 10},
+            {"path": "x", "used": None, "total": 1},
+        ],
+        (),
+    )
+    settled(lambda: fillers.known)
+    assert list(fillers.known) == [str(disk)]
