@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo unit screen test check format format-check lint types layers spelling test-lab incidents truth proof healthy soak soak-simulated many bench docs findings-page man screenshots wheel release clean
+.PHONY: help demo unit screen test check format format-check lint types layers spelling test-lab incidents remedies truth proof healthy soak soak-simulated many bench docs findings-page man screenshots wheel release clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -39,6 +39,9 @@ test: unit screen ## the unit tests, those of the screen, then all others but th
 
 incidents: $(READY) ## more incidents on real clusters, ten minutes: found with the right numbers, and ended by their remedies (root)
 	@$(BIN)/python -m pytest -rs -m incident
+
+remedies: $(READY) ## the commands of all remedies: those that can run here are typed on a real cluster, and their finding ends (root)
+	@$(BIN)/python -m pytest -rs -m remedy
 
 truth: $(READY) ## budgets compared with the frameworks' own parsers and group builders, in environments of their own (a package index)
 	@$(BIN)/python -m pytest -rs -m truth

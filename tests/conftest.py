@@ -29,9 +29,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs this in the
 
 # Lanes
 
-LANES = {"unit": "unit", "screen": "screen", "real": "not unit and not screen and not incident and not truth"}
+LANES = {"unit": "unit", "screen": "screen", "real": "not unit and not screen and not incident and not truth and not remedy"}
 """What `--lane` selects: `make test` runs one after the other, `make unit` and `make screen` one alone."""
-NOT_UNIT = ("process", "slow", "lab", "incident", "truth", "old_ray", "gpu")
+NOT_UNIT = ("process", "slow", "lab", "incident", "remedy", "truth", "old_ray", "gpu")
 """A test with none of these marks is marked `unit`; where it opens the screen, `screen`."""
 SCREEN = ("ui/*",)
 """Where the coroutines open the screen in this process, each in a fifth of a second."""
@@ -199,6 +199,7 @@ ROWS = {
         "test_kubernetes.py",
         "test_many_hosts.py",
         "test_reach.py",
+        "test_remedies.py",
         "test_several_rays.py",
         "test_silent_sources.py",
         "test_slurm.py",

@@ -27,6 +27,8 @@ class Aim(msgspec.Struct, frozen=True):
     """On the screen: what is tagged, or under the cursor."""
     hosts: tuple[str, ...] = ()
     """Names of hosts; empty for all."""
+    shown: str | None = None
+    """On the screen: the session that was shown when the key was pressed. Another one is not meant."""
     id: str | None = None
     """Of a job, an actor, a placement group."""
     pids: tuple[int, ...] = ()
@@ -160,6 +162,8 @@ class Act(Operation, Protocol):
     """How long the ids are that Ray makes, in hex, where the operand is one."""
     why_word: ClassVar[str] = "Running work will end."
     """Why a word must be typed, where one must."""
+    is_for_followed: ClassVar[bool] = False
+    """Whether it is done to the Ray that is followed: it must still be the session that the plan was made for."""
     needs_cluster: ClassVar[bool] = False
     """Whether it can be planned only once it is clear which cluster is meant: what is left over can be found without it."""
 

@@ -49,7 +49,10 @@ class ActionExecutor:
         if act.why_not_in_pods is not None and self._monitor.kubernetes is not None:
             raise NotMeantError(act.why_not_in_pods)
         await self._monitor.wait_until_complete()  # a key may be pressed before the first answers are in
-        plan = await act.plan(aim, self._context, self._by_title(hear))
+        self._context.refuse_unshown(aim.shown)
+        plan = self._context.with_ray(await act.plan(aim, self._context, self._by_title(hear)), aim)
+        if act.is_for_followed and not plan.empty:
+            await self._context.refuse_other_ray(plan)
         impact = act.impact(plan, self._context.snapshot, self._context.addresses) if plan.targets else Impact()
         return replace(plan, losses=(*plan.losses, *impact.ends), word=plan.word or impact.word)
 
@@ -58,6 +61,8 @@ class ActionExecutor:
         if self._busy.locked():
             raise SourceError("another action is running")
         async with self._busy:
+            if find_act(plan.act).is_for_followed:
+                await self._context.refuse_other_ray(plan)
             return await self._log(plan, hear)
 
     async def _log(self, plan: Plan, hear: Hear) -> Receipt:

@@ -32,6 +32,7 @@ class RayAct(HostAct):
     id_digits: ClassVar[tuple[int, ...]] = (32, 36)  # of actors and of placement groups: the probe says which of them it is
     max_rows = MAX_AT_ONCE
     needs_cluster = True
+    is_for_followed = True
 
     def request(self, aim: Aim, host: str) -> dict[str, Any]:
         return without_none(act="ray", verb=self.verb, ids=[row.id for row in aim.rows] or [aim.id], session=aim.session)

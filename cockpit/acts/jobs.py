@@ -32,6 +32,7 @@ class JobAct(Act):
     noun = "a job"
     nouns: ClassVar[Nouns] = {"job": ("job", "jobs")}
     needs_cluster = True
+    is_for_followed = True
 
     @abstractmethod
     async def carry_out(self, target: Target, monitor: ClusterMonitor) -> Outcome:

@@ -115,6 +115,14 @@ class Plan(Value, frozen=True):
     """What each host is sent besides the targets."""
     titles: Mapping[str, str] = {}
     """By host, what people call it; none: by its own name."""
+    session: str | None = None
+    """The Ray session that is meant; `None`: it was not known."""
+    address: str | None = None
+    """Where its dashboard is, as far as that is known."""
+    followed: bool = False
+    """Whether that session was the followed one when the plan was made."""
+    beside: tuple[str, ...] = ()
+    """Other Ray sessions that live on the hosts: then the plan says which one is meant."""
 
     @property
     def empty(self) -> bool:

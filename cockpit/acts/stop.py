@@ -33,10 +33,11 @@ class Stop(HostAct):
     nouns: ClassVar[Nouns] = {"process": ("process", "processes")}
     also_takes = Session
     why_not_in_pods = (
-        "KubeRay runs this Ray cluster and would start it again: delete the pod of a node (`cockpit delete-pod`), "
+        "KubeRay runs this Ray cluster and would start it again: delete the pod of a node (`cockpit delete-pod NODE`), "
         "or suspend or delete the RayCluster with kubectl"
     )
     needs_cluster = True
+    is_for_followed = True
     grace_s = 16.0  # Ray's own (scripts.py, `ray stop --grace-period`)
 
     def request(self, aim: Aim, host: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ MAX_NAMED = 8
 
 def plan_lines(plan: Plan, now: float) -> list[str]:
     """The whole plan: what would be hit, what ends with it, what is refused, and whom nobody could ask."""
-    lines = [headline(plan), ""]
+    lines = [headline(plan), "", *_ray_lines(plan)]
     lines += _section("Unknown", plan.unknown)
     lines += _section("What ends with it", plan.losses)
     by_host = groupby(plan.targets, lambda target: target.host)
@@ -27,6 +27,14 @@ def plan_lines(plan: Plan, now: float) -> list[str]:
     lines += _section("Unreachable", _unreached_hosts(plan.unreached, plan.titles))
     lines += _section("Note", plan.notes)
     return [clean(line) for line in lines]
+
+
+def _ray_lines(plan: Plan) -> list[str]:
+    """Which Ray is meant, where several live on the hosts, or another one than the one that is meant."""
+    if not plan.beside:
+        return []
+    meant = f"{plan.session or 'unknown'}{f' at {plan.address}' if plan.address else ''}"
+    return [*_section("Ray cluster", [meant, f"other Ray sessions here: {', '.join(plan.beside)}"])]
 
 
 def headline(plan: Plan) -> str:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from cockpit.acts.act import Aim
+from cockpit.acts.plan import Plan
 from cockpit.config.document import InputError
 from cockpit.config.reach import HostEntry, check_host
 from cockpit.findings.rays_here import live_sessions, other_slurm_job
@@ -16,7 +20,7 @@ from cockpit.model.titles import MachineTitles
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.sources.probes.ray_tunnel import RayPlace
 from cockpit.sources.probes.requests import ProbeRequests, Progress
-from cockpit.sources.source import SourceError, wait_within
+from cockpit.sources.source import NotMeantError, SourceError, wait_within
 
 RAY_JOBS_TIMEOUT_S = 3.0
 """Ray may take so long to say which jobs run; an operator with a frozen dashboard waits no longer."""
@@ -69,6 +73,40 @@ class ActContext:
     def follows(self, session: str | None) -> bool:
         """Whether what is known here is known of that session; `None`: of whichever is followed."""
         return session in (None, self.snapshot.cluster.session)
+
+    def refuse_unshown(self, shown: str | None) -> None:
+        """Raises `NotMeantError` where another session is followed than the screen has `shown`; `None`: it has shown none."""
+        followed = self.snapshot.cluster.session
+        if shown is not None and followed != shown:
+            now = f"cockpit follows {followed} now" if followed else "it is unknown now which Ray is followed"
+            raise NotMeantError(f"the screen showed {shown}, and {now}; look again, then repeat the key")
+
+    def with_ray(self, plan: Plan, aim: Aim) -> Plan:
+        """The plan with the session that it means, where that one's dashboard is, and which other sessions live on the hosts."""
+        cluster = self.snapshot.cluster
+        asked = next((request["session"] for request in plan.requests.values() if request.get("session")), None)
+        meant = asked or aim.session or cluster.session
+        live = {one.name for one in self.snapshot.sessions or () if one.live}
+        live |= {name for host in self.snapshot.hosts.values() for name in live_sessions(host) if name}
+        dashboards = [one.dashboard for one in self.snapshot.sessions or () if one.name == meant and one.dashboard]
+        address = cluster.address if meant == cluster.session else next(iter(dashboards), None)
+        return replace(plan, session=meant, address=address, followed=meant == cluster.session, beside=tuple(sorted(live - {meant})))
+
+    async def refuse_other_ray(self, plan: Plan) -> None:
+        """Raises `NotMeantError` where another session is followed, or answers, than the plan was made for.
+
+        A dashboard that does not answer proves nothing: hosts look themselves whose processes they end.
+        """
+        if plan.session is None or not plan.followed:
+            return
+        cluster = self.snapshot.cluster
+        answering = cluster.session
+        if cluster.reachable and cluster.session == plan.session:
+            with suppress(SourceError, asyncio.TimeoutError):
+                answering = await wait_within(RAY_JOBS_TIMEOUT_S, self.monitor.answering_session()) or answering
+        if answering != plan.session:
+            told = f"{answering} answers at {cluster.address} now" if answering else "it is unknown now which Ray is followed"
+            raise NotMeantError(f"nothing was done: it was planned for {plan.session}, and {told}")
 
     def session(self, aim: Aim) -> str | None:
         """The one that is meant: never one that merely is the only one on some host. Raises `SourceError`."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 import posixpath
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -29,8 +30,8 @@ _TRAINING = re.compile(
 _COUNT = re.compile(r"\+{0,2}trainer\.(?:nnodes|n_gpus_per_node)=.*|--(?:actor|vllm|rollout)[-._]num[-_][\w-]+(?:=.*)?", re.DOTALL)
 """A training command's own words, whatever its program is called."""
 _MENTIONED = re.compile(r"train_ppo_ray|main_ppo")
-_COPIES = re.compile(r"--?(?:nproc[-_]per[-_]node|num[-_]processes|np)(?:=(.*))?")
-"""How many processes a launcher starts, each of which would make groups of its own."""
+_COPIES = re.compile(r"--?(?:nproc[-_]per[-_]node|nnodes|num[-_](?:processes|nodes|machines|gpus)|np)(?:=(.*))?")
+"""How many processes a launcher starts, or on how many nodes."""
 _PIN = re.compile(r"['\"]?(openrlhf|verl)(?:\[[\w,]*\])?==([\w.]+)['\"]?")
 _TAG = re.compile(r"(?:.*[ @'\"])?git\+\S+/(OpenRLHF|verl)(?:\.git)?@v?([0-9][\w.]*)(?:#.*)?['\"]?", re.IGNORECASE)
 """A release, as pip is told: by its number, or by its tag in git."""
@@ -135,7 +136,7 @@ def _budget_of_many(found: Sequence[_Found], budgets: Sequence[Budget]) -> Budge
 def _doubt_lines(search: _Search) -> list[Line]:
     sure = not search.found or any(not each.maybe for each in search.found)
     maybe = [] if sure else [Line("doubt", "The training command runs only under a condition that cockpit can't evaluate")]
-    return [*(Line("doubt", sentence) for sentence in search.unread), *maybe, *_stop_lines(search)]
+    return [*search.copies, *(Line("doubt", sentence) for sentence in search.unread), *maybe, *_stop_lines(search)]
 
 
 def _stop_lines(search: _Search) -> tuple[Line, ...]:
@@ -173,6 +174,7 @@ class _Search:
         self.unread: dict[str, None] = {}
         self.assumed: dict[str, None] = {}
         self.stops: dict[Line, None] = {}
+        self.copies: dict[Line, None] = {}
         self.starts_ray = False
         self._pins = dict(pins)
 
@@ -208,10 +210,8 @@ class _Search:
         program = _program(argv) if any(_COUNT.fullmatch(word) for word in argv) else None
         for place, word in enumerate(argv):
             module = _module(word) or (word if word == program and recipe_of(word) else None)
-            if module and _copies(argv[:place]):
-                self.unread[f"{argv[0]} starts {module} more than once"] = None
-                return
             if module:
+                self.copies |= dict.fromkeys(_copies_lines(argv, place))
                 self.found.append(_Found(module, argv[place + 1 :], around, dict(self._pins), maybe))
                 return
         if program:
@@ -220,14 +220,25 @@ class _Search:
             self.unread[f"cockpit does not read what {name} starts"] = None
 
 
-def _copies(before: Sequence[str]) -> bool:
-    """Whether a launcher's flags start a program more than once."""
+def _copies_lines(argv: Sequence[str], place: int) -> Iterator[Line]:
+    """Where a launcher starts the program at that place more than once: each copy would be a driver of Ray with groups of its own."""
     said = [
         found[1] if found[1] is not None else after
-        for word, after in itertools.pairwise((*before, ""))
+        for word, after in itertools.pairwise((*argv[:place], ""))
         if (found := _COPIES.fullmatch(word))
     ]
-    return any(value != "1" for value in said)
+    more = [value for value in said if value != "1"]
+    if not more:
+        return
+    launcher, program = argv[0].rpartition("/")[2], argv[place]
+    times = math.prod(int(value) for value in said) if all(value.isascii() and value.isdecimal() for value in said) else None
+    often = "an unknown number of times" if UNKNOWN in "".join(more) else f"{times} times" if times else "more than once"
+    once = f"python3 {program}" if program.endswith(".py") else f"python3 -m {program}"
+    yield Line(
+        "doubt" if UNKNOWN in "".join(more) else "never",
+        f"{launcher} starts {program} {often}: it is a Ray driver that starts its own workers, so each copy asks for all its GPUs again",
+        f"start it once: `{once}` with the same arguments, without {launcher}",
+    )
 
 
 def _program(argv: Sequence[str]) -> str:

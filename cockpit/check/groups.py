@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from cockpit.budget import Budget, Group, Line
+from cockpit.check.changes import Changes
 from cockpit.check.nodes import Site
-from cockpit.check.queue import Queue, take_place
+from cockpit.check.queue import NOBODY, Queue, take_place
+from cockpit.check.runs import GroupRun, runs_of
 from cockpit.placement import SCALE, Ask, FreeCapacity, LivingNodes, NodeShare, Place, PlacementVerdict, Shape, amount, ask, sentence, shape
 from cockpit.text import UNKNOWN, count, join_first
 
@@ -20,32 +21,6 @@ JOB = "this job"
 When = Literal["now", "ever"]
 SHOWN = 3
 """Nodes that a line names."""
-_ENGINES = "vLLM"
-_HYDRA = "trainer.n_gpus_per_node and trainer.nnodes"
-
-
-class GroupRun(msgspec.Struct, frozen=True):
-    """Groups of one kind that are made one after the other."""
-
-    group: Group
-    number: int
-    ask: Ask
-
-    @property
-    def sure(self) -> Ask:
-        """Without what depends on the framework's release, which the command leaves open."""
-        unsure = self.group.unsure
-        if not unsure:
-            return self.ask
-        counted: Counter[Shape] = Counter()
-        for each, number in self.ask.shapes:
-            counted[Shape(tuple(one for one in each.amounts if one[0] not in unsure), each.labels)] += number
-        return ask(counted, self.ask.strategy)
-
-    @property
-    def title(self) -> str:
-        """`vLLM`, or `pool (4 groups)`."""
-        return f"{self.group.name} ({self.number} groups)" if self.number > 1 else self.group.name
 
 
 class PlacedGroups(msgspec.Struct, frozen=True):
@@ -70,7 +45,7 @@ def names(groups: Iterable[Group]) -> set[str]:
 def place_groups(groups: Sequence[Group], site: Site, queue: Queue, budget: Budget) -> PlacedGroups:
     """A line for each kind of group, and where it would be."""
     unread = next((group for group in groups if group.bundles is None), None)
-    runs = [run for run in _runs(groups) if run.ask.names]
+    runs = [run for run in runs_of(groups) if run.ask.names]
     if site.why is not None:
         return PlacedGroups((Line("unknown", f"placement is unknown: {site.why}"),))
     whole = LivingNodes(site.places)
@@ -80,7 +55,7 @@ def place_groups(groups: Sequence[Group], site: Site, queue: Queue, budget: Budg
     if not all(name in place.used or not place.total.get(name) for place in site.places for name in wanted):
         return PlacedGroups((Line("unknown", "free resources are unknown: Ray does not report what is in use at the moment"),))
     if unread is not None:
-        runs = [run for run in _runs(groups[: groups.index(unread)]) if run.ask.names]
+        runs = [run for run in runs_of(groups[: groups.index(unread)]) if run.ask.names]
     found = _in_turn(runs, site, queue, budget)
     if unread is None:
         return found
@@ -88,28 +63,22 @@ def place_groups(groups: Sequence[Group], site: Site, queue: Queue, budget: Budg
     return replace(found, lines=(*found.lines, blind))
 
 
-def _runs(groups: Iterable[Group]) -> Iterator[GroupRun]:
-    for (_, shapes, strategy), same in groupby(groups, key=lambda group: (group.name, _shapes(group), group.strategy)):
-        group = next(same)
-        counted = Counter[Shape]()
-        for each, number in shapes:
-            counted[each] += number
-        if counted:
-            yield GroupRun(group, 1 + sum(1 for _ in same), ask(counted, strategy or "PACK"))
-
-
-def _shapes(group: Group) -> tuple[tuple[Shape, int], ...]:
-    return tuple((shape(needs), number) for needs, number in group.bundles or () if number > 0)
-
-
 def _impossible(runs: Sequence[GroupRun], site: Site, whole: LivingNodes, budget: Budget) -> Iterator[Line]:
-    """What no empty nodes would have room for: each by itself, else all of them, which are held together."""
+    """What no empty nodes would have room for: each run by itself, else all of them, which are held together."""
     alone = [run for run in runs if whole.room(run.ask, "ever") == "no"]
     surely = [run for run in alone if run.sure is run.ask or (run.sure.names and whole.room(run.sure, "ever") == "no")]
-    for run in surely:
-        yield _refuse(run.title, whole, run.sure, site, _flags_of(budget, run.group.name))
-    if not surely and sum(run.number for run in runs) > 1 and whole.room(together := _together(runs), "ever") == "no":
-        yield _refuse("all groups together", whole, together, site, _flags_of(budget, None))
+    changes = Changes(runs, tuple(replace(place, used={}, holds=()) for place in site.places), NOBODY, site, budget)
+    refused = [(run.title, run.sure, whole.judge(run.sure) or PlacementVerdict("never")) for run in surely]
+    together = _together(runs)
+    lacking: list[str] = []
+    if sum(run.number for run in runs) > 1 and whole.room(together, "ever") == "no":
+        lacking = [name for name in ("GPU", "CPU") if name in together.names and whole.room(together, "ever", (name,)) == "no"]
+        unnamed = [name for name in lacking if not any(name in verdict.names for _, _, verdict in refused)]
+        refused = [*(("all groups together", together, PlacementVerdict("never", (name,))) for name in unnamed), *refused]
+        refused = refused or [("all groups together", together, whole.judge(together) or PlacementVerdict("never"))]
+    for who, wanted, verdict in refused:
+        told = f"{who}: {sentence(whole, wanted, verdict, has_gpus='GPU' not in lacking)}"
+        yield _refuse(told, site, changes.words(verdict.names, lacks_cpus="CPU" in lacking))
     yield from (_unsure(run, run.title, whole) for run in alone if run not in surely)
 
 
@@ -121,10 +90,7 @@ def _unsure(run: GroupRun, title: str, world: LivingNodes) -> Line:
     return Line("unknown", f"{title}: {told or 'no room with the newest release'}; {release}: a release that asks for fewer would fit")
 
 
-def _refuse(who: str, whole: LivingNodes, wanted: Ask, site: Site, flags: str | None) -> Line:
-    verdict = whole.judge(wanted) or PlacementVerdict("never")
-    told = f"{who}: {sentence(whole, wanted, verdict)}"
-    change = _change(wanted, verdict.names, whole, "ever", site, flags)
+def _refuse(told: str, site: Site, change: str | None) -> Line:
     if site.more:
         return Line("later", f"{told} (current nodes only); {site.more}", change)
     return Line("never", told, change)
@@ -154,7 +120,8 @@ def _in_turn(runs: Sequence[GroupRun], site: Site, queue: Queue, budget: Budget)
             gives = ground.take(run.ask, JOB, run.group.name)
             if gives is None:
                 rest = len(runs) - runs.index(run) - 1
-                lines.append(_waits(run, done, ground, site, budget, rest))
+                changes = Changes(runs, site.places, queue, site, budget)
+                lines.append(_waits(run, done, ground, changes, rest))
                 return PlacedGroups((*lines, *_others(runs, queue, "other work already waits for the same resources")), homes)
             taken += gives
         for one in taken:
@@ -195,7 +162,7 @@ def _free(place: Place, name: str) -> str:
     return f"{amount(name, max(0, total - place.used.get(name, 0)), bare=True)} of {amount(name, total, bare=True)}"
 
 
-def _waits(run: GroupRun, done: int, ground: FreeCapacity, site: Site, budget: Budget, rest: int) -> Line:
+def _waits(run: GroupRun, done: int, ground: FreeCapacity, changes: Changes, rest: int) -> Line:
     world = LivingNodes(ground.places())
     which = f"{run.group.name} (group {done + 1} of {run.number})" if run.number > 1 else run.group.name
     if run.group.unsure and world.room(run.sure, "now") == "yes":
@@ -205,8 +172,7 @@ def _waits(run: GroupRun, done: int, ground: FreeCapacity, site: Site, budget: B
     if verdict is None or told is None:
         return Line("unknown", f"{run.title}: too many possible placements to check")
     after = f"; {count(rest)} more after it also {'waits' if rest == 1 else 'wait'}" if rest else ""
-    change = _change(run.ask, verdict.names, world, "now", site, _flags_of(budget, run.group.name))
-    return Line("later", f"{which}: {told}{_empty(site)}{after}", change)
+    return Line("later", f"{which}: {told}{_empty(changes.site)}{after}", changes.words(verdict.names))
 
 
 def _empty(site: Site) -> str:
@@ -225,49 +191,3 @@ def _others(runs: Sequence[GroupRun], queue: Queue, words: str) -> Iterator[Line
 
 def _sum(wanted: Ask) -> str:
     return " + ".join(amount(name, wanted.sum(name)) for name in wanted.names[:2])
-
-
-def _change(wanted: Ask, short: Sequence[str], world: LivingNodes, when: When, site: Site, flags: str | None) -> str | None:
-    """Fewer of what is short; more CPUs, which Ray only counts."""
-    name = short[0] if short else None
-    if name == "CPU":
-        need = wanted.sum("CPU")
-        least = f"at least {amount('CPU', need, bare=True)} on each node"
-        where = least if wanted.together else f"at least {_sum_of(wanted, world)} in total"
-        of_preset = site.planned and site.allocation is None
-        key = "num_cpus under ray.head and ray.workers in the preset" if of_preset else "`ray start --num-cpus`"
-        return f"start Ray with more CPUs, {where}: {key}; Ray only counts CPUs: more than exist are allowed"
-    if name != "GPU" or not flags:
-        return None
-    fits = world.count_fitting(wanted, when)
-    most = f"at most {fits} of these {wanted.size}" if fits is not None and 0 < fits < wanted.size and not wanted.together else "fewer GPUs"
-    return f"ask for {most}: {flags}"
-
-
-def _sum_of(wanted: Ask, world: LivingNodes) -> str:
-    held = sum(place.used.get("CPU", 0) for place in world.places)
-    return amount("CPU", wanted.sum("CPU") + held, bare=True)
-
-
-def _flags_of(budget: Budget, group: str | None) -> str | None:
-    """By the names that this command's dialect has for them, of all groups where none is named; `None` where they are not known."""
-    flags = [key for key in budget.settings if key.startswith("--")]
-    match budget.framework:
-        case "OpenRLHF" | "simpleRL-reason" if flags:
-            return _name_flags(group, dotted=any("." in key for key in flags))
-        case "veRL" | "EasyR1" | "simpleRL-reason":
-            return _HYDRA
-        case "Ray":
-            return "needs, entrypoint_num_gpus"
-        case _:
-            return None
-
-
-def _name_flags(group: str | None, *, dotted: bool) -> str:
-    """OpenRLHF's, which have dots from 0.10.2 on; of several models that share a group, those of the first."""
-    told = "--actor.num_gpus_per_node, --vllm.num_engines, or --train.colocate_all"
-    if group:
-        told = f"--{group.partition(' + ')[0]}.num_gpus_per_node"
-    if group == _ENGINES:
-        told = "--vllm.num_engines, --vllm.tensor_parallel_size"
-    return told if dotted else told.replace("train.colocate_all", "colocate_all_models").replace(".", "_")

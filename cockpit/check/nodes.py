@@ -10,7 +10,7 @@ from math import isfinite
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.findings.gpus import NO_DEVICES
+from cockpit.findings.ray_gpus import NO_DEVICES
 from cockpit.model import Gpu, Host, Node, RayProcess, Snapshot
 from cockpit.monitor.pending_reasons import Reasons, WaitFacts
 from cockpit.placement import Place, scale_amount

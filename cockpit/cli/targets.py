@@ -67,7 +67,7 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
 
 def explain(error: SourceError, snapshot: Snapshot) -> str:
     """Its sentence; where Ray does not answer also what to do, as `cockpit status` says it."""
-    found = (finding for finding in snapshot.findings if error.cause == "silent" and finding.code in SILENCE_FINDINGS)
+    found = (finding for finding in snapshot.findings if error.cause in ("silent", "not ray") and finding.code in SILENCE_FINDINGS)
     return next((f"{error}. What to do: {finding.remedy.text}" for finding in found if finding.remedy), str(error))
 
 

@@ -25,6 +25,8 @@ class Address(msgspec.Struct, frozen=True):
     """A person has named it. Else it was found on this host, and its session or whoever listens there is root's or ours."""
     owner: str | None = None
     """Whose it is, where it is not ours: another user's, or another Slurm job's of ours."""
+    chosen: bool = False
+    """A person has chosen the session `origin` on the screen: no other session takes its place, also when it has ended."""
 
 
 class Resolved(msgspec.Struct, frozen=True):

@@ -150,6 +150,10 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Ray gives it a tenth of a second, which a busy head misses now and then; after 60 s without it Ray ends on all nodes."""
     dashboard_silent: Annotated[Seconds, Meta(description="Seconds before a dashboard that does not answer is reported.")] = 30.0
     """It listens some seconds later than its raylet lives, on a busy head up to twenty."""
+    ray_replaced: Annotated[
+        Seconds, Meta(description="Seconds for which it is reported that another Ray session took the place of the followed one.")
+    ] = 600.0
+    """Whoever looks away while Ray is started again must still find it; later it is no news."""
     monitor_silent: Annotated[Seconds, Meta(description="Seconds before an old report of the autoscaler monitor is reported.")] = 10.0
     """It has been silent for 20 s by then; after a GCS that hung it needs 5 s for its next report."""
     pointer_age: Annotated[Seconds, Meta(description="Seconds before a link or address file that points to a dead Ray is reported.")] = 60.0

@@ -6,7 +6,7 @@ from cockpit.findings.actors import leaks, restart_loops
 from cockpit.findings.address import wrong_address
 from cockpit.findings.allocation import ending_allocation, leaving_nodes, requeued_allocation
 from cockpit.findings.checks import Check
-from cockpit.findings.control import ended_ray, refused, silent_dashboard, silent_gcs, silent_monitor
+from cockpit.findings.control import ended_ray, refused, replaced_ray, silent_dashboard, silent_gcs, silent_monitor
 from cockpit.findings.disks import full_disks, full_shm, full_stores, small_shm
 from cockpit.findings.facts import Facts
 from cockpit.findings.failing_sources import failing_reads, unseen_gpus, unseen_hosts
@@ -120,7 +120,7 @@ CHECKS: tuple[Check, ...] = (
     Check("Dead, missing and silent nodes", (dead_nodes, missing_hosts, silent_agents), NODES),
     Check(
         "GCS, dashboard and autoscaler monitor",
-        (silent_gcs, silent_dashboard, wrong_address, ended_ray, silent_monitor),
+        (silent_gcs, silent_dashboard, wrong_address, ended_ray, replaced_ray, silent_monitor),
         helps=RAY + HOSTS,
     ),
     Check("Memory of Ray's own processes", (large_parts,), HOSTS),

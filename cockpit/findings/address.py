@@ -1,4 +1,4 @@
-"""Nothing answers at the address that is asked: which Ray is there instead, and the way to it."""
+"""Nothing answers at the address that is asked, or not as Ray does: which Ray is there instead, and the way to it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from cockpit.findings.facts import Facts
-from cockpit.findings.followed_ray import address_words, is_elsewhere, is_ray_alive_on, silent_fault
+from cockpit.findings.followed_ray import address_words, is_elsewhere, is_ray_alive_on, not_ray_fault, silent_fault
 from cockpit.findings.rays_here import LOOPBACK_NAMES, head_elsewhere, other_slurm_job, rays_on
 from cockpit.findings.sources import rests_on
-from cockpit.model import Finding, Host, OtherRay, Remedy, Session
+from cockpit.model import Fault, Finding, Host, OtherRay, Remedy, Session
 
 NO_RAY_REMEDY = (
     "if this is the head: `ray start --head`; if not: use `cockpit --address http://HEAD:8265`; "
@@ -21,13 +21,17 @@ NO_RAY_REMEDY = (
 
 @rests_on()
 def wrong_address(facts: Facts) -> Iterator[Finding]:
-    """Nothing has ever answered at the address: which other Ray of this host does, or that none runs here."""
-    fault, cluster = silent_fault(facts), facts.snapshot.cluster
+    """Nothing has ever answered at the address, or what answers is not Ray: which other Ray of this host does, or that none runs here."""
+    not_ray, cluster = not_ray_fault(facts), facts.snapshot.cluster
+    fault = not_ray or silent_fault(facts)
     host = next((host for host in facts.fresh_hosts if host.local and host.sessions is not None), None)
+    if not_ray is not None and (host is None or cluster.session is not None):
+        yield _no_ray_there(not_ray)
+        return
     if fault is None or host is None or cluster.session is not None:
         return
     others = tuple(rays_on(host)) if cluster.others is None and facts.is_single_look else cluster.others
-    if others is None or (is_ray_alive_on(facts, host) and not is_elsewhere(facts)):
+    if others is None or (not_ray is None and is_ray_alive_on(facts, host) and not is_elsewhere(facts)):
         return
     heard = [ray for ray in others if ray.answers or (ray.answers is None and ray.owner is None)]  # there may be no time to ask our own
     found = sorted(heard, key=lambda ray: (not ray.answers, ray.owner or "", ray.url))
@@ -44,10 +48,10 @@ def wrong_address(facts: Facts) -> Iterator[Finding]:
         code="address-wrong",
         level="critical",
         subject="address",
-        text=f"Nothing answers{address_words(facts)}; this host "
+        text=f"{not_ray.text if not_ray else f'Nothing answers{address_words(facts)}'}; this host "
         + (f"is a worker of {worker.session}, whose head is {_name_of(facts, worker) or worker.host}" if worker else f"has {here}"),
         evidence=(fault.text, *map(_other_ray_line, others), *map(_head_line, [worker] if worker else heads)),
-        since=fault.since,
+        since=None if facts.is_single_look else fault.since,  # what one look has waited is no age
         remedy=Remedy(
             f"use `cockpit --address {found[0].url}`"
             if found
@@ -55,6 +59,19 @@ def wrong_address(facts: Facts) -> Iterator[Finding]:
             if worker or heads
             else f"{''.join(theirs[:1])}{_ray_remedy(facts)}"
         ),
+    )
+
+
+def _no_ray_there(fault: Fault) -> Finding:
+    """Of an address that has answered as Ray before, or where nobody can tell which Rays live here."""
+    return Finding(
+        code="address-wrong",
+        level="critical",
+        subject="address",
+        text=fault.text,
+        evidence=(fault.text,),
+        since=fault.since,
+        remedy=Remedy("find out what listens there now, such as a gateway or a login page; `cockpit --address URL` asks another address"),
     )
 
 

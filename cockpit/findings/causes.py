@@ -25,7 +25,8 @@ class Cause(msgspec.Struct, frozen=True):
 # What caused the others comes first: a rank that runs out of memory is one that the others wait for, until their watchdog ends them.
 CAUSES: tuple[Cause, ...] = (
     Cause(r"uncorrectable ECC error|GPU has fallen off the bus|CUDA error: unspecified launch failure.{0,200}Xid",
-        "the GPU failed: see `dmesg | grep -i xid` and `nvidia-smi -q -d ECC` on its node, and drain that node (`cockpit drain-node`)"),
+        "the GPU failed: see `dmesg | grep -i xid` and `nvidia-smi -q -d ECC` on its node, and drain that node "
+        "(`cockpit drain-node NODE`)"),
     Cause(r"Free memory on device .{0,80}on startup is less than desired GPU memory utilization",
         "another process uses memory of that GPU, often an orphan of an earlier run: kill it, or ask for less (gpu_memory_utilization)",
         "kill-orphans"),
@@ -53,16 +54,17 @@ CAUSES: tuple[Cause, ...] = (
     Cause(r"pthread_create\b.{0,80}Resource temporarily unavailable|Thread creation failed: Resource temporarily unavailable|"
         r"thread: Resource temporarily unavailable|can't start new thread|fork: (?:retry: )?Resource temporarily unavailable",
         "a limit on processes and threads was reached on its node: `ulimit -u` (raise it before `ray start`), `pids.max` of the cgroup "
-        "(TasksMax, --pids-limit), kernel.threads-max or kernel.pid_max; or start fewer threads (OMP_NUM_THREADS, `ray start --num-cpus`)"),
+        "(TasksMax, --pids-limit), kernel.threads-max or kernel.pid_max; or start fewer threads (OMP_NUM_THREADS, "
+        "`--num-cpus` of `ray start`)"),
     Cause(_IN_USE,
         "a port that it needs was in use on its node: `ss -ltnp` there shows the process; kill it if it is left over from an earlier run, "
         "or give each job and engine a port of its own (MASTER_PORT, --port), outside of Ray's range of worker ports (10002 to 19999)"),
     Cause(r"No available agent to submit job",
         "no Ray agent accepted the job: read logs/dashboard_agent.log of the session on each node: another process or another Ray session "
-        "has its port (52365; `ray start --dashboard-agent-listen-port`), or a limit on processes was reached (`ulimit -u`)"),
+        "has its port (52365; `--dashboard-agent-listen-port` of `ray start`), or a limit on processes was reached (`ulimit -u`)"),
     Cause(r"Unable to register worker with raylet|Failed to register worker to Raylet",
         "more worker processes were started at once than the node can start: give Ray the real number of CPUs "
-        "(`ray start --num-cpus`; veRL: ray_init.num_cpus), and check the node's open files and load"),
+        "(`--num-cpus` of `ray start`; veRL: ray_init.num_cpus), and check the node's open files and load"),
     Cause(r"Watchdog caught collective operation timeout|NCCL WARN .{0,60}Timeout|DistBackendError: NCCL error",
         "one rank did not reach the collective: find the first error in the logs of all ranks (a crash, out of memory); if there is none, "
         "check the network between nodes (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME, NCCL_DEBUG=INFO); while it hangs, compare the ranks' "

@@ -7,7 +7,18 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from cockpit.findings.facts import Facts
-from cockpit.findings.followed_ray import address_words, find_fault, is_elsewhere, is_head, is_ray_alive_on, silent_fault
+from cockpit.findings.followed_ray import (
+    address_words,
+    are_several_on,
+    find_fault,
+    is_elsewhere,
+    is_head,
+    is_ray_alive_on,
+    replaced_words,
+    session_at_address,
+    silent_fault,
+)
+from cockpit.findings.rays_here import live_sessions
 from cockpit.findings.sources import rests_on
 from cockpit.model import Fault, Finding, Host, Remedy
 from cockpit.text import plural
@@ -94,11 +105,13 @@ def silent_dashboard(facts: Facts) -> Iterator[Finding]:
         return
     home = next((host for host in homes if is_head(facts, host)), None)
     part = _find_part(facts, home, DASHBOARD_SCRIPTS)
+    session = session_at_address(facts, home) if home is not None and are_several_on(home) else None
     yield Finding(
         code="dashboard-silent",
         level="critical",
         subject="dashboard",
-        text=f"Ray runs on {(home or homes[0]).name}, but its dashboard{address_words(facts)} does not answer{part.words}; "
+        text=f"Ray{f' session {session}' if session else ''} runs on {(home or homes[0]).name}, but its dashboard{address_words(facts)} "
+        f"does not answer{part.words}; "
         "running jobs continue, new ones can't be submitted",
         evidence=part.evidence(fault.text),
         since=fault.since,
@@ -109,7 +122,8 @@ def silent_dashboard(facts: Facts) -> Iterator[Finding]:
 @rests_on()
 def ended_ray(facts: Facts) -> Iterator[Finding]:
     """The Ray that was watched is no more, its dashboard with it."""
-    fault, session = silent_fault(facts), facts.snapshot.cluster.session
+    session, other = facts.snapshot.cluster.session, find_fault(facts, "ray.identity", "other session")
+    fault = silent_fault(facts) or other
     if fault is None or session is None or any(is_ray_alive_on(facts, host) for host in facts.fresh_hosts):
         return
     known = {host.name: [one for one in host.sessions or () if one.name == session] for host in facts.fresh_hosts if is_head(facts, host)}
@@ -125,14 +139,43 @@ def ended_ray(facts: Facts) -> Iterator[Finding]:
         code="ray-ended",
         level="info" if not running else "warning" if stopped else "critical",
         subject=session,
-        text=f"Ray {'was stopped' if stopped else 'has ended'} on its head {dead[0]}{before}",
+        text=f"Ray {'was stopped' if stopped else 'has ended'} on its head {dead[0]}{before}"
+        + ("; another Ray session answers at its address now" if other else ""),
         evidence=(fault.text, f"ps on {dead[0]}: no raylet of {session} runs there"),
         since=fault.since,
         remedy=Remedy(
             "read the end of logs/gcs_server.out and logs/raylet.out of that session; kill the orphan processes, then start Ray again"
+            + _other_ray_words(facts, dead[0])
         ),
         about=tuple(job.key for job in running),
         seen=facts.last_heard_before_fault("ray.jobs") if running else None,
+    )
+
+
+def _other_ray_words(facts: Facts, host: str) -> str:
+    """How a person follows another Ray that lives on that host; empty where there is none, or it is not here."""
+    here = facts.snapshot.hosts[host]
+    others = live_sessions(here) - {"", facts.snapshot.cluster.session}
+    return "; to follow another Ray of this host, press `a` on the screen" if here.local and others else ""
+
+
+@rests_on()
+def replaced_ray(facts: Facts) -> Iterator[Finding]:
+    """Another session has taken the place of the one that was followed, though no person has chosen it."""
+    cluster = facts.snapshot.cluster
+    if cluster.replaced is None or not 0 <= facts.now - cluster.replaced <= facts.limits.ray_replaced:
+        return
+    session = cluster.session or "a session that it does not name"
+    yield Finding(
+        code="ray-replaced",
+        level="info",
+        subject=session,
+        text=replaced_words(cluster),
+        evidence=(f"{cluster.address}/api/version answers session_name {session}",),
+        since=cluster.replaced,
+        remedy=Remedy(
+            "if Ray was started again, there is nothing to do; another Ray: press `a` on the screen, or use `cockpit --address URL`"
+        ),
     )
 
 
@@ -190,7 +233,13 @@ def _is_hiccup(facts: Facts) -> bool:
 
 def _is_young(facts: Facts, homes: Iterable[Host]) -> bool:
     """Whether the Ray there has just been started: its dashboard listens later."""
-    begun = (one.started for host in homes for one in host.sessions or () if one.live and one.started is not None)
+    meant = {host.name: session_at_address(facts, host) for host in homes}
+    begun = (
+        one.started
+        for host in homes
+        for one in host.sessions or ()
+        if one.live and one.started is not None and one.name == (meant[host.name] or one.name)
+    )
     return any(0 <= facts.now - moment < facts.limits.dashboard_silent for moment in begun)
 
 
@@ -203,7 +252,10 @@ def _find_gcs(facts: Facts) -> RayPart:
     for host in facts.fresh_hosts:
         if not host.rays or not is_head(facts, host):
             continue
-        mine = [ray for ray in host.rays if _is_ours(facts, ray.session) and ray.state not in ("Z", "X")]
+        session = session_at_address(facts, host)
+        if session is None and are_several_on(host):
+            return RayPart()
+        mine = [ray for ray in host.rays if ray.session in (None, session or ray.session) and ray.state not in ("Z", "X")]
         servers = [ray for ray in mine if ray.role == "gcs_server"]
         if servers:
             return RayPart(facts.host_title(host), servers[0].pid, servers[0].state)
@@ -213,16 +265,20 @@ def _find_gcs(facts: Facts) -> RayPart:
 
 
 def _find_part(facts: Facts, host: Host | None, scripts: Sequence[str]) -> RayPart:
-    """By the words of its command line."""
+    """By the words of its command line, of the session that the address means; nothing is known where that can't be told."""
     if host is None or host.processes is None:
         return RayPart()
-    for process in facts.processes.get(host.name, ()):
-        named = process.kind == "ray" and any(script in (process.command or "") for script in scripts)
-        if named and _is_ours(facts, process.session) and process.state not in ("Z", "X"):
-            return RayPart(facts.host_title(host), process.pid, process.state)
-    return RayPart(facts.host_title(host))
-
-
-def _is_ours(facts: Facts, session: str | None) -> bool:
-    """Of the cluster that is watched, as far as that can be told: several may live on a host."""
-    return session is None or facts.snapshot.cluster.session in (None, session)
+    session, are_several = session_at_address(facts, host), are_several_on(host)
+    named = [
+        process
+        for process in facts.processes.get(host.name, ())
+        if process.kind == "ray" and process.state not in ("Z", "X") and any(script in (process.command or "") for script in scripts)
+    ]
+    if session is None and are_several:
+        return RayPart()
+    found = [process for process in named if process.session == (session or process.session)]
+    unknown = [process for process in named if process.session is None]
+    if not found and unknown and are_several:
+        return RayPart()
+    part = next(iter(found or unknown), None)
+    return RayPart(host.name) if part is None else RayPart(host.name, part.pid, part.state)

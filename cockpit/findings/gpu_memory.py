@@ -10,7 +10,7 @@ from math import ceil
 import msgspec
 
 from cockpit.findings.facts import Facts
-from cockpit.findings.gpus import has_waited_long, waiting_words
+from cockpit.findings.gpus import fill_in, has_waited_long, waiting_words
 from cockpit.findings.sources import rests_on
 from cockpit.findings.waiting import what_words
 from cockpit.model import Finding, Gpu, Host, Level, Node, Process, Remedy
@@ -93,7 +93,9 @@ def _unexplained_finding(facts: Facts, host: Host, over: Sequence[HeldGpu]) -> F
     on = f"{plural(len(labels), 'GPU')} of {facts.host_title(host)} ({', '.join(labels)})"
     text = f"{size(total)} of GPU memory is in use on {on}, but no visible process holds it"
     evidence = map(_accounting_line, over[:MAX_EVIDENCE_LINES])
-    return facts.host_finding(host, "gpu-memory-unexplained", "warning", text, evidence, SEARCH_REMEDY)
+    return facts.host_finding(
+        host, "gpu-memory-unexplained", "warning", text, evidence, fill_in(facts, host, SEARCH_REMEDY, [held.gpu for held in over])
+    )
 
 
 def _accounting_line(held: HeldGpu) -> str:
@@ -205,7 +207,8 @@ def _held_finding(facts: Facts, node: Node, sure: int, taken: Sequence[HeldGpu])
         *map(_holders_line, taken[:MAX_EVIDENCE_LINES]),
         *(f"waits for GPUs: {what_words(each)}" for each in waiting[:MAX_EVIDENCE_LINES]),
     )
-    remedy = Remedy(SEARCH_REMEDY)
+    host = facts.hosts.get(node.id or "")
+    remedy = Remedy(fill_in(facts, host, SEARCH_REMEDY, [held.gpu for held in taken]) if host else SEARCH_REMEDY)
     if any(process.left_over for process in holders):
         remedy = END_REMEDY
     elif any(map(_is_held_by_foreign, taken)):

@@ -10,7 +10,7 @@ import msgspec
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.gpu_history import CLOCK, POWER, UTILIZATION
-from cockpit.findings.gpus import which_gpus
+from cockpit.findings.gpus import fill_in, which_gpus
 from cockpit.findings.sources import rests_on
 from cockpit.model import Finding, Gpu, GpuLinks, Host
 from cockpit.text import age, clean
@@ -38,10 +38,10 @@ USED_PERCENT = 50.0
 """Percent of utilization from which on a GPU has no reason to save power on its PCIe link."""
 ALONE_SHARE = 1 / 8
 """At most this share of them may have no NVLink at all: more, and they are not wired, as where bridges join pairs."""
-_TEST = "drain the node (`cockpit drain-node`) and test it (`dcgmi diag -r 3`, `nvidia-smi nvlink -s`)"
+_TEST = "drain the node (`cockpit drain-node NODE`) and test it (`dcgmi diag -r 3`, `nvidia-smi nvlink -s`)"
 _RESEAT = (
-    "drain the node (`cockpit drain-node`), reseat the GPU or its riser, and test it (`dcgmi diag -r 3`); if the errors stay, replace the "
-    "faulty part"
+    "drain the node (`cockpit drain-node NODE`), reseat the GPU or its riser, and test it (`dcgmi diag -r 3`); if the errors stay, "
+    "replace the faulty part"
 )
 
 Known = Sequence[tuple[Gpu, GpuLinks]]
@@ -56,7 +56,9 @@ def _whole_gpus(facts: Facts) -> Iterator[tuple[Host, Gpu]]:
 def _finding(facts: Facts, host: Host, code: str, ill: Ill, words: str, remedy: str) -> Finding:
     gpus = [gpu for gpu, _ in ill]
     text = f"{which_gpus(facts, host, gpus)} {'has' if len(gpus) == 1 else 'have'} {words}"
-    return facts.host_finding(host, code, "warning", text, (f"GPU {gpu.label}: {line}" for gpu, line in ill), remedy, gpus)
+    return facts.host_finding(
+        host, code, "warning", text, (f"GPU {gpu.label}: {line}" for gpu, line in ill), fill_in(facts, host, remedy, gpus), gpus
+    )
 
 
 # Power limits and clocks
@@ -85,7 +87,10 @@ def _power_finding(facts: Facts, host: Host, gpus: Sequence[Gpu], *, uneven: boo
     evidence = (
         f"GPU {gpu.label}: {gpu.power_limit:.0f} W, by default {gpu.power_default:.0f} W (`nvidia-smi -q -d POWER`)" for gpu in gpus
     )
-    remedy = "if this limit is not intended: restore the default (`nvidia-smi -i INDEX -pl WATTS`); it lasts until the driver is reloaded"
+    defaults = {f"{gpu.power_default:.0f}" for gpu in gpus}
+    watts = defaults.pop() if len(defaults) == 1 else "WATTS"
+    command = fill_in(facts, host, f"`nvidia-smi -i INDEX -pl {watts}`", gpus)
+    remedy = f"if this limit is not intended: restore the default ({command}); it lasts until the driver is reloaded"
     return facts.host_finding(host, "gpu-power-capped", "warning" if uneven else "info", text, evidence, remedy, gpus)
 
 
@@ -146,7 +151,8 @@ def _clock_finding(facts: Facts, host: Host, low: Sequence[tuple[LoadedGpu, floa
         "if its clocks were locked: unlock them (`nvidia-smi -i INDEX -rgc`, `nvidia-smi -i INDEX -rac`); if not, see what slows them "
         "down (`nvidia-smi -q -d PERFORMANCE`) and test the GPU (`dcgmi diag -r 3`)"
     )
-    return facts.host_finding(host, "gpu-clock-low", "warning", text, (_clock_line(each) for each, _ in low), remedy, gpus)
+    lines = (_clock_line(each) for each, _ in low)
+    return facts.host_finding(host, "gpu-clock-low", "warning", text, lines, fill_in(facts, host, remedy, gpus), gpus)
 
 
 def _clock_line(each: LoadedGpu) -> str:

@@ -10,17 +10,14 @@ from msgspec.structs import replace
 
 from cockpit.findings.checks import is_in_slurm
 from cockpit.findings.facts import Facts
+from cockpit.findings.ray_gpus import count_in_ray, find_raylet, is_environment_known, list_visible_devices
 from cockpit.findings.sources import rests_on
-from cockpit.findings.waiting import most_waited
+from cockpit.findings.waiting import most_waited, shell_word
 from cockpit.model import LEVELS, Actor, Finding, Gpu, Host, Level, Node, PlacementGroup, Remedy, Xid
 from cockpit.text import age, clean, gpus_words, plural
 
-NO_DEVICES = ("", "-1", "none", "void", "nodevfiles")
-"""What CUDA_VISIBLE_DEVICES says for "none"."""
 SLOWED_GAP_S = 60.0
 """Seconds for which a GPU that is throttled now and then may run freely without being done with it."""
-MAX_GPUS_PER_HOST = 10_000
-"""No host has more, whatever it says."""
 MAX_XID_LINES = 10
 MAX_XIDS_PER_GPU = 2
 
@@ -58,7 +55,7 @@ def _slowed_line(gpu: Gpu) -> str:
     return f"throttle reason: {clean(', '.join(filter(None, gpu.slowed or ())))[:60]}{heat}; `nvidia-smi -q -d PERFORMANCE` shows it"
 
 
-_DRAIN = "drain the node (`cockpit drain-node`), let its jobs finish or stop them"
+_DRAIN = "drain the node (`cockpit drain-node NODE`), let its jobs finish or stop them"
 _RESET = f"{_DRAIN}, then reset the GPU (`nvidia-smi -r -i INDEX`)"
 _TROUBLES: tuple[Trouble, ...] = (
     Trouble("gpu-lost", "critical", lambda gpu: bool(gpu.fault),
@@ -112,11 +109,15 @@ def _trouble_finding(facts: Facts, host: Host, trouble: Trouble, ill: Sequence[G
         text = f"{which_gpus(facts, host, ill)} {trouble.many if len(ill) > 1 else trouble.one}"
     level: Level = "info" if trouble.gap and facts.is_single_look else trouble.level  # what comes and goes may be gone after a moment
     evidence = (line for gpu in ill for line in _gpu_evidence(facts, trouble, gpu))
-    return facts.host_finding(host, trouble.code, level, text, evidence, _with_indices(trouble.remedy, ill))
+    return facts.host_finding(host, trouble.code, level, text, evidence, fill_in(facts, host, trouble.remedy, ill))
 
 
-def _with_indices(remedy: str, gpus: Sequence[Gpu]) -> str:
-    """`nvidia-smi` takes several; devices of MIG it resets only as a whole."""
+def fill_in(facts: Facts, host: Host, remedy: str, gpus: Sequence[Gpu]) -> str:
+    """The remedy with the node's name and the GPUs' indices in its commands, so that they can be typed as they stand.
+
+    `nvidia-smi` takes several indices; devices of MIG it resets only as a whole, and then INDEX stays.
+    """
+    remedy = remedy.replace("drain-node NODE", f"drain-node {shell_word(facts.host_title(host).partition(' ')[0])}")
     whole = [gpu.label for gpu in gpus if gpu.label.isdigit()]
     return remedy.replace("INDEX", ",".join(whole)) if whole and len(whole) == len(gpus) else remedy
 
@@ -128,7 +129,7 @@ def _gpu_evidence(facts: Facts, trouble: Trouble, gpu: Gpu) -> Iterator[str]:
         yield from (_xid_line(facts, gpu, xid) for xid in _hardware_xids(gpu)[:MAX_XIDS_PER_GPU])
 
 
-_RETEST = "drain the node (`cockpit drain-node`), reset the GPU (`nvidia-smi -r -i INDEX`) or reboot, and test it (`dcgmi diag -r 3`)"
+_RETEST = "drain the node (`cockpit drain-node NODE`), reset the GPU (`nvidia-smi -r -i INDEX`) or reboot, and test it (`dcgmi diag -r 3`)"
 _JOB_MISTAKE = "usually a fault of the job: see the end of its log; if it happens with other jobs too, only on this GPU, test the GPU"
 
 
@@ -191,7 +192,8 @@ def _xid_finding(facts: Facts, host: Host, told: Sequence[tuple[Gpu, Xid]]) -> F
     which = which_gpus(facts, host, [gpu])
     text = f"The driver reported Xid {worst.code} on {which} {_ago(facts, worst)} ago: {meaning.words}{more}"
     evidence = (_xid_line(facts, one, xid) for one, xid in told[:MAX_XID_LINES])
-    found = facts.host_finding(host, "gpu-xid", meaning.level, text, evidence, meaning.remedy, [one for one, _ in told])
+    remedy = fill_in(facts, host, meaning.remedy, [gpu])
+    found = facts.host_finding(host, "gpu-xid", meaning.level, text, evidence, remedy, [one for one, _ in told])
     return replace(found, since=told[-1][1].moment)
 
 
@@ -220,32 +222,27 @@ def gpu_counts(facts: Facts) -> Iterator[Finding]:
     sighted = any(node.gpus for node in facts.living_nodes)
     for node in facts.living_nodes:
         # An agent sees no GPU where NVML can't reach the first: it stops there. Where none sees any, Ray can't look at all.
-        is_agent_blind = sighted and not node.probed and node.reported is not None and bool(_gpus_in_ray(node))
+        is_agent_blind = sighted and not node.probed and node.reported is not None and bool(count_in_ray(node))
         if near[node.ip or node.host] == 1 and node.resources and (node.gpus is not None or is_agent_blind):
             yield from _count_findings(facts, node, len(node.gpus or ()))
 
 
-def _gpus_in_ray(node: Node) -> float | None:
-    """GPUs by Ray's count; `None` where that is no number to believe."""
-    known = node.resources.get("GPU")
-    total = known.total if known else 0.0
-    return total if total is not None and 0 <= total <= MAX_GPUS_PER_HOST else None
-
-
 def _count_findings(facts: Facts, node: Node, there: int) -> Iterator[Finding]:
     """A raylet with GPUs of its own."""
-    promised = _gpus_in_ray(node)
+    promised = count_in_ray(node)
     if promised is None or (promised == there and not node.probed):
         return
-    listed = _visible_devices(facts, node)
+    raylet = find_raylet(node, facts.hosts.get(node.id or ""))
+    listed = list_visible_devices(raylet)
     usable = there if listed is None else min(there, len(listed))
     may_have_less = not node.probed and is_in_slurm(facts.snapshot)  # it may have been given no more: only a probe sees which
     if promised > usable:
         yield from _if_lasting(facts, _too_many_finding(facts, node, promised, there, listed))
     elif promised < usable and not _has_mig_devices(node) and (promised or not node.head) and not may_have_less:
-        yield from _if_lasting(facts, _too_few_finding(facts, node, promised, usable, listed))
+        is_known = is_environment_known(raylet)
+        yield from _if_lasting(facts, _too_few_finding(facts, node, promised, usable, listed, is_known=is_known))
     if strange := _missing_devices(node, listed):
-        yield from _if_lasting(facts, _unknown_devices_finding(facts, node, strange, _count_evidence(node, promised, listed)))
+        yield from _if_lasting(facts, _unknown_devices_finding(facts, node, strange, listed or (), _count_evidence(node, promised, listed)))
 
 
 def _if_lasting(facts: Facts, finding: Finding) -> Iterator[Finding]:
@@ -258,29 +255,45 @@ def _too_many_finding(facts: Facts, node: Node, promised: float, there: int, lis
     if not node.probed:
         seen = f"Ray's agent there reports {there or 'none'} (it stops at the first GPU that NVML can't reach)"
     text = f"Ray offers {gpus_words(promised)} on {facts.title(node)}, but {seen}: work placed there can fail for lack of a GPU"
+    usable = there if listed is None else min(there, len(listed))
     remedy = Remedy(
-        "if a GPU is missing, search for it (`nvidia-smi -L`, `lspci | grep -i nvidia`, `dmesg | grep -i xid`); if not, restart Ray "
-        "there without --num-gpus and RAY_OVERRIDE_RESOURCES, with the right CUDA_VISIBLE_DEVICES"
+        "if a GPU is missing, search for it (`nvidia-smi -L`, `lspci | grep -i nvidia`, `dmesg | grep -i xid`); if not, "
+        f"{_restart_words(node, usable, listed)}, and without RAY_OVERRIDE_RESOURCES"
     )
     return facts.node_finding(node, "gpu-count", "warning", text, _count_evidence(node, promised, listed), remedy)
 
 
-def _too_few_finding(facts: Facts, node: Node, promised: float, usable: int, listed: Sequence[str] | None) -> Finding:
+def _too_few_finding(facts: Facts, node: Node, promised: float, usable: int, listed: Sequence[str] | None, *, is_known: bool) -> Finding:
+    """`is_known`: what its CUDA_VISIBLE_DEVICES is; if not, its raylet may see no more GPUs than it offers."""
     waiting = [each for each in facts.waiting_for_gpus if has_waited_long(facts, each)]
     wait = f", while {waiting_words(waiting)} for GPUs" if waiting else ""
-    text = f"Ray offers only {gpus_words(promised)} of the {usable} usable on {facts.title(node)}{wait}"
-    remedy = Remedy(f"if Ray may use the others: restart Ray on the node with --num-gpus={usable}")
+    text = f"Ray offers only {gpus_words(promised)} of the {usable}{' usable' if is_known else ''} on {facts.title(node)}{wait}"
+    unset = (
+        "" if is_known else ", from a shell in which you ran `unset CUDA_VISIBLE_DEVICES`: it may name fewer, and Ray then refuses to start"
+    )
+    remedy = Remedy(f"if Ray may use the others: {_restart_words(node, usable, listed)}{unset}")
     about = (each.key for each in waiting[:8])
     return facts.node_finding(
         node, "gpu-unused", "warning" if waiting else "info", text, _count_evidence(node, promised, listed), remedy, about
     )
 
 
-def _unknown_devices_finding(facts: Facts, node: Node, strange: Sequence[str], evidence: Sequence[str]) -> Finding:
+def _unknown_devices_finding(facts: Facts, node: Node, strange: Sequence[str], listed: Sequence[str], evidence: Sequence[str]) -> Finding:
     named = clean(", ".join(strange))[:80]
     text = f"The raylet of {facts.title(node)} was given GPUs that do not exist: CUDA_VISIBLE_DEVICES names {named}"
-    remedy = Remedy("restart Ray on the node with a CUDA_VISIBLE_DEVICES that `nvidia-smi -L` lists")
+    known = [device for device in listed if device not in strange]
+    remedy = Remedy(
+        f"{_restart_words(node, len(known), known)}, or with others that `nvidia-smi -L` lists"
+        if known
+        else f"restart Ray on {clean(node.title)}, from a shell in which you ran `unset CUDA_VISIBLE_DEVICES`"
+    )
     return facts.node_finding(node, "gpu-visible", "warning", text, evidence, remedy)
+
+
+def _restart_words(node: Node, gpus: int, listed: Sequence[str] | None) -> str:
+    """Ray refuses to start with more GPUs than CUDA_VISIBLE_DEVICES names (2.60, `resource_and_label_spec.py`): both are told."""
+    visible = "" if listed is None else f" and `CUDA_VISIBLE_DEVICES={clean(','.join(listed))[:120]}` before it"
+    return f"restart Ray on {clean(node.title)} with `--num-gpus={gpus}`{visible}"
 
 
 def has_waited_long(facts: Facts, waiting: Actor | PlacementGroup) -> bool:
@@ -302,16 +315,6 @@ def _count_evidence(node: Node, promised: float, listed: Sequence[str] | None) -
 def _has_mig_devices(node: Node) -> bool:
     """Whether some are MIG devices: Ray counts their GPUs or them, as it is told."""
     return any(gpu.index >= 1000 for gpu in node.gpus or ())
-
-
-def _visible_devices(facts: Facts, node: Node) -> list[str] | None:
-    """The devices that its raylet may see; `None` where that is not said."""
-    host = facts.hosts.get(node.id or "")
-    raylets = [ray for ray in (host.rays if host else None) or () if ray.role == "raylet" and ray.node == node.id]
-    text = raylets[0].visible if len(raylets) == 1 else None
-    if text is None:
-        return None
-    return [] if text.strip().lower() in NO_DEVICES else [device.strip() for device in text.split(",") if device.strip()]
 
 
 def _missing_devices(node: Node, listed: Sequence[str] | None) -> list[str]:

@@ -118,7 +118,8 @@ def leaving_pods(facts: Facts) -> Iterator[Finding]:
     for pod in _pods(facts):
         if pod.phase == "Failed" and pod.reason is not None:
             text = f"Kubernetes has ended pod {clean(pod.name)}: {_short(pod.reason)}"
-            remedy = "see why in `kubectl get events`; a training job without checkpoints starts from the beginning"
+            events = f"`kubectl get events -n {_cluster(facts).namespace} --field-selector involvedObject.name={clean(pod.name)}`"
+            remedy = f"see why in {events}; a training job without checkpoints starts from the beginning"
         elif pod.ip in alive and (pod.ends is not None or pod.why_ends is not None):
             left = "" if pod.ends is None else f", within {age(pod.ends - facts.now)}"
             why = _short(pod.why_ends or "somebody has deleted it")

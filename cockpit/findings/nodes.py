@@ -8,10 +8,11 @@ from math import inf
 
 from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
+from cockpit.findings.rays_here import is_loopback
 from cockpit.findings.sources import rests_on
 from cockpit.findings.waiting import join_names
 from cockpit.model import LEVELS, Finding, Host, Level, Node, Process, RayProcess, Remedy
-from cockpit.text import age, gpus_words, join_first, plural
+from cockpit.text import age, clean, gpus_words, join_first, plural
 
 MAX_SINGLE_FINDINGS = 20
 """Nodes from which on they are told as one: a switch or a power supply has failed, not each of them by itself."""
@@ -21,6 +22,8 @@ MARKED_DEAD_S = 10.0
 """Seconds for which a raylet outlives being marked dead: it ends itself when it hears of it."""
 SKEWED_CLOCK_S = 10.0
 """Seconds in which an agent whose host's clock is behind reports once more, and so is known to live."""
+GCS_PORT = 6379
+"""Of a Ray that was started without --port (2.60, scripts.py)."""
 AGENT_COMMANDS = ("ray::DashboardAgent", "/dashboard/agent.py")
 
 
@@ -184,13 +187,50 @@ def _record_line(node: Node) -> str:
 
 
 def _remedy(facts: Facts, node: Node, raylet: RayProcess | None) -> Remedy:
-    again = "start Ray there again (`ray start --address=…`)"
+    again = f"start Ray there again: {_start_command(facts)}"
+    if (wrong := _wrong_address_words(facts, node)) is not None:
+        again = wrong
     if raylet is not None:
         ended = bool(_raylet_processes(facts, node, raylet))
         return Remedy(f"kill that raylet, which can't rejoin the cluster, and {again}", "kill" if ended else None)
+    if wrong is not None:
+        return Remedy(again)
     if "agent" in (node.message or ""):
         return Remedy(f"read in logs/dashboard_agent.log of its session on {node.title} why the agent ended, then {again}")
     return Remedy(f"check that the host is up, read the end of logs/raylet.out of its session, then {again}")
+
+
+def _start_command(facts: Facts, flags: str = "") -> str:
+    """How a host joins this cluster; the GCS's address, where a probe sees it in the command line of one of its raylets."""
+    rays = (ray for host in facts.fresh_hosts for ray in host.rays or () if ray.node in facts.nodes or _is_session(facts, ray.session))
+    seen = next((ray.gcs for ray in rays if ray.gcs), None)
+    head = next((node for node in facts.living_nodes if node.head and node.ip), None)
+    if seen is None or is_loopback(seen.rpartition(":")[0].strip("[]")):
+        host = f"[{head.ip}]" if head and ":" in head.ip else head.ip if head else "HEAD"
+        seen = f"{host}:{seen.rpartition(':')[2] if seen else GCS_PORT}"
+    return f"`ray start --address={clean(seen)}{flags}`"
+
+
+def _is_session(facts: Facts, session: str | None) -> bool:
+    return session is not None and session == facts.snapshot.cluster.session
+
+
+def _wrong_address_words(facts: Facts, node: Node) -> str | None:
+    """What to do where the raylet named an address that the head can't reach: started the same way again, the node dies again.
+
+    `None`: its address is one of its host's, or what its host has is not known.
+    """
+    if node.head or not node.ip or "health check" not in (node.message or ""):
+        return None
+    host = next((host for name, host in facts.snapshot.hosts.items() if name in (node.host, node.name) or node.id in host.nodes), None)
+    if not is_loopback(node.ip) and (host is None or not host.addresses or node.ip in host.addresses):
+        return None
+    own = next((address for address in (host.addresses if host else ()) if not is_loopback(address)), "IP")
+    where = f"is no address of {clean(host.name)}" if host and not is_loopback(node.ip) else "leads each host to itself"
+    return (
+        f"its raylet told the head that it is at {clean(node.ip)}, which {where}: start Ray there with an address that the head reaches: "
+        f"{_start_command(facts, f' --node-ip-address={own}')}"
+    )
 
 
 @rests_on("ray.nodes")
@@ -291,8 +331,8 @@ def _missing_finding(facts: Facts, missing: list[Node]) -> Finding:
             *(f"{node.title}: {_raylet_words(facts, node)}" for node in missing[:MAX_SINGLE_FINDINGS]),
             f"`ray list nodes` lists {plural(len(facts.living_nodes), 'live node')}, but not {'this host' if one else 'these hosts'}",
         ),
-        "if a host belongs to this cluster: run `ray start --address=…` there; if Ray has another name for it, add its address "
-        "under `hosts`",
+        f"if a host belongs to this cluster: {'stop the other Ray there, then ' if others else ''}run {_start_command(facts)} there; "
+        "if Ray has another name for it, add its address under `hosts`",
     )
 
 

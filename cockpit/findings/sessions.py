@@ -167,6 +167,7 @@ def foreign_temps(facts: Facts) -> Iterator[Finding]:
                 text=f"{temp.path} on {title} {owner}, and this user can't write to it: `ray start` by this user fails there",
                 evidence=(f"ls -ld {temp.path} on {title}: owner {temp.owner or 'unknown'}",),
                 remedy=Remedy(
-                    "use `ray start --temp-dir=/tmp/ray-$USER` (or RAY_TMPDIR); keep it short: a socket's path may have at most 107 bytes"
+                    "start a Ray of your own with `ray start --head --temp-dir=/tmp/ray-$USER` (or set RAY_TMPDIR); keep it short: "
+                    "a socket's path may have at most 107 bytes"
                 ),
             )

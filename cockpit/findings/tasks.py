@@ -81,7 +81,7 @@ def _words(one: TaskLimit, where: str, pid: int, user: str) -> _Words:
             "pids.max",
             (f"{path}: {limit}", f"{path.removesuffix('max')}current: {used}"),
             "raise it where it is set: TasksMax of the systemd unit or slice, `--pids-limit` of the container, podPidsLimit of the "
-            "kubelet; fewer threads: OMP_NUM_THREADS, and the real number of CPUs for Ray (`ray start --num-cpus`)",
+            "kubelet; fewer threads: OMP_NUM_THREADS, and the real number of CPUs for Ray (`--num-cpus` of `ray start`)",
         )
     name = "kernel.threads-max" if one.what == "threads" else "kernel.pid_max"
     lines = (f"sysctl {name}: {limit}", f"/proc/loadavg, behind the slash: {used}")

@@ -49,6 +49,7 @@ class Finding(Value, frozen=True):
         """Seconds for which it is known to have held: until its facts were last seen. `None` where its begin is not known."""
         return None if self.since is None else max(0.0, (now if self.seen is None else min(self.seen, now)) - self.since)
 
+
 def rank_of(finding: Finding, since: float) -> tuple[int, bool, float]:
     """They are sorted by this: the worst first, of these what lasts longest (it may be the cause), then failed jobs, the newest first."""
     has_ended = finding.code == "job-failed"

@@ -11,9 +11,10 @@ from cockpit.model.value import Value
 
 Kind = Literal["ray", "worker", "driver", "child", "stale", "orphan", "foreign", "unknown"]
 LEFT_OVER: tuple[Kind, ...] = ("orphan", "stale")
-Cause = Literal["silent", "gcs", "monitor", "no token", "wrong token"]
+Cause = Literal["silent", "gcs", "monitor", "no token", "wrong token", "not ray", "other session"]
 """Why a source can't be believed, where that is known: nothing answers · the GCS doesn't · the autoscaler monitor writes no more · a
-token is asked for, and none was found · the one that was found is refused."""
+token is asked for, and none was found · the one that was found is refused · what answers is not Ray · another Ray session answers than
+the one that a person has chosen."""
 Past = tuple[int | str | None, ...]
 """Evidence of a probe for another one, which alone understands it."""
 

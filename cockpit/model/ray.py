@@ -267,6 +267,10 @@ class Cluster(Value, frozen=True):
     """The dashboard answers; `None` before it was asked."""
     others: tuple[OtherRay, ...] | None = None
     """Asked while nothing has ever answered at this address; `None`: they have not been."""
+    before: str | None = None
+    """The session that was followed until this one took its place. `None`: this is the first, or a person has chosen it."""
+    replaced: float | None = None
+    """When this session was first heard in the place of `before`."""
 
     def is_other_than(self, before: Cluster) -> bool:
         """Whether another Ray answers than before, as far as both have said which they are."""

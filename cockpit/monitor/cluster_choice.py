@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from urllib.parse import urlsplit
 
@@ -46,6 +46,8 @@ class ClusterChoice:
         self._resolved = asyncio.Event()
         self._heard: tuple[Host | None, bool] = (None, False)
         """This host, and whether the dashboard was lost, as of the last snapshot."""
+        self._beside: frozenset[str] = frozenset()
+        """Sessions that lived here together with the followed one: none of them is that Ray started again."""
         self._closing: asyncio.Future[None] | None = None
         self._asking: asyncio.Future[None] | None = None
         self._asked_at = 0.0
@@ -59,7 +61,10 @@ class ClusterChoice:
             self._resolve()
 
     def hear(self, snapshot: Snapshot) -> None:
-        """Follow the session to where its dashboard is now; to another session only when it is dead, or was only a guess."""
+        """Follow the session to where its dashboard is now.
+
+        Another session is followed only where no person has chosen one, the followed one is dead, and the other has been started since.
+        """
         local = next((host for host in snapshot.hosts.values() if host.local), None)
         told = local is not None and local.sessions is not None and not (self._poller.parts.slurm_ids and "rays" in local.unanswered)
         failed = any(fault.source == "probe" and fault.host == self._local for fault in snapshot.faults)
@@ -68,6 +73,7 @@ class ClusterChoice:
             if told or failed:
                 self._resolve()
         elif told and (before[0] is not local or before[1] != self._heard[1]):
+            self._note_sessions(snapshot)
             self._follow_moved(local_sessions(snapshot.hosts), lost=self._heard[1])
         if self.is_astray and (self._asking is None or (self._asking.done() and self._poller.clock() - self._asked_at > OTHERS_INTERVAL_S)):
             self._asked_at, self._asking = self._poller.clock(), asyncio.ensure_future(self._look_around())
@@ -81,10 +87,19 @@ class ClusterChoice:
 
     async def find_others(self, *, strangers: bool = True) -> tuple[OtherRay, ...]:
         """The other Rays that live on this host, asked now whether they answer; other users' only because a person wants to know."""
-        followed = {self._poller.parts.cluster.session, *((self.address.url, self.address.origin) if self.address else ())}
         local, _ = self._heard
-        rays = [ray for ray in (rays_on(local) if local else ()) if followed.isdisjoint((ray.url, ray.session))]
+        rays = [ray for ray in (rays_on(local) if local else ()) if not self._is_followed(ray)]
         return await ask_rays(rays, self._poller.clock, strangers=strangers)
+
+    @property
+    def _origin(self) -> str:
+        """How the followed address is known, which may be the name of a session; empty while there is none."""
+        return self.address.origin if self.address is not None else ""
+
+    def _is_followed(self, ray: OtherRay) -> bool:
+        """By its session; by its address only where the session that is followed has not been told."""
+        followed = self._origin if self._origin.startswith("session") else self._poller.parts.cluster.session
+        return ray.session == followed if followed else self.address is not None and ray.url == self.address.url
 
     async def find_answering(self, addresses: Iterable[Address]) -> tuple[Address, ...]:
         """Those of them at which their Ray answers now; other users' as they are: nobody has chosen to ask them yet."""
@@ -103,17 +118,34 @@ class ClusterChoice:
             self._poller.tell_others(others)
 
     def follow(self, address: Address) -> None:
-        """Ask this dashboard from now on."""
-        if self.address is not None and self.address.url == address.url:
+        """Ask this dashboard from now on; where its session was chosen, only as long as that one answers there."""
+        is_same = self.address is not None and (self.address.url, self.address.chosen) == (address.url, address.chosen)
+        if is_same and (not address.chosen or address.origin == self._origin):
             self.address = address
             return
+        before = None if address.chosen or self.address is None else self._poller.parts.cluster.session
         if self.ray is not None:
             self._poller.leave()
             self._closing = asyncio.ensure_future(self.ray.close())
-        self.address = address
+        self.address, self._beside = address, frozenset()
         self._audience = Audience(address.url, given=address.given)
-        self.ray = RayClient(address.url, token=lambda: self.token(), audience=self._audience, clock=self._poller.clock)
+        self.ray = RayClient(
+            address.url,
+            token=lambda: self.token(),
+            audience=self._audience,
+            clock=self._poller.clock,
+            why_not_meant=self._why_not_chosen if address.chosen else None,
+            before=before,
+        )
         self._poller.watch(self.ray.sources, self.ray.address)
+
+    def _why_not_chosen(self, name: str | None) -> str | None:
+        """Why the session that answers is not the one that a person has chosen. Ray before 2.35 does not say which it is."""
+        chosen = self._origin
+        if name is not None:
+            return None if name == chosen else f"another Ray session answers there now, {name}; cockpit follows {chosen}, as you chose"
+        is_dead = any(one.name == chosen and one.live is False for one in local_sessions(self._poller.parts.hosts))
+        return f"another Ray session answers there now; {chosen}, which you chose, has ended" if is_dead else None
 
     def followed_ray(self) -> RayClient:
         """Raises `SourceError` as long as none is followed."""
@@ -148,10 +180,12 @@ class ClusterChoice:
         same = [session for session in local_sessions(self._poller.parts.hosts) if session.live and session.name == name]
         return any(session.trusted or followed.given or (followed.owner and session.owner == followed.owner) for session in same)
 
-    def _resolve(self) -> None:
+    def _resolve(self, without: Collection[str] = ()) -> None:
+        """Follow a Ray of this host, or have a person choose; none of these sessions is meant."""
         self._resolved.set()
         try:
-            sessions, jobs = local_sessions(self._poller.parts.hosts), self._other_jobs()
+            sessions = [one for one in local_sessions(self._poller.parts.hosts) if one.name not in without]
+            jobs = self._other_jobs()
             local, _ = self._heard
             heads = {one.name: head for one in sessions if local and (head := head_elsewhere(local, one.name)) is not None}
             config = self._config
@@ -191,6 +225,18 @@ class ClusterChoice:
         """A snapshot that was begun before the last change of address tells of the other dashboard."""
         return snapshot.cluster.reachable is False and snapshot.cluster.address == self._poller.parts.cluster.address
 
+    def _note_sessions(self, snapshot: Snapshot) -> None:
+        """Which session is followed where it was started again at its address, and which live beside it."""
+        address, sessions = self.address, local_sessions(snapshot.hosts)
+        if address is None or address.chosen or not address.origin.startswith("session"):
+            return
+        now = snapshot.cluster.session if snapshot.cluster.address == self._poller.parts.cluster.address else None
+        here = [(one.name, one.dashboard) for one in sessions if one.live and one.trusted]
+        if now not in (None, address.origin) and (now, address.url) in here:
+            self.address, self._beside = replace(address, origin=now), frozenset()
+        elif self.is_alive(address.origin):
+            self._beside |= {one.name for one in sessions if one.live} - {address.origin}
+
     def _follow_moved(self, sessions: Iterable[Session], *, lost: bool) -> None:
         if self.address is None:
             return
@@ -202,8 +248,10 @@ class ClusterChoice:
         if same is not None and same.dashboard:
             if lost:
                 self.follow(replace(self.address, url=same.dashboard, given=False))
-        elif here and not self.is_alive(origin) and (origin == "default" or (lost and origin.startswith("session"))):
-            self._resolve()
+        elif self.address.chosen or self.is_alive(origin):
+            return
+        elif (origin == "default" or (lost and origin.startswith("session"))) and here.keys() - self._beside:
+            self._resolve(without=self._beside)
 
 
 def local_sessions(hosts: Mapping[str, Host]) -> list[Session]:
@@ -230,7 +278,7 @@ async def ask_rays(rays: Iterable[OtherRay], clock: Callable[[], float], *, stra
 async def _ask(ray: OtherRay, clock: Callable[[], float]) -> OtherRay:
     client = RayClient(ray.url, token=lambda: None, audience=Audience(ray.url, given=False), clock=clock, max_bytes=MAX_ANSWER_BYTES)
     try:
-        session = await wait_within(OTHER_RAY_TIMEOUT_S, client.session())
+        session = await wait_within(OTHER_RAY_NAME_TIMEOUT_S, client.session())
         answers = session in (None, ray.session)  # an old Ray does not tell it
     except SourceError as error:
         answers = error.cause == "no token"
@@ -241,8 +289,9 @@ async def _ask(ray: OtherRay, clock: Callable[[], float]) -> OtherRay:
     return replace(ray, answers=answers)
 
 
-OTHER_RAY_TIMEOUT_S = 2.0
-"""How long a Ray that is not followed may take to say which jobs it has."""
+OTHER_RAY_TIMEOUT_S, OTHER_RAY_NAME_TIMEOUT_S = 2.0, 4.0
+"""Seconds that a Ray that is not followed may take to say which jobs it has; and to say which session it is, for which nothing waits but
+the word whether it answers: on a busy host that must not change from look to look."""
 Token = Callable[[], str | None]
 SessionJobs = tuple[str, tuple[Job, ...]]
 """A session's name, and the jobs of its Ray."""

@@ -25,6 +25,7 @@ from cockpit.sources.probes.decode import StackThread, convert_answer
 from cockpit.sources.probes.host_probe import ProbeTimings
 from cockpit.sources.probes.pool import ProbePool
 from cockpit.sources.probes.ray_tunnel import RayPlace
+from cockpit.sources.ray.client import RayClient
 from cockpit.sources.ray.log_files import LOG_LINES
 from cockpit.sources.source import Source, SourceError
 from cockpit.trust import find_token
@@ -187,15 +188,25 @@ class ClusterMonitor:
 
     async def dead_actors(self) -> tuple[Actor, ...]:
         """Dead actors with their cause. Raises `SourceError`."""
-        return await self.choice.followed_ray().dead_actors()
+        return await (await self._meant_ray()).dead_actors()
 
     async def node_processes(self, node: str) -> tuple[Process, ...]:
         """Ray's own processes on a node, up to half a minute old, for when no probe looks there. Raises `SourceError`."""
-        return await self.choice.followed_ray().node_processes(node)
+        return await (await self._meant_ray()).node_processes(node)
 
     async def jobs(self) -> tuple[Job, ...]:
         """Jobs as Ray knows them now. Raises `SourceError`."""
-        return (await self.choice.followed_ray().read_jobs()).jobs
+        return (await (await self._meant_ray()).read_jobs()).jobs
+
+    async def answering_session(self) -> str | None:
+        """The session that answers now at the address that is followed; `None`: it does not say which it is. Raises `SourceError`."""
+        return await self.choice.followed_ray().session()
+
+    async def _meant_ray(self) -> RayClient:
+        """The Ray that is followed, once it is known that it answers itself. Raises `SourceError`."""
+        ray = self.choice.followed_ray()
+        await ray.check_meant()
+        return ray
 
     async def jobs_by_session(self) -> list[SessionJobs]:
         """Jobs by session: of the Ray that is followed, and of each other that lives here and answers. Raises `SourceError`.

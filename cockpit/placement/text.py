@@ -16,8 +16,8 @@ MAX_NODES_COUNTED = 50
 _NODE = "ray.io/node-id"
 
 
-def sentence(world: LivingNodes, ask: Ask, verdict: PlacementVerdict) -> str | None:
-    """Why it has no place yet; `None` where there is room."""
+def sentence(world: LivingNodes, ask: Ask, verdict: PlacementVerdict, *, has_gpus: bool = True) -> str | None:
+    """Why it has no place yet; `None` where there is room. `has_gpus`: nothing that is asked for beside it lacks GPUs."""
     if verdict.kind == "now":
         return None
     if verdict.kind == "missed":
@@ -28,7 +28,7 @@ def sentence(world: LivingNodes, ask: Ask, verdict: PlacementVerdict) -> str | N
     when: When = "ever" if verdict.kind == "never" else "now"
     tell = _one_node_words if ask.together else _many_nodes_words
     elsewhere = "; other nodes would have room" if verdict.label else ""
-    only_others = "GPU" in ask.names and "GPU" not in verdict.names and not verdict.label
+    only_others = has_gpus and "GPU" in ask.names and "GPU" not in verdict.names and not verdict.label
     preface = f"enough GPUs, but not enough {' and '.join(map(_safe, verdict.names))}: " if only_others else ""
     return f"{preface}{_ask_words(ask, verdict.names)}; {tell(world, ask, verdict.names, when)}{elsewhere}"
 

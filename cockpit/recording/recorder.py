@@ -48,6 +48,8 @@ class RecorderState(msgspec.Struct, frozen=True):
     """With a path: what is unusual about it."""
     is_failure: bool = False
     """It should be recorded, and is not."""
+    cluster: Cluster = Cluster()
+    """Of which this is said."""
 
 
 class Recorder:
@@ -92,6 +94,11 @@ class Recorder:
             self._thread.join(END_PATIENCE_S)
         self._is_closed = True
 
+    def state_of(self, cluster: Cluster) -> RecorderState:
+        """Whether that cluster is recorded; nothing is known while the last one was another."""
+        state = self.state
+        return RecorderState() if _is_other(state.cluster, cluster) else state
+
     def _is_due(self, snapshot: Snapshot) -> bool:
         if not self._is_known(snapshot):
             return False
@@ -124,8 +131,9 @@ class Recorder:
             self._stop(bug(error))
 
     def _record(self, snapshot: Snapshot) -> None:
-        if self._writer is not None and _is_other(self._cluster, snapshot.cluster):
-            self._end("cockpit follows another Ray session")
+        if _is_other(self._cluster, snapshot.cluster):
+            if self._writer is not None:
+                self._end("cockpit follows another Ray session")
             self._tried = float("-inf")
         writer = self._writer or self._begin(snapshot)
         if writer is None:
@@ -136,12 +144,12 @@ class Recorder:
             events.insert(0, _own(snapshot.taken, "begin", f"cockpit on {socket.gethostname()} started recording"))
         writer.write(snapshot, events)
         self._before = snapshot
-        self.state = RecorderState(writer.path, self.state.reason)
+        self.state = RecorderState(writer.path, self.state.reason, cluster=self._cluster)
 
     def _begin(self, snapshot: Snapshot) -> SegmentWriter | None:
         if time.monotonic() - self._tried < RETRY_S:
             return None
-        self._tried = time.monotonic()
+        self._tried, self._cluster = time.monotonic(), snapshot.cluster
         folder = self._root / folder_name(snapshot.cluster)
         make_folder(folder)
         allowed = bytes_allowed(self._root, self._limits)
@@ -150,12 +158,13 @@ class Recorder:
         lock = Lock(folder)
         is_ours = lock.take()
         if is_ours is False:
-            self.state = RecorderState(None, f"recorded by {lock.holder()}")
+            self.state = RecorderState(None, f"recorded by {lock.holder()}", cluster=self._cluster)
             return None
         own_name = "" if is_ours else f"{folder_name(Cluster(session=socket.gethostname()))}-{os.getpid()}"
-        self._lock, self._cluster, self._before = lock, snapshot.cluster, Snapshot()
+        self._lock, self._before = lock, Snapshot()
         self._writer = SegmentWriter(folder, own_name=own_name, segment_bytes=min(SEGMENT_BYTES, allowed // SEGMENTS_IN_LIMIT))
-        self.state = RecorderState(None, None if is_ours else "this file system has no locks: this cockpit records in its own file")
+        unusual = None if is_ours else "this file system has no locks: this cockpit records in its own file"
+        self.state = RecorderState(None, unusual, cluster=self._cluster)
         return self._writer
 
     def _remove_old(self) -> None:
@@ -174,7 +183,7 @@ class Recorder:
         """Until it is tried again."""
         self._end(None)
         self._tried = time.monotonic()
-        self.state = RecorderState(None, f"not recorded: {reason}", is_failure=True)
+        self.state = RecorderState(None, f"not recorded: {reason}", is_failure=True, cluster=self._cluster)
 
     def _end(self, why: str | None) -> None:
         writer, self._writer = self._writer, None
@@ -184,7 +193,7 @@ class Recorder:
             if writer is not None:
                 writer.close()
         except OSError as error:
-            self.state = RecorderState(None, f"not recorded: {_words(error)}", is_failure=True)
+            self.state = RecorderState(None, f"not recorded: {_words(error)}", is_failure=True, cluster=self._cluster)
         if self._lock is not None:
             self._lock.release()
             self._lock = None

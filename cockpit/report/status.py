@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
-from cockpit.model import Actor, Amount, Bundle, Disk, FilledDisk, GpuLinks, HostMemory, Node, PlacementGroup, Quantity, Snapshot, Xid
+from cockpit.findings.ray_gpus import find_all_not_given
+from cockpit.model import (
+    Actor,
+    Amount,
+    Bundle,
+    Disk,
+    FilledDisk,
+    Gpu,
+    GpuLinks,
+    HostMemory,
+    Node,
+    PlacementGroup,
+    Quantity,
+    Snapshot,
+    Xid,
+)
 from cockpit.report.faults import by_cause
 
 OK, WARNING, CRITICAL, NO_ANSWER = 0, 1, 2, 3
@@ -37,6 +52,8 @@ class GpuStatus(msgspec.Struct, frozen=True):
     clock_reasons: int | None
     links: GpuLinks | None
     xids: tuple[Xid, ...] | None
+    given_to_ray: bool | None
+    """Whether its node's raylet was given it; `null`: that is not known."""
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
@@ -229,11 +246,11 @@ class Status(msgspec.Struct, frozen=True):
 
 def status_of(snapshot: Snapshot) -> Status:
     """The contract's shape of a snapshot."""
-    now = snapshot.taken
+    now, not_given = snapshot.taken, find_all_not_given(snapshot)
     return Status(
         taken=now,
         cluster=_as(ClusterStatus, snapshot.cluster),
-        nodes=_each(snapshot.nodes, lambda node: _node(node, now)),
+        nodes=_each(snapshot.nodes, lambda node: _node(node, now, not_given.get(node.key))),
         actors=ActorsStatus(snapshot.actor_counts, snapshot.actors_complete, _pending_actors(snapshot)),
         placement_groups=_each(snapshot.placement_groups, lambda group: _as(GroupStatus, group, waiting=_waiting_time(group, now))),
         jobs=_each(snapshot.jobs, lambda job: _as(JobStatus, job)),
@@ -266,8 +283,8 @@ def _each(values: tuple[Any, ...] | None, make: Any) -> Any:
     return None if values is None else tuple(map(make, values))
 
 
-def _node(node: Node, now: float) -> NodeStatus:
-    gpus = _each(node.gpus, lambda gpu: _as(GpuStatus, gpu))
+def _node(node: Node, now: float, not_given: Sequence[Gpu] | None) -> NodeStatus:
+    gpus = _each(node.gpus, lambda gpu: _as(GpuStatus, gpu, given_to_ray=None if not_given is None else gpu not in not_given))
     seen = node.seen if node.gpus_seen is None else node.gpus_seen
     return _as(NodeStatus, node, age=_age(node.seen, now), gpus=gpus, gpus_age=None if gpus is None else _age(seen, now))
 
@@ -299,12 +316,13 @@ def export(snapshot: Snapshot, now: float) -> Path:
 
 
 def exit_code(snapshot: Snapshot, named: Collection[str] = ()) -> int:
-    """As bad as the worst finding: 0 OK · 1 warning or old data · 2 critical · 3 no answer.
+    """As bad as the worst finding: 0 OK · 1 warning or old data · 2 critical · 3 no answer. What answers, but not as Ray, is critical.
 
     Data is stale when nodes, actors, groups or jobs are unknown, or a source fails. A host without a probe doesn't count while Ray is well
     there, unless it is among `named`, the hosts of the config.
     """
-    if not snapshot.cluster.reachable and not _lives_at_address(snapshot):
+    answers = any(fault.source == "ray.identity" and fault.cause == "not ray" for fault in snapshot.faults)
+    if not snapshot.cluster.reachable and not answers and not _lives_at_address(snapshot):
         return NO_ANSWER
     levels = {finding.level for finding in snapshot.findings}
     if "critical" in levels or not snapshot.cluster.reachable:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cockpit.alike import group_by
+from cockpit.findings.ray_gpus import find_all_not_given
 from cockpit.model import Finding, Host, Job, Lookups, Node, PlacementGroup, Process, Quantity, Snapshot
 from cockpit.model.titles import count_machines
 from cockpit.placement import needs_words
@@ -128,6 +129,15 @@ def _node_lines(snapshot: Snapshot, nodes: Iterable[Node]) -> Iterator[str]:
     for node in nodes:
         message = f"  {node.message}" if node.state == "DEAD" and node.message else ""
         yield _ROW.format(*_node_cells(node, snapshot)) + message
+    if not_given := _not_given_words(snapshot, nodes):
+        yield f"GPUs not given to Ray: {join_first(not_given, MAX_ROWS)}"
+
+
+def _not_given_words(snapshot: Snapshot, nodes: Iterable[Node]) -> list[str]:
+    """`4 on w1 (0, 3, 6, 7)` for each of these nodes that has GPUs which Ray can't hand out."""
+    found = find_all_not_given(snapshot)
+    told = ((node, found.get(node.key)) for node in nodes)
+    return [f"{len(gpus)} on {node.title} ({', '.join(gpu.label for gpu in gpus)})" for node, gpus in told if gpus]
 
 
 _LABELS = ("GPUs reserved", "GPU memory", "GPUs busy", "host memory", "Ray kills workers above", "object store", "fullest disk")
@@ -140,7 +150,8 @@ def _node_sentences(snapshot: Snapshot, nodes: Iterable[Node]) -> Iterator[str]:
         known = [f"{label} {cell.replace('/', ' of ')}" for label, cell in zip(_LABELS, cells, strict=True) if cell.strip(f"{UNKNOWN}/")]
         last = [] if seen == UNKNOWN else [f"seen {seen} ago"]
         message = [node.message] if node.state == "DEAD" and node.message else []
-        yield ", ".join([f"Node {node.title}{' (head)' if node.head else ''}: {state}", *message, *known, *last])
+        not_given = [f"GPUs not given to Ray {words}" for words in _not_given_words(snapshot, [node])]
+        yield ", ".join([f"Node {node.title}{' (head)' if node.head else ''}: {state}", *message, *known, *not_given, *last])
 
 
 def node_state(node: Node, hosts: Mapping[str, Host]) -> str:

@@ -263,8 +263,14 @@ class _Connection(asyncio.Protocol):
 
     async def read_head(self) -> HttpResponse:
         """The body can be read as long as the exchange lasts."""
-        while isinstance(event := await self._read_event(), h11.InformationalResponse):
-            pass
+        try:
+            while isinstance(event := await self._read_event(), h11.InformationalResponse):
+                pass
+        except h11.RemoteProtocolError as error:
+            began = self._protocol.trailing_data[0][:5]
+            if "illegal" in str(error) or b"HTTP/".startswith(began):
+                raise
+            raise h11.RemoteProtocolError("illegal status line") from error  # h11 says only that the other end has closed
         if not isinstance(event, h11.Response):
             raise h11.RemoteProtocolError("there is no answer")
         told = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from cockpit.acts.act import Act, Aim, DiskRead, Operation, Runbook
 from cockpit.acts.plan import Receipt, Target
 from cockpit.acts.table import ACTS, act_for, choose_rows, find_operation
@@ -91,6 +93,7 @@ class Acts:
 
     def _open(self, act: Act | Runbook, aim: Aim, rows: dict[str, Any]) -> None:
         clock = self._app.clock
+        aim = replace(aim, shown=self._app.drawn_snapshot.cluster.session)
         dialog: ActDialog
         if not isinstance(act, Runbook):
             from cockpit.ui.plan_dialog import PlanScreen

@@ -23,6 +23,7 @@ from cockpit.bug import bug
 from cockpit.clock import CLOCK
 from cockpit.config.settings import Config
 from cockpit.config.thresholds import THREAD_MIN_NODES
+from cockpit.findings.followed_ray import replaced_words
 from cockpit.model import Snapshot
 from cockpit.monitor.history import History
 from cockpit.monitor.monitor import ClusterMonitor
@@ -180,6 +181,8 @@ class Cockpit(SwitchingApp):
 
     def take(self, snapshot: Snapshot) -> None:
         """Record a new snapshot, and draw it unless the display is paused."""
+        if snapshot.cluster.replaced not in (None, self.snapshot.cluster.replaced) and self.is_running:
+            self.say(replaced_words(snapshot.cluster), "warning")
         self.snapshot = snapshot
         if self._next_index.snapshot is not snapshot:
             self.look_up(snapshot)
@@ -215,7 +218,7 @@ class Cockpit(SwitchingApp):
             self.drawn_snapshot, self._index = self.snapshot, self._find_index(self.snapshot)
         view = self.view
         with self.batch_update():
-            recorded = self.recorder.state if self.recorder else None
+            recorded = self.recorder.state_of(self.drawn_snapshot.cluster) if self.recorder else None
             notes = page_notes(self.page, self.table, recorded, time=self.past_note, readonly=self.config.readonly)
             room = self.size.height - self.screen_stack[0].query_one(Header).show(view, self.pages, notes) - FOOTER_LINES
             in_slices = (is_new or not is_awaited) and len(self.snapshot.nodes or ()) > THREAD_MIN_NODES

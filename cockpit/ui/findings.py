@@ -33,6 +33,8 @@ LOOK_KEYS: Mapping[str, tuple[str, ...]] = {
     "job-failed": ("l",),
     "job-hung": ("s", "l"),
     "job-stalled": ("s", "l"),
+    "ray-ended": ("a",),
+    "ray-replaced": ("a",),
     "workers-killed-oom": ("m",),
 }
 """By the code of a finding: the keys that show its cause. `Enter` shows that of all others."""

@@ -145,7 +145,9 @@ def _nodes(view: View, _: bool) -> Group:
 def _gpus(view: View, terse: bool) -> Group:
     used, total = view.index.reserved_gpus
     text = f"{UNKNOWN if used is None else count(used)}/{UNKNOWN if view.index.node_count is None else count(total)}"
-    return (("GPUs ", "dim"), (text, "reserved"), ("" if terse else " reserved", "dim"))
+    not_given = sum(map(len, view.index.gpus_not_given.values()))
+    rest = f", {not_given} not given to Ray" if not_given else ""
+    return (("GPUs ", "dim"), (text, "reserved"), ("" if terse else f" reserved{rest}", "dim"))
 
 
 def _gpu_memory(view: View, terse: bool) -> Group:

@@ -31,6 +31,7 @@ GPU MEM  one cell for each GPU: the higher the fuller; ✖ is a lost GPU
 UTIL     one cell for each GPU: the higher the busier
 RESV     GPUs that Ray has reserved for jobs, whether they are used or not
 MEM%     GPU memory really in use: it can differ from RESV
+NOT GIVEN  GPUs that Ray never hands out: its raylet was started without them
 RESERVED BY  job and placement group of the actors there; free: Ray can still assign it; reserved: Ray does not report for whom
 HELD BY  whose processes hold memory of the GPU, reserved or not; none: nobody's
 IDLE     for how long a GPU's use has been 5% or less

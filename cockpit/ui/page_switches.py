@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
 from textual import work
 
 from cockpit.config.address import Address
@@ -122,4 +123,4 @@ class SwitchingApp(ReplayApp):
 
         chosen = await self.push_screen_wait(AddressDialog(addresses))
         if chosen is not None:
-            self.monitor.choice.follow(chosen)
+            self.monitor.choice.follow(replace(chosen, chosen=chosen.origin.startswith("session")))

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from cockpit.check.preset_list import PresetEntry
+from cockpit.findings.ray_gpus import find_all_not_given
 from cockpit.model import GROUP_WAIT_PREFIX, Gpu, Hold, Host, Lookups, Node, PlacementGroup, Process, Snapshot
 from cockpit.monitor.history import History
 from cockpit.report.grouping import LONG_REASON_CHARS
@@ -88,6 +89,11 @@ class Index(Lookups):
         quantities = [quantity for quantity in living if quantity is not None]
         used = [quantity.used for quantity in quantities if quantity.used is not None]
         return (sum(used) if used else None, sum(quantity.total or 0 for quantity in quantities))
+
+    @cached_property
+    def gpus_not_given(self) -> Mapping[str, tuple[Gpu, ...]]:
+        """By key of the node, where that is known: GPUs that Ray can't hand out, because its raylet was not given them."""
+        return find_all_not_given(self.snapshot)
 
     @cached_property
     def groups(self) -> Mapping[str, PlacementGroup]:

@@ -49,6 +49,9 @@ class ClusterMonitor:
     async def wait_until_complete(self):
         pass
 
+    async def answering_session(self):
+        return self.session
+
     async def jobs_by_session(self):
         if isinstance(self.ray_jobs, Exception):
             raise self.ray_jobs
@@ -249,6 +252,43 @@ async def test_stopping_ray_means_the_session_that_is_shown(executor):
     plan = await made.plan(find_act("stop"), Aim())
     assert made._context.requests.asked[0]["w1"]["session"] == SESSION
     assert plan.word == "8139"
+
+
+OF_SESSION = {"plan": {"targets": [{**ROW, "part": "raylet", "session": SESSION, "kind": "ray"}]}}
+
+
+async def test_where_another_ray_is_followed_than_was_shown_no_plan_is_made(executor):
+    made = executor(w1=OF_SESSION)
+    with pytest.raises(NotMeantError, match=f"the screen showed session_a, and cockpit follows {SESSION} now"):
+        await made.plan(find_act("stop"), Aim(shown="session_a"))
+    assert made._context.requests.asked == []
+    assert (await made.plan(find_act("stop"), Aim(shown=SESSION))).session == SESSION
+
+
+@pytest.mark.parametrize("is_followed_still", [True, False])
+async def test_where_another_ray_answers_than_was_planned_for_nothing_is_done(executor, is_followed_still):
+    made = executor(w1=OF_SESSION)
+    plan = await made.plan(find_act("stop"), Aim())
+    made._monitor.session = "session_b"
+    if not is_followed_still:
+        made._monitor.poller.snapshot = replace(known(), cluster=Cluster("http://a", session="session_b", reachable=True))
+    asked = len(made._context.requests.asked)
+    with pytest.raises(NotMeantError, match=f"nothing was done: it was planned for {SESSION}, and session_b answers at .* now"):
+        await made.perform(plan)
+    assert len(made._context.requests.asked) == asked
+
+
+async def test_a_plan_names_its_ray_where_others_live_on_the_hosts(executor):
+    sessions = tuple(
+        Session(host="head", name=name, path=f"/tmp/ray/{name}", live=True, dashboard="http://b") for name in (SESSION, "session_b")
+    )
+    world = replace(known(sessions=sessions), cluster=Cluster("http://a", session=SESSION, reachable=True))
+    for act in ("stop", "kill-orphans"):
+        plan = await executor(world, w1=OF_SESSION).plan(find_act(act), Aim())
+        assert (plan.session, plan.address, plan.beside) == (SESSION, "http://a", ("session_b",))
+    of_other = {"plan": {"targets": [{**ROW, "part": "raylet", "session": "session_b", "kind": "ray"}]}}
+    plan = await executor(world, w1=of_other).plan(find_act("stop"), Aim(session="session_b"))
+    assert (plan.session, plan.address, plan.beside) == ("session_b", "http://b", (SESSION,))
 
 
 async def test_with_two_live_sessions_and_no_dashboard_it_asks_which(executor):

@@ -24,6 +24,12 @@ def test_a_plan_says_exactly_which_process_would_be_hit():
         assert word in text
 
 
+def test_a_plan_says_which_ray_it_means_where_there_are_several():
+    assert "Ray cluster" not in plan_lines(plan(session="session_a", address="http://a"), now=0.0)
+    lines = plan_lines(plan(session="session_a", address="http://a", beside=("session_b",)), now=0.0)
+    assert lines[2:5] == ["Ray cluster", "  session_a at http://a", "  other Ray sessions here: session_b"]
+
+
 def test_a_plan_says_what_ends_what_is_refused_and_who_was_not_asked():
     refused = Target("process", "w1", pid=5, ticks=1, reason="it is a worker")
     silent = {"hosts": ("w1", "w7"), "unreached": (Unreached("w7", "w7: timed out"),)}

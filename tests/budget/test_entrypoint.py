@@ -106,11 +106,32 @@ def test_what_is_not_followed_gives_no_number(script: str):
     assert budget.unread
 
 
-@pytest.mark.parametrize("copies", ["torchrun --nproc_per_node=8", "accelerate launch --num_processes 4", "mpirun -np $N"])
-def test_a_command_that_a_launcher_starts_more_than_once_has_no_number(copies: str):
-    budget = budget_of(f"{copies} -m {MODULE} {FLAGS}")
-    assert (gpus(budget), budget.unread) == (None, (f"{copies.split(maxsplit=1)[0]} starts {MODULE} more than once",))
-    assert gpus(budget_of(f"torchrun --nproc_per_node 1 -m {MODULE} {FLAGS}")) == 4
+@pytest.mark.parametrize(
+    ("launcher", "level", "often"),
+    [
+        ("torchrun --nproc_per_node=8", "never", "8 times"),
+        ("torchrun --standalone --nnodes 2 --nproc_per_node 4", "never", "8 times"),
+        ("/opt/env/bin/accelerate launch --num_processes 4", "never", "4 times"),
+        ("deepspeed --num_gpus 4", "never", "4 times"),
+        ("torchrun --nnodes 1:4", "never", "more than once"),
+        ("mpirun -np $N", "doubt", "an unknown number of times"),
+    ],
+)
+def test_a_driver_of_ray_that_a_launcher_starts_more_than_once_is_to_be_started_once(launcher: str, level: str, often: str):
+    script = f"{launcher} -m {MODULE} {FLAGS}"
+    budget = budget_of(script, env={"N": None})
+    name = launcher.partition(" ")[0].rpartition("/")[2]
+    [line] = [line for line in budget.lines if "starts its own workers" in line.text]
+    assert (gpus(budget), line.level) == (4, level)
+    assert line.text.startswith(f"{name} starts {MODULE} {often}: it is a Ray driver")
+    assert line.change == f"start it once: `python3 -m {MODULE}` with the same arguments, without {name}"
+    once = line.change.split("`")[1]
+    assert not [line for line in budget_of(script.replace(f"{launcher} -m {MODULE}", once)).lines if "starts its own workers" in line.text]
+
+
+def test_a_launcher_that_starts_one_process_is_fine():
+    budget = budget_of(f"torchrun --standalone --nnodes 1 --nproc_per_node 1 -m {MODULE} {FLAGS}")
+    assert (gpus(budget), budget.lines) == (4, budget_of(PYTHON).lines)
 
 
 @pytest.mark.parametrize(

@@ -49,36 +49,6 @@ def test_now_later_or_never_with_the_numbers(world, groups, verdict, words):
     assert any(words in line.text for line in result.lines), [line.text for line in result.lines]
 
 
-def test_too_few_cpus_are_told_with_the_flag_that_changes_it():
-    line = of(cluster(machine(1)), VERL).reason
-    assert (
-        line.change
-        == "start Ray with more CPUs, at least 24 on each node: `ray start --num-cpus`; Ray only counts CPUs: more than exist are allowed"
-    )
-
-
-def test_too_many_gpus_are_told_with_the_flags_that_take_fewer():
-    budget = asked(ACTOR, VLLM, framework="veRL")
-    line = check(preset(), budget, cluster(machine(1))).reason
-    assert line.change == "ask for at most 8 of these 16: trainer.n_gpus_per_node and trainer.nnodes"
-
-
-@pytest.mark.parametrize(
-    ("framework", "key", "name", "flags"),
-    [
-        ("OpenRLHF", "--vllm.num_engines", "vLLM", "--vllm.num_engines, --vllm.tensor_parallel_size"),
-        ("OpenRLHF", "--vllm.num_engines", "actor + ref", "--actor.num_gpus_per_node"),
-        ("OpenRLHF", "--vllm_num_engines", "vLLM", "--vllm_num_engines, --vllm_tensor_parallel_size"),
-        ("simpleRL-reason", "--ref_num_nodes", "critic", "--critic_num_gpus_per_node"),
-        ("EasyR1", "trainer.nnodes", "actor + rollout", "trainer.n_gpus_per_node and trainer.nnodes"),
-        ("simpleRL-reason", "trainer.nnodes", "pool", "trainer.n_gpus_per_node and trainer.nnodes"),
-    ],
-)
-def test_each_group_has_flags_of_its_own(framework, key, name, flags):
-    budget = asked(group(name, 9), framework=framework, settings={key: "9"})
-    assert check(preset(), budget, cluster(machine(1))).reason.change == f"ask for at most 8 of these 9: {flags}"
-
-
 def test_groups_that_are_alike_are_one_line_and_the_one_that_waits_is_named():
     pools = [VERL] * 2
     wide = {"cores": 24}

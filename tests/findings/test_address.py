@@ -39,6 +39,24 @@ def test_a_wrong_address_names_the_ray_of_this_host_that_answers():
     assert both.remedy.text == "use `cockpit --address http://127.0.0.1:8265`", "not another user's, where there is one of ours"
 
 
+def test_what_answers_but_not_as_ray_is_critical_and_the_ray_of_this_host_is_named():
+    gateway = "http://127.0.0.1:9999 does not answer like Ray: HTTP 504: an HTML page titled “504”, server nginx"
+    fault = Fault("ray.identity", gateway, NOW - 9, cause="not ray")
+    made = replace(wrongly_addressed(OURS), faults=(fault,))
+    found = only(looked(made, detectors=(wrong_address, silent_dashboard)), "address-wrong")
+    assert found.text == f"{gateway}; this host has a Ray cluster at http://127.0.0.1:8265"
+    assert (found.level, found.remedy.text) == ("critical", "use `cockpit --address http://127.0.0.1:8265`")
+    at_its_port = replace(made, cluster=replace(made.cluster, address=OURS.url))
+    assert codes(looked(at_its_port, detectors=(wrong_address, silent_dashboard))) == {"address-wrong"}
+    was_ray = replace(made, cluster=replace(made.cluster, session=SESSION))
+    assert only(looked(was_ray, detectors=(wrong_address, silent_dashboard)), "address-wrong").text == gateway
+
+
+def test_a_single_look_gives_a_wrong_address_no_age():
+    once = FindingTracker(Limits(), (wrong_address,), assumed=60.0)
+    assert [found.since for found in once(wrongly_addressed(OURS)).findings] == [None]
+
+
 def test_a_ray_that_is_seen_but_does_not_answer_is_not_offered():
     found = only(looked(wrongly_addressed(UNSEEN), detectors=(wrong_address,)), "address-wrong")
     assert found.text.endswith("this host has no Ray cluster that answers")
@@ -55,13 +73,19 @@ def test_another_users_ray_that_was_not_asked_is_offered_by_its_address():
 
 
 def test_where_another_ray_answers_one_that_a_container_hides_is_not_called_silent():
-    hidden = replace(wrongly_addressed(replace(UNSEEN, url=OURS.url), address=OURS.url), processes=(DASHBOARD,))
+    within = replace(DASHBOARD, command=f"{DASHBOARD.command} --port=8265", session=UNSEEN.session)
+    hidden = replace(wrongly_addressed(replace(UNSEEN, url=OURS.url), address=OURS.url), processes=(within,))
+    seen = hidden.hosts["node1"]
+    (session,) = seen.sessions or ()
+    hidden = replace(hidden, hosts={"node1": replace(seen, sessions=(replace(session, dashboard=None),), processes=(within,))})
     detectors = (wrong_address, silent_dashboard)
     assert codes(looked(hidden, detectors=detectors)) == {"dashboard-silent"}
     found = replace(hidden, cluster=replace(hidden.cluster, others=(replace(OURS, url="http://127.0.0.1:2"),)))
     told = only(looked(found, detectors=detectors), "address-wrong")
     assert told.text == "Nothing answers at http://127.0.0.1:8265; this host has a Ray cluster at http://127.0.0.1:2"
     assert codes(looked(found, detectors=detectors)) == {"address-wrong"}
+    listens = replace(found, hosts={"node1": replace(seen, processes=(within,))})
+    assert codes(looked(listens, detectors=detectors)) == {"dashboard-silent"}, "its socket is seen here, so that no container hides it"
 
 
 def test_before_the_others_were_asked_nothing_is_said_of_them():

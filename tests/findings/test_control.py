@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.findings import FindingTracker, Limits
-from cockpit.findings.control import ended_ray, refused, silent_dashboard, silent_gcs, silent_monitor
+from cockpit.findings.control import ended_ray, refused, replaced_ray, silent_dashboard, silent_gcs, silent_monitor
 from cockpit.model import Cluster, Fault, RayProcess
 from tests.findings.detection import codes, looked, only
 from tests.findings.heads import (
@@ -85,6 +85,58 @@ def test_a_dashboard_that_is_gone_while_ray_lives_is_told():
     stopped = replace(DASHBOARD, state="T")
     found = only(looked(head(RAYLET, GCS, faults=(NO_DASHBOARD,), processes=(stopped,)), detectors=CONTROL), "dashboard-silent")
     assert "`kill -CONT 30` on node1" in found.remedy.text
+
+
+OTHER = "session_2026-11-21_02-00-00_000000_900"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_of_two_rays_the_dashboard_of_the_address_is_blamed(is_known: bool, order: int):
+    frozen = replace(DASHBOARD, command=f"{DASHBOARD.command} --port=8265", state="T")
+    theirs = replace(DASHBOARD, pid=31, session=OTHER, command=f"{DASHBOARD.command} --port=8266", state="S")
+    rays = (RAYLET, GCS, replace(RAYLET, pid=21, session=OTHER, node=None), replace(GCS, pid=11, session=OTHER, state="T"))[::order]
+    here = "http://127.0.0.1:8265"
+    cluster = Cluster(here, session=SESSION if is_known else None, reachable=False)
+    made = head(*rays, faults=(NO_DASHBOARD,), processes=(frozen, theirs)[::order], cluster=cluster, nodes=None)
+    (mine,) = made.hosts["node1"].sessions or ()
+    sessions = (mine, replace(mine, name=OTHER))[::order]
+    made = replace(made, hosts={"node1": replace(made.hosts["node1"], sessions=sessions)})
+    (found,) = looked(made, detectors=CONTROL)
+    assert found.text.startswith(
+        f"Ray session {SESSION} runs on node1, but its dashboard at {here} does not answer: its process on node1 (pid 30) is stopped"
+    )
+    gone = replace(made, processes=(theirs,), hosts={"node1": replace(made.hosts["node1"], processes=(theirs,))})
+    (found,) = looked(gone, detectors=CONTROL)
+    assert "its process on node1 has ended" in found.text
+
+
+def test_of_two_rays_whose_dashboards_can_not_be_seen_neither_is_blamed():
+    rays = (RAYLET, GCS, replace(RAYLET, pid=21, session=OTHER, node=None))
+    made = head(*rays, faults=(NO_DASHBOARD,), cluster=Cluster(ADDRESS, reachable=False), nodes=None)
+    (mine,) = made.hosts["node1"].sessions or ()
+    made = replace(made, hosts={"node1": replace(made.hosts["node1"], sessions=(mine, replace(mine, name=OTHER)))})
+    (found,) = looked(made, detectors=CONTROL)
+    assert found.text.startswith(f"Ray runs on node1, but its dashboard at {ADDRESS} does not answer; running jobs continue")
+
+
+def test_a_chosen_ray_that_has_ended_is_told_also_where_another_has_its_address():
+    other = replace(NO_DASHBOARD, cause="other session", text=f"{ADDRESS}: another Ray session answers there now, {OTHER}")
+    made = head(live=False, faults=(other,), processes=(), jobs=(), cluster=Cluster(ADDRESS, session=SESSION, reachable=False))
+    (dead,) = made.hosts["node1"].sessions or ()
+    both = (dead, replace(dead, name=OTHER, live=True))
+    found = only(looked(replace(made, hosts={"node1": replace(made.hosts["node1"], sessions=both)}), detectors=CONTROL), "ray-ended")
+    assert found.text == "Ray has ended on its head node1; another Ray session answers at its address now"
+    assert found.remedy.text.endswith("; to follow another Ray of this host, press `a` on the screen")
+
+
+def test_another_session_in_the_place_of_the_followed_one_is_told_for_a_while():
+    told = Cluster(ADDRESS, "2.60.0", OTHER, reachable=True, before=SESSION, replaced=NOW - 30)
+    found = only(looked(head(RAYLET, GCS, cluster=told), detectors=(replaced_ray,)), "ray-replaced")
+    assert found.text == f"The Ray at {ADDRESS} is now {OTHER}; before, cockpit followed {SESSION}"
+    assert (found.level, found.since, found.subject) == ("info", NOW - 30, OTHER)
+    for cluster in (replace(told, replaced=NOW - 700), replace(told, before=None, replaced=None)):
+        assert looked(head(RAYLET, GCS, cluster=cluster), detectors=(replaced_ray,)) == ()
 
 
 def test_while_ray_starts_its_dashboard_may_be_late():

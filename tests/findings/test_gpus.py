@@ -137,6 +137,8 @@ class Raylet:
     there: int = 8
     visible: str | None = None
     head: bool = False
+    is_readable: bool = True
+    """Whether the probe may read its environment."""
 
     def node(self, number: int = 1, **more: Any) -> Node:
         gpus = tuple(gpu(index, uuid=f"GPU-{number}-{index}") for index in range(self.there))
@@ -144,7 +146,7 @@ class Raylet:
         return node(number, **{"gpus": gpus, "resources": resources, "head": self.head, "probed": True, **more})
 
     def seen(self, **more: Any) -> Snapshot:
-        rays = (RayProcess("raylet", 5, node=ID, visible=self.visible),)
+        rays = (RayProcess("raylet", 5, node=ID, visible=self.visible, files=100 if self.is_readable else None),)
         facts = {"nodes": (self.node(),), "actors": (), "placement_groups": (), "hosts": {"node1": host(gpu(0), rays=rays)}}
         return snapshot(**{**facts, **more})
 
@@ -178,6 +180,7 @@ def test_more_gpus_than_there_are_is_a_warning():
     assert (found.level, found.subject) == ("warning", "node1")
     assert found.text == "Ray offers 8 GPUs on node1, but NVML sees 7: work placed there can fail for lack of a GPU"
     assert found.evidence == ("Ray: 8 GPUs (`ray status -v`)", "`nvidia-smi -L`: 7 GPUs")
+    assert found.remedy.text.endswith("if not, restart Ray on node1 with `--num-gpus=7`, and without RAY_OVERRIDE_RESOURCES")
     assert looked(Raylet(8, 7).seen(), 20, detectors=COUNTS) == ()
 
 
@@ -185,12 +188,14 @@ def test_more_gpus_than_its_raylet_may_see_is_a_warning():
     found = only(looked(Raylet(8, 8, "0,1").seen(), detectors=COUNTS), "gpu-count")
     assert "but its raylet can use only 2" in found.text
     assert found.evidence[-1] == "CUDA_VISIBLE_DEVICES=0,1 in /proc/PID/environ of its raylet"
+    assert "restart Ray on node1 with `--num-gpus=2` and `CUDA_VISIBLE_DEVICES=0,1` before it" in found.remedy.text
 
 
 def test_fewer_gpus_than_there_are_is_worth_knowing_and_a_warning_while_something_waits_for_gpus():
     few = Raylet(4, 8)
     found = only(looked(few.seen(), detectors=COUNTS), "gpu-unused")
     assert (found.level, found.text) == ("info", "Ray offers only 4 GPUs of the 8 usable on node1")
+    assert found.remedy.text == "if Ray may use the others: restart Ray on node1 with `--num-gpus=8`"
     waiting = actor(9, state="PENDING_CREATION", node=None, needs={"GPU": 1.0}, wait="held", since=NOW - 200)
     found = only(looked(few.seen(actors=(waiting,)), detectors=COUNTS), "gpu-unused")
     assert (found.level, found.text) == (
@@ -201,6 +206,21 @@ def test_fewer_gpus_than_there_are_is_worth_knowing_and_a_warning_while_somethin
     assert only(looked(few.seen(actors=(never,)), detectors=COUNTS), "gpu-unused").level == "info"
     starts = replace(waiting, since=NOW - 20)
     assert only(looked(few.seen(actors=(starts,)), detectors=COUNTS), "gpu-unused").level == "info", "whatever starts waits for a while"
+
+
+def test_a_remedy_asks_for_no_more_gpus_than_cuda_visible_devices_names():
+    """Ray refuses to start with more: `Attempting to start raylet with 8 GPU, but CUDA_VISIBLE_DEVICES contains …`."""
+    known = only(looked(Raylet(2, 8, "1,2,4,5").seen(), detectors=COUNTS), "gpu-unused")
+    assert known.text == "Ray offers only 2 GPUs of the 4 usable on node1"
+    assert known.remedy.text == (
+        "if Ray may use the others: restart Ray on node1 with `--num-gpus=4` and `CUDA_VISIBLE_DEVICES=1,2,4,5` before it"
+    )
+    unknown = only(looked(Raylet(4, 8, is_readable=False).seen(), detectors=COUNTS), "gpu-unused")
+    assert unknown.text == "Ray offers only 4 GPUs of the 8 on node1"
+    assert unknown.remedy.text == (
+        "if Ray may use the others: restart Ray on node1 with `--num-gpus=8`, from a shell in which you ran "
+        "`unset CUDA_VISIBLE_DEVICES`: it may name fewer, and Ray then refuses to start"
+    )
 
 
 def test_where_no_probe_looks_rays_agent_is_quoted_and_may_see_none_at_all():
@@ -218,6 +238,11 @@ def test_where_no_probe_looks_rays_agent_is_quoted_and_may_see_none_at_all():
 def test_a_raylet_that_was_given_gpus_that_are_not_there():
     found = only(looked(Raylet(2, 8, "6,9").seen(), detectors=COUNTS), "gpu-visible")
     assert found.text == "The raylet of node1 was given GPUs that do not exist: CUDA_VISIBLE_DEVICES names 9"
+    assert found.remedy.text == (
+        "restart Ray on node1 with `--num-gpus=1` and `CUDA_VISIBLE_DEVICES=6` before it, or with others that `nvidia-smi -L` lists"
+    )
+    none_is_there = only(looked(Raylet(1, 8, "9").seen(), detectors=COUNTS), "gpu-visible")
+    assert none_is_there.remedy.text == "restart Ray on node1, from a shell in which you ran `unset CUDA_VISIBLE_DEVICES`"
     assert codes(looked(Raylet(2, 8, "GPU-1-0,GPU-7-0").seen(), detectors=COUNTS)) == {"gpu-visible"}
 
 

@@ -142,6 +142,8 @@ def test_a_pod_that_is_taken_away_under_a_living_node_is_told_with_the_reason():
 
 def test_an_evicted_pod_is_told_and_one_that_goes_without_a_node_is_not():
     evicted = pod(9, phase="Failed", reason="Evicted: The node was low on resource: ephemeral-storage.")
+    events = "`kubectl get events -n default --field-selector involvedObject.name=ray-gpu-worker-9`"
+    assert events in only(found(seen(evicted)), "pod-leaving").remedy.text
     text = only(found(seen(evicted)), "pod-leaving").text
     assert text == "Kubernetes has ended pod ray-gpu-worker-9: Evicted: The node was low on resource: ephemeral-storage"
     assert found(seen(pod(9, ends=NOW + 25))) == ()

@@ -34,7 +34,31 @@ def test_a_dead_node_is_told_with_why_when_and_what_went_with_it():
     )
     assert (found.level, found.subject, found.since, found.about) == ("critical", "node2", NOW - 302, (dead().key,))
     assert found.evidence == (f"ray list nodes: 000000000000 node2 10.0.0.2 DEAD: {HEARTBEATS}",)
-    assert "ray start --address" in found.remedy.text
+    assert found.remedy.text == (
+        "check that the host is up, read the end of logs/raylet.out of its session, "
+        "then start Ray there again: `ray start --address=10.0.0.1:6379`"
+    )
+
+
+def test_the_address_to_join_is_the_one_that_another_raylet_joined_by():
+    joined = Host("node1", ("10.0.0.1",), NOW, rays=(RayProcess("raylet", 5, node=node(1).id, gcs="10.9.9.9:6400"),), nodes=(node(1).id,))
+    found = only(looked(with_nodes(dead(), hosts={"node1": joined}), detectors=DEAD), "node-dead")
+    assert found.remedy.text.endswith("start Ray there again: `ray start --address=10.9.9.9:6400`")
+
+
+def test_a_node_that_named_an_address_which_its_host_has_not_is_not_just_started_again():
+    host = Host("node2", ("10.0.0.2",), NOW)
+    found = only(looked(with_nodes(dead(ip="10.7.7.7"), hosts={"node2": host}), detectors=DEAD), "node-dead")
+    assert found.remedy.text == (
+        "its raylet told the head that it is at 10.7.7.7, which is no address of node2: start Ray there with an address that the head "
+        "reaches: `ray start --address=10.0.0.1:6379 --node-ip-address=10.0.0.2`"
+    )
+    itself = only(looked(with_nodes(dead(ip="127.0.0.1"), hosts={"node2": host}), detectors=DEAD), "node-dead")
+    assert "127.0.0.1, which leads each host to itself" in itself.remedy.text
+    unknown = only(looked(with_nodes(dead(ip="10.7.7.7")), detectors=DEAD), "node-dead")
+    assert "start Ray there again" in unknown.remedy.text, "what its host's addresses are is not known"
+    ended = dead(ip="10.7.7.7", message="Unexpected termination: the raylet was killed")
+    assert "start Ray there again" in only(looked(with_nodes(ended, hosts={"node2": host}), detectors=DEAD), "node-dead").remedy.text
 
 
 def test_what_is_not_known_of_a_death_is_not_said():

@@ -300,7 +300,7 @@ def test_a_temp_dir_of_somebody_else_is_told_to_whom_it_stops_and_its_remedy_hel
         "w1 /tmp/ray",
         "/tmp/ray on w1 belongs to root, and this user can't write to it: `ray start` by this user fails there",
     )
-    assert told["remedy"]["text"].startswith("`ray start --temp-dir=/tmp/ray-$USER`")
+    assert told["remedy"]["text"].startswith("start a Ray of your own with `ray start --head --temp-dir=/tmp/ray-$USER`")
     assert not [each for each in once(w1)[1]["findings"] if each["code"] == "temp-dir-foreign"], "root may write it"
     assert "Ray runtime started" in cluster.command(w1, f"{AS_NOBODY} {start} --port=6400 --temp-dir=/tmp/ray-nobody")
     for process in [*w1.matching("ray-nobody"), *w1.matching("6399"), *w1.matching("6400")]:

@@ -177,7 +177,7 @@ def test_ray_is_not_stopped_in_pods_and_what_to_do_instead_is_said(pods: Pods):
     code, _, said = pods.act("stop --yes")
     assert code == 1
     assert said.startswith(
-        "cockpit: KubeRay runs this Ray cluster and would start it again: delete the pod of a node (`cockpit delete-pod`)"
+        "cockpit: KubeRay runs this Ray cluster and would start it again: delete the pod of a node (`cockpit delete-pod NODE`)"
     )
     assert pods.head.matching("raylet")
     assert pods.worker.matching("raylet")

@@ -14,8 +14,9 @@ import pytest
 from tests.lab import hosts
 from tests.lab.cluster import ENV, JOBS, eventually, lay_out
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, Facts, act, once, screen
+from tests.lab.eyes import COCKPIT, Facts, Screen, act, once, screen
 from tests.lab.hosts import Host, Lab
+from tests.lab.user import admit
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
@@ -44,7 +45,7 @@ class OneRay:
         }  # fmt: skip
         exports = " ".join(f"{name}={value}" for name, value in env.items())
         words = " ".join(f"--{name}={value}" for name, value in flags.items())
-        host.ssh(f"cd {JOBS} && {exports} ray start --head {words} --disable-usage-stats", timeout=90)
+        host.ssh(f"cd {JOBS} && {exports} ray start --head {words} --disable-usage-stats", timeout=240)
         self.session: str = eventually(lambda: self.get("/api/version")["session_name"], within=120)
 
     @property
@@ -128,6 +129,11 @@ def planned(ray: OneRay) -> list[Facts]:
     return plan
 
 
+def texts(facts: Facts, code: str) -> list[str]:
+    """What the findings of that code say."""
+    return [finding["text"] for finding in facts["findings"] if finding["code"] == code]
+
+
 def of(facts: Facts, session: str) -> list[Facts]:
     """The processes of a session; each has some."""
     found = [process for process in facts["processes"] if process["session"] == session]
@@ -199,6 +205,71 @@ def test_on_the_screen_another_rays_worker_is_no_leftover_of_ours(two: tuple[One
         assert [line for line in memory.splitlines() if f"job {JOB} of another Ray session (session" in line]
 
 
+@pytest.mark.parametrize("is_root", [True, False], ids=["root", "another user"])
+def test_a_dashboard_that_hangs_is_blamed_by_its_own_process(two: tuple[OneRay, OneRay], is_root: bool):
+    for ray in two:
+        asker = ray.host if is_root else admit(ray.host, "train", 1207)
+        (dashboard,) = ray.host.matching("dashboard/dashboard.py", f"--port={8265 + ray.number}")
+        dashboard.freeze()
+        try:
+            text = eventually(lambda asker=asker, ray=ray: texts(once(asker, ray.address)[1], "dashboard-silent"), within=120)[0]
+        finally:
+            dashboard.thaw()
+        assert text.startswith(f"Ray session {ray.session} runs on box, but its dashboard at http://127.0.0.1:{8265 + ray.number}")
+        assert f"its process on box (pid {dashboard.pid}) is stopped by a signal" in text
+
+
+GATEWAY = """
+import http.server
+class Gateway(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        page = b"<html><head><title>504 Gateway Time-out</title></head></html>"
+        self.send_response(504)
+        self.send_header("Content-Length", str(len(page)))
+        self.end_headers()
+        self.wfile.write(page)
+    def version_string(self):
+        return "nginx/1.25.3"
+http.server.ThreadingHTTPServer(("127.0.0.1", 8399), Gateway).serve_forever()
+"""
+
+
+@pytest.mark.parametrize(
+    ("address", "code"),
+    [("127.0.0.1:9999", 2), ("10.255.255.1:8265", 3), ("no-such-host.invalid:8265", 3), ("127.0.0.1:8399", 2)],
+    ids=["refused", "unroutable", "unresolvable", "not Ray"],
+)
+def test_a_wrong_address_gives_the_same_line_and_exit_code_each_time(two: tuple[OneRay, OneRay], address: str, code: int):
+    host = two[0].host
+    gateway = host.spawn("python3", "-c", GATEWAY)
+    try:
+        eventually(lambda: "504" in host.ssh("curl -s http://127.0.0.1:8399/ || true"))
+        looks = [once(host, f"--address http://{address}") for _ in range(6)]
+    finally:
+        gateway.kill()
+    (said,) = {(found, tuple(texts(facts, "address-wrong"))) for found, facts, _ in looks}
+    assert said[0] == code
+    (text,) = said[1]
+    assert text.endswith("; this host has a Ray cluster at http://127.0.0.1:8265 and a Ray cluster at http://127.0.0.1:8266")
+    if address.endswith(":8399"):
+        assert "HTTP 504" in text
+        assert "titled “504 Gateway Time-out”, server nginx/1.25.3" in text
+
+
+def test_no_act_is_planned_on_the_word_of_what_is_not_ray(two: tuple[OneRay, OneRay]):
+    host = two[0].host
+    gateway = host.spawn("python3", "-c", GATEWAY)
+    try:
+        eventually(lambda: "504" in host.ssh("curl -s http://127.0.0.1:8399/ || true"))
+        for words in ("stop --yes", "stop-job ppo --yes"):
+            code, facts, said = act(host, f"{words} --address http://127.0.0.1:8399")
+            assert (code, facts["plan"], facts["done"]) == (3, [], []), said
+        with screen(host, "--address http://127.0.0.1:8399", size=(80, 24)) as eyes:
+            eyes.until("no dashboard", "does not answer like Ray", "critical")
+    finally:
+        gateway.kill()
+
+
 def test_what_a_dead_ray_has_left_is_not_the_job_of_one_that_came_after_it(begin: partial[OneRay], two: tuple[OneRay, OneRay]):
     dead, theirs = two
     dead.kill()
@@ -217,3 +288,36 @@ def test_what_a_dead_ray_has_left_is_not_the_job_of_one_that_came_after_it(begin
     said = third.host.ssh(f"{COCKPIT} status {third.address} || true")
     assert f"Another Ray session on box: {theirs.session}" in said
     assert dead.session not in [line for line in said.splitlines() if line.startswith("Another Ray session")]
+
+
+@pytest.mark.parametrize("size", [(160, 50), (80, 24)])
+def test_the_ray_that_a_person_has_chosen_stays_the_one_that_is_meant(begin: partial[OneRay], size: tuple[int, int]):
+    """It ends, and another starts at its address: neither that one nor the one beside it takes its place without a word."""
+    chosen = begin(3)
+    with screen(chosen.host, size=size) as eyes:
+        eyes.until("Which of these Ray clusters", chosen.session)
+        eyes.press("End", "Enter")
+        eyes.until("127.0.0.1:8268", "nodes 1/1")
+        act(chosen.host, f"stop --yes --session {chosen.session}")
+        eyes.until("no dashboard at", ":8268", "Ray was stopped on its head box")
+        plan_of_stop(eyes, chosen)
+        next_one = begin(3)
+        eyes.until("another Ray session answers", "no dashboard at")
+        plan_of_stop(eyes, chosen)
+        eyes.press("a")
+        eyes.until("Which of these Ray clusters", next_one.session)
+        eyes.press("End", "Enter")
+        eyes.until("127.0.0.1:8268", "nodes 1/1")
+        eyes.till(lambda text: "no dashboard" not in text)
+        act(next_one.host, f"stop --yes --session {next_one.session}")
+
+
+def plan_of_stop(eyes: Screen, ray: OneRay) -> None:
+    """`S` means this Ray, which has ended, and says so."""
+    eyes.press("2")
+    eyes.until("GPUS")
+    eyes.press("S")
+    plan = eyes.until("Stop Ray: nothing", f"{ray.session} at http://127.0.0.1:{8265 + ray.number}", "other Ray sessions here")
+    assert f"nothing of {ray.session} runs on this host" in plan
+    eyes.till(lambda text: eyes.press("Escape") or "Stop Ray: nothing" not in text)
+    eyes.press("1")

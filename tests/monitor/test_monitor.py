@@ -56,8 +56,9 @@ class Ray:
     claims: ClassVar[dict[str, str]] = {}
     """By address, which session it says that it is."""
 
-    def __init__(self, address, *, clock, token=None, audience=None, max_bytes=None):
+    def __init__(self, address, *, clock, token=None, audience=None, max_bytes=None, why_not_meant=None, before=None):
         self.address, self.closed, self.token = address, False, token
+        self.why_not_meant, self.before = why_not_meant, before
         self.sources = (Source("ray.identity", self.identify, every=0.01),)
         self.made.append(self)
 
@@ -68,6 +69,9 @@ class Ray:
 
     async def close(self):
         self.closed = True
+
+    async def check_meant(self):
+        pass
 
     async def session(self):
         if self.address == self.silent:
@@ -326,6 +330,70 @@ async def test_an_address_that_a_person_gave_is_never_left(look):
     await until(lambda: monitor.poller.parts.cluster.reachable is False)
     await published(monitor, here(session("session_1", 9777)))
     assert monitor.choice.address.url == "http://head:8265"
+
+
+async def test_a_session_that_a_person_has_chosen_is_never_left_for_another(look):
+    monitor, offered = look(), []
+    monitor.choice.choose = offered.append
+    await published(monitor, here(session("session_1", 9265), session("session_2", 9266)))
+    monitor.choice.follow(Address("http://10.0.0.1:9266", "session_2", chosen=True))
+    await until(lambda: monitor.poller.parts.cluster.reachable is False)
+    await published(monitor, here(session("session_1", 9265), session("session_2", 9266, live=False)))
+    await published(monitor, here(session("session_1", 9265), session("session_3", 9267)))
+    assert monitor.choice.address == Address("http://10.0.0.1:9266", "session_2", chosen=True)
+    assert len(offered) == 1
+
+
+async def test_only_the_session_that_a_person_has_chosen_is_meant_at_its_address(look):
+    monitor = look()
+    await published(monitor, here(session("session_1", 9265), session("session_2", 9266)))
+    monitor.choice.follow(Address("http://10.0.0.1:9266", "session_2", chosen=True))
+    why_not = Ray.made[-1].why_not_meant
+    assert why_not("session_2") is None
+    assert why_not("session_3") == "another Ray session answers there now, session_3; cockpit follows session_2, as you chose"
+    assert why_not(None) is None, "Ray before 2.35 does not say which session it is"
+    await published(monitor, here(session("session_2", 9266, live=False)))
+    assert why_not(None) == "another Ray session answers there now; session_2, which you chose, has ended"
+    monitor.choice.follow(Address("http://10.0.0.1:9266", "session_3", chosen=True))
+    assert Ray.made[-1].why_not_meant("session_3") is None
+    assert Ray.made[-1].before is None
+
+
+async def test_the_session_that_has_taken_the_address_of_the_chosen_one_can_be_chosen(look, monkeypatch):
+    monkeypatch.setattr(Ray, "claims", {"http://10.0.0.1:9266": "session_3"})
+    monitor = look()
+    await published(monitor, here(session("session_1", 9265), session("session_2", 9266)))
+    monitor.choice.follow(Address("http://10.0.0.1:9266", "session_2", chosen=True))
+    await published(monitor, here(session("session_2", 9266, live=False), session("session_3", 9266)))
+    assert [(ray.session, ray.answers) for ray in await monitor.choice.find_others()] == [("session_3", True)]
+
+
+async def test_a_ray_that_lived_beside_the_one_that_ends_is_not_taken_for_it(look):
+    Ray.answer = Cluster("http://10.0.0.1:9265", "2.60.0", "session_1", reachable=True)
+    monitor, offered = look(), []
+    monitor.choice.choose = offered.append
+    await published(monitor, here(session("session_1", 9265)))
+    await until(lambda: monitor.poller.parts.cluster.reachable)
+    await published(monitor, here(session("session_1", 9265), session("session_2", 9266)))
+    Ray.answer = SourceError("connection refused")
+    await until(lambda: monitor.poller.parts.cluster.reachable is False)
+    await published(monitor, here(session("session_1", 9265, live=False), session("session_2", 9266)))
+    assert monitor.choice.address == Address("http://10.0.0.1:9265", "session_1")
+    await published(monitor, here(session("session_2", 9266), session("session_3", 9267)))
+    assert monitor.choice.address == Address("http://10.0.0.1:9267", "session_3"), "started since"
+    assert Ray.made[-1].before == "session_1"
+    assert offered == []
+
+
+async def test_a_ray_that_was_started_again_at_its_address_is_the_one_that_is_followed(look):
+    Ray.answer = Cluster("http://10.0.0.1:9265", "2.60.0", "session_1", reachable=True)
+    monitor = look()
+    await published(monitor, here(session("session_1", 9265)))
+    await until(lambda: monitor.poller.parts.cluster.reachable)
+    Ray.answer = Cluster("http://10.0.0.1:9265", "2.60.0", "session_2", reachable=True)
+    await until(lambda: monitor.poller.snapshot.cluster.session == "session_2")
+    await published(monitor, here(session("session_1", 9265, live=False), session("session_2", 9265)))
+    assert monitor.choice.address == Address("http://10.0.0.1:9265", "session_2")
 
 
 async def test_following_the_same_address_again_changes_nothing(look):

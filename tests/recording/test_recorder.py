@@ -122,6 +122,28 @@ def test_a_second_cockpit_says_that_another_one_records(root):
     end(first)
 
 
+def test_what_is_said_of_one_cluster_is_not_said_of_the_next(root):
+    first, second = Recorder(root), Recorder(root)
+    first.hear(at(0))
+    while first.state.path is None:
+        threading.Event().wait(0.001)
+    second.hear(at(1))
+    while second.state.reason is None:
+        threading.Event().wait(0.001)
+    here = world.snapshot().cluster
+    assert "another cockpit" in (second.state_of(here).reason or "")
+    connecting = replace(here, address="http://10.0.0.1:8366", session=None)
+    other = replace(here, address="http://10.0.0.1:8366", session="session_2026-11-22_00-00-00_000000_1")
+    assert second.state_of(connecting).reason is None
+    assert second.state_of(other).reason is None
+    second.hear(at(10, cluster=other))
+    while second.state.path is None:  # at once, and not when the first cluster would be tried again
+        threading.Event().wait(0.001)
+    assert second.state_of(other).path is not None
+    end(first)
+    end(second)
+
+
 def test_without_locks_it_records_in_a_file_of_its_own_and_says_so(root, monkeypatch):
     def refuse(*_):
         raise OSError(errno.ENOLCK, "no locks")

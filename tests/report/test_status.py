@@ -199,6 +199,7 @@ LIVE, DEAD = (Session(host="node1", name="s", path="/tmp/ray/s", live=live) for 
         ({"nodes": None}, WARNING),
         ({"actors": None}, WARNING),
         ({"cluster": DOWN, "sessions": None}, NO_ANSWER),
+        ({"cluster": DOWN, "sessions": (), "faults": (Fault("ray.identity", "a login page", NOW, cause="not ray"),)}, CRITICAL),
         ({"cluster": Cluster(), "sessions": None}, NO_ANSWER),
     ],
 )

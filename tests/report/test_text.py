@@ -16,11 +16,13 @@ from cockpit.model import (
     HostMemory,
     Job,
     PlacementGroup,
+    Quantity,
     RayProcess,
     Remedy,
     Session,
     Snapshot,
 )
+from cockpit.report.status import status_of
 from cockpit.report.text import MAX_ROWS, changes, plain_changes, status_text
 from tests.world import NOW, OTHER_RAY, actor, gpu, node, process, snapshot, theirs
 
@@ -51,6 +53,17 @@ def test_a_colleague_learns_what_is_wrong_at_a_glance():
         "RUNNING ppo-7b for 15m00s: python -m openrlhf.cli.train_ppo_ray",
     ):
         assert fact in text
+
+
+def test_gpus_that_a_raylet_was_not_given_are_listed_below_the_nodes():
+    few = node(1, gpus=tuple(gpu(index) for index in range(8)), resources={"CPU": Quantity(0, 8), "GPU": Quantity(0, 4)})
+    raylet = RayProcess("raylet", 5, node=few.id, visible="1,2,4,5", files=100)
+    hosts = {"node1": Host("node1", (few.ip,), NOW, gpus=few.gpus, nodes=(few.id,), rays=(raylet,))}
+    assert line("not given", nodes=(few,), hosts=hosts) == "GPUs not given to Ray: 4 on node1 (0, 3, 6, 7)"
+    assert "not given" not in status_text(snapshot(nodes=(few,), hosts={})), "no probe sees its raylet"
+    given = [one.given_to_ray for one in status_of(snapshot(nodes=(few,), hosts=hosts)).nodes[0].gpus]
+    assert given == [False, True, True, False, True, True, False, False]
+    assert {one.given_to_ray for one in status_of(snapshot(nodes=(few,), hosts={})).nodes[0].gpus} == {None}
 
 
 REASON = "never fits on these nodes: needs 16 GPUs on one node; 2 nodes have 8 each, and no other node could be started"

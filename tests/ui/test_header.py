@@ -109,7 +109,7 @@ def test_which_address_does_not_answer_is_shown_too():
 )
 async def test_it_says_whether_it_is_recorded_or_why_not(make, state, text):
     app = make()
-    app.recorder = SimpleNamespace(state=state)
+    app.recorder = SimpleNamespace(state_of=lambda _: state)
     async with app.run_test(size=(160, 40)) as pilot:
         await until(pilot, lambda: app.table.count > 0)
         assert shown(app).splitlines()[1].rstrip().endswith(f"{PAGES[-1].title} {text}".rstrip())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.config.address import Address
 from cockpit.model import Cluster, Finding, OtherRay
@@ -34,7 +35,7 @@ async def test_from_a_wrong_address_a_goes_to_a_ray_that_answers(make):
         assert "session_c of train" in shown(app)
         assert "38225" not in shown(app), "what does not answer is not offered"
         await pilot.press("enter")
-        await until(pilot, lambda: app.monitor.followed == [Address("http://127.0.0.1:8366", "session_b")])
+        await until(pilot, lambda: app.monitor.followed == [Address("http://127.0.0.1:8366", "session_b", chosen=True)])
 
 
 @pytest.mark.parametrize("key", ["escape", "q"])
@@ -66,6 +67,17 @@ async def test_those_found_before_the_screen_was_there_are_offered_on_it(make):
     app.monitor.is_started, app.monitor.open_choices = True, (Address(LIVES.url, "session_b"), Address(SILENT.url, "session_far"))
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "session_b" in shown(app) and isinstance(app.screen, AddressDialog))
+
+
+async def test_another_session_in_the_place_of_the_followed_one_is_said_once(make):
+    app = make(snapshot())
+    async with app.run_test(size=(160, 24), notifications=True) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        moved = replace(app.snapshot.cluster, session="session_b", before="session_a", replaced=NOW)
+        app.take(snapshot(cluster=moved))
+        app.take(snapshot(cluster=moved))
+        await until(pilot, lambda: "is now session_b; before, cockpit followed session_a" in " ".join(shown(app).replace("▌", " ").split()))
+        assert len(app._notifications) == 1
 
 
 async def test_in_ascii_they_are_offered_in_ascii(make):

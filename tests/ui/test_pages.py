@@ -20,6 +20,7 @@ from cockpit.model import (
     Job,
     PlacementGroup,
     Quantity,
+    RayProcess,
     Session,
     Snapshot,
     Xid,
@@ -758,6 +759,31 @@ def test_a_gpu_is_free_only_where_every_reservation_is_found():
 def test_who_holds_memory_without_a_reservation_has_reserved_nothing():
     held = (process(1, kind="orphan", job="02000000", gpus=(Hold(0, GIB),)), process(2, actor=actor(1).id, gpus=(Hold(1, GIB),)))
     assert reservations(0, actor(1, needs={}), processes=held)[:2] == ["free", "free"]
+
+
+def four_of_eight(used: float = 0.0) -> View:
+    """Ray on node1 was started with CUDA_VISIBLE_DEVICES=1,2,4,5."""
+    one = node(1, gpus=tuple(gpu(index) for index in range(8)), resources={"CPU": Quantity(0, 8), "GPU": Quantity(used, 4)})
+    raylet = RayProcess("raylet", 5, node=one.id, visible="1,2,4,5", files=100)
+    host = Host("node1", (one.ip,), NOW, gpus=one.gpus, nodes=(one.id or "",), rays=(raylet,))
+    return view(nodes=(one,), hosts={"node1": host}, actors=(), placement_groups=(), processes=())
+
+
+def test_gpus_that_a_raylet_was_not_given_are_called_so_on_every_page_of_gpus():
+    for used, rest in ((0.0, "free"), (4.0, "reserved")):
+        seen = four_of_eight(used)
+        expected = ["not given to Ray" if index in (0, 3, 6, 7) else rest for index in range(8)]
+        assert [row["RESERVED BY"] for row in drawn(section(NodesPage(), "gpus", seen), seen)] == expected
+    seen = four_of_eight()
+    for page in (OverviewPage(), NodesPage()):
+        assert [row["NOT GIVEN"] for row in drawn(section(page, "nodes", seen), seen)] == ["4"]
+    [one] = seen.snapshot.nodes
+    assert told(NodePage(one), seen)["not given"] == "GPU 0, 3, 6, 7: not given to Ray, so it never hands them out"
+
+
+def test_where_all_gpus_are_given_there_is_no_column_for_it():
+    seen = view(nodes=(node(1),))
+    assert all("NOT GIVEN" not in row for row in drawn(section(NodesPage(), "nodes", seen), seen))
 
 
 def test_how_long_a_gpu_has_been_idle_is_told_where_it_is_known():

@@ -24,6 +24,7 @@ class LaunchAct(Act):
     nouns: ClassVar[Nouns] = {"job": ("job", "jobs")}
     key_again = "launches it"
     starts_job = True
+    is_for_followed = True
     why_word = "Read the notes above first."
 
     def find_disk_read(self, row: Preset | Job) -> DiskRead:

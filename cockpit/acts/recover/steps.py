@@ -311,6 +311,9 @@ def _join_plans(name: str, plans: Iterable[Plan], hosts: tuple[str, ...], notes:
         unreached=tuple(dict.fromkeys(one for plan in plans for one in plan.unreached)),
         hosts=hosts,
         word=next((plan.word for plan in plans if plan.word), None),
+        session=", ".join(plan.session for plan in plans if plan.session) or None,
+        address=plans[0].address if len(plans) == 1 else None,
+        beside=tuple(sorted({other for plan in plans for other in plan.beside} - {plan.session for plan in plans})),
     )
 
 

@@ -7,11 +7,11 @@ import re
 import msgspec
 
 from cockpit.budget.scripts.tree import Assign, Redirect
-from cockpit.budget.scripts.words import BLANK, ENDS, ShellError, Word, WordPart, find_end, read_word
+from cockpit.budget.scripts.words import BLANK, ENDS, Heredoc, ShellError, Word, WordPart, find_end, read_word
 
 _ASSIGN = re.compile(r"([A-Za-z_]\w*)(?:\[([^]]*)\])?(\+?)=", re.ASCII)
 _REDIRECT = re.compile(r"(\d{0,4}|\{\w+\})(<<<|<<-?|<&|<>|>>|>&|>\||<(?!\()|>(?!\()|&>>?)")
-_SETS = re.compile(r"\$\{\w+:?=|\$\(\([^)]{0,200}(?:\+\+|--|(?<![=!<>])=(?!=))")
+_SETS = re.compile(r"(?<!\\)(?:\$\{\w+:?=|\$\(\([^)\n]{0,200}(?:\+\+|--|(?<![=!<>])=(?!=)))")
 """What sets a variable where it stands in a text."""
 _OPERATOR = re.compile(r";;&?|;&|&&|\|\||\|&|[;&|\n]")
 
@@ -22,7 +22,8 @@ class Reader(msgspec.Struct):
     text: str
     at: int = 0
     depth: int = 0
-    waiting: list[tuple[str, bool, bool]] = msgspec.field(default_factory=list)
+    waiting: list[Heredoc] = msgspec.field(default_factory=list)
+    """Announced in this line: their text begins in the next one."""
 
     def error(self, what: str) -> ShellError:
         """What is wrong, and in which line."""
@@ -52,19 +53,14 @@ class Reader(msgspec.Struct):
         """Goes past the end of a line, and past the heredocs that it announced, whose text isn't followed."""
         self.at += 1
         for heredoc in self.waiting:
-            self.heredoc(*heredoc)
+            self.heredoc(heredoc)
         self.waiting.clear()
 
-    def heredoc(self, end: str, tabs: bool, literal: bool) -> None:
+    def heredoc(self, heredoc: Heredoc) -> None:
         """Goes past the lines up to its end."""
-        while self.at < len(self.text):
-            stop = self.text.find("\n", self.at)
-            line = self.text[self.at : stop if stop >= 0 else None]
-            self.at += len(line) + (stop >= 0)
-            if (line.lstrip("\t") if tabs else line) == end:
-                return
-            if not literal and _SETS.search(line):
-                raise self.error("a heredoc that sets a variable is not followed")
+        start, self.at = self.at, heredoc.end_in(self.text, self.at)
+        if not heredoc.literal and _SETS.search(self.text[start : self.at]):
+            raise self.error("a heredoc that sets a variable is not followed")
 
     def operator(self) -> str:
         """What stands between two commands, if it comes next; it stays unread."""
@@ -102,7 +98,7 @@ class Reader(msgspec.Struct):
             self.blanks()
             word = self.word(needed=False)
             if sign[2] in {"<<", "<<-"}:
-                self.waiting.append(("".join(part.text for part in word), sign[2] == "<<-", any(part.quoted for part in word)))
+                self.waiting.append(Heredoc.announced(word, sign[2]))
             found.append(Redirect(sign[1], sign[2], word))
 
     def word(self, *, needed: bool = True) -> Word:

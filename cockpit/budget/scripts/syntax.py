@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from cockpit.budget.scripts.reader import Reader
 from cockpit.budget.scripts.tree import Assign, Case, For, Function, If, Node, Pipeline, Redirect, Redirected, Sequence, Simple, Sum, While
-from cockpit.budget.scripts.words import ENDS, Word, WordPart, find_end, read_keyword, read_word
+from cockpit.budget.scripts.words import ENDS, Word, WordPart, end_of_sum, read_keyword, read_word
 
 MAX_DEPTH = 40
 DECLARATIONS = {"export", "local", "declare", "typeset", "readonly"}
@@ -111,12 +111,15 @@ class _Parser(Reader):
         return body
 
     def parentheses(self) -> Node:
-        if self.text.startswith("((", self.at) and find_end(self.text, self.at + 1, "(", ")") == find_end(self.text, self.at, "(", ")") - 1:
+        if self.text.startswith("((", self.at) and end_of_sum(self.text, self.at) is not None:
             return self.sum()
         return Pipeline((self.block("(", ")"),))
 
     def sum(self) -> Sum:
-        start, self.at = self.at, find_end(self.text, self.at, "(", ")")
+        start, end = self.at, end_of_sum(self.text, self.at)
+        if end is None:
+            raise self.error("(( has no ))")
+        self.at = end
         return Sum(self.text[start + 2 : self.at - 2])
 
     def conditional(self) -> Node:

@@ -12,6 +12,7 @@ ENDS = frozenset(" \t\n;&|<>()")
 """What ends a word that isn't quoted."""
 _ANSI = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
 """`$'…'`, whose escapes aren't followed."""
+_HEREDOC = re.compile(r"(?P<same_line><<<)|(?P<sign><<-?)[ \t]*")
 
 
 class ShellError(Exception):
@@ -27,6 +28,34 @@ class WordPart(msgspec.Struct, frozen=True):
 
 
 Word = tuple[WordPart, ...]
+
+
+class Heredoc(msgspec.Struct, frozen=True):
+    """The lines behind `<<EOF`, up to the line that ends them."""
+
+    end: str
+    tabs: bool
+    """Tabs before a line don't count (`<<-`)."""
+    literal: bool
+    """Variables and commands in it are text: its end was quoted."""
+
+    @classmethod
+    def announced(cls, word: Word, sign: str) -> Heredoc:
+        """By `<<` or `<<-`, and the word behind it."""
+        return cls("".join(part.text for part in word), sign == "<<-", any(part.quoted for part in word))
+
+    def is_end(self, line: str) -> bool:
+        """Whether this line ends it."""
+        return (line.lstrip("\t") if self.tabs else line) == self.end
+
+    def end_in(self, text: str, at: int) -> int:
+        """Where its last line has ended."""
+        while at < len(text):
+            stop = _end_of_line(text, at)
+            line, at = text[at:stop], min(stop + 1, len(text))
+            if self.is_end(line):
+                break
+        return at
 
 
 def read_keyword(word: Word) -> str | None:
@@ -106,10 +135,8 @@ def _double(text: str, escaped: str = '$`"\\\n') -> list[WordPart]:
 
 
 def _dollar(text: str, at: int, *, quoted: bool) -> tuple[WordPart, int]:
-    if text.startswith("$((", at):
-        end = find_end(text, at + 1, "(", ")")
-        if find_end(text, at + 2, "(", ")") == end - 1:
-            return WordPart("sum", text[at + 3 : end - 2], quoted), end
+    if text.startswith("$((", at) and (end := end_of_sum(text, at + 1)) is not None:
+        return WordPart("sum", text[at + 3 : end - 2], quoted), end
     if text.startswith("$(", at):
         end = find_end(text, at + 1, "(", ")")
         return WordPart("command", text[at + 2 : end - 1], quoted), end
@@ -125,16 +152,19 @@ def _dollar(text: str, at: int, *, quoted: bool) -> tuple[WordPart, int]:
 
 
 def find_end(text: str, at: int, opening: str, closing: str) -> int:
-    """Where what opens here has closed, quotes and what opens within it left out."""
+    """Where what opens here has closed. Quotes, comments, heredocs and what opens within it are skipped."""
     depth = 0
+    heredocs: list[Heredoc] = []
+    start = at
     while at < len(text):
         sign = text[at]
         if sign == "\\":
             at += 1
-        elif sign == "'" and opening == "(":
-            at = _find(text, "'", at + 1)
         elif sign == '"':
             at = _end_of_double(text, at + 1)
+        elif opening == "(" and sign in "'#<\n(" and (skipped := _skip_in_command(text, at, start, heredocs)) is not None:
+            at = skipped
+            continue
         elif sign == opening:
             depth += 1
         elif sign == closing:
@@ -143,6 +173,43 @@ def find_end(text: str, at: int, opening: str, closing: str) -> int:
                 return at + 1
         at += 1
     raise ShellError(f"a {opening} has no {closing}")
+
+
+def _skip_in_command(text: str, at: int, start: int, heredocs: list[Heredoc]) -> int | None:
+    """Where to read on behind a quote, a comment, a sum or the heredocs of a line; `None` where none of them is here."""
+    sign = text[at]
+    if sign == "'":
+        return _find(text, "'", at + 1) + 1
+    if sign == "#" and text[at - 1] in ENDS:
+        return _end_of_line(text, at)
+    if sign == "<" and (found := _HEREDOC.match(text, at)):
+        if found["same_line"]:
+            return found.end()
+        word, end = read_word(text, found.end())
+        heredocs.append(Heredoc.announced(word, found["sign"]))
+        return end
+    if sign == "\n" and heredocs:
+        at += 1
+        for heredoc in heredocs:
+            at = heredoc.end_in(text, at)
+        heredocs.clear()
+        return at
+    return end_of_sum(text, at) if at > start and text.startswith("((", at) else None
+
+
+def end_of_sum(text: str, at: int) -> int | None:
+    """Where `((…))` has closed: there `<<` shifts bits. `None`: these are nested parentheses."""
+    depth = 0
+    for place in range(at, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[place], 0)
+        if depth == 1 and place > at:
+            return place + 2 if text.startswith("))", place) else None
+    return None
+
+
+def _end_of_line(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return end if end >= 0 else len(text)
 
 
 def _find(text: str, sign: str, at: int) -> int:

@@ -50,6 +50,17 @@ STATUS_WAIT_S = 3.0
 _MEANWHILE = "another Ray session now answers at this address; cockpit follows it"
 
 
+WhyNotMeant = Callable[[str | None], str | None]
+"""Given the session that answers (`None`: it does not say which it is), why that is not the one that is meant; `None`: it is."""
+
+
+class OtherSessionError(SourceError):
+    """A Ray answers, but not the session that a person has chosen."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, "other session")
+
+
 class RayClient:
     """One Ray cluster, asked through its dashboard. Every failure is a `SourceError`."""
 
@@ -62,22 +73,30 @@ class RayClient:
         transport: Transport | None = None,
         clock: Callable[[], float] = CLOCK,
         max_bytes: int | None = None,
+        why_not_meant: WhyNotMeant | None = None,
+        before: str | None = None,
     ) -> None:
-        """`max_bytes`: of an answer, where less than usual is enough."""
+        """`max_bytes`: of an answer, where less than usual is enough. `before`: the session that was followed until now.
+
+        `why_not_meant`: only one session is meant, and this says why the one that answers is another. `None`: whichever answers is meant.
+        """
+        self._why_not_meant = why_not_meant
+        self._before, self._replaced = before, None if before is None else clock()
         self._dashboard = Dashboard(address, token=token, audience=audience, transport=transport, max_bytes=max_bytes)
         self._clock, self._shift = clock, shift_of(clock)
         self._cluster = Cluster(address=self._dashboard.shown)
         self._lost = False
         self.forget()
+        meant = self._read_of_meant
         self.sources: tuple[Source[object], ...] = (
             Source("ray.identity", self.identify, every=10.0, timeout=15.0),
-            Source("ray.gcs", self.check_gcs, every=self._gcs_pause, timeout=8.0),
-            Source("ray.nodes", self.read_nodes, every=self._nodes_pause, timeout=25.0),
-            Source("ray.status", self.read_status, every=5.0, timeout=15.0),
-            Source("ray.actors", self.read_actors, every=5.0, timeout=60.0),
-            Source("ray.placement_groups", self.read_placement_groups, every=self._groups_pause, timeout=15.0),
-            Source("ray.jobs", self._read_dated_jobs, every=lambda: 5.0 if self._jobs_running else 10.0, timeout=15.0),
-            Source("ray.oom", self.read_kills, every=lambda: self._kills.pause(), timeout=30.0),
+            Source("ray.gcs", meant(self.check_gcs), every=self._gcs_pause, timeout=8.0),
+            Source("ray.nodes", meant(self.read_nodes), every=self._nodes_pause, timeout=25.0),
+            Source("ray.status", meant(self.read_status), every=5.0, timeout=15.0),
+            Source("ray.actors", meant(self.read_actors), every=5.0, timeout=60.0),
+            Source("ray.placement_groups", meant(self.read_placement_groups), every=self._groups_pause, timeout=15.0),
+            Source("ray.jobs", meant(self._read_dated_jobs), every=lambda: 5.0 if self._jobs_running else 10.0, timeout=15.0),
+            Source("ray.oom", meant(self.read_kills), every=lambda: self._kills.pause(), timeout=30.0),
         )
 
     @property
@@ -113,12 +132,13 @@ class RayClient:
     async def identify(self) -> Cluster:
         """Which Ray answers. When it is another one than before, everything remembered is forgotten.
 
-        A session keeps its cluster id, and whether it wants a token, for as long as it lives.
+        A session keeps its cluster id, and whether it wants a token, for as long as it lives. Raises `OtherSessionError`.
         """
         lost, self._lost = self._lost, True
         before = self._cluster
         auth = await self._dashboard.find_auth(known=not lost)
         version = await self._ask_version()
+        self._refuse_unmeant(version)
         is_same = not lost and version.session_name is not None and version.session_name == before.session
         found = Cluster(
             address=self.address,
@@ -128,8 +148,12 @@ class RayClient:
             auth=auth if is_same else await self._dashboard.find_auth(),
             reachable=True,
         )
-        if found.is_other_than(self._cluster):
+        if found.is_other_than(before):
             self.forget()
+            self._before, self._replaced = before.session, self._clock()
+        if self._before == found.session:  # its dashboard has moved to another address
+            self._before = self._replaced = None
+        found = replace(found, before=self._before, replaced=self._replaced)
         self._cluster, self._lost = found, False
         if lost:
             self._dashboard.wake()
@@ -138,12 +162,37 @@ class RayClient:
     async def _ask_version(self) -> wire.Version:
         version = await self._dashboard.find("/api/version", wire.Version, timeout=4.0)
         if version is None:
-            raise SourceError(f"{self.address} is not a Ray dashboard: it reports no Ray version")
+            server = f", server {self._dashboard.server}" if self._dashboard.server else ""
+            raise SourceError(f"{self.address} is not a Ray dashboard: it reports no Ray version (HTTP 404{server})", "not ray")
         return version
 
     async def session(self) -> str | None:
         """The session that answers now."""
         return (await self._ask_version()).session_name
+
+    def _read_of_meant(self, read: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
+        """The same answer, believed only if the session that is meant still answers after it; only where one session alone is meant.
+
+        Another Ray may have taken the port between two questions. What has answered before a session's end can't be its successor's.
+        """
+        if self._why_not_meant is None:
+            return read
+
+        async def read_and_check() -> T:
+            answer = await read()
+            await self.check_meant()
+            return answer
+
+        return read_and_check
+
+    async def check_meant(self) -> None:
+        """Raises `OtherSessionError` where only one session is meant, and another answers now; `SourceError` where none does."""
+        if self._why_not_meant is not None:
+            self._refuse_unmeant(await self._ask_version())
+
+    def _refuse_unmeant(self, version: wire.Version) -> None:
+        if self._why_not_meant is not None and (reason := self._why_not_meant(version.session_name)) is not None:
+            raise OtherSessionError(f"{self.address}: {reason}")
 
     async def members(self) -> tuple[wire.NodeEntry, ...]:
         """All nodes as the GCS has them now, with what each of them offers; no agent is asked."""
@@ -341,6 +390,7 @@ class RayClient:
 
     async def log_files(self) -> LogFiles:
         """The logs that this Ray keeps."""
+        await self.check_meant()
         return LogFiles(self._dashboard, versions(self._cluster.ray_version or (await self.identify()).ray_version))
 
     async def _list(self, what: str, shape: type[wire.Listed[wire.T]], params: Params | None = None) -> wire.Listing[wire.T]:

@@ -17,9 +17,10 @@ from cockpit.secrets import redact
 from cockpit.sources.connections import ConnectError, ConnectionLostError, Connections, HttpResponse, Params, Transport
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.ray import wire
-from cockpit.sources.ray.http_words import asked_for, why_unreachable
+from cockpit.sources.ray.http_words import asked_for, is_html, is_tls_failure, page_title, why_not_http, why_unreachable
 from cockpit.sources.ray.replies import decode_reply
 from cockpit.sources.source import SourceError, wait_within
+from cockpit.text import clean
 from cockpit.trust import TOKEN_PLACES, Audience
 
 T = TypeVar("T")
@@ -39,6 +40,8 @@ PIECE_PAUSE_S = 0.001
 of a millisecond before each."""
 AUTH_CACHE_S = 5.0
 """Seconds for which an answer about tokens serves all that ask."""
+MAX_TITLE_CHARS, MAX_SERVER_CHARS = 80, 60
+"""Characters of a page's title, and of what a server calls itself: whoever answers has written them."""
 _LONGEST_REST_S = 60.0
 _REDIRECTS = (301, 302, 303, 307, 308)
 _AUTH_MODE_PATH = "/api/authentication_mode"
@@ -51,6 +54,14 @@ class NoAnswerError(SourceError):
 
     def __init__(self, text: str) -> None:
         super().__init__(text, "silent")
+
+
+class NotRayAnswerError(NoAnswerError):
+    """Something answers there, but not as Ray does: it speaks TLS, or no HTTP at all."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.cause = "not ray"
 
 
 class DashboardRefusedError(SourceError):
@@ -91,6 +102,8 @@ class Dashboard:
         """The time over there, to the second, when the last answer came: one clock for all who ask."""
         self.took: dict[str, float] = {}
         """Seconds from a question to the last byte of its answer, the last time, by path."""
+        self.server: str | None = None
+        """What the server calls itself in its last answer, fit to be shown."""
         self._token, self._max_bytes = token, max_bytes
         self._audience = audience or Audience(self.address, given=True)
         self._clock = clock
@@ -148,9 +161,19 @@ class Dashboard:
         try:
             return read(body)
         except NotRayError as error:
-            if body.lstrip()[:1] == b"<":
-                raise SourceError(f"{self.shown} is not a Ray dashboard: it sent an HTML page ({asked_for(method, path)})") from None
-            raise SourceError(f"{self.shown} does not answer like Ray: {error} ({asked_for(method, path)})") from None
+            asked = asked_for(method, path)
+            if is_html(body):
+                raise SourceError(f"{self.shown} is not a Ray dashboard: it sent {self._page_words(body)} ({asked})", "not ray") from None
+            raise SourceError(f"{self.shown} does not answer like Ray: {error}{self._server_words} ({asked})", "not ray") from None
+
+    @property
+    def _server_words(self) -> str:
+        """For the end of a sentence; empty where the server does not say what it is."""
+        return f", server {self.server}" if self.server else ""
+
+    def _page_words(self, body: bytes) -> str:
+        title = page_title(body)
+        return f"an HTML page{f' titled “{_line(title)[:MAX_TITLE_CHARS]}”' if title else ''}{self._server_words}"
 
     async def get(
         self, path: str, *, timeout: float, endpoint: str | None = None, params: Params | None = None, take: Take | None = None
@@ -243,6 +266,7 @@ class Dashboard:
             async with self._connections.ask(method, path, params, headers, content, meet) as answer:
                 self._refuse_encoded(answer, method, path)
                 self.told_at = _moment(answer.headers.get("date")) or self.told_at
+                self.server = _line(clean(answer.headers.get("server", "")))[:MAX_SERVER_CHARS] or None
                 if answer.status != 200:
                     body = await self._body(answer, method, path)
                     said = hide(body.decode("utf-8", "replace")).encode() if hide else body
@@ -312,10 +336,19 @@ class Dashboard:
             self.auth = None
             raise self._token_refusal(status)
         if status in _REDIRECTS and "location" in answer.headers:
+            where = clean(redact(answer.headers.get("location", "nowhere")))[:200]
             raise DashboardRefusedError(
-                f"Ray dashboard {self.shown} redirects to {redact(answer.headers.get('location', 'nowhere'))[:200]} ({asked})", status
+                f"{self.shown} is not a Ray dashboard: HTTP {status} redirects to {where}{self._server_words} ({asked})", status, "not ray"
             )
-        raise DashboardRefusedError(f"Ray dashboard {self.shown} answered HTTP {status} ({asked}): {_reason(body)}", status)
+        if is_html(body):
+            raise DashboardRefusedError(
+                f"{self.shown} does not answer like Ray: HTTP {status} ({asked}): {self._page_words(body)}", status, "not ray"
+            )
+        # Ray's own dashboard is an aiohttp server, and so is an error of its own.
+        is_foreign = path in (_AUTH_MODE_PATH, "/api/version") and "aiohttp" not in (self.server or "")
+        raise DashboardRefusedError(
+            f"Ray dashboard {self.shown} answered HTTP {status} ({asked}): {_reason(body)}", status, "not ray" if is_foreign else None
+        )
 
     def _token_refusal(self, status: int) -> DashboardRefusedError:
         if self._token() is None:
@@ -338,8 +371,11 @@ class Dashboard:
             yield
         except ConnectError as error:
             why = why_unreachable(error, in_time=error.__cause__ is not None)
-            raise NoAnswerError(f"Ray dashboard {self.shown} can't be reached: {why}") from None
-        except h11.RemoteProtocolError:
+            kind = NotRayAnswerError if is_tls_failure(error) else NoAnswerError
+            raise kind(f"Ray dashboard {self.shown} can't be reached: {why}") from None
+        except h11.RemoteProtocolError as error:
+            if what := why_not_http(error):
+                raise NotRayAnswerError(f"{self.shown} is not a Ray dashboard: {what} ({asked})") from None
             raise NoAnswerError(f"Ray dashboard {self.shown} ended its answer early or does not speak HTTP ({asked})") from None
         except ConnectionLostError:
             raise NoAnswerError(f"Ray dashboard {self.shown} closed the connection ({asked})") from None
@@ -360,8 +396,6 @@ def _line(text: str) -> str:
 
 
 def _reason(body: bytes) -> str:
-    if body.lstrip()[:1] == b"<":
-        return "an HTML page"
     try:
         text = decode(body, wire.Reply[object]).msg or ""
     except NotRayError:

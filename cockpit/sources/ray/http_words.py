@@ -9,6 +9,13 @@ import socket
 import ssl
 from collections.abc import Iterator
 
+import h11
+
+from cockpit.text import clean
+
+PAGE_HEAD_BYTES = 1 << 16
+"""Bytes of a page in which its title is looked for."""
+
 _READ = (
     ("/api/authentication_mode", "its authentication mode"),
     ("/api/version", "its version"),
@@ -50,6 +57,32 @@ def why_unreachable(error: Exception, *, in_time: bool) -> str:
         if number:
             return os.strerror(number).lower()
     return "no connection" if in_time else "no connection within 5 s"
+
+
+def is_tls_failure(error: Exception) -> bool:
+    """Whether something answered, and no connection came about because of its TLS, or because it has none."""
+    return any(isinstance(inner, ssl.SSLError) for inner in _chain(error))
+
+
+def why_not_http(error: h11.RemoteProtocolError) -> str | None:
+    """What speaks there in place of HTTP; `None`: an answer in HTTP that has ended early."""
+    text = str(error)
+    if "illegal request line" in text:  # h11 says so of a first byte that is no letter, as that of TLS
+        return "it does not speak HTTP; if it speaks TLS, ask it by https://"
+    return "it does not speak HTTP" if "illegal status line" in text else None
+
+
+def is_html(body: bytes) -> bool:
+    """Whether it is a page, which Ray's own interface never sends."""
+    return body[:1000].lstrip()[:1] == b"<"
+
+
+def page_title(body: bytes) -> str | None:
+    """Of an HTML page, on one line and fit to be drawn; `None`: it has none."""
+    import html  # deferred: its table of names takes a millisecond of each start
+
+    found = re.search(rb"(?is)<title[^<>]{0,200}>([^<]{1,1000})", body[:PAGE_HEAD_BYTES])
+    return " ".join(clean(html.unescape(found[1].decode("utf-8", "replace"))).split()) or None if found else None
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -204,7 +204,7 @@ def job_path(name: str) -> str:
 _NO_AGENT = "No available agent to submit job"
 NO_AGENT_CAUSES = (
     "logs/dashboard_agent.log of the Ray session on each node shows why its agent accepts no job: another process or Ray session "
-    "uses its port (52365; `ray start --dashboard-agent-listen-port`), or a limit on processes was reached (`ulimit -u`)"
+    "uses its port (52365; `--dashboard-agent-listen-port` of `ray start`), or a limit on processes was reached (`ulimit -u`)"
 )
 """An agent whose HTTP port is taken lives on without it (ray-project/ray, pull request 51869)."""
 

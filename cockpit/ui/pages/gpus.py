@@ -209,6 +209,8 @@ def _reserved_by(row: GpuRow, view: View) -> Cell:
     """Jobs and groups; Ray doesn't tell which GPU it has given to whom, so that it is known of those alone that hold memory of it."""
     reservers = view.index.gpu_reservers(row.node.key, row.gpu.index)
     names = dict.fromkeys(_reservation(view.index.actors[key.removeprefix("actor:")], view) for key in reservers)
+    if not names and row.gpu in view.index.gpus_not_given.get(row.node.key, ()):
+        return (("not given to Ray", "dim"),)
     return ", ".join(names) or _tell_unclaimed(row.node, view)
 
 
@@ -222,7 +224,7 @@ def _tell_unclaimed(node: Node, view: View) -> Cell:
     used = node.resources["GPU"].used if "GPU" in node.resources else None
     if used is None:
         return UNKNOWN
-    if used >= len(node.gpus or ()):
+    if used >= len(node.gpus or ()) - len(view.index.gpus_not_given.get(node.key, ())):
         return "reserved"
     return (("free", "ok"),) if _are_found(used, node, view) else UNKNOWN
 

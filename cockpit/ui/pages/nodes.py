@@ -86,6 +86,8 @@ def _facts(node: Node, view: View) -> Iterator[tuple[str, Cell]]:
         yield "GPUs", f"not seen for {cells.ago(node.gpus_seen, view)}: NVML fails here, and their figures are as old"
     reserved = (_resource(name, quantity) for name, quantity in sorted(node.resources.items()) if ":" not in name)
     yield "reserved", ", ".join(reserved) or UNKNOWN
+    if not_given := view.index.gpus_not_given.get(node.key):
+        yield "not given", f"GPU {', '.join(gpu.label for gpu in not_given)}: not given to Ray, so it never hands them out"
     yield "CPU", f"{percent(node.cpu)} of {node.cpus if node.cpus is not None else UNKNOWN}"
     yield "host memory", (*cells.host_memory(node, 24, view), (f" {cells.used_of(node.memory)}", ""))
     yield "kill line", kill_line_words(node.memory)

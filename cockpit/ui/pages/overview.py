@@ -15,7 +15,7 @@ from cockpit.monitor.history import STEP_S, STEPS_KEPT
 from cockpit.placement import needs_words
 from cockpit.report.grouping import Repeats, alike_groups, bundles_words
 from cockpit.report.text import unjudged_words
-from cockpit.text import UNKNOWN, age, percent, plural, ratio
+from cockpit.text import UNKNOWN, age, count, percent, plural, ratio
 from cockpit.ui import cells
 from cockpit.ui.block import CUTS, fit_text
 from cockpit.ui.columns import GPU_MEMORY_COLUMN, PID_COLUMN, age_column, number_column, process_search, reason_column, text_column
@@ -77,6 +77,7 @@ def node_columns(view: View) -> tuple[Column[Node], ...]:
         number_column("UTL%", 4, lambda node, _: cells.mean_known([gpu.utilization for gpu in node.current_gpus or ()]), percent),
         Column(f"UTIL {past // 12} MIN", past, lambda node, view: cells.recent_spark(node, "gpu", None, past, view), rank=7),
         Column("RESV", 5, lambda node, _: cells.reservation(node), sort=lambda node, _: _reserved_gpus(node), right=True),
+        *_not_given_column(view),
         Column("CPU", 9, lambda node, _: cells.reservation(node, "CPU"), rank=6, right=True),
         Column("HOST MEM", 8, lambda node, view: cells.host_memory(node, 8, view)),
         Column("HOST", 4, _memory, sort=lambda node, _: ratio(node.memory.used, node.memory.total), right=True),
@@ -87,6 +88,15 @@ def node_columns(view: View) -> tuple[Column[Node], ...]:
         _share("DISK", cells.fullest_disk, (0.85, 0.95), rank=1),
         age_column("SEEN", 4, lambda node, _: node.seen),
     )
+
+
+def _not_given_column(view: View) -> tuple[Column[Node], ...]:
+    """How many GPUs of each node Ray can't hand out; only where there is such a node."""
+    found = view.index.gpus_not_given
+    if not any(found.values()):
+        return ()
+    numbers = {key: len(gpus) for key, gpus in found.items()}
+    return (number_column("NOT GIVEN", 9, lambda node, _: numbers.get(node.key), count, rank=1),)
 
 
 def _share(

@@ -45,6 +45,33 @@ async def test_everything_is_forgotten_when_another_cluster_answers():
     assert [node.id for node in (await it.read_nodes()).nodes] == [other["data"]["summary"][0]["raylet"]["nodeId"]]
 
 
+async def test_another_session_at_the_address_is_said_with_the_one_before_it():
+    ray, clock = RecordedRay(), Clock()
+    it = ray.ray(clock)
+    first = await it.identify()
+    assert (first.before, first.replaced) == (None, None)
+    ray.paths["/api/version"] = {**recorded("version"), "session_name": "session_2026-11-22"}
+    clock.now += 5.0
+    for _ in range(2):
+        second = await it.identify()
+        assert (second.session, second.before, second.replaced) == ("session_2026-11-22", first.session, clock.now)
+
+
+async def test_where_one_session_alone_is_meant_another_is_not_believed():
+    ray = RecordedRay()
+    meant = recorded("version")["session_name"]
+    why_not_meant = lambda name: None if name == meant else f"{name} answers there now"  # noqa: E731
+    it = RayClient("http://head:8265", token=lambda: None, transport=MockTransport(ray), why_not_meant=why_not_meant)
+    await it.identify()
+    nodes = next(source for source in it.sources if source.name == "ray.nodes")
+    await nodes.read()
+    ray.paths["/api/version"] = {**recorded("version"), "session_name": "session_2"}
+    for ask in (it.identify, nodes.read, it.log_files):
+        with pytest.raises(SourceError, match="http://head:8265: session_2 answers there now") as caught:
+            await ask()
+        assert caught.value.cause == "other session"
+
+
 async def test_the_same_cluster_is_not_forgotten():
     ray = RecordedRay()
     it = ray.ray()
@@ -296,8 +323,9 @@ async def test_something_else_on_the_port_is_not_a_ray():
     with pytest.raises(SourceError, match="is not a Ray dashboard: it reports no Ray version"):
         await ray.ray().identify()
     ray.paths = {"/api/version": {"hello": "world"}}
-    with pytest.raises(SourceError, match="unexpected JSON"):
+    with pytest.raises(SourceError, match="unexpected JSON") as caught:
         await ray.ray().identify()
+    assert caught.value.cause == "not ray"
 
 
 async def test_ids_are_quoted_whole():

@@ -161,7 +161,48 @@ async def test_a_page_is_not_ray():
 
 async def test_a_page_with_an_error_is_not_quoted():
     page = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 28\r\n\r\n<html><h1>502 Bad Gateway..."
-    assert (await failure(saying(page))).endswith("answered HTTP 502 (asked for its version): an HTML page")
+    assert (await failure(saying(page))).endswith("does not answer like Ray: HTTP 502 (asked for its version): an HTML page")
+
+
+async def test_what_answers_is_said_by_its_status_its_server_and_the_title_of_its_page():
+    body = b"<html><head><TITLE>\n504 Gateway\x1b[2J\n Time-out &amp; more</TITLE></head></html>"
+    head = b"Server: nginx/1.25.3\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % len(body)
+    text = await failure(saying(b"HTTP/1.1 504 Gateway Time-out\r\n" + head + body))
+    assert text.endswith("HTTP 504 (asked for its version): an HTML page titled “504 Gateway�[2J Time-out & more”, server nginx/1.25.3")
+    text = await failure(saying(b"HTTP/1.1 200 OK\r\n" + head + body))
+    assert "is not a Ray dashboard: it sent an HTML page titled “504 Gateway" in text
+    assert text.endswith(", server nginx/1.25.3 (asked for its version)")
+
+
+REDIRECT = b"HTTP/1.1 302 Found\r\nLocation: http://sso.example/login\r\nContent-Length: 0\r\n\r\n"
+PAGE = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n<html></html>"
+FORBIDDEN = b"HTTP/1.1 400 Bad Request\r\nServer: envoy\r\nContent-Length: 2\r\n\r\n{}"
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause"),
+    [
+        (REDIRECT, "not ray"),
+        (PAGE, "not ray"),
+        (FORBIDDEN, "not ray"),
+        (OK + b"Content-Length: 2\r\n\r\n{}", "not ray"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "not ray"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "not ray"),
+        (b"", "silent"),
+        (OK + b"Content-Length: 100\r\n\r\n{", "silent"),
+        (b"HTTP/1.1 500 x\r\nServer: Python/3.12 aiohttp/3.12.4\r\nContent-Length: 4\r\n\r\noops", None),
+    ],
+    ids=["redirect", "page", "refusal", "json", "ssh", "tls", "closed", "cut", "ray's own error"],
+)
+async def test_what_answers_but_not_as_ray_is_told_from_silence_and_from_an_error_of_rays(answer: bytes, cause: str | None):
+    async with serving(saying(answer)) as dashboard:
+        with pytest.raises(SourceError) as caught:
+            await ask(dashboard)
+    assert caught.value.cause == cause, str(caught.value)
+
+
+async def test_plain_http_to_what_speaks_tls_says_so():
+    assert "it does not speak HTTP; if it speaks TLS, ask it by https://" in await failure(saying(b"\x15\x03\x03\x00\x02\x02\x46"))
 
 
 async def test_a_redirect_is_not_followed():
@@ -256,8 +297,9 @@ async def test_tls_to_a_plain_dashboard_says_so():
 
     server = await asyncio.start_server(refuse, "127.0.0.1", 0)
     dashboard = Dashboard(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}", token=lambda: None, transport=None)
-    with pytest.raises(NoAnswerError, match=r"TLS failed .* uses http://"):
+    with pytest.raises(NoAnswerError, match=r"TLS failed .* uses http://") as caught:
         await ask(dashboard)
+    assert caught.value.cause == "not ray"
     await dashboard.close()
     server.close()
 

@@ -1,0 +1,71 @@
+"""Which GPUs of a node its raylet was given: those that Ray hands out. The others are there, and Ray never uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cockpit.model import Gpu, Host, Node, RayProcess, Snapshot
+
+NO_DEVICES = ("", "-1", "none", "void", "nodevfiles")
+"""What CUDA_VISIBLE_DEVICES says for "none"."""
+MAX_GPUS_PER_HOST = 10_000
+"""No host has more, whatever it says."""
+
+
+def find_raylet(node: Node, host: Host | None) -> RayProcess | None:
+    """The node's raylet, as its host's probe sees it; `None` also where that is not clear."""
+    raylets = [ray for ray in (host.rays if host else None) or () if ray.role == "raylet" and ray.node == node.id]
+    return raylets[0] if len(raylets) == 1 else None
+
+
+def list_visible_devices(raylet: RayProcess | None) -> list[str] | None:
+    """The devices that the raylet's CUDA_VISIBLE_DEVICES names; `None`: it has none, or that is not known."""
+    text = raylet.visible if raylet else None
+    if text is None:
+        return None
+    return [] if text.strip().lower() in NO_DEVICES else [device.strip() for device in text.split(",") if device.strip()]
+
+
+def is_environment_known(raylet: RayProcess | None) -> bool:
+    """Whether the probe could read the raylet's environment: one may read it who may count its open files."""
+    return raylet is not None and (raylet.visible is not None or raylet.files is not None)
+
+
+def count_in_ray(node: Node) -> float | None:
+    """The node's GPUs by Ray's count; `None` where that is no number to believe."""
+    known = node.resources.get("GPU")
+    total = known.total if known else 0.0
+    return total if total is not None and 0 <= total <= MAX_GPUS_PER_HOST else None
+
+
+def find_not_given(node: Node, host: Host | None) -> tuple[Gpu, ...] | None:
+    """GPUs of the node that Ray can't hand out, because its raylet was not given them; `None`: that is not known.
+
+    A raylet that counts N GPUs has the first N that CUDA_VISIBLE_DEVICES names, else those with the indices 0 to N-1
+    (Ray 2.60, `resource_and_label_spec.py` and `accelerators/nvidia_gpu.py`). Of raylets that share a host nothing is claimed.
+    """
+    total = count_in_ray(node)
+    if node.state != "ALIVE" or not node.id or not node.resources or node.gpus is None or total is None:
+        return None
+    if any(gpu.index >= 1000 for gpu in node.gpus):
+        return None
+    if total >= len(node.gpus):
+        return ()
+    raylet = find_raylet(node, host)
+    if not is_environment_known(raylet) or sum(ray.role == "raylet" for ray in (host.rays if host else None) or ()) != 1:
+        return None
+    listed = list_visible_devices(raylet)
+    given = [str(number) for number in range(len(node.gpus))] if listed is None else listed
+    return tuple(gpu for gpu in node.gpus if not is_named(gpu, given[: int(total)]))
+
+
+def is_named(gpu: Gpu, devices: Sequence[str]) -> bool:
+    """Whether one of these devices, as CUDA_VISIBLE_DEVICES names them, is this GPU."""
+    return any(device == gpu.label or (device.startswith("GPU-") and bool(gpu.uuid) and gpu.uuid.startswith(device)) for device in devices)
+
+
+def find_all_not_given(snapshot: Snapshot) -> Mapping[str, tuple[Gpu, ...]]:
+    """By key of the node, of each node of which that is known."""
+    hosts = {node: host for host in snapshot.hosts.values() for node in host.nodes}
+    found = {node.key: find_not_given(node, hosts.get(node.id or "")) for node in snapshot.nodes or ()}
+    return {key: gpus for key, gpus in found.items() if gpus is not None}
