@@ -291,29 +291,39 @@ def test_what_a_dead_ray_has_left_is_not_the_job_of_one_that_came_after_it(begin
 
 
 @pytest.mark.parametrize("size", [(160, 50), (80, 24)])
-def test_the_ray_that_a_person_has_chosen_stays_the_one_that_is_meant(begin: partial[OneRay], size: tuple[int, int]):
+def test_the_ray_that_a_person_has_chosen_stays_the_one_that_is_meant(
+    begin: partial[OneRay], two: tuple[OneRay, OneRay], size: tuple[int, int]
+):
     """It ends, and another starts at its address: neither that one nor the one beside it takes its place without a word."""
-    chosen = begin(3)
-    with screen(chosen.host, size=size) as eyes:
-        eyes.until("Which of these Ray clusters", chosen.session)
-        eyes.press("End", "Enter")
-        eyes.until("127.0.0.1:8268", "nodes 1/1")
-        act(chosen.host, f"stop --yes --session {chosen.session}")
-        eyes.until("no dashboard at", ":8268", "Ray was stopped on its head box")
-        plan_of_stop(eyes, chosen)
-        next_one = begin(3)
-        eyes.until("another Ray session answers", "no dashboard at")
-        plan_of_stop(eyes, chosen)
-        eyes.press("a")
-        eyes.until("Which of these Ray clusters", next_one.session)
-        eyes.press("End", "Enter")
-        eyes.until("127.0.0.1:8268", "nodes 1/1")
-        eyes.till(lambda text: "no dashboard" not in text)
-        act(next_one.host, f"stop --yes --session {next_one.session}")
+    _, beside = two
+    chosen = next_one = begin(3)
+    try:
+        with screen(chosen.host, size=size) as eyes:
+            choose(eyes, chosen)
+            act(chosen.host, f"stop --yes --session {chosen.session}")
+            eyes.until("no dashboard", ":8268", "Ray was stopped on its head box")
+            assert beside.session in plan_of_stop(eyes, chosen)
+            next_one = begin(3)
+            eyes.until("another Ray session answers", "no dashboard")
+            plan_of_stop(eyes, chosen)
+            eyes.press("a")
+            choose(eyes, next_one)
+            eyes.till(lambda text: "no dashboard" not in text)
+    finally:
+        next_one.kill()
 
 
-def plan_of_stop(eyes: Screen, ray: OneRay) -> None:
-    """`S` means this Ray, which has ended, and says so."""
+def choose(eyes: Screen, ray: OneRay) -> None:
+    """Follow this Ray, of those that the screen offers."""
+    shown = eyes.until("Which of these Ray clusters", ray.session)
+    offered = [line for line in shown.splitlines() if "http://127.0.0.1:" in line]
+    place = next(number for number, line in enumerate(offered) if f":{8265 + ray.number}" in line)
+    eyes.press(*["Down"] * place, "Enter")
+    eyes.until(f"127.0.0.1:{8265 + ray.number}", "nodes 1/1")
+
+
+def plan_of_stop(eyes: Screen, ray: OneRay) -> str:
+    """`S` means this Ray, which has ended, and says so; what its dialog shows."""
     eyes.press("2")
     eyes.until("GPUS")
     eyes.press("S")
