@@ -33,11 +33,9 @@ class SavedRay:
         if not nodes or not nodes[0].head or nodes[0].id not in found:
             self.notes.append("How Ray was started is not saved: no probe on the head's host has told")
             return
-        self._fill(nodes, found, snapshot)
-        if env and self.section is not None:
-            self.section["env"] = dict(env)
+        self.section = self._describe(nodes, found, snapshot) | ({"env": dict(env)} if env else {})
 
-    def _fill(self, nodes: list[Node], found: Mapping[str | None, tuple[str, RayProcess]], snapshot: Snapshot) -> None:
+    def _describe(self, nodes: list[Node], found: Mapping[str | None, tuple[str, RayProcess]], snapshot: Snapshot) -> dict[str, Any]:
         head, *others = nodes
         workers = self._one_per_host(found[head.id][0], [node for node in others if node.id in found], found)
         if silent := [clean(node.title) for node in others if node.id not in found]:
@@ -48,12 +46,13 @@ class SavedRay:
         slurm = {found[node.id][1].slurm for node in (head, *workers)}
         if slurm == {None}:
             listed = [{"host": host, **flags} for host, flags in zip(hosts, [of_head, *of_workers], strict=True)]
-            self.section = {"head": listed[0], **({"workers": listed[1:]} if workers else {})}
+            section: dict[str, Any] = {"head": listed[0], **({"workers": listed[1:]} if workers else {})}
         else:
-            self.section = {"head": _without_host(of_head), **({"workers": _in_all(of_workers)} if workers else {})}
+            section = {"head": _without_host(of_head), **({"workers": _in_all(of_workers)} if workers else {})}
             self.notes.append("It ran in a Slurm job, so that no hosts are named: recover takes the nodes of the job that it runs in")
-        self._add_python([found[node.id][1] for node in (head, *workers)])
+        python = self._find_python([found[node.id][1] for node in (head, *workers)])
         self.notes.append(f"Not saved, as no command line shows it: {UNSHOWN}")
+        return section | ({"python": python} if python else {})
 
     def _one_per_host(self, head: str, nodes: list[Node], found: Mapping[str | None, tuple[str, RayProcess]]) -> list[Node]:
         """A preset starts one Ray on a host."""
@@ -67,12 +66,12 @@ class SavedRay:
                 kept.append(node)
         return kept
 
-    def _add_python(self, rays: Iterable[RayProcess]) -> None:
+    def _find_python(self, rays: Iterable[RayProcess]) -> str | None:
         pythons = {(ray.start or {}).get("python") for ray in rays}
-        if len(pythons) == 1 and self.section is not None and (python := pythons.pop()) is not None:
-            self.section["python"] = python
-        elif len(pythons) > 1:
-            self.notes.append(f"Not saved: ray.python, as the hosts have {plural(len(pythons), 'different path')} of it")
+        if len(pythons) == 1:
+            return pythons.pop()
+        self.notes.append(f"Not saved: ray.python, as the hosts have {plural(len(pythons), 'different path')} of it")
+        return None
 
 
 def _find_raylet(node: Node, snapshot: Snapshot) -> tuple[str, RayProcess] | None:

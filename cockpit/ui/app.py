@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.text import Text
@@ -39,7 +40,6 @@ from cockpit.ui.keys import (
     ACT_BINDINGS,
     ACTION_TARGETS,
     BINDINGS,
-    PAGES,
     PAST_BINDINGS,
     PAST_ORDER,
     WHY_NOT_BINDINGS,
@@ -59,8 +59,6 @@ from cockpit.ui.time_line import TimeLine
 from cockpit.ui.view import Index
 
 if TYPE_CHECKING:
-    from textual.command import Provider
-
     from cockpit.acts.executor import ActionExecutor
     from cockpit.recording.recorder import Recorder
     from cockpit.ui.recover_dialog import RunbookFactory
@@ -73,12 +71,6 @@ AGE_REDRAW_AFTER_S = 6.0
 """Seconds after which ages are drawn although there is no new snapshot: longer than the pause between two of a large cluster."""
 MIN_SCREEN_SIZE = (60, 15)
 """Columns and lines; a smaller terminal has no room for a useful row."""
-
-
-def _find_commands() -> type[Provider]:
-    from cockpit.ui.palette import Commands
-
-    return Commands
 
 
 class Cockpit(SwitchingApp):
@@ -95,7 +87,7 @@ class Cockpit(SwitchingApp):
     .ascii AddressDialog Vertical, .ascii NameDialog Vertical, .ascii #dialog { border: ascii $primary; }
     """
     BINDINGS: ClassVar[list[BindingType]] = list(BINDINGS)
-    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {_find_commands}
+    COMMANDS: ClassVar[set[Any]] = {lambda: import_module("cockpit.ui.palette").Commands}
     greeting: str | None = None
     """A sentence that the screen begins with."""
 
@@ -255,10 +247,6 @@ class Cockpit(SwitchingApp):
 
     # Where we are
 
-    def action_page(self, number: int) -> None:
-        """Open a page by its number, from 0."""
-        self._open([PAGES[number]()])
-
     def on_table_opened(self, message: Table.Opened) -> None:
         if (page := detail_of(message.row)) is not None:
             self._open_deeper(page)
@@ -389,14 +377,11 @@ class Cockpit(SwitchingApp):
             self.push_screen(Palette(id="--command-palette"))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette: pages, acts and keys, then Textual's own."""
-        from cockpit.ui.palette import act_commands, key_commands, page_commands
+        """What the palette offers."""
+        from cockpit.ui.palette import all_commands
 
-        yield from page_commands(self.action_page)
-        yield from act_commands(self.acts.begin) if self.acts and not self.is_past else ()
-        yield from key_commands((self, self.table), self._applies)
-        yield from (command for command in super().get_system_commands(screen) if command.title in ("Theme", "Quit"))
-        yield SystemCommand("Screenshot", "Write the screen as an SVG picture to a file in the current directory", self.take_screenshot)
+        begin = self.acts.begin if self.acts and not self.is_past else None
+        return all_commands(self, begin, self._applies, super().get_system_commands(screen))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return self._means(action, parameters, over_page=len(self.screen_stack) == 1)

@@ -9,6 +9,7 @@ from textual import work
 
 from cockpit.config.address import Address
 from cockpit.model import Finding, Process
+from cockpit.ui.keys import PAGES
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import DetailPage, about
 from cockpit.ui.pages.memory import BY_GROWTH, OWNERS, MemoryPage, fullest_node, memory_node
@@ -27,6 +28,10 @@ class SwitchingApp(ReplayApp):
         self.refresh_bindings()
         self.refresh_presets()
         self.draw()
+
+    def action_page(self, number: int) -> None:
+        """Open a page by its number, from 0."""
+        self._open([PAGES[number]()])
 
     def _open_deeper(self, page: Page) -> None:
         """What is opened anew begins at its top; the way back leads to the row where one was."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from textual import work
 from textual.app import SystemCommand
@@ -17,6 +17,9 @@ from cockpit.acts.act import Act, Runbook
 from cockpit.acts.table import ACTS
 from cockpit.ui.help import binding_help, key_name
 from cockpit.ui.keys import NOT_IN_PALETTE, PAGES
+
+if TYPE_CHECKING:
+    from cockpit.ui.page_switches import SwitchingApp
 
 OTHER_WORDS: Final[Mapping[str, str]] = {
     "Overview": "home dashboard summary",
@@ -83,6 +86,17 @@ class Palette(CommandPalette):
     @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP, exit_on_error=False)
     async def _gather_commands(self, search_value: str) -> None:
         await CommandPalette._gather_commands.__wrapped__(self, search_value)  # type: ignore[attr-defined]  # `work` wraps it
+
+
+def all_commands(
+    app: SwitchingApp, begin: Callable[[Act | Runbook], object] | None, applies: Callable[[str], bool], theirs: Iterable[SystemCommand]
+) -> Iterator[SystemCommand]:
+    """Pages, acts (none without `begin`), keys, and some of Textual's own, `theirs`."""
+    yield from page_commands(app.action_page)
+    yield from () if begin is None else act_commands(begin)
+    yield from key_commands((app, app.table), applies)
+    yield from (command for command in theirs if command.title in ("Theme", "Quit"))
+    yield SystemCommand("Screenshot", "Write the screen as an SVG picture to a file in the current directory", app.take_screenshot)
 
 
 def page_commands(open_page: Callable[[int], object]) -> Iterator[SystemCommand]:

@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -17,7 +18,7 @@ from textual.app import SuspendNotSupported
 
 from cockpit.check.preset_list import PresetEntry, check_presets
 from cockpit.config.document import InputError, abbreviate_home
-from cockpit.model import Job
+from cockpit.model import Job, Snapshot
 from cockpit.presets import copy_preset, presets_folder, read_preset, write_preset
 from cockpit.presets.folder import READY_MADE, demo_env
 from cockpit.presets.save import preset_of
@@ -26,6 +27,8 @@ from cockpit.ui.acts import find_chosen
 from cockpit.ui.inspection import InspectionApp
 from cockpit.ui.pages.presets import PresetsPage
 
+SAVE_PATIENCE_S = 15.0
+"""Seconds in which every host is looked at for a preset; what has not been seen by then is named in it as unknown."""
 READ_INTERVAL_S = 20.0
 """Seconds after which presets that are shown are read and checked again."""
 
@@ -94,7 +97,8 @@ class PresetApp(InspectionApp):
             self.say("Save one job at a time: put the cursor on it")
             return
         try:
-            text = preset_of(jobs[0], self.drawn_snapshot, demo_env())
+            snapshot = await self._await_aloud(self._look_at_all_hosts(), "Looking on each host how Ray was started …")
+            text = preset_of(jobs[0], snapshot, demo_env())
             question = f"Save job {jobs[0].id} as a preset. Name:"
             from cockpit.ui.dialogs import NameDialog
 
@@ -104,6 +108,19 @@ class PresetApp(InspectionApp):
         except InputError as error:
             self.say(str(error), "warning")
         self.refresh_presets(now=True)
+
+    async def _look_at_all_hosts(self) -> Snapshot:
+        """What is known once a probe has looked at every host: while Ray is well, workers are not probed."""
+        monitor, end = self.monitor, time.monotonic() + SAVE_PATIENCE_S
+        usual, monitor.selection.everywhere = monitor.selection.everywhere, True
+        try:
+            await monitor.coverage.wait_for_hosts(SAVE_PATIENCE_S)
+            while time.monotonic() < end and any("rays" in host.unanswered for host in monitor.poller.parts.hosts.values()):
+                await monitor.poller.change(end - time.monotonic())
+        finally:
+            monitor.selection.everywhere = usual
+        monitor.poller.rejoin()
+        return monitor.poller.snapshot
 
 
 @contextmanager

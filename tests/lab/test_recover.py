@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from cockpit.presets import read_preset
 from tests.lab import hosts
 from tests.lab.cluster import ENV, Cluster, eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, by_nvml, lay_config
+from tests.lab.eyes import COCKPIT, by_nvml, lay_config, screen
 from tests.lab.hosts import Host, Lab, is_alive
 from tests.lab.leftovers import OLD, leave_engine, leave_session
 
@@ -152,6 +154,42 @@ def test_a_cluster_in_pieces_is_put_back_on_its_feet_and_its_job_runs(pair: Pair
         assert_outlives_everybody(host)
         assert sum(gpu[4] for gpu in by_nvml(host)) < 30 * GIB
     assert_secret(answer, said, pair)
+
+
+def test_a_preset_saved_from_the_living_ray_brings_the_same_cluster_back(pair: Pair):
+    pair.cluster.start()
+    pair.cluster.submit("train", "python train.py")
+    with screen(pair.head) as shown:
+        shown.until("nodes 2/2")
+        shown.press("5")
+        shown.until("train", "RUNNING")
+        shown.press("w")
+        shown.until("Name:")
+        shown.press("Enter")
+        shown.until("Preset written")
+    file = pair.head.folder / "run/lab/home/.config/cockpit/presets/train.yaml"
+    text = file.read_text()
+    (worker,) = read_preset(file).ray.workers
+    assert (worker.host, worker.flags["num_cpus"], worker.flags["num_gpus"]) == ("w1", 16, 8)
+    assert "variables of Ray's environment" in text
+    file.write_text(text.replace("ray:\n", f"ray:\n  env: {json.dumps({**ENV, 'RAY_AUTH_MODE': 'disabled'})}\n", 1))
+    before = started_as(pair)
+    pair.cluster.part("gcs").kill()
+    code, answer, said = pair.recover("train")
+    assert (code, {*steps(answer).values()}) == (0, {"done"}), (said, answer)
+    eventually(pair.at_work, within=120, every=0.1)
+    assert started_as(pair) == before
+
+
+def started_as(pair: Pair) -> list[list[Any]]:
+    """What the dashboard and the command lines say of each node: resources, ports, where the dashboard listens."""
+    names = ("--static_resource_list", "--min_worker_port", "--max_worker_port", "--temp_dir", "--object_store_memory", "--gcs-address")
+    words = [host.matching("raylet/raylet", "--raylet_socket_name")[0].text.split() for host in pair.cluster.hosts]
+    flags = [[word for word in line if word.startswith(names)] for line in words]
+    for line in flags:  # how much memory is free differs from start to start
+        line[:] = [re.sub(r"memory,\d+,object", "object", word) for word in line]
+    board = pair.cluster.part("dashboard").text.split()
+    return [*flags, [word for word in board if word.startswith(("--host=", "--port="))]]
 
 
 def assert_outlives_everybody(host: Host) -> None:

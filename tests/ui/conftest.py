@@ -29,7 +29,16 @@ class Still:
     def __init__(self, publish, first):
         self.publish, self.first = publish, first
         self.choice, self.choose = self, None
-        self.poller = SimpleNamespace(tracker=SimpleNamespace(memory=MemoryHistory()), usage=Usage(), join_early=lambda: self.first)
+        self.poller = SimpleNamespace(
+            tracker=SimpleNamespace(memory=MemoryHistory()),
+            usage=Usage(),
+            join_early=lambda: self.first,
+            rejoin=lambda: None,
+            snapshot=first,
+            parts=SimpleNamespace(hosts={}),
+        )
+        self.selection = SimpleNamespace(everywhere=False)
+        self.coverage = self
         self.ending = []
         self.closed = self.refreshed = False
         self.followed = []
@@ -70,6 +79,9 @@ class Still:
         if isinstance(self.dead, SourceError):
             raise self.dead
         return self.dead
+
+    async def wait_for_hosts(self, timeout):
+        self.waited_everywhere = self.selection.everywhere
 
     async def node_processes(self, node):
         return self.of_node

@@ -183,6 +183,8 @@ async def test_w_makes_a_preset_of_a_job_and_never_goes_over_another(make, folde
         await pilot.press("enter")
         await until(pilot, lambda: (folder / "small-1.yaml").exists())
         assert "entrypoint: python train.py" in (folder / "small-1.yaml").read_text()
+        assert app.monitor.waited_everywhere, "workers are not probed while Ray is well"
+        assert not app.monitor.selection.everywhere
         assert stat.S_IMODE((folder / "small-1.yaml").stat().st_mode) == 0o600
         await pilot.press("w")
         await until(pilot, lambda: "Save job small-1 as a preset" in shown(app))

@@ -63,7 +63,10 @@ class ActorsPage(Page):
         note = " (incomplete: Ray lists only the first 10,000)" if view.snapshot.actors_complete is False else ""
         known, status = (self.dead, self.dead_status) if view.ago is None else (None, "not recorded")
         pending, scheduled = view.index.of(_pending), view.index.of(_scheduled)
-        waiting = (_actors_section("pending", "PENDING" + note, pending, "no pending actors"), _groups_section(view, tree=self.tree))
+        waiting: tuple[Section[Any], ...] = (
+            _actors_section("pending", "PENDING" + note, pending, "no pending actors"),
+            _groups_section(view, tree=self.tree),
+        )
         return (
             *([_actors_section("dead", "DEAD", known, "none", status)] if self.wants_dead else ()),
             *sorted(waiting, key=lambda section: min((_severity(row, view) for row in section.rows or ()), default=len(LEVELS))),

@@ -6,10 +6,13 @@ import json
 
 import pytest
 
-from cockpit.probe.look.raylets import Rays
+from cockpit.probe.look.raylets import Rays, gcs_address
 from cockpit.probe.look.start_flags import MAX_CHARS, head_flags, raylet_flags
 from tests.probe.forests import SESSION, gcs, process, raylet, table
 
+RESOURCES = (
+    "node:10.0.0.1,1,node:__internal_head__,1,accelerator_type:H100,1,CPU,4,GPU,8,fast_disk,2.5,memory,21,object_store_memory,80000000"
+)
 RAYLET = (
     "/env/lib/python3.11/site-packages/ray/core/src/ray/raylet/raylet",
     f"--raylet_socket_name={SESSION}/sockets/raylet",
@@ -18,15 +21,14 @@ RAYLET = (
     "--max_worker_port=20900",
     "--node_manager_port=7001",
     "--node_ip_address=10.99.0.1",
-    "--static_resource_list=node:10.99.0.1,1.0,node:__internal_head__,1.0,accelerator_type:H100,1,CPU,4,GPU,8,fast_disk,2.5,"
-    "memory,21973695488,object_store_memory,80000000",
+    f"--static_resource_list={RESOURCES}",
     "--python_worker_command=/env/bin/python /env/lib/python3.11/site-packages/ray/_private/workers/setup_worker.py --webui=10.99.0.1:8265",
     "--temp_dir=/scratch/ray",
     "--plasma_directory=/dev/shm",
     "--gcs-address=10.99.0.1:6379",
     '--labels={"ray.io/accelerator-type": "H100", "zone": "a"}',
     "--head",
-    "--dashboard_agent_command=/env/bin/python -u /env/lib/python3.11/site-packages/ray/dashboard/agent.py --grpc-port=0 --listen-port=52400",
+    "--dashboard_agent_command=/env/bin/python -u /env/lib/ray/dashboard/agent.py --grpc-port=0 --listen-port=52400",
 )
 FLAGS = {
     "node_ip_address": "10.99.0.1",
@@ -110,3 +112,9 @@ def test_flags_are_told_of_our_own_raylet_and_of_the_dashboard_of_its_session(mo
     assert starts == {100: {}, 90: {"port": "6379", "dashboard_host": "127.0.0.1", "dashboard_port": "8265"}}
     monkeypatch.setattr("cockpit.probe.trust.own_uids", lambda: {4242})
     assert {one.start for one in Rays().read(there).values()} == {None}
+
+
+def test_a_gcs_that_has_chosen_its_port_itself_does_not_tell_where_it_is():
+    argv = f"/env/ray/core/src/ray/gcs/gcs_server --log_dir={SESSION}/logs --gcs_server_port={{}} --node-ip-address=127.0.0.1"
+    assert gcs_address(process(90, argv.format(6379))) == "127.0.0.1:6379"
+    assert gcs_address(process(90, argv.format(0))) is None
