@@ -76,7 +76,7 @@ class ReplayApp(PresetApp):
         if steps > 0 and self._is_at_end:
             self.say("Step forward: this is now" if self.follows else "Step forward: the recording ends here")
             return
-        if steps < 0 and self.past is not None and self.past.at <= self.past.stretch.recorded[0]:
+        if steps < 0 and self.past is not None and (self._wanted or self.past.at) <= self.past.stretch.recorded[0]:
             self.say("Step: the recording begins here")
             return
         at = self._wanted or self.frozen_at or self.clock()
@@ -221,8 +221,8 @@ class ReplayApp(PresetApp):
     def _is_at_end(self) -> bool:
         """Whether nothing comes after what is shown: now, or the end of a recording that is replayed."""
         if self.follows:
-            return self.past is None and self.frozen_at is None
-        return self.past is not None and self.past.at >= self.past.stretch.recorded[1]
+            return self.past is None and self.frozen_at is None and self._wanted is None
+        return self.past is not None and (self._wanted or self.past.at) >= self.past.stretch.recorded[1]
 
     def _play_on(self) -> None:
         if self._reading_past is not None and not self._reading_past.is_finished:

@@ -36,7 +36,7 @@ class _Layout(msgspec.Struct, frozen=True):
     ticks: int
 
 
-WIDE = _Layout("wide", 1000, lane=22, lane_label=240, plot_label=240, label_chars=34, ticks=5)
+WIDE = _Layout("wide", 1000, lane=22, lane_label=240, plot_label=240, label_chars=32, ticks=5)
 NARROW = _Layout("narrow", 440, lane=36, lane_label=0, plot_label=44, label_chars=60, ticks=3)
 LAYOUTS = (WIDE, NARROW)
 BAR = 14
