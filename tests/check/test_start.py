@@ -154,7 +154,7 @@ def test_a_preset_without_hosts_is_judged_for_the_nodes_of_the_job_and_its_flags
     )
     assert check(here, asked(group("actor", 17)), in_slurm(host("head"), host("w1"))).verdict == "never"
     few = check(here, asked(group("pool", 8, "STRICT_PACK", GPU=1.0, CPU=3.0)), in_slurm(host("head"), host("w1")))
-    assert "num_cpus under ray.head and ray.workers in the preset" in few.reason.change
+    assert "num_cpus: 24 under ray.head and ray.workers in the preset" in few.reason.change
     half = check(here, asked(ACTOR), in_slurm(host("head", 4), host("w1")))
     assert "head has num_gpus: 8, but NVML sees 4" in lines_of(half, "doubt")
 
