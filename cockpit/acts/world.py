@@ -225,13 +225,16 @@ class ActContext:
         if name in {self.monitor.pool.local, "localhost", *here}:
             return self.monitor.pool.local
         titles = MachineTitles(snapshot.nodes or (), snapshot.hosts)
-        nodes = {
-            alias: node.ip for node in snapshot.nodes or () for alias in (node.title, titles.of_node(node), node.host, node.ip, node.id)
-        }
+        called = [node for node in snapshot.nodes or () if name in (node.title, titles.of_node(node), node.host, node.ip, node.id)]
+        for host in snapshot.hosts.values():
+            is_meant = titles.of_host(host.name) == name or any(node.id in host.nodes for node in called)
+            if is_meant and (host.local or host.name in self._entries):
+                return self.monitor.pool.local if host.local else host.name
+        addresses = {node.ip for node in called}
         for entry in self._entries.values():
-            if name in (entry.name, entry.target) or nodes.get(name) == entry.target:
+            if name in (entry.name, entry.target) or entry.target in addresses:
                 return entry.name
-        return self.monitor.pool.local if nodes.get(name) in here else None
+        return self.monitor.pool.local if addresses & here else None
 
 
 def _by_state(jobs: Iterable[Job]) -> dict[str, list[str]]:

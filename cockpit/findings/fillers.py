@@ -129,9 +129,9 @@ def filler_remedy(known: Lookups, here: Sequence[Process], title: str, one: Fill
     if one.kind in ("driver_log", "worker_log"):
         end = f"; `cockpit stop-job {shlex.quote(job.id)}` ends the job" if job is not None and job.running and _typed(job.id) else ""
         lives = "while the job runs, for Ray appends to it" if job is None or job.running else "its job is over"
-        return f"`{_empty_command(path)}` on {title} empties this log ({lives}){end}; then let the job print less"
+        return f"{_empty_command(path)} on {title} empties this log ({lives}){end}; then let the job print less"
     if one.kind == "ray_log":
-        return f"`{_empty_command(path)}` on {title} empties this log, for Ray appends to it"
+        return f"{_empty_command(path)} on {title} empties this log, for Ray appends to it"
     if one.kind == "cache":
         name = one.name or ""
         purge = f"`{_PURGES[name]}` on {title} makes room" if name in _PURGES else f"remove from {path} on {title} what no job uses"
@@ -159,7 +159,7 @@ def _empty_command(path: str) -> str:
 
     All of Ray 2.60 opens its logs to append: seen in /proc/PID/fdinfo of drivers, workers, raylets and dashboards.
     """
-    return f"dd if=/dev/null of={path} oflag=nofollow"
+    return f"`dd if=/dev/null of={path} oflag=nofollow`"
 
 
 def find_job(known: Lookups, here: Sequence[Process], one: Filler) -> Job | None:

@@ -53,7 +53,7 @@ def _lines(snapshot: Snapshot, *, plain: bool) -> Iterator[str]:
     if snapshot.nodes is None:
         yield "Nodes: unknown"
     else:
-        yield from (_node_sentences if plain else _node_lines)(snapshot, snapshot.nodes)
+        yield from (_node_sentences if plain else _node_lines)(known, snapshot.nodes)
     yield ""
     yield from _actor_lines(snapshot, repeats)
     yield from _orphan_lines(snapshot)
@@ -124,34 +124,36 @@ _ROW = "{:<16} {:<8} {:>9} {:>11} {:>5} {:>11} {:>7} {:>5} {:>5} {:>5}"
 _TITLES = ("NODE", "STATE", "GPUS RESV", "GPU MEM", "UTIL", "HOST MEM", "KILL AT", "OBJ", "DISK", "SEEN")
 
 
-def _node_lines(snapshot: Snapshot, nodes: Iterable[Node]) -> Iterator[str]:
+def _node_lines(known: Lookups, nodes: Iterable[Node]) -> Iterator[str]:
     yield _ROW.format(*_TITLES)
     for node in nodes:
         message = f"  {node.message}" if node.state == "DEAD" and node.message else ""
-        yield _ROW.format(*_node_cells(node, snapshot)) + message
-    if not_given := _not_given_words(snapshot, nodes):
+        yield _ROW.format(*_node_cells(node, known)) + message
+    if not_given := _not_given_words(known, nodes):
         yield f"GPUs not given to Ray: {join_first(not_given, MAX_ROWS)}"
 
 
-def _not_given_words(snapshot: Snapshot, nodes: Iterable[Node]) -> list[str]:
+def _not_given_words(known: Lookups, nodes: Iterable[Node]) -> list[str]:
     """`4 on w1 (0, 3, 6, 7)` for each of these nodes that has GPUs which Ray can't hand out."""
-    found = find_all_not_given(snapshot)
+    found = find_all_not_given(known.snapshot)
     told = ((node, found.get(node.key)) for node in nodes)
-    return [f"{len(gpus)} on {node.title} ({', '.join(gpu.label for gpu in gpus)})" for node, gpus in told if gpus]
+    return [f"{len(gpus)} on {known.titles.of_node(node)} ({', '.join(gpu.label for gpu in gpus)})" for node, gpus in told if gpus]
 
 
 _LABELS = ("GPUs reserved", "GPU memory", "GPUs busy", "host memory", "Ray kills workers above", "object store", "fullest disk")
 """Of the same columns in a sentence, without node, state and when it was seen."""
 
 
-def _node_sentences(snapshot: Snapshot, nodes: Iterable[Node]) -> Iterator[str]:
+def _node_sentences(lookups: Lookups, nodes: Iterable[Node]) -> Iterator[str]:
     for node in nodes:
-        _, state, *cells, seen = _node_cells(node, snapshot)
+        _, state, *cells, seen = _node_cells(node, lookups)
         known = [f"{label} {cell.replace('/', ' of ')}" for label, cell in zip(_LABELS, cells, strict=True) if cell.strip(f"{UNKNOWN}/")]
         last = [] if seen == UNKNOWN else [f"seen {seen} ago"]
         message = [node.message] if node.state == "DEAD" and node.message else []
-        not_given = [f"GPUs not given to Ray {words}" for words in _not_given_words(snapshot, [node])]
-        yield ", ".join([f"Node {node.title}{' (head)' if node.head else ''}: {state}", *message, *known, *not_given, *last])
+        not_given = [f"GPUs not given to Ray {words}" for words in _not_given_words(lookups, [node])]
+        yield ", ".join(
+            [f"Node {lookups.titles.of_node(node)}{' (head)' if node.head else ''}: {state}", *message, *known, *not_given, *last]
+        )
 
 
 def node_state(node: Node, hosts: Mapping[str, Host]) -> str:
@@ -162,17 +164,18 @@ def node_state(node: Node, hosts: Mapping[str, Host]) -> str:
     return "not seen" if node.seen is None else "has Ray" if any(ray.role == "raylet" for ray in rays or ()) else "no Ray"
 
 
-def _node_cells(node: Node, snapshot: Snapshot) -> tuple[str, ...]:
+def _node_cells(node: Node, known: Lookups) -> tuple[str, ...]:
+    snapshot = known.snapshot
     reserved = node.resources.get("GPU", Quantity()) if node.state != "DEAD" else Quantity()
-    known = [gpu for gpu in node.current_gpus or () if gpu.memory_used is not None]
-    held, there = sum(gpu.memory_used or 0 for gpu in known), sum(gpu.memory_total or 0 for gpu in known)
+    told = [gpu for gpu in node.current_gpus or () if gpu.memory_used is not None]
+    held, there = sum(gpu.memory_used or 0 for gpu in told), sum(gpu.memory_total or 0 for gpu in told)
     busy = [gpu.utilization for gpu in node.current_gpus or () if gpu.utilization is not None]
     disk = max((share for disk in node.disks if (share := ratio(disk.used, disk.total)) is not None), default=None)
     return (
-        node.title + ("*" if node.head else ""),
+        known.titles.of_node(node) + ("*" if node.head else ""),
         node_state(node, snapshot.hosts),
         f"{count(reserved.used)}/{count(reserved.total)}",
-        f"{size(held)}/{size(there)}" if known else UNKNOWN,
+        f"{size(held)}/{size(there)}" if told else UNKNOWN,
         percent(sum(busy) / len(busy) if busy else None),
         f"{size(node.memory.used)}/{size(node.memory.total)}",
         size(node.memory.kill_at),

@@ -71,7 +71,7 @@ class GpuRows(Sequence[GpuRow]):
 def gpus_section(key: str, rows: Sequence[GpuRow] | None, *, own_node: bool = False) -> Section[GpuRow]:
     """GPUs of one node, or of all."""
     columns: tuple[Column[GpuRow], ...] = (
-        *(() if own_node else (text_column("GPUS", 10, lambda row, _: row.node.title, name=True),)),
+        *(() if own_node else (text_column("GPUS", 10, lambda row, view: view.index.titles.of_node(row.node), name=True),)),
         Column("GPU", 5, _label, sort=lambda row, _: row.gpu.index),
         Column("MEMORY", 10, _memory, rank=2),
         Column("USED/ALL", 9, _used_memory, sort=lambda row, _: row.hold.memory if row.hold else row.gpu.memory_used, right=True),
