@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -110,8 +110,9 @@ class Entry(msgspec.Struct, frozen=True):
 
 def help_text(nodes: Iterable[DOMNode], acts: Iterable[Operation], page: str, applies: Callable[[str], bool]) -> str:
     """All keys in groups, each of their actions in one, first those of which the action `applies` on this page and row; then the signs."""
-    entries = [*_entries(nodes), *map(_act_entry, acts)]
-    here = [entry for entry in entries if applies(entry.action)]
+    every = [*_entries(nodes), *map(_act_entry, acts)]
+    here = [entry for entry in every if applies(entry.action)]
+    entries = _without_hidden(every, here)
     lines: list[str] = []
     listed: set[str] = set()
     groups = dict.fromkeys((TIME, *GROUPS) if applies("play") else GROUPS)
@@ -120,6 +121,16 @@ def help_text(nodes: Iterable[DOMNode], acts: Iterable[Operation], page: str, ap
         lines += ["", title, *_lines(chosen)] if chosen else []
         listed.update(entry.action for entry in chosen)
     return "\n".join(lines[1:]) + "\n" + LEGEND
+
+
+def _without_hidden(entries: Iterable[Entry], here: Sequence[Entry]) -> list[Entry]:
+    """Each key once: with its action of this page and moment; else with the first that it has elsewhere."""
+    owners = {key: entry.action for entry in here for key in entry.keys}
+    return [
+        entry
+        for entry in entries
+        if entry.group == "row act" or all(owners.setdefault(key, entry.action) == entry.action for key in entry.keys)
+    ]
 
 
 def _act_entry(act: Operation) -> Entry:

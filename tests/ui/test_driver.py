@@ -15,8 +15,7 @@ from textual.events import Key
 
 from cockpit.ui import FRAMES_A_SECOND
 from cockpit.ui.driver import TerminalDriver
-
-PROGRAM = [sys.executable, "-c", "from cockpit.cli.main import main; main()", "--address", "http://127.0.0.1:9", "--quiet"]
+from tests.ui.terminal import PROGRAM
 
 
 @pytest.mark.process
