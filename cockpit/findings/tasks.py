@@ -71,7 +71,7 @@ def _words(one: TaskLimit, where: str, pid: int, user: str) -> _Words:
             f"User {user} on {where} has",
             "ulimit -u",
             (f"/proc/{pid}/limits: Max processes {limit}", f"ps -L -U {user} --no-headers | wc -l: {used}"),
-            f"kill what is not needed; for new Ray processes: `prlimit --pid {pid} --nproc={least}`; permanently: "
+            f"kill what is not needed; for new Ray processes, as root: `prlimit --pid {pid} --nproc={least}`; permanently: "
             f"`ulimit -u {least}` before `ray start`, with nproc in /etc/security/limits.conf where that is refused",
         )
     if one.what == "cgroup":

@@ -110,7 +110,7 @@ def _near_findings(facts: Facts, host: Host, ray: RayProcess, files: int, limit:
         text=f"{_part_name(ray).replace('raylet', 'Raylet')} (pid {ray.pid}) on {title} has {files} of {limit} files open: "
         "at the limit no more workers can register",
         evidence=(f"ls /proc/{ray.pid}/fd | wc -l: {files}", f"/proc/{ray.pid}/limits: Max open files {limit}"),
-        remedy=Remedy(f"now: `prlimit --pid {ray.pid} --nofile={least}`; permanently: `ulimit -n {least}` before `ray start`"),
+        remedy=Remedy(f"now, as root: `prlimit --pid {ray.pid} --nofile={least}`; permanently: `ulimit -n {least}` before `ray start`"),
         seen=facts.stale_since(host.name),
     )
 

@@ -10,7 +10,7 @@ import pytest
 
 from cockpit.demo import nvml
 from tests.lab.cluster import Cluster, Part, eventually
-from tests.lab.eyes import COCKPIT, Facts, Watcher, act, lay_config, node, screen
+from tests.lab.eyes import COCKPIT, Facts, Watcher, act, node, screen
 from tests.lab.hosts import Host
 from tests.lab.incidents import found, over, watching
 from tests.remedies.inventory import commands_in
@@ -19,14 +19,13 @@ pytestmark = [pytest.mark.lab, pytest.mark.remedy, pytest.mark.timeout(1500)]
 
 OWN_FLAGS = "--num-cpus=16 --object-store-memory=100000000 --disable-usage-stats"
 """What this operator's `ray start` has beside what a remedy says."""
-SOON = {"agent_silent": 12, "gcs_silent": 2, "dashboard_silent": 3, "monitor_silent": 1}
+SOON = {"open_files_least": 15000, "agent_silent": 12, "gcs_silent": 2, "dashboard_silent": 3, "monitor_silent": 1}
 
 
 @pytest.fixture
 def watcher(cluster: Cluster) -> Iterator[Watcher]:
-    """Watches with thresholds that a test has the time for, and has seen the cluster whole."""
-    lay_config(cluster.lab)
-    made = watching(cluster, **SOON)
+    """Looks at both hosts all the time, with thresholds that a test has the time for, and has seen the cluster whole."""
+    made = watching(cluster, "hosts: [head, w1]\nprobe_hosts: always\n", **SOON)
     made.until(lambda now: [each["state"] for each in now["nodes"]].count("ALIVE") == 2 and not now["faults"], within=300)
     yield made
     made.end()
@@ -59,7 +58,7 @@ def restart_as_told(cluster: Cluster, host: Host, finding: Facts) -> None:
 
 def status_text(host: Host, words: str = "") -> str:
     """What `cockpit status` prints there, whatever its exit code."""
-    return host.ssh(f"{COCKPIT} status {words} || true")
+    return host.ssh(f"XDG_CONFIG_HOME=/tmp/soon {COCKPIT} status {words} || true")
 
 
 @pytest.mark.parametrize(
