@@ -195,6 +195,7 @@ ROWS = {
         "test_incidents_limits.py",
         "test_incidents_ray.py",
         "test_incidents_recorded.py",
+        "test_incidents_surroundings.py",
         "test_incidents_waits.py",
         "test_kubernetes.py",
         "test_many_hosts.py",

@@ -21,9 +21,12 @@ EVERYWHERE = frozenset(["node-dead", "nodes-dead", "gcs-silent", "ray-ended", "m
 """What is wrong for every job, wherever it runs."""
 THERE = frozenset([
     "gpu-lost", "gpu-recovery", "gpu-drain", "gpu-count", "gpu-visible", "object-store-full", "open-files-full", "sessions-several",
-    "agent-silent", "temp-dir-foreign", "disk-full",
+    "agent-silent", "temp-dir-foreign", "disk-full", "cpus-overcounted", "node-address-loopback", "node-address-shared",
+    "node-address-foreign",
 ])  # fmt: skip
 """What is wrong for those that run on these nodes."""
+BETWEEN_NODES = frozenset(["locked-memory-low", "host-name-loopback"])
+"""What is wrong for those that run on several nodes, some of them these."""
 
 
 def ray_lines(
@@ -83,14 +86,15 @@ def _findings(placed: PlacedGroups, site: Site, snapshot: Snapshot) -> Iterator[
     """One line for each that would hurt, the worst first; all of them are the doctor's to tell."""
     keys = {node.key for place, node in site.nodes.items() if place in placed.homes or not placed.homes}
     everywhere = EVERYWHERE if site.nodes and not site.planned else frozenset()
-    hurting = [finding for finding in snapshot.findings if _hurts(finding, everywhere, keys)]
+    there = THERE if len(placed.homes) == 1 else THERE | BETWEEN_NODES
+    hurting = [finding for finding in snapshot.findings if _hurts(finding, everywhere, there, keys)]
     for finding in hurting[:MAX_FINDINGS]:
         yield Line("doubt", f"{finding.level} now: {finding.text}", finding.remedy.text if finding.remedy else None)
     if len(hurting) > MAX_FINDINGS:
         yield Line("doubt", f"{plural(len(hurting) - MAX_FINDINGS, 'more finding')}", "run `cockpit doctor`")
 
 
-def _hurts(finding: Finding, everywhere: frozenset[str], keys: set[str]) -> bool:
+def _hurts(finding: Finding, everywhere: frozenset[str], there: frozenset[str], keys: set[str]) -> bool:
     if finding.level == "info":
         return False
-    return finding.code in everywhere or (finding.code in THERE and not keys.isdisjoint(finding.about))
+    return finding.code in everywhere or (finding.code in there and not keys.isdisjoint(finding.about))

@@ -10,7 +10,7 @@ from cockpit.model import Snapshot
 from cockpit.placement import SCALE
 from cockpit.presets import Preset, RayNode, RayStart
 from cockpit.secrets import redact
-from cockpit.text import gpus_words, plural
+from cockpit.text import gpus_words, join_first, plural
 
 
 def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line]:
@@ -67,3 +67,8 @@ def _host(start: RayNode, site: Site, snapshot: Snapshot) -> Iterator[Line]:
     gpus = start.flags.get("num_gpus")
     if isinstance(gpus, int) and host.gpus is not None and gpus > len(host.gpus):
         yield Line("doubt", f"{start.host} has num_gpus: {gpus}, but NVML sees {len(host.gpus)}", f"set num_gpus: {len(host.gpus)}")
+    address = start.flags.get("node_ip_address")
+    if isinstance(address, str) and host.addresses and address not in host.addresses and "$" not in address:
+        has = join_first(list(host.addresses))
+        text = f"{start.host} has node_ip_address: {redact(address)}, but its host has {has}: other nodes may not reach it"
+        yield Line("doubt", text, f"set node_ip_address: {host.addresses[0]}")

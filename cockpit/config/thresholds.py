@@ -182,6 +182,17 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Each worker, actor and connection takes some; at the limit no worker can register any more."""
     tasks: Annotated[Share, Meta(description="Share of a limit on processes and threads in use that is reported.")] = 0.8
     """A worker has some 100 threads, with NCCL and OpenMP 300: of 4096, a common `ulimit -u`, what is left are three workers."""
+    cpu_overcount: Annotated[
+        float, Meta(ge=1, le=1000, description="Ray offering so many times the CPUs that it may use on a node is reported.")
+    ] = 1.5
+    """Actors that wait for a GPU most of the time need less than a CPU each, so a few too many do no harm. Labs and demos set --num-cpus to
+    several times as many as there are: a number that was set is only an info, and a healthy run in a lab has nothing above that. A warning
+    is only a number that Ray has counted itself."""
+    locked_memory: Annotated[
+        int, Meta(ge=0, description="Bytes of locked memory; a lower limit on a node with RDMA devices is reported.")
+    ] = 1 << 30
+    """NCCL registers some 10 MB of buffers for each channel and peer: hundreds of MB in each worker of a large group. Usual limits
+    are 64 KiB and 8 MiB; NCCL's documentation asks for none at all."""
     open_files_least: Annotated[int, Meta(ge=0, description="Lowest open-file limit of a raylet or GCS that is not reported.")] = 65535
     """What Ray's documentation asks for."""
 

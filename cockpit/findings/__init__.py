@@ -7,6 +7,7 @@ from cockpit.findings.address import wrong_address
 from cockpit.findings.allocation import ending_allocation, leaving_nodes, requeued_allocation
 from cockpit.findings.checks import Check
 from cockpit.findings.control import ended_ray, refused, replaced_ray, silent_dashboard, silent_gcs, silent_monitor
+from cockpit.findings.cpus import overcounted_cpus
 from cockpit.findings.disks import full_disks, full_shm, full_stores, small_shm
 from cockpit.findings.facts import Facts
 from cockpit.findings.failing_sources import failing_reads, unseen_gpus, unseen_hosts
@@ -15,6 +16,7 @@ from cockpit.findings.gpu_memory import free_but_held, unexplained_memory
 from cockpit.findings.gpu_memory_growth import growing_gpu_memory
 from cockpit.findings.gpu_speed import faulty_links, low_clocks, lowered_power
 from cockpit.findings.gpus import gpu_counts, gpu_trouble, reported_xids
+from cockpit.findings.host_names import loopback_names
 from cockpit.findings.interfaces import missing_interfaces
 from cockpit.findings.jobs import failed_jobs, pending_jobs
 from cockpit.findings.kubernetes import (
@@ -25,8 +27,11 @@ from cockpit.findings.kubernetes import (
     waiting_pods,
     wrong_rayjobs,
 )
+from cockpit.findings.locked_memory import low_locked_memory
 from cockpit.findings.memory import cgroup_limit, near_kill, oom_kills
+from cockpit.findings.node_addresses import wrong_node_addresses
 from cockpit.findings.nodes import dead_nodes, missing_hosts, silent_agents
+from cockpit.findings.proxies import proxies_of_raylets, proxy_of_shell
 from cockpit.findings.ray_memory import large_parts
 from cockpit.findings.sessions import dead_pointers, foreign_temps, lone_gcs, several_sessions
 from cockpit.findings.slow_ranks import lagging_gpus
@@ -104,6 +109,9 @@ CHECKS: tuple[Check, ...] = (
     Check("Workers killed out of memory (OOM)", (oom_kills,), helps=RAY + HOSTS),
     Check("Memory limits set by a cgroup", (cgroup_limit,), NODES + HOSTS),
     Check("Network interfaces that NCCL and Gloo are set to use", (missing_interfaces,), HOSTS),
+    Check("Host names that lead to loopback", (loopback_names,), NODES + HOSTS),
+    Check("Addresses under which nodes are registered", (wrong_node_addresses,), NODES + HOSTS),
+    Check("HTTP proxies that Ray's commands and jobs would go through", (proxy_of_shell, proxies_of_raylets), NODES, HOSTS),
     Check("Pending placement groups", (waiting_groups,), GROUPS),
     Check("Pending actors", (waiting_actors,), ACTORS),
     Check("Tasks that no node is large enough for", (waiting_tasks,), (*NODES, *ACTORS, checks.resources)),
@@ -131,6 +139,8 @@ CHECKS: tuple[Check, ...] = (
     Check("Versions of Ray, Python and NVIDIA driver", (differing_versions, differing_drivers), HOSTS),
     Check("Open files of raylets and GCS", (open_files,), HOSTS),
     Check("Limits of processes and threads", (task_limits,), HOSTS),
+    Check("Locked memory for NCCL over InfiniBand or RDMA", (low_locked_memory,), NODES + HOSTS),
+    Check("CPUs that Ray offers, and those that it may use", (overcounted_cpus,), NODES + HOSTS),
     Check(
         "Slurm: time left, and the state of its nodes",
         (ending_allocation, requeued_allocation, leaving_nodes),

@@ -8,6 +8,7 @@ from math import inf
 
 from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
+from cockpit.findings.node_addresses import head_under_same_address
 from cockpit.findings.rays_here import is_loopback
 from cockpit.findings.sources import rests_on
 from cockpit.findings.waiting import join_names
@@ -178,6 +179,8 @@ def _evidence(facts: Facts, node: Node) -> Iterator[str]:
         yield from (f"ps on {facts.host_title(host)}: raylet (pid {ray.pid}) runs, in state {ray.state or 'unknown'}" for ray in here)
         if not here:
             yield f"ps on {facts.host_title(host)}: no raylet of that node runs there"
+    if head := head_under_same_address(facts, node):
+        yield f"`ip -brief address` on {facts.title(head)}, the head: {node.ip} is an address of that host too"
     names = {node.host, node.name, node.ip, node.title}
     yield from (f"{fault.host}: {fault.text}" for fault in facts.snapshot.faults if fault.source == "probe" and fault.host in names)
 
@@ -188,6 +191,9 @@ def _record_line(node: Node) -> str:
 
 def _remedy(facts: Facts, node: Node, raylet: RayProcess | None) -> Remedy:
     again = f"start Ray there again: {_start_command(facts)}"
+    if head := head_under_same_address(facts, node):
+        text = f"{node.ip}, under which it was registered, is an address of {facts.title(head)}, the head, too: the head asked itself"
+        return Remedy(f"{text}; {again} with --node-ip-address= and an address that only that host has")
     if (wrong := _wrong_address_words(facts, node)) is not None:
         again = wrong
     if raylet is not None:

@@ -10,6 +10,9 @@ from cockpit.model.finding import *  # noqa: F403
 from cockpit.model.gpu import *  # noqa: F403
 from cockpit.model.host import *  # noqa: F403
 from cockpit.model.kubernetes import *  # noqa: F403
+from cockpit.model.limits import *  # noqa: F403
+from cockpit.model.oom import *  # noqa: F403
+from cockpit.model.proxy import *  # noqa: F403
 from cockpit.model.ray import *  # noqa: F403
 from cockpit.model.slurm import *  # noqa: F403
 from cockpit.model.snapshot import *  # noqa: F403

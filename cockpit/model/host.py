@@ -7,6 +7,9 @@ from typing import Literal
 
 from cockpit.model.disk import Disk, FilledDisk
 from cockpit.model.gpu import Gpu
+from cockpit.model.limits import CpuLimit, TaskLimit
+from cockpit.model.oom import OomKill
+from cockpit.model.proxy import HttpProxy
 from cockpit.model.value import Value
 
 Kind = Literal["ray", "worker", "driver", "child", "stale", "orphan", "foreign", "unknown"]
@@ -204,17 +207,6 @@ class MemoryUser(Value, frozen=True):
         return self.rss - (self.shared or 0)
 
 
-class TaskLimit(Value, frozen=True):
-    """How many processes and threads, which the kernel counts alike, there are and may be where a raylet runs."""
-
-    what: Literal["user", "cgroup", "threads", "pids"]
-    """Of whom: its user (`ulimit -u`), a cgroup above it (`pids.max`), its host (`kernel.threads-max`, `kernel.pid_max`)."""
-    used: int | None = None
-    limit: int | None = None
-    path: str | None = None
-    """A cgroup's file that says the limit."""
-
-
 class RayProcess(Value, frozen=True):
     """A raylet or GCS that lives on a host, as its process table and its environment show it."""
 
@@ -251,6 +243,22 @@ class RayProcess(Value, frozen=True):
     """The flags of `ray start` that its command line shows, and a raylet's `python`; `None` of another user's."""
     kill_at: int | None = None
     """A raylet's: above so many bytes in use on its host it ends workers; `None` when its monitor is off, or that is not known."""
+    cpu_limit: CpuLimit | None = None
+    """A raylet's."""
+    locked_memory: int | None = None
+    """A raylet's: bytes that a worker may pin (`ulimit -l`, the soft limit); `None`: unlimited, or it doesn't count, or it is not known."""
+    rdma: tuple[str, ...] | None = None
+    """A raylet's: InfiniBand and RDMA devices that it may open."""
+    addresses: tuple[str, ...] | None = None
+    """A raylet's: all addresses of its network but those of loopback."""
+    network: str | None = None
+    """A raylet's: what no other network namespace says of itself, on this or another host."""
+    loopback_line: str | None = None
+    """A raylet's: the line of its /etc/hosts by which its host's own name leads to loopback; `None`: there is none, or it is not known."""
+    gloo: str | None = None
+    """Its GLOO_SOCKET_IFNAME."""
+    proxy: HttpProxy | None = None
+    """The HTTP proxy of its environment, which workers and drivers inherit; `None`: it has none, or that is not known."""
 
 
 class Pointer(Value, frozen=True):
@@ -270,46 +278,6 @@ class TempDir(Value, frozen=True):
     owner: str | None = None
     writable: bool | None = None
     """Whether the user whom the probe runs as could start a Ray in it."""
-
-
-class OomKill(Value, frozen=True):
-    """A process that was ended because memory ran low."""
-
-    by: Literal["ray", "kernel"]
-    moment: float | None = None
-    pid: int | None = None
-    name: str | None = None
-    """A task or actor as Ray names it, or a command."""
-    actor: str | None = None
-    job: str | None = None
-    """Of the followed cluster, as in a `Process`."""
-    node: str | None = None
-    """Ray's id of its node."""
-    host: str | None = None
-    held: int | None = None
-    text: str = ""
-    """The line that says so, as it was written."""
-    rays: bool | None = None
-    """Of the kernel's: whether the probe there had seen it to be Ray's; `None` where it had not looked yet, or no pid is told."""
-    session: str | None = None
-    """The name of the Ray session whose log tells of it; `None` where the API or the kernel does."""
-    ours: bool | None = None
-    """Whether the Ray that tells of it is the followed one; `None`: that can't be told."""
-    count: int = 1
-    """How many: a counter may have grown by several."""
-    within: float | None = None
-    """Of a counter: it has grown in so many seconds before `moment`."""
-    limit: int | None = None
-    """Bytes that may be used in the cgroup: of a pid that at which it was killed; else that of the job or container."""
-    used: int | None = None
-    """Of these in use when a counter was seen to have grown."""
-    slurm: str | None = None
-    """The Slurm job whose limit that is."""
-
-    @property
-    def key(self) -> str:
-        """Its identity: the API and the log tell of the same. What a counter tells of is known by what it has grown from and to."""
-        return f"oom:{self.node or self.host}:{self.text if self.pid is None else self.pid}"
 
 
 class Session(Value, frozen=True, kw_only=True):
@@ -383,6 +351,8 @@ class Host(Value, frozen=True):
     temps: tuple[TempDir, ...] | None = None
     driver: str | None = None
     """The version of the NVIDIA driver."""
+    proxy: HttpProxy | None = None
+    """The HTTP proxy of the environment that its probe was started with: on this host that of cockpit's own shell."""
     oom_kills: tuple[OomKill, ...] | None = None
     """Those of the last hour, as the logs of its live sessions and its kernel tell."""
     wrote: Mapping[str, Mapping[str, float]] = {}

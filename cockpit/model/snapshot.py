@@ -8,8 +8,9 @@ from functools import cached_property
 import msgspec
 
 from cockpit.model.finding import Finding
-from cockpit.model.host import Fault, Host, OomKill, Port, Process, Session
+from cockpit.model.host import Fault, Host, Port, Process, Session
 from cockpit.model.kubernetes import RayCluster
+from cockpit.model.oom import OomKill
 from cockpit.model.ray import Actor, Cluster, Demand, Job, Node, PlacementGroup
 from cockpit.model.slurm import Allocation
 from cockpit.model.titles import MachineTitles, count_machines

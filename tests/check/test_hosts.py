@@ -107,6 +107,9 @@ def test_few_open_files_are_a_doubt_with_the_command_that_raises_them():
         ({"code": "gpu-lost", "about": (machine(1).key,)}, True),
         ({"code": "gpu-lost", "about": (machine(2).key,)}, False),
         ({"code": "node-dead", "about": (machine(3).key,)}, True),
+        ({"code": "cpus-overcounted", "about": (machine(1).key,)}, True),
+        ({"code": "cpus-overcounted", "about": (machine(1).key,), "level": "info"}, False),
+        ({"code": "node-address-shared", "about": (machine(2).key,)}, False),
         ({"code": "job-failed", "about": ()}, False),
         ({"code": "gpu-lost", "about": (machine(1).key,), "level": "info"}, False),
     ],
@@ -115,6 +118,14 @@ def test_findings_that_would_hurt_it_are_told(more, told_of):
     found = finding(text="", remedy=Remedy("look"), **more)
     world = replace(cluster(machine(1), machine(2, 8)), findings=(found,))
     assert bool(lines_of(of(world, ACTOR), "doubt")) == told_of
+
+
+@pytest.mark.parametrize("code", ["locked-memory-low", "host-name-loopback"])
+def test_what_is_wrong_between_nodes_is_told_only_to_a_job_that_needs_several(code):
+    found = finding(code=code, text="", remedy=Remedy("look"), about=(machine(1).key,))
+    world = replace(cluster(machine(1), machine(2)), findings=(found,))
+    assert not lines_of(of(world, ACTOR), "doubt")
+    assert lines_of(of(world, group("actor", 16)), "doubt")
 
 
 def test_many_findings_are_counted():

@@ -192,3 +192,13 @@ def test_a_preset_without_a_job_is_checked_for_its_cluster_alone():
     result = check(bare, Budget(None), down(host("head", memory=HostMemory(1, 100 * GIB)), host("w1", memory=HostMemory(1, 100 * GIB))))
     assert result.verdict == "later"
     assert result.budget.amount("GPU") == 0
+
+
+def test_an_address_that_a_host_has_not_is_a_doubt_and_one_that_it_has_or_is_not_known_yet_is_none():
+    def told(address):
+        result = planned(start(RayNode("head", flags={**FLAGS, "node_ip_address": address})), ACTOR)
+        return [(line.text, line.change) for line in result.lines if line.level == "doubt"]
+
+    text = "head has node_ip_address: 172.17.0.1, but its host has 10.0.0.1: other nodes may not reach it"
+    assert told("172.17.0.1") == [(text, "set node_ip_address: 10.0.0.1")]
+    assert told("10.0.0.1") == told("$(hostname -i)") == []

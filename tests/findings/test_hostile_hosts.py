@@ -11,6 +11,7 @@ from cockpit.model import (
     Actor,
     Amount,
     Cluster,
+    CpuLimit,
     Disk,
     Fault,
     Gpu,
@@ -18,6 +19,7 @@ from cockpit.model import (
     Hold,
     Host,
     HostMemory,
+    HttpProxy,
     Job,
     MemoryUser,
     Node,
@@ -70,11 +72,17 @@ PROCESSES = st.lists(
     ), max_size=5, unique_by=lambda process: (process.host, process.pid),
 ).map(tuple)  # fmt: skip
 TASKS = st.lists(st.builds(TaskLimit, st.sampled_from(["user", "cgroup", "threads", "pids"]), WHOLE, WHOLE, TEXTS), max_size=3).map(tuple)
+PROXIES = st.none() | st.builds(HttpProxy, NAMES, TEXTS, NAMES | st.sampled_from(["*", "10.0.0.0/8,w1", "1/2", ",,"]))
+ADDRESSES = st.none() | st.lists(st.sampled_from(["", "10.0.0.1", "172.17.0.1", "fd00::2", "x\x1b[2J"]), max_size=3).map(tuple)
+AROUND = {
+    "cpu_limit": st.none() | st.builds(CpuLimit, WHOLE, FLOATS, TEXTS), "locked_memory": WHOLE, "rdma": st.none() | st.just(("mlx5_\x1b",)),
+    "addresses": ADDRESSES, "network": TEXTS, "loopback_line": TEXTS, "gloo": TEXTS, "proxy": PROXIES,
+}  # fmt: skip
 RAYS = st.none() | st.lists(
     st.builds(
         RayProcess, st.sampled_from(["raylet", "gcs_server"]), st.integers(1, 4), st.none() | SESSIONS, st.none() | IDS,
         st.sampled_from([None, "T", "Z", "S"]), TEXTS, TEXTS, TEXTS | st.just("0,1,9"), SOME, SOME,
-        tasks=st.none() | TASKS,
+        tasks=st.none() | TASKS, **AROUND,
     ), max_size=3,
 ).map(tuple)  # fmt: skip
 
@@ -96,14 +104,15 @@ def hosts(name: str) -> st.SearchStrategy[Host]:
         sessions(name), st.lists(IDS, max_size=2).map(tuple), RAYS,
         st.none() | st.lists(st.builds(Pointer, PATHS, PATHS, YES), max_size=2, unique_by=lambda pointer: pointer.path).map(tuple),
         st.none() | st.lists(st.builds(TempDir, PATHS, TEXTS, YES), max_size=2, unique_by=lambda temp: temp.path).map(tuple), TEXTS,
-        local=st.booleans(), wrote=st.dictionaries(SESSIONS, WROTE, max_size=2),
+        local=st.booleans(), proxy=PROXIES, wrote=st.dictionaries(SESSIONS, WROTE, max_size=2),
         shm_users=st.none() | st.lists(st.builds(ShmUser, TEXTS, SOME), max_size=2).map(tuple),
     )  # fmt: skip
 
 
 NODES = st.lists(
     st.builds(
-        Node, id=st.none() | IDS, host=NAMES, ip=st.sampled_from(["", "10.0.0.1", "10.0.0.2"]), name=NAMES, head=st.booleans(),
+        Node, id=st.none() | IDS, host=NAMES, ip=st.sampled_from(["", "10.0.0.1", "10.0.0.2", "127.0.0.1", "172.17.0.1", "w1"]), name=NAMES,
+        head=st.booleans(),
         state=st.sampled_from(["ALIVE", "DEAD", "UNKNOWN"]), message=TEXTS, seen=TIMES, cpu=FLOATS, cpus=WHOLE, memory=MEMORY,
         object_store=AMOUNTS, shm=AMOUNTS, shared=WHOLE, disks=DISKS, gpus=GPUS, probed=st.booleans(), reported=TIMES, started=TIMES,
         ended=TIMES, resources=st.dictionaries(st.sampled_from(["GPU", "CPU", "object_store_memory"]), st.builds(Quantity, FLOATS, FLOATS)),

@@ -9,6 +9,7 @@ from cockpit.findings import Limits
 from cockpit.findings.nodes import dead_nodes, silent_agents
 from cockpit.model import Fault, Host, RayProcess
 from tests.findings.detection import HeardAgain, after_silence, codes, looked, only
+from tests.findings.raylets import cluster, place
 from tests.world import NOW, actor, node, process, snapshot
 
 DEAD, AGENTS = (dead_nodes,), (silent_agents,)
@@ -211,3 +212,17 @@ def test_at_first_sight_a_clock_that_is_behind_is_no_silence():
 
 def test_a_healthy_cluster_has_nothing():
     assert codes(looked(snapshot(nodes=(node(1), node(2))), detectors=DEAD + AGENTS)) == set()
+
+
+def test_a_node_that_died_because_the_head_asked_itself_is_told_so():
+    head, host = place(1, addresses=("10.0.0.1", "172.17.0.1"))
+    gone = dead(ip="172.17.0.1")
+    found = only(looked(cluster((head, host), nodes=(head, gone)), detectors=DEAD), "node-dead")
+    assert "`ip -brief address` on node1, the head: 172.17.0.1 is an address of that host too" in found.evidence
+    assert found.remedy.text == (
+        "172.17.0.1, under which it was registered, is an address of node1, the head, too: the head asked itself; start Ray there again "
+        "(`ray start --address=…`) with --node-ip-address= and an address that only that host has"
+    )
+    beside = dead(ip="172.17.0.1", host="node1")
+    others = (dead(), beside, dead(ip=""))
+    assert not any("asked itself" in each.remedy.text for each in looked(cluster((head, host), nodes=(head, *others)), detectors=DEAD))

@@ -29,9 +29,11 @@ TYPED: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """By the test below `tests/` that types them, or that types the value they stand for, and sees that it helps."""
 PARSED = (
-    "cockpit", "cockpit --address URL", "cockpit check -- bash …", "cockpit clean", "cockpit delete-pod …", "cockpit demo", "cockpit demo --plain", "cockpit doctor", "cockpit kill-orphans",
+    "cockpit", "cockpit --address URL", "cockpit check -- bash …", "cockpit clean", "cockpit delete-pod …", "cockpit demo", "cockpit demo --plain", "cockpit doctor",
+    "cockpit kill-orphans",
     "cockpit logs … --log …", "cockpit notify --test", "cockpit record", "cockpit recover", "cockpit recover …", "cockpit replay",
-    "cockpit report", "cockpit report -o FILE.html", "cockpit status", "cockpit status --at TIME", "cockpit status --watch", "cockpit watch",
+    "cockpit report", "cockpit report -o FILE.html",
+    "cockpit status", "cockpit status --at TIME", "cockpit status --watch", "cockpit watch",
     "ray", "ray get-auth-token", "ray start", "ray start --head", "ray start --head --temp-dir=…$USER", "--num-cpus", "--labels",
     "--dashboard-agent-listen-port", "--entrypoint-num-cpus", "--entrypoint-num-gpus",
     "nvidia-smi", "nvidia-smi -L", "nvidia-smi -i … -pl …", "nvidia-smi -i … -rac", "nvidia-smi -i … -rgc", "nvidia-smi -q",
@@ -43,7 +45,8 @@ PARSED = (
 NEITHER: Mapping[str, tuple[str, ...]] = {
     "needs a GPU of NVIDIA's data center series and DCGM": ("dcgmi diag -r …",),
     "reads the kernel's log or devices of the host, which is not the lab's own": (
-        "dmesg", "dmesg | grep -i -e nvrm -e xid", "dmesg | grep -i nvrm", "dmesg | tail", "dmesg -T | grep -i xid", "dmesg -T | grep -i …", "dmesg | grep -i -e aer -e pcie", "dmesg | grep -i -e xid -e nvlink",
+        "dmesg", "dmesg | grep -i -e nvrm -e xid", "dmesg | grep -i nvrm", "dmesg | tail",
+        "dmesg -T | grep -i xid", "dmesg -T | grep -i …", "dmesg | grep -i -e aer -e pcie", "dmesg | grep -i -e xid -e nvlink",
         "dmesg | grep -i xid", "fuser -v /dev/nvidia*", "lspci | grep -i nvidia",
     ),
     "changes the whole machine, which the lab's hosts share": ("sysctl -w …=…",),

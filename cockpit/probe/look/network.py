@@ -7,13 +7,16 @@ import struct
 from typing import Iterator, NamedTuple, Tuple
 
 from .origin import to_number
-from .proc import read, read_or_nothing
+from .proc import read, read_at_most, read_link, read_or_nothing
 
 _UP, _REJECT = 0x1, 0x200
 """RTF_UP and RTF_REJECT of linux/route.h."""
 _ANY = "00000000"
 _LISTEN = "0A"
 _SIOCGIFADDR = 0x8915
+MOST_ROUTES_BYTES = 1 << 20
+"""Of a process's table of routes: a host that knows all routes of the internet has 100 MB."""
+MOST_ADDRESSES = 256
 
 
 class Interfaces(NamedTuple):
@@ -43,6 +46,33 @@ def addresses() -> list[str]:
     rows = [line.split() for line in read_or_nothing("/proc/net/if_inet6").splitlines()]
     found += [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0])) for row in rows if row[3] == "00"]  # of global scope
     return [*dict.fromkeys(found)]
+
+
+def read_addresses(pid: int, proc: str = "/proc") -> Tuple[str, ...] | None:
+    """All addresses of the network namespace of that process but those of loopback, IPv4 first; `None`: it can't be told.
+
+    The table of routes has every IPv4 address, also the second one of an interface: `|-- 10.0.0.1`, and below it `/32 host LOCAL`.
+    """
+    try:
+        routes = read_at_most(f"{proc}/{pid}/net/fib_trie", MOST_ROUTES_BYTES).decode("ascii", "replace")
+    except OSError:
+        return None
+    found, leaf = [], ""
+    for words in map(str.split, routes.splitlines()):
+        if words[:1] == ["|--"]:
+            leaf = words[-1]
+        elif words == ["/32", "host", "LOCAL"] and not leaf.startswith("127."):
+            found.append(leaf)
+    rows = [line.split() for line in read_or_nothing(f"{proc}/{pid}/net/if_inet6").splitlines()]
+    found += [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0])) for row in rows if row[3] == "00"]
+    whole = len(routes) < MOST_ROUTES_BYTES and len(found) <= MOST_ADDRESSES
+    return tuple(dict.fromkeys(found)) if whole else None
+
+
+def network_of(pid: int) -> str | None:
+    """What no other network namespace says of itself, on this or another host; `None`: it can't be told."""
+    boot, space = read_or_nothing("/proc/sys/kernel/random/boot_id").strip(), read_link(f"/proc/{pid}/ns/net")
+    return f"{boot} {space}" if boot and space else None
 
 
 def _address(interface: str) -> str | None:

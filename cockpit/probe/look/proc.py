@@ -40,6 +40,15 @@ def read_at_once(path: str, most: int) -> bytes:
         os.close(handle)
 
 
+def read_at_most(path: str, most: int) -> bytes:
+    """A file of /proc that takes many system calls; cut after `most` bytes."""
+    found = bytearray()
+    with open(path, "rb", buffering=0) as file:
+        while len(found) < most and (more := file.read(most - len(found))):
+            found += more
+    return bytes(found)
+
+
 def read_link(path: str) -> str | None:
     """`None`: it is gone, no link, or not ours to read."""
     try:
@@ -68,6 +77,13 @@ def is_in_our_namespace(pid: int, kind: str) -> bool | None:
     """Whether that process is in our own namespace of this kind (`mnt`, `net`, …); `None`: that can't be told."""
     theirs, ours = read_link(f"/proc/{pid}/ns/{kind}"), read_link(f"/proc/self/ns/{kind}")
     return None if theirs is None or ours is None else theirs == ours
+
+
+def has_capability(pid: int, wanted: int) -> bool:
+    """Whether it has one of these capabilities; also where that can't be read."""
+    lines = read_or_nothing(f"/proc/{pid}/status").split("\n")
+    powers = next((line.split()[1] for line in lines if line.startswith("CapEff:")), None)
+    return powers is None or bool(int(powers, 16) & wanted)
 
 
 def uptime() -> float:

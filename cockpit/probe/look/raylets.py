@@ -5,7 +5,6 @@ What is installed is read off the files that lie there: nothing of it is execute
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from collections import Counter
@@ -14,16 +13,19 @@ from itertools import islice
 from typing import Dict, Iterator, Mapping, NamedTuple, Tuple
 
 from .. import trust
+from .cgroups import CGROUPS, cgroup_folders
 from .host import MemoryUse, lowest_limit
 from .origin import flag
-from .proc import in_first_namespace, is_in_our_namespace, make_legible, read_at_once, read_link, read_or_nothing
+from .proc import has_capability, in_first_namespace, is_in_our_namespace, make_legible, read_at_once, read_or_nothing
 from .processes import Identity, ProcessTable, ScannedProcess, read_environ
+from .proxies import HttpProxy, find_http_proxy
+from .roots import resolve_links, root_of
 from .start_flags import head_flags, raylet_flags
+from .surroundings import RaySurroundings, read_surroundings
 
 ROLES = ("raylet", "gcs_server")
 MOST_SERVICES = 500
 """Raylets and GCSs that are looked at and told of, root's and ours first: anybody may call a program so."""
-MOST_LINKS = 40
 MOST_BYTES = 1 << 16
 _RAY = re.compile(r'^version = "([^"\n]{1,40})"', re.MULTILINE)
 _HEADER = re.compile(r'^#define\s+PY_VERSION\s+"([^"\n]{1,40})"', re.MULTILINE)
@@ -34,7 +36,6 @@ _SLURM_JOB = re.compile(
     r"^\d{1,9}:[^:\n]{0,200}:/(?:slurm(?:_[\w.-]{1,200})?|system\.slice/(?:[\w.-]{1,200}_)?slurmstepd\.scope)[^\n]{0,500}?/job_(\d{1,12})(?:/|$)",
     re.MULTILINE,
 )
-CGROUPS = "/sys/fs/cgroup"
 OF_HOST = (("threads", "/proc/sys/kernel/threads-max"), ("pids", "/proc/sys/kernel/pid_max"))
 EXEMPT = 1 << 21 | 1 << 24
 """CAP_SYS_ADMIN and CAP_SYS_RESOURCE: for whoever has one of them `ulimit -u` doesn't count (kernel/fork.c), and for root neither."""
@@ -42,8 +43,6 @@ MOST_CHARS = 1024
 """Of a text that whoever calls a program raylet has chosen."""
 MOST_PACKAGES = 10_000
 """Entries of a folder of packages: whoever calls a program raylet chooses the folder."""
-DEEPEST = 32
-"""Cgroups above a process that are looked at."""
 
 
 class TaskLimit(NamedTuple):
@@ -68,6 +67,10 @@ class Started(NamedTuple):
     """The Slurm job in which it was started."""
     gcs: str | None = None
     """Host and port of its GCS, or its own, as its command says."""
+    gloo: str | None = None
+    """Its GLOO_SOCKET_IFNAME."""
+    proxy: HttpProxy | None = None
+    """The HTTP proxy of its environment, which its workers and drivers inherit."""
 
 
 class RayService(NamedTuple):
@@ -85,6 +88,8 @@ class RayService(NamedTuple):
     """Of a raylet in a Slurm job: the limit that is above it, which Ray does not know of."""
     start: Mapping[str, str] | None = None
     """The flags of `ray start` that its command line shows; `None` of another user's: anybody can call a process so."""
+    surroundings: RaySurroundings = RaySurroundings()
+    """A raylet's."""
 
 
 class Rays:
@@ -111,7 +116,9 @@ def _service(process: ScannedProcess, started: Started, table: ProcessTable) -> 
         return RayService(started, *files, start=start)
     installed = None if process.details.stuck else frameworks(process)
     memory = slurm_memory(process.pid) if started.slurm else None
-    return RayService(started, *files, installed, task_limits(process, table, limits.get("Max processes")), memory, start)
+    tasks = task_limits(process, table, limits.get("Max processes"))
+    surroundings = read_surroundings(process, limits.get("Max locked memory"))
+    return RayService(started, *files, installed, tasks, memory, start, surroundings)
 
 
 def _start_flags(process: ScannedProcess, table: ProcessTable) -> Mapping[str, str]:
@@ -134,9 +141,10 @@ def _read_started(process: ScannedProcess) -> Started:
         return Started()
     environ = read_environ(process.pid) or {}
     is_own = process.details.uid in trust.own_uids()
-    texts = (environ.get("CUDA_VISIBLE_DEVICES"), gcs_address(process) if is_own else None)
-    shown, gcs = (None if text is None else make_legible(text[:MOST_CHARS]) for text in texts)
-    return Started(ray_version(process), python_version(process), shown, read_slurm_job(process.pid, environ if is_own else {}), gcs)
+    texts = (environ.get("CUDA_VISIBLE_DEVICES"), gcs_address(process) if is_own else None, environ.get("GLOO_SOCKET_IFNAME"))
+    shown, gcs, gloo = (None if text is None else make_legible(text[:MOST_CHARS]) for text in texts)
+    slurm = read_slurm_job(process.pid, environ if is_own else {})
+    return Started(ray_version(process), python_version(process), shown, slurm, gcs, gloo, find_http_proxy(environ))
 
 
 def read_slurm_job(pid: int, environ: Mapping[str, str]) -> str | None:
@@ -183,7 +191,7 @@ def gcs_address(process: ScannedProcess) -> str | None:
 def ray_version(process: ScannedProcess) -> str | None:
     """Of the package that its program lies in: `.../ray/core/src/ray/raylet/raylet`."""
     package = _package(process)
-    return _find_in_file(_RAY, _root(process), f"{package}/_version.py") if package else None
+    return _find_in_file(_RAY, root_of(process), f"{package}/_version.py") if package else None
 
 
 def _package(process: ScannedProcess) -> str | None:
@@ -196,7 +204,7 @@ def frameworks(process: ScannedProcess) -> Mapping[str, str] | None:
     package = _package(process)
     if package is None:
         return None
-    root = _root(process)
+    root = root_of(process)
     try:
         with os.scandir(root + resolve_links(root, os.path.dirname(package))) as entries:
             found = [(match[1], match[2]) for match in (_FRAMEWORK.match(entry.name) for entry in islice(entries, MOST_PACKAGES)) if match]
@@ -212,7 +220,7 @@ def python_version(process: ScannedProcess) -> str | None:
     interpreter = command.split(" ", 1)[0]
     if not interpreter.startswith("/"):
         return None
-    root = _root(process)
+    root = root_of(process)
     try:
         found = resolve_links(root, interpreter)
     except OSError:
@@ -228,32 +236,6 @@ def _read_header(root: str, prefix: str) -> str | None:
     except OSError:
         return None
     return _find_in_file(_HEADER, root, f"{prefix}/include/{names[0]}/patchlevel.h") if len(names) == 1 else None
-
-
-def _root(process: ScannedProcess) -> str:
-    """Its files as it sees them itself, in a container too. Where that is not allowed ours are its own, unless it is in another one."""
-    root = f"/proc/{process.pid}/root"
-    return root if os.path.isdir(f"{root}/proc") or process.details.apart else ""
-
-
-def resolve_links(root: str, path: str) -> str:
-    """The same path, links followed as they are meant below that root. Raises `OSError`: the kernel would follow the rest on our own."""
-    parts, done, links = path.split("/")[::-1], "", 0
-    while parts:
-        part = parts.pop()
-        if part in ("", ".", ".."):
-            done = os.path.dirname(done) if part == ".." else done
-            continue
-        link = read_link(f"{root}{done}/{part}")
-        if link is None:
-            done = f"{done}/{part}"
-            continue
-        links += 1
-        if links > MOST_LINKS:
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        done = "" if link.startswith("/") else done
-        parts += link.split("/")[::-1]
-    return done
 
 
 def _find_in_file(pattern: re.Pattern[str], root: str, path: str) -> str | None:
@@ -280,10 +262,7 @@ def _of_user(process: ScannedProcess, table: ProcessTable, nproc: int | None) ->
 
 
 def _is_exempt(pid: int) -> bool:
-    """Also where that can't be read."""
-    lines = read_or_nothing(f"/proc/{pid}/status").split("\n")
-    powers = next((line.split()[1] for line in lines if line.startswith("CapEff:")), None)
-    return powers is None or bool(int(powers, 16) & EXEMPT)
+    return has_capability(pid, EXEMPT)
 
 
 def _of_cgroups(pid: int) -> Iterator[TaskLimit]:
@@ -296,17 +275,6 @@ def _of_cgroups(pid: int) -> Iterator[TaskLimit]:
     ]
     if found:
         yield max(found, key=lambda one: one.used / one.limit)
-
-
-def cgroup_folders(text: str, controller: str, root: str) -> Iterator[str]:
-    """By /proc/PID/cgroup, in version 1 and 2, from its own folder upwards; a container may see only the uppermost, under no name."""
-    for number, controllers, path in (line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2):
-        if number != "0" and controller not in controllers.split(","):
-            continue
-        base = root if number == "0" else f"{root}/{controller}"
-        parts = [part for part in path.split("/") if part][:DEEPEST]
-        if ".." not in parts:
-            yield from ("/".join((base, *parts[:depth])) for depth in range(len(parts), -1, -1))
 
 
 def _of_folder(folder: str) -> TaskLimit | None:

@@ -22,6 +22,7 @@ from .origin import SOCKET_INTERFACES
 from .past import ProcessHistory
 from .proc import TICKS_PER_SECOND, Users, boot_time, in_first_namespace, make_legible, uptime
 from .processes import Identity, ProcessScanner, ProcessTable, ScannedProcess, shown_command
+from .proxies import own_proxy
 from .raylets import MOST_SERVICES, ROLES, Rays, RayService
 from .sessions import DEFAULT_TEMP, Folder, Sessions, SessionScanner, date_writes
 from .sizes import SharedMemory, Size, Sizes, read_shared_memory, shm_users
@@ -50,6 +51,7 @@ class Sampler:
         self.first = threading.Event()
         """Set whenever a collector has answered for the first time."""
         self._machine = host.machine()
+        self._proxy = own_proxy()
         self._cpu = host.Cpu()
         self._past = ProcessHistory()
         self._unlisted_since: float | None = None
@@ -140,6 +142,7 @@ class Sampler:
             "temps": places and places.temps,
             "pointers": places and places.pointers,
             "driver": reading.driver,
+            "proxy": self._proxy and self._proxy._asdict(),
             "oom_kills": None if kills is None else [self._kill(kill) for kill in kills],
             "written": written_to,
             "unanswered": unanswered,
@@ -313,7 +316,7 @@ def _sockets(process: ScannedProcess) -> Sample | None:
 
 def ray_fact(process: ScannedProcess, verdict: KindVerdict, ray: RayService, memory: int | None) -> Sample:
     """A raylet or GCS; `memory` of the host, in bytes."""
-    role = process.origin.role
+    role, started, around = process.origin.role, ray.started, ray.surroundings
     return {
         "role": role,
         "pid": process.pid,
@@ -321,7 +324,10 @@ def ray_fact(process: ScannedProcess, verdict: KindVerdict, ray: RayService, mem
         "node": verdict.node if role == "raylet" else None,
         "state": process.state,
         "apart": process.details.apart,
-        **ray.started._asdict(),
+        **started._replace(proxy=None)._asdict(),
+        **around._replace(cpu_limit=None)._asdict(),
+        "proxy": started.proxy and started.proxy._asdict(),
+        "cpu_limit": around.cpu_limit and around.cpu_limit._asdict(),
         "files": ray.files,
         "files_limit": ray.files_limit,
         "frameworks": ray.frameworks,

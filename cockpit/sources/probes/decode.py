@@ -18,6 +18,7 @@ from cockpit.model import (
     Gpu,
     Host,
     HostMemory,
+    HttpProxy,
     Listener,
     MemoryUser,
     OomKill,
@@ -75,6 +76,7 @@ class Sample(msgspec.Struct):
     pointers: tuple[Pointer, ...] | None = None
     temps: tuple[TempDir, ...] | None = None
     driver: str | None = None
+    proxy: HttpProxy | None = None
     oom_kills: tuple[OomKill, ...] | None = None
     written: Mapping[str, Mapping[str, float]] = {}
     unanswered: tuple[str, ...] = ()
@@ -148,10 +150,11 @@ def host_of(sample: Sample, name: str, addresses: Sequence[str], taken: float, s
         ),
         sessions=None if sample.sessions is None else tuple(_session(session, name, shift) for session in sample.sessions),
         nodes=sample.nodes,
-        rays=None if sample.rays is None else tuple(map(_ray, sample.rays)),
+        rays=None if sample.rays is None else tuple(map(_ray_process, sample.rays)),
         pointers=sample.pointers,
         temps=sample.temps,
         driver=sample.driver,
+        proxy=sample.proxy and _proxy(sample.proxy),
         oom_kills=None if sample.oom_kills is None else tuple(_oom_kill(kill, name, shift) for kill in sample.oom_kills),
         wrote={session: {job: moment + shift for job, moment in jobs.items()} for session, jobs in sample.written.items()},
         unanswered=sample.unanswered,
@@ -207,12 +210,26 @@ def _sockets(sockets: SocketInterfaces) -> SocketInterfaces:
     return SocketInterfaces(*told, _redact_optional(sockets.default))
 
 
+def _ray_process(ray: RayProcess) -> RayProcess:
+    """With its command line's and its environment's words fit to be shown."""
+    if (ray.start, ray.proxy, ray.loopback_line, ray.gloo) == (None, None, None, None):
+        return ray
+    return replace(
+        ray,
+        start=ray.start and {name: _redact(value) for name, value in ray.start.items()},
+        proxy=ray.proxy and _proxy(ray.proxy),
+        loopback_line=_redact_optional(ray.loopback_line),
+        gloo=_redact_optional(ray.gloo),
+    )
+
+
+def _proxy(proxy: HttpProxy) -> HttpProxy:
+    """Without what may be a password: a probe of another version, or another program, may have answered."""
+    return HttpProxy(_redact(proxy.variable), _redact_optional(proxy.proxy), _redact(proxy.exceptions))
+
+
 def _session(session: Session, host: str, shift: float) -> Session:
     return replace(session, host=host, started=redate(session.started, shift))
-
-
-def _ray(ray: RayProcess) -> RayProcess:
-    return replace(ray, start={name: _redact(value) for name, value in ray.start.items()}) if ray.start else ray
 
 
 def _oom_kill(kill: OomKill, host: str, shift: float) -> OomKill:

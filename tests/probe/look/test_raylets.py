@@ -16,7 +16,8 @@ import pytest
 
 from cockpit.probe.look import raylets
 from cockpit.probe.look.processes import ScannedProcess, read_stat
-from cockpit.probe.look.raylets import Rays, RayService, Started, frameworks, parse_slurm_job, python_version, ray_version, resolve_links
+from cockpit.probe.look.raylets import Rays, RayService, Started, frameworks, parse_slurm_job, python_version, ray_version
+from cockpit.probe.look.roots import resolve_links
 from tests.probe.forests import SESSION, process, raylet, table
 
 HERE = ".".join(map(str, sys.version_info[:3]))
@@ -223,3 +224,16 @@ def test_where_its_head_is_and_in_which_job_it_runs_only_our_own_raylet_says(mon
     argv = (*planted.details.argv, "--gcs-address=10.0.0.9:6379")
     started = raylets._read_started(planted._replace(details=planted.details._replace(argv=argv)))
     assert (started.gcs, started.slurm) == told
+
+
+def test_the_proxy_and_the_interface_of_its_environment_are_read_once_and_what_is_around_it_each_time(package):
+    program = package / "core" / "src" / "ray" / "raylet" / "raylet"
+    words = (f"--raylet_socket_name={SESSION}/sockets/raylet", f"--session_dir={SESSION}")
+    environ = {"http_proxy": "http://ann:secret@proxy:3128", "GLOO_SOCKET_IFNAME": "eth0"}
+    with living(program, *words, **environ) as one:
+        found = look(one)
+    assert found.started.proxy
+    assert (found.started.proxy.proxy, found.started.gloo) == ("proxy:3128", "eth0")
+    assert found.surroundings.cpu_limit
+    assert found.surroundings.cpu_limit.affinity == len(os.sched_getaffinity(0))
+    assert found.surroundings.addresses is not None

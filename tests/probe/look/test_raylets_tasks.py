@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from cockpit.probe.look import raylets as tasks
+from cockpit.probe.look.cgroups import cgroup_folders
 from cockpit.probe.look.processes import ProcessScanner
-from cockpit.probe.look.raylets import TaskLimit, cgroup_folders, task_limits
+from cockpit.probe.look.raylets import TaskLimit, task_limits
 from tests.probe.forests import process, raylet, table
 
 HERE = os.getpid()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.model import Fault, Host, OomKill, Pointer, Process, RayProcess, Session, TaskLimit, TempDir
+from cockpit.model import CpuLimit, Fault, Host, HttpProxy, OomKill, Pointer, Process, RayProcess, Session, TaskLimit, TempDir
 from cockpit.report.status import ProcessStatus
 from cockpit.sources.probes import decode
 from cockpit.sources.source import SourceError
@@ -68,6 +68,25 @@ def test_what_a_process_was_told_of_network_interfaces_is_read_without_secrets()
     assert sockets
     assert (sockets.gloo, sockets.there) == (None, ("lo", "eth0"))
     assert "aB3aB3" not in str(sockets)
+
+
+def test_what_a_raylet_has_around_it_is_read_without_secrets():
+    host = decode_sample(
+        b'{"taken": 1.0, "proxy": {"variable": "http_proxy", "proxy": "proxy:3128", "exceptions": "localhost"}, "rays": [{"role": "raylet",'
+        b' "pid": 7, "cpu_limit": {"affinity": 8, "quota": 3.5, "path": "/sys/fs/cgroup/cpu.max"}, "locked_memory": 65536,'
+        b' "rdma": ["mlx5_0"], "loopback_line": "127.0.1.1 w1 --api-key=sk-verysecret",'
+        b' "addresses": ["10.0.0.1"], "network": "b net:[1]", "gloo": "eth0",'
+        b' "proxy": {"variable": "ALL_PROXY", "proxy": "http://ann:verysecret@proxy:3128", "exceptions": ""}}]}'
+    )
+    assert host.proxy == HttpProxy("http_proxy", "proxy:3128", "localhost")
+    assert host.rays
+    told = host.rays[0]
+    assert (told.cpu_limit, told.locked_memory) == (CpuLimit(8, 3.5, "/sys/fs/cgroup/cpu.max"), 65536)
+    assert (told.rdma, told.addresses, told.network, told.gloo) == (("mlx5_0",), ("10.0.0.1",), "b net:[1]", "eth0")
+    assert told.proxy
+    assert told.loopback_line
+    assert (told.proxy.variable, told.loopback_line.startswith("127.0.1.1 w1 ")) == ("ALL_PROXY", True)
+    assert "verysecret" not in str(host)
 
 
 def test_what_a_probe_does_not_say_is_unknown():

@@ -1,0 +1,74 @@
+"""More CPUs that Ray offers on a node than its raylet and workers may use.
+
+Fewer are no fault: who leaves CPUs to others does that on purpose, and work that waits for CPUs is a finding of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from cockpit.findings.facts import Facts
+from cockpit.findings.live_raylets import LiveRaylet, live_raylets
+from cockpit.findings.sources import rests_on
+from cockpit.model import Finding, Remedy
+from cockpit.text import clean, count
+
+MAX_CPUS = 1 << 13
+"""NR_CPUS of linux/arch/x86/Kconfig: no host has more."""
+MAX_OFFERED = 1e6
+
+
+class _UsableCpus(msgspec.Struct, frozen=True, order=True):
+    """How many CPUs a raylet may use by one limit, and how that is said."""
+
+    number: float
+    words: str
+    evidence: str
+    way_out: str = ""
+    """How to get more than that."""
+
+
+@rests_on("ray.nodes", "rays")
+def overcounted_cpus(facts: Facts) -> Iterator[Finding]:
+    """A warning where Ray offers all CPUs of a host of which it may use few: then nobody chose the number, it was counted wrongly.
+
+    Ray counts the limits of its own container, but neither an affinity (taskset, Slurm) nor the limits of cgroups above it
+    (`get_num_cpus` in ray/_private/utils.py, 2.60); `--num-cpus=$(nproc)` counts no cgroup at all. Any other number was chosen by
+    somebody, so it is only an info.
+    """
+    for live in live_raylets(facts):
+        total = live.node.resources["CPU"].total if "CPU" in live.node.resources else None
+        usable = min(_usable_cpus(live), default=None)
+        if total is None or usable is None or not facts.limits.cpu_overcount * usable.number <= total <= MAX_OFFERED:
+            continue
+        host_cpus = live.host.cpus
+        is_miscounted = total == host_cpus and usable.number < host_cpus
+        name = facts.title(live.node)
+        yield facts.node_finding(
+            live.node,
+            "cpus-overcounted",
+            "warning" if is_miscounted else "info",
+            f"Ray offers {count(total)} CPUs on {name}, but {usable.words}: up to {count(total)} tasks of one CPU run there at once",
+            (f"CPU resource of {name}: {count(total)}", usable.evidence, f"CPUs of that host: {count(host_cpus)}"),
+            Remedy(
+                f"if that is not meant: `ray stop` on {name}, then its `ray start` again with --num-cpus={max(1, int(usable.number))}"
+                + usable.way_out
+            ),
+        )
+
+
+def _usable_cpus(live: LiveRaylet) -> Iterator[_UsableCpus]:
+    """By each limit that is known."""
+    limit, pid, has = live.raylet.cpu_limit, live.raylet.pid, live.host.cpus
+    if has is not None and 0 < has <= MAX_CPUS:
+        yield _UsableCpus(has, f"its host has {count(has)}", "`nproc --all`: " + count(has))
+    if limit is not None and limit.affinity is not None and 0 < limit.affinity <= MAX_CPUS:
+        words = f"its raylet may run on only {count(limit.affinity)} (taskset, cpuset or Slurm)"
+        evidence = f"`taskset -cp {pid}`: {count(limit.affinity)} CPUs"
+        yield _UsableCpus(limit.affinity, words, evidence, ", or start it where more CPUs are allowed (in Slurm: --cpus-per-task)")
+    if limit is not None and limit.quota is not None and limit.path and 0 < limit.quota <= MAX_CPUS:
+        path = clean(limit.path)
+        words = f"its cgroup may use {count(limit.quota)} ({path.rpartition('/')[2]})"
+        yield _UsableCpus(limit.quota, words, f"{path}: {count(limit.quota)} CPUs", ", or raise the limit of its container or cgroup")

@@ -1,0 +1,123 @@
+"""HTTP proxies that Ray's commands, or jobs that ask other nodes by HTTP, would go through.
+
+Both are infos: the cluster and jobs that use no HTTP run well, and a proxy for downloads is often meant. Ray's own connections don't
+use it: gRPC ignores proxies unless RAY_grpc_enable_http_proxy is set (ray/_private/ray_constants.py, 2.60). `ray job submit`, `ray list`
+and `ray logs` do, because they ask the dashboard with the library requests (ray/dashboard/modules/dashboard_sdk.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from ipaddress import ip_address, ip_network
+from urllib.parse import urlsplit
+
+from cockpit.findings.facts import Facts
+from cockpit.findings.live_raylets import live_raylets
+from cockpit.findings.rays_here import is_loopback
+from cockpit.findings.sources import rests_on
+from cockpit.model import Finding, HttpProxy, Remedy
+from cockpit.text import clean, join_first
+
+MAX_NAMED = 6
+_DASHBOARD_HOST = re.compile(r"/dashboard\.py .{0,4000}?--host=([0-9A-Za-z.:-]{1,100})")
+COMMANDS = "`ray job submit`, `ray list` and `ray logs`"
+
+
+@rests_on()
+def proxy_of_shell(facts: Facts) -> Iterator[Finding]:
+    """The environment that cockpit itself was started with, and the dashboard that it follows."""
+    host = next((host for host in facts.fresh_hosts if host.local), None)
+    if host is None or host.proxy is None or not facts.snapshot.cluster.reachable or facts.has_fault("ray.identity"):
+        return
+    asked = _not_excepted(_dashboard_hosts(facts), host.proxy)
+    if asked:
+        yield Finding(
+            code="proxy-in-shell",
+            level="info",
+            subject=facts.host_title(host),
+            text=f"{_proxy_words(host.proxy)} in the environment of your shell on {facts.host_title(host)}, and no_proxy does not name "
+            f"{' and '.join(asked)}: {COMMANDS} ask that proxy, not the dashboard",
+            evidence=_evidence(host.proxy),
+            remedy=Remedy(f"in that shell: {_export(asked)}"),
+        )
+
+
+@rests_on("ray.nodes", "rays")
+def proxies_of_raylets(facts: Facts) -> Iterator[Finding]:
+    """One finding for all nodes: workers and drivers inherit the environment of their raylet, and talk to the nodes' addresses."""
+    addresses = list(dict.fromkeys(node.ip for node in facts.living_nodes if node.ip))
+    having = [(live.node, live.raylet.proxy) for live in live_raylets(facts) if live.raylet.proxy]
+    found = [(node, proxy) for node, proxy in having if _not_excepted(addresses, proxy)]
+    if not found:
+        return
+    names = list(dict.fromkeys(facts.title(node) for node, _ in found))
+    asked = list(dict.fromkeys(address for _, proxy in found for address in _not_excepted(addresses, proxy)))
+    raylets = "raylets" if len(names) > 1 else "the raylet"
+    yield facts.cluster_finding(
+        (node for node, _ in found),
+        "proxy-of-raylets",
+        "info",
+        f"{_proxy_words(found[0][1])} in the environment of {raylets} on {join_first(names, MAX_NAMED)}, and no_proxy does not name "
+        f"{len(asked)} of {len(addresses)} addresses of nodes ({join_first([clean(one) for one in asked], MAX_NAMED)}): a job that asks "
+        f"servers of another node by HTTP, or runs {COMMANDS}, asks that proxy",
+        (line for node, proxy in found[:MAX_NAMED] for line in _evidence(proxy, facts.title(node))),
+        f"before `ray start` on each node, or in the job's env_vars: {_export(asked)}",
+    )
+
+
+def _dashboard_hosts(facts: Facts) -> list[str]:
+    """As the followed dashboard is called: by the address that is asked, and by the one that Ray's commands look up on the head.
+
+    That is the head's own address, unless the dashboard listens on loopback alone (`http_host` in ray/dashboard/head.py, 2.60).
+    """
+    cluster = facts.snapshot.cluster
+    parts = (one for one in facts.snapshot.processes or () if one.kind == "ray" and one.session == cluster.session)
+    listens_on = [found[1] for one in parts if (found := _DASHBOARD_HOST.search(one.command or ""))]
+    heads = [node.ip for node in facts.living_nodes if node.head and any(not is_loopback(host) for host in listens_on)]
+    return [clean(host) for host in dict.fromkeys((_host_of(cluster.address), *heads)) if host]
+
+
+def _host_of(url: str | None) -> str | None:
+    """`None` also of https://, which has variables of its own."""
+    try:
+        return urlsplit(url).hostname if url and url.startswith("http://") else None
+    except ValueError:
+        return None
+
+
+def _not_excepted(hosts: Iterable[str], proxy: HttpProxy) -> list[str]:
+    return [host for host in hosts if not is_excepted(host, proxy.exceptions)]
+
+
+def is_excepted(host: str, exceptions: str) -> bool:
+    """Whether no_proxy names a host, as requests understands it (`should_bypass_proxies` in requests/utils.py)."""
+    entries = [entry.lower() for entry in exceptions.replace(" ", "").split(",") if entry]
+    return entries == ["*"] or any(_is_named(host.lower(), entry) for entry in entries)
+
+
+def _is_named(host: str, entry: str) -> bool:
+    """By its name, with a port or without, the end of its name, its address, or a network that has its address."""
+    name = entry.lstrip(".")
+    try:
+        if "/" in entry and ip_address(host) in ip_network(entry, strict=False):
+            return True
+        ip_address(host)
+    except ValueError:
+        name = name.partition(":")[0]
+    return host == name or host.endswith(f".{name}")
+
+
+def _proxy_words(proxy: HttpProxy) -> str:
+    return f"{clean(proxy.variable)} is {clean(proxy.proxy) if proxy.proxy else 'set'}"
+
+
+def _evidence(proxy: HttpProxy, where: str = "") -> tuple[str, ...]:
+    at = f" on {where}" if where else ""
+    return (f"{clean(proxy.variable)}{at}: {clean(proxy.proxy or 'set')}", f"no_proxy{at}: {clean(proxy.exceptions) or 'not set'}")
+
+
+def _export(hosts: Iterable[str]) -> str:
+    """What was excepted before stays so, and no name of a host can be a command."""
+    named = ",".join(host for host in hosts if host.replace(".", "").replace("-", "").replace(":", "").isalnum())
+    return f'`export no_proxy="${{no_proxy:-$NO_PROXY}},{named}"`'

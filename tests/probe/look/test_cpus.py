@@ -1,0 +1,66 @@
+"""How many CPUs a process may use."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cockpit.probe.look.cpus import CpuLimit, cpu_limit
+
+ALL = len(os.sched_getaffinity(0))
+
+
+def limits(tmp_path: Path, *folders: dict[str, str]) -> CpuLimit:
+    """Of this process, in cgroups with these files, its own first."""
+    paths = []
+    for number, files in enumerate(folders):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for name, text in files.items():
+            (folder / name).write_text(text)
+        paths.append(str(folder))
+    return cpu_limit(os.getpid(), paths)
+
+
+def test_the_lowest_of_all_cgroups_above_it_counts_with_its_file(tmp_path):
+    found = limits(tmp_path, {"cpu.max": "max 100000\n"}, {"cpu.max": "400000 100000\n"}, {"cpu.max": "800000 100000\n"}, {})
+    assert found == CpuLimit(ALL, 4.0, f"{tmp_path}/1/cpu.max")
+
+
+def test_version_one_has_two_files(tmp_path):
+    found = limits(
+        tmp_path,
+        {"cpu.cfs_quota_us": "-1\n", "cpu.cfs_period_us": "100000\n"},
+        {"cpu.cfs_quota_us": "250000\n", "cpu.cfs_period_us": "100000\n"},
+    )
+    assert found == CpuLimit(ALL, 2.5, f"{tmp_path}/1/cpu.cfs_quota_us")
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {}, {"cpu.max": ""}, {"cpu.max": "max"}, {"cpu.max": "0 100000"}, {"cpu.max": "100000 0"}, {"cpu.max": "x y"}, {"cpu.max": "1 2 3"},
+        {"cpu.cfs_quota_us": "100000"}, {"cpu.cfs_quota_us": "100000", "cpu.cfs_period_us": "0"},
+    ],
+)  # fmt: skip
+def test_no_limit_and_nonsense_are_no_number(tmp_path, files):
+    assert limits(tmp_path, files) == CpuLimit(ALL, None, None)
+
+
+@pytest.mark.process
+def test_an_affinity_is_told_of_another_process_too():
+    one = min(os.sched_getaffinity(0))
+    with subprocess.Popen(["taskset", "-c", str(one), "sleep", "600"]) as child:
+        try:
+            while Path(f"/proc/{child.pid}/comm").read_text() != "sleep\n":
+                assert child.poll() is None
+            assert cpu_limit(child.pid, []) == CpuLimit(1, None, None)
+        finally:
+            child.kill()
+
+
+def test_of_a_process_that_is_gone_nothing_is_known():
+    assert cpu_limit(4_000_000, []) == CpuLimit(None, None, None)
