@@ -191,6 +191,7 @@ ROWS = {
         "test_containers.py",
         "test_endings.py",
         "test_full_disk.py",
+        "test_incidents_compared.py",
         "test_incidents_hosts.py",
         "test_incidents_limits.py",
         "test_incidents_ray.py",

@@ -17,6 +17,7 @@ from cockpit.check.queue import NOBODY, queue_of
 from cockpit.check.ray import ray_lines
 from cockpit.check.result import CheckOutcome, judge
 from cockpit.check.start import start_lines
+from cockpit.check.worker_ports import worker_port_lines
 from cockpit.config.thresholds import Limits
 from cockpit.model import Job, Snapshot
 from cockpit.presets import JobSpec, Needs, Preset, RayStart
@@ -45,6 +46,7 @@ def _lines(preset: Preset, budget: Budget, snapshot: Snapshot, site: Site, limit
         yield from _otherwise(budget, preset.needs)
     yield from gpu_memory(found, site, snapshot, budget, preset.needs, limits)
     yield from host_lines(found, site, preset, budget, limits)
+    yield from worker_port_lines(found, site, preset)
     yield from ray_lines(found, site, snapshot, preset.needs, limits, budget.framework)
 
 

@@ -127,7 +127,7 @@ def _facts(snapshot: Snapshot, known_nodes: tuple[Node, ...], *, old: bool) -> W
 
 def _plan_site(starts: Sequence[RayNode], env: Mapping[str, str], snapshot: Snapshot, wanted: Collection[str]) -> Site:
     nodes = {start.host: node for start in starts if (node := _node(start, snapshot.nodes or ()))}
-    hosts = {start.host: host for start in starts if (host := _host(start, snapshot.hosts.values()))}
+    hosts = {start.host: host for start in starts if (host := find_host(start, snapshot.hosts.values()))}
     places = []
     for start in starts:
         host = hosts.get(start.host)
@@ -183,6 +183,7 @@ def _node(start: RayNode, nodes: Iterable[Node]) -> Node | None:
     return next((node for node in found if node.id is None), found[0] if found else None)
 
 
-def _host(start: RayNode, hosts: Iterable[Host]) -> Host | None:
+def find_host(start: RayNode, hosts: Iterable[Host]) -> Host | None:
+    """The probed host that the preset means; `None`: it is not probed."""
     names = _names(start)
     return next((host for host in hosts if names & {host.name, *host.addresses}), None)

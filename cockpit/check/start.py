@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from cockpit.budget import Line
 from cockpit.check.nodes import DEVICES, Site, list_devices
+from cockpit.check.temp_dirs import temp_dir_lines
 from cockpit.model import Snapshot
 from cockpit.placement import SCALE
 from cockpit.presets import Preset, RayNode, RayStart
@@ -33,6 +34,7 @@ def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line
         yield Line("later", text, recover)
     elif site.more:
         yield Line("doubt", f"more nodes may join: {site.more}", None if snapshot.growing else recover)
+    yield from temp_dir_lines(preset.ray, site, snapshot)
     for start in preset.ray.nodes:
         yield from _devices(start, preset.ray.env.get(DEVICES))
         if site.planned:

@@ -56,6 +56,19 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Links are looked at once a minute, and the fabric manager trains them for half a minute after a start."""
     gpu_pcie_age: Annotated[Seconds, Meta(description="Seconds of load before a slow PCIe link is reported.")] = 300.0
     """A link is looked at once a minute, and may have been looked at while the GPU was idle: then it saves power."""
+    worker_ports_age: Annotated[
+        Seconds, Meta(description="Seconds before a raylet without a free worker port is reported while actors wait to start.")
+    ] = 30.0
+    """A worker that has ended gives its port back within seconds, and Ray's list of actors is some seconds older than the processes."""
+    log_files: Annotated[Count, Meta(description="Files in a session's folder of logs, from which they are reported.")] = 50_000.0
+    """Listing so many and asking each worker's log for its size takes Ray's log monitor most of its turn of 0.1 s."""
+    stuck_age: Annotated[Seconds, Meta(description="Seconds in D state at every look before a process of a job is reported.")] = 180.0
+    """A checkpoint of many GiB written to a slow disk keeps a process there for a minute, with pauses; NFS itself warns after one to three
+    minutes without its server, the kernel's own hung_task after two."""
+    rdma_down_age: Annotated[Seconds, Meta(description="Seconds before an InfiniBand or RoCE port that is down is reported.")] = 120.0
+    """Ports are looked at once a minute; a driver that is loaded again, or a switch port that is reset, takes half a minute."""
+    rdma_errors: Annotated[Count, Meta(description="New errors of an InfiniBand link in ten minutes, from which they are reported.")] = 10.0
+    """The threshold of `ibcheckerrs` (infiniband-diags) for symbol errors, recoveries, receive, integrity and overrun errors of a port."""
     nvlink_errors: Annotated[Count, Meta(description="New NVLink errors in ten minutes, from which they are reported.")] = 10.0
     """One a minute, where NVIDIA's DCGM calls a GPU ill."""
     pcie_replays: Annotated[Count, Meta(description="New PCIe replays in ten minutes, from which they are reported.")] = 80.0

@@ -17,6 +17,7 @@ from cockpit.findings.gpu_memory_growth import growing_gpu_memory
 from cockpit.findings.gpu_speed import faulty_links, low_clocks, lowered_power
 from cockpit.findings.gpus import gpu_counts, gpu_trouble, reported_xids
 from cockpit.findings.host_names import loopback_names
+from cockpit.findings.infiniband import growing_rdma_errors, rdma_ports_down
 from cockpit.findings.interfaces import missing_interfaces
 from cockpit.findings.jobs import failed_jobs, pending_jobs
 from cockpit.findings.kubernetes import (
@@ -28,15 +29,20 @@ from cockpit.findings.kubernetes import (
     wrong_rayjobs,
 )
 from cockpit.findings.locked_memory import low_locked_memory
+from cockpit.findings.log_files import many_log_files
 from cockpit.findings.memory import cgroup_limit, near_kill, oom_kills
 from cockpit.findings.node_addresses import wrong_node_addresses
 from cockpit.findings.nodes import dead_nodes, missing_hosts, silent_agents
+from cockpit.findings.port_ranges import few_worker_ports, ports_of_connections
 from cockpit.findings.proxies import proxies_of_raylets, proxy_of_shell
 from cockpit.findings.ray_memory import large_parts
 from cockpit.findings.sessions import dead_pointers, foreign_temps, lone_gcs, several_sessions
+from cockpit.findings.shared_folders import shared_sessions
 from cockpit.findings.slow_ranks import lagging_gpus
+from cockpit.findings.socket_paths import long_temp_dirs
 from cockpit.findings.sources import Detector
 from cockpit.findings.stalls import stalled_jobs
+from cockpit.findings.stuck_io import stuck_processes
 from cockpit.findings.tasks import task_limits
 from cockpit.findings.tracker import FindingTracker
 from cockpit.findings.versions import differing_drivers, differing_versions, open_files
@@ -92,6 +98,13 @@ CHECKS: tuple[Check, ...] = (
         at_once=False,
     ),
     Check(
+        "Processes of jobs that hang in the kernel (D state)",
+        (stuck_processes,),
+        HOSTS,
+        watches="processes that wait for minutes for a disk or a server",
+        at_once=False,
+    ),
+    Check(
         "GPUs that lag behind the others of their group",
         (lagging_gpus,),
         (*ACTORS, checks.listed_gpus),
@@ -112,6 +125,13 @@ CHECKS: tuple[Check, ...] = (
     Check("Host names that lead to loopback", (loopback_names,), NODES + HOSTS),
     Check("Addresses under which nodes are registered", (wrong_node_addresses,), NODES + HOSTS),
     Check("HTTP proxies that Ray's commands and jobs would go through", (proxy_of_shell, proxies_of_raylets), NODES, HOSTS),
+    Check(
+        "Ports of InfiniBand and RoCE devices",
+        (rdma_ports_down, growing_rdma_errors),
+        (checks.rdma,),
+        watches="links that go down, and error counts that grow",
+        concerns=checks.has_rdma,
+    ),
     Check("Pending placement groups", (waiting_groups,), GROUPS),
     Check("Pending actors", (waiting_actors,), ACTORS),
     Check("Tasks that no node is large enough for", (waiting_tasks,), (*NODES, *ACTORS, checks.resources)),
@@ -134,13 +154,17 @@ CHECKS: tuple[Check, ...] = (
     Check("Memory of Ray's own processes", (large_parts,), HOSTS),
     Check("Authentication", (refused,), RAY),
     Check("Several Ray sessions on one host, links to dead sessions", (several_sessions, lone_gcs, dead_pointers, foreign_temps), HOSTS),
+    Check("Number of log files of living sessions", (many_log_files,), HOSTS),
+    Check("Session folders that several hosts share", (shared_sessions,), HOSTS, NODES),
     Check("Disks that hold Ray's temp dirs", (full_disks,), NODES, HOSTS),
+    Check("Room for the paths of Ray's sockets below its temp dirs", (long_temp_dirs,), HOSTS),
     Check("Object store and /dev/shm", (full_stores, small_shm, full_shm), NODES, HOSTS),
     Check("Versions of Ray, Python and NVIDIA driver", (differing_versions, differing_drivers), HOSTS),
     Check("Open files of raylets and GCS", (open_files,), HOSTS),
     Check("Limits of processes and threads", (task_limits,), HOSTS),
     Check("Locked memory for NCCL over InfiniBand or RDMA", (low_locked_memory,), NODES + HOSTS),
     Check("CPUs that Ray offers, and those that it may use", (overcounted_cpus,), NODES + HOSTS),
+    Check("Ports of Ray's workers and parts", (few_worker_ports, ports_of_connections), HOSTS, (*NODES, *ACTORS)),
     Check(
         "Slurm: time left, and the state of its nodes",
         (ending_allocation, requeued_allocation, leaving_nodes),

@@ -119,8 +119,14 @@ def slurm_nodes(snapshot: Snapshot) -> MissingFact | None:
 
 hosts = _on_each_host("no process list from", lambda host: host.processes is not None)
 gpus = _on_each_host("no NVML data from", lambda host: host.gpus is not None)
+rdma = _on_each_host("no InfiniBand or RoCE ports from", lambda host: host.rdma_ports is not None)
 xids = _on_each_host("Xids can't be read on", lambda host: all(gpu.xids is not None for gpu in host.gpus or ()))
 raycluster, pods, rayjobs = map(_in_kubernetes, ("raycluster", "pods", "rayjobs"))
+
+
+def has_rdma(snapshot: Snapshot) -> bool:
+    """Whether any probed host has an InfiniBand or RoCE device."""
+    return any(host.rdma_ports for host in snapshot.hosts.values())
 
 
 def is_in_slurm(snapshot: Snapshot) -> bool:

@@ -25,12 +25,13 @@ RAY_FRESH_FOR_S = 60.0
 answer may take 25 s. A source that fails supports nothing after `STALE_AFTER_S`."""
 FRESH_FOR_S: Mapping[str, float] = {
     **dict.fromkeys(("nvml", "processes", "memory"), STALE_AFTER_S),
-    **dict.fromkeys(("sessions", "disks", "shm", "rays", "temps", "logs"), 45.0),
+    **dict.fromkeys(("sessions", "disks", "shm", "rays", "temps", "logs", "stuck"), 45.0),
+    "rdma": 200.0,
     "slurm": 200.0,
     "kubernetes": 120.0,
 }
 """Seconds for which the facts of a source may support a claim: three times as long as the time between two looks, or longer."""
-ON_A_MACHINE = frozenset({"nvml", "processes", "memory", "sessions", "disks", "shm", "rays", "temps", "logs"})
+ON_A_MACHINE = frozenset({"nvml", "processes", "memory", "sessions", "disks", "shm", "rays", "temps", "logs", "stuck", "rdma"})
 """Sources that each machine has: those of its probe, called as in the probe's faults. Without a probe Ray's agent stands in for them."""
 _MACHINE_LIMITS = tuple((source, FRESH_FOR_S[source]) for source in sorted(ON_A_MACHINE))
 _RESTS_ON: dict[Callable[..., object], frozenset[str]] = {}
@@ -208,11 +209,13 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
     "processes": ("processes", "memory_users", "cpu"),
     "memory": ("memory",),
     "sessions": ("sessions",),
-    "disks": ("disks",),
+    "disks": ("disks", "filled"),
     "shm": ("shm", "shm_users"),
     "rays": ("rays",),
     "temps": ("temps", "pointers"),
     "logs": ("oom_kills", "wrote"),
+    "stuck": ("stuck",),
+    "rdma": ("rdma_ports",),
 }
 """The fields of a host that one source of its probe fills."""
 

@@ -87,6 +87,41 @@ class Port(Value, frozen=True):
     listeners: tuple[Listener, ...] = ()
 
 
+class StuckProcess(Value, frozen=True, kw_only=True):
+    """A process that a probe has seen in D state at two looks, ten seconds apart, and what it waits for, as far as that can be told."""
+
+    pid: int
+    ticks: int | None = None
+    """As of a `Process`."""
+    waits_in: str | None = None
+    """A function of the kernel (/proc/PID/wchan)."""
+    mount: str | None = None
+    """Where the file system is mounted on which it waits."""
+    kind: str | None = None
+    """Of that file system: nfs4, lustre, fuse.sshfs, …"""
+    source: str | None = None
+    certain: bool | None = None
+    """Its system call works on a file there; false: of the file systems that it uses only this one needs a server."""
+
+
+class RdmaPort(Value, frozen=True, kw_only=True):
+    """A port of an InfiniBand or RoCE device; a file that its driver does not have is `None`, or not among `errors`."""
+
+    device: str
+    port: int
+    layer: str | None = None
+    """InfiniBand, or Ethernet (RoCE)."""
+    state: str | None = None
+    """DOWN, INIT, ARMED, ACTIVE."""
+    phys_state: str | None = None
+    """LinkUp, Polling, Disabled, …"""
+    rate: str | None = None
+    used: bool | None = None
+    """Whether packets have ever gone through it since its driver was loaded."""
+    errors: Mapping[str, int] = {}
+    """Counters of its link by their names in sysfs, since they were reset."""
+
+
 class HostContainer(Value, frozen=True):
     """A container that a process runs in, as seen from outside of it."""
 
@@ -207,6 +242,19 @@ class MemoryUser(Value, frozen=True):
         return self.rss - (self.shared or 0)
 
 
+class RayPorts(Value, frozen=True):
+    """TCP ports of a raylet or GCS, as its command says; ranges have their first and last port."""
+
+    workers: tuple[tuple[int, int], ...] = ()
+    """A raylet's: those that it gives to its workers and drivers, one to each; none: any port."""
+    fixed: Mapping[str, int] = {}
+    """By part: GCS, node manager, object manager; of those that Ray chooses itself none is known."""
+    local: tuple[int, int] | None = None
+    """net.ipv4.ip_local_port_range where it runs; `None`: unknown."""
+    reserved: tuple[tuple[int, int], ...] = ()
+    """net.ipv4.ip_local_reserved_ports there."""
+
+
 class RayProcess(Value, frozen=True):
     """A raylet or GCS that lives on a host, as its process table and its environment show it."""
 
@@ -259,6 +307,8 @@ class RayProcess(Value, frozen=True):
     """Its GLOO_SOCKET_IFNAME."""
     proxy: HttpProxy | None = None
     """The HTTP proxy of its environment, which workers and drivers inherit; `None`: it has none, or that is not known."""
+    ports: RayPorts | None = None
+    """`None`: its command can't be read."""
 
 
 class Pointer(Value, frozen=True):
@@ -299,6 +349,10 @@ class Session(Value, frozen=True, kw_only=True):
     started: float | None = None
     stopped: bool | None = None
     """Dead: its raylet was told to end, as `ray stop` does it; known of the latest only."""
+    nodes: tuple[str, ...] = ()
+    """Ray's ids of nodes whose raylets have written into it; where hosts share the folder also of another host's."""
+    log_files: int | None = None
+    """Files in its folder of logs, rounded down to thousands; those in folders below it don't count."""
     trusted: bool = False
     """Its owner is root, or whoever cockpit looks at that host as: nobody else's is followed without being asked for."""
 
@@ -360,6 +414,13 @@ class Host(Value, frozen=True):
     shm_users: tuple[ShmUser, ...] | None = None
     unanswered: tuple[str, ...] = ()
     """Sources of the probe, called as in its faults, which have not answered once."""
+    stuck: tuple[StuckProcess, ...] | None = None
+    rdma_ports: tuple[RdmaPort, ...] | None = None
+    """`None`: unknown; empty: there are no InfiniBand or RoCE devices."""
+    pid_digits: int | None = None
+    """Of the newest process: a process that is started next has a pid of so many digits, or of one more."""
+    pid_max: int | None = None
+    """kernel.pid_max: all pids are below it."""
     machine: str | None = None
     """What no other host, and no other container on it, says of itself: the boot id of its kernel, and its probe's PID namespace."""
     faults: tuple[Fault, ...] = ()

@@ -29,7 +29,8 @@ TYPED: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """By the test below `tests/` that types them, or that types the value they stand for, and sees that it helps."""
 PARSED = (
-    "cockpit", "cockpit --address URL", "cockpit check -- bash …", "cockpit clean", "cockpit delete-pod …", "cockpit demo", "cockpit demo --plain", "cockpit doctor",
+    "cockpit", "cockpit --address URL", "cockpit check -- bash …", "cockpit clean", "cockpit delete-pod …", "cockpit demo",
+    "cockpit demo --plain", "cockpit doctor",
     "cockpit kill-orphans",
     "cockpit logs … --log …", "cockpit notify --test", "cockpit record", "cockpit recover", "cockpit recover …", "cockpit replay",
     "cockpit report", "cockpit report -o FILE.html",

@@ -20,7 +20,7 @@ from cockpit.report.doctor import describe_reach, doctor_json, doctor_text, run_
 from tests.world import GIB, NOW, gpu, node, process, snapshot
 
 SLURM = named_allocation("42", "gpu[1-2]")
-CHECKS_ALWAYS_MADE = [check for check in CHECKS if not check.title.startswith(("Slurm", "Kubernetes"))]
+CHECKS_ALWAYS_MADE = [check for check in CHECKS if not check.title.startswith(("Slurm", "Kubernetes", "Ports of InfiniBand"))]
 LOST = node(1, gpus=(gpu(0), gpu(1, fault="fallen off the bus")))
 
 
@@ -52,7 +52,7 @@ def sections(of: Snapshot) -> dict[str, list[str]]:
 
 def test_where_all_is_well_and_all_is_seen_all_that_one_look_can_tell_is_fine():
     told = verdicts(seen(idle(1), idle(2)))
-    assert {title for title, verdict in told.items() if verdict != "fine"} == {check.title for check in CHECKS if check.watches}
+    assert {title for title, verdict in told.items() if verdict != "fine"} == {check.title for check in CHECKS_ALWAYS_MADE if check.watches}
     text = doctor_text(*looked(seen(idle(1), idle(2))), Config())
     assert "2 nodes alive, 2 of 2 hosts probed" in text.splitlines()[0]
     assert "Not fully checked" not in text
@@ -219,10 +219,11 @@ ONE_LOOK = "Not checked, because one sample is not enough (`cockpit` and `cockpi
 
 def test_what_one_look_can_not_find_stands_once_and_never_under_ok():
     told = sections(seen(idle(1)))
-    grows, links, clocks, stalled, lags, memory, restarts = told[ONE_LOOK]
+    grows, links, clocks, stalled, hangs, lags, memory, restarts = told[ONE_LOOK]
     assert lags.startswith("  - GPUs that lag behind the others of their group: not checked: a GPU that does far less than the others")
     assert grows == "  - GPU memory that grows: not checked: growth over most of an hour that will fill a GPU"
     assert stalled == "  - Stalled jobs: not checked: GPUs at 0%, or at 100% with idle power, for many minutes"
+    assert hangs.startswith("  - Processes of jobs that hang in the kernel (D state): not checked: processes that wait for minutes")
     part = "ok as far as checked; not checked:"
     assert links == f"  - Links of GPUs: NVLink and PCIe: {part} error counts that grow, and PCIe links that are slow under load"
     assert clocks.startswith(f"  - Power limits and clocks of GPUs: {part} clocks far below those of other busy GPUs")
@@ -239,6 +240,7 @@ def test_a_script_is_told_what_one_look_can_not_find():
         "Links of GPUs: NVLink and PCIe": "partly",
         "Power limits and clocks of GPUs": "partly",
         "Stalled jobs": "unknown",
+        "Processes of jobs that hang in the kernel (D state)": "unknown",
         "GPUs that lag behind the others of their group": "unknown",
         "Host memory near Ray's kill line": "partly",
         "Actors in a restart loop": "partly",

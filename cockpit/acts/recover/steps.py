@@ -133,9 +133,11 @@ class RecoverySteps:
         silent = bool(self.sessions()) and cluster.session not in self.sessions()
         others = {str(ray["session"]) for target in self._known.values() for ray in (target.facts or {}).get("rays") or ()}
         apart = sorted(others - {*self.sessions()})
+        doubts = [(host, (target.facts or {}).get("temp_dir_doubt")) for host, target in self._known.items()]
         return (
             *address_conflicts(self._start, self._monitor.config.hosts),
             *((f"of a demo only the Ray is restarted: {' and '.join(OF_ALL_RAYS)} are skipped",) if is_demo(self._start) else ()),
+            *(of_host(host, str(doubt)) for host, doubt in doubts if doubt),
             *(("its dashboard does not answer: hosts beyond those of the preset are unknown",) if silent else ()),
             *((f"another cluster's Ray also runs there and is not touched: {', '.join(apart)}",) if apart else ()),
         )

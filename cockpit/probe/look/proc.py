@@ -9,6 +9,8 @@ import threading
 import time
 from typing import Callable, Dict, Generic, Iterator, List, Sequence, Set, TypeVar
 
+from ..socket_paths import PidRange
+
 T = TypeVar("T")
 V = TypeVar("V")
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -84,6 +86,13 @@ def has_capability(pid: int, wanted: int) -> bool:
     lines = read_or_nothing(f"/proc/{pid}/status").split("\n")
     powers = next((line.split()[1] for line in lines if line.startswith("CapEff:")), None)
     return powers is None or bool(int(powers, 16) & wanted)
+
+
+def read_pid_range() -> PidRange:
+    """Of the PID namespace that the probe is in."""
+    newest = read_or_nothing("/proc/loadavg").split()[-1:]
+    most = read_or_nothing("/proc/sys/kernel/pid_max").strip()
+    return PidRange(len(newest[0]) if newest and newest[0].isdigit() else None, int(most) if most.isdigit() else None)
 
 
 def uptime() -> float:

@@ -16,6 +16,7 @@ from .. import trust
 from .cgroups import CGROUPS, cgroup_folders
 from .host import MemoryUse, lowest_limit
 from .origin import flag
+from .port_ranges import RayPorts, read_ray_ports
 from .proc import has_capability, in_first_namespace, is_in_our_namespace, make_legible, read_at_once, read_or_nothing
 from .processes import Identity, ProcessTable, ScannedProcess, read_environ
 from .proxies import HttpProxy, find_http_proxy
@@ -90,6 +91,7 @@ class RayService(NamedTuple):
     """The flags of `ray start` that its command line shows; `None` of another user's: anybody can call a process so."""
     surroundings: RaySurroundings = RaySurroundings()
     """A raylet's."""
+    ports: RayPorts | None = None
 
 
 class Rays:
@@ -112,13 +114,15 @@ def _service(process: ScannedProcess, started: Started, table: ProcessTable) -> 
     limits = {name: int(words[0]) for name, words in lines if words and words[0].isdigit()}  # the soft ones, not where `unlimited`
     files = _count_open_files(process.pid), limits.get("Max open files")
     start = _start_flags(process, table) if process.details.uid in trust.own_uids() else None
-    if process.origin.role != "raylet":
-        return RayService(started, *files, start=start)
+    role, in_our_network = process.origin.role, is_in_our_namespace(process.pid, "net") is True
+    ports = read_ray_ports(role or "", process.details.argv, in_our_network=in_our_network) if process.details.argv else None
+    if role != "raylet":
+        return RayService(started, *files, start=start, ports=ports)
     installed = None if process.details.stuck else frameworks(process)
     memory = slurm_memory(process.pid) if started.slurm else None
     tasks = task_limits(process, table, limits.get("Max processes"))
     surroundings = read_surroundings(process, limits.get("Max locked memory"))
-    return RayService(started, *files, installed, tasks, memory, start, surroundings)
+    return RayService(started, *files, installed, tasks, memory, start, surroundings, ports)
 
 
 def _start_flags(process: ScannedProcess, table: ProcessTable) -> Mapping[str, str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import Any, Dict, Iterable, Iterator, Mapping, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
 from .. import trust
-from . import host
+from . import host, infiniband
 from .classify import classify
 from .collector import REST_PER_CPU_S, Collector
 from .containers import find_container
@@ -20,12 +20,13 @@ from .known_files import SHM
 from .oom_kills import KillScanner, session_of
 from .origin import SOCKET_INTERFACES
 from .past import ProcessHistory
-from .proc import TICKS_PER_SECOND, Users, boot_time, in_first_namespace, make_legible, uptime
+from .proc import TICKS_PER_SECOND, Users, boot_time, in_first_namespace, make_legible, read_pid_range, uptime
 from .processes import Identity, ProcessScanner, ProcessTable, ScannedProcess, shown_command
 from .proxies import own_proxy
 from .raylets import MOST_SERVICES, ROLES, Rays, RayService
 from .sessions import DEFAULT_TEMP, Folder, Sessions, SessionScanner, date_writes
 from .sizes import SharedMemory, Size, Sizes, read_shared_memory, shm_users
+from .stuck_io import StuckProcesses
 from .temp_dirs import TempDirs, read_temp_dirs
 from .xids import Bus, Xid
 
@@ -37,6 +38,7 @@ MOST_PROCESSES = 6000
 MEMORY_USERS = 12
 SESSIONS_EVERY = 3.0
 SLOWLY = 10.0
+RARELY = 60.0
 CLOCK_SET = 1.5
 """Seconds by which the host's clock must differ from what it was to have been set: the kernel dates its own start anew then."""
 INTERFACES = 256
@@ -64,6 +66,7 @@ class Sampler:
         self._kernel = Kernel()
         self._kills = KillScanner(self._kernel)
         self._known_rays = Rays()
+        self._stuck_reader = StuckProcesses()
         self._scanner = SessionScanner(usual_temps(), users.name)
         self._processes: Collector[ProcessTable] = Collector("processes", "/proc", ProcessScanner().scan, None)
         self._nvml: Collector[GpuReading] = Collector("nvml", "NVML", Nvml(events=not self._kernel.is_readable).read, None)
@@ -81,9 +84,15 @@ class Sampler:
             "rays", "A Ray process", lambda: self._known_rays.read(self._processes.facts or {}), SLOWLY, after=self._processes
         )
         self._places: Collector[TempDirs] = Collector("temps", "A Ray temp dir", self._read_places, SLOWLY, after=self._sessions)
+        self._stuck: Collector[List[Sample]] = Collector(
+            "stuck", "What processes in D state wait for", lambda: self._stuck_reader.read(self._processes.facts or {}), SLOWLY,
+            after=self._processes,
+        )  # fmt: skip
+        self._rdma: Collector[List[Sample]] = Collector("rdma", "An InfiniBand or RoCE port", infiniband.read_ports, RARELY)
         self._logs: Collector[Said] = Collector("logs", "A Ray log", self._read_logs, SLOWLY)
         self.collectors: Tuple[Collector[Any], ...] = (
             self._processes, self._nvml, self._memory, self._shm, self._sessions, self._disks, self._rays, self._places, self._logs,
+            self._stuck, self._rdma,
         )  # fmt: skip
 
     def start(self, patience: float) -> None:
@@ -117,6 +126,7 @@ class Sampler:
         sessions = self._sessions.facts or Sessions()
         verdicts = self._judge(table, reading, sessions)
         memory = self._memory.facts or host.MemoryUse(None, None)
+        pids = read_pid_range()
         live = [sessions.of[pid] for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in sessions.of]
         shm, places, (kills, written_to) = self._shm.facts, self._places.facts, self._logs.facts or (None, {})
         self._sizes.want(folder.path for folder in sessions.folders)
@@ -145,6 +155,10 @@ class Sampler:
             "proxy": self._proxy and self._proxy._asdict(),
             "oom_kills": None if kills is None else [self._kill(kill) for kill in kills],
             "written": written_to,
+            "stuck": self._stuck.facts,
+            "rdma_ports": self._rdma.facts,
+            "pid_digits": pids.digits,
+            "pid_max": pids.most,
             "unanswered": unanswered,
             "faults": [*self._too_many(verdicts), *(fault for collector in self.collectors for fault in [collector.fault()] if fault)],
         }
@@ -239,6 +253,8 @@ class Sampler:
             "latest": folder.latest,
             "started": folder.started,
             "stopped": folder.stopped,
+            "nodes": list(folder.nodes),
+            "log_files": folder.log_files - folder.log_files % 1000,  # it grows all the time
         }
 
     def _ray_facts(self, table: ProcessTable, verdicts: Mapping[int, KindVerdict], memory: int | None) -> list[Sample]:
@@ -334,6 +350,7 @@ def ray_fact(process: ScannedProcess, verdict: KindVerdict, ray: RayService, mem
         "start": ray.start,
         "tasks": None if ray.tasks is None else [limit._asdict() for limit in ray.tasks],
         "kill_at": host.kill_at(memory, process) if role == "raylet" else None,
+        "ports": ray.ports and {**ray.ports._asdict(), "fixed": dict(ray.ports.fixed)},
         "slurm_memory": ray.slurm_memory and {"used": ray.slurm_memory.used, "total": ray.slurm_memory.total},
     }
 

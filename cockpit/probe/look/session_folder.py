@@ -58,6 +58,8 @@ class Logs(NamedTuple):
     records: Records = Records()
     path: str = ""
     """The folder of these logs."""
+    files: int = 0
+    """How many files lie in it, at most MOST_LOGS."""
 
 
 class Way(NamedTuple):
@@ -138,6 +140,7 @@ def _read_logs(session: int, path: str, uid: int | None, before: Logs) -> Logs:
         raylets,
         records,
         f"{path}/logs",
+        len(names),
     )
 
 

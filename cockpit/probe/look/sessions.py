@@ -42,6 +42,9 @@ class Folder(NamedTuple):
     latest: bool
     stopped: bool | None = None
     """Dead, and the latest: whether its raylet was told to end, as `ray stop` does, by the last words of its log."""
+    nodes: Tuple[str, ...] = ()
+    """Ray's ids of nodes whose raylets have written into it, by logs of its owner: also of other hosts, where these share the folder."""
+    log_files: int = 0
 
     @property
     def answers(self) -> bool | None:
@@ -101,7 +104,7 @@ class SessionScanner:
         drivers = {pid: driver for path in live for pid, driver in self._drivers_of(path, table).items()}
         named = {pid: facts[way] for pid, way in ways.items()}
         return Sessions(
-            folders=tuple(_folder(path, facts[Way(path)], self._name) for path in listed),
+            folders=tuple(_folder(path, facts[Way(path)], self._name, self._logs[path]) for path in listed),
             all=tuple(facts.values()),
             of=named,
             drivers=drivers,
@@ -240,11 +243,12 @@ def _named_ways(table: ProcessTable) -> Dict[int, Way]:
     return found
 
 
-def _folder(path: str, facts: SessionFolder, name_of: Callable[[int], str | None]) -> Folder:
+def _folder(path: str, facts: SessionFolder, name_of: Callable[[int], str | None], logs: Logs) -> Folder:
     temp, name = os.path.split(path)
     latest = os.path.basename(read_link(f"{temp}/session_latest") or "") == name
     stopped = was_told_to_end(f"{path}/logs/raylet.out") if latest and facts.answers is False else None
-    return Folder(path, facts, name_of(facts.uid) if facts.uid is not None else None, _parse_start(name), latest, stopped)
+    owner = name_of(facts.uid) if facts.uid is not None else None
+    return Folder(path, facts, owner, _parse_start(name), latest, stopped, tuple(sorted(logs.records.nodes)), logs.files)
 
 
 def was_told_to_end(log: str) -> bool | None:

@@ -206,6 +206,8 @@ class Mount(NamedTuple):
     """The type of its file system, as `nfs4` or `fuse.sshfs`."""
     options: Tuple[str, ...] = ()
     """Of that file system, as `user_id=1000`."""
+    source: str = ""
+    """What is mounted there, as `server:/export`."""
 
 
 def mounts() -> Iterator[Mount]:
@@ -219,8 +221,8 @@ def _parse_mounts(table: bytes) -> Iterator[Mount]:
         words = before.split()
         for code, byte in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
             words[4] = words[4].replace(code, byte)
-        kind, *_, options = map(os.fsdecode, after.split())
-        yield Mount(int(words[0]), os.fsdecode(words[4]), kind, tuple(options.split(",")))
+        kind, *source, options = map(os.fsdecode, after.split())
+        yield Mount(int(words[0]), os.fsdecode(words[4]), kind, tuple(options.split(",")), source[0] if source else "")
 
 
 def mount_number(descriptor: int) -> int | None:
@@ -229,14 +231,19 @@ def mount_number(descriptor: int) -> int | None:
     return next((int(line.split()[1]) for line in lines if line.startswith("mnt_id:")), None)
 
 
-def mount_kinds(pid: int) -> Dict[int, str]:
-    """Those that another process can see, number and kind; none where there are very many: its user may have made 100,000 of them."""
+def read_mounts(pid: int) -> Tuple[Mount, ...]:
+    """Those that another process can see; none where there are very many: its user may have made 100,000 of them."""
     try:
         with open(f"/proc/{pid}/mountinfo", "rb") as file:
             table = file.read(MOST_MOUNTS_BYTES)
     except OSError:
-        return {}
-    return {} if len(table) == MOST_MOUNTS_BYTES else {mount.number: mount.kind for mount in _parse_mounts(table)}
+        return ()
+    return () if len(table) == MOST_MOUNTS_BYTES else tuple(_parse_mounts(table))
+
+
+def mount_kinds(pid: int) -> Dict[int, str]:
+    """The same, number and kind."""
+    return {mount.number: mount.kind for mount in read_mounts(pid)}
 
 
 def vouched_mounts() -> Dict[int, str]:

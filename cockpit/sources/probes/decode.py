@@ -25,9 +25,11 @@ from cockpit.model import (
     Pointer,
     Process,
     RayProcess,
+    RdmaPort,
     Session,
     ShmUser,
     SocketInterfaces,
+    StuckProcess,
     TempDir,
 )
 from cockpit.recent import Recent
@@ -79,6 +81,10 @@ class Sample(msgspec.Struct):
     proxy: HttpProxy | None = None
     oom_kills: tuple[OomKill, ...] | None = None
     written: Mapping[str, Mapping[str, float]] = {}
+    stuck: tuple[StuckProcess, ...] | None = None
+    rdma_ports: tuple[RdmaPort, ...] | None = None
+    pid_digits: int | None = None
+    pid_max: int | None = None
     unanswered: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
 
@@ -157,6 +163,10 @@ def host_of(sample: Sample, name: str, addresses: Sequence[str], taken: float, s
         proxy=sample.proxy and _proxy(sample.proxy),
         oom_kills=None if sample.oom_kills is None else tuple(_oom_kill(kill, name, shift) for kill in sample.oom_kills),
         wrote={session: {job: moment + shift for job, moment in jobs.items()} for session, jobs in sample.written.items()},
+        stuck=None if sample.stuck is None else tuple(replace(one, source=_redact_optional(one.source)) for one in sample.stuck),
+        rdma_ports=sample.rdma_ports,
+        pid_digits=sample.pid_digits,
+        pid_max=sample.pid_max,
         unanswered=sample.unanswered,
         faults=tuple(Fault(fault.source, _redact(fault.text), fault.since + shift, name) for fault in sample.faults),
         local=local,

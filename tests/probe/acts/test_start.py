@@ -326,3 +326,36 @@ def test_a_raylet_speaks_for_its_session_only_as_its_owner_or_root(owner, user, 
     one = forests.raylet(uid=user)
     look = HostState(forests.table(one), {}, GpuReading(), Sessions(of={100: forests.folder(forests.SESSION, 100, uid=owner)}))
     assert is_of_its_owner(look, one) is counts
+
+
+def test_a_temp_dir_that_is_too_long_for_rays_sockets_is_refused_while_another_ray_still_runs(notes: Path):
+    raylet(notes, "127.0.0.1:6379")
+    asked = request(notes, None, f"--temp-dir=/tmp/{'t' * 60}", "--node-ip-address=127.0.0.1", role="head", survey=True)
+    (refused,) = run_stage(start.plan, asked)["refused"]
+    assert "the path of Ray's socket plasma_store in /tmp/ttt" in refused["reason"]
+    assert "but at most 107 are possible: `ray start` would fail; use a temp dir of at most 36 bytes" in refused["reason"]
+
+
+def test_a_temp_dir_of_the_environment_counts_too(notes: Path):
+    raylet(notes, "127.0.0.1:6379")
+    asked = request(notes, None, "--node-ip-address=127.0.0.1", role="head", survey=True, env={"RAY_TMPDIR": f"/tmp/{'t' * 60}"})
+    (refused,) = run_stage(start.plan, asked)["refused"]
+    assert f"in /tmp/{'t' * 60}/ray (69 bytes)" in refused["reason"]
+
+
+def test_a_temp_dir_in_which_the_dashboard_of_this_ray_has_no_room_is_refused(notes: Path):
+    raylet(notes, "127.0.0.1:6379")
+    asked = request(notes, None, f"--temp-dir=/{'t' * 43}", "--node-ip-address=127.0.0.1", role="head", survey=True)
+    (refused,) = run_stage(start.plan, asked)["refused"]
+    assert "the dashboard of Ray 2.50 and later would end at its start" in refused["reason"]
+    (allowed,) = run_stage(start.plan, {**asked, "words": [*asked["words"], "--include-dashboard=false"]})["targets"]
+    assert "reason" not in allowed
+
+
+def test_a_worker_knows_the_length_of_its_heads_session(notes: Path, gcs: str):
+    raylet(notes, gcs)
+    asked = request(notes, gcs, f"--temp-dir=/{'t' * 43}", session="session_2026-11-27_21-34-42_343683_4194303")
+    (refused,) = run_stage(start.plan, asked)["refused"]
+    assert "108 bytes with a pid of 7 digits" in refused["reason"]
+    (allowed,) = run_stage(start.plan, {**asked, "session": "session_2026-11-27_21-34-42_343683_18"})["targets"]
+    assert "temp_dir_doubt" not in allowed["facts"]

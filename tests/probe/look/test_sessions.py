@@ -417,3 +417,14 @@ def test_a_dashboard_that_does_not_listen_yet_has_no_address(temp):
         assert scanner.read(table(dashboard(path, os.getpid(), port))).dashboards == {}
         sock.listen()
         assert scanner.read(table(dashboard(path, os.getpid(), port))).dashboards == {str(path): f"http://127.0.0.1:{port}"}
+
+
+def test_files_in_the_folder_of_logs_are_counted_and_the_nodes_that_write_there_are_named(temp):
+    path = session(temp)
+    (path / "logs" / "raylet.out").write_text(RAYLET_OUT)
+    for number in range(7):
+        (path / "logs" / f"worker-{number}.out").touch()
+    scanner = SessionScanner([str(temp)])
+    assert (only(scanner).log_files, only(scanner).nodes) == (8, ("1c" * 28,))
+    (path / "logs" / "worker-9.out").touch()
+    assert only(scanner).log_files == 9

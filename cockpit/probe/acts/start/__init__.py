@@ -99,8 +99,19 @@ def _consider_target(request: Request, look: HostState, tell: Tell, *, measured:
     installation = install(request, look)
     address = _own(request)
     gcs, survey = _gcs(request, address), bool(request.get("survey"))
+    found_versions: Dict[str, str | None] = {}
+    if measured:
+        tell(f"asking {installation.ray} for its version")
+        found_versions["ray_version"], found_versions["python_version"] = versions(installation)
     fitness = judge(
-        look, request["words"], installation.environ, head=request["role"] == "head", alone=not survey, job=bool(request.get("job"))
+        look,
+        request["words"],
+        installation.environ,
+        head=request["role"] == "head",
+        alone=not survey,
+        job=bool(request.get("job")),
+        version=found_versions.get("ray_version"),
+        session=request.get("session"),
     )
     facts = {
         "ray": installation.ray,
@@ -110,10 +121,8 @@ def _consider_target(request: Request, look: HostState, tell: Tell, *, measured:
         "gcs": gcs,
         "rays": _rays(look),
         **fitness.facts,
+        **found_versions,
     }
-    if measured:
-        tell(f"asking {installation.ray} for its version")
-        facts["ray_version"], facts["python_version"] = versions(installation)
     runs = _running_sessions(look, gcs)
     reason = "; ".join(fitness.against) if survey else _reason(request, look, gcs, runs, fitness)
     command = " ".join([installation.ray, *_words(request, gcs)])

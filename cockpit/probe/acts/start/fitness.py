@@ -14,7 +14,8 @@ from ...look.kinds import OWNED_KINDS
 from ...look.network import addresses, listening_sockets
 from ...look.origin import flag, to_number
 from ...look.ports import port_listeners
-from ...look.proc import read_or_nothing
+from ...look.proc import read_or_nothing, read_pid_range
+from ...socket_paths import PidRange, dashboard_socket, find_fault, node_socket, temp_dir
 from ..host_state import HostState
 from .slurm_step import find_step
 
@@ -38,10 +39,21 @@ class Fitness(NamedTuple):
     facts: Dict[str, Any]
 
 
-def judge(look: HostState, words: Sequence[str], environ: Mapping[str, str], *, head: bool, alone: bool, job: bool = False) -> Fitness:
+def judge(
+    look: HostState,
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    head: bool,
+    alone: bool,
+    job: bool = False,
+    version: str | None = None,
+    session: str | None = None,
+) -> Fitness:
     """As of now, for `ray start` with these words in this environment; not `alone`: what another Ray has is not held against it yet.
 
-    `job`: one is to be submitted to the head.
+    `job`: one is to be submitted to the head. `version`: of the installed Ray, `None` where it is unknown. `session`: that of the head, if
+    it has one by now.
     """
     fit = Fitness([], [], {})
     _judge_gpus(fit, look, words, environ)
@@ -49,6 +61,7 @@ def judge(look: HostState, words: Sequence[str], environ: Mapping[str, str], *, 
         _judge_ports(fit, look, words, head=head, job=job)
     _judge_shared_memory(fit, words)
     _judge_disk(fit, words, environ)
+    _judge_sockets(fit, words, environ, version, session, head=head)
     _judge_files(fit)
     _judge_slurm_step(fit)
     return fit
@@ -144,6 +157,28 @@ def _judge_disk(fit: Fitness, words: Sequence[str], environ: Mapping[str, str]) 
     elif free is not None and total and 1 - free / total >= FULL:
         full = f"{100 * (1 - free / total):.0f}% full, {free / GIB:.1f} GiB free"
         fit.doubts.append(f"the disk of {place} is {full}: above 95% Ray stops creating objects that may need to be spilled")
+
+
+def _judge_sockets(
+    fit: Fitness, words: Sequence[str], environ: Mapping[str, str], version: str | None, session: str | None, *, head: bool
+) -> None:
+    """A worker has the temp dir of its head, unless it is told another one; its session is called as the head's."""
+    if not head and flag(words, "--temp-dir") is None:
+        return
+    pids = read_pid_range() if head else PidRange(None, read_pid_range().most)
+    if session:
+        digits = len(session.rpartition("_")[2])
+        pids = PidRange(digits, 10**digits)
+    has_dashboard = head and flag(words, "--include-dashboard") != "false"
+    fault = find_fault(temp_dir(words, environ), (node_socket(words), dashboard_socket(version) if has_dashboard else None), pids)
+    if fault is None:
+        return
+    text = f"{fault.text}; {fault.remedy}"
+    if fault.certain and (version is not None or not fault.is_dashboards):
+        fit.against.append(text)
+    else:
+        fit.doubts.append(text)
+        fit.facts["temp_dir_doubt"] = text
 
 
 def _judge_files(fit: Fitness) -> None:

@@ -1,0 +1,114 @@
+"""Ports of InfiniBand and RoCE devices: those that are down beside others that are active, links that go down, errors that grow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from cockpit.findings.facts import Facts
+from cockpit.findings.sources import rests_on
+from cockpit.model import Finding, Host, RdmaPort
+from cockpit.text import clean, plural
+
+WATCHED_S = 600.0
+"""Seconds in which growth is counted."""
+MIN_FELLOWS = 2
+"""Other hosts on which a port of that name is active, so that it should be active here too."""
+
+
+@rests_on("rdma")
+def rdma_ports_down(facts: Facts) -> Iterator[Finding]:
+    """Ports that are not active on a host where others are. One that was never used counts only where it is active on most other hosts."""
+    active = Counter((one.device, one.port) for host in facts.fresh_hosts for one in host.rdma_ports or () if one.state == "ACTIVE")
+    seen = Counter((one.device, one.port) for host in facts.fresh_hosts for one in host.rdma_ports or ())
+    for host in facts.fresh_hosts:
+        others = [one for one in host.rdma_ports or () if one.state == "ACTIVE"]
+        for port in host.rdma_ports or ():
+            name = port.device, port.port
+            is_usual = active[name] >= MIN_FELLOWS and 2 * active[name] > seen[name]
+            is_down = port.state is not None and port.state != "ACTIVE" and bool(others) and (_was_up(port) or is_usual)
+            if is_down and facts.seconds_lasting("rdma-port-down", f"{host.name} {name}") >= facts.limits.rdma_down_age:
+                yield _down_finding(facts, host, port, len(others), active[name] if is_usual else 0)
+
+
+def _was_up(port: RdmaPort) -> bool:
+    return bool(port.used) or port.errors.get("link_downed", 0) > 0
+
+
+def _down_finding(facts: Facts, host: Host, port: RdmaPort, others: int, fellows: int) -> Finding:
+    title, downed = facts.host_title(host), port.errors.get("link_downed")
+    state = f"{clean(port.state or '')}{f' ({clean(port.phys_state)})' if port.phys_state else ''}"
+    elsewhere = f", and the same port is active on {plural(fellows, 'other host')}" if fellows else ""
+    times = f"; its link went down {plural(downed, 'time')} since its counters were reset" if downed else ""
+    waits = port.phys_state == "LinkUp" and port.layer != "Ethernet"
+    cause = "its link is up, but no subnet manager has made it active" if waits else "its link is down"
+    finding = facts.host_finding(
+        host,
+        "rdma-port-down",
+        "warning",
+        f"{_title(port)} on {title} is {state}, while {plural(others, 'other port')} there {'is' if others == 1 else 'are'} "
+        f"active{elsewhere}: {cause}{times}",
+        (f"cat {_folder(port)}/state {_folder(port)}/phys_state on {title}", f"ibstat {clean(port.device)} {port.port}"),
+        "see whether a subnet manager runs (`sminfo`)" if waits else "check its cable, transceiver and switch port; `dmesg | grep -i mlx`",
+    )
+    return _of_port(finding, port)
+
+
+@rests_on("rdma")
+def growing_rdma_errors(facts: Facts) -> Iterator[Finding]:
+    """Links that went down, and errors of links, in the last ten minutes as far as they were watched."""
+    for host in facts.fresh_hosts:
+        for port in host.rdma_ports or ():
+            if port.errors:
+                yield from _growth_findings(facts, host, port)
+
+
+def _growth_findings(facts: Facts, host: Host, port: RdmaPort) -> Iterator[Finding]:
+    """Counters that can be read now and could not before would seem to have grown: another set of them is watched anew."""
+    watched = f"rdma {host.name} {port.device} {port.port} {','.join(sorted(port.errors))}"
+    grown = facts.growth_by_name(watched, port.errors, WATCHED_S)
+    minutes = max(1, round(facts.seconds_grown(watched) / 60))
+    if downs := grown.get("link_downed"):
+        words = f"went down {plural(int(downs), 'time')} in {plural(minutes, 'minute')} ({port.errors['link_downed']} in all)"
+        then = "each time NCCL's connections over it fail or stall"
+        yield _growth_finding(facts, host, port, "rdma-link-flaps", words, then, ["link_downed"])
+    errors = {name: more for name, more in grown.items() if name != "link_downed"}
+    subject = _subject(facts.host_title(host), port)
+    mark = facts.limits.rdma_errors
+    if errors and facts.is_over_mark(max(errors.values()), mark, mark / 2, "rdma-link-errors", subject):
+        listed = ", ".join(f"{name} {int(more)} ({port.errors[name]} in all)" for name, more in sorted(errors.items()))
+        words = f"has new errors in {plural(minutes, 'minute')}: {listed}"
+        then = "packets are lost or sent again, and all ranks wait for them"
+        yield _growth_finding(facts, host, port, "rdma-link-errors", words, then, sorted(errors))
+
+
+def _growth_finding(facts: Facts, host: Host, port: RdmaPort, code: str, words: str, then: str, names: list[str]) -> Finding:
+    title = facts.host_title(host)
+    finding = facts.host_finding(
+        host,
+        code,
+        "warning",
+        f"The link of {_title(port)} on {title} {words}: {then}",
+        (f"cat {_folder(port)}/counters/{name} on {title}: {port.errors[name]}" for name in names),
+        f"check its cable, transceiver and switch port (`mlxlink -d {clean(port.device)}`, `ibqueryerrors`)",
+    )
+    return _of_port(finding, port)
+
+
+def _of_port(finding: Finding, port: RdmaPort) -> Finding:
+    return replace(finding, subject=_subject(finding.subject, port))
+
+
+def _subject(title: str, port: RdmaPort) -> str:
+    return f"{title} {clean(port.device)} port {port.port}"
+
+
+def _title(port: RdmaPort) -> str:
+    kind = {"InfiniBand": "InfiniBand port", "Ethernet": "RoCE port"}.get(port.layer or "", "RDMA port")
+    return f"{kind} {port.port} of {clean(port.device)}{f' ({clean(port.rate)})' if port.rate else ''}"
+
+
+def _folder(port: RdmaPort) -> str:
+    return f"/sys/class/infiniband/{clean(port.device)}/ports/{port.port}"

@@ -1,0 +1,104 @@
+"""How long the paths of Ray's sockets become."""
+
+from __future__ import annotations
+
+import pytest
+
+from cockpit.probe.look.proc import read_pid_range
+from cockpit.probe.socket_paths import MAX_PATH_BYTES, PidRange, dashboard_socket, find_fault, node_socket, path_bytes, temp_dir
+
+NODE = ("plasma_store",)
+FIVE_DIGITS = PidRange(5, 32768)
+
+
+def temp(length: int) -> str:
+    return "/" + "t" * (length - 1)
+
+
+def test_the_length_is_that_of_the_path_which_ray_makes():
+    made = "/tmp/ray/session_2026-11-27_21-34-42_343683_18/sockets/dash_MetricsHead"
+    assert path_bytes("/tmp/ray", 2, "dash_MetricsHead") == path_bytes("/tmp/ray/", 2, "dash_MetricsHead") == len(made)
+
+
+def test_a_temp_dir_of_45_bytes_fits_a_pid_of_5_digits_and_one_byte_more_does_not():
+    assert path_bytes(temp(45), 5, "plasma_store") == MAX_PATH_BYTES
+    assert find_fault(temp(45), NODE, FIVE_DIGITS) is None
+    fault = find_fault(temp(46), NODE, FIVE_DIGITS)
+    assert fault is not None
+    assert fault.certain
+    assert fault.text == (
+        f"the path of Ray's socket plasma_store in {temp(46)} (46 bytes) would have 108 bytes with a pid of 5 digits, "
+        "but at most 107 are possible: `ray start` would fail"
+    )
+    assert fault.remedy == "use a temp dir of at most 43 bytes, such as /tmp/ray-NAME"
+    assert find_fault(temp(fault.most_bytes), NODE, PidRange()) is None
+
+
+def test_bytes_count_and_not_characters():
+    assert find_fault("/" + "ü" * 22, NODE, FIVE_DIGITS) is None
+    assert find_fault("/" + "ü" * 23, NODE, FIVE_DIGITS)
+
+
+def test_what_only_a_longer_pid_would_make_too_long_may_get_too_long():
+    fault = find_fault(temp(45), NODE, PidRange(5, 4194304))
+    assert fault is not None
+    assert not fault.certain
+    assert "may get too long: 109 bytes with a pid of 7 digits" in fault.text
+
+
+def test_without_knowing_pids_only_what_no_pid_would_fit_is_certain():
+    assert [fault and fault.certain for fault in (find_fault(temp(length), NODE, PidRange()) for length in (43, 44, 49, 50))] == [
+        None, False, False, True,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("version", "longest"),
+    [
+        ("2.60.0", "dash_TaskEventsHead"),
+        ("2.58.1", "dash_TaskEventsHead"),
+        ("2.50.0", "dash_MetricsHead"),
+        ("2.44.1", None),
+        ("2.9.3", None),
+    ],
+)
+def test_each_ray_has_its_own_longest_socket_of_the_dashboard(version, longest):
+    assert dashboard_socket(version) == longest
+
+
+def test_of_an_unknown_ray_the_newest_ones_socket_counts():
+    assert dashboard_socket(None) == dashboard_socket("3.0.0.dev0") == "dash_TaskEventsHead"
+
+
+def test_where_only_the_dashboards_sockets_do_not_fit_ray_starts_without_it():
+    fault = find_fault(temp(45), ("plasma_store", "dash_MetricsHead"), PidRange(2, 100))
+    assert fault is not None
+    assert fault.is_dashboards
+    assert fault.most_bytes == 39
+    assert fault.text.endswith("at most 107 are possible: the dashboard of Ray 2.50 and later would end at its start")
+
+
+def test_flags_put_the_sockets_of_a_node_elsewhere():
+    assert node_socket([]) == "plasma_store"
+    assert node_socket(["--plasma-store-socket-name=/run/p"]) == "raylet"
+    assert node_socket(["--plasma-store-socket-name=/run/p", "--raylet-socket-name=/run/r"]) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "found"),
+    [
+        (["--head", "--temp-dir=/data/ray"], {"RAY_TMPDIR": "/x"}, "/data/ray"),
+        ([], {"RAY_TMPDIR": "/x", "TMPDIR": "/y"}, "/x/ray"),
+        ([], {"TMPDIR": "/y"}, "/y/ray"),
+        ([], {}, "/tmp/ray"),
+    ],
+)
+def test_the_temp_dir_is_that_of_the_flag_else_of_the_environment(words, environ, found):
+    assert temp_dir(words, environ) == found
+
+
+def test_pids_of_this_host_are_below_their_limit():
+    pids = read_pid_range()
+    assert pids.digits is not None
+    assert pids.most is not None
+    assert 10 ** (pids.digits - 1) < pids.most
