@@ -80,7 +80,7 @@ def test_gpus_that_a_raylet_was_not_given_or_that_do_not_exist(cluster: Cluster,
     few = found(watcher, "gpu-unused", "Ray offers only 2 GPUs of the 4 usable on w1")
     given = [gpu["index"] for gpu in node(watcher.now, "w1")["gpus"] if gpu["given_to_ray"]]
     assert given == [1, 2]
-    assert "GPUs not given to Ray: 6 on w1 (0, 3, 4, 5, 6, 7)" in status_text(cluster.head)
+    assert "GPUs not given to Ray: 6 on w1 (0, 3, 4, 5, 6, 7)" in status_text(cluster.head, "--hosts head,w1")
     restart_as_told(cluster, w1, few)
     over(watcher, "gpu-unused", "node-dead")
     eventually(lambda: [gpu["index"] for gpu in node(watcher.now, "w1")["gpus"] if gpu["given_to_ray"]] == [1, 2, 4, 5])
