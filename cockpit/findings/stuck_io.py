@@ -24,7 +24,7 @@ def stuck_processes(facts: Facts) -> Iterator[Finding]:
         known = {(one.pid, one.ticks): one for one in host.stuck or ()}
         for process in facts.processes.get(host.name, ()):
             if process.state == "D" and process.job and process.ours is not False:
-                seconds = facts.seconds_lasting("stuck-io", process.key)
+                seconds = facts.seconds_lasting("waits in the kernel", process.key)
                 if seconds >= facts.limits.stuck_age:
                     where = facts.job_title(process.job), facts.host_title(host), _waits_for(known.get((process.pid, process.ticks)))
                     found.setdefault(where, []).append((seconds, process))

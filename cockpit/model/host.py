@@ -391,8 +391,6 @@ class Host(Value, frozen=True):
     memory: HostMemory = HostMemory()
     shm: Amount = Amount()
     disks: tuple[Disk, ...] = ()
-    filled: tuple[FilledDisk, ...] = ()
-    """What fills disks and /dev/shm that are nearly full, as soon as that was looked for."""
     gpus: tuple[Gpu, ...] | None = None
     """`None` when NVML can't be asked; empty when there is no GPU."""
     processes: tuple[Process, ...] | None = None
@@ -425,6 +423,8 @@ class Host(Value, frozen=True):
     """What no other host, and no other container on it, says of itself: the boot id of its kernel, and its probe's PID namespace."""
     faults: tuple[Fault, ...] = ()
     local: bool = False
+    filled: tuple[FilledDisk, ...] = ()
+    """What fills disks and /dev/shm that are nearly full, as soon as that was looked for."""
     observed: Mapping[str, float] = {}
     """By source of the probe, called as in its faults: when its facts were true, by our clock. One that is not listed: at `taken`."""
 

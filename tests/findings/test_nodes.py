@@ -220,8 +220,8 @@ def test_a_node_that_died_because_the_head_asked_itself_is_told_so():
     found = only(looked(cluster((head, host), nodes=(head, gone)), detectors=DEAD), "node-dead")
     assert "`ip -brief address` on node1, the head: 172.17.0.1 is an address of that host too" in found.evidence
     assert found.remedy.text == (
-        "172.17.0.1, under which it was registered, is an address of node1, the head, too: the head asked itself; start Ray there again "
-        "(`ray start --address=…`) with --node-ip-address= and an address that only that host has"
+        "172.17.0.1, under which it was registered, is an address of node1, the head, too: the head asked itself; start Ray there again"
+        ": `ray start --address=10.0.0.1:6379` with --node-ip-address= and an address that only that host has"
     )
     beside = dead(ip="172.17.0.1", host="node1")
     others = (dead(), beside, dead(ip=""))
