@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 from msgspec.structs import replace
@@ -89,8 +89,8 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Any row", ("open", "raw", "copy", "tag", "untag", "memory")),
     ("Move", ("pages", "back", "move", "page", "jump")),
     ("Find", ("filter", "sort", "gpu_memory", "faults", "address")),
-    TIME,
     ("Display", ("pane", "pause", "refresh", "interval", "unhide")),
+    TIME,
     ("cockpit", ("help", "command_palette", "export", "quit", "suspend_process")),
     ("Actions: each shows its plan first and changes nothing before you confirm", ("act", "row act")),
     ("On other pages and rows", (*SWITCHES, *ROW_KEYS)),
@@ -109,28 +109,20 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def help_text(nodes: Iterable[DOMNode], acts: Iterable[Operation], page: str, applies: Callable[[str], bool]) -> str:
-    """All keys in groups, each of their actions in one, first those of which the action `applies` on this page and row; then the signs."""
-    every = [*_entries(nodes), *map(_act_entry, acts)]
-    here = [entry for entry in every if applies(entry.action)]
-    entries = _without_hidden(every, here)
+    """All keys in groups, each in one, first those of which the action `applies` on this page and row; then what the signs mean.
+
+    In the past some keys mean another thing than now: each is listed with what it does at the moment.
+    """
+    entries = [*_entries(nodes), *map(_act_entry, acts)]
+    here = [entry for entry in entries if applies(entry.action)]
     lines: list[str] = []
     listed: set[str] = set()
     groups = dict.fromkeys((TIME, *GROUPS) if applies("play") else GROUPS)
     for title, names, among in ((page, SWITCHES, here), ("This row", ROW_KEYS, here), *((*group, entries) for group in groups)):
-        chosen = [entry for entry in among if entry.group in names and entry.action not in listed]
+        chosen = [entry for entry in among if entry.group in names and not listed.issuperset(entry.keys)]
         lines += ["", title, *_lines(chosen)] if chosen else []
-        listed.update(entry.action for entry in chosen)
+        listed.update(key for entry in chosen for key in entry.keys)
     return "\n".join(lines[1:]) + "\n" + LEGEND
-
-
-def _without_hidden(entries: Iterable[Entry], here: Sequence[Entry]) -> list[Entry]:
-    """Each key once: with its action of this page and moment; else with the first that it has elsewhere."""
-    owners = {key: entry.action for entry in here for key in entry.keys}
-    return [
-        entry
-        for entry in entries
-        if entry.group == "row act" or all(owners.setdefault(key, entry.action) == entry.action for key in entry.keys)
-    ]
 
 
 def _act_entry(act: Operation) -> Entry:

@@ -35,7 +35,8 @@ PARSED = (
     "cockpit logs … --log …", "cockpit notify --test", "cockpit record", "cockpit recover", "cockpit recover …", "cockpit replay",
     "cockpit report", "cockpit report -o FILE.html",
     "cockpit status", "cockpit status --at TIME", "cockpit status --watch", "cockpit watch",
-    "ray", "ray get-auth-token", "ray start", "ray start --head", "ray start --head --temp-dir=…$USER", "--num-cpus", "--labels",
+    "ray", "ray get-auth-token", "ray job submit", "ray list", "ray logs", "ray start --temp-dir=…", "ray start", "ray start --head",
+    "ray start --head --temp-dir=…$USER", "--num-cpus", "--labels",
     "--dashboard-agent-listen-port", "--entrypoint-num-cpus", "--entrypoint-num-gpus",
     "nvidia-smi", "nvidia-smi -L", "nvidia-smi -i … -pl …", "nvidia-smi -i … -rac", "nvidia-smi -i … -rgc", "nvidia-smi -q",
     "nvidia-smi -q -d CLOCK,PERFORMANCE", "nvidia-smi -q -d ECC", "nvidia-smi -q -d PERFORMANCE", "nvidia-smi -q -d POWER",
@@ -46,12 +47,13 @@ PARSED = (
 NEITHER: Mapping[str, tuple[str, ...]] = {
     "needs a GPU of NVIDIA's data center series and DCGM": ("dcgmi diag -r …",),
     "reads the kernel's log or devices of the host, which is not the lab's own": (
-        "dmesg", "dmesg | grep -i -e nvrm -e xid", "dmesg | grep -i nvrm", "dmesg | tail",
+        "dmesg", "dmesg | grep -i -e nvrm -e xid", "dmesg | grep -i nvrm", "dmesg | tail", "dmesg | grep -i mlx",
         "dmesg -T | grep -i xid", "dmesg -T | grep -i …", "dmesg | grep -i -e aer -e pcie", "dmesg | grep -i -e xid -e nvlink",
         "dmesg | grep -i xid", "fuser -v /dev/nvidia*", "lspci | grep -i nvidia",
     ),
     "changes the whole machine, which the lab's hosts share": ("sysctl -w …=…",),
-    "changes what new processes may have: the finding is about those that run": ("prlimit --pid … --nproc=…", "ulimit -u …"),
+    "changes what new processes may have: the finding is about those that run": ("prlimit --pid … --nproc=…", "ulimit -u …",
+    "ulimit -l unlimited"),
     "needs a Kubernetes cluster": (
         "kubectl describe pod -n … …", "kubectl describe raycluster -n … …",
         "kubectl get events -n … --field-selector involvedObject.name=…",
@@ -62,9 +64,9 @@ NEITHER: Mapping[str, tuple[str, ...]] = {
         "--mem", "--mem=…", "sbatch --mem=", "sbatch …", "scontrol show job …", "scontrol show node …",
         "scontrol update JobId=… TimeLimit=+60", "sinfo", "squeue -h -j … -o %N", "srun --overlap --jobid=… -w … --pty cockpit",
     ),
-    "is a flag of docker or podman when a container is made": ("--pids-limit",),
+    "is a flag of docker or podman when a container is made": ("--pids-limit", "--ulimit memlock=-1"),
     "installs a package, which a test does not do on the lab's hosts": ("pip install nvidia-ml-py",),
-    "lists processes that hang, which a test can't make": ("ps -eo state,pid,wchan:… | grep ^D",),
+    "lists processes that hang, which a test can't make": ("ps -eo state,pid,wchan:… | grep ^D", "df"),
     "needs py-spy, which is not among cockpit's dependencies": ("py-spy dump --pid …",),
 }  # fmt: skip
 """By the reason."""
