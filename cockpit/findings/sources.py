@@ -92,7 +92,8 @@ class SourceTimes:
     def of_host(self, host: Host, source: str) -> SourceTime:
         """Of the probe of a host."""
         at = host.observed_at(source)
-        return SourceTime(f"{host.name} {source}", at, at is None or self._now - at > FRESH_FOR_S[source])
+        is_old = host.taken is None or (at is not None and self._now - at > FRESH_FOR_S[source])
+        return SourceTime(f"{host.name} {source}", at, is_old)
 
     def old_sources(self, host: Host) -> frozenset[str]:
         """Sources of its probe whose facts are too old for any claim about now."""

@@ -105,7 +105,10 @@ class FindingTracker:
         """The findings that hold: one begins, changes and ends only when each source that it rests on has been heard again.
 
         So no duration grows and nothing begins while a source is silent; what was found stays as it was, with the age of its facts.
+        For a single look nothing was before.
         """
+        if self._assumed:
+            return dict(found)
         kept: dict[str, JudgedFinding] = {}
         due: dict[str, Heard] = {}
         for key, one in found.items():

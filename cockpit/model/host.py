@@ -429,5 +429,7 @@ class Host(Value, frozen=True):
     """By source of the probe, called as in its faults: when its facts were true, by our clock. One that is not listed: at `taken`."""
 
     def observed_at(self, source: str) -> float | None:
-        """When the facts of that source of its probe were true; `None` when the probe has said nothing yet."""
-        return None if self.taken is None else min(self.taken, self.observed.get(source, self.taken))
+        """When the facts of that source of its probe were true; `None` when it has not answered yet."""
+        if self.taken is None or source in self.unanswered:
+            return None
+        return min(self.taken, self.observed.get(source, self.taken))

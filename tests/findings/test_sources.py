@@ -232,3 +232,20 @@ def test_a_clock_pauses_while_its_source_is_silent_and_goes_on_after_it():
     assert only(told[-1].findings, "job-slow").text == "slow for 150 s, as of 14m00s ago"
     again = [judge(replace(troubled(NOW + second), as_of={"ray.jobs": NOW + second})) for second in range(1000, 1050, 10)]
     assert only(again[-1].findings, "job-slow").text == "slow for 190 s"
+
+
+def test_a_source_that_has_not_answered_yet_holds_up_nothing_once_it_has():
+    full = troubled(NOW)
+    early = replace(full.hosts["w1"], disks=(), unanswered=("disks",), observed={})
+    before = replace(full, hosts={"w1": early}, nodes=(replace((full.nodes or ())[0], disks=()), *(full.nodes or ())[1:]))
+    later = replace(full.hosts["w1"], taken=NOW + 3, observed={"disks": NOW - 1})
+    after = replace(full, taken=NOW + 3, hosts={"w1": later}, nodes=(replace((full.nodes or ())[0], seen=NOW + 3), *(full.nodes or ())[1:]))
+    judge = FindingTracker(Limits(), DETECTORS)
+    assert "disk-full" not in {finding.code for finding in judge(before).findings if finding.subject == "w1"}
+    assert "disk-full" in {finding.code for finding in judge(after).findings if finding.subject == "w1"}
+
+
+def test_a_single_look_that_hears_its_sources_one_after_the_other_tells_all_that_it_has_heard():
+    once = FindingTracker(Limits(), DETECTORS, assumed=60.0)
+    once(troubled(NOW))
+    assert "disk-full" in codes(once(replace(troubled(NOW), taken=NOW + 1)).findings)
