@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
@@ -96,6 +97,7 @@ def _unseen_gpus_finding(facts: Facts, host: Host, fault: Fault, nodes: Sequence
     if is_lacking_module:
         cause = "the Python module pynvml is missing there"
         remedy = "install it for the Python that runs the probe there: `pip install nvidia-ml-py`"
+    act = "drain-node" if is_offered and "{}" in remedy and not _is_head(nodes) else None
     fails = " and new work placed there will fail" if is_offered and not is_lacking_module else ""
     whose = "one GPU" if gpus == 1 else f"{count(gpus)} GPUs"
     return Finding(
@@ -105,9 +107,14 @@ def _unseen_gpus_finding(facts: Facts, host: Host, fault: Fault, nodes: Sequence
         text=f"NVML on {name} can't be used ({cause[:MAX_TEXT]}): its {whose}{_reserved_words(facts, reserved)} can't be seen{fails}",
         evidence=(f"the probe of {name}: {clean(fault.text)[:MAX_TEXT]} (`nvidia-smi` there shows the same)", *_last_seen(facts, host)),
         since=fault.since,
-        remedy=Remedy(remedy.format(name), "drain-node" if is_offered and "{}" in remedy and not _is_head(nodes) else None),
+        remedy=Remedy(remedy.format(_drain_target(facts, nodes, name)), act),
         about=tuple(node.key for node in nodes) or (f"node:{host.name}",),
     )
+
+
+def _drain_target(facts: Facts, nodes: Sequence[Node], name: str) -> str:
+    """The node as a shell takes it: its title, or its id where that names it alone."""
+    return shlex.quote(nodes[0].id or name) if nodes and nodes[0].title != facts.title(nodes[0]) else shlex.quote(clean(name))
 
 
 def _is_head(nodes: Iterable[Node]) -> bool:
@@ -183,7 +190,7 @@ def _silent_host_finding(facts: Facts, host: Host, fault: Fault) -> Finding:
         since=host.taken,
         remedy=Remedy(
             "see whether the host still answers and is not overloaded: "
-            + ("`uptime`, `dmesg | tail`" if host.local else f"`ssh {host.name} uptime`")
+            + ("`uptime`, `dmesg | tail`" if host.local else f"`ssh {shlex.quote(clean(host.name))} uptime`")
             + "; cockpit starts its probe again by itself"
         ),
         about=tuple(f"node:{node}" for node in host.nodes) or (f"node:{host.name}",),
@@ -209,7 +216,10 @@ def _unreached_finding(facts: Facts, faults: Sequence[Fault]) -> Finding:
         ),
         evidence=tuple(f"{fault.host or '?'}: {clean(fault.text)[:MAX_TEXT]}" for fault in faults[:MAX_NAMES]),
         since=min(fault.since for fault in faults),
-        remedy=Remedy(f"make `ssh {names[0]} true` work without a password from this host, or set `reach` or `hosts` in the config file"),
+        remedy=Remedy(
+            f"make `ssh {shlex.quote(clean(names[0]))} true` work without a password from this host, or set `reach` or `hosts` in the "
+            "config file"
+        ),
         about=tuple(node.key for node in facts.living_nodes if not {node.host, node.name, node.ip, node.title}.isdisjoint(names)),
     )
 

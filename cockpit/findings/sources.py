@@ -61,11 +61,17 @@ def is_declared(detector: Detector) -> bool:
     return detector in _RESTS_ON
 
 
+MAX_PACE_S = 300.0
+"""Seconds from one answer of a source to the next that are believed of a probe."""
+
+
 class SourceTime(msgspec.Struct, frozen=True):
     """When the facts of a source were true; `None` where that is not known."""
 
+    key: str
+    """Its identity: two nodes may have one title."""
     source: str
-    """`ray.jobs`, or `w1 nvml`."""
+    """As people call it: `ray.jobs`, or `w1 nvml`."""
     at: float | None
     is_old: bool
     """Too old for any claim about now."""
@@ -87,13 +93,13 @@ class SourceTimes:
         if at is not None and self._gcs_lost is not None and source.startswith("ray."):
             at = min(at, self._gcs_lost)
         fresh_for = STALE_AFTER_S if source in self._failing else FRESH_FOR_S.get(source, RAY_FRESH_FOR_S)
-        return SourceTime(source, at, at is not None and self._now - at > fresh_for)
+        return SourceTime(source, source, at, at is not None and self._now - at > fresh_for)
 
     def of_host(self, host: Host, source: str) -> SourceTime:
         """Of the probe of a host."""
         at = host.observed_at(source)
-        is_old = host.taken is None or (at is not None and self._now - at > FRESH_FOR_S[source])
-        return SourceTime(f"{host.name} {source}", at, is_old)
+        is_old = host.taken is None or (at is not None and self._now - at > _fresh_for(host, source))
+        return SourceTime(f"{host.name} {source}", f"{host.name} {source}", at, is_old)
 
     def old_sources(self, host: Host) -> frozenset[str]:
         """Sources of its probe whose facts are too old for any claim about now."""
@@ -103,7 +109,8 @@ class SourceTimes:
         if behind <= STALE_AFTER_S and not host.observed:
             return frozenset()
         seen = host.observed
-        return frozenset([source for source, most in _MACHINE_LIMITS if self._now - min(host.taken, seen.get(source, host.taken)) > most])
+        old = [source for source, most in _MACHINE_LIMITS if self._now - min(host.taken, seen.get(source, host.taken)) > most]
+        return frozenset([source for source in old if not host.paces or self.of_host(host, source).is_old])
 
     def host_of(self, node: Node) -> Host | None:
         """The host whose probe is the source of a node's figures; `None` where Ray's agent is."""
@@ -116,7 +123,7 @@ class SourceTimes:
     def of_agent(self, node: Node) -> SourceTime:
         """Of Ray's agent on a node without a probe."""
         at = node.seen if node.seen is not None and isfinite(node.seen) else None
-        return SourceTime(f"{node.title} agent", at, self.is_agent_old(node))
+        return SourceTime(node.key, f"{node.title} agent", at, self.is_agent_old(node))
 
     def of_finding(self, finding: Finding, sources: frozenset[str]) -> tuple[SourceTime, ...]:
         """Of all that it rests on: of these sources, and on each machine that it is about."""
@@ -128,8 +135,8 @@ class SourceTimes:
         return (*apart, *(self.of_host(host, source) for host in hosts for source in near), *map(self.of_agent, nodes))
 
     def heard(self, finding: Finding, sources: frozenset[str]) -> dict[str, float]:
-        """By source: when its facts were true, as far as that is known."""
-        return {told.source: told.at for told in self.of_finding(finding, sources) if told.at is not None}
+        """By key of each source: when its facts were true, as far as that is known."""
+        return {told.key: told.at for told in self.of_finding(finding, sources) if told.at is not None}
 
     def _machines_of(self, finding: Finding) -> tuple[list[Host], list[Node]]:
         """Probed hosts, and nodes without a probe, on which the rows are that a finding is about; without any the host of cockpit."""
@@ -157,8 +164,8 @@ class SourceTimes:
 
     @cached_property
     def _nodes(self) -> Mapping[str, Node]:
-        """By Ray's id; one without an id by the name of its host."""
-        return {node.id or node.host: node for node in self._snapshot.nodes or ()}
+        """By Ray's id; one without an id by the name of its host. Of a dead node nothing will be heard again."""
+        return {node.id or node.host: node for node in self._snapshot.nodes or () if node.state != "DEAD"}
 
     @cached_property
     def _actor_nodes(self) -> Mapping[str, str]:
@@ -174,6 +181,10 @@ class SourceTimes:
             if process.job:
                 found.setdefault(ids.get(process.job, process.job), set()).add(process.host)
         return found
+
+
+def _fresh_for(host: Host, source: str) -> float:
+    return max(FRESH_FOR_S[source], 3 * min(host.paces.get(source, 0.0), MAX_PACE_S))
 
 
 def without_old_facts(snapshot: Snapshot, times: SourceTimes) -> Snapshot:

@@ -17,12 +17,14 @@ from cockpit.findings.sources import Detector, SourceTimes, sources_of, without_
 from cockpit.model import Fault, Finding, Snapshot, rank_of
 from cockpit.text import age
 
+CLOCK_JITTER_S = 0.5
+"""Seconds by which one moment on another host may look different in two samples: its clock is compared with ours again and again."""
 PAUSE_S, LARGE_PAUSE_S = 1.9, 4.0
 """Seconds after which a cluster is judged again, and a large one: probes look every 2 s, Ray itself every 5 s."""
 
 
 Heard = Mapping[str, float]
-"""By source of a finding (`ray.jobs`, `w1 nvml`): when its facts were true. One of which no time is known is not in it."""
+"""By key of each source of a finding: when its facts were true. One of which no time is known is not in it."""
 
 
 class JudgedFinding(msgspec.Struct, frozen=True):
@@ -180,7 +182,7 @@ def _judge(finding: Finding, sources: frozenset[str], times: SourceTimes, now: f
 
 def _is_news(heard: Heard, before: Heard) -> bool:
     """Whether every source has been heard since; one of which no time is known is taken to have been."""
-    return all(at > before[source] for source, at in heard.items() if source in before)
+    return all(at > before[source] + CLOCK_JITTER_S for source, at in heard.items() if source in before)
 
 
 def _date(one: JudgedFinding, times: SourceTimes) -> Finding:

@@ -428,6 +428,9 @@ class Host(Value, frozen=True):
     observed: Mapping[str, float] = {}
     """By source of the probe, called as in its faults: when its facts were true, by our clock. One that is not listed: at `taken`."""
 
+    paces: Mapping[str, float] = {}
+    """By source that is read seldom because it costs much CPU: seconds from one answer to the next."""
+
     def observed_at(self, source: str) -> float | None:
         """When the facts of that source of its probe were true; `None` when it has not answered yet."""
         if self.taken is None or source in self.unanswered:

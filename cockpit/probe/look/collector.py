@@ -6,6 +6,8 @@ import threading
 import time
 from typing import Any, Callable, Dict, Generic, TypeVar
 
+from .proc import uptime
+
 T = TypeVar("T")
 Fault = Dict[str, object]
 ANSWER_TIMEOUT_S = 5.0
@@ -48,7 +50,7 @@ class Collector(Generic[T]):
         self.as_of: float | None = None
         """When the last answer's question was put, by the monotonic clock."""
         self.observed: float | None = None
-        """When the question was put that `facts` answers, by the monotonic clock; failures since then don't change it."""
+        """When the question was put that `facts` answers, in seconds since boot; failures since then don't change it."""
         self._named = title
         self._after = after
         self._collect = collect
@@ -81,9 +83,10 @@ class Collector(Generic[T]):
         """At most so long for an answer to the last `ask`."""
         self._fresh.wait(max(0.0, seconds))
 
-    def age(self) -> float | None:
-        """How many seconds ago its facts were true; `None` when there are none."""
-        return None if self.observed is None else round(max(0.0, time.monotonic() - self.observed), 2)
+    @property
+    def pace(self) -> float:
+        """Seconds from one answer to the next that its own cost in CPU asks for."""
+        return round((1 + REST_PER_CPU_S) * self._spent, 1)
 
     def fault(self) -> Fault | None:
         """Why its facts can't be believed, if so; `since` is POSIX time."""
@@ -123,8 +126,9 @@ class Collector(Generic[T]):
 
     def _collect_once(self) -> None:
         try:
+            asked = uptime()
             self.facts = self._collect()
-            self.observed = self._asked
+            self.observed = round(asked, 3)
             self._known.set()
             self._error = None
         except (CollectError, OSError, ValueError, LookupError, ArithmeticError, AttributeError, TypeError, RuntimeError) as error:

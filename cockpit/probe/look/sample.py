@@ -38,6 +38,8 @@ MOST_PROCESSES = 6000
 MEMORY_USERS = 12
 SESSIONS_EVERY = 3.0
 SLOWLY = 10.0
+SLOW_PACE_S = 5.0
+"""Seconds from one answer to the next from which on a source is said to be slow: its facts are older than others' are."""
 RARELY = 60.0
 CLOCK_SET = 1.5
 """Seconds by which the host's clock must differ from what it was to have been set: the kernel dates its own start anew then."""
@@ -118,7 +120,7 @@ class Sampler:
     def sample(self) -> Sample:
         """What is known now. What has not been answered yet is `None`, with a fault that says so."""
         unanswered = [collector.source for collector in self.collectors if not collector.answered.is_set()]  # before their facts are taken
-        ages = {collector.source: age for collector in self.collectors for age in [collector.age()] if age is not None}
+        observed = {collector.source: collector.observed for collector in self.collectors if collector.observed is not None}
         if abs(time.time() - uptime() - self.boot) > CLOCK_SET:
             self.boot = boot_time()
         table = self._processes.facts or {}
@@ -135,7 +137,8 @@ class Sampler:
             "taken": round(time.time(), 3),
             "up": round(uptime(), 3),
             "machine": self._machine,
-            "ages": ages,
+            "observed": observed,
+            "paces": {collector.source: collector.pace for collector in self.collectors if collector.pace >= SLOW_PACE_S},
             "cpu": self._cpu.read(),
             "cpus": os.cpu_count(),
             "memory": memory._asdict(),

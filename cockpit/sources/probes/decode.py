@@ -60,8 +60,10 @@ class Sample(msgspec.Struct):
     up: float | None = None
     """The same by a clock that nobody sets: seconds since the host was started."""
     machine: str | None = None
-    ages: Mapping[str, float] = {}
-    """By source of the probe, called as in its faults: how many seconds before `taken` its facts were true."""
+    observed: Mapping[str, float] = {}
+    """By source of the probe, called as in its faults: when its facts were true, by the clock of `up`."""
+    paces: Mapping[str, float] = {}
+    """By source that is read seldom because it costs much CPU: seconds from one answer to the next."""
     cpu: float | None = None
     cpus: int | None = None
     memory: HostMemory | None = None
@@ -141,7 +143,8 @@ def host_of(sample: Sample, name: str, addresses: Sequence[str], taken: float, s
         addresses=tuple(addresses),
         taken=taken,
         machine=sample.machine,
-        observed={source: taken - max(0.0, age) for source, age in sample.ages.items()},
+        observed={} if sample.up is None else {source: min(taken, at + taken - sample.up) for source, at in sample.observed.items()},
+        paces=sample.paces,
         cpu=sample.cpu,
         cpus=sample.cpus,
         memory=sample.memory or HostMemory(),
