@@ -64,7 +64,8 @@ def lone_gcs(facts: Facts) -> Iterator[Finding]:
     for host in facts.fresh_hosts:
         for name in sorted(_sessions_of_lone_gcs(host) - {facts.snapshot.cluster.session}) if host.rays else ():
             session = next((one for one in host.sessions or () if one.name == name), None)
-            young = session is not None and session.started is not None and facts.now - session.started < facts.limits.pointer_age
+            started = session.started if session else None
+            young = started is None or facts.now - started < facts.limits.pointer_age  # of an unknown age: it may be starting now
             lasted = facts.seconds_lasting("gcs-alone", f"{host.name} {name}")
             if lasted >= facts.limits.pointer_age and not (facts.is_single_look and young):
                 yield _lone_finding(facts.host_title(host), host, name, session)

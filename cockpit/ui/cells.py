@@ -8,7 +8,7 @@ from typing import Any
 
 from cockpit.clock import CLOCK
 from cockpit.config.thresholds import STALE_AFTER_S
-from cockpit.model import GROUP_WAIT_PREFIX, Actor, Amount, Disk, Gpu, HostMemory, Job, Level, Node, PlacementGroup, Process
+from cockpit.model import GROUP_WAIT_PREFIX, Actor, Amount, Demand, Disk, Gpu, HostMemory, Job, Level, Node, PlacementGroup, Process
 from cockpit.model.titles import process_title
 from cockpit.monitor.history import MAX_IDLE_GAP_STEPS
 from cockpit.placement import needs_words
@@ -148,9 +148,25 @@ def moment(when: float | None, view: View) -> str:
         return UNKNOWN
 
 
-def waiting_time(thing: Any, view: View) -> str:
+def list_of(thing: Any) -> str:
+    """The source that lists a thing of Ray's."""
+    kinds = ((Actor, "ray.actors"), (PlacementGroup, "ray.placement_groups"), (Job, "ray.jobs"))
+    return next((source for kind, source in kinds if isinstance(thing, kind)), "ray.status")
+
+
+def is_listed_long_ago(thing: Any, view: View) -> bool:
+    """Whether the list that it stands in is too old to say how it is now."""
+    return list_of(thing) in view.index.old_lists
+
+
+def seconds_known(begun: float | None, thing: Any, view: View) -> float | None:
+    """Seconds from `begun` on for which a thing of Ray's is known to be as it is drawn: until its list grew old."""
+    return None if begun is None else max(0.0, view.index.old_lists.get(list_of(thing), view.now) - begun)
+
+
+def waiting_time(thing: Actor | PlacementGroup | Job | Demand, since: float | None, view: View, *, at_least: bool = False) -> str:
     """How long something has waited; `>` when it may be longer."""
-    return (">" if thing.at_least and thing.since is not None else "") + ago(thing.since, view)
+    return (">" if at_least and since is not None else "") + age(seconds_known(since, thing, view))
 
 
 def title(thing: Actor | PlacementGroup) -> str:
@@ -234,7 +250,7 @@ def why(thing: Actor | PlacementGroup, view: View) -> str:
 
 def run_seconds(job: Job, view: View) -> float | None:
     """How long it has run, or ran."""
-    return None if job.started is None else (job.ended or view.now) - job.started
+    return job.ended - job.started if job.ended is not None and job.started is not None else seconds_known(job.started, job, view)
 
 
 def job_memory_bytes(job: Job, view: View) -> int | None:

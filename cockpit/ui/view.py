@@ -14,6 +14,7 @@ import msgspec
 
 from cockpit.check.preset_list import PresetEntry
 from cockpit.findings.ray_gpus import find_all_not_given
+from cockpit.findings.sources import SourceTimes
 from cockpit.model import GROUP_WAIT_PREFIX, Gpu, Hold, Host, Lookups, Node, PlacementGroup, Process, Snapshot
 from cockpit.monitor.history import History
 from cockpit.report.grouping import LONG_REASON_CHARS
@@ -123,6 +124,13 @@ class Index(Lookups):
         for process in self.snapshot.processes or ():  # thousands, after each answer: nothing is made for one of them that another has
             found[keys.get(process.node) or homes.get(process.host) or f"node:{process.host}"].append(process)
         return found
+
+    @cached_property
+    def old_lists(self) -> Mapping[str, float]:
+        """By source of the cluster whose last answer is too old for now: when that came. What it listed is drawn as old."""
+        times = SourceTimes(self.snapshot)
+        told = [times.of_ray(source) for source in self.snapshot.as_of if source.startswith("ray.")]
+        return {one.source: one.at for one in told if one.is_old and one.at is not None}
 
     @cached_property
     def holders_unknown(self) -> frozenset[str]:

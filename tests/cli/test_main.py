@@ -471,7 +471,8 @@ def test_the_demo_gets_the_flags_it_was_given(monkeypatch):
     monkeypatch.setattr("cockpit.cli.main.why_no_screen", lambda: None)
     monkeypatch.setattr("cockpit.cli.main.show", lambda config, greeting: shown.append((config.address, config.theme, greeting)))
     assert cockpit("--theme", "nord", "demo").exit_code == 0
-    assert shown == [("http://127.0.0.1:8299", "nord", "Demo cluster at http://127.0.0.1:8299; q stops it and its jobs")]
+    greeting = "Demo cluster at http://127.0.0.1:8299; q stops it and its jobs. To try recover: 7, then R on the preset demo"
+    assert shown == [("http://127.0.0.1:8299", "nord", greeting)]
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("statusx", "status"), ("launchit", "launch"), ("kill-orphan", "kill-orphans")])

@@ -920,3 +920,15 @@ def test_a_host_with_several_nodes_is_called_as_its_head_wherever_it_is_named():
     assert cells.place(lost, seen) == "head"
     assert rows(ProcessesPage(), "sessions", nodes=nodes, hosts={"vm": host}, sessions=(dead,))[0]["HOST"] == "head"
     assert ("host", "head (host vm)") in [(row.name, text(row.value)) for row in detail_of(dead).sections(seen)[0].rows]
+
+
+def test_of_a_list_that_has_not_been_heard_for_long_no_age_grows_and_its_rows_are_old():
+    def seen(ago: float):
+        return view(taken=NOW, as_of=dict.fromkeys(("ray.jobs", "ray.actors", "ray.placement_groups"), NOW - ago))
+
+    fresh, old = seen(5), seen(600)
+    for page, key, title in ((OverviewPage(), "runs", "FOR"), (OverviewPage(), "waits", "FOR"), (JobsPage(), "jobs", "RUNTIME")):
+        now, then = section(page, key, fresh), section(page, key, old)
+        assert not any(now.dim(row, fresh) for row in now.rows)
+        assert all(then.dim(row, old) for row in then.rows), key
+        assert [row[title] for row in drawn(now, fresh)] != [row[title] for row in drawn(then, old)]

@@ -115,7 +115,7 @@ def _actors_section(key: str, title: str, actors: Sequence[Actor] | None, nothin
         Column("CLASS", 14, lambda actor, _: actor.class_ if actor.name else "", sort=lambda actor, _: actor.class_, rank=5, name=True),
         Column("STATE", 14, lambda actor, view: cells.state(actor.state, view), sort=lambda actor, _: actor.state),
         Column("NEEDS", 15, cells.actor_needs, sort=lambda actor, _: actor.needs.get("GPU"), rank=1 if waits else 0, grow=True),
-        Column("FOR", 6, cells.waiting_time, sort=lambda actor, _: actor.since, right=True, rank=0 if waits else 6),
+        Column("FOR", 6, _waiting_time, sort=lambda actor, _: actor.since, right=True, rank=0 if waits else 6),
         text_column("NODE", 10, lambda actor, view: view.node_title(actor.node), rank=8 if waits else 1, name=True),
         Column("PID", 7, cells.actor_pid, sort=lambda actor, _: actor.pid, right=True, rank=9 if waits else 2),
         Column("GPU MEM", 7, _memory, sort=_memory_bytes, right=True, rank=10 if waits or is_dead else 0),
@@ -126,7 +126,11 @@ def _actors_section(key: str, title: str, actors: Sequence[Actor] | None, nothin
         columns.append(reason_column(36, lambda actor, view: cells.why(actor, view) or UNKNOWN))  # a long one in full only once
     elif is_dead:
         columns.append(reason_column(26, lambda actor, _: actor.why or UNKNOWN))
-    return Section(key, title, tuple(columns), actors, nothing, actor_search, unknown=unknown)
+    return Section(key, title, tuple(columns), actors, nothing, actor_search, cells.is_listed_long_ago, unknown=unknown)
+
+
+def _waiting_time(actor: Actor, view: View) -> str:
+    return cells.waiting_time(actor, actor.since, view, at_least=actor.at_least)
 
 
 def _memory_bytes(actor: Actor, view: View) -> int | None:
@@ -153,7 +157,14 @@ def _groups_section(view: View, *, tree: bool) -> Section[GroupRow]:
         _of_group("STRATEGY", 13, lambda group, _: group.strategy or UNKNOWN, rank=2),
         Column("BUNDLES", 24, _bundles, grow=True),
         Column("PLACED", 14, _placement, grow=True),
-        _of_group("FOR", 6, lambda group, view: cells.ago(group.since, view), sort=lambda row, _: row.about.since, right=True, rank=1),
+        _of_group(
+            "FOR",
+            6,
+            lambda group, view: cells.waiting_time(group, group.since, view),
+            sort=lambda row, _: row.about.since,
+            right=True,
+            rank=1,
+        ),
         Column("JOB", 12, lambda row, view: view.job_title(row.about.job), sort=lambda row, _: row.about.job, rank=3, name=True),
         reason_column(14, lambda row, view: cells.why(row.about, view) if row.bundle is None else "", rank=4),
     )
@@ -163,6 +174,7 @@ def _groups_section(view: View, *, tree: bool) -> Section[GroupRow]:
         columns,
         None if view.snapshot.placement_groups is None else rows,
         search=lambda row: f"{row.about.name} {row.about.id} {row.about.state} {row.about.job} {row.about.why}",
+        dim=lambda row, view: cells.is_listed_long_ago(row.about, view),
         total=len(groups),
     )
 

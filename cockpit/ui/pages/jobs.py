@@ -43,7 +43,15 @@ def _section(rows: list[Job] | None) -> Section[Job]:
         text_column("ENTRYPOINT", 18, _entrypoint, grow=True, fold=MAX_TEXT_LINES),
         Column("MESSAGE", 18, lambda job, _: ((last_line(job), "dim"),), rank=2, grow=True, fold=MAX_TEXT_LINES),
     )
-    return Section("jobs", "JOBS", columns, rows, "no jobs", lambda job: f"{job.id} {job.job} {job.status} {job.entrypoint} {job.message}")
+    return Section(
+        "jobs",
+        "JOBS",
+        columns,
+        rows,
+        "no jobs",
+        lambda job: f"{job.id} {job.job} {job.status} {job.entrypoint} {job.message}",
+        cells.is_listed_long_ago,
+    )
 
 
 def _users_section(view: View) -> Section[Item[UserUsage]]:

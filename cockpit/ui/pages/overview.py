@@ -177,7 +177,7 @@ def waits_section(view: View) -> Section[WaitingRow]:
         Column("WAITS", 8, lambda item, _: ((item.what, "warn"),), sort=lambda item, _: item.what),
         text_column("NAME", 20, lambda item, _: item.name, fold=2, name=True),
         Column("NEEDS", 16, lambda item, _: item.needs or UNKNOWN, grow=True, rank=1, fold=2),
-        Column("FOR", 7, cells.waiting_time, sort=lambda item, _: item.since, right=True),
+        Column("FOR", 7, _waiting_time, sort=lambda item, _: item.since, right=True),
         text_column("JOB", 12, lambda item, view: view.job_title(item.job), rank=2, name=True),
         reason_column(36, lambda item, _: item.drawn_why or UNKNOWN),
     )
@@ -188,9 +188,14 @@ def waits_section(view: View) -> Section[WaitingRow]:
         None if unheard and not rows else rows,
         "no actor, group or job waits",
         lambda item: f"{item.what} {item.name} {item.needs} {item.why}",
+        lambda item, view: cells.is_listed_long_ago(item.about, view),
         total=len(ordered),
         unknown=NO_ANSWER if len(unheard) == len(asked) else f"unknown: no answer from Ray about {', '.join(unheard)} yet",
     )
+
+
+def _waiting_time(item: WaitingRow, view: View) -> str:
+    return cells.waiting_time(item.about, item.since, view, at_least=item.at_least)
 
 
 def _reference(item: WaitingRow) -> str:
@@ -238,7 +243,7 @@ def running_jobs_section(view: View) -> Section[Job]:
         *(_job_past_columns(view) if view.width >= JOB_PAST_WIDTH else ()),
         Column("ENTRYPOINT", 16, lambda job, _: shorten_command(job.entrypoint or UNKNOWN), grow=True, fold=MAX_TEXT_LINES),
     )
-    return Section("runs", "RUNNING JOBS", columns, rows, search=lambda job: f"{job.id} {job.entrypoint}")
+    return Section("runs", "RUNNING JOBS", columns, rows, search=lambda job: f"{job.id} {job.entrypoint}", dim=cells.is_listed_long_ago)
 
 
 def _living_actors_by_job(snapshot: Snapshot) -> Counter[str | None]:

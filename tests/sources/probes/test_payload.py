@@ -134,7 +134,7 @@ def test_words_travel_unharmed():
 def test_it_is_small_and_made_once():
     payload._pack.cache_clear()
     text = program(["--interval", "2"])
-    assert len(text) < 200_000
+    assert len(text) < 220_000, "each start of a probe sends so many bytes to its host"
     assert program(["--interval", "2"]) == text
     assert payload._pack.cache_info().misses == 1
 
