@@ -80,7 +80,7 @@ def _lone_finding(title: str, host: Host, name: str, session: Session | None) ->
         text=f"A GCS (pid {pids[0]}) of {name}{_owner_words(session) if session else ''} runs on {title} without a raylet, "
         "maybe left by a failed `ray start`: the next `ray start` on its port fails too",
         evidence=(f"ps on {title}: gcs_server (pid {pids[0]}), and no raylet of that session (--gcs_server_port shows the port)",),
-        remedy=Remedy("stop that session (`ray stop` would stop every Ray on the host)", "stop"),
+        remedy=Remedy("stop that session (`ray stop` would stop every Ray on the host)", "stop" if session else None),
         about=(session.key,) if session else (),
     )
 
