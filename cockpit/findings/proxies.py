@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from ipaddress import ip_address, ip_network
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
 from cockpit.findings.facts import Facts
@@ -20,6 +21,8 @@ from cockpit.model import Finding, HttpProxy, Remedy
 from cockpit.text import clean, join_first
 
 MAX_NAMED = 6
+MAX_NAME_CHARS = 253
+"""Of a host's name (RFC 1035). A longer one can't be asked."""
 _DASHBOARD_HOST = re.compile(r"/dashboard\.py .{0,4000}?--host=([0-9A-Za-z.:-]{1,100})")
 COMMANDS = "`ray job submit`, `ray list` and `ray logs`"
 
@@ -30,7 +33,7 @@ def proxy_of_shell(facts: Facts) -> Iterator[Finding]:
     host = next((host for host in facts.fresh_hosts if host.local), None)
     if host is None or host.proxy is None or not facts.snapshot.cluster.reachable or facts.has_fault("ray.identity"):
         return
-    asked = _not_excepted(_dashboard_hosts(facts), host.proxy)
+    asked = AskedHosts(_dashboard_hosts(facts)).not_excepted(host.proxy.exceptions)
     if asked:
         yield Finding(
             code="proxy-in-shell",
@@ -48,11 +51,14 @@ def proxies_of_raylets(facts: Facts) -> Iterator[Finding]:
     """One finding for all nodes: workers and drivers inherit the environment of their raylet, and talk to the nodes' addresses."""
     addresses = list(dict.fromkeys(node.ip for node in facts.living_nodes if node.ip))
     having = [(live.node, live.raylet.proxy) for live in live_raylets(facts) if live.raylet.proxy]
-    found = [(node, proxy) for node, proxy in having if _not_excepted(addresses, proxy)]
+    hosts = AskedHosts(addresses)
+    not_excepted = {exceptions: hosts.not_excepted(exceptions) for exceptions in {proxy.exceptions for _, proxy in having}}
+    found = [(node, proxy) for node, proxy in having if not_excepted[proxy.exceptions]]
     if not found:
         return
     names = list(dict.fromkeys(facts.title(node) for node, _ in found))
-    asked = list(dict.fromkeys(address for _, proxy in found for address in _not_excepted(addresses, proxy)))
+    through_proxy: set[str] = set().union(*not_excepted.values())
+    asked = [address for address in addresses if address in through_proxy]
     raylets = "raylets" if len(names) > 1 else "the raylet"
     yield facts.cluster_finding(
         (node for node, _ in found),
@@ -86,26 +92,50 @@ def _host_of(url: str | None) -> str | None:
         return None
 
 
-def _not_excepted(hosts: Iterable[str], proxy: HttpProxy) -> list[str]:
-    return [host for host in hosts if not is_excepted(host, proxy.exceptions)]
+class AskedHosts:
+    """Hosts that are asked by HTTP. It finds those that no_proxy does not name, for many values of no_proxy and many hosts quickly.
 
+    no_proxy is understood as by requests (`should_bypass_proxies` in requests/utils.py): an entry is a host's name, with a port or without,
+    the end of its name, its address, or a network that has its address.
+    """
 
-def is_excepted(host: str, exceptions: str) -> bool:
-    """Whether no_proxy names a host, as requests understands it (`should_bypass_proxies` in requests/utils.py)."""
-    entries = [entry.lower() for entry in exceptions.replace(" ", "").split(",") if entry]
-    return entries == ["*"] or any(_is_named(host.lower(), entry) for entry in entries)
+    def __init__(self, hosts: Iterable[str]) -> None:
+        self._hosts = list(hosts)
+        self._ips: dict[str, IPv4Address | IPv6Address] = {}
+        self._by_address: dict[str, set[str]] = {}
+        """Hosts that are addresses, by all that an entry may say to name them: the whole, and what stands after each dot."""
+        self._by_name: dict[str, set[str]] = {}
+        """The same of hosts that are names. Of an entry that names one the port doesn't count."""
+        self._by_entry: dict[str, set[str]] = {}
+        """What `_named_by` has found: nodes have most entries in common."""
+        for host in self._hosts:
+            by_end = self._by_name
+            with suppress(ValueError):
+                self._ips[host] = ip_address(host)
+                by_end = self._by_address
+            end, dot = host.lower(), "."
+            while dot and len(host) <= MAX_NAME_CHARS:
+                by_end.setdefault(end, set()).add(host)
+                _, dot, end = end.partition(".")
 
+    def not_excepted(self, exceptions: str) -> list[str]:
+        """The hosts that this value of no_proxy does not name."""
+        entries = [entry.lower() for entry in exceptions.replace(" ", "").split(",") if entry]
+        if entries == ["*"]:
+            return []
+        named: set[str] = set().union(*map(self._named_by, entries))
+        return [host for host in self._hosts if host not in named]
 
-def _is_named(host: str, entry: str) -> bool:
-    """By its name, with a port or without, the end of its name, its address, or a network that has its address."""
-    name = entry.lstrip(".")
-    try:
-        if "/" in entry and ip_address(host) in ip_network(entry, strict=False):
-            return True
-        ip_address(host)
-    except ValueError:
-        name = name.partition(":")[0]
-    return host == name or host.endswith(f".{name}")
+    def _named_by(self, entry: str) -> set[str]:
+        if entry not in self._by_entry:
+            name = entry.lstrip(".")
+            named = self._by_address.get(name, set()) | self._by_name.get(name.partition(":")[0], set())
+            if "/" in entry:
+                with suppress(ValueError):
+                    network = ip_network(entry, strict=False)
+                    named |= {host for host, ip in self._ips.items() if ip in network}
+            self._by_entry[entry] = named
+        return self._by_entry[entry]
 
 
 def _proxy_words(proxy: HttpProxy) -> str:

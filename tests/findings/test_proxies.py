@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address, ip_network
+
 import pytest
 from msgspec.structs import replace
 
-from cockpit.findings.proxies import is_excepted, proxies_of_raylets, proxy_of_shell
+from cockpit.findings import proxies
+from cockpit.findings.proxies import AskedHosts, proxies_of_raylets, proxy_of_shell
 from cockpit.model import Cluster, Fault, HttpProxy
 from tests.findings.detection import looked, only
 from tests.findings.raylets import SESSION, cluster, place
@@ -94,10 +97,32 @@ def test_a_host_s_name_can_be_no_command():
 @pytest.mark.parametrize(
     "exceptions",
     ["", "*", "head", ".cluster.local", "cluster.local", "10.0.0.0/8", "10.0.0.1", " 10.0.0.1 , x", "10.0.0", "0.1", "localhost", "10.*",
-     "head.cluster.local:8265", "x,*", "10.0.0.1/32", ",,"],
+     "head.cluster.local:8265", "x,*", "*,*", "10.0.0.1/32", ",,"],
 )  # fmt: skip
 def test_no_proxy_is_understood_as_the_library_understands_it_that_ray_asks_with(monkeypatch, host, exceptions):
     requests = pytest.importorskip("requests", reason="Ray brings it")
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    assert is_excepted(host, exceptions) == requests.utils.should_bypass_proxies(f"http://{host}:8265/", exceptions), (host, exceptions)
+    goes_direct = requests.utils.should_bypass_proxies(f"http://{host}:8265/", exceptions)
+    assert AskedHosts([host]).not_excepted(exceptions) == ([] if goes_direct else [host])
+
+
+@pytest.mark.parametrize("own_address", [False, True], ids=["the same no_proxy", "a no_proxy with its own address"])
+def test_no_proxy_of_a_thousand_nodes_is_read_once(monkeypatch, own_address):
+    parsed = []
+    for parse in (ip_address, ip_network):
+        monkeypatch.setattr(proxies, parse.__name__, lambda *args, parse=parse, **more: parsed.append(args) or parse(*args, **more))
+    networks = ",".join(f"10.9.{number}.0/24" for number in range(20))
+    places = []
+    for number in range(1, 1001):
+        ip = f"10.{number // 250}.0.{number % 250}"
+        proxy = replace(PROXY, exceptions=f"{networks},{ip}" if own_address else networks)
+        places.append(place(number, ip=ip, proxy=proxy))
+    found = only(looked(cluster(*places), 0, detectors=RAYLETS), "proxy-of-raylets")
+    assert "does not name 1000 of 1000 addresses" in found.text
+    assert len(parsed) <= 1000 + 20, "each address and each network once"
+
+
+def test_a_name_that_is_too_long_for_a_host_costs_nothing():
+    name = "x." * 1_000_000
+    assert AskedHosts([name]).not_excepted("x.") == [name]

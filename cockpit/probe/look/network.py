@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import socket
 import struct
+from contextlib import suppress
 from typing import Iterator, NamedTuple, Tuple
 
 from .origin import to_number
-from .proc import read, read_at_most, read_link, read_or_nothing
+from .proc import read_at_most, read_link, read_or_nothing
 
 _UP, _REJECT = 0x1, 0x200
 """RTF_UP and RTF_REJECT of linux/route.h."""
@@ -15,7 +16,9 @@ _ANY = "00000000"
 _LISTEN = "0A"
 _SIOCGIFADDR = 0x8915
 MOST_ROUTES_BYTES = 1 << 20
-"""Of a process's table of routes: a host that knows all routes of the internet has 100 MB."""
+"""Of a process's table of routes, and of its interfaces: a host that knows all routes of the internet has 100 MB."""
+MOST_IPV6_BYTES = 1 << 16
+"""Of a process's table of IPv6 addresses: 1,000 of them."""
 MOST_ADDRESSES = 256
 
 
@@ -30,10 +33,16 @@ class Interfaces(NamedTuple):
 def read_interfaces(pid: int, proc: str = "/proc") -> Interfaces | None:
     """`None` where that can't be told."""
     try:
-        lines = read(f"{proc}/{pid}/net/dev").decode("utf-8", "replace").split("\n")[2:]
+        table = read_at_most(f"{proc}/{pid}/net/dev", MOST_ROUTES_BYTES)
     except OSError:
         return None
-    rows = [line.split() for line in read_or_nothing(f"{proc}/{pid}/net/route").split("\n")[1:]]
+    if len(table) >= MOST_ROUTES_BYTES:
+        return None  # a table that was cut doesn't have all
+    lines = table.decode("utf-8", "replace").split("\n")[2:]
+    routes = b""
+    with suppress(OSError):
+        routes = read_at_most(f"{proc}/{pid}/net/route", MOST_ROUTES_BYTES)  # default routes stand first
+    rows = [line.split() for line in routes.decode("utf-8", "replace").split("\n")[1:]]
     usable = (row for row in rows if len(row) > 7 and row[1] == row[7] == _ANY and int(row[3], 16) & (_UP | _REJECT) == _UP)
     preferred = min(usable, key=lambda row: int(row[6]), default=None)
     names = tuple(line.partition(":")[0].strip() for line in lines if ":" in line)
@@ -63,10 +72,14 @@ def read_addresses(pid: int, proc: str = "/proc") -> Tuple[str, ...] | None:
             leaf = words[-1]
         elif words == ["/32", "host", "LOCAL"] and not leaf.startswith("127."):
             found.append(leaf)
-    rows = [line.split() for line in read_or_nothing(f"{proc}/{pid}/net/if_inet6").splitlines()]
+    ipv6 = b""
+    with suppress(OSError):  # a kernel without IPv6 has no such table
+        ipv6 = read_at_most(f"{proc}/{pid}/net/if_inet6", MOST_IPV6_BYTES)
+    if len(routes) >= MOST_ROUTES_BYTES or len(ipv6) >= MOST_IPV6_BYTES:
+        return None  # a table that was cut doesn't have all
+    rows = [line.split() for line in ipv6.decode("ascii", "replace").splitlines()]
     found += [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0])) for row in rows if row[3] == "00"]
-    whole = len(routes) < MOST_ROUTES_BYTES and len(found) <= MOST_ADDRESSES
-    return tuple(dict.fromkeys(found)) if whole else None
+    return tuple(dict.fromkeys(found)) if len(found) <= MOST_ADDRESSES else None
 
 
 def network_of(pid: int) -> str | None:

@@ -9,7 +9,6 @@ import os
 import re
 from collections import Counter
 from contextlib import suppress
-from itertools import islice
 from typing import Dict, Iterator, Mapping, NamedTuple, Tuple
 
 from .. import trust
@@ -20,7 +19,7 @@ from .port_ranges import RayPorts, read_ray_ports
 from .proc import has_capability, in_first_namespace, is_in_our_namespace, make_legible, read_at_once, read_or_nothing
 from .processes import Identity, ProcessTable, ScannedProcess, read_environ
 from .proxies import HttpProxy, find_http_proxy
-from .roots import resolve_links, root_of
+from .roots import list_folder, resolve_links, root_of
 from .start_flags import head_flags, raylet_flags
 from .surroundings import RaySurroundings, read_surroundings
 
@@ -210,10 +209,10 @@ def frameworks(process: ScannedProcess) -> Mapping[str, str] | None:
         return None
     root = root_of(process)
     try:
-        with os.scandir(root + resolve_links(root, os.path.dirname(package))) as entries:
-            found = [(match[1], match[2]) for match in (_FRAMEWORK.match(entry.name) for entry in islice(entries, MOST_PACKAGES)) if match]
+        names = list_folder(root, os.path.dirname(package), MOST_PACKAGES)
     except OSError:
         return None
+    found = [(match[1], match[2]) for match in map(_FRAMEWORK.match, names) if match]
     counts = Counter(name for name, _ in found)  # where a half removed one lies beside another, neither is believed
     return {name: release for name, release in found if counts[name] == 1}
 
@@ -236,7 +235,7 @@ def python_version(process: ScannedProcess) -> str | None:
 def _read_header(root: str, prefix: str) -> str | None:
     """By its C headers, where there are those of one Python only."""
     try:
-        names = [name for name in os.listdir(root + resolve_links(root, f"{prefix}/include")) if _INCLUDE.match(name)]
+        names = [name for name in list_folder(root, f"{prefix}/include", MOST_PACKAGES) if _INCLUDE.match(name)]
     except OSError:
         return None
     return _find_in_file(_HEADER, root, f"{prefix}/include/{names[0]}/patchlevel.h") if len(names) == 1 else None

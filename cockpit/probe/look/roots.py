@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from itertools import islice
+from typing import List
 
 from .proc import read_link
 from .processes import ScannedProcess
@@ -14,7 +16,7 @@ MOST_LINKS = 40
 def root_of(process: ScannedProcess) -> str:
     """Its files as it sees them itself, in a container too. Where that is not allowed ours are its own, unless it is in another one."""
     root = f"/proc/{process.pid}/root"
-    return root if os.path.isdir(f"{root}/proc") or process.details.apart else ""
+    return root if os.path.lexists(f"{root}/proc") or process.details.apart else ""
 
 
 def resolve_links(root: str, path: str) -> str:
@@ -35,3 +37,9 @@ def resolve_links(root: str, path: str) -> str:
         done = "" if link.startswith("/") else done
         parts += link.split("/")[::-1]
     return done
+
+
+def list_folder(root: str, path: str, most: int) -> List[str]:
+    """The names in a folder below that root, at most `most` of them, in no order. Raises `OSError`."""
+    with os.scandir(root + resolve_links(root, path)) as entries:
+        return [entry.name for entry in islice(entries, most)]

@@ -89,9 +89,8 @@ def _label_flag(written: str) -> Iterator[Tuple[str, str]]:
     """Labels that begin with `ray.io/` are Ray's own."""
     try:
         labels = json.loads(written)
-    except ValueError:
-        return
-    if isinstance(labels, dict):
-        own = {name: value for name, value in labels.items() if not name.startswith("ray.io/")}
+        own = {name: value for name, value in labels.items() if not name.startswith("ray.io/")} if isinstance(labels, dict) else {}
         if own:
             yield "labels", json.dumps(own)
+    except (ValueError, RecursionError):  # the text may be no JSON, or nested too deeply to read or to write
+        return

@@ -79,7 +79,8 @@ def find_wait_place(pid: int) -> WaitPlace | None:
         number = _mount_of_file(pid, _file_of_call(pid))
         if number in mounts:
             return WaitPlace(mounts[number], certain=True)
-        numbers = {_mount_of_file(pid, name) for name in islice(os.listdir(f"/proc/{pid}/fd"), MOST_FILES)}
+        with os.scandir(f"/proc/{pid}/fd") as entries:
+            numbers = {_mount_of_file(pid, entry.name) for entry in islice(entries, MOST_FILES)}
     except OSError:
         return None
     remote = {mounts[number] for number in numbers if number in mounts and _needs_server(mounts[number])}

@@ -13,11 +13,13 @@ from .names import MOST_BYTES, find_loopback_line
 from .network import network_of, read_addresses
 from .proc import has_capability, is_in_our_namespace, make_legible, read_or_nothing
 from .processes import ScannedProcess
-from .roots import resolve_links, root_of
+from .roots import list_folder, resolve_links, root_of
 
 PINS_ANY_AMOUNT = 1 << 14
 """CAP_IPC_LOCK: for whoever has it `ulimit -l` doesn't count (ib_umem_get in drivers/infiniband/core/umem.c)."""
 MOST_DEVICES = 64
+MOST_ENTRIES = 1024
+"""Of a folder of devices: whoever calls a program raylet chooses its root. With SR-IOV a host may have hundreds of devices."""
 LONGEST_NAME = 256
 
 
@@ -56,8 +58,9 @@ def read_surroundings(process: ScannedProcess, locked: int | None) -> RaySurroun
 def rdma_devices(root: str) -> Tuple[str, ...] | None:
     """Those below a root that can be opened: a container sees the names of all, but needs a file for each (`--device=/dev/infiniband`)."""
     try:
-        can_open = any(name.startswith("uverbs") for name in os.listdir(f"{root}/dev/infiniband"))
-        return tuple(sorted(map(make_legible, os.listdir(f"{root}/sys/class/infiniband"))))[:MOST_DEVICES] if can_open else ()
+        if not any(name.startswith("uverbs") for name in list_folder(root, "/dev/infiniband", MOST_ENTRIES)):
+            return ()
+        return tuple(sorted(map(make_legible, list_folder(root, "/sys/class/infiniband", MOST_ENTRIES))))[:MOST_DEVICES]
     except FileNotFoundError:
         return ()
     except OSError:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cockpit.probe.look import network
 from cockpit.probe.look.network import Interfaces, read_interfaces
 
 DEV = "Inter-|   Receive\n face |bytes\n    lo: 1 2\n  eth0: 3 4\n"
@@ -47,6 +48,14 @@ def test_what_can_not_be_read_is_unknown(tmp_path):
     told(tmp_path)
     (tmp_path / "7" / "net" / "route").unlink()
     assert read_interfaces(7, str(tmp_path)) == Interfaces(("lo", "eth0"))
+
+
+def test_a_table_of_any_length_is_read_only_so_far(tmp_path, monkeypatch):
+    monkeypatch.setattr(network, "MOST_ROUTES_BYTES", 256)
+    routes = [row("eth0"), *(row("eth0", f"{number:08X}", mask="FFFFFFFF", metric=-1) for number in range(100))]
+    assert told(tmp_path, *routes) == Interfaces(("lo", "eth0"), "eth0")
+    (tmp_path / "7" / "net" / "dev").write_text(DEV * 100)
+    assert read_interfaces(7, str(tmp_path)) is None, "some interfaces would be missing"
 
 
 def test_this_process_has_a_loopback():

@@ -176,6 +176,11 @@ def test_what_is_not_there_is_unknown(argv):
     assert ray_version(one) is python_version(one) is None
 
 
+def test_of_a_folder_of_any_size_only_so_many_names_are_read(base, monkeypatch):
+    monkeypatch.setattr("cockpit.probe.look.raylets.MOST_PACKAGES", 0)
+    assert python_version(workers(base / "bin" / "python3.11")) is None
+
+
 def test_links_are_followed_below_the_root_that_they_are_meant_for(tmp_path):
     (tmp_path / "opt" / "py" / "bin").mkdir(parents=True)
     (tmp_path / "usr").mkdir()

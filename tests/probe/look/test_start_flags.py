@@ -82,6 +82,7 @@ def test_what_ray_does_when_nothing_is_given_is_no_flag():
         {"static_resource_list": "CPU,4,x,many"},
         {"labels": "{"},
         {"labels": "[1]"},
+        {"labels": '{"a":' * 100_000},
         {"temp_dir": "/" + "x" * MAX_CHARS},
         {"python_worker_command": "python"},
     ],

@@ -57,6 +57,22 @@ def test_of_too_many_routes_or_addresses_nothing_is_told(tmp_path, monkeypatch):
     assert read_addresses(7, str(tmp_path)) is None
 
 
+def test_a_table_of_ipv6_addresses_of_any_length_is_read_only_so_far(tmp_path, monkeypatch):
+    monkeypatch.setattr(network, "MOST_IPV6_BYTES", 200)
+    read, asked = network.read_at_most, []
+    monkeypatch.setattr(network, "read_at_most", lambda path, most: asked.append(path) or read(path, most))
+    assert read_addresses(7, net(tmp_path, own=IF_INET6.splitlines()[1] + "\n")) == ("10.0.0.6", "192.168.7.2")
+    (tmp_path / "7" / "net" / "if_inet6").write_text(IF_INET6 * 100)
+    assert read_addresses(7, str(tmp_path)) is None, "some addresses would be missing"
+    assert f"{tmp_path}/7/net/if_inet6" in asked
+
+
+def test_a_kernel_without_ipv6_has_addresses_too(tmp_path):
+    net(tmp_path)
+    (tmp_path / "7" / "net" / "if_inet6").unlink()
+    assert read_addresses(7, str(tmp_path)) == ("10.0.0.6", "192.168.7.2")
+
+
 def test_what_can_not_be_read_is_unknown(tmp_path):
     assert read_addresses(7, str(tmp_path)) is None
     assert read_addresses(4_000_000) is None
@@ -95,6 +111,25 @@ def test_devices_that_can_be_opened_are_told(tmp_path):
 def test_a_container_that_was_given_no_device_has_none(tmp_path):
     assert rdma_devices(devices(tmp_path, files=False)) == ()
     assert rdma_devices(str(tmp_path / "none")) == ()
+
+
+@pytest.mark.parametrize("folder", ["dev/infiniband", "sys/class/infiniband", "sys"])
+def test_a_link_leads_to_the_files_of_the_container_and_not_to_those_of_this_host(tmp_path, folder):
+    root, ours = tmp_path / "root", tmp_path / "ours"
+    devices(root)
+    (root / folder).rename(ours)
+    (root / folder).symlink_to(ours)
+    assert rdma_devices(str(root)) == (), "there is no such folder below its root"
+    (root / str(ours)[1:]).parent.mkdir(parents=True)
+    ours.rename(root / str(ours)[1:])
+    assert rdma_devices(str(root)) == ("mlx5_0", "mlx5_1")
+
+
+def test_of_a_folder_of_devices_only_so_many_names_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(surroundings, "MOST_ENTRIES", 1)
+    found = rdma_devices(devices(tmp_path))
+    assert found is not None
+    assert len(found) < 2
 
 
 def test_devices_that_may_not_be_looked_at_are_unknown(tmp_path):
