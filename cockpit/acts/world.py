@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -16,6 +16,7 @@ from cockpit.config.document import InputError
 from cockpit.config.reach import HostEntry, check_host
 from cockpit.findings.rays_here import live_sessions, other_slurm_job
 from cockpit.model import Job, Session, Snapshot
+from cockpit.model.claims import believed_hosts, count_different
 from cockpit.model.titles import MachineTitles
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.sources.probes.ray_tunnel import RayPlace
@@ -197,11 +198,13 @@ class ActContext:
         raise SourceError("no host with a live raylet of this cluster is known")
 
     def register_host(self, entry: HostEntry) -> str:
-        """What a host is called here; one that nobody knows is reached as the entry says from now on. Raises `SourceError`."""
+        """What a host is called here; one that nobody knows is reached as the entry says from now on.
+
+        Raises `SourceError`, also where several hosts may be meant.
+        """
         self._entries.update(self.monitor.select_others())
-        for name in (entry.name, entry.target):
-            if (known := self._find_known(name)) is not None:
-                return known
+        if (known := self._find_known(entry.name, entry.target)) is not None:
+            return known
         self._entries[entry.name] = entry
         return entry.name
 
@@ -215,26 +218,52 @@ class ActContext:
             raise SourceError(str(error)) from error
         return name
 
-    def _find_known(self, name: str) -> str | None:
-        """By any of its names."""
-        return next(filter(None, map(self._find_called, self.monitor.config.names_of(name))), None)
+    def _find_known(self, *names: str) -> str | None:
+        """By any of its names: its own first, then those of its nodes."""
+        called = [alias for name in names for alias in self.monitor.config.names_of(name)]
+        return next(filter(None, map(self._find_own, called)), None) or next(filter(None, map(self._find_by_node, called)), None)
 
-    def _find_called(self, name: str) -> str | None:
-        snapshot = self.snapshot
-        here = {alias for host in snapshot.hosts.values() if host.local for alias in (host.name, *host.addresses)}
-        if name in {self.monitor.pool.local, "localhost", *here}:
+    def _find_own(self, name: str) -> str | None:
+        """The host that has this name or address itself, whatever runs on it."""
+        if name in {self.monitor.pool.local, "localhost", *self._own_names}:
             return self.monitor.pool.local
-        titles = MachineTitles(snapshot.nodes or (), snapshot.hosts)
-        called = [node for node in snapshot.nodes or () if name in (node.title, titles.of_node(node), node.host, node.ip, node.id)]
-        for host in snapshot.hosts.values():
-            is_meant = titles.of_host(host.name) == name or any(node.id in host.nodes for node in called)
-            if is_meant and (host.local or host.name in self._entries):
-                return self.monitor.pool.local if host.local else host.name
-        addresses = {node.ip for node in called}
-        for entry in self._entries.values():
-            if name in (entry.name, entry.target) or entry.target in addresses:
-                return entry.name
-        return self.monitor.pool.local if addresses & here else None
+        if name in self._entries:
+            return name
+        return self._find_at((name,))
+
+    @property
+    def _own_names(self) -> set[str]:
+        """Names and addresses of the host that cockpit runs on."""
+        return {alias for host in self.snapshot.hosts.values() if host.local for alias in (host.name, *host.addresses)}
+
+    def _find_by_node(self, name: str) -> str | None:
+        """The host of the nodes that are called so. Raises `NotMeantError` where several hosts may be meant.
+
+        Any user can make a host claim a node (`believed_hosts`): the node's address decides before the claim of a host without it.
+        """
+        nodes, hosts = self.snapshot.nodes or (), self.snapshot.hosts
+        titles = MachineTitles(nodes, hosts)
+        called = [node for node in nodes if name in (node.title, titles.of_node(node), node.host, node.ip, node.id)]
+        called = [node for node in called if node.state == "ALIVE"] or called
+        addresses = {node.ip for node in called if node.ip}
+        believed = believed_hosts(nodes, hosts)
+        claiming = [host for node in called for host in believed.get(node.id or "", ())]
+        with_address = [host for host in claiming if not addresses.isdisjoint(host.addresses)]
+        if not with_address and (near := self._find_at(addresses)) is not None:
+            return near
+        called_titles = {name, *map(titles.of_node, called)}
+        meant = with_address or claiming or [host for host in hosts.values() if titles.of_host(host.name) in called_titles]
+        unbelieved = [host for host in hosts.values() if any(node.id in host.nodes for node in called)]
+        if count_different(meant) > 1 or (unbelieved and not meant):
+            claims = ", ".join(sorted({host.name for host in meant or unbelieved}))
+            raise NotMeantError(f"which host {name} is can't be told, it is claimed by {claims}; give the name of the host that you mean")
+        reached = (self.monitor.pool.local if host.local else host.name for host in meant if host.local or host.name in self._entries)
+        return next(reached, None)
+
+    def _find_at(self, addresses: Collection[str]) -> str | None:
+        """The host that is reached at one of these addresses."""
+        here = self.monitor.pool.local if not self._own_names.isdisjoint(addresses) else None
+        return here or next((name for name, entry in self._entries.items() if entry.target in addresses), None)
 
 
 def _by_state(jobs: Iterable[Job]) -> dict[str, list[str]]:

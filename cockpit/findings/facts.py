@@ -12,6 +12,7 @@ from cockpit.config.thresholds import STALE_AFTER_S, Limits
 from cockpit.findings.gpu_history import GpuHistory, holders_by_gpu
 from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.model import Actor, Finding, Gpu, Host, Level, Lookups, Node, PlacementGroup, Process, Remedy, Snapshot
+from cockpit.model.claims import hosts_by_node
 from cockpit.model.titles import MachineTitles
 
 STEPS_PER_WINDOW = 20
@@ -119,8 +120,8 @@ class Facts(Lookups):
 
     @cached_property
     def hosts(self) -> Mapping[str, Host]:
-        """Probed hosts by Ray's node id."""
-        return {node: host for host in self.snapshot.hosts.values() for node in host.nodes}
+        """Probed hosts by Ray's node id; a node is left out where several hosts claim it and none of them has its address."""
+        return hosts_by_node(self.snapshot.nodes or (), self.snapshot.hosts)
 
     @cached_property
     def seen_sessions(self) -> frozenset[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cockpit.model import Gpu, Host, Node, RayProcess, Snapshot
+from cockpit.model.claims import hosts_by_node
 
 NO_DEVICES = ("", "-1", "none", "void", "nodevfiles")
 """What CUDA_VISIBLE_DEVICES says for "none"."""
@@ -66,6 +67,6 @@ def is_named(gpu: Gpu, devices: Sequence[str]) -> bool:
 
 def find_all_not_given(snapshot: Snapshot) -> Mapping[str, tuple[Gpu, ...]]:
     """By key of the node, of each node of which that is known."""
-    hosts = {node: host for host in snapshot.hosts.values() for node in host.nodes}
+    hosts = hosts_by_node(snapshot.nodes or (), snapshot.hosts)
     found = {node.key: find_not_given(node, hosts.get(node.id or "")) for node in snapshot.nodes or ()}
     return {key: gpus for key, gpus in found.items() if gpus is not None}

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import Amount, Finding, Host, Node, Process, Quantity, Snapshot
+from cockpit.model.claims import hosts_by_node
 
 if TYPE_CHECKING:
     from cockpit.findings.facts import Facts
@@ -84,7 +85,7 @@ class SourceTimes:
         self._snapshot, self._now = snapshot, snapshot.taken
         self._failing = {source for fault in snapshot.faults if fault.host is None for source in (fault.source, *fault.sources)}
         self._gcs_lost = min((fault.since for fault in snapshot.faults if fault.source == "ray.gcs"), default=None)
-        self.hosts = {node: host for host in snapshot.hosts.values() for node in host.nodes}
+        self.hosts = hosts_by_node(snapshot.nodes or (), snapshot.hosts)
         """Probed hosts by Ray's node id."""
 
     def of_ray(self, source: str) -> SourceTime:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
+from cockpit.model.claims import believed_hosts
 from cockpit.model.host import Host, Process
 from cockpit.model.ray import Node
 
@@ -42,13 +43,17 @@ class MachineTitles:
             for name in filter(None, (node.id, node.title, node.host, node.ip, node.name)):
                 found.setdefault(name, self.of_node(node))
         by_id = {node.id: node for node in self._nodes if node.id}
+        by_host: dict[str, list[Node]] = defaultdict(list)
+        for node_id, hosts in believed_hosts(self._nodes, self._hosts).items():
+            for host in hosts if node_id in by_id else ():
+                by_host[host.name].append(by_id[node_id])
         by_place: dict[str, list[Node]] = defaultdict(list)
         for node in self._nodes:
             for place in {node.host, node.ip} if node.probed else ():  # an address alone says nothing: private ones are alike everywhere
                 by_place[place].append(node)
         for host in self._hosts.values():
             near = {node.key: node for place in (host.name, *host.addresses) for node in by_place.get(place, ())}
-            here = [by_id[node] for node in host.nodes if node in by_id] or list(near.values())
+            here = by_host.get(host.name) or list(near.values())
             found[host.name] = self._of_nodes(sorted(here, key=_rank)) if here else host.name
         return found
 

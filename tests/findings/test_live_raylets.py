@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from cockpit.findings import Facts, Limits
 from cockpit.findings.live_raylets import is_spread, live_raylets
-from cockpit.model import Fault
-from tests.findings.raylets import cluster, place
+from cockpit.model import Fault, RayProcess
+from tests.findings.raylets import SESSION, cluster, place
 from tests.world import NOW
 
 
@@ -28,6 +28,42 @@ def test_what_is_not_known_to_be_true_now_is_left_out():
     assert seen(cluster(place(1), (one, replace(host, faults=(Fault("rays", "hangs", NOW, "node2"),))))) == [("node1", "node1", 21)]
     assert seen(cluster(place(1), (replace(one, state="DEAD"), host))) == [("node1", "node1", 21)]
     assert seen(cluster(place(1), place(2), faults=(Fault("ray.nodes", "silent", NOW),))) == []
+
+
+def with_false_raylet(at, of, trusted=False):
+    """A place where a process looks like the raylet of another place's node."""
+    (one, host), (other, _) = at, of
+    false = RayProcess("raylet", 666, SESSION, other.id, "S", addresses=host.addresses, start={} if trusted else None)
+    return one, replace(host, nodes=(*host.nodes, other.id), rays=(*host.rays, false))
+
+
+def test_a_false_raylet_is_not_taken_for_the_node_whose_id_it_gives():
+    one, two = place(1), place(2)
+    for places in (one, with_false_raylet(two, one)), (with_false_raylet(two, one), one):
+        assert sorted(seen(cluster(*places))) == [("node1", "node1", 21), ("node2", "node2", 22)]
+        assert Facts(cluster(*places), Limits()).hosts[one[0].id].name == "node1"
+
+
+def test_a_raylet_of_roots_or_our_own_is_told_even_without_the_nodes_address():
+    one, two = place(1, ip="172.17.0.1", start={}), place(2)
+    assert seen(cluster(with_false_raylet(two, one), one)) == [("node2", "node2", 22), ("node1", "node1", 21)]
+    assert seen(cluster(with_false_raylet(one, one))) == [("node1", "node1", 21)]
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_nothing_is_told_of_a_node_that_several_processes_may_be(trusted):
+    one, two = place(1, ip="172.17.0.1", start={} if trusted else None), place(2)
+    made = cluster(one, with_false_raylet(two, one, trusted=trusted))
+    assert seen(made) == [("node2", "node2", 22)]
+    assert one[0].id not in Facts(made, Limits()).hosts
+
+
+def test_a_raylet_that_is_seen_by_two_names_of_its_host_is_told_once():
+    one, host = place(1)
+    host = replace(host, machine="boot 1")
+    alias = replace(host, name="alias")
+    made = cluster((one, host))
+    assert seen(replace(made, hosts={"node1": host, "alias": alias})) == [("node1", "node1", 21)]
 
 
 @pytest.mark.parametrize(("ips", "spread"), [(("10.0.0.1", "10.0.0.2"), True), (("10.0.0.1", "10.0.0.1"), False), (("10.0.0.1",), False)])

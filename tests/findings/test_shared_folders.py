@@ -57,3 +57,9 @@ def test_own_folders_of_the_same_name_dead_ones_and_old_facts_are_not_told(fine)
 def test_two_nodes_on_one_host_share_it_by_right():
     both = replace(host(1, 1, 2), nodes=(node(1).id, node(2).id))
     assert looked(world(both), detectors=ALONE) == ()
+
+
+def test_a_false_raylet_makes_no_host_the_one_that_writes_in_anothers_folder():
+    real, liar = host(1, 1, addresses=(node(1).ip,)), host(2, 2, temp="/tmp/ray", addresses=(node(2).ip,))
+    liar = replace(liar, nodes=(node(1).id, node(2).id))
+    assert looked(world(real, liar), detectors=ALONE) == ()

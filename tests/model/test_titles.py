@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.model import Host, Lookups, Process
 from cockpit.model.titles import MachineTitles, count_machines, process_title, whole_name
@@ -38,6 +39,26 @@ def test_two_nodes_of_one_name_are_told_apart_and_a_machine_from_itself_is_not()
     assert titles(HEAD, other).of_node(other) == "head (bbbbbbbb)"
     assert titles(HEAD, other, vm=vm(HEAD), vm2=vm(other, name="vm2", addresses=())).of_host("vm2") == "head (bbbbbbbb)"
     assert titles(HEAD, other, vm=vm(HEAD, other)).of_host("vm") == "head"
+
+
+def test_a_false_raylet_gives_its_host_no_name_of_another_node():
+    second = node(3, name="w2", ip="10.0.0.3", host="node3", probed=True)
+    hosts = {"liar": vm(HEAD, W1, name="liar", addresses=("10.0.0.9",)), "two": vm(W1, second, name="two", addresses=("10.0.0.3",))}
+    head = replace(HEAD, ip="10.0.0.7")
+    known = titles(head, W1, second, **hosts, one=vm(W1, name="one"), first=vm(head, name="first", addresses=("10.0.0.7",)))
+    assert {name: known.of_host(name) for name in (*hosts, "one")} == {"liar": "liar", "two": "w2", "one": "w1"}
+    assert known.names_of("w1") == {"one"}
+
+
+def test_a_name_that_several_hosts_claim_without_its_address_is_nobodys():
+    known = titles(W1, a=vm(W1, name="a", addresses=("172.17.0.1",)), b=vm(W1, name="b", addresses=("172.18.0.1",)))
+    assert (known.of_host("a"), known.of_host("b")) == ("a", "b")
+
+
+def test_the_only_host_that_claims_a_node_is_called_so_without_its_address():
+    assert titles(W1, a=vm(W1, name="a", addresses=("172.17.0.1",))).of_host("a") == "w1"
+    same = {name: vm(W1, name=name, addresses=("172.17.0.1",), machine="boot 1") for name in ("a", "b")}
+    assert titles(W1, **same).names_of("w1") == {"a", "b"}
 
 
 def test_an_address_alone_makes_no_host_a_node_and_an_unknown_name_stays():

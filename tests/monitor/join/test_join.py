@@ -49,6 +49,12 @@ def test_a_probe_wins_on_what_is_physical():
     assert second.memory == node(2).memory
 
 
+def test_a_false_raylet_on_another_host_gives_a_node_none_of_its_facts():
+    liar = replace(host(nodes=(HEAD, OTHER), addresses=("10.0.0.2",), memory=HostMemory(6, 10), local=False), name="node2")
+    for hosts in ({"node1": host(), "node2": liar}, {"node2": liar, "node1": host()}):
+        assert [each.memory.used for each in joined(nodes=node_facts(node(1), node(2)), hosts=hosts).nodes] == [5, 6]
+
+
 def test_a_living_node_has_the_name_of_the_pod_at_its_address_and_a_dead_one_has_none():
     pods = (Pod("ray-head", "u1", ip="10.0.0.1"), Pod("ray-worker", "u2", ip="10.0.0.2"), Pod("ray-waits", "u3"))
     known = node_facts(node(1), node(2, state="DEAD"), node(3), node(4, ip=""))

@@ -1,0 +1,41 @@
+"""Which hosts are believed to run which node of Ray: a probe has node ids from command lines, and any user can write one of his own."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from cockpit.model.host import Host
+from cockpit.model.ray import Node
+
+
+def believed_hosts(nodes: Iterable[Node], hosts: Mapping[str, Host]) -> dict[str, list[Host]]:
+    """By Ray's id of a node: the hosts whose claim to run it (`Host.nodes`) is believed.
+
+    The only host that claims a node is believed. Where another one claims it too, or has the node's address, only those are believed that
+    claim the node and have its address. A host that is looked at by two names counts once.
+    """
+    addresses = {node.id: node.ip for node in nodes if node.id}
+    by_address: dict[str, list[Host]] = defaultdict(list)
+    claims: dict[str, list[Host]] = defaultdict(list)
+    for host in hosts.values():
+        for address in host.addresses:
+            by_address[address].append(host)
+        for node_id in host.nodes:
+            claims[node_id].append(host)
+    believed = {}
+    for node_id, claiming in claims.items():
+        address = addresses.get(node_id, "")
+        is_contested = count_different([*claiming, *by_address.get(address, ())]) > 1
+        believed[node_id] = [host for host in claiming if not is_contested or address in host.addresses]
+    return believed
+
+
+def hosts_by_node(nodes: Iterable[Node], hosts: Mapping[str, Host]) -> dict[str, Host]:
+    """By Ray's id of a node: the probed host that it runs on. A node is left out where no host's claim is believed."""
+    return {node: believed[-1] for node, believed in believed_hosts(nodes, hosts).items() if believed}
+
+
+def count_different(hosts: Iterable[Host]) -> int:
+    """How many hosts they are; one that is looked at by two names counts once."""
+    return len({host.machine or host.name for host in hosts})
