@@ -7,8 +7,8 @@ from math import inf
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.fillers import find_filling
+from cockpit.findings.shell_words import quote_word
 from cockpit.findings.sources import rests_on
-from cockpit.findings.waiting import shell_word
 from cockpit.model import Disk, Finding, Host, Node, Remedy, Session
 from cockpit.text import UNKNOWN, clean, join_first, plural, share_percent, size
 
@@ -51,18 +51,18 @@ def _disk_findings(facts: Facts, node: Node, disk: Disk, used: float) -> Iterato
     whose = f"; {plural(len(dead), 'dead session')} use{'s' if len(dead) == 1 else ''} {size(held)} of the disk" if held else ""
     mark = "Ray no longer creates" if full else f"at {limits.disk_full:.0%} Ray stops creating"
     filled = find_filling(facts, node, disk.path, disk.total)
-    by_hand = filled.remedy or (
-        f"find what fills it (`du -xh --max-depth 2 {shell_word(disk.path)} | sort -h`): logs, core dumps, checkpoints, spilled objects"
-    )
+    word = quote_word(disk.path)
+    search = f" (`du -xh --max-depth 2 {word} | sort -h`)" if word is not None else ""
+    by_hand = filled.remedy or f"find what fills it{search}: logs, core dumps, checkpoints, spilled objects"
     clean_up = "remove the files of dead sessions; files that look like checkpoints or core dumps stay"
     yield Finding(
         code="disk-full" if full else "disk-filling",
         level="critical" if full else "warning",
         subject=subject,
-        text=f"The disk under {disk.path} on {name} is {share_percent(used)} full ({left} of {size(disk.total)} left): "
+        text=f"The disk under {clean(disk.path)} on {name} is {share_percent(used)} full ({left} of {size(disk.total)} left): "
         f"{mark} objects that may need to be spilled{filled.words}{whose}",
         evidence=(
-            f"df {shell_word(disk.path)} on {name}: {size(disk.used)} of {size(disk.total)}",
+            f"{f'df {word}' if word is not None else 'the disk'} on {name}: {size(disk.used)} of {size(disk.total)}",
             *filled.lines,
             *map(_session_line, sessions[:MAX_SESSIONS_LISTED]),
         ),
@@ -91,9 +91,11 @@ def _used_share(used: float | None, total: float | None) -> float:
 
 def _session_line(session: Session) -> str:
     life = {True: "live", False: "dead", None: "unknown whether live"}[session.live]
-    keeps = f", protected: {', '.join(session.keeps[:3])}" if session.keeps else ""
+    keeps = f", protected: {clean(', '.join(session.keeps[:3]))}" if session.keeps else ""
+    word = quote_word(session.path)
+    shown = f"du -sh {word}" if word is not None else clean(session.path)
     amount = size(session.size) if session.size is not None else "size still unknown"
-    return f"du -sh {session.path}: {amount} ({life}{f', of {session.owner}' if session.owner else ''}{keeps})"
+    return f"{shown}: {amount} ({life}{f', of {clean(session.owner)}' if session.owner else ''}{keeps})"
 
 
 @rests_on("ray.nodes")

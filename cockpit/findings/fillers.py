@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from cockpit.findings.facts import Facts
+from cockpit.findings.shell_words import quote_word
 from cockpit.model import Filler, Host, Job, Lookups, Node, Process
 from cockpit.model.titles import process_title, shorten_command
-from cockpit.secrets import HIDDEN
 from cockpit.text import clean, plural, size
 
 MAX_NAMED = 3
@@ -18,6 +17,8 @@ MAX_NAMED = 3
 NAMED_SHARE = 0.02
 """Share of a disk that the least of these takes."""
 MAX_CHARS = 60
+FRESH_S = 60.0
+"""For so many seconds an answer counts as true now; of an older one its age is told."""
 _MOVES = {
     "Hugging Face": "HF_HOME",
     "vLLM": "VLLM_CACHE_ROOT",
@@ -48,7 +49,7 @@ def find_filling(facts: Facts, node: Node, path: str, total: float | None) -> Fi
     """What the disk at that path of a node is filled with; what lies in folders of dead sessions is left out."""
     host = facts.hosts.get(node.id or "") or facts.snapshot.hosts.get(node.host)
     fillers, whole = list_fillers(node, host, path, total)
-    if host is None or not fillers:
+    if host is None or whole is None:
         return Filling()
     title, here = facts.title(node), facts.processes.get(host.name, ())
     named = [one for one in fillers if one.size >= NAMED_SHARE * (total or 0)][:MAX_NAMED]
@@ -56,7 +57,7 @@ def find_filling(facts: Facts, node: Node, path: str, total: float | None) -> Fi
     jobs = [job.key for one in named if (job := find_job(facts, here, one)) is not None]
     users = [process.key for one in named if (process := _find_process(here, one)) is not None]
     return Filling(
-        words=f"; largest: {words}" if words else "",
+        words=f"; largest{_age_words(facts, node, path)}: {words}" if words else "",
         lines=tuple(_lines(facts, here, title, fillers, whole=whole)),
         remedy=filler_remedy(facts, here, title, named[0]) if named else "",
         largest=named[0].size if named else 0,
@@ -64,12 +65,23 @@ def find_filling(facts: Facts, node: Node, path: str, total: float | None) -> Fi
     )
 
 
-def list_fillers(node: Node, host: Host | None, path: str, total: float | None) -> tuple[list[Filler], bool]:
-    """Those of the disk at that path, the largest first, but for those of dead sessions; and whether the whole disk was counted."""
+def _age_words(facts: Facts, node: Node, path: str) -> str:
+    """`, as of 3 min ago`, of an answer that is not fresh."""
+    seen = next((one.seen for one in node.filled if one.path == path), None)
+    old = facts.now - seen if seen is not None else 0.0
+    return f", as of {old // 60:.0f} min ago" if old > FRESH_S else ""
+
+
+def list_fillers(node: Node, host: Host | None, path: str, total: float | None) -> tuple[list[Filler], bool | None]:
+    """Those of the disk at that path, the largest first, but for those of dead sessions; and whether the whole disk was counted.
+
+    The second is `None` where the probe has not looked at the disk. The probe gives the name of a session only to files in its folder.
+    """
     known = next((one for one in node.filled if one.path == path), None)
     if known is None or not total:
-        return [], False
-    dead = {session.name for session in (host.sessions if host else None) or () if session.live is False}
+        return [], None
+    sessions = (host.sessions if host else None) or ()
+    dead = {session.name for session in sessions if session.live is False} - {one.name for one in sessions if one.live is not False}
     believed = [one for one in known.fillers if 0 < one.size <= total and one.session not in dead]
     return sorted(believed, key=lambda one: -one.size), known.whole
 
@@ -82,11 +94,18 @@ def _lines(known: Lookups, here: Sequence[Process], title: str, fillers: Sequenc
         owner = f", of {clean(one.user)[:MAX_CHARS]}" if one.user else ""
         has_no_name = one.kind == "deleted" or (one.kind == "shm" and one.pid is not None)
         used = f"; used by pid {one.pid} {_command_words(one, process)}".rstrip() if one.pid is not None and one.kind != "deleted" else ""
-        shown = f"ls -lL /proc/{one.pid}/fd" if has_no_name else f"du -sh {clean(one.path)}"
+        shown = f"ls -lL /proc/{one.pid}/fd" if has_no_name else _du_words(one)
         beside = " besides what is named here" if any(other.path.startswith(f"{one.path}/") for other in fillers) else ""
         yield f"{shown} on {title}: {size(one.size)}{number}{beside} ({filler_words(known, here, one)}{owner}{used})"
-    if fillers and not whole:
+    if not whole:
         yield "not all of it was counted (too many files, or files that the probe may not see): there may be more"
+
+
+def _du_words(one: Filler) -> str:
+    """The command that shows it; only its path where that can't be typed. The path of shared memory is a pattern."""
+    is_pattern = one.kind == "shm" and one.path.endswith("*")
+    word = quote_word(one.path.removesuffix("*") if is_pattern else one.path)
+    return f"du -sh {word}{'*' if is_pattern else ''}" if word is not None else clean(one.path)
 
 
 def filler_words(known: Lookups, here: Sequence[Process], one: Filler) -> str:
@@ -122,16 +141,16 @@ def filler_words(known: Lookups, here: Sequence[Process], one: Filler) -> str:
 
 def filler_remedy(known: Lookups, here: Sequence[Process], title: str, one: Filler) -> str:
     """What can be done about it while its job lives, as it is typed; empty where its path can't be typed."""
-    path = _typed(one.path)
+    path = quote_word(one.path)
     if path is None:
         return ""
-    job = find_job(known, here, one)
     if one.kind in ("driver_log", "worker_log"):
-        end = f"; `cockpit stop-job {shlex.quote(job.id)}` ends the job" if job is not None and job.running and _typed(job.id) else ""
-        lives = "while the job runs, for Ray appends to it" if job is None or job.running else "its job is over"
-        return f"{_empty_command(path)} on {title} empties this log ({lives}){end}; then let the job print less"
+        job = find_job(known, here, one)
+        id_word = quote_word(job.id) if job is not None and job.running else None
+        stop = f"`cockpit stop-job {id_word}` ends the job; or " if id_word is not None else ""
+        return f"{stop}{_empty_words(path, title, is_over=job is not None and not job.running)}; then let the job print less"
     if one.kind == "ray_log":
-        return f"{_empty_command(path)} on {title} empties this log, for Ray appends to it"
+        return _empty_words(path, title, is_over=False)
     if one.kind == "cache":
         name = one.name or ""
         purge = f"`{_PURGES[name]}` on {title} makes room" if name in _PURGES else f"remove from {path} on {title} what no job uses"
@@ -150,21 +169,22 @@ def filler_remedy(known: Lookups, here: Sequence[Process], title: str, one: Fill
     if one.kind == "shm":
         return f"`ls -lS /dev/shm` on {title} shows them; `cockpit clean` removes those that nobody uses"
     if one.kind == "core":
-        return f"remove the core dump when it was looked at: `rm {path}` on {title}"
+        return f"remove the core dump {path} on {title} when it was looked at"
     return f"see what of it can go: `du -xh --max-depth 3 {path} | sort -h` on {title}"
 
 
-def _empty_command(path: str) -> str:
-    """Everybody may write in a session's folders: `truncate -s 0` would follow a link that somebody puts in the log's place.
+def _empty_words(path: str, title: str, *, is_over: bool) -> str:
+    """No command: everybody may write in a session's folders, so a link to another folder may be put in the place of any part of the path.
 
     All of Ray 2.60 opens its logs to append: seen in /proc/PID/fdinfo of drivers, workers, raylets and dashboards.
     """
-    return f"`dd if=/dev/null of={path} oflag=nofollow`"
+    when = "its job is over" if is_over else "also while it is written, for Ray appends to it"
+    return f"empty the log {path} on {title} ({when}), but see first that no folder of that path is a link: others can put one there"
 
 
 def find_job(known: Lookups, here: Sequence[Process], one: Filler) -> Job | None:
     """The job of the followed cluster that writes it, or whose process uses it."""
-    if one.session is None or one.session == known.snapshot.cluster.session:
+    if one.session is not None and one.session == known.snapshot.cluster.session:
         if one.kind == "driver_log":
             return next((job for job in known.snapshot.jobs or () if one.job in (job.submission, job.id)), None)
         if one.kind == "worker_log" and (job := known.jobs.get(one.job or "")) is not None:
@@ -190,9 +210,3 @@ def _find_process(here: Sequence[Process], one: Filler) -> Process | None:
 
 def _command_words(one: Filler, process: Process | None) -> str:
     return clean(process_title(process) if process else shorten_command(one.command or ""))[:MAX_CHARS]
-
-
-def _typed(text: str) -> str | None:
-    """As a word of a shell; `None`: it is not shown as it is (a secret is hidden, it is cut, or it is no plain text)."""
-    is_plain = clean(text) == text and HIDDEN not in text and "\\" not in text and "…" not in text and "`" not in text
-    return shlex.quote(text) if is_plain else None

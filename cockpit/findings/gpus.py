@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from cockpit.findings.checks import is_in_slurm
 from cockpit.findings.facts import Facts
 from cockpit.findings.ray_gpus import count_in_ray, find_raylet, is_environment_known, list_visible_devices
+from cockpit.findings.shell_words import quote_word, shell_word
 from cockpit.findings.sources import rests_on
-from cockpit.findings.waiting import most_waited, shell_word
+from cockpit.findings.waiting import most_waited
 from cockpit.model import LEVELS, Actor, Finding, Gpu, Host, Level, Node, PlacementGroup, Remedy, Xid
 from cockpit.text import age, clean, gpus_words, plural
 
@@ -292,7 +293,11 @@ def _unknown_devices_finding(facts: Facts, node: Node, strange: Sequence[str], l
 
 def _restart_words(node: Node, gpus: int, listed: Sequence[str] | None) -> str:
     """Ray refuses to start with more GPUs than CUDA_VISIBLE_DEVICES names (2.60, `resource_and_label_spec.py`): both are told."""
-    visible = "" if listed is None else f" and `CUDA_VISIBLE_DEVICES={clean(','.join(listed))[:120]}` before it"
+    visible = ""
+    if listed is not None:
+        devices = quote_word(",".join(listed))
+        named = f"`CUDA_VISIBLE_DEVICES={devices}`" if devices is not None else "a CUDA_VISIBLE_DEVICES that names as many"
+        visible = f" and {named} before it"
     return f"restart Ray on {clean(node.title)} with `--num-gpus={gpus}`{visible}"
 
 

@@ -11,8 +11,9 @@ from cockpit.config.thresholds import Limits
 from cockpit.findings.causes import Cause, find_cause, find_port_in_use
 from cockpit.findings.facts import Facts
 from cockpit.findings.ports import find_wanted_port, known_process, last_failures, listener_line, listeners_of
+from cockpit.findings.shell_words import shell_word
 from cockpit.findings.sources import rests_on
-from cockpit.findings.waiting import HOPELESS, plausible_time, shell_word, short_name
+from cockpit.findings.waiting import HOPELESS, plausible_time, short_name
 from cockpit.model import SUPERVISOR, Actor, Finding, Job, Level, Process, Remedy
 from cockpit.recent import Recent
 from cockpit.text import clean

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 
 from msgspec.structs import replace
 
 from cockpit.findings.facts import Facts
+from cockpit.findings.shell_words import quote_word
 from cockpit.findings.sources import rests_on
 from cockpit.model import Finding, Host, Session
 from cockpit.text import clean
@@ -20,8 +20,8 @@ def many_log_files(facts: Facts) -> Iterator[Finding]:
     """One for each living session on a host.
 
     The log monitor lists the folder every half a second, and asks for the size of each worker's log in every turn, ten a second
-    (`update_log_filenames` and `open_closed_files` in ray/_private/log_monitor.py, 2.9 to 2.60). What lies in `logs/old` it leaves alone:
-    there it puts logs of ended workers itself, but only when it has 200 files open (`_close_all_files`). A file that is gone is no error.
+    (`update_log_filenames` and `open_closed_files` in ray/_private/log_monitor.py, 2.9 to 2.60). A file that is gone
+    is no error. Everybody may write into a session's folder: a folder in it can be replaced by a link, so nothing is moved there.
     """
     most = facts.limits.log_files
     for host in facts.fresh_hosts:
@@ -33,15 +33,19 @@ def many_log_files(facts: Facts) -> Iterator[Finding]:
 
 def _finding(facts: Facts, host: Host, session: Session, subject: str) -> Finding:
     logs, files = f"{session.path}/logs", session.log_files or 0
-    title, quoted = facts.host_title(host), clean(shlex.quote(logs))
+    title, quoted = facts.host_title(host), quote_word(logs)
+    old = "logs of workers that wrote nothing for a day; what such a worker still writes is lost"
+    if quoted is not None and session.trusted:
+        remedy = f"on {title}: `find {quoted} -maxdepth 1 -type f -name 'worker-*' -mmin +1440 -delete` removes {old}"
+    else:
+        remedy = f"let the owner of {clean(logs)} on {title} remove {old}"
     finding = facts.host_finding(
         host,
         "log-files",
         "warning",
         f"The folder {clean(logs)} on {title} has at least {files:,} files; from {facts.limits.log_files:,.0f} on Ray's log monitor, "
         "which looks through them all the time, takes up to a core and sends logs late",
-        (f"ls -U {quoted} | wc -l on {title}", f"top -p $(pgrep -f log_monitor.py) on {title}"),
-        f"on {title}: `find {quoted} -maxdepth 1 -name 'worker-*' -mmin +1440 -exec mv -t {quoted}/old {{}} +` moves logs of workers "
-        "that wrote nothing for a day to where Ray itself puts them; a driver sees no more output of such a worker",
+        (*((f"ls -U {quoted} | wc -l on {title}",) if quoted else ()), f"top -p $(pgrep -f log_monitor.py) on {title}"),
+        remedy,
     )
     return replace(finding, subject=subject)

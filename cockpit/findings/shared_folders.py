@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cockpit.findings.facts import Facts
+from cockpit.findings.shell_words import quote_word
 from cockpit.findings.sources import rests_on
 from cockpit.model import Finding, Host, Session
 from cockpit.text import clean, join_first
@@ -35,17 +36,22 @@ def _finding(facts: Facts, path: str, shared: list[tuple[Host, Session, str]]) -
     titles = sorted({facts.host_title(host) for host, _, _ in shared})
     nodes = [node for node in facts.living_nodes if any(node.id in host.nodes for host, _, _ in shared)]
     _, session, node = shared[0]
-    other, first = facts.hosts[node], facts.snapshot.hosts[session.host]
+    other, first = facts.host_title(facts.hosts[node]), facts.host_title(facts.snapshot.hosts[session.host])
+    word, quoted_node = quote_word(path), quote_word(node)
+    if word is not None and quoted_node is not None:
+        evidence = [
+            f"grep -l {quoted_node} {word}/logs/raylet*.out on {first}: the node of {other}",
+            f"ls {word}/sockets: raylet.1 and plasma_store.1 are those of a second node",
+        ]
+    else:
+        evidence = [f"the folder, as {first} sees it, has a log of the raylet of {other}"]
     return facts.cluster_finding(
         nodes,
         "session-folder-shared",
         "warning",
         f"{len(titles)} hosts, {join_first(titles, MAX_HOSTS_NAMED)}, share the session folder {clean(path)}: sockets and logs of their "
         "nodes get mixed up, and what removes the folder on one host takes it from the other too",
-        (
-            f"grep -l {node} {clean(path)}/logs/raylet*.out on {facts.host_title(first)}: the node of {facts.host_title(other)}",
-            f"ls {clean(path)}/sockets: raylet.1 and plasma_store.1 are those of a second node",
-        ),
+        evidence,
         "give each host a temp dir on a disk of its own, such as /tmp/ray: `ray start --temp-dir=…`, or RAY_TMPDIR on the head, "
         "whose path the workers use too",
     )

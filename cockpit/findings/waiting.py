@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -16,6 +15,7 @@ import msgspec
 from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.give_up import ENGINE_WAITS_S, LIMIT_WORDS, deadline_words, find_deadline
+from cockpit.findings.shell_words import shell_word
 from cockpit.findings.sources import rests_on
 from cockpit.model import DEADLOCK, LEVELS, Actor, Finding, Job, Level, PlacementGroup, Remedy, Wait
 from cockpit.placement import amount, scale_amount
@@ -369,8 +369,3 @@ def told_names(every: Sequence[Waiting]) -> list[str]:
     """Their names; a part of the id behind those that several have."""
     names = list(map(told_name, every))
     return [f"{name} ({each.id[:8]})" if names.count(name) > 1 else name for name, each in zip(names, every, strict=True)]
-
-
-def shell_word(foreign: str) -> str:
-    """A foreign name quoted for a shell: it may be `x; reboot`."""
-    return shlex.quote(short_name(foreign))

@@ -30,7 +30,7 @@ class Filler(Value, frozen=True, kw_only=True):
     worker: int | None = None
     """Of a worker's log its pid, as its container counts."""
     session: str | None = None
-    """The name of the Ray session in whose folder it lies."""
+    """The name of the Ray session in whose folder it lies, and whose owner owns it: one of the host's `sessions`."""
     user: str | None = None
     """Whose the largest of the files is."""
     pid: int | None = None
@@ -47,3 +47,5 @@ class FilledDisk(Value, frozen=True):
     fillers: tuple[Filler, ...] = ()
     whole: bool = False
     """Everything there that the probe may read was counted; else there may be more, and larger."""
+    seen: float | None = None
+    """When the probe began to look, in seconds since 1970; `None`: a probe of an older version did not say."""

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from cockpit.findings import Limits
 from cockpit.findings.disks import full_disks, full_shm, full_stores, small_shm
-from cockpit.model import Amount, Disk, Host, Quantity, Session, ShmUser
+from cockpit.model import Amount, Disk, Finding, Host, Quantity, Session, ShmUser
 from tests.findings.detection import HeardAgain, after_silence, codes, looked, only
 from tests.world import GIB, NOW, node, snapshot
 
@@ -196,3 +196,18 @@ def test_who_holds_shared_memory_is_not_guessed():
     assert only(looked(held(None), detectors=SHM), "shm-full").evidence == ("df /dev/shm on node1: 97G of 100G",)
     assert only(looked(held(), detectors=SHM), "shm-full").evidence[1].startswith("97G is in deleted files")
     assert looked(held(ShmUser("bob", 90 * GIB), used=90), detectors=SHM) == ()
+
+
+def test_paths_of_disks_and_sessions_are_typed_whole_and_quoted_or_not_at_all():
+    def told(temp: str) -> Finding:
+        disk, session = Disk(temp, 96, 100), Session(host="host1", name="session_a", path=f"{temp}/session_a", live=True)
+        host = Host("host1", ("10.0.0.1",), NOW, nodes=(node(1).id or "",), disks=(disk,), sessions=(session,))
+        return only(looked(snapshot(nodes=(node(1, disks=(disk,)),), hosts={"host1": host}), detectors=(full_disks,)), "disk-full")
+
+    long = f"/data/{'a' * 70}/x y"
+    found = told(long)
+    assert f"`du -xh --max-depth 2 '{long}' | sort -h`" in found.remedy.text
+    assert found.evidence == (f"df '{long}' on node1: 96B of 100B", f"du -sh '{long}/session_a': size still unknown (live)")
+    found = told("/data/\x1b[2J")
+    assert "du " not in found.remedy.text
+    assert [line.split()[0] for line in found.evidence] == ["the", "/data/\N{REPLACEMENT CHARACTER}[2J/session_a:"]

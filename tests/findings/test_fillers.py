@@ -14,7 +14,7 @@ from tests.world import GIB, NOW, node, snapshot
 SESSION = "session_2026-11-27_10-00-00_123456_789"
 LOGS = f"/tmp/ray/{SESSION}/logs"
 LOG = Filler(kind="driver_log", path=f"{LOGS}/job-driver-train1.log", size=610 * GIB, job="train1", session=SESSION, user="alice")
-CACHE = Filler(kind="cache", path="/root/.cache/huggingface", size=200 * GIB, files=12, name="Hugging Face")
+CACHE = Filler(kind="cache", path="/home/train/.cache/huggingface", size=200 * GIB, files=12, name="Hugging Face")
 RUN = Filler(kind="checkpoints", path="/data/ppo/run1", size=90 * GIB, files=40, name="ppo/run1", pid=7)
 SMALL = Filler(kind="file", path="/data/small.bin", size=11 * GIB)
 OURS = Cluster(session=SESSION)
@@ -22,9 +22,9 @@ TRAIN = Job("train1", "02000000", "train1", "RUNNING")
 TRAINER = Process(host="host1", pid=7, ticks=1, command="/opt/venv/bin/python /home/a/train.py x", job="02000000")
 
 
-def filled(*fillers, whole=True, jobs=(TRAIN,), processes=(TRAINER,), path="/tmp/ray", sessions=(), cluster=OURS):
+def filled(*fillers, whole=True, jobs=(TRAIN,), processes=(TRAINER,), path="/tmp/ray", sessions=(), cluster=OURS, seen=None):
     disk = Disk("/tmp/ray", 961 * GIB, 1000 * GIB)
-    found = (FilledDisk(path, fillers, whole),)
+    found = (FilledDisk(path, fillers, whole, seen),)
     host = Host("host1", ("10.0.0.1",), NOW, nodes=(node(1).id,), disks=(disk,), sessions=sessions)
     told = snapshot(nodes=(node(1, disks=(disk,), filled=found),), hosts={"host1": host}, jobs=jobs, processes=processes)
     return only(looked(replace(told, cluster=cluster), detectors=(full_disks,)), "disk-full")
@@ -39,21 +39,22 @@ def test_the_three_largest_are_named_with_whose_they_are():
     assert found.evidence == (
         "df /tmp/ray on node1: 961G of 1.0T",
         f"du -sh {LOG.path} on node1: 610G (driver log of job train1, of alice)",
-        "du -sh /root/.cache/huggingface on node1: 200G in 12 files (cache of Hugging Face)",
+        "du -sh /home/train/.cache/huggingface on node1: 200G in 12 files (cache of Hugging Face)",
         "du -sh /data/ppo/run1 on node1: 90G in 40 files (checkpoints of run ppo/run1 of job train1; used by pid 7 python train.py x)",
         "du -sh /data/small.bin on node1: 11G (/data/small.bin)",
     )
     assert found.about == (node(1).key, TRAIN.key, TRAINER.key)
 
 
-def test_the_log_of_a_running_job_can_be_emptied_or_the_job_stopped():
+def test_the_job_of_a_log_can_be_stopped_and_nothing_is_typed_that_writes_through_a_folder_of_everybody():
+    how = "but see first that no folder of that path is a link: others can put one there; then let the job print less"
     assert filled(LOG).remedy.text == (
-        f"`dd if=/dev/null of={LOG.path} oflag=nofollow` on node1 empties this log (while the job runs, for Ray appends to it); "
-        "`cockpit stop-job train1` ends the job; then let the job print less"
+        f"`cockpit stop-job train1` ends the job; or empty the log {LOG.path} on node1 "
+        f"(also while it is written, for Ray appends to it), {how}"
     )
     ended = filled(LOG, jobs=(replace(TRAIN, status="FAILED"),))
     assert "driver log of ended job train1 (610G)" in ended.text
-    assert ended.remedy.text.startswith(f"`dd if=/dev/null of={LOG.path} oflag=nofollow` on node1 empties this log (its job is over)")
+    assert ended.remedy.text == f"empty the log {LOG.path} on node1 (its job is over), {how}"
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_the_log_of_a_running_job_can_be_emptied_or_the_job_stopped():
         (
             CACHE,
             "cache of Hugging Face",
-            "remove from /root/.cache/huggingface on node1 what no job uses; set HF_HOME to a larger disk for the next start",
+            "remove from /home/train/.cache/huggingface on node1 what no job uses; set HF_HOME to a larger disk for the next start",
         ),
         (replace(CACHE, name="uv"), "cache of uv", "`uv cache prune` on node1 makes room"),
         (
@@ -74,12 +75,12 @@ def test_the_log_of_a_running_job_can_be_emptied_or_the_job_stopped():
         (
             replace(LOG, kind="ray_log", path=f"{LOGS}/raylet.out", job=None),
             "Ray's log raylet.out",
-            f"`dd if=/dev/null of={LOGS}/raylet.out oflag=nofollow` on node1",
+            f"empty the log {LOGS}/raylet.out on node1 (also while it is written",
         ),
         (
             replace(LOG, kind="worker_log", path=f"{LOGS}/w.out", job="02000000", worker=7),
             "log of worker 7 of job train1",
-            f"`dd if=/dev/null of={LOGS}/w.out oflag=nofollow` on node1",
+            f"`cockpit stop-job train1` ends the job; or empty the log {LOGS}/w.out on node1 (",
         ),
         (
             replace(RUN, kind="deleted"),
@@ -89,7 +90,7 @@ def test_the_log_of_a_running_job_can_be_emptied_or_the_job_stopped():
         (
             replace(RUN, kind="core", path="/a/core.1", pid=None),
             "core dump /a/core.1",
-            "remove the core dump when it was looked at: `rm /a/core.1`",
+            "remove the core dump /a/core.1 on node1 when it was looked at",
         ),
         (
             replace(SMALL, size=99 * GIB),
@@ -114,7 +115,7 @@ def test_dead_sessions_are_cleaned_first_and_their_files_named_once():
     )
     also = filled(LOG, sessions=(dead,))
     assert also.remedy.act == "clean"
-    assert f" stay; then `dd if=/dev/null of={LOG.path} oflag=nofollow` on node1 empties this log (while the job runs" in also.remedy.text
+    assert f" stay; then `cockpit stop-job train1` ends the job; or empty the log {LOG.path} on node1 (" in also.remedy.text
 
 
 def test_a_job_of_another_ray_is_not_taken_for_one_of_ours():
@@ -123,18 +124,49 @@ def test_a_job_of_another_ray_is_not_taken_for_one_of_ours():
     assert "stop-job" not in found.remedy.text
 
 
-def test_what_was_not_counted_whole_is_told():
+def test_a_log_that_is_in_no_known_session_is_blamed_on_no_job():
+    found = filled(replace(LOG, session=None))
+    assert TRAIN.key not in found.about
+    assert "stop-job" not in found.remedy.text
+
+
+def test_files_elsewhere_that_are_called_like_a_dead_session_s_are_told():
+    dead = Session(host="host1", name=SESSION, path=f"/tmp/ray/{SESSION}", live=False)
+    elsewhere = replace(SMALL, path=f"/data/{SESSION}/logs/x.log", size=300 * GIB)
+    assert f"; largest: /data/{SESSION}/logs/x.log (300G)" in filled(elsewhere, sessions=(dead,)).text
+    living = replace(dead, path=f"/data/{SESSION}", live=True)
+    assert "; largest: driver log of job train1 (610G)" in filled(LOG, sessions=(dead, living)).text
+
+
+def test_what_was_not_counted_whole_is_told_also_where_nothing_large_was_found():
     assert filled(CACHE, whole=False).evidence[-1].startswith("not all of it was counted")
+    assert filled(whole=False).evidence[-1].startswith("not all of it was counted")
+    assert len(filled().evidence) == 1
+
+
+def test_an_answer_that_is_older_than_a_minute_says_so():
+    assert "; largest: cache of Hugging Face (200G)" in filled(CACHE, seen=NOW - 59).text
+    assert "; largest, as of 3 min ago: cache of Hugging Face (200G)" in filled(CACHE, seen=NOW - 200).text
 
 
 def test_a_name_that_can_do_harm_is_neither_drawn_nor_typed():
     bad = replace(LOG, path=f"{LOGS}/job-driver-a\x1b[2J'; reboot.log", job="a\x1b[2J")
     found = filled(bad, jobs=())
     assert "\x1b" not in found.text + "".join(found.evidence) + found.remedy.text
-    assert "dd " not in found.remedy.text
-    quoted = filled(replace(bad, path="/tmp/a'; reboot.log"), jobs=())
-    assert """`dd if=/dev/null of='/tmp/a'"'"'; reboot.log' oflag=nofollow` on node1""" in quoted.remedy.text
-    assert "dd " not in filled(replace(bad, path=f"/tmp/{HIDDEN}.log"), jobs=()).remedy.text
+    assert "du " not in "".join(found.evidence) + found.remedy.text.replace("du -xh --max-depth 2 /tmp/ray", "")
+    quoted = filled(replace(SMALL, path="/tmp/a'; reboot.log", size=99 * GIB))
+    assert """`du -xh --max-depth 3 '/tmp/a'"'"'; reboot.log' | sort -h` on node1""" in quoted.remedy.text
+    assert """du -sh '/tmp/a'"'"'; reboot.log' on node1: 99G""" in quoted.evidence[1]
+    hidden = filled(replace(SMALL, path=f"/tmp/{HIDDEN}.log", size=99 * GIB))
+    assert hidden.evidence[1].startswith(f"/tmp/{HIDDEN}.log on node1: 99G")
+    assert "du -xh --max-depth 3" not in hidden.remedy.text
+
+
+def test_a_path_longer_than_a_line_is_typed_whole():
+    path = f"/data/{'a' * 70}/x.bin"
+    found = filled(replace(SMALL, path=path, size=99 * GIB))
+    assert f"`du -xh --max-depth 3 {path} | sort -h`" in found.remedy.text
+    assert found.evidence[1].startswith(f"du -sh {path} on node1: 99G")
 
 
 @pytest.mark.parametrize("absurd", [replace(CACHE, size=-5), replace(CACHE, size=1 << 60), replace(CACHE, size=0)])

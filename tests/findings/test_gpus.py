@@ -223,6 +223,25 @@ def test_a_remedy_asks_for_no_more_gpus_than_cuda_visible_devices_names():
     )
 
 
+UUIDS = ",".join(f"GPU-{number:036}" for number in range(4))
+
+
+@pytest.mark.parametrize(
+    ("visible", "words"),
+    [
+        ("0,$(reboot)", "`CUDA_VISIBLE_DEVICES='0,$(reboot)'` before it"),
+        (
+            UUIDS,
+            f"`CUDA_VISIBLE_DEVICES={UUIDS}` before it",
+        ),
+        ("0,`reboot`", "a CUDA_VISIBLE_DEVICES that names as many before it"),
+    ],
+)
+def test_devices_of_a_raylet_are_typed_whole_and_quoted_or_not_at_all(visible, words):
+    found = looked(Raylet(8, 8, visible).seen(), detectors=COUNTS)
+    assert only(found, "gpu-count").remedy.text.endswith(f" and {words}, and without RAY_OVERRIDE_RESOURCES")
+
+
 def test_where_no_probe_looks_rays_agent_is_quoted_and_may_see_none_at_all():
     def told(there: tuple[Gpu, ...] | None, others: tuple[Gpu, ...] | None) -> tuple[Finding, ...]:
         nodes = (Raylet().node(probed=False, gpus=there, reported=NOW), node(2, gpus=others, resources={}))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+
 import pytest
 
 from cockpit.findings import FindingTracker, Limits
@@ -14,8 +17,8 @@ ALONE = (many_log_files,)
 NAME = "session_2026-11-21_00-00-00_000000_8"
 
 
-def world(files, live=True, taken=NOW, temp="/tmp/ray"):
-    session = Session(host="head", name=NAME, path=f"{temp}/{NAME}", live=live, log_files=files)
+def world(files, live=True, taken=NOW, temp="/tmp/ray", trusted=True):
+    session = Session(host="head", name=NAME, path=f"{temp}/{NAME}", live=live, log_files=files, trusted=trusted)
     return snapshot(hosts={"head": Host("head", taken=taken, sessions=(session,))})
 
 
@@ -27,7 +30,29 @@ def test_very_many_files_are_told_with_their_number_folder_and_what_may_go():
         f"The folder {logs} on head has at least 51,000 files; from 50,000 on Ray's log monitor, which looks through them all the time, "
         "takes up to a core and sends logs late"
     )
-    assert f"`find {logs} -maxdepth 1 -name 'worker-*' -mmin +1440 -exec mv -t {logs}/old {{}} +`" in found.remedy.text
+    assert f"`find {logs} -maxdepth 1 -type f -name 'worker-*' -mmin +1440 -delete`" in found.remedy.text
+
+
+@pytest.mark.process
+def test_the_command_removes_old_logs_of_workers_and_nothing_else(tmp_path):
+    logs = tmp_path / NAME / "logs"
+    (logs / "old").mkdir(parents=True)
+    for name in ("worker-1.out", "worker-2.out", "raylet.out", "old/worker-3.out"):
+        (logs / name).touch()
+    (logs / "worker-4.out").symlink_to(logs / "raylet.out")
+    for name in ("worker-1.out", "raylet.out", "old/worker-3.out", "worker-4.out"):
+        os.utime(logs / name, (0, 0), follow_symlinks=False)
+    found = only(looked(world(51_000, temp=tmp_path), detectors=ALONE), "log-files")
+    subprocess.run(found.remedy.text.split("`")[1], shell=True, check=True)
+    left = sorted(str(path.relative_to(logs)) for path in logs.rglob("*"))
+    assert left == ["old", "old/worker-3.out", "raylet.out", "worker-2.out", "worker-4.out"]
+
+
+@pytest.mark.parametrize("foreign", [world(51_000, trusted=False), world(51_000, temp="/tmp/a\x1b[2Jb")])
+def test_nothing_is_typed_in_the_session_of_another_user_or_where_the_path_can_not_be_shown(foreign):
+    found = only(looked(foreign, detectors=ALONE), "log-files")
+    assert "find " not in found.remedy.text
+    assert "of workers that wrote nothing for a day" in found.remedy.text
 
 
 def test_it_stays_until_a_tenth_is_gone():

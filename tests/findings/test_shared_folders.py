@@ -63,3 +63,13 @@ def test_a_false_raylet_makes_no_host_the_one_that_writes_in_anothers_folder():
     real, liar = host(1, 1, addresses=(node(1).ip,)), host(2, 2, temp="/tmp/ray", addresses=(node(2).ip,))
     liar = replace(liar, nodes=(node(1).id, node(2).id))
     assert looked(world(real, liar), detectors=ALONE) == ()
+
+
+def test_a_path_that_a_shell_would_read_otherwise_is_quoted_or_not_typed():
+    hosts = (host(1, 1, 2, temp="/net/$(reboot)"), host(2, 2, temp="/net/$(reboot)"))
+    quoted = only(looked(world(*hosts), detectors=ALONE), "session-folder-shared")
+    assert quoted.evidence[0].startswith(f"grep -l {node(2).id} '/net/$(reboot)/{NAME}'/logs/raylet*.out on node1")
+    assert quoted.evidence[1].startswith(f"ls '/net/$(reboot)/{NAME}'/sockets")
+    hosts = (host(1, 1, 2, temp="/net/\x1b[2J"), host(2, 2, temp="/net/\x1b[2J"))
+    (line,) = only(looked(world(*hosts), detectors=ALONE), "session-folder-shared").evidence
+    assert line == "the folder, as node1 sees it, has a log of the raylet of node2"

@@ -21,8 +21,9 @@ TYPED: Mapping[str, tuple[str, ...]] = {
         "ss -ltnp", "ss -ltnp …", "du -xh --max-depth … … | sort -h", "ulimit -n …", "ulimit -u", "unset CUDA_VISIBLE_DEVICES",
     ),
     "lab/test_incidents_hosts.py::test_what_ray_stop_leaves_and_what_raylets_are_started_with": ("cockpit kill-orphans …", "ray stop"),
-    "lab/test_full_disk.py::test_a_driver_that_fills_the_disk_is_named_and_its_log_is_emptied_while_it_runs": (
-        "dd if=/dev/null of=… oflag=nofollow", "cockpit stop-job …",
+    "lab/test_full_disk.py::test_a_driver_that_fills_the_disk_is_named_and_its_job_is_stopped": ("cockpit stop-job …",),
+    "findings/test_log_files.py::test_the_command_removes_old_logs_of_workers_and_nothing_else": (
+        "find … -maxdepth … -type f -name … -mmin +1440 -delete",
     ),
     "check/test_changes.py::test_a_pool_that_lacks_cpus_is_told_the_number_for_its_node": ("--num-cpus=…",),
     "check/test_changes.py::test_fewer_gpus_by_the_flags_that_reach_it": ("--colocate_all_models",),

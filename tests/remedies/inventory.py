@@ -13,7 +13,7 @@ SOURCE = Path(cockpit.__file__).parent
 PROGRAMS = (
     "cockpit", "ray", "nvidia-smi", "dcgmi", "kill", "prlimit", "ulimit", "unset", "sysctl", "srun", "sbatch", "scontrol", "sinfo",
     "squeue", "kubectl", "podman", "docker", "fuser", "lspci", "dmesg",
-    "ps", "ss", "dd", "du", "df", "ls", "free", "py-spy", "pip", "tmux", "make",
+    "ps", "ss", "find", "du", "df", "ls", "free", "py-spy", "pip", "tmux", "make",
 )  # fmt: skip
 """Programs with which a command begins."""
 HOLE = "…"

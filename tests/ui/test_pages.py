@@ -898,7 +898,7 @@ def test_columns_that_are_never_dropped_have_room(page, width):
 
 def test_below_a_disk_that_is_nearly_full_stands_what_fills_it():
     log = Filler(kind="driver_log", path="/tmp/ray/session_a/logs/job-driver-train1.log", size=610 * GIB, job="train1")
-    cache = Filler(kind="cache", path="/root/.cache/vllm", size=9 * GIB, name="vLLM")
+    cache = Filler(kind="cache", path="/home/train/.cache/vllm", size=9 * GIB, name="vLLM")
     disk = Disk("/tmp/ray", 961 * GIB, 1000 * GIB)
     full = node(1, disks=(disk,), filled=(FilledDisk("/tmp/ray", (cache, log)),))
     section = next(each for each in NodePage(full).sections(view(nodes=(full,))) if each.key == "node")
@@ -906,7 +906,7 @@ def test_below_a_disk_that_is_nearly_full_stands_what_fills_it():
     at = next(number for number, (name, _) in enumerate(lines) if name == "disk")
     assert lines[at + 1 : at + 4] == [
         ("", " 610G driver log of job train1  /tmp/ray/session_a/logs/job-driver-train1.log"),
-        ("", " 9.0G cache of vLLM  /root/.cache/vllm"),
+        ("", " 9.0G cache of vLLM  /home/train/.cache/vllm"),
         ("", "      not all of it was counted: there may be more"),
     ]
 

@@ -14,8 +14,9 @@ import time
 from itertools import islice
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
-from ..trust import FOLDER, open_fd
-from .known_files import SHM, KnownFiles, recognize
+from ..trust import FOLDER, open_fd, own_uids
+from .kinds import SessionFolder
+from .known_files import SHM, KnownFiles, KnownSession, recognize
 from .proc import read_link
 from .processes import ProcessTable, ScannedProcess
 from .sizes import CHECK_INTERVAL_S, PAUSE_EVERY_ENTRIES, PAUSE_S, RECOUNT_CHANGE_SHARE
@@ -28,6 +29,10 @@ REST_PER_CPU_S = 30.0
 """Seconds of rest for each second of CPU that a look took, where that is longer."""
 MOST_ENTRIES, MOST_SECONDS, DEEPEST = 300_000, 40.0, 24
 """Of one look at one disk: files and folders, seconds, and folders that lie in each other. What is beyond them is not counted."""
+ROOT_SHARE = 0.5
+"""Of the files and seconds that are left, the share that one root may use: a huge folder must not hide all that comes after it."""
+KEPT_INTERVALS = 3
+"""After so many intervals without a new answer the last one is dropped."""
 MAX_FILLERS = 8
 LEAST_SHARE = 0.01
 """Share of the disk that the least of them takes."""
@@ -65,29 +70,46 @@ class FilledDisk(NamedTuple):
 
     fillers: Tuple[Filler, ...] = ()
     is_whole: bool = False
+    looked: float = 0.0
+    """When the look began, by the monotonic clock."""
+
+
+class _Look(NamedTuple):
+    """The last look at a disk; times are of the monotonic clock."""
+
+    found: FilledDisk | None
+    """`None`: the disk could not be read."""
+    share: float
+    """How full the disk was."""
+    due: float
+    """When it is looked at again."""
+    kept_until: float
 
 
 class Fillers:
     """Looks at the disks that are wanted one after the other."""
 
     def __init__(self, table: Callable[[], ProcessTable], sleep: Callable[[float], None] = time.sleep) -> None:
-        self.known: Mapping[str, FilledDisk] = {}
-        """By the path of a disk."""
         self._table, self._sleep = table, sleep
         self._wanted: Mapping[str, float] = {}
         self._temps: Tuple[str, ...] = ()
-        self._looked: Dict[str, Tuple[float, float]] = {}
-        """By disk: when it is looked at again, and how full it was the last time."""
+        self._sessions: Tuple[SessionFolder, ...] = ()
+        self._looks: Mapping[str, _Look] = {}
+        """By the path of a disk."""
         self._wake = threading.Event()
 
-    def want(self, disks: Iterable[Mapping[str, Any]], temps: Sequence[str]) -> None:
-        """Of these disks (`path`, `used`, `total`) those above the mark, and no others any more."""
+    def known(self) -> Mapping[str, FilledDisk]:
+        """By the path of a disk; without disks that can't be read now, and without answers that are too old."""
+        now = time.monotonic()
+        return {path: look.found for path, look in self._looks.items() if look.found is not None and now < look.kept_until}
+
+    def want(self, disks: Iterable[Mapping[str, Any]], temps: Sequence[str], sessions: Iterable[SessionFolder] = ()) -> None:
+        """Of these disks (`path`, `used`, `total`) those above the mark, and no others any more; `sessions` are those of this host."""
         shares = {disk["path"]: disk["used"] / disk["total"] for disk in disks if disk["used"] and disk["total"]}
         wanted = {path: share for path, share in shares.items() if share >= MARK_SHARE}
-        self._temps = tuple(temps)
+        self._temps, self._sessions = tuple(temps), tuple(sessions)
         if wanted.keys() != self._wanted.keys():
-            self.known = {path: found for path, found in self.known.items() if path in wanted}
-            self._looked = {path: looked for path, looked in self._looked.items() if path in wanted}
+            self._looks = {path: look for path, look in self._looks.items() if path in wanted}
             self._wake.set()
         self._wanted = wanted
 
@@ -99,46 +121,67 @@ class Fillers:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)  # on Linux, of this thread alone
         while True:
             for path, share in dict(self._wanted).items():
-                due, before = self._looked.get(path, (0.0, share))
-                if time.monotonic() >= due or abs(share - before) >= RECOUNT_CHANGE_SHARE:
-                    spent = self._look(path)
-                    due = time.monotonic() + max(RECOUNT_INTERVAL_S, REST_PER_CPU_S * spent)
-                    self._looked = {**self._looked, path: (due, share)}
+                last = self._looks.get(path)
+                if last is None or time.monotonic() >= last.due or abs(share - last.share) >= RECOUNT_CHANGE_SHARE:
+                    self._look(path, share)
             self._wake.wait(CHECK_INTERVAL_S)
             self._wake.clear()
 
-    def _look(self, path: str) -> float:
-        """The seconds of CPU that it took."""
+    def _look(self, path: str, share: float) -> None:
         before = time.thread_time()
+        found: FilledDisk | None
         try:
-            found = look_at_disk(path, self._temps, self._table(), self._sleep)
+            found = look_at_disk(path, self._temps, self._table(), self._sleep, self._sessions)
         except OSError:
             found = None  # it has been unmounted, or is not ours to read: nothing is known of it
-        if found is not None and path in self._wanted:
-            self.known = {**self.known, path: found}
-        return time.thread_time() - before
+        interval = max(RECOUNT_INTERVAL_S, REST_PER_CPU_S * (time.thread_time() - before))
+        now = time.monotonic()
+        if path in self._wanted:
+            self._looks = {**self._looks, path: _Look(found, share, now + interval, now + KEPT_INTERVALS * interval)}
 
 
-def look_at_disk(path: str, temps: Iterable[str], table: ProcessTable, sleep: Callable[[float], None] = time.sleep) -> FilledDisk:
-    """The largest fillers of the disk at that path. Raises `OSError`."""
+def look_at_disk(
+    path: str,
+    temps: Iterable[str],
+    table: ProcessTable,
+    sleep: Callable[[float], None] = time.sleep,
+    sessions: Iterable[SessionFolder] = (),
+) -> FilledDisk:
+    """The largest fillers of the disk at that path; `sessions` are those of this host. Raises `OSError`."""
+    looked = time.monotonic()
     place, status = os.path.realpath(path), os.statvfs(path)
     total = status.f_blocks * status.f_frsize
     with open_fd(place) as folder:
         device = os.fstat(folder).st_dev
     mount = max((one.point for one in mounts() if _is_in(place, one.point)), key=len, default="/")
-    count = _Count(device, total, sleep)
+    count = _Count(device, total, sleep, _known_sessions(sessions))
     for root in _roots(mount, temps, table):
-        count.add_root(root)
+        count.add_root(root, 1.0 if root == mount else ROOT_SHARE)
     count.add_deleted(mount, table)
     least = LEAST_SHARE * total
     known = [filler for filler in count.fillers() if filler.size >= least]
     largest = tuple(sorted(known, key=lambda filler: -filler.size)[:MAX_FILLERS])
-    return FilledDisk(_with_holders(largest, table), count.is_whole)
+    return FilledDisk(_with_holders(largest, table), count.is_whole, looked)
+
+
+def _known_sessions(sessions: Iterable[SessionFolder]) -> Dict[str, KnownSession]:
+    """By the path of its folder without links, as the files below it are met."""
+    return {
+        os.path.realpath(session.path): KnownSession(session.uid, session.uid in own_uids())
+        for session in sessions
+        if session.uid is not None
+    }
 
 
 def tell(path: str, found: FilledDisk, table: ProcessTable, name: Callable[[int], str | None]) -> Dict[str, Any]:
     """As a part of a sample."""
-    return {"path": path, "whole": found.is_whole, "fillers": [_tell_filler(filler, table, name) for filler in found.fillers]}
+    seen = time.time() - (time.monotonic() - found.looked)
+    return {
+        "path": path,
+        "seen": round(seen, 1),
+        "whole": found.is_whole,
+        "fillers": [_tell_filler(filler, table, name) for filler in found.fillers],
+    }
 
 
 def _tell_filler(filler: Filler, table: ProcessTable, name: Callable[[int], str | None]) -> Dict[str, Any]:
@@ -166,11 +209,16 @@ def _roots(mount: str, temps: Iterable[str], table: ProcessTable) -> Iterator[st
     """Where to look, the likeliest first; the mount point, in which all of them lie, comes last."""
     if mount != SHM:
         yield from map(os.path.realpath, temps)
-        rays = (process for process in table.values() if process.details.mount_namespace is None and _is_rays(process))
+        rays = (process for process in table.values() if _may_name_root(process))
         links = (read_link(f"/proc/{process.pid}/cwd") for process in rays)
         yield from islice(dict.fromkeys(link for link in links if link and link != "/"), MOST_ROOTS)
         yield from map(os.path.realpath, COMMON_ROOTS)
     yield mount
+
+
+def _may_name_root(process: ScannedProcess) -> bool:
+    """Whether it is looked into where that process of Ray works: nobody else's may choose where our time goes."""
+    return _is_rays(process) and process.details.uid in own_uids() and process.details.mount_namespace is None
 
 
 def _is_rays(process: ScannedProcess) -> bool:
@@ -180,11 +228,13 @@ def _is_rays(process: ScannedProcess) -> bool:
 class _Count:
     """Sums sizes while folders are gone through."""
 
-    def __init__(self, device: int, total: int, sleep: Callable[[float], None]) -> None:
+    def __init__(self, device: int, total: int, sleep: Callable[[float], None], sessions: Mapping[str, KnownSession]) -> None:
         self.is_whole = True
-        self._device, self._total, self._sleep = device, total, sleep
+        self._device, self._total, self._sleep, self._sessions = device, total, sleep, sessions
         self._until = time.monotonic() + MOST_SECONDS
         self._entries = 0
+        self._root_until, self._root_entries = self._until, float(MOST_ENTRIES)
+        """The bounds of the root that is gone through."""
         self._roots: List[str] = []
         self._entered: Set[FileId] = set()
         self._linked: Set[int] = set()
@@ -194,10 +244,13 @@ class _Count:
         self._folders: Dict[str, List[int]] = {}
         """The same of files that are not known, by each folder above them; of a root only what lies in no folder of its."""
 
-    def add_root(self, root: str) -> None:
-        """Everything below that folder that was not counted yet, if it is on this disk."""
+    def add_root(self, root: str, share: float) -> None:
+        """Everything below that folder that was not counted yet, if it is on this disk; with that share of the time and files left."""
         if any(_is_in(root, other) for other in self._roots):
             return
+        now = time.monotonic()
+        self._root_until = now + share * (self._until - now)
+        self._root_entries = self._entries + share * (MOST_ENTRIES - self._entries)
         if self._is_over():
             self.is_whole = False
             return
@@ -246,10 +299,11 @@ class _Count:
         return COUNTED if file_id(status) in self._entered else None
 
     def _is_over(self) -> bool:
-        return self._entries >= MOST_ENTRIES or time.monotonic() > self._until or len(self._known) + len(self._folders) > MOST_NAMED
+        is_spent = self._entries >= self._root_entries or time.monotonic() > self._root_until
+        return is_spent or len(self._known) + len(self._folders) > MOST_NAMED
 
     def _add_file(self, root: str, path: str, status: os.stat_result) -> None:
-        amount, files = status.st_blocks * 512, recognize(path)
+        amount, files = status.st_blocks * 512, recognize(path, status.st_uid, self._sessions)
         if files is None and amount >= LARGE_FILE_SHARE * self._total:
             files = KnownFiles("file", path)
         if files is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Mapping, NamedTuple
 
 SHM_NAMES = (
     (re.compile(r"(?P<start>plasma)(?:[A-Za-z0-9]{6}|[-_].+)$"), "Ray's object store"),
@@ -59,26 +60,45 @@ class KnownFiles(NamedTuple):
     pid: int | None = None
     """Of a worker's log, as that worker's PID namespace counts; of a deleted file a process that has it open."""
     session: str = ""
-    """The name of the Ray session in whose folder it lies."""
+    """The name of the Ray session in whose folder it lies, and whose owner owns it."""
 
 
-def recognize(path: str) -> KnownFiles | None:
-    """What a file is a part of; `None`: its path does not tell. `path` is absolute."""
+class KnownSession(NamedTuple):
+    """The folder of a Ray session that was found on this host."""
+
+    uid: int
+    """Who owns it."""
+    is_trusted: bool
+    """The owner is root, or the user that the probe runs as."""
+
+
+def recognize(path: str, uid: int | None = None, sessions: Mapping[str, KnownSession] = MappingProxyType({})) -> KnownFiles | None:
+    """What a file is a part of; `None`: its path does not tell. `path` is absolute, `uid` owns the file.
+
+    Anybody can make a folder that is called like a session's, and write into a session's folder. So a file counts as a session's only in
+    a folder of `sessions` (by path), and only if it has the same owner. Logs of Ray are known only in a session that is trusted.
+    """
     if path.startswith(f"{SHM}/"):
         return _recognize_shared_memory(path)
     if _HINT.search(path) is None:
         return None
-    session = _SESSION.match(path)
-    name = session["session"] if session else ""
-    if session is not None and session["rest"].startswith("logs/"):
-        return _recognize_log(path, session["rest"], name)
+    match = _SESSION.match(path)
+    session = sessions.get(match["folder"]) if match is not None else None
+    if match is None or session is None or session.uid != uid:
+        return _recognize_other(path)
+    name = match["session"]
+    if match["rest"].startswith("logs/") and session.is_trusted:
+        return _recognize_log(path, match["rest"], name)
+    found = _recognize_other(path)
+    return found._replace(session=name) if found is not None else KnownFiles("session", match["folder"], session=name)
+
+
+def _recognize_other(path: str) -> KnownFiles | None:
+    """What may lie anywhere."""
     spilled = _SPILLED.match(path)
     if spilled is not None:
-        return KnownFiles("spilled", spilled["folder"], session=name)
-    found = _recognize_cache(path) or _recognize_checkpoint(path) or _recognize_rest(path)
-    if found is not None:
-        return found._replace(session=name)
-    return KnownFiles("session", session["folder"], session=name) if session is not None else None
+        return KnownFiles("spilled", spilled["folder"])
+    return _recognize_cache(path) or _recognize_checkpoint(path) or _recognize_rest(path)
 
 
 def _recognize_shared_memory(path: str) -> KnownFiles | None:

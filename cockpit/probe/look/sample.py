@@ -132,7 +132,8 @@ class Sampler:
         live = [sessions.of[pid] for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in sessions.of]
         shm, places, (kills, written_to) = self._shm.facts, self._places.facts, self._logs.facts or (None, {})
         self._sizes.want(folder.path for folder in sessions.folders)
-        self._fillers.want([*(self._disks.facts or ()), *([{"path": SHM, **shm.amount}] if shm else ())], sessions.temps)
+        disks = [*(self._disks.facts or ()), *([{"path": SHM, **shm.amount}] if shm else ())]
+        self._fillers.want(disks, sessions.temps, (folder.facts for folder in sessions.folders))
         return {
             "taken": round(time.time(), 3),
             "up": round(uptime(), 3),
@@ -145,7 +146,7 @@ class Sampler:
             "shm": shm and shm.amount,
             "shm_users": shm and shm_users(shm.owners, self._users.name),
             "disks": self._disks.facts,
-            "filled": [tell(path, found, table, self._users.name) for path, found in self._fillers.known.items()],
+            "filled": [tell(path, found, table, self._users.name) for path, found in self._fillers.known().items()],
             "gpus": with_xids(reading, self._kernel.xids),
             "processes": self._tell_processes(table, verdicts, reading) if table else None,
             "memory_users": self._memory_users(table) if table else None,

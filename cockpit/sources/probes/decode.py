@@ -151,7 +151,7 @@ def host_of(sample: Sample, name: str, addresses: Sequence[str], taken: float, s
         shm=sample.shm or Amount(),
         shm_users=sample.shm_users,
         disks=sample.disks or (),
-        filled=tuple(map(_filled_disk, sample.filled)),
+        filled=tuple(_filled_disk(disk, shift) for disk in sample.filled),
         gpus=None if sample.gpus is None else tuple(_gpu(gpu, shift) for gpu in sample.gpus),
         processes=None if sample.processes is None else tuple(_process(process, name, shift) for process in sample.processes),
         memory_users=tuple(
@@ -204,7 +204,7 @@ def _gpu(gpu: Gpu, shift: float) -> Gpu:
     return replace(gpu, xids=tuple(replace(xid, moment=redate(xid.moment, shift), text=_redact(xid.text)) for xid in gpu.xids))
 
 
-def _filled_disk(disk: FilledDisk) -> FilledDisk:
+def _filled_disk(disk: FilledDisk, shift: float) -> FilledDisk:
     told = [
         replace(
             one,
@@ -215,7 +215,7 @@ def _filled_disk(disk: FilledDisk) -> FilledDisk:
         )
         for one in disk.fillers
     ]
-    return replace(disk, fillers=tuple(told))
+    return replace(disk, fillers=tuple(told), seen=redate(disk.seen, shift))
 
 
 def _sockets(sockets: SocketInterfaces) -> SocketInterfaces:

@@ -109,7 +109,7 @@ def _filled(node: Node, path: str, total: int | None, view: View) -> Iterator[tu
     fillers, whole = list_fillers(node, host, path, total)
     for one in fillers[:MAX_FILLERS]:
         yield "", f"{size(one.size):>5} {filler_words(view.index, here, one)}  {one.path}"
-    if fillers and not whole:
+    if whole is False:
         yield "", "      not all of it was counted: there may be more"
 
 

@@ -13,7 +13,9 @@ import pytest
 
 from cockpit.probe.look import fillers as module
 from cockpit.probe.look.fillers import Filler, Fillers, look_at_disk, tell
-from cockpit.probe.look.processes import ProcessScanner
+from cockpit.probe.look.kinds import SessionFolder
+from cockpit.probe.look.origin import ProcessOrigin
+from cockpit.probe.look.processes import Details, ProcessScanner, ScannedProcess
 
 NAME = "session_2026-11-27_10-00-00_123456_789"
 MIB = 1 << 20
@@ -43,7 +45,8 @@ def write(path: Path, mib: float = 8) -> Path:
 
 def looked(disk: Path, *, temps: tuple[str, ...] = (), scan: bool = False) -> dict[str, Filler]:
     """By path from the disk."""
-    found = look_at_disk(str(disk), temps or (f"{disk}/ray",), ProcessScanner().scan() if scan else {}, never_pause)
+    table = ProcessScanner().scan() if scan else {}
+    found = look_at_disk(str(disk), temps or (f"{disk}/ray",), table, never_pause, (SessionFolder(f"{disk}/ray/{NAME}", uid=0),))
     return {filler.files.path.removeprefix(f"{disk}/"): filler for filler in found.fillers}
 
 
@@ -130,6 +133,39 @@ def test_a_name_that_is_no_text_can_be_sent(disk):
     assert told["path"] == f"{disk}/a/\\xff\x1b.bin"
 
 
+def test_a_log_is_known_by_the_session_s_folder_and_its_owner(disk):
+    write(disk / "else" / NAME / "logs" / "job-driver-train1.log", 20)
+    planted = write(disk / "ray" / NAME / "logs" / "job-driver-train2.log")
+    os.chown(planted, 1001, 1001)
+    assert {(path, one.files.kind, one.files.job, one.files.session) for path, one in looked(disk).items()} == {
+        (f"else/{NAME}/logs/job-driver-train1.log", "file", "", ""),
+        (f"ray/{NAME}/logs/job-driver-train2.log", "file", "", ""),
+    }
+
+
+def test_a_session_s_folder_may_be_reached_by_a_link(disk):
+    log = write(disk / "big" / NAME / "logs" / "job-driver-train1.log")
+    (disk / "ray").symlink_to(disk / "big")
+    assert looked(disk)[str(log.relative_to(disk))].files.job == "train1"
+
+
+def test_a_huge_folder_leaves_time_for_those_after_it(disk, monkeypatch):
+    for number in range(30):
+        write(disk / "ray" / "many" / f"{number}.bin", 0.01)
+    write(disk / "x" / "y" / "large.bin", 20)
+    monkeypatch.setattr(module, "MOST_ENTRIES", 40)
+    found = look_at_disk(str(disk), (f"{disk}/ray",), {}, never_pause)
+    assert [filler.files.path for filler in found.fillers] == [f"{disk}/x/y/large.bin"]
+    assert not found.is_whole
+
+
+@pytest.mark.parametrize(("uid", "is_root"), [(0, True), (1001, False)])
+def test_only_processes_of_root_and_of_our_own_name_folders_to_look_into(uid, is_root):
+    details = Details(uid=uid, origin=ProcessOrigin(role="raylet"))
+    working = ScannedProcess(os.getpid(), "python", "S", 1, 1, 1, 1, 0, details=details)
+    assert (os.getcwd() in module._roots("/", (), {os.getpid(): working})) is is_root
+
+
 def settled(fact) -> None:
     end = time.monotonic() + 60
     while not fact():
@@ -143,10 +179,10 @@ def test_only_a_disk_above_its_mark_is_looked_at_and_it_is_forgotten_when_it_has
     write(disk / "ray" / "x.bin", 56)
     full = {"path": str(disk), "used": 56 * MIB, "total": 64 * MIB}
     fillers.want([{"path": str(disk.parent), "used": 10, "total": 100}, full], (f"{disk}/ray",))
-    settled(lambda: fillers.known)
-    assert list(fillers.known) == [str(disk)]
+    settled(lambda: fillers.known())
+    assert list(fillers.known()) == [str(disk)]
     fillers.want([{**full, "used": 10 * MIB}], ())
-    settled(lambda: not fillers.known)
+    settled(lambda: not fillers.known())
 
 
 def test_a_disk_that_is_gone_is_no_trouble(disk):
@@ -161,5 +197,33 @@ def test_a_disk_that_is_gone_is_no_trouble(disk):
         ],
         (),
     )
-    settled(lambda: fillers.known)
-    assert list(fillers.known) == [str(disk)]
+    settled(lambda: fillers.known())
+    assert list(fillers.known()) == [str(disk)]
+
+
+def test_the_last_answer_is_dropped_when_the_disk_can_t_be_read_any_more(disk, monkeypatch):
+    fillers = Fillers(dict, never_pause)
+    write(disk / "x.bin", 56)
+    fillers.want([{"path": str(disk), "used": 56, "total": 64}], ())
+    fillers._look(str(disk), 0.9)
+    assert list(fillers.known()) == [str(disk)]
+
+    def fail(*_anything: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(module, "look_at_disk", fail)
+    fillers._look(str(disk), 0.9)
+    assert not fillers.known()
+
+
+def test_an_answer_tells_its_age_and_is_dropped_after_three_intervals(disk, monkeypatch):
+    fillers = Fillers(dict, never_pause)
+    write(disk / "x.bin", 56)
+    fillers.want([{"path": str(disk), "used": 56, "total": 64}], ())
+    fillers._look(str(disk), 0.9)
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 2.9 * module.RECOUNT_INTERVAL_S)
+    (found,) = fillers.known().values()
+    assert time.time() - tell(str(disk), found, {}, str)["seen"] == pytest.approx(2.9 * module.RECOUNT_INTERVAL_S, abs=20)
+    monkeypatch.setattr(time, "monotonic", lambda: now + 3.1 * module.RECOUNT_INTERVAL_S)
+    assert not fillers.known()

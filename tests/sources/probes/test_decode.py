@@ -112,7 +112,9 @@ def test_what_fills_a_disk_is_read_without_secrets():
     filler = b'{"kind": "file", "path": "/data/%s.bin", "size": 5, "command": "x --token %s", "job": null, "more": 1}' % (
         (token.encode(),) * 2
     )
-    host = decode_sample(b'{"taken": 1.0, "filled": [{"path": "/tmp/ray", "whole": true, "fillers": [%s]}]}' % filler)
+    host = decode_sample(
+        b'{"taken": 1.0, "filled": [{"path": "/tmp/ray", "seen": 5.0, "whole": true, "fillers": [%s]}]}' % filler, skew=7.0
+    )
     (disk,) = host.filled
-    assert (disk.path, disk.whole, disk.fillers[0].size) == ("/tmp/ray", True, 5)
+    assert (disk.path, disk.whole, disk.seen, disk.fillers[0].size) == ("/tmp/ray", True, 12.0, 5)
     assert token not in repr(host)
