@@ -147,8 +147,7 @@ def _way_to(facts: Facts, head: _Head) -> str:
 
 
 def _other_ray_words(ray: OtherRay) -> str:
-    owner, heard = f" of {ray.owner}" if ray.owner else "", "" if ray.answers else ", which has not answered yet"
-    return f"a Ray cluster{owner} at {ray.url}{heard}"
+    return f"a Ray cluster{f' of {ray.owner}' if ray.owner else ''} at {ray.url}"
 
 
 def _other_ray_line(ray: OtherRay) -> str:

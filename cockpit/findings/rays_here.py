@@ -64,7 +64,8 @@ def rays_on(host: Host) -> list[OtherRay]:
 def _stranger(host: Host, name: str) -> str | None:
     """Anybody can start what looks like a Ray: whose it is, unless it is root's or our own."""
     session = next((session for session in host.sessions or () if session.name == name), None)
-    if session is not None and session.trusted:
+    is_trusted = any(ray.start is not None for ray in host.rays or () if ray.session == name)  # by the uid of its process
+    if is_trusted or (session is not None and session.trusted):
         return None
     user = next((each.user for each in host.processes or () if each.session == name and each.user), None)
     return (session.owner if session else user) or "an unknown user"

@@ -98,7 +98,7 @@ def test_a_single_look_that_ends_before_the_others_were_asked_names_them_and_say
     sessions = tuple(replace(one, dashboard=OURS.url, trusted=True) for one in made.hosts["node1"].sessions or ())
     made = replace(made, hosts={"node1": replace(made.hosts["node1"], sessions=sessions)})
     (found,) = FindingTracker(Limits(), (wrong_address, silent_dashboard), assumed=60.0)(made).findings
-    assert found.text == f"Nothing answers at http://127.0.0.1:9999; this host has a Ray cluster at {OURS.url}, which has not answered yet"
+    assert found.text == f"Nothing answers at http://127.0.0.1:9999; this host has a Ray cluster at {OURS.url}"
     assert found.remedy.text == f"use `cockpit --address {OURS.url}`"
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from cockpit.demo import nvml
-from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import Watcher, lay_config, node, once
+from tests.lab.cluster import Cluster
+from tests.lab.eyes import Watcher, node, once
 from tests.lab.incidents import found, over, watching
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
@@ -59,16 +59,3 @@ def test_nvml_that_fails_while_a_job_runs_is_told_and_its_last_figures_support_n
     nvml.remove(w1.state, "error")
     over(watcher, "gpus-unseen", "w1")
     watcher.until(lambda now: node(now, "w1")["gpus_age"] < 10, within=90)
-
-
-def test_a_host_that_falls_silent_is_told_by_its_name(cluster, watcher):
-    lay_config(cluster.lab)
-    probe = eventually(lambda: [each for each in cluster.lab["w1"].processes() if "cockpit" in each.text and "probe" in each.text])
-    for process in probe:
-        process.freeze()
-    finding = found(watcher, "host-unseen", "w1")
-    assert finding["level"] == "warning"
-    assert finding["text"].startswith("w1 has not been seen for ")
-    for process in probe:
-        process.thaw()
-    over(watcher, "host-unseen", "w1")
