@@ -15,8 +15,8 @@ from cockpit.check.runs import GroupRun
 from cockpit.placement import SCALE, Ask, FreeCapacity, Place, Shape, amount
 from cockpit.text import gpus_words
 
-MAX_GROUPS_TRIED = 500
-"""With more groups than these no number is sought: each of some ten tries would place all of them."""
+MAX_GROUPS_TRIED, MAX_PLACES_TRIED = 500, 20_000
+"""Groups, and groups times nodes, up to which smaller jobs are tried: some ten tries place every group on the nodes."""
 _ENGINES = "vLLM"
 _HYDRA = "trainer.n_gpus_per_node and trainer.nnodes"
 
@@ -39,7 +39,11 @@ class Changes(msgspec.Struct, frozen=True):
         if lacks_cpus:
             return with_cpus._fewer_gpus() if "GPU" in lacking else self._more_cpus() if "CPU" in lacking else None
         ways = [self._fewer_gpus()] if "GPU" in lacking else []
-        ways += [self._more_cpus()] if "CPU" in lacking and (len(lacking) == 1 or self._fits(self.runs, with_cpus.places)) else []
+        ways += (
+            [self._more_cpus()]
+            if "CPU" in lacking and (len(lacking) == 1 or (self._can_be_tried and self._fits(self.runs, with_cpus.places)))
+            else []
+        )
         if not any(ways) and {"GPU", "CPU"} <= set(lacking) and (fewer := with_cpus._fewer_gpus()):
             return f"{fewer}; and {self._more_cpus()}"
         return ", or ".join(filter(None, ways)) or None
@@ -48,6 +52,11 @@ class Changes(msgspec.Struct, frozen=True):
         ground = FreeCapacity(places, [*(run.sure for run in runs), *(ahead.ask for ahead in self.queue.first)])
         take_place(ground, self.queue)
         return all(ground.take(run.sure) is not None for run in runs for _ in range(run.number) if run.sure.names)
+
+    @property
+    def _can_be_tried(self) -> bool:
+        groups = sum(run.number for run in self.runs)
+        return groups <= MAX_GROUPS_TRIED and groups * len(self.places) <= MAX_PLACES_TRIED
 
     @property
     def _most_cpus(self) -> int:
@@ -61,7 +70,7 @@ class Changes(msgspec.Struct, frozen=True):
 
     def _more_cpus(self) -> str:
         cpus, many = self._most_cpus, len(self.places) > 1
-        if sum(run.number for run in self.runs) <= MAX_GROUPS_TRIED and self._fits(self.runs, self._with_cpus(cpus)):
+        if self._can_be_tried and self._fits(self.runs, self._with_cpus(cpus)):
             cpus = bisect_left(range(cpus), True, key=lambda fewer: self._fits(self.runs, self._with_cpus(fewer)))
         if self.site.planned and self.site.allocation is None:
             where = f"set num_cpus: {cpus} under ray.head{' and ray.workers' if many else ''} in the preset"
@@ -75,7 +84,7 @@ class Changes(msgspec.Struct, frozen=True):
         known = [run for run in asking if self._flags(run)]
         if not known:
             return None
-        if sum(run.number for run in self.runs) > MAX_GROUPS_TRIED:
+        if not self._can_be_tried:
             return f"ask for fewer GPUs: {self._flags(known[0])}"
         ways = [way for run in known for way in self._ways(run, is_alone=len(asking) == 1)]
         if sharing := self._sharing(asking):
