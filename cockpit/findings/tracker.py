@@ -99,8 +99,8 @@ class FindingTracker:
         self._held = facts.holding
         self._counted = {what: past for what, past in facts.counted.items() if facts.now - past[-1].until <= DAY_S}
         findings = tuple(replace(one, text=_dated_text(one, facts.now), since=self._told_since(one, facts)) for one in told)
-        self._judged, self._times = judged, times
         if epoch is self._epoch:
+            self._judged, self._times = judged, times
             self._findings, self._bugs, self._looked = findings, tuple(bugs), facts.now
 
     def _keep_what_is_not_news(self, found: Mapping[str, JudgedFinding], times: SourceTimes) -> dict[str, JudgedFinding]:
@@ -140,7 +140,7 @@ class FindingTracker:
             for (what, subject), lasted in self._paused.items():
                 if any(name in subject or subject in name for name in names):
                     paused.setdefault((what, subject), lasted)
-        return {what: lasted for what, lasted in paused.items() if what not in facts.holding}
+        return {key: lasted for key, lasted in paused.items() if key not in facts.holding}
 
     def expire_findings(self) -> None:
         """Much more will be known soon: what was found last stays until it is judged again, which is due."""

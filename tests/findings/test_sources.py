@@ -294,3 +294,18 @@ def test_a_source_that_is_read_seldom_for_its_cost_stays_fresh_longer():
     assert fresh(replace(busy, hosts={"w1": host})).processes == troubled(NOW).processes
     assert fresh(replace(busy, hosts={"w1": replace(host, observed={"processes": NOW - 100})})).processes == ()
     assert fresh(replace(busy, hosts={"w1": replace(host, observed={"processes": NOW - 2000}, paces={"processes": 1e300})})).processes == ()
+
+
+def test_what_is_judged_while_the_cluster_is_left_is_not_kept_for_the_next():
+    judge: FindingTracker
+
+    @rests_on("disks")
+    def leaves(facts):
+        judge.forget_findings()
+        yield Finding("disk-odd", "warning", "w1", "…", about=(f"node:{W1}",))
+
+    judge = FindingTracker(Limits(), (leaves,))
+    judge(troubled(NOW))
+    judge._detectors = ()
+    hung = replace(troubled(NOW + 5), hosts={"w1": replace(troubled(NOW + 5).hosts["w1"], observed={"disks": NOW})})
+    assert judge(hung).findings == ()
