@@ -110,7 +110,8 @@ def silent_dashboard(facts: Facts) -> Iterator[Finding]:
         code="dashboard-silent",
         level="critical",
         subject="dashboard",
-        text=f"Ray{f' session {session}' if session else ''} runs on {(home or homes[0]).name}, but its dashboard{address_words(facts)} "
+        text=f"Ray{f' session {session}' if session else ''} runs on {facts.host_title(home or homes[0])}, "
+        f"but its dashboard{address_words(facts)} "
         f"does not answer{part.words}; "
         "running jobs continue, new ones can't be submitted",
         evidence=part.evidence(fault.text),
@@ -139,9 +140,9 @@ def ended_ray(facts: Facts) -> Iterator[Finding]:
         code="ray-ended",
         level="info" if not running else "warning" if stopped else "critical",
         subject=session,
-        text=f"Ray {'was stopped' if stopped else 'has ended'} on its head {dead[0]}{before}"
+        text=f"Ray {'was stopped' if stopped else 'has ended'} on its head {facts.titles.of_host(dead[0])}{before}"
         + ("; another Ray session answers at its address now" if other else ""),
-        evidence=(fault.text, f"ps on {dead[0]}: no raylet of {session} runs there"),
+        evidence=(fault.text, f"ps on {facts.titles.of_host(dead[0])}: no raylet of {session} runs there"),
         since=fault.since,
         remedy=Remedy(
             "read the end of logs/gcs_server.out and logs/raylet.out of that session; kill the orphan processes, then start Ray again"
@@ -281,4 +282,5 @@ def _find_part(facts: Facts, host: Host | None, scripts: Sequence[str]) -> RayPa
     if not found and unknown and are_several:
         return RayPart()
     part = next(iter(found or unknown), None)
-    return RayPart(host.name) if part is None else RayPart(host.name, part.pid, part.state)
+    title = facts.host_title(host)
+    return RayPart(title) if part is None else RayPart(title, part.pid, part.state)
