@@ -253,7 +253,7 @@ def test_of_a_name_of_a_million_letters_only_what_can_be_drawn_is_looked_at():
 
 @pytest.mark.parametrize("name", ["x; touch /tmp/pwned", "$(reboot)", "a`id`", "a'b", "--yes all", EVIL])
 def test_a_name_in_a_command_that_somebody_copies_is_one_word(name):
-    assert shlex.split(shell_word(name)) == [clean(name[:60])]
+    assert shlex.split(shell_word(name)) == [clean(name)]
 
 
 # Files

@@ -334,8 +334,12 @@ def exit_code(snapshot: Snapshot, named: Collection[str] = ()) -> int:
 
 
 def _lives_at_address(snapshot: Snapshot) -> bool:
-    """Whether Ray lives on a probed host, and the dashboard that doesn't answer is that host's."""
+    """Whether Ray lives on a probed host, and the dashboard that doesn't answer is that host's.
+
+    A busy host may leave a look without its list of processes. Then a Ray of this host that answers counts as well.
+    """
     where = urlsplit(snapshot.cluster.address or "").hostname
     live = {session.host for session in snapshot.sessions or () if session.live}
     known = [name for host in snapshot.hosts.values() if host.name in live for name in (host.name, *host.addresses)]
-    return bool(live) and where in ("127.0.0.1", "localhost", "::1", None, *live, *known)
+    is_here = bool(live) or any(ray.answers for ray in snapshot.cluster.others or ())
+    return is_here and where in ("127.0.0.1", "localhost", "::1", None, *live, *known)
