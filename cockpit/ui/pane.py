@@ -11,6 +11,7 @@ from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 from textual.timer import Timer
 
+from cockpit.text import plural
 from cockpit.ui.block import MIN_PANE_LINES
 from cockpit.ui.pages.details import detail_of
 from cockpit.ui.table import Table
@@ -84,7 +85,8 @@ class Pane(Horizontal):
         self._left.show(page.sections(replace(half, width=view.width)) if alone else sections[:1], half, str(last[0]))
         self._right.show(sections[1:], half, str(last[0]))
         beyond = max(part.lines for part in (self._left, self._right)) - lines + 1
-        title = f"Enter: opens the row{f', {beyond} more lines' if beyond > 0 else ''}  v: hides this"
+        more = f", {plural(beyond, 'more line')}" if beyond > 0 else ""
+        title = f"Enter: opens the row{more}  v: hides this"
         if title != self.border_title:
             self.border_title = title
 
