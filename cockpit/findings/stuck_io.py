@@ -52,7 +52,7 @@ def _finding(job: str, host: str, what: str, processes: list[tuple[float, Proces
     return Finding(
         code="job-stuck-io",
         level="warning",
-        subject=f"job {job} on {host}{what}",
+        subject=f"job {job} on {host}{what.partition(' (')[0]}",
         text=f"{plural(len(processes), 'process', 'processes')} of job {job} on {host} (pid {pids}{more}) {waits}{what}, in D state for "
         f"{age(seconds)}: {'it goes' if len(processes) == 1 else 'they go'} on only when that answers",
         evidence=(

@@ -35,7 +35,7 @@ def test_processes_that_wait_for_a_file_system_are_told_with_it_and_how_long():
         "2 processes of job ppo-7b on node1 (pid 1001, 1002) wait for /data (nfs4 of filer:/export), in D state for 4m00s: "
         "they go on only when that answers"
     )
-    assert found.subject == "job ppo-7b on node1 for /data (nfs4 of filer:/export)"
+    assert found.subject == "job ppo-7b on node1 for /data"
     assert found.about == (rank().key, rank(1002).key)
 
 
