@@ -5,18 +5,14 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import msgspec
 
 from cockpit.budget.scripts.conditions import holds
-from cockpit.budget.scripts.flow import StopError
+from cockpit.budget.scripts.flow import Flow, Leaving, StopError
 from cockpit.budget.scripts.scope import Scope
 from cockpit.budget.scripts.sums import UNKNOWN
-
-if TYPE_CHECKING:
-    from cockpit.budget.scripts.flow import Leaving
-    from cockpit.budget.scripts.run import ScriptRun
 
 _QUIET = (":", "true", "trap", "wait", "umask", "ulimit", "shopt", "alias", "sleep", "mkdir", "popd", "hash", "chmod", "touch")
 """They change nothing that counts here."""
@@ -25,7 +21,7 @@ _QUIET = (":", "true", "trap", "wait", "umask", "ulimit", "shopt", "alias", "sle
 class Call(msgspec.Struct, frozen=True):
     """What one of the shell's own commands is called with."""
 
-    run: ScriptRun
+    run: Flow
     words: list[str]
     scope: Scope
 

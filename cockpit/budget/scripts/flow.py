@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Literal, NoReturn
@@ -47,7 +48,7 @@ class End(msgspec.Struct, frozen=True):
     """States in which some branch may have left the loop around it."""
 
 
-class Flow:
+class Flow(ABC):
     """Where a walk is; what it finds stays in `found` and `unread`."""
 
     def __init__(self, read: Callable[[str], str | None]) -> None:
@@ -57,6 +58,18 @@ class Flow:
         self.functions: dict[str, Node] = {}
         self._left: list[tuple[Leaving, Scope]] = []
         self._depth = 0
+
+    @abstractmethod
+    def script(self, said: str, scope: Scope) -> bool | None:
+        """Walks through the text of a script in this scope."""
+
+    @abstractmethod
+    def call(self, argv: list[str], scope: Scope) -> bool | None:
+        """Runs one command with its words expanded."""
+
+    @abstractmethod
+    def emit(self, argv: list[str]) -> None:
+        """Notes a command that the shell would start."""
 
     def leave(self, kind: Leaving, status: bool | None = True) -> NoReturn:
         """`exit` and its like."""

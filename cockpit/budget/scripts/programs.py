@@ -6,14 +6,11 @@ import posixpath
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from cockpit.budget.scripts.builtins import BUILTINS, Call, show
+from cockpit.budget.scripts.flow import Flow
 from cockpit.budget.scripts.scope import Scope
 from cockpit.budget.scripts.sums import UNKNOWN
-
-if TYPE_CHECKING:
-    from cockpit.budget.scripts.run import ScriptRun
 
 _SHELLS = {"bash", "sh", "zsh", "dash"}
 _PROGRAMS = re.compile(r"(?!-)(?:.*/)?(?:bash|sh|zsh|dash|ray|torchrun|deepspeed|accelerate|python[\d.]*|[\w.-]+\.sh)")
@@ -44,7 +41,7 @@ PRINTERS: dict[str, Callable[[list[str]], str | None]] = {
 """What a program prints for its words; `None`: that can't be known."""
 
 
-def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> bool | None:
+def run_program(run: Flow, argv: list[str], scope: Scope) -> bool | None:
     """What a command does to the shell; whatever else it is, it is noted."""
     name = argv[0].rpartition("/")[2]
     if name in BUILTINS:
@@ -64,7 +61,7 @@ def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> bool | None:
     return None
 
 
-def _launch(run: ScriptRun, name: str, argv: list[str], scope: Scope) -> bool | None:
+def _launch(run: Flow, name: str, argv: list[str], scope: Scope) -> bool | None:
     place = next((place for place, word in enumerate(argv) if place and _PROGRAMS.fullmatch(word)), len(argv))
     inner = scope.copy()
     if name == "sudo" or (name == "env" and any(word.startswith("-") for word in argv[1:place])):
@@ -78,7 +75,7 @@ def _launch(run: ScriptRun, name: str, argv: list[str], scope: Scope) -> bool | 
     return status
 
 
-def _shell(run: ScriptRun, words: list[str], scope: Scope) -> bool | None:
+def _shell(run: Flow, words: list[str], scope: Scope) -> bool | None:
     """`bash script words` and `bash -c text words`; what a shell is given on standard input is not read."""
     text_follows = False
     while words and words[0][:1] in {"-", "+"} and words[0] != "-":
