@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.probe.look import fillers as module
-from cockpit.probe.look.fillers import Filler, Fillers, look_at_disk, tell
+from cockpit.probe.look.fillers import Filler, Fillers, count_disk, tell
 from cockpit.probe.look.kinds import SessionFolder
 from cockpit.probe.look.origin import ProcessOrigin
 from cockpit.probe.look.processes import Details, ProcessScanner, ScannedProcess
@@ -46,7 +46,7 @@ def write(path: Path, mib: float = 8) -> Path:
 def looked(disk: Path, *, temps: tuple[str, ...] = (), scan: bool = False) -> dict[str, Filler]:
     """By path from the disk."""
     table = ProcessScanner().scan() if scan else {}
-    found = look_at_disk(str(disk), temps or (f"{disk}/ray",), table, never_pause, (SessionFolder(f"{disk}/ray/{NAME}", uid=0),))
+    found = count_disk(str(disk), temps or (f"{disk}/ray",), table, never_pause, (SessionFolder(f"{disk}/ray/{NAME}", uid=0),))
     return {filler.files.path.removeprefix(f"{disk}/"): filler for filler in found.fillers}
 
 
@@ -119,16 +119,16 @@ def test_the_run_of_checkpoints_is_known_by_the_process_that_was_started_with_th
 def test_what_is_beyond_its_bounds_is_not_counted_and_that_is_told(disk, monkeypatch):
     for number in range(20):
         write(disk / "a" / f"{number}" / "x.bin", 1)
-    assert look_at_disk(str(disk), (), {}, never_pause).is_whole
-    monkeypatch.setattr(module, "MOST_ENTRIES", 10)
-    found = look_at_disk(str(disk), (), {}, never_pause)
+    assert count_disk(str(disk), (), {}, never_pause).is_whole
+    monkeypatch.setattr(module, "MAX_ENTRIES", 10)
+    found = count_disk(str(disk), (), {}, never_pause)
     assert not found.is_whole
     assert sum(one.size for one in found.fillers) < 12 * MIB
 
 
 def test_a_name_that_is_no_text_can_be_sent(disk):
     write(disk / "a" / os.fsdecode(b"\xff\x1b.bin"), 20)
-    found = look_at_disk(str(disk), (), {}, never_pause)
+    found = count_disk(str(disk), (), {}, never_pause)
     (told,) = tell(str(disk), found, {}, str)["fillers"]
     assert told["path"] == f"{disk}/a/\\xff\x1b.bin"
 
@@ -153,8 +153,8 @@ def test_a_huge_folder_leaves_time_for_those_after_it(disk, monkeypatch):
     for number in range(30):
         write(disk / "ray" / "many" / f"{number}.bin", 0.01)
     write(disk / "x" / "y" / "large.bin", 20)
-    monkeypatch.setattr(module, "MOST_ENTRIES", 40)
-    found = look_at_disk(str(disk), (f"{disk}/ray",), {}, never_pause)
+    monkeypatch.setattr(module, "MAX_ENTRIES", 40)
+    found = count_disk(str(disk), (f"{disk}/ray",), {}, never_pause)
     assert [filler.files.path for filler in found.fillers] == [f"{disk}/x/y/large.bin"]
     assert not found.is_whole
 
@@ -205,14 +205,14 @@ def test_the_last_answer_is_dropped_when_the_disk_can_t_be_read_any_more(disk, m
     fillers = Fillers(dict, never_pause)
     write(disk / "x.bin", 56)
     fillers.want([{"path": str(disk), "used": 56, "total": 64}], ())
-    fillers._look(str(disk), 0.9)
+    fillers._count(str(disk), 0.9)
     assert list(fillers.known()) == [str(disk)]
 
     def fail(*_anything: object) -> None:
         raise OSError
 
-    monkeypatch.setattr(module, "look_at_disk", fail)
-    fillers._look(str(disk), 0.9)
+    monkeypatch.setattr(module, "count_disk", fail)
+    fillers._count(str(disk), 0.9)
     assert not fillers.known()
 
 
@@ -220,7 +220,7 @@ def test_an_answer_tells_its_age_and_is_dropped_after_three_intervals(disk, monk
     fillers = Fillers(dict, never_pause)
     write(disk / "x.bin", 56)
     fillers.want([{"path": str(disk), "used": 56, "total": 64}], ())
-    fillers._look(str(disk), 0.9)
+    fillers._count(str(disk), 0.9)
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 2.9 * module.RECOUNT_INTERVAL_S)
     (found,) = fillers.known().values()
