@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.probe.look.gpus import MOST_LINKS, read_links
+from cockpit.probe.look.gpus import MAX_LINKS, read_links
 
 
 class NvmlError(Exception):
@@ -76,7 +76,7 @@ def test_an_older_driver_is_asked_link_by_link():
 
 def test_no_more_links_are_asked_for_than_there_can_be():
     nvml = Nvml(count=10**6, states=[1] * 100)
-    assert nvlinks(nvml)[1] == MOST_LINKS
+    assert nvlinks(nvml)[1] == MAX_LINKS
 
 
 def test_an_old_pynvml_lacks_functions_and_numbers():
