@@ -81,7 +81,7 @@ def test_names_that_match_are_listed(temp, folder, monkeypatch):
     for name in ("worker-1.out", "worker-2.out", "raylet.out"):
         (folder / name).touch()
     assert sorted(list_logs([str(temp)], NAME, "worker-*")["names"]) == ["worker-1.out", "worker-2.out"]
-    monkeypatch.setattr(logs, "MOST_NAMES", 1)
+    monkeypatch.setattr(logs, "MAX_NAMES", 1)
     assert len(list_logs([str(temp)], NAME, "*")["names"]) == 1
 
 
@@ -139,8 +139,8 @@ def test_what_is_no_session_here_has_no_logs(temp, folder, session):
 
 
 def test_a_log_that_is_followed_goes_on_with_what_is_written_and_from_the_begin_of_one_that_was_cut(temp, folder, monkeypatch):
-    monkeypatch.setattr(logs, "PAUSE", 0.001)
-    monkeypatch.setattr(logs, "QUIET", 0.0)
+    monkeypatch.setattr(logs, "POLL_INTERVAL_S", 0.001)
+    monkeypatch.setattr(logs, "QUIET_S", 0.0)
     path = folder / "a.out"
     path.write_text("one\n")
     heard, steps = [], iter(["two\n", "", None])
