@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cockpit.probe.look.infiniband import MOST_PORTS, read_ports
+from cockpit.probe.look.infiniband import MAX_PORTS, read_ports
 
 ACTIVE = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)", "link_layer": "InfiniBand"}
 COUNTERS = {"link_downed": 1, "symbol_error": 7, "port_rcv_errors": 0, "port_rcv_packets": 99, "port_xmit_packets": 98}
@@ -56,6 +56,6 @@ def test_a_host_without_such_devices_has_no_ports(tmp_path):
 
 
 def test_of_very_many_ports_so_many_are_read(tmp_path):
-    for number in range(MOST_PORTS + 3):
+    for number in range(MAX_PORTS + 3):
         lay_port(tmp_path, f"mlx5_{number}", counters={})
-    assert len(read_ports(str(tmp_path))) == MOST_PORTS
+    assert len(read_ports(str(tmp_path))) == MAX_PORTS
