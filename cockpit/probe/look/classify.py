@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterable
 
-from .containers import find_container, judged_inside
+from .containers import find_container, why_probed_inside
 from .evidence import Evidence, Lineage, has_same_variables, is_reaper, session_name
 from .gpus import NOBODY
 from .kinds import LEFT_OVER_KINDS, NO_SIGN, OWNED_KINDS, KindVerdict, ProcessFacts, SessionFolder, Sign
@@ -62,7 +62,7 @@ class _Classifier:
         for pid, verdict in list(self.verdicts.items()):
             process = self.table[pid]
             if verdict.kind == "unknown" and not verdict.undecided and len(process.details.pids) > 1 and process.alive:
-                advice = judged_inside(find_container(process, self.table))
+                advice = why_probed_inside(find_container(process, self.table))
                 self.verdicts[pid] = verdict._replace(why=(*verdict.why, advice))
         return self.verdicts
 

@@ -58,7 +58,7 @@ def _flag(argv: Tuple[str, ...], name: str) -> str:
     return argv[argv.index(name) + 1] if name in argv[:-1] else ""
 
 
-def judged_inside(container: ContainerRef | None) -> str:
+def why_probed_inside(container: ContainerRef | None) -> str:
     """The reason why a process in that container can't be judged from here, with the command that can."""
     if container is None:
         return "it runs in another PID namespace, which has to be probed from inside: run cockpit in its container"
