@@ -7,7 +7,7 @@ from typing import Iterator, Tuple
 
 CGROUPS = "/sys/fs/cgroup"
 MAX_DEPTH = 32
-"""Levels of cgroups above a process that are looked at."""
+"""Levels of cgroups above a process that are read."""
 _CONTAINER = re.compile(rb"[/:](libpod|docker|crio|cri-containerd)[-/]([0-9a-f]{64})(?![0-9a-f])")
 """podman's `…/libpod-ID`, `docker-ID.scope` or `/docker/ID`, `crio-ID.scope`, `cri-containerd-ID.scope`."""
 

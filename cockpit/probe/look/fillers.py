@@ -395,7 +395,7 @@ def _with_holders(fillers: Tuple[Filler, ...], table: ProcessTable) -> Tuple[Fil
         for path in paths - found.keys():
             if _is_in(link, path):
                 found[path] = pid
-    # Else a process that works in the folder, or whose command contains the path. A path like /data is too short to prove that.
+    # Else a process that works in the folder, or has the path in its command. A path such as /data is too short to prove that.
     named = {filler.files.path for filler in fillers if filler.files.kind in ("checkpoints", "wandb", "cache", "spilled")}
     named = {path for path in named if path.count("/") >= 2}
     for process in sorted(table.values(), key=lambda one: not _is_rays(one)):

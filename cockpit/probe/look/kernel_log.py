@@ -1,4 +1,4 @@
-"""Reads kills for lack of memory and the Xids of GPUs from the kernel's log, else from a cgroup's counter how many kills there were."""
+"""Reads out-of-memory kills and Xids of GPUs from the kernel's log; if it may not be read, a cgroup's counter gives the number of kills."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SLURM_JOB = re.compile(r"^0::/(\S{1,500}/job_(\d{1,12}))(?:/|$)", re.MULTILINE)
 _SLURM_JOB_V1 = re.compile(r"^\d{1,9}:memory:/(\S{1,500}/job_(\d{1,12}))(?:/|$)", re.MULTILINE)
 """Cgroup version 1: `slurm/uid_1000/job_42/step_3/task_0`. There each cgroup counts only the kills of its own tasks."""
 MAX_RECORDS = 20_000
-"""Records that are read in one look."""
+"""Records that are read at once."""
 _FIRST_FACILITY = 8
 """The priority of a record of the kernel's own is below this; records of programs have a facility (Documentation/ABI/testing/dev-kmsg)."""
 _REPORT_MARKS = (b"invoked oom-killer", b";memory: usage ", b";oom-kill:constraint=")
