@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Callable, Dict, Iterable, Mapping, NamedTuple, Tuple
 
 from .. import trust
-from .containers import read_cgroup
+from .cgroups import read_container_id
 from .network import Interfaces, read_interfaces
 from .origin import NO_JOB, SOCKET_INTERFACES, WANTED, ProcessOrigin, trace
 from .proc import PAGE_BYTES, TICKS_PER_SECOND, Batch, is_in_our_namespace, make_legible, read_at_once, read_link, read_or_nothing, uptime
@@ -186,7 +186,7 @@ def read_details(stat: ScannedProcess) -> Details:
             head = trust.read_begin(f"/proc/{stat.pid}/fd/1", 512, link=0)
     apart = len(pids) > 1 or is_in_our_namespace(stat.pid, "cgroup") is False
     inside = read_link(f"/proc/{stat.pid}/ns/pid") if len(pids) > 1 else None
-    cgroup = read_cgroup(stat.pid) if len(pids) > 1 else None
+    cgroup = read_container_id(stat.pid) if len(pids) > 1 else None
     origin = trace(argv, stat.name, kept, logs, head)
     if origin.role and _sets_user(stat.pid):
         origin = ProcessOrigin(readable=False)

@@ -356,8 +356,8 @@ def test_a_cgroups_name_and_a_programs_record_kill_nobody(record):
 
 def test_a_cgroup_that_is_called_like_a_slurm_jobs_is_none():
     report = KillReport()
-    report.hear("memory: usage 3072000kB, limit 3072000kB, failcnt 1203")
-    report.hear(
+    report.add_line("memory: usage 3072000kB, limit 3072000kB, failcnt 1203")
+    report.add_line(
         "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/user.slice/c,"
         "oom_memcg=/system.slice/slurmstepd.scope/job_42,task_memcg=/user.slice/c,task=a,pid=7,uid=1000"
     )
