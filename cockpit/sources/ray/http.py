@@ -79,7 +79,7 @@ async def run_in_thread_if(big: bool, work: Callable[P, R], *args: P.args, **mor
 
 
 class Dashboard:
-    """One address, asked over one pool of connections; every failure is a `SourceError` that names the address.
+    """One address, asked over kept connections; every failure is a `SourceError` that names the address.
 
     At most one question at a time for each path. Ray goes on working on a question that nobody waits for any more, so a path that has
     not answered in time is left alone for a while, longer each time.

@@ -401,6 +401,7 @@ async def test_a_path_that_did_not_answer_is_left_alone_longer_each_time_unless_
 
     async with serving(talk) as dashboard:
         dashboard._clock = lambda: now[0]
+        await dashboard.find_auth()
         for wait in waits:
             with pytest.raises(NoAnswerError, match=r"within 0\.2 s"):
                 await dashboard.json(path, wire.Version, timeout=0.2)
