@@ -173,6 +173,7 @@ async def test_who_closes_while_a_body_is_sent_is_an_error_of_the_connection(cap
 
     with pytest.raises((httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)):
         await put(refuse, 300)
+    await steps(3)
     assert capfd.readouterr().err == ""
 
 

@@ -246,6 +246,7 @@ class TokenRay:
 
     def __init__(self) -> None:
         self.heads: list[list[bytes]] = []
+        self.writers: list[asyncio.StreamWriter] = []
         self.ended = asyncio.Event()
         """Set when the other side has closed a connection."""
 
@@ -256,17 +257,21 @@ class TokenRay:
 
     async def __aexit__(self, *_: object) -> None:
         self.server.close()
+        for writer in self.writers:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heads: list[bytes] = []
         self.heads.append(heads)
+        self.writers.append(writer)
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:  # until the other side closes it
                 heads.append(await reader.readuntil(b"\r\n\r\n"))
                 body = b'{"authentication_mode": "token", "ray_version": "2.60.0"}'
                 writer.write(OK + b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
         self.ended.set()
-        writer.close()
 
     def dashboard(self, *servers: Server) -> Dashboard:
         """The kernel tells these, one for each time it is asked; then it is asked no more."""
