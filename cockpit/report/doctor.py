@@ -24,7 +24,6 @@ from cockpit.config.settings import Config, config_path, config_text
 from cockpit.config.slurm import FLAG, JOB
 from cockpit.findings import CHECKS, Check, FindingTracker, Limits
 from cockpit.model import Finding, Session, Snapshot
-from cockpit.model.titles import MachineTitles
 from cockpit.recording.cut import cut
 from cockpit.recording.files import SUFFIX, RecordingError
 from cockpit.recording.recording import Recording
@@ -175,7 +174,7 @@ def _slurms_user() -> str:
 def describe_containers(snapshot: Snapshot) -> Iterator[str]:
     """A line for each container with processes of Ray's that nobody looks into: what is not known of it, and the way in."""
     seen = dict.fromkeys((one.host, one.container) for one in snapshot.processes or () if one.container and one.kind != "foreign")
-    titles = MachineTitles(snapshot.nodes or (), snapshot.hosts)
+    titles = snapshot.index.titles
     for host, container in seen:
         engine, name, user, title = container.engine, container.name, container.user, titles.of_host(host)
         yield (

@@ -197,7 +197,7 @@ class Usage:
         """The fullest host of each job: its nodes were gone through already."""
         marks: dict[str, MemoryMark] = {}
         for node in snapshot.nodes or ():
-            memory = node.memory
+            memory = snapshot.index.machine(node).memory
             if memory.used is not None and memory.total:
                 marks[node.key] = MemoryMark(node.title, snapshot.taken, memory.used, memory.total, memory.kill_at)
         for known in self._owners.values():

@@ -111,7 +111,7 @@ class DetailPage(Page):
 
 def _find_newest(thing: Any, view: View) -> Any:
     if isinstance(thing, Actor):
-        return view.index.actors.get(thing.id) or (thing if thing.state == "DEAD" else None)
+        return view.cluster.actors.get(thing.id) or (thing if thing.state == "DEAD" else None)
     list_all = POOLS.get(thing.key.partition(":")[0])
     pool = list_all(view.snapshot) if list_all else view.preset_entries
     return next((other for other in pool or () if other.key == thing.key), None)
@@ -185,7 +185,7 @@ def _ancestors(process: Process, own: Sequence[Process]) -> Iterator[Process]:
 
 
 def _actor_name(actor: str | None, view: View) -> str:
-    known = view.index.actors.get(actor or "")
+    known = view.cluster.actors.get(actor or "")
     return f"{known.class_} {known.name or known.id}" if known else actor or UNKNOWN
 
 
