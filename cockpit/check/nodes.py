@@ -85,7 +85,10 @@ def site_of(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Site
         return Site((), why=NO_NODES)
     if preset.ray is not None:
         return _plan_site(preset.nodes, preset.ray.env, snapshot, wanted)
-    lives = next((f", although a Ray runs on {session.host}" for session in snapshot.sessions or () if session.live), "")
+    lives = next(
+        (f", although a Ray runs on {snapshot.index.titles.of_host(session.host)}" for session in snapshot.sessions or () if session.live),
+        "",
+    )
     if (job := snapshot.allocation) is not None and job.nodes and not lives:
         return replace(_plan_site([RayNode(node.name) for node in job.nodes], {}, snapshot, wanted), allocation=job.job)
     at = f" at {snapshot.cluster.address}" if snapshot.cluster.address else ""

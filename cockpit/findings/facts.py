@@ -176,9 +176,8 @@ class Facts:
         return taken if taken is not None and self.now - taken > STALE_AFTER_S else None
 
     def place(self, process: Process) -> str:
-        """Where it runs, as people call its node; its host's name where that is not known."""
-        node, host = self.nodes.get(process.node or ""), self.snapshot.hosts.get(process.host)
-        return self.title(node) if node else self.host_title(host) if host else process.host
+        """Where it runs, as people call its node, or its host."""
+        return self.known.index.place_title(process)
 
     def host_title(self, host: Host) -> str:
         """A host as its node is called."""

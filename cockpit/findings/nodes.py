@@ -308,13 +308,13 @@ def _many_silent_finding(facts: Facts, late: list[Node], silent: float, known: i
 @rests_on("ray.nodes")
 def missing_hosts(facts: Facts) -> Iterator[Finding]:
     """Hosts of the config on which no node of this cluster lives, nor has lived."""
-    snapshot, hosts = facts.snapshot, facts.snapshot.hosts
+    snapshot = facts.snapshot
     if not snapshot.cluster.reachable or facts.has_fault("ray.nodes") or not facts.living_nodes:
         return
     if snapshot.allocation and snapshot.allocation.lacks:  # what else Slurm's nodes are called is not known
         return
     # A cluster elsewhere can be watched from a laptop that has a Ray of its own.
-    lone = [node for node in snapshot.nodes or () if node.id is None and not (node.host in hosts and hosts[node.host].local)]
+    lone = [node for node in snapshot.nodes or () if node.id is None and not ((host := facts.index.host_of(node)) and host.local)]
     missing = [node for node in lone if facts.seconds_lasting("node-missing", node.host) >= facts.limits.node_missing]
     if missing:
         yield _missing_finding(facts, missing)
@@ -349,7 +349,7 @@ def _raylet_words(facts: Facts, node: Node) -> str:
 
 
 def _raylet_sessions(facts: Facts, node: Node) -> list[str] | None:
-    host = facts.snapshot.hosts.get(node.host)
+    host = facts.index.host_of(node)
     return None if host is None or host.rays is None else [ray.session for ray in host.rays if ray.role == "raylet" and ray.session]
 
 

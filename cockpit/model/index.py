@@ -77,9 +77,9 @@ class ClusterIndex:
         """The host that it runs on: the one whose probe sees its raylet, else the one whose probe is believed about its machine.
 
         A node that no longer lives was on the host that has its address. Of a living one an address says nothing: private ones are alike
-        everywhere.
+        everywhere. What is no node of Ray's is a host itself.
         """
-        host = self.hosts_by_node.get(node.id or "") or self._hosts.get(node.probe or "")
+        host = self.hosts_by_node.get(node.id or "") or self._hosts.get((node.host if node.id is None else node.probe) or "")
         return self._hosts_by_address.get(node.ip) if host is None and node.state == "DEAD" else host
 
     @cached_property

@@ -182,3 +182,8 @@ class View(msgspec.Struct, frozen=True):
     def host_title(self, host: str) -> str:
         """A host as its node is called."""
         return self.cluster.titles.of_host(host)
+
+    def host_words(self, host: str) -> str:
+        """The same, and its own name where that is another: `head (host vm)`."""
+        title = self.host_title(host)
+        return title if title == host else f"{title} (host {host})"

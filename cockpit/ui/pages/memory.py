@@ -57,15 +57,17 @@ class MemoryPage(Page):
 
     def __init__(self, node: Node) -> None:
         self.node = node
+        self._title = node.title
 
     @property
     def heading(self) -> str:
-        return f"Memory {self.node.title}"
+        return f"Memory {self._title}"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
         node = next((node for node in view.snapshot.nodes or () if node.key == self.node.key), None)
         if node is None:
-            return (facts("gone", "MEMORY", [("gone", f"{self.node.title} {cells.say_unlisted(view)}.")], view.width),)
+            return (facts("gone", "MEMORY", [("gone", f"{self._title} {cells.say_unlisted(view)}.")], view.width),)
+        self._title = view.cluster.titles.of_node(node)
         trend, line = view.history.memory.trend(node.key), kill_line(view.cluster.machine(node).memory)
         return (
             facts("memory", "MEMORY", list(_facts(node, line, trend, view)), view.width),

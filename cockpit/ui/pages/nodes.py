@@ -42,6 +42,7 @@ class NodePage(Page):
 
     def __init__(self, node: Node) -> None:
         self.node = node
+        self._title = node.title
         self.ray_processes: tuple[Process, ...] | None = None
         """Ray's own processes there, where no probe runs; `None` until Ray has answered."""
         self.ray_error = ""
@@ -59,14 +60,15 @@ class NodePage(Page):
 
     @property
     def heading(self) -> str:
-        return f"Node {self.node.title}"
+        return f"Node {self._title}"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
         nodes = view.snapshot.nodes or ()
         node = next((node for node in nodes if node.key == self.node.key), None)
         node = node or next((node for node in nodes if node.host == self.node.host and self.node.id is None), None)
         if node is None:
-            return (facts("gone", "NODE", [("gone", f"{self.node.title} {cells.say_unlisted(view)} by Ray or by a probe.")], view.width),)
+            return (facts("gone", "NODE", [("gone", f"{self._title} {cells.say_unlisted(view)} by Ray or by a probe.")], view.width),)
+        self._title = view.cluster.titles.of_node(node)
         host = view.cluster.host_of(node)
         return (
             facts("node", "NODE", list(_facts(node, view)), view.width),
