@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from math import exp
 
@@ -10,7 +10,7 @@ import msgspec
 
 from cockpit.config.thresholds import STALE_AFTER_S, Limits
 from cockpit.findings.trend import Series, find_trend
-from cockpit.model import ClusterIndex, Gpu, Snapshot
+from cockpit.model import Gpu, GpuPlace, Hold, Process, Snapshot
 
 WINDOW_STEPS = 9
 """Steps from which a growth is told. Of each its peak counts, so that what goes up and down within a step doesn't look like growth."""
@@ -36,8 +36,6 @@ Load = tuple[float | None, float | None, float | None]
 """On average: percent of utilization, watts, and megahertz of its processors; `None` where that is not known."""
 UTILIZATION, POWER, CLOCK = 0, 1, 2
 _UNKNOWN: Load = (None, None, None)
-Place = tuple[str, int]
-"""A node's key, and the index of a GPU there."""
 
 
 class Growth(msgspec.Struct, frozen=True):
@@ -90,15 +88,15 @@ class GpuHistory:
         """`window`: seconds from which a growth is told."""
         self._step_s = max(1.0, window / WINDOW_STEPS)
         self._now = 0.0
-        self._pasts: dict[Place, _Past] = {}
+        self._pasts: dict[GpuPlace, _Past] = {}
 
     def record(self, snapshot: Snapshot) -> None:
         """Take in what is new."""
-        self._now = snapshot.taken
+        self._now, index = snapshot.taken, snapshot.index
         for node in snapshot.nodes or ():
-            machine = snapshot.index.machine(node)
+            machine = index.machine(node)
             if machine.gpus and machine.seen is not None and self._now - machine.seen <= STALE_AFTER_S:
-                self._put(node.key, machine.gpus, machine.seen, snapshot.index)
+                self._put(node.key, machine.gpus, machine.seen, index.gpu_holders)
         self._forget(snapshot)
 
     def load(self, node: str, index: int) -> Load | None:
@@ -117,10 +115,10 @@ class GpuHistory:
             past.growth = step, find_growth(past.peaks.tail(step, MAX_STEPS + 1)[:-1], self._step_s)
         return past.growth[1]
 
-    def _put(self, node: str, gpus: Sequence[Gpu], seen: float, index: ClusterIndex) -> None:
+    def _put(self, node: str, gpus: Sequence[Gpu], seen: float, holders_by_gpu: Mapping[GpuPlace, Sequence[tuple[Process, Hold]]]) -> None:
         step = int(self._now // self._step_s)
         for gpu in gpus:
-            holders = frozenset([process.ns_pid or process.pid for process, _ in index.gpu_holders.get((node, gpu.index), ())])
+            holders = frozenset([process.ns_pid or process.pid for process, _ in holders_by_gpu.get((node, gpu.index), ())])
             past = self._pasts.get((node, gpu.index))
             if past is None or (holders and holders.isdisjoint(past.holders)):
                 past = self._pasts[node, gpu.index] = _Past(step, seen, holders)

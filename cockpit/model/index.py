@@ -114,11 +114,12 @@ class ClusterIndex:
 
     @cached_property
     def _machines(self) -> Mapping[str, Machine]:
-        return {node.key: machine_of(node, self._hosts.get(node.probe or "")) for node in self._nodes}
+        """By Ray's id of a node; of one that Ray does not list, by the name of its host."""
+        return {node.id or node.host: machine_of(node, self._hosts.get(node.probe or "")) for node in self._nodes}
 
     def machine(self, node: Node) -> Machine:
         """What is known of the machine of a node."""
-        known = self._machines.get(node.key)
+        known = self._machines.get(node.id or node.host)
         return machine_of(node, self._hosts.get(node.probe or "")) if known is None else known
 
     @cached_property
