@@ -139,7 +139,7 @@ async def test_hosts_of_which_none_answers_are_not_reachable():
     silent = Plan("start", "Start Ray", unreached=(Unreached("login-1", "login-1: no route"), Unreached("w1", "w1: no route")))
     runbook, _ = deeds({"head": "login-1", "10.0.0.1": "w1"}, silent)
     assert await runbook.survey(quiet) == "login-1: no route; w1: no route"
-    assert not runbook.heard
+    assert not runbook.has_answers
 
 
 async def test_a_part_that_is_in_the_way_is_mended_by_stopping_and_all_else_by_hand():
