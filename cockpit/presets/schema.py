@@ -1,4 +1,4 @@
-"""What may stand in a preset's file: its keys, for the check and for the JSON Schema."""
+"""Defines the keys of a preset's file, for reading it and for its JSON Schema."""
 
 from __future__ import annotations
 
@@ -126,4 +126,4 @@ WORDS: Final = {
     "needs.ray_version": "a version such as 2.44, or a range such as '>=2.40,<2.50'",
     "needs.python_version": "a version such as 3.10, or a range such as '>=3.9,<3.13'",
 }
-"""What is expected where, for `Document.convert`."""
+"""The value that each key expects, in words, for `Document.convert`."""
