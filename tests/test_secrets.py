@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cockpit.secrets import HIDDEN, LineRedactor, find_secrets, redact, redact_variable, redact_within
 from cockpit.secrets.contexts import CONTEXTS, URLS
 from cockpit.secrets.keys import KEYS
-from cockpit.secrets.names import NAME_RULES, PLAIN_RULES, TELLING, is_plain, looks_random, secrecy
+from cockpit.secrets.names import NAME_RULES, PLAIN_RULES, POSSIBLE_NAMES, is_plain, looks_random, secrecy
 from cockpit.secrets.redaction import _anywhere, _behind_names, _find_names
 from cockpit.secrets.tools import TOOLS
 from tests.growth import is_linear
@@ -489,7 +489,7 @@ def test_no_line_takes_longer_than_its_length(piece):
 @pytest.mark.parametrize("rule", [rule for rule in NAME_RULES if rule.secrecy])
 @given(data=st.data())
 def test_no_rule_tells_anything_of_words_that_are_passed_over(rule, data):
-    assert re.search(TELLING, data.draw(st.from_regex(rule.pattern)))
+    assert re.search(POSSIBLE_NAMES, data.draw(st.from_regex(rule.pattern)))
 
 
 @pytest.mark.parametrize("before", ["echo start\\n", "echo \x1b[32m", "basic send"])
