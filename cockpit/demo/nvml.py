@@ -26,7 +26,7 @@ class CompilerError(Exception):
 
 
 def build(cache: Path) -> Path:
-    """Return the folder with the simulated `libnvidia-ml.so.1`, for LD_LIBRARY_PATH. It is built at first use and when its source changes."""
+    """Return the folder with the simulated `libnvidia-ml.so.1`, for LD_LIBRARY_PATH. The library is built once for each source."""
     folder = cache / ("nvml-" + hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:12])
     built = folder / "libnvidia-ml.so.1"
     if not built.exists():

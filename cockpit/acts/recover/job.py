@@ -112,7 +112,10 @@ class JobSteps:
                     raise StepError(f"job {job} is {state.status}: {reason}", "launch")
 
                 # The actors that are known to live; a new one becomes known some seconds later.
-                actors = self._living_actors(state) if state is not None else []
+                actors: list[Actor] = []
+                if state is not None and state.job:
+                    known = self._monitor.poller.snapshot.actors or ()
+                    actors = [one for one in known if one.state == "ALIVE" and not one.internal and one.job == state.job]
                 gpus = sum(actor.needs.get("GPU", 0.0) for actor in actors)
                 with_actors = f", {plural(len(actors), 'actor')} with {gpus_words(gpus)}" if actors else ""
                 text = f"{state.status if state else 'submitted'}{with_actors}{_last_line(self._own_lines)}"
@@ -160,10 +163,6 @@ class JobSteps:
             return next((one for one in await self._monitor.jobs() if job in (one.id, one.submission)), None)
         except SourceError:
             return None
-
-    def _living_actors(self, job: Job) -> list[Actor]:
-        actors = self._monitor.poller.snapshot.actors or ()
-        return [actor for actor in actors if actor.state == "ALIVE" and not actor.internal and job.job and actor.job == job.job]
 
 
 def _last_line(lines: list[str]) -> str:
