@@ -36,7 +36,7 @@ class SavedRay:
         living = [node for node in snapshot.nodes or () if node.state == "ALIVE" and node.id is not None]
         nodes = sorted(living, key=lambda node: not node.head)
         if not nodes or not nodes[0].head or nodes[0].id not in raylets:
-            self.notes.append("How Ray was started is not saved: no probe on the head's host has told")
+            self.notes.append("How Ray was started is not saved: no probe on the head's host has reported it")
             return
         self.section = self._describe(nodes, raylets, snapshot) | ({"env": dict(env)} if env else {})
 
@@ -54,7 +54,7 @@ class SavedRay:
                 hosts.append(host)
                 workers.append(raylet)
         if silent := [clean(node.title) for node in nodes[1:] if node.id not in raylets]:
-            self.notes.append(f"Left out, as no probe has told how its Ray was started: {join_first(silent, 8)}")
+            self.notes.append(f"Left out, as no probe has reported how its Ray was started: {join_first(silent, 8)}")
 
         flags = [{**_flags(head), **_gcs_flags(head_host, snapshot)}, *map(_flags, workers)]
         if all(ray.slurm is None for ray in (head, *workers)):

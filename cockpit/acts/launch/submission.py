@@ -77,7 +77,9 @@ def order_of(preset: Preset, env: Mapping[str, str]) -> Order:
         raise InputError(f"{preset.path}: has no `job`: nothing to launch")
     # The content of these files is sent to Ray, so the plan names them.
     files = (
-        f"runtime_env.{name} is read from {beside(preset, value)}" for name, value in job.runtime_env.items() if _is_local_file(name, value)
+        f"runtime_env.{name} is read from {file_beside(preset, value)}"
+        for name, value in job.runtime_env.items()
+        if _is_local_file(name, value)
     )
     return Order(
         preset=preset,
@@ -124,7 +126,7 @@ def _without_local_files(preset: Preset, name: str, value: Any) -> Any:
     key = f"{preset.path}: job.runtime_env.{name}"
     if _is_local_file(name, value):
         try:
-            text = read_text(beside(preset, value))
+            text = read_text(file_beside(preset, value))
         except InputError as error:
             raise InputError(f"{key}: {error}") from None
         except (OSError, ValueError, RuntimeError) as error:  # ValueError: a null byte in the name; RuntimeError: ~ of an unknown user
@@ -136,7 +138,7 @@ def _without_local_files(preset: Preset, name: str, value: Any) -> Any:
     return value
 
 
-def beside(preset: Preset, name: str) -> Path:
+def file_beside(preset: Preset, name: str) -> Path:
     """Return the path of a file that a preset names, relative to the preset's own folder."""
     return preset.path.absolute().parent / Path(name).expanduser()
 
