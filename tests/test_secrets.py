@@ -1,3 +1,5 @@
+"""Each rule hides its examples, and nothing else; any text takes linear time."""
+
 from __future__ import annotations
 
 import json
@@ -24,7 +26,7 @@ HEX = "0123456789abcdef0123456789abcdef01234567"
 MADE_UP = "c0ffee4dead9beef" * 8
 NEAR = ("key where a switch may stand", "curl's user", "curl's user with a space in the password", "curl's user that is a key", "kubeadm",
         "DingTalk", "Zhipu", "Discord")  # fmt: skip
-"""Rules whose hint is not what the secret, or the command before it, begins with."""
+"""Rules whose hint is neither the beginning of the secret nor of the command before it."""
 
 
 def filled(example):

@@ -1,4 +1,4 @@
-"""How the followed Ray was started, as a preset says it, and what is said to be unknown."""
+"""A saved preset describes the start of the followed Ray, and names the unknown parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the runbook makes of a job that Ray is not given, and of a head that nobody knows anything of."""
+"""The runbook stops if the job is not submitted, if the head is unknown, or if the job shows no progress."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PRESET = Preset("ppo", Path("ppo.yaml"), ray=RayStart(RayNode("head"), (RayNode(
 
 
 class Door:
-    """Stands where the executor does: it has one plan, and knows each host by the name of `called`."""
+    """An executor with one plan, which has a name for each host in `called`."""
 
     def __init__(self, plan: Plan, called: dict[str, str]) -> None:
         self._plan, self._called, self.asked = plan, called, 0
@@ -227,7 +227,7 @@ async def test_a_first_line_that_is_a_tracebacks_is_no_progress_and_the_job_is_t
 
 
 class Started:
-    """A Ray that has just started: what it has handed out it tells when it is asked for the third time."""
+    """A Ray that has just started: it reports its used resources at the third request."""
 
     def __init__(self) -> None:
         self.asked = 0
