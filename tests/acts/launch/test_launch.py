@@ -1,4 +1,4 @@
-"""A launch is planned without its secrets, and carried out once."""
+"""The plan of a launch contains no secrets, and a job is submitted once."""
 
 from __future__ import annotations
 

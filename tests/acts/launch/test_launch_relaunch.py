@@ -1,4 +1,4 @@
-"""A job that no preset has launched is launched again as Ray tells of it, once, and what is secret in it stays Ray's."""
+"""A job without a preset is launched again as Ray recorded it, once, and its secrets are never shown."""
 
 from __future__ import annotations
 
