@@ -115,6 +115,8 @@ class Operation(Protocol):
     """That thing in a sentence: `put the cursor on a job`."""
     also_takes: ClassVar[type[Any] | None] = None
     """What it is aimed at where that is chosen, though it needs nothing under the cursor."""
+    takes_of_finding: ClassVar[type[Any] | None] = None
+    """What it is aimed at where a finding that it mends names such things: then nothing else on their hosts is touched."""
     max_rows: ClassVar[int | None] = 1
     """How many such things at the most; `None`: any number."""
     why_not_in_pods: ClassVar[str | None] = None

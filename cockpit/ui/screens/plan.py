@@ -25,8 +25,8 @@ from cockpit.model import Session
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
 from cockpit.text import clean, plural
-from cockpit.ui.dialogs import FoldedText
 from cockpit.ui.marks import Tone
+from cockpit.ui.screens.dialogs import FoldedText
 
 if TYPE_CHECKING:
     from cockpit.acts.executor import ActionExecutor
