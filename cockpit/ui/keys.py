@@ -1,16 +1,12 @@
-"""Which rows and pages a key is for, where it stands in the line of keys, and why it does nothing elsewhere."""
+"""Which rows and pages a key is for, and where it stands in the line of keys."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-from textual.binding import Binding
 
 from cockpit.check.preset_list import PresetEntry
 from cockpit.model import Actor, Finding, Job, Node, PlacementGroup, Process, Session
-from cockpit.ui.pages import PAGES
-from cockpit.ui.section import Page
 
 SWITCHES = ("tree", "dead", "growth", "user")
 """Actions that some pages alone have: `Page.switches`."""
@@ -39,21 +35,3 @@ FOOTER_ORDER = (
 def rank(name: str) -> int:
     """The place of an action in the line of keys, without its parameters."""
     return FOOTER_ORDER.index(name) if name in FOOTER_ORDER else len(FOOTER_ORDER)
-
-
-def why_not(action: str, page: Page, selected: Iterable[Any], *, readonly_reason: str | None) -> str | None:
-    """Why an action means nothing for this page and these rows; `None`: it means something. `readonly_reason`: why nothing is written."""
-    if action in WRITING_ACTIONS and readonly_reason is not None:
-        return readonly_reason
-    if action in SWITCHES and action not in page.switches:
-        having = [f"{each.title} ({number})" for number, each in enumerate(PAGES, 1) if action in each.switches]
-        return f"only on the {'page' if len(having) == 1 else 'pages'} {' and '.join(having)}" if having else "not possible here"
-    if action in REQUIRED_ROWS:
-        kind, words = REQUIRED_ROWS[action]
-        return None if any(isinstance(row, kind) for row in selected) else f"put the cursor on {words}"
-    return None
-
-
-def explain_bindings(*bindings: tuple[str, str, str]) -> list[Binding]:
-    """For a key, an action and its label: a binding that says why the key does nothing. Textual runs the first enabled one of a key."""
-    return [Binding(key, f"why_not('{action}', '{label}')", show=False) for key, action, label in bindings]

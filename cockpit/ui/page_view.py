@@ -22,7 +22,7 @@ from cockpit.text import clean
 from cockpit.ui.filter import Filter, FilterLine
 from cockpit.ui.footer import FOOTER_LINES, Footer, KeyPlace
 from cockpit.ui.header import Header, page_notes
-from cockpit.ui.keys import OFFERED_ROWS, rank, why_not
+from cockpit.ui.keys import OFFERED_ROWS, REQUIRED_ROWS, SWITCHES, WRITING_ACTIONS, rank
 from cockpit.ui.notices import say
 from cockpit.ui.pages import PAGES
 from cockpit.ui.pages.details import DetailPage, about, clipboard_text, detail_of, json_text
@@ -194,18 +194,35 @@ class PageView(Vertical):
     def why_not(self, action: str) -> str | None:
         """Why an action means nothing for the open page and what is selected on it; `None`: it means something."""
         config = self._services.config
-        return why_not(action, self.page, self.selected, readonly_reason=config.readonly_reason if config.readonly else None)
+        if action in WRITING_ACTIONS and config.readonly:
+            return config.readonly_reason
+        if action in SWITCHES and action not in self.page.switches:
+            having = [f"{each.title} ({number})" for number, each in enumerate(PAGES, 1) if action in each.switches]
+            return f"only on the {'page' if len(having) == 1 else 'pages'} {' and '.join(having)}"
+        if action in REQUIRED_ROWS:
+            kind, words = REQUIRED_ROWS[action]
+            return None if self.selected_of(kind) else f"put the cursor on {words}"
+        return None
+
+    def refuses(self, action: str, label: str) -> bool:
+        """Whether an action means nothing here; then it has been said why."""
+        if (why := self.why_not(action)) is not None:
+            say(self, f"{label}: {why}")
+        return why is not None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 Textual asks so
+        """Of two actions of one key Textual runs the first that this allows."""
         if action == "keep_filter":
             return self.is_typing
         if action == "back":
             return bool(self.table.needle) or len(self.pages) > 1
-        return self.why_not(action) is None
+        return action != "growth" or self.why_not(action) is None
 
     def place_key(self, binding: Binding) -> KeyPlace | None:
         """Where a key stands in the line of keys; `None`: it is not for what is selected."""
         name = binding.action.partition("(")[0]
+        if self.why_not(name) is not None:
+            return None
         if name in OFFERED_ROWS and not any(isinstance(thing, OFFERED_ROWS[name]) for thing in self.selected):
             return None
         if (name == "open" and not self._can_open) or (name == "pane" and not is_large(self.app.size)):
@@ -288,6 +305,8 @@ class PageView(Vertical):
 
     def action_tree(self) -> None:
         """Show the page as a tree, or as a list again."""
+        if self.refuses("tree", "Tree"):
+            return
         self.page.tree = not self.page.tree
         self._owner.draw()
 
@@ -327,6 +346,8 @@ class PageView(Vertical):
 
     def action_user(self) -> None:
         """Show only the processes of this row's user; again: of all users."""
+        if self.refuses("user", "User"):
+            return
         row = about(self.table.selected)
         if self.page.user is None and not (isinstance(row, Process) and row.user):
             say(self, "User: put the cursor on a process whose user is known")
@@ -354,6 +375,8 @@ class PageView(Vertical):
 
     def action_export(self) -> None:
         """Write the snapshot as JSON to a file in the current directory."""
+        if self.refuses("export", "Export"):
+            return
         from cockpit.report.status import export
 
         try:

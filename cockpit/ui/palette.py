@@ -93,7 +93,7 @@ def all_commands(screen: LiveScreen | ReplayScreen, theirs: Iterable[SystemComma
         yield SystemCommand(page.title, f"Open page {number + 1}", partial(pages.action_page, number))
     if isinstance(screen, LiveScreen) and screen.meant_actions is not None:
         for action in ACTS:
-            yield SystemCommand(action.title, f"Key {action.first_key}: {action.help}", partial(screen.begin_action, action))
+            yield SystemCommand(action.title, f"Key {action.first_key}: {action.help}", partial(screen.begin, (action,)))
     for node in pages.key_nodes:
         for binding in own_bindings(node):
             if binding.action.partition("(")[0] not in NOT_IN_PALETTE and pages.is_offered(node, binding):

@@ -10,7 +10,6 @@ from textual import events
 
 from cockpit.moment import moment_text
 from cockpit.sources.source import SourceError
-from cockpit.ui.moments import STEP_S
 from cockpit.ui.pages.findings import FindingsPage
 from cockpit.ui.pages.jobs import JobsPage
 from cockpit.ui.pages.memory import MemoryPage
@@ -18,7 +17,7 @@ from cockpit.ui.recorded import RecordedPast
 from cockpit.ui.screens.dialogs import NameDialog
 from cockpit.ui.screens.live import LiveScreen
 from cockpit.ui.screens.log import LogScreen
-from cockpit.ui.screens.replay import ReplayScreen
+from cockpit.ui.screens.replay import STEP_S, ReplayScreen
 from cockpit.ui.time_line import TimeLine
 from tests.ui.conftest import Hand
 from tests.ui.recordings import BEGIN, Happened, recorded

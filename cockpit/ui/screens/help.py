@@ -164,7 +164,7 @@ def log_help_text(nodes: Iterable[DOMNode]) -> str:
 def own_bindings(node: DOMNode) -> Iterator[Binding]:
     """Those of its own class that do something: not those that say why a key does nothing, nor those of actions, which have a table."""
     for binding in type(node).BINDINGS:
-        if isinstance(binding, Binding) and binding.action.partition("(")[0] not in ("act", "why_not", "why_no_action"):
+        if isinstance(binding, Binding) and binding.action.partition("(")[0] not in ("act", "not_recorded", "no_action"):
             yield binding
 
 

@@ -33,9 +33,8 @@ from cockpit.sources.source import SourceError, run_in_thread
 from cockpit.text import plural
 from cockpit.ui import cells
 from cockpit.ui.footer import KeyPlace
-from cockpit.ui.keys import explain_bindings, rank
+from cockpit.ui.keys import rank
 from cockpit.ui.log_tails import LogTails
-from cockpit.ui.moments import STEP_S, ask_moment, find_next_events, find_recording
 from cockpit.ui.notices import await_aloud, say, telling_failures
 from cockpit.ui.page_view import PageView
 from cockpit.ui.pages.actors import ActorsPage
@@ -43,7 +42,7 @@ from cockpit.ui.pages.details import DetailPage, about, detail_of, has_log
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.presets import PresetsPage
 from cockpit.ui.preset_files import edit_file, look_at_all_hosts, own_copy
-from cockpit.ui.screens.replay import ReplayScreen
+from cockpit.ui.screens.replay import STEP_S, ReplayScreen, ask_moment, find_next_events, find_recording
 from cockpit.ui.services import Services
 from cockpit.ui.view import Index, View
 
@@ -91,15 +90,6 @@ class LiveScreen(Screen[None]):
         Binding("r,f5", "refresh", "Refresh", show=False),
         Binding("plus", "interval(-1)", "Poll faster", show=False),
         Binding("minus", "interval(1)", "Poll slower", show=False),
-        *explain_bindings(
-            ("t", "tree", "Tree"),
-            ("u", "user", "User"),
-            ("E", "export", "Export"),
-            ("d", "dead", "Dead"),
-            ("x", "hide", "Hide"),
-            ("w", "save", "Save preset"),
-        ),
-        *(Binding(key, f"why_no_action('{key}')", show=False) for key in ACTION_KEYS),
     ]
 
     def __init__(self, services: Services) -> None:
@@ -189,7 +179,7 @@ class LiveScreen(Screen[None]):
     def on_table_moved(self) -> None:
         """Another row is under the cursor: other keys may apply."""
         self.choices = {key: choose_action(actions_on(key), self.selection) for key in ACTION_KEYS}
-        self.page_view.note_meanings([choice.action.id for choice in self.choices.values() if isinstance(choice, Choice)])
+        self.page_view.note_meanings(self.meant_actions)
         self.refresh_log_tails()
 
     def on_table_opened(self) -> None:
@@ -217,18 +207,15 @@ class LiveScreen(Screen[None]):
             return None
         return frozenset(choice.action.id for choice in self.choices.values() if isinstance(choice, Choice))
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action in ("why_not", "why_no_action"):
-            return not self.page_view.is_typing
-        if action == "act":
-            return self.services.find_executor is not None and isinstance(self.choices.get(str(parameters[0])), Choice)
-        return self.page_view.why_not(action) is None
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 Textual asks so
+        """Of two actions of one key Textual runs the first that this allows."""
+        return action != "edit" or self.page_view.why_not(action) is None
 
     def place_key(self, binding: Binding) -> KeyPlace | None:
         name, _, argument = binding.action.partition("(")
         if name == "act":
-            choice = self.choices[argument.strip("')")]
-            if isinstance(choice, str):
+            choice = self.choices.get(argument.strip("')"))
+            if not isinstance(choice, Choice) or self.services.find_executor is None:
                 return None
             kind = "mend" if choice.mends else "act on row" if choice.action.takes else "act"
             return rank(kind), choice.action.title
@@ -236,31 +223,18 @@ class LiveScreen(Screen[None]):
             return 0, binding.description
         return self.page_view.place_key(binding)
 
-    def action_why_not(self, action: str, label: str) -> None:
-        """Show why a key does nothing here."""
-        say(self, f"{label}: {self.page_view.why_not(action)}")
-
-    def action_why_no_action(self, key: str) -> None:
-        """Show why the key of an action does nothing here."""
-        config, choice = self.services.config, self.choices.get(key)
-        if self.services.find_executor is None:
-            titles = " / ".join(action.title for action in actions_on(key))
-            say(self, f"{titles}: {config.readonly_reason if config.readonly else 'nothing can be changed here'}")
-        elif isinstance(choice, str):
-            say(self, choice)
-
     # Actions: from a key to a plan, and what is left to do after its receipt
 
     def action_act(self, key: str) -> None:
-        """Show the plan of an action."""
-        self.begin(choose_action(actions_on(key), self.selection))
+        """Show the plan of the action that a key means, or say why it means none."""
+        self.begin(actions_on(key))
 
-    def begin_action(self, action: Act | Runbook) -> None:
-        """From the palette: this action and no other."""
-        self.begin(choose_action((action,), self.selection))
-
-    def begin(self, choice: Choice | str) -> None:
-        """Open the plan of what was chosen, or say why there is none."""
+    def begin(self, actions: Sequence[Act | Runbook]) -> None:
+        """Show the plan of that one of these actions which is meant."""
+        config, choice = self.services.config, choose_action(actions, self.selection)
+        if self.services.find_executor is None:
+            titles = " / ".join(action.title for action in actions)
+            choice = f"{titles}: {config.readonly_reason if config.readonly else 'nothing can be changed here'}"
         if isinstance(choice, str):
             say(self, choice)
             return
@@ -358,7 +332,7 @@ class LiveScreen(Screen[None]):
     async def action_dead(self) -> None:
         """Show dead actors and why they died; loaded on demand."""
         page = self.page_view.page
-        if not isinstance(page, ActorsPage):
+        if self.page_view.refuses("dead", "Dead") or not isinstance(page, ActorsPage):
             return
         page.wants_dead = not page.wants_dead
         self.draw()
@@ -370,6 +344,8 @@ class LiveScreen(Screen[None]):
     def action_hide(self) -> None:
         """Hide a finding until it clears; on a hidden one: show it again."""
         pages = self.page_view
+        if pages.refuses("hide", "Hide"):
+            return
         found = pages.selected_of(Finding)
         pages.table.untag({row.key for row in pages.table.chosen})
         self._update_hidden(self.services.hidden.toggle(found))
@@ -555,6 +531,8 @@ class LiveScreen(Screen[None]):
     @work(group="naming", exclusive=True)
     async def action_save(self) -> None:
         """Save the job under the cursor as a preset: command, environment, metadata, and how its Ray was started."""
+        if self.page_view.refuses("save", "Save preset"):
+            return
         jobs = self.page_view.selected_of(Job)
         if len(jobs) != 1:
             say(self, "Save one job at a time: put the cursor on it")

@@ -1,10 +1,11 @@
-"""The pages as they were at a past moment, and the keys that lead from one moment to another."""
+"""The pages as they were at a past moment, and how a moment is chosen: by steps, by events, by a typed time."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec.structs import replace
 from textual import work
@@ -16,20 +17,24 @@ from textual.worker import Worker
 
 from cockpit.acts.table import ACTION_KEYS, actions_on
 from cockpit.model import Snapshot
-from cockpit.moment import moment_text
+from cockpit.moment import EXAMPLES, moment_text, parse_moment
+from cockpit.text import plural
 from cockpit.ui.footer import KeyPlace
-from cockpit.ui.keys import explain_bindings
-from cockpit.ui.moments import STEP_S, ask_moment, find_next_events, find_recording, tell_events
 from cockpit.ui.notices import say, telling_failures
 from cockpit.ui.page_view import PageView
 from cockpit.ui.recorded import PastMoment, RecordedPast
 from cockpit.ui.services import Services
-from cockpit.ui.time_line import SPANS_S, TimeLine, stretch_around
+from cockpit.ui.time_line import SPANS_S, TimeLine, event_text, stretch_around
 from cockpit.ui.view import Index, View
 
 if TYPE_CHECKING:
     from cockpit.recording.events import Event
 
+STEP_S: Final = 10.0
+"""Seconds of a step: hosts are looked at every 2 s and Ray's agents every 5 s, so that each step shows something new."""
+MAX_TOLD_EVENTS: Final = 3
+"""Of several that happened at one time."""
+SEVERITIES: Final[Mapping[str | None, str]] = {"critical": "error", "warning": "warning"}
 PLAY_INTERVAL_S: Final = 1.0
 """Seconds between two steps of playing."""
 AGE_INTERVAL_S: Final = 2.0
@@ -41,13 +46,6 @@ The whole minutes before take some 0.1 s at two nodes and 3 s at 100, where a mo
 """
 KEY_ORDER: Final = ("now", "step(-1)", "event(-1)", "play", "moment")
 """What comes first in the line of keys."""
-NOT_RECORDED: Final[Mapping[str, str]] = {
-    "act": "actions are not possible in the past",
-    "log": "logs are not recorded",
-    "stack": "stacks are not recorded",
-    "dead": "dead actors are not recorded",
-}
-"""By action of the present, why the past hasn't it."""
 
 
 class ReplayScreen(Screen[PageView | None]):
@@ -65,22 +63,22 @@ class ReplayScreen(Screen[PageView | None]):
         Binding("plus", "zoom(-1)", "Zoom in", show=False),
         Binding("minus", "zoom(1)", "Zoom out", show=False),
         Binding("escape", "leave", "Now", show=False),
-        *explain_bindings(
-            ("t", "tree", "Tree"),
-            ("u", "user", "User"),
-            ("E", "export", "Export"),
-            ("l", "log", "Log"),
-            ("s", "stack", "Stack"),
-            ("d", "dead", "Dead"),
-            ("x", "hide", "Hide"),
-            ("z", "unhide", "Unhide"),
-            ("e", "edit", "Edit"),
-            ("w", "save", "Save preset"),
-            ("a", "address", "Other cluster"),
-            ("p", "pause", "Pause"),
-            ("r,f5", "refresh", "Refresh"),
+        *(
+            Binding(key, f"not_recorded('{label}', '{why}')", show=False)
+            for key, label, why in (
+                ("l", "Log", "logs are not recorded"),
+                ("s", "Stack", "stacks are not recorded"),
+                ("d", "Dead", "dead actors are not recorded"),
+                ("x", "Hide", "not possible in the past"),
+                ("z", "Unhide", "not possible in the past"),
+                ("e", "Edit", "not possible in the past"),
+                ("w", "Save preset", "not possible in the past"),
+                ("a", "Other cluster", "not possible in the past"),
+                ("p", "Pause", "not possible in the past"),
+                ("r,f5", "Refresh", "not possible in the past"),
+            )
         ),
-        *(Binding(key, f"why_no_action('{key}')", show=False) for key in ACTION_KEYS),
+        *(Binding(key, f"no_action('{key}')", show=False) for key in ACTION_KEYS),
     ]
 
     def __init__(
@@ -158,30 +156,25 @@ class ReplayScreen(Screen[PageView | None]):
         """Nothing of the past can be changed."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 Textual asks so
-        return not self.page_view.is_typing if action in ("play", "now", "why_not", "why_no_action") else True
+        return not self.page_view.is_typing if action in ("play", "now", "not_recorded", "no_action") else True
 
     def place_key(self, binding: Binding) -> KeyPlace | None:
         if binding.action in KEY_ORDER:
             return KEY_ORDER.index(binding.action) - len(KEY_ORDER), binding.description
         return self.page_view.place_key(binding)
 
-    def action_why_not(self, action: str, label: str) -> None:
+    def action_not_recorded(self, label: str, why: str) -> None:
         """Show why a key does nothing in the past."""
-        why = self.page_view.why_not(action) if action in ("tree", "user", "export") else None
-        say(self, f"{label}: {why or self._say_not_recorded(action)}")
+        say(self, f"{label}: {why}" if self._live is None else f"{label}: {why}. End: back to now")
 
-    def action_why_no_action(self, key: str) -> None:
+    def action_no_action(self, key: str) -> None:
         """Show why the key of an action does nothing in the past."""
         config = self.services.config
         if config.readonly or self._live is None:
             titles = " / ".join(action.title for action in actions_on(key))
             say(self, f"{titles}: {config.readonly_reason if config.readonly else 'this is a recording'}")
         else:
-            say(self, f"{key.upper()}: {self._say_not_recorded('act')}")
-
-    def _say_not_recorded(self, action: str) -> str:
-        why = NOT_RECORDED.get(action, "not possible in the past")
-        return why if self._live is None else f"{why}. End: back to now"
+            self.action_not_recorded(key.upper(), "actions are not possible in the past")
 
     # Keys
 
@@ -316,3 +309,48 @@ class ReplayScreen(Screen[PageView | None]):
             self._playing.stop()
             self._playing = None
             self.draw()
+
+
+def find_recording(screen: Screen[Any], services: Services) -> RecordedPast | None:
+    """What is recorded of this cluster; `None`: nothing, and it has been said why."""
+    if services.recorded is None:
+        say(screen, f"Nothing to go back to: {services.why_unrecorded}", "warning")
+    return services.recorded
+
+
+async def find_next_events(screen: Screen[Any], services: Services, moment: float, direction: int) -> Sequence[Event]:
+    """Those of one time that come next (1) or came last (-1); none: there are none, and it has been said."""
+    if (recorded := find_recording(screen, services)) is None:
+        return ()
+    with telling_failures(screen):
+        if events := await recorded.read_next(moment, direction):
+            return events
+        say(screen, f"No {'later' if direction > 0 else 'earlier'} event is recorded")
+    return ()
+
+
+async def ask_moment(screen: Screen[Any], services: Services, *, is_live: bool) -> float | None:
+    """A time that somebody types; `None`: they have changed their mind, or it is no time, and it has been said."""
+    if (recorded := find_recording(screen, services)) is None:
+        return None
+    from cockpit.ui.screens.dialogs import NameDialog
+
+    typed = await screen.app.push_screen_wait(NameDialog(f"Go to the time ({EXAMPLES}):", ""))
+    if typed is None:
+        return None
+    try:
+        newest = services.clock() if is_live else (await recorded.read_range())[1]
+        return parse_moment(typed, newest, at_its_end=True)
+    except ValueError as error:
+        say(screen, str(error), "warning")
+        return None
+
+
+def tell_events(screen: Screen[Any], events: Sequence[Event], now: float) -> None:
+    """What happened, each sentence once, instead of what was told before."""
+    screen.app.clear_notifications()
+    said = {f"{moment_text(event.at, now)}  {event_text(event)}": event.level for event in events}
+    for text in islice(said, MAX_TOLD_EVENTS):
+        say(screen, text, SEVERITIES.get(said[text], "information"))
+    if len(said) > MAX_TOLD_EVENTS:
+        say(screen, f"and {plural(len(said) - MAX_TOLD_EVENTS, 'more event')} at this time")
