@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from cockpit.acts.act import Act, Aim, Runbook
+from cockpit.acts.act import Act, Runbook
+from cockpit.acts.plan import Aim
 from cockpit.model import Finding, Node, Process, Session, Snapshot
 from cockpit.model.about import find_things
 

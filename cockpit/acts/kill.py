@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec.structs import replace
 
 from cockpit.acts import losses
-from cockpit.acts.act import Aim, Flag, Impact, Nouns, session_word
+from cockpit.acts.act import Flag, Impact, Nouns, session_word
 from cockpit.acts.on_hosts import FORCE, GRACE, HostAct, owners_of, with_owners, without_none
-from cockpit.acts.plan import Plan, Target
+from cockpit.acts.plan import Aim, Plan, Target
 from cockpit.model import LEFT_OVER, Process, Snapshot
 
 if TYPE_CHECKING:

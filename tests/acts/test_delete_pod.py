@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cockpit.acts.act import Aim, Impact
+from cockpit.acts.act import Impact
 from cockpit.acts.choose import Choice, Selection, choose_action
-from cockpit.acts.plan import Plan, Receipt
+from cockpit.acts.plan import Aim, Plan, Receipt
 from cockpit.acts.table import actions_on, find_act
 from cockpit.acts.text import plan_lines, summary
 from cockpit.config.kubernetes import KubernetesPlace

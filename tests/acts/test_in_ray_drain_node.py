@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from cockpit.acts.act import Aim
 from cockpit.acts.audit import title_of
 from cockpit.acts.choose import Choice, Selection, choose_action
-from cockpit.acts.plan import Plan, Target
+from cockpit.acts.plan import Aim, Plan, Target
 from cockpit.acts.table import actions_on, find_act
 from cockpit.acts.text import headline
 from tests.world import actor, node, snapshot

@@ -7,10 +7,11 @@ from typing import ClassVar
 import pytest
 
 import cockpit
-from cockpit.acts.act import Aim, Nouns, Runbook
+from cockpit.acts.act import Nouns, Runbook
 from cockpit.acts.choose import Choice, Selection, choose_action
 from cockpit.acts.jobs import JobAct
 from cockpit.acts.on_hosts import HostAct
+from cockpit.acts.plan import Aim
 from cockpit.acts.table import ACTS, STEPS, actions_on, find_act
 from cockpit.model import Finding, Job, PlacementGroup, Remedy, Session
 from tests.world import actor, node, process, snapshot

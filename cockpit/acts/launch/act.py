@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from cockpit.acts.act import Act, Aim, DiskRead, Impact, Nouns
-from cockpit.acts.plan import Plan, Receipt
+from cockpit.acts.act import Act, DiskRead, Impact, Nouns
+from cockpit.acts.plan import Aim, Plan, Receipt
 from cockpit.config.document import InputError
 from cockpit.model import Job, Snapshot
 from cockpit.presets import Preset, read_preset

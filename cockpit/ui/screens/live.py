@@ -15,9 +15,9 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.worker import Worker
 
-from cockpit.acts.act import Act, Aim, DiskRead, Runbook
+from cockpit.acts.act import Act, DiskRead, Runbook
 from cockpit.acts.choose import Choice, Selection, choose_action
-from cockpit.acts.plan import Receipt, Target
+from cockpit.acts.plan import Aim, Receipt, Target
 from cockpit.acts.table import ACTION_KEYS, ACTS, actions_on
 from cockpit.check.preset_list import PresetEntry, check_presets
 from cockpit.config.address import Address

@@ -15,9 +15,9 @@ from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.widgets import Button, Input, Label
 
-from cockpit.acts.act import Act, Aim, Operation
+from cockpit.acts.act import Act, Operation
 from cockpit.acts.audit import audit_path
-from cockpit.acts.plan import Plan, Receipt
+from cockpit.acts.plan import Aim, Plan, Receipt
 from cockpit.acts.text import plan_lines, receipt_lines
 from cockpit.acts.world import UnclearSessionError
 from cockpit.config.document import abbreviate_home
