@@ -19,11 +19,11 @@ class Selection(msgspec.Struct, frozen=True):
     """What an operator has selected on the screen."""
 
     things: Sequence[Any] = ()
-    """What the tagged rows stand for, else the row under the cursor, else the thing whose page is open. Findings are among them."""
+    """The things of the tagged rows. If no row is tagged: that of the row under the cursor, or the one whose page is open."""
     hosts: tuple[str, ...] = ()
-    """Of the tagged nodes, else of the node whose page is open: where an action goes that needs no row. Empty: to all hosts."""
+    """The hosts of tagged nodes, or of the node whose page is open: an action that needs no row goes there. Empty: to all hosts."""
     snapshot: Snapshot = msgspec.field(default_factory=Snapshot)
-    """As it is drawn: what a finding is about is looked up in it."""
+    """The snapshot that is drawn: the things that a finding is about are looked up in it."""
     in_pods: bool = False
     """Whether KubeRay runs this Ray."""
 

@@ -68,7 +68,7 @@ LOG_TAILS: Final = "log-tails"
 
 
 class LiveScreen(Screen[None]):
-    """Draws each new snapshot; one key stops that, and polling goes on."""
+    """Draws each new snapshot, unless the display is paused."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(key, f"act('{key}')", actions_on(key)[0].title, show=key in {act.first_key for act in ACTS}) for key in ACTION_KEYS),
@@ -101,7 +101,7 @@ class LiveScreen(Screen[None]):
         self.frozen_at: float | None = None
         """Since when the screen is paused; `None`: it is not."""
         self.choices: Mapping[str, Choice | str] = {}
-        """What each key of an action means for what is selected, or why it means nothing."""
+        """What each key of an action means for what is selected, or why it means nothing; empty: nothing can be changed here."""
         self.log_tails = LogTails(services.clock)
         self._index = Index(self.snapshot)
         self._is_left = False
@@ -178,7 +178,9 @@ class LiveScreen(Screen[None]):
 
     def on_table_moved(self) -> None:
         """Another row is under the cursor: other keys may apply."""
-        self.choices = {key: choose_action(actions_on(key), self.selection) for key in ACTION_KEYS}
+        if self.services.find_executor is not None:
+            selection = self.selection
+            self.choices = {key: choose_action(actions_on(key), selection) for key in ACTION_KEYS}
         self.page_view.note_meanings(self.meant_actions)
         self.refresh_log_tails()
 
@@ -215,7 +217,7 @@ class LiveScreen(Screen[None]):
         name, _, argument = binding.action.partition("(")
         if name == "act":
             choice = self.choices.get(argument.strip("')"))
-            if not isinstance(choice, Choice) or self.services.find_executor is None:
+            if not isinstance(choice, Choice):
                 return None
             kind = "mend" if choice.mends else "act on row" if choice.action.takes else "act"
             return rank(kind), choice.action.title
