@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import ClassVar
 
-from cockpit.acts.act import Act, Aim, DiskRead, Impact, Nouns
+from cockpit.acts.act import Act, DiskRead, Impact, Nouns
 from cockpit.acts.launch.launch import Launches
 from cockpit.acts.launch.submission import preset_of_job
-from cockpit.acts.plan import Plan, Receipt
+from cockpit.acts.plan import Aim, Plan, Receipt
 from cockpit.acts.world import ActContext, Hear
 from cockpit.config.document import InputError
 from cockpit.model import Job, Snapshot

@@ -34,7 +34,7 @@ from typing import ParamSpec
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.acts.act import Act, Aim
+from cockpit.acts.act import Act
 from cockpit.acts.launch.package import Package
 from cockpit.acts.launch.submission import (
     Order,
@@ -46,7 +46,7 @@ from cockpit.acts.launch.submission import (
     pack_working_dir,
     secret_hider,
 )
-from cockpit.acts.plan import RAY, Plan, Receipt, Target
+from cockpit.acts.plan import RAY, Aim, Plan, Receipt, Target
 from cockpit.acts.world import Hear
 from cockpit.check.preset import look_and_check
 from cockpit.check.result import CheckOutcome

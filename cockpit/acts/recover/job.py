@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
-from cockpit.acts.act import Aim
 from cockpit.acts.executor import ActionExecutor
-from cockpit.acts.plan import Plan, Receipt
+from cockpit.acts.plan import Aim, Plan, Receipt
 from cockpit.acts.recover.step_state import StepError
 from cockpit.acts.table import find_act
 from cockpit.acts.world import Hear

@@ -8,10 +8,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from cockpit.acts.act import Aim
 from cockpit.acts.audit import user_name
 from cockpit.acts.executor import ActionExecutor
-from cockpit.acts.plan import Plan, Receipt, Target
+from cockpit.acts.plan import Aim, Plan, Receipt, Target
 from cockpit.acts.recover.arrival import wait_for_all
 from cockpit.acts.recover.hosts import (
     address_conflicts,

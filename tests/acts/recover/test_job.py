@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cockpit.acts.act import Aim
-from cockpit.acts.plan import Plan, Target, Unreached
+from cockpit.acts.plan import Aim, Plan, Target, Unreached
 from cockpit.acts.recover.job import JobSteps
 from cockpit.acts.recover.step_state import StepError
 from cockpit.acts.recover.steps import RecoverySteps
