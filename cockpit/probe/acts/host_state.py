@@ -155,9 +155,9 @@ class HostScanner:
         self._nvml.start(threading.Event())
         self._last: Tuple[float, HostState] | None = None
 
-    def hear(self, temp: str) -> None:
+    def add_temp_dir(self, temp: str) -> None:
         """A temp dir that a person has named; it is looked into from now on."""
-        self._scanner.hear(temp)
+        self._scanner.add_temp_dir(temp)
 
     def doubt_jobs(self, session: str) -> None:
         """That session is being ended: what its Ray has said of its jobs holds no longer."""

@@ -82,7 +82,7 @@ class Ground:
 
     def scanner(self) -> HostScanner:
         scanner = HostScanner({})
-        scanner.hear(str(self.temp))
+        scanner.add_temp_dir(str(self.temp))
         return scanner
 
     def plan(self, **more: Any) -> Answer:

@@ -174,7 +174,7 @@ def test_a_session_is_found_by_its_path_wherever_it_lies(ground, tmp_path):
     link.symlink_to(ground.temp)
     session(ground.temp)
     unknowing = Ground(tmp_path)
-    unknowing.scanner().hear(str(tmp_path))
+    unknowing.scanner().add_temp_dir(str(tmp_path))
     planned = unknowing.plan(sessions=[f"{link}/{NAME}"])
     assert what(planned["targets"]) == [NAME]
     assert what(unknowing.do(planned["targets"], sessions=[f"{link}/{NAME}"])["done"]) == [NAME]

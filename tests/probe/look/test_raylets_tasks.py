@@ -35,7 +35,7 @@ def _plain(monkeypatch, tmp_path):
     """A kernel that says nothing of cgroups and hosts, and a raylet without a capability."""
     monkeypatch.setattr(tasks, "CGROUPS", str(tmp_path / "none"))
     monkeypatch.setattr(tasks, "in_first_namespace", lambda: False)
-    monkeypatch.setattr(tasks, "_is_exempt", lambda _: False)
+    monkeypatch.setattr(tasks, "has_capability", lambda _pid, _bits: False)
 
 
 def threads(pid, number, **more):
@@ -60,7 +60,7 @@ def test_where_it_is_unlimited_or_unknown_nothing_is_told():
 
 
 def test_who_may_go_beyond_limits_is_told_by_the_kernel(monkeypatch):
-    monkeypatch.setattr(tasks, "_is_exempt", lambda _: True)
+    monkeypatch.setattr(tasks, "has_capability", lambda _pid, bits: bits == tasks.EXEMPT)
     one = raylet(HERE)
     assert task_limits(one, table(one), 4096) == ()
 

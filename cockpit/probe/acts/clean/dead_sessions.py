@@ -49,7 +49,7 @@ def wait_and_look(cleaning: Cleaning) -> HostState:
     """A look at a moment when no session that is meant has just been made. Only those that seem dead are waited for."""
     for name in map(decode_path, cleaning.request.get("sessions") or ()):
         if "/" in name:
-            cleaning.scanner.hear(os.path.dirname(os.path.abspath(name)))
+            cleaning.scanner.add_temp_dir(os.path.dirname(os.path.abspath(name)))
     look = cleaning.scanner.look(0.0)
     _wait_while_young(cleaning, [folder.path for folder in select_sessions(cleaning.request, look) if not folder.answers])
     return cleaning.scanner.look(0.0)
