@@ -21,9 +21,9 @@ from tests.probe.acts.grounds import Ground
 def ground(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ground]:
     """A short path: the name of a Unix socket has at most 107 bytes. This machine's own temp dirs and processes are not looked at."""
     temp = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
-    known = SessionScanner._known_temps
+    known = SessionScanner._find_temp_dirs
     monkeypatch.setattr(
-        SessionScanner, "_known_temps", lambda *seen: tuple(one for one in known(*seen) if one.startswith((str(temp), str(tmp_path))))
+        SessionScanner, "_find_temp_dirs", lambda *seen: tuple(one for one in known(*seen) if one.startswith((str(temp), str(tmp_path))))
     )
     scan = ProcessScanner.scan
     monkeypatch.setattr(ProcessScanner, "scan", lambda scanner: without_others(scan(scanner)))

@@ -61,7 +61,7 @@ def test_without_py_spy_it_is_said_what_to_do(run: Run, monkeypatch: pytest.Monk
     pid = run("sleep", "60")
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(stacks, "_theirs", lambda pid: [])
+    monkeypatch.setattr(stacks, "read_environ", lambda pid: {"PATH": "/nowhere"})
     assert "pip install py-spy" in stack(pid, ticks(pid))["error"]
 
 
@@ -74,7 +74,7 @@ def test_a_py_spy_that_others_may_write_is_not_run_as_root(run: Run, tmp_path: P
     pid = run("sleep", "60")
     monkeypatch.setattr(sys, "executable", f"{tmp_path}/python")
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(stacks, "_theirs", lambda pid: [str(own)])
+    monkeypatch.setattr(stacks, "read_environ", lambda pid: {"PATH": str(tmp_path)})
     error = stack(pid, ticks(pid))["error"]
     assert f"{own} is not run as root" in error
     assert "can be written by everybody" in error
@@ -94,20 +94,20 @@ def test_a_py_spy_that_others_may_write_is_not_run_as_root(run: Run, tmp_path: P
     ],
 )
 def test_what_py_spy_complains_of_is_a_sentence(said: str, told: str):
-    assert told in stacks._why(said, 7)
+    assert told in stacks._explain(said, 7)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it becomes another user")
 def test_why_py_spy_may_not_look_is_the_rule_that_forbids_it(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     own = os.getpid()
     monkeypatch.setattr(stacks, "PTRACE_SCOPE", str(tmp_path / "ptrace_scope"))
-    assert "run cockpit as root (in a container" in stacks._why("Permission denied", own)
+    assert "run cockpit as root (in a container" in stacks._explain("Permission denied", own)
     (tmp_path / "ptrace_scope").write_text("1\n")
-    assert "kernel.yama.ptrace_scope is 1 on this host: run cockpit as root" in stacks._why("Permission denied", own)
+    assert "kernel.yama.ptrace_scope is 1 on this host: run cockpit as root" in stacks._explain("Permission denied", own)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    assert "it is another user's: run cockpit as root or as its user" in stacks._why("Permission denied", own)
+    assert "it is another user's: run cockpit as root or as its user" in stacks._explain("Permission denied", own)
 
 
 def test_what_is_no_answer_is_an_error():
-    assert "can't be read" in stacks._threads(b"[{}]")["error"]
-    assert "can't be read" in stacks._threads(b"half a")["error"]
+    assert "can't be read" in stacks._parse_threads(b"[{}]")["error"]
+    assert "can't be read" in stacks._parse_threads(b"half a")["error"]
