@@ -1,4 +1,4 @@
-"""`python -m probe`: says who it is, then what it sees, a JSON line each, until nobody listens any more."""
+"""Is the program `python -m probe`: writes one line about itself, then samples of this host as JSON lines, until nobody reads them."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from .look.stacks import stack
 
 HELLO = 1
 COLLECT_TIMEOUT_S = 0.15
-"""Seconds that a sample waits for its collectors; what is slower is in the next one."""
+"""Seconds that a sample waits for its collectors. The facts of a slower one are in the next sample."""
 FIRST_ANSWERS_S = 0.05
-"""Seconds in which collectors that have their first answers share one more sample."""
+"""Seconds in which further first answers are awaited, so that they share one extra sample."""
 ONCE_TIMEOUT_S = 5.0
 MIN_INTERVAL_S = 0.1
 
 
 def main(words: Sequence[str] | None = None) -> NoReturn:
-    """Leaves by os._exit: a thread that hangs in a driver must not hold the program."""
-    options = _options(words)
+    """Ends by os._exit, because a thread that hangs in a driver would hold up a normal exit."""
+    options = _parse_options(words)
     for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(name, signal.SIG_DFL)
-    threading.Thread(target=_exit_with_parent, args=(options.lifeline,), name="lifeline", daemon=True).start()
+    threading.Thread(target=_exit_with_reader, args=(options.lifeline,), name="lifeline", daemon=True).start()
     if options.command == "environ":
         say(environ(options.pid, options.ticks))
     elif options.command == "stack":
@@ -49,7 +49,7 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
     elif options.command == "log":
         read_log([*usual_temps()], options.session, options.name, options.lines, say, follow=options.follow)
     elif options.command == "act":
-        from .acts.perform import perform  # imported late: a probe that only looks is sent without it
+        from .acts.perform import perform  # imported late: a probe that only reads is sent without it
 
         perform(options.request, lambda line: say(line if "tell" in line else {**line, "machine": machine()}))
     elif options.command == "ray-tunnel":
@@ -61,7 +61,7 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
     os._exit(0)
 
 
-def _options(words: Sequence[str] | None) -> argparse.Namespace:
+def _parse_options(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "probe", description="What this host's GPUs, processes, memory, disks and Ray sessions do, as JSON lines."
     )
@@ -91,7 +91,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def stream_samples(interval: float, once: bool) -> None:
-    """A sample every `interval` seconds, and one more when a slow collector has its first answer."""
+    """Writes a sample every `interval` seconds, and an extra one when a slow collector has its first answer."""
     say(hello())
     sampler = Sampler(Users())
     sampler.start(ONCE_TIMEOUT_S if once else COLLECT_TIMEOUT_S)
@@ -109,13 +109,13 @@ def stream_samples(interval: float, once: bool) -> None:
 
 
 def hello() -> dict[str, Any]:
-    """Who speaks."""
+    """The first line, which describes the probe."""
     python = ".".join(map(str, sys.version_info[:3]))
     return {"hello": HELLO, "host": socket.gethostname(), "addresses": addresses(), "pid": os.getpid(), "python": python}
 
 
 def environ(pid: int, ticks: int) -> dict[str, Any]:
-    """The environment of exactly that process, secrets included; or a sentence that says why not."""
+    """The environment of exactly this process, with its secrets, or an error sentence."""
     if not lives(pid, ticks):
         return {"error": f"Process {pid} has ended; that pid is free or another process's now."}
     found = read_environ(pid)
@@ -127,14 +127,14 @@ def environ(pid: int, ticks: int) -> dict[str, Any]:
 
 
 def say(line: dict[str, Any]) -> None:
-    """One write a line where the pipe is large enough."""
+    """Writes one line, by a single write if the pipe has room."""
     data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
     while data:
         data = data[os.write(1, data) :]
 
 
-def _exit_with_parent(lifeline: bool) -> None:
-    """Ends this program when whoever started it is gone: stdin has ended, or nobody reads stdout any more."""
+def _exit_with_reader(lifeline: bool) -> None:
+    """Ends this program when its stdin ends, or when nobody reads its stdout any more."""
     watched = select.poll()
     if lifeline and _is_pipe(0):
         watched.register(0, select.POLLIN)
