@@ -145,7 +145,7 @@ def test_whose_a_process_is_that_hangs_is_known(run):
     assert found
     over = threading.Event()
     scanner = ProcessScanner(lambda _: (over.wait(600), processes.Details())[1], patience=0.2)
-    scanner._learn([found])
+    scanner._read_all([found])
     over.set()
     ((_, details),) = scanner._known.values()
     assert (details.stuck, details.uid) == (True, MALLORY)
@@ -162,7 +162,7 @@ def test_many_processes_that_hang_cost_one_scan_a_few_seconds():
     scanner = ProcessScanner(look, patience=1.0)
     began = time.monotonic()
     stats = [processes.ScannedProcess(os.getpid() + n, "stuck", "S", 1, 1, 1, 5, 0) for n in range(1, 41)]
-    scanner._learn(stats)
+    scanner._read_all(stats)
     over.set()
     assert time.monotonic() - began < 20
     assert all(details.stuck for _, details in scanner._known.values())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.probe.acts import holders
-from cockpit.probe.acts.holders import _mapped, find_file_uses
+from cockpit.probe.acts.holders import _mapped_paths, find_file_uses
 from cockpit.probe.look.processes import ProcessScanner
 
 NAME = "session_2026-11-21_08-02-10_714202_8139"
@@ -58,7 +58,7 @@ def test_what_a_process_with_too_much_mapped_has_open_is_told_all_the_same(tmp_p
 
 def test_a_map_of_very_many_lines_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch):
     line = f"7f00-7f01 r--p 00000000 00:1b 5 /tmp/ray/{NAME}/x\n".encode()
-    assert [*_mapped([line])] == [f"/tmp/ray/{NAME}/x".encode()]
+    assert [*_mapped_paths([line])] == [f"/tmp/ray/{NAME}/x".encode()]
     monkeypatch.setattr(holders, "MOST_MAPS_BYTES", 100)
     with pytest.raises(holders._TooLongError):
-        list(_mapped([line] * 10))
+        list(_mapped_paths([line] * 10))

@@ -266,7 +266,7 @@ def test_what_only_root_could_judge_is_said_to_need_root(monkeypatch, user, read
     process = SimpleNamespace(origin=SimpleNamespace(readable=readable))
     look = SimpleNamespace(doubts=[], table={7: process, 8: process})
     unknown = [{"pid": pid, "kind": "unknown", "gpus": [{"index": 0, "memory": GIB}]} for pid in (7, 8)]
-    assert kill._unknown(look, [*unknown, {"pid": 9, "kind": "worker", "gpus": [{"index": 0}]}]) == [
+    assert kill._describe_unknown(look, [*unknown, {"pid": 9, "kind": "worker", "gpus": [{"index": 0}]}]) == [
         f"2 processes hold GPU memory and can't be classified{how}"
     ]
 

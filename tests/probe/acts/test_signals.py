@@ -192,7 +192,7 @@ def test_more_processes_than_files_may_be_open(run, monkeypatch, more):
     processes = [run("sleep", "60") for _ in range(150)]
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if not more:
-        monkeypatch.setattr(signals, "_more_files", lambda: False)
+        monkeypatch.setattr(signals, "_raise_file_limit", lambda: False)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (signals.SPARE_FILES + 80, hard))
         handles = [held(process) for process in processes]

@@ -21,8 +21,8 @@ from typing import Callable, Mapping
 
 from ...look.tree import MovedError, decode_path
 from ..holders import describe_uses, find_file_uses, why_in_use
-from ..host_state import Answer, HostScanner, HostState, Request, Target, Tell, tell_seldom, unforeseen
-from ..removal import TELL_INTERVAL_S
+from ..host_state import Answer, HostScanner, HostState, OnProgress, Request, Target, describe_bug, report_seldom
+from ..removal import PROGRESS_INTERVAL_S
 from . import dead_sessions, pointers, shm
 from .request import Cleaning, CleanRefusedError, FailedError, sentence
 
@@ -30,9 +30,9 @@ MOST_NAMED = 10
 """Processes that do not answer."""
 
 
-def plan(request: Request, scanner: HostScanner, tell: Tell) -> Answer:
+def plan(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answer:
     """Every dead session that is meant, and what else is left over."""
-    cleaning = Cleaning(request, scanner, tell, {"targets": [], "refused": [], "notes": []})
+    cleaning = Cleaning(request, scanner, on_progress, {"targets": [], "refused": [], "notes": []})
     look = dead_sessions.wait_and_look(cleaning)
     for text in dead_sessions.describe_unknown(request, look):
         cleaning.note(text)
@@ -54,7 +54,7 @@ def _drop_used(cleaning: Cleaning, look: HostState, leaving: list[Target]) -> li
     """Those that no live Ray works with; of what others hold open it is told."""
     if not leaving:
         return leaving
-    used, hanging = find_file_uses(look.table, cleaning.tell)
+    used, hanging = find_file_uses(look.table, cleaning.on_progress)
     for pid in hanging[:MOST_NAMED]:
         cleaning.note(
             f"the open files of process {pid} could not all be read: it hangs, has too much mapped, or its user's processes take too long"
@@ -74,12 +74,12 @@ def _drop_used(cleaning: Cleaning, look: HostState, leaving: list[Target]) -> li
     return kept
 
 
-def do(request: Request, scanner: HostScanner, tell: Tell) -> Answer:
+def do(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answer:
     """Removes exactly the planned things that are still what they were, and still dead: sessions first, then what points at them."""
     answer: Answer = {"done": [], "refused": [], "failed": [], "freed": {"disk": 0, "shm": 0}, "notes": []}
-    cleaning = Cleaning(request, scanner, tell, answer)
+    cleaning = Cleaning(request, scanner, on_progress, answer)
     targets = sorted(request["targets"], key=_turn)
-    say = tell_seldom(tell, TELL_INTERVAL_S)
+    say = report_seldom(on_progress, PROGRESS_INTERVAL_S)
     for done, target in enumerate(targets):
         say(f"{done} of {len(targets)} done", done, len(targets))
         _do(cleaning, target)
@@ -102,7 +102,7 @@ def _do(cleaning: Cleaning, target: Target) -> None:
     except (OSError, MovedError, FailedError) as error:
         cleaning.answer["failed"].append({**target, "error": sentence(error)})
     except Exception as error:  # noqa: BLE001 what became of the other targets would not be known
-        cleaning.answer["failed"].append({**target, "error": unforeseen(error)})
+        cleaning.answer["failed"].append({**target, "error": describe_bug(error)})
 
 
 DEEDS: Mapping[str, Callable[[Cleaning, Target], str]] = {

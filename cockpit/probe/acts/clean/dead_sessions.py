@@ -65,7 +65,7 @@ def _wait_while_young(cleaning: Cleaning, paths: Iterable[str]) -> None:
                 young[path] = min(MIN_QUIET_S, left)
     if young:
         latest = os.path.basename(max(young, key=young.__getitem__))
-        cleaning.tell(f"{latest} was changed just now: waiting to see whether it starts", None, None)
+        cleaning.on_progress(f"{latest} was changed just now: waiting to see whether it starts", None, None)
         time.sleep(max(young.values()))
 
 
@@ -144,7 +144,7 @@ def _why_elsewhere(request: Request, opened: _Opened) -> str | None:
 
 
 def _survey_target(cleaning: Cleaning, opened: _Opened, target: Target) -> Target | None:
-    survey = Survey(opened.name, cleaning.tell).take(opened.folder)
+    survey = Survey(opened.name, cleaning.on_progress).take(opened.folder)
     young = _why_too_young(cleaning.request, survey)
     if young is not None:
         if cleaning.everything:
@@ -183,8 +183,8 @@ def _why_too_young(request: Request, survey: Survey) -> str | None:
 
 
 def _surprises(survey: Survey, named: Iterable[str]) -> Iterator[str]:
-    yield from survey.unread.tell(lambda path, text: f"{shown_path(path) or 'its folder'} can't be read and is kept: {text}")
-    yield from survey.foreign.tell(lambda path, text: f"{shown_path(path)} is kept: {text}")
+    yield from survey.unread.sentences(lambda path, text: f"{shown_path(path) or 'its folder'} can't be read and is kept: {text}")
+    yield from survey.foreign.sentences(lambda path, text: f"{shown_path(path)} is kept: {text}")
     for path in named:
         if not any(protected == path or protected.startswith(f"{path}/") for protected in survey.protected.found):
             yield f"no protected file has the path {encode_path(path)}"
@@ -205,7 +205,7 @@ def do(cleaning: Cleaning, target: Target) -> str:
         if file_id(opened.status) != (target["device"], target["inode"]):
             raise CleanRefusedError("it was replaced after the plan was made")
         _wait_while_young(cleaning, [path])
-        cleaning.tell(f"{opened.name}: checking whether it is alive")
+        cleaning.on_progress(f"{opened.name}: checking whether it is alive")
         look = cleaning.scanner.look(0.0)
         reason = _refusal(cleaning.request, look, opened)
         if reason is not None:
@@ -214,11 +214,11 @@ def do(cleaning: Cleaning, target: Target) -> str:
 
 
 def _empty_folder(cleaning: Cleaning, opened: _Opened, look: HostState) -> str:
-    survey = Survey(opened.name, cleaning.tell).take(opened.folder)
+    survey = Survey(opened.name, cleaning.on_progress).take(opened.folder)
     young = _why_too_young(cleaning.request, survey)
     if young is not None:
         raise CleanRefusedError(young)
-    uses, hanging = find_file_uses(look.table, cleaning.tell)
+    uses, hanging = find_file_uses(look.table, cleaning.on_progress)
     used = [hold for hold in uses if hold.session == opened.name]
     in_use = why_in_use(look, used, hanging, opened.name, opened.status.st_uid)
     if in_use is not None:
@@ -232,7 +232,7 @@ def _empty_folder(cleaning: Cleaning, opened: _Opened, look: HostState) -> str:
         _find_named(cleaning.request, opened),
         {hold.path for hold in used},
         check,
-        cleaning.tell,
+        cleaning.on_progress,
         survey.folders,
     )
     stopped: Exception | None = None

@@ -10,7 +10,7 @@ from typing import Any, Dict, NamedTuple
 from ...look.proc import user_name
 from ...look.processes import ProcessTable
 from ...look.tree import encode_path
-from ..host_state import HostScanner, Request, Target, Tell
+from ..host_state import HostScanner, OnProgress, Request, Target
 
 
 class CleanRefusedError(Exception):
@@ -26,7 +26,7 @@ class Cleaning(NamedTuple):
 
     request: Request
     scanner: HostScanner
-    tell: Tell
+    on_progress: OnProgress
     answer: Dict[str, Any]
 
     @property

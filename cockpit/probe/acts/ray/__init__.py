@@ -26,7 +26,7 @@ from ...look.origin import flag
 from ...look.proc import is_in_our_namespace, user_name
 from ...look.processes import ScannedProcess, lives, read_environ, read_stat
 from ...trust import Account, TrustError
-from ..host_state import Answer, HostScanner, HostState, Request, Target, Tell
+from ..host_state import Answer, HostScanner, HostState, OnProgress, Request, Target
 
 PROGRAM_TIMEOUT_S = 20
 """Seconds that the program gets, the import of Ray among them."""
@@ -64,7 +64,7 @@ class ClusterPython(NamedTuple):
         return [self.python, "-I", "-B", "-"]
 
 
-def plan(request: Request, scanner: HostScanner, tell: Tell) -> Answer:
+def plan(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answer:
     """What those actors or placement groups are now, and whether they are leaked."""
     what, length = IDS.get(str(request.get("verb")), ("", 0))
     names = request.get("ids") or [None]
@@ -73,10 +73,10 @@ def plan(request: Request, scanner: HostScanner, tell: Tell) -> Answer:
         mistake = f"The id of {article} {what.replace('_', ' ')} has {length} hex digits." if what else "The probe does not know this verb."
         return {"error": mistake}
     targets = [{"what": what, "id": name} for name in dict.fromkeys(name.lower() for name in names)]
-    return _ask("plan", request.get("session"), targets, scanner, tell)
+    return _ask("plan", request.get("session"), targets, scanner, on_progress)
 
 
-def do(request: Request, scanner: HostScanner, tell: Tell) -> Answer:
+def do(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answer:
     """Ends the planned ones that are still what they were."""
     targets, lengths = request["targets"], dict(IDS.values())
     sessions = {target.get("session") for target in targets}
@@ -86,18 +86,18 @@ def do(request: Request, scanner: HostScanner, tell: Tell) -> Answer:
         or not all(_is_id(target.get("id"), lengths.get(target.get("what"), 0)) for target in targets)
     ):
         return {"error": "These targets were not planned by this action."}
-    return _ask("do", sessions.pop(), targets, scanner, tell)
+    return _ask("do", sessions.pop(), targets, scanner, on_progress)
 
 
 def _is_id(text: Any, length: int) -> bool:
     return isinstance(text, str) and len(text) == length > 0 and re.match(r"[0-9a-fA-F]+\Z", text) is not None
 
 
-def _ask(stage: str, session: str | None, targets: List[Target], scanner: HostScanner, tell: Tell) -> Answer:
+def _ask(stage: str, session: str | None, targets: List[Target], scanner: HostScanner, on_progress: OnProgress) -> Answer:
     look = scanner.look(0)
     try:
         cluster = find_cluster_python(look, session)
-        tell(f"asking Ray with {cluster.python}", 0, len(targets))
+        on_progress(f"asking Ray with {cluster.python}", 0, len(targets))
         meant = [{**target, "session": cluster.session} for target in targets]
         answer = ask_gcs(
             cluster, {"stage": stage, "targets": meant, "session": cluster.session, "address": cluster.address, "limit": PROGRAM_TIMEOUT_S}

@@ -27,7 +27,7 @@ from ...look.proc import is_in_our_namespace
 from ...look.processes import ScannedProcess, read_environ
 from ...look.raylets import gcs_address, read_slurm_job
 from ...trust import TrustError, own_uids
-from ..host_state import Answer, HostScanner, HostState, Request, Target, Tell
+from ..host_state import Answer, HostScanner, HostState, OnProgress, Request, Target
 from ..ray import NoWayError
 from . import ray_start
 from .fitness import GIB, PORTS, Fitness, judge, own_address
@@ -35,34 +35,34 @@ from .installation import Installation, install, versions
 from .slurm_step import find_step
 
 
-def plan(request: Request, scanner: HostScanner, tell: Tell) -> Answer:
+def plan(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answer:
     """Which Ray would be started, and whether this host is fit for it."""
     try:
-        with _turn(request, tell):
-            target, _ = _consider_target(request, scanner.look(), tell, measured=True)
+        with _turn(request, on_progress):
+            target, _ = _consider_target(request, scanner.look(), on_progress, measured=True)
     except NoWayError as error:
         return {"error": str(error)}
     refused = "reason" in target
     return {"targets": [] if refused else [target], "refused": [target] if refused else [], "notes": target.pop("notes")}
 
 
-def do(request: Request, scanner: HostScanner, tell: Tell) -> Answer:
+def do(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answer:
     """Looks again, and starts it. What already runs as it is meant to counts as done."""
     try:
-        with _turn(request, tell) as held:
-            return _carry_out(request, scanner, held, tell)
+        with _turn(request, on_progress) as held:
+            return _carry_out(request, scanner, held, on_progress)
     except NoWayError as error:
         return {"error": str(error)}
 
 
-def _turn(request: Request, tell: Tell) -> ContextManager[Any]:
+def _turn(request: Request, on_progress: OnProgress) -> ContextManager[Any]:
     """A survey waits for nobody: it asks only who is here."""
-    return nullcontext() if request.get("survey") else ray_start.turn(_gcs(request, _own(request)), tell)
+    return nullcontext() if request.get("survey") else ray_start.turn(_gcs(request, _own(request)), on_progress)
 
 
-def _carry_out(request: Request, scanner: HostScanner, held: int, tell: Tell) -> Answer:
+def _carry_out(request: Request, scanner: HostScanner, held: int, on_progress: OnProgress) -> Answer:
     (planned,) = request["targets"]
-    target, installation = _consider_target(request, scanner.look(), tell, measured=False)
+    target, installation = _consider_target(request, scanner.look(), on_progress, measured=False)
     target.pop("notes")
     answer: Answer = {"done": [], "refused": [], "failed": [], "notes": []}
     changed = None if target["id"] == planned.get("id") else f"its command has changed since the plan was made: {target['command']}"
@@ -71,7 +71,7 @@ def _carry_out(request: Request, scanner: HostScanner, held: int, tell: Tell) ->
     elif target["live"]:
         answer["done"].append({**target, "outcome": f"already runs: {target['session']}"})
     else:
-        run = partial(ray_start.run, installation, held=held, tell=tell, step=find_step(request))
+        run = partial(ray_start.run, installation, held=held, on_progress=on_progress, step=find_step(request))
         outcome, target = _start_target(request, scanner, target, run)
         answer[outcome].append(target)
     return answer
@@ -93,15 +93,15 @@ def _start_target(request: Request, scanner: HostScanner, target: Target, run: C
     return "failed", {**target, "error": outcome.sentence}
 
 
-def _consider_target(request: Request, look: HostState, tell: Tell, *, measured: bool) -> Tuple[Target, Installation]:
+def _consider_target(request: Request, look: HostState, on_progress: OnProgress, *, measured: bool) -> Tuple[Target, Installation]:
     """The target, with the reason why not if there is one; the versions only when they are to be `measured`."""
-    tell("looking for the installed Ray")
+    on_progress("looking for the installed Ray")
     installation = install(request, look)
     address = _own(request)
     gcs, survey = _gcs(request, address), bool(request.get("survey"))
     found_versions: Dict[str, str | None] = {}
     if measured:
-        tell(f"asking {installation.ray} for its version")
+        on_progress(f"asking {installation.ray} for its version")
         found_versions["ray_version"], found_versions["python_version"] = versions(installation)
     fitness = judge(
         look,

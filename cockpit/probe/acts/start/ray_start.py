@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from ... import programs, trust
 from ...look.network import split_address
-from ..host_state import Tell
+from ..host_state import OnProgress
 from ..ray import NoWayError
 from . import slurm_step
 from .installation import Installation
@@ -21,7 +21,7 @@ from .slurm_step import SlurmStep
 
 START_TIMEOUT_S = 180.0
 """Seconds after which a `ray start` that is still at work is ended: Ray's own patience with a slow raylet is not longer."""
-TELL_INTERVAL_S = 2.0
+PROGRESS_INTERVAL_S = 2.0
 LAST, WHOLE = 3, 6
 """Lines of its that are told when it fails; of an exception so many."""
 CONNECT = 5.0
@@ -84,7 +84,7 @@ def _telling_lines(text: str) -> List[str]:
 
 
 @contextmanager
-def turn(gcs: str, tell: Tell) -> Iterator[int]:
+def turn(gcs: str, on_progress: OnProgress) -> Iterator[int]:
     """Ours alone to start a part of the Ray of that GCS here: a lock in a folder that nobody else can write to. Raises `NoWayError`.
 
     Whoever was first is waited for, and so is a `ray start` of theirs that goes on without them: it has the same file open, or in a step
@@ -95,31 +95,31 @@ def turn(gcs: str, tell: Tell) -> Iterator[int]:
         raise NoWayError("no private folder for the lock file of `ray start`: none could be made in /run, /dev/shm or /tmp")
     held = os.open(f"{folder}/ray-start-{split_address(gcs)[1]}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        _await_lock(held, tell)
-        _await_step(held, tell)
+        _await_lock(held, on_progress)
+        _await_step(held, on_progress)
         yield held
     finally:
         os.close(held)
 
 
-def _await_step(held: int, tell: Tell) -> None:
+def _await_step(held: int, on_progress: OnProgress) -> None:
     with suppress(FileNotFoundError), trust.open_fd(_lock_of_step(held), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC) as beside:
-        _await_lock(beside, tell)
+        _await_lock(beside, on_progress)
 
 
 def _lock_of_step(held: int) -> str:
     return os.readlink(f"/proc/self/fd/{held}") + ".step"
 
 
-def _await_lock(held: int, tell: Tell) -> None:
+def _await_lock(held: int, on_progress: OnProgress) -> None:
     began = told = time.monotonic()
     while not _is_locked(held):
         now = time.monotonic()
         if now - began > START_TIMEOUT_S:
             raise NoWayError(f"another `ray start` of that cluster has been running here for {START_TIMEOUT_S:.0f} s")
-        if now - told > TELL_INTERVAL_S:
+        if now - told > PROGRESS_INTERVAL_S:
             told = now
-            tell(f"another `ray start` of that cluster is running here: waiting for it, {now - began:.0f} s")
+            on_progress(f"another `ray start` of that cluster is running here: waiting for it, {now - began:.0f} s")
         time.sleep(0.1)
 
 
@@ -131,13 +131,15 @@ def _is_locked(held: int) -> bool:
     return True
 
 
-def run(installation: Installation, words: Sequence[str], name: str, held: int, tell: Tell, step: SlurmStep | None = None) -> Outcome:
+def run(
+    installation: Installation, words: Sequence[str], name: str, held: int, on_progress: OnProgress, step: SlurmStep | None = None
+) -> Outcome:
     """In a session of its own: neither our end nor that of the connection reaches what it starts. It alone keeps the lock that is `held`.
 
     In a Slurm job that takes a `step`. Raises `OSError`, `TrustError`.
     """
     log, file = _log(name)
-    tell(" ".join([installation.ray, *words]))
+    on_progress(" ".join([installation.ray, *words]))
     settings: Dict[str, Any] = {"stdout": file, "stderr": subprocess.STDOUT, "pass_fds": (held,)}
     command, home = [installation.ray, *words], _home(installation)
     try:
@@ -148,10 +150,10 @@ def run(installation: Installation, words: Sequence[str], name: str, held: int, 
             process = step.start(command, installation.account, installation.ours, given, **settings)
     finally:
         os.close(file)
-    return Outcome(_await_start(process, log, tell, step), _text(log), log)
+    return Outcome(_await_start(process, log, on_progress, step), _text(log), log)
 
 
-def _await_start(process: subprocess.Popen[bytes], log: str, tell: Tell, step: SlurmStep | None) -> int | None:
+def _await_start(process: subprocess.Popen[bytes], log: str, on_progress: OnProgress, step: SlurmStep | None) -> int | None:
     """How it ended; one in a step has done so when it says so, and is left alone from then on."""
     began = told = time.monotonic()
     while process.poll() is None and time.monotonic() - began < START_TIMEOUT_S:
@@ -159,9 +161,9 @@ def _await_start(process: subprocess.Popen[bytes], log: str, tell: Tell, step: S
         if step is not None and slurm_step.STARTED in _text(log):
             slurm_step.release(process)
             return 0
-        if time.monotonic() - told > TELL_INTERVAL_S:
+        if time.monotonic() - told > PROGRESS_INTERVAL_S:
             told = time.monotonic()
-            tell(f"`ray start` has been running for {told - began:.0f} s: {_last(log)}")
+            on_progress(f"`ray start` has been running for {told - began:.0f} s: {_last(log)}")
     code = process.poll()
     if code is None:
         (programs.end if step is None else slurm_step.give_up)(process)

@@ -13,16 +13,16 @@ environment, is that of a planned raylet. A raylet or GCS that was started after
 
 from __future__ import annotations
 
-from ..host_state import Answer, HostScanner, Request, Tell
+from ..host_state import Answer, HostScanner, OnProgress, Request
 from . import everything
 from .parts import SessionError, choose_session, find_affected, impostors, members, split_targets
 from .steps import Stopping, add_freed, free_shared
 
 
-def plan(request: Request, scanner: HostScanner, tell: Tell) -> Answer:
+def plan(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answer:
     """Every process of the session here, in the order in which they will be ended."""
     if request.get("everything"):
-        return everything.plan(request, scanner, tell)
+        return everything.plan(request, scanner, on_progress)
     look = scanner.look()
     notes = look.doubts
     try:
@@ -40,15 +40,15 @@ def plan(request: Request, scanner: HostScanner, tell: Tell) -> Answer:
     return {"targets": targets, "refused": refused, "notes": notes, "weight": find_affected(look, found)}
 
 
-def do(request: Request, scanner: HostScanner, tell: Tell) -> Answer:
+def do(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answer:
     """Ends the session whose processes were planned."""
     if request.get("everything"):
-        return everything.do(request, scanner, tell)
+        return everything.do(request, scanner, on_progress)
     names = {target.get("session") for target in request["targets"]}
     if len(names) != 1 or not all(names):
         return {"error": "These targets are not of one session."}
     look, shared = scanner.look(), free_shared()
-    stopping = Stopping(request, scanner, tell, names.pop())
+    stopping = Stopping(request, scanner, on_progress, names.pop())
     try:
         stopping.begin(look)
     except SessionError as error:

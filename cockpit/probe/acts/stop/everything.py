@@ -19,7 +19,7 @@ from ... import programs, trust
 from ...look.proc import user_name
 from ...look.processes import Identity, ScannedProcess
 from ...trust import TrustError
-from ..host_state import Answer, HostScanner, HostState, Request, Target, Tell, grace_of
+from ..host_state import Answer, HostScanner, HostState, OnProgress, Request, Target, grace_of
 from ..ray import ClusterPython, NoWayError, find_cluster_python
 from ..signals import find_own_ancestry, make_parent_death_hook
 from .parts import ORDER, ROOTS, SessionError, choose_session, find_affected, members, sessions
@@ -71,7 +71,7 @@ class RayCommand(NamedTuple):
         return self.cluster.account.uid if self.cluster else os.geteuid()
 
 
-def plan(request: Request, scanner: HostScanner, tell: Tell) -> Answer:  # noqa: ARG001 a stage is called so
+def plan(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answer:  # noqa: ARG001 a stage is called so
     """What `ray stop` would hit now, and what ends with it."""
     look = scanner.look()
     try:
@@ -159,7 +159,7 @@ def find_ray(look: HostState, name: str | None) -> RayCommand:
     return RayCommand(path, None)
 
 
-def do(request: Request, scanner: HostScanner, tell: Tell) -> Answer:
+def do(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answer:
     """Runs it if it would still hit only what was planned, and what that leaves is ended."""
     look, shared = scanner.look(), free_shared()
     planned: Dict[Identity, Target] = {(int(one["pid"]), int(one["ticks"])): one for one in request["targets"]}
@@ -167,11 +167,11 @@ def do(request: Request, scanner: HostScanner, tell: Tell) -> Answer:
         command = find_ray(look, request.get("session"))
         hits, _ = _split(look, command, _targets(look, None))
         _refuse_new(look, [one for one in hits if one["hit"]], planned)
-        stoppings = _stoppings(request, scanner, tell, look)
+        stoppings = _stoppings(request, scanner, on_progress, look)
     except (NoWayError, SessionError) as error:
         return {"error": str(error)}
     try:
-        said = run(command, request, tell)
+        said = run(command, request, on_progress)
     except NoWayError as error:
         return {"error": str(error)}
     for stopping in stoppings:
@@ -193,28 +193,28 @@ def _refuse_new(look: HostState, hits: Collection[Target], planned: Mapping[Iden
         raise SessionError(f"`ray stop` would now kill processes that are not in the plan: {told}; nothing was done")
 
 
-def _stoppings(request: Request, scanner: HostScanner, tell: Tell, look: HostState) -> List[Stopping]:
+def _stoppings(request: Request, scanner: HostScanner, on_progress: OnProgress, look: HostState) -> List[Stopping]:
     """One for each session that is hit, so that what it leaves is known to be its."""
     names = sorted({target["session"] for target in request["targets"] if target.get("part") and target.get("session")})
     found = []
     for name in names:
         mine = [target for target in request["targets"] if target.get("part") and target.get("session") == name]
-        found.append(Stopping({**request, "targets": mine}, scanner, tell, name))
+        found.append(Stopping({**request, "targets": mine}, scanner, on_progress, name))
         found[-1].begin(look)
     return found
 
 
-def run(command: RayCommand, request: Request, tell: Tell) -> str:
+def run(command: RayCommand, request: Request, on_progress: OnProgress) -> str:
     """What it said last. Its lines are told as they come. Raises `NoWayError` when it can't be started."""
     grace = max(1, round(grace_of(request, GRACE_S)))
     words = [command.path, "stop", "--grace-period", str(grace), *(["--force"] if request.get("force") else [])]
-    tell(" ".join(words))
+    on_progress(" ".join(words))
     try:
         process = _start(words, command.cluster)
     except (OSError, TrustError) as error:
         raise NoWayError(f"{command.path} can't be started: {error}") from None
     try:
-        return _relay_output(process, time.monotonic() + grace + SLACK_S, tell)
+        return _relay_output(process, time.monotonic() + grace + SLACK_S, on_progress)
     finally:
         programs.end(process)
 
@@ -226,21 +226,21 @@ def _start(words: List[str], cluster: ClusterPython | None) -> subprocess.Popen[
     return programs.start(words, account, environ, stdout=pipe, stderr=subprocess.STDOUT, before=lambda: bind(mine))
 
 
-def _relay_output(process: subprocess.Popen[bytes], until: float, tell: Tell) -> str:
+def _relay_output(process: subprocess.Popen[bytes], until: float, on_progress: OnProgress) -> str:
     """Lines end in a carriage return where one is to replace another."""
     text, last = b"", "`ray stop` wrote nothing"
     said: Any = process.stdout  # it is a pipe
     while time.monotonic() < until:
         ready, _, _ = select.select([said], [], [], min(QUIET_S, max(0.0, until - time.monotonic())))
         if not ready:
-            tell("`ray stop` is still running")
+            on_progress("`ray stop` is still running")
             continue
         more = os.read(said.fileno(), 4096)
         if not more:
             return f"{last} ({_describe_end(process, until)})"
         *lines, text = (text + more).replace(b"\r", b"\n").split(b"\n")
         for line in filter(None, (one.decode("utf-8", "replace").strip() for one in lines)):
-            tell(line)
+            on_progress(line)
             last = last if last.startswith(SUMMARY) else line
     return f"{last} (`ray stop` did not end in time)"
 

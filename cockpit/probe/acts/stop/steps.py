@@ -10,7 +10,7 @@ from ...look.origin import SERVICES
 from ...look.proc import read
 from ...look.processes import Identity
 from .. import kill
-from ..host_state import Answer, HostScanner, HostState, Request, Target, Tell, grace_of
+from ..host_state import Answer, HostScanner, HostState, OnProgress, Request, Target, grace_of
 from ..signals import Ending, ProcessHandle, ProtectedError, open_handle
 from .parts import ROOTS, SessionError, hangs_from_service, members, split_targets
 
@@ -24,8 +24,8 @@ OTHERS = ("worker", *(part for part in SERVICES if part not in ROOTS))
 class Stopping:
     """The end of one session, step by step, and what became of each of its processes."""
 
-    def __init__(self, request: Request, scanner: HostScanner, tell: Tell, name: str) -> None:
-        self._request, self._scanner, self._tell, self._name = request, scanner, tell, name
+    def __init__(self, request: Request, scanner: HostScanner, on_progress: OnProgress, name: str) -> None:
+        self._request, self._scanner, self._on_progress, self._name = request, scanner, on_progress, name
         self._grace = grace_of(request, GRACE_S)
         self._planned: Dict[Identity, Target] = {(int(one["pid"]), int(one["ticks"])): one for one in request["targets"]}
         self._known: Dict[Identity, Target] = {}
@@ -110,8 +110,8 @@ class Stopping:
     def _finish(self, words: str, identities: List[Identity], grace: float) -> None:
         held = [self._handles[identity] for identity in identities if identity in self._handles]
         if held:
-            self._tell(f"stopping {words} of {self._name}: {len(held)} process{'' if len(held) == 1 else 'es'}")
-            self._endings.update(kill.end_held({"force": self._request.get("force"), "grace": grace}, held, self._tell))
+            self._on_progress(f"stopping {words} of {self._name}: {len(held)} process{'' if len(held) == 1 else 'es'}")
+            self._endings.update(kill.end_held({"force": self._request.get("force"), "grace": grace}, held, self._on_progress))
 
     def answer(self) -> Answer:
         """What became of each, by one more look."""

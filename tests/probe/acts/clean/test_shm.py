@@ -255,7 +255,7 @@ def test_many_leftovers_cost_one_look_and_are_told_of(leftovers, monkeypatch):
     look = HostScanner.look
     monkeypatch.setattr(HostScanner, "look", lambda *words: looks.append(1) or look(*words))
     monkeypatch.setattr(HostScanner.recent, "__defaults__", (60.0,))
-    monkeypatch.setattr(clean, "TELL_INTERVAL_S", 0.0)
+    monkeypatch.setattr(clean, "PROGRESS_INTERVAL_S", 0.0)
     assert len(leftovers.do(planned["targets"])["done"]) == 5
     assert len(looks) == 1
     assert [text for text in leftovers.ground.told if "of 5 done" in text] == [f"{done} of 5 done" for done in range(5)]
@@ -263,7 +263,7 @@ def test_many_leftovers_cost_one_look_and_are_told_of(leftovers, monkeypatch):
 
 def test_while_processes_hang_it_is_told_how_many_were_asked(ground, monkeypatch):
     monkeypatch.setattr(holders, "LOCKED_MAP_TIMEOUT_S", 0.1)
-    monkeypatch.setattr(holders, "_links", lambda pid: time.sleep(5 if pid == hanging else 0) or ())
+    monkeypatch.setattr(holders, "_used_paths", lambda pid: time.sleep(5 if pid == hanging else 0) or ())
     with program() as hanging:
         table = {pid: process for pid, process in ProcessScanner().scan().items() if pid == hanging}
         assert holders.find_file_uses(table, ground.tell) == ((), (hanging,))
