@@ -191,8 +191,8 @@ def test_what_cockpit_runs_in_is_refused_and_all_else_goes_on():
     with subprocess.Popen(["sleep", "60"]) as child:
         other = read_stat(child.pid)
         assert other
-        stopping._learn([{"pid": one.pid, "ticks": one.ticks, "part": "worker"} for one in (found, other)])
-        stopping._finish("all", [(found.pid, found.ticks), (other.pid, other.ticks)], 10)
+        stopping._hold([{"pid": one.pid, "ticks": one.ticks, "part": "worker"} for one in (found, other)])
+        stopping._end_processes("all", [(found.pid, found.ticks), (other.pid, other.ticks)], 10)
     answer = stopping.answer()
     assert [one["pid"] for one in answer["done"]] == [child.pid]
     assert [one["reason"] for one in answer["refused"]] == [f"cockpit itself runs in process {os.getpid()}"]

@@ -1,14 +1,14 @@
-"""Stops one session of Ray on this host: its raylets, its other parts, its GCS, then what it left behind; each by its identity.
+"""Stops one session of Ray on this host: its raylets, its other parts, its GCS, then its left-over processes; each by its identity.
 
-The request adds `session` (its name; `null`: the only one that lives here), `force` (SIGKILL at once), `grace` (seconds; the raylets get
-all of it, as they take their workers along, and what comes after them a third each), `everything` (Ray's own `ray stop`, as the module
-`everything` says), and `slurm` (ids of a Slurm job and its parts: without `session` none is meant that runs in another job). The answer to
+The request adds `session` (its name; `null`: the only live one here), `force` (SIGKILL at once), `grace` (seconds; the raylets get all of
+it, because they end their workers, and each later step gets a third), `everything` (use Ray's own `ray stop`, see the module
+`everything`), and `slurm` (ids of a Slurm job and its parts: without `session`, a session in another job is never chosen). The answer to
 `plan` adds `weight`: {"jobs": ["…"], "drivers": [{"pid", "user", "command"}], "others": ["…"]}.
 
-A target's `part` is what it is in its session. Drivers and children are listed because they end with it: a driver that a person has
-started is never signalled, a child only when it is left over once its session is dead. A raylet goes on starting workers until it is
-gone, so that those can't be planned: they are of this session because their session's folder, or the raylet that they name in their
-environment, is that of a planned raylet. A raylet or GCS that was started after the plan stops the act before it has begun.
+A target's `part` is its part in the session. Drivers and children are listed because they end with it: a driver that a person has started
+never gets a signal, and a child only if it is left over after the session is dead. A raylet starts workers until it has ended, so these
+can't be planned: they belong to this session if the folder of their session, or the raylet in their environment, is that of a planned
+raylet. If a raylet or GCS was started after the plan, the act stops before it has done anything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .steps import Stopping, add_freed, free_shared
 
 
 def plan(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answer:
-    """Every process of the session here, in the order in which they will be ended."""
+    """The processes of the session on this host, in the order in which they will be ended."""
     if request.get("everything"):
         return everything.plan(request, scanner, on_progress)
     look = scanner.look()
@@ -41,7 +41,7 @@ def plan(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Ans
 
 
 def do(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answer:
-    """Ends the session whose processes were planned."""
+    """Ends the session of the planned processes."""
     if request.get("everything"):
         return everything.do(request, scanner, on_progress)
     names = {target.get("session") for target in request["targets"]}
