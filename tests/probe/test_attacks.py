@@ -376,7 +376,7 @@ def test_a_login_shell_of_roots_reads_nothing_of_another_users_home(common, monk
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("BASH_ENV", str(home / "env"))
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    installation._of_login()
+    installation._find_on_path()
     assert not (common / "ran").exists()
     environ = installation.environment("/usr/bin/ray", "root")
     assert environ["HOME"] != str(home)

@@ -21,7 +21,7 @@ import pytest
 from cockpit.probe.acts import start
 from cockpit.probe.acts.host_state import HostState
 from cockpit.probe.acts.start import fitness, installation, is_of_its_owner
-from cockpit.probe.acts.start.ray_start import Outcome, why_apart
+from cockpit.probe.acts.start.ray_start import Outcome, why_unreachable
 from cockpit.probe.look.gpus import GpuReading
 from cockpit.probe.look.network import listening_sockets
 from cockpit.probe.look.sessions import Sessions
@@ -223,7 +223,7 @@ def test_a_ray_whose_own_python_can_not_be_run_is_an_error_before_anything_is_st
 
 def test_without_any_word_it_is_the_ray_of_the_path_else_where_the_head_has_its_own(notes: Path, gcs: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(installation, "_find_in_sessions", lambda *_: None)
-    monkeypatch.setattr(installation, "_find_recorded", lambda _: None)
+    monkeypatch.setattr(installation, "_find_in_old_logs", lambda _: None)
     me = pwd.getpwuid(os.geteuid())
     monkeypatch.setattr(installation, "_entry", lambda _: pwd.struct_passwd((*me[:6], "/bin/false")))  # whatever a login here would find
     raylet(notes, gcs)
@@ -244,7 +244,7 @@ def test_a_head_that_can_not_be_reached_is_said_before_ray_waits_for_minutes(not
     asked = request(notes, nowhere)
     done = run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})
     assert done["failed"][0]["error"] == f"the head's GCS at {nowhere} can't be reached from here: connection refused"
-    assert why_apart(gcs) is None
+    assert why_unreachable(gcs) is None
 
 
 def free_port() -> int:
