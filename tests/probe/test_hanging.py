@@ -30,7 +30,7 @@ def hanging(tmp_path: Path) -> Iterator[Path]:
     libc.umount2(str(folder).encode(), DETACH)
 
 
-def test_a_temp_dir_that_hangs_stops_no_sample_and_is_named(start, hanging, tmp_path):
+def test_a_hanging_temp_dir_stops_no_sample_and_is_named(start, hanging, tmp_path):
     probe = start("--interval", "0.2", RAY_TMPDIR=str(tmp_path))
     said = probe.until(lambda one: any(fault["source"] == "sessions" for fault in one["faults"]), 60)
     assert next(fault["text"] for fault in said["faults"] if fault["source"] == "sessions").startswith(

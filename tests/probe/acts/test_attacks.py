@@ -64,7 +64,7 @@ def test_a_folder_that_is_moved_into_a_dead_session_while_it_is_removed_stays(gr
     assert "it belongs to another user, or was moved there after the check" in answer["failed"][0]["error"]
 
 
-def test_another_users_folder_in_a_dead_session_is_told_of_and_stays(ground: Ground):
+def test_another_users_folder_in_a_dead_session_stays_and_is_reported(ground: Ground):
     ground.temp.chmod(0o777)
     path = session(ground.temp)
     shared(ground.temp / "live", ALICE)
@@ -78,7 +78,7 @@ def test_another_users_folder_in_a_dead_session_is_told_of_and_stays(ground: Gro
     assert not (path / "logs" / "raylet.out").exists()
 
 
-def test_files_in_dev_shm_that_one_user_makes_without_end_hinder_nobody_elses(ground: Ground, monkeypatch: pytest.MonkeyPatch):
+def test_endless_files_of_one_user_in_dev_shm_do_not_protect_other_users_files(ground: Ground, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(shm, "MAX_FILES", 10)
     mark = secrets.token_hex(3)
     made = [Path(f"/dev/shm/psm_{mark}{number:02x}") for number in range(30)]
@@ -100,7 +100,7 @@ def test_files_in_dev_shm_that_one_user_makes_without_end_hinder_nobody_elses(gr
     assert any("more such files" in note for note in answer["notes"])
 
 
-def test_another_users_raylet_does_not_choose_whose_ray_stop_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_another_users_raylet_does_not_choose_the_ray_stop_that_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """His session's name comes first; root's `ray stop` would have run as him, ended nothing of root's, and said that it had."""
     installed = Path(f"/tmp/attack{os.getpid()}") / "ray/core/src/ray/raylet"
     installed.mkdir(parents=True)

@@ -70,6 +70,6 @@ def test_every_orphan_is_ended_and_nothing_else_is_signalled(actor):
 
 @pytest.mark.skipif(not REAL_ROUNDS, reason="COCKPIT_REAL_ROUNDS says in how many forests a real Ray takes part: `make proof` does")
 @pytest.mark.timeout(300 + 10 * REAL_ROUNDS)
-def test_beside_a_real_ray_its_own_are_spared_and_what_it_leaves_is_found(actor):
+def test_beside_a_real_ray_its_processes_are_spared_and_its_orphans_are_found(actor):
     ray = Path(sys.executable).with_name("ray")
     is_right(rounds(actor, 100_001, REAL_ROUNDS, str(ray)), REAL_ROUNDS)

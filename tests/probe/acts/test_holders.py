@@ -30,14 +30,14 @@ def ask(tmp_path: Path, user: int | None) -> tuple[set[int], tuple[int, ...], in
     return {use.pid for use in used if use.path == "logs/file"}, hanging, child.pid
 
 
-def test_who_holds_a_file_open_is_found(tmp_path: Path):
+def test_a_process_with_an_open_file_is_found(tmp_path: Path):
     used, hanging, pid = ask(tmp_path, None)
     assert pid in used
     assert pid not in hanging
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be two users")
-def test_a_user_whose_processes_take_too_long_is_not_asked_on(monkeypatch: pytest.MonkeyPatch):
+def test_a_user_whose_processes_take_too_long_is_not_asked_further(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(holders, "BUDGET_S", -1.0)
     folder = Path("/tmp") / f"cockpit-holders-{os.getpid()}"
     folder.mkdir()
@@ -49,14 +49,14 @@ def test_a_user_whose_processes_take_too_long_is_not_asked_on(monkeypatch: pytes
     assert pid in hanging
 
 
-def test_what_a_process_with_too_much_mapped_has_open_is_told_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_open_files_of_a_process_with_too_much_mapped_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(holders, "MOST_MAPS_BYTES", 1)
     used, hanging, pid = ask(tmp_path, None)
     assert pid in used
     assert pid in hanging
 
 
-def test_a_map_of_very_many_lines_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch):
+def test_a_very_long_memory_map_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch):
     line = f"7f00-7f01 r--p 00000000 00:1b 5 /tmp/ray/{NAME}/x\n".encode()
     assert [*_mapped_paths([line])] == [f"/tmp/ray/{NAME}/x".encode()]
     monkeypatch.setattr(holders, "MOST_MAPS_BYTES", 100)

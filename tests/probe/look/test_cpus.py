@@ -62,5 +62,5 @@ def test_an_affinity_is_told_of_another_process_too():
             child.kill()
 
 
-def test_of_a_process_that_is_gone_nothing_is_known():
+def test_nothing_is_known_of_an_ended_process():
     assert cpu_limit(4_000_000, []) == CpuLimit(None, None, None)

@@ -17,7 +17,7 @@ ME = {"pid": os.getpid(), "user": user_name(os.geteuid())}
 
 
 @pytest.mark.parametrize(("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
-def test_whoever_listens_is_named_with_identity_user_and_command(family, address):
+def test_a_listener_is_reported_with_identity_user_and_command(family, address):
     with socket.socket(family) as one:
         try:
             one.bind((address, 0))
@@ -31,7 +31,7 @@ def test_whoever_listens_is_named_with_identity_user_and_command(family, address
     assert found["command"] == " ".join(Path("/proc/self/cmdline").read_text().rstrip("\0").split("\0"))[:COMMAND]
 
 
-def test_a_socket_that_does_not_listen_is_nobody_s():
+def test_a_socket_that_does_not_listen_is_not_reported():
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
@@ -41,7 +41,7 @@ def test_a_socket_that_does_not_listen_is_nobody_s():
             assert port_listeners(other.getsockname()[1])["listeners"] == []
 
 
-def test_of_a_process_that_may_not_be_looked_into_the_user_is_known(monkeypatch):
+def test_the_user_of_an_unreadable_process_is_known(monkeypatch):
     monkeypatch.setattr(ports, "open_files", lambda _pid: iter(()))
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))

@@ -39,25 +39,25 @@ def ticks(pid: int) -> int:
     return read_stat(pid).ticks
 
 
-def test_a_process_is_where_its_innermost_call_is(run: Run):
+def test_the_first_frame_is_the_innermost_call(run: Run):
     pid = run(sys.executable, "-c", SLEEPER)
     seen = stack(pid, ticks(pid))
     assert (seen["pid"], seen["ticks"]) == (pid, ticks(pid))
     assert [frame["name"] for frame in seen["threads"][0]["frames"]] == ["waits_for_the_others", "<module>"]
 
 
-def test_another_process_with_that_pid_is_not_looked_into(run: Run):
+def test_another_process_with_this_pid_is_not_read(run: Run):
     pid = run(sys.executable, "-c", SLEEPER)
     assert stack(pid, ticks(pid) + 1) == {"error": f"Process {pid} has ended; that pid is free or another process's now."}
     assert stack(pid, 0)["ticks"] == ticks(pid)
 
 
-def test_what_runs_no_python_is_said_to_be_so(run: Run):
+def test_a_process_without_python_is_reported_as_such(run: Run):
     pid = run("sleep", "60")
     assert stack(pid, ticks(pid)) == {"error": f"process {pid} runs no Python that py-spy knows"}
 
 
-def test_without_py_spy_it_is_said_what_to_do(run: Run, monkeypatch: pytest.MonkeyPatch):
+def test_without_py_spy_the_error_explains_the_remedy(run: Run, monkeypatch: pytest.MonkeyPatch):
     pid = run("sleep", "60")
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     monkeypatch.setenv("PATH", "/nowhere")
@@ -93,12 +93,12 @@ def test_a_py_spy_that_others_may_write_is_not_run_as_root(run: Run, tmp_path: P
         ("", "no output"),
     ],
 )
-def test_what_py_spy_complains_of_is_a_sentence(said: str, told: str):
+def test_an_error_of_py_spy_becomes_a_sentence(said: str, told: str):
     assert told in stacks._explain(said, 7)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it becomes another user")
-def test_why_py_spy_may_not_look_is_the_rule_that_forbids_it(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_denied_py_spy_is_explained_by_the_kernels_rule(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     own = os.getpid()
     monkeypatch.setattr(stacks, "PTRACE_SCOPE", str(tmp_path / "ptrace_scope"))
     assert "run cockpit as root (in a container" in stacks._explain("Permission denied", own)
@@ -108,6 +108,6 @@ def test_why_py_spy_may_not_look_is_the_rule_that_forbids_it(run: Run, tmp_path:
     assert "it is another user's: run cockpit as root or as its user" in stacks._explain("Permission denied", own)
 
 
-def test_what_is_no_answer_is_an_error():
+def test_invalid_output_is_an_error():
     assert "can't be read" in stacks._parse_threads(b"[{}]")["error"]
     assert "can't be read" in stacks._parse_threads(b"half a")["error"]

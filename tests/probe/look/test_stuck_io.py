@@ -43,7 +43,7 @@ def vfork_parent(path: Path) -> Iterator[ScannedProcess]:
             os.killpg(parent.pid, signal.SIGKILL)
 
 
-def test_one_that_stays_in_d_state_is_told_with_the_kernels_function(tmp_path):
+def test_a_process_that_stays_in_d_state_is_reported_with_the_kernels_function(tmp_path):
     (tmp_path / "data").touch()
     scanner, looks = ProcessScanner(), StuckProcesses()
     with vfork_parent(tmp_path / "data") as parent:
