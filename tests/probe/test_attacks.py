@@ -1,4 +1,4 @@
-"""What a user without any rights makes of his own processes and files: the probe neither starves, nor hangs, nor believes too much."""
+"""Attacks by a user without rights, through his own processes and files: the probe neither starves nor hangs nor trusts too much."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ said = struct.pack("=12QIi", code, end, data, data_end, heap, libc.sbrk(0), stac
 print(libc.prctl(35, 14, ctypes.create_string_buffer(said, len(said)), len(said), 0), flush=True)
 sys.stdin.read()
 """
-"""100 GiB of memory, never touched, that it calls its environment (PR_SET_MM_MAP)."""
+"""100 GiB of untouched memory that it declares to be its environment (PR_SET_MM_MAP)."""
 
 
 @pytest.fixture
 def run() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts a process as a user, and waits for its first word."""
+    """Starts a process as a user, and waits for its first output."""
     with ExitStack() as stack:
 
         def begin(*words: str, user: int = MALLORY, **more: object) -> subprocess.Popen[str]:
@@ -69,7 +69,7 @@ def run() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 @pytest.fixture
 def common(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder that everybody can reach."""
+    """A folder that every user can enter."""
     path = Path("/tmp") / f"attack{os.getpid()}"
     path.mkdir(mode=0o755)
     yield path
@@ -105,7 +105,7 @@ def test_an_environment_of_a_hundred_gibibytes_is_read_to_its_limit(run, monkeyp
     ids=["slashes", "sessions", "equals", "colons"],
 )
 def test_a_command_line_of_slashes_is_read_in_linear_time(run, word):
-    """It stands in for one that takes a minute and holds up every thread of the probe."""
+    """A stand-in for a pattern that takes a minute and blocks every thread of the probe."""
     child = run("raylet", "-c", STAYS, "--raylet_socket_name=x", word, executable=SYSTEM_PYTHON)
     found = read_stat(child.pid)
     assert found
@@ -139,7 +139,7 @@ def test_another_users_raylet_log_in_a_session_reports_no_kill(tmp_path):
 
 @needs_root
 def test_the_user_of_a_hanging_process_is_known(run):
-    """Else it would pass for anybody's raylet."""
+    """Otherwise it would count as a raylet of any user."""
     child = run("raylet", "-c", STAYS, executable=SYSTEM_PYTHON)
     found = read_stat(child.pid)
     assert found
@@ -169,7 +169,7 @@ def test_many_hanging_processes_cost_one_scan_a_few_seconds():
     assert len(scanner._known) == 40
 
 
-# A place among the first
+# Limited places
 
 
 @needs_root
@@ -217,12 +217,12 @@ def test_a_filled_folder_of_sockets_costs_little_and_proves_no_death(tmp_path, m
     os.close(held)
 
 
-# Whose word it is
+# Trusted sources
 
 
 @needs_root
 def test_a_link_in_a_sockets_place_does_not_make_a_listener_root(common, monkeypatch):
-    """In the moment between looking at a dead socket and asking it, its place is taken by a link to one on which root listens."""
+    """Between the check of a dead socket and the connection to it, a link to a socket of root takes its place."""
     sockets = common / "sockets"
     sockets.mkdir(mode=0o777)
     with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as dead:
@@ -263,7 +263,7 @@ SUDO = """
 #include <stdio.h>
 int main(void) { char c; if (setresuid(0, 0, 0)) return 1; puts("ready"); fflush(stdout); return read(0, &c, 1) < 0; }
 """
-"""As sudo does while it waits for a password: root's in every way, under a name and with words that its caller has chosen."""
+"""Like sudo waiting for a password: it runs as root, but its caller has chosen its name and words."""
 
 
 @needs_root
@@ -291,11 +291,11 @@ def test_a_group_number_is_never_cut_into_another_one(run):
     assert read_details(found).pids == (child.pid,)
 
 
-# What is opened, and what is run
+# Opened files and started programs
 
 
 def test_a_pipe_or_device_is_not_even_opened(tmp_path, monkeypatch):
-    """To open some devices does something; and whoever waits to write into a pipe would be let go."""
+    """Opening some devices has an effect, and opening a pipe would release its waiting writer."""
     pipe = tmp_path / "raylet.out"
     os.mkfifo(pipe)
     flags: list[int] = []
@@ -334,7 +334,7 @@ def test_root_does_not_run_a_program_that_an_access_list_lets_others_change(comm
 
 @needs_root
 def test_root_does_not_run_a_python_with_modules_in_another_users_folder(common):
-    """An editable installation of his project: its `sitecustomize` would be run by every Python of that environment, `-I` or not."""
+    """An editable installation of his project: every Python of that environment would run its `sitecustomize`, even with `-I`."""
     subprocess.run([SYSTEM_PYTHON, "-m", "venv", "--without-pip", "--copies", str(common / "venv")], check=True)
     python = common / "venv" / "bin" / "python"
     (places,) = (common / "venv" / "lib").glob("python3*/site-packages")
@@ -365,7 +365,7 @@ def test_root_does_not_run_a_python_with_another_users_standard_library(common):
 
 @needs_root
 def test_roots_login_shell_reads_nothing_in_another_users_home(common, monkeypatch):
-    """`sudo` may leave HOME as it was; then a plan of `start` would run that user's profile."""
+    """`sudo` may keep HOME; then a plan of `start` would run that user's profile."""
     from cockpit.probe.acts.start import installation
 
     home = common / "home"

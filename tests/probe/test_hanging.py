@@ -1,4 +1,4 @@
-"""Ray's temp dir on a file system that never answers: a FUSE mount whose daemon says nothing."""
+"""Ray's temp dir on a file system that never answers: a FUSE mount with a silent daemon."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DETACH = 2
 
 @pytest.fixture
 def hanging(tmp_path: Path) -> Iterator[Path]:
-    """A folder at which everybody hangs who looks into it; in the end all of them get an error."""
+    """A folder that blocks every reader; at the end they all get an error."""
     if os.getuid() != 0 or not os.path.exists("/dev/fuse"):
         pytest.skip("NOT ROOT OR NO FUSE: no file system was made to hang")
     libc = ctypes.CDLL(None, use_errno=True)

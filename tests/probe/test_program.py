@@ -44,7 +44,7 @@ def faults(sample, source="nvml"):
 
 
 class EnoughError(Exception):
-    """The test has heard what it waited for."""
+    """The condition that the test waits for."""
 
 
 def test_an_answer_that_arrives_while_a_sample_is_written_is_sent_at_once(monkeypatch):
@@ -280,7 +280,7 @@ def test_a_driver_that_hangs_later_leaves_the_last_facts_and_a_fault(start, gpus
     assert probe.process.wait(60) == 0, "a hanging thread must not hold the program"
 
 
-# Whose
+# Owners
 
 
 def test_a_process_of_a_dead_raylet_that_holds_a_gpu_is_an_orphan(start, gpus, state, tmp_path):
@@ -289,7 +289,7 @@ def test_a_process_of_a_dead_raylet_that_holds_a_gpu_is_an_orphan(start, gpus, s
     with closing(Alone("sleep", "600", environ=left_variables(tmp_path, dead))) as left:
         pid = left.pid
         nvml.hold(state, pid, [3], 20 * GIB)
-        told = start("--interval", "0.2", **gpus)  # sessions are read beside the processes, which a busy machine may be first with
+        told = start("--interval", "0.2", **gpus)  # on a busy machine, processes may be read before sessions
         sample = told.until(lambda one: (seen := process(one, pid)) and seen["gpus"] and seen["kind"] != "unknown")
     found = process(sample, pid)
     assert found["kind"] == "orphan", found["why"]
@@ -340,7 +340,7 @@ def test_the_environment_of_one_process_is_shown_on_request(start):
     assert other == {"error": f"Process {pid} has ended; that pid is free or another process's now."}
 
 
-# Its own end
+# The end of the probe
 
 
 def test_it_ends_with_its_parent(start):
@@ -352,7 +352,7 @@ def test_it_ends_with_its_parent(start):
 
 @pytest.mark.parametrize("words", [(), ("--no-lifeline",)])
 def test_it_ends_when_nobody_reads_any_more(start, words):
-    """At once, long before its next sample; or of a late one that was under way."""
+    """It ends at once, long before its next sample, or during a late sample."""
     probe = start("--interval", "600", *words)
     probe.until(lambda one: one)
     probe.process.stdout.close()
@@ -376,7 +376,7 @@ def test_signals_end_it(start, number):
     assert probe.errors() == ""
 
 
-# As a payload
+# The payload
 
 
 def test_it_runs_elsewhere_on_any_python(start, gpus, tmp_path):

@@ -1,4 +1,4 @@
-"""Nothing of our own step becomes a wish for the next."""
+"""Options of our own Slurm step do not become options of the next one."""
 
 from __future__ import annotations
 

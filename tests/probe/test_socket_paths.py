@@ -1,4 +1,4 @@
-"""How long the paths of Ray's sockets become."""
+"""Lengths of the paths of Ray's sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What another user does so that root removes, for him, what he could not remove himself; or so that root can't act at all."""
+"""Attacks by another user: to make root remove files that he can't remove himself, or to prevent root from acting."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MALLORY, ALICE = 12345, 12346
 
 
 def shared(path: Path, owner: int) -> Path:
-    """A folder that everybody may write to, as Ray makes its own, with something in it that its owner alone may remove."""
+    """A folder that everybody may write to, like Ray's, with a file that only its owner may remove."""
     write(path / "inner" / "work.py")
     for one in (path, *path.rglob("*")):
         os.chown(one, owner, owner)
@@ -32,13 +32,13 @@ def shared(path: Path, owner: int) -> Path:
 
 
 def moves(source: Path, target: Path) -> None:
-    """By another user, who may."""
+    """Runs a shell command as another user."""
     script = f"import os; os.rename({str(source)!r}, {str(target)!r})"
     subprocess.run(["/usr/bin/python3", "-c", script], check=True, user=MALLORY, group=MALLORY, extra_groups=[], cwd="/")
 
 
 class Moving(Ground):
-    """A user moves something into the session at the moment when its removal has begun."""
+    """A user moves a folder into the session at the moment when its removal has begun."""
 
     def __init__(self, temp: Path, source: Path, target: Path) -> None:
         super().__init__(temp)
@@ -101,7 +101,7 @@ def test_endless_files_of_one_user_in_dev_shm_do_not_protect_other_users_files(g
 
 
 def test_another_users_raylet_does_not_choose_the_ray_stop_that_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """His session's name comes first; root's `ray stop` would have run as him, ended nothing of root's, and said that it had."""
+    """His session's name comes first; root's `ray stop` would have run as him, and ended nothing of root's."""
     installed = Path(f"/tmp/attack{os.getpid()}") / "ray/core/src/ray/raylet"
     installed.mkdir(parents=True)
     try:
@@ -120,7 +120,7 @@ def test_another_users_raylet_does_not_choose_the_ray_stop_that_is_run(tmp_path:
         with program(str(program_path), *flags, **whose):
             look = HostScanner({}).look(0)
             assert everything.find_ray(look, name).uid == MALLORY
-            monkeypatch.setattr(everything, "sessions", lambda _: ([name], []))  # another test's Ray may live here meanwhile
+            monkeypatch.setattr(everything, "sessions", lambda _: ([name], []))  # the Ray of another test may run here meanwhile
             with pytest.raises(everything.NoWayError, match=f"{name} belongs to {MALLORY}: to stop it, name it by --session"):
                 everything.find_ray(look, None)
     finally:
@@ -128,7 +128,7 @@ def test_another_users_raylet_does_not_choose_the_ray_stop_that_is_run(tmp_path:
 
 
 def test_a_second_dead_session_does_not_wait_for_the_first(ground: Ground):
-    """One that another user has filled again and again stays; the others go."""
+    """A session that another user fills again and again stays; the others are removed."""
     first, second = session(ground.temp), session(ground.temp, OTHER)
     shared(first / "logs" / "his", MALLORY)
     age(first)

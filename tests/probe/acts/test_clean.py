@@ -1,4 +1,4 @@
-"""What is cleaned and what stays: dead and living sessions, what is dear in them, what points at them."""
+"""Clean-up: dead and live sessions, their protected files, and the pointers to them."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_session_that_we_just_ended_is_not_awaited_but_stays_if_it_is_alive(gr
         assert reason(ground.plan(ended=[NAME]), NAME) == "it is alive: a raylet listens on its socket"
 
 
-# Which are meant
+# Named sessions
 
 
 def test_only_named_sessions_are_removed(ground):
@@ -232,7 +232,7 @@ def test_root_removes_another_users_session_only_if_it_is_named(ground):
     assert what(ground.do(planned["targets"], sessions=[NAME])["done"]) == [NAME]
 
 
-# What is dear
+# Protected files
 
 
 def test_protected_files_stay(ground):
@@ -359,14 +359,14 @@ def test_a_file_that_a_job_writes_during_the_removal_stays(ground):
     assert [file for file in path.rglob("*") if file.is_file()] == [late]
 
 
-# What may be no session at all
+# Folders that may be no sessions
 
 
 @ROOT
 @pytest.mark.parametrize("part", ["logs", "sockets"])
 @pytest.mark.parametrize("how", ["missing", "another user's", "a link"])
 def test_a_renamed_folder_is_no_session(ground, part, how):
-    """Whoever may write to the folder above gives root's folders any name."""
+    """A user who may write to the folder above can rename root's folders in it."""
     path = session(ground.temp)
     if how == "another user's":
         os.chown(path / part, NOBODY, NOBODY)
@@ -397,7 +397,7 @@ def test_root_does_not_trust_another_users_temp_dir_unless_its_path_is_named(gro
 
 @ROOT
 def test_another_user_can_not_prevent_the_removal_of_a_session(ground):
-    """By a raylet of no session, or by listening in its folder."""
+    """By a raylet of no session, or by a listener in the folder."""
     path = session(ground.temp)
     (path / "sockets").chmod(0o777)
     ground.temp.chmod(0o755)
@@ -413,7 +413,7 @@ def test_another_user_can_not_prevent_the_removal_of_a_session(ground):
 
 
 def test_files_that_a_live_ray_uses_stay(ground):
-    """A session that somebody has renamed is its Ray's still: the kernel tells what it has open."""
+    """A renamed session still belongs to its Ray: the kernel reports its open files."""
     path, lives = session(ground.temp), session(ground.temp, OTHER)
     write(path / "runtime_resources" / "data.txt")
     age(path)
@@ -425,7 +425,7 @@ def test_files_that_a_live_ray_uses_stay(ground):
         assert planned["targets"] == []
 
 
-# Who still uses it
+# Files in use
 
 
 def test_a_process_with_an_open_file_is_named_and_does_not_stop_the_removal(ground):
@@ -457,7 +457,7 @@ def test_a_process_that_works_in_the_folder_is_named(ground):
         ]
 
 
-# What points at sessions and clusters
+# Pointers to sessions and clusters
 
 
 def test_a_link_to_nothing_is_removed(ground):
@@ -566,7 +566,7 @@ def test_no_request_removes_anything_else(ground, path, kind):
     assert precious.exists()
 
 
-# As a program
+# The program
 
 
 def test_the_counting_ends_with_its_reader(ground, start):
@@ -607,7 +607,7 @@ def test_it_cleans_on_any_python(ground, start, tmp_path):
 
 
 def hear_answer(probe):
-    """Its answer, after whatever it tells on the way."""
+    """The answer, after its progress lines."""
     while True:
         line = probe.line()
         if "tell" not in line:

@@ -1,4 +1,4 @@
-"""What other hosts see too stays: whoever uses it there can't be seen from here."""
+"""Files that other hosts share stay: their users there can't be seen from here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.probe.acts.grounds import NAME, OTHER, Ground, age, session, what
 
 @pytest.fixture
 def shared(ground: Ground, mounts: list[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A temp dir beside the ground, on a file system that is taken for one of many hosts."""
+    """A temp dir beside the ground, on a file system that counts as shared by many hosts."""
     temp = ground.temp / "shared"
     temp.mkdir()
     subprocess.run(["mount", "-t", "ramfs", "none", str(temp)], check=True)

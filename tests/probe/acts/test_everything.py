@@ -1,4 +1,4 @@
-"""The command `ray stop` as a child of this program: it ends in time, and never outlives whoever has started it."""
+"""The command `ray stop` as a child of this program: it ends in time, and never outlives its parent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ time.sleep(60)
 
 
 def stand_in(folder: Path, script: str) -> RayCommand:
-    """What is started instead of Ray's command."""
+    """A stand-in for Ray's command."""
     path = folder / "ray"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Who uses a session's files: no user can have the others not asked, by what he has open or mapped."""
+"""Processes that use a session's files: no user's open or mapped files prevent the check of other users."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOLD = 'exec 3<"$0"; echo; read x'
 
 
 def ask(tmp_path: Path, user: int | None) -> tuple[set[int], tuple[int, ...], int]:
-    """Whose uses were found, who could not be asked, and who holds a file open there."""
+    """The pids whose uses were found, the pids that could not be asked, and the pid with an open file there."""
     file = tmp_path / NAME / "logs" / "file"
     file.parent.mkdir(parents=True)
     file.touch()

@@ -1,4 +1,4 @@
-"""One look: what Ray says of a job, what another probe has seen, and what NVML says now rather than before."""
+"""The state of a host: job states of Ray, evidence of another probe, and new answers of NVML."""
 
 from __future__ import annotations
 

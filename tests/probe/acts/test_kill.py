@@ -1,4 +1,4 @@
-"""What is left over is ended, and nothing else: the acting probe on real processes and simulated GPUs."""
+"""Only left-over processes are ended: the acting probe with real processes and simulated GPUs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ print(subprocess.Popen(["sleep", "60"], start_new_session=True).pid, flush=True)
 while not asked:
     time.sleep(0.01)
 """
-"""Asked to end, it starts its child anew before it does."""
+"""On SIGTERM, it starts its child again before it ends."""
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def orphan(tmp_path):
 
 @pytest.fixture
 def act(start):
-    """The answer of a fresh acting probe."""
+    """The answer of a new acting probe."""
 
     def ask(stage: str, *processes: subprocess.Popen | Alone, gpus: dict[str, str] | None = None, **more: object) -> dict:
         named = {"named": [[process.pid, None] for process in processes]} if processes else {}
@@ -181,7 +181,7 @@ def test_another_process_with_the_same_pid_is_refused(act, orphan):
 
 @pytest.mark.parametrize("more", [{}, {"any": True}])
 def test_a_process_that_is_no_orphan_any_more_is_refused(act, orphan, run, more):
-    """Agreed to as an orphan; what is found at that moment is somebody's own."""
+    """A person agreed to an orphan; at the time of the signal, the process is a person's own."""
     (target,) = act("plan", orphan())["targets"]
     process = run("sleep", "60")
     stranger = {**target, "pid": process.pid, "ticks": read_stat(process.pid).ticks}
@@ -199,7 +199,7 @@ def test_a_foreign_process_is_ended_only_if_a_person_has_seen_it(act, run):
 
 
 def test_an_orphan_above_a_live_raylet_is_refused(act, orphan):
-    """Who starts Ray in a shell that an old job has left must not lose it."""
+    """A person who starts Ray in a left-over shell of an old job must not lose it."""
     script = "import time; time.sleep(60)"
     raylet = f"(exec -a /ray/raylet {sys.executable} -c '{script}' --raylet_socket_name=/x) & echo $!; wait"
     shell = orphan("bash", "-c", raylet)
@@ -243,11 +243,11 @@ def test_another_users_orphan_is_ended_only_if_its_pid_is_named(act, orphan):
     assert pids(act("do", targets=plan["targets"], pids=True)["done"]) == [process.pid]
 
 
-# What can't be classified
+# Unclassified processes
 
 
 def test_an_unseen_holder_of_gpu_memory_is_refused_and_counted_as_unclassified():
-    """NVML lists it, and /proc hides it, or it runs in another container."""
+    """NVML lists it, but /proc hides it, or it runs in another container."""
     look = HostState({}, classify({}, ProcessFacts(holders=frozenset({77}))), GpuReading([], {77: {1: GIB}}), None)
     scanner = SimpleNamespace(look=lambda: look)
     plan = kill.plan({"named": None}, scanner, print)
@@ -272,7 +272,7 @@ def test_a_process_that_only_root_can_classify_needs_root(monkeypatch, user, rea
 
 
 def test_an_undecided_process_is_reported_also_without_gpu_memory():
-    """An orphan may be among them: `nothing on 1 host`, and no more, would be wrong."""
+    """An orphan may be among them, so `nothing on 1 host` alone would be wrong."""
     process = SimpleNamespace(alive=True, origin=SimpleNamespace(readable=True), details=SimpleNamespace(uid=0, pids=(7,)))
     verdict = KindVerdict("unknown", ("only Ray knows whether job train still runs",), undecided="job")
     for kind, told in ((verdict, [f"1 process can't be classified{BELOW}"]), (verdict._replace(undecided=None), [])):
@@ -325,7 +325,7 @@ def kept(line: str) -> str:
 
 
 def meanwhile(start, act, process, gpus, change) -> dict:
-    """What is answered when that happens between SIGTERM and SIGKILL."""
+    """The answer if this happens between SIGTERM and SIGKILL."""
     targets = act("plan", process, gpus=gpus)["targets"]
     probe = start("act", json.dumps({"act": "kill", "stage": "do", "targets": targets, "grace": 2}), **gpus)
     while "processes have ended" not in probe.line(30)["tell"]:
@@ -355,7 +355,7 @@ def test_freed_memory_is_unknown_if_nvml_hangs_afterwards(start, act, orphan, gp
     assert "NVML no longer answers" in done["notes"][-1]
 
 
-# What a probe has seen that watches
+# Evidence of a watching probe
 
 RAYLET = """
 import os, subprocess, sys, time
@@ -412,7 +412,7 @@ def test_it_ends_an_orphan_on_every_python(orphan, version):
 
 
 def interpreter(version: str) -> str:
-    """From PATH or pyenv."""
+    """A Python from PATH or pyenv."""
     found = glob.glob(os.path.expanduser(f"~/.pyenv/versions/{version}.*/bin/python")) or [shutil.which(f"python{version}")]
     return found[0] or pytest.skip(f"no Python {version} here")
 

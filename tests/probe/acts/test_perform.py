@@ -1,4 +1,4 @@
-"""One request is answered whatever happens, and by a probe that has said before that it has begun."""
+"""Each request is answered in all cases, after a first line that reports the beginning."""
 
 from __future__ import annotations
 

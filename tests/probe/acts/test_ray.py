@@ -1,4 +1,4 @@
-"""The way to a cluster's own Python: found by its raylet, taken as the raylet's user, and closed when it is over."""
+"""The cluster's own Python: found through its raylet, run as the raylet's user, and ended afterwards."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cockpit.sources.probes import payload
 from tests.probe.acts.grounds import program
 
 SESSION, OTHER = (f"session_2026-11-{day}_01-17-58_164160_{os.getpid()}" for day in (21, 20))
-"""No other test makes up processes of these."""
+"""No other test creates processes with these names."""
 NODE = "ab" * 28
 ACTOR, GROUP = "0a" * 16, "0b" * 18
 TARGET = {"what": "actor", "id": ACTOR, "session": SESSION}
@@ -37,7 +37,7 @@ Raylet = Callable[..., AbstractContextManager[int]]
 
 @pytest.fixture
 def seen() -> Iterator[Path]:
-    """What the stand-in has written down. Any user may write there."""
+    """The files that the stand-in writes. Any user may write there."""
     with folder() as path:
         path.chmod(0o777)
         yield path
@@ -45,7 +45,7 @@ def seen() -> Iterator[Path]:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """One that every user may reach, and only we may change."""
+    """A Python that every user may run, and only we may change."""
     path = Path(tempfile.mkdtemp(prefix="python", dir="/tmp"))
     path.chmod(0o755)
     yield path
@@ -54,7 +54,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def installed() -> Iterator[Path]:
-    """Where that Ray is installed: its raylet is a Python, so that it can be told what to do."""
+    """The folder of that Ray: its raylet is a Python, so that tests decide what it does."""
     with folder() as path:
         program = path / RAYLET
         program.parent.mkdir(parents=True)
@@ -64,7 +64,7 @@ def installed() -> Iterator[Path]:
 
 @pytest.fixture
 def python(installed: Path, seen: Path) -> Path:
-    """What stands in for the cluster's Python: it writes down how it was started, and answers."""
+    """A stand-in for the cluster's Python: it writes how it was started, and answers."""
     return stand_in(installed / "python", seen, f"echo noise of an import; echo '{ANSWER}'")
 
 
@@ -242,7 +242,7 @@ def test_the_raylets_own_ray_is_imported(raylet: Raylet, installed: Path, seen: 
     assert f"sys.path.append('{installed}/site-packages')" in (seen / "stdin").read_text()
 
 
-# What an old Ray has not
+# Features that an old Ray lacks
 
 
 @pytest.mark.parametrize("missing", ["the modules", "the status", "the method"])
@@ -262,7 +262,7 @@ def test_a_ray_without_drain_is_not_asked_to_drain(monkeypatch: pytest.MonkeyPat
     assert asked == []
 
 
-# Whom root believes
+# Processes that root trusts
 
 
 def test_a_program_that_is_only_named_raylet_is_not_trusted(seen: Path, python: Path):
@@ -309,7 +309,7 @@ def test_root_becomes_the_raylets_user(raylet: Raylet, seen: Path):
 
 @needs_root
 def test_a_session_that_two_users_claim_belongs_to_the_owner_of_its_folder(raylet: Raylet, seen: Path, tmp_path: Path):
-    """Whoever else calls a process raylet can neither be taken for it nor stand in the way."""
+    """A process of another user that is named raylet is neither used nor an obstacle."""
     path = tmp_path / SESSION
     (path / "logs").mkdir(parents=True)
     forged = f"--raylet_socket_name={path}/sockets/raylet", f"--session_dir={path}", "--gcs-address=127.0.0.1:9"

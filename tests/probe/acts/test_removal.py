@@ -57,14 +57,14 @@ def meanwhile(deed: Callable[[], None]) -> Iterator[None]:
 
 
 class Everything:
-    """All folders there are."""
+    """All folders, with those of the owner."""
 
     def __contains__(self, _: object) -> bool:
         return True
 
 
 def empty(folder: Path, check: Callable[[bool], None] = lambda _fully: None) -> Removal:
-    """Everything in it, without asking whether it lives."""
+    """Removes everything in it, without checks whether it is alive."""
     removal = Removal(folder.name, ProtectedFiles(), (), (), check, lambda *_: None, Everything())
     top = os.open(folder, FOLDER)
     try:
@@ -214,7 +214,7 @@ def test_folders_swapped_for_links_all_the_time_lose_nothing_outside(tmp_path, o
 
 
 def test_a_name_exchanged_for_a_link_all_the_time_loses_nothing_outside(tmp_path, outside):
-    """The link is there whenever the folder is not: `rename` exchanges them in one step."""
+    """At each moment, either the link or the folder is there: `rename` exchanges them in one step."""
     folder, link = tmp_path / "folder", tmp_path / "link"
     folder.mkdir()
     turns = [0]
@@ -322,7 +322,7 @@ def test_a_writer_that_never_stops_ends_in_a_sentence(ground):
     assert not (path / "runtime_resources").exists()
 
 
-# Things that are no plain files
+# Pipes, sockets, devices
 
 
 @ROOT
@@ -404,7 +404,7 @@ def test_an_unremovable_file_is_named_and_all_others_are_removed(ground):
 
 @ROOT
 def test_a_folder_that_may_not_be_read_leaves_the_size_unknown_and_stays(ground):
-    """Root reads everything; so another user counts and removes here."""
+    """Root can read everything, so another user counts and removes here."""
     path = session(ground.temp)
     write(path / "closed" / "x")
     for file in (ground.temp, path, *path.rglob("*")):

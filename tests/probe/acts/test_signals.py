@@ -1,4 +1,4 @@
-"""A signal goes to the process that was meant, or to none."""
+"""A signal reaches the right process, or none."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ int main(void) {
 
 @pytest.fixture
 def run():
-    """Starts a process, which has said a line when `said`, and ends it after the test."""
+    """Starts a process, waits for its first line if `said`, and ends it after the test."""
     with ExitStack() as kept:
 
         def begin(*command: str, said: bool = False, **more: object) -> subprocess.Popen:
@@ -145,7 +145,7 @@ def test_a_zombie_has_ended(run, way):
 
 
 def test_a_process_whose_main_thread_has_ended_is_alive(run, way):
-    """It looks like a zombie, and holds all that it held: what hangs in a driver is often a thread of such a one."""
+    """It looks like a zombie but keeps all its resources: a process that hangs in a driver often has such a live thread."""
     process = run(sys.executable, "-c", LEADERLESS, said=True)
     until(lambda: b" Z " in Path(f"/proc/{process.pid}/stat").read_bytes(), "the main thread ends")
     one = held(process)

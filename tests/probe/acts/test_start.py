@@ -1,4 +1,4 @@
-"""A Ray is started where the host is fit for it, outlives whoever started it, and what goes wrong is said in a sentence."""
+"""A Ray is started on a host that is fit for it, survives its starter, and a failure is one sentence."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.probe.acts.start_stand_in import RAYLET, SESSION, VERSIONS, own_gcs, 
 
 @pytest.fixture
 def notes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """What the stand-in writes down, beside itself and its Python."""
+    """The files that the stand-in writes beside itself and its Python."""
     with tempfile.TemporaryDirectory(prefix="start") as folder:
         monkeypatch.setenv("XDG_STATE_HOME", f"{folder}/state")
         monkeypatch.delenv("SLURM_JOB_ID", raising=False)
@@ -45,7 +45,7 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def gcs() -> Iterator[str]:
-    """Where a head's GCS would be."""
+    """The address of a head's GCS."""
     with own_gcs() as address:
         yield address
 
@@ -80,7 +80,7 @@ def test_the_started_ray_has_a_session_of_its_own_and_no_file_of_ours_open(notes
 
 
 def link(path: Path) -> str:
-    """Where it leads; nothing when it is gone."""
+    """The target of the link; empty if it is gone."""
     with suppress(OSError):
         return str(path.readlink())
     return ""
@@ -225,7 +225,7 @@ def test_by_default_it_is_the_ray_on_the_path_else_at_the_heads_path(notes: Path
     monkeypatch.setattr(installation, "_find_in_sessions", lambda *_: None)
     monkeypatch.setattr(installation, "_find_in_old_logs", lambda _: None)
     me = pwd.getpwuid(os.geteuid())
-    monkeypatch.setattr(installation, "_entry", lambda _: pwd.struct_passwd((*me[:6], "/bin/false")))  # whatever a login here would find
+    monkeypatch.setattr(installation, "_entry", lambda _: pwd.struct_passwd((*me[:6], "/bin/false")))  # no real login shell
     raylet(notes, gcs)
     monkeypatch.setenv("PATH", f"{notes}:/usr/bin:/bin")
     found = run_stage(start.plan, request(notes, gcs, python=None))["targets"][0]["facts"]

@@ -1,4 +1,4 @@
-"""What belongs to a session of Ray, who may stop it, and what `ray stop` would find."""
+"""The processes of a Ray session, the users who may stop it, and the processes that `ray stop` finds."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_another_users_session_is_refused_and_root_may_stop_it(as_user: Callable
 
 
 def test_another_users_process_with_the_sessions_name_is_no_part_of_it(as_user: Callable[[int], None]):
-    """Nor does it keep the session from being stopped."""
+    """It does not prevent the stop of the session either."""
     as_user(0)
     look = look_at(gcs(), raylet(), of_user(dashboard(), 1001), of_user(raylet(300), 1001))
     assert set(members(look, NAME)) == {90, 100}

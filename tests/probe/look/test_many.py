@@ -1,4 +1,4 @@
-"""A host with very many processes: it is looked at more slowly, not at its cost."""
+"""A host with very many processes is scanned more seldom, so that the CPU load stays low."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kills for lack of memory: what raylets of Ray 2.60 and 2.44 wrote, read bit by bit; and the kernel's own log."""
+"""Kills for lack of memory: logs of raylets of Ray 2.60 and 2.44, read piece by piece, and the kernel's own log."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GIB = 1 << 30
 
 
 def at(log: Path) -> float:
-    """When the first kill in that recorded log was, by this host's clock."""
+    """The time of the first kill in the recorded log, by this host's clock."""
     return WRITTEN[log].timestamp()
 
 
@@ -132,7 +132,7 @@ def test_a_log_that_is_older_than_an_hour_is_not_read(log):
 
 @pytest.mark.parametrize("hours", [-8, 0, 5.5])
 def test_a_log_in_another_time_zone_has_the_same_moment(log, hours):
-    """It says 15:25, and was written `hours` away from that."""
+    """The log has the time 15:25, and was written `hours` away from that."""
     zone = timedelta(hours=hours).total_seconds()
     kills = KillScanner(SilentKernel(), lambda: at(NEW) + zone + 60)
     found = kills.read([write(log, NEW.read_bytes(), at(NEW) + zone + 1)])
@@ -195,7 +195,7 @@ def test_other_records_are_no_kills(record):
 
 
 def test_each_record_is_reported_once(tmp_path):
-    """A file stands in for the log; that gives one record a read, and a file all that there are."""
+    """A file stands in for the log. The log returns one record per read, but a file returns all."""
     log = tmp_path / "kmsg"
     log.write_text(KILLED)
     kernel = Kernel(str(log), counters=())
@@ -214,7 +214,7 @@ def test_the_kernels_real_log_can_be_read_to_its_end():
 
 
 class Ticks:
-    """A clock that goes on by ten seconds whenever it is looked at."""
+    """A clock that advances by ten seconds at each reading."""
 
     def __init__(self):
         self.now = 70.0
@@ -265,7 +265,7 @@ def test_in_a_slurm_job_the_cgroup_and_limit_of_the_job_count(tmp_path):
 
 
 def test_in_cgroup_version_1_the_kills_of_all_tasks_of_the_job_are_summed(tmp_path):
-    """As Slurm 22.05 was seen to lay them out: the job's own file stays at 0."""
+    """The layout of Slurm 22.05: the job's own file stays at 0."""
     (tmp_path / "self").mkdir()
     (tmp_path / "self" / "cgroup").write_text("4:memory:/slurm_w1/uid_12345/job_42/step_3/task_0\n0::/\n")
     job = tmp_path / "cgroups" / "memory" / "slurm_w1" / "uid_12345" / "job_42"
@@ -283,7 +283,7 @@ def test_in_cgroup_version_1_the_kills_of_all_tasks_of_the_job_are_summed(tmp_pa
 
 
 def test_in_cgroup_version_1_the_end_of_a_step_hides_no_kill_of_another_step(tmp_path):
-    """And one that has begun since the last look has counted only since then."""
+    """A step that began after the last reading has counted only since then."""
 
     def counts(step, kills):
         folder = tmp_path / "job_42" / f"step_{step}" / "task_0"
@@ -328,11 +328,11 @@ task_memcg=/slurm/uid_0/job_42/step_0/task_0,task=a,pid=7,uid=0,pid=1192,uid=0
 6,8,5000007,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/,task=c,pid=1192,uid=0
 3,9,5000008,-;Out of memory: Killed process 1192 (c) total-vm:9kB, anon-rss:4kB, file-rss:0kB, shmem-rss:0kB
 """
-"""As Linux 6.18 writes them (mm/oom_kill.c, mm/memcontrol-v1.c), but for a name that looks like the end of such a line."""
+"""Records of Linux 6.18 (mm/oom_kill.c, mm/memcontrol-v1.c), with a name that looks like the end of such a line."""
 
 
 def test_the_limit_is_reported_only_for_the_process_that_it_killed():
-    """Another that ends with it, and one that is killed because the whole host has no memory, have none."""
+    """Another process that ends with it, and one that is killed because the whole host has no memory, have no limit."""
     log, kernel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET), Kernel("stands open already", ())
     kernel._log = log[0].fileno()
     log[0].setblocking(False)

@@ -1,4 +1,4 @@
-"""What command lines, environments and logs say; the texts are those of real Rays."""
+"""Signs in command lines, environments and logs; the texts come from real Rays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports of a raylet, by its command, and those that the kernel gives to connections."""
+"""Ports in a raylet's command, and the ports that the kernel gives to connections."""
 
 from __future__ import annotations
 

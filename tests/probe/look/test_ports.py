@@ -1,4 +1,4 @@
-"""Who listens on a port."""
+"""The processes that listen on a port."""
 
 from __future__ import annotations
 

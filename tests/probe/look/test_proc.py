@@ -1,4 +1,4 @@
-"""What is asked of many, one of which hangs."""
+"""A question to many, one of which hangs."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_the_command_is_read_again_if_a_process_renames_itself():
 
 
 def test_a_process_that_ends_during_the_scan_is_not_found():
-    """Else it would live, and be nobody's: what somebody has left would seem to have a user who still runs something."""
+    """Otherwise it would count as alive, with an unknown user, and left-over files would seem to belong to a user with processes."""
     with subprocess.Popen(["sleep", "60"]) as child:
 
         def look(stat: ScannedProcess) -> Details:
@@ -140,7 +140,7 @@ def test_a_hanging_process_is_marked_and_delays_no_other():
 
 
 def test_while_one_process_hangs_the_others_keep_their_latest_details():
-    """A process that has executed something else is read anew, and stays as it was read then."""
+    """A process is read again after exec, and keeps these new details."""
     never, told = threading.Event(), iter(("first", "second"))
     with subprocess.Popen(["sleep", "60"]) as other, subprocess.Popen(["sleep", "60"]) as hanging:
 
@@ -178,7 +178,7 @@ def test_the_whole_environment_is_read():
     with subprocess.Popen(["sleep", "60"], env={"A": "1", "B": "x=y\nz", "EMPTY": "", "ODD": os.fsdecode(b"\xff")}) as child:
         try:
             while not read_environ(child.pid) or read_stat(child.pid).name != "sleep":
-                pass  # it has none while it is being executed
+                pass  # it has none during exec
             found = read_environ(child.pid)
             assert found == {"A": "1", "B": "x=y\nz", "EMPTY": "", "ODD": os.fsdecode(b"\xff")}
             assert make_legible(found["ODD"]) == "\ufffd"

@@ -1,4 +1,4 @@
-"""Raylets and GCSs as they live: real processes that call themselves so, in real folders of a made-up installation."""
+"""Live raylets and GCSs: real processes with such names, in real folders of a simulated installation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEADERS = Path(sysconfig.get_path("include")) / "patchlevel.h"
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """Where Ray is installed."""
+    """The folder of the installed Ray."""
     folder = tmp_path / "env" / "lib" / "python3.11" / "site-packages" / "ray"
     for part in ("raylet", "gcs"):
         (folder / "core" / "src" / "ray" / part).mkdir(parents=True)
@@ -36,7 +36,7 @@ def package(tmp_path: Path) -> Path:
 
 @contextmanager
 def living(program: Path, *words: str, **environ: str) -> Iterator[ScannedProcess]:
-    """A process of which argv[0] is that program, as a scan finds it; it waits until its stdin ends."""
+    """A process with this program as argv[0], as a scan finds it; it waits until its stdin ends."""
     argv = [str(program), *words]
     script = "import sys; print(flush=True); sys.stdin.read()"
     code = f"import os, sys; os.execv({sys.executable!r}, [{str(program)!r}, '-c', {script!r}, *{list(words)!r}])"
@@ -126,7 +126,7 @@ def test_a_process_that_is_stuck_in_the_kernel_is_not_read(monkeypatch):
 
 
 def workers(interpreter: Path) -> ScannedProcess:
-    """A raylet in this very root whose workers use that interpreter."""
+    """A raylet in our own root whose workers use this interpreter."""
     return process(os.getpid(), f"/x/raylet --raylet_socket_name=s --python_worker_command={interpreter}")
 
 

@@ -1,4 +1,4 @@
-"""How many processes and threads there are and may be, by what the kernel says."""
+"""The number of processes and threads, and the kernel's limits of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.probe.forests import process, raylet, table
 
 HERE = os.getpid()
 NOBODYS = 64_123
-"""A uid that nobody else here has."""
+"""A uid without any other process here."""
 FULL = """
 import sys, threading, time
 try:
@@ -32,7 +32,7 @@ sys.stdin.read()
 
 @pytest.fixture(autouse=True)
 def _plain(monkeypatch, tmp_path):
-    """A kernel that says nothing of cgroups and hosts, and a raylet without a capability."""
+    """A host without limits of cgroups and of its own, and a raylet without the capability."""
     monkeypatch.setattr(tasks, "CGROUPS", str(tmp_path / "none"))
     monkeypatch.setattr(tasks, "in_first_namespace", lambda: False)
     monkeypatch.setattr(tasks, "has_capability", lambda _pid, _bits: False)

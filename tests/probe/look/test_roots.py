@@ -1,4 +1,4 @@
-"""Files as a process in a container sees them: links are followed below its root."""
+"""The files that a process in a container sees: links are followed below its root."""
 
 from __future__ import annotations
 

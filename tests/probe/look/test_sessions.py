@@ -1,4 +1,4 @@
-"""Session folders: alive or dead, whose, the latest, their drivers and dashboards."""
+"""Session folders: alive or dead, their owners, the latest one, their drivers and dashboards."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ reason_message: "received SIGTERM"
 
 [2026-11-21 18:34:52,538 I 24 24] (raylet) stats.h:176: Stats module has shutdown.
 """
-"""What a raylet of 2.60 wrote when `ray stop` ended it."""
+"""The last lines of a raylet of 2.60 that `ray stop` ended."""
 OLDER = "[2026-11-21 18:34:52,499 I 24 24] (raylet) main.cc:398: received SIGTERM. Existing local drain request = None"
 CRASH = "[2026-11-21 18:34:52,499 C 24 24] (raylet) gcs_rpc_client.h:1 Failed to connect to GCS within 60 seconds"
 
@@ -80,7 +80,7 @@ def test_the_end_of_the_latest_raylets_log_shows_whether_it_got_sigterm(temp, wo
 
 
 def test_a_file_system_that_denies_its_own_entry_proves_nothing(temp, monkeypatch):
-    """Whoever may write there may put a file system of his own in the place of one entry."""
+    """A user who may write there can mount a file system of his own over one entry."""
 
     def is_gone(folder, name, users):
         raise FileNotFoundError(name)
@@ -119,7 +119,7 @@ def test_the_sockets_of_a_session_with_a_known_raylet_are_not_asked(temp):
     assert only(SessionScanner(), raylet(session=str(path), uid=os.getuid())).answers is True
 
 
-# Whose it is, and by whose word
+# Owners and their proofs
 
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be somebody else")
@@ -127,7 +127,7 @@ EVIL = 65534
 RAYLET_OUT = f"""[2026-11-22 07:55:59,521 I 308 308] (raylet) main.cc:283: Setting cluster ID to: {"8a" * 28}
 [2026-11-22 07:55:59,531 I 308 308] (raylet) main.cc:711: Setting node ID node_id={"1c" * 28}
 """
-"""As 2.60 begins it; 2.44 does alike."""
+"""The first lines of 2.60; those of 2.44 are similar."""
 
 
 def facts(temp: Path, *processes):
@@ -164,7 +164,7 @@ def test_only_logs_of_the_sessions_owner_name_its_raylets(temp):
 
 @needs_root
 def test_logs_read_for_one_owner_do_not_count_for_another(temp):
-    """His logs, renamed into root's session in the place of its own."""
+    """His logs, moved into root's session in place of its own."""
     path = session(temp)
     (path / "logs" / "raylet.out").write_text("[2026-11-21 18:34:52,499 I 77 77] (raylet) main.cc:1: x\n")
     for each in (path, path / "logs" / "raylet.out"):
@@ -191,12 +191,12 @@ mkdir -p /mnt/his/logs /mnt/tmp/ray/$0
 mount -t overlay overlay -o lowerdir=/usr:/mnt/his /mnt/tmp/ray/$0
 exec -a raylet bash -c 'kill -STOP $$' --raylet_socket_name=x --session_dir=/mnt/tmp/ray/$0
 """
-"""Root's /usr lies above what he has written: whoever goes in through his process sees a folder of root's with logs in it."""
+"""Root's /usr is mounted over his files, so through his process it looks like a folder of root with logs in it."""
 
 
 @pytest.fixture
 def his_raylet() -> Iterator[int]:
-    """Of a user who has made a mount namespace of his own; the pid of it."""
+    """The pid of a process of a user in a mount namespace of his own."""
     words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "unshare", "--user", "--map-root-user", "--mount"]
     with subprocess.Popen([*words, "bash", "-c", PLANTED, NAME], stdin=subprocess.DEVNULL, start_new_session=True) as program:
         try:
@@ -230,7 +230,7 @@ def test_a_temp_dir_in_a_users_mount_namespace_is_not_ours(his_raylet):
 
 @needs_root
 def test_other_listeners_in_a_session_do_not_count(temp):
-    """The kernel tells who listens."""
+    """The kernel reports the listener."""
     path = session(temp)
     (path / "sockets").chmod(0o777)
     temp.chmod(0o755)

@@ -1,4 +1,4 @@
-"""What a session's folder takes, and what in it may be dear."""
+"""The size of a session's folder, and the files in it that may be worth keeping."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cockpit.probe.look.sizes import MAX_KEPT_LISTED, Sizes, count
 
 
 def never_pause(_seconds: float) -> None:
-    """Nobody else needs this machine."""
+    """A pause that takes no time."""
 
 
 def write(path: Path, size: int = 5000) -> None:

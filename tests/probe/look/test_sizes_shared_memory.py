@@ -1,4 +1,4 @@
-"""Whose files take how much of a folder."""
+"""The bytes of each user in a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What py-spy sees of real processes here, and what is said where it can't look."""
+"""Stacks of real processes by py-spy, and the errors if it can't read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Ray was started, read off the command lines of a raylet, a GCS and a dashboard as Ray 2.60 makes them."""
+"""The flags of `ray start`, read from command lines of a raylet, a GCS and a dashboard of Ray 2.60."""
 
 from __future__ import annotations
 

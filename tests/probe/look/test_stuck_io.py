@@ -1,4 +1,4 @@
-"""What processes in D state wait for: a real one is the parent of a vfork, which waits there until its child ends."""
+"""File systems for which processes in D state wait. A real one is the parent of a vfork, which waits until its child ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if ctypes.CDLL(None).syscall(number, 0x4000 | signal.SIGCHLD, 0, 0, 0, 0) == 0: 
 
 @contextmanager
 def vfork_parent(path: Path) -> Iterator[ScannedProcess]:
-    """A process in D state with that file open; it ends with its child."""
+    """A process in D state with this file open; it ends with its child."""
     with subprocess.Popen([sys.executable, "-c", VFORK, str(path)], start_new_session=True) as parent:
         try:
             until = time.monotonic() + 60

@@ -1,4 +1,4 @@
-"""What the workers of a raylet find where it runs: of this very process, and of real ones in namespaces of their own."""
+"""The surroundings of a raylet's workers: of this test's own process, and of real ones in namespaces of their own."""
 
 from __future__ import annotations
 

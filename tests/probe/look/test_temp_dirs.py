@@ -1,4 +1,4 @@
-"""Ray's temp dirs, and where their pointers lead: real folders, links, sockets."""
+"""Ray's temp dirs and the targets of their pointers, with real folders, links and sockets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def here(monkeypatch) -> None:
 
 
 def old(path: Path) -> Path:
-    """That nobody has just made."""
+    """Makes a file look old."""
     os.utime(path, (1e9, 1e9), follow_symlinks=False)
     return path
 
@@ -50,14 +50,14 @@ def look(temp: Path, found: ProcessTable | None = None) -> temp_dirs.TempDirs:
 
 
 def pointer(temp: Path, name: str, found: ProcessTable | None = None) -> tuple[str, bool | None]:
-    """Its target, and whether that Ray lives."""
+    """Its target, and whether that Ray is alive."""
     (fact,) = [fact for fact in look(temp, found).pointers if fact["path"] == f"{temp}/{name}"]
     return fact["target"], fact["alive"]
 
 
 @contextmanager
 def stranger() -> Iterator[None]:
-    """For a moment we are nobody: what may be done is asked for the real user."""
+    """Makes us the user nobody for a moment: access checks use the real user."""
     os.setresuid(65534, 65534, 0)
     try:
         yield

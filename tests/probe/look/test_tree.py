@@ -1,4 +1,4 @@
-"""Going through a folder by descriptors."""
+"""Walks through folders by descriptors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Xids: the driver's lines in the kernel's log, and events where that may not be read."""
+"""Xids: the driver's lines in the kernel's log, and events if that may not be read."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class RefusedError(Exception):
 
 
 def nvml(*told: tuple[int, int], end: int = 10, register: int = 0, lost: int | None = None) -> Any:
-    """Whose events tell of a GPU and a code each, and then no more."""
+    """An NVML with these events, each with a GPU and a code."""
     left = list(told)
 
     def wait(_: object, limit: int) -> Any:

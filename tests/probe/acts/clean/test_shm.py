@@ -1,4 +1,4 @@
-"""Leftovers in /dev/shm: only what is known, nobody's, and used by nobody, wherever that may run."""
+"""Left-over files in /dev/shm: only known, unused files are removed, also if processes in other containers could use them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KINDS = {
 
 
 class Leftovers:
-    """Files there that are this test's own."""
+    """Files in /dev/shm that only this test uses."""
 
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
@@ -50,7 +50,7 @@ class Leftovers:
         return path
 
     def plan(self) -> dict[str, list]:
-        """Of these files alone."""
+        """A plan with these files only."""
         answer = clean.plan(self.ground.request(), self.ground.scanner(), self.ground.tell)
         mine = {str(path) for path in self.made}
         return {key: [one for one in answer[key] if one["path"] in mine] for key in ("targets", "refused")}
@@ -60,7 +60,7 @@ class Leftovers:
 
 
 def once_it_is_done(leftovers: Leftovers, within: float = 60) -> list:
-    """Somebody else on this machine may have the file open for a moment: then it is refused, and rightly."""
+    """Another process on this machine may have the file open for a moment; then it is rightly refused."""
     deadline = time.monotonic() + within
     while True:
         answer = leftovers.do(leftovers.plan()["targets"])
@@ -154,7 +154,7 @@ def test_the_shared_memory_of_a_live_python_stays(leftovers):
 
 @ROOT
 def test_a_file_that_an_unseen_process_has_mapped_stays(leftovers, monkeypatch):
-    """As in another container that shares /dev/shm: no look at /proc shows it."""
+    """Like a process in another container that shares /dev/shm: /proc does not show it."""
     path = leftovers.make()
     code = f"import mmap; f = open('{path}', 'r+b'); m = mmap.mmap(f.fileno(), 4096); f.close(); print(flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
@@ -182,7 +182,7 @@ def test_a_file_that_replaced_the_planned_one_stays(leftovers):
 
 
 def test_a_file_that_is_opened_at_the_last_moment_stays(leftovers):
-    """The kernel makes him wait until the lease is given back, and the lease tells that he waits."""
+    """The kernel makes the opener wait until the lease ends, and the lease shows that somebody waits."""
     path = leftovers.make()
     folder = os.open(SHM, FOLDER)
     found = shm.leftover(folder, path.name)

@@ -1,4 +1,4 @@
-"""In a Slurm job a Ray is started in a step of its own: what `srun` is told, what it is not, and what is left when it is gone."""
+"""A Ray in a Slurm job starts in a step of its own: the arguments and environment of `srun`, and the processes after its end."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ code=$?
 [ $code = 0 ] || echo "srun: error: w1: task 0: Exited with exit code $code" >&2
 exit $code
 """
-"""What stands in for Slurm: the step is in a session of its own and has nothing of `srun`'s open, as no process of it is its child."""
+"""A stand-in for Slurm: the step has a session of its own and no file of `srun` open, because it is no child of `srun`."""
 
 
 @pytest.fixture
 def notes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """What the stand-ins write down, beside themselves."""
+    """The files that the stand-ins write beside themselves."""
     with tempfile.TemporaryDirectory(prefix="step") as folder:
         path = Path(folder)
         monkeypatch.setenv("XDG_STATE_HOME", f"{folder}/state")
