@@ -63,29 +63,29 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
 
 def _parse_options(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        "probe", description="What this host's GPUs, processes, memory, disks and Ray sessions do, as JSON lines."
+        "probe", description="Writes the state of this host's GPUs, processes, memory, disks and Ray sessions as JSON lines."
     )
     parser.add_argument("--interval", type=float, default=2.0, help="seconds between two samples")
-    parser.add_argument("--once", action="store_true", help="one full sample, then leave")
-    parser.add_argument("--no-lifeline", dest="lifeline", action="store_false", help="go on when stdin ends")
+    parser.add_argument("--once", action="store_true", help="write one full sample, then end")
+    parser.add_argument("--no-lifeline", dest="lifeline", action="store_false", help="continue when stdin ends")
     commands = parser.add_subparsers(dest="command")
     for name, about in (("environ", "the environment of one process"), ("stack", "its Python stacks, by py-spy")):
         one = commands.add_parser(name, help=about)
         one.add_argument("pid", type=int)
-        one.add_argument("ticks", type=int, help="its start, field 22 of /proc/PID/stat")
-    port = commands.add_parser("port", help="who listens on a port of this host")
+        one.add_argument("ticks", type=int, help="its start time, field 22 of /proc/PID/stat")
+    port = commands.add_parser("port", help="the processes that listen on a port of this host")
     port.add_argument("port", type=int)
-    logs = commands.add_parser("logs", help="names of logs in the folder of a Ray session on this host")
+    logs = commands.add_parser("logs", help="the names of the logs of a Ray session on this host")
     logs.add_argument("session")
-    logs.add_argument("pattern", help="as of a shell")
-    log = commands.add_parser("log", help="the last lines of one of them")
+    logs.add_argument("pattern", help="a pattern as in a shell, such as worker-*")
+    log = commands.add_parser("log", help="the last lines of one log")
     log.add_argument("session")
     log.add_argument("name")
     log.add_argument("lines", type=int, help="-1 for all")
-    log.add_argument("--follow", action="store_true", help="and what is written to it from then on")
-    act = commands.add_parser("act", help="plan or do something here; the request is JSON, as the package `acts` says")
+    log.add_argument("--follow", action="store_true", help="also write new lines")
+    act = commands.add_parser("act", help="plan or carry out an action; the package `acts` describes the JSON request")
     act.add_argument("request")
-    tunnel = commands.add_parser("ray-tunnel", help="carry programs to Ray's nodes, as `acts.ray_tunnel` says; with --no-lifeline")
+    tunnel = commands.add_parser("ray-tunnel", help="carry programs to Ray's nodes, see `acts.ray_tunnel`; needs --no-lifeline")
     tunnel.add_argument("session", nargs="?", default="")
     return parser.parse_args(words)
 

@@ -64,7 +64,7 @@ class Logs(NamedTuple):
     """The number of files in it, at most MOST_LOGS."""
 
 
-class Way(NamedTuple):
+class Route(NamedTuple):
     """The path to a session's folder."""
 
     path: str
@@ -76,43 +76,45 @@ class Way(NamedTuple):
 
 
 MountKinds = Mapping[int, str]
-"""Number and file system type of the mounts in a way's mount namespace; of ours, only mounts with trusted owners (`vouched_mounts`)."""
+"""Number and file system type of the mounts in a route's mount namespace; of ours, only mounts with trusted owners (`vouched_mounts`)."""
 
 
-def find_folder(way: Way, kinds: MountKinds) -> Tuple[FileId | None, int | None]:
-    """Identifies the folder at the end of the way, and its owner if he can be trusted. The last part of the path must not be a link."""
+def find_folder(route: Route, kinds: MountKinds) -> Tuple[FileId | None, int | None]:
+    """Identifies the folder at the end of the route, and its owner if he can be trusted. The last part of the path must not be a link."""
     try:
-        with trust.open_fd(way.path, _FOLDER) as folder:
-            return file_id(os.fstat(folder)), _owner(folder, way, kinds)
+        with trust.open_fd(route.path, _FOLDER) as folder:
+            return file_id(os.fstat(folder)), _owner(folder, route, kinds)
     except OSError:
         return None, None
 
 
-def _owner(folder: int, way: Way, kinds: MountKinds) -> int | None:
+def _owner(folder: int, route: Route, kinds: MountKinds) -> int | None:
     """In another mount namespace, an owner is trusted only if he or root runs the process that names the folder."""
     uid = os.fstat(folder).st_uid
-    believed = mount_number(folder) in kinds if way.mount_namespace is None else way.uid in (uid, trust.ROOT)
+    believed = mount_number(folder) in kinds if route.mount_namespace is None else route.uid in (uid, trust.ROOT)
     return uid if believed else None
 
 
-def inspect(way: Way, kinds: MountKinds, before: Logs, carried: Mapping[FileId, Tuple[SocketListener, ...]]) -> Tuple[SessionFolder, Logs]:
+def inspect(
+    route: Route, kinds: MountKinds, before: Logs, running: Mapping[FileId, Tuple[SocketListener, ...]]
+) -> Tuple[SessionFolder, Logs]:
     """Reads everything about one session from a single open folder, because its path may lead elsewhere in the next moment.
 
-    `before`: its logs as they were read last. `carried`: by folder, the raylets of its owner in the process table; the sockets of such a
+    `before`: its logs as they were read last. `running`: by folder, the raylets of its owner in the process table; the sockets of such a
     session are not asked. On a file system that other hosts share, nothing proves that a session is dead.
     """
     try:
-        with trust.open_fd(way.path, _FOLDER) as folder:
-            where, uid = file_id(os.fstat(folder)), _owner(folder, way, kinds)
-            logs = _read_logs(folder, way.path, uid, before)
-            alive = tuple(one for one in carried.get(where, ()) if one.uid in (uid, trust.ROOT))
+        with trust.open_fd(route.path, _FOLDER) as folder:
+            where, uid = file_id(os.fstat(folder)), _owner(folder, route, kinds)
+            logs = _read_logs(folder, route.path, uid, before)
+            alive = tuple(one for one in running.get(where, ()) if one.uid in (uid, trust.ROOT))
             if kinds.get(mount_number(folder) or 0) not in LOCAL:
-                return SessionFolder(way.path, where, uid, alive or None, mount_namespace=way.mount_namespace), logs
-            return SessionFolder(way.path, where, uid, alive or find_listeners(folder), *logs.records, way.mount_namespace), logs
+                return SessionFolder(route.path, where, uid, alive or None, mount_namespace=route.mount_namespace), logs
+            return SessionFolder(route.path, where, uid, alive or find_listeners(folder), *logs.records, route.mount_namespace), logs
     except (FileNotFoundError, NotADirectoryError):
-        return SessionFolder(way.path, mount_namespace=way.mount_namespace), Logs()
+        return SessionFolder(route.path, mount_namespace=route.mount_namespace), Logs()
     except OSError:
-        return SessionFolder(way.path, listeners=None, mount_namespace=way.mount_namespace), Logs()
+        return SessionFolder(route.path, listeners=None, mount_namespace=route.mount_namespace), Logs()
 
 
 def _read_logs(session: int, path: str, uid: int | None, before: Logs) -> Logs:

@@ -16,7 +16,7 @@ from .network import listening_sockets
 from .origin import flag, to_number
 from .proc import is_in_our_namespace, make_legible, open_files, read_link, user_name
 from .processes import Identity, ProcessTable, ScannedProcess
-from .session_folder import MOST_LOGS, Logs, MountKinds, Way, find_folder, inspect
+from .session_folder import MOST_LOGS, Logs, MountKinds, Route, find_folder, inspect
 from .tree import FileId, file_id, mount_kinds, mount_number, vouched_mounts
 
 DEFAULT_TEMP = "/tmp/ray"  # noqa: S108 Ray's own default
@@ -97,34 +97,34 @@ class SessionScanner:
         self._confirmed = {key: is_open for key, is_open in self._confirmed.items() if key[0][0] in table}
 
         temps = self._find_temp_dirs(table)
-        ways = _find_ways(table)
+        routes = _find_routes(table)
         listed = self._find_session_paths(temps)
-        carried = self._find_raylets(table, ways)
-        facts: Dict[Way, SessionFolder] = {}
+        known_raylets = self._find_raylets(table, routes)
+        facts: Dict[Route, SessionFolder] = {}
         logs: Dict[str, Logs] = {}
-        for way in dict.fromkeys([*map(Way, listed), *ways.values()]):
-            self.at = way.path
-            facts[way], logs[way.path] = inspect(way, self._mount_kinds(way), self._logs.get(way.path, Logs()), carried)
+        for route in dict.fromkeys([*map(Route, listed), *routes.values()]):
+            self.at = route.path
+            facts[route], logs[route.path] = inspect(route, self._mount_kinds(route), self._logs.get(route.path, Logs()), known_raylets)
         self._logs = logs
 
-        live = [path for path in listed if facts[Way(path)].answers]
-        named = {pid: facts[way] for pid, way in ways.items()}
+        live = [path for path in listed if facts[Route(path)].answers]
+        named = {pid: facts[route] for pid, route in routes.items()}
         return Sessions(
-            folders=tuple(_folder(path, facts[Way(path)], self._name, logs[path]) for path in listed),
+            folders=tuple(_folder(path, facts[Route(path)], self._name, logs[path]) for path in listed),
             all=tuple(facts.values()),
             of=named,
             drivers={pid: driver for path in live for pid, driver in self._find_drivers(path, table).items()},
-            dashboards=self._find_dashboards(table, named, {facts[Way(path)].place: path for path in listed}),
+            dashboards=self._find_dashboards(table, named, {facts[Route(path)].place: path for path in listed}),
             temps=temps,
             logs=tuple(logs[path] for path in live),
         )
 
-    def _mount_kinds(self, way: Way) -> MountKinds:
-        if way.mount_namespace is None:
+    def _mount_kinds(self, route: Route) -> MountKinds:
+        if route.mount_namespace is None:
             return self._vouched
-        if way.mount_namespace not in self._foreign:
-            self._foreign[way.mount_namespace] = mount_kinds(way.pid or 0)
-        return self._foreign[way.mount_namespace]
+        if route.mount_namespace not in self._foreign:
+            self._foreign[route.mount_namespace] = mount_kinds(route.pid or 0)
+        return self._foreign[route.mount_namespace]
 
     def _is_there(self, path: str) -> bool:
         """Whether the folder exists in our mounts, and not only in a mount namespace that a user created."""
@@ -180,14 +180,14 @@ class SessionScanner:
                 self._dashboards[process.identity] = found[path] = address
         return found
 
-    def _find_raylets(self, table: ProcessTable, ways: Mapping[int, Way]) -> Dict[FileId, Tuple[SocketListener, ...]]:
+    def _find_raylets(self, table: ProcessTable, routes: Mapping[int, Route]) -> Dict[FileId, Tuple[SocketListener, ...]]:
         """By session folder: its raylets in the table that run as its owner or as root. Their sockets need no connection then."""
         found: Dict[FileId, Tuple[SocketListener, ...]] = {}
         for process in table.values():
-            if process.alive and process.origin.role == "raylet" and process.pid in ways:
-                way, uid = ways[process.pid], process.details.uid
-                self.at = way.path
-                where, owner = find_folder(way, self._mount_kinds(way))
+            if process.alive and process.origin.role == "raylet" and process.pid in routes:
+                route, uid = routes[process.pid], process.details.uid
+                self.at = route.path
+                where, owner = find_folder(route, self._mount_kinds(route))
                 if where is not None and uid is not None and uid in (owner, trust.ROOT):
                     found[where] = (*found.get(where, ()), SocketListener(process.pid, uid))
         return found
@@ -200,7 +200,7 @@ class SessionScanner:
         found: Dict[FileId, Tuple[bool, str, str]] = {}
         by_owner: Dict[int | None, List[Tuple[str, FileId]]] = {}
         for path in islice(self._list_paths(temps), MOST_LOGS):
-            where, owner = find_folder(Way(path), self._vouched)
+            where, owner = find_folder(Route(path), self._vouched)
             if where is not None and where not in found:
                 found[where] = owner in trust.own_uids(), os.path.basename(path), path
                 by_owner.setdefault(owner, []).append((os.path.basename(path), where))
@@ -230,18 +230,18 @@ class SessionScanner:
                 yield from (f"{temp}/{name}" for name in sorted(names))
 
 
-def _find_ways(table: ProcessTable) -> Dict[int, Way]:
-    """By pid: the way to the session that the process names.
+def _find_routes(table: ProcessTable) -> Dict[int, Route]:
+    """By pid: the route to the session that the process names.
 
     A session in another mount namespace is reached through the first process there of the same user.
     """
-    ways: Dict[Tuple[str | None, int | None, str], Way] = {}
-    found: Dict[int, Way] = {}
+    routes: Dict[Tuple[str | None, int | None, str], Route] = {}
+    found: Dict[int, Route] = {}
     for process in table.values():
         session, uid, namespace = process.origin.session, process.details.uid, process.details.mount_namespace
         if session:
-            way = Way(session) if namespace is None else Way(f"/proc/{process.pid}/root{session}", namespace, process.pid, uid)
-            found[process.pid] = ways.setdefault((namespace, uid if namespace else None, session), way)
+            route = Route(session) if namespace is None else Route(f"/proc/{process.pid}/root{session}", namespace, process.pid, uid)
+            found[process.pid] = routes.setdefault((namespace, uid if namespace else None, session), route)
     return found
 
 
