@@ -88,11 +88,11 @@ def find_file_uses(table: ProcessTable, on_progress: OnProgress) -> Tuple[Tuple[
     return tuple(found), (*hanging, *(pid for pid, process in table.items() if process.details.stuck))
 
 
-def why_in_use(look: HostState, used: Iterable[FileUse], hanging: Iterable[int], session: str, uid: int) -> str | None:
+def why_in_use(state: HostState, used: Iterable[FileUse], hanging: Iterable[int], session: str, uid: int) -> str | None:
     """The reason why the session is in use, or may be: a live Ray of its owner, of root or of our user has files of it open."""
     users = (uid, *own_uids())
-    live = {pid: verdict.kind for pid, verdict in look.verdicts.items() if verdict.kind in OWNED_KINDS}
-    live = {pid: kind for pid, kind in live.items() if pid in look.table and look.table[pid].details.uid in users}
+    live = {pid: verdict.kind for pid, verdict in state.verdicts.items() if verdict.kind in OWNED_KINDS}
+    live = {pid: kind for pid, kind in live.items() if pid in state.table and state.table[pid].details.uid in users}
     for hold in used:
         if hold.session == session and hold.pid in live:
             return f"it is in use: {live[hold.pid]} {hold.pid} of a live Ray has {hold.path or 'its folder'} open"

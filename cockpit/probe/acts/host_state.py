@@ -164,7 +164,7 @@ class HostScanner:
         """Forgets the job states of a session that is being ended, because they do not hold any more."""
         self._jobs = [one for one in self._jobs if one["session"] != session]
 
-    def look(self, patience: float = NVML_TIMEOUT_S) -> HostState:
+    def scan(self, patience: float = NVML_TIMEOUT_S) -> HostState:
         """Scans /proc, and waits at most `patience` seconds for NVML."""
         asked = time.monotonic()
         self._nvml.ask()
@@ -195,7 +195,7 @@ class HostScanner:
         """The last state if it is at most `age` seconds old, for many questions in a row; otherwise a new one."""
         if self._last is not None and time.monotonic() - self._last[0] <= age:
             return self._last[1]
-        return self.look(0.0)
+        return self.scan(0.0)
 
     def reading(self, patience: float = NVML_TIMEOUT_S) -> GpuReading | None:
         """A new answer of NVML, not an earlier one; `None` if it does not answer."""

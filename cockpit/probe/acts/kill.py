@@ -31,60 +31,62 @@ NOTABLE_BYTES = 512 << 20
 
 def plan(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Dict[str, Any]:  # noqa: ARG001 the arguments of each stage
     """Finds all left-over processes or the named ones. Processes that only may be left over are refused, with the reason."""
-    look = scanner.look()
+    state = scanner.scan()
     targets: list[Target] = []
     refused: list[Target] = []
-    for target in _find_named(look, request["named"]) if request.get("named") is not None else _find_left_over(look):
-        why_not = target.pop("reason", None) or why_refused(look, request, target)
+    for target in _find_named(state, request["named"]) if request.get("named") is not None else _find_left_over(state):
+        why_not = target.pop("reason", None) or why_refused(state, request, target)
         (refused if why_not else targets).append({**target, "reason": why_not} if why_not else target)
     if request.get("named") is None:
-        return {"targets": targets, "refused": refused[:MOST_REFUSED], "unknown": _describe_unknown(look, refused)}
-    return {"targets": targets, "refused": refused, "notes": look.doubts}
+        return {"targets": targets, "refused": refused[:MOST_REFUSED], "unknown": _describe_unknown(state, refused)}
+    return {"targets": targets, "refused": refused, "notes": state.doubts}
 
 
-def _describe_unknown(look: HostState, refused: Iterable[Target]) -> list[str]:
+def _describe_unknown(state: HostState, refused: Iterable[Target]) -> list[str]:
     """The reasons why there may be more left-over processes than those found."""
     unknown = [target for target in refused if target["kind"] == "unknown"]
     pids = [int(target["pid"]) for target in unknown]
-    hidden = [pid for pid in pids if pid not in look.table or not look.table[pid].origin.readable]
+    hidden = [pid for pid in pids if pid not in state.table or not state.table[pid].origin.readable]
     holders = all(target["gpus"] for target in unknown)
     what = ("process holds GPU memory and", "processes hold GPU memory and") if holders else ("process", "processes")
     number = f"{len(pids)} {what[len(pids) != 1]} can't be classified"
     how = " without root: run `sudo cockpit kill-orphans` there" if hidden and os.geteuid() != trust.ROOT else ": the reasons are below"
-    return [*look.doubts, *([number + how] if pids else [])]
+    return [*state.doubts, *([number + how] if pids else [])]
 
 
-def _find_left_over(look: HostState) -> Iterable[Target]:
+def _find_left_over(state: HostState) -> Iterable[Target]:
     """The left-over processes, deepest first, and unknown ones for which there is some sign that they may be left over."""
-    for pid in look.sort_deepest_first(pid for pid in look.verdicts if pid in look.table):
-        verdict, process = look.verdicts[pid], look.table[pid]
+    for pid in state.sort_deepest_first(pid for pid in state.verdicts if pid in state.table):
+        verdict, process = state.verdicts[pid], state.table[pid]
         elsewhere = verdict.from_ray and len(process.details.pids) > 1
-        suspect = pid in look.reading.holders or verdict.undecided is not None or not process.origin.readable or elsewhere
+        suspect = pid in state.reading.holders or verdict.undecided is not None or not process.origin.readable or elsewhere
         if verdict.kind in LEFT_OVER_KINDS or (verdict.kind == "unknown" and suspect and process.alive):
-            yield look.target(pid)
-    for pid in sorted(look.reading.holders.keys() - look.table.keys()):
-        yield look.target(pid, reason="; ".join(look.verdicts[pid].why))
+            yield state.target(pid)
+    for pid in sorted(state.reading.holders.keys() - state.table.keys()):
+        yield state.target(pid, reason="; ".join(state.verdicts[pid].why))
 
 
-def _find_named(look: HostState, named: Iterable[Tuple[Any, Any]]) -> Iterable[Target]:
+def _find_named(state: HostState, named: Iterable[Tuple[Any, Any]]) -> Iterable[Target]:
     """The named processes and their left-over descendants, deepest first."""
     found: Dict[int, Target] = {}
     for pid, ticks in ((int(pid), ticks) for pid, ticks in named):
-        process = look.table.get(pid)
+        process = state.table.get(pid)
         if process is None or not process.alive or ticks not in (None, process.ticks):
             reason = f"process {pid} has ended" + ("" if process is None else " since")
             found[pid] = {"what": "process", "pid": pid, "ticks": ticks, "reason": reason}
             continue
-        below = [child for child in look.find_descendants(pid) if child in look.verdicts and look.verdicts[child].kind in LEFT_OVER_KINDS]
-        found.update({one: look.target(one) for one in (pid, *below)})
-    for pid in look.sort_deepest_first(found):
+        below = [
+            child for child in state.find_descendants(pid) if child in state.verdicts and state.verdicts[child].kind in LEFT_OVER_KINDS
+        ]
+        found.update({one: state.target(one) for one in (pid, *below)})
+    for pid in state.sort_deepest_first(found):
         yield found[pid]
 
 
-def why_refused(look: HostState, request: Request, target: Target) -> str | None:
+def why_refused(state: HostState, request: Request, target: Target) -> str | None:
     """The reason for not ending this process, or `None`."""
     pid, kind = int(target["pid"]), target["kind"]
-    if not look.table[pid].alive:
+    if not state.table[pid].alive:
         return "it is a zombie: it has ended, and its parent has not collected it"
     if pid in find_own_ancestry():
         return "cockpit itself runs in it"
@@ -92,10 +94,10 @@ def why_refused(look: HostState, request: Request, target: Target) -> str | None
         words = {"ray": "a part of a live Ray", "unknown": "of unknown kind", "foreign": "a foreign process"}
         what = words.get(kind, f"a {kind} of a live Ray")
         return f"it is {what}; kill-orphans kills only orphan and stale processes: {'; '.join(target['why'])}"
-    if pid in look.carriers and not request.get("any"):
-        part = look.carriers[pid]
-        return f"a part of a live Ray runs below it: {look.verdicts[part].kind} {part}"
-    uid, me = look.table[pid].details.uid, os.geteuid()
+    if pid in state.carriers and not request.get("any"):
+        part = state.carriers[pid]
+        return f"a part of a live Ray runs below it: {state.verdicts[part].kind} {part}"
+    uid, me = state.table[pid].details.uid, os.geteuid()
     if uid == me:
         return None
     whose = "its owner is unknown" if uid is None else f"it belongs to {target['user']}"
@@ -108,29 +110,29 @@ def why_refused(look: HostState, request: Request, target: Target) -> str | None
 
 def do(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Dict[str, Any]:
     """Ends exactly the planned processes that have not changed since the plan."""
-    look = scanner.look()
-    answer: Dict[str, Any] = {"done": [], "refused": [], "failed": [], "notes": look.doubts}
+    state = scanner.scan()
+    answer: Dict[str, Any] = {"done": [], "refused": [], "failed": [], "notes": state.doubts}
     planned: Dict[Identity, Target] = {(int(target["pid"]), int(target["ticks"])): target for target in request["targets"]}
     pids = {pid for pid, _ in planned}
-    turns = {pid: turn for turn, pid in enumerate(look.sort_deepest_first(pids))}
+    turns = {pid: turn for turn, pid in enumerate(state.sort_deepest_first(pids))}
     held: Dict[Identity, Tuple[Target, ProcessHandle]] = {}
     for identity in sorted(planned, key=lambda one: turns[one[0]]):
-        handle = hold_target(look, request, planned[identity], answer)
+        handle = hold_target(state, request, planned[identity], answer)
         if handle is not None:
-            held[identity] = look.target(handle.pid), handle
+            held[identity] = state.target(handle.pid), handle
     endings = end_held(request, [handle for _, handle in held.values()], on_progress)
     for identity, (target, handle) in held.items():
         record(answer, target, endings[identity])
         handle.release()
-    answer["freed"] = measure_freed(look, scanner, [target for target, _ in held.values()], answer["notes"])
+    answer["freed"] = measure_freed(state, scanner, [target for target, _ in held.values()], answer["notes"])
 
     # Children that the processes started between the plan and the signals.
     ended = {pid for pid, _ in held}
-    left = (pid for pid, verdict in look.verdicts.items() if verdict.kind in LEFT_OVER_KINDS and pid in look.table and pid not in pids)
-    late = ", ".join(map(str, sorted(pid for pid in left if look.table[pid].parent in ended)))
+    left = (pid for pid, verdict in state.verdicts.items() if verdict.kind in LEFT_OVER_KINDS and pid in state.table and pid not in pids)
+    late = ", ".join(map(str, sorted(pid for pid in left if state.table[pid].parent in ended)))
     if late:
         answer["notes"].append(f"the killed processes started pid {late} after the plan was made; not touched: repeat the action")
-    answer["failed"] += _find_respawned(look, scanner.look(0.0), held) if held else []
+    answer["failed"] += _find_respawned(state, scanner.scan(0.0), held) if held else []
     return answer
 
 
@@ -151,23 +153,23 @@ def _inherited_signs(process: ScannedProcess) -> Tuple[Any, ...]:
     return process.origin.raylet, process.origin.worker, process.origin.submission
 
 
-def hold_target(look: HostState, request: Request, planned: Target, answer: Dict[str, Any]) -> ProcessHandle | None:
+def hold_target(state: HostState, request: Request, planned: Target, answer: Dict[str, Any]) -> ProcessHandle | None:
     """Holds the planned process if it is still the same and may still be ended; otherwise adds it to the refused ones."""
-    process = look.find_same(planned)
+    process = state.find_same(planned)
     try:
         held = open_handle(process.pid, process.ticks) if process is not None else None
     except ProtectedError as error:
         answer["refused"].append({**planned, "reason": str(error)})
         return None
     if process is None or held is None:
-        reused = int(planned["pid"]) in look.table and look.table[int(planned["pid"])].ticks != planned["ticks"]
+        reused = int(planned["pid"]) in state.table and state.table[int(planned["pid"])].ticks != planned["ticks"]
         answer["refused"].append(
             {**planned, "reason": "it has ended; its pid now belongs to another process" if reused else "it has ended since"}
         )
         return None
-    now = look.target(process.pid)
+    now = state.target(process.pid)
     changed = request.get("any") and now["kind"] != planned.get("kind") and now["kind"] not in LEFT_OVER_KINDS
-    why_not = f"it has changed from {planned.get('kind')} to {now['kind']}" if changed else why_refused(look, request, now)
+    why_not = f"it has changed from {planned.get('kind')} to {now['kind']}" if changed else why_refused(state, request, now)
     if why_not:
         answer["refused"].append({**now, "reason": why_not})
         held.release()
@@ -190,17 +192,17 @@ def record(answer: Dict[str, Any], target: Target, ending: Ending) -> None:
         answer["failed"].append({**target, "error": ending.text})
 
 
-def measure_freed(look: HostState, scanner: HostScanner, targets: Iterable[Target], notes: list[str]) -> Dict[str, Any]:
+def measure_freed(state: HostState, scanner: HostScanner, targets: Iterable[Target], notes: list[str]) -> Dict[str, Any]:
     """GPU memory that NVML no longer counts for the ended targets, in bytes. Notes report memory that is in use without a process."""
     gone = [int(target["pid"]) for target in targets if not lives(int(target["pid"]), int(target["ticks"]))]
-    held = {pid: look.reading.holders[pid] for pid in gone if pid in look.reading.holders}
+    held = {pid: state.reading.holders[pid] for pid in gone if pid in state.reading.holders}
     if not held:
-        return {"gpu": None if look.fault or look.reading.gpus is None else 0}
+        return {"gpu": None if state.fault or state.reading.gpus is None else 0}
     until = time.monotonic() + FREED_TIMEOUT_S
     after = scanner.reading(FREED_TIMEOUT_S)
     while (
         after is not None
-        and (_explain_unfreed(look.reading, after, held) or not held.keys().isdisjoint(after.holders))
+        and (_explain_unfreed(state.reading, after, held) or not held.keys().isdisjoint(after.holders))
         and time.monotonic() < until
     ):
         time.sleep(0.1)
@@ -208,7 +210,7 @@ def measure_freed(look: HostState, scanner: HostScanner, targets: Iterable[Targe
     if after is None:
         notes.append("NVML no longer answers: whether the GPU memory is free is unknown")
         return {"gpu": None}
-    notes += _explain_unfreed(look.reading, after, held)
+    notes += _explain_unfreed(state.reading, after, held)
     freed = [memory for pid, holds in held.items() for memory in holds.values() if pid not in after.holders]
     known = [memory for memory in freed if memory is not None]
     return {"gpu": sum(known) if len(known) == len(freed) else None}

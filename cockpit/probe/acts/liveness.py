@@ -17,18 +17,18 @@ LOOK_EVERY_S = 1.0
 """Seconds between two scans of all processes; more if a scan takes long."""
 
 
-def why_alive(look: HostState, session: SessionFolder) -> str | None:
+def why_alive(state: HostState, session: SessionFolder) -> str | None:
     """The first process that proves it alive, or that may belong to it; `None` if there is none. A left-over child proves nothing.
 
     Only processes of its owner, of root and of our user count: any user can name a process raylet.
     """
     users = {session.uid, *own_uids(), None}
-    for process in look.table.values():
+    for process in state.table.values():
         if not process.alive or process.details.uid not in users:
             continue
-        role, verdict = process.origin.role, look.verdicts.get(process.pid)
+        role, verdict = process.origin.role, state.verdicts.get(process.pid)
         named = [process.origin.session, verdict.session if verdict else None]
-        carried = [look.sessions.of.get(process.pid), *(SessionFolder(path) for path in named if path)]
+        carried = [state.sessions.of.get(process.pid), *(SessionFolder(path) for path in named if path)]
         if role in ("raylet", "gcs_server") and not any(carried):
             return f"unknown whether it is alive: {role} {process.pid} runs here, its session is unknown"
         if not any(session.is_same(other) for other in carried if other):
@@ -64,7 +64,7 @@ class LivenessGuard:
             self._asked = now
             self._raise_if(why_answers(self._session))
         if fully or now > self._due:
-            self._raise_if(why_alive(self._scanner.look(0.0), self._facts))
+            self._raise_if(why_alive(self._scanner.scan(0.0), self._facts))
             self._due = time.monotonic() + max(LOOK_EVERY_S, 20 * (time.monotonic() - now))
 
     def _raise_if(self, why: str | None) -> None:

@@ -91,7 +91,7 @@ def test_endless_files_of_one_user_in_dev_shm_do_not_protect_other_users_files(g
             age(path)
         answer: dict[str, Any] = {"targets": [], "refused": [], "notes": []}
         scanner = HostScanner({})
-        shm.plan(Cleaning(ground.request(), scanner, ground.tell, answer), scanner.look(0))
+        shm.plan(Cleaning(ground.request(), scanner, ground.tell, answer), scanner.scan(0))
     finally:
         for path in (*made, ours):
             path.unlink(missing_ok=True)
@@ -118,7 +118,7 @@ def test_another_users_raylet_does_not_choose_the_ray_stop_that_is_run(tmp_path:
         whose = {"executable": str(program_path), "user": MALLORY, "group": MALLORY, "extra_groups": [], "cwd": "/"}
         monkeypatch.setenv("PATH", str(tmp_path))
         with program(str(program_path), *flags, **whose):
-            look = HostScanner({}).look(0)
+            look = HostScanner({}).scan(0)
             assert everything.find_ray(look, name).uid == MALLORY
             monkeypatch.setattr(everything, "sessions", lambda _: ([name], []))  # the Ray of another test may run here meanwhile
             with pytest.raises(everything.NoWayError, match=f"{name} belongs to {MALLORY}: to stop it, name it by --session"):

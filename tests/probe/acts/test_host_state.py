@@ -113,14 +113,14 @@ def test_a_missing_answer_is_none_and_not_the_last_one(monkeypatch):
     assert scanner.reading(10) is not None
     hangs.set()
     assert scanner.reading(0.2) is None
-    assert "NVML has not answered" in str(scanner.look(0.2).fault)
+    assert "NVML has not answered" in str(scanner.scan(0.2).fault)
 
 
 def test_many_questions_in_a_row_cost_one_scan(scanner):
     assert scanner.recent(60) is scanner.recent(60)
     first = scanner.recent(60)
     assert scanner.recent(-1) is not first
-    newer = scanner.look(0.0)
+    newer = scanner.scan(0.0)
     assert scanner.recent(60) is newer
 
 

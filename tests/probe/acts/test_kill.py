@@ -249,7 +249,7 @@ def test_another_users_orphan_is_ended_only_if_its_pid_is_named(act, orphan):
 def test_an_unseen_holder_of_gpu_memory_is_refused_and_counted_as_unclassified():
     """NVML lists it, but /proc hides it, or it runs in another container."""
     look = HostState({}, classify({}, ProcessFacts(holders=frozenset({77}))), GpuReading([], {77: {1: GIB}}), None)
-    scanner = SimpleNamespace(look=lambda: look)
+    scanner = SimpleNamespace(scan=lambda: look)
     plan = kill.plan({"named": None}, scanner, print)
     (refused,) = plan["refused"]
     assert (refused["pid"], refused["kind"], refused["gpus"]) == (77, "unknown", [{"index": 1, "memory": GIB}])
@@ -285,7 +285,7 @@ def test_an_undecided_process_is_reported_also_without_gpu_memory():
             sort_deepest_first=list,
             target=lambda pid, kind=kind: {"what": "process", "pid": pid, "kind": kind.kind, "why": list(kind.why), "gpus": []},
         )
-        plan = kill.plan({"named": None}, SimpleNamespace(look=lambda look=look: look), print)
+        plan = kill.plan({"named": None}, SimpleNamespace(scan=lambda look=look: look), print)
         assert (plan["targets"], plan["unknown"], len(plan["refused"])) == ([], told, len(told))
 
 

@@ -204,7 +204,7 @@ def test_job_states_of_an_ended_session_do_not_count(tmp_path: Path):
     request = {"targets": [], "grace": 1, "jobs": [{"session": session.name, "running": ["02000000"], "ended": []}]}
     scanner = HostScanner(request)
     with closing(Alone("sleep", "600", environ=left_variables(tmp_path, raylet_pid))) as child:
-        assert scanner.look().verdicts[child.pid].kind == "child", "its job runs, Ray says"
+        assert scanner.scan().verdicts[child.pid].kind == "child", "its job runs, Ray says"
         Stopping(request, scanner, lambda *_: None, session.name).sweep()
         assert child.poll() is not None
 

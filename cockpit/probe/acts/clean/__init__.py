@@ -33,23 +33,23 @@ MOST_NAMED = 10
 def plan(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answer:
     """Finds the dead sessions that the request asks for, and the other left-over files."""
     cleaning = Cleaning(request, scanner, on_progress, {"targets": [], "refused": [], "notes": []})
-    look = dead_sessions.wait_and_look(cleaning)
-    for text in dead_sessions.describe_unknown(request, look):
+    state = dead_sessions.wait_and_scan(cleaning)
+    for text in dead_sessions.describe_unknown(request, state):
         cleaning.note(text)
-    dead = [target for folder in dead_sessions.select_sessions(request, look) if (target := dead_sessions.plan(cleaning, look, folder))]
-    unused = _drop_used(cleaning, look, dead) if dead else []
+    dead = [target for folder in dead_sessions.select_sessions(request, state) if (target := dead_sessions.plan(cleaning, state, folder))]
+    unused = _drop_used(cleaning, state, dead) if dead else []
     cleaning.answer["targets"] += unused
     removed_whole = [decode_path(target["path"]) for target in unused if not target["keeps"] and target["size"] is not None]
-    for temp in look.sessions.temps:
-        pointers.plan(cleaning, look, temp, {os.path.basename(path) for path in removed_whole if os.path.dirname(path) == temp})
+    for temp in state.sessions.temps:
+        pointers.plan(cleaning, state, temp, {os.path.basename(path) for path in removed_whole if os.path.dirname(path) == temp})
     if cleaning.everything:
-        shm.plan(cleaning, look)
+        shm.plan(cleaning, state)
     return cleaning.answer
 
 
-def _drop_used(cleaning: Cleaning, look: HostState, dead: list[Target]) -> list[Target]:
+def _drop_used(cleaning: Cleaning, state: HostState, dead: list[Target]) -> list[Target]:
     """Refuses sessions whose files a live Ray uses; notes report the files that other processes hold open."""
-    used, hanging = find_file_uses(look.table, cleaning.on_progress)
+    used, hanging = find_file_uses(state.table, cleaning.on_progress)
     for pid in hanging[:MOST_NAMED]:
         cleaning.note(
             f"the open files of process {pid} could not all be read: it hangs, has too much mapped, or its user's processes take too long"
@@ -59,12 +59,12 @@ def _drop_used(cleaning: Cleaning, look: HostState, dead: list[Target]) -> list[
         cleaning.note(f"the open files of {more} more process{'' if more == 1 else 'es'} could not all be read")
     unused = []
     for target in dead:
-        in_use = why_in_use(look, used, hanging, str(target["name"]), int(target["uid"]))
+        in_use = why_in_use(state, used, hanging, str(target["name"]), int(target["uid"]))
         if in_use is not None:
             cleaning.add_target(target, in_use)
             continue
         unused.append(target)
-        for text in describe_uses(used, look.table, str(target["name"])):
+        for text in describe_uses(used, state.table, str(target["name"])):
             cleaning.note(text)
     return unused
 

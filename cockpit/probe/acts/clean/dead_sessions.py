@@ -45,14 +45,14 @@ class _Opened(NamedTuple):
         return SessionFolder(self.path, file_id(self.status), self.status.st_uid)
 
 
-def wait_and_look(cleaning: Cleaning) -> HostState:
+def wait_and_scan(cleaning: Cleaning) -> HostState:
     """Scans the host, but first waits until no dead session of the request has just been changed."""
     for name in map(decode_path, cleaning.request.get("sessions") or ()):
         if "/" in name:
             cleaning.scanner.add_temp_dir(os.path.dirname(os.path.abspath(name)))
-    look = cleaning.scanner.look(0.0)
-    _wait_while_young(cleaning, [folder.path for folder in select_sessions(cleaning.request, look) if not folder.answers])
-    return cleaning.scanner.look(0.0)
+    state = cleaning.scanner.scan(0.0)
+    _wait_while_young(cleaning, [folder.path for folder in select_sessions(cleaning.request, state) if not folder.answers])
+    return cleaning.scanner.scan(0.0)
 
 
 def _wait_while_young(cleaning: Cleaning, paths: Iterable[str]) -> None:
@@ -69,10 +69,12 @@ def _wait_while_young(cleaning: Cleaning, paths: Iterable[str]) -> None:
         time.sleep(max(young.values()))
 
 
-def select_sessions(request: Request, look: HostState) -> list[Folder]:
+def select_sessions(request: Request, state: HostState) -> list[Folder]:
     """The sessions that the request names, or all of them; dead or not."""
     named = request.get("sessions")
-    return [folder for folder in look.sessions.folders if named is None or any(is_called(folder.path, decode_path(name)) for name in named)]
+    return [
+        folder for folder in state.sessions.folders if named is None or any(is_called(folder.path, decode_path(name)) for name in named)
+    ]
 
 
 def is_called(path: str, name: str) -> bool:
@@ -85,13 +87,13 @@ def is_called(path: str, name: str) -> bool:
         return False
 
 
-def plan(cleaning: Cleaning, look: HostState, folder: Folder) -> Target | None:
+def plan(cleaning: Cleaning, state: HostState, folder: Folder) -> Target | None:
     """The target for one session; `None` if it stays. Then the answer has the reason."""
     target: Target = {"what": "session", "path": encode_path(folder.path), "name": os.path.basename(folder.path), "owner": folder.owner}
     try:
         with _open(folder.path) as opened:
             target.update(device=opened.status.st_dev, inode=opened.status.st_ino, uid=opened.status.st_uid)
-            reason = _why_not_removed(cleaning.request, look, opened)
+            reason = _why_not_removed(cleaning.request, state, opened)
             if reason is None:
                 return _survey_target(cleaning, opened, target)
     except (OSError, MovedError) as error:
@@ -100,9 +102,9 @@ def plan(cleaning: Cleaning, look: HostState, folder: Folder) -> Target | None:
     return None
 
 
-def _why_not_removed(request: Request, look: HostState, opened: _Opened) -> str | None:
+def _why_not_removed(request: Request, state: HostState, opened: _Opened) -> str | None:
     """The reason for not removing this session, or `None`."""
-    alive = why_answers(opened.folder) or why_alive(look, opened.facts)
+    alive = why_answers(opened.folder) or why_alive(state, opened.facts)
     if alive is not None:
         return alive
 
@@ -196,24 +198,24 @@ def do(cleaning: Cleaning, target: Target) -> str:
             raise CleanRefusedError("it was replaced after the plan was made")
         _wait_while_young(cleaning, [path])
         cleaning.on_progress(f"{opened.name}: checking whether it is alive")
-        look = cleaning.scanner.look(0.0)
-        reason = _why_not_removed(cleaning.request, look, opened)
+        state = cleaning.scanner.scan(0.0)
+        reason = _why_not_removed(cleaning.request, state, opened)
         if reason is not None:
             raise CleanRefusedError(reason)
-        return _empty_folder(cleaning, opened, look)
+        return _empty_folder(cleaning, opened, state)
 
 
-def _empty_folder(cleaning: Cleaning, opened: _Opened, look: HostState) -> str:
+def _empty_folder(cleaning: Cleaning, opened: _Opened, state: HostState) -> str:
     survey = Survey(opened.name, cleaning.on_progress).take(opened.folder)
     young = _why_too_young(cleaning.request, survey)
     if young is not None:
         raise CleanRefusedError(young)
-    uses, hanging = find_file_uses(look.table, cleaning.on_progress)
+    uses, hanging = find_file_uses(state.table, cleaning.on_progress)
     used = [hold for hold in uses if hold.session == opened.name]
-    in_use = why_in_use(look, used, hanging, opened.name, opened.status.st_uid)
+    in_use = why_in_use(state, used, hanging, opened.name, opened.status.st_uid)
     if in_use is not None:
         raise CleanRefusedError(in_use)
-    for text in describe_uses(used, look.table, opened.name):
+    for text in describe_uses(used, state.table, opened.name):
         cleaning.note(text)
     check = LivenessGuard(cleaning.scanner, opened.folder, opened.facts)
     removal = Removal(
@@ -255,9 +257,9 @@ def _open(path: str) -> Iterator[_Opened]:
         yield _Opened(path, parent, folder)
 
 
-def describe_unknown(request: Request, look: HostState) -> Iterator[str]:
+def describe_unknown(request: Request, state: HostState) -> Iterator[str]:
     """A sentence for each named session that does not exist here, or that is only a link."""
     for name in request.get("sessions") or ():
-        if not any(is_called(folder.path, decode_path(name)) for folder in look.sessions.folders):
+        if not any(is_called(folder.path, decode_path(name)) for folder in state.sessions.folders):
             link = "/" in name and os.path.islink(decode_path(name).rstrip("/"))
             yield f"{name} is a link, not a session folder" if link else f"there is no session {name} here"

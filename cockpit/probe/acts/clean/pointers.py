@@ -17,13 +17,13 @@ from .request import Cleaning, CleanRefusedError, file_target, not_ours
 NAMES = {"link": LINK, "file": FILE}
 
 
-def plan(cleaning: Cleaning, look: HostState, temp: str, leaving: Collection[str]) -> None:
+def plan(cleaning: Cleaning, state: HostState, temp: str, leaving: Collection[str]) -> None:
     """Adds the pointers of one temp dir to the plan. `leaving`: the sessions in it that this clean-up removes completely."""
     for what, name in NAMES.items():
         found = read_pointer(temp, name)
         if found is None or not (cleaning.everything or (what == "link" and found.session in leaving)):
             continue
-        why, reason = _judge(found, look, leaving)
+        why, reason = _judge(found, state, leaving)
         if why or reason:
             cleaning.add_target({**file_target(what, found.path, found.status), "why": [why] if why else []}, reason)
 
@@ -36,20 +36,20 @@ def do(cleaning: Cleaning, target: Target) -> str:
         raise CleanRefusedError("it is gone or was replaced")
     sessions = [decode_path(done["path"]) for done in cleaning.answer["done"] if done["what"] == "session"]
     gone = [os.path.basename(path) for path in sessions if os.path.dirname(path) == temp and not os.path.lexists(path)]
-    why, reason = _judge(found, cleaning.scanner.look(0.0), gone)
+    why, reason = _judge(found, cleaning.scanner.scan(0.0), gone)
     if why is None or reason is not None:
         raise CleanRefusedError(reason or "its target exists")
     remove(found)
     return f"removed: {why}"
 
 
-def _judge(found: SessionPointer, look: HostState, leaving: Collection[str]) -> Tuple[str | None, str | None]:
+def _judge(found: SessionPointer, state: HostState, leaving: Collection[str]) -> Tuple[str | None, str | None]:
     """The reason for removing it, and the reason for keeping it all the same; both `None` if it is good."""
     if found.name == FILE:
-        lives, why = has_live_cluster(found, look.table, look.sessions.folders)
+        lives, why = has_live_cluster(found, state.table, state.sessions.folders)
         if lives is not False:
             return None, why if lives is None else None
-        return why, _why_elsewhere(found) or not_ours(found.status.st_uid, look.table)
+        return why, _why_elsewhere(found) or not_ours(found.status.st_uid, state.table)
 
     name = found.session
     if name in leaving:
@@ -60,9 +60,9 @@ def _judge(found: SessionPointer, look: HostState, leaving: Collection[str]) -> 
         why = f"it points at {encode_path(name)}, which is gone"
     # The session is gone or will go. Only the owner of the link shows whose it was.
     session = SessionFolder(f"{found.temp}/{name}", uid=found.status.st_uid)
-    reason = _why_elsewhere(found) or why_alive(look, session)
+    reason = _why_elsewhere(found) or why_alive(state, session)
     if reason is None and not (os.geteuid() == 0 and name in leaving):  # root removes it together with its session, of any owner
-        reason = not_ours(found.status.st_uid, look.table)
+        reason = not_ours(found.status.st_uid, state.table)
     return why, reason
 
 

@@ -38,7 +38,7 @@ class Leftover(NamedTuple):
     """The pid of its maker, if the name has it; in the maker's own PID namespace."""
 
 
-def plan(cleaning: Cleaning, look: HostState) -> None:
+def plan(cleaning: Cleaning, state: HostState) -> None:
     """Adds the files that no process uses to the plan, and a note with the number of used files."""
     try:
         with open_fd(PLACE) as folder:
@@ -53,7 +53,7 @@ def plan(cleaning: Cleaning, look: HostState) -> None:
             target = file_target("shm", f"{PLACE}/{found.name}", found.status)
             target.update(size=found.status.st_blocks * 512, why=[f"{found.what} that no process has open or mapped"])
             unknown = "unknown here whether a process uses it" if used is None else None
-            cleaning.add_target(target, why_kept(found, look.table) or unknown)
+            cleaning.add_target(target, why_kept(found, state.table) or unknown)
     in_use = sum(used is True for _, used in judged)
     if in_use:
         cleaning.note(f"files of Ray or its engines in {PLACE} that are in use and are kept: {in_use}")

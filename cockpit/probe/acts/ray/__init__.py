@@ -94,9 +94,9 @@ def _is_id(text: Any, length: int) -> bool:
 
 
 def _ask(stage: str, session: str | None, targets: List[Target], scanner: HostScanner, on_progress: OnProgress) -> Answer:
-    look = scanner.look(0)
+    state = scanner.scan(0)
     try:
-        cluster = find_cluster_python(look, session)
+        cluster = find_cluster_python(state, session)
         on_progress(f"asking Ray with {cluster.python}", 0, len(targets))
         question = {
             "stage": stage,
@@ -112,7 +112,7 @@ def _ask(stage: str, session: str | None, targets: List[Target], scanner: HostSc
     # Ray reports an actor dead before its process has ended. A process that hangs in a driver stays, and keeps its GPU memory.
     notes = answer.setdefault("notes", [])
     done = [target for target in answer.get("done", ()) if isinstance(target, dict) and cluster.node and target.get("node") == cluster.node]
-    actors = {look.table[target["pid"]].identity: target for target in done if target.get("pid") in look.table}
+    actors = {state.table[target["pid"]].identity: target for target in done if target.get("pid") in state.table}
     until = time.monotonic() + GONE_WITHIN
     while any(lives(*identity) for identity in actors) and time.monotonic() < until:
         time.sleep(0.05)
@@ -124,10 +124,10 @@ def _ask(stage: str, session: str | None, targets: List[Target], scanner: HostSc
     return answer
 
 
-def find_cluster_python(look: HostState, session: str | None) -> ClusterPython:
+def find_cluster_python(state: HostState, session: str | None) -> ClusterPython:
     """The Python of a live raylet of this session (`None`: of the only one). Raises `NoWayError`."""
     raylets: Dict[str, List[ScannedProcess]] = {}
-    for process in look.table.values():
+    for process in state.table.values():
         if process.alive and process.origin.role == "raylet" and process.origin.session:
             raylets.setdefault(os.path.basename(process.origin.session), []).append(process)
     if session is None and len(raylets) > 1:
@@ -136,14 +136,14 @@ def find_cluster_python(look: HostState, session: str | None) -> ClusterPython:
     if name not in raylets:
         raise NoWayError(f"no raylet of {name} runs on this host" if name else "no Ray runs on this host")
     try:
-        return _read_cluster_python(_choose_raylet(look, name, raylets[name]), name)
+        return _read_cluster_python(_choose_raylet(state, name, raylets[name]), name)
     except (TrustError, OSError) as error:
         raise NoWayError(f"the raylet of {name} can't be used: {error}") from None
 
 
-def _choose_raylet(look: HostState, session: str, raylets: List[ScannedProcess]) -> ScannedProcess:
+def _choose_raylet(state: HostState, session: str, raylets: List[ScannedProcess]) -> ScannedProcess:
     """A raylet of the session's owner: any user can name a process raylet, and give it any session."""
-    folders = [look.sessions.of.get(raylet.pid, SessionFolder("")) for raylet in raylets]
+    folders = [state.sessions.of.get(raylet.pid, SessionFolder("")) for raylet in raylets]
     owners = {folder.uid for folder in folders} - {None}
     owners = owners.intersection(trust.own_uids()) or owners
     users = {raylet.details.uid for raylet in raylets}

@@ -16,7 +16,7 @@ from ..ray import NoWayError, find_cluster_python, program_text
 def enter_cluster(session: str) -> NoReturn:
     """`session`: its name; empty: the only live one on this host. On failure, the reason goes to stderr."""
     try:
-        cluster = find_cluster_python(HostScanner({}).look(0), session or None)
+        cluster = find_cluster_python(HostScanner({}).scan(0), session or None)
         # The program comes by stdin, so the requests, which come by our stdin, move to another descriptor.
         requests = os.dup(0)
         os.set_inheritable(requests, True)

@@ -39,7 +39,7 @@ def plan(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Ans
     """Finds the Ray that would be started, and whether this host is fit for it."""
     try:
         with _take_turn(request, on_progress):
-            target, _ = _consider_target(request, scanner.look(), on_progress, measured=True)
+            target, _ = _consider_target(request, scanner.scan(), on_progress, measured=True)
     except NoWayError as error:
         return {"error": str(error)}
     refused = "reason" in target
@@ -62,7 +62,7 @@ def _take_turn(request: Request, on_progress: OnProgress) -> ContextManager[Any]
 
 def _carry_out(request: Request, scanner: HostScanner, held: int, on_progress: OnProgress) -> Answer:
     (planned,) = request["targets"]
-    target, installation = _consider_target(request, scanner.look(), on_progress, measured=False)
+    target, installation = _consider_target(request, scanner.scan(), on_progress, measured=False)
     target.pop("notes")
     answer: Answer = {"done": [], "refused": [], "failed": [], "notes": []}
     changed = None if target["id"] == planned.get("id") else f"its command has changed since the plan was made: {target['command']}"
@@ -88,17 +88,17 @@ def _start(
         outcome = ray_start.run(installation, _words(request, gcs), request["role"], held, on_progress, find_step(request))
     except (OSError, TrustError) as error:
         return "failed", {**target, "error": f"{target['facts']['ray']} can't be started: {error}"}
-    runs = _running_sessions(scanner.look(0), gcs)
+    runs = _running_sessions(scanner.scan(0), gcs)
     target = {**target, "live": bool(runs), "session": runs[0] if runs else None}
     if outcome.code == 0 and runs:
         return "done", {**target, "outcome": f"started: {runs[0]}"}
     return "failed", {**target, "error": outcome.sentence}
 
 
-def _consider_target(request: Request, look: HostState, on_progress: OnProgress, *, measured: bool) -> Tuple[Target, Installation]:
+def _consider_target(request: Request, state: HostState, on_progress: OnProgress, *, measured: bool) -> Tuple[Target, Installation]:
     """The target, with a `reason` if it can't be started. Versions are read only if `measured`."""
     on_progress("looking for the installed Ray")
-    installation = install(request, look)
+    installation = install(request, state)
     address = _own(request)
     gcs, survey = _gcs(request, address), bool(request.get("survey"))
     found_versions: Dict[str, str | None] = {}
@@ -106,7 +106,7 @@ def _consider_target(request: Request, look: HostState, on_progress: OnProgress,
         on_progress(f"asking {installation.ray} for its version")
         found_versions["ray_version"], found_versions["python_version"] = versions(installation)
     fitness = judge(
-        look,
+        state,
         request["words"],
         installation.environ,
         head=request["role"] == "head",
@@ -121,12 +121,12 @@ def _consider_target(request: Request, look: HostState, on_progress: OnProgress,
         "how": installation.why,
         "address": address,
         "gcs": gcs,
-        "rays": _live_sessions(look),
+        "rays": _live_sessions(state),
         **fitness.facts,
         **found_versions,
     }
-    runs = _running_sessions(look, gcs)
-    reason = "; ".join(fitness.against) if survey else _why_not_started(request, look, gcs, runs, fitness)
+    runs = _running_sessions(state, gcs)
+    reason = "; ".join(fitness.against) if survey else _why_not_started(request, state, gcs, runs, fitness)
     command = " ".join([installation.ray, *_words(request, gcs)])
     target: Target = {
         "what": "host", "id": hashlib.sha256(command.encode()).hexdigest()[:12], "name": request["role"], "part": request["role"],
@@ -161,7 +161,7 @@ def _words(request: Request, gcs: str) -> List[str]:
     return ["start", role, *([f"--node-ip-address={own}"] if own else []), *given]
 
 
-def _why_not_started(request: Request, look: HostState, gcs: str, runs: List[str], fitness: Fitness) -> str | None:
+def _why_not_started(request: Request, state: HostState, gcs: str, runs: List[str], fitness: Fitness) -> str | None:
     """The reason for not starting it, or `None`. If it already runs, it has taken the ports and GPUs itself, so fitness does not count."""
     if len(runs) > 1:
         return f"processes of several sessions of that cluster run here: {', '.join(runs)}"
@@ -169,27 +169,27 @@ def _why_not_started(request: Request, look: HostState, gcs: str, runs: List[str
     if runs and expected and runs[0] != expected:
         return f"a raylet of {runs[0]} still runs here, but the head's session is {expected}"
     if runs:
-        there = {process.origin.role for process in _find_parts(look, gcs)}
+        there = {process.origin.role for process in _find_parts(state, gcs)}
         wanted = {"raylet", "gcs_server"} if request["role"] == "head" else {"raylet"}
         missing, left = " and ".join(sorted(wanted - there)), ", ".join(sorted(filter(None, there)))
         return f"only a part of that Ray runs here: {left}, without {missing}" if missing else None
     return "; ".join(fitness.against) or None
 
 
-def _running_sessions(look: HostState, gcs: str) -> List[str]:
+def _running_sessions(state: HostState, gcs: str) -> List[str]:
     """The names of the cluster's sessions that have a live raylet or GCS here."""
-    return sorted({os.path.basename(process.origin.session or "?") for process in _find_parts(look, gcs)})
+    return sorted({os.path.basename(process.origin.session or "?") for process in _find_parts(state, gcs)})
 
 
-def _find_parts(look: HostState, gcs: str) -> List[ScannedProcess]:
+def _find_parts(state: HostState, gcs: str) -> List[ScannedProcess]:
     """The live raylets and GCSs here of the cluster with this GCS.
 
     A process in another network namespace does not count: there, 127.0.0.1 is another place. If its namespace is unknown, it counts.
     """
     wanted, at = split_address(gcs)
     found: List[ScannedProcess] = []
-    for process in look.table.values():
-        address = gcs_address(process) if gcs and is_of_its_owner(look, process) else None
+    for process in state.table.values():
+        address = gcs_address(process) if gcs and is_of_its_owner(state, process) else None
         host, port = split_address(address or "")
         is_same = port == at and (host == wanted or (is_here(host) and is_here(wanted)))
         if address and is_same and is_in_our_namespace(process.pid, "net") is not False:
@@ -197,13 +197,13 @@ def _find_parts(look: HostState, gcs: str) -> List[ScannedProcess]:
     return found
 
 
-def is_of_its_owner(look: HostState, process: ScannedProcess) -> bool:
+def is_of_its_owner(state: HostState, process: ScannedProcess) -> bool:
     """Whether it is alive, and runs as its session's owner or as a trusted user: any user can start a process that looks like a raylet."""
-    uid, folder = process.details.uid, look.sessions.of.get(process.pid)
+    uid, folder = process.details.uid, state.sessions.of.get(process.pid)
     return process.alive and (uid in own_uids() or (folder is not None and folder.uid is not None and folder.uid == uid))
 
 
-def _live_sessions(look: HostState) -> List[Dict[str, Any]]:
+def _live_sessions(state: HostState) -> List[Dict[str, Any]]:
     """Each live session here, the address of its GCS, and whether that is on this host."""
     found = {
         (
@@ -212,8 +212,8 @@ def _live_sessions(look: HostState) -> List[Dict[str, Any]]:
             is_here(split_address(address)[0]) and is_in_our_namespace(process.pid, "net") is True,
             read_slurm_job(process.pid, {} if process.details.stuck else read_environ(process.pid) or {}) or "",
         )
-        for process in look.table.values()
-        for address in [gcs_address(process) if is_of_its_owner(look, process) else None]
+        for process in state.table.values()
+        for address in [gcs_address(process) if is_of_its_owner(state, process) else None]
         if address
     }
     return [{"session": session, "gcs": gcs, "here": here, "slurm": job or None} for session, gcs, here, job in sorted(found) if session]

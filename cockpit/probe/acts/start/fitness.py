@@ -43,7 +43,7 @@ class Fitness(NamedTuple):
 
 
 def judge(
-    look: HostState,
+    state: HostState,
     words: Sequence[str],
     environ: Mapping[str, str],
     *,
@@ -59,9 +59,9 @@ def judge(
     `version`: of the installed Ray, `None` if unknown. `session`: of the head, if it has one already.
     """
     fit = Fitness([], [], {})
-    _judge_gpus(fit, look, words, environ)
+    _judge_gpus(fit, state, words, environ)
     if alone:
-        _judge_ports(fit, look, words, head=head, job=job)
+        _judge_ports(fit, state, words, head=head, job=job)
     _judge_shared_memory(fit, words)
     _judge_disk(fit, words, environ)
     _judge_sockets(fit, words, environ, version, session, head=head)
@@ -70,9 +70,9 @@ def judge(
     return fit
 
 
-def _judge_gpus(fit: Fitness, look: HostState, words: Sequence[str], environ: Mapping[str, str]) -> None:
+def _judge_gpus(fit: Fitness, state: HostState, words: Sequence[str], environ: Mapping[str, str]) -> None:
     """Counts GPUs as Ray does: the GPUs of NVML, as far as CUDA_VISIBLE_DEVICES allows them."""
-    gpus, wanted = look.reading.gpus, to_number(flag(words, "--num-gpus"))
+    gpus, wanted = state.reading.gpus, to_number(flag(words, "--num-gpus"))
     found: int | None = None
     if gpus is not None and not any(gpu["index"] >= 1000 for gpu in gpus):  # MIG devices are counted by other rules
         found = sum(not gpu.get("fault") for gpu in gpus)
@@ -84,7 +84,9 @@ def _judge_gpus(fit: Fitness, look: HostState, words: Sequence[str], environ: Ma
     holders: int | None = None
     if gpus is not None:
         others = [
-            holds for pid, holds in look.reading.holders.items() if pid not in look.verdicts or look.verdicts[pid].kind not in OWNED_KINDS
+            holds
+            for pid, holds in state.reading.holders.items()
+            if pid not in state.verdicts or state.verdicts[pid].kind not in OWNED_KINDS
         ]
         amounts = [amount for holds in others for amount in holds.values()]
         held = None if None in amounts else sum(amount or 0 for amount in amounts)
@@ -96,13 +98,13 @@ def _judge_gpus(fit: Fitness, look: HostState, words: Sequence[str], environ: Ma
     if wanted and found is not None and found < wanted:
         fit.against.append(f"num_gpus is {wanted}, but NVML finds {found}")
     if wanted and found is None:
-        fit.doubts.append(f"num_gpus is {wanted}; the number of GPUs is unknown: {look.fault or 'no NVML'}")
+        fit.doubts.append(f"num_gpus is {wanted}; the number of GPUs is unknown: {state.fault or 'no NVML'}")
     if held:
         who = "a process" if holders == 1 else f"{holders} processes"
         fit.doubts.append(f"{held / GIB:.1f} GiB of GPU memory is held by {who} that no live Ray session owns")
 
 
-def _judge_ports(fit: Fitness, look: HostState, words: Sequence[str], *, head: bool, job: bool) -> None:
+def _judge_ports(fit: Fitness, state: HostState, words: Sequence[str], *, head: bool, job: bool) -> None:
     """A requested port must be free. If a default port is taken, Ray uses another one in some cases."""
     asked = {word.partition("=")[0] for word in words if word.startswith("--") and word.partition("=")[0].endswith("port")}
     wanted = {name: to_number(flag(words, name)) for name in asked if "worker-port" not in name}
@@ -112,14 +114,14 @@ def _judge_ports(fit: Fitness, look: HostState, words: Sequence[str], *, head: b
     for name, port in sorted({**wanted, **usual}.items()):
         if not port or port not in taken:
             continue
-        text = f"port {port} ({name[2:].replace('-', '_')}) is taken by {_describe_listener(look, port)}"
+        text = f"port {port} ({name[2:].replace('-', '_')}) is taken by {_describe_listener(state, port)}"
         loss = ": no job could be submitted to this node" if name in AGENT else ""
         (fit.against if name in needed else fit.doubts).append(text + loss)
 
 
-def _describe_listener(look: HostState, port: int) -> str:
+def _describe_listener(state: HostState, port: int) -> str:
     for found in port_listeners(port)["listeners"]:
-        process = look.table.get(found["pid"])
+        process = state.table.get(found["pid"])
         if process is not None:
             return f"{process.origin.role or process.name} {process.pid} of {found['user']}"
     return "a process that can't be seen from here"

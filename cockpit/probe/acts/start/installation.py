@@ -67,10 +67,10 @@ class Installation(NamedTuple):
         return Account(entry.pw_uid, entry.pw_gid, tuple(os.getgrouplist(entry.pw_name, entry.pw_gid)))
 
 
-def install(request: Request, look: HostState) -> Installation:
+def install(request: Request, state: HostState) -> Installation:
     """The `ray` of the request, else of the Ray that runs or ran here, else of the PATH, else at the head's path. Raises `NoWayError`."""
     ray, user, why = (
-        _find_in_request(request) or _find_in_sessions(look) or _find_in_old_logs(look) or _find_on_path() or _find_like_head(request)
+        _find_in_request(request) or _find_in_sessions(state) or _find_in_old_logs(state) or _find_on_path() or _find_like_head(request)
     )
     if not os.access(ray, os.X_OK):
         raise NoWayError(f"{ray} does not exist or can't be run")
@@ -102,20 +102,20 @@ def _find_in_request(request: Request) -> Tuple[str, str, str] | None:
     return None
 
 
-def _find_in_sessions(look: HostState) -> Tuple[str, str, str] | None:
+def _find_in_sessions(state: HostState) -> Tuple[str, str, str] | None:
     """The `ray` of a live session of root or of our user; sessions of other users do not count."""
-    for session in sessions(look)[0]:
+    for session in sessions(state)[0]:
         with suppress(NoWayError):
-            cluster = find_cluster_python(look, session)
+            cluster = find_cluster_python(state, session)
             ray = os.path.join(os.path.dirname(cluster.python), "ray")
             if cluster.account.uid in trust.own_uids() and os.access(ray, os.X_OK):
                 return ray, user_name(cluster.account.uid), f"that of {session}, which runs here"
     return None
 
 
-def _find_in_old_logs(look: HostState) -> Tuple[str, str, str] | None:
+def _find_in_old_logs(state: HostState) -> Tuple[str, str, str] | None:
     """The `ray` of the last dead session that had its head here; only logs of root and of our user count."""
-    for folder in sorted(look.sessions.folders, key=lambda one: os.path.basename(one.path), reverse=True):
+    for folder in sorted(state.sessions.folders, key=lambda one: os.path.basename(one.path), reverse=True):
         with suppress(OSError):
             log = trust.read_begin(f"{folder.path}/logs/monitor.log", LOG_BYTES, trust.own_uids())
             found = _MONITOR.search(log.decode("utf-8", "replace"))

@@ -23,21 +23,21 @@ def plan(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Ans
     """The processes of the session on this host, in the order in which they will be ended."""
     if request.get("everything"):
         return everything.plan(request, scanner, on_progress)
-    look = scanner.look()
-    notes = look.doubts
+    state = scanner.scan()
+    notes = state.doubts
     try:
-        name = choose_session(look, request.get("session"), request.get("slurm") or ())
-        found = members(look, name) if name else {}
-        targets, refused = split_targets(look, name, found) if name else ([], [])
+        name = choose_session(state, request.get("session"), request.get("slurm") or ())
+        found = members(state, name) if name else {}
+        targets, refused = split_targets(state, name, found) if name else ([], [])
     except SessionError as error:
         return {"error": str(error)}
     notes += [
-        f"{part} {pid} claims to be part of {name}, which does not belong to its user {look.target(pid)['user']}: not touched"
-        for pid, part in impostors(look, name or "")
+        f"{part} {pid} claims to be part of {name}, which does not belong to its user {state.target(pid)['user']}: not touched"
+        for pid, part in impostors(state, name or "")
     ]
     if not found:
         notes.append(f"nothing of {name} runs on this host" if name else "no Ray runs on this host")
-    return {"targets": targets, "refused": refused, "notes": notes, "weight": find_affected(look, found)}
+    return {"targets": targets, "refused": refused, "notes": notes, "weight": find_affected(state, found)}
 
 
 def do(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answer:
@@ -47,11 +47,11 @@ def do(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answe
     names = {target.get("session") for target in request["targets"]}
     if len(names) != 1 or not all(names):
         return {"error": "These targets are not of one session."}
-    look, shared = scanner.look(), free_shared()
+    state, shared = scanner.scan(), free_shared()
     stopping = Stopping(request, scanner, on_progress, names.pop())
     try:
-        stopping.begin(look)
+        stopping.begin(state)
     except SessionError as error:
         return {"error": str(error)}
     stopping.run()
-    return add_freed(stopping.answer(), look, scanner, shared)
+    return add_freed(stopping.answer(), state, scanner, shared)

@@ -75,23 +75,23 @@ class RayCommand(NamedTuple):
 
 def plan(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answer:  # noqa: ARG001 the arguments of each stage
     """The processes that `ray stop` would kill now, and the processes that end with them."""
-    look = scanner.look()
+    state = scanner.scan()
     try:
-        command = find_ray(look, request.get("session"))
-        alive, dead = sessions(look)
+        command = find_ray(state, request.get("session"))
+        alive, dead = sessions(state)
         name = request.get("session")
         if name or len(alive or dead) == 1:  # of several sessions, none is chosen
-            name = choose_session(look, name)
-        found = _find_targets(look, name)
+            name = choose_session(state, name)
+        found = _find_targets(state, name)
     except (NoWayError, SessionError) as error:
         return {"error": str(error)}
-    targets, refused = _split(look, command, found)
+    targets, refused = _split(state, command, found)
     names = {target["session"] for target in targets if target.get("part")}
-    live = {pid: part for name in sorted(names) for pid, part in members(look, name).items()}
-    notes = look.doubts
+    live = {pid: part for name in sorted(names) for pid, part in members(state, name).items()}
+    notes = state.doubts
     notes.append(f"{command.path} stop, as {user_name(command.uid)}, will be run")
     notes.append("`ray stop` searches again 1 to 5 s after this check, and ends whatever matches then")
-    return {"targets": targets, "refused": refused, "notes": notes, "weight": find_affected(look, live)}
+    return {"targets": targets, "refused": refused, "notes": notes, "weight": find_affected(state, live)}
 
 
 def find_matching_word(process: ScannedProcess) -> str | None:
@@ -106,38 +106,38 @@ def find_matching_word(process: ScannedProcess) -> str | None:
     return next((word for word, by_name in RAY_PROCESSES if (word in name if by_name else any(word in one for one in words))), None)
 
 
-def _find_targets(look: HostState, session: str | None) -> List[Target]:
+def _find_targets(state: HostState, session: str | None) -> List[Target]:
     """The processes in the order in which they end. `session`: the chosen one; `None` if none is chosen."""
-    hits = {pid: word for pid, word in ((pid, find_matching_word(process)) for pid, process in look.table.items()) if word}
+    hits = {pid: word for pid, word in ((pid, find_matching_word(process)) for pid, process in state.table.items()) if word}
     line = find_own_ancestry()
     for pid, word in hits.items():
         if pid in line:
             raise SessionError(f"`ray stop` would kill cockpit itself: process {pid}, in which it runs, matches {word!r}")
-    names = {look.target(pid)["session"] for pid in hits} - {None}
-    parts: Dict[int, str] = {pid: part for name in sorted(names) for pid, part in members(look, name).items()}
+    names = {state.target(pid)["session"] for pid in hits} - {None}
+    parts: Dict[int, str] = {pid: part for name in sorted(names) for pid, part in members(state, name).items()}
     found: List[Target] = []
     for pid in {**parts, **hits}:
-        target = look.target(pid, hit=hits.get(pid), **({"part": parts[pid]} if pid in parts else {}))
+        target = state.target(pid, hit=hits.get(pid), **({"part": parts[pid]} if pid in parts else {}))
         how = f"`ray stop` matches {hits[pid]!r}" if pid in hits else "`ray stop` does not match it, but its session ends"
         found.append({**target, "why": [how, *target["why"]], "beyond": session is None or target["session"] != session})
     return sorted(found, key=lambda one: (ORDER.index(one.get("part", "child")), one["pid"]))
 
 
-def _split(look: HostState, command: RayCommand, found: List[Target]) -> Tuple[List[Target], List[Target]]:
+def _split(state: HostState, command: RayCommand, found: List[Target]) -> Tuple[List[Target], List[Target]]:
     """The processes that the command may signal, and those that it may not. The session of a spared raylet or GCS stays as a whole."""
-    spared = [one for one in found if one["hit"] and command.uid not in (0, look.table[one["pid"]].details.uid)]
+    spared = [one for one in found if one["hit"] and command.uid not in (0, state.table[one["pid"]].details.uid)]
     living = {one["session"] for one in spared if one.get("part") in ROOTS}
     targets = [one for one in found if one not in spared and (one["hit"] or one["session"] not in living)]
     reason = f"`ray stop` runs as {user_name(command.uid)} here and may not end processes of"
     return targets, [{**one, "reason": f"{reason} {one['user']}"} for one in spared]
 
 
-def find_ray(look: HostState, name: str | None) -> RayCommand:
+def find_ray(state: HostState, name: str | None) -> RayCommand:
     """The `ray` beside the Python of a raylet of this session (or of root or our user), else on our PATH. Raises `NoWayError`."""
     reasons = []
-    for session in [name] if name else sessions(look)[0]:
+    for session in [name] if name else sessions(state)[0]:
         try:
-            cluster = find_cluster_python(look, session)
+            cluster = find_cluster_python(state, session)
         except NoWayError as error:
             reasons.append(str(error))
             continue
@@ -156,19 +156,19 @@ def find_ray(look: HostState, name: str | None) -> RayCommand:
 
 def do(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answer:
     """Runs the command if it would still kill only planned processes, and ends the processes that it leaves of their sessions."""
-    look, shared = scanner.look(), free_shared()
+    state, shared = scanner.scan(), free_shared()
     targets: List[Target] = request["targets"]
     planned: Dict[Identity, Target] = {(int(one["pid"]), int(one["ticks"])): one for one in targets}
     stoppings: List[Stopping] = []
     try:
-        command = find_ray(look, request.get("session"))
-        hits, _ = _split(look, command, _find_targets(look, None))
-        _refuse_new(look, [one for one in hits if one["hit"]], planned)
+        command = find_ray(state, request.get("session"))
+        hits, _ = _split(state, command, _find_targets(state, None))
+        _refuse_new(state, [one for one in hits if one["hit"]], planned)
         # Each session is held from now on, so that its left-over processes are known afterwards.
         for name in sorted({one["session"] for one in targets if one.get("part") and one.get("session")}):
             of_session = [one for one in targets if one.get("part") and one.get("session") == name]
             stoppings.append(Stopping({**request, "targets": of_session}, scanner, on_progress, name))
-            stoppings[-1].begin(look)
+            stoppings[-1].begin(state)
         outcome = run(command, request, on_progress)
     except (NoWayError, SessionError) as error:
         return {"error": str(error)}
@@ -180,20 +180,20 @@ def do(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answe
     answer["notes"] = [outcome]
     # Processes that belong to no session.
     listed = {(one["pid"], one["ticks"]) for key in ("done", "refused", "failed") for one in answer[key]}
-    after = scanner.look(0)
+    after = scanner.scan(0)
     for identity, target in planned.items():
         if identity not in listed and after.find_same(target) is None:
             answer["done"].append({**target, "outcome": "ended by `ray stop`"})
         elif identity not in listed:
             answer["failed"].append({**target, "error": "`ray stop` has not ended it"})
-    return add_freed(answer, look, scanner, shared)
+    return add_freed(answer, state, scanner, shared)
 
 
-def _refuse_new(look: HostState, hits: Collection[Target], planned: Mapping[Identity, Target]) -> None:
+def _refuse_new(state: HostState, hits: Collection[Target], planned: Mapping[Identity, Target]) -> None:
     """Raises `SessionError` for a process that is not in the plan. Workers of a planned raylet may be new: it starts them all the time."""
-    agreed = [pid for pid, ticks in planned if pid in look.table and look.table[pid].ticks == ticks]
+    agreed = [pid for pid, ticks in planned if pid in state.table and state.table[pid].ticks == ticks]
     of_planned = {
-        below for pid in agreed if planned[pid, look.table[pid].ticks].get("part") == "raylet" for below in look.find_descendants(pid)
+        below for pid in agreed if planned[pid, state.table[pid].ticks].get("part") == "raylet" for below in state.find_descendants(pid)
     }
     new = [one for one in hits if (one["pid"], one["ticks"]) not in planned and one["pid"] not in of_planned]
     if new:

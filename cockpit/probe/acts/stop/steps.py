@@ -37,25 +37,25 @@ class Stopping:
         self._handles: Dict[Identity, ProcessHandle] = {}
         self._endings: Dict[Identity, Ending] = {}
 
-    def begin(self, look: HostState) -> None:
+    def begin(self, state: HostState) -> None:
         """Holds all processes that are to be ended. Raises `SessionError` if the session was started again after the plan."""
-        found = members(look, self._name)
-        targets, refused = split_targets(look, self._name, found)
+        found = members(state, self._name)
+        targets, refused = split_targets(state, self._name, found)
         new = [one for one in targets if one["part"] in ROOTS and (one["pid"], one["ticks"]) not in self._planned]
         if new:
             started = ", ".join(f"{one['part']} {one['pid']}" for one in new)
             raise SessionError(f"{self._name} was started again after the plan was made ({started}): nothing was done")
         self._refused = {(one["pid"], one["ticks"]): one for one in refused}
-        here = {look.table[pid].identity for pid in found}
+        here = {state.table[pid].identity for pid in found}
         for identity, target in self._planned.items():
-            if look.find_same(target) is None:
+            if state.find_same(target) is None:
                 self._known[identity] = target
                 self._endings[identity] = Ending(True, "had already ended")
             elif identity not in here:
-                self._refused[identity] = {**look.target(identity[0]), "reason": f"it no longer belongs to {self._name}"}
+                self._refused[identity] = {**state.target(identity[0]), "reason": f"it no longer belongs to {self._name}"}
         self._hold(targets)
-        served = (pid for pid, part in found.items() if part in OTHERS or (part == "child" and hangs_from_service(look, pid)))
-        self._served = {look.table[pid].identity for pid in served} & self._handles.keys()
+        served = (pid for pid, part in found.items() if part in OTHERS or (part == "child" and hangs_from_service(state, pid)))
+        self._served = {state.table[pid].identity for pid in served} & self._handles.keys()
 
     def run(self) -> None:
         """Ends the parts in Ray's own order."""
@@ -68,32 +68,32 @@ class Stopping:
         """Ends the left-over processes of the dead session: orphans, stale parts, and children of parts of Ray."""
         self._scanner.doubt_jobs(self._name)
         for _ in range(ROUNDS):
-            look = self._scanner.look(0)
-            left = [identity for identity in self._find_members(look) if look.verdicts[identity[0]].kind in LEFT_OVER_KINDS]
-            left += [identity for identity in self._served if identity not in left and look.find_same(self._known[identity])]
+            state = self._scanner.scan(0)
+            left = [identity for identity in self._find_members(state) if state.verdicts[identity[0]].kind in LEFT_OVER_KINDS]
+            left += [identity for identity in self._served if identity not in left and state.find_same(self._known[identity])]
             if not left:
                 return
             self._end_processes("leftovers", left, self._grace / 3)
 
     def _end_parts(self, words: str, parts: Collection[str], grace: float) -> None:
-        found = self._find_members(self._scanner.look(0))
+        found = self._find_members(self._scanner.scan(0))
         self._end_processes(words, [identity for identity, part in found.items() if part in parts], grace)
 
-    def _find_members(self, look: HostState) -> Mapping[Identity, str]:
+    def _find_members(self, state: HostState) -> Mapping[Identity, str]:
         """The processes of the session that may be ended; they are held from now on."""
         raylets = [identity for identity, target in self._known.items() if target["part"] == "raylet"]
-        found = members(look, self._name, self._known, raylets)
+        found = members(state, self._name, self._known, raylets)
 
         # A raylet or GCS that was started meanwhile stays, with its descendants.
-        new = [pid for pid, part in found.items() if part in ROOTS and look.table[pid].identity not in self._known]
+        new = [pid for pid, part in found.items() if part in ROOTS and state.table[pid].identity not in self._known]
         for pid in new:
             reason = "it was started while its session was being stopped"
-            self._refused.setdefault(look.table[pid].identity, {**look.target(pid, part=found[pid]), "reason": reason})
-        spared = {*new, *(below for pid in new for below in look.find_descendants(pid))}
+            self._refused.setdefault(state.table[pid].identity, {**state.target(pid, part=found[pid]), "reason": reason})
+        spared = {*new, *(below for pid in new for below in state.find_descendants(pid))}
 
-        found = {pid: part for pid, part in found.items() if look.table[pid].identity not in self._refused and pid not in spared}
-        self._hold([look.target(pid, part=part) for pid, part in found.items()])
-        return {look.table[pid].identity: part for pid, part in found.items() if part != "driver"}
+        found = {pid: part for pid, part in found.items() if state.table[pid].identity not in self._refused and pid not in spared}
+        self._hold([state.target(pid, part=part) for pid, part in found.items()])
+        return {state.table[pid].identity: part for pid, part in found.items() if part != "driver"}
 
     def _hold(self, targets: Collection[Target]) -> None:
         for target in targets:
@@ -115,18 +115,18 @@ class Stopping:
 
     def answer(self) -> Answer:
         """The outcome of each process, by one more scan."""
-        look = self._scanner.look(0)
-        self._find_members(look)
+        state = self._scanner.scan(0)
+        self._find_members(state)
         answer: Answer = {"done": [], "refused": list(self._refused.values()), "failed": [], "notes": []}
         for identity, target in self._known.items():
             ending = self._endings.get(identity)
-            if look.find_same(target) is None:
+            if state.find_same(target) is None:
                 outcome = ending.text if ending is not None and ending.gone else "ended with its session"
                 answer["done"].append({**target, "outcome": outcome})
             elif ending is not None:
                 answer["failed"].append({**target, "error": ending.text})
-            elif target["part"] in ("driver", "child") and look.target(identity[0])["kind"] not in LEFT_OVER_KINDS:
-                answer["refused"].append({**target, "reason": _why_spared(look, target)})
+            elif target["part"] in ("driver", "child") and state.target(identity[0])["kind"] not in LEFT_OVER_KINDS:
+                answer["refused"].append({**target, "reason": _why_spared(state, target)})
             else:
                 answer["failed"].append({**target, "error": "it is still alive"})
         for held in self._handles.values():
@@ -134,8 +134,8 @@ class Stopping:
         return answer
 
 
-def _why_spared(look: HostState, target: Target) -> str:
-    now = look.target(int(target["pid"]))
+def _why_spared(state: HostState, target: Target) -> str:
+    now = state.target(int(target["pid"]))
     if target["part"] != "driver":
         return f"it still runs as {now['kind']}: {'; '.join(now['why'])}"
     holds = ""

@@ -252,8 +252,8 @@ def test_many_files_cost_one_scan_and_their_progress_is_reported(leftovers, monk
         leftovers.make()
     planned = leftovers.plan()
     looks = []
-    look = HostScanner.look
-    monkeypatch.setattr(HostScanner, "look", lambda *words: looks.append(1) or look(*words))
+    look = HostScanner.scan
+    monkeypatch.setattr(HostScanner, "scan", lambda *words: looks.append(1) or look(*words))
     monkeypatch.setattr(HostScanner.recent, "__defaults__", (60.0,))
     monkeypatch.setattr(clean, "PROGRESS_INTERVAL_S", 0.0)
     assert len(leftovers.do(planned["targets"])["done"]) == 5
