@@ -39,19 +39,19 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
         signal.signal(name, signal.SIG_DFL)
     threading.Thread(target=_exit_with_reader, args=(options.lifeline,), name="lifeline", daemon=True).start()
     if options.command == "environ":
-        say(environ(options.pid, options.ticks))
+        write_line(environ(options.pid, options.ticks))
     elif options.command == "stack":
-        say(stack(options.pid, options.ticks))
+        write_line(stack(options.pid, options.ticks))
     elif options.command == "port":
-        say(port_listeners(options.port))
+        write_line(port_listeners(options.port))
     elif options.command == "logs":
-        say(list_logs([*usual_temps()], options.session, options.pattern))
+        write_line(list_logs([*usual_temps()], options.session, options.pattern))
     elif options.command == "log":
-        read_log([*usual_temps()], options.session, options.name, options.lines, say, follow=options.follow)
+        read_log([*usual_temps()], options.session, options.name, options.lines, write_line, follow=options.follow)
     elif options.command == "act":
         from .acts.perform import perform  # imported late: a probe that only reads is sent without it
 
-        perform(options.request, lambda line: say(line if "tell" in line else {**line, "machine": machine()}))
+        perform(options.request, lambda line: write_line(line if "tell" in line else {**line, "machine": machine()}))
     elif options.command == "ray-tunnel":
         from .acts.ray_tunnel.enter import enter_cluster
 
@@ -92,20 +92,20 @@ def _parse_options(words: Sequence[str] | None) -> argparse.Namespace:
 
 def stream_samples(interval: float, once: bool) -> None:
     """Writes a sample every `interval` seconds, and an extra one when a slow collector has its first answer."""
-    say(hello())
+    write_line(hello())
     sampler = Sampler(Users())
     sampler.start(ONCE_TIMEOUT_S if once else COLLECT_TIMEOUT_S)
-    say(sample := sampler.sample())
+    write_line(sample := sampler.sample())
     due = time.monotonic()
     while not once:
         due = max(due + max(interval, MIN_INTERVAL_S), time.monotonic())
         while sample["unanswered"] and sampler.first.wait(due - time.monotonic()):
             time.sleep(FIRST_ANSWERS_S)
             sampler.first.clear()
-            say(sample := sampler.sample())
+            write_line(sample := sampler.sample())
         time.sleep(max(0.0, due - time.monotonic()))
         sampler.refresh(COLLECT_TIMEOUT_S)
-        say(sample := sampler.sample())
+        write_line(sample := sampler.sample())
 
 
 def hello() -> dict[str, Any]:
@@ -126,7 +126,7 @@ def environ(pid: int, ticks: int) -> dict[str, Any]:
     return {"pid": pid, "ticks": ticks, "environ": {make_legible(name): make_legible(value) for name, value in found.items()}}
 
 
-def say(line: dict[str, Any]) -> None:
+def write_line(line: dict[str, Any]) -> None:
     """Writes one line, by a single write if the pipe has room."""
     data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
     while data:

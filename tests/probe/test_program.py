@@ -62,7 +62,7 @@ def test_an_answer_that_arrives_while_a_sample_is_written_is_sent_at_once(monkey
             raise EnoughError
 
     monkeypatch.setattr(program, "Sampler", lambda _: sampler)
-    monkeypatch.setattr(program, "say", say)
+    monkeypatch.setattr(program, "write_line", say)
     with pytest.raises(EnoughError):
         program.stream_samples(3600.0, once=False)
     assert told == [None, ["nvml"], []]

@@ -221,12 +221,12 @@ def _explain_unfreed(before: GpuReading, after: GpuReading, held: Mapping[int, M
     used, was = _used_memory(after), _used_memory(before)
     found = []
     for index in sorted({index for holds in held.values() for index in holds}):
-        mine = [holds[index] for holds in held.values() if index in holds]
+        freed = [holds[index] for holds in held.values() if index in holds]
         others: list[Any] = [holds[index] for pid, holds in after.holders.items() if index in holds and pid not in held]
-        if None in (*mine, *others, used.get(index), was.get(index)):
+        if None in (*freed, *others, used.get(index), was.get(index)):
             continue
         lost = used[index] - sum(others)
-        if sum(mine) > NOTABLE_BYTES and lost > NOTABLE_BYTES and was[index] - used[index] < sum(mine) // 2:
+        if sum(freed) > NOTABLE_BYTES and lost > NOTABLE_BYTES and was[index] - used[index] < sum(freed) // 2:
             found.append(
                 f"GPU {index} still has {lost / (1 << 30):.1f} GiB in use that no process here holds: a process in another container does, "
                 "or the driver itself, which only a reset of the GPU (nvidia-smi --gpu-reset) or a reboot fixes"

@@ -11,14 +11,14 @@ from .host_state import Answer, HostScanner, OnProgress, Request, describe_bug
 Stage = Callable[[Request, HostScanner, OnProgress], Answer]
 
 
-def perform(text: str, say: Callable[[Answer], None]) -> None:
+def perform(text: str, write_line: Callable[[Answer], None]) -> None:
     """Writes progress lines, and then exactly one answer."""
 
     def on_progress(words: str, done: int | None = None, of: int | None = None) -> None:
-        say({"tell": words, "done": done, "of": of})
+        write_line({"tell": words, "done": done, "of": of})
 
     on_progress("checking")  # written first: without this line, the caller knows that nothing was done
-    say(_carry_out(text, on_progress))
+    write_line(_carry_out(text, on_progress))
 
 
 def _carry_out(text: str, on_progress: OnProgress) -> Answer:

@@ -58,7 +58,7 @@ class TaskTunnel:
         self._ray.init(address=address, namespace="cockpit", log_to_driver=False, configure_logging=False, logging_level=logging.ERROR)
         self._task = self._ray.remote(num_cpus=0, max_retries=0, num_returns="streaming")(carry)
 
-    def say(self, line: Mapping[str, Any]) -> None:
+    def write_line(self, line: Mapping[str, Any]) -> None:
         """Writes one whole line, even if several threads write."""
         data = json.dumps(line).encode() + b"\n"
         with self._lock:
@@ -81,11 +81,11 @@ class TaskTunnel:
             for reference in lines:
                 output = self._ray.get(reference)
                 if isinstance(output, bytes):
-                    self.say({"id": number, "line": output.decode("utf-8", "replace")})
+                    self.write_line({"id": number, "line": output.decode("utf-8", "replace")})
                 else:
-                    self.say({"id": number, "code": output[0], "err": output[1].decode("utf-8", "replace")})
+                    self.write_line({"id": number, "code": output[0], "err": output[1].decode("utf-8", "replace")})
         except Exception as error:  # noqa: BLE001 Ray raises many types: for a lost node, a killed worker, a cancellation
-            self.say({"id": number, "code": 255, "err": "Ray: " + (str(error).strip().splitlines() or [type(error).__name__])[-1]})
+            self.write_line({"id": number, "code": 255, "err": "Ray: " + (str(error).strip().splitlines() or [type(error).__name__])[-1]})
         finally:
             self._under_way.pop(number, None)
 

@@ -80,9 +80,9 @@ def install(request: Request, state: HostState) -> Installation:
             raise NoWayError(
                 f"{ray} can't be run here: its interpreter {interpreter} is missing, or not accessible to {user_name(os.geteuid())}"
             )
-    mine = user_name(os.geteuid())
-    if user not in (mine, str(os.geteuid())) and (os.geteuid() != 0 or _entry(user) is None):
-        raise NoWayError(f"Ray ran as {user} here; {mine} can't start it as that user")
+    our_name = user_name(os.geteuid())
+    if user not in (our_name, str(os.geteuid())) and (os.geteuid() != 0 or _entry(user) is None):
+        raise NoWayError(f"Ray ran as {user} here; {our_name} can't start it as that user")
     given = {str(name): str(value) for name, value in (request.get("env") or {}).items()}
     installation = Installation(ray, user, environment(ray, user), given, why)
     reason = trust.why_not_run(ray, trust.ROOT) or trust.why_not_interpret(ray) if installation.account.uid == trust.ROOT else None
@@ -93,12 +93,12 @@ def install(request: Request, state: HostState) -> Installation:
 
 def _find_in_request(request: Request) -> Tuple[str, str, str] | None:
     """The `ray` that was found here before Ray was stopped, or the `ray` beside the preset's Python."""
-    mine = user_name(os.geteuid())
+    our_name = user_name(os.geteuid())
     if request.get("ray"):
-        return str(request["ray"]), str(request.get("user") or mine), str(request.get("how") or "as found before")
+        return str(request["ray"]), str(request.get("user") or our_name), str(request.get("how") or "as found before")
     if request.get("python"):
         python = shutil.which(os.path.expanduser(str(request["python"]))) or str(request["python"])
-        return os.path.join(os.path.dirname(python), "ray"), str(request.get("user") or mine), "beside the preset's Python"
+        return os.path.join(os.path.dirname(python), "ray"), str(request.get("user") or our_name), "beside the preset's Python"
     return None
 
 
@@ -126,14 +126,14 @@ def _find_in_old_logs(state: HostState) -> Tuple[str, str, str] | None:
 
 
 def _find_on_path() -> Tuple[str, str, str] | None:
-    ray, mine = shutil.which("ray"), user_name(os.geteuid())
+    ray, our_name = shutil.which("ray"), user_name(os.geteuid())
     if ray:
-        return ray, mine, "on the PATH"
-    entry = _entry(mine)
+        return ray, our_name, "on the PATH"
+    entry = _entry(our_name)
     shell = entry.pw_shell if entry and entry.pw_shell else "/bin/sh"
     output = _read_output([shell, "-lc", "command -v ray"], programs.our_account(), programs.our_environment())
     ray = next((line for line in reversed(output.splitlines()) if line.startswith("/")), "")
-    return (ray, mine, "on the PATH of a login shell") if ray else None
+    return (ray, our_name, "on the PATH of a login shell") if ray else None
 
 
 def _find_like_head(request: Request) -> Tuple[str, str, str]:

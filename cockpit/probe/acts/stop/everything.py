@@ -218,9 +218,9 @@ def run(command: RayCommand, request: Request, on_progress: OnProgress) -> str:
 
 def _start(words: List[str], cluster: ClusterPython | None) -> subprocess.Popen[bytes]:
     """The kernel ends the child with this program, even if this program is killed: nobody else would end it."""
-    bind, mine, pipe = make_parent_death_hook(), os.getpid(), subprocess.PIPE
+    bind, our_pid, pipe = make_parent_death_hook(), os.getpid(), subprocess.PIPE
     account, environ = (cluster.account, cluster.environ) if cluster else (programs.our_account(), programs.our_environment())
-    return programs.start(words, account, environ, stdout=pipe, stderr=subprocess.STDOUT, before=lambda: bind(mine))
+    return programs.start(words, account, environ, stdout=pipe, stderr=subprocess.STDOUT, before=lambda: bind(our_pid))
 
 
 def _relay_output(process: subprocess.Popen[bytes], until: float, on_progress: OnProgress) -> str:
