@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from contextlib import suppress
 from typing import Mapping, NamedTuple, Sequence
 
 SERVICES = ("raylet", "gcs_server", "dashboard", "agent", "log_monitor", "autoscaler", "client_server")
@@ -90,7 +91,11 @@ def trace(argv: Sequence[str], name: str, environ: Mapping[str, str] | None, log
     variables = environ or {}
     worker_log = next((match for match in map(_WORKER_LOG.search, logs) if match), None)
     job_log = next((match for match in map(_JOB_LOG.search, logs) if match), None)
-    submission = _submission(variables.get("RAY_JOB_CONFIG_JSON_ENV_VAR")) or (job_log[1] if job_log else None)
+    submission: str | None = None
+    with suppress(ValueError, AttributeError, RecursionError):  # any user may have written it
+        found = json.loads(variables.get("RAY_JOB_CONFIG_JSON_ENV_VAR") or "{}").get("metadata", {}).get("job_submission_id")
+        submission = found if isinstance(found, str) else None
+    submission = submission or (job_log[1] if job_log else None)
 
     job = variables.get("RAY_JOB_ID") or (worker_log[1] if worker_log else None)
     if job == NO_JOB:
@@ -149,14 +154,6 @@ def _session(argv: Sequence[str], logs: Sequence[str]) -> str | None:
             if begin < found.start():
                 return word[begin : found.end()]
     return None
-
-
-def _submission(config: str | None) -> str | None:
-    try:
-        found = json.loads(config or "{}").get("metadata", {}).get("job_submission_id")
-    except (ValueError, AttributeError, RecursionError):
-        return None
-    return found if isinstance(found, str) else None
 
 
 def to_number(text: str | None) -> int | None:

@@ -112,9 +112,17 @@ def _read_service(process: ScannedProcess, started: Started, table: ProcessTable
     lines = ((line[:25].rstrip(), line[25:].split()) for line in read_or_nothing(f"/proc/{process.pid}/limits").splitlines())
     limits = {name: int(words[0]) for name, words in lines if words and words[0].isdigit()}  # soft limits, without `unlimited` ones
     files = _count_open_files(process.pid), limits.get("Max open files")
-    start = _start_flags(process, table) if process.details.uid in trust.own_uids() else None
-    role, in_our_network = process.origin.role, is_in_our_namespace(process.pid, "net") is True
-    ports = read_ray_ports(role or "", process.details.argv, in_our_network=in_our_network) if process.details.argv else None
+    role, argv, own = process.origin.role, process.details.argv, trust.own_uids()
+    in_our_network = is_in_our_namespace(process.pid, "net") is True
+    ports = read_ray_ports(role or "", argv, in_our_network=in_our_network) if argv else None
+    start: Mapping[str, str] | None = None
+    if process.details.uid in own and role == "raylet":
+        start = raylet_flags(argv)
+    elif process.details.uid in own:
+        # The address of the dashboard is only in the dashboard's own command line.
+        session = process.origin.session
+        dashboards = (one.details.argv for one in table.values() if one.alive and one.origin.role == "dashboard" and one.details.uid in own)
+        start = head_flags(argv, next((words for words in dashboards if session and f"--session-dir={session}" in words), ()))
     if role != "raylet":
         return RayService(started, *files, start=start, ports=ports)
     installed = None if process.details.stuck else frameworks(process)
@@ -122,16 +130,6 @@ def _read_service(process: ScannedProcess, started: Started, table: ProcessTable
     tasks = task_limits(process, table, limits.get("Max processes"))
     surroundings = read_surroundings(process, limits.get("Max locked memory"))
     return RayService(started, *files, installed, tasks, memory, start, surroundings, ports)
-
-
-def _start_flags(process: ScannedProcess, table: ProcessTable) -> Mapping[str, str]:
-    argv = process.details.argv
-    if process.origin.role == "raylet":
-        return raylet_flags(argv)
-    # The address of the dashboard is only in the dashboard's own command line.
-    session, own = process.origin.session, trust.own_uids()
-    dashboards = (one.details.argv for one in table.values() if one.alive and one.origin.role == "dashboard" and one.details.uid in own)
-    return head_flags(argv, next((argv for argv in dashboards if session and f"--session-dir={session}" in argv), ()))
 
 
 def _read_started(process: ScannedProcess) -> Started:

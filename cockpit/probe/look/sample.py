@@ -132,6 +132,17 @@ class Sampler:
         live = [sessions.of[pid] for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in sessions.of]
         shm, temps, (kills, written_to) = self._shm.facts, self._temps.facts, self._logs.facts or (None, {})
 
+        memory_users = [
+            {
+                "pid": one.pid,
+                "rss": one.rss,
+                "shared": host.shared_memory(one),
+                "user": self._users.name(one.details.uid),
+                "command": shown_command(one, MEMORY_USERS) or one.name,
+            }
+            for one in sorted(table.values(), key=lambda process: process.rss, reverse=True)[:MEMORY_USERS]
+        ]
+
         # Measured in threads of their own, for a later sample.
         self._sizes.want(folder.path for folder in sessions.folders)
         disks = [*(self._disks.facts or ()), *([{"path": SHM, **shm.amount}] if shm else ())]
@@ -152,7 +163,7 @@ class Sampler:
             "filled": [tell(path, found, table, self._users.name) for path, found in self._fillers.known().items()],
             "gpus": with_xids(reading, self._kernel.xids),
             "processes": self._process_facts(table, verdicts, reading) if table else None,
-            "memory_users": self._memory_users(table) if table else None,
+            "memory_users": memory_users if table else None,
             "sessions": [self._session_fact(folder, sessions, live) for folder in sessions.folders] if self._sessions.facts else None,
             "nodes": sorted({verdict.node for verdict in verdicts.values() if verdict.kind == "ray" and verdict.node}),
             "rays": self._service_facts(table, verdicts, memory.total) if table else None,
@@ -219,6 +230,11 @@ class Sampler:
         if process is None:
             return {"pid": pid, **about}
         container = find_container(process, table)
+
+        # The network interfaces that its environment names, and those that exist in its network namespace.
+        there, environ = process.details.interfaces, process.details.environ or {}
+        nccl, gloo = (environ.get(name, "")[:INTERFACES] or None for name in SOCKET_INTERFACES)
+        sockets = there and {"nccl": nccl, "gloo": gloo, "there": list(there.names[:INTERFACES]), "default": there.default}
         return {
             "pid": pid,
             "ns_pid": process.ns_pid,
@@ -234,22 +250,9 @@ class Sampler:
             "state": process.state,
             "rss": process.rss,
             "shared": host.shared_memory(process),
-            "sockets": _interface_fact(process),
+            "sockets": sockets,
             **about,
         }
-
-    def _memory_users(self, table: ProcessTable) -> list[Sample]:
-        most = sorted(table.values(), key=lambda process: process.rss, reverse=True)[:MEMORY_USERS]
-        return [
-            {
-                "pid": one.pid,
-                "rss": one.rss,
-                "shared": host.shared_memory(one),
-                "user": self._users.name(one.details.uid),
-                "command": shown_command(one, MEMORY_USERS) or one.name,
-            }
-            for one in most
-        ]
 
     def _kill_fact(self, kill: Kill) -> Kill:
         """Adds whether a process that the kernel killed belonged to Ray: only processes that were seen before are known."""
@@ -324,15 +327,6 @@ def with_xids(reading: GpuReading, logged: Mapping[Bus, Sequence[Xid]] | None) -
         return None if reading.xids is None else reading.xids.get(whole, ())
 
     return reading.gpus and [{**gpu, "xids": xids(gpu["index"] // 1000 if gpu["index"] >= 1000 else gpu["index"])} for gpu in reading.gpus]
-
-
-def _interface_fact(process: ScannedProcess) -> Sample | None:
-    """The network interfaces that its environment names, and those that exist in its network namespace."""
-    environ, there = process.details.environ or {}, process.details.interfaces
-    if there is None:
-        return None
-    nccl, gloo = (environ.get(name, "")[:INTERFACES] or None for name in SOCKET_INTERFACES)
-    return {"nccl": nccl, "gloo": gloo, "there": list(there.names[:INTERFACES]), "default": there.default}
 
 
 def ray_fact(process: ScannedProcess, verdict: KindVerdict, ray: RayService, memory: int | None) -> Sample:
