@@ -142,16 +142,8 @@ def _begin_recovery(config: Config, preset: Any, **how: Any) -> Any:
 
 
 def tune_interpreter() -> None:
-    """A whole collection took 40 ms at 1,000 nodes, and a thread that builds values kept the loop waiting 5 ms at a time.
-
-    A tenth of a millisecond: the p99 of keys there is 10 to 13 ms, after 11 to 14 with three tenths or one millisecond; less isn't better.
-    A collection of the second generation took up to 12 ms there after eight of 2,000 objects, and one came each second; after five of 700,
-    Python's own number, nine of ten take less than a millisecond: p99 10 to 12 -> 9.6 to 10 ms in two series. The detectors, which took
-    some 60 ms, take 1 to 8 more.
-    """
-    gc.freeze()
+    """A thread that builds values keeps the loop waiting for a tenth of a millisecond at a time instead of 5 ms."""
     gc.enable()
-    gc.set_threshold(700, 5, 3_600)
     sys.setswitchinterval(0.0001)
 
 

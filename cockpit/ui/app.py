@@ -34,7 +34,6 @@ from cockpit.ui.alarm import Alarm, alarm_sequence
 from cockpit.ui.driver import AsciiDriver, TerminalDriver
 from cockpit.ui.filter import Filter, FilterLine
 from cockpit.ui.footer import FOOTER_LINES, Footer
-from cockpit.ui.garbage import GarbageCollector, tune_heap
 from cockpit.ui.header import Header, page_notes
 from cockpit.ui.keys import (
     ACT_BINDINGS,
@@ -121,7 +120,6 @@ class Cockpit(SwitchingApp):
         self.recorder: Recorder | None = None
         self.after_first_frame: Callable[[], object] = lambda: None
         self._alarm = Alarm()
-        self._garbage = GarbageCollector()
         self._key_meanings: object = None
 
     def get_driver_class(self) -> type[TerminalDriver]:
@@ -165,7 +163,6 @@ class Cockpit(SwitchingApp):
 
     def _start_deferred_work(self) -> None:
         """What can wait until the first frame has been drawn."""
-        tune_heap()
         self._warn(register_themes(self))
         self.after_first_frame()
 
@@ -230,12 +227,9 @@ class Cockpit(SwitchingApp):
             self._ask_processes(self.page)
         self.refresh_presets()
         self.refresh_log_tails()
-        self._garbage.tick()
 
     async def on_event(self, event: events.Event) -> None:
         """Every key and click passes here."""
-        if isinstance(event, events.InputEvent):
-            self._garbage.note_key()
         if isinstance(event, events.Key) and not event.is_forwarded and not self._admits(event):
             return
         await super().on_event(event)

@@ -84,10 +84,6 @@ def bar(fraction: float | None, width: int, mark: float | None = None, *, ascii:
     return merge(track if mark is None else _draw_mark(track, min(width - 1, int(mark * width)), "|" if ascii else "│"))
 
 
-CACHED: Final = (_step, heat, bar)
-"""Functions with a cache, for whoever clears it."""
-
-
 def chart(
     past: Sequence[float | None], ahead: Sequence[float], height: int, top: float, mark: float | None = None, *, ascii: bool = False
 ) -> list[tuple[Piece, ...]]:
