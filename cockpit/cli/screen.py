@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import select
 import signal
 import sys
+import threading
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 LOOP_TURNS: Final = 5
 """Turns of the loop between two steps of an import: an answer has reached whoever waits for it, and the next question is out."""
+HANGUP_CHECK_INTERVAL_S: Final = 1.0
+"""Seconds after which the terminal is looked at again: not every kind of terminal wakes whoever waits for nothing but its end."""
 SLOW_STEP_S: Final = 0.2
 """Seconds after which a step is slow, as from a cold disk, and as many for which answers are read then: else they would come too late."""
 
@@ -117,6 +121,7 @@ def run_screen(app: Cockpit) -> int:
 
 async def _run_until_quit(app: Cockpit) -> int:
     signal.signal(signal.SIGHUP, partial(_hang_up, app))
+    threading.Thread(target=_wait_for_hangup, name="terminal", daemon=True).start()
     await app.run_async()
     return app.return_code or 0
 
@@ -151,6 +156,18 @@ def _leave(monitor: ClusterMonitor, number: int, _: object) -> None:
     """There is nothing on the screen yet, but children run."""
     monitor.close()
     os._exit(128 + number)
+
+
+def _wait_for_hangup() -> None:
+    """Send SIGHUP to the main thread when the terminal is gone: below `setsid` or in a lost session the kernel sends none.
+
+    Without it Textual's threads die or spin, and the main thread waits to write for ever.
+    """
+    poll = select.poll()
+    poll.register(sys.stdin, 0)  # nothing but POLLHUP and POLLERR, which need not be asked for
+    while not poll.poll(HANGUP_CHECK_INTERVAL_S * 1000):
+        pass
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGHUP)
 
 
 def _hang_up(app: Cockpit, *_: object) -> None:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rich.text import Text
 from textual import events, work
 from textual.app import ComposeResult, SystemCommand
-from textual.binding import BindingsMap, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Input, Label
@@ -31,7 +29,6 @@ from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.text import clean
 from cockpit.ui.acts import Acts
 from cockpit.ui.alarm import Alarm, alarm_sequence
-from cockpit.ui.driver import AsciiDriver, TerminalDriver
 from cockpit.ui.filter import Filter, FilterLine
 from cockpit.ui.footer import FOOTER_LINES, Footer
 from cockpit.ui.header import Header, page_notes
@@ -53,6 +50,7 @@ from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.overview import OverviewPage
 from cockpit.ui.pane import Body, is_large
 from cockpit.ui.table import Table
+from cockpit.ui.textual_internals import AsciiDriver
 from cockpit.ui.theme import DEFAULT_THEME, choose_signs, expect_theme, register_theme, register_themes, variable_defaults
 from cockpit.ui.time_line import TimeLine
 from cockpit.ui.view import Index
@@ -114,16 +112,12 @@ class Cockpit(SwitchingApp):
         self.monitor = monitor(self.take)
         self.history = History(self.monitor.poller.tracker.memory, self.monitor.poller.usage)
         self.acts = None if make_executor is None else Acts(self, partial(make_executor, self.monitor), runbook)
-        acts, past, rest = map(BindingsMap, (ACT_BINDINGS if self.acts else (), PAST_BINDINGS, WHY_NOT_BINDINGS))
-        self._bindings = BindingsMap.merge([acts, self._bindings, past, rest])
+        self.add_bindings(ACT_BINDINGS if self.acts else (), (*PAST_BINDINGS, *WHY_NOT_BINDINGS))
         self._index = self._next_index = Index(self.drawn_snapshot)
         self.recorder: Recorder | None = None
         self.after_first_frame: Callable[[], object] = lambda: None
         self._alarm = Alarm()
         self._key_meanings: object = None
-
-    def get_driver_class(self) -> type[TerminalDriver]:
-        return TerminalDriver
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Our own colours, for themes that don't have them."""
@@ -139,6 +133,7 @@ class Cockpit(SwitchingApp):
 
     def on_mount(self) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._end, 128 + signal.SIGTERM)
+        self.handle_stop_signals()
         self.theme, mistake = self._first_theme
         self._warn([mistake])
         self.table.focus()
@@ -177,8 +172,8 @@ class Cockpit(SwitchingApp):
             self.look_up(snapshot)
         self.hidden.forget_cleared(snapshot.findings)
         new = self._alarm.take_new(snapshot, self.hidden.keys)
-        if new and self._driver and not self.config.quiet:
-            self._driver.write(alarm_sequence(new, os.environ, ascii=self.config.ascii))
+        if new and not self.config.quiet:
+            self.write_to_terminal(alarm_sequence(new, os.environ, ascii=self.config.ascii))
         if self.frozen_at is None and self.is_running:
             self.call_later(self.draw)
 
@@ -395,17 +390,15 @@ class Cockpit(SwitchingApp):
         # It lies over all else: a class that hid the rest would have the styles of every widget made anew.
         small = self.screen_stack[0].get_child_by_id("small")
         small.display = event.size.width < MIN_SCREEN_SIZE[0] or event.size.height < MIN_SCREEN_SIZE[1]
-        if self._is_mounted:  # the first comes before that, and another, from the terminal, right after it
+        if self.has_mounted:  # the first comes before that, and another, from the terminal, right after it
             self.draw()
             self.refresh_bindings()
             self.call_after_refresh(self.draw)  # how much room there is for a pane is known only then
 
-    def _fatal_error(self) -> None:
-        """A bug, in one sentence: Textual's own picture of it would show every value on the way, a token among them."""
+    def fail(self, error: BaseException) -> None:
+        """End with one sentence about the bug."""
         self.monitor.close()
-        if error := sys.exc_info()[1]:
-            self._exit_renderables.append(Text(clean(bug(error))))
-        self._close_messages_no_wait()
+        self.end_with_message(clean(bug(error)))
 
     async def action_quit(self) -> None:
         """Quit at once, even if a source hangs."""

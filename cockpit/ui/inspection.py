@@ -119,9 +119,7 @@ class InspectionApp(TonedApp):
 
     def unsay(self) -> None:
         """Take back what was said last, but for warnings and errors."""
-        for notification in list(self._notifications):
-            if notification.severity == "information":
-                self._unnotify(notification)
+        self.take_back_notifications("information")
 
     @contextmanager
     def telling_failures(self, severity: str = "warning") -> Iterator[None]:

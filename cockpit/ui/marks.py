@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import isfinite
-from typing import Final, Literal
+from typing import Literal
 
 Tone = Literal[
     "", "dim", "faint", "ok", "warn", "bad", "accent", "bold", "low", "mid", "high", "kill", "stale", "reserved", "here", "past", "cursor",
