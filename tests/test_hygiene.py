@@ -51,8 +51,7 @@ with contextlib.suppress(SystemExit), open(os.devnull, 'w') as nowhere, contextl
 
 
 @pytest.mark.process
-def test_a_start_waits_for_no_import_that_only_acts_need():
-    """The screen's first probe begins once this is imported: on two cores it works while the rest is."""
+def test_the_program_imports_neither_the_screen_nor_a_command_before_it_knows_which_is_wanted():
     loaded = imported_by("import cockpit.cli.main")
     assert not {"asyncio", "httpx", "textual", "rich", "cockpit.presets", "cockpit.acts.table", "cockpit.monitor.monitor"} & loaded
 
@@ -62,6 +61,13 @@ def test_the_first_picture_waits_for_nothing_that_reads_commands():
     loaded = imported_by("import cockpit.cli.main, cockpit.monitor.monitor, cockpit.ui.app")
     assert "cockpit.check.preset_list" in loaded
     assert not {name for name in loaded if name.startswith("cockpit.budget")}
+
+
+@pytest.mark.process
+def test_the_help_of_all_commands_needs_no_screen():
+    loaded = imported_by("import cockpit.cli.main as cli; cli.main.get_command(None, 'no such command')")
+    assert "cockpit.cli.replay" in loaded
+    assert "textual" not in loaded
 
 
 @pytest.mark.process

@@ -10,15 +10,13 @@ import threading
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
+import yaml
 
 from cockpit.secrets import redact
 from cockpit.text import clean, explain_os_error
-
-if TYPE_CHECKING:
-    import yaml  # elsewhere where it is needed: it took a fiftieth of the start, and many have no file yet
 
 T = TypeVar("T")
 
@@ -113,8 +111,6 @@ class Document:
     """A YAML text with the line of each of its values; an empty one holds no keys."""
 
     def __init__(self, text: str, name: str) -> None:
-        import yaml
-
         self.name = name
         try:
             self._root: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -173,14 +169,10 @@ class Document:
 
     def read_scalar(self, where: str) -> str | None:
         """A scalar as it was typed, before YAML made a number or a switch of it; `None` where there is none."""
-        import yaml
-
         node = self._find(where)[1]
         return str(node.value) if isinstance(node, yaml.ScalarNode) else None
 
     def _find(self, where: str) -> tuple[int | None, yaml.Node | None]:
-        import yaml
-
         node, line = self._root, None
         for key, index in re.findall(_STEP, where):
             if isinstance(node, yaml.MappingNode):
@@ -216,8 +208,6 @@ class Document:
 
     def _refuse_twins(self, node: yaml.Node | None, where: str, visited: set[int]) -> None:
         """YAML keeps the last of two values for one key without a word."""
-        import yaml
-
         if id(node) in visited:  # an alias: a few of them, each of the one before, can stand for billions of values
             return
         visited.add(id(node))
@@ -239,8 +229,6 @@ def _count_values(node: yaml.Node, known: dict[int, int]) -> int:
 
     A few lines may stand for billions of values, and `1:1:1:…`, a number of base 60, takes minutes to be made.
     """
-    import yaml
-
     if id(node) not in known:
         if isinstance(node, yaml.ScalarNode) and node.tag in _NUMBERS and len(node.value) > _MAX_NUMBER_CHARS:
             raise yaml.MarkedYAMLError(problem=f"a number of {len(node.value):,} characters", problem_mark=node.start_mark)
@@ -260,8 +248,6 @@ def _describe_type(what: str) -> str:
 
 
 def _describe(node: yaml.Node | None) -> str:
-    import yaml
-
     if isinstance(node, yaml.ScalarNode):
         text = redact(clean(node.value))
         return (text if len(text) <= 40 else f"{text[:39]}…") or "nothing"

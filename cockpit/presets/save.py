@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from textwrap import wrap
 from typing import Any, Final
 
+import yaml
+
 from cockpit.config.document import InputError
 from cockpit.model import SUPERVISOR, Job, Snapshot
 from cockpit.presets.save_ray import SavedRay
@@ -164,8 +166,6 @@ def _fold_command(key: str, text: str) -> list[str] | None:
     if len(text) <= _WIDE:
         return None
     lines: Iterable[str] = text.split("\n") if "\n" in text else re.split(_BREAK, text)
-    import yaml
-
     found = [f"{key}: {'|' if chr(10) in text else '>'}-", *(f"  {line}" if line else "" for line in lines)]
     try:
         return found if yaml.safe_load("\n".join(found)) == {key: text} else None
@@ -178,8 +178,6 @@ def _scalar(text: str) -> str:
 
 
 def _dump(value: Any) -> str:
-    import yaml
-
     text = yaml.safe_dump(value, allow_unicode=True, sort_keys=False, width=1 << 20)
     if re.search(_ODD_BREAKS, text):
         return yaml.safe_dump(value, default_style='"', sort_keys=False, width=1 << 20)

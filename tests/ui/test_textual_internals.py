@@ -148,6 +148,7 @@ def test_ctrl_z_stops_nothing_where_no_shell_could_let_it_go_on():
         shown.read_until(LAST_LINE)
         shown.type(b"\x1a")
         shown.read_until(rb"\x1b\[\?1049h")
+        shown.read_until(LAST_LINE)
         shown.type(b"q")
         assert shown.process.wait(50) == 0
 
