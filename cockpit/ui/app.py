@@ -190,25 +190,20 @@ class Cockpit(SwitchingApp):
         index = self._next_index
         return index if index.is_of(snapshot, self.hidden.keys) else Index(snapshot, index, self.hidden.keys)
 
-    def draw(self, *, is_awaited: bool = True) -> None:
-        """Show the open page as of the newest snapshot, or of the one at which the screen was paused.
-
-        Not `is_awaited`: nobody has pressed a key for it.
-        """
+    def draw(self) -> None:
+        """Show the open page as of the newest snapshot, or of the one at which the screen was paused."""
         if not (self.is_running and self.screen_stack):
             return
-        is_new = self.frozen_at is None and self.drawn_snapshot is not self.snapshot
-        if is_new:
+        if self.frozen_at is None and self.drawn_snapshot is not self.snapshot:
             self.drawn_snapshot, self._index = self.snapshot, self._find_index(self.snapshot)
         view = self.view
         with self.batch_update():
             recorded = self.recorder.state_of(self.drawn_snapshot.cluster) if self.recorder else None
             notes = page_notes(self.page, self.table, recorded, time=self.past_note, readonly=self.config.readonly)
             room = self.size.height - self.screen_stack[0].query_one(Header).show(view, self.pages, notes) - FOOTER_LINES
-            in_slices = (is_new or not is_awaited) and len(self.snapshot.nodes or ()) > THREAD_MIN_NODES
-            self.table.show(self.page.sections(view), view, self.page.heading, expected_room=room, in_slices=in_slices)
+            self.table.show(self.page.sections(view), view, self.page.heading, expected_room=room)
             is_first = len(self.pages) == 1
-            self.body.show(lends=is_first, may_cover=is_first and not isinstance(self.page, OverviewPage), in_slices=in_slices)
+            self.body.show(lends=is_first, may_cover=is_first and not isinstance(self.page, OverviewPage))
             self.draw_time_line()
         self.on_table_moved()
 
@@ -217,7 +212,7 @@ class Cockpit(SwitchingApp):
         if not self.is_running:  # it is being closed: widgets go before timers
             return
         if self.is_past or (self.frozen_at is None and self.clock() - self.drawn_snapshot.taken > AGE_REDRAW_AFTER_S):
-            self.draw(is_awaited=False)
+            self.draw()
         if isinstance(self.page, NodePage) and self.clock() - (self.page.asked_at or self.clock()) > NODE_PROCESSES_INTERVAL_S:
             self._ask_processes(self.page)
         self.refresh_presets()
