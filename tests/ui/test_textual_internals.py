@@ -153,6 +153,30 @@ def test_ctrl_z_stops_nothing_where_no_shell_could_let_it_go_on():
         assert shown.process.wait(50) == 0
 
 
+@pytest.mark.process
+@pytest.mark.timeout(60)
+def test_ctrl_z_in_the_editor_of_a_preset_stops_cockpit_too(tmp_path, monkeypatch):
+    monkeypatch.setitem(ENV, "XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setitem(ENV, "EDITOR", "sh -c 'echo editing; read line'")
+    monkeypatch.delitem(ENV, "VISUAL", raising=False)
+    with terminal(["bash", "--norc", "--noprofile", "-i"]) as shown:
+        shown.read_until(rb"[$#] ")
+        shown.type(COMMAND.encode() + b"\r")
+        shown.read_until(LAST_LINE)
+        shown.type(b"7")
+        shown.read_until(rb"openrlhf|verl")
+        shown.type(b"e")
+        shown.read_until(rb"editing")
+        shown.type(b"\x1a")
+        shown.read_until(rb"Stopped")
+        shown.type(b"fg\r")
+        shown.read_until(rb"import main")  # bash says what goes on
+        shown.type(b"done\r")
+        shown.read_until(rb"\x1b\[\?1049h")
+        shown.type(b"?")
+        shown.read_until(rb"never +quits")
+
+
 class Typing(TerminalDriver):
     """Reads from a pipe what is typed."""
 
