@@ -1,4 +1,4 @@
-"""Starts the programs that look at hosts, and ends them without waiting. It imports little: the first starts before the rest loads."""
+"""Starts the programs that look at hosts, and ends them without waiting."""
 
 from __future__ import annotations
 
@@ -54,11 +54,6 @@ def local_command(words: Sequence[str]) -> list[str]:
 def watch_words(interval: float) -> list[str]:
     """The probe's words for a sample every so many seconds."""
     return ["--interval", f"{interval:g}"]
-
-
-def spawn_local(interval: float) -> subprocess.Popen[bytes]:
-    """Call it first of all, and give the child to `ProbePool(early=…)`: it gets ready while everything else is being imported."""
-    return spawn(local_command(watch_words(interval)))
 
 
 def spawn(command: Sequence[str]) -> subprocess.Popen[bytes]:
