@@ -16,10 +16,10 @@ from cockpit.cli.main import main
 from cockpit.config.settings import ConfigFile
 from cockpit.ui.app import Cockpit
 from cockpit.ui.log_view import LogView
-from cockpit.ui.page_view import PageView
 from cockpit.ui.screens.help import KEY_NAMES
 from cockpit.ui.screens.live import LiveScreen
 from cockpit.ui.screens.log import LogScreen
+from cockpit.ui.screens.page_view import PageView
 from cockpit.ui.screens.replay import ReplayScreen
 from cockpit.ui.table import Table
 from manual.findings import known_codes, missing

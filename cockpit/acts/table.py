@@ -9,7 +9,7 @@ from cockpit.acts.in_ray import DrainNode, KillActor, RemovePlacementGroup
 from cockpit.acts.jobs import DeleteJob, StopJob
 from cockpit.acts.kill import Kill, KillOrphans, Terminate
 from cockpit.acts.launch.act import Launch, LaunchAgain
-from cockpit.acts.recover.act import Recover
+from cockpit.acts.recovery import Recover
 from cockpit.acts.start import Start
 from cockpit.acts.stop import Stop
 

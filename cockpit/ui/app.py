@@ -28,14 +28,13 @@ from cockpit.ui.notices import say
 from cockpit.ui.recorded import RecordedPast
 from cockpit.ui.screens.live import LiveScreen
 from cockpit.ui.screens.replay import ReplayScreen
-from cockpit.ui.services import Services
+from cockpit.ui.services import RunbookFactory, Services
 from cockpit.ui.textual_internals import AsciiDriver
 from cockpit.ui.theme import DEFAULT_THEME, choose_signs, expect_theme, register_theme, register_themes, variable_defaults
 from cockpit.ui.tones import TonedApp
 
 if TYPE_CHECKING:
     from cockpit.acts.executor import ActionExecutor
-    from cockpit.ui.screens.recover import RunbookFactory
 
 SETTLE_DELAY_S = 0.5
 """Seconds after which the first frame has been drawn."""

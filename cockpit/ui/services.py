@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from cockpit.config.settings import Config
 from cockpit.config.thresholds import THREAD_MIN_NODES
@@ -17,8 +18,11 @@ from cockpit.ui.view import Index
 
 if TYPE_CHECKING:
     from cockpit.acts.executor import ActionExecutor
+    from cockpit.acts.recover.runbook import Recovery
     from cockpit.recording.recorder import Recorder
-    from cockpit.ui.screens.recover import RunbookFactory
+
+RunbookFactory: TypeAlias = "Callable[..., AbstractAsyncContextManager[Recovery]]"
+"""Makes the runbook of a preset: which step it begins with, which are left out. Raises `InputError`, `StepError`; nothing is done yet."""
 
 
 class Services:

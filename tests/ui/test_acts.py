@@ -7,9 +7,9 @@ import pytest
 from cockpit.acts.plan import Receipt, Target
 from cockpit.acts.table import ACTS, find_act
 from cockpit.ui.app import Cockpit
-from cockpit.ui.page_view import PageView
 from cockpit.ui.screens.dialogs import TextScreen
 from cockpit.ui.screens.live import LiveScreen
+from cockpit.ui.screens.page_view import PageView
 from cockpit.ui.screens.plan import PlanScreen
 from cockpit.ui.screens.replay import ReplayScreen
 from cockpit.ui.table import Table

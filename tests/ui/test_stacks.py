@@ -7,7 +7,7 @@ import asyncio
 from cockpit.model import Finding, Hold, Host, Job
 from cockpit.sources.probes.decode import StackFrame, StackThread
 from cockpit.sources.source import SourceError
-from cockpit.ui.stacks import MAX_REQUESTS, Stack, processes_of, read_stacks, stacks_text
+from cockpit.ui.screens.stacks import MAX_REQUESTS, Stack, processes_of, read_stacks, stacks_text
 from cockpit.ui.view import Index, View
 from tests.world import GIB, actor, node, process, snapshot
 

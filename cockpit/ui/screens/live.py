@@ -35,12 +35,12 @@ from cockpit.ui.footer import KeyPlace
 from cockpit.ui.keys import rank
 from cockpit.ui.log_tails import LogTails
 from cockpit.ui.notices import await_aloud, say, telling_failures
-from cockpit.ui.page_view import PageView
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import DetailPage, about, detail_of, has_log
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.presets import PresetsPage
 from cockpit.ui.preset_files import edit_file, look_at_all_hosts, own_copy
+from cockpit.ui.screens.page_view import PageView
 from cockpit.ui.screens.replay import STEP_S, ReplayScreen, ask_moment, find_next_events, find_recording
 from cockpit.ui.services import Services
 from cockpit.ui.view import Index, View
@@ -437,7 +437,7 @@ class LiveScreen(Screen[None]):
     @work(group="stack", exclusive=True)
     async def action_stack(self) -> None:
         """Show Python stacks of the tagged rows, or of the one under the cursor. Equal stacks are shown once, the rarest first."""
-        from cockpit.ui.stacks import processes_of, read_stacks, stacks_text
+        from cockpit.ui.screens.stacks import processes_of, read_stacks, stacks_text
 
         view = self.make_view()
         processes = processes_of(self.page_view.selected, view)

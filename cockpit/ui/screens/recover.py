@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import ClassVar, Final, TypeAlias
+from contextlib import AsyncExitStack
+from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -22,6 +22,7 @@ from cockpit.presets import Preset
 from cockpit.sources.source import SourceError
 from cockpit.text import age, plural
 from cockpit.ui.screens.plan import ActDialog, PlanLines, Stage
+from cockpit.ui.services import RunbookFactory
 
 SIGNS: Final[dict[StepState, tuple[str, str]]] = {
     "waiting": ("·", "."),
@@ -31,10 +32,6 @@ SIGNS: Final[dict[StepState, tuple[str, str]]] = {
     "failed": ("✖", "X"),
     "skipped": ("–", "-"),
 }
-
-
-RunbookFactory: TypeAlias = Callable[..., AbstractAsyncContextManager[Recovery]]
-"""Makes the runbook of a preset: which step it begins with, which are left out. Raises `InputError`, `StepError`; nothing is done yet."""
 
 
 class RecoverScreen(ActDialog):

@@ -21,8 +21,8 @@ from cockpit.moment import EXAMPLES, moment_text, parse_moment
 from cockpit.text import plural
 from cockpit.ui.footer import KeyPlace
 from cockpit.ui.notices import say, telling_failures
-from cockpit.ui.page_view import PageView
 from cockpit.ui.recorded import PastMoment, RecordedPast
+from cockpit.ui.screens.page_view import PageView
 from cockpit.ui.services import Services
 from cockpit.ui.time_line import SPANS_S, TimeLine, event_text, stretch_around
 from cockpit.ui.view import Index, View
