@@ -10,7 +10,7 @@ import msgspec
 from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import rests_on
-from cockpit.findings.waiting import actors_words, join_names, plausible_time, short_name, told_name, what_words
+from cockpit.findings.waiting import actors_words, join_names, plausible_time, short_name, display_name, what_words
 from cockpit.model import Actor, Finding, Job, PlacementGroup, Remedy
 from cockpit.text import age, count
 
@@ -109,7 +109,7 @@ def _restart_finding(facts: Facts, subject: str, every: list[RestartedActor]) ->
 def _restarted_line(again: RestartedActor) -> str:
     total = again.actor.restarts or 0
     in_total = f", {count(total)} times in total" if total > again.times else ""
-    return f"actor {told_name(again.actor)}: restarted {_times(again.times)} {again.when}{in_total}"
+    return f"actor {display_name(again.actor)}: restarted {_times(again.times)} {again.when}{in_total}"
 
 
 def _times(number: float) -> str:
