@@ -10,7 +10,7 @@ import msgspec
 from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import rests_on
-from cockpit.findings.waiting import actors_words, join_names, plausible_time, short_name, display_name, what_words
+from cockpit.findings.waiting import actors_words, display_name, join_names, plausible_time, short_name, what_words
 from cockpit.model import Actor, Finding, Job, PlacementGroup, Remedy
 from cockpit.text import age, count
 
