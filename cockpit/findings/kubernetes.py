@@ -170,14 +170,14 @@ def wrong_rayjobs(facts: Facts) -> Iterator[Finding]:
             continue
         instead, remedy = contradiction
         status = one.deployment if one.deployment in OVER else one.status
+        listed = f"{clean(one.status) or '–'}, {clean(one.deployment) or '–'}"
         yield Finding(
             code="rayjob-contradicts",
             level="warning",
             subject=f"RayJob {clean(one.name)}",
             text=f"RayJob {clean(one.name)} reports job {clean(one.submission)} as {clean(status)}, but {instead}",
             evidence=(
-                f"`kubectl get rayjob -n {cluster.namespace} {clean(one.name)}`: "
-                f"{clean(one.status) or '–'}, {clean(one.deployment) or '–'}",
+                f"`kubectl get rayjob -n {cluster.namespace} {clean(one.name)}`: {listed}",
                 *((_short(one.message),) if one.message else ()),
             ),
             remedy=Remedy(remedy, "stop-job" if job is not None and job.running else None),
