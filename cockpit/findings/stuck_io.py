@@ -1,4 +1,4 @@
-"""Processes of jobs that wait in the kernel for minutes (D state), and the file system that they wait for."""
+"""Detects processes of jobs that wait in the kernel for minutes (D state), and the file system that they wait for."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from cockpit.text import age, clean, plural
 
 MAX_NAMED = 6
 Where = tuple[str, str, str]
-"""Of which job, on which host, waiting for what."""
+"""Title of the job, title of the host, and the words for what it waits for."""
 
 
 @rests_on("processes", "stuck")
 def stuck_processes(facts: Facts) -> Iterator[Finding]:
-    """One for each job, host and file system. A process counts while it is in D state at every look; a single look can't tell."""
+    """One finding for each job, host and file system. A process counts if it is in D state at every look; a single look finds none."""
     if facts.is_single_look:
         return
     found: dict[Where, list[tuple[float, Process]]] = {}
@@ -33,7 +33,7 @@ def stuck_processes(facts: Facts) -> Iterator[Finding]:
 
 
 def _waits_for(stuck: StuckProcess | None) -> str:
-    """In words; empty: unknown."""
+    """The thing that the process waits for, in words; empty if unknown."""
     if stuck is None:
         return ""
     if stuck.mount is None:
