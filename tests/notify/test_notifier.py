@@ -9,7 +9,7 @@ import pytest
 from cockpit.model import Cluster
 from cockpit.notify.notifier import Notifier
 from cockpit.notify.robots import ChatBotRefusedError
-from cockpit.notify.told import FILE, cluster_folder, load_told
+from cockpit.notify.told import FILE, cluster_folder, load_sent
 from cockpit.recording.folder import Lock
 from tests.notify.said import HEAD, finding, robot, snapshot
 
@@ -72,7 +72,7 @@ async def test_the_file_of_what_was_told_is_whole_and_for_us_alone(world):
     assert "robot.example" not in path.read_text()
     assert [one.name for one in path.parent.iterdir() if "." in one.name] == [FILE]
     path.write_text("{")
-    assert load_told(path.parent) == {}
+    assert load_sent(path.parent) == {}
     world.notifier.close()
 
 
@@ -154,7 +154,7 @@ async def test_what_was_told_and_can_not_be_kept_is_a_fault(world, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("cockpit.notify.notifier.save_told", full)
+    monkeypatch.setattr("cockpit.notify.notifier.save_sent", full)
     await world.see(finding("w1"))
     await until(lambda: world.faults[-1] == "the list of sent messages can't be saved: no space left on device")
     world.notifier.close()
