@@ -97,7 +97,13 @@ def _hosts(snapshot: Snapshot) -> dict[str, Host]:
     by_node = {node.id: [process for process in snapshot.processes or () if process.node == node.id] for node in snapshot.nodes or ()}
     return {
         node.title: Host(
-            node.title, (node.ip,), snapshot.taken, gpus=node.gpus, processes=tuple(by_node[node.id]), nodes=(node.id or "",), sessions=()
+            node.title,
+            (node.ip,),
+            snapshot.taken,
+            gpus=snapshot.index.machine(node).gpus,
+            processes=tuple(by_node[node.id]),
+            nodes=(node.id or "",),
+            sessions=(),
         )
         for node in snapshot.nodes or ()
     }
@@ -119,7 +125,7 @@ def _looks(parts: Parts) -> tuple[list[tuple[float, float]], int]:
     begin = time.time()
     for step in range(LOOKS):
         now = begin + EVERY * step
-        nodes = replace(parts.nodes, nodes=tuple(replace(node, seen=now) for node in parts.nodes.nodes))
+        nodes = replace(parts.nodes, nodes=tuple(replace(node, agent=replace(node.agent, seen=now)) for node in parts.nodes.nodes))
         hosts = {name: replace(host, taken=now) for name, host in parts.hosts.items()}
         fresh = replace(parts, nodes=nodes, hosts=hosts, as_of=dict.fromkeys(parts.as_of, now))
         started = time.thread_time()

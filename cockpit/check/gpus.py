@@ -112,25 +112,19 @@ def _never(site: Site, need: int | None, wanted: float) -> Line | None:
 
 
 def _cards(site: Site, snapshot: Snapshot, homes: Sequence[str]) -> Iterator[NodeGpus]:
-    holders = _holders(site, snapshot)
     for place in homes:
-        gpus, mine = site.gpus(place) or (), holders.get(place, {})
+        gpus = site.gpus(place) or ()
+        mine = {gpu.index: _holders(site, snapshot, place, gpu) for gpu in gpus}
         candidates = tuple(gpu for gpu in gpus if not any(map(is_at_work, mine.get(gpu.index, ()))))
         counted = site.by_id[place].total.get("GPU", 0) == SCALE * len(gpus)
         known = bool(gpus) and all(gpu.memory_used is not None or gpu.fault for gpu in candidates)
         yield NodeGpus(place, site.title(place), candidates, mine, counted, known)
 
 
-def _holders(site: Site, snapshot: Snapshot) -> dict[str, dict[int, list[Process]]]:
-    """By node and GPU."""
-    names = {host.name: place for place, host in site.hosts.items()} | {node.title: place for place, node in site.nodes.items()}
-    found: dict[str, dict[int, list[Process]]] = {}
-    for process in snapshot.processes or ():
-        if process.gpus:
-            place = process.node if process.node in site.nodes else names.get(process.host)
-            for hold in process.gpus if place is not None else ():
-                found.setdefault(place or "", {}).setdefault(hold.index, []).append(process)
-    return found
+def _holders(site: Site, snapshot: Snapshot, place: str, gpu: Gpu) -> list[Process]:
+    node, host = site.nodes.get(place), site.hosts.get(place)
+    key = node.key if node else f"node:{host.name if host else place}"
+    return [process for process, _ in snapshot.index.gpu_holders.get((key, gpu.index), ())]
 
 
 def _free_bytes(gpu: Gpu) -> int | None:

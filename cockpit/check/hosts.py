@@ -12,7 +12,7 @@ from cockpit.check.nodes import Site
 from cockpit.check.result import share_of
 from cockpit.config.thresholds import Limits
 from cockpit.findings.memory_trend import kill_line, plausible_bytes
-from cockpit.model import Node
+from cockpit.model import UNKNOWN_MACHINE, Disk, HostMemory, Machine
 from cockpit.presets import Preset
 from cockpit.text import join_first, plural, size
 
@@ -36,18 +36,18 @@ class FreeAmount(msgspec.Struct, frozen=True):
 def host_lines(placed: PlacedGroups, site: Site, preset: Preset, budget: Budget, limits: Limits) -> Iterator[Line]:
     """Everything beside GPUs, of the nodes that it would run on; of all there are, where that isn't known."""
     homes = [place.id for place in site.places if place.id in placed.homes] or [place.id for place in site.places]
-    nodes = [(site.title(home), site.nodes.get(home)) for home in homes]
-    yield from _memory(nodes, placed, site, preset, budget, limits)
-    yield from _shm(nodes, preset)
-    yield from _disk(nodes, preset, limits)
+    machines = [(site.title(home), site.machines.get(home, UNKNOWN_MACHINE)) for home in homes]
+    yield from _memory(machines, placed, site, preset, budget, limits)
+    yield from _shm(machines, preset)
+    yield from _disk(machines, preset, limits)
 
 
 def _memory(
-    nodes: Sequence[tuple[str, Node | None]], placed: PlacedGroups, site: Site, preset: Preset, budget: Budget, limits: Limits
+    machines: Sequence[tuple[str, Machine]], placed: PlacedGroups, site: Site, preset: Preset, budget: Budget, limits: Limits
 ) -> Iterator[Line]:
     """Below the line at which Ray kills workers."""
     env = preset.ray.env if preset.ray and site.planned else {}
-    rooms = [_below(name, node, env.get(THRESHOLD)) for name, node in nodes]
+    rooms = [_below(name, machine.memory, env.get(THRESHOLD)) for name, machine in machines]
     need = preset.needs.host_memory_free
     if need is not None:
         yield _judge_need("host memory below Ray's kill line", "needs.host_memory_free", need, rooms, "stop what holds it")
@@ -59,14 +59,13 @@ def _memory(
         yield from _offload(offload, rooms, placed, site)
 
 
-def _below(name: str, node: Node | None, threshold: str | None) -> FreeAmount:
+def _below(name: str, memory: HostMemory, threshold: str | None) -> FreeAmount:
     """`threshold`: that of a Ray that does not run yet."""
-    line = kill_line(node.memory) if node else None
-    used = plausible_bytes(node.memory.used) if node else None
-    if node is None or line is None or used is None:
+    line, used = kill_line(memory), plausible_bytes(memory.used)
+    if line is None or used is None:
         return FreeAmount(name, None, None)
     share = share_of(threshold) if line.assumed else None
-    most = line.at if share is None else share * (node.memory.total or 0)
+    most = line.at if share is None else share * (memory.total or 0)
     return FreeAmount(name, max(0.0, most - used), most)
 
 
@@ -75,8 +74,8 @@ def _offload(key: str, rooms: Sequence[FreeAmount], placed: PlacedGroups, site: 
     tight = []
     for place in site.places:
         room = next((each for each in rooms if each.name == place.name), None)
-        node = site.nodes.get(place.id)
-        sizes = [gpu.memory_total for gpu in (node.gpus if node else None) or () if gpu.memory_total]
+        gpus = site.machines.get(place.id, UNKNOWN_MACHINE).gpus
+        sizes = [gpu.memory_total for gpu in gpus or () if gpu.memory_total]
         most = placed.on(place.id, "GPU") * max(sizes, default=0)
         if room is not None and room.free is not None and room.free < most:
             tight.append(
@@ -86,8 +85,8 @@ def _offload(key: str, rooms: Sequence[FreeAmount], placed: PlacedGroups, site: 
         yield Line("doubt", f"{key} moves GPU memory to host memory: {join_first(tight)}", f"turn {key} off, or use fewer GPUs per node")
 
 
-def _shm(nodes: Sequence[tuple[str, Node | None]], preset: Preset) -> Iterator[Line]:
-    rooms = [_space(name, node.shm.used, node.shm.total) if node else FreeAmount(name, None, None) for name, node in nodes]
+def _shm(machines: Sequence[tuple[str, Machine]], preset: Preset) -> Iterator[Line]:
+    rooms = [_space(name, machine.shm.used, machine.shm.total) for name, machine in machines]
     bigger = "give it a larger /dev/shm (docker: --shm-size, Kubernetes: an emptyDir with medium Memory)"
     need = preset.needs.shm_free
     if need is not None:
@@ -97,9 +96,9 @@ def _shm(nodes: Sequence[tuple[str, Node | None]], preset: Preset) -> Iterator[L
         yield Line("doubt", f"{SHM} is too small for NCCL and data loaders: {_each(small)}", bigger)
 
 
-def _disk(nodes: Sequence[tuple[str, Node | None]], preset: Preset, limits: Limits) -> Iterator[Line]:
+def _disk(machines: Sequence[tuple[str, Machine]], preset: Preset, limits: Limits) -> Iterator[Line]:
     """Below the mark at which Ray makes no more objects that would have to be spilled."""
-    rooms = [_of_disk(name, node, limits) for name, node in nodes]
+    rooms = [_of_disk(name, machine.disks, limits) for name, machine in machines]
     need = preset.needs.disk_free
     if need is not None:
         what = f"disk under Ray's temp dir below {limits.disk_full:.0%}"
@@ -113,9 +112,9 @@ def _disk(nodes: Sequence[tuple[str, Node | None]], preset: Preset, limits: Limi
         )
 
 
-def _of_disk(name: str, node: Node | None, limits: Limits) -> FreeAmount:
+def _of_disk(name: str, disks: Sequence[Disk], limits: Limits) -> FreeAmount:
     """The fullest of the disks that Ray writes to: `/` only where nothing else is told."""
-    listed = [disk for disk in (node.disks if node else ()) if disk.path != "/"] or list(node.disks if node else ())
+    listed = [disk for disk in disks if disk.path != "/"] or disks
     rooms = [_space(name, disk.used, disk.total, limits.disk_full) for disk in listed]
     return min(rooms, key=_least, default=FreeAmount(name, None, None))
 

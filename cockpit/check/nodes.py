@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cockpit.findings.ray_gpus import NO_DEVICES
-from cockpit.model import Gpu, Host, Node, RayProcess, Snapshot
+from cockpit.model import UNKNOWN_MACHINE, Gpu, Host, Machine, Node, RayProcess, Snapshot
 from cockpit.monitor.pending_reasons import Reasons, WaitFacts
 from cockpit.placement import Place, scale_amount
 from cockpit.presets import Preset, RayNode, SlurmStart
@@ -30,6 +30,8 @@ class Site(msgspec.Struct, frozen=True, dict=True):
 
     places: tuple[Place, ...]
     nodes: Mapping[str, Node] = msgspec.field(default_factory=dict)
+    machines: Mapping[str, Machine] = msgspec.field(default_factory=dict)
+    """Those of the nodes."""
     hosts: Mapping[str, Host] = msgspec.field(default_factory=dict)
     planned: bool = False
     """No Ray runs: these are the nodes that the preset would start, or those of the allocation."""
@@ -67,11 +69,11 @@ class Site(msgspec.Struct, frozen=True, dict=True):
 
     def gpus(self, place: str) -> tuple[Gpu, ...] | None:
         """Those that Ray may hand out there, as NVML tells of them; `None` where nobody does."""
-        node, devices = self.nodes.get(place), self.devices.get(place)
-        if node is None or node.gpus is None or devices is None:
-            return node.gpus if node else None
+        gpus, devices = self.machines.get(place, UNKNOWN_MACHINE).gpus, self.devices.get(place)
+        if gpus is None or devices is None:
+            return gpus
         named = list_devices(devices)
-        return tuple(gpu for gpu in node.gpus if any(gpu.label == name or (name and gpu.uuid.startswith(name)) for name in named))
+        return tuple(gpu for gpu in gpus if any(gpu.label == name or (name and gpu.uuid.startswith(name)) for name in named))
 
 
 def site_of(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Site:
@@ -83,7 +85,10 @@ def site_of(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Site
         return Site((), why=NO_NODES)
     if preset.ray is not None:
         return _plan_site(preset.nodes, preset.ray.env, snapshot, wanted)
-    lives = next((f", although a Ray runs on {session.host}" for session in snapshot.sessions or () if session.live), "")
+    lives = next(
+        (f", although a Ray runs on {snapshot.index.titles.of_host(session.host)}" for session in snapshot.sessions or () if session.live),
+        "",
+    )
     if (job := snapshot.allocation) is not None and job.nodes and not lives:
         return replace(_plan_site([RayNode(node.name) for node in job.nodes], {}, snapshot, wanted), allocation=job.job)
     at = f" at {snapshot.cluster.address}" if snapshot.cluster.address else ""
@@ -93,7 +98,7 @@ def site_of(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Site
 def _read_site(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Site:
     known_nodes = tuple(node for node in snapshot.nodes or () if node.id)
     nodes = {node.id: node for node in known_nodes if node.id and node.state == "ALIVE"}
-    hosts = {node: host for host in snapshot.hosts.values() for node in host.nodes if node in nodes}
+    hosts = {node: host for node, host in snapshot.index.hosts_by_node.items() if node in nodes}
     failed = {fault.source for fault in snapshot.faults}
     why = "Ray's node list is old" if failed & {"ray.nodes", "ray.gcs"} else None
     world = Reasons(_facts(snapshot, known_nodes, old="ray.status" in failed)).world
@@ -105,7 +110,11 @@ def _read_site(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> S
         why = f"Ray does not report how much {odd[0]} there is"
     devices = {ray.node: ray.visible for host in hosts.values() for ray in host.rays or () if ray.node in hosts and ray.visible is not None}
     more = "the autoscaler may add nodes" if snapshot.growing else _absent(preset, nodes.values())
-    return Site(world.places, nodes, hosts, more=more, devices=devices, why=why)
+    return Site(world.places, nodes, _machines(nodes, snapshot), hosts, more=more, devices=devices, why=why)
+
+
+def _machines(nodes: Mapping[str, Node], snapshot: Snapshot) -> Mapping[str, Machine]:
+    return {place: snapshot.index.machine(node) for place, node in nodes.items()}
 
 
 def _absent(preset: Preset, nodes: Iterable[Node]) -> str | None:
@@ -128,18 +137,18 @@ def _facts(snapshot: Snapshot, known_nodes: tuple[Node, ...], *, old: bool) -> W
 def _plan_site(starts: Sequence[RayNode], env: Mapping[str, str], snapshot: Snapshot, wanted: Collection[str]) -> Site:
     nodes = {start.host: node for start in starts if (node := _node(start, snapshot.nodes or ()))}
     hosts = {start.host: host for start in starts if (host := find_host(start, snapshot.hosts.values()))}
-    places = []
+    machines, places = _machines(nodes, snapshot), []
     for start in starts:
         host = hosts.get(start.host)
         total = _resources(start, env.get(DEVICES), host)
         if lacking := [name for name in sorted(wanted) if name not in total and name in AUTOMATIC]:
             why = f"the {lacking[0]} resource of {start.host} is unknown: no flag of its `ray start` sets it, and the host is not probed"
-            return Site((), nodes, hosts, planned=True, why=why)
+            return Site((), nodes, machines, hosts, planned=True, why=why)
         labels = {str(key): str(value) for key, value in _map(start.flags.get("labels")).items()}
         places.append(Place(start.host, start.host, total, dict.fromkeys(total, 0), labels))
     seen = env.get(DEVICES)
     devices = {} if seen is None or "$" in seen else {place.id: seen for place in places}
-    return Site(tuple(places), nodes, hosts, planned=True, devices=devices)
+    return Site(tuple(places), nodes, machines, hosts, planned=True, devices=devices)
 
 
 def _resources(start: RayNode, devices: str | None, host: Host | None) -> dict[str, int]:

@@ -7,13 +7,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from cockpit.model.machine import STALE_AFTER_S as STALE_AFTER_S  # noqa: PLC0414 the model asks for it too
+
 DAY_S = 86400
 Seconds = Annotated[float, Meta(ge=0, le=DAY_S)]
 LongSeconds = Annotated[float, Meta(ge=0, le=30 * DAY_S)]
 Share = Annotated[float, Meta(gt=0, le=1)]
 Count = Annotated[float, Meta(ge=1, le=1e6)]
-STALE_AFTER_S = 20.0
-"""Seconds after which what was heard of a node or host is old: Ray's agents speak every 5 s, and need a while to collect."""
 LARGE_CLUSTER_NODES = 100
 """Nodes from which on all of a cluster is looked at less often."""
 THREAD_MIN_NODES = 30

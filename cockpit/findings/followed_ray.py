@@ -64,7 +64,7 @@ def session_at_address(facts: Facts, host: Host) -> str | None:
     if facts.snapshot.cluster.session:
         return facts.snapshot.cluster.session
     names = {name for name in live_sessions(host) if name and head_elsewhere(host, name) is None}
-    processes = facts.processes.get(host.name, ())
+    processes = facts.index.processes_by_host.get(host.name, ())
     ports = {name: port_of(dashboard_of(host, name, processes)) for name in names}
     asked = port_of(facts.snapshot.cluster.address)
     found = [name for name in names if asked is not None and ports[name] == asked] or [name for name in names if ports[name] is None]
@@ -86,7 +86,7 @@ def port_of(url: str | None) -> int | None:
 
 def _listens_elsewhere(facts: Facts, host: Host, name: str) -> bool:
     """Whether our address can't mean this session's dashboard: it has another port, or listens on loopback only."""
-    urls = facts.snapshot.cluster.address, dashboard_of(host, name, facts.processes.get(host.name, ()))
+    urls = facts.snapshot.cluster.address, dashboard_of(host, name, facts.index.processes_by_host.get(host.name, ()))
     try:
         asked, there = (urlsplit(url or "").hostname for url in urls)
     except ValueError:
@@ -97,7 +97,7 @@ def _listens_elsewhere(facts: Facts, host: Host, name: str) -> bool:
 
 def is_head(facts: Facts, host: Host) -> bool:
     """Whether this host is the cluster's head: by Ray's node list, else by the address that cockpit asks."""
-    if any(node in facts.nodes and facts.nodes[node].head for node in host.nodes):
+    if any(node.head for node in facts.index.nodes_on(host)):
         return True
     try:
         where = urlsplit(facts.snapshot.cluster.address or "").hostname

@@ -58,7 +58,7 @@ def growing_gpu_memory(facts: Facts) -> Iterator[Finding]:
 def _find_growing(facts: Facts) -> Iterator[GrowingGpu]:
     seen: set[str] = set()
     for node in facts.living_nodes:
-        for gpu in node.gpus or ():
+        for gpu in facts.machine(node).gpus or ():
             used, total = plausible_memory(gpu), gpu.memory_total or 0
             if used is None or used < MIN_USED_SHARE * total or gpu.uuid in seen:
                 continue
@@ -66,15 +66,10 @@ def _find_growing(facts: Facts) -> Iterator[GrowingGpu]:
             if growth is None or growth.now - growth.before < facts.limits.gpu_memory_grown * total:
                 continue
             left = seconds_until(growth.now, total, growth.slope)
-            holders = [
-                (process, hold)
-                for process in facts.gpu_holders.get((node.id or "", gpu.index), ())
-                for hold in process.gpus
-                if hold.index == gpu.index and process.kind not in LEFT_OVER  # orphans have findings of their own
-            ]
+            held = facts.index.gpu_holders.get((node.key, gpu.index), ())
+            holders = [(process, hold) for process, hold in held if process.kind not in LEFT_OVER]  # orphans have findings of their own
             if left is not None and holders:
                 seen.update({gpu.uuid} - {""})  # raylets of one host share its GPUs
-                holders.sort(key=lambda pair: -(pair[1].memory or 0))
                 yield GrowingGpu(node, gpu, growth, left, holders)
 
 

@@ -26,7 +26,7 @@ def loopback_names(facts: Facts) -> Iterator[Finding]:
     for live in live_raylets(facts):
         if not live.raylet.loopback_line or live.raylet.gloo:
             continue
-        here = facts.processes.get(live.host.name, ())
+        here = facts.index.processes_by_host.get(live.host.name, ())
         if not any(process.sockets is not None and process.sockets.gloo and process.ours is not False for process in here):
             wrong.append(live)
     if not wrong:

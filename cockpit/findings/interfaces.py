@@ -19,7 +19,7 @@ def missing_interfaces(facts: Facts) -> Iterator[Finding]:
     """One finding for each job, host and variable. Only processes with GPU memory count: others don't join a group."""
     found: dict[tuple[str, str, str, str], list[Process]] = {}
     for host in facts.fresh_hosts:
-        for process in facts.processes.get(host.name, ()):
+        for process in facts.index.processes_by_host.get(host.name, ()):
             sockets = process.sockets
             is_young = process.started is not None and facts.now - process.started <= MAX_AGE_S
             if not sockets or not sockets.there or not process.gpus or process.ours is False or not is_young:
@@ -70,7 +70,7 @@ def _default_lines(facts: Facts, at: str, job: str | None) -> Iterator[str]:
     """The interface of the default route on this host, and on other hosts of the job if it has another name there."""
     by_host: dict[str, frozenset[str]] = {}
     for host in facts.fresh_hosts:  # by process, since containers may have their own interfaces
-        mine = (one for one in facts.processes.get(host.name, ()) if one.job == job and one.ours is not False)
+        mine = (one for one in facts.index.processes_by_host.get(host.name, ()) if one.job == job and one.ours is not False)
         by_host[host.name] = frozenset(clean(one.sockets.default)[:40] for one in mine if one.sockets and one.sockets.default)
     here = by_host.pop(at, frozenset())
     others = [(name, names) for name, names in by_host.items() if names and names != here] if job else []

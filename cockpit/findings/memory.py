@@ -62,14 +62,14 @@ def near_kill(facts: Facts) -> Iterator[Finding]:
     limits = facts.limits
     least = limits.memory_ahead - CLEAR_STEP_SHARE
     for node in facts.living_nodes:
-        memory = node.memory
-        most = None if memory.used is None else memory.used + (0 if node.probed else node.shared or 0)
+        memory = facts.machine(node).memory
+        most = None if memory.used is None else memory.used + (0 if node.probed else node.agent.shared or 0)
         if most is None or most < least * (memory.kill_at or DEFAULT_THRESHOLD * (memory.total or 0)):
             continue
         used, line = plausible_bytes(memory.used), kill_line(memory)
         if used is None or line is None or not line.at:
             continue
-        host = facts.hosts.get(node.id or "")
+        host = facts.index.host_of(node)
         if host is not None and id(host) in seen:  # several raylets of one host share its memory
             continue
         seen.add(id(host))
@@ -77,7 +77,7 @@ def near_kill(facts: Facts) -> Iterator[Finding]:
         # Near the line now, or steady growth that reaches it soon.
         subject, share = facts.title(node), used / line.at
         most_share = (used + _uncounted_shared(facts, node, line)) / line.at
-        trend = facts.memory.trend(node.key) if facts.now - (node.seen or 0.0) <= MAX_SAMPLE_AGE_S else None
+        trend = facts.memory.trend(node.key) if facts.now - (facts.machine(node).seen or 0.0) <= MAX_SAMPLE_AGE_S else None
         left = seconds_until(used, line.at, trend.slope) if trend and trend.steady else None
         will_reach = left is not None and left <= limits.memory_forecast and share >= limits.memory_ahead
         is_near = facts.is_over_mark(most_share, limits.memory_near, limits.memory_near - CLEAR_STEP_SHARE, NEAR_CODE, subject)
@@ -94,7 +94,7 @@ def near_kill(facts: Facts) -> Iterator[Finding]:
 
 def _uncounted_shared(facts: Facts, node: Node, line: KillLine) -> float:
     """Bytes of shared memory that the kill line counts but the agent may not: outside cgroups, agents before Ray 2.60 ask psutil."""
-    version, shared = _parse_version(facts.snapshot.cluster.ray_version), plausible_bytes(node.shared) or 0.0
+    version, shared = _parse_version(facts.snapshot.cluster.ray_version), plausible_bytes(node.agent.shared) or 0.0
     return shared if not node.probed and version and version < SHARED_COUNTED_SINCE and shared >= NEGLIGIBLE_SHARE * line.at else 0.0
 
 
@@ -103,7 +103,7 @@ def _near_finding(facts: Facts, node: Node, used: float, line: KillLine, trend: 
     below = line.at - used - shared
     counted = f" ({size(used + shared)} with the {size(shared)} of shared memory that Ray's agent may leave out)" if shared else ""
     where = f"{size(below)} below" if below > 0 else f"{size(-below)} above"
-    host = facts.hosts.get(node.id or "")
+    host = facts.index.host_of(node)
     held = facts.memory.holdings(host.name if host else node.host)
 
     # When the line will be reached, if memory grows and that takes less than an hour.
@@ -128,7 +128,7 @@ def _near_finding(facts: Facts, node: Node, used: float, line: KillLine, trend: 
 
 
 def _near_evidence(facts: Facts, node: Node, line: KillLine, held: list[Holding] | None) -> Iterator[str]:
-    memory, title = node.memory, facts.title(node)
+    memory, title = facts.machine(node).memory, facts.title(node)
     counted = "memory.current minus file cache, of memory.max, in /sys/fs/cgroup" if memory.host_total else "`free -b`: total - available"
     yield f"{title} has {size(memory.used)} of {size(memory.total)} in use ({counted})"
     yield (
@@ -206,7 +206,7 @@ def newest_worker(held: Sequence[Holding]) -> tuple[Process, Holding] | None:
 @rests_on()
 def oom_kills(facts: Facts) -> Iterator[Finding]:
     """Workers killed by Ray's memory monitor and processes killed by the kernel, by node, until an hour after the last kill."""
-    hosts = {host.name: facts.nodes[node] for node, host in facts.hosts.items() if node in facts.nodes}
+    hosts = {host.name: facts.nodes[node] for node, host in facts.index.hosts_by_node.items() if node in facts.nodes}
     found: dict[str, list[OomKill]] = {}
     keep = facts.limits.oom_told
     for kill in facts.snapshot.oom_kills or ():
@@ -215,7 +215,7 @@ def oom_kills(facts: Facts) -> Iterator[Finding]:
         node = facts.nodes.get(kill.node or "") or hosts.get(kill.host or "")
         host = facts.snapshot.hosts.get(kill.host or "")
         # On a host with a Ray session the kernel may have killed the raylet itself; on other hosts its kills don't concern this cluster.
-        if kill.by == "ray" or node is not None or (host is not None and (host.nodes or host.sessions)):
+        if kill.by == "ray" or node is not None or (host is not None and (facts.index.node_ids_on(host) or host.sessions)):
             title = facts.title(node) if node else facts.titles.of_host(kill.host or "") or (kill.node or "")[:8] or "a node that is gone"
             found.setdefault(title, []).append(kill)
     begun = min((node.started for node in facts.snapshot.nodes or () if node.started), default=None)
@@ -330,8 +330,8 @@ def cgroup_limit(facts: Facts) -> Iterator[Finding]:
         if (raylet := raylets.get(node.id)) and (found := _slurm_limit_finding(facts, node, raylet)):
             yield found
             continue
-        whole = node.memory.host_total
-        limit = None if whole is None else plausible_bytes(node.memory.total)
+        memory = facts.machine(node).memory
+        whole, limit = memory.host_total, plausible_bytes(memory.total)
         if limit and whole and limit < whole < MAX_BYTES:
             title = facts.title(node)
             text = f"Ray may use {size(limit)} of memory on {title}, not the host's {size(whole)}: a cgroup limits it"
@@ -342,11 +342,11 @@ def cgroup_limit(facts: Facts) -> Iterator[Finding]:
 
 def _slurm_limit_finding(facts: Facts, node: Node, raylet: RayProcess) -> Finding | None:
     """Ray's memory monitor reads only a container's limit (memory_monitor_utils.cc): it kills no worker before Slurm's limit is reached."""
-    known = raylet.slurm_memory or Amount()
-    limit, counted = plausible_bytes(known.total), plausible_bytes(node.memory.total)
+    known, memory = raylet.slurm_memory or Amount(), facts.machine(node).memory
+    limit, counted = plausible_bytes(known.total), plausible_bytes(memory.total)
     if not limit or not counted or limit >= counted:
         return None
-    title, job, line = facts.title(node), raylet.slurm, plausible_bytes(node.memory.kill_at)
+    title, job, line = facts.title(node), raylet.slurm, plausible_bytes(memory.kill_at)
     now = "" if known.used is None else f" ({size(known.used)} in use now)"
     kills = "its kill line is unknown" if line is None else f"it kills workers at {size(line)} in use on the whole host"
     level: Level = "info" if line is not None and line <= limit else "warning"

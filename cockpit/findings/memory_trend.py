@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain, zip_longest
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import msgspec
 
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.findings.trend import Series, Trend, find_trend
-from cockpit.model import Host, HostMemory, Node, Process, Snapshot
+from cockpit.model import Host, HostMemory, Process, Snapshot
 from cockpit.model.titles import whole_name
 
 STEP_S = 5.0
@@ -73,33 +73,28 @@ class MemoryHistory:
 
     def __init__(self) -> None:
         self._now = 0
-        self._seen: tuple[Node, ...] | None = None
         self._nodes: dict[str, tuple[float, _Past]] = {}
         self._pasts: dict[str, dict[str, _Past]] = {}
         """By host name, then by owner key."""
         self._held: dict[str, tuple[int, list[tuple[MemoryOwner, int, tuple[Process, ...]]]]] = {}
 
     def record(self, snapshot: Snapshot) -> None:
-        """Add a snapshot; unchanged nodes cost nothing."""
-        self._now = int(snapshot.taken // STEP_S)
-        if snapshot.nodes is not self._seen:
-            for node, before in zip_longest(snapshot.nodes or (), (self._seen or ())[: len(snapshot.nodes or ())]):
-                if node is not before:
-                    self._record_node(node, snapshot.taken)
-            self._seen = snapshot.nodes
-            self._forget_gone(snapshot)
+        """Add a snapshot."""
+        self._now, taken = int(snapshot.taken // STEP_S), snapshot.taken
+        for node in snapshot.nodes or ():
+            machine, known = snapshot.index.machine(node), self._nodes.get(node.key)
+            used, seen = plausible_bytes(machine.memory.used), machine.seen
+            if used is not None and seen is not None and taken - seen <= STALE_AFTER_S and not (known and known[0] == seen):
+                past = known[1] if known else _Past(self._now)
+                past.put(self._now, used)
+                self._nodes[node.key] = (seen, past)
+        self._forget_gone(snapshot)
 
         # Owners once a step: this reads every process of a host.
-        due: dict[str, tuple[Host, list[Process]]] = {}
         for host in snapshot.hosts.values():
-            is_fresh = host.taken is not None and snapshot.taken - host.taken <= STALE_AFTER_S
+            is_fresh = host.taken is not None and taken - host.taken <= STALE_AFTER_S
             if is_fresh and host.processes is not None and self._held.get(host.name, (None, ()))[0] != self._now:
-                due[host.name] = host, []
-        for process in (snapshot.processes or ()) if due else ():
-            if process.host in due:
-                due[process.host][1].append(process)
-        for host, processes in due.values():
-            self._record_holdings(host, processes)
+                self._record_holdings(host, snapshot.index.processes_by_host.get(host.name, ()))
 
     def tail(self, node: str, width: int = 60) -> list[float | None]:
         """The bytes in use on a node in the last `width` steps, newest last; `None` for steps without a sample."""
@@ -123,16 +118,7 @@ class MemoryHistory:
             return None
         return [Holding(owner, used, processes, self._pasts[host][owner.key].trend(self._now)) for owner, used, processes in held]
 
-    def _record_node(self, node: Node, taken: float) -> None:
-        used = plausible_bytes(node.memory.used)
-        known = self._nodes.get(node.key)
-        if used is None or node.seen is None or taken - node.seen > STALE_AFTER_S or (known and known[0] == node.seen):
-            return
-        past = known[1] if known else _Past(self._now)
-        past.put(self._now, used)
-        self._nodes[node.key] = (node.seen, past)
-
-    def _record_holdings(self, host: Host, processes: list[Process]) -> None:
+    def _record_holdings(self, host: Host, processes: Sequence[Process]) -> None:
         held = sorted(_holdings_by_owner(host, processes), key=lambda one: -one[1])
         pasts = dict(self._pasts.get(host.name, {}))
         for owner, used, _ in held:
@@ -162,7 +148,7 @@ def kill_line(memory: HostMemory) -> KillLine | None:
     return KillLine(int(DEFAULT_THRESHOLD * total), assumed=True) if total else None
 
 
-def _holdings_by_owner(host: Host, processes: list[Process]) -> Iterator[tuple[MemoryOwner, int, tuple[Process, ...]]]:
+def _holdings_by_owner(host: Host, processes: Sequence[Process]) -> Iterator[tuple[MemoryOwner, int, tuple[Process, ...]]]:
     """Each owner with its bytes and processes; its name comes from its largest process."""
     by_owner: dict[str, list[tuple[int, MemoryOwner, Process | None]]] = {}
     known = {process.pid for process in processes}

@@ -45,7 +45,7 @@ def few_worker_ports(facts: Facts) -> Iterator[Finding]:
             cpus = node.resources["CPU"].total if node and "CPU" in node.resources else None
 
             # Each worker and driver has a port of its own (`WorkerPool::GetNextFreePort` in src/ray/raylet/worker_pool.cc).
-            processes = facts.processes.get(host.name, ())
+            processes = facts.index.processes_by_host.get(host.name, ())
             workers = sum(one.kind == "worker" and one.node == ray.node and one.state != "Z" for one in processes)
             drivers = sum(one.kind == "driver" and one.session == ray.session and one.state != "Z" for one in processes)
             users = workers + drivers
@@ -112,7 +112,7 @@ def _overlap_finding(facts: Facts, what: str, ports: Ranges, local: str, names: 
     one = what.startswith("port of")
     listed = ",".join(f"{low}-{high}" if low != high else f"{low}" for low, high in ports)
     return facts.cluster_finding(
-        [node for node in facts.living_nodes if (host := facts.hosts.get(node.id or "")) and host.name in names],
+        [node for node in facts.living_nodes if (host := facts.index.host_of(node)) and host.name in names],
         "ports-ephemeral",
         "info",
         f"Ray's {what} on {where} {'is' if one else 'are'} {write_ranges(ports)}, "

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from heapq import nlargest
 from typing import Final
 
 import msgspec
 
 from cockpit.findings.causes import find_cause, find_port_in_use
-from cockpit.model import Host, Job, Listener, Node, Process, Snapshot
+from cockpit.model import Job, Listener, Process, Snapshot
 from cockpit.text import clean
 
 MAX_COMMAND = 100
@@ -44,7 +44,7 @@ def last_failures(jobs: Iterable[Job], now: float, keep_s: float) -> Iterator[Jo
     return (job for job in failed if id(job) in newest)
 
 
-def find_wanted_port(job: Job, nodes: Sequence[Node], hosts: Mapping[str, Host]) -> WantedPort | None:
+def find_wanted_port(job: Job, snapshot: Snapshot) -> WantedPort | None:
     """The port that the job needed; `None` if its log names none, or if its host is not probed.
 
     Ray writes the address of the node before a worker's line, except for workers on the driver's node.
@@ -54,9 +54,10 @@ def find_wanted_port(job: Job, nodes: Sequence[Node], hosts: Mapping[str, Host])
     if cause is None or port is None:
         return None
     line = re.match(_FROM_WORKER, cause[0])
-    home = [node for node in nodes if node.state == "ALIVE" and (node.ip == line[1] if line else node.id and node.id == job.driver_node)]
-    looked_at = {host.name for node in home for host in hosts.values() if node.id in host.nodes}
-    return WantedPort(looked_at.pop(), port) if len(looked_at) == 1 else None
+    living = [node for node in snapshot.nodes or () if node.state == "ALIVE"]
+    home = [node for node in living if (node.ip == line[1] if line else node.id and node.id == job.driver_node)]
+    probed = {host.name for node in home if (host := snapshot.index.hosts_by_node.get(node.id or "")) is not None}
+    return WantedPort(probed.pop(), port) if len(probed) == 1 else None
 
 
 def listeners_of(snapshot: Snapshot, wanted: WantedPort) -> tuple[Listener, ...] | None:

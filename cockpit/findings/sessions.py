@@ -34,7 +34,7 @@ def several_sessions(facts: Facts) -> Iterator[Finding]:
 
         # SkyPilot's session takes no GPU from the others; nor does the followed one if none of its nodes here offers a GPU.
         sky = {session.name for session in live if f"/{SKYPILOT_FOLDER}/" in session.path}
-        nodes = [node for node in facts.living_nodes if node.id in host.nodes]
+        nodes = [node for node in facts.index.nodes_on(host) if node.state == "ALIVE"]
         offers_no_gpu = bool(nodes) and all(not has.total for node in nodes for name, has in node.resources.items() if name == "GPU")
         without = {facts.snapshot.cluster.session} if offers_no_gpu else set()
         shared = len(host.gpus or ()) if len(names - sky - without) > 1 else 0
@@ -131,8 +131,7 @@ def dead_pointers(facts: Facts) -> Iterator[Finding]:
                 evidence=tuple(f"{'cat' if _is_address(pointer) else 'readlink'} {pointer.path}: {pointer.target}" for pointer in dead),
                 remedy=Remedy(clean_up if is_harmful else "remove the files of that session", "clean"),
                 about=tuple(session.key for session in host.sessions or () if any(session.name in pointer.target for pointer in dead))
-                or tuple(f"node:{node}" for node in host.nodes)
-                or (f"node:{host.name}",),
+                or facts.index.node_keys_on(host),
             )
 
 

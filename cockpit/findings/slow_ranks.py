@@ -90,7 +90,7 @@ def _groups(facts: Facts) -> Iterator[Sequence[Rank]]:
     groups: dict[tuple[object, ...], list[Rank]] = {}
     for (node_id, index), by_role in roles.items():
         node = facts.nodes.get(node_id)
-        gpu = next((gpu for gpu in (node.gpus if node else None) or () if gpu.index == index), None)
+        gpu = next((gpu for gpu in (facts.machine(node).gpus if node else None) or () if gpu.index == index), None)
         load = facts.gpu_history.load(node.key, index) if node else None
         if node is None or gpu is None or load is None or index >= MIG_FROM or any(len(held) > 1 for held in by_role.values()):
             continue
@@ -152,8 +152,8 @@ def _lag_finding(facts: Facts, rank: Rank, ranks: Sequence[Rank], lasted: float)
         evidence.append(f"{facts.title(here[0].node)} GPU {labels}: {_load_words(here)}")
 
     # A process outside the group on the same GPU may take its time.
-    held = facts.gpu_holders.get((rank.node.id or "", rank.gpu.index), ())
-    strangers = [process for process in held if process.actor is None and process.kind not in ("worker", "driver", "child")]
+    held = facts.index.gpu_holders.get((rank.node.key, rank.gpu.index), ())
+    strangers = [process for process, _ in held if process.actor is None and process.kind not in ("worker", "driver", "child")]
     if strangers:
         names = ", ".join(f"pid {process.pid} ({process.kind}) {clean(whole_name(process))[:40]}".rstrip() for process in strangers[:4])
         evidence.append(f"also held by {plural(len(strangers), 'other process', 'other processes')}: {names}")

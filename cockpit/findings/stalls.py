@@ -86,7 +86,7 @@ def stalled_jobs(facts: Facts) -> Iterator[Finding]:
         return
     busy: frozenset[str] | None = None
     # Processes of silent hosts count too: the activity of their GPUs is unknown, and may be work.
-    known = facts.known.snapshot.processes or ()
+    known = facts.known.processes or ()
     holding = (each for each in known if each.gpus and each.job and each.kind not in LEFT_OVER)
     for job_id, holders in group_by(holding, lambda process: process.job or "").items():
         job = facts.jobs.get(job_id)
@@ -117,7 +117,7 @@ def _used_gpus(facts: Facts, job: Job, holders: Iterable[Process]) -> list[UsedG
             return None
         node = facts.nodes.get(process.node or "")
         for hold in process.gpus:
-            gpu = _find_gpu(node, hold.index)
+            gpu = _find_gpu(facts, node, hold.index)
             if node is None or gpu is None:
                 return None
             if hold.memory is None and not node.probed:
@@ -137,8 +137,8 @@ def _used_gpus(facts: Facts, job: Job, holders: Iterable[Process]) -> list[UsedG
     return list(found.values())
 
 
-def _find_gpu(node: Node | None, index: int) -> Gpu | None:
-    gpus = (node.gpus if node else None) or ()
+def _find_gpu(facts: Facts, node: Node | None, index: int) -> Gpu | None:
+    gpus = (facts.machine(node).gpus if node else None) or ()
     if 0 <= index < len(gpus) and gpus[index].index == index:
         return gpus[index]
     return next((gpu for gpu in gpus if gpu.index == index), None)
@@ -171,7 +171,7 @@ def _nodes_with_unknown_work(facts: Facts) -> frozenset[str]:
         if process.kind != "unknown" or process.job is not None or not process.node or process.node in found:
             continue
         for hold in process.gpus:
-            gpu = _find_gpu(facts.nodes.get(process.node or ""), hold.index)
+            gpu = _find_gpu(facts, facts.nodes.get(process.node or ""), hold.index)
             if gpu is not None and (gpu.utilization or 0) > IDLE_PERCENT and _power_share(gpu) > facts.limits.spin_power:
                 found.add(process.node)
     return frozenset(found)

@@ -41,7 +41,7 @@ def task_limits(facts: Facts) -> Iterator[Finding]:
                 # More than the limit may be used: it is a limit of each process, and others of that user may have a higher one.
                 if one.used is None or one.limit is None or not 0 < (on - CLEAR_STEP_SHARE) * one.limit <= one.used <= MAX_TASKS:
                     continue
-                mine = facts.processes.get(host.name, ())
+                mine = facts.index.processes_by_host.get(host.name, ())
                 user = next((known.user for known in mine if known.pid == ray.pid and known.user), "Ray's user")
                 words = _words(one, facts.host_title(host), ray.pid, user)
                 if words.subject in met:

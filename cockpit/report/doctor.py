@@ -24,7 +24,6 @@ from cockpit.config.settings import Config, config_path, config_text
 from cockpit.config.slurm import FLAG, JOB
 from cockpit.findings import CHECKS, Check, FindingTracker, Limits
 from cockpit.model import Finding, Snapshot
-from cockpit.model.titles import MachineTitles
 from cockpit.recording.cut import cut
 from cockpit.recording.files import SUFFIX, RecordingError
 from cockpit.recording.recording import Recording
@@ -109,10 +108,11 @@ def _lines(snapshot: Snapshot, checked: Sequence[CheckResult], config: Config) -
         lines = finding_lines(repeats.shorten_finding(finding), snapshot)
         yield from (_with_machine(line, finding, machines) for line in lines)
 
-    silent = [
-        f"  - {fault.source}{f' on {fault.host}' if fault.host and fault.host not in fault.text else ''}: {fault.text}{also_down(fault)}"
-        for fault in by_cause(snapshot.faults)
-    ]
+    silent: list[str] = []
+    for fault in by_cause(snapshot.faults):
+        is_named = fault.host is None or fault.host in fault.text
+        place = "" if is_named else f" on {snapshot.index.titles.of_host(fault.host or '')}"
+        silent.append(f"  - {fault.source}{place}: {fault.text}{also_down(fault)}")
     yield from ("", "Failing sources and old data:", *silent) if silent else ()
 
     # Each check once.
@@ -172,7 +172,7 @@ def _program_and_user(config: Config, place: KubernetesPlace | None) -> tuple[st
 def describe_containers(snapshot: Snapshot) -> Iterator[str]:
     """A line for each container with Ray processes that is not probed from inside: the unknown facts, and the command to get in."""
     seen = dict.fromkeys((one.host, one.container) for one in snapshot.processes or () if one.container and one.kind != "foreign")
-    titles = MachineTitles(snapshot.nodes or (), snapshot.hosts)
+    titles = snapshot.index.titles
     for host, container in seen:
         engine, name, user, title = container.engine, container.name, container.user, titles.of_host(host)
         yield (

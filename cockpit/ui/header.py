@@ -14,7 +14,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from cockpit.config.thresholds import STALE_AFTER_S
-from cockpit.model import LEVELS, Fault, Lookups, Snapshot
+from cockpit.model import LEVELS, Fault, Snapshot
 from cockpit.moment import moment_text
 from cockpit.report.faults import also_down, by_cause
 from cockpit.text import UNKNOWN, age, clean, count, plural, ratio, share_percent, size
@@ -221,7 +221,7 @@ LESS_THAN_THE_ADDRESS = (_gpu_memory, _jobs, _actors, _gpus)
 
 def fault_lines(snapshot: Snapshot) -> list[tuple[str, float]]:
     """A sentence for each cause of failing sources and for each dead node, with the time since when (0: not known)."""
-    titles = Lookups(snapshot).titles
+    titles = snapshot.index.titles
     lines = [(_sentence(fault, titles.of_host(fault.host or "")), fault.since) for fault in by_cause(snapshot.faults)]
     dead = [node for node in snapshot.nodes or () if node.state == "DEAD"]
     living = {node.ip for node in snapshot.nodes or () if node.state == "ALIVE"}

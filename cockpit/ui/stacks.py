@@ -103,7 +103,7 @@ def _title(process: Process, view: View) -> str:
 
 def _what(process: Process, view: View) -> str:
     """Its actor; for a child that and its own name; for a driver its job."""
-    actor = view.index.actors.get(process.actor or "")
+    actor = view.cluster.actors.get(process.actor or "")
     if actor is not None:
         name = f"{actor.class_} {actor.name}".strip()
         return f"{whole_name(process)} of {name}" if process.kind == "child" and process.name else name

@@ -56,12 +56,12 @@ def test_what_stood_elsewhere_is_not_written_again():
 
 def test_a_host_has_its_processes_sessions_and_greatest_users_again():
     memory, users = HostMemory(5, 10), (MemoryUser(2, 900), MemoryUser(1, 500))
-    node = world.node(1, probed=True, memory=memory, shm=Amount(1, 2))
+    node = world.node(1, probed=True)
     host = Host(
         "node1",
         cpu=3.0,
         memory=memory,
-        shm=node.shm,
+        shm=Amount(1, 2),
         processes=(world.process(7),),
         sessions=(),
         memory_users=users,

@@ -213,7 +213,7 @@ def test_it_is_opened_from_a_node_from_what_is_of_one_and_from_its_page():
 
 def test_the_fullest_node_is_the_nearest_to_its_own_kill_line_and_alive():
     small, large, dead, unknown = (
-        replace(node(number), memory=memory, state=state)
+        node(number, memory=memory, state=state, probed=False)
         for number, memory, state in (
             (1, HostMemory(used=80 * GIB, total=100 * GIB, kill_at=95 * GIB), "ALIVE"),
             (2, HostMemory(used=85 * GIB, total=200 * GIB), "ALIVE"),

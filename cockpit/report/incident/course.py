@@ -60,7 +60,8 @@ def point_of(snapshot: Snapshot, fleet: Fleet) -> Point:
     """The whole cluster at one moment."""
     shares: list[float] = []
     for node in snapshot.nodes or ():
-        most = node.memory.kill_at or node.memory.total
-        if node.state != "DEAD" and node.memory.used is not None and most:
-            shares.append(node.memory.used / most)
+        memory = snapshot.index.machine(node).memory
+        most = memory.kill_at or memory.total
+        if node.state != "DEAD" and memory.used is not None and most:
+            shares.append(memory.used / most)
     return Point(snapshot.taken, fleet.gpus, fleet.reserved, fleet.busy, fleet.unknown, max(shares, default=None))

@@ -41,6 +41,8 @@ class _Gatherer:
         self.usage = SessionUsages()
         self.course = Course()
         self.findings, self.faults = Spans(worse_finding), Spans[Fault]()
+        self.titles: dict[str, str] = {}
+        """Titles of hosts on which a source failed, by name."""
         self.jobs: dict[tuple[str | None, str], Job] = {}
         """By Ray session and key."""
         self.related: set[str] = set()
@@ -51,6 +53,7 @@ class _Gatherer:
             self.course.add(point_of(snapshot, self.usage.last.fleet))
         now = snapshot.taken
         self.findings.see(now, {each.key: (each, each.since or now) for each in snapshot.findings})
+        self.titles.update({fault.host: snapshot.index.titles.of_host(fault.host) for fault in snapshot.faults if fault.host})
         self.faults.see(now, {each.key: (each, each.since) for each in by_cause(snapshot.faults)})
         for job in snapshot.jobs or ():
             if (key := (self.usage.last.session, job.key)) in self.jobs or len(self.jobs) < MAX_JOBS:
@@ -98,6 +101,11 @@ def make_account(recording: Recording, begin: float | None = None, end: float | 
         state = states.get(span.begin)
         span.thing = next((one for one in (state.findings if state else ()) if one.key == span.key), span.thing)
 
+    faults: list[FaultEpisode] = []
+    for each in seen.faults.all:
+        fault = each.thing
+        faults.append(FaultEpisode(fault.source, fault.host, fault.text, each.begin, each.end, seen.titles.get(fault.host or "")))
+
     cluster = recording.cluster
     account = Account(
         address=cluster.address,
@@ -112,7 +120,7 @@ def make_account(recording: Recording, begin: float | None = None, end: float | 
         gaps=tuple((max(begin, one), min(end, other)) for one, other in recording.gaps if other > begin and one < end),
         damage=tuple(recording.damage),
         findings=tuple(_episode(span) for span in spans if seen.concerns(span.thing.about)),
-        faults=tuple(FaultEpisode(span.thing.source, span.thing.host, span.thing.text, span.begin, span.end) for span in seen.faults.all),
+        faults=tuple(faults),
         acts=tuple(_acts(events, seen.job_names)),
         jobs=tuple(_jobs(seen, begin)),
         usage=tuple(usage.rows(seen.job)),

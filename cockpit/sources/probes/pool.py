@@ -278,7 +278,7 @@ def _may_be_answer(line: bytes) -> bool:
 
 def has_told(host: Host, rays: NodeFacts | None, now: float) -> bool:
     """Whether a probe has told of processes, and of GPUs where there may be some: a driver that nothing uses wakes for seconds."""
-    seen_by_ray = any(node.gpus for node in (rays.nodes if rays else ()) if node.id in host.nodes)
+    seen_by_ray = any(node.agent.gpus for node in (rays.nodes if rays else ()) if node.id in host.nodes)
     fails = seen_by_ray and any(fault.source == "nvml" for fault in host.faults)  # without a fault there is no driver to be asked
     wakes = host.gpus is None and (fails or "nvml" in host.unanswered)
     hangs = any(fault.source == "nvml" and now - fault.since > NVML_TIMEOUT_S for fault in host.faults)

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cockpit.clock import redate, shift_of
-from cockpit.model import Amount, Disk, Gpu, Hold, Holder, HostMemory, Kind, Node, NodeState, Process, Quantity, Value, Worker
+from cockpit.model import AgentReport, Amount, Disk, Gpu, Hold, Holder, HostMemory, Kind, Node, NodeState, Process, Quantity, Value, Worker
 from cockpit.secrets import redact
 from cockpit.sources.ray import wire
 from cockpit.sources.ray.resources import ResourceNames, is_grouped, parse_uses, plausible_amount, whole
@@ -170,10 +170,9 @@ class Nodes:
             head=bool(identity.is_head_node if identity.is_head_node is not None else raylet.is_head_node),
             state=memory.state,
             message=None if memory.alive else redact(memory.message or "") or None,
-            seen=memory.seen,
+            agent=AgentReport(seen=memory.seen),
             resources=resources,
             labels=identity.labels if identity.labels is not None else raylet.labels or {},
-            reported=memory.seen,
             started=redate(memory.started, self._shift()),
             ended=None if memory.alive else redate(memory.ended, self._shift()),
             had=() if memory.alive else tuple(worker.actor for worker in _workers(node_id, memory) if worker.actor),
@@ -194,15 +193,19 @@ class Nodes:
 def _with_figures(node: Node, figures: wire.Summary, memory: _Memory) -> Node:
     """The node with what its agent measures; those of a dead node are of no host any more."""
     mem = figures.mem or ()
-    return replace(
-        node,
+    agent = AgentReport(
+        seen=memory.seen,
         cpu=plausible_amount(figures.cpu),
         cpus=whole(figures.cpus[0]) if figures.cpus else None,
-        memory=HostMemory(used=whole(mem[3]), total=whole(mem[0])) if len(mem) > 3 else HostMemory(),
-        object_store=memory.store or Amount(),
+        memory=HostMemory(used=whole(mem[3]), total=whole(mem[0])) if len(mem) > 3 else None,
         shared=whole(_known_figure(figures.shm)),
         disks=_disks(figures.disk),
         gpus=_gpus(figures, node.resources),
+    )
+    return replace(
+        node,
+        agent=agent,
+        object_store=memory.store or Amount(),
         workers=None if memory.workers is None else sum(worker.worker_type != "DRIVER" for worker in memory.workers),
     )
 

@@ -117,7 +117,7 @@ def _things_section(about: Sequence[Any], view: View) -> Section[FactRow]:
 
 def _thing_title(thing: Any, view: View) -> str:
     if isinstance(thing, Node):
-        return f"{view.index.titles.of_node(thing)} {thing.ip}".strip()
+        return f"{view.cluster.titles.of_node(thing)} {thing.ip}".strip()
     if isinstance(thing, Process):
         return f"{thing.pid} on {cells.place(thing, view)}: {cells.command(thing)}"
     if isinstance(thing, Session):

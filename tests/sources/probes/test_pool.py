@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from cockpit.clock import CLOCK
 from cockpit.config.reach import NO_PROMPT, HostEntry
 from cockpit.config.settings import Config
-from cockpit.model import Fault, Gpu, Host, Node
+from cockpit.model import AgentReport, Fault, Gpu, Host, Node
 from cockpit.sources.probes import pool as hosts_module
 from cockpit.sources.probes.host_probe import ProbeTimings, why_it_ended
 from cockpit.sources.probes.pool import ProbePool, has_told
@@ -634,7 +634,7 @@ def test_the_probe_is_found_whatever_lies_in_the_current_folder(tmp_path, monkey
     ],
 )
 def test_a_probe_has_told_when_it_has_seen_the_gpus_that_rays_agent_sees_or_nvml_hangs(facts, told):
-    rays = NodeFacts(nodes=(Node("n1", "w1", gpus=(Gpu(0),)),), workers=(), holders=())
+    rays = NodeFacts(nodes=(Node("n1", "w1", agent=AgentReport(gpus=(Gpu(0),))),), workers=(), holders=())
     host = Host("w1", **{"processes": (), "nodes": ("n1",), **facts})
     assert has_told(host, rays, 100.0) is told
     waits = host.processes is None or "nvml" in host.unanswered
