@@ -21,8 +21,8 @@ Detector = Callable[["Facts"], Iterable[Finding]]
 Decorated = TypeVar("Decorated", bound=Callable[..., Iterable[Finding]])
 
 RAY_FRESH_FOR_S = 60.0
-"""Seconds for which an answer of the dashboard may support a claim while no fault is known: a large cluster is asked every 30 s, and an
-answer may take 25 s. A source that fails supports nothing after `STALE_AFTER_S`."""
+"""Seconds for which an answer of the dashboard may support a claim while it does not fail: a large cluster is asked every 30 s, and an
+answer may take 25 s. An answer of a failing source supports a claim for `STALE_AFTER_S` only."""
 FRESH_FOR_S: Mapping[str, float] = {
     **dict.fromkeys(("nvml", "processes", "memory"), STALE_AFTER_S),
     **dict.fromkeys(("sessions", "disks", "shm", "rays", "temps", "logs", "stuck"), 45.0),
@@ -30,9 +30,9 @@ FRESH_FOR_S: Mapping[str, float] = {
     "slurm": 200.0,
     "kubernetes": 120.0,
 }
-"""Seconds for which the facts of a source may support a claim: three times as long as the time between two looks, or longer."""
+"""Seconds for which the facts of a source may support a claim: at least three times the interval of its samples."""
 ON_A_MACHINE = frozenset({"nvml", "processes", "memory", "sessions", "disks", "shm", "rays", "temps", "logs", "stuck", "rdma"})
-"""Sources that each machine has: those of its probe, called as in the probe's faults. Without a probe Ray's agent stands in for them."""
+"""Sources of each machine: those of its probe, named as in the probe's faults. Without a probe Ray's agent replaces them."""
 _MACHINE_LIMITS = tuple((source, FRESH_FOR_S[source]) for source in sorted(ON_A_MACHINE))
 _RESTS_ON: dict[Callable[..., object], frozenset[str]] = {}
 
@@ -165,17 +165,17 @@ class SourceTimes:
 
     @cached_property
     def _nodes(self) -> Mapping[str, Node]:
-        """By Ray's id; one without an id by the name of its host. Of a dead node nothing will be heard again."""
+        """Nodes by Ray's id, or by the name of the host if it has none; without dead nodes, which have no new facts."""
         return {node.id or node.host: node for node in self._snapshot.nodes or () if node.state != "DEAD"}
 
     @cached_property
     def _actor_nodes(self) -> Mapping[str, str]:
-        """By an actor's id: Ray's id of its node."""
+        """Ray's node ids by actor id."""
         return {actor.id: actor.node for actor in self._snapshot.actors or () if actor.node}
 
     @cached_property
     def _hosts_of_jobs(self) -> Mapping[str, set[str]]:
-        """By a job's own id: the names of the hosts on which it has processes."""
+        """Names of the hosts with processes of a job, by job id."""
         ids = {job.job: job.id for job in self._snapshot.jobs or () if job.job}
         found: dict[str, set[str]] = {}
         for process in self._snapshot.processes or ():
@@ -240,17 +240,17 @@ def _fresh_host(host: Host, old: frozenset[str]) -> Host:
 
 
 _FIGURES = (("memory", ("memory", "shared")), ("shm", ("shm",)), ("disks", ("disks",)), ("nvml", ("gpus",)), ("processes", ("cpu",)))
-"""What Ray's agent tells of the same as one source of a probe."""
+"""The fields of Ray's agent that replace one source of a probe."""
 
 
 def _fresh_node(node: Node, times: SourceTimes, lists: set[str], old: Mapping[str, frozenset[str]]) -> Node:
-    """Without the figures that are old. Of a node list that is old nobody knows which nodes live, but where a probe sees the raylet."""
+    """The node without old figures. If Ray's node list is old, only nodes whose raylet a probe sees are known to be alive."""
     host = times.host_of(node)
     sources = old.get(host.name, frozenset()) if host else ON_A_MACHINE if times.is_agent_old(node) else frozenset()
-    unsaid = {field: None for source, fields in _FIGURES if source in sources for field in fields}
+    unknown = {field: None for source, fields in _FIGURES if source in sources for field in fields}
     changes: dict[str, object] = {}
-    if any(getattr(node.agent, field) is not None for field in unsaid):
-        changes["agent"] = replace(node.agent, **unsaid)
+    if any(getattr(node.agent, field) is not None for field in unknown):
+        changes["agent"] = replace(node.agent, **unknown)
     if "ray.nodes" in lists and node.id is not None:
         raylet = times.index.hosts_by_node.get(node.id)
         is_seen_alive = raylet is not None and "rays" not in old.get(raylet.name, ())
@@ -262,7 +262,7 @@ def _fresh_node(node: Node, times: SourceTimes, lists: set[str], old: Mapping[st
 
 
 def _fresh_processes(snapshot: Snapshot, times: SourceTimes, old: Mapping[str, frozenset[str]]) -> Iterator[Process]:
-    """Processes of a host whose list is old are not there any more, for all anybody knows; nor is what they held of GPUs."""
+    """Processes whose list is fresh enough; without their GPUs if those figures are old."""
     silent = {node.id for node in snapshot.nodes or () if node.id and times.host_of(node) is None and times.is_agent_old(node)}
     for process in snapshot.processes or ():
         sources = old.get(process.host, frozenset())
