@@ -251,6 +251,7 @@ class ActContext:
             return near
         called_titles = {name, *map(titles.of_node, called)}
         meant = with_address or claiming or [host for host in hosts.values() if titles.of_host(host.name) in called_titles]
+        # Also who is not believed, for a person who must choose knows whether that is the host that is meant.
         unbelieved = [host for host in hosts.values() if any(node.id in host.nodes for node in called)]
         if count_different(meant) > 1 or (unbelieved and not meant):
             claims = ", ".join(sorted({host.name for host in meant or unbelieved}))

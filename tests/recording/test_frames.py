@@ -72,6 +72,13 @@ def test_a_host_has_its_processes_sessions_and_greatest_users_again():
     assert played(now).hosts == {"node1": host}
 
 
+def test_what_a_probe_sees_of_a_machine_is_in_a_frame_once():
+    now = world.snapshot()
+    assert pack(make_frame(None, tables_of(now))).count(b"GPU-1-0") == 1
+    again = played(now)
+    assert again.index.machine(again.nodes[0]) == now.index.machine(now.nodes[0])
+
+
 def test_environments_are_not_recorded():
     now = Snapshot(jobs=(Job("a", runtime_env={"env_vars": {"NAME": "value"}}),))
     assert b"env_vars" not in pack(make_frame(None, tables_of(now)))

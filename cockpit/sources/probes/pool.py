@@ -277,7 +277,10 @@ def _may_be_answer(line: bytes) -> bool:
 
 
 def has_told(host: Host, rays: NodeFacts | None, now: float) -> bool:
-    """Whether a probe has told of processes, and of GPUs where there may be some: a driver that nothing uses wakes for seconds."""
+    """Whether a probe has told of processes, and of GPUs where there may be some: a driver that nothing uses wakes for seconds.
+
+    A node that the host only claims can do no more than make cockpit wait that long.
+    """
     seen_by_ray = any(node.agent.gpus for node in (rays.nodes if rays else ()) if node.id in host.nodes)
     fails = seen_by_ray and any(fault.source == "nvml" for fault in host.faults)  # without a fault there is no driver to be asked
     wakes = host.gpus is None and (fails or "nvml" in host.unanswered)
