@@ -161,7 +161,11 @@ def _taken_gpus(facts: Facts, node: Node, gpus: Sequence[Gpu], held: Callable[[]
 
     Ray does not say which GPUs are free: a GPU that others hold may be one that Ray has handed out and its work does not use yet.
     """
-    spare, mark = _free_gpus(node, len(gpus)), facts.limits.gpu_free
+    # Whole GPUs that Ray counts as free; its count can be compared only if it has all the GPUs that exist.
+    counted, mark = node.resources.get("GPU"), facts.limits.gpu_free
+    if counted is None or counted.total != len(gpus) or counted.used is None or not 0 <= counted.used <= len(gpus):
+        return 0, []
+    spare = len(gpus) - ceil(counted.used)
     if spare < 1:
         return 0, []
     if facts.was_found(CODE, facts.title(node)):
@@ -173,14 +177,6 @@ def _taken_gpus(facts: Facts, node: Node, gpus: Sequence[Gpu], held: Callable[[]
     taken = [each for each in known if _is_fuller(each.gpu, mark) and not _is_held_by_ray(each)]
     unused = max(0, len(gpus) - spare - rays)
     return min(spare, len(taken) - unused), taken
-
-
-def _free_gpus(node: Node, there: int) -> int:
-    """Whole GPUs that Ray counts as free; 0 if Ray's count differs from the GPUs that are `there`."""
-    gpus = node.resources.get("GPU")
-    if gpus is None or gpus.total is None or gpus.used is None or gpus.total != there:
-        return 0
-    return there - ceil(gpus.used) if 0 <= gpus.used <= there else 0
 
 
 def _is_fuller(gpu: Gpu, mark: float) -> bool:

@@ -88,13 +88,25 @@ class MemoryHistory:
                 past = known[1] if known else _Past(self._now)
                 past.put(self._now, used)
                 self._nodes[node.key] = (seen, past)
-        self._forget_gone(snapshot)
 
         # Owners once a step: this reads every process of a host.
         for host in snapshot.hosts.values():
             is_fresh = host.taken is not None and taken - host.taken <= STALE_AFTER_S
             if is_fresh and host.processes is not None and self._held.get(host.name, (None, ()))[0] != self._now:
-                self._record_holdings(host, snapshot.index.processes_by_host.get(host.name, ()))
+                held = sorted(_holdings_by_owner(host, snapshot.index.processes_by_host.get(host.name, ())), key=lambda one: -one[1])
+                pasts = dict(self._pasts.get(host.name, {}))
+                for owner, bytes_held, _ in held:
+                    pasts.setdefault(owner.key, _Past(self._now)).put(self._now, bytes_held)
+                self._pasts[host.name] = {key: past for key, past in pasts.items() if self._now - past.last <= MAX_STEPS}
+                self._held[host.name] = (self._now, held)  # last: another thread that reads meanwhile needs the past of each holder
+
+        # Forget nodes and hosts that are gone.
+        if len(self._nodes) > len(snapshot.nodes or ()) + 100:
+            there = {node.key for node in snapshot.nodes or ()}
+            self._nodes = {key: recorded for key, recorded in self._nodes.items() if key in there}
+        if len(self._held) > len(snapshot.hosts) + 100:
+            self._held = {name: holders for name, holders in self._held.items() if name in snapshot.hosts}
+            self._pasts = {name: by_owner for name, by_owner in self._pasts.items() if name in snapshot.hosts}
 
     def tail(self, node: str, width: int = 60) -> list[float | None]:
         """The bytes in use on a node in the last `width` steps, newest last; `None` for steps without a sample."""
@@ -117,22 +129,6 @@ class MemoryHistory:
         if not held or self._now - step > STALE_AFTER_S / STEP_S:
             return None
         return [Holding(owner, used, processes, self._pasts[host][owner.key].trend(self._now)) for owner, used, processes in held]
-
-    def _record_holdings(self, host: Host, processes: Sequence[Process]) -> None:
-        held = sorted(_holdings_by_owner(host, processes), key=lambda one: -one[1])
-        pasts = dict(self._pasts.get(host.name, {}))
-        for owner, used, _ in held:
-            pasts.setdefault(owner.key, _Past(self._now)).put(self._now, used)
-        self._pasts[host.name] = {key: past for key, past in pasts.items() if self._now - past.last <= MAX_STEPS}
-        self._held[host.name] = (self._now, held)  # last: another thread that reads meanwhile needs the past of each holder
-
-    def _forget_gone(self, snapshot: Snapshot) -> None:
-        if len(self._nodes) > len(snapshot.nodes or ()) + 100:
-            known = {node.key for node in snapshot.nodes or ()}
-            self._nodes = {key: past for key, past in self._nodes.items() if key in known}
-        if len(self._held) > len(snapshot.hosts) + 100:
-            self._held = {name: held for name, held in self._held.items() if name in snapshot.hosts}
-            self._pasts = {name: pasts for name, pasts in self._pasts.items() if name in snapshot.hosts}
 
 
 def plausible_bytes(value: float | None) -> float | None:

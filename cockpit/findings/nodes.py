@@ -129,17 +129,13 @@ def _loss_words(facts: Facts, dead: list[Node]) -> str:
     lost = [actor for node in dead for actor in node.had]
     parts = [gpus_words(gpus)] if gpus else []
     parts += [plural(len(lost), "actor")] if lost else []
-    back = sum(1 for actor in lost if _is_restarted(facts, actor)) if lost else 0
+    back = 0
+    for each in lost:  # those that Ray lists, unless they are alive on a node that is not
+        actor = facts.actors.get(each)
+        home = facts.nodes.get(actor.node or "") if actor else None
+        back += actor is not None and (actor.state != "ALIVE" or (home is not None and home.state == "ALIVE"))
     again = f"; Ray restarts {back} of these actors" if back else ""
     return f"; lost with {'it' if len(dead) == 1 else 'them'}: {' and '.join(parts)}{again}" if parts else ""
-
-
-def _is_restarted(facts: Facts, actor: str) -> bool:
-    known = facts.actors.get(actor)
-    if known is None or known.state != "ALIVE":
-        return known is not None
-    node = facts.nodes.get(known.node or "")
-    return node is not None and node.state == "ALIVE"
 
 
 def _host(facts: Facts, node: Node) -> Host | None:

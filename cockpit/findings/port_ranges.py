@@ -91,7 +91,21 @@ def ports_of_connections(facts: Facts) -> Iterator[Finding]:
                 if overlap := take_out(common_ports(ranges, ray.ports.local), ray.ports.reserved):
                     found.setdefault((what, overlap, f"{low}-{high}"), []).append(host)
     for (what, ports, local), hosts in found.items():
-        yield _overlap_finding(facts, what, ports, local, list(dict.fromkeys(host.name for host in hosts)))
+        names = list(dict.fromkeys(host.name for host in hosts))
+        where = join_first(names, MAX_HOSTS_NAMED)
+        one = what.startswith("port of")
+        listed = ",".join(f"{low}-{high}" if low != high else f"{low}" for low, high in ports)
+        yield facts.cluster_finding(
+            [node for node in facts.living_nodes if (on := facts.index.host_of(node)) and on.name in names],
+            "ports-ephemeral",
+            "info",
+            f"Ray's {what} on {where} {'is' if one else 'are'} {write_ranges(ports)}, "
+            f"within {local}, from which the kernel gives a port to each connection: "
+            f"one of them may have taken {'it' if one else 'a port'} before Ray does",
+            (f"sysctl net.ipv4.ip_local_port_range net.ipv4.ip_local_reserved_ports on {name}" for name in names[:MAX_HOSTS_NAMED]),
+            f"as root: `sysctl -w net.ipv4.ip_local_reserved_ports={listed}`, with the ports that are reserved already, "
+            "or start Ray with ports outside of that range",
+        )
 
 
 def common_ports(ranges: Ranges, other: tuple[int, int]) -> Ranges:
@@ -105,20 +119,3 @@ def take_out(ranges: Ranges, away: Ranges) -> Ranges:
         parts = [part for low, high in ranges for part in ((low, min(high, first - 1)), (max(low, last + 1), high))]
         ranges = tuple(dict.fromkeys((low, high) for low, high in parts if low <= high))
     return ranges
-
-
-def _overlap_finding(facts: Facts, what: str, ports: Ranges, local: str, names: list[str]) -> Finding:
-    where = join_first(names, MAX_HOSTS_NAMED)
-    one = what.startswith("port of")
-    listed = ",".join(f"{low}-{high}" if low != high else f"{low}" for low, high in ports)
-    return facts.cluster_finding(
-        [node for node in facts.living_nodes if (host := facts.index.host_of(node)) and host.name in names],
-        "ports-ephemeral",
-        "info",
-        f"Ray's {what} on {where} {'is' if one else 'are'} {write_ranges(ports)}, "
-        f"within {local}, from which the kernel gives a port to each connection: "
-        f"one of them may have taken {'it' if one else 'a port'} before Ray does",
-        (f"sysctl net.ipv4.ip_local_port_range net.ipv4.ip_local_reserved_ports on {name}" for name in names[:MAX_HOSTS_NAMED]),
-        f"as root: `sysctl -w net.ipv4.ip_local_reserved_ports={listed}`, with the ports that are reserved already, "
-        "or start Ray with ports outside of that range",
-    )
