@@ -10,7 +10,7 @@ import msgspec
 from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import rests_on
-from cockpit.findings.waiting import actors_words, display_name, join_names, plausible_time, short_name, what_words
+from cockpit.findings.waiting import actors_words, display_name, join_names, kind_and_name, plausible_time, short_name
 from cockpit.model import Actor, Finding, PlacementGroup, Remedy
 from cockpit.text import age, count
 
@@ -64,7 +64,7 @@ def restart_loops(facts: Facts) -> Iterator[Finding]:
             evidence=(*evidence, "`ray list actors --detail` shows num_restarts", f"why it ended: {LOG_WORDS}"),
             remedy=Remedy("read why its last process ended; if it can't recover, kill the actor", "kill-actor"),
             about=(*(again.actor.key for again in every), *((known_job.key,) if known_job else ())),
-            seen=facts.last_heard_before_fault("ray.actors"),
+            seen=facts.last_answer_before_fault("ray.actors"),
         )
 
 
@@ -136,7 +136,7 @@ def leaks(facts: Facts) -> Iterator[Finding]:
         evidence: list[str] = []
         for each in left[:MAX_EVIDENCE_LINES]:
             detached, held = ", detached" if each.detached else "", _held_gpus(each)
-            evidence.append(f"{what_words(each)} ({short_name(each.state)}{detached}) holds {count(held)} GPU{'s' if held > 1 else ''}")
+            evidence.append(f"{kind_and_name(each)} ({short_name(each.state)}{detached}) holds {count(held)} GPU{'s' if held > 1 else ''}")
         yield Finding(
             code=code,
             level="warning",
@@ -146,7 +146,7 @@ def leaks(facts: Facts) -> Iterator[Finding]:
             since=ended,
             remedy=Remedy(f"{verb} {unless}", "remove-placement-group" if are_groups else "kill-actor"),
             about=tuple(each.key for each in left),
-            seen=facts.last_heard_before_fault("ray.placement_groups" if are_groups else "ray.actors"),
+            seen=facts.last_answer_before_fault("ray.placement_groups" if are_groups else "ray.actors"),
         )
 
 

@@ -160,7 +160,7 @@ def ended_ray(facts: Facts) -> Iterator[Finding]:
             + follow
         ),
         about=tuple(job.key for job in running),
-        seen=facts.last_heard_before_fault("ray.jobs") if running else None,
+        seen=facts.last_answer_before_fault("ray.jobs") if running else None,
     )
 
 

@@ -124,7 +124,7 @@ def full_stores(facts: Facts) -> Iterator[Finding]:
                 "delete object references that are not needed (`ray memory` lists them), or start Ray with a larger --object-store-memory"
             ),
             about=(node.key,),
-            seen=facts.last_heard_before_fault("ray.nodes"),
+            seen=facts.last_answer_before_fault("ray.nodes"),
         )
 
 

@@ -228,7 +228,7 @@ class Facts:
         about = tuple(node.key for node in nodes)
         return Finding(code, level, "cluster", text, tuple(evidence), since, Remedy(remedy), about, seen)
 
-    def last_heard_before_fault(self, *sources: str) -> float | None:
+    def last_answer_before_fault(self, *sources: str) -> float | None:
         """The oldest last answer of those of these sources that fail now; `None`: none fails."""
         failed = {fault.source for fault in self.snapshot.faults}
         return min((self.snapshot.as_of[source] for source in sources if source in failed and source in self.snapshot.as_of), default=None)

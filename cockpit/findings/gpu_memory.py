@@ -12,7 +12,7 @@ import msgspec
 from cockpit.findings.facts import Facts
 from cockpit.findings.gpus import fill_in, has_waited_long, waiting_words
 from cockpit.findings.sources import rests_on
-from cockpit.findings.waiting import what_words
+from cockpit.findings.waiting import kind_and_name
 from cockpit.model import Finding, Gpu, Host, Level, Node, Process, Remedy
 from cockpit.model.titles import whole_name
 from cockpit.text import clean, plural, ratio, size
@@ -201,7 +201,7 @@ def _held_finding(facts: Facts, node: Node, sure: int, taken: Sequence[HeldGpu])
     waiting, holders = facts.waiting_for_gpus, [process for held in taken for process in held.holders]
     evidence = (
         *map(_holders_line, taken[:MAX_EVIDENCE_LINES]),
-        *(f"waits for GPUs: {what_words(each)}" for each in waiting[:MAX_EVIDENCE_LINES]),
+        *(f"waits for GPUs: {kind_and_name(each)}" for each in waiting[:MAX_EVIDENCE_LINES]),
     )
     host = facts.index.host_of(node)
     remedy = Remedy(fill_in(facts, host, SEARCH_REMEDY, [held.gpu for held in taken]) if host else SEARCH_REMEDY)

@@ -13,7 +13,7 @@ from cockpit.findings.facts import Facts
 from cockpit.findings.ray_gpus import count_in_ray, find_raylet, is_environment_known, list_visible_devices
 from cockpit.findings.shell_words import quote_word, shell_word
 from cockpit.findings.sources import rests_on
-from cockpit.findings.waiting import most_waited
+from cockpit.findings.waiting import longest_wait
 from cockpit.model import LEVELS, Actor, Finding, Gpu, Host, Level, Node, PlacementGroup, Remedy, Xid
 from cockpit.text import age, clean, gpus_words, plural
 
@@ -299,7 +299,7 @@ def _restart_words(node: Node, gpus: int, listed: Sequence[str] | None) -> str:
 
 def has_waited_long(facts: Facts, waiting: Actor | PlacementGroup) -> bool:
     """Whether it has waited longer than anything needs to start."""
-    return most_waited(facts, waiting, facts.now) >= facts.limits.waiting_long
+    return longest_wait(facts, waiting, facts.now) >= facts.limits.waiting_long
 
 
 def waiting_words(waiting: Sequence[object]) -> str:

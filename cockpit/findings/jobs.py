@@ -39,7 +39,7 @@ def pending_jobs(facts: Facts) -> Iterator[Finding]:
     pending, limits = [job for job in facts.snapshot.jobs or () if job.status == "PENDING"], facts.limits
     own = [actor for actor in facts.snapshot.actors or () if actor.internal and actor.name.startswith(SUPERVISOR)] if pending else []
     supervisors = {actor.name.removeprefix(SUPERVISOR): actor for actor in own}  # by submission id
-    seen = facts.last_heard_before_fault("ray.jobs")
+    seen = facts.last_answer_before_fault("ray.jobs")
     now = seen or facts.now
     for job in pending:
         supervisor = supervisors.get(job.submission or "")
@@ -103,7 +103,7 @@ def failed_jobs(facts: Facts) -> Iterator[Finding]:
             if cause
             else Remedy("fix the error that its log shows, and start it again: that clears this finding"),
             about=(job.key, *(process.key for process in listening)),
-            seen=facts.last_heard_before_fault("ray.jobs"),
+            seen=facts.last_answer_before_fault("ray.jobs"),
         )
 
 

@@ -47,7 +47,7 @@ def dead_nodes(facts: Facts) -> Iterator[Finding]:
             _lines(map(_record_line, lately)),
             "find what they have in common (a switch, a power supply, a scheduler), then start Ray on them again",
             since=min((died for node in lately if (died := _death_time(facts, node)) is not None), default=None),
-            seen=facts.last_heard_before_fault("ray.nodes"),
+            seen=facts.last_answer_before_fault("ray.nodes"),
         )
     else:
         names = Counter(node.title for node in (*facts.living_nodes, *lately))
@@ -64,7 +64,7 @@ def dead_nodes(facts: Facts) -> Iterator[Finding]:
             f"not back: {join_first([facts.title(node) for node in before], 8)}",
             _lines(map(_record_line, before)),
             "nothing to do if you do not need them: Ray lists dead nodes until it is restarted",
-            seen=facts.last_heard_before_fault("ray.nodes"),
+            seen=facts.last_answer_before_fault("ray.nodes"),
         )
 
 
@@ -104,7 +104,7 @@ def _dead_finding(facts: Facts, node: Node, name: str) -> Finding:
         since=died,
         remedy=_remedy(facts, node, raylet),
         about=(node.key, *(process.key for process in _raylet_processes(facts, node, raylet))),
-        seen=facts.last_heard_before_fault("ray.nodes"),
+        seen=facts.last_answer_before_fault("ray.nodes"),
     )
 
 

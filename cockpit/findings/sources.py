@@ -135,7 +135,7 @@ class SourceTimes:
         hosts, nodes = self._machines_of(finding)
         return (*apart, *(self.of_host(host, source) for host in hosts for source in near), *map(self.of_agent, nodes))
 
-    def heard(self, finding: Finding, sources: frozenset[str]) -> dict[str, float]:
+    def fact_times(self, finding: Finding, sources: frozenset[str]) -> dict[str, float]:
         """By key of each source: when its facts were true. Sources of an unknown time are left out."""
         return {each.key: each.at for each in self.of_finding(finding, sources) if each.at is not None}
 

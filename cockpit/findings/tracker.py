@@ -23,18 +23,18 @@ PAUSE_S, LARGE_PAUSE_S = 1.9, 4.0
 """Seconds after which the detectors run again, and for a large cluster: probes sample every 2 s, Ray itself every 5 s."""
 
 
-Heard = Mapping[str, float]
+FactTimes = Mapping[str, float]
 """By key of each source of a finding: when its facts were true. Sources of an unknown time are left out."""
 
 
-class JudgedFinding(msgspec.Struct, frozen=True):
+class AcceptedFinding(msgspec.Struct, frozen=True):
     """A finding as it was last accepted."""
 
     finding: Finding
     sources: frozenset[str]
     """The sources that its detector has declared."""
-    heard: Heard
-    looked: float
+    fact_times: FactTimes
+    accepted_at: float
     """When it was accepted."""
 
 
@@ -45,10 +45,10 @@ class FindingTracker:
         """`assumed`: in a single look, the seconds for which every condition is assumed to have held; 0: the cluster is watched."""
         self._limits, self._detectors, self._assumed = limits, detectors, assumed
         self._since: dict[str, float] = {}
-        self._judged: dict[str, JudgedFinding] = {}
+        self._accepted: dict[str, AcceptedFinding] = {}
         self._times: SourceTimes | None = None
         """The times of all sources at the last run; `None` before the first."""
-        self._due: dict[str, Heard] = {}
+        self._due: dict[str, FactTimes] = {}
         """By key of a finding that waits for newer facts before it begins: the times of its sources before it was found."""
         self._paused: dict[tuple[str, str], float] = {}
         """The seconds for which conditions had held when the facts about them became too old."""
@@ -84,27 +84,27 @@ class FindingTracker:
         fresh = without_old_facts(snapshot, times)
         self.memory.record(fresh)
         self._gpu_history.record(fresh)
-        found_before = frozenset(self._judged)
+        found_before = frozenset(self._accepted)
         held = {**{what: snapshot.taken - lasted for what, lasted in self._paused.items()}, **self._held}
         facts = Facts(fresh, self._limits, held, found_before, self._counted, self.memory, self._assumed, self._gpu_history, snapshot)
 
         # The findings of this run, each with its sources.
         bugs: list[Fault] = []
-        found: dict[str, JudgedFinding] = {}
+        found: dict[str, AcceptedFinding] = {}
         for detect in self._detectors:
             sources = sources_of(detect)
             for finding in self._run_detector(detect, facts, bugs):
                 at = times.of_finding(finding, sources)
                 named = replace(finding, sources=tuple(one.source for one in at)) if at else finding
-                found[finding.key] = JudgedFinding(named, sources, times.heard(finding, sources), facts.now)
-        judged = self._keep_without_news(found, times)
+                found[finding.key] = AcceptedFinding(named, sources, times.fact_times(finding, sources), facts.now)
+        accepted = self._accept(found, times)
 
         # Since when each finding holds: as its facts say, else since it was first found.
         self._since = {
             key: one.finding.since if one.finding.since is not None and one.finding.since <= facts.now else self._since.get(key, facts.now)
-            for key, one in judged.items()
+            for key, one in accepted.items()
         }
-        dated = sorted((_date(one, times) for one in judged.values()), key=lambda finding: rank_of(finding, self._since[finding.key]))
+        dated = sorted((_date(one, times) for one in accepted.values()), key=lambda finding: rank_of(finding, self._since[finding.key]))
         findings: list[Finding] = []
         for finding in dated:
             old = 0.0 if finding.seen is None else facts.now - finding.seen
@@ -112,11 +112,11 @@ class FindingTracker:
             # A single look knows a beginning only from the facts: the moment of the look is none.
             findings.append(replace(finding, text=text, since=finding.since if facts.is_single_look else self._since[finding.key]))
 
-        self._paused = self._pause_clocks(facts, [judged[key] for key in judged.keys() - found.keys()])
+        self._paused = self._pause_clocks(facts, [accepted[key] for key in accepted.keys() - found.keys()])
         self._held = facts.holding
         self._counted = {what: past for what, past in facts.counted.items() if facts.now - past[-1].until <= DAY_S}
         if epoch is self._epoch:
-            self._judged, self._times = judged, times
+            self._accepted, self._times = accepted, times
             self._findings, self._bugs, self._looked = tuple(findings), tuple(bugs), facts.now
 
     def _run_detector(self, detect: Detector, facts: Facts, bugs: list[Fault]) -> list[Finding]:
@@ -129,7 +129,7 @@ class FindingTracker:
             bugs.append(Fault(source, bug(error), since))
             return []
 
-    def _keep_without_news(self, found: Mapping[str, JudgedFinding], times: SourceTimes) -> dict[str, JudgedFinding]:
+    def _accept(self, found: Mapping[str, AcceptedFinding], times: SourceTimes) -> dict[str, AcceptedFinding]:
         """The findings that hold: each begins, changes and ends only when all of its sources have new facts.
 
         While a source is silent, no duration grows and no finding begins; known findings stay as they were, with the age of their facts.
@@ -137,32 +137,36 @@ class FindingTracker:
         """
         if self._assumed:
             return dict(found)
-        kept: dict[str, JudgedFinding] = {}
-        due: dict[str, Heard] = {}
+        kept: dict[str, AcceptedFinding] = {}
+        due: dict[str, FactTimes] = {}
         for key, one in found.items():
-            before = self._judged.get(key)
+            before = self._accepted.get(key)
             if before is not None:
-                kept[key] = one if _is_news(one.heard, before.heard) else before
-            elif self._times is None or _is_news(one.heard, earlier := self._due.get(key) or self._times.heard(one.finding, one.sources)):
+                kept[key] = one if _are_newer(one.fact_times, before.fact_times) else before
+                continue
+            earlier: FactTimes | None = None
+            if self._times is not None:
+                earlier = self._due.get(key) or self._times.fact_times(one.finding, one.sources)
+            if earlier is None or _are_newer(one.fact_times, earlier):
                 kept[key] = one
             else:
                 due[key] = earlier
         silent = {
             key: before
-            for key, before in self._judged.items()
-            if key not in found and before.sources and not _is_news(times.heard(before.finding, before.sources), before.heard)
+            for key, before in self._accepted.items()
+            if key not in found and before.sources and not _are_newer(times.fact_times(before.finding, before.sources), before.fact_times)
         }
         self._due = due
         return {**kept, **silent}
 
-    def _pause_clocks(self, facts: Facts, kept: Sequence[JudgedFinding]) -> dict[tuple[str, str], float]:
+    def _pause_clocks(self, facts: Facts, kept: Sequence[AcceptedFinding]) -> dict[tuple[str, str], float]:
         """How long conditions of findings with silent sources had held: the time of silence does not count."""
         paused: dict[tuple[str, str], float] = {}
         for one in kept:
             names = (one.finding.subject, *one.finding.about)
             for (what, subject), since in self._held.items():
                 if any(name in subject or subject in name for name in names):
-                    paused[what, subject] = max(0.0, one.looked - since)
+                    paused[what, subject] = max(0.0, one.accepted_at - since)
             for (what, subject), lasted in self._paused.items():
                 if any(name in subject or subject in name for name in names):
                     paused.setdefault((what, subject), lasted)
@@ -175,21 +179,21 @@ class FindingTracker:
     def forget_findings(self) -> None:
         """Drop the last findings: another cluster is followed now."""
         self._findings, self._looked, self._epoch = (), None, object()
-        self._judged, self._times, self._due, self._paused = {}, None, {}, {}
+        self._accepted, self._times, self._due, self._paused = {}, None, {}, {}
 
     def skip_gap(self, gap: float) -> None:
         """Leave out seconds in which nobody watched from the time for which conditions have held."""
         self._held = {what: since + gap for what, since in self._held.items()}
 
 
-def _is_news(heard: Heard, before: Heard) -> bool:
+def _are_newer(times: FactTimes, before: FactTimes) -> bool:
     """Whether every source has newer facts than before; a source of an unknown time counts as newer."""
-    return all(at > before[source] + CLOCK_JITTER_S for source, at in heard.items() if source in before)
+    return all(at > before[source] + CLOCK_JITTER_S for source, at in times.items() if source in before)
 
 
-def _date(one: JudgedFinding, times: SourceTimes) -> Finding:
+def _date(one: AcceptedFinding, times: SourceTimes) -> Finding:
     """The finding; with the time of its facts if one of its sources is old by now."""
-    if not one.heard or not any(source.is_old for source in times.of_finding(one.finding, one.sources)):
+    if not one.fact_times or not any(source.is_old for source in times.of_finding(one.finding, one.sources)):
         return one.finding
-    oldest = min(one.heard.values())
+    oldest = min(one.fact_times.values())
     return replace(one.finding, seen=oldest if one.finding.seen is None else min(oldest, one.finding.seen))

@@ -119,7 +119,7 @@ def waiting_actors(facts: Facts) -> Iterator[Finding]:
 def _worst_finding(facts: Facts, waiting_set: WaitingSet) -> Iterator[Finding]:
     """One finding for the set, with the sentence of its worst kind: of equal levels the largest kind, of these one with a reason."""
     kinds, everything, is_group = waiting_set.kinds, waiting_set.all, waiting_set.code == GROUPS_CODE
-    seen = facts.last_heard_before_fault("ray.placement_groups" if is_group else "ray.actors", *REQUIRED_SOURCES)
+    seen = facts.last_answer_before_fault("ray.placement_groups" if is_group else "ray.actors", *REQUIRED_SOURCES)
     now = seen or facts.now
     given_up = all(kind.wait != "never" for kind in kinds) or has_growth_ended(facts, waiting_set.code, waiting_set.subject)
     levels = {kind: _level(facts, kind, waiting, now, given_up=given_up) for kind, waiting in kinds.items()}
@@ -198,7 +198,7 @@ def _level(facts: Facts, kind: WaitKind, waiting: Sequence[Waiting], now: float,
     once, must come to the same level. What fits on no node is hopeless only once nodes are `given_up`: no more of them join.
     """
     limits, least = facts.limits, now - (_first_waiting(waiting, now) or now)
-    most = max(most_waited(facts, each, now) for each in waiting)
+    most = max(longest_wait(facts, each, now) for each in waiting)
     if kind.wait in HOPELESS and (given_up or kind.wait != "never") and most >= limits.waiting_hopeless:
         return "critical"
     if kind.wait == "starting" or kind.why is None or kind.state == "DEPENDENCIES_UNREADY":
@@ -208,7 +208,7 @@ def _level(facts: Facts, kind: WaitKind, waiting: Sequence[Waiting], now: float,
     return "warning" if long else "info" if most > least or least >= limits.waiting_told else None
 
 
-def most_waited(facts: Facts, each: Waiting, now: float) -> float:
+def longest_wait(facts: Facts, each: Waiting, now: float) -> float:
     """The longest time, in seconds, that it can have waited: if it already waited when first seen, its job's whole life, or `inf`."""
     if not _is_of_unknown_age(each):
         return now - (plausible_time(each.since, now) or now)
@@ -248,9 +248,9 @@ def deadlocks(facts: Facts) -> Iterator[Finding]:
     """Jobs that wait for resources which other such jobs hold, in a circle."""
     every: Iterator[Waiting] = chain(facts.snapshot.placement_groups or (), facts.snapshot.actors or ())
     by_job = group_by((each for each in every if each.wait == "deadlock" and each.job), lambda each: each.job or "")
-    seen = facts.last_heard_before_fault("ray.actors", "ray.placement_groups", *REQUIRED_SOURCES)
+    seen = facts.last_answer_before_fault("ray.actors", "ray.placement_groups", *REQUIRED_SOURCES)
     since = max((_first_waiting(mine, facts.now) or facts.now for mine in by_job.values()), default=facts.now)
-    lasted = min((max(most_waited(facts, each, seen or facts.now) for each in mine) for mine in by_job.values()), default=0.0)
+    lasted = min((max(longest_wait(facts, each, seen or facts.now) for each in mine) for mine in by_job.values()), default=0.0)
     if not by_job or lasted < facts.limits.waiting_told:
         return
     known = [facts.jobs[job] for job in by_job if job in facts.jobs]
@@ -331,7 +331,7 @@ def short_name(foreign: str) -> str:
     return clean(foreign[:60])
 
 
-def what_words(each: Waiting) -> str:
+def kind_and_name(each: Waiting) -> str:
     """`actor CLASS NAME` or `placement group NAME`."""
     parts = ("actor", short_name(each.class_)) if isinstance(each, Actor) else ("placement group",)
     return " ".join(filter(None, (*parts, display_name(each))))

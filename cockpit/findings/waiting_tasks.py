@@ -44,5 +44,5 @@ def waiting_tasks(facts: Facts) -> Iterator[Finding]:
             since=facts.first_seen(CODE, demand.key),
             remedy=find_remedy(demand.wait, None),
             about=(demand.key,),
-            seen=facts.last_heard_before_fault("ray.status", *REQUIRED_SOURCES),
+            seen=facts.last_answer_before_fault("ray.status", *REQUIRED_SOURCES),
         )

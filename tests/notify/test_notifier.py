@@ -17,7 +17,7 @@ JSON = robot()
 
 
 class World:
-    """A notifier that is fed, and what left it."""
+    """A notifier, and the messages that it sent."""
 
     def __init__(self, root, targets=(JSON,)):
         self.root, self.targets, self.sent, self.faults = root, targets, [], []
@@ -34,7 +34,7 @@ class World:
         self.sent.append(([one.subject for one in message.begun], [one.subject for one in message.ended]))
 
     async def see(self, *findings, begin=0, end=14, cluster=HEAD):
-        """Snapshots of these findings, each taken in before the next."""
+        """Feeds snapshots with these findings, each handled before the next."""
         for at in range(begin, end, 2):
             heard = len(self.faults)
             self.notifier.hear(snapshot(*findings, at=at, cluster=cluster))

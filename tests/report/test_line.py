@@ -58,7 +58,7 @@ class Clock:
 
 
 class Writing:
-    """A writer whose thread has always ended."""
+    """A writer whose thread always ends at once."""
 
     def __init__(self):
         self.clock = Clock()

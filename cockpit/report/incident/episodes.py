@@ -64,7 +64,7 @@ def worse_finding(before: Finding, now: Finding) -> Finding:
     return before if LEVELS.index(before.level) < LEVELS.index(now.level) else now
 
 
-def told_spans(events: Iterable[Event], end: float) -> list[Span[Finding]]:
+def event_spans(events: Iterable[Event], end: float) -> list[Span[Finding]]:
     """Spans of findings from the events of their beginnings and ends; `end`: of the recording."""
     found: list[Span[Finding]] = []
     opened: dict[str, Span[Finding]] = {}

@@ -17,7 +17,7 @@ from cockpit.recording.recording import Recording
 from cockpit.report.faults import by_cause
 from cockpit.report.incident.account import Account, ActDone, Episode, FaultEpisode, JobSpan
 from cockpit.report.incident.course import Course, point_of
-from cockpit.report.incident.episodes import Span, Spans, complete_spans, told_spans, worse_finding
+from cockpit.report.incident.episodes import Span, Spans, complete_spans, event_spans, worse_finding
 from cockpit.report.incident.session_usage import SessionUsages
 from cockpit.secrets import redact_within
 from cockpit.text import clean
@@ -92,7 +92,7 @@ def make_account(recording: Recording, begin: float | None = None, end: float | 
 
     # Only events know findings that began and ended between two steps. The snapshot of their beginning has evidence and remedy.
     usage, events = seen.usage, recording.events(begin, end)
-    from_events = told_spans(events, end)
+    from_events = event_spans(events, end)
     spans = complete_spans(seen.findings.all, from_events)
     missed = [span for span in spans if any(span is one for one in from_events)]
     moments = list(dict.fromkeys(span.begin for span in missed))[:MAX_LOOK_UPS]

@@ -80,7 +80,7 @@ def _findings(title: str, found: Sequence[Episode], clock: words.MomentFormatter
     for one in found:
         heading = tag("h3", tag("span", one.level, class_=f"level {one.level}"), f" {one.text}")
         when = f"{clock.span(one.begin, one.end)}{words.times_words(one)}"
-        facts = f"{when} · {one.subject} · {one.code} · {words.told_words(one, clock)}"
+        facts = f"{when} · {one.subject} · {one.code} · {words.reported_at_words(one, clock)}"
         evidence = tag("ul", *(tag("li", tag("code", line)) for line in one.evidence)) if one.evidence else None
         command = remedy_command(one.act, one.about)
         act = (" (", tag("code", command), ")") if command else ()

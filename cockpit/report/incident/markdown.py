@@ -100,7 +100,7 @@ def _findings(account: Account, clock: words.MomentFormatter, room: int) -> Iter
     # Evidence of critical findings, as far as there is still room.
     for one, lines in kept:
         if one.level == "critical" and one.evidence:
-            evidence = [f"  {words.told_words(one, clock)}:", *(f"  - {_plain(line)}" for line in one.evidence[:MAX_EVIDENCE])]
+            evidence = [f"  {words.reported_at_words(one, clock)}:", *(f"  - {_plain(line)}" for line in one.evidence[:MAX_EVIDENCE])]
             if len(evidence) <= room:
                 lines.extend(evidence)
                 room -= len(evidence)

@@ -102,7 +102,7 @@ def closed_findings(account: Account) -> Sequence[Episode]:
     return [one for one in account.findings if one.end is not None]
 
 
-def told_words(episode: Episode, clock: MomentFormatter) -> str:
+def reported_at_words(episode: Episode, clock: MomentFormatter) -> str:
     """`as reported at 03:10:22`: the text of a finding is in the present tense of that moment."""
     return f"as reported at {clock.at(episode.told_at)}"
 
