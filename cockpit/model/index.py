@@ -74,10 +74,10 @@ class ClusterIndex:
         return {node: hosts[-1] for node, hosts in self.believed_hosts.items() if hosts}
 
     def host_of(self, node: Node) -> Host | None:
-        """The host that it runs on: the one whose probe sees its raylet, else the one whose probe is believed about its machine.
+        """The host that it runs on. A probe sees its raylet there, or the join believes that probe about its machine.
 
-        A node that no longer lives was on the host that has its address. Of a living one an address says nothing: private ones are alike
-        everywhere. What is no node of Ray's is a host itself.
+        A dead node was on the host that has its address. An address says nothing of a living node, because private addresses are the same
+        everywhere. A row without an id of Ray's is itself a host.
         """
         host = self.hosts_by_node.get(node.id or "") or self._hosts.get((node.host if node.id is None else node.probe) or "")
         return self._hosts_by_address.get(node.ip) if host is None and node.state == "DEAD" else host

@@ -17,6 +17,7 @@ from cockpit.model import (
     Allocation,
     Amount,
     Cluster,
+    ClusterIndex,
     Fault,
     Host,
     Node,
@@ -27,7 +28,6 @@ from cockpit.model import (
     Session,
     Snapshot,
 )
-from cockpit.model.claims import hosts_by_node
 from cockpit.monitor.join.owners import processes_of, reported_by, same_devices
 from cockpit.monitor.pending import PendingReasons
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
@@ -134,13 +134,13 @@ def _host_by_node(facts: NodeFacts | None, hosts: Mapping[str, Host], session: s
     An address alone makes no living node of a host on which no raylet runs, or only another Ray's: private addresses are alike everywhere.
     """
     nodes = facts.nodes if facts else ()
-    by_id = hosts_by_node(nodes, hosts)
+    by_id = ClusterIndex(nodes, hosts).hosts_by_node
     by_address = {address: host for host in hosts.values() for address in host.addresses}
     places: dict[str, str] = {}
     for node in nodes:
-        near = by_address.get(node.ip)
-        if node.id in by_id:
-            places[node.id] = by_id[node.id].name
+        seen, near = by_id.get(node.id or ""), by_address.get(node.ip)
+        if node.id and seen:
+            places[node.id] = seen.name
         elif node.id and near and (node.state != "ALIVE" or near.processes is None or (near.nodes and not _is_others(near, session))):
             places[node.id] = near.name
     living = {places[node.id] for node in nodes if node.id in places and node.state == "ALIVE"}
