@@ -91,22 +91,23 @@ class GpuHistory:
 
     def record(self, snapshot: Snapshot) -> None:
         """Add a snapshot."""
-        self._now, index = snapshot.taken, snapshot.index
+        self._now, holders_by_gpu = snapshot.taken, snapshot.index.gpu_holders
         step = int(self._now // self._step_s)
         known = 0
         for node in snapshot.nodes or ():
-            machine = index.machine(node)
-            known += len(machine.gpus or ())
-            if not machine.gpus or machine.seen is None or self._now - machine.seen > STALE_AFTER_S:
+            machine = snapshot.index.machine(node)
+            key, gpus, seen = node.key, machine.gpus or (), machine.seen
+            known += len(gpus)
+            if seen is None or self._now - seen > STALE_AFTER_S:
                 continue
-            for gpu in machine.gpus:
-                place = node.key, gpu.index
-                holders = frozenset([process.ns_pid or process.pid for process, _ in index.gpu_holders.get(place, ())])
+            for gpu in gpus:
+                place = key, gpu.index
+                holders = frozenset([process.ns_pid or process.pid for process, _ in holders_by_gpu.get(place, ())])
                 past = self._pasts.get(place)
                 if past is None or (holders and holders.isdisjoint(past.holders)):
-                    past = self._pasts[place] = _Past(step, machine.seen, holders)
-                if machine.seen != past.seen or past.first == step:
-                    past.put(step, gpu, machine.seen)
+                    past = self._pasts[place] = _Past(step, seen, holders)
+                if seen != past.seen or past.first == step:
+                    past.put(step, gpu, seen)
                 past.holders = holders or past.holders
         if len(self._pasts) > known + 100:  # forget nodes that are gone
             there = {node.key for node in snapshot.nodes or ()}

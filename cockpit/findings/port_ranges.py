@@ -34,42 +34,45 @@ def write_ranges(ranges: Ranges) -> str:
 @rests_on("rays", "processes", "ray.actors")
 def few_worker_ports(facts: Facts) -> Iterator[Finding]:
     """Raylets without a port for another worker while actors wait to start, and raylets with fewer worker ports than CPUs."""
-    waiting = [actor for actor in facts.snapshot.actors or () if actor.pending and actor.wait in WAITING_TO_START]
-    for host in facts.fresh_hosts:
+    raylets = [
+        (host, ray, ray.ports.workers)
+        for host in facts.fresh_hosts
+        for ray in host.rays or ()
+        if ray.role == "raylet" and ray.ports and ray.ports.workers and is_ours(facts, ray)
+    ]
+    actors = (facts.snapshot.actors or ()) if raylets else ()
+    waiting = [actor for actor in actors if actor.pending and actor.wait in WAITING_TO_START]
+    for host, ray, ranges in raylets:
+        ports, node = count_ports(ranges), facts.nodes.get(ray.node or "")
+        cpus = node.resources["CPU"].total if node and "CPU" in node.resources else None
+
+        # Each worker and driver has a port of its own (`WorkerPool::GetNextFreePort` in src/ray/raylet/worker_pool.cc).
+        processes = facts.index.processes_by_host.get(host.name, ())
+        workers = sum(one.kind == "worker" and one.node == ray.node and one.state != "Z" for one in processes)
+        drivers = sum(one.kind == "driver" and one.session == ray.session and one.state != "Z" for one in processes)
+        users = workers + drivers
+
         title = facts.host_title(host)
-        for ray in host.rays or ():
-            if ray.role != "raylet" or not ray.ports or not ray.ports.workers or not is_ours(facts, ray):
-                continue
-            ranges = ray.ports.workers
-            ports, node = count_ports(ranges), facts.nodes.get(ray.node or "")
-            cpus = node.resources["CPU"].total if node and "CPU" in node.resources else None
-
-            # Each worker and driver has a port of its own (`WorkerPool::GetNextFreePort` in src/ray/raylet/worker_pool.cc).
-            processes = facts.index.processes_by_host.get(host.name, ())
-            workers = sum(one.kind == "worker" and one.node == ray.node and one.state != "Z" for one in processes)
-            drivers = sum(one.kind == "driver" and one.session == ray.session and one.state != "Z" for one in processes)
-            users = workers + drivers
-
-            has = f"The raylet on {title} has {plural(ports, 'port')} for workers ({write_ranges(ranges)})"
-            evidence = (f"ps -o args= -p {ray.pid} on {title}: worker ports {write_ranges(ranges)}",)
-            remedy = (
-                f"start Ray on {title} again with more ports (--min-worker-port and --max-worker-port, or --worker-port-list; "
-                "default 10002-19999); the firewall must let them through"
+        has = f"The raylet on {title} has {plural(ports, 'port')} for workers ({write_ranges(ranges)})"
+        evidence = (f"ps -o args= -p {ray.pid} on {title}: worker ports {write_ranges(ranges)}",)
+        remedy = (
+            f"start Ray on {title} again with more ports (--min-worker-port and --max-worker-port, or --worker-port-list; "
+            "default 10002-19999); the firewall must let them through"
+        )
+        subject = f"raylet {ray.pid} on {title}"
+        if users >= ports and waiting and facts.seconds_lasting("worker-ports-full", subject) >= facts.limits.worker_ports_age:
+            text = (
+                f"{has}, and {plural(users, 'worker')} and drivers run there: no other worker can start there, and "
+                f"{plural(len(waiting), 'actor')} {'waits' if len(waiting) == 1 else 'wait'}"
             )
-            subject = f"raylet {ray.pid} on {title}"
-            if users >= ports and waiting and facts.seconds_lasting("worker-ports-full", subject) >= facts.limits.worker_ports_age:
-                text = (
-                    f"{has}, and {plural(users, 'worker')} and drivers run there: no other worker can start there, and "
-                    f"{plural(len(waiting), 'actor')} {'waits' if len(waiting) == 1 else 'wait'}"
-                )
-                finding = facts.host_finding(host, "worker-ports-full", "critical", text, evidence, remedy)
-                yield replace(finding, about=(*finding.about, *(actor.key for actor in waiting)))
-            elif cpus is not None and ports < cpus:
-                text = (
-                    f"{has}, but {cpus:g} CPUs: each worker needs a port, so that no more than {plural(ports, 'worker')} and drivers "
-                    "can run there"
-                )
-                yield facts.host_finding(host, "worker-ports-few", "info", text, evidence, remedy)
+            finding = facts.host_finding(host, "worker-ports-full", "critical", text, evidence, remedy)
+            yield replace(finding, about=(*finding.about, *(actor.key for actor in waiting)))
+        elif cpus is not None and ports < cpus:
+            text = (
+                f"{has}, but {cpus:g} CPUs: each worker needs a port, so that no more than {plural(ports, 'worker')} and drivers "
+                "can run there"
+            )
+            yield facts.host_finding(host, "worker-ports-few", "info", text, evidence, remedy)
 
 
 @rests_on("rays")
