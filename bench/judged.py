@@ -20,7 +20,8 @@ from cockpit.check.check import check
 from cockpit.cli.screen import tune_interpreter
 from cockpit.findings import DETECTORS, FindingTracker, Limits
 from cockpit.model import Host, Snapshot
-from cockpit.monitor.join import Join, Parts
+from cockpit.monitor.join import Join
+from cockpit.monitor.parts import Parts
 from cockpit.presets import JobSpec, Preset
 from cockpit.sources.ray.client import RayClient
 from cockpit.sources.ray.http import Dashboard

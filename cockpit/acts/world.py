@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from cockpit.acts.act import Aim
-from cockpit.acts.plan import Plan
+from cockpit.acts.plan import Aim, Plan
 from cockpit.config.document import InputError
 from cockpit.config.reach import HostEntry, check_host
 from cockpit.findings.rays_here import live_sessions, other_slurm_job

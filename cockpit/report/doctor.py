@@ -49,7 +49,7 @@ LOGS = ("raylet.out", "raylet.err", "gcs_server.out", "gcs_server.err", "dashboa
 """Ray's own logs of a session. Logs of jobs and workers belong to their owners, and are left out."""
 RECORDED_S = 1800.0
 """Seconds from the end of a recording that go into a bundle."""
-_PACKAGES = ("textual", "h11", "msgspec", "psutil", "nvidia-ml-py", "click", "pyyaml")
+_PACKAGES = ("textual", "httpx", "msgspec", "psutil", "nvidia-ml-py", "click", "pyyaml")
 
 
 class CheckResult(msgspec.Struct, frozen=True):

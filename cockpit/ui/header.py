@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 from textual import events
 from textual.geometry import Region, Size
+from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -19,8 +21,8 @@ from cockpit.moment import moment_text
 from cockpit.report.faults import also_down, by_cause
 from cockpit.text import UNKNOWN, age, clean, count, plural, ratio, share_percent, size
 from cockpit.ui import cells
-from cockpit.ui.keys import PAGES
 from cockpit.ui.marks import Piece, Tone
+from cockpit.ui.pages import PAGES
 from cockpit.ui.section import Page
 from cockpit.ui.table import Table
 from cockpit.ui.tones import draw_pieces
@@ -299,6 +301,12 @@ class Header(Widget):
 
     DEFAULT_CSS = "Header { height: auto; dock: top; background: $panel; color: $foreground; }"
 
+    @dataclass
+    class PageClicked(Message):
+        """The name of a page was clicked."""
+
+        number: int
+
     def __init__(self) -> None:
         super().__init__()
         self.view = View()
@@ -330,12 +338,12 @@ class Header(Widget):
         self._compose_lines()
         self.refresh()
 
-    async def on_mouse_down(self, event: events.MouseDown) -> None:
+    def on_mouse_down(self, event: events.MouseDown) -> None:
         """A click on a page's name opens it."""
         edges = accumulate(cell_len(text) for text, _ in self._lines[PAGE_LINE][: len(PAGES)])
         number = next((number for number, edge in enumerate(edges) if event.x < edge), None)
         if event.y == PAGE_LINE and number is not None:
-            await self.app.run_action(f"app.page({number})")
+            self.post_message(self.PageClicked(number))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 Textual asks so
         return len(self._lines)

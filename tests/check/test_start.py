@@ -1,4 +1,4 @@
-"""Before a Ray runs: would the job fit on the cluster that the preset starts."""
+"""Without a running Ray the job is checked against the cluster that the preset starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small clusters, presets and budgets to check one against the other."""
+"""Small clusters, presets and budgets for the tests of `check`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def machine(number: int, taken: float = 0, busy: float = 0, *, has: int = 8, cor
 
 
 def looked(each, **more: Any) -> Host:
-    """What a probe says of a node's host."""
+    """A node's host as a probe reports it."""
     raylet = RayProcess("raylet", 10, node=each.id, ray="2.60.0", python="3.11.9", files=100, files_limit=65536)
     facts = {"gpus": each.agent.gpus, "shm": each.agent.shm, "processes": (), "nodes": (each.id,), "rays": (raylet,), **more}
     return Host(each.host, (each.ip,), NOW, **facts)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from cockpit.demo import nvml
-from tests.lab.cluster import Cluster
+from tests.lab.cluster import Cluster, eventually
 from tests.lab.eyes import Watcher, node, once
+from tests.lab.hosts import stopped
 from tests.lab.incidents import found, over, watching
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
@@ -59,3 +60,19 @@ def test_nvml_that_fails_while_a_job_runs_is_told_and_its_last_figures_support_n
     nvml.remove(w1.state, "error")
     over(watcher, "gpus-unseen", "w1")
     watcher.until(lambda now: node(now, "w1")["gpus_age"] < 10, within=90)
+
+
+def test_a_host_whose_probe_and_sshd_answer_nobody_is_told_and_seen_again_when_they_do(cluster, watcher):
+    w1 = cluster.lab["w1"]
+    (cluster.head.tmp / "jobs" / "idle.py").write_text(IDLE % w1.address)
+    cluster.submit("unseen-1", "python idle.py")
+    watcher.until(lambda now: [each for each in now["processes"] if each["host"] == "w1" and each["gpus"]], within=120)
+    probes = eventually(lambda: w1.matching("python3 -c", "sys.stdin"))
+    with stopped(w1):
+        for probe in probes:
+            probe.freeze()
+        finding = found(watcher, "host-unseen", "w1 has not been seen for")
+        assert finding["level"] in ("warning", "critical")
+        for probe in probes:
+            probe.thaw()
+    over(watcher, "host-unseen")

@@ -1,4 +1,4 @@
-"""Asks something that may hang, in a thread of its own, and keeps its last answer."""
+"""Calls a function that may hang again and again in a thread of its own, and keeps its last result."""
 
 from __future__ import annotations
 
@@ -11,26 +11,22 @@ from .proc import uptime
 T = TypeVar("T")
 Fault = Dict[str, object]
 ANSWER_TIMEOUT_S = 5.0
-"""Seconds without an answer until that is a fault."""
-REST_PER_CPU_S = 9.0
-"""Seconds of rest for each second of CPU that an answer took: a tenth of a core is the most that a question gets, on a host of 100,000
-processes too."""
-SELDOM_REST_S = 10.0
-"""Seconds of rest from which on it is said that facts are only read so seldom."""
+"""Seconds without an answer until a fault is reported."""
 FIRST_ANSWER_TIMEOUT_S = 2.0
-"""Seconds without a first answer until that is a fault; before that unknown facts are `None`, and no fault is reported."""
+"""The same for the first answer. Until then the facts are `None`, and no fault is reported."""
+REST_PER_CPU_S = 9.0
+"""Seconds of rest for each second of CPU that an answer took: a collector takes at most a tenth of a core, on a host of 100,000 processes
+too."""
+SELDOM_REST_S = 10.0
+"""From so many seconds of rest on, a fault says that the facts are read only seldom."""
 
 
 class CollectError(Exception):
-    """Its text is one sentence for a person: what could not be read, and why."""
+    """The reason why something can't be read, as one sentence for a person."""
 
 
 class Collector(Generic[T]):
-    """One question in flight at a time. A hung one never holds anybody up: the last facts stay, and a fault says since when.
-
-    Asked every so many seconds, or (`None`) only when told to. A title that is called says what it hangs at now. It is not asked before
-    `after` has facts, which has its own fault: what it would say without them would read like a fact.
-    """
+    """Collects facts, one call at a time. If a call hangs, the last facts stay, and a fault says since when."""
 
     def __init__(
         self,
@@ -41,71 +37,76 @@ class Collector(Generic[T]):
         patience: float = ANSWER_TIMEOUT_S,
         after: Collector[Any] | None = None,
     ) -> None:
+        """`collect` is called every `every` seconds, or (`None`) only when `ask` is called, and not before `after` has facts.
+
+        `after` reports its own fault until then, so this collector reports none. A `title` that is a function is called for each fault: it
+        can name the part at which the call hangs.
+        """
         self.source = source
         self.facts: T | None = None
         self.answered = threading.Event()
-        """Set once there has been an answer, good or bad."""
-        self._known = threading.Event()
-        """Set once there are facts."""
+        """Set after the first answer, even if it was an error."""
+        self._has_facts = threading.Event()
         self.as_of: float | None = None
-        """When the last answer's question was put, by the monotonic clock."""
+        """The start of the last finished call, by the monotonic clock."""
         self.observed: float | None = None
-        """When the question was put that `facts` answers, in seconds since boot; failures since then don't change it."""
-        self._named = title
+        """The start of the call that returned `facts`, in seconds since boot; later failures don't change it."""
+        self._title = title
         self._after = after
         self._collect = collect
         self._every = every
         self._patience = patience
         self._asked: float | None = None
+        """The start of the current call, by the monotonic clock."""
         self._error: str | None = None
         self._error_since = 0.0
         self._spent = 0.0
-        """Seconds of CPU that the last answer took."""
-        self._seldom: float | None = None
-        """Since when it is asked seldom, by the monotonic clock."""
+        """Seconds of CPU that the last call took."""
+        self._seldom_since: float | None = None
+        """The time since which the facts are read only seldom, by the monotonic clock."""
         self._hurry = threading.Event()
         self._fresh = threading.Event()
 
     @property
-    def _title(self) -> str:
-        return self._named if isinstance(self._named, str) else self._named()
+    def _title_now(self) -> str:
+        return self._title if isinstance(self._title, str) else self._title()
 
     def start(self, first: threading.Event) -> None:
-        """`first` is set whenever a collector has its first answer."""
+        """Starts the thread. `first` is set after the first answer."""
         threading.Thread(target=self._run, args=(first,), name=self.source, daemon=True).start()
 
     def ask(self) -> None:
-        """Now, or as soon as the question in flight is answered."""
+        """Requests a new call: now, or as soon as the current one has ended."""
         self._fresh.clear()
         self._hurry.set()
 
     def wait(self, seconds: float) -> None:
-        """At most so long for an answer to the last `ask`."""
+        """Waits for an answer to the last `ask`, at most so many seconds."""
         self._fresh.wait(max(0.0, seconds))
 
     @property
     def pace(self) -> float:
-        """Seconds from one answer to the next that its own cost in CPU asks for."""
+        """The least seconds between two calls, by the CPU that the last one took."""
         return round((1 + REST_PER_CPU_S) * self._spent, 1)
 
     def fault(self) -> Fault | None:
-        """Why its facts can't be believed, if so; `since` is POSIX time."""
+        """The reason why the facts are missing, old or seldom read; `None`: they are good. `since` is POSIX time."""
         asked = self._asked
         waited = time.monotonic() - asked if asked is not None else 0.0
         if asked is not None and waited > (self._patience if self.answered.is_set() else FIRST_ANSWER_TIMEOUT_S):
-            text = f"{self._title} has not answered for {waited:.0f} s" if waited >= 1 else f"{self._title} has not answered yet"
+            text = f"{self._title_now} has not answered for {waited:.0f} s" if waited >= 1 else f"{self._title_now} has not answered yet"
             return {"source": self.source, "text": text, "since": _to_posix(asked)}
         if self._error is not None:
             return {"source": self.source, "text": self._error, "since": _to_posix(self._error_since)}
-        if self._seldom is not None:
+        if self._seldom_since is not None:
             interval = (1 + REST_PER_CPU_S) * self._spent
-            text = f"{self._title} takes {self._spent:.1f} s of CPU to read, so it is read only every {interval:.0f} s"
-            return {"source": self.source, "text": text, "since": _to_posix(self._seldom)}
+            text = f"{self._title_now} takes {self._spent:.1f} s of CPU to read, so it is read only every {interval:.0f} s"
+            return {"source": self.source, "text": text, "since": _to_posix(self._seldom_since)}
         return None
 
     def _run(self, first: threading.Event) -> None:
         if self._after is not None:
-            self._after._known.wait()
+            self._after._has_facts.wait()
         while True:
             self._asked = time.monotonic()
             self._hurry.clear()
@@ -117,27 +118,25 @@ class Collector(Generic[T]):
             if not self.answered.is_set():
                 self.answered.set()
                 first.set()
-            self._rest(REST_PER_CPU_S * self._spent)
+            rest = REST_PER_CPU_S * self._spent
+            self._seldom_since = None if rest < SELDOM_REST_S else self._seldom_since or time.monotonic()
+            time.sleep(rest)
             self._hurry.wait(self._every)
-
-    def _rest(self, seconds: float) -> None:
-        self._seldom = None if seconds < SELDOM_REST_S else self._seldom or time.monotonic()
-        time.sleep(seconds)
 
     def _collect_once(self) -> None:
         try:
-            asked = uptime()
+            started = uptime()
             self.facts = self._collect()
-            self.observed = round(asked, 3)
-            self._known.set()
+            self.observed = round(started, 3)
+            self._has_facts.set()
             self._error = None
         except (CollectError, OSError, ValueError, LookupError, ArithmeticError, AttributeError, TypeError, RuntimeError) as error:
-            text = str(error) if isinstance(error, CollectError) else f"{self._title} can't be read: {type(error).__name__}: {error}"
+            text = str(error) if isinstance(error, CollectError) else f"{self._title_now} can't be read: {type(error).__name__}: {error}"
             if self._error is None:
                 self._error_since = time.monotonic()
             self._error = text
 
 
 def _to_posix(moment: float) -> float:
-    """POSIX time of a moment of the monotonic clock, by the wall clock as it is now."""
+    """The POSIX time of a moment of the monotonic clock, by the wall clock as it is now."""
     return round(time.time() - (time.monotonic() - moment), 1)

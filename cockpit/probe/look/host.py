@@ -1,4 +1,4 @@
-"""A host's processors, memory and file systems, the memory as Ray's own memory monitor counts it."""
+"""Reads the processors, memory and file systems of this host; the memory as Ray's memory monitor counts it."""
 
 from __future__ import annotations
 
@@ -9,26 +9,30 @@ from .proc import PAGE_BYTES, read, read_link, read_or_nothing
 from .processes import ScannedProcess
 
 Amount = Dict[str, "int | str | None"]
-_CGROUPS = (
+_CGROUP_FILES = (
     ("memory.max", "memory.current", ""),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
 )
-"""Of version 2 and 1: the files of a limit and of what is used, and how the names begin of what that is (memory.stat)."""
+"""For cgroup version 2 and 1: the file of the limit, the file of the bytes in use, the prefix of the counters in memory.stat."""
 
 
 class MemoryUse(NamedTuple):
-    """Bytes."""
+    """Memory of a host or a cgroup in bytes; `None`: unknown."""
 
     used: int | None
     total: int | None
+    """The limit of the cgroup, else the memory of the machine."""
     host_total: int | None = None
-    """The machine's own, where a cgroup's limit is the lower one."""
+    """The memory of the machine, if `total` is a lower limit of a cgroup."""
     shared: int | None = None
-    """Of what is used: tmpfs and memory that processes share, Ray's object store in /dev/shm among it."""
+    """The part of `used` that is tmpfs or shared between processes, such as Ray's object store in /dev/shm."""
 
 
 def memory(proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> MemoryUse:
-    """As Ray 2.60 does it (src/ray/common/monitors/memory_monitor_utils.cc): the cgroup's figures only where its limit is the lower one."""
+    """The figures of the cgroup if its limit is lower than the machine's memory, else those of the machine.
+
+    Ray 2.60 does the same (src/ray/common/monitors/memory_monitor_utils.cc).
+    """
     words = (line.split() for line in read(f"{proc}/meminfo").decode().splitlines())
     info = {word[0].rstrip(":"): int(word[1]) * 1024 for word in words if len(word) > 1}
     total, available = info.get("MemTotal"), info.get("MemAvailable")
@@ -39,31 +43,38 @@ def memory(proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> MemoryUse:
 
 
 def lowest_limit(folders: Iterable[str]) -> MemoryUse | None:
-    """Of cgroups one above the other all count; where several have the same limit, the uppermost is first at it."""
+    """The use and limit of the cgroup that reaches its limit first. `folders` are a cgroup and all cgroups above it, upwards.
+
+    If several have the same limit, it is the uppermost.
+    """
     limits = [limit for limit in map(_read_limit, folders) if limit is not None]
     return min(reversed(limits), key=lambda one: one.total or 0, default=None)
 
 
 def _read_limit(folder: str) -> MemoryUse | None:
-    """Of a cgroup of version 2 or 1; `max` and 0 are no limit. The page cache the kernel can take back."""
-    for limit_file, use_file, prefix in _CGROUPS:
+    """The use and limit of one cgroup (version 2 or 1); `None`: no limit, which is also the meaning of `max` and 0.
+
+    The page cache does not count as used, since the kernel can take it back.
+    """
+    for limit_file, use_file, prefix in _CGROUP_FILES:
         limit, use = read_or_nothing(f"{folder}/{limit_file}").strip(), read_or_nothing(f"{folder}/{use_file}").strip()
         if not limit:
             continue
         if not limit.isdigit() or not int(limit):
             return None
-        said = dict(line.split()[:2] for line in read_or_nothing(f"{folder}/memory.stat").splitlines() if " " in line)
-        known = [use, said.get(f"{prefix}inactive_file"), said.get(f"{prefix}active_file")]
+        counters = dict(line.split()[:2] for line in read_or_nothing(f"{folder}/memory.stat").splitlines() if " " in line)
+        known = [use, counters.get(f"{prefix}inactive_file"), counters.get(f"{prefix}active_file")]
         current, *cache = (int(text) if text and text.isdigit() else None for text in known)
         used = None if current is None or None in cache else max(0, min(current - sum(filter(None, cache)), int(limit)))
-        return MemoryUse(used, int(limit), shared=int(said[f"{prefix}shmem"]) if f"{prefix}shmem" in said else None)
+        return MemoryUse(used, int(limit), shared=int(counters[f"{prefix}shmem"]) if f"{prefix}shmem" in counters else None)
     return None
 
 
 def shared_memory(process: ScannedProcess) -> int | None:
-    """Of its resident memory what may be others' too: files, /dev/shm; `None`: it has ended. /proc/PID/stat has only the sum.
+    """The bytes of its resident memory that other processes may share: files, /dev/shm. `None`: it has ended.
 
-    That was read a moment before: of a process that grows, this may be more than it had then.
+    /proc/PID/stat has only the sum of shared and private memory. `process.rss` is a moment older, so the shared memory of a growing process
+    may be larger now: it is cut to `rss`.
     """
     try:
         return min(process.rss, int(read(f"/proc/{process.pid}/statm").split()[2]) * PAGE_BYTES)
@@ -72,10 +83,10 @@ def shared_memory(process: ScannedProcess) -> int | None:
 
 
 def kill_at(total: int | None, raylet: ScannedProcess) -> int | None:
-    """Above how many used bytes this raylet ends workers. `None`: its monitor is off, or that is not known.
+    """The bytes in use above which this raylet kills workers; `None`: its memory monitor is off, or the limit is unknown.
 
-    In a container that we are not in it counts other memory than we see. With resource isolation the limit is a cgroup's memory.high, and
-    with swap counted it is another sum.
+    `total` is the memory of the host. The limit is unknown for a raylet in another container, which counts other memory than we see; with
+    resource isolation, where the limit is a cgroup's memory.high; and with swap counted, where the sum is another one.
     """
     settings = raylet.details.environ
     if not total or settings is None or raylet.details.apart or "--enable-resource-isolation=true" in raylet.details.argv:
@@ -94,13 +105,13 @@ def kill_at(total: int | None, raylet: ScannedProcess) -> int | None:
 
 
 class Cpu:
-    """How busy the processors were between two looks."""
+    """The load of the processors between two reads."""
 
     def __init__(self) -> None:
         self._last = _cpu_times()
 
     def read(self) -> float | None:
-        """Percent of all processors; `None` when no time has passed since the last look."""
+        """Percent of all processors; `None` if no time has passed since the last read."""
         (busy, total), (busy_before, total_before) = _cpu_times(), self._last
         if total <= total_before:
             return None
@@ -109,20 +120,20 @@ class Cpu:
 
 
 def _cpu_times() -> Tuple[int, int]:
-    """Ticks busy, and in all; waiting for a disk is idle. Guests are in user time already."""
+    """Busy ticks and all ticks. Waiting for a disk is idle. The time of guests is left out, since it is a part of user time."""
     words = [int(word) for word in read("/proc/stat").split(b"\n", 1)[0].split()[1:9]]
     return sum(words) - words[3] - words[4], sum(words)
 
 
 def space(path: str) -> Amount:
-    """Of a file system, counted as Ray's file system monitor does: what a user can't write to is used."""
+    """The bytes of a file system as Ray's file system monitor counts them: space that users can't write to is used."""
     status = os.statvfs(path)
     total = status.f_blocks * status.f_frsize
     return {"used": total - status.f_bavail * status.f_frsize, "total": total}
 
 
 def free_space(path: str) -> Tuple[int | None, int | None]:
-    """Bytes that a user may still write to a file system, and all of its; `None` where that can't be told."""
+    """The bytes that a user can still write to a file system, and its size; `None`: unknown."""
     try:
         found = os.statvfs(path)
     except OSError:
@@ -131,7 +142,7 @@ def free_space(path: str) -> Tuple[int | None, int | None]:
 
 
 def disks(folders: Iterable[str]) -> list[Amount]:
-    """One for each file system below these folders, named by the first of them that lies on it."""
+    """The space of each file system that one of these folders is on, under the path of the first such folder."""
     found: Dict[int, Amount] = {}
     for folder in filter(os.path.isdir, folders):
         device = os.stat(folder).st_dev
@@ -141,6 +152,6 @@ def disks(folders: Iterable[str]) -> list[Amount]:
 
 
 def machine() -> str | None:
-    """What no other host, and no other container on it, says of itself."""
-    boot, space = read_or_nothing("/proc/sys/kernel/random/boot_id").strip(), read_link("/proc/self/ns/pid")
-    return f"{boot} {space}" if boot and space else None
+    """An identity that no other host has, nor another container on this host; `None`: unknown."""
+    boot, namespace = read_or_nothing("/proc/sys/kernel/random/boot_id").strip(), read_link("/proc/self/ns/pid")
+    return f"{boot} {namespace}" if boot and namespace else None

@@ -1,6 +1,6 @@
-"""What a process may be to Ray, and the facts by which that is decided; `classify` decides it.
+"""Holds the kinds that a process may have for Ray, and the facts from which `classify` decides the kind.
 
-The kinds are those of the public contract: `ray`, `worker`, `driver`, `child`, `stale`, `orphan`, `foreign`, `unknown`.
+The kinds are a public contract: `ray`, `worker`, `driver`, `child`, `stale`, `orphan`, `foreign`, `unknown`.
 """
 
 from __future__ import annotations
@@ -16,45 +16,45 @@ LEFT_OVER_KINDS = ("orphan", "stale")
 
 
 class SocketListener(NamedTuple):
-    """Who listens on the socket of a raylet, by the kernel's word (SO_PEERCRED)."""
+    """The process that listens on the socket of a raylet, as the kernel names it (SO_PEERCRED)."""
 
     pid: int
-    """0: it can't be seen from our PID namespace."""
+    """0: the process is outside of our PID namespace."""
     uid: int
 
 
 class SessionFolder(NamedTuple):
-    """The folder of one Ray session, and what lies in it that tells whose it is and whether it lives."""
+    """The folder of one Ray session, with the facts that show its owner and whether it lives."""
 
     path: str
     place: FileId | None = None
     """`None`: there is no such folder, or it can't be seen."""
     uid: int | None = None
-    """Who owns the folder; `None` also where the file system's word for that can't be believed."""
+    """The owner of the folder; `None`: unknown, also if the file system can't be trusted with that."""
     listeners: Tuple[SocketListener, ...] | None = ()
-    """Of its raylets' sockets; `None` where these can't be asked."""
+    """The listeners on its raylets' sockets; `None`: the sockets can't be checked."""
     raylets: FrozenSet[int] = frozenset()
-    """The pids that its raylets have had, by logs in it that its owner wrote; in the PID namespace of that raylet."""
+    """The pids that its raylets have had, in their own PID namespaces, by the logs in the folder that its owner wrote."""
     nodes: FrozenSet[str] = frozenset()
     """Ray's ids of its nodes on this host, by the same logs."""
     mount_namespace: str | None = None
-    """The mount namespace by which it was reached, `None`: ours. Whoever made another one says what lies in it, and whose: a folder in it
-    tells of the processes in it alone."""
+    """The mount namespace through which the folder was read; `None`: ours. The user who made another mount namespace decides which files
+    are in it, and who seems to own them. So a folder in it is evidence only for the processes in that namespace."""
 
     @property
     def name(self) -> str:
-        """`session_<time>_<pid>`: hardly two are called so."""
+        """`session_<time>_<pid>`: two sessions hardly ever have the same name."""
         return os.path.basename(self.path)
 
     @property
     def answers(self) -> bool | None:
-        """Whether a raylet of its owner's, or of root's, listens there; `None`: that can't be told. Anybody else may listen in it too."""
+        """Whether a raylet of its owner or of root listens in it; `None`: unknown. Listeners of other users prove nothing."""
         if self.listeners is None:
             return None
         return any(listener.uid in (self.uid, 0) for listener in self.listeners)
 
     def is_same(self, other: SessionFolder) -> bool:
-        """Whether both are one session. Where in doubt they are: what lives in one then protects the other."""
+        """Whether both are the same session. In doubt they are: then a live process in one protects the other."""
         return (self.place is not None and self.place == other.place) or self.name == other.name
 
 
@@ -67,7 +67,7 @@ class Driver(NamedTuple):
 
 
 class SeenWorker(NamedTuple):
-    """A worker that was seen alive, and until when (in clock ticks since boot)."""
+    """A worker that an earlier scan saw alive."""
 
     pid: int
     ticks: int
@@ -75,28 +75,30 @@ class SeenWorker(NamedTuple):
     session: str | None
     job: str | None
     until: int = 0
+    """The last scan that saw it alive, in clock ticks since boot."""
     uid: int | None = None
 
 
 class ProcessFacts(NamedTuple):
-    """What the process table alone doesn't show."""
+    """The facts that are not in the process table."""
 
     folders: Tuple[SessionFolder, ...] = ()
-    """Every session that is known on this host, dead or alive."""
+    """Every known session on this host, dead or alive."""
     folder_of: Mapping[int, SessionFolder] = {}
     """By pid: the session that a process names or writes to."""
     drivers: Mapping[int, Driver] = {}
+    """By pid: processes that have connected as a driver."""
     holders: FrozenSet[int] = frozenset()
-    """Pids that NVML counts GPU memory for."""
+    """Pids of processes that hold GPU memory, by NVML."""
     seen: Mapping[Identity, SeenWorker] = {}
-    """Processes seen earlier below a worker."""
+    """Processes that an earlier scan saw below a worker."""
     workers: Mapping[int, SeenWorker] = {}
-    """Workers seen earlier, alive or not."""
+    """By pid: workers of earlier scans, alive or not."""
     sees_all: bool = False
-    """Nothing on this machine is hidden from us: we are in its first PID namespace."""
+    """No process of this machine is hidden: we are in its first PID namespace."""
 
     def find_past_workers(self, process: ScannedProcess) -> Tuple[SeenWorker, ...]:
-        """The worker of its own user that this probe has seen it below, or whose process group or session it is still in."""
+        """The worker of the same user below which the process was seen, or whose process group or session it is still in; one at most."""
         seen = self.seen.get(process.identity)
         if seen is None and not self.workers:
             return ()
@@ -106,7 +108,7 @@ class ProcessFacts(NamedTuple):
 
 
 class KindVerdict(NamedTuple):
-    """A kind and the reasons for it."""
+    """The kind of a process, with the reasons."""
 
     kind: str
     why: Tuple[str, ...]
@@ -118,23 +120,23 @@ class KindVerdict(NamedTuple):
     undecided: str | None = None
     """`"job"`: it is a `child` if its job still runs, else an `orphan`."""
     asks: Tuple[str, ...] = ()
-    """Undecided: the folders of the sessions any of which its job may belong to; all of them must be asked."""
+    """If undecided: the folders of the sessions that its job may belong to. All of them must be asked."""
     owner: int | None = None
-    """The worker or driver it belongs to."""
+    """The pid of the worker or driver that it belongs to."""
     from_ray: bool = True
-    """Listed even when it holds no GPU."""
+    """It belongs to Ray or comes from Ray: it is listed even if it holds no GPU."""
 
 
 class Sign(NamedTuple):
-    """One piece of evidence of what a process came from."""
+    """One piece of evidence of what started a process: a raylet, a session, a job or a worker."""
 
     lives: bool | None
-    """Whether that still lives; `None`: it can't be told, or the evidence could be somebody else's."""
+    """Whether the raylet, session, job or worker still lives; `None`: unknown, or another user may have planted the evidence."""
     text: str
     owner: int | None = None
-    """A living worker that it came from."""
+    """The pid of the live worker that started the process."""
     proves: bool = True
-    """False: it supports other evidence, and proves nothing alone."""
+    """False: it only supports other evidence, and proves nothing alone."""
 
 
 NO_SIGN = KindVerdict("foreign", ("nothing says that it comes from Ray",), from_ray=False)

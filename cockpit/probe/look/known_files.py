@@ -1,4 +1,4 @@
-"""What files of Ray, of training frameworks and of caches are, by their paths. Pure."""
+"""Recognizes files of Ray, of training frameworks and of caches by their paths. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CACHES = (
     (re.compile(r"(?P<folder>.*/\.cache/uv)/", re.DOTALL), "uv"),
 )
 _STEP = re.compile(r"(?P<folder>.*?)/(?:global_?step_?\d+[^/]*|checkpoint-\d+|iter_\d+|step_\d+|epoch_\d+)/", re.DOTALL)
-"""A checkpoint's folder as veRL, OpenRLHF, Hugging Face and Megatron call it; that of the run lies above it."""
+"""The folders of checkpoints of veRL, OpenRLHF, Hugging Face and Megatron; the folder of the run is the one above."""
 _WEIGHTS = re.compile(r".*\.(?:safetensors|distcp|ckpt|pth?|gguf)$|(?:pytorch|adapter)_model.*\.bin$", re.DOTALL)
 _INSTALLED = re.compile(r"/(?:site|dist)-packages/")
 _RUNTIME_ENV = re.compile(r"(?P<folder>.*/runtime_resources)/", re.DOTALL)
@@ -43,99 +43,79 @@ _HINT = re.compile(
     r"/session_\d|/ray_spilled|/\.cache/|/hub/|triton|inductor|step|checkpoint-|/iter_|/epoch_|/wandb/|/runtime_resources/|/core[^/]*$"
     r"|\.(?:safetensors|distcp|ckpt|pth?|gguf|bin)$"
 )
-"""What is in the path of everything that is known here: most paths need no more than one search."""
+"""Every path of a known file matches this. Most paths do not, so one search is enough for them."""
 
 
 class KnownFiles(NamedTuple):
     """Files that belong together: one log, one cache, the checkpoints of one run."""
 
     kind: str
-    """As of `Filler.kind` in the model."""
+    """As `Filler.kind` in the model."""
     path: str
-    """The file, or the folder in which all of them lie; in /dev/shm a pattern."""
+    """The file, or the folder that contains all of them; in /dev/shm a pattern."""
     name: str = ""
-    """Of a cache the program that uses it, of checkpoints the run, of shared memory what each file is."""
+    """For a cache, the program that uses it; for checkpoints, the run; for shared memory, the meaning of each file."""
     job: str = ""
-    """Of a driver's log the submission id, of a worker's log the job id."""
+    """For a driver's log, the submission id; for a worker's log, the job id."""
     pid: int | None = None
-    """Of a worker's log, as that worker's PID namespace counts; of a deleted file a process that has it open."""
+    """For a worker's log, the worker's pid in its PID namespace; for a deleted file, a process that has it open."""
     session: str = ""
-    """The name of the Ray session in whose folder it lies, and whose owner owns it."""
+    """The name of the Ray session, if the file is in the session's folder and has the same owner."""
 
 
 class KnownSession(NamedTuple):
     """The folder of a Ray session that was found on this host."""
 
     uid: int
-    """Who owns it."""
+    """The owner of the folder."""
     is_trusted: bool
-    """The owner is root, or the user that the probe runs as."""
+    """The owner is root or the user of the probe."""
 
 
 def recognize(path: str, uid: int | None = None, sessions: Mapping[str, KnownSession] = MappingProxyType({})) -> KnownFiles | None:
-    """What a file is a part of; `None`: its path does not tell. `path` is absolute, `uid` owns the file.
+    """The known files that a file belongs to; `None`: its path is not known. `path` is absolute, `uid` is the owner of the file.
 
-    Anybody can make a folder that is called like a session's, and write into a session's folder. So a file counts as a session's only in
-    a folder of `sessions` (by path), and only if it has the same owner. Logs of Ray are known only in a session that is trusted.
+    Any user can name a folder like a session's, and write into a session's folder. So a file belongs to a session only if it is in a folder
+    of `sessions` (by path) and has the same owner. Logs of Ray are known only in a trusted session.
     """
     if path.startswith(f"{SHM}/"):
-        return _recognize_shared_memory(path)
+        for pattern, name in SHM_NAMES:
+            match = pattern.match(os.path.basename(path))
+            if match is not None:
+                return KnownFiles("shm", f"{SHM}/{match['start']}*", name)  # together, since there may be thousands
+        return None
     if _HINT.search(path) is None:
         return None
     match = _SESSION.match(path)
     session = sessions.get(match["folder"]) if match is not None else None
     if match is None or session is None or session.uid != uid:
-        return _recognize_other(path)
-    name = match["session"]
-    if match["rest"].startswith("logs/") and session.is_trusted:
-        return _recognize_log(path, match["rest"], name)
-    found = _recognize_other(path)
+        return _recognize_anywhere(path)
+    rest, name = match["rest"], match["session"]
+    if rest.startswith("logs/") and session.is_trusted:
+        driver, worker = _DRIVER_LOG.match(rest), _WORKER_LOG.match(rest)
+        if driver is not None:
+            return KnownFiles("driver_log", path, job=driver["job"], session=name)
+        if worker is not None:
+            return KnownFiles("worker_log", path, job=worker["job"], pid=int(worker["pid"]), session=name)
+        return KnownFiles("ray_log", path, session=name)
+    found = _recognize_anywhere(path)
     return found._replace(session=name) if found is not None else KnownFiles("session", match["folder"], session=name)
 
 
-def _recognize_other(path: str) -> KnownFiles | None:
-    """What may lie anywhere."""
+def _recognize_anywhere(path: str) -> KnownFiles | None:
+    """The known files that may be in any folder."""
     spilled = _SPILLED.match(path)
     if spilled is not None:
         return KnownFiles("spilled", spilled["folder"])
-    return _recognize_cache(path) or _recognize_checkpoint(path) or _recognize_rest(path)
-
-
-def _recognize_shared_memory(path: str) -> KnownFiles | None:
-    """All files of one kind together: there may be thousands of them."""
-    for pattern, what in SHM_NAMES:
-        match = pattern.match(os.path.basename(path))
-        if match is not None:
-            return KnownFiles("shm", f"{SHM}/{match['start']}*", what)
-    return None
-
-
-def _recognize_log(path: str, rest: str, session: str) -> KnownFiles:
-    driver, worker = _DRIVER_LOG.match(rest), _WORKER_LOG.match(rest)
-    if driver is not None:
-        return KnownFiles("driver_log", path, job=driver["job"], session=session)
-    if worker is not None:
-        return KnownFiles("worker_log", path, job=worker["job"], pid=int(worker["pid"]), session=session)
-    return KnownFiles("ray_log", path, session=session)
-
-
-def _recognize_cache(path: str) -> KnownFiles | None:
     for pattern, name in _CACHES:
-        match = pattern.match(path)
-        if match is not None:
-            return KnownFiles("cache", match["folder"], name)
-    return None
-
-
-def _recognize_checkpoint(path: str) -> KnownFiles | None:
-    if _INSTALLED.search(path):
-        return None
-    step = _STEP.match(path)
-    folder = step["folder"] if step else os.path.dirname(path) if _WEIGHTS.match(os.path.basename(path)) else ""
-    return KnownFiles("checkpoints", folder, "/".join(folder.strip("/").split("/")[-2:])) if folder.strip("/") else None
-
-
-def _recognize_rest(path: str) -> KnownFiles | None:
+        cache = pattern.match(path)
+        if cache is not None:
+            return KnownFiles("cache", cache["folder"], name)
+    if not _INSTALLED.search(path):
+        step = _STEP.match(path)
+        run = step["folder"] if step else os.path.dirname(path) if _WEIGHTS.match(os.path.basename(path)) else ""
+        if run.strip("/"):
+            return KnownFiles("checkpoints", run, "/".join(run.strip("/").split("/")[-2:]))
     wandb, environment = _WANDB.match(path), _RUNTIME_ENV.match(path)
     if wandb is not None:
         return KnownFiles("wandb", wandb["folder"])

@@ -1,4 +1,4 @@
-"""The network as this host or a process on it has it: interfaces, addresses, and who listens on which port."""
+"""Reads the network interfaces, the addresses and the listening sockets of this host, or of a process's network namespace."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ _ANY = "00000000"
 _LISTEN = "0A"
 _SIOCGIFADDR = 0x8915
 MOST_ROUTES_BYTES = 1 << 20
-"""Of a process's table of routes, and of its interfaces: a host that knows all routes of the internet has 100 MB."""
+"""Bytes that are read of a table of routes or interfaces: the routes of the whole internet take 100 MB."""
 MOST_IPV6_BYTES = 1 << 16
-"""Of a process's table of IPv6 addresses: 1,000 of them."""
+"""Bytes that are read of a table of IPv6 addresses: 1,000 of them."""
 MOST_ADDRESSES = 256
 
 
 class Interfaces(NamedTuple):
-    """As the process sees them: a container has its own."""
+    """The network interfaces that a process sees: a container has its own."""
 
     names: Tuple[str, ...]
     default: str | None = None
-    """That of the route which the kernel prefers; `None`: there is no default route for IPv4."""
+    """The interface of the default route that the kernel prefers; `None`: there is no default route for IPv4."""
 
 
 def read_interfaces(pid: int, proc: str = "/proc") -> Interfaces | None:
-    """`None` where that can't be told."""
+    """`None`: unknown, also if the table of interfaces is too long."""
     try:
         table = read_at_most(f"{proc}/{pid}/net/dev", MOST_ROUTES_BYTES)
     except OSError:
         return None
     if len(table) >= MOST_ROUTES_BYTES:
-        return None  # a table that was cut doesn't have all
+        return None  # some interfaces would be missing
     lines = table.decode("utf-8", "replace").split("\n")[2:]
     routes = b""
     with suppress(OSError):
@@ -50,17 +50,25 @@ def read_interfaces(pid: int, proc: str = "/proc") -> Interfaces | None:
 
 
 def addresses() -> list[str]:
-    """All but loopback and link-local ones, IPv4 first."""
-    found = [address for _, name in socket.if_nameindex() for address in [_address(name)] if address and not address.startswith("127.")]
+    """The addresses of this host without those of loopback and link-local ones, IPv4 first."""
+    import fcntl  # needed once, for the greeting
+
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for _, name in socket.if_nameindex():
+            with suppress(OSError):  # it has no IPv4 address
+                answer = fcntl.ioctl(sock.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                found.append(socket.inet_ntoa(answer[20:24]))
+    found = [address for address in found if not address.startswith("127.")]
     rows = [line.split() for line in read_or_nothing("/proc/net/if_inet6").splitlines()]
-    found += [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0])) for row in rows if row[3] == "00"]  # of global scope
+    found += [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0])) for row in rows if row[3] == "00"]  # global scope
     return [*dict.fromkeys(found)]
 
 
 def read_addresses(pid: int, proc: str = "/proc") -> Tuple[str, ...] | None:
-    """All addresses of the network namespace of that process but those of loopback, IPv4 first; `None`: it can't be told.
+    """The addresses of the process's network namespace without those of loopback, IPv4 first; `None`: unknown.
 
-    The table of routes has every IPv4 address, also the second one of an interface: `|-- 10.0.0.1`, and below it `/32 host LOCAL`.
+    The table of routes has every IPv4 address, also the second one of an interface: `|-- 10.0.0.1`, and on the next line `/32 host LOCAL`.
     """
     try:
         routes = read_at_most(f"{proc}/{pid}/net/fib_trie", MOST_ROUTES_BYTES).decode("ascii", "replace")
@@ -76,62 +84,48 @@ def read_addresses(pid: int, proc: str = "/proc") -> Tuple[str, ...] | None:
     with suppress(OSError):  # a kernel without IPv6 has no such table
         ipv6 = read_at_most(f"{proc}/{pid}/net/if_inet6", MOST_IPV6_BYTES)
     if len(routes) >= MOST_ROUTES_BYTES or len(ipv6) >= MOST_IPV6_BYTES:
-        return None  # a table that was cut doesn't have all
+        return None  # some addresses would be missing
     rows = [line.split() for line in ipv6.decode("ascii", "replace").splitlines()]
     found += [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0])) for row in rows if row[3] == "00"]
     return tuple(dict.fromkeys(found)) if len(found) <= MOST_ADDRESSES else None
 
 
 def network_of(pid: int) -> str | None:
-    """What no other network namespace says of itself, on this or another host; `None`: it can't be told."""
-    boot, space = read_or_nothing("/proc/sys/kernel/random/boot_id").strip(), read_link(f"/proc/{pid}/ns/net")
-    return f"{boot} {space}" if boot and space else None
-
-
-def _address(interface: str) -> str | None:
-    import fcntl  # only for the greeting
-
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        try:
-            answer = fcntl.ioctl(sock.fileno(), _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
-        except OSError:
-            return None  # it has no IPv4 address
-    return socket.inet_ntoa(answer[20:24])
+    """An identity of the process's network namespace that no other has, on this or another host; `None`: unknown."""
+    boot, namespace = read_or_nothing("/proc/sys/kernel/random/boot_id").strip(), read_link(f"/proc/{pid}/ns/net")
+    return f"{boot} {namespace}" if boot and namespace else None
 
 
 def is_here(host: str) -> bool:
-    """Whether that is an address of this host."""
+    """Whether `host` is an address of this host."""
     return host.startswith("127.") or host in ("::1", "localhost") or host in addresses()
 
 
 def split_address(address: str) -> Tuple[str, int | None]:
-    """Host and port; no port where it is no address."""
+    """Host and port; no port if the text is no address."""
     host, _, port = address.rpartition(":")
     number = to_number(port)
     return host.strip("[]"), number if host and number and number < 65536 else None
 
 
 class ListeningSocket(NamedTuple):
-    """A TCP socket that listens, in one network namespace."""
+    """A TCP socket that listens in one network namespace."""
 
     host: str
     port: int
     uid: int
     link: str
-    """What a descriptor of it leads to: `socket:[inode]`."""
+    """The target of a descriptor's link in /proc/PID/fd: `socket:[inode]`."""
 
 
 def listening_sockets(pid: int | str = "self") -> Iterator[ListeningSocket]:
-    """All in the network namespace of that process, by its tables; a kernel without IPv6 has only one."""
+    """All listening TCP sockets in the process's network namespace. A kernel without IPv6 has no table for it."""
     for family, table in ((socket.AF_INET, "tcp"), (socket.AF_INET6, "tcp6")):
         for row in map(str.split, read_or_nothing(f"/proc/{pid}/net/{table}").splitlines()[1:]):
-            if row[3] == _LISTEN:
-                yield ListeningSocket(*_place(family, row[1]), int(row[7]), f"socket:[{row[9]}]")
-
-
-def _place(family: socket.AddressFamily, text: str) -> Tuple[str, int]:
-    """`0100007F:1F41` is 127.0.0.1:8001: words of four bytes, each in the order of this machine's processor (little-endian ones)."""
-    address, _, port = text.partition(":")
-    raw = bytes.fromhex(address)
-    turned = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
-    return socket.inet_ntop(family, turned), int(port, 16)
+            if row[3] != _LISTEN:
+                continue
+            # `0100007F:1F41` is 127.0.0.1:8001: each word of four bytes is in the byte order of the processor, which is little-endian.
+            address, _, port = row[1].partition(":")
+            words = bytes.fromhex(address)
+            raw = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
+            yield ListeningSocket(socket.inet_ntop(family, raw), int(port, 16), int(row[7]), f"socket:[{row[9]}]")

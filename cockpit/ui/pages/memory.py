@@ -9,11 +9,11 @@ from cockpit.findings.memory import kill_order, newest_worker
 from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, Holding, KillLine, MemoryOwner, kill_line, plausible_bytes
 from cockpit.findings.trend import Trend, seconds_until
 from cockpit.model import SUPERVISOR, Finding, HostMemory, Node, Snapshot
+from cockpit.model.about import find_things
 from cockpit.monitor.history import MAX_IDLE_GAP_STEPS
 from cockpit.text import UNKNOWN, ratio, size
 from cockpit.ui import cells
 from cockpit.ui.columns import number_column
-from cockpit.ui.findings import find_things
 from cockpit.ui.marks import Tone, bar, chart, fill_short_gaps, spark
 from cockpit.ui.section import Cell, Column, Page, PageRow, Section, facts
 from cockpit.ui.view import View

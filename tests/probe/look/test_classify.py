@@ -1,4 +1,4 @@
-"""Whose is it? Each kind, and each trap on the way to it."""
+"""Tests each kind of process, and each piece of evidence that could mislead."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def test_a_dashboard_lives_with_its_gcs_server_after_the_raylet_died():
     assert kinds(gcs(), process(102, f"python {RAY}/dashboard/dashboard.py --session-dir={SESSION}"))[102] == "ray"
 
 
-def test_an_agent_started_inside_another_ray_is_judged_by_its_own_raylet():
-    """2.60's agents inherit whatever RAY_RAYLET_PID their raylet was started with."""
+def test_an_agent_started_inside_another_ray_follows_its_own_raylet():
+    """Agents of Ray 2.60 inherit the RAY_RAYLET_PID that their raylet was started with."""
     agent = process(105, "ray::DashboardAgent", parent=100, RAY_RAYLET_PID="7")
     assert kinds(raylet(RAY_RAYLET_PID="7"), agent)[105] == "ray"
 
 
-def test_a_raylet_that_is_about_to_become_a_worker_is_not_a_second_raylet():
+def test_a_fork_of_a_raylet_that_will_become_a_worker_is_no_second_raylet():
     fork = raylet(110, parent=100)
     assert kinds(raylet(), fork) == {100: "ray", 110: "child"}
 
@@ -90,8 +90,8 @@ def test_a_pid_that_was_a_driver_once_is_no_driver():
     assert kinds(raylet(), other, drivers=[(other._replace(ticks=7), "01000000")]) == {100: "ray"}
 
 
-def test_a_driver_whose_ray_is_dead_is_somebodys_own_process():
-    """A notebook that used Ray this morning must not be swept away."""
+def test_a_driver_of_a_dead_ray_is_foreign():
+    """A notebook that used Ray earlier must not be killed."""
     script = process(300)
     found = judged(script, drivers=[(script, "01000000")], holders=[300])[300]
     assert found.kind == "foreign"
@@ -101,7 +101,7 @@ def test_a_driver_whose_ray_is_dead_is_somebodys_own_process():
 # child
 
 
-def test_what_a_worker_starts_is_its_child_in_a_session_of_its_own_too():
+def test_a_process_started_by_a_worker_is_a_child_even_in_its_own_session():
     family = [raylet(), worker(200), process(201, parent=200, leader=201), process(202, "VLLM::EngineCore", parent=201)]
     assert kinds(*family) == {100: "ray", 200: "worker", 201: "child", 202: "child"}
 
@@ -110,13 +110,13 @@ def test_a_fork_of_a_worker_keeps_its_title_and_is_a_child():
     assert kinds(raylet(), worker(200), worker(201, parent=200, logs=[worker_log(200)], RAY_RAYLET_PID="100"))[201] == "child"
 
 
-def test_what_a_driver_starts_is_its_child():
+def test_a_process_started_by_a_driver_is_a_child():
     script = process(300)
     assert kinds(raylet(), script, process(301, parent=300), drivers=[(script, "01000000")])[301] == "child"
 
 
 def test_a_double_fork_of_a_living_worker_is_a_child():
-    """Its parent is pid 1 at once; the log it writes to says from whom it came."""
+    """Its parent is pid 1 at once; its log names the worker that started it."""
     found = judged(raylet(), worker(200), left(210, job="ffffffff", logs=[worker_log(200, "ffffffff")]))[210]
     assert found.kind == "child"
     assert "worker 200" in found.why[-1]
@@ -138,7 +138,7 @@ def test_a_part_of_a_running_submission_that_lost_its_parent_stays_a_child():
     assert (found.kind, found.session) == ("child", SESSION)
 
 
-def test_of_which_cluster_a_part_is_cannot_be_told_while_a_submission_of_its_name_runs_in_two():
+def test_a_process_of_a_submission_that_runs_in_two_clusters_has_an_unknown_session():
     config = '{"metadata": {"job_submission_id": "ppo"}}'
     logs = [worker_log(300, session=OTHER)]
     jobs = [worker(200, title="ray::JobSupervisor"), process(201, parent=200, RAY_JOB_CONFIG_JSON_ENV_VAR=config)]
@@ -147,29 +147,29 @@ def test_of_which_cluster_a_part_is_cannot_be_told_while_a_submission_of_its_nam
     assert (found.kind, found.session) == ("child", None)
 
 
-def test_a_job_of_the_same_number_in_another_cluster_on_the_host_is_no_witness():
+def test_a_job_with_the_same_number_in_another_cluster_does_not_count():
     found = judged(raylet(), raylet(150, OTHER), worker(160, parent=150, logs=[worker_log(160, session=OTHER)]), left(210))[210]
     assert (found.kind, found.undecided) == ("unknown", "job")
 
 
-def test_whether_the_job_of_a_lonely_child_runs_must_be_asked_of_ray():
+def test_a_process_without_parent_waits_for_rays_answer_about_its_job():
     found = judged(raylet(), left(210))[210]
     assert (found.kind, found.undecided, found.job) == ("unknown", "job", "02000000")
     assert (found.session, found.node) == (SESSION, NODE)
     assert found.why[-1] == "only Ray knows whether job 02000000 still runs"
 
 
-def test_the_descendants_of_an_undecided_process_hang_on_the_same_job():
+def test_the_descendants_of_an_undecided_process_wait_for_the_same_answer():
     found = judged(raylet(), left(210), process(211, parent=210))
     assert (found[211].kind, found[211].undecided, found[211].job) == ("unknown", "job", "02000000")
 
 
-def test_a_lonely_child_of_a_job_that_nobody_knows_is_unknown():
+def test_a_process_without_parent_and_without_job_is_unknown():
     found = judged(raylet(), left(210, job="ffffffff"))[210]
     assert (found.kind, found.undecided) == ("unknown", None)
 
 
-def test_a_worker_of_another_job_proves_nothing_for_this_one():
+def test_a_worker_of_another_job_does_not_keep_a_process_alive():
     assert kinds(raylet(), worker(200, job="03000000"), left(210))[210] == "unknown"
 
 
@@ -197,12 +197,12 @@ def test_of_two_sessions_only_the_dead_ones_parts_are_stale():
     assert kinds(*living, *dead) == {100: "ray", 102: "ray", 200: "worker", 152: "stale", 250: "stale"}
 
 
-def test_a_session_whose_socket_answers_lives_though_its_raylet_is_not_seen():
+def test_a_session_with_a_listening_socket_lives_even_if_its_raylet_is_hidden():
     dashboard = process(102, f"python {RAY}/dashboard/dashboard.py --session-dir={SESSION}")
     assert kinds(dashboard, folders=[folder(listeners=[SocketListener(0, USER)])])[102] == "ray"
 
 
-def test_a_part_of_a_session_whose_folder_is_gone_is_stale_only_where_no_process_is_hidden():
+def test_a_part_of_a_session_without_folder_is_stale_only_if_no_process_is_hidden():
     dashboard = process(102, f"python {RAY}/dashboard/dashboard.py --session-dir={SESSION}")
     assert kinds(dashboard, folders=[folder(uid=None)])[102] == "unknown"
     assert kinds(dashboard, folders=[folder(uid=None)], sees_all=True)[102] == "stale"
@@ -222,15 +222,15 @@ def test_a_child_whose_raylet_is_dead_is_an_orphan():
 
 
 @pytest.mark.parametrize("parent", ["systemd --user", "tini -- run", "/usr/bin/containerd-shim"])
-def test_an_orphan_is_one_whoever_adopts_the_children_of_the_dead(parent):
+def test_an_orphan_stays_one_under_any_reaper(parent):
     assert kinds(process(40, parent), left(210, parent=40))[210] == "orphan"
 
 
-def test_the_first_process_of_a_container_adopts_whatever_it_is():
+def test_the_first_process_of_a_container_is_a_reaper_whatever_its_name():
     assert kinds(process(40, "python entry.py", pids=(40, 1)), left(210, parent=40, pids=(210, 77)))[210] == "orphan"
 
 
-def test_the_pid_of_a_dead_raylet_may_be_anybodys_now():
+def test_the_pid_of_a_dead_raylet_may_be_reused():
     found = judged(process(100, "postgres"), left(210))[210]
     assert found.kind == "orphan"
     assert "now postgres" in found.why[0]
@@ -251,21 +251,21 @@ def test_another_living_session_does_not_keep_an_orphan():
     assert kinds(raylet(500, OTHER), worker(550, parent=500), left(210))[210] == "orphan"
 
 
-def test_what_an_orphan_starts_is_an_orphan():
+def test_a_child_of_an_orphan_is_an_orphan():
     found = judged(left(210), process(211, "VLLM::EngineCore", parent=210))[211]
     assert (found.kind, found.why[0]) == ("orphan", "child of python 210 (orphan)")
 
 
-def test_what_a_stale_worker_has_started_is_an_orphan():
+def test_a_child_of_a_stale_worker_is_an_orphan():
     assert kinds(worker(200, parent=1, RAY_RAYLET_PID="100"), left(210, parent=200))[210] == "orphan"
 
 
-def test_what_is_left_of_a_submitted_job_of_a_dead_session_is_an_orphan():
+def test_a_process_of_a_submitted_job_in_a_dead_session_is_an_orphan():
     found = judged(process(210, RAY_JOB_CONFIG_JSON_ENV_VAR=JOB, logs=[JOB_LOG]))[210]
     assert (found.kind, found.job, found.session) == ("orphan", "ppo", SESSION)
 
 
-def test_what_is_left_of_a_submitted_job_follows_the_raylet_that_it_names_and_not_any_that_lives():
+def test_a_process_of_a_submitted_job_follows_the_raylet_that_it_names_not_another_live_one():
     found = judged(raylet(500, OTHER), process(610, RAY_RAYLET_PID="100", RAY_JOB_CONFIG_JSON_ENV_VAR=JOB))[610]
     assert (found.kind, found.job, found.why) == ("orphan", "ppo", (DEAD,))
 
@@ -274,14 +274,14 @@ def past(pid: int = 200, raylet: tuple[int, int] = (100, 1000), until: int = 500
     return SeenWorker(pid, 2000, raylet, SESSION, "02000000", until, USER)
 
 
-def test_what_was_seen_below_a_worker_is_an_orphan_once_its_raylet_is_dead():
+def test_a_process_once_seen_below_a_worker_is_an_orphan_when_the_raylet_is_dead():
     daemon = process(210, "daemon")
     found = judged(daemon, seen={daemon.identity: past()})[210]
     assert (found.kind, found.job) == ("orphan", "02000000")
     assert "was seen as a child of worker 200" in found.why[0]
 
 
-def test_of_what_is_undecided_the_first_reason_names_the_worker_that_is_gone():
+def test_the_first_reason_of_an_undecided_process_names_its_dead_worker():
     daemon = process(210, "daemon")
     assert judged(raylet(), daemon, seen={daemon.identity: past()})[210].why == (
         "its worker 200 is gone",
@@ -290,21 +290,21 @@ def test_of_what_is_undecided_the_first_reason_names_the_worker_that_is_gone():
     )
 
 
-def test_what_was_seen_below_a_living_worker_is_its_child():
+def test_a_process_once_seen_below_a_live_worker_is_its_child():
     daemon = process(210, "daemon")
     assert kinds(raylet(), worker(200), daemon, seen={daemon.identity: past()})[210] == "child"
 
 
-def test_the_process_group_of_a_dead_worker_is_left_over():
+def test_a_process_in_the_group_of_a_dead_worker_is_an_orphan():
     assert kinds(process(210, "daemon", group=200), workers={200: past()})[210] == "orphan"
 
 
-def test_a_process_group_made_after_the_worker_died_is_somebody_elses():
+def test_a_process_younger_than_the_end_of_the_worker_does_not_belong_to_it():
     assert kinds(process(900, "daemon", group=200), workers={200: past(until=5000)}) == {}
 
 
 def test_the_process_group_that_ray_was_started_in_proves_nothing():
-    """Up to 2.44 workers stay in the group of the shell that ran `ray start`, as do that shell's other jobs."""
+    """Up to Ray 2.44, workers stay in the process group of the shell that ran `ray start`, like other jobs of that shell."""
     assert kinds(raylet(group=40), worker(200, group=40), process(210, "daemon", group=40)) == {100: "ray", 200: "worker"}
 
 
@@ -327,16 +327,16 @@ def test_a_session_behind_a_link_is_the_same_session():
     assert kinds(raylet(session=linked), *supervised, folders=folders)[210] == "child"
 
 
-def test_a_session_that_somebody_has_renamed_lives_by_the_raylet_that_listens_in_it():
-    """Its temp dir may be written by everybody."""
+def test_a_renamed_session_lives_while_a_raylet_listens_in_it():
+    """Any user may write into Ray's temp dir."""
     renamed = "/tmp/ray/session_2001-01-01_00-00-00_000000_1"
     job = process(210, RAY_JOB_CONFIG_JSON_ENV_VAR=JOB, logs=[f"{renamed}/logs/job-driver-ppo.log"])
     found = judged(raylet(), job, folders=[folder(renamed, 100, listeners=[SocketListener(100, USER)])])[210]
     assert found.kind == "unknown"
 
 
-def test_what_a_shell_inherited_in_a_job_is_in_use():
-    """A tmux that was started in a job, and a server below its shell: their environment tells of a Ray that is long dead."""
+def test_processes_of_a_terminal_that_was_started_in_a_job_are_in_use():
+    """A tmux that was started in a job, and a server below its shell: their variables name a Ray that has long ended."""
     ours = {"RAY_RAYLET_PID": "100", "RAY_JOB_ID": "02000000"}
     tmux = process(210, "tmux", **ours)
     shell = process(211, "-bash", parent=210, terminal=34816, **ours)
@@ -346,33 +346,33 @@ def test_what_a_shell_inherited_in_a_job_is_in_use():
 
 
 @pytest.mark.parametrize("parent", ["slurmstepd: [1.0]", "orted", "sshd: train", "bash", "my-launcher"])
-def test_what_a_living_launcher_has_started_is_in_use(parent):
+def test_a_process_with_a_live_launcher_as_parent_is_in_use(parent):
     found = judged(process(40, parent), left(210, parent=40))[210]
     assert found.kind == "unknown"
     assert found.why[-1].endswith("lives, and is not Ray's")
 
 
-def test_a_parent_that_cannot_be_seen_may_live():
+def test_a_process_with_a_hidden_parent_is_unknown():
     assert kinds(left(210, parent=0))[210] == "unknown"
     assert kinds(left(210, parent=999))[210] == "unknown"
 
 
-def test_what_its_first_process_was_given_tells_of_that_ones_past():
-    """A container that a job has started, in which somebody works on."""
+def test_variables_that_a_process_inherited_from_a_containers_first_process_prove_nothing():
+    """A job has started a container, and somebody still works in it."""
     first = process(1, "bash", parent=0, RAY_RAYLET_PID="100", RAY_JOB_ID="02000000")
     assert kinds(first, left(210), init=False)[210] == "unknown"
 
 
-def test_a_variable_counts_only_where_a_session_of_its_user_tells_of_that_raylet():
-    """Srun hands a job's environment to other hosts."""
+def test_a_variable_counts_only_if_a_session_of_its_user_had_that_raylet():
+    """Slurm's srun copies the environment of a job to other hosts."""
     for folders in ([], [folder(SESSION, 77)], [folder(SESSION, 100, uid=EVIL)], [folder(SESSION, 100, uid=ROOT)]):
         found = judged(left(210), folders=folders)[210]
         assert (found.kind, found.undecided) == ("unknown", None)
         assert "its session may be on another host" in found.why[0]
 
 
-def test_what_sees_other_files_than_we_do_is_said_to_and_is_ended_by_nobody():
-    """Such as a Slurm job with a /tmp of its own, seen from outside of it."""
+def test_a_process_that_sees_other_files_is_unknown_and_the_reason_says_so():
+    """Such as a process of a Slurm job with its own /tmp, seen from outside of the job."""
     inside = left(210)
     inside = inside._replace(details=inside.details._replace(mount_namespace="mnt:[4026539999]"))
     found = judged(inside, folders=[])[210]
@@ -386,21 +386,21 @@ def test_a_variable_that_names_another_node_does_not_count():
     assert kinds(left(210, RAY_NODE_ID="ff" * 28))[210] == "unknown"
 
 
-def test_of_two_sessions_with_a_raylet_of_that_pid_the_one_whose_log_it_writes_to_is_its_own():
+def test_the_log_decides_between_two_sessions_that_had_a_raylet_with_the_same_pid():
     both = [folder(SESSION, 100), folder(OTHER, 100, inode=2)]
     assert kinds(left(210), folders=both)[210] == "unknown"
     assert kinds(left(210, logs=[worker_log(200)]), folders=both)[210] == "orphan"
 
 
-def test_a_folder_that_somebody_has_given_a_sessions_name_is_no_session_of_the_raylet_or_job():
-    """His own, around a folder of the victim's that he may not look into: he renames it."""
+def test_a_folder_with_a_sessions_name_but_without_raylets_proves_nothing():
+    """An attacker may rename his own folder, which contains a folder of the victim that he can't read."""
     assert kinds(left(210, logs=[worker_log(200)]), folders=[folder(SESSION)])[210] == "unknown"
     found = judged(process(210, RAY_JOB_CONFIG_JSON_ENV_VAR=JOB, logs=[JOB_LOG]), folders=[folder(SESSION)])[210]
     assert (found.kind, found.undecided) == ("unknown", None)
 
 
-def test_where_its_log_was_moved_to_says_neither_whose_a_process_is_nor_alone_whom_to_ask():
-    """Anybody may move it into another session's folder, whose Ray numbers jobs alike."""
+def test_a_moved_log_does_not_change_the_session_and_both_sessions_are_asked():
+    """Any user may move a log into another session's folder, and both sessions give their jobs the same numbers."""
     moved = [worker_log(200, session=OTHER)]
     found = judged(raylet(), raylet(101, OTHER), left(210, logs=moved))[210]
     assert (found.session, found.undecided, found.asks) == (SESSION, "job", (SESSION, OTHER))
@@ -408,8 +408,8 @@ def test_where_its_log_was_moved_to_says_neither_whose_a_process_is_nor_alone_wh
     assert judged(raylet(), raylet(101, OTHER), outside)[200].session == SESSION
 
 
-def test_a_raylet_that_lives_in_another_pid_namespace_is_not_called_dead_there():
-    """A job that has left its container: `nsenter` from a pod that may."""
+def test_a_raylet_in_another_pid_namespace_is_not_called_dead():
+    """A process that has left its container, such as `nsenter` in a privileged pod."""
     inside = raylet(5000, pids=(5000, 100))
     found = judged(inside, left(6000), folders=[folder(SESSION, 100)])[6000]
     assert (found.kind, found.undecided) == ("unknown", None)
@@ -417,37 +417,37 @@ def test_a_raylet_that_lives_in_another_pid_namespace_is_not_called_dead_there()
 
 
 def test_the_name_of_a_log_proves_nothing_alone():
-    """Whoever may rename a file into the folder of a dead session would end its writer."""
+    """Else a user who renames a file into the folder of a dead session would end the process that writes it."""
     found = judged(process(210, "VLLM::EngineCore", logs=[worker_log(200)]))[210]
     assert found.kind == "unknown"
     assert "only the path of that log file shows this, which is no proof" in found.why
 
 
-def test_a_log_that_may_have_been_moved_from_a_living_session_leaves_the_last_word_to_ray():
+def test_ray_decides_if_a_log_may_have_been_moved_from_a_live_session():
     job = process(210, RAY_JOB_CONFIG_JSON_ENV_VAR=JOB, logs=[JOB_LOG])
     found = judged(raylet(150, OTHER), job)[210]
     assert (found.kind, found.undecided, found.asks) == ("unknown", "job", (OTHER,))
     assert kinds(raylet(500, OTHER), job)[210] == "orphan"  # that one is younger
 
 
-def test_where_a_raylet_cannot_be_seen_no_other_is_dead():
+def test_no_raylet_counts_as_dead_while_another_one_of_the_user_is_hidden():
     unseen = [folder(SESSION, 100), folder(OTHER, 5, listeners=[SocketListener(0, USER)])]
     assert kinds(left(210), folders=unseen)[210] == "unknown"
     assert kinds(process(210, RAY_JOB_CONFIG_JSON_ENV_VAR=JOB, logs=[JOB_LOG]), folders=unseen)[210] == "unknown"
 
 
 def test_another_users_raylet_and_listener_keep_nothing_alive():
-    """Or anybody could keep root from ending what was left over."""
+    """Else any user could keep root from ending orphans."""
     claims = [raylet(100, ticks=5, uid=EVIL), raylet(300, uid=EVIL)]
     found = kinds(*claims, left(210), folders=[folder(SESSION, 100, listeners=[SocketListener(300, EVIL)])])
     assert found[210] == "orphan"
 
 
-def test_roots_raylet_speaks_for_everybody():
+def test_a_raylet_of_root_counts_for_every_user():
     assert kinds(raylet(uid=ROOT), left(210))[210] == "unknown"
 
 
-def test_what_was_seen_below_another_users_worker_proves_nothing():
+def test_a_worker_of_another_user_proves_nothing():
     daemon = process(210, "daemon")
     assert kinds(daemon, seen={daemon.identity: past()._replace(uid=EVIL)}) == {}
 
@@ -490,7 +490,7 @@ def test_parent_1_alone_proves_nothing(stranger):
     assert kinds(raylet(), stranger, holders=[400])[400] == "foreign"
 
 
-def test_who_is_foreign_and_holds_no_gpu_is_not_listed():
+def test_a_foreign_process_without_gpu_is_not_listed():
     assert kinds(process(400)) == {}
 
 
@@ -508,7 +508,7 @@ def test_a_holder_whose_environment_cannot_be_read_is_unknown():
     assert (found.kind, found.why) == ("unknown", ("its environment can't be read: no permission",))
 
 
-def test_somebody_elses_lonely_worker_or_engine_is_listed_and_unknown():
+def test_an_unreadable_worker_or_engine_without_parent_is_listed_as_unknown():
     assert kinds(worker(200, parent=1, readable=False, logs=[])) == {200: "unknown"}
     assert kinds(process(400, command="VLLM::EngineCore", readable=False)) == {400: "unknown"}
 
@@ -523,11 +523,11 @@ def test_a_stuck_raylet_is_not_dead():
     assert kinds(raylet(name="raylet", stuck=True, state="D"), left(210))[210] == "unknown"
 
 
-def test_somebody_elses_child_of_a_worker_is_a_child_though_its_environment_is_hidden():
+def test_an_unreadable_child_of_a_worker_is_a_child():
     assert kinds(raylet(), worker(200), process(201, parent=200, readable=False))[201] == "child"
 
 
-def test_where_processes_are_hidden_an_absent_raylet_is_not_dead():
+def test_an_absent_raylet_is_not_dead_if_processes_are_hidden():
     assert kinds(left(210), init=False)[210] == "unknown"
 
 
@@ -545,7 +545,7 @@ def test_an_orphan_adopted_by_a_driver_that_is_pid_1_is_not_its_child():
     assert DEAD in found.why
 
 
-def test_a_driver_started_from_the_shell_of_an_old_job_hands_its_past_to_its_children():
+def test_children_inherit_the_old_variables_of_a_driver_that_was_started_from_an_old_jobs_shell():
     script = process(600, RAY_RAYLET_PID="100")
     child = process(601, parent=600, RAY_RAYLET_PID="100")
     assert kinds(raylet(500), script, child, drivers=[(script, "01000000")]) == {500: "ray", 600: "driver", 601: "child"}

@@ -1,4 +1,4 @@
-"""A source that hangs or fails, and those who wait for it."""
+"""Tests a collector that hangs or fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def until(fact) -> None:
         time.sleep(0.005)
 
 
-def test_facts_come_from_a_thread_of_its_own():
+def test_facts_are_collected_in_another_thread():
     one = Collector("x", "X", threading.get_ident, 60)
     first = threading.Event()
     assert one.facts is None
@@ -28,7 +28,7 @@ def test_facts_come_from_a_thread_of_its_own():
     assert one.fault() is None
 
 
-def test_before_its_first_answer_there_is_no_fact_and_soon_a_fault(monkeypatch):
+def test_there_are_no_facts_before_the_first_answer_and_soon_a_fault(monkeypatch):
     monkeypatch.setattr(collector, "FIRST_ANSWER_TIMEOUT_S", 0.05)
     never = threading.Event()
     one = Collector("nvml", "NVML", never.wait, 60)
@@ -60,7 +60,7 @@ def test_a_source_that_hangs_keeps_its_facts_and_says_since_when():
     until(lambda: one.fault() is None)
 
 
-def test_one_without_a_pace_answers_when_asked():
+def test_a_collector_without_interval_collects_when_asked():
     asked: list[int] = []
     one = Collector("x", "X", lambda: asked.append(1), None)
     one.start(threading.Event())
@@ -71,7 +71,7 @@ def test_one_without_a_pace_answers_when_asked():
     assert len(asked) == 2
 
 
-def test_nobody_waits_longer_than_he_wants_to():
+def test_waiting_ends_after_the_given_seconds():
     never = threading.Event()
     one = Collector("x", "X", never.wait, None)
     one.start(threading.Event())
@@ -110,7 +110,7 @@ def burn(seconds):
         sum(range(100))
 
 
-def test_what_is_dear_to_read_takes_a_tenth_of_a_core_however_often_it_is_asked():
+def test_an_expensive_collector_takes_a_tenth_of_a_core_however_often_it_is_asked():
     looks = []
 
     def look():
@@ -124,7 +124,7 @@ def test_what_is_dear_to_read_takes_a_tenth_of_a_core_however_often_it_is_asked(
     assert looks[5] - looks[0] >= 5 * 0.02 * collector.REST_PER_CPU_S
 
 
-def test_what_is_read_seldom_for_that_is_said(monkeypatch):
+def test_a_fault_says_that_facts_are_read_only_seldom(monkeypatch):
     monkeypatch.setattr(collector, "SELDOM_REST_S", 0.05)
     one = Collector("processes", "/proc", lambda: burn(0.05), 60)
     one.start(threading.Event())
@@ -133,7 +133,7 @@ def test_what_is_read_seldom_for_that_is_said(monkeypatch):
     assert one.facts is None
 
 
-def test_what_needs_anothers_facts_is_not_asked_before_them_and_says_nothing_of_its_own():
+def test_a_collector_waits_for_the_facts_of_another_and_reports_no_fault_until_then():
     late, first = threading.Event(), threading.Event()
 
     def scan() -> bool:

@@ -1,10 +1,10 @@
-"""Which container a process runs in, and the command that looks into it."""
+"""Tests how the container of a process is found, and the command that probes it."""
 
 from __future__ import annotations
 
 import pytest
 
-from cockpit.probe.look.containers import ContainerRef, find_container, judged_inside
+from cockpit.probe.look.containers import ContainerRef, find_container, why_probed_inside
 from tests.probe.forests import judged, process, table
 
 ID = "0123456789ab" + "c" * 52
@@ -37,28 +37,28 @@ def test_a_container_is_known_by_the_program_that_watches_over_it(watcher, name,
 
 
 @pytest.mark.parametrize(("word", "engine"), [("libpod", "podman"), ("docker", "docker"), ("crio", "crictl"), ("cri-containerd", "crictl")])
-def test_where_nobody_watches_its_cgroup_is_called_so(word, engine):
+def test_a_container_without_such_a_program_is_known_by_the_name_of_its_cgroup(word, engine):
     made = table(inner(1, (word, ID)))
     assert find_container(made[1701], made) == ContainerRef(engine, "0123456789ab")
 
 
-def test_of_containers_in_each_other_it_is_the_outermost():
+def test_of_nested_containers_the_outermost_counts():
     outer = process(1500, CONMON, name="conmon")
     nested = process(1600, CONMON.replace("train", "nested"), parent=1500, name="conmon", pids=(1600, 7))
     made = table(outer, nested, inner(1600, pids=(1701, 485, 3)))
     assert find_container(made[1701], made) == ContainerRef("podman", "train", 1000)
 
 
-def test_what_is_in_our_own_namespace_is_in_no_container():
+def test_a_process_in_our_own_namespace_is_in_no_container():
     made = table(process(1500, CONMON, name="conmon"), process(1600, parent=1500))
     assert find_container(made[1600], made) is None
 
 
-def test_what_can_not_be_told_of_a_process_in_a_container_comes_with_the_command_that_can():
+def test_an_unknown_process_in_a_container_comes_with_the_command_that_can_judge_it():
     first = process(1600, parent=1500, pids=(1600, 1))
     left = process(1701, parent=1600, pids=(1701, 485), RAY_RAYLET_PID="99999")
     verdict = judged(process(1500, CONMON, name="conmon"), first, left)[1701]
-    assert (verdict.kind, verdict.why[-1]) == ("unknown", judged_inside(ContainerRef("podman", "train", 1000)))
+    assert (verdict.kind, verdict.why[-1]) == ("unknown", why_probed_inside(ContainerRef("podman", "train", 1000)))
     assert verdict.why[-1].endswith("of uid 1000, which has to be probed from inside: `podman exec -it train cockpit`")
     alone = judged(first, left)[1701]
     assert alone.why[-1].endswith("run cockpit in its container")

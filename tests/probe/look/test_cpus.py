@@ -1,4 +1,4 @@
-"""How many CPUs a process may use."""
+"""Tests how many CPUs a process may use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALL = len(os.sched_getaffinity(0))
 
 
 def limits(tmp_path: Path, *folders: dict[str, str]) -> CpuLimit:
-    """Of this process, in cgroups with these files, its own first."""
+    """The limits of this process in cgroups with these files, its own cgroup first."""
     paths = []
     for number, files in enumerate(folders):
         folder = tmp_path / str(number)
@@ -25,12 +25,12 @@ def limits(tmp_path: Path, *folders: dict[str, str]) -> CpuLimit:
     return cpu_limit(os.getpid(), paths)
 
 
-def test_the_lowest_of_all_cgroups_above_it_counts_with_its_file(tmp_path):
+def test_the_lowest_quota_of_all_cgroups_counts_with_its_file(tmp_path):
     found = limits(tmp_path, {"cpu.max": "max 100000\n"}, {"cpu.max": "400000 100000\n"}, {"cpu.max": "800000 100000\n"}, {})
     assert found == CpuLimit(ALL, 4.0, f"{tmp_path}/1/cpu.max")
 
 
-def test_version_one_has_two_files(tmp_path):
+def test_cgroup_version_1_has_two_files(tmp_path):
     found = limits(
         tmp_path,
         {"cpu.cfs_quota_us": "-1\n", "cpu.cfs_period_us": "100000\n"},
@@ -46,12 +46,12 @@ def test_version_one_has_two_files(tmp_path):
         {"cpu.cfs_quota_us": "100000"}, {"cpu.cfs_quota_us": "100000", "cpu.cfs_period_us": "0"},
     ],
 )  # fmt: skip
-def test_no_limit_and_nonsense_are_no_number(tmp_path, files):
+def test_no_limit_and_invalid_files_are_unknown(tmp_path, files):
     assert limits(tmp_path, files) == CpuLimit(ALL, None, None)
 
 
 @pytest.mark.process
-def test_an_affinity_is_told_of_another_process_too():
+def test_the_affinity_of_another_process_is_read():
     one = min(os.sched_getaffinity(0))
     with subprocess.Popen(["taskset", "-c", str(one), "sleep", "600"]) as child:
         try:
@@ -62,5 +62,5 @@ def test_an_affinity_is_told_of_another_process_too():
             child.kill()
 
 
-def test_of_a_process_that_is_gone_nothing_is_known():
+def test_nothing_is_known_of_an_ended_process():
     assert cpu_limit(4_000_000, []) == CpuLimit(None, None, None)

@@ -1,4 +1,4 @@
-"""What fills a disk: real files, and real processes that have them open."""
+"""Tests what fills a disk, with real files and real processes that have them open."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.probe.look import fillers as module
-from cockpit.probe.look.fillers import Filler, Fillers, look_at_disk, tell
+from cockpit.probe.look.fillers import Filler, Fillers, count_disk, tell
 from cockpit.probe.look.kinds import SessionFolder
 from cockpit.probe.look.origin import ProcessOrigin
 from cockpit.probe.look.processes import Details, ProcessScanner, ScannedProcess
@@ -24,7 +24,7 @@ pytestmark = needs_root
 
 
 def never_pause(_seconds: float) -> None:
-    """Nobody else needs this machine."""
+    """Replaces `time.sleep`."""
 
 
 @pytest.fixture
@@ -44,9 +44,9 @@ def write(path: Path, mib: float = 8) -> Path:
 
 
 def looked(disk: Path, *, temps: tuple[str, ...] = (), scan: bool = False) -> dict[str, Filler]:
-    """By path from the disk."""
+    """The fillers of `disk`, by their path in it."""
     table = ProcessScanner().scan() if scan else {}
-    found = look_at_disk(str(disk), temps or (f"{disk}/ray",), table, never_pause, (SessionFolder(f"{disk}/ray/{NAME}", uid=0),))
+    found = count_disk(str(disk), temps or (f"{disk}/ray",), table, never_pause, (SessionFolder(f"{disk}/ray/{NAME}", uid=0),))
     return {filler.files.path.removeprefix(f"{disk}/"): filler for filler in found.fillers}
 
 
@@ -65,7 +65,7 @@ def test_files_that_belong_together_are_summed_and_the_largest_comes_first(disk)
     assert found[str(log.relative_to(disk))].files.job == "train1"
 
 
-def test_what_is_not_known_is_told_by_the_narrowest_folder_that_holds_nearly_all_of_it(disk):
+def test_unknown_files_are_named_by_the_narrowest_folder_that_holds_nearly_all_of_them(disk):
     for number in range(5):
         write(disk / "data" / "alice" / "deep" / "er" / f"{number}.bin", 2)
     write(disk / "data" / "bob" / "x.bin", 0.1)
@@ -116,24 +116,24 @@ def test_the_run_of_checkpoints_is_known_by_the_process_that_was_started_with_th
     assert found["ckpt/run10"].holder is None
 
 
-def test_what_is_beyond_its_bounds_is_not_counted_and_that_is_told(disk, monkeypatch):
+def test_a_count_that_reaches_a_limit_is_not_whole(disk, monkeypatch):
     for number in range(20):
         write(disk / "a" / f"{number}" / "x.bin", 1)
-    assert look_at_disk(str(disk), (), {}, never_pause).is_whole
-    monkeypatch.setattr(module, "MOST_ENTRIES", 10)
-    found = look_at_disk(str(disk), (), {}, never_pause)
+    assert count_disk(str(disk), (), {}, never_pause).is_whole
+    monkeypatch.setattr(module, "MAX_ENTRIES", 10)
+    found = count_disk(str(disk), (), {}, never_pause)
     assert not found.is_whole
     assert sum(one.size for one in found.fillers) < 12 * MIB
 
 
-def test_a_name_that_is_no_text_can_be_sent(disk):
+def test_a_name_that_is_no_utf_8_can_be_sent(disk):
     write(disk / "a" / os.fsdecode(b"\xff\x1b.bin"), 20)
-    found = look_at_disk(str(disk), (), {}, never_pause)
+    found = count_disk(str(disk), (), {}, never_pause)
     (told,) = tell(str(disk), found, {}, str)["fillers"]
     assert told["path"] == f"{disk}/a/\\xff\x1b.bin"
 
 
-def test_a_log_is_known_by_the_session_s_folder_and_its_owner(disk):
+def test_a_log_is_known_only_in_a_session_s_folder_and_with_its_owner(disk):
     write(disk / "else" / NAME / "logs" / "job-driver-train1.log", 20)
     planted = write(disk / "ray" / NAME / "logs" / "job-driver-train2.log")
     os.chown(planted, 1001, 1001)
@@ -153,14 +153,14 @@ def test_a_huge_folder_leaves_time_for_those_after_it(disk, monkeypatch):
     for number in range(30):
         write(disk / "ray" / "many" / f"{number}.bin", 0.01)
     write(disk / "x" / "y" / "large.bin", 20)
-    monkeypatch.setattr(module, "MOST_ENTRIES", 40)
-    found = look_at_disk(str(disk), (f"{disk}/ray",), {}, never_pause)
+    monkeypatch.setattr(module, "MAX_ENTRIES", 40)
+    found = count_disk(str(disk), (f"{disk}/ray",), {}, never_pause)
     assert [filler.files.path for filler in found.fillers] == [f"{disk}/x/y/large.bin"]
     assert not found.is_whole
 
 
 @pytest.mark.parametrize(("uid", "is_root"), [(0, True), (1001, False)])
-def test_only_processes_of_root_and_of_our_own_name_folders_to_look_into(uid, is_root):
+def test_only_working_directories_of_root_s_and_our_own_processes_are_counted(uid, is_root):
     details = Details(uid=uid, origin=ProcessOrigin(role="raylet"))
     working = ScannedProcess(os.getpid(), "python", "S", 1, 1, 1, 1, 0, details=details)
     assert (os.getcwd() in module._roots("/", (), {os.getpid(): working})) is is_root
@@ -173,7 +173,7 @@ def settled(fact) -> None:
         time.sleep(0.005)
 
 
-def test_only_a_disk_above_its_mark_is_looked_at_and_it_is_forgotten_when_it_has_room(disk):
+def test_only_a_disk_above_the_mark_is_counted_and_its_answer_is_dropped_below_it(disk):
     fillers = Fillers(dict, never_pause)
     fillers.start()
     write(disk / "ray" / "x.bin", 56)
@@ -185,7 +185,7 @@ def test_only_a_disk_above_its_mark_is_looked_at_and_it_is_forgotten_when_it_has
     settled(lambda: not fillers.known())
 
 
-def test_a_disk_that_is_gone_is_no_trouble(disk):
+def test_a_disk_that_is_gone_does_not_stop_the_others(disk):
     fillers = Fillers(dict, never_pause)
     fillers.start()
     write(disk / "x.bin", 56)
@@ -205,22 +205,22 @@ def test_the_last_answer_is_dropped_when_the_disk_can_t_be_read_any_more(disk, m
     fillers = Fillers(dict, never_pause)
     write(disk / "x.bin", 56)
     fillers.want([{"path": str(disk), "used": 56, "total": 64}], ())
-    fillers._look(str(disk), 0.9)
+    fillers._count(str(disk), 0.9)
     assert list(fillers.known()) == [str(disk)]
 
     def fail(*_anything: object) -> None:
         raise OSError
 
-    monkeypatch.setattr(module, "look_at_disk", fail)
-    fillers._look(str(disk), 0.9)
+    monkeypatch.setattr(module, "count_disk", fail)
+    fillers._count(str(disk), 0.9)
     assert not fillers.known()
 
 
-def test_an_answer_tells_its_age_and_is_dropped_after_three_intervals(disk, monkeypatch):
+def test_an_answer_has_its_age_and_is_dropped_after_three_intervals(disk, monkeypatch):
     fillers = Fillers(dict, never_pause)
     write(disk / "x.bin", 56)
     fillers.want([{"path": str(disk), "used": 56, "total": 64}], ())
-    fillers._look(str(disk), 0.9)
+    fillers._count(str(disk), 0.9)
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 2.9 * module.RECOUNT_INTERVAL_S)
     (found,) = fillers.known().values()

@@ -1,4 +1,4 @@
-"""Whose pids NVML tells in a container."""
+"""Tests which of NVML's pids count in a container."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ def inside(tmp_path: Path):
     return lambda pid, nested=True: is_ours(pid, str(proc), str(dev), nested)
 
 
-def test_in_a_container_only_who_has_a_file_of_the_drivers_open_can_hold_a_gpu(inside):
+def test_in_a_container_only_a_process_with_a_file_of_the_driver_holds_a_gpu(inside):
     assert inside(7)
     assert not inside(8)
 
 
-def test_a_pid_that_is_no_process_here_stays_what_it_is(inside):
+def test_a_pid_without_a_process_is_kept(inside):
     assert inside(9)
 
 
-def test_one_whose_files_can_not_be_read_is_not_taken_for_it(inside, tmp_path):
+def test_a_process_whose_files_can_not_be_read_does_not_count(inside, tmp_path):
     (tmp_path / "proc" / "10").mkdir()
     assert not inside(10)
 
 
-def test_outside_of_containers_and_where_nvml_is_simulated_its_word_counts(inside, tmp_path):
+def test_outside_of_containers_and_with_a_simulated_nvml_its_pids_count(inside, tmp_path):
     assert inside(8, nested=False)
     (tmp_path / "dev" / "nvidiactl").unlink()
     assert inside(8)

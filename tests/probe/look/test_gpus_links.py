@@ -1,4 +1,4 @@
-"""How a GPU is connected is read in few calls, and what a device or an old pynvml doesn't know stays unknown."""
+"""Tests that a GPU's links are read in few calls, and that values which a device or pynvml lacks stay unknown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.probe.look.gpus import MOST_LINKS, read_links
+from cockpit.probe.look.gpus import MAX_LINKS, read_links
 
 
 class NvmlError(Exception):
@@ -17,7 +17,7 @@ class NvmlError(Exception):
 
 
 class Nvml:
-    """Two links, the second of them down."""
+    """A GPU with two links, the second of them down."""
 
     NVMLError, NVML_SUCCESS = NvmlError, 0
     NVML_FI_DEV_NVLINK_LINK_COUNT, NVML_FI_DEV_NVLINK_GET_STATE = 91, 165
@@ -64,7 +64,7 @@ def test_links_that_are_up_are_counted_and_their_errors_added_in_two_calls():
         ({"count": 10**6}, (10**6, None, 6)),
     ],
 )
-def test_what_a_generation_does_not_know_is_unknown_and_never_0(values, told):
+def test_a_field_that_a_generation_lacks_is_unknown_and_never_0(values, told):
     assert nvlinks(Nvml(**values)) == told
 
 
@@ -74,16 +74,16 @@ def test_an_older_driver_is_asked_link_by_link():
     assert nvlinks(nvml) == (2, 1, 6)
 
 
-def test_no_more_links_are_asked_for_than_there_can_be():
+def test_at_most_the_possible_number_of_links_is_read():
     nvml = Nvml(count=10**6, states=[1] * 100)
-    assert nvlinks(nvml)[1] == MOST_LINKS
+    assert nvlinks(nvml)[1] == MAX_LINKS
 
 
-def test_an_old_pynvml_lacks_functions_and_numbers():
+def test_functions_and_fields_that_an_old_pynvml_lacks_are_unknown():
     told = read_links(SimpleNamespace(NVMLError=NvmlError), None)
     assert set(told.values()) == {None}
 
 
-def test_of_pcie_each_number_stands_alone():
+def test_one_unknown_number_of_pcie_leaves_the_others():
     told = read_links(Nvml(), None)
     assert (told["pcie_width"], told["pcie_replays"], told["pcie_generation"]) == (16, None, None)

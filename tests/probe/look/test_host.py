@@ -1,4 +1,4 @@
-"""Memory as Ray counts it, and file systems."""
+"""Tests memory as Ray counts it, and file systems."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEMINFO = f"MemTotal: {64 * GIB // 1024} kB\nMemFree: 1 kB\nMemAvailable: {40 * 
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    """64 GiB, 24 of them in use, and no cgroup limit yet."""
+    """A machine with 64 GiB, 24 of them in use, without a limit of a cgroup."""
     (tmp_path / "proc").mkdir()
     (tmp_path / "cgroup" / "memory").mkdir(parents=True)
     (tmp_path / "proc" / "meminfo").write_text(MEMINFO)
@@ -44,11 +44,11 @@ def v1(machine: Path, limit: int) -> None:
     (folder / "memory.stat").write_text(f"inactive_file 1\nactive_file 1\ntotal_inactive_file {4 * GIB}\ntotal_active_file {1 * GIB}\n")
 
 
-def test_without_a_cgroup_it_is_the_hosts(machine):
+def test_without_a_cgroup_it_is_the_memory_of_the_host(machine):
     assert memory(machine) == (24 * GIB, 64 * GIB)
 
 
-def test_what_is_shared_is_the_hosts_or_the_cgroups_own(machine):
+def test_shared_memory_is_that_of_the_host_or_of_the_cgroup(machine):
     (machine / "proc" / "meminfo").write_text(f"{MEMINFO}Shmem: {7 * GIB // 1024} kB\n")
     assert look(machine).shared == 7 * GIB
     v2(machine, str(32 * GIB))
@@ -58,7 +58,7 @@ def test_what_is_shared_is_the_hosts_or_the_cgroups_own(machine):
     assert look(machine).shared == 2 * GIB
 
 
-def test_a_cgroup_of_version_2_counts_where_its_limit_is_lower(machine):
+def test_a_cgroup_of_version_2_counts_if_its_limit_is_lower(machine):
     v2(machine, str(32 * GIB))
     assert memory(machine) == (15 * GIB, 32 * GIB)
 
@@ -68,7 +68,7 @@ def test_a_cgroup_of_version_1_counts_its_whole_tree(machine):
     assert memory(machine) == (15 * GIB, 32 * GIB)
 
 
-def test_the_machines_own_memory_is_told_where_a_cgroup_gives_less(machine):
+def test_the_memory_of_the_machine_is_kept_if_a_cgroup_gives_less(machine):
     assert look(machine).host_total is None
     v2(machine, str(128 * GIB))
     assert look(machine).host_total is None
@@ -93,7 +93,7 @@ def test_version_2_hides_version_1(machine):
     assert memory(machine) == (24 * GIB, 64 * GIB)
 
 
-def test_of_cgroups_above_each_other_the_lowest_limit_counts_and_of_equal_ones_the_uppermost(machine):
+def test_the_lowest_limit_of_nested_cgroups_counts_and_of_equal_limits_the_uppermost(machine):
     folders = [machine / "cgroup" / "memory" / name for name in ("slurm/job_42/step_0", "slurm/job_42", "slurm")]
     folders[0].mkdir(parents=True)
     for folder, limit, used in zip(folders, (9, 9, 1 << 33), (2, 6, 30), strict=True):
@@ -140,7 +140,7 @@ def test_an_unreadable_raylet_has_an_unknown_threshold():
     assert host.kill_at(100, raylet(readable=False)) is None
 
 
-def test_a_raylet_in_a_container_that_we_are_not_in_counts_another_memory():
+def test_a_raylet_in_another_container_has_an_unknown_threshold():
     assert host.kill_at(100, raylet(apart=True)) is None
 
 
@@ -153,7 +153,7 @@ def test_each_file_system_is_counted_once_by_the_first_folder_on_it(tmp_path):
     assert 0 < found[0]["used"] <= found[0]["total"]
 
 
-def test_the_processors_are_measured_between_two_looks(monkeypatch):
+def test_the_processors_are_measured_between_two_reads(monkeypatch):
     times = iter([(10, 100), (40, 200), (40, 200)])
     monkeypatch.setattr(host, "_cpu_times", lambda: next(times))
     cpu = host.Cpu()

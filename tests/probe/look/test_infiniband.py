@@ -1,17 +1,17 @@
-"""Ports of InfiniBand and RoCE devices. The trees have the shape of Linux' Documentation/ABI/stable/sysfs-class-infiniband."""
+"""Tests ports of InfiniBand and RoCE devices, in trees as in Linux' Documentation/ABI/stable/sysfs-class-infiniband."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from cockpit.probe.look.infiniband import MOST_PORTS, read_ports
+from cockpit.probe.look.infiniband import MAX_PORTS, read_ports
 
 ACTIVE = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)", "link_layer": "InfiniBand"}
 COUNTERS = {"link_downed": 1, "symbol_error": 7, "port_rcv_errors": 0, "port_rcv_packets": 99, "port_xmit_packets": 98}
 
 
 def lay_port(sys: Path, device: str = "mlx5_0", port: str = "1", counters: dict[str, object] = COUNTERS, **files: str) -> Path:
-    """As in the kernel's tree: the class has a link to the device."""
+    """Writes a port. As in the kernel's tree, the class has a link to the device."""
     real = sys / "devices" / device
     folder = real / "ports" / port
     (folder / "counters").mkdir(parents=True)
@@ -26,7 +26,7 @@ def lay_port(sys: Path, device: str = "mlx5_0", port: str = "1", counters: dict[
     return folder
 
 
-def test_a_port_is_told_with_its_state_and_the_counters_of_its_link(tmp_path):
+def test_a_port_has_its_state_and_the_counters_of_its_link(tmp_path):
     lay_port(tmp_path)
     assert read_ports(str(tmp_path)) == [
         {
@@ -36,13 +36,13 @@ def test_a_port_is_told_with_its_state_and_the_counters_of_its_link(tmp_path):
     ]  # fmt: skip
 
 
-def test_a_port_that_was_never_used_says_so(tmp_path):
+def test_a_port_without_traffic_is_unused(tmp_path):
     lay_port(tmp_path, counters=dict.fromkeys(COUNTERS, 0), state="1: DOWN", phys_state="2: Polling")
     (port,) = read_ports(str(tmp_path))
     assert (port["state"], port["phys_state"], port["used"]) == ("DOWN", "Polling", False)
 
 
-def test_files_that_a_driver_does_not_have_or_writes_otherwise_are_unknown(tmp_path):
+def test_files_that_a_driver_lacks_or_writes_differently_are_unknown(tmp_path):
     folder = lay_port(tmp_path, counters={"symbol_error": "N/A (no PMA)"}, state="weird")
     for name in ("phys_state", "rate", "link_layer"):
         (folder / name).unlink()
@@ -55,7 +55,7 @@ def test_a_host_without_such_devices_has_no_ports(tmp_path):
     assert read_ports(str(tmp_path)) == []
 
 
-def test_of_very_many_ports_so_many_are_read(tmp_path):
-    for number in range(MOST_PORTS + 3):
+def test_at_most_the_limit_of_ports_is_read(tmp_path):
+    for number in range(MAX_PORTS + 3):
         lay_port(tmp_path, f"mlx5_{number}", counters={})
-    assert len(read_ports(str(tmp_path))) == MOST_PORTS
+    assert len(read_ports(str(tmp_path))) == MAX_PORTS

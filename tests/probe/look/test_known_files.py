@@ -1,4 +1,4 @@
-"""What a file is, by its path."""
+"""Tests which files are known by their paths."""
 
 from __future__ import annotations
 
@@ -59,17 +59,17 @@ def test_a_file_is_known_by_its_path(path, files):
 
 @pytest.mark.parametrize("above", ["/data", f"{SESSION}/work"])
 @pytest.mark.parametrize("rest", ["logs/job-driver-train1.log", f"logs/worker-{WORKER}-02000000-4711.out", "logs/raylet.out", "sockets/x"])
-def test_a_folder_that_is_only_called_like_a_session_is_none(above, rest):
+def test_a_folder_with_only_a_session_s_name_is_no_session(above, rest):
     assert recognize(f"{above}/{NAME}/{rest}", ALICE, SESSIONS) is None
 
 
 @pytest.mark.parametrize("rest", ["logs/job-driver-train1.log", "logs/raylet.out", "ray_spilled_objects_ab12/x", "sockets/x"])
-def test_what_another_user_put_into_a_session_is_not_the_session_s(rest):
+def test_a_file_of_another_user_in_a_session_is_not_the_session_s(rest):
     found = recognize(f"{SESSION}/{rest}", BOB, SESSIONS)
     assert found is None or (found.kind, found.session) == ("spilled", "")
 
 
-def test_logs_are_known_only_in_a_session_that_is_trusted():
+def test_logs_are_known_only_in_a_trusted_session():
     foreign = {SESSION: KnownSession(ALICE, is_trusted=False)}
     assert recognize(f"{SESSION}/logs/job-driver-train1.log", ALICE, foreign) == KnownFiles("session", SESSION, session=NAME)
 

@@ -1,4 +1,4 @@
-"""Which files of a session the probe reads for whoever asks, and which it does not."""
+"""Tests which files of a session the probe reads, and which it refuses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cockpit.probe.look import logs
 from cockpit.probe.look.logs import list_logs, read_log
 
 NAME = f"session_2026-11-21_08-02-10_{os.getpid()}_7"
-"""Nobody else's who tests on this host: processes may name sessions in any place."""
+"""No other test run on this host uses this name: processes may name sessions in any folder."""
 
 
 @pytest.fixture
@@ -30,12 +30,12 @@ def temp() -> Iterator[Path]:
 
 @pytest.fixture
 def folder(temp: Path) -> Path:
-    """Of the logs."""
+    """The folder of the logs."""
     return temp / NAME / "logs"
 
 
 def read_text(temp: Path, name: str, lines: int = -1, session: str = NAME) -> tuple[str, str | None]:
-    """The text, and why there is none."""
+    """The text, and the error."""
     answers: list[dict] = []
     read_log([str(temp)], session, name, lines, answers.append, follow=False)
     error = next((answer["error"] for answer in answers if "error" in answer), None)
@@ -62,7 +62,7 @@ def test_bytes_arrive_as_they_are(temp, folder):
     assert read_text(temp, "a.out")[0].encode("latin-1") == bytes(range(256))
 
 
-def test_the_last_lines_are_looked_for_in_so_many_bytes_and_said_in_steps(temp, folder, monkeypatch):
+def test_the_last_lines_are_searched_at_the_end_of_the_log_and_sent_in_steps(temp, folder, monkeypatch):
     monkeypatch.setattr(logs, "LAST_BYTES", 10)
     monkeypatch.setattr(logs, "STEP_BYTES", 3)
     (folder / "a.out").write_text("first\nsecond\nthird\n")
@@ -70,7 +70,7 @@ def test_the_last_lines_are_looked_for_in_so_many_bytes_and_said_in_steps(temp, 
     assert read_text(temp, "a.out")[0] == "first\nsecond\nthird\n"
 
 
-def test_of_a_line_without_an_end_only_the_end_is_read(temp, folder, monkeypatch):
+def test_only_the_end_of_a_very_long_line_is_read(temp, folder, monkeypatch):
     monkeypatch.setattr(logs, "LAST_BYTES", 10)
     monkeypatch.setattr(logs, "STEP_BYTES", 3)
     (folder / "a.out").write_text("x" * 100 + "end")
@@ -81,12 +81,12 @@ def test_names_that_match_are_listed(temp, folder, monkeypatch):
     for name in ("worker-1.out", "worker-2.out", "raylet.out"):
         (folder / name).touch()
     assert sorted(list_logs([str(temp)], NAME, "worker-*")["names"]) == ["worker-1.out", "worker-2.out"]
-    monkeypatch.setattr(logs, "MOST_NAMES", 1)
+    monkeypatch.setattr(logs, "MAX_NAMES", 1)
     assert len(list_logs([str(temp)], NAME, "*")["names"]) == 1
 
 
 @pytest.mark.parametrize("name", ["../sockets/x", "/etc/passwd", "old/a.out", "..", ".", "", "a\0b"])
-def test_a_name_with_a_way_in_it_is_refused(temp, folder, name):
+def test_a_name_with_a_path_is_refused(temp, folder, name):
     (folder / "old").mkdir()
     (folder / "old" / "a.out").write_text("secret")
     text, error = read_text(temp, name)
@@ -100,18 +100,18 @@ def test_no_link_is_followed(temp, folder):
     assert read_text(temp, "a.out") == ("", f"a.out in the logs of {NAME} can't be read: it is not a regular file")
 
 
-def test_no_second_name_of_a_file_is_read(temp, folder):
+def test_no_hard_link_is_read(temp, folder):
     (temp / "elsewhere").write_text("secret")
     os.link(temp / "elsewhere", folder / "a.out")
     assert read_text(temp, "a.out") == ("", f"a.out in the logs of {NAME} can't be read: it belongs to another user")
 
 
-def test_no_pipe_is_waited_for(temp, folder):
+def test_no_pipe_is_opened(temp, folder):
     os.mkfifo(folder / "a.out")
     assert "not a regular file" in read_text(temp, "a.out")[1]
 
 
-def test_a_link_in_the_place_of_the_logs_folder_is_not_followed(temp, folder):
+def test_a_link_in_place_of_the_logs_folder_is_not_followed(temp, folder):
     (temp / "elsewhere").mkdir()
     (temp / "elsewhere" / "a.out").write_text("secret")
     folder.rmdir()
@@ -122,7 +122,7 @@ def test_a_link_in_the_place_of_the_logs_folder_is_not_followed(temp, folder):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
-def test_what_another_user_has_put_there_is_not_read(temp, folder):
+def test_a_file_of_another_user_is_not_read(temp, folder):
     (folder / "a.out").write_text("forged")
     os.chown(folder / "a.out", 12345, 12345)
     assert "it belongs to another user" in read_text(temp, "a.out")[1]
@@ -133,14 +133,14 @@ def test_what_another_user_has_put_there_is_not_read(temp, folder):
 @pytest.mark.parametrize(
     "session", ["session_2026-11-21_08-02-10_714202_1", "logs", f"../{NAME}", ""], ids=["another", "folder", "above", "none"]
 )
-def test_what_is_no_session_here_has_no_logs(temp, folder, session):
+def test_a_name_that_is_no_session_here_has_no_logs(temp, folder, session):
     assert "there is no Ray session" in read_text(temp, "a.out", session=session)[1]
     assert "there is no Ray session" in list_logs([str(temp)], session, "*")["error"]
 
 
-def test_a_log_that_is_followed_goes_on_with_what_is_written_and_from_the_begin_of_one_that_was_cut(temp, folder, monkeypatch):
-    monkeypatch.setattr(logs, "PAUSE", 0.001)
-    monkeypatch.setattr(logs, "QUIET", 0.0)
+def test_a_followed_log_continues_with_new_lines_and_after_truncation_from_its_beginning(temp, folder, monkeypatch):
+    monkeypatch.setattr(logs, "POLL_INTERVAL_S", 0.001)
+    monkeypatch.setattr(logs, "QUIET_S", 0.0)
     path = folder / "a.out"
     path.write_text("one\n")
     heard, steps = [], iter(["two\n", "", None])

@@ -1,4 +1,4 @@
-"""Whether a host's own name leads to loopback."""
+"""Tests whether a host's own name leads to loopback."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOCAL = "127.0.0.1 localhost\n::1 localhost ip6-localhost\n"
         ("", None),
     ],
 )
-def test_the_first_line_that_makes_it_loopback_is_found(lines, found):
+def test_the_first_line_that_makes_the_name_loopback_is_found(lines, found):
     assert find_loopback_line(LOCAL + lines, "w1") == found
 
 

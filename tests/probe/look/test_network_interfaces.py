@@ -1,4 +1,4 @@
-"""The interfaces of a process, and that of its default route."""
+"""Tests the interfaces of a process, and the one of its default route."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def test_the_default_route_is_the_one_that_the_kernel_prefers(tmp_path, rows, de
     assert told(tmp_path, *rows) == Interfaces(("lo", "eth0"), default)
 
 
-def test_what_can_not_be_read_is_unknown(tmp_path):
+def test_unreadable_addresses_are_unknown(tmp_path):
     assert read_interfaces(7, str(tmp_path)) is None
     told(tmp_path)
     (tmp_path / "7" / "net" / "route").unlink()
     assert read_interfaces(7, str(tmp_path)) == Interfaces(("lo", "eth0"))
 
 
-def test_a_table_of_any_length_is_read_only_so_far(tmp_path, monkeypatch):
+def test_a_very_long_table_is_not_read_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(network, "MOST_ROUTES_BYTES", 256)
     routes = [row("eth0"), *(row("eth0", f"{number:08X}", mask="FFFFFFFF", metric=-1) for number in range(100))]
     assert told(tmp_path, *routes) == Interfaces(("lo", "eth0"), "eth0")

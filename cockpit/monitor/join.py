@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import (
     AgentReport,
-    Allocation,
     Amount,
     Cluster,
     ClusterIndex,
@@ -22,45 +20,20 @@ from cockpit.model import (
     Host,
     Node,
     OomKill,
-    Port,
     Quantity,
     RayCluster,
     Session,
     Snapshot,
 )
-from cockpit.monitor.join.owners import processes_of, reported_by, same_devices
+from cockpit.monitor.owners import processes_of, reported_by, same_devices
+from cockpit.monitor.parts import Parts
 from cockpit.monitor.pending import PendingReasons
-from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
+from cockpit.sources.ray.client import NodeFacts, OomFacts, StatusFacts
 
 Result = TypeVar("Result")
 
 PROBE_OVERTAKEN_S = 30.0
 """Seconds by which Ray's agent must be ahead of a probe that has fallen silent, to be believed instead of it."""
-
-
-class Parts(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """The last good answer of every source."""
-
-    cluster: Cluster = Cluster()
-    nodes: NodeFacts | None = None
-    status: StatusFacts | None = None
-    actors: ActorFacts | None = None
-    groups: GroupFacts | None = None
-    jobs: JobFacts | None = None
-    oom: OomFacts | None = None
-    hosts: Mapping[str, Host] = {}
-    ports: tuple[Port, ...] = ()
-    allocation: Allocation | None = None
-    kubernetes: RayCluster | None = None
-    expected: tuple[tuple[str, str], ...] = ()
-    """Name and address of hosts of the config, as Ray may know them: they have a row also when nobody has heard of them."""
-    slurm_ids: frozenset[str] = frozenset()
-    faults: Mapping[tuple[str, str | None], Fault] = {}
-    as_of: Mapping[str, float] = {}
-
-    def forget_ray(self) -> Parts:
-        """Another cluster answers now: nothing that the last one said is true of it."""
-        return replace(self, nodes=None, status=None, actors=None, groups=None, jobs=None, oom=None)
 
 
 class _ResultCache:
