@@ -51,30 +51,30 @@ class Collector:
         self._by_the_way: list[tuple[str, Finding]] = []
         """Found by the tests of other modules: these show something else."""
         self._module = ""
-        self._ask = FindingTracker._ask
+        self._run_detector = FindingTracker._run_detector
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Tests of hostile clusters are no examples."""
         self._module = item.path.stem.removeprefix("test_")
-        FindingTracker._ask = self._ask if "hostile" in item.nodeid else self._collect  # type: ignore[method-assign]
+        FindingTracker._run_detector = self._run_detector if "hostile" in item.nodeid else self._collect  # type: ignore[method-assign]
 
     def pytest_sessionfinish(self) -> None:
         """Leaves the tracker as it was."""
         for detector, finding in self._by_the_way:
             self.found.setdefault(detector, {}).setdefault(finding.code, []).append(finding)
-        FindingTracker._ask = self._ask  # type: ignore[method-assign]
+        FindingTracker._run_detector = self._run_detector  # type: ignore[method-assign]
 
     @property
     def _collect(self) -> Any:
-        def ask(tracker: FindingTracker, detect: Any, facts: Any, bugs: Any) -> list[Finding]:
-            findings = self._ask(tracker, detect, facts, bugs)
+        def run(tracker: FindingTracker, detect: Any, facts: Any, bugs: Any) -> list[Finding]:
+            findings = self._run_detector(tracker, detect, facts, bugs)
             is_its_own = self._module.startswith(detect.__module__.rpartition(".")[2])
             for finding in findings if is_its_own else ():
                 self.found.setdefault(detect.__name__, {}).setdefault(finding.code, []).append(finding)
             self._by_the_way += [] if is_its_own else [(detect.__name__, finding) for finding in findings]
             return findings
 
-        return ask
+        return run
 
 
 def page(found: dict[str, dict[str, list[Finding]]]) -> str:

@@ -1,4 +1,4 @@
-"""What is wrong, why, and which act would mend it: pure detectors over snapshots, and the tracker that asks them."""
+"""Finds what is wrong, why, and which action would mend it: pure detectors over snapshots, and the tracker that runs them."""
 
 from cockpit.config.thresholds import Limits
 from cockpit.findings import checks

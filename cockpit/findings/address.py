@@ -1,8 +1,8 @@
-"""Nothing answers at the address that is asked, or not as Ray does: which Ray is there instead, and the way to it."""
+"""Detects an address at which no Ray answers, and names the Ray that this host or another host has instead."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import msgspec
@@ -11,7 +11,7 @@ from cockpit.findings.facts import Facts
 from cockpit.findings.followed_ray import address_words, is_elsewhere, is_ray_alive_on, not_ray_fault, silent_fault
 from cockpit.findings.rays_here import LOOPBACK_NAMES, head_elsewhere, other_slurm_job, rays_on
 from cockpit.findings.sources import rests_on
-from cockpit.model import Fault, Finding, Host, OtherRay, Remedy, Session
+from cockpit.model import Finding, Host, OtherRay, Remedy, Session
 
 NO_RAY_REMEDY = (
     "if this is the head: `ray start --head`; if not: use `cockpit --address http://HEAD:8265`; "
@@ -21,29 +21,58 @@ NO_RAY_REMEDY = (
 
 @rests_on()
 def wrong_address(facts: Facts) -> Iterator[Finding]:
-    """Nothing has ever answered at the address, or what answers is not Ray: which other Ray of this host does, or that none runs here."""
+    """Nothing has ever answered at the address, or something other than Ray answers."""
     not_ray, cluster = not_ray_fault(facts), facts.snapshot.cluster
     fault = not_ray or silent_fault(facts)
     host = next((host for host in facts.fresh_hosts if host.local and host.sessions is not None), None)
+
+    # Ray answered there before, or the Rays of this host are unknown: there is nothing else to propose.
     if not_ray is not None and (host is None or cluster.session is not None):
-        yield _no_ray_there(not_ray)
+        yield Finding(
+            code="address-wrong",
+            level="critical",
+            subject="address",
+            text=not_ray.text,
+            evidence=(not_ray.text,),
+            since=not_ray.since,
+            remedy=Remedy(
+                "find out what listens there now, such as a gateway or a login page; `cockpit --address URL` asks another address"
+            ),
+        )
         return
     if fault is None or host is None or cluster.session is not None:
         return
     others = tuple(rays_on(host)) if cluster.others is None and facts.is_single_look else cluster.others
     if others is None or (not_ray is None and is_ray_alive_on(facts, host) and not is_elsewhere(facts)):
         return
-    heard = [ray for ray in others if ray.answers or (ray.answers is None and ray.owner is None)]  # there may be no time to ask our own
-    found = sorted(heard, key=lambda ray: (not ray.answers, ray.owner or "", ray.url))
-    here = " and ".join(map(_other_ray_words, found))
-    unasked = any(ray.answers is None for ray in others)
-    none = "no Ray cluster of yours that answers" if unasked else "no Ray cluster that answers" if others else "no Ray"
+
+    # Other Rays of this host that answer, and our own ones that there was no time to ask.
+    usable = [ray for ray in others if ray.answers or (ray.answers is None and ray.owner is None)]
+    found = sorted(usable, key=lambda ray: (not ray.answers, ray.owner or "", ray.url))
+    here = " and ".join(f"a Ray cluster{f' of {ray.owner}' if ray.owner else ''} at {ray.url}" for ray in found)
+
+    # If there is none: the head that this host is a worker of, or heads on other hosts.
     heads = [] if found else [*_rays_on_other_hosts(facts)]
-    # Another user's is asked only for who names it.
-    named = [ray for ray in others if ray.answers is None and ray.owner]
-    theirs = [f"if you mean the Ray cluster of {ray.owner}: `cockpit --address {ray.url}`; " for ray in named]
-    worker = None if found else _head_of_worker(facts, host, heads)
-    here = here or none + (f", but {heads[0].host} has one" if heads else "")
+    worker: _Head | None = None
+    for session in (host.sessions or ()) if not found else ():
+        head_address = head_elsewhere(host, session.name)
+        if head_address is not None and _is_meant(facts, host, session):
+            worker = next((head for head in heads if head.session == session.name), _Head(head_address, session.name, None))
+            break
+    if not here:
+        is_any_unasked = any(ray.answers is None for ray in others)
+        here = "no Ray cluster of yours that answers" if is_any_unasked else "no Ray cluster that answers" if others else "no Ray"
+        here += f", but {heads[0].host} has one" if heads else ""
+
+    if found:
+        remedy = f"use `cockpit --address {found[0].url}`"
+    elif worker or heads:
+        remedy = _way_to(facts, worker or heads[0])
+    else:
+        # The Ray of another user is not asked by itself: a person must name it.
+        named = [ray for ray in others if ray.answers is None and ray.owner]
+        theirs = f"if you mean the Ray cluster of {named[0].owner}: `cockpit --address {named[0].url}`; " if named else ""
+        remedy = theirs + _ray_remedy(facts)
     yield Finding(
         code="address-wrong",
         level="critical",
@@ -51,32 +80,13 @@ def wrong_address(facts: Facts) -> Iterator[Finding]:
         text=f"{not_ray.text if not_ray else f'Nothing answers{address_words(facts)}'}; this host "
         + (f"is a worker of {worker.session}, whose head is {_name_of(facts, worker) or worker.host}" if worker else f"has {here}"),
         evidence=(fault.text, *map(_other_ray_line, others), *map(_head_line, [worker] if worker else heads)),
-        since=None if facts.is_single_look else fault.since,  # what one look has waited is no age
-        remedy=Remedy(
-            f"use `cockpit --address {found[0].url}`"
-            if found
-            else _way_to(facts, worker or heads[0])
-            if worker or heads
-            else f"{''.join(theirs[:1])}{_ray_remedy(facts)}"
-        ),
-    )
-
-
-def _no_ray_there(fault: Fault) -> Finding:
-    """Of an address that has answered as Ray before, or where nobody can tell which Rays live here."""
-    return Finding(
-        code="address-wrong",
-        level="critical",
-        subject="address",
-        text=fault.text,
-        evidence=(fault.text,),
-        since=fault.since,
-        remedy=Remedy("find out what listens there now, such as a gateway or a login page; `cockpit --address URL` asks another address"),
+        since=None if facts.is_single_look else fault.since,  # a single look knows only for how long it has waited itself
+        remedy=Remedy(remedy),
     )
 
 
 def _ray_remedy(facts: Facts) -> str:
-    """Where no node of the job can be looked at, a Ray may well run there."""
+    """The remedy without any known Ray. If nodes of the Slurm job can't be probed, a Ray may run there."""
     job, here = facts.snapshot.allocation, {host.name for host in facts.snapshot.hosts.values() if host.local}
     if job is None or not any(fault.source == "probe" and fault.host not in here for fault in facts.snapshot.faults):
         return NO_RAY_REMEDY
@@ -84,12 +94,12 @@ def _ray_remedy(facts: Facts) -> str:
 
 
 class _Head(msgspec.Struct, frozen=True):
-    """Where else a Ray of root's or ours lives, with its dashboard."""
+    """The head of a Ray of root or of our own user, on another host."""
 
     host: str
     session: str
     url: str | None
-    """`None`: nobody has looked there."""
+    """Its dashboard; `None`: that host was not probed."""
 
 
 def _head_line(head: _Head) -> str:
@@ -111,27 +121,19 @@ def _rays_on_other_hosts(facts: Facts) -> Iterator[_Head]:
 
 
 def _is_meant(facts: Facts, host: Host, session: Session) -> bool:
-    """Whether it lives, is root's or ours, and in no other Slurm job than the one that is looked at."""
+    """Whether the session is live, belongs to root or to us, and runs in no other Slurm job than the followed one."""
     return bool(session.live) and session.trusted and other_slurm_job(facts.snapshot.slurm_ids, host, session.name) is None
 
 
-def _head_of_worker(facts: Facts, host: Host, heads: Sequence[_Head]) -> _Head | None:
-    """Of the Ray of which that host is a worker."""
-    for session in host.sessions or ():
-        if (address := head_elsewhere(host, session.name)) is not None and _is_meant(facts, host, session):
-            return next((head for head in heads if head.session == session.name), _Head(address, session.name, None))
-    return None
-
-
 def _name_of(facts: Facts, head: _Head) -> str | None:
-    """As Slurm calls the head's node, by which it was reached if it was; `None`: it is none of the job's, as far as Slurm has told."""
+    """Slurm's name of the head's node, else the name under which it was probed; `None`: it is no known node of the Slurm job."""
     job = facts.snapshot.allocation
     known = (node.name for node in (job.nodes if job else ()) if head.host in (node.name, *node.others))
     return next(known, head.host if head.url is not None else None)
 
 
 def _way_to(facts: Facts, head: _Head) -> str:
-    """By default a dashboard listens on its own host alone, and that of a pod within Kubernetes."""
+    """How to reach a head: by default a dashboard listens only on its own host, and in a pod only within Kubernetes."""
     job, node, is_whole = facts.snapshot.allocation, _name_of(facts, head), len(facts.snapshot.slurm_ids) < 2
     step = f": `srun --overlap --jobid={job.job} -w {node} --pty cockpit`" if job and node and is_whole else ""
     if head.url is None:
@@ -144,10 +146,6 @@ def _way_to(facts: Facts, head: _Head) -> str:
     if urlsplit(head.url).hostname not in LOOPBACK_NAMES:
         return f"use `cockpit --address {head.url}`"
     return f"its dashboard listens only on {head.host}: run cockpit there{step}"
-
-
-def _other_ray_words(ray: OtherRay) -> str:
-    return f"a Ray cluster{f' of {ray.owner}' if ray.owner else ''} at {ray.url}"
 
 
 def _other_ray_line(ray: OtherRay) -> str:

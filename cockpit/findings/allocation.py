@@ -1,4 +1,4 @@
-"""What Slurm is going to take away: the time of its job, and nodes that it takes out of service while Ray still counts on them."""
+"""Detects a Slurm job that is about to end or was requeued, and nodes that Slurm takes out of service while Ray uses them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from cockpit.text import clean, plural
 
 MAX_NAMED = 6
 SIGNS = "*~#!%$@^-+"
-"""That follow a state (sinfo(1), NODE STATE CODES); `*`: its slurmd doesn't answer."""
+"""Signs after a state (sinfo(1), NODE STATE CODES); `*`: its slurmd doesn't answer."""
 OUT = frozenset(["down", "error"])
 LEAVING = frozenset(["draining", "drained", "fail", "failing"])
-"""The last two: an administrator expects it to fail (sinfo(1))."""
+"""`fail`, `failing`: an administrator expects the node to fail (sinfo(1))."""
 
 
 @rests_on("slurm")
@@ -24,7 +24,7 @@ def ending_allocation(facts: Facts) -> Iterator[Finding]:
     job = facts.snapshot.allocation
     if job is None or job.state == "PENDING" or job.ends is None or job.ends - facts.now > facts.limits.slurm_ends:
         return
-    if job.ends < facts.now and facts.has_fault("slurm"):  # it has ended, and Slurm knows it no more
+    if job.ends < facts.now and facts.has_fault("slurm"):  # it has ended, and Slurm no longer knows it
         return
     running = [one.id for one in facts.snapshot.jobs or () if one.status == "RUNNING"]
     jobs = "" if not running else f"job {clean(running[0])}" if len(running) == 1 else f"{len(running)} running jobs"
@@ -48,7 +48,7 @@ def ending_allocation(facts: Facts) -> Iterator[Finding]:
 
 @rests_on("slurm")
 def requeued_allocation(facts: Facts) -> Iterator[Finding]:
-    """It ran, as its nodes were known, and waits again."""
+    """The Slurm job ran, since its nodes are known, and waits again."""
     job = facts.snapshot.allocation
     if job is None or job.state != "PENDING":
         return
@@ -68,14 +68,14 @@ def requeued_allocation(facts: Facts) -> Iterator[Finding]:
 
 @rests_on("slurm", "ray.nodes")
 def leaving_nodes(facts: Facts) -> Iterator[Finding]:
-    """Nodes that Slurm calls down, or drains, and that Ray counts as alive, or has not told of: what is dead for Ray is told as that."""
+    """Nodes that Slurm calls down or drains, and that Ray counts as alive. Until Ray has listed its nodes, all nodes of the job count."""
     job = facts.snapshot.allocation
     if job is None:
         return
     alive = {name: node.key for node in facts.living_nodes for name in (node.host, node.host.partition(".")[0], node.name, node.ip) if name}
     places = {node.name: alive[name] for node in job.nodes for name in reversed((node.name, *node.others)) if name in alive}
-    has_ray_told = any(node.id for node in facts.snapshot.nodes or ())
-    known = [node for node in job.nodes if node.name in places or not has_ray_told]
+    has_ray_answered = any(node.id for node in facts.snapshot.nodes or ())
+    known = [node for node in job.nodes if node.name in places or not has_ray_answered]
     silent = [node for node in known if "*" in node.state or _state(node) in OUT]
     if silent:
         them = "it" if len(silent) == 1 else "them"

@@ -1,4 +1,4 @@
-"""Known causes of failed LLM training jobs: patterns in their logs, and what to do."""
+"""Finds known causes of failed LLM training jobs by patterns in their logs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _PORT: Final = r"(?:\d|\]|\*|localhost|'):([1-9]\d{3,4})(?=[^\d.:]|$)|(?:\bport[
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """A pattern in a log, and what to do when it matches."""
+    """A pattern in a log, and the remedy if it matches."""
 
     pattern: str
     remedy: str
     act: str | None = None
 
 
-# What caused the others comes first: a rank that runs out of memory is one that the others wait for, until their watchdog ends them.
+# Root causes come first: if one rank runs out of memory, the others wait for it until their watchdog ends them.
 CAUSES: tuple[Cause, ...] = (
     Cause(r"uncorrectable ECC error|GPU has fallen off the bus|CUDA error: unspecified launch failure.{0,200}Xid",
         "the GPU failed: see `dmesg | grep -i xid` and `nvidia-smi -q -d ECC` on its node, and drain that node "
@@ -73,7 +73,7 @@ CAUSES: tuple[Cause, ...] = (
 
 
 def _find_cause(message: str | None) -> tuple[str, Cause] | None:
-    """The line of a message that names its cause, and that."""
+    """The line of the message that shows the cause, and the cause."""
     for cause in CAUSES:
         if found := re.search(cause.pattern, message or ""):
             text = found.string
@@ -86,7 +86,7 @@ find_cause = Recent(_find_cause, 256)
 
 
 def find_port_in_use(line: str) -> int | None:
-    """The port that a line says to be in use: behind its address, or named as one."""
+    """The port that is in use according to this line: after an address, or after the word port."""
     in_use = re.search(_IN_USE, line)
     found = re.search(_PORT, line) if in_use else None
     port = int(found[1] or found[2]) if found else 0

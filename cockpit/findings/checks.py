@@ -1,4 +1,4 @@
-"""A check: a title, its detectors, and the facts they need; `missing` says which of these a snapshot lacks."""
+"""Defines a check of `doctor`: its title, its detectors, the facts they need, and which of these a snapshot lacks."""
 
 from __future__ import annotations
 
@@ -14,55 +14,55 @@ MAX_HOSTS_NAMED = 4
 
 
 class MissingFact(msgspec.Struct, frozen=True):
-    """What a source has not told."""
+    """A fact that a snapshot lacks, in words."""
 
     words: str
     whole: bool = True
-    """Nothing at all of it is known."""
+    """Nothing of it is known; False: a part of it is."""
 
 
 Need = Callable[[Snapshot], MissingFact | None]
-"""What of a source is missing in a snapshot; `None`: nothing."""
+"""Returns what a snapshot lacks of a fact; `None`: nothing."""
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One subject of the doctor's, looked at by one or more detectors."""
+    """One subject of `doctor`, checked by one or more detectors."""
 
     title: str
     detectors: tuple[Detector, ...]
     needs: tuple[Need, ...] = ()
-    """Without any one of these nothing is checked."""
+    """If any of these is wholly missing, nothing is checked."""
     helps: tuple[Need, ...] = ()
-    """With these more is checked; where it `needs` none, one of them at least must have told something."""
+    """With these more is checked. A check without `needs` is possible only if one of them is known."""
     watches: str | None = None
-    """What of it no single look can find."""
+    """Findings that only watching can find, in words."""
     at_once: bool = True
-    """Whether a single look finds the rest; else there is no rest."""
+    """Whether a single look can find anything."""
     concerns: Callable[[Snapshot], bool] = lambda _: True
-    """Whether there is at all what it looks at; else nobody is told of it."""
+    """Whether the subject exists in this cluster; else the check is not listed."""
 
     def missing(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """What could not be looked at, each thing once."""
+        """The facts that are missing, in words, without repetitions."""
         return tuple(dict.fromkeys(lack.words for need in (*self.needs, *self.helps) if (lack := need(snapshot))))
 
     def is_blind(self, snapshot: Snapshot) -> bool:
         """Whether too little is known to check anything."""
         if not self.needs:
-            return all(_is_silent(need, snapshot) for need in self.helps)
-        return any(_is_silent(need, snapshot) for need in self.needs)
+            return all(_is_wholly_missing(need, snapshot) for need in self.helps)
+        return any(_is_wholly_missing(need, snapshot) for need in self.needs)
 
 
-def _is_silent(need: Need, snapshot: Snapshot) -> bool:
+def _is_wholly_missing(need: Need, snapshot: Snapshot) -> bool:
     lack = need(snapshot)
     return lack is not None and lack.whole
 
 
-def _unless(words: str, is_told: Callable[[Snapshot], object]) -> Need:
-    return lambda snapshot: None if is_told(snapshot) else MissingFact(words)
+def _unless(words: str, is_known: Callable[[Snapshot], object]) -> Need:
+    return lambda snapshot: None if is_known(snapshot) else MissingFact(words)
 
 
 def _on_each_host(words: str, is_seen: Callable[[Host], bool]) -> Need:
-    """What a probe tells of each host on which a node lives."""
+    """A fact that the probe of every host with a living node must report."""
 
     def lack(snapshot: Snapshot) -> MissingFact | None:
         known = {node for host in snapshot.hosts.values() if is_seen(host) for node in snapshot.index.node_ids_on(host)}
@@ -84,7 +84,7 @@ def _in_kubernetes(part: str) -> Need:
 
 
 def listed_gpus(snapshot: Snapshot) -> MissingFact | None:
-    """The GPUs of every node, as a probe or Ray's agent sees them."""
+    """The GPUs of every node, from a probe or from Ray's agent."""
     living = _living_nodes(snapshot)
     return _lack_of_some("no source lists the GPUs of", [node for node in living if snapshot.index.machine(node).gpus is None], living)
 
@@ -103,7 +103,7 @@ def _lack_of_some(words: str, blind: Sequence[Node], living: Sequence[Node]) -> 
 
 dashboard = _unless("Ray's dashboard does not answer", lambda snapshot: snapshot.cluster.reachable)
 nodes = _unless("Ray has not listed its nodes", lambda snapshot: any(node.id for node in snapshot.nodes or ()))
-"""Those without an id are hosts of the config."""
+"""Nodes without an id are hosts of the config."""
 actors = _unless("Ray has not listed its actors", lambda snapshot: snapshot.actors is not None)
 groups = _unless("Ray has not listed its placement groups", lambda snapshot: snapshot.placement_groups is not None)
 jobs = _unless("Ray has not listed its jobs", lambda snapshot: snapshot.jobs is not None)
@@ -130,10 +130,10 @@ def has_rdma(snapshot: Snapshot) -> bool:
 
 
 def is_in_slurm(snapshot: Snapshot) -> bool:
-    """Whether cockpit was told of a Slurm job."""
+    """Whether cockpit follows a Slurm job."""
     return snapshot.allocation is not None or any(fault.source == "slurm" for fault in snapshot.faults)
 
 
 def is_in_kubernetes(snapshot: Snapshot) -> bool:
-    """Whether cockpit was told of a RayCluster of KubeRay's."""
+    """Whether cockpit follows a RayCluster of KubeRay."""
     return snapshot.kubernetes is not None or any(fault.source == "kubernetes" for fault in snapshot.faults)

@@ -1,8 +1,8 @@
-"""Ray's processes on the head: a GCS, dashboard or autoscaler monitor that does not answer; and tokens that are missing or rejected."""
+"""Detects a GCS, dashboard or autoscaler monitor that does not answer, a Ray that has ended or was replaced, and rejected tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -28,21 +28,22 @@ MONITOR_SCRIPTS = ("/autoscaler/_private/monitor.py", "/autoscaler/v2/monitor.py
 
 
 class RayPart(msgspec.Struct, frozen=True):
-    """What the process table of a host that is looked at says of one of Ray's parts; without a host nothing is known of it."""
+    """One of Ray's processes on the head, as the process table of a probed host shows it."""
 
     host: str | None = None
+    """`None`: nothing is known of it."""
     pid: int | None = None
+    """`None`: there is no such process on the host."""
     state: str | None = None
-    """`None`: there is no such process there."""
 
     @property
     def stopped(self) -> bool:
-        """Whether a signal holds it."""
+        """Whether a signal has stopped it."""
         return self.state == "T"
 
     @property
     def has_ended(self) -> bool:
-        """Whether there is no such process where it should be."""
+        """Whether it should run on the host and does not."""
         return self.host is not None and self.pid is None
 
     @property
@@ -58,12 +59,12 @@ class RayPart(msgspec.Struct, frozen=True):
         return f": its process on {self.host} (pid {self.pid}) " + ("is stopped by a signal" if self.stopped else "still exists")
 
     def evidence(self, line: str) -> tuple[str, ...]:
-        """What the process table shows, behind that line."""
+        """That line, then what the process table shows."""
         seen = "no such process" if self.pid is None else f"pid {self.pid} is in state {self.state or 'unknown'}"
         return tuple(filter(None, (line, f"ps on {self.host}: {seen}" if self.host else "")))
 
     def remedy(self, log: str, gone: str) -> Remedy:
-        """`log`: where to read why it does not answer; `gone`: what to do where it has ended."""
+        """`log`: the log that shows why it does not answer; `gone`: what to do if it has ended."""
         if self.stopped:
             return Remedy(f"find out who stopped the process; `kill -CONT {self.pid}` on {self.host} resumes it")
         return Remedy(f"read {log}; {gone}" if self.has_ended else f"read {log}")
@@ -76,7 +77,10 @@ RESTART = "start the {} again with its command line, as Ray's user (Ray does not
 def silent_gcs(facts: Facts) -> Iterator[Finding]:
     """The GCS does not answer, or its own host shows why it can't."""
     fault, part = find_fault(facts, "ray.gcs", "gcs"), _find_gcs(facts)
-    if not part.is_down and (fault is None or _is_hiccup(facts)):
+    # A busy GCS misses the tenth of a second that Ray gives it. In a single look, other answers of the GCS prove that it is only busy.
+    asked = ("ray.actors", "ray.placement_groups")
+    is_busy = facts.is_single_look and all(source in facts.snapshot.as_of and not facts.has_fault(source) for source in asked)
+    if not part.is_down and (fault is None or is_busy):
         return
     if facts.seconds_lasting("gcs-silent", "GCS") < facts.limits.gcs_silent:
         return
@@ -94,15 +98,19 @@ def silent_gcs(facts: Facts) -> Iterator[Finding]:
 
 @rests_on()
 def silent_dashboard(facts: Facts) -> Iterator[Finding]:
-    """The dashboard does not answer, though the Ray that it belongs to lives on a host that is looked at."""
+    """The dashboard does not answer, although its Ray runs on a probed host."""
     fault, gcs = silent_fault(facts), _find_gcs(facts)
     if fault is None or gcs.is_down or is_elsewhere(facts):
         return
     homes = [host for host in facts.fresh_hosts if is_ray_alive_on(facts, host)]
     if not homes or facts.seconds_lasting("dashboard-silent", "dashboard") < facts.limits.dashboard_silent:
         return
-    if facts.is_single_look and _is_young(facts, homes):
-        return
+    if facts.is_single_look:  # a Ray that has just been started: its dashboard listens later
+        for host in homes:
+            name = session_at_address(facts, host)
+            begun = [one.started for one in host.sessions or () if one.live and one.started is not None and one.name == (name or one.name)]
+            if any(0 <= facts.now - moment < facts.limits.dashboard_silent for moment in begun):
+                return
     home = next((host for host in homes if is_head(facts, host)), None)
     part = _find_part(facts, home, DASHBOARD_SCRIPTS)
     session = session_at_address(facts, home) if home is not None and are_several_on(home) else None
@@ -122,7 +130,7 @@ def silent_dashboard(facts: Facts) -> Iterator[Finding]:
 
 @rests_on()
 def ended_ray(facts: Facts) -> Iterator[Finding]:
-    """The Ray that was watched is no more, its dashboard with it."""
+    """The followed Ray has ended, and its dashboard with it."""
     session, other = facts.snapshot.cluster.session, find_fault(facts, "ray.identity", "other session")
     fault = silent_fault(facts) or other
     if fault is None or session is None or any(is_ray_alive_on(facts, host) for host in facts.fresh_hosts):
@@ -133,9 +141,12 @@ def ended_ray(facts: Facts) -> Iterator[Finding]:
         return
     running = [job for job in facts.snapshot.jobs or () if job.running]
     stopped = any(one.stopped for host in dead for one in known[host])
-    # Jobs were listed up to ten seconds before: whoever stops a Ray may have waited for its jobs first.
+    # Jobs were listed up to ten seconds before: they may have ended before Ray was stopped.
     were = f"{plural(len(running), 'job')} {'was' if len(running) == 1 else 'were'} running"
     before = f"; shortly before, {were}: {', '.join(job.id for job in running[:5])}" if running else ""
+    head = facts.snapshot.hosts[dead[0]]
+    others = live_sessions(head) - {"", session} if head.local else ()
+    follow = "; to follow another Ray of this host, press `a` on the screen" if others else ""
     yield Finding(
         code="ray-ended",
         level="info" if not running else "warning" if stopped else "critical",
@@ -146,23 +157,16 @@ def ended_ray(facts: Facts) -> Iterator[Finding]:
         since=fault.since,
         remedy=Remedy(
             "read the end of logs/gcs_server.out and logs/raylet.out of that session; kill the orphan processes, then start Ray again"
-            + _other_ray_words(facts, dead[0])
+            + follow
         ),
         about=tuple(job.key for job in running),
-        seen=facts.last_heard_before_fault("ray.jobs") if running else None,
+        seen=facts.last_answer_before_fault("ray.jobs") if running else None,
     )
-
-
-def _other_ray_words(facts: Facts, host: str) -> str:
-    """How a person follows another Ray that lives on that host; empty where there is none, or it is not here."""
-    here = facts.snapshot.hosts[host]
-    others = live_sessions(here) - {"", facts.snapshot.cluster.session}
-    return "; to follow another Ray of this host, press `a` on the screen" if here.local and others else ""
 
 
 @rests_on()
 def replaced_ray(facts: Facts) -> Iterator[Finding]:
-    """Another session has taken the place of the one that was followed, though no person has chosen it."""
+    """Another session answers at the address of the followed one, and nobody has chosen it."""
     cluster = facts.snapshot.cluster
     if cluster.replaced is None or not 0 <= facts.now - cluster.replaced <= facts.limits.ray_replaced:
         return
@@ -182,7 +186,7 @@ def replaced_ray(facts: Facts) -> Iterator[Finding]:
 
 @rests_on()
 def silent_monitor(facts: Facts) -> Iterator[Finding]:
-    """The autoscaler monitor has stopped reporting: used and pending resources are unknown from then on."""
+    """The autoscaler monitor has stopped reporting: used and pending resources are unknown since then."""
     fault, gcs = find_fault(facts, "ray.status", "monitor"), _find_gcs(facts)
     if fault is None or facts.has_fault("ray.gcs") or facts.snapshot.cluster.reachable is False or gcs.is_down:
         return
@@ -203,11 +207,11 @@ def silent_monitor(facts: Facts) -> Iterator[Finding]:
 
 @rests_on()
 def refused(facts: Facts) -> Iterator[Finding]:
-    """The cluster asks for a token, and cockpit has none or another one."""
-    told = [fault for fault in facts.snapshot.faults if fault.cause in ("no token", "wrong token")]
-    if not told:
+    """The cluster requires a token, and cockpit has none or another one."""
+    refusals = [fault for fault in facts.snapshot.faults if fault.cause in ("no token", "wrong token")]
+    if not refusals:
         return
-    fault = next((fault for fault in told if fault.source == "ray.identity"), told[0])
+    fault = next((fault for fault in refusals if fault.source == "ray.identity"), refusals[0])
     place = facts.snapshot.cluster.address or "the dashboard"
     none = fault.cause == "no token"
     lacks = "requires a token, and cockpit found none on this host"
@@ -218,7 +222,7 @@ def refused(facts: Facts) -> Iterator[Finding]:
         subject=place,
         text=f"{place} {lacks if none else other}",
         evidence=(fault.text, f"{place}/api/authentication_mode answers `token`"),
-        since=min(one.since for one in told),
+        since=min(one.since for one in refusals),
         remedy=Remedy(
             "copy the head's token: run `ray get-auth-token` there as Ray's user, put its output into ~/.ray/auth_token here (mode 600), "
             f"or into RAY_AUTH_TOKEN{'' if none else ', which overrides that file'}; drivers and nodes need it too"
@@ -226,30 +230,12 @@ def refused(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _is_hiccup(facts: Facts) -> bool:
-    """Whether a single look has had other answers of the GCS meanwhile: a busy one misses the tenth of a second that Ray gives it."""
-    asked = ("ray.actors", "ray.placement_groups")
-    return facts.is_single_look and all(source in facts.snapshot.as_of and not facts.has_fault(source) for source in asked)
-
-
-def _is_young(facts: Facts, homes: Iterable[Host]) -> bool:
-    """Whether the Ray there has just been started: its dashboard listens later."""
-    meant = {host.name: session_at_address(facts, host) for host in homes}
-    begun = (
-        one.started
-        for host in homes
-        for one in host.sessions or ()
-        if one.live and one.started is not None and one.name == (meant[host.name] or one.name)
-    )
-    return any(0 <= facts.now - moment < facts.limits.dashboard_silent for moment in begun)
-
-
 def _request_line(facts: Facts, fault: Fault | None, path: str) -> str:
     return f"GET {facts.snapshot.cluster.address or ''}{path}: {fault.text}" if fault else ""
 
 
 def _find_gcs(facts: Facts) -> RayPart:
-    """Of our cluster, where its head is looked at; gone only where the head's raylet is still there."""
+    """The GCS of our cluster, if its head is probed. It counts as ended only if the head's raylet still runs."""
     for host in facts.fresh_hosts:
         if not host.rays or not is_head(facts, host):
             continue
@@ -266,7 +252,7 @@ def _find_gcs(facts: Facts) -> RayPart:
 
 
 def _find_part(facts: Facts, host: Host | None, scripts: Sequence[str]) -> RayPart:
-    """By the words of its command line, of the session that the address means; nothing is known where that can't be told."""
+    """The process with one of these scripts in its command line, of the session behind our address; unknown if its session is unclear."""
     if host is None or host.processes is None:
         return RayPart()
     session, are_several = session_at_address(facts, host), are_several_on(host)

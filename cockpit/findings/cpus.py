@@ -1,6 +1,6 @@
-"""More CPUs that Ray offers on a node than its raylet and workers may use.
+"""Detects nodes on which Ray offers more CPUs than its raylet and workers may use.
 
-Fewer are no fault: who leaves CPUs to others does that on purpose, and work that waits for CPUs is a finding of its own.
+Fewer CPUs are no fault: they were left to others on purpose, and work that waits for CPUs is a finding of its own.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ MAX_OFFERED = 1e6
 
 
 class _UsableCpus(msgspec.Struct, frozen=True, order=True):
-    """How many CPUs a raylet may use by one limit, and how that is said."""
+    """The number of CPUs that a raylet may use under one limit, and the words for it."""
 
     number: float
     words: str
     evidence: str
     way_out: str = ""
-    """How to get more than that."""
+    """How to raise the limit."""
 
 
 @rests_on("ray.nodes", "rays")
 def overcounted_cpus(facts: Facts) -> Iterator[Finding]:
-    """A warning where Ray offers all CPUs of a host of which it may use few: then nobody chose the number, it was counted wrongly.
+    """Nodes with too many CPUs: a warning if Ray offers all CPUs of the host, since then the number was counted wrongly.
 
-    Ray counts the limits of its own container, but neither an affinity (taskset, Slurm) nor the limits of cgroups above it
-    (`get_num_cpus` in ray/_private/utils.py, 2.60); `--num-cpus=$(nproc)` counts no cgroup at all. Any other number was chosen by
-    somebody, so it is only an info.
+    Ray respects the limits of its own container, but neither an affinity (taskset, Slurm) nor the limits of cgroups above it
+    (`get_num_cpus` in ray/_private/utils.py, 2.60); `--num-cpus=$(nproc)` respects no cgroup at all. Any other number was chosen by a
+    person, so it is only an info.
     """
     for live in live_raylets(facts):
         total = live.node.resources["CPU"].total if "CPU" in live.node.resources else None
@@ -60,7 +60,7 @@ def overcounted_cpus(facts: Facts) -> Iterator[Finding]:
 
 
 def _usable_cpus(live: LiveRaylet) -> Iterator[_UsableCpus]:
-    """By each limit that is known."""
+    """The usable CPUs under each known limit."""
     limit, pid, has = live.raylet.cpu_limit, live.raylet.pid, live.host.cpus
     if has is not None and 0 < has <= MAX_CPUS:
         yield _UsableCpus(has, f"its host has {count(has)}", "`nproc --all`: " + count(has))

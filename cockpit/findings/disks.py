@@ -1,4 +1,4 @@
-"""Where Ray puts what does not fit into memory: disks under its temp dirs, the object store, /dev/shm."""
+"""Detects full disks under Ray's temp dirs, full object stores, and a /dev/shm that is full or too small."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from cockpit.text import UNKNOWN, clean, join_first, plural, share_percent, size
 
 SHM = "/dev/shm"  # noqa: S108 a fixed place
 DISK_STEP_SHARE = 0.02
-"""Share of a disk by which it must fall below its mark, and that dead sessions must hold to be a remedy."""
+"""Share of a disk by which its use must fall below a mark to end a finding, and that dead sessions must hold to be a remedy."""
 STORE_STEP_SHARE = 0.05
 MAX_STORE_SHARE = 3.0
-"""What doesn't fit into an object store Ray puts beside it, on disk, and counts it too; but no more than this."""
+"""Ray also counts objects that it put on disk because the store was full, so a use above 100 % is plausible, up to this share."""
 MAX_SESSIONS_LISTED = 10
 MAX_USERS_LISTED = 6
 
 
 @rests_on("disks")
 def full_disks(facts: Facts) -> Iterator[Finding]:
-    """Disks under temp dirs near the mark at which Ray creates no more objects that would have to be spilled."""
+    """Disks under temp dirs near the mark at which Ray stops creating objects that may need to be spilled."""
     least = min(facts.limits.disk_filling, facts.limits.disk_full) - DISK_STEP_SHARE
     met: set[tuple[str, str]] = set()
     for node in facts.snapshot.nodes or ():
-        # Ray and probes list `/` beside the temp dirs; where these are elsewhere it is not Ray's.
+        # Ray and probes also list `/`: it matters only if no temp dir is listed.
         disks = facts.machine(node).disks
         for disk in tuple(one for one in disks if one.path != "/") or disks:
             used, place = _used_share(disk.used, disk.total), (node.ip or node.host, disk.path)
@@ -44,7 +44,7 @@ def _disk_findings(facts: Facts, node: Node, disk: Disk, used: float) -> Iterato
     if not (full or facts.is_over_mark(used, limits.disk_filling, limits.disk_filling - DISK_STEP_SHARE, "disk-filling", subject)):
         return
     host = facts.index.host_of(node)
-    sessions = _sessions(host, disk)
+    sessions = _sessions_on(disk, host)
     dead = [session for session in sessions if session.live is False]
     held = sum(session.size for session in dead if session.size is not None and 0 <= session.size <= (disk.total or 0))
     helps = held >= DISK_STEP_SHARE * (disk.total or 0) and bool(dead)
@@ -75,8 +75,8 @@ def _disk_findings(facts: Facts, node: Node, disk: Disk, used: float) -> Iterato
     )
 
 
-def _sessions(host: Host | None, disk: Disk) -> list[Session]:
-    """Those on this disk, dead ones first, of these the largest."""
+def _sessions_on(disk: Disk, host: Host | None) -> list[Session]:
+    """The sessions on this disk, dead ones first, then by size."""
     if host is None or not host.sessions:
         return []
     others = [other.path for other in host.disks if other.path != "/" and len(other.path) > len(disk.path)]
@@ -86,7 +86,7 @@ def _sessions(host: Host | None, disk: Disk) -> list[Session]:
 
 
 def _used_share(used: float | None, total: float | None) -> float:
-    """Unknown is not full."""
+    """The share in use; 0 if unknown."""
     return used / total if used is not None and total is not None and total > 0 else 0.0
 
 
@@ -101,7 +101,7 @@ def _session_line(session: Session) -> str:
 
 @rests_on("ray.nodes")
 def full_stores(facts: Facts) -> Iterator[Finding]:
-    """Object stores so full that Ray spills."""
+    """Object stores so full that Ray spills objects to disk."""
     least = min(facts.limits.store_filling, facts.limits.store_full) - STORE_STEP_SHARE
     for node in facts.living_nodes:
         used = _used_share(node.object_store.used, node.object_store.total)
@@ -116,7 +116,7 @@ def full_stores(facts: Facts) -> Iterator[Finding]:
         what = "new objects wait until others are spilled to disk" if full else "Ray spills objects to disk"
         yield Finding(
             code="object-store-full" if full else "object-store-filling",
-            level="warning" if full and not facts.is_single_look else "info",  # rollouts fill it for moments
+            level="warning" if full and not facts.is_single_look else "info",  # rollouts fill it for a moment
             subject=name,
             text=f"Ray's object store on {name} is {share_percent(used)} full ({size(store.used)} of {size(store.total)}): {what}",
             evidence=("`ray memory --stats-only` shows what is in it and what was spilled",),
@@ -124,15 +124,19 @@ def full_stores(facts: Facts) -> Iterator[Finding]:
                 "delete object references that are not needed (`ray memory` lists them), or start Ray with a larger --object-store-memory"
             ),
             about=(node.key,),
-            seen=facts.last_heard_before_fault("ray.nodes"),
+            seen=facts.last_answer_before_fault("ray.nodes"),
         )
 
 
 @rests_on("shm")
 def small_shm(facts: Facts) -> Iterator[Finding]:
-    """Shared memory that can't hold the object store: Ray then keeps it on a disk."""
-    there = [(node, facts.machine(node).shm.total or 0, _store_capacity(node)) for node in facts.living_nodes]
-    small = [(node, has, want) for node, has, want in there if 0 < has < want]
+    """A /dev/shm that is smaller than the object store: Ray then keeps the store on disk."""
+    small: list[tuple[Node, float, float]] = []
+    for node in facts.living_nodes:
+        has, store = facts.machine(node).shm.total or 0, node.resources.get("object_store_memory")  # as started, without spilled objects
+        want = store.total if store and store.total and store.total < inf else 0.0
+        if 0 < has < want:
+            small.append((node, has, want))
     if not small:
         return
     names = join_first([f"{facts.title(node)} ({size(has)}, needs {size(want)})" for node, has, want in small], MAX_SESSIONS_LISTED)
@@ -150,7 +154,7 @@ def small_shm(facts: Facts) -> Iterator[Finding]:
 
 @rests_on("shm")
 def full_shm(facts: Facts) -> Iterator[Finding]:
-    """Shared memory in which hardly a page is left, whoever fills it."""
+    """A /dev/shm with hardly any memory left."""
     met, mark = set[str](), facts.limits.shm_full
     for node in facts.living_nodes:
         shm = facts.machine(node).shm
@@ -182,9 +186,8 @@ def full_shm(facts: Facts) -> Iterator[Finding]:
 
 
 def _shm_user_lines(facts: Facts, node: Node) -> Iterator[str]:
-    """Who holds it, the most first."""
-    host = facts.index.host_of(node)
-    shm = facts.machine(node).shm
+    """The users of /dev/shm, the largest first, and memory that no visible file accounts for."""
+    host, shm = facts.index.host_of(node), facts.machine(node).shm
     known = [one for one in (host and host.shm_users) or () if 0 < one.size <= (shm.total or 0)]
     largest = sorted(known, key=lambda one: -one.size)[:MAX_USERS_LISTED]
     if largest:
@@ -192,9 +195,3 @@ def _shm_user_lines(facts: Facts, node: Node) -> Iterator[str]:
     unnamed = (shm.used or 0) - sum(one.size for one in known)
     if host is not None and host.shm_users is not None and unnamed >= DISK_STEP_SHARE * (shm.total or 0):
         yield f"{size(unnamed)} is in deleted files that are still open, as Ray's object store is, or in files that the probe can't see"
-
-
-def _store_capacity(node: Node) -> float:
-    """As the node was started with; not what its store has grown to on disk."""
-    told = node.resources.get("object_store_memory")
-    return told.total if told and told.total and told.total < inf else 0.0

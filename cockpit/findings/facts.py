@@ -1,4 +1,4 @@
-"""What a detector may ask: one snapshot, look-ups in it, how long something has held, and what was found last time."""
+"""Provides the facts for detectors: one snapshot, look-ups in it, the duration of conditions, and the last findings."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from cockpit.model import Actor, Finding, Gpu, Host, Job, Level, Machine, Node, 
 from cockpit.model.titles import MachineTitles
 
 STEPS_PER_WINDOW = 20
-"""In so many steps counts are remembered: those of 10,000 actors that all restart again and again are a megabyte each time."""
+"""Number of counts kept per window: the counts of 10,000 actors that all restart again and again take a megabyte each time."""
 
 
 class Count(msgspec.Struct, frozen=True):
-    """Counts by name, as they stood until then."""
+    """Counts by name, valid until a moment."""
 
     until: float
     counts: Mapping[str, float]
 
 
 class Facts:
-    """One snapshot as detectors see it, and the little that the tracker remembers between two."""
+    """One snapshot for detectors, with the few things that the tracker remembers between two snapshots."""
 
     def __init__(
         self,
@@ -40,62 +40,62 @@ class Facts:
         gpu_history: GpuHistory | None = None,
         known: Snapshot | None = None,
     ) -> None:
-        """`snapshot` has no facts that are too old for a claim; `known` has all of them, however old."""
+        """`snapshot` has no facts that are too old for a claim; `known` has all facts, however old."""
         self.snapshot, self.index = snapshot, snapshot.index
         self.known = known or snapshot
-        """All that was ever heard, however old: to name things, and for reasons against a claim. Nothing is claimed from it."""
+        """All known facts, however old: to name things, and for reasons against a claim. No claim rests on them."""
         self.limits, self.now = limits, snapshot.taken
         self.holding: dict[tuple[str, str], float] = {}
-        """Since when each condition that was asked for this time holds."""
+        """By condition and subject: since when it holds, for all conditions that detectors reported in this run."""
         self.counted: dict[str, tuple[Count, ...]] = dict(counted or {})
-        """What the counts that were ever asked for have been of late."""
+        """The recent values of all counts that detectors follow."""
         self.memory = memory or MemoryHistory()
         self.gpu_history = gpu_history or GpuHistory(limits.gpu_memory_watched)
         self._held, self._assumed = held or {}, assumed
         self._found = found
 
     def seconds_lasting(self, what: str, subject: str) -> float:
-        """Seconds for which detectors have asked this at every look. A detector asks only while its condition holds."""
+        """Seconds for which a condition has held: a detector calls this in every run in which its condition holds, and only then."""
         since = self.holding[what, subject] = self._held.get((what, subject), self.now)
         return max(self._assumed, self.now - since)
 
     def first_seen(self, what: str, subject: str) -> float | None:
-        """When detectors asked this first, of what they ask now; `None` in a single look: how long it has lasted is only assumed."""
+        """Since when a condition holds that was reported in this run; `None` in a single look, which only assumes a duration."""
         return None if self.is_single_look else self.holding[what, subject]
 
     def seconds_steady(self, holds: bool, what: str, subject: str, gap: float) -> float | None:
-        """Seconds for which it has held, gaps shorter than `gap` counted in; `None` when it doesn't."""
+        """Seconds for which a condition has held, including gaps shorter than `gap` seconds; `None`: it does not hold."""
         if not holds and (not self.was_holding(what, subject) or self.seconds_lasting(f"no {what}", subject) >= gap):
             return None
         return self.seconds_lasting(what, subject)
 
     def was_holding(self, what: str, subject: str) -> bool:
-        """Whether detectors asked this last time too."""
+        """Whether the condition held in the last run."""
         return (what, subject) in self._held
 
     @property
     def is_single_look(self) -> bool:
-        """Whether nobody will look again: how long something has been so is then unknown, not short."""
+        """Whether the detectors run only once, so that durations are unknown, and not short."""
         return self._assumed > 0
 
     def has_job_just_ended(self, seconds: float) -> bool:
-        """Whether nobody will look again, and a job has ended so lately that its processes may still be letting go."""
+        """Whether, in a single look, a job ended so recently that its processes may still be releasing their memory."""
         return self.is_single_look and any(
             job.ended is not None and 0 <= self.now - job.ended < seconds for job in self.snapshot.jobs or ()
         )
 
     def was_found(self, code: str, subject: str) -> bool:
-        """Whether this was found last time: then its lower mark counts."""
+        """Whether this finding was found in the last run, so that its lower mark applies."""
         return f"finding:{code}:{subject}" in self._found
 
     def is_over_mark(self, value: float | None, on: float, off: float, code: str, subject: str) -> bool:
-        """Whether it is above its mark: `on` to begin, `off` to go on. Unknown is not above."""
+        """Whether the value is at or above its mark: `on` to begin a finding, `off` to continue it. Unknown is not above."""
         return value is not None and value >= (off if self.was_found(code, subject) else on)
 
     def growth_by_name(self, what: str, counts: Mapping[str, float], seconds: float) -> Mapping[str, float]:
-        """By how much each of these counts has grown in the last so many seconds, as far as that was watched, or in a step more.
+        """The growth of each count in the last `seconds`, or since the counts are known; perhaps a step longer.
 
-        A count that is not there is 0: give all there are, or don't ask.
+        A missing count counts as 0: pass all counts, or don't call this.
         """
         past = [count for count in self.counted.get(what, ()) if self.now - seconds <= count.until <= self.now]
         if past and past[-1].counts == counts:
@@ -109,7 +109,7 @@ class Facts:
         return {name: value - before.get(name, 0) for name, value in counts.items() if value > before.get(name, 0)}
 
     def seconds_grown(self, what: str) -> float:
-        """Seconds in which the growth came about that `growth_by_name` has told last."""
+        """Seconds over which `growth_by_name` has measured the growth."""
         return self.now - self.counted[what][0].until
 
     @cached_property
@@ -119,31 +119,31 @@ class Facts:
 
     @property
     def nodes(self) -> Mapping[str, Node]:
-        """By Ray's id."""
+        """Nodes by Ray's id."""
         return self.index.nodes
 
     @property
     def jobs(self) -> Mapping[str, Job]:
-        """By the 8 hex digits that actors carry."""
+        """Jobs by Ray's own id, the 8 hex digits that actors carry."""
         return self.index.jobs
 
     @property
     def actors(self) -> Mapping[str, Actor]:
-        """By id; dead ones are not in it."""
+        """Actors by id, without dead ones."""
         return self.index.actors
 
     def machine(self, node: Node) -> Machine:
-        """What is known of the machine of a node."""
+        """The facts about a node's machine."""
         return self.index.machine(node)
 
     @cached_property
     def seen_sessions(self) -> frozenset[str]:
-        """Of Ray, those that any of its processes on a probed host is of."""
+        """Names of the sessions of all Ray processes on probed hosts."""
         return frozenset(ray.session for host in self.snapshot.hosts.values() for ray in host.rays or () if ray.session)
 
     @cached_property
     def fresh_hosts(self) -> tuple[Host, ...]:
-        """Hosts that are looked at, and what was seen there is of now."""
+        """Probed hosts with fresh facts."""
         return tuple(host for host in self.snapshot.hosts.values() if host.taken is not None and self.now - host.taken <= STALE_AFTER_S)
 
     @cached_property
@@ -153,12 +153,12 @@ class Facts:
         return frozenset([process.key for process in self.snapshot.processes or ()])
 
     def is_seen_now(self, process: Process) -> bool:
-        """Whether the list of processes that it stands in is fresh enough for a claim."""
+        """Whether its host's list of processes is fresh enough for a claim."""
         return self._keys_seen_now is None or process.key in self._keys_seen_now
 
     @cached_property
     def waiting_for_gpus(self) -> tuple[Actor | PlacementGroup, ...]:
-        """Actors and groups that would be placed if there were GPUs for them; an actor that waits for its group counts with it."""
+        """Actors and groups that would be placed if there were GPUs for them; actors that wait for their group are not counted twice."""
         actors = [actor for actor in self.snapshot.actors or () if actor.pending and not actor.placement_group and actor.needs.get("GPU")]
         pending = [group for group in self.snapshot.placement_groups or () if group.pending]
         waiting: list[Actor | PlacementGroup] = [group for group in pending if any(bundle.needs.get("GPU") for bundle in group.bundles)]
@@ -166,40 +166,40 @@ class Facts:
         return tuple(each for each in waiting if each.wait not in ("never", "label", "removed", "starting"))
 
     def has_fault(self, source: str) -> bool:
-        """Whether a source can't be believed now: nothing new follows from what it said."""
+        """Whether a source fails now: nothing new follows from its facts."""
         return any(fault.source == source for fault in self.snapshot.faults)
 
     def stale_since(self, host: str) -> float | None:
-        """When this probed host's facts were true; `None` where that is now, or never was."""
+        """When the facts of this probed host were true, if they are old; `None`: they are fresh, or there are none."""
         known = self.snapshot.hosts.get(host)
         taken = known.taken if known else None
         return taken if taken is not None and self.now - taken > STALE_AFTER_S else None
 
     def place(self, process: Process) -> str:
-        """Where it runs, as people call its node, or its host."""
+        """The title of the process's node or host."""
         return self.known.index.place_title(process)
 
     def host_title(self, host: Host) -> str:
-        """A host as its node is called."""
+        """The title of a host, which is that of its node."""
         return self.titles.of_host(host.name)
 
     def title(self, node: Node) -> str:
-        """A node as people call it, and told from another one of that name."""
+        """The title of a node, which distinguishes it from others of the same name."""
         return self.titles.of_node(node)
 
     @property
     def titles(self) -> MachineTitles:
-        """What each machine is called, whether or not anything is known of it now."""
+        """The titles of all machines, also of those without fresh facts."""
         return self.known.index.titles
 
     def job_title(self, job: str | None) -> str:
-        """A job by the name its owner gave it, where that was ever heard."""
+        """The name that its owner gave a job, if it was ever known; else Ray's own id."""
         return self.known.index.job_title(job)
 
     def host_finding(
         self, host: Host, code: str, level: Level, text: str, evidence: Iterable[str], remedy: str, gpus: Iterable[Gpu] | None = None
     ) -> Finding:
-        """About a host, or some GPUs of it, as its probe has seen them last."""
+        """A finding about a probed host, or some of its GPUs."""
         mine = [node.key for node in self.index.nodes_on(host)] or [f"node:{host.name}"]
         about = tuple(mine) if gpus is None else tuple(dict.fromkeys(f"{mine[0]}:{gpu.index}" for gpu in gpus))
         title, seen = self.host_title(host), self.stale_since(host.name)
@@ -208,7 +208,7 @@ class Facts:
     def node_finding(
         self, node: Node, code: str, level: Level, text: str, evidence: Iterable[str], remedy: Remedy, about: Iterable[str] = ()
     ) -> Finding:
-        """About a node, by its physical facts, and what else is meant."""
+        """A finding about a node from facts of its machine; `about`: keys of more things it is about."""
         seen = self.oldest_stale([node])
         return Finding(code, level, self.title(node), text, tuple(evidence), remedy=remedy, about=(node.key, *about), seen=seen)
 
@@ -224,16 +224,16 @@ class Facts:
         since: float | None = None,
         seen: float | None = None,
     ) -> Finding:
-        """About the cluster, and these nodes of it."""
+        """A finding about the cluster and these nodes of it."""
         about = tuple(node.key for node in nodes)
         return Finding(code, level, "cluster", text, tuple(evidence), since, Remedy(remedy), about, seen)
 
-    def last_heard_before_fault(self, *sources: str) -> float | None:
-        """When the last of these sources that can't be believed now was heard; `None` where all can be."""
+    def last_answer_before_fault(self, *sources: str) -> float | None:
+        """The oldest last answer of those of these sources that fail now; `None`: none fails."""
         failed = {fault.source for fault in self.snapshot.faults}
         return min((self.snapshot.as_of[source] for source in sources if source in failed and source in self.snapshot.as_of), default=None)
 
     def oldest_stale(self, nodes: Iterable[Node]) -> float | None:
-        """When the oldest of these nodes' physical facts were true; `None` where that is now, or never was."""
+        """When the oldest facts of these nodes' machines were true, if they are old; `None`: they are fresh, or there are none."""
         times = [seen for node in nodes if (seen := self.machine(node).seen) is not None]
         return min((seen for seen in times if self.now - seen > STALE_AFTER_S), default=None)

@@ -1,10 +1,10 @@
-"""Sources that fail where they matter: NVML of a node, the probe of a host, parts of what it reads, and lists of the dashboard."""
+"""Detects sources that fail: NVML of a node, the probe of a host, single reads of a probe, and lists of the dashboard."""
 
 from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 
 from cockpit.alike import group_by
@@ -44,12 +44,12 @@ NVML_CAUSES: tuple[tuple[str, str, str], ...] = (
         f"install the driver's user-space library of the version in /proc/driver/nvidia/version; {DRAIN}",
     ),
 )
-"""Words of NVML's own error texts (nvmlErrorString, nvml.h), the cause in words, and what to do; `{}` is the node."""
+"""Words of NVML's own error texts (nvmlErrorString, nvml.h), the cause, and the remedy; `{}` stands for the node."""
 OTHER_NVML_REMEDY = f"run `nvidia-smi` there, and see `dmesg | grep -i nvrm`; reset the GPU or reboot; {DRAIN}"
 NO_PYNVML = "pynvml is missing"
 SLOW_WORDS = ("so it is read only every", "are not listed (too many)")
-"""Of faults that say that less is read, or less often: nothing is broken."""
-WHAT = {
+"""Parts of the texts of faults that only mean that a probe reads less, or less often: nothing is broken."""
+SOURCE_NAMES = {
     "processes": "its processes",
     "memory": "its host memory",
     "shm": "its /dev/shm",
@@ -76,7 +76,7 @@ OTHER_HOST_REMEDY = (
 
 @rests_on()
 def unseen_gpus(facts: Facts) -> Iterator[Finding]:
-    """NVML fails on a host whose GPUs Ray hands out, or on which cockpit has seen GPUs."""
+    """NVML fails on a host whose GPUs Ray offers, or on which cockpit has seen GPUs."""
     for host in facts.snapshot.hosts.values():
         fault = next((fault for fault in host.faults if fault.source == "nvml"), None)
         if fault is None or not _has_lasted(facts, fault, facts.limits.gpu_lost_age):
@@ -97,44 +97,45 @@ def _unseen_gpus_finding(facts: Facts, host: Host, fault: Fault, nodes: Sequence
     if is_lacking_module:
         cause = "the Python module pynvml is missing there"
         remedy = "install it for the Python that runs the probe there: `pip install nvidia-ml-py`"
-    act = "drain-node" if is_offered and "{}" in remedy and not _is_head(nodes) else None
+    act = "drain-node" if is_offered and "{}" in remedy and not any(node.head for node in nodes) else None
     fails = " and new work placed there will fail" if is_offered and not is_lacking_module else ""
-    whose = "one GPU" if gpus == 1 else f"{count(gpus)} GPUs"
+    number = "one GPU" if gpus == 1 else f"{count(gpus)} GPUs"
+
+    # ", 2 reserved by job train1,"
+    held = ""
+    if reserved:
+        jobs = [job for job, _ in sorted(reserved.items(), key=lambda item: -item[1]) if job]
+        named = join_first([clean(facts.job_title(job))[:60] for job in jobs], MAX_NAMES)
+        by = f" by job {named}" if len(jobs) == 1 else f" by jobs {named}" if jobs else ""
+        held = f", {count(sum(reserved.values()))} reserved{by},"
+
+    evidence = [f"the probe of {name}: {clean(fault.text)[:MAX_TEXT]} (`nvidia-smi` there shows the same)"]
+    known = facts.known.hosts[host.name]
+    at = known.observed_at("nvml")
+    if known.gpus is not None and at is not None:
+        evidence.append(f"its GPUs were last seen {age(max(0.0, facts.now - at))} ago")
+
+    # The node's title as a shell takes it; its id if several nodes have that title.
+    target = nodes[0].id or name if nodes and nodes[0].title != facts.title(nodes[0]) else clean(name)
     return Finding(
         code=NVML_CODE,
         level=level,
         subject=name,
-        text=f"NVML on {name} can't be used ({cause[:MAX_TEXT]}): its {whose}{_reserved_words(facts, reserved)} can't be seen{fails}",
-        evidence=(f"the probe of {name}: {clean(fault.text)[:MAX_TEXT]} (`nvidia-smi` there shows the same)", *_last_seen(facts, host)),
+        text=f"NVML on {name} can't be used ({cause[:MAX_TEXT]}): its {number}{held} can't be seen{fails}",
+        evidence=tuple(evidence),
         since=fault.since,
-        remedy=Remedy(remedy.format(_drain_target(facts, nodes, name)), act),
+        remedy=Remedy(remedy.format(shlex.quote(target)), act),
         about=tuple(node.key for node in nodes) or (f"node:{host.name}",),
     )
 
 
-def _drain_target(facts: Facts, nodes: Sequence[Node], name: str) -> str:
-    """The node as a shell takes it: its title, or its id where that names it alone."""
-    return shlex.quote(nodes[0].id or name) if nodes and nodes[0].title != facts.title(nodes[0]) else shlex.quote(clean(name))
-
-
-def _is_head(nodes: Iterable[Node]) -> bool:
-    return any(node.head for node in nodes)
-
-
-def _last_seen(facts: Facts, host: Host) -> tuple[str, ...]:
-    known = facts.known.hosts[host.name]
-    at = known.observed_at("nvml")
-    return () if known.gpus is None or at is None else (f"its GPUs were last seen {age(max(0.0, facts.now - at))} ago",)
-
-
 def _offered_gpus(node: Node) -> float:
-    """GPUs that Ray hands out there."""
-    told = node.resources.get("GPU")
-    return told.total if node.state == "ALIVE" and told and told.total and isfinite(told.total) else 0.0
+    gpus = node.resources.get("GPU")
+    return gpus.total if node.state == "ALIVE" and gpus and gpus.total and isfinite(gpus.total) else 0.0
 
 
 def _reserved_by_job(facts: Facts, nodes: Sequence[str]) -> Mapping[str | None, float]:
-    """By job id: the GPUs of these nodes that Ray has given to its placement groups, and to its actors outside of these."""
+    """By job id: the GPUs on these nodes reserved by its placement groups, and by its actors outside of groups."""
     found: Counter[str | None] = Counter()
     for group in facts.snapshot.placement_groups or ():
         for bundle in group.bundles if group.state != "REMOVED" else ():
@@ -151,19 +152,9 @@ def _amount(needs: Mapping[str, float]) -> float:
     return gpus if isfinite(gpus) and gpus > 0 else 0.0
 
 
-def _reserved_words(facts: Facts, reserved: Mapping[str | None, float]) -> str:
-    """`, 2 reserved by job train1,`."""
-    if not reserved:
-        return ""
-    jobs = [job for job, _ in sorted(reserved.items(), key=lambda item: -item[1]) if job]
-    named = join_first([clean(facts.job_title(job))[:60] for job in jobs], MAX_NAMES)
-    by = f" by job {named}" if len(jobs) == 1 else f" by jobs {named}" if jobs else ""
-    return f", {count(sum(reserved.values()))} reserved{by},"
-
-
 @rests_on()
 def unseen_hosts(facts: Facts) -> Iterator[Finding]:
-    """Hosts whose probe has fallen silent, one finding each; and, as one finding, those that could never be looked at."""
+    """Hosts whose probe has fallen silent, one finding each; and one finding for all hosts whose probe has never answered."""
     never: list[Fault] = []
     for fault in facts.snapshot.faults:
         if fault.source != "probe" or not _has_lasted(facts, fault, facts.limits.source_failing):
@@ -198,7 +189,7 @@ def _silent_host_finding(facts: Facts, host: Host, fault: Fault) -> Finding:
 
 
 def _unreached_finding(facts: Facts, faults: Sequence[Fault]) -> Finding:
-    """Ray's agents tell of GPUs and memory there; of what Ray doesn't know nothing is said."""
+    """Hosts whose probe has never answered. If Ray knows them, its agents still report GPUs and memory."""
     names = sorted({fault.host or "?" for fault in faults})
     living = {name for node in facts.living_nodes for name in (node.host, node.name, node.ip, node.title)}
     is_known = all(name in living for name in names)
@@ -226,22 +217,25 @@ def _unreached_finding(facts: Facts, faults: Sequence[Fault]) -> Finding:
 
 @rests_on()
 def failing_reads(facts: Facts) -> Iterator[Finding]:
-    """Parts of what a probe reads, and lists that the dashboard does not answer, by what fails."""
-    told = [fault for fault in facts.snapshot.faults if _is_told_here(facts, fault)]
-    for (host_name, text), faults in group_by(told, lambda fault: (fault.host, fault.text)).items():
+    """Single reads of a probe that fail, and lists that the dashboard does not answer, by host and reason.
+
+    Left out is what has findings of its own: NVML, whole probes, and what stops all of Ray's sources at once.
+    """
+    is_ray_unreachable = facts.snapshot.cluster.reachable is False or facts.has_fault("ray.identity") or facts.has_fault("ray.gcs")
+    single: list[Fault] = []
+    for fault in facts.snapshot.faults:
+        if fault.host is not None:
+            has_own_finding = fault.source in ("nvml", "probe")
+        else:
+            is_of_all = is_ray_unreachable or fault.cause is not None or fault.source in ("ray.identity", "ray.gcs")
+            has_own_finding = fault.source.startswith("ray.") and is_of_all
+        if not has_own_finding:
+            single.append(fault)
+    for (host_name, text), faults in group_by(single, lambda fault: (fault.host, fault.text)).items():
         host = facts.snapshot.hosts.get(host_name or "")
         lasting = [fault for fault in faults if _has_lasted(facts, fault, facts.limits.source_failing)]
         if lasting:
             yield _failing_finding(facts, host, text, lasting)
-
-
-def _is_told_here(facts: Facts, fault: Fault) -> bool:
-    """What stops all of Ray's sources at once has findings of its own, and so have NVML and whole probes."""
-    if fault.host is not None:
-        return fault.source not in ("nvml", "probe")
-    is_rays = fault.source.startswith("ray.")
-    dashboard_is_gone = facts.snapshot.cluster.reachable is False or facts.has_fault("ray.identity") or facts.has_fault("ray.gcs")
-    return not (is_rays and (dashboard_is_gone or fault.cause is not None or fault.source in ("ray.identity", "ray.gcs")))
 
 
 def _failing_finding(facts: Facts, host: Host | None, text: str, faults: Sequence[Fault]) -> Finding:
@@ -249,24 +243,20 @@ def _failing_finding(facts: Facts, host: Host | None, text: str, faults: Sequenc
     where = facts.host_title(host) if host else faults[0].host
     subject = f"{where} {sources[0]}" if where else sources[0]
     is_slow = any(words in text for words in SLOW_WORDS)
-    what = join_first([WHAT.get(source, source) for source in sources], MAX_NAMES)
-    about_what = (
-        f"{where}: {what} can't be seen"
-        if where and not is_slow
-        else f"{where}: {what}"
-        if where
-        else f"Ray's dashboard does not list {what}"
-        if sources[0].startswith("ray.")
-        else what
-    )
-    remedy = "read logs/dashboard.log on the head; a dashboard that is overloaded answers late" if sources[0].startswith("ray.") else ""
+    what = join_first([SOURCE_NAMES.get(source, source) for source in sources], MAX_NAMES)
+    is_ray = sources[0].startswith("ray.")
+    if where:
+        failing = f"{where}: {what}" if is_slow else f"{where}: {what} can't be seen"
+    else:
+        failing = f"Ray's dashboard does not list {what}" if is_ray else what
+    remedy = "read logs/dashboard.log on the head; a dashboard that is overloaded answers late" if is_ray else ""
     if host is not None:
         remedy = HOST_REMEDIES.get(sources[0], OTHER_HOST_REMEDY)
     return Finding(
         code=SOURCE_CODE,
         level="info" if is_slow else "warning",
         subject=subject,
-        text=f"{about_what}: {clean(text)[:MAX_TEXT]}",
+        text=f"{failing}: {clean(text)[:MAX_TEXT]}",
         evidence=tuple(f"{fault.source}: failing for {age(max(0.0, facts.now - fault.since))}" for fault in faults[:MAX_NAMES]),
         since=min(fault.since for fault in faults),
         remedy=Remedy(remedy) if remedy else None,
@@ -275,5 +265,5 @@ def _failing_finding(facts: Facts, host: Host | None, text: str, faults: Sequenc
 
 
 def _has_lasted(facts: Facts, fault: Fault, seconds: float) -> bool:
-    """Whoever looks only once is told at once: nobody will look again."""
+    """Whether a fault has lasted; in a single look it counts at once, since nobody will look again."""
     return facts.is_single_look or facts.now - fault.since >= seconds

@@ -1,4 +1,4 @@
-"""What fills a disk or /dev/shm, in words: which job's log, whose cache, the checkpoints of which run; and what can be done about it."""
+"""Describes what fills a disk or /dev/shm, such as logs of a job, caches or checkpoints, and what can be done about it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from cockpit.model.titles import process_title, shorten_command
 from cockpit.text import clean, plural, size
 
 MAX_NAMED = 3
-"""In a sentence."""
+"""Fillers named in a sentence."""
 NAMED_SHARE = 0.02
-"""Share of a disk that the least of these takes."""
+"""Share of a disk from which on a filler is named in a sentence."""
 MAX_CHARS = 60
 FRESH_S = 60.0
-"""For so many seconds an answer counts as true now; of an older one its age is told."""
+"""Seconds after which an answer is shown with its age."""
 _MOVES = {
     "Hugging Face": "HF_HOME",
     "vLLM": "VLLM_CACHE_ROOT",
@@ -26,29 +26,28 @@ _MOVES = {
     "torch.compile": "TORCHINDUCTOR_CACHE_DIR",
     "ModelScope": "MODELSCOPE_CACHE",
 }
-"""The variable that says where a cache lies, where one does."""
+"""The environment variable with the place of a cache."""
 _PURGES = {"pip": "pip cache purge", "uv": "uv cache prune"}
 
 
 class Filling(msgspec.Struct, frozen=True):
-    """What a disk is filled with, in words; all of it empty where that is not known."""
+    """The contents of a disk in words; empty if they are unknown."""
 
     words: str = ""
     """`; largest: driver log of job train1 (61G), cache of vLLM (9.0G)`."""
     lines: tuple[str, ...] = ()
     """Evidence."""
     remedy: str = ""
-    """What can be done about the largest."""
+    """What can be done about the largest filler."""
     largest: int = 0
-    """Bytes of the largest."""
+    """Bytes of the largest filler."""
     about: tuple[str, ...] = ()
-    """Keys of the jobs and processes that fill it."""
+    """Keys of the jobs and processes that fill the disk."""
 
 
 def find_filling(facts: Facts, node: Node, path: str, total: float | None) -> Filling:
-    """What the disk at that path of a node is filled with; what lies in folders of dead sessions is left out."""
-    host = facts.index.host_of(node)
-    machine, snapshot = facts.machine(node), facts.snapshot
+    """The contents of a node's disk, without the folders of dead sessions."""
+    host, machine, snapshot = facts.index.host_of(node), facts.machine(node), facts.snapshot
     fillers, whole = list_fillers(machine, host, path, total)
     if host is None or whole is None:
         return Filling()
@@ -57,8 +56,11 @@ def find_filling(facts: Facts, node: Node, path: str, total: float | None) -> Fi
     words = ", ".join(f"{filler_words(snapshot, here, one)} ({size(one.size)})" for one in named)
     jobs = [job.key for one in named if (job := find_job(snapshot, here, one)) is not None]
     users = [process.key for one in named if (process := _find_process(here, one)) is not None]
+    seen = next((one.seen for one in machine.filled if one.path == path), None)
+    old = facts.now - seen if seen is not None else 0.0
+    as_of = f", as of {old // 60:.0f} min ago" if old > FRESH_S else ""
     return Filling(
-        words=f"; largest{_age_words(facts, machine, path)}: {words}" if words else "",
+        words=f"; largest{as_of}: {words}" if words else "",
         lines=tuple(_lines(snapshot, here, title, fillers, whole=whole)),
         remedy=filler_remedy(snapshot, here, title, named[0]) if named else "",
         largest=named[0].size if named else 0,
@@ -66,53 +68,51 @@ def find_filling(facts: Facts, node: Node, path: str, total: float | None) -> Fi
     )
 
 
-def _age_words(facts: Facts, machine: Machine, path: str) -> str:
-    """`, as of 3 min ago`, of an answer that is not fresh."""
-    seen = next((one.seen for one in machine.filled if one.path == path), None)
-    old = facts.now - seen if seen is not None else 0.0
-    return f", as of {old // 60:.0f} min ago" if old > FRESH_S else ""
-
-
 def list_fillers(machine: Machine, host: Host | None, path: str, total: float | None) -> tuple[list[Filler], bool | None]:
-    """Those of the disk at that path, the largest first, but for those of dead sessions; and whether the whole disk was counted.
+    """The fillers of a disk without those of dead sessions, the largest first; and whether the whole disk was counted.
 
-    The second is `None` where the probe has not looked at the disk. The probe gives the name of a session only to files in its folder.
+    The second is `None` if the probe has not read the disk. A filler has a session's name only if it lies in the session's folder.
     """
     known = next((one for one in machine.filled if one.path == path), None)
     if known is None or not total:
         return [], None
     sessions = (host.sessions if host else None) or ()
     dead = {session.name for session in sessions if session.live is False} - {one.name for one in sessions if one.live is not False}
-    believed = [one for one in known.fillers if 0 < one.size <= total and one.session not in dead]
-    return sorted(believed, key=lambda one: -one.size), known.whole
+    plausible = [one for one in known.fillers if 0 < one.size <= total and one.session not in dead]
+    return sorted(plausible, key=lambda one: -one.size), known.whole
 
 
 def _lines(snapshot: Snapshot, here: Sequence[Process], title: str, fillers: Sequence[Filler], *, whole: bool) -> Iterator[str]:
-    """What `du` shows, and what each is."""
+    """One line of evidence for each filler: a command that shows it, its size, and its description."""
     for one in fillers:
         process = _find_process(here, one)
         number = "" if one.files == 1 else f" in {plural(one.files, 'file')}"
         owner = f", of {clean(one.user)[:MAX_CHARS]}" if one.user else ""
         has_no_name = one.kind == "deleted" or (one.kind == "shm" and one.pid is not None)
         used = f"; used by pid {one.pid} {_command_words(one, process)}".rstrip() if one.pid is not None and one.kind != "deleted" else ""
-        shown = f"ls -lL /proc/{one.pid}/fd" if has_no_name else _du_words(one)
+        # The path of shared memory is a pattern. A path that can't be typed is shown without a command.
+        is_pattern = one.kind == "shm" and one.path.endswith("*")
+        word = quote_word(one.path.removesuffix("*") if is_pattern else one.path)
+        shown = f"du -sh {word}{'*' if is_pattern else ''}" if word is not None else clean(one.path)
+        shown = f"ls -lL /proc/{one.pid}/fd" if has_no_name else shown
         beside = " besides what is named here" if any(other.path.startswith(f"{one.path}/") for other in fillers) else ""
         yield f"{shown} on {title}: {size(one.size)}{number}{beside} ({filler_words(snapshot, here, one)}{owner}{used})"
     if not whole:
         yield "not all of it was counted (too many files, or files that the probe may not see): there may be more"
 
 
-def _du_words(one: Filler) -> str:
-    """The command that shows it; only its path where that can't be typed. The path of shared memory is a pattern."""
-    is_pattern = one.kind == "shm" and one.path.endswith("*")
-    word = quote_word(one.path.removesuffix("*") if is_pattern else one.path)
-    return f"du -sh {word}{'*' if is_pattern else ''}" if word is not None else clean(one.path)
-
-
 def filler_words(snapshot: Snapshot, here: Sequence[Process], one: Filler) -> str:
-    """What it is, and whose; `here` are the processes of its host."""
-    name, job = clean(one.name or "")[:MAX_CHARS], _job_words(snapshot, here, one)
-    base = clean(one.path.rpartition("/")[2])[:MAX_CHARS]
+    """A description, such as `driver log of job train1`; `here`: the processes of its host."""
+    name, base = clean(one.name or "")[:MAX_CHARS], clean(one.path.rpartition("/")[2])[:MAX_CHARS]
+
+    # Its job. A log that Ray has no job for is named by its path.
+    known_job, job = find_job(snapshot, here, one), ""
+    if known_job is not None:
+        job = f" of {'' if known_job.running else 'ended '}job {clean(known_job.id)[:MAX_CHARS]}"
+    elif one.job and one.kind in ("driver_log", "worker_log"):
+        other = f" of {clean(one.session)[:MAX_CHARS]}" if one.session and one.session != snapshot.cluster.session else ""
+        job = f" of job {clean(one.job)[:MAX_CHARS]}{other}"
+
     if one.kind == "driver_log":
         return f"driver log{job}"
     if one.kind == "worker_log":
@@ -141,7 +141,7 @@ def filler_words(snapshot: Snapshot, here: Sequence[Process], one: Filler) -> st
 
 
 def filler_remedy(snapshot: Snapshot, here: Sequence[Process], title: str, one: Filler) -> str:
-    """What can be done about it while its job lives, as it is typed; empty where its path can't be typed."""
+    """What can be done about it without ending its job, with commands to type; empty if its path can't be typed."""
     path = quote_word(one.path)
     if path is None:
         return ""
@@ -175,16 +175,16 @@ def filler_remedy(snapshot: Snapshot, here: Sequence[Process], title: str, one: 
 
 
 def _empty_words(path: str, title: str, *, is_over: bool) -> str:
-    """No command: everybody may write in a session's folders, so a link to another folder may be put in the place of any part of the path.
+    """Words without a command: everybody may write in a session's folders, so any part of the path may be replaced by a link.
 
-    All of Ray 2.60 opens its logs to append: seen in /proc/PID/fdinfo of drivers, workers, raylets and dashboards.
+    Ray 2.60 opens all its logs to append: seen in /proc/PID/fdinfo of drivers, workers, raylets and dashboards.
     """
     when = "its job is over" if is_over else "also while it is written, for Ray appends to it"
     return f"empty the log {path} on {title} ({when}), but see first that no folder of that path is a link: others can put one there"
 
 
 def find_job(snapshot: Snapshot, here: Sequence[Process], one: Filler) -> Job | None:
-    """The job of the followed cluster that writes it, or whose process uses it."""
+    """The job of the followed cluster that writes the file, or that has a process using it."""
     if one.session is not None and one.session == snapshot.cluster.session:
         if one.kind == "driver_log":
             return next((job for job in snapshot.jobs or () if one.job in (job.submission, job.id)), None)
@@ -192,17 +192,6 @@ def find_job(snapshot: Snapshot, here: Sequence[Process], one: Filler) -> Job | 
             return job
     process = _find_process(here, one)
     return snapshot.index.jobs.get(process.job or "") if process else None
-
-
-def _job_words(snapshot: Snapshot, here: Sequence[Process], one: Filler) -> str:
-    """` of job train1`; of a log the name in its path, where Ray knows of no such job."""
-    job = find_job(snapshot, here, one)
-    if job is not None:
-        return f" of {'' if job.running else 'ended '}job {clean(job.id)[:MAX_CHARS]}"
-    if one.job and one.kind in ("driver_log", "worker_log"):
-        other = f" of {clean(one.session)[:MAX_CHARS]}" if one.session and one.session != snapshot.cluster.session else ""
-        return f" of job {clean(one.job)[:MAX_CHARS]}{other}"
-    return ""
 
 
 def _find_process(here: Sequence[Process], one: Filler) -> Process | None:

@@ -1,4 +1,4 @@
-"""Whether the Ray that is asked lives on a host, and is its head there, as far as what probes and Ray have told says so."""
+"""Finds where the followed Ray runs: on which probed host its processes and its head are, and which session its address means."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from cockpit.model import Cause, Cluster, Fault, Host
 
 
 def find_fault(facts: Facts, source: str, cause: Cause) -> Fault | None:
-    """Of that source, for that cause."""
+    """The fault of this source with this cause."""
     return next((fault for fault in facts.snapshot.faults if fault.source == source and fault.cause == cause), None)
 
 
 def silent_fault(facts: Facts) -> Fault | None:
-    """Nothing answers at the address."""
+    """The fault if nothing answers at the address."""
     return find_fault(facts, "ray.identity", "silent") if facts.snapshot.cluster.reachable is False else None
 
 
 def not_ray_fault(facts: Facts) -> Fault | None:
-    """Something answers at the address, but not as Ray does."""
+    """The fault if something answers at the address that is not Ray."""
     return find_fault(facts, "ray.identity", "not ray") if facts.snapshot.cluster.reachable is False else None
 
 
 def address_words(facts: Facts) -> str:
-    """For the middle of a sentence; empty where no address is known."""
+    """` at ADDRESS`; empty if no address is known."""
     return f" at {facts.snapshot.cluster.address}" if facts.snapshot.cluster.address else ""
 
 
 def replaced_words(cluster: Cluster) -> str:
-    """The sentence for a followed session in whose place another one has come."""
+    """The sentence for a followed session that was replaced by another one."""
     session, before = cluster.session or "of an unknown session", cluster.before or "another one"
     return f"The Ray at {cluster.address} is now {session}; before, cockpit followed {before}"
 
 
 def is_elsewhere(facts: Facts) -> bool:
-    """Whether nothing has ever answered at the address, while another Ray here does: what seems to be there may be in a container.
+    """Whether nothing has ever answered at the address, while another Ray of this host answers: the asked Ray may be in a container.
 
-    Not where the socket of a dashboard of this host is seen to have the address's port.
+    False if a dashboard of this host is seen to listen on the address's port.
     """
     cluster = facts.snapshot.cluster
     seen = {port_of(one.dashboard) for host in facts.fresh_hosts if is_head(facts, host) for one in host.sessions or () if one.live}
@@ -48,7 +48,7 @@ def is_elsewhere(facts: Facts) -> bool:
 
 
 def is_ray_alive_on(facts: Facts, host: Host) -> bool:
-    """Whether the Ray of the address lives there: by its session, else as the head that the address names."""
+    """Whether the Ray of our address runs on the host: known by its session, else because the address names this host as its head."""
     live = live_sessions(host)
     if facts.snapshot.cluster.session:
         return facts.snapshot.cluster.session in live
@@ -57,9 +57,9 @@ def is_ray_alive_on(facts: Facts, host: Host) -> bool:
 
 
 def session_at_address(facts: Facts, host: Host) -> str | None:
-    """The session on that host that the address means: the followed one, else the one whose dashboard has the address's port.
+    """The session on the host that our address means: the followed one, else the one whose dashboard has the address's port.
 
-    Where no dashboard has it, the only one whose dashboard can't be seen. `None`: that can't be told.
+    If no dashboard has that port: the only session whose dashboard can't be seen. `None`: unknown.
     """
     if facts.snapshot.cluster.session:
         return facts.snapshot.cluster.session
@@ -72,12 +72,12 @@ def session_at_address(facts: Facts, host: Host) -> str | None:
 
 
 def are_several_on(host: Host) -> bool:
-    """Whether several Rays live there."""
+    """Whether several Rays run on the host."""
     return len(live_sessions(host) - {""}) > 1
 
 
 def port_of(url: str | None) -> int | None:
-    """`None` where it has none, or is no address."""
+    """The port of a URL; `None` if it has none or is no URL."""
     try:
         return urlsplit(url or "").port
     except ValueError:
@@ -85,7 +85,7 @@ def port_of(url: str | None) -> int | None:
 
 
 def _listens_elsewhere(facts: Facts, host: Host, name: str) -> bool:
-    """Whether its dashboard can't be what the address means: it has another port, or listens on its own host alone."""
+    """Whether our address can't mean this session's dashboard: it has another port, or listens on loopback only."""
     urls = facts.snapshot.cluster.address, dashboard_of(host, name, facts.index.processes_by_host.get(host.name, ()))
     try:
         asked, there = (urlsplit(url or "").hostname for url in urls)
@@ -96,7 +96,7 @@ def _listens_elsewhere(facts: Facts, host: Host, name: str) -> bool:
 
 
 def is_head(facts: Facts, host: Host) -> bool:
-    """Whether the cluster's head is this host: Ray says so, or the address that is asked."""
+    """Whether this host is the cluster's head: by Ray's node list, else by the address that cockpit asks."""
     if any(node.head for node in facts.index.nodes_on(host)):
         return True
     try:

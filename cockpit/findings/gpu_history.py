@@ -1,8 +1,8 @@
-"""The recent past of each GPU: how full it was at most, step by step, since the same processes hold it, and how busy it is on average."""
+"""Keeps the recent past of each GPU: peaks of memory in use since the same processes hold it, and its average load."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from functools import lru_cache
 from math import exp
 
@@ -10,36 +10,36 @@ import msgspec
 
 from cockpit.config.thresholds import STALE_AFTER_S, Limits
 from cockpit.findings.trend import Series, find_trend
-from cockpit.model import Gpu, GpuPlace, Hold, Process, Snapshot
+from cockpit.model import Gpu, GpuPlace, Snapshot
 
 WINDOW_STEPS = 9
-"""Steps from which a growth is told. Of each its peak counts, so that what goes up and down within a step doesn't look like growth."""
+"""Steps over which growth is measured. The peak of each step counts, so that ups and downs within a step don't look like growth."""
 MAX_STEPS = 4 * WINDOW_STEPS
-"""Steps that are remembered: memory that only returns to where it was does not grow."""
+"""Steps kept: memory that only returns to an earlier level does not grow."""
 RECENT_STEPS = 3
-"""The last of the window, in which it must have come beyond all that there was before."""
+"""Last steps of the window, in which memory must rise above all earlier peaks."""
 RECENT_SHARE = 0.5
-"""Of its usual growth, by which it must have."""
+"""Share of its usual growth by which it must do so."""
 MIN_LATER_SHARE = 0.6
-"""Of its growth in the earlier half of the window, what it must show in the later one: what grows slower and slower comes to rest by
-itself, as PyTorch's cache does."""
+"""Share of the growth in the earlier half of the window that the later half must reach: a growth that slows down stops by itself, as
+that of PyTorch's cache."""
 AVERAGED_S = 120.0
-"""Seconds over which a load is averaged, and for which it must be known: longer than the parts of a training step."""
+"""Seconds over which a load is averaged, and for which it must be known: longer than the phases of a training step."""
 MAX_GAP_S = 60.0
-"""Seconds of silence after which an average begins anew."""
+"""Seconds without a sample after which an average starts again."""
 MAX_BYTES = 2**60
-"""No GPU has as many."""
+"""More bytes than any GPU has."""
 MAX_LOAD = 100_000.0
-"""No percent, watts or megahertz of a GPU are as many."""
+"""More percent, watts or megahertz than any GPU has."""
 
 Load = tuple[float | None, float | None, float | None]
-"""On average: percent of utilization, watts, and megahertz of its processors; `None` where that is not known."""
+"""Averages: utilization in percent, power in watts, processor clock in megahertz; `None`: unknown."""
 UTILIZATION, POWER, CLOCK = 0, 1, 2
 _UNKNOWN: Load = (None, None, None)
 
 
 class Growth(msgspec.Struct, frozen=True):
-    """How the memory in use has grown, in bytes a second, from how much to how much within how many seconds."""
+    """A growth of memory in use: bytes a second, peaks in bytes before and now, and the seconds between them."""
 
     slope: float
     before: float
@@ -48,7 +48,7 @@ class Growth(msgspec.Struct, frozen=True):
 
 
 class _Past:
-    """Of one GPU."""
+    """The past of one GPU."""
 
     __slots__ = ("begun", "first", "growth", "holders", "load", "peaks", "seen")
 
@@ -62,12 +62,11 @@ class _Past:
 
     def put(self, step: int, gpu: Gpu, now: float) -> None:
         used = plausible_memory(gpu)
-        if used is not None and step > self.first:  # of the first step only a part is seen
+        if used is not None and step > self.first:  # only a part of the first step was watched
             newest = self.peaks.values[-1] if self.peaks.values and self.peaks.last == step else 0.0
             self.peaks.put(step, max(newest, used))
-        self._average(gpu, now)
 
-    def _average(self, gpu: Gpu, now: float) -> None:
+        # Averages of the load; after a gap they start again.
         utilization, gap = _plausible_load(gpu.utilization), now - self.seen
         if gap > MAX_GAP_S or gap < 0 or utilization is None:
             self.load, self.begun = _UNKNOWN, now
@@ -82,31 +81,46 @@ class _Past:
 
 
 class GpuHistory:
-    """Fed with every snapshot; asked for how the memory of a GPU grows, and what it does on average."""
+    """The recent past of all GPUs, from snapshots in their order."""
 
     def __init__(self, window: float = Limits().gpu_memory_watched) -> None:
-        """`window`: seconds from which a growth is told."""
+        """`window`: seconds over which growth is measured."""
         self._step_s = max(1.0, window / WINDOW_STEPS)
         self._now = 0.0
         self._pasts: dict[GpuPlace, _Past] = {}
 
     def record(self, snapshot: Snapshot) -> None:
-        """Take in what is new."""
-        self._now, index = snapshot.taken, snapshot.index
+        """Add a snapshot."""
+        self._now, holders_by_gpu = snapshot.taken, snapshot.index.gpu_holders
+        step = int(self._now // self._step_s)
+        known = 0
         for node in snapshot.nodes or ():
-            machine = index.machine(node)
-            if machine.gpus and machine.seen is not None and self._now - machine.seen <= STALE_AFTER_S:
-                self._put(node.key, machine.gpus, machine.seen, index.gpu_holders)
-        self._forget(snapshot)
+            machine = snapshot.index.machine(node)
+            key, gpus, seen = node.key, machine.gpus or (), machine.seen
+            known += len(gpus)
+            if seen is None or self._now - seen > STALE_AFTER_S:
+                continue
+            for gpu in gpus:
+                place = key, gpu.index
+                holders = frozenset([process.ns_pid or process.pid for process, _ in holders_by_gpu.get(place, ())])
+                past = self._pasts.get(place)
+                if past is None or (holders and holders.isdisjoint(past.holders)):
+                    past = self._pasts[place] = _Past(step, seen, holders)
+                if seen != past.seen or past.first == step:
+                    past.put(step, gpu, seen)
+                past.holders = holders or past.holders
+        if len(self._pasts) > known + 100:  # forget nodes that are gone
+            there = {node.key for node in snapshot.nodes or ()}
+            self._pasts = {place: past for place, past in self._pasts.items() if place[0] in there}
 
     def load(self, node: str, index: int) -> Load | None:
-        """What it does on average; `None` while that isn't known for long enough."""
+        """The average load of a GPU; `None` until it is known for long enough."""
         past = self._pasts.get((node, index))
         known = past is not None and past.seen - past.begun >= AVERAGED_S and self._now - past.seen <= MAX_GAP_S
         return past.load if past and known else None
 
     def growth(self, node: str, index: int) -> Growth | None:
-        """How its memory grows; `None` where it does not, or not steadily, or nobody is known to hold it."""
+        """The growth of a GPU's memory; `None` if it does not grow steadily, or if no process is known to hold it."""
         past = self._pasts.get((node, index))
         if past is None or not past.holders:
             return None
@@ -115,45 +129,25 @@ class GpuHistory:
             past.growth = step, find_growth(past.peaks.tail(step, MAX_STEPS + 1)[:-1], self._step_s)
         return past.growth[1]
 
-    def _put(self, node: str, gpus: Sequence[Gpu], seen: float, holders_by_gpu: Mapping[GpuPlace, Sequence[tuple[Process, Hold]]]) -> None:
-        step = int(self._now // self._step_s)
-        for gpu in gpus:
-            holders = frozenset([process.ns_pid or process.pid for process, _ in holders_by_gpu.get((node, gpu.index), ())])
-            past = self._pasts.get((node, gpu.index))
-            if past is None or (holders and holders.isdisjoint(past.holders)):
-                past = self._pasts[node, gpu.index] = _Past(step, seen, holders)
-            if seen != past.seen or past.first == step:
-                past.put(step, gpu, seen)
-            past.holders = holders or past.holders
-
-    def _forget(self, snapshot: Snapshot) -> None:
-        known = sum(len(snapshot.index.machine(node).gpus or ()) for node in snapshot.nodes or ())
-        if len(self._pasts) > known + 100:
-            there = {node.key for node in snapshot.nodes or ()}
-            self._pasts = {place: past for place, past in self._pasts.items() if place[0] in there}
-
 
 def find_growth(peaks: list[float | None], step_s: float) -> Growth | None:
-    """A growth that is steady, goes on, and leads beyond all that there was before."""
+    """A growth that is steady, has not slowed down, and exceeds all earlier peaks."""
     window, last = peaks[-WINDOW_STEPS:], peaks[-1]
     trend = find_trend(window, step_s)
     if trend is None or not trend.steady or last is None:
         return None
     earlier = max((peak for peak in peaks[:-RECENT_STEPS] if peak is not None), default=last)
-    if last - earlier < RECENT_SHARE * trend.slope * RECENT_STEPS * step_s or not _goes_on(window):
+    if last - earlier < RECENT_SHARE * trend.slope * RECENT_STEPS * step_s:
         return None
-    first, before = next((place, peak) for place, peak in enumerate(window) if peak is not None)
-    return Growth(trend.slope, before, last, (len(window) - 1 - first) * step_s)
-
-
-def _goes_on(values: list[float | None]) -> bool:
-    known = [(place, value) for place, value in enumerate(values) if value is not None]
-    (first, start), (middle, half), (last, end) = known[0], known[len(known) // 2], known[-1]
-    return (end - half) / (last - middle) >= MIN_LATER_SHARE * (half - start) / (middle - first)
+    known = [(step, peak) for step, peak in enumerate(window) if peak is not None]
+    (first, start), (middle, half), (newest, end) = known[0], known[len(known) // 2], known[-1]
+    if (end - half) / (newest - middle) < MIN_LATER_SHARE * (half - start) / (middle - first):
+        return None
+    return Growth(trend.slope, start, last, (len(window) - 1 - first) * step_s)
 
 
 def plausible_memory(gpu: Gpu) -> int | None:
-    """Bytes in use, where that is a number that can be."""
+    """Bytes in use; `None` if unknown or implausible."""
     used, total = gpu.memory_used, gpu.memory_total
     return used if used is not None and total is not None and 0 <= used <= total < MAX_BYTES else None
 
@@ -164,7 +158,7 @@ def _plausible_load(value: float | None) -> float | None:
 
 @lru_cache(maxsize=64)
 def _share_of_new(gap: float) -> float:
-    """Of a value `gap` seconds after the last in their average; all GPUs of a node have the same."""
+    """The weight in the average of a value `gap` seconds after the last one; cached, as all GPUs of a node have the same gap."""
     return 1 - exp(-max(0.0, gap) / AVERAGED_S)
 
 

@@ -1,4 +1,4 @@
-"""GPU memory held by processes that do nothing with it: orphans, stale processes of Ray's, and Ray workers that have no task."""
+"""Detects GPU memory held by orphans, stale Ray processes, and idle Ray workers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from cockpit.text import age, clean, plural, size
 
 ORPHANED_CODE, IDLE_CODE = "gpu-memory-orphaned", "gpu-memory-idle-worker"
 IDLE_TITLE = "ray::IDLE"
-"""What Ray calls a worker without a task, in its title; an actor keeps its own."""
+"""Process title of a Ray worker without a task; an idle actor keeps its own title."""
 CLEAR_FACTOR = 0.75
-"""Of the memory of idle workers at which it begins: where it ends."""
+"""Share of the memory at which a finding about idle workers begins below which it ends."""
 MAX_EVIDENCE_LINES = 8
 
 
@@ -25,51 +25,45 @@ def orphaned_memory(facts: Facts) -> Iterator[Finding]:
     left = (process for process in facts.snapshot.processes or () if process.left_over and process.gpus)
     for place, orphans in group_by(left, facts.place).items():
         lasted = facts.seconds_lasting(ORPHANED_CODE, place)
-        if lasted >= facts.limits.orphan_age and not facts.has_job_just_ended(facts.limits.orphan_age):
-            yield _orphan_finding(facts, place, sorted(orphans, key=lambda process: -(process.gpu_memory or 0)))
+        if lasted < facts.limits.orphan_age or facts.has_job_just_ended(facts.limits.orphan_age):
+            continue
+        orphans.sort(key=lambda process: -(process.gpu_memory or 0))
+        since = facts.first_seen(ORPHANED_CODE, place)
+        known = [hold.memory for process in orphans for hold in process.gpus if hold.memory is not None and hold.memory >= 0]
+        labels = _labels(orphans)
+        held = f"{size(sum(known))} of GPU memory" if known else "GPU memory"
+        gpus = f"{place} GPU {labels[0]}" if len(labels) == 1 else f"{len(labels)} GPUs of {place} ({', '.join(labels)})"
+        them, their = ("it", "its") if len(orphans) == 1 else ("them", "their")
 
+        # The cause: the job of all of them, if Ray says that it has ended.
+        cause, ids = f"{their} job or Ray has ended", {process.job for process in orphans}
+        job = facts.jobs.get(ids.pop() or "") if len(ids) == 1 else None
+        if job is not None and not job.running:
+            ago = f" {age(facts.now - job.ended)} ago" if job.ended is not None and job.ended <= facts.now else ""
+            cause = f"job {job.id} {job.status or 'ended'}{ago}"
 
-def _orphan_finding(facts: Facts, place: str, orphans: Sequence[Process]) -> Finding:
-    since = facts.first_seen(ORPHANED_CODE, place)
-    known = [hold.memory for process in orphans for hold in process.gpus if hold.memory is not None and hold.memory >= 0]
-    labels = _labels(orphans)
-    held = f"{size(sum(known))} of GPU memory" if known else "GPU memory"
-    gpus = f"{place} GPU {labels[0]}" if len(labels) == 1 else f"{len(labels)} GPUs of {place} ({', '.join(labels)})"
-    them = "it" if len(orphans) == 1 else "them"
-    return Finding(
-        code=ORPHANED_CODE,
-        level="critical" if len(labels) > 1 else "warning",
-        subject=place,
-        text=f"{plural(len(orphans), 'orphan process holds', 'orphan processes hold')} {held} on {gpus}: "
-        f"{_cause(facts, orphans)} and nothing alive owns {them}",
-        evidence=(
-            *map(_orphan_line, orphans),
-            *([f"the memory has been held for at least {age(facts.now - since)}"] if since is not None else []),
-        ),
-        since=since,
-        remedy=Remedy(f"kill {them}: no live process needs {them}", "kill-orphans"),
-        about=tuple(process.key for process in orphans),
-        seen=facts.stale_since(orphans[0].host),
-    )
+        evidence: list[str] = []
+        for process in orphans:
+            name, why = clean(whole_name(process))[:80], clean("; ".join(process.why))
+            evidence.append(f"pid {process.pid} ({process.kind}) {name} holds {_held_words(process)}: {why}")
+        if since is not None:
+            evidence.append(f"the memory has been held for at least {age(facts.now - since)}")
+        yield Finding(
+            code=ORPHANED_CODE,
+            level="critical" if len(labels) > 1 else "warning",
+            subject=place,
+            text=f"{plural(len(orphans), 'orphan process holds', 'orphan processes hold')} {held} on {gpus}: "
+            f"{cause} and nothing alive owns {them}",
+            evidence=tuple(evidence),
+            since=since,
+            remedy=Remedy(f"kill {them}: no live process needs {them}", "kill-orphans"),
+            about=tuple(process.key for process in orphans),
+            seen=facts.stale_since(orphans[0].host),
+        )
 
 
 def _labels(processes: Sequence[Process]) -> list[str]:
     return [Gpu(index).label for index in sorted({hold.index for process in processes for hold in process.gpus})]
-
-
-def _cause(facts: Facts, orphans: Sequence[Process]) -> str:
-    """Their job where they have the same, and Ray says that it is over."""
-    ids = {process.job for process in orphans}
-    job = facts.jobs.get(ids.pop() or "") if len(ids) == 1 else None
-    if job is None or job.running:
-        return f"{'its' if len(orphans) == 1 else 'their'} job or Ray has ended"
-    ago = f" {age(facts.now - job.ended)} ago" if job.ended is not None and job.ended <= facts.now else ""
-    return f"job {job.id} {job.status or 'ended'}{ago}"
-
-
-def _orphan_line(process: Process) -> str:
-    name, why = clean(whole_name(process))[:80], clean("; ".join(process.why))
-    return f"pid {process.pid} ({process.kind}) {name} holds {_held_words(process)}: {why}"
 
 
 def _held_words(process: Process) -> str:
@@ -79,13 +73,36 @@ def _held_words(process: Process) -> str:
 
 @rests_on("nvml", "processes")
 def idle_workers(facts: Facts) -> Iterator[Finding]:
-    """Those that have been idle for long, by node: Ray counts what they hold as free. Of a host without a probe no titles are known."""
+    """Ray workers that have been idle for long, by node: Ray counts their GPU memory as free. Titles are known only with a probe."""
     idle = (process for process in facts.snapshot.processes or () if process.gpus and _is_idle_worker(process))
     lasting = (one for one in idle if facts.seconds_lasting(IDLE_CODE, one.key) >= facts.limits.idle_worker_age or facts.is_single_look)
     mark = facts.limits.idle_worker_memory
     for place, workers in group_by(lasting, facts.place).items():
-        if facts.is_over_mark(sum(map(_sum_memory, workers)), mark, CLEAR_FACTOR * mark, IDLE_CODE, place):
-            yield _idle_finding(facts, place, sorted(workers, key=lambda process: -_sum_memory(process)))
+        total = sum(map(_sum_memory, workers))
+        if not facts.is_over_mark(total, mark, CLEAR_FACTOR * mark, IDLE_CODE, place):
+            continue
+        workers.sort(key=lambda process: -_sum_memory(process))
+        labels = _labels(workers)
+        since = [moment for process in workers if (moment := facts.first_seen(IDLE_CODE, process.key)) is not None]
+        lasting_words = f" for at least {age(facts.now - max(since))}" if since else ""
+        yield Finding(
+            code=IDLE_CODE,
+            level="info" if facts.is_single_look else "warning",  # a worker that was seen once may get its next task in a moment
+            subject=place,
+            text=f"{plural(len(workers), 'idle Ray worker holds', 'idle Ray workers hold')} {size(total)} of GPU memory on "
+            f"{plural(len(labels), 'GPU')} of {place} ({', '.join(labels)}){lasting_words}; "
+            f"no task runs in {'it' if len(workers) == 1 else 'them'}",
+            evidence=tuple(_worker_line(facts, process) for process in workers[:MAX_EVIDENCE_LINES]),
+            since=min(since, default=None),
+            remedy=Remedy(
+                "kill them: without a task nothing is lost, and Ray starts new workers when it needs them; to prevent this, "
+                "declare num_gpus for the tasks that use a GPU (then Ray stops the worker after the task, unless max_calls=0 is set), or "
+                "set max_calls=1",
+                "kill",
+            ),
+            about=tuple(process.key for process in workers),
+            seen=facts.stale_since(workers[0].host),
+        )
 
 
 def _is_idle_worker(process: Process) -> bool:
@@ -95,29 +112,6 @@ def _is_idle_worker(process: Process) -> bool:
 
 def _sum_memory(process: Process) -> int:
     return sum(max(0, hold.memory or 0) for hold in process.gpus)
-
-
-def _idle_finding(facts: Facts, place: str, idle: Sequence[Process]) -> Finding:
-    labels = _labels(idle)
-    since = [moment for process in idle if (moment := facts.first_seen(IDLE_CODE, process.key)) is not None]
-    lasting = f" for at least {age(facts.now - max(since))}" if since else ""
-    return Finding(
-        code=IDLE_CODE,
-        level="info" if facts.is_single_look else "warning",  # a worker that was seen once may get its next task in a moment
-        subject=place,
-        text=f"{plural(len(idle), 'idle Ray worker holds', 'idle Ray workers hold')} {size(sum(map(_sum_memory, idle)))} of GPU memory on "
-        f"{plural(len(labels), 'GPU')} of {place} ({', '.join(labels)}){lasting}; no task runs in {'it' if len(idle) == 1 else 'them'}",
-        evidence=tuple(_worker_line(facts, process) for process in idle[:MAX_EVIDENCE_LINES]),
-        since=min(since, default=None),
-        remedy=Remedy(
-            "kill them: without a task nothing is lost, and Ray starts new workers when it needs them; to prevent this, "
-            "declare num_gpus for the tasks that use a GPU (then Ray stops the worker after the task, unless max_calls=0 is set), or set "
-            "max_calls=1",
-            "kill",
-        ),
-        about=tuple(process.key for process in idle),
-        seen=facts.stale_since(idle[0].host),
-    )
 
 
 def _worker_line(facts: Facts, process: Process) -> str:

@@ -1,4 +1,4 @@
-"""GPU memory in use that no process explains, and GPUs that Ray would hand out though their memory is held."""
+"""Detects GPU memory in use that no process accounts for, and GPUs that Ray counts as free although their memory is in use."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import msgspec
 from cockpit.findings.facts import Facts
 from cockpit.findings.gpus import fill_in, has_waited_long, waiting_words
 from cockpit.findings.sources import rests_on
-from cockpit.findings.waiting import what_words
+from cockpit.findings.waiting import kind_and_name
 from cockpit.model import Finding, Gpu, Host, Level, Node, Process, Remedy
 from cockpit.model.titles import whole_name
 from cockpit.text import clean, plural, ratio, size
 
 CLEAR_FACTOR = 0.75
-"""Of the mark at which a finding begins: where it ends."""
+"""Share of the mark at which a finding begins below which it ends."""
 CODE = "gpu-memory-held"
 KINDS_AT_WORK = ("worker", "driver", "child")
 MAX_EVIDENCE_LINES = 8
@@ -30,28 +30,43 @@ END_REMEDY = Remedy("kill the orphan processes there, and ask the owners of the 
 
 
 class HeldGpu(msgspec.Struct, frozen=True):
-    """A GPU with what its processes hold."""
+    """A GPU with the processes that hold its memory."""
 
     gpu: Gpu
     holders: Sequence[Process]
     unexplained: int
+    """Bytes in use that no visible process holds."""
 
 
 @rests_on("nvml", "processes")
 def unexplained_memory(facts: Facts) -> Iterator[Finding]:
-    """Memory beside what NVML's list of processes accounts for, by host."""
+    """Memory in use that NVML's list of processes does not account for, by host."""
     mark = facts.limits.unexplained_memory
     for host in facts.snapshot.hosts.values():
         name = facts.host_title(host)
         least = CLEAR_FACTOR * mark if facts.was_found("gpu-memory-unexplained", name) else mark
         over = [held for held in _gpus_with_holders(facts, host) if held.unexplained > least] if _has_unexplained(host, least) else []
         lasted = facts.seconds_lasting("gpu-memory-unexplained", name) if over else 0.0
-        if over and lasted >= facts.limits.unexplained_age and not facts.has_job_just_ended(facts.limits.unexplained_age):
-            yield _unexplained_finding(facts, host, over)
+        if not over or lasted < facts.limits.unexplained_age or facts.has_job_just_ended(facts.limits.unexplained_age):
+            continue
+        total, labels = sum(held.unexplained for held in over), [held.gpu.label for held in over]
+        text = (
+            f"{size(total)} of GPU memory is in use on {plural(len(labels), 'GPU')} of {name} ({', '.join(labels)}), "
+            "but no visible process holds it"
+        )
+        evidence: list[str] = []
+        for held in over[:MAX_EVIDENCE_LINES]:
+            ghosts = [str(process.pid) for process in held.holders if process.ticks is None]
+            unseen = f"; NVML lists pid {', '.join(ghosts)}, not in this process table" if ghosts else ""
+            mine = (held.gpu.memory_used or 0) - held.unexplained
+            used = f"{size(held.gpu.memory_used)} in use, {size(mine)} of it by visible processes (`nvidia-smi`)"
+            evidence.append(f"GPU {held.gpu.label}: {used}{unseen}")
+        remedy = fill_in(facts, host, SEARCH_REMEDY, [held.gpu for held in over])
+        yield facts.host_finding(host, "gpu-memory-unexplained", "warning", text, evidence, remedy)
 
 
 def _has_unexplained(host: Host, least: float) -> bool:
-    """Whether a GPU has more memory in use than visible processes hold of it: quickly, for on most hosts none has."""
+    """Whether any GPU has more memory in use than visible processes hold: a quick test, for most hosts have none."""
     mine: dict[int, int] = defaultdict(int)
     for process in host.processes or ():
         if process.gpus and process.ticks is not None:
@@ -61,55 +76,37 @@ def _has_unexplained(host: Host, least: float) -> bool:
 
 
 def _gpus_with_holders(facts: Facts, host: Host) -> list[HeldGpu]:
-    """The GPUs whose memory and holders are known; none where NVML doesn't tell who holds what, as in most containers."""
+    """The GPUs whose memory and holders are known; none if NVML does not list the holders, as in most containers."""
     if not host.gpus or host.processes is None:
         return []
     holding = [process for process in host.processes if process.gpus]
-    told = any(process.ticks is not None for process in holding)
-    if not told and any(process.job or process.actor for process in host.processes):
+    are_holders_listed = any(process.ticks is not None for process in holding)
+    if not are_holders_listed and any(process.job or process.actor for process in host.processes):
         return []
     holders: dict[int, list[Process]] = defaultdict(list)
     owned = {process.key: process for process in facts.index.processes_by_host.get(host.name, ())}
     for process in holding:
         for hold in process.gpus:
             holders[hold.index].append(owned.get(process.key, process))
-    known = (_account(gpu, holders.get(gpu.index, ())) for gpu in host.gpus)
-    return [held for held in known if held]
-
-
-def _account(gpu: Gpu, holders: Sequence[Process]) -> HeldGpu | None:
-    """Memory of a pid that is not in the process table counts as unexplained."""
-    amounts = [(process, hold.memory) for process in holders for hold in process.gpus if hold.index == gpu.index]
-    if gpu.fault or gpu.memory_used is None or any(amount is None for _, amount in amounts):
-        return None
-    if gpu.memory_total is not None and gpu.memory_used > gpu.memory_total:
-        return None
-    mine = sum(max(0, amount or 0) for process, amount in amounts if process.ticks is not None)
-    return HeldGpu(gpu, holders, gpu.memory_used - mine)
-
-
-def _unexplained_finding(facts: Facts, host: Host, over: Sequence[HeldGpu]) -> Finding:
-    total, labels = sum(held.unexplained for held in over), [held.gpu.label for held in over]
-    on = f"{plural(len(labels), 'GPU')} of {facts.host_title(host)} ({', '.join(labels)})"
-    text = f"{size(total)} of GPU memory is in use on {on}, but no visible process holds it"
-    evidence = map(_accounting_line, over[:MAX_EVIDENCE_LINES])
-    return facts.host_finding(
-        host, "gpu-memory-unexplained", "warning", text, evidence, fill_in(facts, host, SEARCH_REMEDY, [held.gpu for held in over])
-    )
-
-
-def _accounting_line(held: HeldGpu) -> str:
-    ghosts = [str(process.pid) for process in held.holders if process.ticks is None]
-    unseen = f"; NVML lists pid {', '.join(ghosts)}, not in this process table" if ghosts else ""
-    mine = (held.gpu.memory_used or 0) - held.unexplained
-    return f"GPU {held.gpu.label}: {size(held.gpu.memory_used)} in use, {size(mine)} of it by visible processes (`nvidia-smi`){unseen}"
+    found: list[HeldGpu] = []
+    for gpu in host.gpus:
+        mine = holders.get(gpu.index, [])
+        amounts = [(process, hold.memory) for process in mine for hold in process.gpus if hold.index == gpu.index]
+        if gpu.fault or gpu.memory_used is None or any(amount is None for _, amount in amounts):
+            continue
+        if gpu.memory_total is not None and gpu.memory_used > gpu.memory_total:
+            continue
+        # Memory of a pid that is not in the process table counts as unexplained.
+        visible = sum(max(0, amount or 0) for process, amount in amounts if process.ticks is not None)
+        found.append(HeldGpu(gpu, mine, gpu.memory_used - visible))
+    return found
 
 
 @rests_on("ray.nodes", "ray.status", "ray.actors", "nvml", "processes")
 def free_but_held(facts: Facts) -> Iterator[Finding]:
-    """GPUs that Ray counts as free, and whose memory is held by what isn't Ray's: what is placed there runs out of memory.
+    """GPUs that Ray counts as free although processes outside Ray hold their memory: work placed there runs out of memory.
 
-    Where no probe looks, Ray's agents tell of memory, and of pids that Ray doesn't know.
+    Without a probe, Ray's agents report the memory, and pids that Ray doesn't know.
     """
     if facts.has_fault("ray.status") or facts.has_fault("ray.nodes"):
         return
@@ -139,7 +136,7 @@ def _reported_holders(facts: Facts, node: Node) -> list[HeldGpu]:
 
 
 def _in_use_finding(facts: Facts, node: Node, sure: int, taken: Sequence[HeldGpu]) -> Finding:
-    """Where a job has just ended it may be that one's; and without anybody who waits it may be meant so."""
+    """Of a node without a probe. The memory may belong to a job that has just ended; and if nothing waits for GPUs, it may be intended."""
     waiting = [each for each in facts.waiting_for_gpus if has_waited_long(facts, each)]
     ended = facts.has_job_just_ended(facts.limits.gpu_held_age)
     evidence = (
@@ -160,11 +157,15 @@ def _held_words(facts: Facts, node: Node, sure: int, whose: str, waiting: Sequen
 
 
 def _taken_gpus(facts: Facts, node: Node, gpus: Sequence[Gpu], held: Callable[[], list[HeldGpu]]) -> tuple[int, list[HeldGpu]]:
-    """How many of the GPUs that Ray counts as free are surely held by others, and all that are held by others.
+    """The number of GPUs that Ray counts as free and others surely hold, and all GPUs that others hold.
 
-    Which GPUs are free Ray doesn't say: those that it has handed out and nobody of its own uses yet may be among them.
+    Ray does not say which GPUs are free: a GPU that others hold may be one that Ray has handed out and its work does not use yet.
     """
-    spare, mark = _free_gpus(node, len(gpus)), facts.limits.gpu_free
+    # Whole GPUs that Ray counts as free; its count can be compared only if it has all the GPUs that exist.
+    counted, mark = node.resources.get("GPU"), facts.limits.gpu_free
+    if counted is None or counted.total != len(gpus) or counted.used is None or not 0 <= counted.used <= len(gpus):
+        return 0, []
+    spare = len(gpus) - ceil(counted.used)
     if spare < 1:
         return 0, []
     if facts.was_found(CODE, facts.title(node)):
@@ -178,14 +179,6 @@ def _taken_gpus(facts: Facts, node: Node, gpus: Sequence[Gpu], held: Callable[[]
     return min(spare, len(taken) - unused), taken
 
 
-def _free_gpus(node: Node, there: int) -> int:
-    """Whole GPUs that Ray counts as free; none where its count can't be compared with what is there."""
-    gpus = node.resources.get("GPU")
-    if gpus is None or gpus.total is None or gpus.used is None or gpus.total != there:
-        return 0
-    return there - ceil(gpus.used) if 0 <= gpus.used <= there else 0
-
-
 def _is_fuller(gpu: Gpu, mark: float) -> bool:
     return (ratio(gpu.memory_used, gpu.memory_total) or 0.0) > mark
 
@@ -195,12 +188,12 @@ def _is_held_by_ray(held: HeldGpu) -> bool:
 
 
 def is_at_work(process: Process) -> bool:
-    """Whether it works for this cluster, as far as can be told: another Ray hands out the same GPUs, and neither knows of the other."""
+    """Whether it works for this cluster, as far as is known. Another Ray may hand out the same GPUs: neither knows of the other."""
     return process.kind in KINDS_AT_WORK and process.ours is not False
 
 
 def _is_held_by_foreign(held: HeldGpu) -> bool:
-    """Whether a visible process outside Ray holds it; orphans and memory without a process have findings of their own."""
+    """Whether a visible process outside Ray holds it. Orphans, and memory without a process, have findings of their own."""
     return any(not process.left_over and process.ticks is not None for process in held.holders)
 
 
@@ -208,7 +201,7 @@ def _held_finding(facts: Facts, node: Node, sure: int, taken: Sequence[HeldGpu])
     waiting, holders = facts.waiting_for_gpus, [process for held in taken for process in held.holders]
     evidence = (
         *map(_holders_line, taken[:MAX_EVIDENCE_LINES]),
-        *(f"waits for GPUs: {what_words(each)}" for each in waiting[:MAX_EVIDENCE_LINES]),
+        *(f"waits for GPUs: {kind_and_name(each)}" for each in waiting[:MAX_EVIDENCE_LINES]),
     )
     host = facts.index.host_of(node)
     remedy = Remedy(fill_in(facts, host, SEARCH_REMEDY, [held.gpu for held in taken]) if host else SEARCH_REMEDY)

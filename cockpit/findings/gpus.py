@@ -1,4 +1,4 @@
-"""GPUs that are lost, ill or slowed down, Xids that their driver has reported, and GPUs that Ray and NVML count differently."""
+"""Detects GPUs that are lost, faulty or throttled, Xids that the driver reported, and GPU counts that differ between Ray and NVML."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from cockpit.findings.facts import Facts
 from cockpit.findings.ray_gpus import count_in_ray, find_raylet, is_environment_known, list_visible_devices
 from cockpit.findings.shell_words import quote_word, shell_word
 from cockpit.findings.sources import rests_on
-from cockpit.findings.waiting import most_waited
+from cockpit.findings.waiting import longest_wait
 from cockpit.model import LEVELS, Actor, Finding, Gpu, Host, Level, Node, PlacementGroup, Remedy, Xid
 from cockpit.text import age, clean, gpus_words, plural
 
 SLOWED_GAP_S = 60.0
-"""Seconds for which a GPU that is throttled now and then may run freely without being done with it."""
+"""Seconds for which a GPU that is throttled now and then may run freely before the finding ends."""
 MAX_XID_LINES = 10
 MAX_XIDS_PER_GPU = 2
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    """One way in which a GPU can be ill."""
+    """One kind of trouble that a GPU can have."""
 
     code: str
     level: Level
@@ -34,13 +34,14 @@ class Trouble(msgspec.Struct, frozen=True):
     many: str
     """After `GPUs 3, 4 of w1 `."""
     line: Callable[[Gpu], str]
-    """What can be checked."""
+    """The evidence."""
     remedy: str
     limit: str = ""
-    """The name of the threshold of its time."""
+    """Name of the threshold in `Limits` for the seconds that it must last."""
     gap: float = 0.0
+    """Seconds for which it may pause without being over."""
     past: str = ""
-    """The same within its gap, while it doesn't show."""
+    """Instead of `one` and `many`, during a pause."""
 
 
 def _should_drain(gpu: Gpu) -> bool:
@@ -87,7 +88,7 @@ _TROUBLES: tuple[Trouble, ...] = (
 
 @rests_on("nvml")
 def gpu_trouble(facts: Facts) -> Iterator[Finding]:
-    """What NVML says of the GPUs of probed hosts: one finding for each kind of trouble on a host."""
+    """Trouble that NVML reports for GPUs of probed hosts: one finding for each kind on a host."""
     for name, host in facts.snapshot.hosts.items():
         ill = [gpu for gpu in host.gpus or () if gpu.fault or gpu.ecc or gpu.slowed or gpu.recovery or gpu.remap]
         for trouble in _TROUBLES:
@@ -95,8 +96,19 @@ def gpu_trouble(facts: Facts) -> Iterator[Finding]:
                 continue
             found = [gpu for gpu in ill if trouble.shows(gpu)]
             lasted = facts.seconds_steady(bool(found), trouble.code, name, trouble.gap)
-            if lasted is not None and lasted >= (getattr(facts.limits, trouble.limit) if trouble.limit else 0.0):
-                yield _trouble_finding(facts, host, trouble, found)
+            if lasted is None or lasted < (getattr(facts.limits, trouble.limit) if trouble.limit else 0.0):
+                continue
+            text = f"A GPU of {facts.host_title(host)} {trouble.past} within the last {age(trouble.gap)}"
+            if found:
+                text = f"{which_gpus(facts, host, found)} {trouble.many if len(found) > 1 else trouble.one}"
+            # Throttling comes and goes, and may be over after a moment. The driver reports no Xids about it.
+            level: Level = "info" if trouble.gap and facts.is_single_look else trouble.level
+            evidence: list[str] = []
+            for gpu in found:
+                evidence.append(f"GPU {gpu.label}: {trouble.line(gpu)}")
+                if not trouble.gap:
+                    evidence += [_xid_line(facts, gpu, xid) for xid in _hardware_xids(gpu)[:MAX_XIDS_PER_GPU]]
+            yield facts.host_finding(host, trouble.code, level, text, evidence, fill_in(facts, host, trouble.remedy, found))
 
 
 def which_gpus(facts: Facts, host: Host, gpus: Sequence[Gpu]) -> str:
@@ -104,30 +116,14 @@ def which_gpus(facts: Facts, host: Host, gpus: Sequence[Gpu]) -> str:
     return f"GPU{'s' if len(gpus) > 1 else ''} {', '.join(gpu.label for gpu in gpus)} of {facts.host_title(host)}"
 
 
-def _trouble_finding(facts: Facts, host: Host, trouble: Trouble, ill: Sequence[Gpu]) -> Finding:
-    text = f"A GPU of {facts.host_title(host)} {trouble.past} within the last {age(trouble.gap)}"
-    if ill:
-        text = f"{which_gpus(facts, host, ill)} {trouble.many if len(ill) > 1 else trouble.one}"
-    level: Level = "info" if trouble.gap and facts.is_single_look else trouble.level  # what comes and goes may be gone after a moment
-    evidence = (line for gpu in ill for line in _gpu_evidence(facts, trouble, gpu))
-    return facts.host_finding(host, trouble.code, level, text, evidence, fill_in(facts, host, trouble.remedy, ill))
-
-
 def fill_in(facts: Facts, host: Host, remedy: str, gpus: Sequence[Gpu]) -> str:
-    """The remedy with the node's name and the GPUs' indices in its commands, so that they can be typed as they stand.
+    """The remedy with the node's name and the GPUs' indices in its commands, ready to be typed.
 
-    `nvidia-smi` takes several indices; devices of MIG it resets only as a whole, and then INDEX stays.
+    `nvidia-smi` takes several indices. It can't reset single MIG devices: for them INDEX stays.
     """
     remedy = remedy.replace("drain-node NODE", f"drain-node {shell_word(facts.host_title(host).partition(' ')[0])}")
     whole = [gpu.label for gpu in gpus if gpu.label.isdigit()]
     return remedy.replace("INDEX", ",".join(whole)) if whole and len(whole) == len(gpus) else remedy
-
-
-def _gpu_evidence(facts: Facts, trouble: Trouble, gpu: Gpu) -> Iterator[str]:
-    """What NVML says, and what the driver has reported of it in the last day; of heat and power it reports nothing."""
-    yield f"GPU {gpu.label}: {trouble.line(gpu)}"
-    if not trouble.gap:
-        yield from (_xid_line(facts, gpu, xid) for xid in _hardware_xids(gpu)[:MAX_XIDS_PER_GPU])
 
 
 _RETEST = "drain the node (`cockpit drain-node NODE`), reset the GPU (`nvidia-smi -r -i INDEX`) or reboot, and test it (`dcgmi diag -r 3`)"
@@ -135,7 +131,7 @@ _JOB_MISTAKE = "usually a fault of the job: see the end of its log; if it happen
 
 
 class Meaning(msgspec.Struct, frozen=True):
-    """What an Xid tells."""
+    """The meaning of an Xid."""
 
     level: Level
     words: str
@@ -164,38 +160,36 @@ _OTHER_XID = Meaning(
     "warning", "an error of the driver or the GPU", "see NVIDIA's catalog of Xids (docs.nvidia.com/deploy/xid-errors); " + _RETEST
 )
 HARMLESS_XIDS = frozenset({63})
-"""A row of memory that was remapped: where something is to be done, a pending remap is a finding of its own."""
+"""A row of memory was remapped. If something must be done, the pending remap is a finding of its own."""
 
 
 @rests_on("nvml")
 def reported_xids(facts: Facts) -> Iterator[Finding]:
-    """By host, until some hours after the last one; those that mostly are a job's mistake, for less."""
+    """Xids by host, until some hours after the last one; Xids that are mostly a job's mistake, for a shorter time."""
+    limits = facts.limits
     for host in facts.snapshot.hosts.values():
-        told = [(gpu, xid) for gpu in host.gpus or () if gpu.xids and gpu.index < 1000 for xid in gpu.xids if _is_told(facts, xid)]
-        if told:
-            yield _xid_finding(facts, host, sorted(told, key=lambda pair: -(pair[1].moment or 0.0)))
+        recent: list[tuple[Gpu, Xid]] = []
+        for gpu in host.gpus or ():
+            for xid in gpu.xids or () if gpu.index < 1000 else ():  # not for MIG devices
+                keep = limits.xid_info_told if _meaning(xid).level == "info" else limits.xid_told
+                # A moment far in the future comes from a wrong clock.
+                if xid.moment is not None and xid.code not in HARMLESS_XIDS and -keep <= facts.now - xid.moment < keep:
+                    recent.append((gpu, xid))
+        if not recent:
+            continue
+        recent.sort(key=lambda pair: -(pair[1].moment or 0.0))
+        gpu, worst = min(recent, key=lambda pair: LEVELS.index(_meaning(pair[1]).level))
+        meaning, more = _meaning(worst), f" (and {len(recent) - 1} more)" if len(recent) > 1 else ""
+        which = which_gpus(facts, host, [gpu])
+        text = f"The driver reported Xid {worst.code} on {which} {_ago(facts, worst)} ago: {meaning.words}{more}"
+        evidence = (_xid_line(facts, one, xid) for one, xid in recent[:MAX_XID_LINES])
+        remedy = fill_in(facts, host, meaning.remedy, [gpu])
+        found = facts.host_finding(host, "gpu-xid", meaning.level, text, evidence, remedy, [one for one, _ in recent])
+        yield replace(found, since=recent[-1][1].moment)
 
 
 def _meaning(xid: Xid) -> Meaning:
     return _XID_MEANINGS.get(xid.code, _OTHER_XID)
-
-
-def _is_told(facts: Facts, xid: Xid) -> bool:
-    """A moment far ahead of ours tells nothing."""
-    told = facts.limits.xid_info_told if _meaning(xid).level == "info" else facts.limits.xid_told
-    return xid.moment is not None and xid.code not in HARMLESS_XIDS and -told <= facts.now - xid.moment < told
-
-
-def _xid_finding(facts: Facts, host: Host, told: Sequence[tuple[Gpu, Xid]]) -> Finding:
-    """`told`: the newest first."""
-    gpu, worst = min(told, key=lambda pair: LEVELS.index(_meaning(pair[1]).level))
-    meaning, more = _meaning(worst), f" (and {len(told) - 1} more)" if len(told) > 1 else ""
-    which = which_gpus(facts, host, [gpu])
-    text = f"The driver reported Xid {worst.code} on {which} {_ago(facts, worst)} ago: {meaning.words}{more}"
-    evidence = (_xid_line(facts, one, xid) for one, xid in told[:MAX_XID_LINES])
-    remedy = fill_in(facts, host, meaning.remedy, [gpu])
-    found = facts.host_finding(host, "gpu-xid", meaning.level, text, evidence, remedy, [one for one, _ in told])
-    return replace(found, since=told[-1][1].moment)
 
 
 def _ago(facts: Facts, xid: Xid) -> str:
@@ -203,7 +197,7 @@ def _ago(facts: Facts, xid: Xid) -> str:
 
 
 def _hardware_xids(gpu: Gpu) -> list[Xid]:
-    """Those that tell of the GPU itself and not of a job's mistake, the newest first: why it may be ill."""
+    """Xids about the GPU itself, not about a job's mistake, the newest first: possible causes of its trouble."""
     known = [xid for xid in gpu.xids or () if xid.moment is not None and (_meaning(xid).level != "info" or xid.code in HARMLESS_XIDS)]
     return sorted(known, key=lambda xid: -(xid.moment or 0.0))
 
@@ -215,14 +209,14 @@ def _xid_line(facts: Facts, gpu: Gpu, xid: Xid) -> str:
 
 @rests_on("ray.nodes", "nvml", "rays")
 def gpu_counts(facts: Facts) -> Iterator[Finding]:
-    """Nodes whose Ray hands out another number of GPUs than there are, or than its raylet may see.
+    """Nodes that offer another number of GPUs in Ray than exist there, or than their raylet may use.
 
-    Raylets that share a host may have devices of their own, or the same: nothing is told of them.
+    Nodes that share a host are left out: their raylets may use the same GPUs or different ones.
     """
     near = Counter(node.ip or node.host for node in facts.living_nodes)
     sighted = any(facts.machine(node).gpus for node in facts.living_nodes)
     for node in facts.living_nodes:
-        # An agent sees no GPU where NVML can't reach the first: it stops there. Where none sees any, Ray can't look at all.
+        # An agent stops at the first GPU that NVML can't reach, so it may list none. If no agent lists any, Ray can't read GPUs at all.
         is_agent_blind = sighted and not node.probed and node.agent.seen is not None and bool(count_in_ray(node))
         gpus = facts.machine(node).gpus
         if near[node.ip or node.host] == 1 and node.resources and (gpus is not None or is_agent_blind):
@@ -230,14 +224,14 @@ def gpu_counts(facts: Facts) -> Iterator[Finding]:
 
 
 def _count_findings(facts: Facts, node: Node, there: int) -> Iterator[Finding]:
-    """A raylet with GPUs of its own."""
+    """Findings about a node that shares its host with no other; `there`: the GPUs that exist."""
     promised = count_in_ray(node)
     if promised is None or (promised == there and not node.probed):
         return
     raylet = find_raylet(node, facts.index.host_of(node))
     listed = list_visible_devices(raylet)
     usable = there if listed is None else min(there, len(listed))
-    may_have_less = not node.probed and is_in_slurm(facts.snapshot)  # it may have been given no more: only a probe sees which
+    may_have_less = not node.probed and is_in_slurm(facts.snapshot)  # Slurm may have given it fewer; only a probe sees that
     if promised > usable:
         yield from _if_lasting(facts, _too_many_finding(facts, node, promised, there, listed))
     elif promised < usable and not _has_mig_devices(facts, node) and (promised or not node.head) and not may_have_less:
@@ -267,7 +261,7 @@ def _too_many_finding(facts: Facts, node: Node, promised: float, there: int, lis
 
 
 def _too_few_finding(facts: Facts, node: Node, promised: float, usable: int, listed: Sequence[str] | None, *, is_known: bool) -> Finding:
-    """`is_known`: what its CUDA_VISIBLE_DEVICES is; if not, its raylet may see no more GPUs than it offers."""
+    """`is_known`: CUDA_VISIBLE_DEVICES of the raylet is known; if not, it may allow no more GPUs than Ray offers."""
     waiting = [each for each in facts.waiting_for_gpus if has_waited_long(facts, each)]
     wait = f", while {waiting_words(waiting)} for GPUs" if waiting else ""
     text = f"Ray offers only {gpus_words(promised)} of the {usable}{' usable' if is_known else ''} on {facts.title(node)}{wait}"
@@ -294,7 +288,7 @@ def _unknown_devices_finding(facts: Facts, node: Node, strange: Sequence[str], l
 
 
 def _restart_words(node: Node, gpus: int, listed: Sequence[str] | None) -> str:
-    """Ray refuses to start with more GPUs than CUDA_VISIBLE_DEVICES names (2.60, `resource_and_label_spec.py`): both are told."""
+    """Ray refuses to start with more GPUs than CUDA_VISIBLE_DEVICES names (2.60, `resource_and_label_spec.py`): so both are named."""
     visible = ""
     if listed is not None:
         devices = quote_word(",".join(listed))
@@ -305,7 +299,7 @@ def _restart_words(node: Node, gpus: int, listed: Sequence[str] | None) -> str:
 
 def has_waited_long(facts: Facts, waiting: Actor | PlacementGroup) -> bool:
     """Whether it has waited longer than anything needs to start."""
-    return most_waited(facts, waiting, facts.now) >= facts.limits.waiting_long
+    return longest_wait(facts, waiting, facts.now) >= facts.limits.waiting_long
 
 
 def waiting_words(waiting: Sequence[object]) -> str:
@@ -320,12 +314,12 @@ def _count_evidence(facts: Facts, node: Node, promised: float, listed: Sequence[
 
 
 def _has_mig_devices(facts: Facts, node: Node) -> bool:
-    """Whether some are MIG devices: Ray counts their GPUs or them, as it is told."""
+    """Whether some are MIG devices: Ray counts either the devices or their GPUs, as it was started."""
     return any(gpu.index >= 1000 for gpu in facts.machine(node).gpus or ())
 
 
 def _missing_devices(facts: Facts, node: Node, listed: Sequence[str] | None) -> list[str]:
-    """Devices that were named and aren't there."""
+    """Devices that CUDA_VISIBLE_DEVICES names and the host does not have."""
     gpus = facts.machine(node).gpus
     if not listed or not gpus or _has_mig_devices(facts, node) or not node.probed:
         return []

@@ -1,4 +1,4 @@
-"""Hosts whose own name leads to loopback: there Gloo tells the other ranks to connect to 127.0.0.1."""
+"""Detects hosts whose own name resolves to loopback: there Gloo gives 127.0.0.1 to the other ranks."""
 
 from __future__ import annotations
 
@@ -19,10 +19,16 @@ REMEDY = (
 
 @rests_on("ray.nodes", "rays")
 def loopback_names(facts: Facts) -> Iterator[Finding]:
-    """One finding for all hosts of a cluster with several; a host whose workers have GLOO_SOCKET_IFNAME is left out."""
+    """One finding for all such hosts of a cluster with several hosts; a host where GLOO_SOCKET_IFNAME is set is left out."""
     if not is_spread(facts):
         return
-    wrong = [live for live in live_raylets(facts) if live.raylet.loopback_line and not _is_gloo_told(facts, live)]
+    wrong: list[LiveRaylet] = []
+    for live in live_raylets(facts):
+        if not live.raylet.loopback_line or live.raylet.gloo:
+            continue
+        here = facts.index.processes_by_host.get(live.host.name, ())
+        if not any(process.sockets is not None and process.sockets.gloo and process.ours is not False for process in here):
+            wrong.append(live)
     if not wrong:
         return
     names = list(dict.fromkeys(facts.title(live.node) for live in wrong))
@@ -37,11 +43,3 @@ def loopback_names(facts: Facts) -> Iterator[Finding]:
         (f"/etc/hosts of {live.host.name}: {clean(live.raylet.loopback_line or '')}" for live in wrong[:MAX_HOSTS_NAMED]),
         REMEDY,
     )
-
-
-def _is_gloo_told(facts: Facts, live: LiveRaylet) -> bool:
-    """Whether its raylet, or a process of a job there, was told which interface to use."""
-    if live.raylet.gloo:
-        return True
-    here = facts.index.processes_by_host.get(live.host.name, ())
-    return any(process.sockets is not None and process.sockets.gloo and process.ours is not False for process in here)

@@ -1,4 +1,4 @@
-"""Ports of InfiniBand and RoCE devices: those that are down beside others that are active, links that go down, errors that grow."""
+"""Detects ports of InfiniBand and RoCE devices that are down, links that go down, and link errors that grow."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from cockpit.model import Finding, Host, RdmaPort
 from cockpit.text import clean, plural
 
 WATCHED_S = 600.0
-"""Seconds in which growth is counted."""
+"""Seconds over which growth is counted."""
 MIN_FELLOWS = 2
-"""Other hosts on which a port of that name is active, so that it should be active here too."""
+"""Number of hosts with an active port of that name from which on it should be active here too."""
 
 
 @rests_on("rdma")
 def rdma_ports_down(facts: Facts) -> Iterator[Finding]:
-    """Ports that are not active on a host where others are. One that was never used counts only where it is active on most other hosts."""
+    """Ports that are down on a host with active ports. A port that was never used counts only if it is active on most other hosts."""
     active = Counter((one.device, one.port) for host in facts.fresh_hosts for one in host.rdma_ports or () if one.state == "ACTIVE")
     seen = Counter((one.device, one.port) for host in facts.fresh_hosts for one in host.rdma_ports or ())
     for host in facts.fresh_hosts:
@@ -28,13 +28,10 @@ def rdma_ports_down(facts: Facts) -> Iterator[Finding]:
         for port in host.rdma_ports or ():
             name = port.device, port.port
             is_usual = active[name] >= MIN_FELLOWS and 2 * active[name] > seen[name]
-            is_down = port.state is not None and port.state != "ACTIVE" and bool(others) and (_was_up(port) or is_usual)
+            was_up = bool(port.used) or port.errors.get("link_downed", 0) > 0
+            is_down = port.state is not None and port.state != "ACTIVE" and bool(others) and (was_up or is_usual)
             if is_down and facts.seconds_lasting("rdma-port-down", f"{host.name} {name}") >= facts.limits.rdma_down_age:
                 yield _down_finding(facts, host, port, len(others), active[name] if is_usual else 0)
-
-
-def _was_up(port: RdmaPort) -> bool:
-    return bool(port.used) or port.errors.get("link_downed", 0) > 0
 
 
 def _down_finding(facts: Facts, host: Host, port: RdmaPort, others: int, fellows: int) -> Finding:
@@ -53,35 +50,32 @@ def _down_finding(facts: Facts, host: Host, port: RdmaPort, others: int, fellows
         (f"cat {_folder(port)}/state {_folder(port)}/phys_state on {title}", f"ibstat {clean(port.device)} {port.port}"),
         "see whether a subnet manager runs (`sminfo`)" if waits else "check its cable, transceiver and switch port; `dmesg | grep -i mlx`",
     )
-    return _of_port(finding, port)
+    return replace(finding, subject=_subject(title, port))
 
 
 @rests_on("rdma")
 def growing_rdma_errors(facts: Facts) -> Iterator[Finding]:
-    """Links that went down, and errors of links, in the last ten minutes as far as they were watched."""
+    """Links that went down, and link errors, in the last ten minutes or since cockpit watches them."""
+    mark = facts.limits.rdma_errors
     for host in facts.fresh_hosts:
         for port in host.rdma_ports or ():
-            if port.errors:
-                yield from _growth_findings(facts, host, port)
-
-
-def _growth_findings(facts: Facts, host: Host, port: RdmaPort) -> Iterator[Finding]:
-    """Counters that can be read now and could not before would seem to have grown: another set of them is watched anew."""
-    watched = f"rdma {host.name} {port.device} {port.port} {','.join(sorted(port.errors))}"
-    grown = facts.growth_by_name(watched, port.errors, WATCHED_S)
-    minutes = max(1, round(facts.seconds_grown(watched) / 60))
-    if downs := grown.get("link_downed"):
-        words = f"went down {plural(int(downs), 'time')} in {plural(minutes, 'minute')} ({port.errors['link_downed']} in all)"
-        then = "each time NCCL's connections over it fail or stall"
-        yield _growth_finding(facts, host, port, "rdma-link-flaps", words, then, ["link_downed"])
-    errors = {name: more for name, more in grown.items() if name != "link_downed"}
-    subject = _subject(facts.host_title(host), port)
-    mark = facts.limits.rdma_errors
-    if errors and facts.is_over_mark(max(errors.values()), mark, mark / 2, "rdma-link-errors", subject):
-        listed = ", ".join(f"{name} {int(more)} ({port.errors[name]} in all)" for name, more in sorted(errors.items()))
-        words = f"has new errors in {plural(minutes, 'minute')}: {listed}"
-        then = "packets are lost or sent again, and all ranks wait for them"
-        yield _growth_finding(facts, host, port, "rdma-link-errors", words, then, sorted(errors))
+            if not port.errors:
+                continue
+            # Each set of counters has a history of its own: a counter that becomes readable has not grown from 0.
+            watched = f"rdma {host.name} {port.device} {port.port} {','.join(sorted(port.errors))}"
+            grown = facts.growth_by_name(watched, port.errors, WATCHED_S)
+            minutes = max(1, round(facts.seconds_grown(watched) / 60))
+            if downs := grown.get("link_downed"):
+                words = f"went down {plural(int(downs), 'time')} in {plural(minutes, 'minute')} ({port.errors['link_downed']} in all)"
+                then = "each time NCCL's connections over it fail or stall"
+                yield _growth_finding(facts, host, port, "rdma-link-flaps", words, then, ["link_downed"])
+            errors = {name: more for name, more in grown.items() if name != "link_downed"}
+            subject = _subject(facts.host_title(host), port)
+            if errors and facts.is_over_mark(max(errors.values()), mark, mark / 2, "rdma-link-errors", subject):
+                listed = ", ".join(f"{name} {int(more)} ({port.errors[name]} in all)" for name, more in sorted(errors.items()))
+                words = f"has new errors in {plural(minutes, 'minute')}: {listed}"
+                then = "packets are lost or sent again, and all ranks wait for them"
+                yield _growth_finding(facts, host, port, "rdma-link-errors", words, then, sorted(errors))
 
 
 def _growth_finding(facts: Facts, host: Host, port: RdmaPort, code: str, words: str, then: str, names: list[str]) -> Finding:
@@ -94,11 +88,7 @@ def _growth_finding(facts: Facts, host: Host, port: RdmaPort, code: str, words: 
         (f"cat {_folder(port)}/counters/{name} on {title}: {port.errors[name]}" for name in names),
         f"check its cable, transceiver and switch port (`mlxlink -d {clean(port.device)}`, `ibqueryerrors`)",
     )
-    return _of_port(finding, port)
-
-
-def _of_port(finding: Finding, port: RdmaPort) -> Finding:
-    return replace(finding, subject=_subject(finding.subject, port))
+    return replace(finding, subject=_subject(title, port))
 
 
 def _subject(title: str, port: RdmaPort) -> str:

@@ -1,4 +1,4 @@
-"""Network interfaces that NCCL or Gloo is told to use, and that are not there: the processes of a job can't find each other."""
+"""Detects settings of NCCL and Gloo that name network interfaces which a host does not have."""
 
 from __future__ import annotations
 
@@ -6,41 +6,38 @@ from collections.abc import Iterator
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import rests_on
-from cockpit.model import Finding, Host, Process, Remedy
+from cockpit.model import Finding, Process, Remedy
 from cockpit.text import clean, plural
 
 MAX_AGE_S = 3600.0
-"""Seconds of a process's life after which it has set up its groups, whatever it was told: PyTorch gives that half an hour at most."""
+"""Age of a process in seconds from which on its groups are set up in any case: PyTorch allows half an hour for that."""
 MAX_NAMED = 6
 
 
 @rests_on("nvml", "processes")
 def missing_interfaces(facts: Facts) -> Iterator[Finding]:
-    """One for each job, host and variable, of processes that hold GPU memory: others may have been told, but don't join a group."""
+    """One finding for each job, host and variable. Only processes with GPU memory count: others don't join a group."""
     found: dict[tuple[str, str, str, str], list[Process]] = {}
     for host in facts.fresh_hosts:
         for process in facts.index.processes_by_host.get(host.name, ()):
+            sockets = process.sockets
             is_young = process.started is not None and facts.now - process.started <= MAX_AGE_S
-            if process.sockets and process.gpus and process.ours is not False and is_young:
-                for variable, value in _in_vain(process):
-                    told = (facts.host_title(host), facts.job_title(process.job), variable, clean(value))
-                    found.setdefault(told, []).append(process)
-    for told, processes in found.items():
-        yield _finding(facts, *told, processes)
-
-
-def _in_vain(process: Process) -> Iterator[tuple[str, str]]:
-    sockets = process.sockets
-    if sockets is None or not sockets.there:
-        return
-    if sockets.nccl and not _is_found_by_nccl(sockets.nccl, sockets.there):
-        yield "NCCL_SOCKET_IFNAME", sockets.nccl
-    if sockets.gloo and not set(filter(None, sockets.gloo.split(","))) <= set(sockets.there):
-        yield "GLOO_SOCKET_IFNAME", sockets.gloo
+            if not sockets or not sockets.there or not process.gpus or process.ours is False or not is_young:
+                continue
+            missing: dict[str, str] = {}
+            if sockets.nccl and not _is_found_by_nccl(sockets.nccl, sockets.there):
+                missing["NCCL_SOCKET_IFNAME"] = sockets.nccl
+            if sockets.gloo and not set(filter(None, sockets.gloo.split(","))) <= set(sockets.there):
+                missing["GLOO_SOCKET_IFNAME"] = sockets.gloo
+            for variable, value in missing.items():
+                setting = (facts.host_title(host), facts.job_title(process.job), variable, clean(value))
+                found.setdefault(setting, []).append(process)
+    for (host_title, job, variable, value), processes in found.items():
+        yield _finding(facts, host_title, job, variable, value, processes)
 
 
 def _is_found_by_nccl(value: str, there: tuple[str, ...]) -> bool:
-    """It looks for names that begin so, with `=` first for whole names, and with `^` first for all others."""
+    """NCCL looks for names with this prefix; after `=` for whole names; after `^` for all other names."""
     names = [name for name in value.removeprefix("=").split(",") if name]
     if value.startswith("^") or ":" in value or not names:
         return True
@@ -70,16 +67,13 @@ def _finding(facts: Facts, host: str, job: str, variable: str, value: str, proce
 
 
 def _default_lines(facts: Facts, at: str, job: str | None) -> Iterator[str]:
-    """Over which interface traffic goes there that is told nothing; and where else the job is, if it is called otherwise there."""
-    by_host = {host.name: _find_defaults(facts, host, job) for host in facts.fresh_hosts}
+    """The interface of the default route on this host, and on other hosts of the job if it has another name there."""
+    by_host: dict[str, frozenset[str]] = {}
+    for host in facts.fresh_hosts:  # by process, since containers may have their own interfaces
+        mine = (one for one in facts.index.processes_by_host.get(host.name, ()) if one.job == job and one.ours is not False)
+        by_host[host.name] = frozenset(clean(one.sockets.default)[:40] for one in mine if one.sockets and one.sockets.default)
     here = by_host.pop(at, frozenset())
-    others = [(host, names) for host, names in by_host.items() if names and names != here] if job else []
-    for host, names in [(at, here), *others[:MAX_NAMED]]:
+    others = [(name, names) for name, names in by_host.items() if names and names != here] if job else []
+    for name, names in [(at, here), *others[:MAX_NAMED]]:
         if names:
-            yield f"`ip route show default` on {clean(host)}: {', '.join(sorted(names))}"
-
-
-def _find_defaults(facts: Facts, host: Host, job: str | None) -> frozenset[str]:
-    """Of its processes of that job; containers may have their own."""
-    mine = (one for one in facts.index.processes_by_host.get(host.name, ()) if one.job == job and one.ours is not False)
-    return frozenset(clean(one.sockets.default)[:40] for one in mine if one.sockets and one.sockets.default)
+            yield f"`ip route show default` on {clean(name)}: {', '.join(sorted(names))}"

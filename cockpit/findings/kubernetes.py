@@ -1,8 +1,8 @@
-"""What Kubernetes does to a Ray that Ray itself can't tell of: pods that wait, are ended or taken away, and RayJobs that say otherwise."""
+"""Detects what only Kubernetes knows of a Ray cluster: pods that wait, were killed or are being deleted, and contradicting RayJobs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
@@ -13,31 +13,42 @@ from cockpit.model import Container, Finding, Job, Level, Pod, RayCluster, RayJo
 from cockpit.text import age, clean, plural, size
 
 MAX_NAMED, MAX_TEXT_CHARS = 6, 300
-"""Pods that are named; characters of what Kubernetes says."""
+"""Pods in the evidence; characters of a message of Kubernetes."""
 SOURCE = "kubernetes"
 IMAGE_REASONS = frozenset(["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"])
-"""Why a container waits for its image (pkg/kubelet/images/types.go)."""
+"""Reasons of a container that waits for its image (pkg/kubelet/images/types.go)."""
 CRASHES = "CrashLoopBackOff"
 OOM = "OOMKilled"
 BEGINNING = ("", "ContainerCreating", "PodInitializing")
 OVER = ("Complete", "Failed")
 UNDER_WAY = ("", "Running")
-"""How far KubeRay is with a RayJob whose job it watches."""
+"""Deployment statuses of a RayJob whose job KubeRay watches."""
 
 
 @rests_on("kubernetes")
 def waiting_pods(facts: Facts) -> Iterator[Finding]:
-    """Pods that no node has room for, or whose image can't be had; those that wait for the same are told together."""
-    alike: dict[tuple[str, str], list[Pod]] = {}
+    """Pods that no node has room for, or whose image can't be pulled; one finding for pods that wait for the same reason."""
+    by_reason: dict[tuple[str, str], list[Pod]] = {}
     for pod in _pods(facts):
-        if waits := _why_waiting(facts, pod):
-            alike.setdefault(waits, []).append(pod)
-    for (code, why), pods in alike.items():
-        yield _waiting_finding(facts, code, why, pods)
+        if reason := _why_waiting(facts, pod):
+            by_reason.setdefault(reason, []).append(pod)
+    for (code, why), pods in by_reason.items():
+        first = min(pods, key=lambda pod: (pod.created or facts.now, pod.name))
+        one = len(pods) == 1
+        if code == "pod-image":
+            what = f"can't get {'its' if one else 'their'} image"
+            remedy = "correct `image` or `imagePullSecrets` in the RayCluster, or push the image"
+        else:
+            what = f"{'waits' if one else 'wait'} to be started"
+            remedy = "free what is missing, add nodes, or ask for less in the RayCluster; Ray does not know a pod before it runs"
+        group = f"group {clean(pods[0].group)}" if pods[0].group else "the head"
+        who = f"Pod {clean(pods[0].name)}" if one else f"{len(pods)} pods of {group}"
+        found = _pod_finding(facts, code, f"pod {clean(first.name)}", f"{who} {what}: {_short(why)}", remedy, pods)
+        yield replace(found, since=first.created, about=())
 
 
 def _why_waiting(facts: Facts, pod: Pod) -> tuple[str, str] | None:
-    """The code of its finding, and the reason in the words of Kubernetes."""
+    """The code of the finding, and the reason in Kubernetes' words; `None`: the pod does not wait, or not for long."""
     if pod.phase != "Pending" or pod.ends is not None:
         return None
     image = next((one for one in pod.containers if one.waiting in IMAGE_REASONS), None)
@@ -51,28 +62,22 @@ def _why_waiting(facts: Facts, pod: Pod) -> tuple[str, str] | None:
     return None if stuck is None else ("pod-pending", ": ".join(filter(None, (stuck.waiting, stuck.message))))
 
 
-def _waiting_finding(facts: Facts, code: str, why: str, pods: list[Pod]) -> Finding:
-    first = min(pods, key=lambda pod: (pod.created or facts.now, pod.name))
-    one = len(pods) == 1
-    if code == "pod-image":
-        what = f"can't get {'its' if one else 'their'} image"
-        remedy = "correct `image` or `imagePullSecrets` in the RayCluster, or push the image"
-    else:
-        what = f"{'waits' if one else 'wait'} to be started"
-        remedy = "free what is missing, add nodes, or ask for less in the RayCluster; Ray does not know a pod before it runs"
-    found = _pod_finding(facts, code, f"pod {clean(first.name)}", f"{_names(pods)} {what}: {_short(why)}", remedy, pods)
-    return replace(found, since=first.created, about=())
-
-
 def _pod_finding(facts: Facts, code: str, subject: str, text: str, remedy: str, pods: list[Pod], level: Level = "warning") -> Finding:
     addresses = {pod.ip for pod in pods if pod.ip}
     about = tuple(node.key for node in facts.living_nodes if node.ip in addresses)
-    return Finding(code, level, subject, text, _evidence(facts, pods), remedy=Remedy(remedy), about=about)
+    evidence: list[str] = []
+    for pod in pods[:MAX_NAMED]:
+        containers = [f"{one.name} {one.waiting or 'up'}, {plural(one.restarts, 'restart')}" for one in pod.containers]
+        state = clean("; ".join([pod.phase or "no phase", *containers]))
+        evidence.append(f"`kubectl describe pod -n {_cluster(facts).namespace} {clean(pod.name)}`: {state}")
+    if len(pods) > MAX_NAMED:
+        evidence.append(f"and {len(pods) - MAX_NAMED} more")
+    return Finding(code, level, subject, text, tuple(evidence), remedy=Remedy(remedy), about=about)
 
 
 @rests_on("kubernetes")
 def killed_containers(facts: Facts) -> Iterator[Finding]:
-    """The kernel has ended a container's first process for lack of memory: to Ray that is a node that has died without a word."""
+    """Containers whose first process the kernel killed for lack of memory: Ray only sees that the node died, without a reason."""
     for pod, one in _containers(facts):
         if one.ended is None or one.ended.reason != OOM or (one.ended.at is not None and facts.now - one.ended.at >= facts.limits.oom_told):
             continue
@@ -88,7 +93,7 @@ def killed_containers(facts: Facts) -> Iterator[Finding]:
 
 @rests_on("kubernetes")
 def crashing_containers(facts: Facts) -> Iterator[Finding]:
-    """What the kubelet starts again and again; one that was killed for lack of memory is told as that."""
+    """Containers that the kubelet restarts again and again, except those killed for lack of memory."""
     limits = facts.limits
     for pod, one in _containers(facts):
         ended = one.ended
@@ -107,13 +112,13 @@ def crashing_containers(facts: Facts) -> Iterator[Finding]:
 
 
 def _title(pod: Pod, container: Container) -> str:
-    """The pod's name last: where there is no room its end is kept."""
+    """The subject of a finding. The pod's name comes last: a narrow column keeps the end."""
     return clean(f"container {container.name} of pod {pod.name}")
 
 
 @rests_on("kubernetes", "ray.nodes")
 def leaving_pods(facts: Facts) -> Iterator[Finding]:
-    """Kubernetes takes a pod away, or has evicted it."""
+    """Pods that Kubernetes deletes or has evicted."""
     alive = {node.ip for node in facts.living_nodes}
     for pod in _pods(facts):
         if pod.phase == "Failed" and pod.reason is not None:
@@ -132,7 +137,7 @@ def leaving_pods(facts: Facts) -> Iterator[Finding]:
 
 @rests_on("kubernetes")
 def missing_pods(facts: Facts) -> Iterator[Finding]:
-    """The RayCluster is to have more workers than it has pods for: what waits as a pod is told as that."""
+    """A RayCluster wants more workers than it has pods. Pods that exist and wait are another finding."""
     cluster = facts.snapshot.kubernetes
     if cluster is None or cluster.wanted is None or cluster.pods is None or cluster.state == "suspended" or facts.has_fault(SOURCE):
         return
@@ -153,20 +158,35 @@ def missing_pods(facts: Facts) -> Iterator[Finding]:
 
 @rests_on("kubernetes", "ray.jobs")
 def wrong_rayjobs(facts: Facts) -> Iterator[Finding]:
-    """A RayJob and Ray say opposite things of the same job (kuberay's issues 4217 and 3903)."""
+    """RayJobs and Ray that report opposite statuses of the same job (KubeRay's issues 4217 and 3903)."""
     cluster, jobs = facts.snapshot.kubernetes, facts.snapshot.jobs
     if cluster is None or jobs is None or any(map(facts.has_fault, (SOURCE, "ray.jobs", "ray.identity"))):
         return
     by_id = {name: job for job in jobs for name in (job.id, job.submission) if name}
     for one in cluster.jobs or ():
-        told = _contradiction(one, by_id) if one.submission else None
-        if told is not None and facts.seconds_lasting("rayjob differs", one.name) >= facts.limits.rayjob_differs:
-            yield _rayjob_finding(cluster, one, by_id.get(one.submission), *told)
+        job = by_id.get(one.submission)
+        contradiction = _contradiction(one, job) if one.submission else None
+        if contradiction is None or facts.seconds_lasting("rayjob differs", one.name) < facts.limits.rayjob_differs:
+            continue
+        instead, remedy = contradiction
+        status = one.deployment if one.deployment in OVER else one.status
+        listed = f"{clean(one.status) or '–'}, {clean(one.deployment) or '–'}"
+        yield Finding(
+            code="rayjob-contradicts",
+            level="warning",
+            subject=f"RayJob {clean(one.name)}",
+            text=f"RayJob {clean(one.name)} reports job {clean(one.submission)} as {clean(status)}, but {instead}",
+            evidence=(
+                f"`kubectl get rayjob -n {cluster.namespace} {clean(one.name)}`: {listed}",
+                *((_short(one.message),) if one.message else ()),
+            ),
+            remedy=Remedy(remedy, "stop-job" if job is not None and job.running else None),
+            about=(job.key,) if job is not None else (),
+        )
 
 
-def _contradiction(one: RayJob, jobs: Mapping[str, Job]) -> tuple[str, str] | None:
-    """What Ray says instead, and what to do; `None`: they agree."""
-    job = jobs.get(one.submission)
+def _contradiction(one: RayJob, job: Job | None) -> tuple[str, str] | None:
+    """What Ray reports instead, and the remedy; `None`: they agree."""
     watched = one.status == "RUNNING" and one.deployment in UNDER_WAY
     if watched and job is None:
         return "Ray knows no such job", (
@@ -182,29 +202,13 @@ def _contradiction(one: RayJob, jobs: Mapping[str, Job]) -> tuple[str, str] | No
     return None
 
 
-def _rayjob_finding(cluster: RayCluster, one: RayJob, job: Job | None, instead: str, remedy: str) -> Finding:
-    said = one.deployment if one.deployment in OVER else one.status
-    return Finding(
-        code="rayjob-contradicts",
-        level="warning",
-        subject=f"RayJob {clean(one.name)}",
-        text=f"RayJob {clean(one.name)} reports job {clean(one.submission)} as {clean(said)}, but {instead}",
-        evidence=(
-            f"`kubectl get rayjob -n {cluster.namespace} {clean(one.name)}`: {clean(one.status) or '–'}, {clean(one.deployment) or '–'}",
-            *((_short(one.message),) if one.message else ()),
-        ),
-        remedy=Remedy(remedy, "stop-job" if job is not None and job.running else None),
-        about=(job.key,) if job is not None else (),
-    )
-
-
 def _cluster(facts: Facts) -> RayCluster:
-    """Asked of only where it has pods."""
+    """The RayCluster; without Kubernetes one without pods."""
     return facts.snapshot.kubernetes or RayCluster("", "")
 
 
 def _pods(facts: Facts) -> tuple[Pod, ...]:
-    """Those of the last answer; while Kubernetes is silent nothing new follows from them."""
+    """The pods; none while Kubernetes does not answer."""
     return () if facts.has_fault(SOURCE) else _cluster(facts).pods or ()
 
 
@@ -212,23 +216,6 @@ def _containers(facts: Facts) -> Iterator[tuple[Pod, Container]]:
     return ((pod, container) for pod in _pods(facts) for container in pod.containers)
 
 
-def _names(pods: list[Pod]) -> str:
-    if len(pods) == 1:
-        return f"Pod {clean(pods[0].name)}"
-    return f"{len(pods)} pods of {f'group {clean(pods[0].group)}' if pods[0].group else 'the head'}"
-
-
 def _short(text: str) -> str:
-    said = clean(" ".join(text.split())).rstrip(".")
-    return said if len(said) <= MAX_TEXT_CHARS else f"{said[: MAX_TEXT_CHARS - 1]}…"
-
-
-def _evidence(facts: Facts, pods: list[Pod]) -> tuple[str, ...]:
-    namespace = _cluster(facts).namespace
-    lines = [f"`kubectl describe pod -n {namespace} {clean(pod.name)}`: {_state(pod)}" for pod in pods[:MAX_NAMED]]
-    return (*lines, *([f"and {len(pods) - MAX_NAMED} more"] if len(pods) > MAX_NAMED else []))
-
-
-def _state(pod: Pod) -> str:
-    each = [f"{one.name} {one.waiting or 'up'}, {plural(one.restarts, 'restart')}" for one in pod.containers]
-    return clean("; ".join([pod.phase or "no phase", *each]))
+    line = clean(" ".join(text.split())).rstrip(".")
+    return line if len(line) <= MAX_TEXT_CHARS else f"{line[: MAX_TEXT_CHARS - 1]}…"

@@ -1,4 +1,4 @@
-"""The raylets of the followed cluster that probes see now, each with its node and host."""
+"""Finds the raylets of the followed cluster that probes see now, each with its node and host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cockpit.model import Host, Node, RayProcess
 
 
 class LiveRaylet(msgspec.Struct, frozen=True):
-    """A living node, the host that it runs on, and its raylet there."""
+    """A living node, its host, and its raylet."""
 
     node: Node
     host: Host
@@ -19,10 +19,9 @@ class LiveRaylet(msgspec.Struct, frozen=True):
 
 
 def live_raylets(facts: Facts) -> Iterator[LiveRaylet]:
-    """One for each node: only what is known to be true now.
+    """One raylet for each node, from fresh facts only; none while Ray's node list fails.
 
-    Nothing is told of a host whose facts are old, and nothing while Ray's list of nodes can't be believed. Any user can start a process
-    that looks like the raylet of a node: see `_real_raylet`.
+    Any user can start a process that looks like the raylet of a node: see `_real_raylet`.
     """
     if facts.has_fault("ray.nodes"):
         return
@@ -38,9 +37,9 @@ def live_raylets(facts: Facts) -> Iterator[LiveRaylet]:
 
 
 def _real_raylet(claims: Sequence[LiveRaylet]) -> LiveRaylet | None:
-    """The raylet of a node, of the processes that claim to be it; `None` where that can't be told.
+    """The real one of the processes that claim to be the raylet of a node; `None` if it is unclear.
 
-    A process of root's or our own is preferred (only of these a probe reads the flags), then one on a host that has the node's address.
+    Processes of root or of our own user are preferred (a probe reads only their flags), then those on a host with the node's address.
     """
     several = [live for live in claims if live.raylet.start is not None] or claims
     several = [live for live in several if live.node.ip in live.host.addresses] or several
@@ -49,5 +48,5 @@ def _real_raylet(claims: Sequence[LiveRaylet]) -> LiveRaylet | None:
 
 
 def is_spread(facts: Facts) -> bool:
-    """Whether the cluster has living nodes on several hosts: nodes on one host have one address."""
+    """Whether the cluster has living nodes on several hosts: nodes of one host have the same address."""
     return len({node.ip for node in facts.living_nodes if node.ip}) > 1

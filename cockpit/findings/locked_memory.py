@@ -1,4 +1,4 @@
-"""Limits of locked memory where NCCL uses InfiniBand or RDMA: it can't register its buffers, and the job fails when it starts."""
+"""Detects limits of locked memory that are too low for NCCL over InfiniBand or RDMA: then a job fails when it starts."""
 
 from __future__ import annotations
 
@@ -23,9 +23,18 @@ def low_locked_memory(facts: Facts) -> Iterator[Finding]:
     """One finding for all hosts. A cluster on one host is left out: there NCCL needs no network."""
     if not is_spread(facts):
         return
-    low = [live for live in live_raylets(facts) if live.raylet.rdma and _is_low(facts, live.raylet.locked_memory)]
+    low: list[LiveRaylet] = []
+    for live in live_raylets(facts):
+        locked = live.raylet.locked_memory
+        if live.raylet.rdma and locked is not None and 0 <= locked < facts.limits.locked_memory:
+            low.append(live)
     if not low:
         return
+    evidence: list[str] = []
+    for live in low[:MAX_HOSTS_NAMED]:
+        devices = join_first([clean(name) for name in live.raylet.rdma or ()], MAX_DEVICES_NAMED)
+        limit = f"/proc/{live.raylet.pid}/limits on {live.host.name}: Max locked memory {live.raylet.locked_memory}"
+        evidence.append(f"{limit}; /sys/class/infiniband: {devices}")
     names = list(dict.fromkeys(facts.title(live.node) for live in low))
     least = min(live.raylet.locked_memory or 0 for live in low)
     yield facts.cluster_finding(
@@ -35,16 +44,6 @@ def low_locked_memory(facts: Facts) -> Iterator[Finding]:
         f"Workers may lock only {size(least)} of memory on {join_first(names, MAX_HOSTS_NAMED)} (ulimit -l; wanted: at least "
         f"{size(facts.limits.locked_memory)}), which {'have' if len(names) > 1 else 'has'} RDMA devices: NCCL fails there with "
         "`Call to ibv_reg_mr failed`",
-        (_evidence_line(live) for live in low[:MAX_HOSTS_NAMED]),
+        evidence,
         REMEDY,
     )
-
-
-def _is_low(facts: Facts, locked: int | None) -> bool:
-    return locked is not None and 0 <= locked < facts.limits.locked_memory
-
-
-def _evidence_line(live: LiveRaylet) -> str:
-    devices = join_first([clean(name) for name in live.raylet.rdma or ()], MAX_DEVICES_NAMED)
-    limit = f"/proc/{live.raylet.pid}/limits on {live.host.name}: Max locked memory {live.raylet.locked_memory}"
-    return f"{limit}; /sys/class/infiniband: {devices}"

@@ -1,10 +1,11 @@
-"""Host memory: Ray's kill line is near, workers have been ended for lack of it, and a cgroup gives less of it than the host has."""
+"""Detects host memory near Ray's kill line, kills for lack of memory, and cgroups that allow less memory than the host has."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Literal
 
@@ -21,44 +22,45 @@ from cockpit.findings.memory_trend import (
 )
 from cockpit.findings.sources import rests_on
 from cockpit.findings.trend import Trend, seconds_until
-from cockpit.model import SUPERVISOR, Amount, Finding, Job, Level, Node, OomKill, Process, RayProcess, Remedy
+from cockpit.model import SUPERVISOR, Amount, Finding, Level, Node, OomKill, Process, RayProcess, Remedy
 from cockpit.text import age, clean, plural, size
 
 NEAR_CODE = "host-memory-near-kill"
 MIN_NEAR_S = 10.0
-"""Seconds for which it must be near: a checkpoint that is written takes memory for a moment."""
+"""Seconds for which memory must be near the line: writing a checkpoint takes memory for a moment."""
 GROWTH_GAP_S = 15.0
-"""Seconds for which a growth may pause: memory that is taken in portions looks still between two."""
+"""Seconds for which growth may pause: memory that is allocated in portions stands still between two of them."""
 MAX_SAMPLE_AGE_S = 45.0
-"""Seconds after which nothing is told ahead: on a large cluster Ray is asked every 15 s, and its figures are 5 s old by then."""
+"""Older samples are not extrapolated: on a large cluster Ray is asked every 15 s, and its figures are 5 s old by then."""
 CLEAR_STEP_SHARE = 0.03
-"""By so much of the line its use must fall below the mark at which it was told."""
+"""Share of the line by which use must fall below a mark before its finding ends."""
 RAY_PROCESS_PREFIXES = ("ray::", "raylet", "gcs_server", "VLLM::")
-"""How the names of Ray's processes and of engines begin."""
+"""Beginnings of the names of Ray's and vLLM's processes."""
 KERNEL = "the kernel"
 KILLED_NOUNS = (("worker", "workers"), ("process", "processes"))
-"""What Ray ends, and what the kernel does."""
+"""Ray kills workers, the kernel any process."""
 UNNAMED_LINES = (
     "the cgroup's counter shows a kill, but not which process was killed; the kernel's log names it (`dmesg` as root on the host)",
     "`ray list workers --detail --filter exit_type=SYSTEM_ERROR` lists workers that ended unexpectedly; Ray does not record the signal",
 )
 EARLIER_SLACK_S = 60.0
-"""By which the clocks of a node and of the host that tells of a kill may differ, and so long a node takes to start."""
+"""Seconds by which a kill must precede the cluster's first node: host clocks differ, and a node needs time to start."""
 MAX_HOLDERS = 3
 MAX_KILL_LINES = 10
 SHARED_COUNTED_SINCE = (2, 60)
-"""Since then at the latest psutil, as Ray brings it along, counts shared memory as used; in 2.44 it does not."""
+"""From this Ray on at the latest, the psutil bundled with Ray counts shared memory as used; in 2.44 it does not."""
 NEGLIGIBLE_SHARE = 0.02
 """Share of the line that makes no difference."""
 KILLS_NEWEST_SINCE = (2, 56)
-"""Since then Ray ends the newest leases (worker_killing_policy_by_time.cc), before it went by owners."""
+"""From this Ray on it kills the newest leases (worker_killing_policy_by_time.cc); before, it grouped workers by owner."""
 
 
 @rests_on("memory")
 def near_kill(facts: Facts) -> Iterator[Finding]:
     """Living nodes whose host memory is near Ray's kill line, or grows towards it."""
     seen: set[int] = set()
-    least = facts.limits.memory_ahead - CLEAR_STEP_SHARE
+    limits = facts.limits
+    least = limits.memory_ahead - CLEAR_STEP_SHARE
     for node in facts.living_nodes:
         memory = facts.machine(node).memory
         most = None if memory.used is None else memory.used + (0 if node.probed else node.agent.shared or 0)
@@ -71,27 +73,27 @@ def near_kill(facts: Facts) -> Iterator[Finding]:
         if host is not None and id(host) in seen:  # several raylets of one host share its memory
             continue
         seen.add(id(host))
-        yield from _near_findings(facts, node, used, line)
 
+        # Near the line now, or steady growth that reaches it soon.
+        subject, share = facts.title(node), used / line.at
+        most_share = (used + _uncounted_shared(facts, node, line)) / line.at
+        trend = facts.memory.trend(node.key) if facts.now - (facts.machine(node).seen or 0.0) <= MAX_SAMPLE_AGE_S else None
+        left = seconds_until(used, line.at, trend.slope) if trend and trend.steady else None
+        will_reach = left is not None and left <= limits.memory_forecast and share >= limits.memory_ahead
+        is_near = facts.is_over_mark(most_share, limits.memory_near, limits.memory_near - CLEAR_STEP_SHARE, NEAR_CODE, subject)
+        growing = facts.seconds_steady(will_reach, "memory grows", subject, GROWTH_GAP_S)
+        lasted = max(facts.seconds_steady(is_near, "memory near", subject, 0.0) or 0.0, growing or 0.0)
 
-def _near_findings(facts: Facts, node: Node, used: float, line: KillLine) -> Iterator[Finding]:
-    limits, subject, share = facts.limits, facts.title(node), used / line.at
-    most = (used + _uncounted_shared(facts, node, line)) / line.at
-    trend = facts.memory.trend(node.key) if facts.now - (facts.machine(node).seen or 0.0) <= MAX_SAMPLE_AGE_S else None
-    left = seconds_until(used, line.at, trend.slope) if trend and trend.steady else None
-    ahead = left is not None and left <= limits.memory_forecast and share >= limits.memory_ahead
-    close = facts.is_over_mark(most, limits.memory_near, limits.memory_near - CLEAR_STEP_SHARE, NEAR_CODE, subject)
-    growing = facts.seconds_steady(ahead, "memory grows", subject, GROWTH_GAP_S)
-    lasted = max(facts.seconds_steady(close, "memory near", subject, 0.0) or 0.0, growing or 0.0)
-    soon = left is not None and ahead and (share >= limits.memory_near or left <= limits.memory_forecast / 2)
-    critical = limits.memory_critical - (CLEAR_STEP_SHARE if facts.was_holding("memory urgent", subject) else 0.0)
-    urgent = facts.seconds_steady(soon or share >= critical, "memory urgent", subject, 2 * GROWTH_GAP_S)
-    if lasted >= MIN_NEAR_S or share >= limits.memory_critical:
-        yield _near_finding(facts, node, used, line, trend, critical=urgent is not None)
+        # Critical: almost at the line, or growth that reaches it very soon.
+        soon = left is not None and will_reach and (share >= limits.memory_near or left <= limits.memory_forecast / 2)
+        critical = limits.memory_critical - (CLEAR_STEP_SHARE if facts.was_holding("memory urgent", subject) else 0.0)
+        urgent = facts.seconds_steady(soon or share >= critical, "memory urgent", subject, 2 * GROWTH_GAP_S)
+        if lasted >= MIN_NEAR_S or share >= limits.memory_critical:
+            yield _near_finding(facts, node, used, line, trend, critical=urgent is not None)
 
 
 def _uncounted_shared(facts: Facts, node: Node, line: KillLine) -> float:
-    """Shared memory, which the kill line counts; agents of Ray before 2.60 may not, since outside of cgroups they ask psutil."""
+    """Bytes of shared memory that the kill line counts but the agent may not: outside cgroups, agents before Ray 2.60 ask psutil."""
     version, shared = _parse_version(facts.snapshot.cluster.ray_version), plausible_bytes(node.agent.shared) or 0.0
     return shared if not node.probed and version and version < SHARED_COUNTED_SINCE and shared >= NEGLIGIBLE_SHARE * line.at else 0.0
 
@@ -103,24 +105,26 @@ def _near_finding(facts: Facts, node: Node, used: float, line: KillLine, trend: 
     where = f"{size(below)} below" if below > 0 else f"{size(-below)} above"
     host = facts.index.host_of(node)
     held = facts.memory.holdings(host.name if host else node.host)
-    job = _job_to_stop(facts, held or ())
+
+    # When the line will be reached, if memory grows and that takes less than an hour.
+    forecast, left = "", seconds_until(used, line.at, trend.slope) if trend and trend.steady else None
+    if trend is not None and left and left <= 3600:
+        soon = "in less than a minute" if left < 45 else f"in ~{left / 60:.0f} min"
+        forecast = f"; at +{size(60 * trend.slope)}/min Ray starts killing {soon}"
+
+    # The job to stop: the running job that grows most here; if none grows, the one that holds most.
+    jobs = [(one, facts.jobs.get(one.owner.job or "")) for one in held or ()]
+    running = [(one, job) for one, job in jobs if job is not None and job.running]
+    job = max(running, key=lambda pair: (max(0.0, _slope(pair[0])), pair[0].used))[1] if running else None
+
     text = (
         f"{size(used)} of host memory is in use on {title}{counted}, {where} the {size(line.at)} at which Ray kills workers"
-        f"{' (by its default setting)' if line.assumed else ''}{_forecast_words(used, line, trend)}"
+        f"{' (by its default setting)' if line.assumed else ''}{forecast}"
     )
     what = f"stop job {job.id}, or reduce its load" if job else "stop the work that you need least"
     remedy = Remedy(f"free memory before Ray kills workers: {what}", "stop-job" if job and critical else None)
     level: Level = "critical" if critical else "warning"
     return facts.node_finding(node, NEAR_CODE, level, text, _near_evidence(facts, node, line, held), remedy, (job.key,) if job else ())
-
-
-def _forecast_words(used: float, line: KillLine, trend: Trend | None) -> str:
-    """`; at +1.2G/min Ray starts killing in ~3 min`; nothing when it doesn't grow, or would take hours."""
-    left = seconds_until(used, line.at, trend.slope) if trend and trend.steady else None
-    if trend is None or not left or left > 3600:
-        return ""
-    soon = "in less than a minute" if left < 45 else f"in ~{left / 60:.0f} min"
-    return f"; at +{size(60 * trend.slope)}/min Ray starts killing {soon}"
 
 
 def _near_evidence(facts: Facts, node: Node, line: KillLine, held: list[Holding] | None) -> Iterator[str]:
@@ -139,7 +143,18 @@ def _near_evidence(facts: Facts, node: Node, line: KillLine, held: list[Holding]
         yield from (f"holds most: {_holding_words(facts, one)}" for one in held[:MAX_HOLDERS])
         growing = [one for one in held[MAX_HOLDERS:] if one.trend and one.trend.steady]
         yield from (f"also grows: {_holding_words(facts, one)}" for one in sorted(growing, key=lambda one: -_slope(one))[:MAX_HOLDERS])
-    yield _kill_policy_words(facts, held)
+
+    # Ray's policy is known, but not which of the workers are retriable: the newest one is only a candidate.
+    rule = f"Ray kills {kill_order(facts.snapshot.cluster.ray_version)}; never a driver; cockpit does not know which workers are retriable"
+    newest = newest_worker(held or ())
+    if newest is None:
+        yield f"{rule}, or which one is the newest"
+        return
+    process, one = newest
+    yield (
+        f"{rule}; the newest worker process is pid {process.pid}, {_owner_words(facts, one.owner)}, "
+        f"{size(process.rss)}, started {age(facts.now - (process.started or 0.0))} ago"
+    )
 
 
 def _slope(one: Holding) -> float:
@@ -166,20 +181,13 @@ def _of_job_words(facts: Facts, job: str | None) -> str:
     return f" of job {facts.job_title(job)}" if job else ""
 
 
-def _job_to_stop(facts: Facts, held: Sequence[Holding]) -> Job | None:
-    """The running job that grows most here; where none grows, that which holds most."""
-    jobs = [(one, facts.jobs.get(one.owner.job or "")) for one in held]
-    running = [(one, job) for one, job in jobs if job is not None and job.running]
-    return max(running, key=lambda pair: (max(0.0, _slope(pair[0])), pair[0].used))[1] if running else None
-
-
 def _parse_version(ray_version: str | None) -> tuple[int, int] | None:
     found = re.match(r"(\d{1,4})\.(\d{1,4})", ray_version or "")
     return (int(found[1]), int(found[2])) if found else None
 
 
 def kill_order(ray_version: str | None) -> str:
-    """Whom that Ray kills first for lack of memory, as far as it is known what it goes by."""
+    """The order in which the memory monitor of this Ray kills processes, in words; an unknown version is taken for a recent one."""
     version = _parse_version(ray_version)
     order = (
         "idle workers that hold much memory, then retriable work, the newest first, even if it holds little"
@@ -190,32 +198,24 @@ def kill_order(ray_version: str | None) -> str:
 
 
 def newest_worker(held: Sequence[Holding]) -> tuple[Process, Holding] | None:
-    """The worker process that was started last, and with whom it is counted."""
+    """The worker process that was started last, and the holding that counts it."""
     workers = [(process, one) for one in held for process in one.processes if process.kind == "worker" and process.started]
     return max(workers, key=lambda pair: pair[0].started or 0.0, default=None)
 
 
-def _kill_policy_words(facts: Facts, held: list[Holding] | None) -> str:
-    """Whom Ray would end: what it goes by is known, what it knows of each worker is not."""
-    rule = f"Ray kills {kill_order(facts.snapshot.cluster.ray_version)}; never a driver; cockpit does not know which workers are retriable"
-    newest = newest_worker(held or ())
-    if newest is None:
-        return f"{rule}, or which one is the newest"
-    process, one = newest
-    return (
-        f"{rule}; the newest worker process is pid {process.pid}, {_owner_words(facts, one.owner)}, "
-        f"{size(process.rss)}, started {age(facts.now - (process.started or 0.0))} ago"
-    )
-
-
 @rests_on()
 def oom_kills(facts: Facts) -> Iterator[Finding]:
-    """Workers ended by Ray's memory monitor and processes ended by the kernel, by node, until an hour after the last."""
+    """Workers killed by Ray's memory monitor and processes killed by the kernel, by node, until an hour after the last kill."""
     hosts = {host.name: facts.nodes[node] for node, host in facts.index.hosts_by_node.items() if node in facts.nodes}
     found: dict[str, list[OomKill]] = {}
+    keep = facts.limits.oom_told
     for kill in facts.snapshot.oom_kills or ():
+        if kill.moment is not None and not -keep <= facts.now - kill.moment < keep:
+            continue  # too old; or far in the future, by a clock that can't be trusted
         node = facts.nodes.get(kill.node or "") or hosts.get(kill.host or "")
-        if _is_recent(facts, kill) and (kill.by == "ray" or node is not None or _has_ray(facts, kill.host)):
+        host = facts.snapshot.hosts.get(kill.host or "")
+        # On a host with a Ray session the kernel may have killed the raylet itself; on other hosts its kills don't concern this cluster.
+        if kill.by == "ray" or node is not None or (host is not None and (facts.index.node_ids_on(host) or host.sessions)):
             title = facts.title(node) if node else facts.titles.of_host(kill.host or "") or (kill.node or "")[:8] or "a node that is gone"
             found.setdefault(title, []).append(kill)
     begun = min((node.started for node in facts.snapshot.nodes or () if node.started), default=None)
@@ -224,21 +224,10 @@ def oom_kills(facts: Facts) -> Iterator[Finding]:
         yield _kill_finding(facts, title, kills, begun, next((node.key for node in facts.living_nodes if facts.title(node) == title), None))
 
 
-def _is_recent(facts: Facts, kill: OomKill) -> bool:
-    """A moment ahead of ours is that of a clock that goes ahead; one far ahead tells nothing."""
-    return kill.moment is None or -facts.limits.oom_told <= facts.now - kill.moment < facts.limits.oom_told
-
-
-def _has_ray(facts: Facts, host: str | None) -> bool:
-    """A host of which the kernel may have ended the raylet itself; what it ends elsewhere is not of this cluster."""
-    known = facts.snapshot.hosts.get(host or "")
-    return known is not None and bool(facts.index.node_ids_on(known) or known.sessions)
-
-
 def _relation(kill: OomKill, begun: float | None) -> Literal["earlier", "ours", "foreign", "unknown"]:
-    """To this cluster, as far as that can be told. Who tells of no pid has the counter of the container that Ray is in."""
+    """Whether a kill concerns this cluster. A kill without a pid comes from the memory counter of the container that Ray runs in."""
     if kill.by == "kernel" and kill.moment is not None and begun is not None and kill.moment < begun - EARLIER_SLACK_S:
-        return "earlier"  # than there was this cluster: Ray itself tells only of its own
+        return "earlier"  # before this cluster existed; Ray itself reports only its own kills
     known = kill.by == "ray" or kill.rays is True or kill.pid is None or (kill.name or "").startswith(RAY_PROCESS_PREFIXES)
     if known and kill.ours is not False:
         return "ours"
@@ -246,11 +235,12 @@ def _relation(kill: OomKill, begun: float | None) -> Literal["earlier", "ours", 
 
 
 def _kill_finding(facts: Facts, title: str, kills: list[OomKill], begun: float | None, node: str | None) -> Finding:
+    """`kills`: the newest first; `begun`: when the cluster's first node started."""
     counter: Counter[str] = Counter()
     for kill in kills:
         counter[_killer_words(kill)] += kill.count
     counts = sorted(counter.items(), key=lambda item: item[0] == KERNEL)
-    told = [f"{by}{'' if at else ' killed'} {plural(number, *KILLED_NOUNS[by == KERNEL])}" for at, (by, number) in enumerate(counts)]
+    parts = [f"{by}{'' if at else ' killed'} {plural(number, *KILLED_NOUNS[by == KERNEL])}" for at, (by, number) in enumerate(counts)]
     moments = [kill.moment for kill in kills if kill.moment is not None]
     since = max(0.0, facts.now - moments[0]) if moments else None
     relations = {_relation(kill, begun) for kill in kills}
@@ -261,13 +251,13 @@ def _kill_finding(facts: Facts, title: str, kills: list[OomKill], begun: float |
     earlier = relations == {"earlier"}
     doubt = ", none of them known to belong to Ray" if len(kills) > 1 else ", not known to belong to Ray"
     other = ", before this Ray session started" if earlier else doubt if strange else ""
-    text = f"{' and '.join(told)} on {title}{when} (out of memory): {_victim_words(facts, kills[0])}{other}"
+    text = f"{' and '.join(parts)} on {title}{when} (out of memory): {_victim_words(facts, kills[0])}{other}"
     return Finding(
         code="workers-killed-oom",
         level="critical" if fresh else "info" if relations <= {"earlier", "foreign"} else "warning",
         subject=title,
         text=text[:1].upper() + text[1:],
-        evidence=tuple(_kill_lines(facts, kills)),
+        evidence=tuple(_kill_evidence(facts, kills)),
         since=min(moments, default=None),
         remedy=None
         if earlier
@@ -280,10 +270,18 @@ def _kill_finding(facts: Facts, title: str, kills: list[OomKill], begun: float |
 
 
 def _victim_words(facts: Facts, kill: OomKill) -> str:
+    # A kill without a pid has the limit of the container, which need not be the reason for the kill.
+    limit, used = plausible_bytes(kill.limit), plausible_bytes(kill.used)
     if kill.pid is None:
-        return f"which {'process it was' if kill.count == 1 else 'processes they were'} is unknown{_limit_words(kill)}"
+        container = f"Slurm job {kill.slurm}" if kill.slurm else "its container"
+        now = "" if used is None else f", {size(used)} in use after the kill"
+        allowed = "" if limit is None else f"; {container} may use {size(limit)} of memory there{now}"
+        return f"which {'process it was' if kill.count == 1 else 'processes they were'} is unknown{allowed}"
+
+    cgroup = f"Slurm job {kill.slurm}" if kill.slurm else "its cgroup"
     name, held = clean(kill.name or "")[:80], plausible_bytes(kill.held)
-    holding = (f", which held {size(held)}" if held is not None else "") + _limit_words(kill)
+    holding = f", which held {size(held)}" if held is not None else ""
+    holding += f", at the limit of {size(limit)} of {cgroup}" if limit is not None else ""
     another = " of another Ray session" if kill.ours is False else ""
     if name.startswith(SUPERVISOR):
         return f"the supervisor of job {name.removeprefix(SUPERVISOR).partition(':')[0]}{another} (the job ends with it){holding}"
@@ -296,30 +294,22 @@ def _victim_words(facts: Facts, kill: OomKill) -> str:
     return f"{name}{_of_job_words(facts, kill.job)}{another}{holding}"
 
 
-def _limit_words(kill: OomKill) -> str:
-    """The limit at which a known process was killed; else the one that holds there, which need not be the reason."""
-    limit, used = plausible_bytes(kill.limit), plausible_bytes(kill.used)
-    if limit is None:
-        return ""
-    whose = f"Slurm job {kill.slurm}" if kill.slurm else "its container" if kill.pid is None else "its cgroup"
-    if kill.pid is not None:
-        return f", at the limit of {size(limit)} of {whose}"
-    now = "" if used is None else f", {size(used)} in use after the kill"
-    return f"; {whose} may use {size(limit)} of memory there{now}"
-
-
 def _killer_words(kill: OomKill) -> str:
     if kill.by == "kernel":
         return KERNEL
     return f"another Ray session ({kill.session or 'unknown session'})" if kill.ours is False else "Ray"
 
 
-def _kill_lines(facts: Facts, kills: list[OomKill]) -> Iterator[str]:
+def _kill_evidence(facts: Facts, kills: list[OomKill]) -> Iterator[str]:
     for kill in kills[:MAX_KILL_LINES]:
-        says = f": {clean(kill.text)[:300]}" if kill.text else ""
+        when = "at an unknown time"
+        if kill.moment is not None:
+            with suppress(ValueError, OverflowError, OSError):  # a clock that is far off
+                when = f"{datetime.fromtimestamp(kill.moment - CLOCK.shift()).astimezone():%H:%M:%S}"
+        log_line = f": {clean(kill.text)[:300]}" if kill.text else ""
         victim = plural(kill.count, "process", "processes") if kill.pid is None else f"pid {kill.pid}, {_victim_words(facts, kill)}"
         before = "" if kill.within is None else f" (or up to {kill.within:.0f} s earlier)"
-        yield f"{_time_words(kill.moment)}{before} {_killer_words(kill)} killed {victim}{says}"
+        yield f"{when}{before} {_killer_words(kill)} killed {victim}{log_line}"
     if len(kills) > MAX_KILL_LINES:
         yield f"and {len(kills) - MAX_KILL_LINES} more"
     if any(kill.by == "ray" for kill in kills):
@@ -332,19 +322,12 @@ def _kill_lines(facts: Facts, kills: list[OomKill]) -> Iterator[str]:
         yield "if a step had an out-of-memory kill, its output says so at its end: `slurmstepd: error: Detected 1 oom-kill event(s)`"
 
 
-def _time_words(moment: float | None) -> str:
-    try:
-        return "at an unknown time" if moment is None else f"{datetime.fromtimestamp(moment - CLOCK.shift()).astimezone():%H:%M:%S}"
-    except (ValueError, OverflowError, OSError):  # a clock that is far off
-        return "at an unknown time"
-
-
 @rests_on("memory", "rays")
 def cgroup_limit(facts: Facts) -> Iterator[Finding]:
-    """Nodes to which a cgroup gives less memory than their host has: a container's is what Ray counts against, a job's of Slurm's not."""
+    """Nodes to which a cgroup gives less memory than their host has. Ray takes a container's limit into account, a Slurm job's not."""
     raylets = {ray.node: ray for host in facts.fresh_hosts for ray in host.rays or () if ray.slurm and ray.slurm_memory}
     for node in facts.living_nodes:
-        if (raylet := raylets.get(node.id)) and (found := _slurm_limit(facts, node, raylet)):
+        if (raylet := raylets.get(node.id)) and (found := _slurm_limit_finding(facts, node, raylet)):
             yield found
             continue
         memory = facts.machine(node).memory
@@ -357,8 +340,8 @@ def cgroup_limit(facts: Facts) -> Iterator[Finding]:
             yield facts.node_finding(node, "memory-limit-cgroup", "info", text, [line], remedy)
 
 
-def _slurm_limit(facts: Facts, node: Node, raylet: RayProcess) -> Finding | None:
-    """Ray's memory monitor reads a container's limit alone (memory_monitor_utils.cc), so it ends no worker before Slurm's limit does."""
+def _slurm_limit_finding(facts: Facts, node: Node, raylet: RayProcess) -> Finding | None:
+    """Ray's memory monitor reads only a container's limit (memory_monitor_utils.cc): it kills no worker before Slurm's limit is reached."""
     known, memory = raylet.slurm_memory or Amount(), facts.machine(node).memory
     limit, counted = plausible_bytes(known.total), plausible_bytes(memory.total)
     if not limit or not counted or limit >= counted:

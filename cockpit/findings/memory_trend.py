@@ -1,4 +1,4 @@
-"""The recent past of host memory by node and by owner, how fast it grows, and when it will reach the line at which Ray kills."""
+"""Keeps the recent past of host memory by node and by owner, and estimates its growth; also knows the line at which Ray kills."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ import msgspec
 
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.findings.trend import Series, Trend, find_trend
-from cockpit.model import Host, HostMemory, Machine, Process, Snapshot
+from cockpit.model import Host, HostMemory, Process, Snapshot
 from cockpit.model.titles import whole_name
 
 STEP_S = 5.0
-"""Seconds a step covers: Ray's own agents look no oftener."""
+"""Seconds of a step: Ray's own agents sample no more often."""
 MAX_STEPS = 180
 """15 minutes."""
 TREND_STEPS = 24
-"""Steps from which a growth is told: two minutes, a phase of training or the loading of a model."""
+"""Steps over which growth is measured: two minutes, a phase of training or the loading of a model."""
 DEFAULT_THRESHOLD = 0.95
 """Ray's default of RAY_memory_usage_threshold, as a share of all memory."""
 SHARED_MEMORY_NAME = "shared memory: Ray's object store, /dev/shm"
 MAX_BYTES = 2**60
-"""No host has as many bytes."""
+"""More bytes than any host has."""
 
 
 class KillLine(msgspec.Struct, frozen=True):
-    """Above how many used bytes Ray kills; `assumed` where its setting is not known, so that its default stands in."""
+    """The used bytes above which Ray kills; `assumed`: its setting is unknown, and this is the default."""
 
     at: int
     assumed: bool
 
 
 class MemoryOwner(msgspec.Struct, frozen=True):
-    """Whose memory it is: an actor's, else a job's, else another Ray's, else that of what runs."""
+    """The owner of memory: an actor, else a job, else another Ray, else a program of a user."""
 
     key: str
     name: str
-    """What runs, in the words of its process: all there is to show where the actor is not known any more."""
+    """The name of its process, for an actor that is no longer known."""
     actor: str | None = None
     job: str | None = None
     kind: str | None = None
@@ -45,7 +45,7 @@ class MemoryOwner(msgspec.Struct, frozen=True):
 
 
 class Holding(msgspec.Struct, frozen=True):
-    """What one owner holds on a host now: what its processes have for themselves. What processes share has one owner more."""
+    """Memory that one owner holds on a host: the private memory of its processes. Shared memory has an owner of its own."""
 
     owner: MemoryOwner
     used: int
@@ -69,92 +69,83 @@ class _Past(Series):
 
 
 class MemoryHistory:
-    """Fed with every snapshot; asked for the past of a node, and for who holds the memory of a host that is looked at."""
+    """Memory in use by node, and by owner on probed hosts, over the last 15 minutes."""
 
     def __init__(self) -> None:
         self._now = 0
         self._nodes: dict[str, tuple[float, _Past]] = {}
         self._pasts: dict[str, dict[str, _Past]] = {}
-        """By host, then by owner."""
+        """By host name, then by owner key."""
         self._held: dict[str, tuple[int, list[tuple[MemoryOwner, int, tuple[Process, ...]]]]] = {}
 
     def record(self, snapshot: Snapshot) -> None:
-        """Take in what is new."""
-        self._now = int(snapshot.taken // STEP_S)
+        """Add a snapshot."""
+        self._now, taken = int(snapshot.taken // STEP_S), snapshot.taken
         for node in snapshot.nodes or ():
-            self._put(node.key, snapshot.index.machine(node), snapshot.taken)
-        self._forget(snapshot)
+            machine, known = snapshot.index.machine(node), self._nodes.get(node.key)
+            used, seen = plausible_bytes(machine.memory.used), machine.seen
+            if used is not None and seen is not None and taken - seen <= STALE_AFTER_S and not (known and known[0] == seen):
+                past = known[1] if known else _Past(self._now)
+                past.put(self._now, used)
+                self._nodes[node.key] = (seen, past)
+
+        # Owners once a step: this reads every process of a host.
         for host in snapshot.hosts.values():
-            if self._due(host, snapshot.taken):
-                self._own(host, snapshot.index.processes_by_host.get(host.name, ()))
+            is_fresh = host.taken is not None and taken - host.taken <= STALE_AFTER_S
+            if is_fresh and host.processes is not None and self._held.get(host.name, (None, ()))[0] != self._now:
+                held = sorted(_holdings_by_owner(host, snapshot.index.processes_by_host.get(host.name, ())), key=lambda one: -one[1])
+                pasts = dict(self._pasts.get(host.name, {}))
+                for owner, bytes_held, _ in held:
+                    pasts.setdefault(owner.key, _Past(self._now)).put(self._now, bytes_held)
+                self._pasts[host.name] = {key: past for key, past in pasts.items() if self._now - past.last <= MAX_STEPS}
+                self._held[host.name] = (self._now, held)  # last: another thread that reads meanwhile needs the past of each holder
+
+        # Forget nodes and hosts that are gone.
+        if len(self._nodes) > len(snapshot.nodes or ()) + 100:
+            there = {node.key for node in snapshot.nodes or ()}
+            self._nodes = {key: recorded for key, recorded in self._nodes.items() if key in there}
+        if len(self._held) > len(snapshot.hosts) + 100:
+            self._held = {name: holders for name, holders in self._held.items() if name in snapshot.hosts}
+            self._pasts = {name: by_owner for name, by_owner in self._pasts.items() if name in snapshot.hosts}
 
     def tail(self, node: str, width: int = 60) -> list[float | None]:
-        """The bytes in use on a node in the last `width` steps, newest last; `None` where nothing was heard."""
+        """The bytes in use on a node in the last `width` steps, newest last; `None` for steps without a sample."""
         known = self._nodes.get(node)
         return known[1].tail(self._now, width) if known else [None] * width
 
     def trend(self, node: str) -> Trend | None:
-        """How its memory grows; `None` while too little of the last minutes is known."""
+        """The growth of a node's memory; `None` while too little of the last minutes is known."""
         known = self._nodes.get(node)
         return known[1].trend(self._now) if known else None
 
     def owner_tail(self, host: str, owner: str, width: int = 60) -> list[float | None]:
-        """The same of one owner on a host."""
+        """The same as `tail`, for one owner on a host."""
         past = self._pasts.get(host, {}).get(owner)
         return past.tail(self._now, width) if past else [None] * width
 
     def holdings(self, host: str) -> list[Holding] | None:
-        """Who holds memory of a host, the greatest first; `None` where nobody has looked lately."""
+        """The holders of a host's memory, the largest first; `None` without a recent sample."""
         step, held = self._held.get(host, (0, []))
         if not held or self._now - step > STALE_AFTER_S / STEP_S:
             return None
         return [Holding(owner, used, processes, self._pasts[host][owner.key].trend(self._now)) for owner, used, processes in held]
 
-    def _put(self, node: str, machine: Machine, taken: float) -> None:
-        used, seen, known = plausible_bytes(machine.memory.used), machine.seen, self._nodes.get(node)
-        if used is None or seen is None or taken - seen > STALE_AFTER_S or (known and known[0] == seen):
-            return
-        past = known[1] if known else _Past(self._now)
-        past.put(self._now, used)
-        self._nodes[node] = (seen, past)
-
-    def _due(self, host: Host, taken: float) -> bool:
-        """Once a step: every process of it is looked at."""
-        fresh = host.taken is not None and taken - host.taken <= STALE_AFTER_S
-        return fresh and host.processes is not None and self._held.get(host.name, (None, ()))[0] != self._now
-
-    def _own(self, host: Host, processes: Sequence[Process]) -> None:
-        held = sorted(_holdings_by_owner(host, processes), key=lambda one: -one[1])
-        pasts = dict(self._pasts.get(host.name, {}))
-        for owner, used, _ in held:
-            pasts.setdefault(owner.key, _Past(self._now)).put(self._now, used)
-        self._pasts[host.name] = {key: past for key, past in pasts.items() if self._now - past.last <= MAX_STEPS}
-        self._held[host.name] = (self._now, held)  # last: another thread may read meanwhile, and asks for the past of each of these
-
-    def _forget(self, snapshot: Snapshot) -> None:
-        if len(self._nodes) > len(snapshot.nodes or ()) + 100:
-            known = {node.key for node in snapshot.nodes or ()}
-            self._nodes = {key: past for key, past in self._nodes.items() if key in known}
-        if len(self._held) > len(snapshot.hosts) + 100:
-            self._held = {name: held for name, held in self._held.items() if name in snapshot.hosts}
-            self._pasts = {name: pasts for name, pasts in self._pasts.items() if name in snapshot.hosts}
-
 
 def plausible_bytes(value: float | None) -> float | None:
-    """A number of bytes that can be; what a host says may be anything."""
+    """The bytes, or `None` if no host can have this number: a host may report anything."""
     return value if value is not None and 0 <= value < MAX_BYTES else None
 
 
 def kill_line(memory: HostMemory) -> KillLine | None:
-    """Where Ray begins to kill; `None` when not even the host's memory is known."""
-    total, told = plausible_bytes(memory.total), plausible_bytes(memory.kill_at)
-    if told:
-        return KillLine(int(told), assumed=False)
+    """The line at which Ray kills; `None` if not even the host's memory is known."""
+    total, kill_at = plausible_bytes(memory.total), plausible_bytes(memory.kill_at)
+    if kill_at:
+        return KillLine(int(kill_at), assumed=False)
     return KillLine(int(DEFAULT_THRESHOLD * total), assumed=True) if total else None
 
 
 def _holdings_by_owner(host: Host, processes: Sequence[Process]) -> Iterator[tuple[MemoryOwner, int, tuple[Process, ...]]]:
-    """Each owner with all it holds; its name is that of its greatest process."""
+    """Each owner with its bytes and processes; its name comes from its largest process."""
     by_owner: dict[str, list[tuple[int, MemoryOwner, Process | None]]] = {}
     known = {process.pid for process in processes}
     others = (

@@ -1,4 +1,4 @@
-"""Nodes that are registered under an address by which the other nodes don't reach them."""
+"""Detects nodes that are registered under an address at which other nodes don't reach them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_NAMED = 6
 
 
 class _WrongAddress(msgspec.Struct, frozen=True):
-    """What is wrong with a node's address."""
+    """The fault of a node's address."""
 
     code: str
     level: Level
@@ -26,17 +26,39 @@ class _WrongAddress(msgspec.Struct, frozen=True):
 
 @rests_on("ray.nodes", "rays")
 def wrong_node_addresses(facts: Facts) -> Iterator[Finding]:
-    """Of each node that a probe sees, where the cluster has nodes in several networks."""
+    """Probed nodes with a wrong address, if the cluster has several hosts or networks."""
     seen = [live for live in live_raylets(facts) if live.raylet.network is not None and live.raylet.addresses is not None]
     for live in seen:
-        if wrong := _find_wrong(facts, live, seen):
-            yield _finding(facts, live, wrong, _real_addresses(live, seen))
+        wrong = _find_wrong(facts, live, seen)
+        if wrong is None:
+            continue
+
+        # Better addresses: those that no other host has. The head is reached over its network, so addresses like the head's come first.
+        taken = {address for other in seen if other.raylet.network != live.raylet.network for address in other.raylet.addresses or ()}
+        head = next((_parse(other.node.ip) for other in seen if other.node.head and other.node is not live.node), None)
+        better = [address for address in live.raylet.addresses or () if address not in taken]
+        better.sort(key=lambda address: -_common_prefix(_parse(address), head))
+
+        name, all_own = facts.title(live.node), join_first([clean(address) for address in live.raylet.addresses or ()], MAX_NAMED)
+        has = f"its host has {join_first(list(map(clean, better)), MAX_NAMED)}" if better else "its host has no address that only it has"
+        again = f"with --node-ip-address={clean(better[0])}" if better else "with a --node-ip-address that the other nodes reach"
+        yield facts.node_finding(
+            live.node,
+            wrong.code,
+            wrong.level,
+            f"Node {name} is registered in Ray as {clean(live.node.ip)}, {wrong.words} ({has})",
+            (
+                f"`ray list nodes`: {clean(live.node.ip)}",
+                f"`ip -brief address` on {live.host.name}: {all_own}",
+            ),
+            Remedy(f"`ray stop` on {live.host.name}, then its `ray start` again {again}"),
+        )
 
 
 def head_under_same_address(facts: Facts, dead: Node) -> Node | None:
-    """The head, where a dead node of another host was registered under an address that the head's host has too, such as docker0's.
+    """The head, if a dead node of another host was registered under an address that the head's host has too, such as docker0's.
 
-    Then the GCS asked its own host whether that node lives, and declared it dead after a few seconds.
+    Then the GCS checked its own host instead of that node, and declared the node dead after a few seconds.
     """
     for live in live_raylets(facts):
         is_other_host = live.node.host != dead.host and live.node.ip != dead.ip
@@ -46,7 +68,7 @@ def head_under_same_address(facts: Facts, dead: Node) -> Node | None:
 
 
 def _find_wrong(facts: Facts, live: LiveRaylet, seen: Sequence[LiveRaylet]) -> _WrongAddress | None:
-    """On a host that others share a cluster with: loopback, an address that another host has too, or one that this host has not."""
+    """The fault of its address: loopback, shared with another host, or foreign to its own host; `None` in a cluster of one address."""
     address, others = _parse(live.node.ip), [other for other in seen if other.raylet.network != live.raylet.network]
     if address is None or not (others or any(node.ip != live.node.ip for node in facts.living_nodes)):
         return None
@@ -62,39 +84,15 @@ def _find_wrong(facts: Facts, live: LiveRaylet, seen: Sequence[LiveRaylet]) -> _
     return None
 
 
-def _real_addresses(live: LiveRaylet, seen: Sequence[LiveRaylet]) -> list[str]:
-    """Of the node's host, those that no other host has, the ones most like the head's first: the head is reached over the same network."""
-    taken = {address for other in seen if other.raylet.network != live.raylet.network for address in other.raylet.addresses or ()}
-    own = [address for address in live.raylet.addresses or () if address not in taken]
-    head = next((_parse(other.node.ip) for other in seen if other.node.head and other.node is not live.node), None)
-    return sorted(own, key=lambda address: -_bits_alike(_parse(address), head))
-
-
-def _bits_alike(one: IPv4Address | IPv6Address | None, other: IPv4Address | IPv6Address | None) -> int:
+def _common_prefix(one: IPv4Address | IPv6Address | None, other: IPv4Address | IPv6Address | None) -> int:
+    """The number of leading bits that both addresses share; -1 if one is unknown or their versions differ."""
     if one is None or other is None or one.version != other.version:
         return -1
     return one.max_prefixlen - (int(one) ^ int(other)).bit_length()
 
 
-def _finding(facts: Facts, live: LiveRaylet, wrong: _WrongAddress, real: list[str]) -> Finding:
-    name, all_own = facts.title(live.node), join_first([clean(address) for address in live.raylet.addresses or ()], MAX_NAMED)
-    has = f"its host has {join_first(list(map(clean, real)), MAX_NAMED)}" if real else "its host has no address that only it has"
-    again = f"with --node-ip-address={clean(real[0])}" if real else "with a --node-ip-address that the other nodes reach"
-    return facts.node_finding(
-        live.node,
-        wrong.code,
-        wrong.level,
-        f"Node {name} is registered in Ray as {clean(live.node.ip)}, {wrong.words} ({has})",
-        (
-            f"`ray list nodes`: {clean(live.node.ip)}",
-            f"`ip -brief address` on {live.host.name}: {all_own}",
-        ),
-        Remedy(f"`ray stop` on {live.host.name}, then its `ray start` again {again}"),
-    )
-
-
 def _parse(address: str) -> IPv4Address | IPv6Address | None:
-    """`None`: it is a name."""
+    """`None`: it is a host name."""
     try:
         return ip_address(address)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Nodes that Ray has given up, nodes of which it hears nothing any more, and hosts of the config that are no nodes of it."""
+"""Detects dead nodes, nodes whose agent no longer reports, and hosts of the config that are not in the cluster."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from cockpit.model import LEVELS, Finding, Host, Level, Node, Process, RayProces
 from cockpit.text import age, clean, gpus_words, join_first, plural
 
 MAX_SINGLE_FINDINGS = 20
-"""Nodes from which on they are told as one: a switch or a power supply has failed, not each of them by itself."""
+"""More nodes than this become one finding: a switch or a power supply has failed, not each node by itself."""
 RESTART_S = 30.0
-"""Seconds before a node's death in which another one of its address may have begun: Ray notices after 16 s that a raylet was killed."""
+"""Seconds by which the successor of a node may have started before its death: Ray needs 16 s to notice that a raylet was killed."""
 MARKED_DEAD_S = 10.0
-"""Seconds for which a raylet outlives being marked dead: it ends itself when it hears of it."""
+"""Seconds that a raylet marked dead may take to end: it exits when it learns of it."""
 SKEWED_CLOCK_S = 10.0
-"""Seconds in which an agent whose host's clock is behind reports once more, and so is known to live."""
+"""Seconds to wait for a silent agent: if only its host's clock is behind, it reports again in this time."""
 GCS_PORT = 6379
-"""Of a Ray that was started without --port (2.60, scripts.py)."""
+"""The port of a Ray that was started without --port (2.60, scripts.py)."""
 AGENT_COMMANDS = ("ray::DashboardAgent", "/dashboard/agent.py")
 
 
 @rests_on("ray.nodes")
 def dead_nodes(facts: Facts) -> Iterator[Finding]:
-    """Nodes that Ray has declared dead, unless a node of the same address lives again or the autoscaler took them away."""
+    """Nodes that Ray has declared dead, unless a node with the same address has replaced them or the autoscaler removed them."""
     dead = [node for node in facts.snapshot.nodes or () if node.state == "DEAD" and "due to idle" not in (node.message or "")]
     if not dead:
         return
@@ -38,7 +38,17 @@ def dead_nodes(facts: Facts) -> Iterator[Finding]:
     gone = [node for node in dead if not (node.ip and any(_has_replaced(one, node) for one in there[node.ip] if one is not node))]
     lately = [node for node in gone if _seconds_dead(facts, node) < facts.limits.death_news]
     if len(lately) > MAX_SINGLE_FINDINGS:
-        yield _many_dead_finding(facts, lately)
+        reasons = "; ".join(f"{reason}: {times}" for reason, times in Counter(map(_reason, lately)).most_common(3))
+        yield facts.cluster_finding(
+            lately,
+            "nodes-dead",
+            min(map(_level, lately), key=LEVELS.index),
+            f"{len(lately)} nodes died ({reasons}){_loss_words(facts, lately)}",
+            _lines(map(_record_line, lately)),
+            "find what they have in common (a switch, a power supply, a scheduler), then start Ray on them again",
+            since=min((died for node in lately if (died := _death_time(facts, node)) is not None), default=None),
+            seen=facts.last_answer_before_fault("ray.nodes"),
+        )
     else:
         names = Counter(node.title for node in (*facts.living_nodes, *lately))
         yield from (
@@ -46,18 +56,27 @@ def dead_nodes(facts: Facts) -> Iterator[Finding]:
             for node in lately
         )
     if before := [node for node in gone if _seconds_dead(facts, node) >= facts.limits.death_news]:
-        yield _long_dead_finding(facts, before)
+        yield facts.cluster_finding(
+            before,
+            "nodes-dead-for-long",
+            "info",
+            f"{plural(len(before), 'node')} died more than {age(facts.limits.death_news)} ago and {'is' if len(before) == 1 else 'are'} "
+            f"not back: {join_first([facts.title(node) for node in before], 8)}",
+            _lines(map(_record_line, before)),
+            "nothing to do if you do not need them: Ray lists dead nodes until it is restarted",
+            seen=facts.last_answer_before_fault("ray.nodes"),
+        )
 
 
 def _has_replaced(later: Node, dead: Node) -> bool:
-    """Whether it has taken the place of the dead one; several raylets may have lived on a host side by side."""
+    """Whether a node of the same address has replaced the dead one, and did not run beside it."""
     if later.started is None or dead.started is None:
         return later.state == "ALIVE"
     return later.started > dead.started and (dead.ended is None or later.started > dead.ended - RESTART_S)
 
 
 def _death_time(facts: Facts, node: Node) -> float | None:
-    """Unless the head's clock is far from ours."""
+    """When the node died; `None` if that is unknown, or if the head's clock is far from ours."""
     return min(node.ended, facts.now) if node.ended is not None and 0 < node.ended <= facts.now + 60 else None
 
 
@@ -85,42 +104,14 @@ def _dead_finding(facts: Facts, node: Node, name: str) -> Finding:
         since=died,
         remedy=_remedy(facts, node, raylet),
         about=(node.key, *(process.key for process in _raylet_processes(facts, node, raylet))),
-        seen=facts.last_heard_before_fault("ray.nodes"),
-    )
-
-
-def _many_dead_finding(facts: Facts, dead: list[Node]) -> Finding:
-    common = Counter(map(_reason, dead)).most_common(3)
-    reasons = "; ".join(f"{reason}: {times}" for reason, times in common)
-    return facts.cluster_finding(
-        dead,
-        "nodes-dead",
-        min(map(_level, dead), key=LEVELS.index),
-        f"{len(dead)} nodes died ({reasons}){_loss_words(facts, dead)}",
-        _lines(map(_record_line, dead)),
-        "find what they have in common (a switch, a power supply, a scheduler), then start Ray on them again",
-        since=min((died for node in dead if (died := _death_time(facts, node)) is not None), default=None),
-        seen=facts.last_heard_before_fault("ray.nodes"),
-    )
-
-
-def _long_dead_finding(facts: Facts, dead: list[Node]) -> Finding:
-    return facts.cluster_finding(
-        dead,
-        "nodes-dead-for-long",
-        "info",
-        f"{plural(len(dead), 'node')} died more than {age(facts.limits.death_news)} ago and {'is' if len(dead) == 1 else 'are'} not back: "
-        f"{join_first([facts.title(node) for node in dead], 8)}",
-        _lines(map(_record_line, dead)),
-        "nothing to do if you do not need them: Ray lists dead nodes until it is restarted",
-        seen=facts.last_heard_before_fault("ray.nodes"),
+        seen=facts.last_answer_before_fault("ray.nodes"),
     )
 
 
 def _level(node: Node) -> Level:
-    """Ray calls it expected when somebody has ended the raylet with SIGTERM, as `ray stop` and schedulers do, or has drained the node.
+    """Ray calls a death expected after SIGTERM, as `ray stop` and schedulers send it, or after a drain.
 
-    Then it is somebody's wish, and worth a look only where work went with it.
+    An expected death was intended, and matters only if work was lost with it.
     """
     if not (node.message or "").startswith("Expected termination"):
         return "critical"
@@ -133,32 +124,28 @@ def _reason(node: Node) -> str:
 
 
 def _loss_words(facts: Facts, dead: list[Node]) -> str:
-    """What went with them. Which actors a node had is known only of those that lived while cockpit looked."""
+    """GPUs and actors lost with these nodes. The actors of a node are known only if it lived while cockpit watched."""
     gpus = sum(total for node in dead if (has := node.resources.get("GPU")) and 0 < (total := has.total or 0) < inf)
     lost = [actor for node in dead for actor in node.had]
     parts = [gpus_words(gpus)] if gpus else []
     parts += [plural(len(lost), "actor")] if lost else []
-    back = sum(1 for actor in lost if _is_restarted(facts, actor)) if lost else 0
+    back = 0
+    for each in lost:  # those that Ray lists, unless they are alive on a node that is not
+        actor = facts.actors.get(each)
+        home = facts.nodes.get(actor.node or "") if actor else None
+        back += actor is not None and (actor.state != "ALIVE" or (home is not None and home.state == "ALIVE"))
     again = f"; Ray restarts {back} of these actors" if back else ""
     return f"; lost with {'it' if len(dead) == 1 else 'them'}: {' and '.join(parts)}{again}" if parts else ""
 
 
-def _is_restarted(facts: Facts, actor: str) -> bool:
-    known = facts.actors.get(actor)
-    if known is None or known.state != "ALIVE":
-        return known is not None
-    node = facts.nodes.get(known.node or "")
-    return node is not None and node.state == "ALIVE"
-
-
 def _host(facts: Facts, node: Node) -> Host | None:
-    """Where it was, if that is looked at."""
+    """The host of the node, if it is probed now."""
     host = facts.index.host_of(node)
     return host if host in facts.fresh_hosts else None
 
 
 def _raylet(facts: Facts, node: Node) -> RayProcess | None:
-    """The raylet that still lives though it was marked dead."""
+    """The raylet that still runs although Ray marked the node dead."""
     host = _host(facts, node)
     for ray in (host.rays if host else None) or ():
         if ray.role == "raylet" and ray.node == node.id and ray.node and ray.state not in ("Z", "X"):
@@ -207,8 +194,10 @@ def _remedy(facts: Facts, node: Node, raylet: RayProcess | None) -> Remedy:
 
 
 def _start_command(facts: Facts, flags: str = "") -> str:
-    """How a host joins this cluster; the GCS's address, where a probe sees it in the command line of one of its raylets."""
-    rays = (ray for host in facts.fresh_hosts for ray in host.rays or () if ray.node in facts.nodes or _is_session(facts, ray.session))
+    """The command with which a host joins this cluster, with the GCS's address if a raylet's command line shows it."""
+    ours = facts.snapshot.cluster.session
+    every = (ray for host in facts.fresh_hosts for ray in host.rays or ())
+    rays = (ray for ray in every if ray.node in facts.nodes or (ours is not None and ray.session == ours))
     seen = next((ray.gcs for ray in rays if ray.gcs), None)
     head = next((node for node in facts.living_nodes if node.head and node.ip), None)
     if seen is None or is_loopback(seen.rpartition(":")[0].strip("[]")):
@@ -217,14 +206,10 @@ def _start_command(facts: Facts, flags: str = "") -> str:
     return f"`ray start --address={clean(seen)}{flags}`"
 
 
-def _is_session(facts: Facts, session: str | None) -> bool:
-    return session is not None and session == facts.snapshot.cluster.session
-
-
 def _wrong_address_words(facts: Facts, node: Node) -> str | None:
-    """What to do where the raylet named an address that the head can't reach: started the same way again, the node dies again.
+    """The remedy if the raylet was registered under an address that the head can't reach: started the same way, the node would die again.
 
-    `None`: its address is one of its host's, or what its host has is not known.
+    `None`: its address belongs to its host, or the addresses of its host are unknown.
     """
     if node.head or not node.ip or "health check" not in (node.message or ""):
         return None
@@ -241,7 +226,7 @@ def _wrong_address_words(facts: Facts, node: Node) -> str | None:
 
 @rests_on("ray.nodes")
 def silent_agents(facts: Facts) -> Iterator[Finding]:
-    """Living nodes whose figures stand still while the dashboard answers."""
+    """Living nodes whose figures no longer change although the dashboard answers."""
     asked = facts.snapshot.as_of.get("ray.nodes")
     if asked is None or facts.snapshot.cluster.reachable is False or facts.has_fault("ray.nodes") or facts.has_fault("ray.gcs"):
         return
@@ -251,17 +236,21 @@ def silent_agents(facts: Facts) -> Iterator[Finding]:
     if not behind:
         return
     known = len(reported)
-    late = [(node, silent) for node, silent in behind if _is_silent(facts, node, silent)]
-    if len(late) > MAX_SINGLE_FINDINGS or 1 < len(late) == known:
-        yield _many_silent_finding(facts, [node for node, _ in late], min(silent for _, silent in late), known)
-    else:
+    # The clock of each node runs from the first silence, whether the finding is about this node alone or about many.
+    lasted = [facts.seconds_lasting("agent-silent", node.id or node.host) for node, _ in behind]
+    late = [pair for pair, held in zip(behind, lasted, strict=True) if held >= SKEWED_CLOCK_S and pair[1] >= facts.limits.agent_silent]
+    if len(late) <= MAX_SINGLE_FINDINGS and not 1 < len(late) == known:
         yield from (_silent_finding(facts, node, silent) for node, silent in late)
-
-
-def _is_silent(facts: Facts, node: Node, silent: float) -> bool:
-    """It goes on until the agent reports again, whatever it is told as."""
-    held = facts.seconds_lasting("agent-silent", node.id or node.host)
-    return held >= SKEWED_CLOCK_S and silent >= facts.limits.agent_silent
+        return
+    yield facts.cluster_finding(
+        [node for node, _ in late],
+        "agents-silent",
+        "warning",
+        f"The agents of {len(late)} of {known} nodes have not reported for {age(min(silent for _, silent in late))}, but the dashboard "
+        "answers; Ray's numbers for their GPUs and memory are that old",
+        _lines(f"/nodes?view=summary: `now` of {facts.title(node)} has not changed" for node, _ in late),
+        "read logs/dashboard.log on the head: the dashboard's node module, or the network between the head and the nodes, does not work",
+    )
 
 
 def _silent_finding(facts: Facts, node: Node, silent: float) -> Finding:
@@ -293,47 +282,37 @@ def _agent(facts: Facts, node: Node) -> Process | None:
     return next((one for one in found if one.state == "T"), found[0] if found else None)
 
 
-def _many_silent_finding(facts: Facts, late: list[Node], silent: float, known: int) -> Finding:
-    return facts.cluster_finding(
-        late,
-        "agents-silent",
-        "warning",
-        f"The agents of {len(late)} of {known} nodes have not reported for {age(silent)}, but the dashboard answers; "
-        "Ray's numbers for their GPUs and memory are that old",
-        _lines(f"/nodes?view=summary: `now` of {facts.title(node)} has not changed" for node in late),
-        "read logs/dashboard.log on the head: the dashboard's node module, or the network between the head and the nodes, does not work",
-    )
-
-
 @rests_on("ray.nodes")
 def missing_hosts(facts: Facts) -> Iterator[Finding]:
-    """Hosts of the config on which no node of this cluster lives, nor has lived."""
+    """Hosts of the config on which no node of this cluster runs or has run."""
     snapshot = facts.snapshot
     if not snapshot.cluster.reachable or facts.has_fault("ray.nodes") or not facts.living_nodes:
         return
-    if snapshot.allocation and snapshot.allocation.lacks:  # what else Slurm's nodes are called is not known
+    if snapshot.allocation and snapshot.allocation.lacks:  # the other names of Slurm's nodes are unknown
         return
-    # A cluster elsewhere can be watched from a laptop that has a Ray of its own.
+    # The local host is left out: a cluster elsewhere can be watched from a laptop with a Ray of its own.
     lone = [node for node in snapshot.nodes or () if node.id is None and not ((host := facts.index.host_of(node)) and host.local)]
     missing = [node for node in lone if facts.seconds_lasting("node-missing", node.host) >= facts.limits.node_missing]
-    if missing:
-        yield _missing_finding(facts, missing)
-
-
-def _missing_finding(facts: Facts, missing: list[Node]) -> Finding:
+    if not missing:
+        return
     one, names = len(missing) == 1, join_names([node.title for node in missing], len(missing))
-    others = _raylet_sessions(facts, missing[0]) if one else ()
+    sessions = [_raylet_sessions(facts, node) for node in missing[:MAX_SINGLE_FINDINGS]]
+    others = sessions[0] if one else ()
     where = f": its raylet belongs to another cluster ({others[0]})" if others else ""
-    groups, actors = facts.snapshot.placement_groups or (), facts.snapshot.actors or ()
+    groups, actors = snapshot.placement_groups or (), snapshot.actors or ()
     waits = any(group.wait == "never" for group in groups) or any(actor.wait == "never" for actor in actors)
-    return facts.cluster_finding(
+    raylets = [
+        "no probe data" if known is None else f"its raylet belongs to {', '.join(known)}" if known else "no raylet runs there"
+        for known in sessions
+    ]
+    yield facts.cluster_finding(
         missing,
         "node-missing",
         "warning" if waits else "info",
         f"{names} {'is' if one else 'are'} not in this cluster{where}"
         f"{'; actors or placement groups that are too large for its nodes wait' if waits else ''}",
         (
-            *(f"{node.title}: {_raylet_words(facts, node)}" for node in missing[:MAX_SINGLE_FINDINGS]),
+            *(f"{node.title}: {words}" for node, words in zip(missing, raylets, strict=False)),
             f"`ray list nodes` lists {plural(len(facts.living_nodes), 'live node')}, but not {'this host' if one else 'these hosts'}",
         ),
         f"if a host belongs to this cluster: {'stop the other Ray there, then ' if others else ''}run {_start_command(facts)} there; "
@@ -341,14 +320,8 @@ def _missing_finding(facts: Facts, missing: list[Node]) -> Finding:
     )
 
 
-def _raylet_words(facts: Facts, node: Node) -> str:
-    sessions = _raylet_sessions(facts, node)
-    if sessions is None:
-        return "no probe data"
-    return f"its raylet belongs to {', '.join(sessions)}" if sessions else "no raylet runs there"
-
-
 def _raylet_sessions(facts: Facts, node: Node) -> list[str] | None:
+    """Sessions of the raylets on the node's host; `None`: no probe lists them."""
     host = facts.index.host_of(node)
     return None if host is None or host.rays is None else [ray.session for ray in host.rays if ray.role == "raylet" and ray.session]
 

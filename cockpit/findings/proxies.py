@@ -1,8 +1,8 @@
-"""HTTP proxies that Ray's commands, or jobs that ask other nodes by HTTP, would go through.
+"""Detects HTTP proxies that Ray's commands, or jobs that ask other nodes by HTTP, would go through.
 
-Both are infos: the cluster and jobs that use no HTTP run well, and a proxy for downloads is often meant. Ray's own connections don't
-use it: gRPC ignores proxies unless RAY_grpc_enable_http_proxy is set (ray/_private/ray_constants.py, 2.60). `ray job submit`, `ray list`
-and `ray logs` do, because they ask the dashboard with the library requests (ray/dashboard/modules/dashboard_sdk.py).
+Both findings are infos: the cluster, and jobs without HTTP, run well, and a proxy for downloads is often intended. Ray's own connections
+don't use it: gRPC ignores proxies unless RAY_grpc_enable_http_proxy is set (ray/_private/ray_constants.py, 2.60). `ray job submit`,
+`ray list` and `ray logs` use it, because they ask the dashboard with the library requests (ray/dashboard/modules/dashboard_sdk.py).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from cockpit.text import clean, join_first
 
 MAX_NAMED = 6
 MAX_NAME_CHARS = 253
-"""Of a host's name (RFC 1035). A longer one can't be asked."""
+"""The longest name of a host (RFC 1035)."""
 _DASHBOARD_HOST = re.compile(r"/dashboard\.py .{0,4000}?--host=([0-9A-Za-z.:-]{1,100})")
 COMMANDS = "`ray job submit`, `ray list` and `ray logs`"
 
 
 @rests_on()
 def proxy_of_shell(facts: Facts) -> Iterator[Finding]:
-    """The environment that cockpit itself was started with, and the dashboard that it follows."""
+    """A proxy in the environment of cockpit itself that Ray's commands would use for the followed dashboard."""
     host = next((host for host in facts.fresh_hosts if host.local), None)
     if host is None or host.proxy is None or not facts.snapshot.cluster.reachable or facts.has_fault("ray.identity"):
         return
@@ -48,7 +48,7 @@ def proxy_of_shell(facts: Facts) -> Iterator[Finding]:
 
 @rests_on("ray.nodes", "rays")
 def proxies_of_raylets(facts: Facts) -> Iterator[Finding]:
-    """One finding for all nodes: workers and drivers inherit the environment of their raylet, and talk to the nodes' addresses."""
+    """Proxies in the environment of raylets, one finding for all nodes: workers and drivers inherit it, and connect to nodes' addresses."""
     addresses = list(dict.fromkeys(node.ip for node in facts.living_nodes if node.ip))
     having = [(live.node, live.raylet.proxy) for live in live_raylets(facts) if live.raylet.proxy]
     hosts = AskedHosts(addresses)
@@ -73,41 +73,37 @@ def proxies_of_raylets(facts: Facts) -> Iterator[Finding]:
 
 
 def _dashboard_hosts(facts: Facts) -> list[str]:
-    """As the followed dashboard is called: by the address that is asked, and by the one that Ray's commands look up on the head.
+    """Hosts of the followed dashboard: of the address that cockpit asks, and of the one that Ray's commands look up on the head.
 
-    That is the head's own address, unless the dashboard listens on loopback alone (`http_host` in ray/dashboard/head.py, 2.60).
+    The latter is the head's own address, unless the dashboard listens on loopback only (`http_host` in ray/dashboard/head.py, 2.60).
     """
     cluster = facts.snapshot.cluster
+    asked: str | None = None
+    if cluster.address and cluster.address.startswith("http://"):  # other variables hold the proxy of https://
+        with suppress(ValueError):
+            asked = urlsplit(cluster.address).hostname
     parts = (one for one in facts.snapshot.processes or () if one.kind == "ray" and one.session == cluster.session)
     listens_on = [found[1] for one in parts if (found := _DASHBOARD_HOST.search(one.command or ""))]
     heads = [node.ip for node in facts.living_nodes if node.head and any(not is_loopback(host) for host in listens_on)]
-    return [clean(host) for host in dict.fromkeys((_host_of(cluster.address), *heads)) if host]
-
-
-def _host_of(url: str | None) -> str | None:
-    """`None` also of https://, which has variables of its own."""
-    try:
-        return urlsplit(url).hostname if url and url.startswith("http://") else None
-    except ValueError:
-        return None
+    return [clean(host) for host in dict.fromkeys((asked, *heads)) if host]
 
 
 class AskedHosts:
-    """Hosts that are asked by HTTP. It finds those that no_proxy does not name, for many values of no_proxy and many hosts quickly.
+    """Hosts that are asked by HTTP; finds those that no_proxy does not name, quickly for many hosts and many values of no_proxy.
 
-    no_proxy is understood as by requests (`should_bypass_proxies` in requests/utils.py): an entry is a host's name, with a port or without,
-    the end of its name, its address, or a network that has its address.
+    no_proxy has the meaning that it has for requests (`should_bypass_proxies` in requests/utils.py): an entry is a host's name, with or
+    without a port, the end of its name, its address, or a network that contains its address.
     """
 
     def __init__(self, hosts: Iterable[str]) -> None:
         self._hosts = list(hosts)
         self._ips: dict[str, IPv4Address | IPv6Address] = {}
         self._by_address: dict[str, set[str]] = {}
-        """Hosts that are addresses, by all that an entry may say to name them: the whole, and what stands after each dot."""
+        """Hosts that are addresses, by every entry that may name them: the whole address, and its part after each dot."""
         self._by_name: dict[str, set[str]] = {}
-        """The same of hosts that are names. Of an entry that names one the port doesn't count."""
+        """The same for hosts that are names. The port of an entry is ignored."""
         self._by_entry: dict[str, set[str]] = {}
-        """What `_named_by` has found: nodes have most entries in common."""
+        """Results of `_named_by`: nodes have most entries in common."""
         for host in self._hosts:
             by_end = self._by_name
             with suppress(ValueError):
@@ -148,6 +144,6 @@ def _evidence(proxy: HttpProxy, where: str = "") -> tuple[str, ...]:
 
 
 def _export(hosts: Iterable[str]) -> str:
-    """What was excepted before stays so, and no name of a host can be a command."""
+    """The command that adds these hosts to no_proxy. A host's name with other signs is left out: it could become a command."""
     named = ",".join(host for host in hosts if host.replace(".", "").replace("-", "").replace(":", "").isalnum())
     return f'`export no_proxy="${{no_proxy:-$NO_PROXY}},{named}"`'

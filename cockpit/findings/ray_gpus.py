@@ -1,4 +1,4 @@
-"""Which GPUs of a node its raylet was given: those that Ray hands out. The others are there, and Ray never uses them."""
+"""Finds the GPUs of a node that its raylet may use, and those that Ray can never hand out."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from cockpit.model import Gpu, Host, Node, RayProcess, Snapshot
 
 NO_DEVICES = ("", "-1", "none", "void", "nodevfiles")
-"""What CUDA_VISIBLE_DEVICES says for "none"."""
+"""Values of CUDA_VISIBLE_DEVICES that mean no device."""
 MAX_GPUS_PER_HOST = 10_000
-"""No host has more, whatever it says."""
+"""More GPUs are implausible."""
 
 
 def find_raylet(node: Node, host: Host | None) -> RayProcess | None:
-    """The node's raylet, as its host's probe sees it; `None` also where that is not clear."""
+    """The node's raylet in the probe's list; `None` if there is none or more than one."""
     raylets = [ray for ray in (host.rays if host else None) or () if ray.role == "raylet" and ray.node == node.id]
     return raylets[0] if len(raylets) == 1 else None
 
 
 def list_visible_devices(raylet: RayProcess | None) -> list[str] | None:
-    """The devices that the raylet's CUDA_VISIBLE_DEVICES names; `None`: it has none, or that is not known."""
+    """The devices in the raylet's CUDA_VISIBLE_DEVICES; `None`: it is not set, or unknown."""
     text = raylet.visible if raylet else None
     if text is None:
         return None
@@ -27,22 +27,22 @@ def list_visible_devices(raylet: RayProcess | None) -> list[str] | None:
 
 
 def is_environment_known(raylet: RayProcess | None) -> bool:
-    """Whether the probe could read the raylet's environment: one may read it who may count its open files."""
+    """Whether the probe could read the raylet's environment: it needs the same rights as counting its open files."""
     return raylet is not None and (raylet.visible is not None or raylet.files is not None)
 
 
 def count_in_ray(node: Node) -> float | None:
-    """The node's GPUs by Ray's count; `None` where that is no number to believe."""
+    """The node's GPUs by Ray's count; `None` if the count is unknown or implausible."""
     known = node.resources.get("GPU")
     total = known.total if known else 0.0
     return total if total is not None and 0 <= total <= MAX_GPUS_PER_HOST else None
 
 
 def find_not_given(node: Node, gpus: Sequence[Gpu] | None, host: Host | None) -> tuple[Gpu, ...] | None:
-    """Of the GPUs of a node those that Ray can't hand out, because its raylet was not given them; `None`: that is not known.
+    """Those GPUs of the node that Ray can't hand out, because its raylet was not given them; `None`: unknown.
 
     A raylet that counts N GPUs has the first N that CUDA_VISIBLE_DEVICES names, else those with the indices 0 to N-1
-    (Ray 2.60, `resource_and_label_spec.py` and `accelerators/nvidia_gpu.py`). Of raylets that share a host nothing is claimed.
+    (Ray 2.60, `resource_and_label_spec.py` and `accelerators/nvidia_gpu.py`). For raylets that share a host it is unknown.
     """
     total = count_in_ray(node)
     if node.state != "ALIVE" or not node.id or not node.resources or gpus is None or total is None:
@@ -60,12 +60,12 @@ def find_not_given(node: Node, gpus: Sequence[Gpu] | None, host: Host | None) ->
 
 
 def is_named(gpu: Gpu, devices: Sequence[str]) -> bool:
-    """Whether one of these devices, as CUDA_VISIBLE_DEVICES names them, is this GPU."""
+    """Whether one of these devices of CUDA_VISIBLE_DEVICES is this GPU."""
     return any(device == gpu.label or (device.startswith("GPU-") and bool(gpu.uuid) and gpu.uuid.startswith(device)) for device in devices)
 
 
 def find_all_not_given(snapshot: Snapshot) -> Mapping[str, tuple[Gpu, ...]]:
-    """By key of the node, of each node of which that is known."""
+    """By key of the node, without the nodes for which it is unknown."""
     index = snapshot.index
     found = {node.key: find_not_given(node, index.machine(node).gpus, index.host_of(node)) for node in snapshot.nodes or ()}
     return {key: gpus for key, gpus in found.items() if gpus is not None}

@@ -1,4 +1,4 @@
-"""Which Rays live on a host, by what its probe tells of sessions and processes, and where their dashboards listen."""
+"""Finds the Rays that run on a host, from its sessions and processes, and the addresses of their dashboards."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 
 
 def live_sessions(host: Host) -> set[str]:
-    """By name; an empty one: a part of Ray whose session can't be told."""
+    """Names of the live sessions; an empty name stands for Ray processes of an unknown session."""
     return {session.name for session in host.sessions or () if session.live} | {ray.session or "" for ray in host.rays or ()}
 
 
 def dashboard_of(host: Host, name: str, processes: Iterable[Process]) -> str | None:
-    """Where it listens; where the probe can't see that, as in another network namespace, what its command line asks for."""
+    """The URL of a session's dashboard; if the probe can't see where it listens, as in another network namespace, from its command line."""
     seen = next((session.dashboard for session in host.sessions or () if session.name == name and session.dashboard), None)
     if seen is not None:
         return seen
@@ -28,7 +28,7 @@ def dashboard_of(host: Host, name: str, processes: Iterable[Process]) -> str | N
 
 
 def head_elsewhere(host: Host, name: str) -> str | None:
-    """The address of the head of a session whose raylet there is a worker's; `None`: it is the head itself, or that can't be told."""
+    """The address of a session's head, if the host is only a worker of it; `None`: the host is the head, or this is unknown."""
     parts = [ray for ray in host.rays or () if ray.session == name]
     if any(ray.role == "gcs_server" for ray in parts):
         return None
@@ -37,17 +37,17 @@ def head_elsewhere(host: Host, name: str) -> str | None:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether it leads to the host itself."""
+    """Whether the address leads to the host itself."""
     return address in LOOPBACK_NAMES or address.startswith("127.")
 
 
 def _short(name: str) -> str:
-    """Without the domain."""
+    """A host name without its domain; an address as it is."""
     return name if re.fullmatch(r"[\d.]+|.*:.*", name) else name.partition(".")[0]
 
 
 def other_slurm_job(ours: AbstractSet[str], host: Host, session: str) -> str | None:
-    """The Slurm job in which a session runs there, where that is none of ours; `?`: it isn't known yet. `None`: ours, or it is in none."""
+    """The foreign Slurm job in which a session runs on the host; `?`: not known yet; `None`: it runs in ours, or in none."""
     parts = [ray for ray in host.rays or () if ray.session == session]
     its = next((ray.slurm for ray in parts if ray.role == "raylet" and ray.slurm), next((ray.slurm for ray in parts if ray.slurm), None))
     if not ours or its in ours:
@@ -56,13 +56,13 @@ def other_slurm_job(ours: AbstractSet[str], host: Host, session: str) -> str | N
 
 
 def rays_on(host: Host) -> list[OtherRay]:
-    """Each that has a dashboard, none of them asked yet."""
+    """The Rays with a dashboard on this host; their dashboards were not asked yet."""
     places = {name: dashboard_of(host, name, host.processes or ()) for name in sorted(live_sessions(host))}
-    return [OtherRay(url, name, _stranger(host, name)) for name, url in places.items() if url is not None]
+    return [OtherRay(url, name, _foreign_owner(host, name)) for name, url in places.items() if url is not None]
 
 
-def _stranger(host: Host, name: str) -> str | None:
-    """Anybody can start what looks like a Ray: whose it is, unless it is root's or our own."""
+def _foreign_owner(host: Host, name: str) -> str | None:
+    """The user who started the session; `None` if that is root or ourselves: anybody can start a process that looks like Ray."""
     session = next((session for session in host.sessions or () if session.name == name), None)
     is_trusted = any(ray.start is not None for ray in host.rays or () if ray.session == name)  # by the uid of its process
     if is_trusted or (session is not None and session.trusted):

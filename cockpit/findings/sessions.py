@@ -1,4 +1,4 @@
-"""Ray's sessions on a host: several that live, pointers to a dead one, a temp dir that belongs to another user."""
+"""Detects several live Ray sessions on a host, a GCS without a raylet, pointers to a dead session, and a foreign temp dir."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from cockpit.text import plural
 
 POINTER_NAME = "ray_current_cluster"
 SKYPILOT_FOLDER = "ray_skypilot"
-"""The temp dir of the Ray that SkyPilot keeps on each of its hosts for itself: it hands out GPUs to SkyPilot's jobs alone."""
+"""The temp dir of the Ray that SkyPilot runs on each of its hosts: it offers GPUs only to SkyPilot's own jobs."""
 
 
 @rests_on("sessions", "rays")
 def several_sessions(facts: Facts) -> Iterator[Finding]:
-    """Several Rays on a host: each hands out all that is there, and tools find one of them."""
+    """Hosts with several live Rays: each offers all resources of the host, and Ray's commands find only one of them."""
     for host in facts.fresh_hosts:
         if host.sessions is None or len(host.sessions) < 2:
             continue
@@ -26,18 +26,28 @@ def several_sessions(facts: Facts) -> Iterator[Finding]:
         names = {session.name for session in live}
         if len(names) < 2 or facts.seconds_lasting("sessions-several", host.name) < facts.limits.sessions_age:
             continue
-        if _are_in_jobs_of_their_own(host, names):
+
+        # Slurm separates jobs that share a node: each has its own GPUs, and its owner needs its session.
+        jobs = {ray.session: ray.slurm for ray in host.rays or () if ray.session in names and ray.role == "raylet"}
+        if len(jobs) == len(names) == len(set(jobs.values()) - {None}):
             continue
+
+        # SkyPilot's session takes no GPU from the others; nor does the followed one if none of its nodes here offers a GPU.
         sky = {session.name for session in live if f"/{SKYPILOT_FOLDER}/" in session.path}
-        without = {facts.snapshot.cluster.session} if _offers_no_gpu(facts, host) else set()
+        nodes = [node for node in facts.index.nodes_on(host) if node.state == "ALIVE"]
+        offers_no_gpu = bool(nodes) and all(not has.total for node in nodes for name, has in node.resources.items() if name == "GPU")
+        without = {facts.snapshot.cluster.session} if offers_no_gpu else set()
         shared = len(host.gpus or ()) if len(names - sky - without) > 1 else 0
         gpus = f", and each may offer the same {'GPU' if shared == 1 else plural(shared, 'GPU')}" if shared else ""
-        title, sessions = facts.host_title(host), ", ".join(_session_name(facts, session) for session in live)
+        title, listed = facts.host_title(host), list[str]()
+        for session in live:
+            this = " (this cluster)" if session.name == facts.snapshot.cluster.session else ""
+            listed.append(f"{session.name}{_owner_words(session)}{this}")
         yield Finding(
             code="sessions-several",
             level="warning" if shared else "info",
             subject=title,
-            text=f"{len(live)} Ray sessions run on {title}{gpus}: {sessions}",
+            text=f"{len(live)} Ray sessions run on {title}{gpus}: {', '.join(listed)}",
             evidence=tuple(_session_line(host, session) for session in live),
             remedy=Remedy("stop the session that is not needed, and only that one (`ray stop` would stop all of them)", "stop")
             if not sky
@@ -46,47 +56,33 @@ def several_sessions(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _offers_no_gpu(facts: Facts, host: Host) -> bool:
-    """Whether the Ray that is followed has nodes on that host, none of which offers a GPU."""
-    nodes = [node for node in facts.index.nodes_on(host) if node.state == "ALIVE"]
-    return bool(nodes) and all(not has.total for node in nodes for name, has in node.resources.items() if name == "GPU")
-
-
-def _are_in_jobs_of_their_own(host: Host, sessions: set[str]) -> bool:
-    """Whether Slurm keeps them apart, as it does jobs that share a node: each has its own GPUs, and its owner needs it."""
-    jobs = {ray.session: ray.slurm for ray in host.rays or () if ray.session in sessions and ray.role == "raylet"}
-    return len(jobs) == len(sessions) == len(set(jobs.values()) - {None})
-
-
 @rests_on("sessions", "rays")
 def lone_gcs(facts: Facts) -> Iterator[Finding]:
-    """A GCS whose raylet never came, or is gone: what a `ray start` that failed may leave behind, and the next one stumbles over."""
+    """A GCS without a raylet: a failed `ray start` may leave it behind, and then the next `ray start` fails too."""
     for host in facts.fresh_hosts:
+        title = facts.host_title(host)
         for name in sorted(_sessions_of_lone_gcs(host) - {facts.snapshot.cluster.session}) if host.rays else ():
             session = next((one for one in host.sessions or () if one.name == name), None)
             started = session.started if session else None
-            young = started is None or facts.now - started < facts.limits.pointer_age  # of an unknown age: it may be starting now
+            may_be_starting = started is None or facts.now - started < facts.limits.pointer_age
             lasted = facts.seconds_lasting("gcs-alone", f"{host.name} {name}")
-            if lasted >= facts.limits.pointer_age and not (facts.is_single_look and young):
-                yield _lone_finding(facts.host_title(host), host, name, session)
-
-
-def _lone_finding(title: str, host: Host, name: str, session: Session | None) -> Finding:
-    pids = [ray.pid for ray in host.rays or () if ray.session == name and ray.role == "gcs_server"]
-    return Finding(
-        code="gcs-alone",
-        level="warning",
-        subject=f"{title} {name}",
-        text=f"A GCS (pid {pids[0]}) of {name}{_owner_words(session) if session else ''} runs on {title} without a raylet, "
-        "maybe left by a failed `ray start`: the next `ray start` on its port fails too",
-        evidence=(f"ps on {title}: gcs_server (pid {pids[0]}), and no raylet of that session (--gcs_server_port shows the port)",),
-        remedy=Remedy("stop that session (`ray stop` would stop every Ray on the host)", "stop" if session else None),
-        about=(session.key,) if session else (),
-    )
+            if lasted < facts.limits.pointer_age or (facts.is_single_look and may_be_starting):
+                continue
+            pid = next(ray.pid for ray in host.rays or () if ray.session == name and ray.role == "gcs_server")
+            yield Finding(
+                code="gcs-alone",
+                level="warning",
+                subject=f"{title} {name}",
+                text=f"A GCS (pid {pid}) of {name}{_owner_words(session) if session else ''} runs on {title} without a raylet, "
+                "maybe left by a failed `ray start`: the next `ray start` on its port fails too",
+                evidence=(f"ps on {title}: gcs_server (pid {pid}), and no raylet of that session (--gcs_server_port shows the port)",),
+                remedy=Remedy("stop that session (`ray stop` would stop every Ray on the host)", "stop" if session else None),
+                about=(session.key,) if session else (),
+            )
 
 
 def _sessions_of_lone_gcs(host: Host) -> set[str]:
-    """Sessions of which the GCS alone lives: a `ray start` that fails leaves it behind, and it hands out nothing."""
+    """Sessions with a GCS and no raylet: they offer no resources."""
     raylets = {ray.session for ray in host.rays or () if ray.role == "raylet"}
     return {ray.session for ray in host.rays or () if ray.session and ray.role == "gcs_server"} - raylets
 
@@ -97,68 +93,61 @@ def _session_line(host: Host, session: Session) -> str:
     return f"{session.path}{_owner_words(session)}: {lives}"
 
 
-def _session_name(facts: Facts, session: Session) -> str:
-    this = " (this cluster)" if session.name == facts.snapshot.cluster.session else ""
-    return f"{session.name}{_owner_words(session)}{this}"
-
-
 def _owner_words(session: Session) -> str:
     return f" of {session.owner}" if session.owner else ""
 
 
 @rests_on("temps", "sessions")
 def dead_pointers(facts: Facts) -> Iterator[Finding]:
-    """Where Ray's tools look first leads to a Ray that is dead."""
+    """Files and links that lead Ray's commands to a dead Ray.
+
+    After a `ray stop` only `session_latest` is left, which is harmless until another Ray runs there.
+    """
     for host in facts.fresh_hosts:
+        title = facts.host_title(host)
         folders: dict[str, list[Pointer]] = {}
         for pointer in host.pointers or ():
             if pointer.alive is False and not (_is_address(pointer) and facts.was_found("gcs-silent", "GCS")):
                 folders.setdefault(os.path.dirname(pointer.path), []).append(pointer)
         for folder, dead in folders.items():
-            if facts.seconds_lasting("pointer-dead", f"{host.name} {folder}") >= facts.limits.pointer_age:
-                yield _pointer_finding(facts, host, folder, dead)
-
-
-def _pointer_finding(facts: Facts, host: Host, folder: str, dead: list[Pointer]) -> Finding:
-    """After a `ray stop` `session_latest` alone is left behind, and does no harm until another Ray lives there."""
-    title = facts.host_title(host)
-    lives = next((session for session in host.sessions or () if session.live and os.path.dirname(session.path) == folder), None)
-    harm = lives is not None or any(map(_is_address, dead))
-    while_lives = f", while {lives.name} runs there" if lives else ""
-    them = "it" if len(dead) == 1 else "them"
-    return Finding(
-        code="pointer-dead",
-        level="warning" if harm else "info",
-        subject=f"{title} {folder}",
-        text=f"On {title} {' and '.join(map(_pointer_words, dead))}{while_lives}",
-        evidence=tuple(f"{'cat' if _is_address(pointer) else 'readlink'} {pointer.path}: {pointer.target}" for pointer in dead),
-        remedy=Remedy(
-            f"remove {them} (`ray stop` would too, and would stop every Ray there)" if harm else "remove the files of that session", "clean"
-        ),
-        about=tuple(session.key for session in host.sessions or () if any(session.name in pointer.target for pointer in dead))
-        or facts.index.node_keys_on(host),
-    )
+            if facts.seconds_lasting("pointer-dead", f"{host.name} {folder}") < facts.limits.pointer_age:
+                continue
+            live = next((session for session in host.sessions or () if session.live and os.path.dirname(session.path) == folder), None)
+            is_harmful = live is not None or any(map(_is_address, dead))
+            while_live = f", while {live.name} runs there" if live else ""
+            them = "it" if len(dead) == 1 else "them"
+            parts = [
+                f"{pointer.path} names {pointer.target or 'nothing'}, where no Ray runs: `ray.init()` and `ray status` fail"
+                if _is_address(pointer)
+                else f"{pointer.path} points at the dead {os.path.basename(pointer.target) or 'nothing'}"
+                for pointer in dead
+            ]
+            clean_up = f"remove {them} (`ray stop` would too, and would stop every Ray there)"
+            yield Finding(
+                code="pointer-dead",
+                level="warning" if is_harmful else "info",
+                subject=f"{title} {folder}",
+                text=f"On {title} {' and '.join(parts)}{while_live}",
+                evidence=tuple(f"{'cat' if _is_address(pointer) else 'readlink'} {pointer.path}: {pointer.target}" for pointer in dead),
+                remedy=Remedy(clean_up if is_harmful else "remove the files of that session", "clean"),
+                about=tuple(session.key for session in host.sessions or () if any(session.name in pointer.target for pointer in dead))
+                or facts.index.node_keys_on(host),
+            )
 
 
 def _is_address(pointer: Pointer) -> bool:
-    """Whether it is the file that says to Ray's tools which Ray is meant; else it is a link."""
+    """Whether it is the file with the address of the Ray to use; else it is a link to a session."""
     return os.path.basename(pointer.path) == POINTER_NAME
-
-
-def _pointer_words(pointer: Pointer) -> str:
-    if _is_address(pointer):
-        return f"{pointer.path} names {pointer.target or 'nothing'}, where no Ray runs: `ray.init()` and `ray status` fail"
-    return f"{pointer.path} points at the dead {os.path.basename(pointer.target) or 'nothing'}"
 
 
 @rests_on("temps")
 def foreign_temps(facts: Facts) -> Iterator[Finding]:
-    """A temp dir where Ray would start by itself, and this user can't."""
+    """A default temp dir of Ray that this user can't write to."""
     for host in facts.fresh_hosts:
         for temp in host.temps or ():
             if temp.writable is not False or os.path.basename(temp.path) != "ray":
                 continue
-            lives = any(session.live for session in host.sessions or ())  # who began it there or elsewhere could
+            lives = any(session.live for session in host.sessions or ())  # then somebody could start a Ray on this host
             title = facts.host_title(host)
             owner = f"belongs to {temp.owner}" if temp.owner else "does not belong to this user"
             yield Finding(

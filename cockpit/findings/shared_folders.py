@@ -1,4 +1,4 @@
-"""Hosts that share one session folder of Ray: sockets and logs of several nodes then lie in one place."""
+"""Detects hosts that share one session folder of Ray, so that sockets and logs of several nodes get mixed up."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ MAX_HOSTS_NAMED = 6
 
 @rests_on("sessions")
 def shared_sessions(facts: Facts) -> Iterator[Finding]:
-    """One for each living session whose folder, as one host sees it, has the log of a raylet that runs on another host.
+    """One finding for each live session whose folder on one host has the log of a raylet that runs on another host.
 
-    All nodes of a cluster call their session alike, so that neither its name nor its path tells; nor do device and inode, which each host
-    numbers for itself.
+    The name and path of a session prove nothing: they are the same on all nodes. Nor do device and inode, which each host numbers itself.
     """
     hosts, found = facts.index.hosts_by_node, dict[str, dict[str, tuple[Host, Session, str]]]()
     for host in facts.fresh_hosts:

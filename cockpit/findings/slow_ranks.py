@@ -1,4 +1,4 @@
-"""A GPU that lags behind its fellows: those of the same group of actors, which do the same work."""
+"""Detects a GPU that does far less than the others of its group of actors, which do the same work."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from statistics import median
 
 import msgspec
 
+from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.gpu_history import UTILIZATION
 from cockpit.findings.sources import rests_on
@@ -19,26 +20,26 @@ from cockpit.text import age, clean, plural
 
 CODE = "gpu-lags"
 MIN_FELLOWS = 4
-"""GPUs of a group from which on one can be told from the others."""
+"""Fewest GPUs in a group that are compared."""
 GPUS_PER_LAGGARD = 8
-"""At most one GPU of so many lags; where more do, they have less to do."""
+"""Of this many GPUs at most one lags: if more are behind, they have less to do."""
 MIN_BUSY_PERCENT = 60.0
-"""Percent of utilization, on average, from which on the others count as working."""
+"""Average utilization in percent from which on the others count as working."""
 MAX_BUSY_SHARE, MAX_BUSY_SHARE_CLEAR = 0.5, 0.65
-"""Of the others' utilization, at most as much a GPU that lags has; the second once it was told."""
+"""Share of the others' utilization up to which a GPU lags; the second once it was found."""
 MAX_POWER_SHARE = 0.75
-"""The same of their power: a GPU that only waits at 100 % shows there, and one that computes all the time does not lag."""
+"""The same for power: it tells a GPU that computes all the time from one that only waits at 100 %."""
 MIN_EVEN_SHARE = 0.8
-"""Of the median, which all the others have at least: where they differ among themselves, nobody knows what is usual."""
+"""Share of the median that all others must reach: if they differ among themselves, nothing is usual."""
 MIG_FROM = 1000
-"""Indices from which on it is a MIG device."""
+"""Indices from this on are MIG devices."""
 
 Role = tuple[str | None, str, str]
-"""A job, a class, and a name without its numbers: actors that have these in common do the same."""
+"""A job, a class, and a name without its digits: actors with the same role do the same work."""
 
 
 class Rank(msgspec.Struct, frozen=True):
-    """A GPU of one such actor, with what it does on average."""
+    """A GPU of an actor, with its average utilization in percent and power in watts."""
 
     node: Node
     gpu: Gpu
@@ -49,13 +50,13 @@ class Rank(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """That of its row."""
+        """The key of the GPU's row."""
         return f"{self.node.key}:{self.gpu.index}"
 
 
 @rests_on("ray.nodes", "ray.actors", "nvml", "processes")
 def lagging_gpus(facts: Facts) -> Iterator[Finding]:
-    """GPUs with far less to do than their fellows, for minutes. A single look can't tell."""
+    """GPUs that do far less than the others of their group for minutes. A single look can't find them."""
     if facts.is_single_look or facts.has_fault("ray.nodes"):
         return
     seen: set[str] = set()
@@ -68,7 +69,7 @@ def lagging_gpus(facts: Facts) -> Iterator[Finding]:
 
 
 def _jobs_with_both(facts: Facts) -> set[str | None]:
-    """Jobs of which one GPU may lag and another may work: quickly, for most have none or only such."""
+    """Jobs with a GPU that may lag and another that works: a quick test, which most jobs fail."""
     low: set[str | None] = set()
     busy: set[str | None] = set()
     for process in facts.snapshot.processes or ():
@@ -83,7 +84,7 @@ def _jobs_with_both(facts: Facts) -> set[str | None]:
 
 
 def _groups(facts: Facts) -> Iterator[Sequence[Rank]]:
-    """Ranks of one role, on GPUs that are shared by the same roles, of one model."""
+    """Groups of ranks with one role and one GPU model, on GPUs that are shared by the same roles."""
     jobs = _jobs_with_both(facts)
     roles = _roles_by_gpu(facts, jobs) if jobs else {}
     groups: dict[tuple[object, ...], list[Rank]] = {}
@@ -102,7 +103,7 @@ def _groups(facts: Facts) -> Iterator[Sequence[Rank]]:
 
 
 def _roles_by_gpu(facts: Facts, jobs: Collection[str | None]) -> Mapping[tuple[str, int], dict[Role, list[Process]]]:
-    """By Ray's id of a node and the index of a GPU: the roles of the actors that hold it, each with a process for each actor."""
+    """By Ray's node id and GPU index: the roles of the actors that hold the GPU, each with one process of every such actor."""
     found: dict[tuple[str, int], dict[Role, list[Process]]] = {}
     for process in facts.snapshot.processes or ():
         actor = facts.actors.get(process.actor or "") if process.gpus and process.node and process.job in jobs else None
@@ -122,23 +123,19 @@ def _pattern(name: str) -> str:
 
 
 def _find_laggards(facts: Facts, ranks: Sequence[Rank]) -> Sequence[Rank]:
+    # The group must work: with the power of a waiting kernel the whole job may hang, which is another finding.
     busy, power = median(rank.busy for rank in ranks), median(rank.power for rank in ranks)
-    if busy < MIN_BUSY_PERCENT or not _are_working(facts, ranks, power):
+    limit = ranks[0].gpu.power_limit or most_watts(ranks[0].gpu.name)
+    if busy < MIN_BUSY_PERCENT or (limit is not None and power < facts.limits.spin_power * limit):
         return ()
-    behind = [rank for rank in ranks if rank.power <= MAX_POWER_SHARE * power and rank.busy <= _max_busy_share(facts, rank) * busy]
+    behind: list[Rank] = []
+    for rank in ranks:
+        share = MAX_BUSY_SHARE_CLEAR if facts.was_found(CODE, _subject(facts, rank)) else MAX_BUSY_SHARE
+        if rank.power <= MAX_POWER_SHARE * power and rank.busy <= share * busy:
+            behind.append(rank)
     others = [rank for rank in ranks if rank not in behind]
     even = all(rank.busy >= MIN_EVEN_SHARE * busy and rank.power >= MIN_EVEN_SHARE * power for rank in others)
     return behind if even and len(behind) <= max(1, len(ranks) // GPUS_PER_LAGGARD) else ()
-
-
-def _max_busy_share(facts: Facts, rank: Rank) -> float:
-    return MAX_BUSY_SHARE_CLEAR if facts.was_found(CODE, _subject(facts, rank)) else MAX_BUSY_SHARE
-
-
-def _are_working(facts: Facts, ranks: Sequence[Rank], power: float) -> bool:
-    """Whether what they draw is more than what a kernel draws that only waits; then the whole job may hang, which is told elsewhere."""
-    limit = ranks[0].gpu.power_limit or most_watts(ranks[0].gpu.name)
-    return limit is None or power >= facts.limits.spin_power * limit
 
 
 def _subject(facts: Facts, rank: Rank) -> str:
@@ -148,17 +145,25 @@ def _subject(facts: Facts, rank: Rank) -> str:
 def _lag_finding(facts: Facts, rank: Rank, ranks: Sequence[Rank], lasted: float) -> Finding:
     others, job = [each for each in ranks if each is not rank], facts.jobs.get(rank.actor.job or "")
     role = clean(f"{rank.actor.class_}{f' of job {facts.job_title(rank.actor.job)}' if rank.actor.job else ''}")[:120]
+    name = clean(rank.actor.name or rank.actor.class_)[:60]
+    evidence = [f"{_subject(facts, rank)}: {_load_words((rank,))}, pid {rank.process.pid} {name} (`nvidia-smi dmon -s pu`)"]
+    for here in list(group_by(others, lambda each: each.node.key).values())[:8]:
+        labels = ", ".join(each.gpu.label for each in sorted(here, key=lambda each: each.gpu.index))
+        evidence.append(f"{facts.title(here[0].node)} GPU {labels}: {_load_words(here)}")
+
+    # A process outside the group on the same GPU may take its time.
+    held = facts.index.gpu_holders.get((rank.node.key, rank.gpu.index), ())
+    strangers = [process for process, _ in held if process.actor is None and process.kind not in ("worker", "driver", "child")]
+    if strangers:
+        names = ", ".join(f"pid {process.pid} ({process.kind}) {clean(whole_name(process))[:40]}".rstrip() for process in strangers[:4])
+        evidence.append(f"also held by {plural(len(strangers), 'other process', 'other processes')}: {names}")
     return Finding(
         code=CODE,
         level="warning",
         subject=_subject(facts, rank),
         text=f"GPU {rank.gpu.label} of {facts.title(rank.node)} lags behind the other {len(others)} GPUs of {role}: "
         f"{_load_words((rank,))} on average, the others {_load_words(others)}, for {age(lasted)}",
-        evidence=(
-            _rank_line(facts, rank),
-            *(_node_line(facts, node, others) for node in list(dict.fromkeys(each.node.key for each in others))[:8]),
-            *_stranger_lines(facts, rank),
-        ),
+        evidence=tuple(evidence),
         since=facts.now - lasted,
         remedy=Remedy(
             "the job is as slow as this rank: compare its stacks with those of the others (`py-spy dump --pid PID`); does this rank load "
@@ -172,24 +177,3 @@ def _lag_finding(facts: Facts, rank: Rank, ranks: Sequence[Rank], lasted: float)
 
 def _load_words(ranks: Sequence[Rank]) -> str:
     return f"{number_range([rank.busy for rank in ranks])}% busy with {number_range([rank.power for rank in ranks])} W"
-
-
-def _rank_line(facts: Facts, rank: Rank) -> str:
-    name = clean(rank.actor.name or rank.actor.class_)[:60]
-    return f"{_subject(facts, rank)}: {_load_words((rank,))}, pid {rank.process.pid} {name} (`nvidia-smi dmon -s pu`)"
-
-
-def _node_line(facts: Facts, node: str, others: Sequence[Rank]) -> str:
-    there = [rank for rank in others if rank.node.key == node]
-    labels = ", ".join(rank.gpu.label for rank in sorted(there, key=lambda rank: rank.gpu.index))
-    return f"{facts.title(there[0].node)} GPU {labels}: {_load_words(there)}"
-
-
-def _stranger_lines(facts: Facts, rank: Rank) -> tuple[str, ...]:
-    """Who else holds it, and nobody's fellow: it may be what takes the time."""
-    held = facts.index.gpu_holders.get((rank.node.key, rank.gpu.index), ())
-    others = [process for process, _ in held if process.actor is None and process.kind not in ("worker", "driver", "child")]
-    if not others:
-        return ()
-    names = ", ".join(f"pid {process.pid} ({process.kind}) {clean(whole_name(process))[:40]}".rstrip() for process in others[:4])
-    return (f"also held by {plural(len(others), 'other process', 'other processes')}: {names}",)

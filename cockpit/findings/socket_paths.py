@@ -1,4 +1,4 @@
-"""Temp dirs that are too long for Ray's sockets: the dashboard can't run, or the next Ray won't start."""
+"""Detects temp dirs that are too long for Ray's sockets: the dashboard can't run, or the next Ray won't start."""
 
 from __future__ import annotations
 
@@ -14,29 +14,23 @@ from cockpit.text import clean
 
 @rests_on("sessions", "rays")
 def long_temp_dirs(facts: Facts) -> Iterator[Finding]:
-    """One for each temp dir of a living Ray on a host, of its head's session where the two differ."""
+    """One finding for each temp dir of a live Ray on a host."""
     for host in facts.fresh_hosts:
-        found: dict[str, Finding] = {}
+        met: set[str] = set()
         for session in host.sessions or ():
             temp = os.path.dirname(session.path)
-            if session.live and temp not in found and (finding := _find(facts, host, session, temp)):
-                found[temp] = finding
-        yield from found.values()
-
-
-def _find(facts: Facts, host: Host, session: Session, temp: str) -> Finding | None:
-    """A dashboard that listens has its sockets; only the next one may have none."""
-    versions = {ray.role: ray.ray for ray in host.rays or () if ray.session == session.name}
-    is_head, version = "gcs_server" in versions, versions.get("raylet") or versions.get("gcs_server")
-    if version is None:
-        return None
-    dashboard = dashboard_socket(version) if is_head else None
-    digits = len(session.name.rpartition("_")[2])
-    now = find_fault(temp, (dashboard,), PidRange(digits, 10**digits)) if session.dashboard is None else None
-    if now is not None:
-        return _finding(facts, host, session, now, is_now=True)
-    later = find_fault(temp, ("plasma_store", dashboard), PidRange(host.pid_digits, host.pid_max))
-    return _finding(facts, host, session, later, is_now=False) if later is not None else None
+            versions = {ray.role: ray.ray for ray in host.rays or () if ray.session == session.name}
+            is_head, version = "gcs_server" in versions, versions.get("raylet") or versions.get("gcs_server")
+            if not session.live or temp in met or version is None:
+                continue
+            dashboard = dashboard_socket(version) if is_head else None
+            # A dashboard that listens has its socket: only the next one, with another pid, may fail.
+            digits = len(session.name.rpartition("_")[2])
+            now = find_fault(temp, (dashboard,), PidRange(digits, 10**digits)) if session.dashboard is None else None
+            later = find_fault(temp, ("plasma_store", dashboard), PidRange(host.pid_digits, host.pid_max))
+            if fault := now or later:
+                met.add(temp)
+                yield _finding(facts, host, session, fault, is_now=now is not None)
 
 
 def _finding(facts: Facts, host: Host, session: Session, fault: SocketFault, *, is_now: bool) -> Finding:

@@ -1,4 +1,4 @@
-"""When each source was last heard, which sources a finding rests on, and a snapshot without the facts that are too old for any claim."""
+"""Dates every source, knows the sources of a finding, and removes facts that are too old from a snapshot."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from cockpit.findings.facts import Facts
 
 Detector = Callable[["Facts"], Iterable[Finding]]
-"""Pure: what it finds follows from the facts alone. It says nothing about what is unknown."""
+"""A pure function of the facts. It claims nothing about unknown facts."""
 Decorated = TypeVar("Decorated", bound=Callable[..., Iterable[Finding]])
 
 RAY_FRESH_FOR_S = 60.0
-"""Seconds for which an answer of the dashboard may support a claim while no fault is known: a large cluster is asked every 30 s, and an
-answer may take 25 s. A source that fails supports nothing after `STALE_AFTER_S`."""
+"""Seconds for which an answer of the dashboard may support a claim while it does not fail: a large cluster is asked every 30 s, and an
+answer may take 25 s. An answer of a failing source supports a claim for `STALE_AFTER_S` only."""
 FRESH_FOR_S: Mapping[str, float] = {
     **dict.fromkeys(("nvml", "processes", "memory"), STALE_AFTER_S),
     **dict.fromkeys(("sessions", "disks", "shm", "rays", "temps", "logs", "stuck"), 45.0),
@@ -30,18 +30,18 @@ FRESH_FOR_S: Mapping[str, float] = {
     "slurm": 200.0,
     "kubernetes": 120.0,
 }
-"""Seconds for which the facts of a source may support a claim: three times as long as the time between two looks, or longer."""
+"""Seconds for which the facts of a source may support a claim: at least three times the interval of its samples."""
 ON_A_MACHINE = frozenset({"nvml", "processes", "memory", "sessions", "disks", "shm", "rays", "temps", "logs", "stuck", "rdma"})
-"""Sources that each machine has: those of its probe, called as in the probe's faults. Without a probe Ray's agent stands in for them."""
+"""Sources of each machine: those of its probe, named as in the probe's faults. Without a probe Ray's agent replaces them."""
 _MACHINE_LIMITS = tuple((source, FRESH_FOR_S[source]) for source in sorted(ON_A_MACHINE))
 _RESTS_ON: dict[Callable[..., object], frozenset[str]] = {}
 
 
 def rests_on(*sources: str) -> Callable[[Decorated], Decorated]:
-    """Declares from which sources a detector takes its facts: `ray.jobs`, `nvml`, `slurm`.
+    """Declares the sources of a detector's facts, such as `ray.jobs`, `nvml`, `slurm`.
 
-    The tracker lets its findings begin, change and end only when all of these have been heard again. A detector of failing sources rests
-    on none: that a source is silent is known now.
+    The tracker begins, changes and ends its findings only when all of these sources have new facts. A detector of failing sources rests on
+    none: the silence of a source is known now.
     """
 
     def declare(detector: Decorated) -> Decorated:
@@ -52,33 +52,34 @@ def rests_on(*sources: str) -> Callable[[Decorated], Decorated]:
 
 
 def sources_of(detector: Detector) -> frozenset[str]:
-    """The sources that it has declared."""
+    """The sources that the detector has declared."""
     return _RESTS_ON.get(detector, frozenset())
 
 
 def is_declared(detector: Detector) -> bool:
-    """Whether it has declared its sources."""
+    """Whether the detector has declared its sources."""
     return detector in _RESTS_ON
 
 
 MAX_PACE_S = 300.0
-"""Seconds from one answer of a source to the next that are believed of a probe."""
+"""Longest plausible time in seconds between two answers of a source, as a probe reports it."""
 
 
 class SourceTime(msgspec.Struct, frozen=True):
-    """When the facts of a source were true; `None` where that is not known."""
+    """The time at which the facts of a source were true."""
 
     key: str
-    """Its identity: two nodes may have one title."""
+    """Its identity: two nodes may have the same title."""
     source: str
-    """As people call it: `ray.jobs`, or `w1 nvml`."""
+    """Its name for people: `ray.jobs`, or `w1 nvml`."""
     at: float | None
+    """`None`: unknown."""
     is_old: bool
     """Too old for any claim about now."""
 
 
 class SourceTimes:
-    """When each source was last heard, as one snapshot has it."""
+    """The times of all sources of one snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot, self._now, self.index = snapshot, snapshot.taken, snapshot.index
@@ -86,7 +87,7 @@ class SourceTimes:
         self._gcs_lost = min((fault.since for fault in snapshot.faults if fault.source == "ray.gcs"), default=None)
 
     def of_ray(self, source: str) -> SourceTime:
-        """Of the dashboard, Slurm or Kubernetes. While the GCS is lost the dashboard repeats what it knew before."""
+        """The time of a source of the dashboard, of Slurm or of Kubernetes. Without the GCS the dashboard repeats old facts."""
         at = self._snapshot.as_of.get(source)
         if at is not None and self._gcs_lost is not None and source.startswith("ray."):
             at = min(at, self._gcs_lost)
@@ -94,13 +95,14 @@ class SourceTimes:
         return SourceTime(source, source, at, at is not None and self._now - at > fresh_for)
 
     def of_host(self, host: Host, source: str) -> SourceTime:
-        """Of the probe of a host."""
+        """The time of a source of a host's probe."""
         at = host.observed_at(source)
-        is_old = host.taken is None or (at is not None and self._now - at > _fresh_for(host, source))
+        fresh_for = max(FRESH_FOR_S[source], 3 * min(host.paces.get(source, 0.0), MAX_PACE_S))
+        is_old = host.taken is None or (at is not None and self._now - at > fresh_for)
         return SourceTime(f"{host.name} {source}", f"{host.name} {source}", at, is_old)
 
     def old_sources(self, host: Host) -> frozenset[str]:
-        """Sources of its probe whose facts are too old for any claim about now."""
+        """Sources of a host's probe whose facts are too old for any claim about now."""
         if host.taken is None:
             return ON_A_MACHINE
         behind = self._now - host.taken
@@ -111,7 +113,7 @@ class SourceTimes:
         return frozenset([source for source in old if not host.paces or self.of_host(host, source).is_old])
 
     def host_of(self, node: Node) -> Host | None:
-        """The host whose probe is the source of a node's figures; `None` where Ray's agent is."""
+        """The host whose probe is the source of a node's figures; `None`: Ray's agent is."""
         return self._snapshot.hosts.get(node.probe or "")
 
     def is_agent_old(self, node: Node) -> bool:
@@ -120,12 +122,12 @@ class SourceTimes:
         return seen is not None and isfinite(seen) and self._now - seen > STALE_AFTER_S
 
     def of_agent(self, node: Node) -> SourceTime:
-        """Of Ray's agent on a node without a probe."""
+        """The time of the figures of Ray's agent on a node without a probe."""
         at = node.agent.seen if node.agent.seen is not None and isfinite(node.agent.seen) else None
         return SourceTime(node.key, f"{node.title} agent", at, self.is_agent_old(node))
 
     def of_finding(self, finding: Finding, sources: frozenset[str]) -> tuple[SourceTime, ...]:
-        """Of all that it rests on: of these sources, and on each machine that it is about."""
+        """The times of these sources, for a probe's source on each machine that the finding is about."""
         apart = [self.of_ray(source) for source in sorted(sources - ON_A_MACHINE)]
         near = sorted(sources & ON_A_MACHINE)
         if not near:
@@ -133,12 +135,12 @@ class SourceTimes:
         hosts, nodes = self._machines_of(finding)
         return (*apart, *(self.of_host(host, source) for host in hosts for source in near), *map(self.of_agent, nodes))
 
-    def heard(self, finding: Finding, sources: frozenset[str]) -> dict[str, float]:
-        """By key of each source: when its facts were true, as far as that is known."""
-        return {told.key: told.at for told in self.of_finding(finding, sources) if told.at is not None}
+    def fact_times(self, finding: Finding, sources: frozenset[str]) -> dict[str, float]:
+        """By key of each source: when its facts were true. Sources of an unknown time are left out."""
+        return {each.key: each.at for each in self.of_finding(finding, sources) if each.at is not None}
 
     def _machines_of(self, finding: Finding) -> tuple[list[Host], list[Node]]:
-        """Probed hosts, and nodes without a probe, on which the rows are that a finding is about; without any the host of cockpit."""
+        """Probed hosts, and nodes without a probe, that a finding's rows belong to; if there are none, the host of cockpit."""
         names: set[str] = set()
         nodes: dict[str, Node] = {}
         for key in finding.about or [f"node:{finding.subject.partition(' ')[0]}"]:
@@ -163,17 +165,17 @@ class SourceTimes:
 
     @cached_property
     def _nodes(self) -> Mapping[str, Node]:
-        """By Ray's id; one without an id by the name of its host. Of a dead node nothing will be heard again."""
+        """Nodes by Ray's id, or by the name of the host if it has none; without dead nodes, which have no new facts."""
         return {node.id or node.host: node for node in self._snapshot.nodes or () if node.state != "DEAD"}
 
     @cached_property
     def _actor_nodes(self) -> Mapping[str, str]:
-        """By an actor's id: Ray's id of its node."""
+        """Ray's node ids by actor id."""
         return {actor.id: actor.node for actor in self._snapshot.actors or () if actor.node}
 
     @cached_property
     def _hosts_of_jobs(self) -> Mapping[str, set[str]]:
-        """By a job's own id: the names of the hosts on which it has processes."""
+        """Names of the hosts with processes of a job, by job id."""
         ids = {job.job: job.id for job in self._snapshot.jobs or () if job.job}
         found: dict[str, set[str]] = {}
         for process in self._snapshot.processes or ():
@@ -182,14 +184,10 @@ class SourceTimes:
         return found
 
 
-def _fresh_for(host: Host, source: str) -> float:
-    return max(FRESH_FOR_S[source], 3 * min(host.paces.get(source, 0.0), MAX_PACE_S))
-
-
 def without_old_facts(snapshot: Snapshot, times: SourceTimes) -> Snapshot:
-    """The snapshot as a detector gets it: what is too old for a claim about now is unknown. What is fresh stays the same value.
+    """The snapshot for detectors: facts that are too old for a claim about now become unknown, fresh values stay the same objects.
 
-    Names, addresses and ids stay, because they say what something is called and not how it is.
+    Names, addresses and ids stay: they identify things and claim nothing about their state.
     """
     lists = {source for source in (*_LISTS, "ray.nodes", "ray.status") if times.of_ray(source).is_old}
     old = {host.name: sources for host in snapshot.hosts.values() if (sources := times.old_sources(host))}
@@ -242,17 +240,17 @@ def _fresh_host(host: Host, old: frozenset[str]) -> Host:
 
 
 _FIGURES = (("memory", ("memory", "shared")), ("shm", ("shm",)), ("disks", ("disks",)), ("nvml", ("gpus",)), ("processes", ("cpu",)))
-"""What Ray's agent tells of the same as one source of a probe."""
+"""The fields of Ray's agent that replace one source of a probe."""
 
 
 def _fresh_node(node: Node, times: SourceTimes, lists: set[str], old: Mapping[str, frozenset[str]]) -> Node:
-    """Without the figures that are old. Of a node list that is old nobody knows which nodes live, but where a probe sees the raylet."""
+    """The node without old figures. If Ray's node list is old, only nodes whose raylet a probe sees are known to be alive."""
     host = times.host_of(node)
     sources = old.get(host.name, frozenset()) if host else ON_A_MACHINE if times.is_agent_old(node) else frozenset()
-    unsaid = {field: None for source, fields in _FIGURES if source in sources for field in fields}
+    unknown = {field: None for source, fields in _FIGURES if source in sources for field in fields}
     changes: dict[str, object] = {}
-    if any(getattr(node.agent, field) is not None for field in unsaid):
-        changes["agent"] = replace(node.agent, **unsaid)
+    if any(getattr(node.agent, field) is not None for field in unknown):
+        changes["agent"] = replace(node.agent, **unknown)
     if "ray.nodes" in lists and node.id is not None:
         raylet = times.index.hosts_by_node.get(node.id)
         is_seen_alive = raylet is not None and "rays" not in old.get(raylet.name, ())
@@ -264,7 +262,7 @@ def _fresh_node(node: Node, times: SourceTimes, lists: set[str], old: Mapping[st
 
 
 def _fresh_processes(snapshot: Snapshot, times: SourceTimes, old: Mapping[str, frozenset[str]]) -> Iterator[Process]:
-    """Processes of a host whose list is old are not there any more, for all anybody knows; nor is what they held of GPUs."""
+    """Processes whose list is fresh enough; without their GPUs if those figures are old."""
     silent = {node.id for node in snapshot.nodes or () if node.id and times.host_of(node) is None and times.is_agent_old(node)}
     for process in snapshot.processes or ():
         sources = old.get(process.host, frozenset())

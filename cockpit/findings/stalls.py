@@ -1,9 +1,9 @@
-"""Jobs whose GPUs do nothing: all of them idle, or waiting for each other at 100 % with little power."""
+"""Detects jobs whose GPUs do no work: all of them are idle, or wait for each other at 100 % with little power."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from statistics import median
 from typing import Literal
@@ -19,23 +19,23 @@ from cockpit.model.titles import whole_name
 from cockpit.text import age, clean, plural, size
 
 IDLE_PERCENT, IDLE_CLEAR_PERCENT = 1.0, 5.0
-"""Percent of utilization up to which a GPU counts as idle; once found idle, up to the second, so that a short use changes nothing."""
+"""Utilization up to which a GPU counts as idle; the second once it was found idle, so that a short use changes nothing."""
 SPIN_PERCENT, SPIN_CLEAR_PERCENT = 95.0, 90.0
-"""Percent from which on a GPU is all taken by a kernel, which may be one that waits."""
+"""Utilization from which on a kernel runs all the time, perhaps one that waits; the second once the job was found hung."""
 SPIN_POWER_CLEAR_FACTOR = 1.2
-"""Of the share of power at which a GPU begins to count as waiting: where it ends."""
+"""Factor on the power mark of a waiting GPU once the job was found hung."""
 DOUBT_FACTOR = 3
-"""Times as long as else, where something speaks against it."""
+"""Times as long as usual it must last if something speaks against a hang."""
 GPUS_PER_ODD_ONE = 8
-"""At most one GPU of so many is the odd one out."""
+"""Of this many GPUs at most one counts as different from the others."""
 ODD_POWER_SHARE = 0.25
-"""Share of the others' power by which that of the odd one out differs."""
+"""Share of the others' median power by which the power of a different GPU deviates."""
 MAX_WATTS = 100_000.0
-"""Watts that no GPU draws, whatever it says."""
+"""More than any GPU draws: higher figures are wrong."""
 MAX_EVIDENCE_LINES = 8
-# What NVIDIA's data sheets and product briefs call maximum or thermal design power, under the names that NVML gives: briefs PB-11133-001
-# (H100 PCIe), PB-10137-001 and PB-10577-001 (A100 PCIe), PB-08744-001 (V100 PCIe); data sheets of the others; B200 as in HGX servers.
-# A limit that was set lower makes a GPU that works look no idler than it is: it still draws most of that.
+# Maximum or thermal design power from NVIDIA's data sheets and product briefs, by the names that NVML gives: briefs PB-11133-001
+# (H100 PCIe), PB-10137-001 and PB-10577-001 (A100 PCIe), PB-08744-001 (V100 PCIe); data sheets for the others; B200 as in HGX servers.
+# If a lower limit was set, a working GPU does not look idle: it still draws most of that limit.
 _WATTS: tuple[tuple[frozenset[str], float], ...] = tuple(
     (frozenset(words.split()), watts)
     for words, watts in (
@@ -44,15 +44,8 @@ _WATTS: tuple[tuple[frozenset[str], float], ...] = tuple(
     )
 )  # fmt: skip
 
-Does = Literal["idle", "spins", "lost", "works"]
-
-
-class Marks(msgspec.Struct, frozen=True):
-    """Up to which percent a GPU is idle, and from which on, below which share of its power, it waits."""
-
-    idle: float
-    spins: float
-    power: float
+Activity = Literal["idle", "spins", "lost"]
+"""`spins`: a kernel runs all the time with little power, so it probably waits."""
 
 
 class UsedGpu(msgspec.Struct, frozen=True):
@@ -61,11 +54,11 @@ class UsedGpu(msgspec.Struct, frozen=True):
     node: Node
     gpu: Gpu
     process: Process
-    does: Does
+    activity: Activity
 
     @property
     def text(self) -> str:
-        """As people call it."""
+        """`w1 GPU 3`."""
         return f"{self.node.title} GPU {self.gpu.label}"
 
 
@@ -76,38 +69,48 @@ class Stall(msgspec.Struct, frozen=True):
     used: Sequence[UsedGpu]
     since: float
     lasted: float
-    """Seconds; those of which nothing has been heard don't count."""
+    """Seconds, without those in which its sources were silent."""
     silent: float | None
-    """Seconds since its log was written to; `None` when that is not known."""
+    """Seconds since its log was written to; `None` if unknown."""
     seen: float | None
 
-    def those(self, does: Does) -> list[UsedGpu]:
-        """Its GPUs that do this."""
-        return [used for used in self.used if used.does == does]
+    def with_activity(self, activity: Activity) -> list[UsedGpu]:
+        """Its GPUs with this activity."""
+        return [used for used in self.used if used.activity == activity]
 
 
 @rests_on("ray.jobs", "nvml", "processes", "logs")
 def stalled_jobs(facts: Facts) -> Iterator[Finding]:
-    """Running jobs none of whose GPUs works. Of a job that works one GPU is looked at, or a few. A single look can't tell."""
+    """Running jobs none of whose GPUs works. A single look can't find them. For a working job few GPUs are read: the first decides."""
     if facts.is_single_look:
         return
     busy: frozenset[str] | None = None
-    known = facts.known.processes or ()  # of a host that has fallen silent too: what its GPUs do is unknown, and may be work
+    # Processes of silent hosts count too: the activity of their GPUs is unknown, and may be work.
+    known = facts.known.processes or ()
     holding = (each for each in known if each.gpus and each.job and each.kind not in LEFT_OVER)
     for job_id, holders in group_by(holding, lambda process: process.job or "").items():
         job = facts.jobs.get(job_id)
         used = _used_gpus(facts, job, holders) if job and job.running else None
         if not job or not used:
             continue
+        # A GPU may work for the job in a process of no known job, on a node where the job has processes.
         busy = _nodes_with_unknown_work(facts) if busy is None else busy
-        if not _has_unknown_work(facts, job_id, used, busy):
+        has_unknown_work = bool(busy) and (
+            any(each.node.id in busy for each in used)
+            or any(actor.job == job_id and actor.node in busy for actor in facts.snapshot.actors or ())
+        )  # fmt: skip
+        if not has_unknown_work:
             stall = _describe_stall(facts, job, used)
-            yield from _hang_findings(facts, stall) if stall.those("spins") else _stall_findings(facts, stall)
+            yield from _hang_findings(facts, stall) if stall.with_activity("spins") else _stall_findings(facts, stall)
 
 
 def _used_gpus(facts: Facts, job: Job, holders: Iterable[Process]) -> list[UsedGpu] | None:
     """The job's GPUs; `None` as soon as one of them works, or its activity is unknown."""
-    marks = _marks(facts, job)
+    idle_percent, spin_percent, spin_power = IDLE_PERCENT, SPIN_PERCENT, facts.limits.spin_power
+    if facts.was_found("job-hung", _subject(job)):
+        idle_percent, spin_percent, spin_power = IDLE_CLEAR_PERCENT, SPIN_CLEAR_PERCENT, spin_power * SPIN_POWER_CLEAR_FACTOR
+    elif facts.was_found("job-stalled", _subject(job)):
+        idle_percent = IDLE_CLEAR_PERCENT
     found: dict[tuple[str, int], UsedGpu] = {}
     for process in holders:
         if not facts.is_seen_now(process):
@@ -118,19 +121,20 @@ def _used_gpus(facts: Facts, job: Job, holders: Iterable[Process]) -> list[UsedG
             if node is None or gpu is None:
                 return None
             if hold.memory is None and not node.probed:
-                continue  # Ray's agent also lists who used a GPU a moment ago
-            does = _activity(gpu, marks)
-            if does is None or does == "works":
+                continue  # Ray's agent also lists processes that used a GPU a moment ago
+            activity: Activity
+            if gpu.fault:
+                activity = "lost"
+            elif gpu.utilization is None or not 0 <= gpu.utilization <= 100:
                 return None
-            found[process.node or "", hold.index] = UsedGpu(node, gpu, process, does)
+            elif gpu.utilization <= idle_percent:
+                activity = "idle"
+            elif gpu.utilization >= spin_percent and _power_share(gpu) < spin_power:
+                activity = "spins"
+            else:
+                return None
+            found[process.node or "", hold.index] = UsedGpu(node, gpu, process, activity)
     return list(found.values())
-
-
-def _marks(facts: Facts, job: Job) -> Marks:
-    hung, power = facts.was_found("job-hung", _subject(job)), facts.limits.spin_power
-    if hung:
-        return Marks(IDLE_CLEAR_PERCENT, SPIN_CLEAR_PERCENT, power * SPIN_POWER_CLEAR_FACTOR)
-    return Marks(IDLE_CLEAR_PERCENT if facts.was_found("job-stalled", _subject(job)) else IDLE_PERCENT, SPIN_PERCENT, power)
 
 
 def _find_gpu(facts: Facts, node: Node | None, index: int) -> Gpu | None:
@@ -140,29 +144,17 @@ def _find_gpu(facts: Facts, node: Node | None, index: int) -> Gpu | None:
     return next((gpu for gpu in gpus if gpu.index == index), None)
 
 
-def _activity(gpu: Gpu, marks: Marks) -> Does | None:
-    """`None`: unknown. A GPU with an unknown power limit counts as working."""
-    if gpu.fault:
-        return "lost"
-    rate = gpu.utilization
-    if rate is None or not 0 <= rate <= 100:
-        return None
-    if rate <= marks.idle:
-        return "idle"
-    return "spins" if rate >= marks.spins and _power_share(gpu) < marks.power else "works"
-
-
 def _power_share(gpu: Gpu) -> float:
-    """Of its power limit, what it draws; all of it where that is not known. Without a probe its name tells of the limit."""
+    """Its power as a share of its power limit; 1 if unknown. Without a probe the limit follows from its name."""
     power, limit = _plausible_watts(gpu) or 0.0, gpu.power_limit or most_watts(gpu.name) or 0.0
     return power / limit if power > 0 and 0 < limit <= MAX_WATTS else 1.0
 
 
 @lru_cache(maxsize=64)
 def most_watts(name: str | None) -> float | None:
-    """The most that a GPU draws, by its name: for nodes that no probe looks at, where Ray's agent tells of power and of no limit.
+    """The highest power of a GPU in watts, by its name: without a probe only Ray's agent reports power, and it reports no limit.
 
-    The first line all of whose words are in the name; `None` for others, and for parts of a GPU.
+    The first line of the table all of whose words are in the name; `None` for unknown names, and for MIG devices.
     """
     words = frozenset(re.split(r"[\s-]+", (name or "").upper()))
     return None if "MIG" in words else next((watts for all_, watts in _WATTS if all_ <= words), None)
@@ -172,41 +164,28 @@ def _plausible_watts(gpu: Gpu) -> float | None:
     return gpu.power if gpu.power is not None and 0 <= gpu.power <= MAX_WATTS else None
 
 
-def _has_unknown_work(facts: Facts, job: str, used: Sequence[UsedGpu], busy: Collection[str]) -> bool:
-    """Whether a GPU works for a process of no known job, on a node where this job has processes."""
-    return bool(busy) and (
-        any(each.node.id in busy for each in used)
-        or any(actor.job == job and actor.node in busy for actor in facts.snapshot.actors or ())
-    )  # fmt: skip
-
-
 def _nodes_with_unknown_work(facts: Facts) -> frozenset[str]:
-    """Nodes on which a GPU works for a process of no known job: an engine that an actor has started is one, where no probe looks."""
-    return frozenset(
-        one.node
-        for one in facts.snapshot.processes or ()
-        if one.kind == "unknown" and one.job is None and one.node and any(_is_working(facts, one, hold.index) for hold in one.gpus)
-    )
-
-
-def _is_working(facts: Facts, process: Process, index: int) -> bool:
-    gpu = _find_gpu(facts, facts.nodes.get(process.node or ""), index)
-    return gpu is not None and (gpu.utilization or 0) > IDLE_PERCENT and _power_share(gpu) > facts.limits.spin_power
+    """Nodes on which a GPU works for a process of no known job, such as an engine that an actor started where no probe runs."""
+    found: set[str] = set()
+    for process in facts.snapshot.processes or ():
+        if process.kind != "unknown" or process.job is not None or not process.node or process.node in found:
+            continue
+        for hold in process.gpus:
+            gpu = _find_gpu(facts, facts.nodes.get(process.node or ""), hold.index)
+            if gpu is not None and (gpu.utilization or 0) > IDLE_PERCENT and _power_share(gpu) > facts.limits.spin_power:
+                found.add(process.node)
+    return frozenset(found)
 
 
 def _describe_stall(facts: Facts, job: Job, used: Sequence[UsedGpu]) -> Stall:
-    """How long it has been like this, by facts that were fresh; memory that changes is a sign of life where GPUs are at 100 %."""
+    """How long the GPUs have not worked and the log has been silent. At 100 %, memory that changes is a sign of life."""
     memory = sum(each.gpu.memory_used or 0 for each in used)
-    spins = any(each.does == "spins" for each in used)
+    spins = any(each.activity == "spins" for each in used)
     lasted = facts.seconds_lasting(f"gpus spin at {memory}" if spins else "gpus idle", job.key)
     seen = facts.oldest_stale({each.node.id: each.node for each in used}.values())
     behind = facts.now - seen if seen is not None else 0.0
-    return Stall(job, used, facts.now - lasted, max(0.0, lasted - behind), _log_silence(facts, job), seen)
-
-
-def _log_silence(facts: Facts, job: Job) -> float | None:
-    """Of hosts whose probes have fallen silent themselves nothing is known."""
-    told = [
+    # Probes that have fallen silent themselves know nothing about the log.
+    silences = [
         max(0.0, facts.now - wrote)
         for host in facts.snapshot.hosts.values()
         for wrote in [host.wrote.get(facts.snapshot.cluster.session or "", {}).get(job.submission or "")]
@@ -215,11 +194,11 @@ def _log_silence(facts: Facts, job: Job) -> float | None:
         and host.taken is not None
         and facts.now - host.taken <= STALE_AFTER_S
     ]
-    return min(told, default=None)
+    return Stall(job, used, facts.now - lasted, max(0.0, lasted - behind), min(silences, default=None), seen)
 
 
 def _stall_findings(facts: Facts, stall: Stall) -> Iterator[Finding]:
-    """Where the log is silent too, the shorter of both counts; where it isn't, or can't be seen, much longer."""
+    """Idle GPUs. If the log is silent too, the shorter of both times counts; if it grows or can't be seen, it must last much longer."""
     limits, lasted, silent = facts.limits, stall.lasted, stall.silent
     both = min(lasted, silent) if silent is not None else 0.0
     level: Level | None = None
@@ -227,7 +206,7 @@ def _stall_findings(facts: Facts, stall: Stall) -> Iterator[Finding]:
         level = "warning"
     elif both >= limits.idle_for / 2 or lasted >= limits.idle_unheard:
         level = "info"
-    job, idle = stall.job, stall.those("idle")
+    job, idle = stall.job, stall.with_activity("idle")
     if not level or not idle:
         return
     held = sum(min(max(0, each.gpu.memory_used or 0), each.gpu.memory_total or 0) for each in idle)
@@ -250,8 +229,8 @@ def _stall_findings(facts: Facts, stall: Stall) -> Iterator[Finding]:
 
 
 def _hang_findings(facts: Facts, stall: Stall) -> Iterator[Finding]:
-    """GPUs that wait for each other. One alone has nobody to wait for."""
-    job, spins, lasted, silent, least = stall.job, stall.those("spins"), stall.lasted, stall.silent, facts.limits.spin_for
+    """GPUs that wait for each other. A single GPU has no other to wait for."""
+    job, spins, lasted, silent, least = stall.job, stall.with_activity("spins"), stall.lasted, stall.silent, facts.limits.spin_for
     if len(stall.used) < 2:
         return
     quiet = silent is not None and silent >= least
@@ -282,14 +261,14 @@ def _hang_findings(facts: Facts, stall: Stall) -> Iterator[Finding]:
 
 
 def _odd_gpus(stall: Stall) -> list[UsedGpu]:
-    """The few that do what the others don't, or do it with another power."""
+    """The few GPUs whose activity or power differs from the others'."""
     most = max(1, len(stall.used) // GPUS_PER_ODD_ONE)
-    spins = stall.those("spins")
-    others = [each for each in stall.used if each.does != "spins"]
+    spins = stall.with_activity("spins")
+    others = [each for each in stall.used if each.activity != "spins"]
     if few := next((few for few in (others, spins) if 0 < len(few) <= most and len(few) * 2 < len(stall.used)), None):
         return few
     powers = [power for each in spins if (power := _plausible_watts(each.gpu)) is not None]
-    if others or len(powers) < 3:  # of two nobody knows which is the odd one
+    if others or len(powers) < 3:  # of two GPUs either may be the different one
         return []
     usual = median(powers)
     apart = [each for each in spins if (power := _plausible_watts(each.gpu)) is not None and abs(power - usual) > ODD_POWER_SHARE * usual]
@@ -317,25 +296,25 @@ def _log_line(stall: Stall) -> tuple[str, ...]:
 
 
 def _node_lines(used: Sequence[UsedGpu]) -> tuple[str, ...]:
-    nodes = group_by(used, lambda each: each.node.key)
-    told = tuple(_node_line(each) for each in list(nodes.values())[:MAX_EVIDENCE_LINES])
-    return told if len(nodes) <= MAX_EVIDENCE_LINES else (*told, f"the same on {plural(len(nodes) - MAX_EVIDENCE_LINES, 'more node')}")
-
-
-def _node_line(used: Sequence[UsedGpu]) -> str:
-    powers = [power for each in used if (power := _plausible_watts(each.gpu)) is not None]
-    watts = f", {number_range(powers)} W" if powers else ""
-    gpus = ", ".join(gpu.label for gpu in sorted((each.gpu for each in used), key=lambda gpu: gpu.index))
-    return f"{used[0].node.title} GPU {gpus}: {_percent_range(used)}{watts} (`nvidia-smi`)"
+    lines: list[str] = []
+    nodes = list(group_by(used, lambda each: each.node.key).values())
+    for here in nodes[:MAX_EVIDENCE_LINES]:
+        powers = [power for each in here if (power := _plausible_watts(each.gpu)) is not None]
+        watts = f", {number_range(powers)} W" if powers else ""
+        gpus = ", ".join(gpu.label for gpu in sorted((each.gpu for each in here), key=lambda gpu: gpu.index))
+        lines.append(f"{here[0].node.title} GPU {gpus}: {_percent_range(here)}{watts} (`nvidia-smi`)")
+    if len(nodes) > MAX_EVIDENCE_LINES:
+        lines.append(f"the same on {plural(len(nodes) - MAX_EVIDENCE_LINES, 'more node')}")
+    return tuple(lines)
 
 
 def _percent_range(used: Sequence[UsedGpu]) -> str:
-    rates = [each.gpu.utilization for each in used if each.does != "lost" and each.gpu.utilization is not None]
+    rates = [each.gpu.utilization for each in used if each.activity != "lost" and each.gpu.utilization is not None]
     return f"{number_range(rates)}%" if rates else "lost"
 
 
 def number_range(values: Sequence[float]) -> str:
-    """`0-3`; one number where they are the same."""
+    """`0-3`; a single number if both ends are the same."""
     return "-".join(dict.fromkeys((f"{min(values):.0f}", f"{max(values):.0f}")))
 
 

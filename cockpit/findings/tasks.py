@@ -1,4 +1,4 @@
-"""Limits of processes and threads that a raylet's user, cgroup or host has nearly reached: what it starts next fails."""
+"""Detects limits of processes and threads that a raylet's user, cgroup or host has nearly reached."""
 
 from __future__ import annotations
 
@@ -9,28 +9,18 @@ import msgspec
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import rests_on
 from cockpit.findings.versions import is_ours
-from cockpit.model import Finding, Host, RayProcess, Remedy, TaskLimit
+from cockpit.model import Finding, Remedy, TaskLimit
 
 CLEAR_STEP_SHARE = 0.1
 FULL_SHARE, FULL_CLEAR_SHARE = 0.95, 0.9
-"""Shares of the limit from which on it is critical, and below which no more: one more engine starts hundreds of threads at once."""
+"""Share of the limit from which on it is critical, and below which it no longer is: one engine starts hundreds of threads at once."""
 
 MAX_TASKS = 1 << 22
-"""PID_MAX_LIMIT of linux/threads.h: nowhere are more."""
-
-
-class _Near(msgspec.Struct, frozen=True):
-    """One limit that is nearly reached."""
-
-    host: Host
-    raylet: RayProcess
-    used: int
-    limit: int
-    words: _Words
+"""PID_MAX_LIMIT of linux/threads.h: no host has more."""
 
 
 class _Words(msgspec.Struct, frozen=True):
-    """Whose limit it is and who has so many, what it is called, where both numbers stand, and what to do."""
+    """The texts for a limit: subject, beginning of the sentence, name of the limit, evidence for both numbers, remedy."""
 
     subject: str
     owner_has: str
@@ -41,31 +31,41 @@ class _Words(msgspec.Struct, frozen=True):
 
 @rests_on("rays", "processes")
 def task_limits(facts: Facts) -> Iterator[Finding]:
-    """One finding for each limit, however many raylets of this cluster are below it."""
-    found: dict[str, _Near] = {}
+    """One finding for each limit, even if it applies to several raylets of this cluster."""
+    on, met = facts.limits.tasks, set[str]()
     for host in facts.snapshot.hosts.values():
         for ray in host.rays or ():
-            if ray.tasks and is_ours(facts, ray):
-                for near in _list_near(facts, host, ray):
-                    found.setdefault(near.words.subject, near)
-    for near in found.values():
-        yield from _findings(facts, near)
-
-
-def _list_near(facts: Facts, host: Host, ray: RayProcess) -> Iterator[_Near]:
-    """There may be more than the limit: it is each process's own, and others of that user may have a higher one."""
-    least = facts.limits.tasks - CLEAR_STEP_SHARE
-    for one in ray.tasks or ():
-        if one.used is not None and one.limit is not None and 0 < least * one.limit <= one.used <= MAX_TASKS:
-            user = next(
-                (known.user for known in facts.index.processes_by_host.get(host.name, ()) if known.pid == ray.pid and known.user),
-                "Ray's user",
-            )
-            yield _Near(host, ray, one.used, one.limit, _words(one, facts.host_title(host), ray.pid, user))
+            if not ray.tasks or not is_ours(facts, ray):
+                continue
+            for one in ray.tasks:
+                # More than the limit may be used: it is a limit of each process, and others of that user may have a higher one.
+                if one.used is None or one.limit is None or not 0 < (on - CLEAR_STEP_SHARE) * one.limit <= one.used <= MAX_TASKS:
+                    continue
+                mine = facts.index.processes_by_host.get(host.name, ())
+                user = next((known.user for known in mine if known.pid == ray.pid and known.user), "Ray's user")
+                words = _words(one, facts.host_title(host), ray.pid, user)
+                if words.subject in met:
+                    continue
+                met.add(words.subject)
+                share = one.used / one.limit
+                full = facts.is_over_mark(share, FULL_SHARE, FULL_CLEAR_SHARE, "task-limit-reached", words.subject)
+                if not full and not facts.is_over_mark(share, on, on - CLEAR_STEP_SHARE, "task-limit-near", words.subject):
+                    continue
+                yield Finding(
+                    code="task-limit-reached" if full else "task-limit-near",
+                    level="critical" if full else "warning",
+                    subject=words.subject,
+                    text=f"{words.owner_has} {one.used} of at most {one.limit} processes and threads ({words.name}): "
+                    "at the limit no worker, engine or thread can be started",
+                    evidence=words.evidence,
+                    remedy=Remedy(words.remedy),
+                    about=tuple(node.key for node in facts.living_nodes if node.id and node.id == ray.node),
+                    seen=facts.stale_since(host.name),
+                )
 
 
 def _words(one: TaskLimit, where: str, pid: int, user: str) -> _Words:
-    """What was started before a limit was raised keeps the old one, except in a cgroup and on the host."""
+    """Processes started before a limit was raised keep the old limit, except for limits of a cgroup or of the host."""
     used, limit, path = one.used or 0, one.limit or 0, one.path or "pids.max"
     least = min(max(2 * limit, 65536), MAX_TASKS)
     if one.what == "user":
@@ -89,21 +89,3 @@ def _words(one: TaskLimit, where: str, pid: int, user: str) -> _Words:
     name = "kernel.threads-max" if one.what == "threads" else "kernel.pid_max"
     lines = (f"sysctl {name}: {limit}", f"/proc/loadavg, behind the slash: {used}")
     return _Words(f"{where} {one.what}", f"{where} has", name, lines, f"`sysctl -w {name}={least}`; fewer threads: OMP_NUM_THREADS")
-
-
-def _findings(facts: Facts, near: _Near) -> Iterator[Finding]:
-    on, share, words = facts.limits.tasks, near.used / near.limit, near.words
-    full = facts.is_over_mark(share, FULL_SHARE, FULL_CLEAR_SHARE, "task-limit-reached", words.subject)
-    if not full and not facts.is_over_mark(share, on, on - CLEAR_STEP_SHARE, "task-limit-near", words.subject):
-        return
-    yield Finding(
-        code="task-limit-reached" if full else "task-limit-near",
-        level="critical" if full else "warning",
-        subject=words.subject,
-        text=f"{words.owner_has} {near.used} of at most {near.limit} processes and threads ({words.name}): "
-        "at the limit no worker, engine or thread can be started",
-        evidence=words.evidence,
-        remedy=Remedy(words.remedy),
-        about=tuple(node.key for node in facts.living_nodes if node.id and node.id == near.raylet.node),
-        seen=facts.stale_since(near.host.name),
-    )

@@ -1,4 +1,4 @@
-"""Runs all detectors on each snapshot and keeps state between snapshots: since when a finding holds, and the last findings."""
+"""Runs all detectors on each snapshot, and remembers between snapshots the last findings and since when they hold."""
 
 from __future__ import annotations
 
@@ -18,182 +18,182 @@ from cockpit.model import Fault, Finding, Snapshot, rank_of
 from cockpit.text import age
 
 CLOCK_JITTER_S = 0.5
-"""Seconds by which one moment on another host may look different in two samples: its clock is compared with ours again and again."""
+"""Seconds by which the same moment on another host may differ between two samples: its clock is compared with ours for each of them."""
 PAUSE_S, LARGE_PAUSE_S = 1.9, 4.0
-"""Seconds after which a cluster is judged again, and a large one: probes look every 2 s, Ray itself every 5 s."""
+"""Seconds after which the detectors run again, and for a large cluster: probes sample every 2 s, Ray itself every 5 s."""
 
 
-Heard = Mapping[str, float]
-"""By key of each source of a finding: when its facts were true. One of which no time is known is not in it."""
+FactTimes = Mapping[str, float]
+"""By key of each source of a finding: when its facts were true. Sources of an unknown time are left out."""
 
 
-class JudgedFinding(msgspec.Struct, frozen=True):
-    """A finding as it was accepted last."""
+class AcceptedFinding(msgspec.Struct, frozen=True):
+    """A finding as it was last accepted."""
 
     finding: Finding
     sources: frozenset[str]
-    """Those that its detector has declared."""
-    heard: Heard
-    looked: float
+    """The sources that its detector has declared."""
+    fact_times: FactTimes
+    accepted_at: float
     """When it was accepted."""
 
 
 class FindingTracker:
-    """What is wrong in one snapshot after the other."""
+    """Runs the detectors on one snapshot after the other."""
 
     def __init__(self, limits: Limits, detectors: Sequence[Detector], assumed: float = 0.0) -> None:
-        """`assumed`: seconds for which what is seen is taken to have been so already, for whoever looks only once."""
+        """`assumed`: in a single look, the seconds for which every condition is assumed to have held; 0: the cluster is watched."""
         self._limits, self._detectors, self._assumed = limits, detectors, assumed
         self._since: dict[str, float] = {}
-        self._judged: dict[str, JudgedFinding] = {}
+        self._accepted: dict[str, AcceptedFinding] = {}
         self._times: SourceTimes | None = None
-        """When each source had been heard at the last look; `None` before the first."""
-        self._due: dict[str, Heard] = {}
-        """By key of a finding that may begin: what had been heard at the look before it was found."""
+        """The times of all sources at the last run; `None` before the first."""
+        self._due: dict[str, FactTimes] = {}
+        """By key of a finding that waits for newer facts before it begins: the times of its sources before it was found."""
         self._paused: dict[tuple[str, str], float] = {}
-        """For how many seconds conditions had held when the facts about them grew old."""
+        """The seconds for which conditions had held when the facts about them became too old."""
         self._held: dict[tuple[str, str], float] = {}
         self.memory = MemoryHistory()
-        """The recent past of host memory, recorded here and nowhere else: pages read it too, perhaps while a thread of ours records."""
+        """The recent past of host memory. Only this class records it; pages read it, perhaps while another thread records."""
         self._gpu_history = GpuHistory(limits.gpu_memory_watched)
         self._counted: Mapping[str, tuple[Count, ...]] = {}
         self._findings: tuple[Finding, ...] = ()
         self._bugs: tuple[Fault, ...] = ()
         self._looked: float | None = None
         self._epoch = object()
-        """Another one for each cluster: what is being judged while one is left is of that one."""
+        """Changes with the cluster: results of a run that began with the previous cluster are dropped."""
 
     def __call__(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with its findings, the worst first and of these the oldest."""
+        """The snapshot with its findings, the most severe first, then the oldest."""
         self.run_detectors(snapshot)
         return self.with_findings(snapshot)
 
     def due(self, snapshot: Snapshot) -> bool:
-        """Whether what was found last is too old; a clock that was set back counts as that."""
+        """Whether the last findings are too old; also after a clock was set back."""
         rest = LARGE_PAUSE_S if len(snapshot.nodes or ()) > LARGE_CLUSTER_NODES else PAUSE_S
         return self._looked is None or not 0 <= snapshot.taken - self._looked < rest
 
     def with_findings(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with what was found last."""
+        """The snapshot with the last findings."""
         return replace(snapshot, findings=self._findings, faults=(*snapshot.faults, *self._bugs))
 
     def run_detectors(self, snapshot: Snapshot) -> None:
-        """Ask every detector. It touches nothing that is drawn, so that another thread may do it, one at a time."""
+        """Run every detector. It touches nothing that is drawn, so another thread may call it, one call at a time."""
+        # Facts for the detectors: without old ones, with the recent past and the clocks of conditions.
         epoch, times = self._epoch, SourceTimes(snapshot)
         fresh = without_old_facts(snapshot, times)
         self.memory.record(fresh)
         self._gpu_history.record(fresh)
-        found_before = frozenset(self._judged)
+        found_before = frozenset(self._accepted)
         held = {**{what: snapshot.taken - lasted for what, lasted in self._paused.items()}, **self._held}
         facts = Facts(fresh, self._limits, held, found_before, self._counted, self.memory, self._assumed, self._gpu_history, snapshot)
+
+        # The findings of this run, each with its sources.
         bugs: list[Fault] = []
-        found = {
-            finding.key: _judge(finding, sources_of(detect), times, facts.now)
-            for detect in self._detectors
-            for finding in self._ask(detect, facts, bugs)
+        found: dict[str, AcceptedFinding] = {}
+        for detect in self._detectors:
+            sources = sources_of(detect)
+            for finding in self._run_detector(detect, facts, bugs):
+                at = times.of_finding(finding, sources)
+                named = replace(finding, sources=tuple(one.source for one in at)) if at else finding
+                found[finding.key] = AcceptedFinding(named, sources, times.fact_times(finding, sources), facts.now)
+        accepted = self._accept(found, times)
+
+        # Since when each finding holds: as its facts say, else since it was first found.
+        self._since = {
+            key: one.finding.since if one.finding.since is not None and one.finding.since <= facts.now else self._since.get(key, facts.now)
+            for key, one in accepted.items()
         }
-        judged = self._keep_what_is_not_news(found, times)
-        self._since = {key: self._begun(one.finding, facts.now) for key, one in judged.items()}
-        told = sorted((_date(one, times) for one in judged.values()), key=lambda finding: rank_of(finding, self._since[finding.key]))
-        self._paused = self._pause_clocks(facts, [judged[key] for key in judged.keys() - found.keys()])
+        dated = sorted((_date(one, times) for one in accepted.values()), key=lambda finding: rank_of(finding, self._since[finding.key]))
+        findings: list[Finding] = []
+        for finding in dated:
+            old = 0.0 if finding.seen is None else facts.now - finding.seen
+            text = f"{finding.text.rstrip('.')}, as of {age(old)} ago" if STALE_AFTER_S < old < math.inf else finding.text
+            # A single look knows a beginning only from the facts: the moment of the look is none.
+            findings.append(replace(finding, text=text, since=finding.since if facts.is_single_look else self._since[finding.key]))
+
+        self._paused = self._pause_clocks(facts, [accepted[key] for key in accepted.keys() - found.keys()])
         self._held = facts.holding
         self._counted = {what: past for what, past in facts.counted.items() if facts.now - past[-1].until <= DAY_S}
-        findings = tuple(replace(one, text=_dated_text(one, facts.now), since=self._told_since(one, facts)) for one in told)
         if epoch is self._epoch:
-            self._judged, self._times = judged, times
-            self._findings, self._bugs, self._looked = findings, tuple(bugs), facts.now
+            self._accepted, self._times = accepted, times
+            self._findings, self._bugs, self._looked = tuple(findings), tuple(bugs), facts.now
 
-    def _keep_what_is_not_news(self, found: Mapping[str, JudgedFinding], times: SourceTimes) -> dict[str, JudgedFinding]:
-        """The findings that hold: one begins, changes and ends only when each source that it rests on has been heard again.
+    def _run_detector(self, detect: Detector, facts: Facts, bugs: list[Fault]) -> list[Finding]:
+        """The findings of one detector. If it raises an error, that becomes a fault in `bugs`, and the other detectors still run."""
+        try:
+            return list(detect(facts))
+        except Exception as error:  # noqa: BLE001 a cluster may report anything
+            source = f"findings.{detect.__name__}"
+            since = next((known.since for known in self._bugs if known.source == source), facts.now)
+            bugs.append(Fault(source, bug(error), since))
+            return []
 
-        So no duration grows and nothing begins while a source is silent; what was found stays as it was, with the age of its facts.
-        For a single look nothing was before.
+    def _accept(self, found: Mapping[str, AcceptedFinding], times: SourceTimes) -> dict[str, AcceptedFinding]:
+        """The findings that hold: each begins, changes and ends only when all of its sources have new facts.
+
+        While a source is silent, no duration grows and no finding begins; known findings stay as they were, with the age of their facts.
+        In a single look every finding is new.
         """
         if self._assumed:
             return dict(found)
-        kept: dict[str, JudgedFinding] = {}
-        due: dict[str, Heard] = {}
+        kept: dict[str, AcceptedFinding] = {}
+        due: dict[str, FactTimes] = {}
         for key, one in found.items():
-            before = self._judged.get(key)
+            before = self._accepted.get(key)
             if before is not None:
-                kept[key] = one if _is_news(one.heard, before.heard) else before
-            elif self._times is None or _is_news(one.heard, earlier := self._due.get(key) or self._times.heard(one.finding, one.sources)):
+                kept[key] = one if _are_newer(one.fact_times, before.fact_times) else before
+                continue
+            earlier: FactTimes | None = None
+            if self._times is not None:
+                earlier = self._due.get(key) or self._times.fact_times(one.finding, one.sources)
+            if earlier is None or _are_newer(one.fact_times, earlier):
                 kept[key] = one
             else:
                 due[key] = earlier
         silent = {
             key: before
-            for key, before in self._judged.items()
-            if key not in found and before.sources and not _is_news(times.heard(before.finding, before.sources), before.heard)
+            for key, before in self._accepted.items()
+            if key not in found and before.sources and not _are_newer(times.fact_times(before.finding, before.sources), before.fact_times)
         }
         self._due = due
         return {**kept, **silent}
 
-    def _pause_clocks(self, facts: Facts, kept: Sequence[JudgedFinding]) -> dict[tuple[str, str], float]:
-        """For how long conditions had held of findings that are kept though nobody knows of them now: later time does not count."""
+    def _pause_clocks(self, facts: Facts, kept: Sequence[AcceptedFinding]) -> dict[tuple[str, str], float]:
+        """How long conditions of findings with silent sources had held: the time of silence does not count."""
         paused: dict[tuple[str, str], float] = {}
         for one in kept:
             names = (one.finding.subject, *one.finding.about)
             for (what, subject), since in self._held.items():
                 if any(name in subject or subject in name for name in names):
-                    paused[what, subject] = max(0.0, one.looked - since)
+                    paused[what, subject] = max(0.0, one.accepted_at - since)
             for (what, subject), lasted in self._paused.items():
                 if any(name in subject or subject in name for name in names):
                     paused.setdefault((what, subject), lasted)
         return {key: lasted for key, lasted in paused.items() if key not in facts.holding}
 
     def expire_findings(self) -> None:
-        """Much more will be known soon: what was found last stays until it is judged again, which is due."""
+        """Make the next run due at once, since much more will be known soon; the last findings stay until then."""
         self._looked = None
 
     def forget_findings(self) -> None:
-        """What was found last is of another cluster."""
+        """Drop the last findings: another cluster is followed now."""
         self._findings, self._looked, self._epoch = (), None, object()
-        self._judged, self._times, self._due, self._paused = {}, None, {}, {}
+        self._accepted, self._times, self._due, self._paused = {}, None, {}, {}
 
     def skip_gap(self, gap: float) -> None:
-        """So many seconds nobody has watched: they don't count for what lasts."""
+        """Leave out seconds in which nobody watched from the time for which conditions have held."""
         self._held = {what: since + gap for what, since in self._held.items()}
 
-    def _ask(self, detect: Detector, facts: Facts, bugs: list[Fault]) -> list[Finding]:
-        """One detector that trips over the facts silences no other."""
-        try:
-            return list(detect(facts))
-        except Exception as error:  # noqa: BLE001 whatever a cluster says: the others still count
-            source = f"findings.{detect.__name__}"
-            since = next((known.since for known in self._bugs if known.source == source), facts.now)
-            bugs.append(Fault(source, bug(error), since))
-            return []
 
-    def _told_since(self, finding: Finding, facts: Facts) -> float | None:
-        """Not known by whoever looks only once, unless the facts tell: the look itself is no age."""
-        return finding.since if facts.is_single_look else self._since[finding.key]
-
-    def _begun(self, finding: Finding, now: float) -> float:
-        told = finding.since
-        return told if told is not None and told <= now else self._since.get(finding.key, now)
+def _are_newer(times: FactTimes, before: FactTimes) -> bool:
+    """Whether every source has newer facts than before; a source of an unknown time counts as newer."""
+    return all(at > before[source] + CLOCK_JITTER_S for source, at in times.items() if source in before)
 
 
-def _judge(finding: Finding, sources: frozenset[str], times: SourceTimes, now: float) -> JudgedFinding:
-    told = times.of_finding(finding, sources)
-    named = replace(finding, sources=tuple(one.source for one in told)) if told else finding
-    return JudgedFinding(named, sources, times.heard(finding, sources), now)
-
-
-def _is_news(heard: Heard, before: Heard) -> bool:
-    """Whether every source has been heard since; one of which no time is known is taken to have been."""
-    return all(at > before[source] + CLOCK_JITTER_S for source, at in heard.items() if source in before)
-
-
-def _date(one: JudgedFinding, times: SourceTimes) -> Finding:
-    """With the time of its facts, where one of its sources is old by now."""
-    if not one.heard or not any(told.is_old for told in times.of_finding(one.finding, one.sources)):
+def _date(one: AcceptedFinding, times: SourceTimes) -> Finding:
+    """The finding; with the time of its facts if one of its sources is old by now."""
+    if not one.fact_times or not any(source.is_old for source in times.of_finding(one.finding, one.sources)):
         return one.finding
-    oldest = min(one.heard.values())
+    oldest = min(one.fact_times.values())
     return replace(one.finding, seen=oldest if one.finding.seen is None else min(oldest, one.finding.seen))
-
-
-def _dated_text(finding: Finding, now: float) -> str:
-    """Its sentence, which says so when it is made of old facts."""
-    old = 0.0 if finding.seen is None else now - finding.seen
-    return f"{finding.text.rstrip('.')}, as of {age(old)} ago" if STALE_AFTER_S < old < math.inf else finding.text

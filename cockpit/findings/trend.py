@@ -1,4 +1,4 @@
-"""A number over time, a few bytes a step: its past, how fast it grows, and when it will reach a line at that."""
+"""Keeps the past of a number in a few bytes a step, measures its growth, and predicts when it reaches a line."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from math import isfinite, nan
 import msgspec
 
 MIN_KNOWN_STEPS = 6
-"""Steps that must be known before a growth is told."""
+"""Known steps that a trend needs."""
 TREND_POINTS = 9
-"""As many of them, about, are compared, each with each: enough for a median."""
+"""About this many steps are compared, each with each: enough for a median."""
 MAX_CONTRADICTING_SHARE = 0.28
-"""What came in one go makes four of ten comparisons zero, and two jumps in the window a quarter: what grows in all but this share of
-them grows steadily enough to be told ahead."""
+"""Share of comparisons without growth up to which growth counts as steady. A single jump makes four of ten comparisons zero, two jumps
+in the window a quarter of them."""
 
 
 class Trend(msgspec.Struct, frozen=True):
-    """How something has grown, by so much a second; `steady` when hardly a part of the time contradicts, the last of it least."""
+    """The growth of a number per second; `steady`: it grew nearly all the time, and most recently too."""
 
     slope: float
     steady: bool
 
 
 class Series:
-    """The last values of a number; a step in which nothing was heard is a gap."""
+    """The last values of a number; a step without a sample is a gap."""
 
     __slots__ = ("last", "most", "values")
 
     def __init__(self, step: int, most: int) -> None:
-        """`most`: steps that are kept."""
+        """`most`: the number of steps to keep."""
         self.last, self.most = step - 1, most
         self.values = array("f")
 
     def put(self, step: int, value: float) -> None:
-        """The value of a step, in place of what was its value."""
+        """Set the value of a step; a second value replaces the first."""
         if step <= self.last and self.values:
             self.values.pop()
         elif step > self.last + 1:
@@ -46,14 +46,14 @@ class Series:
             del self.values[: -self.most]
 
     def tail(self, now: int, width: int) -> list[float | None]:
-        """Its values in the last `width` steps, newest last; `None` where nothing was heard."""
+        """The values of the last `width` steps, newest last; `None` for gaps."""
         old = min(max(0, now - self.last), width)
         known = [value if isfinite(value) else None for value in self.values[-(width - old) :]] if old < width else []
         return [*[None] * (width - old - len(known)), *known, *[None] * old]
 
 
 def find_trend(values: Sequence[float | None], step_s: float) -> Trend | None:
-    """The median of all pairs (Theil and Sen): a spike, or a value that came late, moves it little. `None`: too little is known."""
+    """The median slope of all pairs (Theil and Sen): a spike or a late value changes it little. `None`: too little is known."""
     points = [(place, value) for place, value in enumerate(values) if value is not None]
     if len(points) < MIN_KNOWN_STEPS:
         return None
@@ -66,7 +66,7 @@ def find_trend(values: Sequence[float | None], step_s: float) -> Trend | None:
 
 
 def seconds_until(used: float, line: float, slope: float) -> float | None:
-    """Seconds until the line is reached at that growth; `None` when it never is."""
+    """Seconds until the line is reached at this growth; `None`: never."""
     if used >= line:
         return 0.0
     return (line - used) / slope if slope > 0 else None

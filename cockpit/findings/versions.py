@@ -1,4 +1,4 @@
-"""Versions of Ray, Python and drivers that differ between hosts, and limits of open files."""
+"""Detects versions of Ray, Python and drivers that differ between hosts, and limits of open files that are low or nearly reached."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cockpit.text import join_first, plural
 MAX_HOSTS_NAMED = 8
 CLEAR_STEP_SHARE = 0.1
 FULL_SHARE, FULL_CLEAR_SHARE = 0.95, 0.9
-"""Shares of open files from which on it is critical, and below which no more."""
+"""Share of the limit from which on it is critical, and below which it is no longer critical."""
 
 
 @rests_on("rays")
@@ -20,8 +20,8 @@ def differing_versions(facts: Facts) -> Iterator[Finding]:
     """Versions of Ray and Python that are not the same on every probed host."""
     same = facts.snapshot.cluster.ray_version
     raylets = [(host, ray) for host in facts.snapshot.hosts.values() for ray in host.rays or () if ray.role == "raylet"]
-    told = {(same or ray.ray, ray.ray, ray.python) for _, ray in raylets}
-    if all(cluster == version for cluster, version, _ in told) and len(told) < 2:
+    seen = {(same or ray.ray, ray.ray, ray.python) for _, ray in raylets}
+    if all(cluster == version for cluster, version, _ in seen) and len(seen) < 2:
         return
     ours = [(host, ray) for host, ray in raylets if is_ours(facts, ray)]
     yield from _difference(facts, "ray-versions", "Ray", "warning", [(ray.ray, host) for host, ray in ours], same)
@@ -38,7 +38,7 @@ def differing_drivers(facts: Facts) -> Iterator[Finding]:
 
 
 def is_ours(facts: Facts, ray: RayProcess) -> bool:
-    """Whether it is of the followed cluster; where none is followed, of the only one that is seen."""
+    """Whether the process belongs to the followed cluster; without one, to the only cluster that is seen."""
     session = facts.snapshot.cluster.session
     if ray.node and facts.nodes:
         return ray.node in facts.nodes
@@ -46,11 +46,11 @@ def is_ours(facts: Facts, ray: RayProcess) -> bool:
 
 
 def _difference(
-    facts: Facts, code: str, what: str, level: Level, told: Iterable[tuple[str | None, Host]], same: str | None = None
+    facts: Facts, code: str, what: str, level: Level, versions: Iterable[tuple[str | None, Host]], same: str | None = None
 ) -> Iterator[Finding]:
-    """`same`: what the cluster itself has."""
-    found: dict[str, dict[str, None]] = {}  # by version the names of hosts, in their order
-    for version, on in told:
+    """`same`: the version of the cluster itself."""
+    found: dict[str, dict[str, None]] = {}  # by version: names of hosts, in their order
+    for version, on in versions:
         if version:
             found.setdefault(version, {})[on.name] = None
     if found and same:
@@ -60,13 +60,13 @@ def _difference(
     usual = same if same in found else max(found, key=lambda version: (len(found[version]), version))
     odd = {version: names for version, names in found.items() if version != usual}
     others = "the cluster has" if usual == same else plural(len(found[usual]), "other host has", "other hosts have")
-    told_odd = " and ".join(f"{version} on {join_first([*names], MAX_HOSTS_NAMED)}" for version, names in sorted(odd.items()))
+    odd_words = " and ".join(f"{version} on {join_first([*names], MAX_HOSTS_NAMED)}" for version, names in sorted(odd.items()))
     odd_hosts = {name for names in odd.values() for name in names}
     yield facts.cluster_finding(
         (node for node in facts.living_nodes if (host := facts.index.host_of(node)) and host.name in odd_hosts),
         code,
         level,
-        f"{what} is {told_odd}, but {others} {usual}",
+        f"{what} is {odd_words}, but {others} {usual}",
         (f"{version}: {join_first([*names], MAX_HOSTS_NAMED) or 'the dashboard'}" for version, names in sorted(found.items())),
         _REMEDIES[code],
         seen=min((old for name in odd_hosts if (old := facts.stale_since(name)) is not None), default=None),
@@ -82,7 +82,7 @@ _REMEDIES = {
 
 @rests_on("rays")
 def open_files(facts: Facts) -> Iterator[Finding]:
-    """Raylets and GCS of this cluster that are near the most they may open, or may open too few."""
+    """Raylets and GCS of this cluster that have nearly reached their limit of open files, or whose limit is too low."""
     few: list[tuple[Host, RayProcess, int]] = []
     for host in facts.snapshot.hosts.values():
         for ray in host.rays or ():
@@ -92,8 +92,22 @@ def open_files(facts: Facts) -> Iterator[Finding]:
                 yield from _near_findings(facts, host, ray, ray.files, ray.files_limit)
             if ray.files_limit < facts.limits.open_files_least:
                 few.append((host, ray, ray.files_limit))
-    if few:
-        yield _limit_finding(facts, few)
+    if not few:
+        return
+    names = list(dict.fromkeys(facts.host_title(host) for host, _, _ in few))
+    yield facts.cluster_finding(
+        (),
+        "open-files-limit",
+        "info",
+        f"Ray may open as few as {min(limit for _, _, limit in few)} files on {join_first(names, MAX_HOSTS_NAMED)}; "
+        f"Ray's documentation asks for {facts.limits.open_files_least}",
+        (
+            f"/proc/{ray.pid}/limits on {facts.host_title(host)} ({_part_name(ray)}): Max open files {limit}"
+            for host, ray, limit in few[:MAX_HOSTS_NAMED]
+        ),
+        f"`ulimit -n {facts.limits.open_files_least}` before `ray start`",
+        seen=min((old for name in names if (old := facts.stale_since(name)) is not None), default=None),
+    )
 
 
 def _near_findings(facts: Facts, host: Host, ray: RayProcess, files: int, limit: int) -> Iterator[Finding]:
@@ -112,23 +126,6 @@ def _near_findings(facts: Facts, host: Host, ray: RayProcess, files: int, limit:
         evidence=(f"ls /proc/{ray.pid}/fd | wc -l: {files}", f"/proc/{ray.pid}/limits: Max open files {limit}"),
         remedy=Remedy(f"now, as root: `prlimit --pid {ray.pid} --nofile={least}`; permanently: `ulimit -n {least}` before `ray start`"),
         seen=facts.stale_since(host.name),
-    )
-
-
-def _limit_finding(facts: Facts, few: list[tuple[Host, RayProcess, int]]) -> Finding:
-    names = list(dict.fromkeys(facts.host_title(host) for host, _, _ in few))
-    return facts.cluster_finding(
-        (),
-        "open-files-limit",
-        "info",
-        f"Ray may open as few as {min(limit for _, _, limit in few)} files on {join_first(names, MAX_HOSTS_NAMED)}; "
-        f"Ray's documentation asks for {facts.limits.open_files_least}",
-        (
-            f"/proc/{ray.pid}/limits on {facts.host_title(host)} ({_part_name(ray)}): Max open files {limit}"
-            for host, ray, limit in few[:MAX_HOSTS_NAMED]
-        ),
-        f"`ulimit -n {facts.limits.open_files_least}` before `ray start`",
-        seen=min((old for name in names if (old := facts.stale_since(name)) is not None), default=None),
     )
 
 

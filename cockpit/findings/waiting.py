@@ -1,4 +1,4 @@
-"""Pending actors and placement groups, one finding per class and job, and deadlocks between jobs."""
+"""Detects pending actors and placement groups, one finding per class and job, and deadlocks between jobs."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from cockpit.text import clean, plural
 Waiting = Actor | PlacementGroup
 GROUPS_CODE = "placement-group-pending"
 MAX_REASONS = 5
-"""Reasons that the evidence tells."""
+"""Reasons in the evidence."""
 WAITING_STATES = ("PENDING_CREATION", "DEPENDENCIES_UNREADY", "RESTARTING")
 REQUIRED_SOURCES = ("ray.identity", "ray.gcs")
-"""Without them nothing that Ray says is new."""
+"""While one of these sources fails, Ray's lists are old."""
 HOPELESS = ("never", "removed", "deadlock")
-"""No patience helps."""
+"""Waiting longer does not help."""
 HELD: Final = r"\d\S* (?:is|are) reserved\b"
-"""Who holds what is needed stands behind this in a reason."""
+"""In a reason, the holders of the resources follow these words."""
 SETUP_LOGS = "runtime_env_setup-*.log and worker-*.err in the logs folder of the Ray session on its node"
 REMEDIES: Mapping[Wait, tuple[str, str | None]] = {
     "never": ("ask for less, or add nodes that are large enough; otherwise its job waits forever", "stop-job"),
@@ -48,7 +48,7 @@ REMEDIES: Mapping[Wait, tuple[str, str | None]] = {
 
 
 class WaitKind(msgspec.Struct, frozen=True):
-    """What waits in the same way is judged as one."""
+    """Actors or groups that wait in the same way are judged together."""
 
     why: str | None
     wait: Wait | None
@@ -59,7 +59,7 @@ Kinds = dict[WaitKind, list[Waiting]]
 
 
 class WaitingSet(msgspec.Struct, frozen=True):
-    """What is told as one."""
+    """Actors or groups that share one finding."""
 
     code: str
     subject: str
@@ -67,19 +67,19 @@ class WaitingSet(msgspec.Struct, frozen=True):
     job: str | None
     kinds: Kinds
     after: Sequence[Actor] = ()
-    """Actors that wait for it."""
+    """Actors that wait for these placement groups."""
     deadline: float | None = None
-    """When it is given up, and its job fails."""
+    """When an engine gives up waiting for them, and the job fails."""
 
     @property
     def all(self) -> list[Waiting]:
-        """Whatever its kind."""
+        """The actors or groups of all kinds."""
         return [each for kind in self.kinds.values() for each in kind]
 
 
 @rests_on("ray.placement_groups")
 def waiting_groups(facts: Facts) -> Iterator[Finding]:
-    """Placement groups without a place, by job, with the actors that wait for them."""
+    """Pending placement groups by job, with the actors that wait for them."""
     users: dict[str, list[Actor]] = {}
     by_job: dict[str | None, Kinds] = {}
     for group in facts.snapshot.placement_groups or ():
@@ -92,15 +92,15 @@ def waiting_groups(facts: Facts) -> Iterator[Finding]:
     for job, kinds in by_job.items():
         groups = [group for kind in kinds.values() for group in kind if isinstance(group, PlacementGroup)]
         actors = [actor for group in groups for actor in users[group.id]]
-        fold = WaitingSet(GROUPS_CODE, job_words(facts, job), _groups_words(facts, groups, job), job, kinds, actors, find_deadline(groups))
-        yield from _worst_finding(facts, fold)
+        words = _groups_words(facts, groups, job)
+        yield from _worst_finding(facts, WaitingSet(GROUPS_CODE, job_words(facts, job), words, job, kinds, actors, find_deadline(groups)))
 
 
 @rests_on("ray.actors")
 def waiting_actors(facts: Facts) -> Iterator[Finding]:
-    """Actors without a place, by class and job; those that wait for their group are told with it."""
+    """Pending actors by class and job. An actor that waits for its placement group belongs to the finding of the group."""
     groups = {group.id for group in facts.snapshot.placement_groups or () if group.pending}
-    alike: dict[tuple[str, str | None, str | None, Wait | None, str], list[Waiting]] = {}
+    by_class: dict[tuple[str, str | None], Kinds] = {}
     for actor in facts.snapshot.actors or ():
         if (
             actor.state in WAITING_STATES
@@ -108,88 +108,97 @@ def waiting_actors(facts: Facts) -> Iterator[Finding]:
             and not actor.internal
             and actor.placement_group not in groups
         ):
-            alike.setdefault((actor.class_, actor.job, actor.why, actor.wait, actor.state), []).append(actor)
-    by_class: dict[tuple[str, str | None], Kinds] = {}
-    for (class_, job, why, wait, state), waiting in alike.items():
-        by_class.setdefault((class_, job), {})[WaitKind(why, wait, state)] = waiting
+            kinds = by_class.setdefault((actor.class_, actor.job), {})
+            kinds.setdefault(WaitKind(actor.why, actor.wait, actor.state), []).append(actor)
     for (class_, job), kinds in by_class.items():
         subject, number = actors_words(facts, class_, job), sum(map(len, kinds.values()))
         who = f"{number} actors" if number > 1 else "Actor"
         yield from _worst_finding(facts, WaitingSet("actor-pending", subject, f"{who} {subject}", job, kinds))
 
 
-def _worst_finding(facts: Facts, fold: WaitingSet) -> Iterator[Finding]:
-    """One finding for all of them; the worst kind is told, of equal ones that of the most, of these one that has a reason."""
-    seen = facts.last_heard_before_fault("ray.actors" if fold.code == "actor-pending" else "ray.placement_groups", *REQUIRED_SOURCES)
+def _worst_finding(facts: Facts, waiting_set: WaitingSet) -> Iterator[Finding]:
+    """One finding for the set, with the sentence of its worst kind: of equal levels the largest kind, of these one with a reason."""
+    kinds, everything, is_group = waiting_set.kinds, waiting_set.all, waiting_set.code == GROUPS_CODE
+    seen = facts.last_answer_before_fault("ray.placement_groups" if is_group else "ray.actors", *REQUIRED_SOURCES)
     now = seen or facts.now
-    given_up = _is_given_up(facts, fold)
-    levels = {kind: _level(facts, kind, waiting, now, given_up=given_up) for kind, waiting in fold.kinds.items()}
-    if fold.deadline is not None and fold.deadline - now <= ENGINE_WAITS_S / 2:
+    given_up = all(kind.wait != "never" for kind in kinds) or has_growth_ended(facts, waiting_set.code, waiting_set.subject)
+    levels = {kind: _level(facts, kind, waiting, now, given_up=given_up) for kind, waiting in kinds.items()}
+    if waiting_set.deadline is not None and waiting_set.deadline - now <= ENGINE_WAITS_S / 2:
         levels = {kind: "warning" if level == "info" else level for kind, level in levels.items()}
-    told = [(LEVELS.index(level), -len(fold.kinds[kind]), kind.why is None, kind, level) for kind, level in levels.items() if level]
-    if told:
-        *_, kind, level = min(told, key=itemgetter(0, 1, 2))
-        as_bad = [each for other, waiting in fold.kinds.items() if levels[other] == level for each in waiting]
-        yield _finding(facts, fold, kind, level, seen, as_bad)
+    ranked = [(LEVELS.index(level), -len(kinds[kind]), kind.why is None, kind, level) for kind, level in levels.items() if level]
+    if not ranked:
+        return
+    *_, kind, level = min(ranked, key=itemgetter(0, 1, 2))
 
+    # The sentence speaks of the worst kind and counts the others; the evidence has their reasons.
+    alike = kinds[kind]
+    others = len(everything) - len(alike)
+    who = waiting_set.who
+    if others:
+        who = _groups_words(facts, alike, waiting_set.job) if is_group else f"{len(alike)} of {who}"
+    why = f": {kind.why}" if kind.why else ", and Ray gives no reason"
+    rest = f"; {others} more {'waits for another reason' if others == 1 else 'wait for other reasons'}" if others else ""
+    deadline = "" if waiting_set.deadline is None else f"; {deadline_words(waiting_set.deadline, facts.now)}"
 
-def _finding(facts: Facts, fold: WaitingSet, kind: WaitKind, level: Level, seen: float | None, as_bad: Sequence[Waiting]) -> Finding:
-    """`as_bad`: those that have this level too; only their rows are marked with it."""
-    waiting = fold.all
+    # Only the rows of kinds with this level are marked.
+    as_bad = [each for other, waiting in kinds.items() if levels[other] == level for each in waiting]
     marked = {each.id for each in as_bad}
-    job = facts.jobs.get(fold.job or "")
+    job = facts.jobs.get(waiting_set.job or "")
     remedy = find_remedy(kind.wait, job)
     stopped = [job.key] if job and remedy and remedy.act == "stop-job" else []
-    limits = [] if fold.deadline is None else [LIMIT_WORDS]
-    return Finding(
-        code=fold.code,
+    yield Finding(
+        code=waiting_set.code,
         level=level,
-        subject=fold.subject,
-        text=_sentence(facts, fold, kind),
-        evidence=(*_other_reasons(fold, kind), *limits, *_waiting_actor_lines(fold), _list_command(fold, waiting)),
-        since=None if facts.is_single_look and any(map(_is_of_unknown_age, waiting)) else _first_waiting(waiting, seen or facts.now),
+        subject=waiting_set.subject,
+        text=f"{who} {'wait' if len(alike) > 1 else 'waits'}{why}{rest}{deadline}",
+        evidence=tuple(_evidence(waiting_set, kind)),
+        since=None if facts.is_single_look and any(map(_is_of_unknown_age, everything)) else _first_waiting(everything, now),
         remedy=remedy,
-        about=(*[each.key for each in as_bad], *[actor.key for actor in fold.after if actor.placement_group in marked], *stopped),
+        about=(*[each.key for each in as_bad], *[actor.key for actor in waiting_set.after if actor.placement_group in marked], *stopped),
         seen=seen,
     )
 
 
-def _sentence(facts: Facts, fold: WaitingSet, kind: WaitKind) -> str:
-    """Of those that wait for one reason, and that others wait for another; of the others the evidence tells."""
-    alike, others = fold.kinds[kind], len(fold.all) - len(fold.kinds[kind])
-    who = fold.who if not others else _groups_words(facts, alike, fold.job) if fold.code == GROUPS_CODE else f"{len(alike)} of {fold.who}"
-    why = f": {kind.why}" if kind.why else ", and Ray gives no reason"
-    rest = f"; {others} more {'waits for another reason' if others == 1 else 'wait for other reasons'}" if others else ""
-    given_up = "" if fold.deadline is None else f"; {deadline_words(fold.deadline, facts.now)}"
-    return f"{who} {'wait' if len(alike) > 1 else 'waits'}{why}{rest}{given_up}"
-
-
-def _part_words(fold: WaitingSet, part: Sequence[Waiting]) -> str:
-    """Which of them: groups by their names; actors of one class, which are alike, only by their number."""
-    named = f" ({join_names(told_names(part[:MAX_REASONS]), len(part))})" if fold.code == GROUPS_CODE else ""
-    return f"{len(part)} of these {len(fold.all)}{named}"
-
-
-def _is_given_up(facts: Facts, fold: WaitingSet) -> bool:
-    """Whether there is no hope of a node that it waits for."""
-    return all(kind.wait != "never" for kind in fold.kinds) or has_growth_ended(facts, fold.code, fold.subject)
+def _evidence(waiting_set: WaitingSet, stated: WaitKind) -> Iterator[str]:
+    """Reasons of the other kinds than the `stated` one, the limit of an engine, the actors that wait, and the command that lists all."""
+    everything = waiting_set.all
+    others: dict[str, list[Waiting]] = {}
+    are_holders_named = bool(re.search(HELD, stated.why or ""))
+    for kind, waiting in sorted(waiting_set.kinds.items(), key=lambda item: -len(item[1])):
+        if kind.why != stated.why:
+            why = kind.why or "Ray gives no reason"
+            has_holders = bool(re.search(HELD, why))
+            others.setdefault(why.partition("; ")[0] if has_holders and are_holders_named else why, []).extend(waiting)
+            are_holders_named = are_holders_named or has_holders
+    for why, part in list(others.items())[:MAX_REASONS]:
+        # Actors of one class look alike, so only groups are named.
+        named = f" ({join_names(display_names(part[:MAX_REASONS]), len(part))})" if waiting_set.code == GROUPS_CODE else ""
+        yield f"{len(part)} of these {len(everything)}{named}: {why}"
+    if waiting_set.deadline is not None:
+        yield LIMIT_WORDS
+    if classes := Counter([actor.class_ for actor in waiting_set.after]):
+        named = ", ".join(f"{number} x {short_name(class_)}" for class_, number in classes.most_common(MAX_REASONS))
+        yield f"{plural(classes.total(), 'actor waits', 'actors wait')} for this placement group: {named}"
+    listed = "placement-groups" if waiting_set.code == GROUPS_CODE else "actors"
+    names = join_names(display_names(everything[:MAX_REASONS]), len(everything))
+    yield f"`ray list {listed} --filter state={shell_word(everything[0].state)}` lists {names}"
 
 
 def has_growth_ended(facts: Facts, code: str, subject: str) -> bool:
-    """Whether no node has joined of late that could be followed by the one it waits for; once it was so, that is no hope any more."""
+    """Whether no node has joined lately, so that the one it waits for won't follow. Once this was true, a later node changes nothing."""
     begun = (node.started for node in facts.living_nodes if node.started is not None)
     quiet = not any(0 <= facts.now - started < facts.limits.waiting_hopeless for started in begun)
     return facts.seconds_steady(quiet, f"no node joins for {code}", subject, inf) is not None
 
 
 def _level(facts: Facts, kind: WaitKind, waiting: Sequence[Waiting], now: float, *, given_up: bool) -> Level | None:
-    """How bad it is that these wait still; `None` while it is too early to tell.
+    """The level of these actors or groups that still wait; `None`: too early for a finding.
 
-    What waited before anybody looked is taken to have waited for as long as it can have: who looks a minute later, or only once, must not
-    tell another level. What no node can hold is hopeless only once nodes are `given_up`: no more of them join.
+    Those that waited before cockpit started count with the longest time possible: a second cockpit, started a minute later or run
+    once, must come to the same level. What fits on no node is hopeless only once nodes are `given_up`: no more of them join.
     """
     limits, least = facts.limits, now - (_first_waiting(waiting, now) or now)
-    most = max(most_waited(facts, each, now) for each in waiting)
+    most = max(longest_wait(facts, each, now) for each in waiting)
     if kind.wait in HOPELESS and (given_up or kind.wait != "never") and most >= limits.waiting_hopeless:
         return "critical"
     if kind.wait == "starting" or kind.why is None or kind.state == "DEPENDENCIES_UNREADY":
@@ -199,8 +208,8 @@ def _level(facts: Facts, kind: WaitKind, waiting: Sequence[Waiting], now: float,
     return "warning" if long else "info" if most > least or least >= limits.waiting_told else None
 
 
-def most_waited(facts: Facts, each: Waiting, now: float) -> float:
-    """Seconds for which it can have waited; where it did so when it was first seen, all of its job's life, as far as that is known."""
+def longest_wait(facts: Facts, each: Waiting, now: float) -> float:
+    """The longest time, in seconds, that it can have waited: if it already waited when first seen, its job's whole life, or `inf`."""
     if not _is_of_unknown_age(each):
         return now - (plausible_time(each.since, now) or now)
     job = facts.jobs.get(each.job or "")
@@ -209,70 +218,41 @@ def most_waited(facts: Facts, each: Waiting, now: float) -> float:
 
 
 def _is_of_unknown_age(each: Waiting) -> bool:
-    """Whether it waited already when it was first seen: Ray does not tell since when actors wait."""
+    """Whether it already waited when it was first seen: Ray does not report since when actors wait."""
     return isinstance(each, Actor) and each.at_least
 
 
 def _first_waiting(waiting: Iterable[Waiting], now: float) -> float | None:
-    """When the first of them began to wait, as far as that makes sense."""
+    """When the first of them began to wait; implausible times don't count."""
     return min([each.since for each in waiting if each.since is not None and 0 < each.since <= now], default=None)
 
 
-def plausible_time(told: float | None, now: float) -> float | None:
-    """A time that makes sense; unknown where it doesn't."""
-    return told if told is not None and 0 < told <= now else None
+def plausible_time(moment: float | None, now: float) -> float | None:
+    """The moment, or `None` if it lies in the future or is not positive."""
+    return moment if moment is not None and 0 < moment <= now else None
 
 
 def find_remedy(wait: Wait | None, job: Job | None) -> Remedy | None:
-    """What helps; the job can be stopped only where it is known and Ray's job API can do it."""
+    """The remedy for this kind of wait. It stops the job only if the job is known and Ray's job API can stop it."""
     text, act = REMEDIES.get(wait, (None, None)) if wait else (None, None)
     return Remedy(text, act if act != "stop-job" or is_stoppable(job) else None) if text else None
 
 
 def is_stoppable(job: Job | None) -> bool:
-    """Whether Ray's job API can stop it: not a driver that connected by itself."""
+    """Whether Ray's job API can stop it: it can't stop a driver that connected by itself."""
     return job is not None and job.running and job.submission is not None
-
-
-def _other_reasons(fold: WaitingSet, told: WaitKind) -> Iterator[str]:
-    """Of those that wait for another reason than the sentence tells; who holds what they need is told once."""
-    others: dict[str, list[Waiting]] = {}
-    is_told = bool(re.search(HELD, told.why or ""))
-    for kind, waiting in sorted(fold.kinds.items(), key=lambda item: -len(item[1])):
-        if kind.why != told.why:
-            why = kind.why or "Ray gives no reason"
-            is_held = bool(re.search(HELD, why))
-            others.setdefault(why.partition("; ")[0] if is_held and is_told else why, []).extend(waiting)
-            is_told = is_told or is_held
-    yield from (f"{_part_words(fold, waiting)}: {why}" for why, waiting in list(others.items())[:MAX_REASONS])
-
-
-def _waiting_actor_lines(fold: WaitingSet) -> Iterator[str]:
-    classes = Counter([actor.class_ for actor in fold.after])
-    if classes:
-        named = ", ".join(f"{number} x {short_name(class_)}" for class_, number in classes.most_common(MAX_REASONS))
-        yield f"{plural(classes.total(), 'actor waits', 'actors wait')} for this placement group: {named}"
-
-
-def _list_command(fold: WaitingSet, waiting: Sequence[Waiting]) -> str:
-    kind = "actors" if fold.code == "actor-pending" else "placement-groups"
-    names = join_names(told_names(waiting[:MAX_REASONS]), len(waiting))
-    return f"`ray list {kind} --filter state={shell_word(waiting[0].state)}` lists {names}"
 
 
 @rests_on("ray.actors", "ray.placement_groups")
 def deadlocks(facts: Facts) -> Iterator[Finding]:
-    """Jobs that hold what others wait for, and wait for what those hold."""
+    """Jobs that wait for resources which other such jobs hold, in a circle."""
     every: Iterator[Waiting] = chain(facts.snapshot.placement_groups or (), facts.snapshot.actors or ())
     by_job = group_by((each for each in every if each.wait == "deadlock" and each.job), lambda each: each.job or "")
-    seen = facts.last_heard_before_fault("ray.actors", "ray.placement_groups", *REQUIRED_SOURCES)
+    seen = facts.last_answer_before_fault("ray.actors", "ray.placement_groups", *REQUIRED_SOURCES)
     since = max((_first_waiting(mine, facts.now) or facts.now for mine in by_job.values()), default=facts.now)
-    lasted = min((max(most_waited(facts, each, seen or facts.now) for each in mine) for mine in by_job.values()), default=0.0)
-    if by_job and lasted >= facts.limits.waiting_told:
-        yield _deadlock(facts, by_job, "critical" if lasted >= facts.limits.waiting_hopeless else "info", since, seen)
-
-
-def _deadlock(facts: Facts, by_job: Mapping[str, list[Waiting]], level: Level, since: float, seen: float | None) -> Finding:
+    lasted = min((max(longest_wait(facts, each, seen or facts.now) for each in mine) for mine in by_job.values()), default=0.0)
+    if not by_job or lasted < facts.limits.waiting_told:
+        return
     known = [facts.jobs[job] for job in by_job if job in facts.jobs]
     last = max(filter(is_stoppable, known), key=lambda job: job.started or 0, default=None)
     names = [short_name(facts.job_title(job)) for job in sorted(by_job)]
@@ -280,9 +260,9 @@ def _deadlock(facts: Facts, by_job: Mapping[str, list[Waiting]], level: Level, s
     none = f"Deadlock: {who} wait for each other; none can continue until one of them releases its resources"
     whys = dict.fromkeys(each.why for mine in by_job.values() for each in mine if each.why)
     stop = f"stop job {short_name(last.id)}, which started last" if last else "kill the driver of one of them"
-    return Finding(
+    yield Finding(
         code="deadlock",
-        level=level,
+        level="critical" if lasted >= facts.limits.waiting_hopeless else "info",
         subject=f"{'jobs' if len(names) > 1 else 'job'} {join_names(names)}",
         text="; ".join([none, *_standing_lines(facts, by_job)]),
         evidence=(*[why.removeprefix(DEADLOCK) for why in whys][:MAX_REASONS], "`ray status -v` shows used and pending resources"),
@@ -294,9 +274,23 @@ def _deadlock(facts: Facts, by_job: Mapping[str, list[Waiting]], level: Level, s
 
 
 def _standing_lines(facts: Facts, by_job: Mapping[str, Iterable[Waiting]]) -> Iterator[str]:
-    """What each job holds and waits for, of what more than one has to do with."""
-    lacks = {job: sum((_sum_lacking(each) for each in mine), Counter[str]()) for job, mine in by_job.items()}
-    holds = _held_by_job(facts, by_job)
+    """The amounts that each job holds and waits for, of the first two resources that jobs both hold and wait for."""
+    lacks = {job: Counter[str]() for job in by_job}
+    for job, mine in by_job.items():
+        for each in mine:
+            parts = [each.needs] if isinstance(each, Actor) else [bundle.needs for bundle in each.bundles if bundle.node is None]
+            for needs in parts:
+                lacks[job].update(_fixed_amounts(needs))
+
+    holds = {job: Counter[str]() for job in by_job}
+    for actor in facts.snapshot.actors or ():
+        if actor.job in holds and actor.state == "ALIVE" and not actor.placement_group:
+            holds[actor.job].update(_fixed_amounts(actor.needs))
+    for group in facts.snapshot.placement_groups or ():
+        if group.job in holds and group.state in ("CREATED", "RESCHEDULING"):
+            for bundle in group.bundles:
+                holds[group.job].update(_fixed_amounts(bundle.needs) if bundle.node else {})
+
     names = sorted({name for mine in lacks.values() for name in mine} & {name for mine in holds.values() for name in mine}, key=rank)[:2]
     for job in sorted(by_job)[:MAX_REASONS]:
         has, wants = (", ".join(amount(name, mine[job][name]) for name in names) for mine in (holds, lacks))
@@ -304,68 +298,51 @@ def _standing_lines(facts: Facts, by_job: Mapping[str, Iterable[Waiting]]) -> It
             yield f"{short_name(facts.job_title(job))} holds {has} and waits for {wants}"
 
 
-def _sum_lacking(each: Waiting) -> Counter[str]:
-    parts = [each.needs] if isinstance(each, Actor) else [bundle.needs for bundle in each.bundles if bundle.node is None]
-    return sum(map(_fixed_amounts, parts), Counter[str]())
-
-
-def _held_by_job(facts: Facts, jobs: Iterable[str]) -> Mapping[str, Counter[str]]:
-    held = {job: Counter[str]() for job in jobs}
-    for actor in facts.snapshot.actors or ():
-        if actor.job in held and actor.state == "ALIVE" and not actor.placement_group:
-            held[actor.job].update(_fixed_amounts(actor.needs))
-    for group in facts.snapshot.placement_groups or ():
-        if group.job in held and group.state in ("CREATED", "RESCHEDULING"):
-            for bundle in group.bundles:
-                held[group.job].update(_fixed_amounts(bundle.needs) if bundle.node else {})
-    return held
-
-
 def _fixed_amounts(needs: Mapping[str, float]) -> Counter[str]:
     return Counter({name: scale_amount(number) for name, number in needs.items() if 0 < number < 1e15})
 
 
 def _groups_words(facts: Facts, groups: Sequence[Waiting], job: str | None) -> str:
-    names = told_names(groups[:MAX_REASONS])
+    names = display_names(groups[:MAX_REASONS])
     if len(groups) == 1:
         return f"Placement group {names[0]} of {job_words(facts, job)}"
     return f"{len(groups)} placement groups of {job_words(facts, job)} ({join_names(names, len(groups))})"
 
 
 def job_words(facts: Facts, job: str | None) -> str:
-    """A job in a sentence."""
+    """A job's name, for a sentence."""
     return f"job {short_name(facts.job_title(job))}" if job else "an unknown job"
 
 
 def actors_words(facts: Facts, class_: str, job: str | None) -> str:
-    """All actors of one class and job, as people call them."""
+    """All actors of one class and job, for a sentence."""
     return f"{short_name(class_)} of {job_words(facts, job)}".strip()
 
 
 def join_names(names: Sequence[str], total: int = 0) -> str:
-    """The first of them, and how many more."""
+    """The first three names, and how many more there are."""
     if (more := max(total, len(names)) - 3) > 0:
         return f"{', '.join(names[:3])} and {more} more"
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def short_name(foreign: str) -> str:
-    """A foreign name, fit for a sentence."""
+    """A name from the cluster: cleaned, at most 60 characters."""
     return clean(foreign[:60])
 
 
-def what_words(each: Waiting) -> str:
-    """What it is, and its name."""
+def kind_and_name(each: Waiting) -> str:
+    """`actor CLASS NAME` or `placement group NAME`."""
     parts = ("actor", short_name(each.class_)) if isinstance(each, Actor) else ("placement group",)
-    return " ".join(filter(None, (*parts, told_name(each))))
+    return " ".join(filter(None, (*parts, display_name(each))))
 
 
-def told_name(each: Waiting) -> str:
-    """The name its owner gave it; of one without a name a part of its id."""
+def display_name(each: Waiting) -> str:
+    """The name its owner gave it; without a name, the beginning of its id."""
     return short_name(each.name) or each.id[:12]
 
 
-def told_names(every: Sequence[Waiting]) -> list[str]:
-    """Their names; a part of the id behind those that several have."""
-    names = list(map(told_name, every))
+def display_names(every: Sequence[Waiting]) -> list[str]:
+    """Their names; if several have the same name, each with the beginning of its id."""
+    names = list(map(display_name, every))
     return [f"{name} ({each.id[:8]})" if names.count(name) > 1 else name for name, each in zip(names, every, strict=True)]

@@ -1,4 +1,4 @@
-"""Tells whoever isn't looking: what is told is the difference between the findings that hold and those that were told before."""
+"""Sends notifications: each message is the difference between the current findings and those that were already sent."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""One message on its way to one target, over HTTP or to a program's stdin; what went wrong is said without address and secret."""
+"""Delivers one message to one target, by HTTP or to a program's stdin; errors name neither the address nor a secret."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from cockpit.sources.source import SourceError, run_in_thread, wait_within
 from cockpit.text import clean
 
 PATIENCE_S: Final = 10.0
-"""For which a target may think."""
+"""Seconds within which a target must answer."""
 MOST_ANSWER_BYTES: Final = 1 << 16
 LONGEST_REASON: Final = 160
 LONGEST_PAUSE_S: Final = 3600.0
-"""For which a server may ask to be left alone."""
+"""Longest pause in seconds that a server may ask for."""
 _SHORTEST_SECRET: Final = 6
 
 
 async def deliver(target: NotifyTarget, message: Message, env: Mapping[str, str] = os.environ) -> None:
-    """Raises `ChatBotRefusedError`."""
+    """Deliver a message. Raises `ChatBotRefusedError`."""
     secrets: list[str] = []
     try:
         if target.command:
@@ -53,7 +53,7 @@ async def deliver(target: NotifyTarget, message: Message, env: Mapping[str, str]
 
 
 def fill_in(text: str, env: Mapping[str, str], filled: list[str]) -> str:
-    """Each `${NAME}` is that variable's value, and is noted. Raises `ChatBotRefusedError` where it is not set."""
+    """The text with the value of each `${NAME}`; the values are added to `filled`. Raises `ChatBotRefusedError` if one is not set."""
 
     def value(found: re.Match[str]) -> str:
         if found[1] is None:
@@ -67,18 +67,17 @@ def fill_in(text: str, env: Mapping[str, str], filled: list[str]) -> str:
 
 
 def _without(text: str, secrets: Iterable[str]) -> str:
-    """Half a sentence that is fit to be shown: what answered may repeat what it was sent, or parts of it."""
-    parts = {part for secret in secrets for part in (secret, *_parts(secret)) if len(part) >= _SHORTEST_SECRET}
+    """The text without the secrets, and without the parts of secrets that are addresses: a server may repeat what it was sent."""
+    parts: set[str] = set()
+    for secret in secrets:
+        parts.add(secret)
+        with suppress(ValueError):
+            url = urlsplit(secret)
+            parts |= {url.path, *url.path.split("/"), url.query, *(value for _, value in parse_qsl(url.query))}
     for part in sorted(parts, key=len, reverse=True):
-        text = text.replace(part, HIDDEN)
+        if len(part) >= _SHORTEST_SECRET:
+            text = text.replace(part, HIDDEN)
     return redact(clean(text))[:LONGEST_REASON]
-
-
-def _parts(address: str) -> list[str]:
-    with suppress(ValueError):
-        url = urlsplit(address)
-        return [url.path, *url.path.split("/"), url.query, *(value for _, value in parse_qsl(url.query))]
-    return []
 
 
 # Over HTTP
@@ -166,18 +165,6 @@ def _retry_after(text: str | None) -> float | None:
 # To a program
 
 
-async def _run(command: Sequence[str], given: bytes) -> None:
-    process = _start(command)
-    try:
-        _, complaint = await run_in_thread(lambda: process.communicate(given), "a command", PATIENCE_S)
-    except SourceError:
-        raise ChatBotRefusedError(f"it did not exit within {PATIENCE_S:.0f} s and was killed") from None
-    finally:
-        _end(process)
-    if process.returncode != 0:
-        raise ChatBotRefusedError(_how_it_ended(process.returncode, complaint))
-
-
 def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
     try:
         return spawn([os.path.expanduser(command[0]), *command[1:]])
@@ -186,15 +173,20 @@ def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
         raise ChatBotRefusedError(f"it can't be started: {(reason or 'its name is not valid').lower()}") from None
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """With what it has started: it leads a session of its own."""
-    if process.poll() is None:
-        with suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
-
-
-def _how_it_ended(code: int, complaint: bytes) -> str:
-    how = f"it ended with exit code {code}" if code > 0 else f"it was killed by signal {-code}"
-    lines = complaint[-MOST_ANSWER_BYTES:].decode(errors="replace").split("\n")
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return f"{how}: {last}" if last else how
+async def _run(command: Sequence[str], stdin: bytes) -> None:
+    process = _start(command)
+    try:
+        _, stderr = await run_in_thread(lambda: process.communicate(stdin), "a command", PATIENCE_S)
+    except SourceError:
+        raise ChatBotRefusedError(f"it did not exit within {PATIENCE_S:.0f} s and was killed") from None
+    finally:
+        # It leads a session of its own, so this also ends the processes that it has started.
+        if process.poll() is None:
+            with suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+    code = process.returncode
+    if code != 0:
+        how = f"it ended with exit code {code}" if code > 0 else f"it was killed by signal {-code}"
+        lines = stderr[-MOST_ANSWER_BYTES:].decode(errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        raise ChatBotRefusedError(f"{how}: {last}" if last else how)

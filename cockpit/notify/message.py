@@ -1,4 +1,4 @@
-"""What is told of findings that began and ended, in plain words, for a chat and for a program."""
+"""Writes the message about findings that began and ended, as text for a chat and as data for a program."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from cockpit.secrets import redact
 from cockpit.text import age, clean, plural
 
 LONGEST_LINE = 600
-"""Characters of one finding's sentence, or of what helps."""
+"""Characters of one finding's sentence, or of its remedy."""
 
 
 class FindingNotice(Value, frozen=True):
-    """A finding that was told as begun: what its end is told with."""
+    """The parts of a finding that a message contains; kept until the finding's end is sent."""
 
     key: str
     code: str
@@ -31,23 +31,23 @@ class FindingNotice(Value, frozen=True):
     since: float | None
     remedy: str | None = None
     now: Level | None = None
-    """Of one that is told as ended: it goes on at a level that this target is not told of."""
+    """Its present level, if it is sent as ended only because this target does not get that level."""
 
 
 class Message(msgspec.Struct, frozen=True):
-    """What began and what ended; the text is safe for a terminal and holds no secrets, but may still be markup to whoever draws it."""
+    """Findings that began and ended. Texts are safe for a terminal and contain no secrets, but may contain markup of a chat."""
 
     cluster: str
     at: float
     begun: Sequence[FindingNotice] = ()
     ended: Sequence[FindingNotice] = ()
     unread: Sequence[str] = ()
-    """Sources that can't be read: what was found by them is not seen any more, but may not be over."""
+    """Sources that can't be read: their findings are not seen any more, but may not be over."""
     is_test: bool = False
 
     @property
     def heading(self) -> str:
-        """Cluster and counts."""
+        """The numbers of findings, and the cluster."""
         if self.is_test:
             return f"cockpit: this is a test, nothing is wrong. Cluster: {self.cluster}"
         counts = [f"{plural(len(of), 'finding')} {what}" for of, what in ((self.begun, "started"), (self.ended, self._end.lower())) if of]
@@ -55,11 +55,19 @@ class Message(msgspec.Struct, frozen=True):
 
     @property
     def entries(self) -> list[str]:
-        """A few lines for each finding, the worst first."""
-        return [*(self._begin_lines(one) for one in self.begun), *(self._end_line(one) for one in self.ended)]
+        """An entry of one or more lines for each finding, in the order of `begun` and `ended`."""
+        found: list[str] = []
+        for one in self.begun:
+            remedy = f"\n  what to do: {one.remedy}" if one.remedy else ""
+            found.append(f"{one.level.upper()} {one.text}\n  where: {one.subject}; {_since(one, self.at)}{remedy}")
+        for one in self.ended:
+            unread = f"; can't be read now: {', '.join(self.unread)}" if self.unread else ""
+            what = f"LOWERED TO {one.now.upper()}" if one.now else self._end.upper()
+            found.append(f"{what} (was {one.level}): {one.text}; where: {one.subject}; {_since(one, self.at)}{unread}")
+        return found
 
     def text(self, most: int, measure: Callable[[str], int] = len) -> str:
-        """As much as `measure` finds to be at most so much; it is said how many findings were left out."""
+        """The heading and as many entries as fit: `measure` of the text is at most `most`. The number of the others is added."""
         entries = self.entries
 
         def some(shown: int) -> str:
@@ -72,7 +80,7 @@ class Message(msgspec.Struct, frozen=True):
         return some(fitting - 1) if fitting else self.heading[: most // 4]
 
     def document(self) -> dict[str, Any]:
-        """For a program."""
+        """The message as data for a program."""
         return {
             "version": 1,
             "test": self.is_test,
@@ -88,18 +96,9 @@ class Message(msgspec.Struct, frozen=True):
     def _end(self) -> str:
         return "Not seen any more" if self.unread else "Cleared"
 
-    def _begin_lines(self, one: FindingNotice) -> str:
-        lines = [f"{one.level.upper()} {one.text}", f"  where: {one.subject}; {_since(one, self.at)}"]
-        return "\n".join([*lines, *([f"  what to do: {one.remedy}"] if one.remedy else [])])
-
-    def _end_line(self, one: FindingNotice) -> str:
-        blind = f"; can't be read now: {', '.join(self.unread)}" if self.unread else ""
-        what = f"LOWERED TO {one.now.upper()}" if one.now else self._end.upper()
-        return f"{what} (was {one.level}): {one.text}; where: {one.subject}; {_since(one, self.at)}{blind}"
-
 
 def notice_of(finding: Finding) -> FindingNotice:
-    """Of the cluster's text only what is safe to be shown."""
+    """The notice of a finding; texts from the cluster are cleaned, shortened, and without secrets."""
     remedy = finding.remedy.text.splitlines() if finding.remedy else []
     return FindingNotice(
         _safe(finding.key),
@@ -113,13 +112,13 @@ def notice_of(finding: Finding) -> FindingNotice:
 
 
 def cluster_name(cluster: Cluster) -> str:
-    """Its address; of one on this host with the host's name, as elsewhere nobody knows which host is meant."""
+    """The cluster's address; with the host's name if it is a loopback address, which means another host to every reader."""
     address = cluster.address or "unknown address"
     return _safe(f"{address} on {socket.gethostname()}" if is_near(cluster) else address)
 
 
 def is_near(cluster: Cluster) -> bool:
-    """Whether its address says this host, whichever that is."""
+    """Whether the cluster's address is a loopback address or unknown."""
     name = (urlsplit(cluster.address).hostname or "") if cluster.address else "localhost"
     return is_loopback(name) or name in ("localhost.localdomain", "localhost4", "localhost6")  # as hosts files have it
 

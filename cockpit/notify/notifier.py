@@ -1,4 +1,4 @@
-"""Tells targets what begins and ends, in tasks of its own, where no other cockpit does so for this cluster."""
+"""Sends notifications to all targets in tasks of its own, unless another cockpit does so for this cluster."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from cockpit.notify.delivery import deliver
 from cockpit.notify.message import Message
 from cockpit.notify.recipient import Recipient
 from cockpit.notify.robots import ChatBotRefusedError
-from cockpit.notify.told import SentNotices, cluster_folder, identify, load_told, save_told
+from cockpit.notify.told import SentNotices, cluster_folder, identify, load_sent, save_sent
 from cockpit.recording.folder import Lock, make_folder
 from cockpit.sources.source import SourceError, run_in_thread
 from cockpit.text import explain_os_error
 
 RETRY_S = 30.0
-"""After which it is tried again to be the one who tells: another cockpit may have ended."""
+"""Seconds after which it tries again to take the lock of the cluster: the cockpit that held it may have ended."""
 Deliver = Callable[[NotifyTarget, Message], Awaitable[None]]
 
 
 class Notifier:
-    """Fed with every snapshot; it never makes whoever feeds it wait."""
+    """Sends what changes from snapshot to snapshot; its callers never wait."""
 
     def __init__(
         self, targets: Sequence[NotifyTarget], root: Path, say_fault: Callable[[str | None], None], *, send: Deliver = deliver
     ) -> None:
-        """`root`: where the folders of clusters lie; `say_fault`: what is wrong with telling, `None`: nothing."""
+        """`root`: the folder with a folder for each cluster; `say_fault`: is called with the present trouble, `None`: none."""
         self.holder: str | None = None
-        """Who tells in our place, in words."""
+        """The other cockpit that sends for this cluster, in words."""
         self._targets, self._root, self._say_fault, self._send = targets, root, say_fault, send
         self._recipients: list[Recipient] = []
         self._folder: Path | None = None
         self._lock: Lock | None = None
         self._tried = float("-inf")
         self._trouble: str | None = None
-        """With the file of what was told, or with the lock."""
+        """An error of the file of sent notices, or of the lock."""
         self._snapshot = Snapshot()
         self._news = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
@@ -46,14 +46,14 @@ class Notifier:
         self._saving = asyncio.Lock()
 
     def hear(self, snapshot: Snapshot) -> None:
-        """Have it told; takes no time itself."""
+        """Take a new snapshot; returns at once."""
         self._snapshot = snapshot
         self._news.set()
         if self._running is None:
             self._running = asyncio.get_running_loop().create_task(self._run(), name="notify")
 
     def close(self) -> None:
-        """At once: what was not told yet is told by whoever comes next."""
+        """Stop at once. The next cockpit sends what was not sent yet."""
         if self._running is not None:
             self._running.cancel()
         self._leave()
@@ -66,9 +66,9 @@ class Notifier:
                 await self._look(self._snapshot)
             except (OSError, SourceError) as error:
                 self._trouble = _words(error)
-            except Exception as error:  # noqa: BLE001 nobody waits for this task: it must go on, and say so
+            except Exception as error:  # noqa: BLE001 nobody waits for this task: it must go on, and report the error
                 self._trouble = bug(error)
-            self._tell_faults()
+            self._report_trouble()
 
     async def _look(self, snapshot: Snapshot) -> None:
         if snapshot.cluster.address is None or not await self._is_ours(snapshot):
@@ -79,51 +79,49 @@ class Notifier:
                 continue
             message = recipient.message(snapshot)
             if message is not None:
-                self._start(place, recipient, message)
+                self._start_sending(place, recipient, message)
 
-    def _start(self, place: int, recipient: Recipient, message: Message) -> None:
-        self._sending[place] = task = asyncio.get_running_loop().create_task(self._tell(recipient, message), name="notify one")
+    def _start_sending(self, place: int, recipient: Recipient, message: Message) -> None:
+        self._sending[place] = task = asyncio.get_running_loop().create_task(self._send_one(recipient, message), name="notify one")
         task.add_done_callback(lambda _: self._sending.pop(place, None))
 
-    async def _tell(self, recipient: Recipient, message: Message) -> None:
+    async def _send_one(self, recipient: Recipient, message: Message) -> None:
         try:
             await self._send(recipient.target, message)
         except ChatBotRefusedError as error:
             recipient.note_failure(str(error), self._snapshot.taken, error.pause)
-        except Exception as error:  # noqa: BLE001 its text may hold an address
+        except Exception as error:  # noqa: BLE001 its text may contain an address, so only its type is shown
             recipient.note_failure(f"cockpit has a bug: {type(error).__name__}", self._snapshot.taken)
         else:
             recipient.note_sent(message, self._snapshot.taken)
             await self._save()
-        self._tell_faults()
+        self._report_trouble()
 
-    # Who tells, and what was told
+    # The lock of the cluster, and the notices that were sent
 
     async def _is_ours(self, snapshot: Snapshot) -> bool:
+        """Whether this cockpit holds the lock of the cluster; tries to take it now and then."""
         folder = self._root / cluster_folder(snapshot.cluster)
         if folder != self._folder:
             self._leave()
             self._folder = folder
         if not self._recipients and not 0 <= snapshot.taken - self._tried < RETRY_S:
             self._tried = snapshot.taken
-            await self._begin(folder)
+            lock, sent = await run_in_thread(lambda: _take_lock(folder), folder)
+            if sent is None:
+                self.holder = lock.holder()
+            else:
+                self.holder, self._lock, self._trouble = None, lock, None
+                self._recipients = [Recipient(target, sent.get(identify(target), ())) for target in self._targets]
         return bool(self._recipients)
-
-    async def _begin(self, folder: Path) -> None:
-        lock, told = await run_in_thread(lambda: _take(folder), folder)
-        if told is None:
-            self.holder = lock.holder()
-            return
-        self.holder, self._lock, self._trouble = None, lock, None
-        self._recipients = [Recipient(target, told.get(identify(target), ())) for target in self._targets]
 
     async def _save(self) -> None:
         async with self._saving:
-            folder, told = self._folder, {identify(one.target): one.open_notices for one in self._recipients}
+            folder, sent = self._folder, {identify(one.target): one.open_notices for one in self._recipients}
             if folder is None:
                 return
             try:
-                await run_in_thread(lambda: save_told(folder, told), folder)
+                await run_in_thread(lambda: save_sent(folder, sent), folder)
                 self._trouble = None
             except (OSError, SourceError) as error:
                 self._trouble = _words(error)
@@ -135,16 +133,16 @@ class Notifier:
             self._lock.release()
         self._lock, self._folder, self._recipients, self._tried, self.holder = None, None, [], float("-inf"), None
 
-    def _tell_faults(self) -> None:
+    def _report_trouble(self) -> None:
         names = [f"target {place} ({one.target.kind}): {one.failure}" for place, one in enumerate(self._recipients, 1) if one.failure]
         self._say_fault("; ".join([*names, *([self._trouble] if self._trouble else [])]) or None)
 
 
-def _take(folder: Path) -> tuple[Lock, SentNotices | None]:
-    """The lock, and what was told if it is ours now; where there are no locks it is. Raises `OSError`."""
+def _take_lock(folder: Path) -> tuple[Lock, SentNotices | None]:
+    """The lock, and the sent notices; `None` if another cockpit holds it. A file system without locks counts as ours. Raises `OSError`."""
     make_folder(folder)
     lock = Lock(folder)
-    return lock, None if lock.take() is False else load_told(folder)
+    return lock, None if lock.take() is False else load_sent(folder)
 
 
 def _words(error: OSError | SourceError) -> str:

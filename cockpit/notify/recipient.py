@@ -1,4 +1,4 @@
-"""One target: which findings it is to be told of now, and when it may be sent something again."""
+"""Decides for one target which findings to send now, and when the next message may be sent."""
 
 from __future__ import annotations
 
@@ -11,38 +11,42 @@ from cockpit.model import LEVELS, Finding, Level, Snapshot
 from cockpit.notify.message import FindingNotice, Message, cluster_name, notice_of
 
 BEGIN_AFTER_S = 10.0
-"""For which a finding is seen before it is told: what comes and goes faster wakes nobody."""
+"""Seconds that a finding must last before it is sent: shorter ones wake nobody."""
 END_AFTER_S = 120.0
-"""For which it is not seen before it is told as ended: one that flickers has not ended."""
+"""Seconds that a finding must be gone before its end is sent: one that flickers has not ended."""
 REST_S = 10.0
-"""Between two messages: what begins meanwhile comes in one. Six a minute are below every robot's limit (DingTalk and WeCom take 20)."""
+"""Seconds between two messages, so that findings of this time share one. Chat bots take more: DingTalk and WeCom 20 a minute."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 300.0
-"""After a message that was not taken; doubled each time."""
+"""Seconds to wait after a message that was not delivered; doubled each time."""
 
 
 class Recipient:
-    """What it was told, and what it sees now; the difference is what it is told next."""
+    """The notices that a target was sent, and the findings of now; the next message is the difference."""
 
-    def __init__(self, target: NotifyTarget, told: Sequence[FindingNotice] = ()) -> None:
+    def __init__(self, target: NotifyTarget, sent: Sequence[FindingNotice] = ()) -> None:
+        """`sent`: notices that an earlier cockpit sent as started."""
         self.target = target
         self.failure: str | None = None
-        """Why the last message was not taken, in half a sentence."""
-        self._told = {one.key: one for one in told}
+        """Why the last message was not delivered, in half a sentence."""
+        self._sent = {one.key: one for one in sent}
         self._first: dict[str, float] = {}
+        """By key: when each present finding was first seen."""
         self._last: dict[str, float] = {}
+        """By key: when each recent finding was last seen."""
         self._seen: dict[str, FindingNotice] = {}
         self._lower: dict[str, Level] = {}
+        """By key: levels of present findings that this target does not get."""
         self._began: float | None = None
         self._next = float("-inf")
         self._failures = 0
 
     @property
     def open_notices(self) -> tuple[FindingNotice, ...]:
-        """What it was sent as started, and not yet as cleared."""
-        return tuple(self._told.values())
+        """Notices that were sent as started, and not yet as cleared."""
+        return tuple(self._sent.values())
 
     def look(self, snapshot: Snapshot) -> None:
-        """Take in what holds now."""
+        """Take the findings of a new snapshot."""
         now = snapshot.taken
         self._began = now if self._began is None else self._began
         self._seen = {one.key: one for one in map(notice_of, filter(self._is_wanted, snapshot.findings))}
@@ -55,24 +59,24 @@ class Recipient:
             self._first.setdefault(key, now)
 
     def message(self, snapshot: Snapshot) -> Message | None:
-        """What it is to be told now; `None`: nothing, or not yet."""
+        """The message to send now; `None`: there is nothing to send, or not yet."""
         now = snapshot.taken
         if now < self._next:
             return None
-        lasting = [one for key, one in self._seen.items() if key not in self._told and now - self._first[key] >= BEGIN_AFTER_S]
-        ended = [replace(one, now=self._lower.get(key)) for key, one in self._told.items() if self._is_over(key, now)]
+        lasting = [one for key, one in self._seen.items() if key not in self._sent and now - self._first[key] >= BEGIN_AFTER_S]
+        ended = [replace(one, now=self._lower.get(key)) for key, one in self._sent.items() if self._is_over(key, now)]
         unread = tuple(dict.fromkeys(fault.source for fault in snapshot.faults if fault.source != "notify"))
         return Message(cluster_name(snapshot.cluster), now, lasting, ended, unread if ended else ()) if lasting or ended else None
 
     def note_sent(self, message: Message, now: float) -> None:
-        """It has taken it."""
-        self._told |= {one.key: one for one in message.begun}
+        """The message was delivered."""
+        self._sent |= {one.key: one for one in message.begun}
         for one in message.ended:
-            self._told.pop(one.key, None)
+            self._sent.pop(one.key, None)
         self._next, self._failures, self.failure = now + REST_S, 0, None
 
     def note_failure(self, reason: str, now: float, pause: float | None = None) -> None:
-        """It has not; it is tried again later, with what is to be told then."""
+        """The message was not delivered; a later message will have the difference of that time."""
         grown = min(FIRST_PAUSE_S * 2**self._failures, LONGEST_PAUSE_S)
         self._next, self._failures, self.failure = now + max(grown, pause or 0.0), self._failures + 1, reason
 

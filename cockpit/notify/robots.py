@@ -1,4 +1,4 @@
-"""How each kind of robot is spoken to: its body, its signature, how much it takes, and what it answers when it has not taken it."""
+"""Knows each kind of chat bot: request body, signature, size limit, and the answers that mean a refusal."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from cockpit.config.notify import Form
 from cockpit.notify.message import Message
 
 BLOCKED_S: Final = 600.0
-"""For which DingTalk takes nothing from a robot that sent more than 20 messages in a minute."""
+"""Seconds for which DingTalk blocks a robot that sent more than 20 messages in a minute."""
 MINUTE_S: Final = 60.0
 
 
 class ChatBotRefusedError(Exception):
-    """A target that has not taken a message; the text is half a sentence, and names no address."""
+    """A target that has refused a message; the text is half a sentence, and names no address."""
 
     def __init__(self, text: str, pause: float | None = None) -> None:
         super().__init__(text)
         self.pause = pause
-        """Seconds for which it wants to be left alone."""
+        """Seconds that it asks to wait."""
 
 
 class Post(msgspec.Struct, frozen=True):
-    """What is sent."""
+    """The body and the query parameters of a request."""
 
     body: bytes
     params: Mapping[str, str] = {}
 
 
 class ChatBot(msgspec.Struct, frozen=True):
-    """One kind."""
+    """One kind of chat bot."""
 
     post: Callable[[Message, str, float], Post]
-    """Of a message, the secret to sign with, and the time."""
+    """Makes the request from a message, the secret to sign with, and the time."""
     read: Callable[[Any], None] = lambda _: None
-    """Raises `ChatBotRefusedError` where the answer says that it was not taken."""
+    """Raises `ChatBotRefusedError` if the answer means a refusal."""
 
 
 def _escape(text: str) -> str:
-    """Neither a mention nor a tag: these robots know no way to write such a character without its meaning."""
+    """The text with full-width signs instead of those of mentions and tags: these robots have no escape for them."""
     return text.replace("<", "＜").replace(">", "＞").replace("@", "＠")
 
 
@@ -63,7 +63,7 @@ def _feishu(message: Message, secret: str, now: float) -> Post:
 
 
 def sign_feishu(timestamp: int, secret: str) -> str:
-    """Base64 of the HMAC-SHA256 of nothing, whose key is the time in seconds, a newline and the secret."""
+    """Base64 of the HMAC-SHA256 of an empty message, with the time in seconds, a newline and the secret as its key."""
     return base64.b64encode(hmac.new(f"{timestamp}\n{secret}".encode(), b"", hashlib.sha256).digest()).decode()
 
 
@@ -75,7 +75,7 @@ def _dingtalk(message: Message, secret: str, now: float) -> Post:
 
 
 def sign_dingtalk(timestamp: int, secret: str) -> str:
-    """Base64 of the HMAC-SHA256 of the time in milliseconds, a newline and the secret, whose key is the secret."""
+    """Base64 of the HMAC-SHA256 of the time in milliseconds, a newline and the secret, with the secret as its key."""
     return base64.b64encode(hmac.new(secret.encode(), f"{timestamp}\n{secret}".encode(), hashlib.sha256).digest()).decode()
 
 
@@ -111,11 +111,11 @@ def _judge(code: Any, reason: str, answer: Any, pauses: Mapping[int, float]) -> 
 
 
 FEISHU_BYTES: Final = 19_000
-"""Of the text; a whole request may have 20 kB."""
+"""Bytes of the text; a whole request may have 20 kB."""
 DINGTALK_BYTES: Final = 19_000
 WECOM_BYTES: Final = 2_048
 SLACK_CHARACTERS: Final = 39_000
-"""Slack cuts off what is beyond 40,000."""
+"""Slack cuts a text at 40,000 characters."""
 CHAT_BOTS: Final[Mapping[Form, ChatBot]] = {
     "feishu": ChatBot(_feishu, _read_feishu),
     "dingtalk": ChatBot(_dingtalk, _read_errcode),

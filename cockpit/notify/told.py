@@ -1,4 +1,4 @@
-"""What was told to whom, kept on disk for a cluster: a restart tells nothing twice, and tells what has ended meanwhile."""
+"""Keeps on disk which notices each target was sent, so that a restart sends none twice and sends ends that it missed."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from cockpit.whole_file import OWNER_READS, write_whole
 FILE = "told.json"
 MOST_BYTES = 16 << 20
 SentNotices = Mapping[str, tuple[FindingNotice, ...]]
-"""By target."""
+"""Open notices by the id of their target."""
 
 
 def notify_path() -> Path:
-    """`$XDG_STATE_HOME/cockpit/notify`: a folder for each cluster."""
+    """`$XDG_STATE_HOME/cockpit/notify`, which has a folder for each cluster."""
     return Path(platformdirs.user_state_path("cockpit")) / "notify"
 
 
 def cluster_folder(cluster: Cluster) -> str:
-    """That of its address, which outlives Ray's restarts; hosts that share a home each have a 127.0.0.1."""
+    """The folder name of a cluster's address, which outlives Ray's restarts. Hosts may share a home, so 127.0.0.1 gets the host's name."""
     name = folder_name(Cluster(address=cluster.address))
     return f"{folder_name(Cluster(session=socket.gethostname()))}-{name}" if is_near(cluster) else name
 
 
 def identify(target: NotifyTarget) -> str:
-    """The same as long as it stands the same in the config; nobody can read an address in it."""
+    """The id of a target: a hash of its settings, which reveals no address."""
     return blake2b(msgspec.json.encode(target), digest_size=8).hexdigest()
 
 
-def load_told(folder: Path) -> SentNotices:
-    """What was told until now; nothing where that can't be read."""
+def load_sent(folder: Path) -> SentNotices:
+    """The notices that were sent; empty if the file can't be read."""
     try:
         return msgspec.json.decode(read_end(folder / FILE, MOST_BYTES), type=dict[str, tuple[FindingNotice, ...]])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return {}
 
 
-def save_told(folder: Path, told: SentNotices) -> None:
-    """Whole or not at all. Raises `OSError`."""
-    write_whole(folder / FILE, msgspec.json.encode(told).decode(), OWNER_READS, lasting=True)
+def save_sent(folder: Path, sent: SentNotices) -> None:
+    """Replace the file at once. Raises `OSError`."""
+    write_whole(folder / FILE, msgspec.json.encode(sent).decode(), OWNER_READS, lasting=True)

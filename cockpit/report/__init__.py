@@ -1,1 +1,1 @@
-"""A snapshot for somebody without a screen: as text, as JSON, as a doctor's report."""
+"""Writes snapshots and recordings for readers without a screen: text, one line, JSON, metrics, `doctor`'s report, incident reports."""

@@ -1,4 +1,4 @@
-"""The command that carries out what a finding recommends, whole, as it is typed."""
+"""Makes the complete command of a finding's remedy."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from cockpit.acts.table import ACTS, find_act
 from cockpit.model import Actor, Job, Node, PlacementGroup, Session
 
 COMMANDS: Final = frozenset(act.id for act in ACTS if act.command)
-"""Actions that have a command of their name."""
+"""Ids of actions that have a command of the same name."""
 _KEY_KINDS: Final[Mapping[type[Any], str]] = {Job: "job", Actor: "actor", PlacementGroup: "pg", Node: "node"}
-"""What the key of each thing that an action takes begins with."""
+"""The prefix of the keys of each kind of target."""
 
 
 def remedy_command(act: str | None, about: Iterable[str]) -> str | None:
-    """`cockpit stop-job ppo-7b`; `None`: the action has no command. `about`: keys of what the finding is about.
+    """`cockpit stop-job ppo-7b`; `None`: the action has no command. `about`: the keys that the finding is about.
 
-    Where that is not exactly one thing that the action takes, `ID`, or `NAME` of a session, stands in its place.
+    If these name no target of the action, or several, the command has `ID`, or `NAME` of a session, instead.
     """
     if act is None or act not in COMMANDS:
         return None

@@ -1,4 +1,4 @@
-"""Every check once: what is wrong, what is OK, and what could not be checked; and all of it packed into one file to send."""
+"""Runs every check once for `cockpit doctor`, reports the results, and packs them with logs into one file to send."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import tarfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,7 +23,7 @@ from cockpit.config.reach import THROUGH_RAY
 from cockpit.config.settings import Config, config_path, config_text
 from cockpit.config.slurm import FLAG, JOB
 from cockpit.findings import CHECKS, Check, FindingTracker, Limits
-from cockpit.model import Fault, Finding, Session, Snapshot
+from cockpit.model import Finding, Snapshot
 from cockpit.recording.cut import cut
 from cockpit.recording.files import SUFFIX, RecordingError
 from cockpit.recording.recording import Recording
@@ -40,20 +40,20 @@ from cockpit.text import clean, plural
 from cockpit.trust import ROOT, read_end
 
 ASSUMED_DURATION_S = 60.0
-"""For which one look takes what it sees to have lasted, where a finding needs a duration."""
+"""Seconds for which a single look assumes every condition to have held."""
 LOG_LINES = 200
-"""Of each log that goes into a bundle."""
+"""Lines of each log in a bundle."""
 LOG_BYTES = 1 << 20
-"""Read of each log, from its end."""
+"""Bytes read from the end of each log."""
 LOGS = ("raylet.out", "raylet.err", "gcs_server.out", "gcs_server.err", "dashboard.log", "dashboard_agent.log", "monitor.log")
-"""What Ray writes of itself in `logs` of a session. Logs of jobs and workers are their owner's words, and stay where they are."""
+"""Ray's own logs of a session. Logs of jobs and workers belong to their owners, and are left out."""
 RECORDED_S = 1800.0
-"""Of the end of a recording, which go into a bundle."""
-_PARTS = ("textual", "httpx", "msgspec", "psutil", "nvidia-ml-py", "click", "pyyaml")
+"""Seconds from the end of a recording that go into a bundle."""
+_PACKAGES = ("textual", "httpx", "msgspec", "psutil", "nvidia-ml-py", "click", "pyyaml")
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """One check, what it found, and the sources that it lacked."""
+    """One check with its findings and the facts that it lacked."""
 
     check: Check
     found: tuple[Finding, ...]
@@ -65,7 +65,7 @@ class CheckResult(msgspec.Struct, frozen=True):
     def verdict(self) -> str:
         """`found`; `fine`; `partly`: fine as far as it was checked; `unknown`: not checked.
 
-        What was not checked, and why: `missing` has the sources that did not answer, `watches` what no single look can find.
+        For the last two, `missing` has the facts that were missing, and `watches` the findings that only watching can find.
         """
         if self.found:
             return "found"
@@ -75,32 +75,47 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 def run_checks(snapshot: Snapshot, limits: Limits) -> list[CheckResult]:
-    """Every check on one snapshot."""
-    return [_run(check, snapshot, limits) for check in CHECKS if check.concerns(snapshot)]
-
-
-def _run(check: Check, snapshot: Snapshot, limits: Limits) -> CheckResult:
-    found = FindingTracker(limits, check.detectors, assumed=ASSUMED_DURATION_S)(snapshot).findings
-    return CheckResult(check, found, check.missing(snapshot), check.is_blind(snapshot))
+    """Run every check that concerns this cluster on one snapshot."""
+    results: list[CheckResult] = []
+    for check in CHECKS:
+        if check.concerns(snapshot):
+            found = FindingTracker(limits, check.detectors, assumed=ASSUMED_DURATION_S)(snapshot).findings
+            results.append(CheckResult(check, found, check.missing(snapshot), check.is_blind(snapshot)))
+    return results
 
 
 def doctor_text(snapshot: Snapshot, checked: Sequence[CheckResult], config: Config) -> str:
-    """The findings, worst first; then failing sources, and each check once: not fully checked, not checked by one look, or OK."""
+    """The findings, the most severe first; then failing sources, and each check once: not fully checked, not by one look, or OK."""
     return "\n".join(clean(line) for line in _lines(snapshot, checked, config))
 
 
 def _lines(snapshot: Snapshot, checked: Sequence[CheckResult], config: Config) -> Iterator[str]:
-    yield _where(snapshot)
+    # The cluster, and how other hosts are reached.
+    cluster = snapshot.cluster
+    at = f" at {cluster.address}" if cluster.address else ""
+    ray = f"Ray {cluster.ray_version}{at}" if cluster.reachable else f"no Ray dashboard answers{at}"
+    living = sum(node.state == "ALIVE" for node in snapshot.nodes or ())
+    yield f"cockpit {__version__}: {ray}, {plural(living, 'node')} alive, {hosts_probed(snapshot)}"
     yield f"Other hosts: {describe_reach(config)}"
     yield from describe_containers(snapshot)
+
+    # Findings, each line with its machine. Long names first: a finding on `w10` is not about `w1`.
     repeats = Repeats(snapshot)
-    machines = _machine_names(snapshot)
+    names = {name for node in snapshot.nodes or () for name in (node.title, node.host) if name} | set(snapshot.hosts)
+    machines = sorted(names, key=len, reverse=True)
     for finding in snapshot.findings:
         yield ""
         lines = finding_lines(repeats.shorten_finding(finding), snapshot)
         yield from (_with_machine(line, finding, machines) for line in lines)
-    silent = [f"  - {_source_words(fault, snapshot)}: {fault.text}{also_down(fault)}" for fault in by_cause(snapshot.faults)]
+
+    silent: list[str] = []
+    for fault in by_cause(snapshot.faults):
+        is_named = fault.host is None or fault.host in fault.text
+        place = "" if is_named else f" on {snapshot.index.titles.of_host(fault.host or '')}"
+        silent.append(f"  - {fault.source}{place}: {fault.text}{also_down(fault)}")
     yield from ("", "Failing sources and old data:", *silent) if silent else ()
+
+    # Each check once.
     over_time = [each for each in checked if each.check.watches and not each.blind]
     lacking = [each for each in checked if each.missing and each not in over_time]
     for title, results in (
@@ -108,23 +123,15 @@ def _lines(snapshot: Snapshot, checked: Sequence[CheckResult], config: Config) -
         ("Not checked, because one sample is not enough (`cockpit` and `cockpit status --watch` check it over time)", over_time),
         ("OK", [each for each in checked if each.verdict == "fine"]),
     ):
-        yield from ("", f"{title}:", *map(_line, results)) if results else ()
-
-
-def _source_words(fault: Fault, snapshot: Snapshot) -> str:
-    """What fails, and where, unless its text says that too."""
-    is_told = fault.host is None or fault.host in fault.text
-    return fault.source if is_told else f"{fault.source} on {snapshot.index.titles.of_host(fault.host or '')}"
-
-
-def _machine_names(snapshot: Snapshot) -> list[str]:
-    """Longest first: `w10` is not about `w1`."""
-    names = {name for node in snapshot.nodes or () for name in (node.title, node.host) if name} | set(snapshot.hosts)
-    return sorted(names, key=len, reverse=True)
+        yield from ("", f"{title}:") if results else ()
+        for each in results:
+            state = {"found": ": found, see above; ", "partly": ": ok as far as checked; ", "fine": "", "unknown": ": "}[each.verdict]
+            why = "; ".join(filter(None, (None if each.blind else each.check.watches, *each.missing)))
+            yield f"  - {each.check.title}{state}{f'not checked: {why}' if why else ''}"
 
 
 def _with_machine(line: str, finding: Finding, machines: Sequence[str]) -> str:
-    """A line of a finding about one machine, with the name of that machine: reports of many hosts are searched by it."""
+    """A line of a finding about one machine, with the machine's name: people search reports of many hosts by it."""
     name = next((name for name in machines if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", finding.subject)), None)
     if name is None or name in line:
         return line
@@ -132,16 +139,8 @@ def _with_machine(line: str, finding: Finding, machines: Sequence[str]) -> str:
     return f"{indent}{arrow}{name}: {words}"
 
 
-def _where(snapshot: Snapshot) -> str:
-    cluster = snapshot.cluster
-    at = f" at {cluster.address}" if cluster.address else ""
-    ray = f"Ray {cluster.ray_version}{at}" if cluster.reachable else f"no Ray dashboard answers{at}"
-    living = sum(node.state == "ALIVE" for node in snapshot.nodes or ())
-    return f"cockpit {__version__}: {ray}, {plural(living, 'node')} alive, {hosts_probed(snapshot)}"
-
-
 def describe_reach(config: Config) -> str:
-    """How other hosts are reached, who has said so, what that allows, and how to change it."""
+    """How cockpit reaches other hosts, the origin of that setting, what it allows, and how to change it."""
     origin = config.origins.get("reach", "default")
     place = config.kubernetes if config.kubernetes and origin == config.kubernetes.origin else None
     if config.reach == THROUGH_RAY:
@@ -156,7 +155,7 @@ def describe_reach(config: Config) -> str:
 
 
 def _program_and_user(config: Config, place: KubernetesPlace | None) -> tuple[str, str]:
-    """What reaches other hosts, where it leads, and as whom everything is done there."""
+    """The program that reaches other hosts, and the user that it acts as there."""
     words = config.reach.split()
     if place:
         return f"kubectl exec, into the pods of RayCluster {place.title}", "the user of their containers"
@@ -164,18 +163,14 @@ def _program_and_user(config: Config, place: KubernetesPlace | None) -> tuple[st
         return f"{engine} exec, into containers", "the user that the container runs it as"
     job = config.slurm if config.origins.get("reach") in (FLAG, JOB) else None
     steps = f", steps of Slurm job {job.job}" if job else ""
-    return f"{words[0]}{steps}", _slurms_user() if words[0] == "srun" else "the user that it logs in as"
-
-
-def _slurms_user() -> str:
-    """A step runs as whoever has started it."""
-    return (
-        "you" if os.geteuid() == ROOT else "you, without root: other users' processes are shown, but only root can classify and kill them"
-    )
+    if words[0] != "srun":
+        return f"{words[0]}{steps}", "the user that it logs in as"
+    limited = "" if os.geteuid() == ROOT else ", without root: other users' processes are shown, but only root can classify and kill them"
+    return f"{words[0]}{steps}", f"you{limited}"  # a step runs as the user who starts it
 
 
 def describe_containers(snapshot: Snapshot) -> Iterator[str]:
-    """A line for each container with processes of Ray's that nobody looks into: what is not known of it, and the way in."""
+    """A line for each container with Ray processes that is not probed from inside: the unknown facts, and the command to get in."""
     seen = dict.fromkeys((one.host, one.container) for one in snapshot.processes or () if one.container and one.kind != "foreign")
     titles = snapshot.index.titles
     for host, container in seen:
@@ -187,14 +182,8 @@ def describe_containers(snapshot: Snapshot) -> Iterator[str]:
         )
 
 
-def _line(each: CheckResult) -> str:
-    state = {"found": ": found, see above; ", "partly": ": ok as far as checked; ", "fine": "", "unknown": ": "}[each.verdict]
-    why = "; ".join(filter(None, (None if each.blind else each.check.watches, *each.missing)))
-    return f"  - {each.check.title}{state}{f'not checked: {why}' if why else ''}"
-
-
 def doctor_json(snapshot: Snapshot, checked: Sequence[CheckResult], config: Config) -> str:
-    """`{"status": as of cockpit status --json, "reach": a sentence, "checks": […]}`, each with the codes of what it found."""
+    """`{"status": as of `cockpit status --json`, "reach": a sentence, "checks": […]}`, each check with the codes of its findings."""
     results = [
         {
             "title": each.check.title,
@@ -212,9 +201,9 @@ def doctor_json(snapshot: Snapshot, checked: Sequence[CheckResult], config: Conf
 def write_bundle(
     path: Path, snapshot: Snapshot, checked: Sequence[CheckResult], config: Config, recorded: Mapping[str, bytes] | None = None
 ) -> None:
-    """One .tar.gz that only its owner may read, secrets hidden in all of it. Raises `OSError`, also where there is such a file already.
+    """Write one .tar.gz that only its owner may read, without secrets. Raises `OSError`, also if the file exists already.
 
-    `recorded`: more files, by name, of which secrets have been taken out already.
+    `recorded`: more files by name, from which secrets have already been removed.
     """
     files = {
         "doctor.txt": doctor_text(snapshot, checked, config),
@@ -233,53 +222,49 @@ def write_bundle(
 
 
 def last_half_hour(folder: Path) -> Mapping[str, bytes]:
-    """By name the files that tell of the end of a recording; none where nothing of it can be read. Raises `OSError`."""
+    """By name: a copy of the last half hour of a recording, and reports of it; empty if it can't be read. Raises `OSError`."""
     try:
         with closing(Recording.open(folder)) as recording:
-            return _recorded_files(recording)
+            begin, end = max(recording.begin, recording.end - RECORDED_S), recording.end
+            with TemporaryDirectory() as place:
+                path = Path(place) / f"recording{SUFFIX}"
+                cut(recording, begin, end, path)
+                part = path.read_bytes()
+            account = make_account(recording, begin, end)
+            return {path.name: part, "report.md": account_markdown(account).encode(), "report.html": account_html(account).encode()}
     except RecordingError:
         return {}
 
 
-def _recorded_files(recording: Recording) -> Mapping[str, bytes]:
-    begin, end = max(recording.begin, recording.end - RECORDED_S), recording.end
-    with TemporaryDirectory() as place:
-        cut(recording, begin, end, path := Path(place) / f"recording{SUFFIX}")
-        part = path.read_bytes()
-    account = make_account(recording, begin, end)
-    return {path.name: part, "report.md": account_markdown(account).encode(), "report.html": account_html(account).encode()}
-
-
 def _safe(text: str) -> str:
-    """Without secrets, and without what would act on the terminal of whoever reads it."""
+    """The text without secrets and without control characters that would act on a terminal."""
     hide = LineRedactor()
     return "\n".join(clean(hide(line)) for line in text.split("\n"))
 
 
 def _versions() -> str:
-    kernel = os.uname()  # platform.platform() would start a process to tell the processor's name
+    kernel = os.uname()  # platform.platform() would start a process to get the processor's name
     known = {"cockpit": __version__, "python": platform.python_version(), "platform": f"{kernel.sysname} {kernel.release} {kernel.machine}"}
-    known.update((part, _version(part)) for part in _PARTS)
+    known.update((package, _package_version(package)) for package in _PACKAGES)
     return "".join(f"{name}: {value}\n" for name, value in known.items())
 
 
-def _version(part: str) -> str:
+def _package_version(package: str) -> str:
     try:
-        return version(part)
+        return version(package)
     except PackageNotFoundError:
         return "not installed"
 
 
 def _logs(snapshot: Snapshot) -> Mapping[str, str]:
-    """By name in the bundle, the end of each log of Ray's own, in live sessions of root and of this user on this host."""
+    """By name in the bundle: the end of each of Ray's own logs, of live sessions of root and of this user on this host."""
     local = {host.name for host in snapshot.hosts.values() if host.local}
-    near = [session for session in snapshot.sessions or () if session.live and session.trusted and session.host in local]
-    found = {f"logs/{session.name}/{name}": _end(session, name) for session in near for name in LOGS}
-    return {name: text for name, text in found.items() if text is not None}
-
-
-def _end(session: Session, name: str) -> str | None:
-    try:
-        return "\n".join(read_end(Path(session.path) / "logs" / name, LOG_BYTES).decode("utf-8", "replace").splitlines()[-LOG_LINES:])
-    except OSError:
-        return None
+    found: dict[str, str] = {}
+    for session in snapshot.sessions or ():
+        if not session.live or not session.trusted or session.host not in local:
+            continue
+        for name in LOGS:
+            with suppress(OSError):
+                text = read_end(Path(session.path) / "logs" / name, LOG_BYTES).decode("utf-8", "replace")
+                found[f"logs/{session.name}/{name}"] = "\n".join(text.splitlines()[-LOG_LINES:])
+    return found

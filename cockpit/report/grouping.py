@@ -1,4 +1,4 @@
-"""What is pending in the same way stands in one line: groups with equal needs, and a long reason in full only once."""
+"""Shortens texts about pending work: placement groups with equal needs share a line, and a long reason is written once."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ LONG_REASON_CHARS = 60
 
 
 def bundles_words(group: PlacementGroup) -> str:
-    """`8 x {1 GPU, 1 CPU}`: what a group asks for, equal bundles counted."""
+    """`8 x {1 GPU, 1 CPU}`: the bundles of a group, equal ones counted."""
     shapes = Counter(needs_words(bundle.needs) for bundle in group.bundles)
     return " + ".join(f"{number} x {{{shape}}}" for shape, number in sorted(shapes.items()))
 
 
 def alike_groups(groups: Iterable[PlacementGroup]) -> list[list[PlacementGroup]]:
-    """Pending groups: a list for each job, needs and reason, in the order in which the first of each came."""
+    """Pending groups: a list for each job, needs and reason, in the order of their first groups."""
     pending = (group for group in groups if group.pending)
     return [*group_by(pending, lambda group: (group.job, group.state, group.strategy, bundles_words(group), group.why)).values()]
 
 
 class Repeats:
-    """The long reasons that a text has written already, from its first line to its last."""
+    """Remembers the long reasons that a text has already written."""
 
     def __init__(self, snapshot: Snapshot = Snapshot()) -> None:  # noqa: B008 a value
         self._snapshot = snapshot
         self._first: dict[str, str] = {}
-        """By reason, the name of what it was written for."""
+        """By reason: the thing that it was first written for."""
 
     def shorten(self, reason: str, name: str) -> str:
-        """The reason why `name` is pending; its end as `see group X`, where that was written for group X already."""
+        """The reason why `name` is pending; ends with `see group X` if the rest was already written for group X."""
         for written, first in self._first.items():
             if reason.endswith(written):
                 return f"{reason.removesuffix(written)}see {first}"
@@ -55,6 +55,6 @@ class Repeats:
 
     @cached_property
     def _reasons(self) -> Mapping[str, str]:
-        """Of all that is pending, by its key."""
+        """Reasons of all pending groups and actors, by key."""
         groups = {group.key: group.why for group in self._snapshot.placement_groups or () if group.why}
         return groups | {actor.key: actor.why for actor in self._snapshot.actors or () if actor.why}

@@ -1,4 +1,4 @@
-"""A snapshot as one short line, and who leaves it where `cockpit status --line` finds it."""
+"""Writes a snapshot as one short line, and leaves it in a file for `cockpit status --line`."""
 
 from __future__ import annotations
 
@@ -6,87 +6,79 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from cockpit.line_file import SUFFIX, line_path, lines_path
-from cockpit.model import Node, Quantity, Snapshot
+from cockpit.model import Quantity, Snapshot
 from cockpit.recording.folder import make_folder
 from cockpit.report.status import OK, exit_code
 from cockpit.text import UNKNOWN, count, plural
 from cockpit.whole_file import OWNER_READS, write_whole
 
-LOOK_EVERY_S = 5.0
-"""Seconds between two lines at least."""
+LINE_EVERY_S = 5.0
+"""Shortest time between two lines, in seconds."""
 WRITE_EVERY_S = 30.0
-"""Seconds after which the same line is written again: it is not old."""
+"""Seconds after which an unchanged line is written again, so that it does not count as old."""
 FORGET_S = 7 * 86400.0
-"""Seconds after which the line of a cluster goes, that nobody has looked at: each Ray may have a port of its own."""
+"""Seconds after which an unused line is removed: each Ray may have a port of its own, and so a line of its own."""
 NAME_LETTERS = 30
 
 
 def line_text(snapshot: Snapshot, code: int) -> str:
-    """`ray 2 nodes · GPUs 14/16 · 1 critical, 2 warnings · ppo-7b running`; `code`: the exit code of its status."""
-    return " · ".join(_parts(snapshot, code))
-
-
-def _parts(snapshot: Snapshot, code: int) -> Iterator[str]:
-    if not snapshot.cluster.reachable:
-        yield "ray does not answer"
-    else:
+    """`ray 2 nodes · GPUs 14/16 · 1 critical, 2 warnings · ppo-7b running`; `code`: the exit code of `cockpit status`."""
+    parts = ["ray does not answer"]
+    if snapshot.cluster.reachable:
         living = [node for node in snapshot.nodes or () if node.id is not None and node.state == "ALIVE"]
-        yield f"ray {plural(len(living), 'node') if living else f'nodes {UNKNOWN}'}"
-        yield f"GPUs {_gpus(living)}"
+        gpus = [node.resources.get("GPU", Quantity(0, 0) if node.resources else Quantity()) for node in living]
+        reserved, total = _sum([one.used for one in gpus]), _sum([one.total for one in gpus])
+        parts = [f"ray {plural(len(living), 'node') if living else f'nodes {UNKNOWN}'}", f"GPUs {reserved}/{total}"]
     levels = Counter(finding.level for finding in snapshot.findings)
     found = [f"{levels['critical']} critical"] if levels["critical"] else []
     found += [plural(levels["warning"], "warning")] if levels["warning"] else []
-    yield ", ".join(found) or ("OK" if code == OK else "some data is missing")
+    parts.append(", ".join(found) or ("OK" if code == OK else "some data is missing"))
     running = [job.id for job in snapshot.jobs or () if job.running]
     if running:
-        yield f"{running[0][:NAME_LETTERS]} running" if len(running) == 1 else f"{len(running)} jobs running"
-
-
-def _gpus(living: Iterable[Node]) -> str:
-    """Reserved of all, as Ray counts them; a part that is not known makes the sum unknown."""
-    given = [node.resources.get("GPU", Quantity(0, 0) if node.resources else Quantity()) for node in living]
-    return f"{_sum([one.used for one in given])}/{_sum([one.total for one in given])}"
+        parts.append(f"{running[0][:NAME_LETTERS]} running" if len(running) == 1 else f"{len(running)} jobs running")
+    return " · ".join(parts)
 
 
 def _sum(amounts: Collection[float | None]) -> str:
+    """The sum in words; unknown if any amount is unknown."""
     known = [amount for amount in amounts if amount is not None]
     return count(sum(known)) if known and len(known) == len(amounts) else UNKNOWN
 
 
 class LineToWrite(msgspec.Struct, frozen=True):
-    """What is written of a snapshot, and where."""
+    """The line of a snapshot, and its file."""
 
     path: Path
     text: str
     code: int
     is_answered: bool = True
-    """Whether Ray was there."""
+    """Whether Ray answered."""
 
 
 def make_line(snapshot: Snapshot, named: Collection[str]) -> LineToWrite:
-    """`named`: as of `exit_code`."""
+    """The line of a snapshot; `named`: as for `exit_code`."""
     code = exit_code(snapshot, named)
     return LineToWrite(line_path(snapshot.cluster.address), line_text(snapshot, code), code, snapshot.cluster.reachable is True)
 
 
 def write_line(line: LineToWrite) -> None:
-    """Write it for whoever asks next; an address at which nobody has ever seen a Ray is no cluster's. Raises `OSError`."""
+    """Write the file, unless no Ray has ever answered at this address. Raises `OSError`."""
     if not line.is_answered and not line.path.exists():
         return
     make_folder(lines_path())
-    said = {"text": line.text, "code": line.code, "written": time.time()}
-    write_whole(line.path, json.dumps(said) + "\n", OWNER_READS)
+    content = {"text": line.text, "code": line.code, "written": time.time()}
+    write_whole(line.path, json.dumps(content) + "\n", OWNER_READS)
 
 
 def remove_old_lines() -> None:
-    """Those of clusters that are gone. Raises `OSError`."""
+    """Remove lines of clusters that are gone. Raises `OSError`."""
     make_folder(lines_path())
     for path in lines_path().glob(f"*{SUFFIX}"):
         if time.time() - path.lstat().st_mtime > FORGET_S:
@@ -94,35 +86,35 @@ def remove_old_lines() -> None:
 
 
 class LineWriter:
-    """Fed with every snapshot; a thread writes, as the disk of a home may hang."""
+    """Writes the line of the latest snapshot now and then, in a thread, because the disk of a home may hang."""
 
     def __init__(self, named: Collection[str], clock: Callable[[], float] = time.monotonic) -> None:
         self._named, self._clock = named, clock
         self._thread: threading.Thread | None = None
-        self._looked = self._written = float("-inf")
-        self._left: LineToWrite | None = None
+        self._made_at = self._written_at = float("-inf")
+        self._last: LineToWrite | None = None
 
     def hear(self, snapshot: Snapshot) -> None:
-        """Have it written if it is time; takes no time itself."""
+        """Take a new snapshot, and start a thread that writes its line if it is time."""
         now = self._clock()
-        if not is_worth_a_line(snapshot) or now - self._looked < LOOK_EVERY_S or (self._thread and self._thread.is_alive()):
+        if not is_worth_a_line(snapshot) or now - self._made_at < LINE_EVERY_S or (self._thread and self._thread.is_alive()):
             return
-        self._looked = now
+        self._made_at = now
         self._thread = threading.Thread(target=self._write, args=(snapshot, now), name="line", daemon=True)
         self._thread.start()
 
     def _write(self, snapshot: Snapshot, now: float) -> None:
-        """What can't be written is left: a line that grows old says so itself."""
+        """Errors are ignored: readers see the age of a line."""
         line = make_line(snapshot, self._named)
-        if line == self._left and now - self._written < WRITE_EVERY_S:
+        if line == self._last and now - self._written_at < WRITE_EVERY_S:
             return
         with suppress(OSError):
             write_line(line)
-            if self._left is None:
+            if self._last is None:
                 remove_old_lines()
-            self._left, self._written = line, now
+            self._last, self._written_at = line, now
 
 
 def is_worth_a_line(snapshot: Snapshot) -> bool:
-    """Not the first moments of a screen, which know nothing yet."""
+    """False for the first snapshots of a screen, which know nothing yet."""
     return snapshot.cluster.reachable is False or (snapshot.cluster.reachable is True and snapshot.nodes is not None)

@@ -1,4 +1,4 @@
-"""The table of what Prometheus is told: of each family its name, what it means, its labels, and where its numbers are in a snapshot."""
+"""Defines the metric families for Prometheus: for each its name, meaning, labels, and how to read its values from a snapshot."""
 
 from __future__ import annotations
 
@@ -22,47 +22,50 @@ JUDGED = (*LEFT_OVER, "unknown")
 
 
 class MetricFacts(msgspec.Struct, frozen=True):
-    """A snapshot, and what several families ask of it."""
+    """A snapshot with values that several families need."""
 
     snapshot: Snapshot
     code: int
     nodes: Mapping[str, Node]
-    """By a name that no other has."""
+    """By a unique name."""
     reserved: Mapping[str, float | None]
-    """GPUs by the id of a job that is not over."""
+    """Reserved GPUs by job id, for jobs that have not ended; `None`: unknown."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, code: int) -> MetricFacts:
-        """`code`: the exit code of its status."""
-        return cls(snapshot, code, _name_nodes(snapshot.nodes or ()), _reserved_gpus(snapshot))
+        """`code`: the exit code of `cockpit status` for this snapshot."""
+        look = sample_usage(snapshot)
+        uses = {job.id: look.uses.get(Owner("job", job.job or job.id)) for job in snapshot.jobs or () if job.running}
+        reserved = {job: use.reserved if use else look.none_reserved for job, use in uses.items()}
+        return cls(snapshot, code, _name_nodes(snapshot.nodes or ()), reserved)
 
     @property
     def living(self) -> Iterator[tuple[str, Node]]:
-        """Those that Ray has not declared dead."""
+        """Nodes that Ray has not declared dead, with their names."""
         return ((name, node) for name, node in self.nodes.items() if node.state != "DEAD")
 
     @property
     def machines(self) -> Iterator[tuple[str, Machine]]:
-        """Theirs."""
+        """The machines of living nodes, with the nodes' names."""
         return ((name, self.snapshot.index.machine(node)) for name, node in self.living)
 
     def is_fresh(self, machine: Machine) -> bool:
-        """Whether its figures are of now: Prometheus can't see that others are old."""
+        """Whether the machine's figures are fresh: Prometheus can't see the age of a figure."""
         return machine.seen is not None and self.snapshot.taken - machine.seen <= STALE_AFTER_S
 
     @property
     def fresh_nodes(self) -> Iterator[tuple[str, Node]]:
-        """Those whose machines' figures are of now."""
+        """Living nodes whose machines have fresh figures."""
         return ((name, node) for name, node in self.living if self.is_fresh(self.snapshot.index.machine(node)))
 
     @property
     def fresh_machines(self) -> Iterator[tuple[str, Machine]]:
-        """Those whose figures are of now."""
+        """Machines of living nodes with fresh figures."""
         return ((name, machine) for name, machine in self.machines if self.is_fresh(machine))
 
 
 def _name_nodes(nodes: Iterable[Node]) -> dict[str, Node]:
-    """A dead node whose name another has taken is the other, started again; of two that live, the second is called by its id too."""
+    """Nodes by a unique name. A dead node is dropped if a later one has its name; a second living one gets its id in the name."""
     named: dict[str, Node] = {}
     for node in sorted(nodes, key=lambda one: one.state == "DEAD"):
         if node.title not in named:
@@ -72,14 +75,8 @@ def _name_nodes(nodes: Iterable[Node]) -> dict[str, Node]:
     return named
 
 
-def _reserved_gpus(snapshot: Snapshot) -> dict[str, float | None]:
-    look = sample_usage(snapshot)
-    uses = {job.id: look.uses.get(Owner("job", job.job or job.id)) for job in snapshot.jobs or () if job.running}
-    return {job: use.reserved if use else look.none_reserved for job, use in uses.items()}
-
-
 class Family(msgspec.Struct, frozen=True):
-    """One name that Prometheus knows."""
+    """A metric family of Prometheus."""
 
     name: str
     help: str
@@ -90,7 +87,7 @@ class Family(msgspec.Struct, frozen=True):
 def _of(
     prefix: str, labels: Labels, rows: Callable[[MetricFacts], Iterable[tuple[Labels, Thing]]]
 ) -> Callable[[str, str, Callable[[Thing], float | None]], Family]:
-    """What makes the families of one kind of thing: a name, what it means, and the number of one such thing."""
+    """Returns a constructor for families of one kind of thing; it takes a name, its meaning, and a function from thing to value."""
 
     def make(name: str, meaning: str, number: Callable[[Thing], float | None]) -> Family:
         return Family(f"cockpit_{prefix}{name}", meaning, labels, lambda facts: ((values, number(thing)) for values, thing in rows(facts)))
@@ -110,7 +107,7 @@ _of_disk = _of(
     "disk_", ("node", "path"), lambda facts: (((name, disk.path), disk) for name, machine in facts.fresh_machines for disk in machine.disks)
 )
 _of_resource = _of("node_", ("node",), lambda facts: (((name,), node.resources.get("GPU", Quantity())) for name, node in facts.living))
-"""By Ray's word, which doesn't grow old with a node's agent."""
+"""From Ray's node list, which stays fresh when a node's agent is silent."""
 _of_job = _of("job_", ("ray_job",), lambda facts: (((job,), gpus) for job, gpus in facts.reserved.items()))
 
 
@@ -125,7 +122,7 @@ def _ray(facts: MetricFacts) -> Iterator[Sample]:
 
 
 def _count_nodes(snapshot: Snapshot) -> Mapping[str, int] | None:
-    """By Ray's word: of hosts that it doesn't know there is no state, and where there is no node it has said nothing."""
+    """Nodes by Ray's state; hosts that are no nodes don't count. `None`: Ray has listed no node."""
     states = [node.state for node in snapshot.nodes or () if node.id is not None]
     return _count(states, get_args(NodeState)) if states else None
 
@@ -135,7 +132,7 @@ def _count_jobs(snapshot: Snapshot) -> Mapping[str, int] | None:
 
 
 def _findings(facts: MetricFacts) -> Iterator[Sample]:
-    """That there are none is known only where somebody answers."""
+    """Findings by level. 0 is known only if Ray or a probe answers."""
     counts = _count([finding.level for finding in facts.snapshot.findings], () if facts.code == NO_ANSWER else LEVELS)
     return (((level,), number) for level, number in counts.items())
 
@@ -146,12 +143,12 @@ def _findings_by_code(facts: MetricFacts) -> Iterator[Sample]:
 
 
 def _count_faults(snapshot: Snapshot) -> Mapping[str, int]:
-    """Of sources that have answered ever, too: 0 of them fail. Those of a host are named after it: `probe:w1`."""
+    """Faults by source; 0 for sources that have ever answered. Sources of a host contain its name, such as `probe:w1`."""
     return _count([fault.source for fault in snapshot.faults], (source.partition(":")[0] for source in snapshot.as_of))
 
 
 def _count(labels: Iterable[str], there: Iterable[str] = ()) -> dict[str, int]:
-    """How often each is there; `there`: those that are counted where they are not."""
+    """The number of each label; `there`: labels that count 0 if they are missing."""
     return {**dict.fromkeys(there, 0), **Counter(labels)}
 
 
@@ -169,7 +166,7 @@ def _job_states(facts: MetricFacts) -> Iterator[Sample]:
 
 
 def _waits(facts: MetricFacts) -> Iterator[Sample]:
-    """Of actors nothing where Ray has cut its list: how many wait is not known then."""
+    """Waiting actors and placement groups by reason. If Ray has cut its list of actors, their number is unknown."""
     snapshot = facts.snapshot
     actors = snapshot.actors if snapshot.actors_complete else None
     for kind, listed in (("actor", actors), ("placement_group", snapshot.placement_groups)):
@@ -179,17 +176,17 @@ def _waits(facts: MetricFacts) -> Iterator[Sample]:
 
 
 def _judged_processes(facts: MetricFacts) -> Iterator[Sample]:
-    """Of hosts whose processes have been looked at, as they are judged once Ray is heard too; what can't be told stays `unknown`."""
+    """Orphans, and processes that may be orphans (`unknown`), on hosts whose processes are known."""
     counts = Counter((process.host, process.kind) for process in facts.snapshot.processes or ())
-    looked_at = [host.name for host in facts.snapshot.hosts.values() if host.processes is not None]
-    return (((name, kind), counts[name, kind]) for name in looked_at for kind in JUDGED)
+    probed = [host.name for host in facts.snapshot.hosts.values() if host.processes is not None]
+    return (((name, kind), counts[name, kind]) for name in probed for kind in JUDGED)
 
 
 def _percent(value: float | None) -> float | None:
     return None if value is None else value / 100
 
 
-# No label is called `job` or `instance`: those are Prometheus' own, and it would call ours exported_job.
+# No label is called `job` or `instance`: Prometheus uses these itself, and would rename ours to exported_job.
 FAMILIES = (
     _of_cluster("look_timestamp_seconds", "Time of this sample, in POSIX seconds.", lambda facts: facts.snapshot.taken),
     _of_cluster("status", "0 OK, 1 warning, 2 critical, 3 no answer: the exit code of cockpit status.", lambda facts: facts.code),

@@ -1,4 +1,4 @@
-"""The JSON that scripts rely on, and the exit code that goes with it: the public contract of `cockpit status`."""
+"""Makes the JSON and the exit code of `cockpit status`, the public contract for scripts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class GpuStatus(msgspec.Struct, frozen=True):
     links: GpuLinks | None
     xids: tuple[Xid, ...] | None
     given_to_ray: bool | None
-    """Whether its node's raylet was given it; `null`: that is not known."""
+    """Whether the raylet of its node may use it; `null`: unknown."""
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
@@ -74,11 +74,11 @@ class NodeStatus(msgspec.Struct, frozen=True):
     shm: Amount
     disks: tuple[Disk, ...]
     filled: tuple[FilledDisk, ...]
-    """What fills disks and /dev/shm that are nearly full, the largest first; as far as a probe there has looked."""
+    """The contents of disks and /dev/shm that are nearly full, the largest first; only from a probe."""
     resources: Mapping[str, Quantity]
     gpus: tuple[GpuStatus, ...] | None
     gpus_age: float | None
-    """Of `gpus`, where NVML fails and their figures are older than the others; else as `age`."""
+    """The age of `gpus`: if NVML fails, they are older than the other figures; else it equals `age`."""
 
 
 class PendingActor(msgspec.Struct, frozen=True):
@@ -93,10 +93,10 @@ class PendingActor(msgspec.Struct, frozen=True):
     placement_group: str | None
     waiting: float | None
     at_least: bool
-    """`waiting` counts from when cockpit first saw it, and it may have waited longer: Ray doesn't tell."""
+    """It already waited when cockpit first saw it, so it may have waited longer than `waiting`: Ray does not report since when."""
     why: str | None
     wait: str | None
-    """The same in one word."""
+    """The reason in one word."""
 
 
 class ActorsStatus(msgspec.Struct, frozen=True):
@@ -119,7 +119,7 @@ class GroupStatus(msgspec.Struct, frozen=True):
     waiting: float | None
     why: str | None
     wait: str | None
-    """The same in one word."""
+    """The reason in one word."""
 
 
 class JobStatus(msgspec.Struct, frozen=True):
@@ -156,7 +156,7 @@ class ProcessStatus(msgspec.Struct, frozen=True):
     job: str | None
     actor: str | None
     session: str | None
-    """Of whichever Ray it is; `job` and `actor` are those of `cluster` alone."""
+    """The session of any Ray; `job` and `actor` belong to `cluster` only."""
 
 
 class SessionStatus(msgspec.Struct, frozen=True):
@@ -200,9 +200,9 @@ class FindingStatus(msgspec.Struct, frozen=True):
     since: float | None
     remedy: Remedy | None
     seen: float | None
-    """When the oldest of its facts were true, where a source that it rests on has fallen silent; `null`: now."""
+    """When the oldest of its facts were true, if one of its sources has fallen silent; `null`: now."""
     sources: tuple[str, ...]
-    """What it rests on: `ray.jobs`, `w1 nvml`."""
+    """Its sources, such as `ray.jobs`, `w1 nvml`."""
 
 
 class FaultStatus(msgspec.Struct, frozen=True):
@@ -213,17 +213,17 @@ class FaultStatus(msgspec.Struct, frozen=True):
     text: str
     since: float
     sources: tuple[str, ...]
-    """All that one cause takes down, `source` first."""
+    """All sources that fail by the same cause, `source` first."""
 
 
 class HostStatus(msgspec.Struct, frozen=True):
-    """`hosts[]`: those with a probe."""
+    """`hosts[]`: hosts with a probe."""
 
     name: str
     age: float | None
-    """Of its last sample."""
+    """The age of its last sample."""
     ages: Mapping[str, float | None]
-    """Of what each source of its probe told last: `nvml`, `processes`, `disks`."""
+    """The age of the last answer of each source of its probe, such as `nvml`, `processes`, `disks`."""
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -246,13 +246,17 @@ class Status(msgspec.Struct, frozen=True):
 
 
 def status_of(snapshot: Snapshot) -> Status:
-    """The contract's shape of a snapshot."""
+    """A snapshot in the shape of the contract."""
     now, not_given = snapshot.taken, find_all_not_given(snapshot)
+    pending: tuple[PendingActor, ...] | None = None
+    if snapshot.actors is not None:
+        waiting = (actor for actor in snapshot.actors if actor.pending or actor.state == "RESTARTING")
+        pending = tuple(_as(PendingActor, actor, waiting=_waiting_time(actor, now)) for actor in waiting)
     return Status(
         taken=now,
         cluster=_as(ClusterStatus, snapshot.cluster),
         nodes=_each(snapshot.nodes, lambda node: _node(node, snapshot.index.machine(node), now, not_given.get(node.key))),
-        actors=ActorsStatus(snapshot.actor_counts, snapshot.actors_complete, _pending_actors(snapshot)),
+        actors=ActorsStatus(snapshot.actor_counts, snapshot.actors_complete, pending),
         placement_groups=_each(snapshot.placement_groups, lambda group: _as(GroupStatus, group, waiting=_waiting_time(group, now))),
         jobs=_each(snapshot.jobs, lambda job: _as(JobStatus, job)),
         processes=_each(
@@ -276,7 +280,7 @@ def _age(moment: float | None, now: float) -> float | None:
 
 
 def _as(kind: type[Shape], value: msgspec.Struct, **more: Any) -> Shape:
-    """The fields of `kind`, taken from `value` where `more` doesn't give them."""
+    """A `kind` with the fields of `value`; `more` replaces some of them."""
     return kind(**{name: more[name] if name in more else getattr(value, name) for name in kind.__struct_fields__})
 
 
@@ -308,19 +312,12 @@ def _node(node: Node, machine: Machine, now: float, not_given: Sequence[Gpu] | N
     )
 
 
-def _pending_actors(snapshot: Snapshot) -> tuple[PendingActor, ...] | None:
-    if snapshot.actors is None:
-        return None
-    pending = (actor for actor in snapshot.actors if actor.pending or actor.state == "RESTARTING")
-    return tuple(_as(PendingActor, actor, waiting=_waiting_time(actor, snapshot.taken)) for actor in pending)
-
-
 def _waiting_time(thing: Actor | PlacementGroup, now: float) -> float | None:
     return round(max(0.0, now - thing.since), 1) if thing.since is not None and (thing.pending or thing.state == "RESTARTING") else None
 
 
 def status_json(snapshot: Snapshot, *, indent: int = 0) -> str:
-    """One line, or many that a person can read."""
+    """The status as JSON: in one line, or indented for people."""
     raw = msgspec.json.encode(status_of(snapshot))
     return (msgspec.json.format(raw, indent=indent) if indent else raw).decode()
 
@@ -329,16 +326,16 @@ def export(snapshot: Snapshot, now: float) -> Path:
     """Write the status as JSON into the current folder; only its owner may read it. Raises `OSError`."""
     path = Path(f"cockpit-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}.json")
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(file, "w", encoding="utf-8") as out:  # by its handle: whoever owns the folder may have put a link in its place
+    with os.fdopen(file, "w", encoding="utf-8") as out:  # by its handle: the owner of the folder may have replaced the file by a link
         out.write(status_json(snapshot, indent=2) + "\n")
     return path.resolve()
 
 
 def exit_code(snapshot: Snapshot, named: Collection[str] = ()) -> int:
-    """As bad as the worst finding: 0 OK · 1 warning or old data · 2 critical · 3 no answer. What answers, but not as Ray, is critical.
+    """0 OK · 1 warning or old data · 2 critical · 3 no answer; critical also if something other than Ray answers.
 
-    Data is stale when nodes, actors, groups or jobs are unknown, or a source fails. A host without a probe doesn't count while Ray is well
-    there, unless it is among `named`, the hosts of the config.
+    Data is old when nodes, actors, groups or jobs are unknown, or a source fails. A host without a probe doesn't count if its node is
+    alive, unless it is among `named`, the hosts of the config.
     """
     answers = any(fault.source == "ray.identity" and fault.cause == "not ray" for fault in snapshot.faults)
     if not snapshot.cluster.reachable and not answers and not _lives_at_address(snapshot):
@@ -353,9 +350,9 @@ def exit_code(snapshot: Snapshot, named: Collection[str] = ()) -> int:
 
 
 def _lives_at_address(snapshot: Snapshot) -> bool:
-    """Whether Ray lives on a probed host, and the dashboard that doesn't answer is that host's.
+    """Whether Ray runs on a probed host, and the silent dashboard is on that host.
 
-    A busy host may leave a look without its list of processes. Then a Ray of this host that answers counts as well.
+    The probe of a busy host may not answer with its processes in time. Then a Ray of this host that answers counts too.
     """
     where = urlsplit(snapshot.cluster.address or "").hostname
     live = {session.host for session in snapshot.sessions or () if session.live}

@@ -1,14 +1,14 @@
-"""A snapshot as text that can be pasted into a chat."""
+"""Writes a snapshot, a finding, or the changes between two snapshots as text that can be pasted into a chat."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from cockpit.alike import group_by
 from cockpit.findings.ray_gpus import find_all_not_given
-from cockpit.model import Finding, Job, Node, PlacementGroup, Process, Quantity, Snapshot
+from cockpit.model import Finding, Node, Quantity, Snapshot
 from cockpit.model.titles import count_machines
 from cockpit.placement import needs_words
 from cockpit.recording.happenings import events_between
@@ -18,15 +18,15 @@ from cockpit.report.grouping import Repeats, alike_groups, bundles_words
 from cockpit.text import UNKNOWN, age, clean, count, join_first, percent, plural, ratio, share_percent, size
 
 NAMED_GROUPS = 3
-"""Groups that a line names; the rest are counted."""
+"""Placement groups named in a line; the rest are counted."""
 MAX_ROWS = 20
-"""Of one kind: the text is to be read, not searched."""
+"""Rows of each kind: the text is short enough to be read."""
 
 
 def status_text(snapshot: Snapshot, *, plain: bool = False) -> str:
-    """The cluster, what is wrong, nodes, pending work, orphans, other Rays, jobs: safe to print on a terminal.
+    """The cluster, findings, nodes, pending work, orphans, other Rays, jobs; safe to print on a terminal.
 
-    `plain`: without a table, for who hears it line by line.
+    `plain`: sentences instead of a table, for a screen reader.
     """
     return "\n".join(clean(line) for line in _lines(snapshot, plain=plain))
 
@@ -61,13 +61,13 @@ def _lines(snapshot: Snapshot, *, plain: bool) -> Iterator[str]:
 
 
 def headline(finding: Finding, now: float) -> str:
-    """The finding in one line: level, sentence, for how long."""
+    """The finding in one line: level, sentence, duration."""
     lasted = age(held) if (held := finding.lasted(now)) is not None else ""
     return f"{finding.level.upper()} {finding.text}" + (f" (for {lasted})" if lasted not in ("", "0s", UNKNOWN) else "")
 
 
 def finding_lines(finding: Finding, snapshot: Snapshot) -> Iterator[str]:
-    """The headline, the evidence, and what to do."""
+    """The headline, the evidence, and the remedy."""
     yield headline(finding, snapshot.taken)
     yield from (f"    {line}" for line in finding.evidence)
     yield from _remedy_lines(finding)
@@ -80,7 +80,7 @@ def _remedy_lines(finding: Finding) -> Iterator[str]:
 
 
 def changes(before: Snapshot, now: Snapshot) -> Iterator[str]:
-    """A line for each finding that started, cleared, or changed its level between two snapshots."""
+    """A line for each finding that started, cleared or changed its level between two snapshots."""
     moment = time.strftime("%H:%M:%S", time.localtime(now.taken))
     old, new = ({finding.key: finding for finding in snapshot.findings} for snapshot in (before, now))
     for key, finding in new.items():
@@ -90,7 +90,7 @@ def changes(before: Snapshot, now: Snapshot) -> Iterator[str]:
 
 
 def plain_changes(before: Snapshot, now: Snapshot) -> Iterator[str]:
-    """A line for each finding, fault and job that began or ended, each node whose state changed, and when more or fewer wait."""
+    """A line for each finding, fault and job that began or ended, each node whose state changed, and a changed number of waiting actors."""
     yield from changes(before, now)
     moment = time.strftime("%H:%M:%S", time.localtime(now.taken))
     for event in events_between(before, now):
@@ -99,13 +99,10 @@ def plain_changes(before: Snapshot, now: Snapshot) -> Iterator[str]:
             what = f"{over}FAILING SOURCE " if event.kind == "fault" else ""
             yield clean(f"{moment} {what}{event.text}")
     yield from (clean(f"{moment} {line}") for line in _node_changes(before, now))
-    waiting = [_waiting(snapshot) for snapshot in (before, now)]
-    if None not in waiting and waiting[0] != waiting[1]:
-        yield f"{moment} {plural(waiting[1] or 0, 'actor waits', 'actors wait')}, {waiting[0]} before"
-
-
-def _waiting(snapshot: Snapshot) -> int | None:
-    return None if snapshot.actors is None else sum(actor.pending for actor in snapshot.actors)
+    if before.actors is not None and now.actors is not None:
+        waited, waiting = (sum(actor.pending for actor in actors) for actors in (before.actors, now.actors))
+        if waited != waiting:
+            yield f"{moment} {plural(waiting, 'actor waits', 'actors wait')}, {waited} before"
 
 
 def _node_changes(before: Snapshot, now: Snapshot) -> Iterator[str]:
@@ -134,14 +131,14 @@ def _node_lines(snapshot: Snapshot, nodes: Iterable[Node]) -> Iterator[str]:
 
 
 def _not_given_words(snapshot: Snapshot, nodes: Iterable[Node]) -> list[str]:
-    """`4 on w1 (0, 3, 6, 7)` for each of these nodes that has GPUs which Ray can't hand out."""
+    """`4 on w1 (0, 3, 6, 7)` for each of these nodes with GPUs that Ray can't hand out."""
     found = find_all_not_given(snapshot)
-    told = ((node, found.get(node.key)) for node in nodes)
-    return [f"{len(gpus)} on {snapshot.index.titles.of_node(node)} ({', '.join(gpu.label for gpu in gpus)})" for node, gpus in told if gpus]
+    titles, pairs = snapshot.index.titles, ((node, found.get(node.key)) for node in nodes)
+    return [f"{len(gpus)} on {titles.of_node(node)} ({', '.join(gpu.label for gpu in gpus)})" for node, gpus in pairs if gpus]
 
 
 _LABELS = ("GPUs reserved", "GPU memory", "GPUs busy", "host memory", "Ray kills workers above", "object store", "fullest disk")
-"""Of the same columns in a sentence, without node, state and when it was seen."""
+"""Names of the table's columns in a sentence, without node, state and the time it was seen."""
 
 
 def _node_sentences(snapshot: Snapshot, nodes: Iterable[Node]) -> Iterator[str]:
@@ -157,7 +154,7 @@ def _node_sentences(snapshot: Snapshot, nodes: Iterable[Node]) -> Iterator[str]:
 
 
 def node_state(node: Node, snapshot: Snapshot) -> str:
-    """Ray's state of the node; of a host that is none of the followed Ray's, what its probe sees of Ray."""
+    """Ray's state of the node; for a host that is no node of the followed Ray, whether its probe sees a Ray."""
     if node.id is not None:
         return node.state
     if snapshot.index.machine(node).seen is None:
@@ -169,15 +166,15 @@ def node_state(node: Node, snapshot: Snapshot) -> str:
 def _node_cells(node: Node, snapshot: Snapshot) -> tuple[str, ...]:
     machine = snapshot.index.machine(node)
     reserved = node.resources.get("GPU", Quantity()) if node.state != "DEAD" else Quantity()
-    told = [gpu for gpu in machine.current_gpus or () if gpu.memory_used is not None]
-    held, there = sum(gpu.memory_used or 0 for gpu in told), sum(gpu.memory_total or 0 for gpu in told)
+    known_gpus = [gpu for gpu in machine.current_gpus or () if gpu.memory_used is not None]
+    held, there = sum(gpu.memory_used or 0 for gpu in known_gpus), sum(gpu.memory_total or 0 for gpu in known_gpus)
     busy = [gpu.utilization for gpu in machine.current_gpus or () if gpu.utilization is not None]
     disk = max((share for disk in machine.disks if (share := ratio(disk.used, disk.total)) is not None), default=None)
     return (
         snapshot.index.titles.of_node(node) + ("*" if node.head else ""),
         node_state(node, snapshot),
         f"{count(reserved.used)}/{count(reserved.total)}",
-        f"{size(held)}/{size(there)}" if told else UNKNOWN,
+        f"{size(held)}/{size(there)}" if known_gpus else UNKNOWN,
         percent(sum(busy) / len(busy) if busy else None),
         f"{size(machine.memory.used)}/{size(machine.memory.total)}",
         size(machine.memory.kill_at),
@@ -194,20 +191,16 @@ def _actor_lines(snapshot: Snapshot, repeats: Repeats) -> Iterator[str]:
     else:
         yield "Actors: " + (", ".join(f"{number} {state}" for state, number in counts.items() if number and state != "DEAD") or "none")
     for groups in alike_groups(snapshot.placement_groups or ())[:MAX_ROWS]:
-        yield _group_line(groups, snapshot.taken, repeats)
+        first, names = groups[0], [group.name or group.id[:12] for group in groups]
+        who = f"placement group {names[0]}" if len(groups) == 1 else f"{len(groups)} placement groups {join_first(names, NAMED_GROUPS)}"
+        since = min((group.since for group in groups if group.since is not None), default=None)
+        waited = age(None if since is None else snapshot.taken - since)
+        why = _why(first.why, f"group {names[0]}", repeats)
+        yield f"  pending: {who} {first.strategy or ''} {bundles_words(first)} for {waited}{why}"
     actors = [actor for actor in snapshot.actors or () if actor.pending]
     alike = Counter((actor.class_, actor.state, needs_words(actor.needs), actor.why) for actor in actors)
-    for (name, state, needs, why), number in alike.most_common(MAX_ROWS):
-        yield f"  pending: {number} x {name} ({state}) needs {needs or 'no resources'}{_why(why, f'actor {name}', repeats)}"
-
-
-def _group_line(groups: Sequence[PlacementGroup], now: float, repeats: Repeats) -> str:
-    first, names = groups[0], [group.name or group.id[:12] for group in groups]
-    who = f"placement group {names[0]}" if len(groups) == 1 else f"{len(groups)} placement groups {join_first(names, NAMED_GROUPS)}"
-    since = min((group.since for group in groups if group.since is not None), default=None)
-    waited = age(None if since is None else now - since)
-    why = _why(first.why, f"group {names[0]}", repeats)
-    return f"  pending: {who} {first.strategy or ''} {bundles_words(first)} for {waited}{why}"
+    for (name, state, needs, reason), number in alike.most_common(MAX_ROWS):
+        yield f"  pending: {number} x {name} ({state}) needs {needs or 'no resources'}{_why(reason, f'actor {name}', repeats)}"
 
 
 def _why(reason: str | None, name: str, repeats: Repeats) -> str:
@@ -215,13 +208,13 @@ def _why(reason: str | None, name: str, repeats: Repeats) -> str:
 
 
 def hosts_probed(snapshot: Snapshot) -> str:
-    """`1 of 2 hosts probed`: of the others nobody knows whether they have orphans."""
-    looked_at, machines = count_machines(snapshot.nodes or (), snapshot.hosts)
-    return f"{looked_at} of {plural(machines, 'host')} probed"
+    """`1 of 2 hosts probed`: whether the other hosts have orphans is unknown."""
+    probed, machines = count_machines(snapshot.nodes or (), snapshot.hosts)
+    return f"{probed} of {plural(machines, 'host')} probed"
 
 
 def unjudged_words(snapshot: Snapshot) -> str:
-    """`; 1 process could not be classified: only its Ray cluster knows whether its job still runs`; nothing where each could be."""
+    """`; 1 process could not be classified: only its Ray cluster knows whether its job still runs`; empty if all were classified."""
     unjudged = snapshot.unjudged
     whose = "its" if len(unjudged) == 1 else "their"
     why = f": only {whose} Ray cluster knows whether {whose} job still runs" if all(one.undecided == "job" for one in unjudged) else ""
@@ -238,30 +231,24 @@ def _orphan_lines(snapshot: Snapshot) -> Iterator[str]:
     none = "none" if snapshot.looked_at and not snapshot.unjudged else "unknown"
     number = plural(len(orphans), "process", "processes") if orphans else none
     yield f"Orphans: {number}{gpus} ({hosts_probed(snapshot)}{unjudged_words(snapshot)})"
-    yield from (_process_line(process, snapshot) for process in orphans[:MAX_ROWS])
+    for process in orphans[:MAX_ROWS]:
+        gpu_indices = ",".join(str(hold.index) for hold in process.gpus)
+        holds = f"{size(process.gpu_memory)} on GPU {gpu_indices}" if gpu_indices else "no GPU"
+        command = (process.command or process.name or UNKNOWN)[:100]
+        yield f"  {process.kind} {snapshot.index.place_title(process)} pid {process.pid} {holds}: {command} ({'; '.join(process.why)})"
     dead = [session for session in snapshot.sessions or () if session.live is False]
     if dead:
-        known = [session.size for session in dead if session.size is not None]
-        yield f"Dead sessions: {len(dead)}" + (f", {size(sum(known))} on disk" if known else "")
-    yield from _other_lines(snapshot)
+        sizes = [session.size for session in dead if session.size is not None]
+        yield f"Dead sessions: {len(dead)}" + (f", {size(sum(sizes))} on disk" if sizes else "")
 
-
-def _other_lines(snapshot: Snapshot) -> Iterator[str]:
-    """The processes of other Rays on the probed hosts, a line for each host and session."""
-    strange = (process for process in snapshot.processes or () if process.ours is False and not process.left_over)
-    others = group_by(strange, lambda process: (process.host, process.session or "an unknown session"))
-    for (host, session), theirs in list(others.items())[:MAX_ROWS]:
+    # Processes of other Rays on probed hosts, a line for each host and session.
+    foreign = (process for process in snapshot.processes if process.ours is False and not process.left_over)
+    others = group_by(foreign, lambda process: (process.host, process.session or "an unknown session"))
+    for (host, session_name), theirs in list(others.items())[:MAX_ROWS]:
         held = sum(process.gpu_memory or 0 for process in theirs)
         gpus = f", holding {size(held)} of GPU memory" if held else ""
         title = snapshot.index.titles.of_host(host)
-        yield f"Another Ray session on {title}: {session}, {plural(len(theirs), 'process', 'processes')}{gpus}"
-
-
-def _process_line(process: Process, snapshot: Snapshot) -> str:
-    gpus = ",".join(str(hold.index) for hold in process.gpus)
-    held = f"{size(process.gpu_memory)} on GPU {gpus}" if gpus else "no GPU"
-    command = (process.command or process.name or UNKNOWN)[:100]
-    return f"  {process.kind} {snapshot.index.place_title(process)} pid {process.pid} {held}: {command} ({'; '.join(process.why)})"
+        yield f"Another Ray session on {title}: {session_name}, {plural(len(theirs), 'process', 'processes')}{gpus}"
 
 
 def _job_lines(snapshot: Snapshot) -> Iterator[str]:
@@ -270,9 +257,7 @@ def _job_lines(snapshot: Snapshot) -> Iterator[str]:
         return
     states = Counter(job.status for job in snapshot.jobs)
     yield "Jobs: " + (", ".join(f"{number} {status}" for status, number in states.items()) or "none")
-    yield from (_job_line(job, snapshot.taken) for job in snapshot.jobs if job.running)
-
-
-def _job_line(job: Job, now: float) -> str:
-    lasted = age(None if job.started is None else (job.ended or now) - job.started)
-    return f"  {job.status} {job.id} for {lasted}: {(job.entrypoint or UNKNOWN)[:120]}"
+    for job in snapshot.jobs:
+        if job.running:
+            lasted = age(None if job.started is None else (job.ended or snapshot.taken) - job.started)
+            yield f"  {job.status} {job.id} for {lasted}: {(job.entrypoint or UNKNOWN)[:120]}"

@@ -1,4 +1,4 @@
-"""What somebody has used of the GPUs, in words: GPU-hours, idle time by cause, memory against Ray's kill line."""
+"""Writes the usage of GPUs in words: GPU-hours, idle time by cause, memory against Ray's kill line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cockpit.text import UNKNOWN, age, plural, ratio, share_percent, size
 from cockpit.usage import CAUSES, IdleCause, OwnerUsage
 
 PARTLY_KNOWN_SHARE = 0.99
-"""Of the time for which something must have been known to be told without a `>`."""
+"""Share of the time that must be known for a value without a `>`."""
 
 
 def gpu_hours(seconds: float) -> str:
@@ -17,27 +17,27 @@ def gpu_hours(seconds: float) -> str:
 
 
 def hours_words(hours: float | None) -> str:
-    """In at most six characters: `0.04`, `3.2`, `1250`."""
+    """Hours in at most six characters: `0.04`, `3.2`, `1250`."""
     if hours is None:
         return UNKNOWN
     return f"{hours:.2f}" if 0 < hours < 1 else f"{hours:.1f}" if 0 < hours < 100 else f"{hours:.0f}"
 
 
 def known_hours(seconds: float, known_s: float, seen_s: float) -> str:
-    """The same; `>` where for a part of the time it was not known, `–` where it never was."""
+    """GPU-seconds as hours; with `>` if they were unknown for a part of the time, `–` if always."""
     if known_s <= 0:
         return UNKNOWN
     return (">" if known_s < PARTLY_KNOWN_SHARE * seen_s else "") + gpu_hours(seconds)
 
 
 def idle_words(idle: Mapping[IdleCause, float]) -> str:
-    """`2.1 starting or loading, 0.30 cause not seen`: the most first."""
+    """`2.1 starting or loading, 0.30 cause not seen`: the longest first."""
     most = sorted(((seconds, CAUSES[cause]) for cause, seconds in idle.items() if seconds > 0), reverse=True)
     return ", ".join(f"{gpu_hours(seconds)} {words}" for seconds, words in most)
 
 
 def memory_words(used: OwnerUsage) -> str:
-    """The fullest that a host of it was, and how far that is from where Ray kills."""
+    """The highest use of memory on one of its hosts, and the line at which Ray kills."""
     if (mark := used.memory_mark) is None:
         return UNKNOWN
     line = f", Ray kills at {size(mark.kill_at)}" if mark.kill_at is not None else ", Ray's kill line is unknown"
@@ -45,7 +45,7 @@ def memory_words(used: OwnerUsage) -> str:
 
 
 def usage_pairs(used: OwnerUsage) -> Iterator[tuple[str, str]]:
-    """Names and values, for whoever lists facts about one job."""
+    """Names and values for a list of facts about one job."""
     sums = used.sums
     causes = idle_words(sums.idle)
 

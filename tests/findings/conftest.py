@@ -40,10 +40,10 @@ def without(facts: Facts, source: str, *, agents: bool) -> Facts:
 @pytest.fixture(autouse=True)
 def every_source_is_declared(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
     """A finding that vanishes with a source rests on it."""
-    ask, seen, undeclared = FindingTracker._ask, set[tuple[str, str]](), set[str]()
+    run, seen, undeclared = FindingTracker._run_detector, set[tuple[str, str]](), set[str]()
 
     def checked(tracker: FindingTracker, detect: Detector, facts: Facts, bugs: Any) -> list[Finding]:
-        found = ask(tracker, detect, facts, bugs)
+        found = run(tracker, detect, facts, bugs)
         new = {finding.key for finding in found if (detect.__name__, finding.code) not in seen}
         seen.update((detect.__name__, finding.code) for finding in found)
         declared = sources_of(detect)
@@ -57,6 +57,6 @@ def every_source_is_declared(monkeypatch: pytest.MonkeyPatch, request: pytest.Fi
         return found
 
     if "hostile" not in request.node.nodeid:
-        monkeypatch.setattr(FindingTracker, "_ask", checked)
+        monkeypatch.setattr(FindingTracker, "_run_detector", checked)
     yield
     assert not undeclared

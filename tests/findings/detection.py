@@ -1,4 +1,4 @@
-"""What detectors find in made-up snapshots, looked at again and again."""
+"""Runs detectors on made-up snapshots, again and again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.world import NOW, with_figures
 
 
 def looked(snapshot: Snapshot, seconds: float = 120, *, detectors: tuple[Detector, ...] = DETECTORS, **limits: Any) -> tuple[Finding, ...]:
-    """What is found when it has stayed like this for so long: looked at every 5 s, every node's and host's facts as fresh as at first."""
+    """The findings after this state has lasted for a time; sampled every 5 s, with all facts as fresh as at first."""
     judge = FindingTracker(Limits(**limits), detectors)
     for step in range(int(seconds // 5)):
         judge(later(snapshot, 5.0 * step - seconds))
@@ -23,7 +23,7 @@ def looked(snapshot: Snapshot, seconds: float = 120, *, detectors: tuple[Detecto
 
 
 def later(snapshot: Snapshot, seconds: float) -> Snapshot:
-    """The same facts, so many seconds later, as fresh as they were."""
+    """The same facts some seconds later, as fresh as before."""
     nodes = snapshot.nodes and tuple(_heard_at(node, lambda at: at + seconds) for node in snapshot.nodes)
     hosts = {name: _later_host(host, seconds) for name, host in snapshot.hosts.items()}
     as_of = {source: at + seconds for source, at in snapshot.as_of.items()}
@@ -42,7 +42,7 @@ def _later_host(host: Host, seconds: float) -> Host:
 def after_silence(
     snapshot: Snapshot, seconds: float, *, detectors: tuple[Detector, ...] = DETECTORS, faults: tuple[Fault, ...] = (), **limits: Any
 ) -> tuple[Finding, ...]:
-    """What is found when it has stayed like this for two minutes, and then nothing was heard for so many seconds."""
+    """The findings after this state has lasted for two minutes, and then all sources were silent for some seconds."""
     judge = FindingTracker(Limits(**limits), detectors)
     for step in range(25):
         judge(later(snapshot, 5.0 * step - 120))
@@ -50,7 +50,7 @@ def after_silence(
 
 
 class HeardAgain(FindingTracker):
-    """Looks at snapshots of which every source was heard again before each look, which is two seconds after the last one or later."""
+    """Runs detectors on snapshots; every source has new facts before each run, at least two seconds after the last run."""
 
     last = 0.0
 
@@ -60,7 +60,7 @@ class HeardAgain(FindingTracker):
 
 
 def heard_again(snapshot: Snapshot) -> Snapshot:
-    """With every time that is not after `NOW` moved on as far as the snapshot itself was taken after `NOW`."""
+    """The value with all times up to `NOW` moved by the time between `NOW` and the snapshot."""
 
     def moved(at: float) -> float:
         return at if at > NOW else at + max(0.0, snapshot.taken - NOW)
@@ -81,5 +81,5 @@ def only(findings: tuple[Finding, ...], code: str) -> Finding:
 
 
 def codes(findings: tuple[Finding, ...]) -> set[str]:
-    """What was found."""
+    """The last findings."""
     return {finding.code for finding in findings}

@@ -20,7 +20,7 @@ LOG_MONITOR = process(41, kind="ray", command="python /x/ray/_private/log_monito
 
 
 def head(*rays: RayProcess, live: bool | None = True, processes=(DASHBOARD, MONITOR, LOG_MONITOR), **more: Any) -> Snapshot:
-    """The head is looked at, and these parts of Ray run there."""
+    """A probed head on which these parts of Ray run."""
     sessions = (Session(host="node1", name=SESSION, path=f"/tmp/ray/{SESSION}", live=live, owner="train", size=GIB),)
     nodes = (node(1).id,) if RAYLET in rays else ()
     host = Host("node1", ("10.0.0.1",), NOW, sessions=sessions, nodes=nodes, rays=rays, processes=processes, local=True)

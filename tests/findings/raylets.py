@@ -1,4 +1,4 @@
-"""Clusters whose raylets are seen by probes, each on a host of its own."""
+"""Clusters whose raylets are probed, each on a host of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def place(number: int, *, cpus: float = 192, host_cpus: int | None = 192, ip: st
 
 
 def cluster(*places: tuple[Node, Host], faults: tuple[Fault, ...] = (), **more: Any) -> Snapshot:
-    """A cluster of these, about which nothing else is known."""
+    """A cluster of these nodes, and nothing else."""
     facts = {
         "cluster": Cluster("http://10.0.0.1:8265", "2.60.0", SESSION, reachable=True),
         "nodes": tuple(one for one, _ in places), "hosts": {host.name: host for _, host in places},

@@ -1,4 +1,4 @@
-"""Actors that are restarted again and again, and what ended jobs still hold."""
+"""Actors that are restarted again and again, and GPUs that ended jobs still hold."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NODE = f"{1:056x}"
 
 
 def watched(*looks, complete=True, cluster=None, **more):
-    """What is found at the last of these looks; each is a time and how often actors 1, 2, … were restarted by then."""
+    """The findings of the last of these runs; each is a time with the restarts of actors 1, 2, … until then."""
     judge = HeardAgain(Limits(), (restart_loops,))
     told = ()
     for seconds, *restarts in looks:
@@ -97,10 +97,10 @@ def test_what_ray_s_count_has_told_stays_until_ten_minutes_were_watched_without_
 @pytest.mark.parametrize(
     "looks",
     [
-        [(0, 9)],  # what happened before anybody looked
+        [(0, 9)],  # restarts before cockpit watched
         [(0, 0), (300, 2)],
         [(0, 0), (400, 1), (800, 2), (1200, 3)],
-        [(0, 0), (5000, 3)],  # over an hour or at once: nobody saw
+        [(0, 0), (5000, 3)],  # over an hour or all at once: unknown
         [(0, None), (300, None)],
         [(0, -9), (300, -1)],
         [(0, 9), (300, 2)],

@@ -1,4 +1,4 @@
-"""Nothing answers at the address: which Ray is there instead, and the way to it."""
+"""An address without an answer: other Rays that are there, and how to reach them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Slurm is going to take away, and only that."""
+"""Slurm jobs and nodes that are about to end are found, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lines of logs say of the causes of failures."""
+"""Causes of failures in lines of logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Ray's own parts on its head do not do any more: one cause is one finding."""
+"""Ray's own parts on its head that no longer work: one cause is one finding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CPUs that Ray offers, and those that it may use."""
+"""CPUs that Ray offers, and CPUs that it may use."""
 
 from __future__ import annotations
 

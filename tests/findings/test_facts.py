@@ -1,4 +1,4 @@
-"""What a detector may ask of a snapshot, and of what the judge has seen before it."""
+"""The facts for detectors: the snapshot, and what the tracker remembers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.world import NOW, actor, node, snapshot
 
 
 def steadiness(*holds: bool) -> list[float | None]:
-    """For how long it has held, looked at every 10 s, with gaps of less than 20 s counted in."""
+    """For how long a condition has held, sampled every 10 s, including gaps shorter than 20 s."""
     facts, told = Facts(snapshot(), Limits()), []
     for step, each in enumerate(holds):
         facts = Facts(replace(snapshot(), taken=NOW + 10 * step), Limits(), facts.holding)

@@ -1,4 +1,4 @@
-"""Sources that fail where they matter: with level, cause and remedy."""
+"""Failing sources: level, cause and remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fills a disk: whose log, cache, checkpoints; and what can be done about it."""
+"""Logs, caches and checkpoints that fill a disk, their owners, and the remedies."""
 
 from __future__ import annotations
 

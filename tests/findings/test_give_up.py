@@ -1,4 +1,4 @@
-"""Of a waiting placement group it is told when the program that asked for it gives up, where its code says so."""
+"""A waiting placement group has a deadline if its program gives up after a time."""
 
 from __future__ import annotations
 

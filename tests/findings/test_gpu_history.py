@@ -1,4 +1,4 @@
-"""The recent past of GPUs: loads are averages of what was known for long enough, and growth is what no peak before it had."""
+"""The recent past of GPUs: loads are averages over a time with known figures, and growth exceeds all earlier peaks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers without a task that hold GPU memory are told, and those that work, wait for a moment or hold next to nothing are not."""
+"""Idle workers that hold GPU memory are found; workers that work, wait for a moment or hold next to nothing are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPU memory that nobody owns is told, and only that."""
+"""GPU memory of orphans is found, and no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that no process explains, and GPUs that are free by Ray's count alone."""
+"""Memory that no process accounts for, and GPUs that are free only by Ray's count."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ID = f"{1:056x}"
 
 
 def seen(gpus: tuple[Gpu, ...], processes: tuple[Process, ...] | None, **more: Any) -> Snapshot:
-    """One probed node with these GPUs, of which Ray has handed out none."""
+    """One probed node with these GPUs, none of which Ray has handed out."""
     resources = more.pop("resources", {"GPU": Quantity(0, len(gpus))})
     facts = {
         "hosts": {"node1": Host("node1", ("10.0.0.1",), NOW, gpus=gpus, processes=processes, nodes=(ID,))},

@@ -1,4 +1,4 @@
-"""GPU memory that creeps towards its end is told ahead; what is taken once, returns or comes to rest is not."""
+"""GPU memory that grows until it is full is predicted; memory that is taken once, returns or stops growing is not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MINUTE = 60.0
 EVERY = 20.0
 HOUR = 3600.0
 Curve = Callable[[float], float | None]
-"""Gibibytes in use, of the seconds of watching."""
+"""Gibibytes in use, as a function of the seconds watched."""
 
 
 def rank(index: int, **more: Any) -> Process:
@@ -47,7 +47,7 @@ def world(at: float, *used: float | None, holders: tuple[Process, ...] | None = 
 
 
 def watched(minutes: float, *curves: Curve, limits: Limits | None = None, **more: Any) -> tuple[Finding, ...]:
-    """What is found at the end of that time."""
+    """The findings at the end of that time."""
     judge, told = HeardAgain(limits or Limits(), GROWING), snapshot()
     for step in range(int(minutes * MINUTE / EVERY) + 1):
         at = step * EVERY

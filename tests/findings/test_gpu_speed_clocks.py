@@ -1,4 +1,4 @@
-"""Power limits below the default and clocks far below the others' are told; idle GPUs and GPUs that draw all they may are not."""
+"""Power limits below the default and clocks far below the others' are found; idle GPUs and GPUs at their power limit are not."""
 
 from __future__ import annotations
 

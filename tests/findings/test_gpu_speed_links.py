@@ -1,4 +1,4 @@
-"""Links of GPUs that are down, slow or make errors are told; idle links, bridges and counts of long ago are not."""
+"""Links of GPUs that are down, slow or faulty are found; idle links, bridges and old counts are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPUs that are lost, ill or slowed down, and GPUs that are counted differently."""
+"""GPUs that are lost, faulty or throttled, and GPU counts that differ."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_old_facts_say_so():
 
 @dataclass
 class Raylet:
-    """A node and what is known of it."""
+    """A node and its host."""
 
     promised: float | None = 8
     there: int = 8

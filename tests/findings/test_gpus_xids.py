@@ -1,4 +1,4 @@
-"""Xids are told with what they mean, the worst first, and for as long as that helps."""
+"""Xids are reported with their meaning, the most severe first, for some hours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts whose own name leads to loopback."""
+"""Hosts whose own name resolves to loopback."""
 
 from __future__ import annotations
 

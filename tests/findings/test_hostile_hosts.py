@@ -1,4 +1,4 @@
-"""Whatever hosts, nodes, GPUs and processes say of themselves: no detector trips, and no sentence is nonsense."""
+"""Hosts, nodes, GPUs and processes may report anything: no detector raises an error, and no sentence is nonsense."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a cluster says of what waits and what ended: no detector trips, and no sentence is nonsense."""
+"""A cluster may report anything about waiting and ended work: no detector raises an error, and no sentence is nonsense."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_not_before_it_has_lasted():
 
 
 def watch(*steps):
-    """What is found when the counters of one port are these, a minute apart."""
+    """The findings after these counters of one port, a minute apart."""
     tracker = FindingTracker(Limits(), GROWTH)
     return [tracker(later(world(host(port(**errors))), 60.0 * number)).findings for number, errors in enumerate(steps)]
 

@@ -1,4 +1,4 @@
-"""Network interfaces that NCCL or Gloo is told to use."""
+"""Network interfaces that NCCL or Gloo are set to use."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_what_runs_already_joins_no_group_or_is_unknown_is_not_told(fine):
 
 
 def apart(*processes):
-    """On two hosts that are looked at."""
+    """The findings on two probed hosts."""
     first = snapshot()
     here = first.hosts["node1"]
     return replace(first, processes=processes, hosts={name: replace(here, name=name, taken=NOW, nodes=()) for name in ("node1", "node2")})

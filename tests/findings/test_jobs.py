@@ -1,4 +1,4 @@
-"""Jobs that don't start are told with what their supervisor waits for, failed ones with the line that matters."""
+"""Jobs that don't start are reported with the reason their supervisor waits, failed jobs with the important line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def submitted(name="ppo", status="FAILED", **more):
 
 
 def seen(*jobs, actors=(), **more):
-    """What one look finds."""
+    """The findings of a single look."""
     return looked(snapshot(jobs=jobs, actors=actors, **more), 0, detectors=ALONE)
 
 

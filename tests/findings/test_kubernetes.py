@@ -1,4 +1,4 @@
-"""What Kubernetes does to a Ray, and only that."""
+"""Trouble that only Kubernetes knows of, and no other."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def job(status: str) -> Job:
 
 
 def test_a_job_that_ray_has_lost_while_its_rayjob_says_running_is_told():
-    """As after the head was started anew: kuberay's issues 4217 and 3903."""
+    """As after a restart of the head: KubeRay's issues 4217 and 3903."""
     finding = only(found(seen(rayjobs=(RUNNING,))), "rayjob-contradicts")
     assert finding.text == "RayJob rayjob-sample reports job rayjob-sample-zdxm6 as RUNNING, but Ray knows no such job"
     assert (finding.level, finding.subject) == ("warning", "RayJob rayjob-sample")

@@ -1,4 +1,4 @@
-"""Which raylets are seen now."""
+"""The raylets that probes see now."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_what_is_not_known_to_be_true_now_is_left_out():
 
 
 def with_false_raylet(at, of, trusted=False):
-    """A place where a process looks like the raylet of another place's node."""
+    """A host on which a process looks like the raylet of a node elsewhere."""
     (one, host), (other, _) = at, of
     false = RayProcess("raylet", 666, SESSION, other.id, "S", addresses=host.addresses, start={} if trusted else None)
     return one, replace(host, nodes=(*host.nodes, other.id), rays=(*host.rays, false))

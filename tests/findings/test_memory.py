@@ -1,4 +1,4 @@
-"""Ray's kill line is near, workers were ended for lack of memory, a cgroup gives less than the host has: told, and only then."""
+"""Memory near Ray's kill line, kills for lack of memory, and limits of cgroups are found, and nothing else."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ HOG = f"{1:032x}"
 
 
 def of(used, kill_at=950, total=1000, **more):
-    """A cluster of one node that uses so many GiB."""
+    """A cluster of one node with this use in GiB."""
     memory = HostMemory(int(used * GIB), total * GIB, None if kill_at is None else kill_at * GIB)
     return snapshot(nodes=(node(1, memory=memory, shm=None, seen=NOW),), **more)
 
 
 class Growing:
-    """Looks every 5 s at one node, whose memory an actor fills."""
+    """Samples one node every 5 s, whose memory an actor fills."""
 
     def __init__(self, **limits):
         self.judge, self.now, self.found = HeardAgain(Limits(**limits), NEAR), NOW - 300, ()
@@ -249,7 +249,7 @@ def test_what_the_kernel_ends_of_others_on_a_host_of_ray_is_no_alarm(name, rays,
 
 
 def test_what_the_kernel_ended_before_this_ray_was_started_is_no_alarm():
-    """A container beside it, or the Ray before: its workers were called so too."""
+    """A container on the same host, or the Ray before: its workers have the same names."""
     one = kill(4242, by="kernel", node=None, host="node1", name="ray::Trainer", job=None)
     found = only(killed(one, nodes=(node(1, started=NOW - 30),)), "workers-killed-oom")
     assert found.level == "info"
@@ -360,7 +360,7 @@ def test_a_host_that_gives_all_it_has_is_not_told(whole):
 
 
 def in_slurm(limit, kill_at=950, used=2):
-    """A node of 1,000 GiB in a Slurm job that may use so many."""
+    """A node of 1,000 GiB in a Slurm job with this limit."""
     one = node(1, memory=HostMemory(300 * GIB, 1000 * GIB, kill_at and kill_at * GIB))
     raylet = RayProcess("raylet", 21, node=one.id, slurm="42", slurm_memory=Amount(used and used * GIB, limit * GIB))
     seen = snapshot(nodes=(one,))

@@ -1,4 +1,4 @@
-"""Host memory over time: gaps are gaps, growth is told robustly, and each byte has its owner."""
+"""Host memory over time: gaps stay gaps, growth is measured robustly, and each byte has an owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead nodes are told with why, since when and what went with them; an agent that stands still is told while others go on."""
+"""Dead nodes are reported with reason, time and losses; silent agents are found while others report."""
 
 from __future__ import annotations
 

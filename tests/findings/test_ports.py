@@ -1,4 +1,4 @@
-"""A failed job's port, its host, and who listens there now."""
+"""A failed job's port, its host, and the process that listens there now."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_what_runs_again_has_not_failed_last():
 
 
 def test_of_very_many_failures_the_newest_count():
-    """Each is a message that is searched, at every snapshot."""
+    """Each failure is a message that is searched, at every snapshot."""
     jobs = [Job(id=str(number), status="FAILED", entrypoint=f"train {number}", ended=NOW - number) for number in range(3 * MAX_FAILURES)]
     assert {job.id for job in last_failures(reversed(jobs), NOW, 3600)} == {str(number) for number in range(MAX_FAILURES)}
 

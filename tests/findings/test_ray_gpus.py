@@ -1,4 +1,4 @@
-"""Which GPUs of a node its raylet was given, and where that is not known."""
+"""The GPUs that a raylet may use, and cases in which they are unknown."""
 
 from __future__ import annotations
 

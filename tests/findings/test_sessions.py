@@ -1,4 +1,4 @@
-"""Sessions side by side, pointers that lead nowhere, and a temp dir of somebody else."""
+"""Several sessions on a host, pointers to dead sessions, and a temp dir of another user."""
 
 from __future__ import annotations
 

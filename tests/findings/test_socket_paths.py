@@ -1,4 +1,4 @@
-"""Temp dirs that are too long for Ray's sockets, of a Ray that runs."""
+"""Temp dirs of a running Ray that are too long for its sockets."""
 
 from __future__ import annotations
 

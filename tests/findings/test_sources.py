@@ -1,4 +1,4 @@
-"""No finding outlives its facts: with any source taken away at any time, nothing that rests on it begins, grows or ends."""
+"""No finding outlives its facts: if any source falls silent at any time, no finding that rests on it begins, grows or ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.findings.detection import codes, looked, only
 from tests.world import GIB, NOW, gpu, node, snapshot, with_figures
 
 LISTS = {"ray.nodes": 5.0, "ray.status": 5.0, "ray.actors": 5.0, "ray.placement_groups": 10.0, "ray.jobs": 10.0}
-"""Sources of the cluster, and every how many seconds each is asked."""
+"""Sources of the cluster, and the interval in seconds at which each is asked."""
 PACES = {
     "nvml": 2.0,
     "processes": 2.0,
@@ -29,13 +29,13 @@ PACES = {
     "temps": 10.0,
     "logs": 10.0,
 }
-"""The same of a probe."""
+"""Sources of a probe, and their intervals in seconds."""
 LOOK_S = 4.0
 W1, W2 = f"{1:056x}", f"{2:056x}"
 
 
 def troubled(now: float) -> Snapshot:
-    """Two nodes in trouble of many kinds, all facts of `now`: the first has a probe, of the second only Ray's agent tells."""
+    """Two nodes with many kinds of trouble, all facts of `now`: the first has a probe, the second only Ray's agent."""
     gpus = (
         Gpu(0, "GPU-0", "H100", 0.0, 60 * GIB, 80 * GIB, 90.0, 700.0),
         Gpu(1, "GPU-1", "H100", 0.0, 60 * GIB, 80 * GIB, 90.0, 700.0),
@@ -81,7 +81,7 @@ def troubled(now: float) -> Snapshot:
 
 
 def at(now: float, times: Mapping[str, float], agent: float, faults: tuple[Fault, ...]) -> Snapshot:
-    """The cluster as it is known at that moment, each source heard at its own time."""
+    """The cluster as it is known at that moment, each source with facts of its own time."""
     facts = troubled(now)
     host = replace(facts.hosts["w1"], taken=max(times[source] for source in PACES), observed={source: times[source] for source in PACES})
     first, second, dead = facts.nodes or ()
@@ -90,7 +90,7 @@ def at(now: float, times: Mapping[str, float], agent: float, faults: tuple[Fault
 
 
 def last_heard(now: float, pace: float, silent_from: float) -> float:
-    """The last time before `now`, and before it fell silent, at which a source was heard that speaks at that pace."""
+    """The time of a source's last facts before `now` and before it fell silent, at this interval."""
     until = min(now, silent_from) - NOW
     return NOW + max(0.0, until // pace * pace)
 
@@ -137,7 +137,7 @@ def test_what_rests_on_a_source_neither_begins_nor_grows_nor_ends_once_it_is_gon
                     assert finding.seen is not None
                     assert (finding.lasted(now) or 0.0) <= silent_from - (finding.since or silent_from) + max(PACES.values()) + LOOK_S
         elif now > silent_from + max(PACES.values()) + LOOK_S:
-            frozen = resting  # its next word, or that of a slower source, is overdue
+            frozen = resting  # its next facts, or those of a slower source, are overdue
 
 
 def test_the_troubled_cluster_has_findings_of_many_kinds():
@@ -156,7 +156,7 @@ def test_every_detector_declares_its_sources():
 
 
 def lately(**heard: float) -> Snapshot:
-    """Facts of the first node, whose probe heard each source so many seconds ago."""
+    """Facts of the first node; its probe read each source this many seconds ago."""
     facts = troubled(NOW)
     return replace(facts, hosts={"w1": replace(facts.hosts["w1"], observed={source: NOW - ago for source, ago in heard.items()})})
 

@@ -1,4 +1,4 @@
-"""Jobs whose GPUs do nothing are told, and jobs that load, save or wait for a moment are not."""
+"""Jobs whose GPUs do no work are found; jobs that load, save or wait for a moment are not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IDLE, WORKS, SPINS = {"utilization": 0.0, "power": 75.0}, {"utilization": 97.0, 
 
 
 def world(*gpus: Facts, silent: float | None = None, job: Job = JOB, **more: Any) -> Snapshot:
-    """A job with a process on each of these GPUs of a probed node, and a log that is silent for so long."""
+    """A job with a process on each of these GPUs of a probed node, and a log that has been silent for a time."""
     made = tuple(gpu(index, 60, **facts) for index, facts in enumerate(gpus))
     wrote = {} if silent is None else {SESSION: {"train1": NOW - silent}}
     facts = {
@@ -42,7 +42,7 @@ def rank(index: int, **more: Any) -> Process:
 
 
 def found(seen: Snapshot, minutes: float) -> tuple[Finding, ...]:
-    """When it has stayed like this for so long, log and all: looked at every half a minute."""
+    """The findings after this state has lasted for a time, with a silent log; sampled every half minute."""
     judge = FindingTracker(Limits(), STALLED)
     told: tuple[Finding, ...] = ()
     for step in range(int(minutes * 2) + 1):

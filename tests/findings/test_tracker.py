@@ -1,4 +1,4 @@
-"""What the judge adds to what detectors find: since when, what is worst, and that one that trips silences no other."""
+"""The tracker adds times and an order to findings, and a detector that raises an error silences no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits is told by class and job, with its reason; what will never be placed is critical, and what merely starts is not."""
+"""Waiting actors and groups are reported by class and job, with the reason; what can never be placed is critical, what starts is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks that no node is large enough for are told by what they need, the worse the longer they wait and once no node joins any more."""
+"""Tasks that no node is large enough for are reported by their needs; the level rises with time, and when no more nodes join."""
 
 from __future__ import annotations
 

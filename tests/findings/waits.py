@@ -1,4 +1,4 @@
-"""Actors and placement groups that wait, of two jobs, and what one look finds about them."""
+"""Waiting actors and placement groups of two jobs, and the findings of a single look."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ def group(number=1, seconds=60.0, **more):
 
 
 def seen(*actors, groups=(), jobs=JOBS, **more):
-    """What one look finds."""
+    """The findings of a single look."""
     return looked(snapshot(actors=actors, placement_groups=groups, jobs=jobs, **more), 0, detectors=ALONE)

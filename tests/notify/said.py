@@ -1,4 +1,4 @@
-"""Findings and snapshots to be told of, shared by the tests of telling."""
+"""Findings and snapshots shared by the tests of notifications."""
 
 from __future__ import annotations
 

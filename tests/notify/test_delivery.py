@@ -24,7 +24,7 @@ Answer = Callable[[asyncio.StreamWriter, str, bytes], Awaitable[None]]
 
 @asynccontextmanager
 async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """A robot's address on this host; `answer` is given what was asked, and its body."""
+    """A robot's address on this host; `answer` gets the request and its body."""
     talks: set[asyncio.Task[None]] = set()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

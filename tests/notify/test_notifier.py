@@ -9,7 +9,7 @@ import pytest
 from cockpit.model import Cluster
 from cockpit.notify.notifier import Notifier
 from cockpit.notify.robots import ChatBotRefusedError
-from cockpit.notify.told import FILE, cluster_folder, load_told
+from cockpit.notify.told import FILE, cluster_folder, load_sent
 from cockpit.recording.folder import Lock
 from tests.notify.said import HEAD, finding, robot, snapshot
 
@@ -17,7 +17,7 @@ JSON = robot()
 
 
 class World:
-    """A notifier that is fed, and what left it."""
+    """A notifier, and the messages that it sent."""
 
     def __init__(self, root, targets=(JSON,)):
         self.root, self.targets, self.sent, self.faults = root, targets, [], []
@@ -34,7 +34,7 @@ class World:
         self.sent.append(([one.subject for one in message.begun], [one.subject for one in message.ended]))
 
     async def see(self, *findings, begin=0, end=14, cluster=HEAD):
-        """Snapshots of these findings, each taken in before the next."""
+        """Feeds snapshots with these findings, each handled before the next."""
         for at in range(begin, end, 2):
             heard = len(self.faults)
             self.notifier.hear(snapshot(*findings, at=at, cluster=cluster))
@@ -72,7 +72,7 @@ async def test_the_file_of_what_was_told_is_whole_and_for_us_alone(world):
     assert "robot.example" not in path.read_text()
     assert [one.name for one in path.parent.iterdir() if "." in one.name] == [FILE]
     path.write_text("{")
-    assert load_told(path.parent) == {}
+    assert load_sent(path.parent) == {}
     world.notifier.close()
 
 
@@ -154,7 +154,7 @@ async def test_what_was_told_and_can_not_be_kept_is_a_fault(world, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("cockpit.notify.notifier.save_told", full)
+    monkeypatch.setattr("cockpit.notify.notifier.save_sent", full)
     await world.see(finding("w1"))
     await until(lambda: world.faults[-1] == "the list of sent messages can't be saved: no space left on device")
     world.notifier.close()

@@ -8,7 +8,7 @@ STEP_S = 2.0
 
 
 def watched(recipient, spans, until, begin=0.0, faults=()):
-    """What it is told, by the second: `spans` says for each finding from when to when it is seen."""
+    """Messages by second; `spans`: for each finding the seconds from which to which it is seen."""
     told = []
     for step in range(int(until / STEP_S) + 1):
         at = begin + step * STEP_S

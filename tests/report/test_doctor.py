@@ -1,4 +1,4 @@
-"""What the doctor says of one look: what is wrong, what is fine, what nobody could see; and what he packs up."""
+"""The report of `doctor` on a single look: findings, passed checks, missing facts; and its bundle."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def looked(of: Snapshot) -> tuple[Snapshot, list]:
 
 
 def seen(*nodes, **more):
-    """A cluster of which every host is looked at."""
+    """A cluster with a probe on every host."""
     hosts = {
         each.host: Host(each.host, (each.ip,), NOW, gpus=each.agent.gpus, processes=(), nodes=(each.id,), local=each.head) for each in nodes
     }
@@ -47,7 +47,7 @@ def verdicts(of: Snapshot) -> dict[str, str]:
 
 
 def sections(of: Snapshot) -> dict[str, list[str]]:
-    """The lines of the report by the heading they stand under."""
+    """The lines of the report by heading."""
     parts = [part.splitlines() for part in doctor_text(*looked(of), Config()).split("\n\n")[1:]]
     return {heading: lines for heading, *lines in parts}
 

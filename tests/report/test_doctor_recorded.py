@@ -18,7 +18,7 @@ def test_the_last_half_hour_is_a_recording_of_its_own_and_a_report(folder, tmp_p
     (tmp_path / "part").write_bytes(files["recording.cockpit"])
     part = Recording.open(tmp_path / "part")
     assert part.end == Recording.open(folder).end
-    assert part.begin == NOW + 2200  # what was recorded first within it
+    assert part.begin == NOW + 2200  # the first record in it
     assert part.end - part.begin <= RECORDED_S
     assert "4 orphans hold 200G of GPU memory on node1" in files["report.md"].decode()
     assert files["report.html"].startswith(b"<!doctype html>")

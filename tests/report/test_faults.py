@@ -1,4 +1,4 @@
-"""Sources that fail of one cause are one fault, which names them all."""
+"""Sources that fail by one cause become one fault, which names them all."""
 
 from __future__ import annotations
 

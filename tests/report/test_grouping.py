@@ -1,4 +1,4 @@
-"""What waits alike is told once, in whichever order it was asked for."""
+"""Groups that wait for the same reason share a line, whatever the order of their bundles."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 
 from cockpit.line_file import line_path, lines_path
 from cockpit.model import Cluster, Fault, Job, Quantity
-from cockpit.report.line import FORGET_S, LOOK_EVERY_S, WRITE_EVERY_S, LineWriter, line_text
+from cockpit.report.line import FORGET_S, LINE_EVERY_S, WRITE_EVERY_S, LineWriter, line_text
 from cockpit.report.status import exit_code
 from tests.world import NOW, finding, node, snapshot
 
@@ -58,7 +58,7 @@ class Clock:
 
 
 class Writing:
-    """A writer whose thread has always ended."""
+    """A writer whose thread always ends at once."""
 
     def __init__(self):
         self.clock = Clock()
@@ -87,7 +87,7 @@ def test_the_line_is_for_its_owner_alone():
 def test_it_is_written_when_it_changes_but_not_oftener_than_every_few_seconds():
     writing = Writing()
     writing.hear(0, snapshot())
-    writing.hear(LOOK_EVERY_S - 1, snapshot(jobs=()))
+    writing.hear(LINE_EVERY_S - 1, snapshot(jobs=()))
     assert "ppo-7b" in written()["text"]
     writing.hear(1, snapshot(jobs=()))
     assert "ppo-7b" not in written()["text"]
@@ -99,7 +99,7 @@ def test_the_same_line_is_written_again_only_for_its_time():
     line_path(ADDRESS).unlink()
     writing.hear(WRITE_EVERY_S - 1, snapshot())
     assert not line_path(ADDRESS).exists()
-    writing.hear(LOOK_EVERY_S, snapshot())
+    writing.hear(LINE_EVERY_S, snapshot())
     assert line_path(ADDRESS).exists()
 
 

@@ -128,7 +128,7 @@ def test_one_line_for_scripts_and_many_for_people():
 
 
 def shapes(schema):
-    """Every object that the schema tells of, with the schema's definitions looked up."""
+    """Every object in the schema, with its definitions resolved."""
 
     def follow(part):
         if "$ref" in part:
@@ -262,7 +262,7 @@ def test_an_export_never_writes_over_a_file(tmp_path, monkeypatch):
 
 
 def test_an_export_is_written_to_the_file_that_was_made_whatever_is_put_in_its_place(tmp_path, monkeypatch):
-    """Whoever owns the folder may do that while the text is being made."""
+    """The owner of the folder may do that while the text is being made."""
     monkeypatch.chdir(tmp_path)
     other = tmp_path / "root's"
     other.write_text("kept")

@@ -1,1 +1,1 @@
-"""What a recording tells somebody who wasn't there: what was found when, what was done by whom, who used what."""
+"""Makes incident reports from recordings: findings, actions, jobs and usage over time, as HTML, Markdown or JSON."""

@@ -1,4 +1,4 @@
-"""The shape of a report: what `cockpit report -o FILE.json` writes, and what its texts are made of."""
+"""Defines the data of a report, which `cockpit report -o FILE.json` writes and all its texts are made from."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ class Episode(msgspec.Struct, frozen=True):
 
     code: str
     level: Level
-    """The worst that it had."""
+    """The most severe level that it had."""
     subject: str
     text: str
-    """As it was told last at that level, in the words of that moment."""
+    """The last text at that level."""
     told_at: float
-    """That moment: evidence is of it as well."""
+    """The moment of that text, and of the evidence."""
     begin: float
     end: float | None
     """`null`: it had not cleared when the recording ended."""
     times: int = 1
-    """How often it came, where it cleared and came again within a minute."""
+    """How often it began, if it cleared and began again within a minute."""
     evidence: tuple[str, ...] = ()
     remedy: str | None = None
     act: str | None = None
-    """The act of cockpit's that helps."""
+    """The action of cockpit that helps."""
     about: tuple[str, ...] = ()
-    """What it is about: `job:ID`, `node:ID` and so on."""
+    """Keys of the things it is about: `job:ID`, `node:ID` and so on."""
 
     @property
     def key(self) -> str:
-        """What its findings had in common."""
+        """The key of its findings."""
         return f"finding:{self.code}:{self.subject}"
 
 
@@ -49,24 +49,24 @@ class FaultEpisode(msgspec.Struct, frozen=True):
     begin: float
     end: float | None
     title: str | None = None
-    """What people call that host: as its node."""
+    """The title of the host, which is that of its node."""
 
 
 class ActDone(msgspec.Struct, frozen=True):
-    """`acts[]`: what somebody did with cockpit."""
+    """`acts[]`: an action of cockpit."""
 
     at: float
     act: str
     text: str
     user: str | None
     host: str | None
-    """Where that person sat."""
+    """The host on which cockpit ran."""
     end: float | None
-    """When it was over; `null`: that is not recorded."""
+    """When it ended; `null`: not recorded."""
     outcome: Mapping[str, Any] | None = None
     """As in the log of actions."""
     targets: tuple[str, ...] = ()
-    """What it was done to, each with its job: `pid 4711 of job ppo-7b`, `job rm-72b`."""
+    """Its targets, each with its job: `pid 4711 of job ppo-7b`, `job rm-72b`."""
 
 
 class JobSpan(msgspec.Struct, frozen=True):
@@ -74,17 +74,17 @@ class JobSpan(msgspec.Struct, frozen=True):
 
     id: str
     session: str | None
-    """Of Ray: job ids count anew in each."""
+    """The Ray session: job ids start again in each."""
     status: str
-    """As it was seen last."""
+    """The last known status."""
     started: float | None
     ended: float | None
-    """Of a job that ended with its Ray: when that was seen last."""
+    """If it ended with its Ray: when that Ray was last seen."""
     entrypoint: str | None
     message: str | None
-    """As Ray gives it: of one that failed, with the end of its log."""
+    """Ray's message; for a failed job with the end of its log."""
     error: str | None = None
-    """Of one that failed, the line of that which matters most."""
+    """The most important line of a failed job's message."""
 
 
 class MemoryStatus(msgspec.Struct, frozen=True):
@@ -98,7 +98,7 @@ class MemoryStatus(msgspec.Struct, frozen=True):
 
 
 class Hours(msgspec.Struct, frozen=True):
-    """GPU-hours. All that was reserved, or whose memory was held, is `busy` + `idle` + `unknown`."""
+    """GPU-hours. The time in which GPUs were reserved or their memory was held is `busy` + `idle` + `unknown`."""
 
     reserved: float | None
     held: float | None
@@ -106,17 +106,17 @@ class Hours(msgspec.Struct, frozen=True):
     idle: float
     idle_by_cause: Mapping[IdleCause, float]
     unknown: float
-    """Of which nobody knows whether the GPUs worked: it is not idle."""
+    """Hours in which it is unknown whether the GPUs worked; they don't count as idle."""
 
 
 class UsageRow(msgspec.Struct, frozen=True):
-    """`usage[]`: one job; or GPUs of no job, by whose they are."""
+    """`usage[]`: one job, or GPUs of no job by owner."""
 
     kind: str
     """`job`, `other Ray`, `no job`, `left over`."""
     name: str
     session: str | None
-    """Of Ray: job ids count anew in each."""
+    """The Ray session: job ids start again in each."""
     user: str | None
     hours: Hours
     seen_s: float
@@ -124,11 +124,11 @@ class UsageRow(msgspec.Struct, frozen=True):
     gpus_at_end: float | None
     gpu_memory: int | None
     host_memory: int | None
-    """The most that its processes held."""
+    """The most memory that its processes held."""
     fullest_host: MemoryStatus | None
     restarts: int
     kills: int
-    """For want of memory."""
+    """Kills for lack of memory."""
 
 
 class UserRow(msgspec.Struct, frozen=True):
@@ -161,26 +161,26 @@ class Point(msgspec.Struct, frozen=True):
     busy: float | None
     unknown: float
     memory: float | None
-    """The fullest host: memory in use as a share of Ray's kill line, of its memory where that line is not known."""
+    """The fullest host: memory in use as a share of Ray's kill line, or of its memory if that line is unknown."""
 
 
 class Account(msgspec.Struct, frozen=True):
-    """What `cockpit report` tells. Sizes are bytes, times POSIX seconds, `null` is unknown."""
+    """The data of a report. Sizes are bytes, times POSIX seconds, `null` is unknown."""
 
     address: str | None
     ray_version: str | None
     session: str | None
-    """The last of Ray's sessions that it is about."""
+    """The last Ray session in the report."""
     earlier_sessions: tuple[str, ...]
-    """Those before it, the first one first: Ray was started anew."""
+    """The sessions before it in their order, if Ray was restarted."""
     begin: float
     end: float
     job: str | None
-    """The only job that it is about; `null`: all."""
+    """The only job of the report; `null`: all jobs."""
     watched_s: float
     unwatched_s: float
     gaps: tuple[tuple[float, float], ...]
-    """When nothing was recorded."""
+    """Times in which nothing was recorded."""
     damage: tuple[str, ...]
     findings: tuple[Episode, ...]
     faults: tuple[FaultEpisode, ...]
@@ -191,10 +191,10 @@ class Account(msgspec.Struct, frozen=True):
     fleet: FleetHours
     course: tuple[Point, ...]
     cockpit: str
-    """The version that wrote it."""
+    """The version of cockpit that wrote the report."""
     schema: int = 1
 
 
 def account_json(account: Account) -> str:
-    """For scripts."""
+    """The report as JSON for scripts."""
     return msgspec.json.format(msgspec.json.encode(account), indent=2).decode()

@@ -1,4 +1,4 @@
-"""Charts of a report, drawn as SVG: what came when, what all GPUs did, how near host memory came to where Ray kills."""
+"""Draws the charts of a report as SVG: a timeline, the use of all GPUs, and host memory against Ray's kill line."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from cockpit.text import count, percent
 from cockpit.usage import CAUSES
 
 PLOT = 160
-"""Units of the height of a plot."""
+"""Height of a plot in units."""
 MAX_LANES = {"finding": 20, "job": 12}
 
 
 class _Layout(msgspec.Struct, frozen=True):
-    """How a chart is laid out, in units of which its width has `width`."""
+    """The layout of a chart, in units."""
 
     name: str
-    """The class of the chart: CSS shows one of the layouts, by the width of the screen."""
+    """The CSS class of the chart: CSS shows one of the layouts, by the width of the screen."""
     width: int
     lane: int
-    """The height of a lane; its bar lies in the last `BAR` of it."""
+    """The height of a lane; its bar takes the last `BAR` units of it."""
     lane_label: int
-    """What the names of lanes take on the left; 0: they stand above the bars."""
+    """The width of the names of lanes on the left; 0: they stand above the bars."""
     plot_label: int
-    """What the values of a plot take on the left."""
+    """The width of the values of a plot on the left."""
     label_chars: int
     ticks: int
 
@@ -43,17 +43,17 @@ BAR = 14
 
 
 class _Scale(msgspec.Struct, frozen=True):
-    """Where a moment lies in a chart."""
+    """Maps moments to positions in a chart."""
 
     begin: float
     end: float
     layout: _Layout
     left: int
-    """Where the time begins."""
+    """The position of `begin`."""
 
     @property
     def right(self) -> int:
-        """Where the time ends."""
+        """The position of `end`."""
         return self.layout.width - 10
 
     def x(self, moment: float) -> float:
@@ -65,16 +65,22 @@ class _Scale(msgspec.Struct, frozen=True):
 
 
 def timeline(account: Account, clock: words.MomentFormatter) -> Html:
-    """A lane for each job and each finding, and one for actions; where nothing is recorded all are hatched."""
+    """A lane for each job and each finding, and one for actions; times without a recording are hatched."""
     title = "What happened when"
-    said = f"From {clock.at(account.begin)} to {clock.at(account.end)}: {words.summary(account)} The tables below say the same."
+    description = f"From {clock.at(account.begin)} to {clock.at(account.end)}: {words.summary(account)} The tables below say the same."
     charts = []
     for layout in LAYOUTS:
         scale = _Scale(account.begin, account.end, layout, layout.lane_label)
-        lanes = [*_job_lanes(account, scale), *_act_lanes(account, scale), *_finding_lanes(account, scale)]
-        rows = [_lane(scale, number, name, drawn) for number, (name, drawn) in enumerate(lanes)]
+        lanes = list(_lanes(account, scale))
         height = layout.lane * max(1, len(lanes))
-        charts.append(_chart(title, said, layout, height + 24, [*rows, *_gaps(account, scale, height), *_axis(scale, clock, height)]))
+        rows: list[Html] = []
+        for number, (name, bars) in enumerate(lanes):
+            label = name if len(name) <= layout.label_chars else f"{name[: layout.label_chars - 1]}…"
+            line = tag("line", x1=scale.left, x2=scale.right, y1=layout.lane - 1, y2=layout.lane - 1, class_="grid")
+            text = tag("text", label, x=0, y=15 if layout.lane_label else 13)
+            rows.append(tag("g", line, text, *bars, transform=f"translate(0 {number * layout.lane})"))
+        drawn = [*rows, *_gaps(account, scale, height), *_axis(scale, clock, height)]
+        charts.append(_chart(title, description, layout, height + 24, drawn))
     return join((tag("h3", title), *charts, _legend(_LANE_KEYS, "; hatched: nothing is recorded")))
 
 
@@ -89,20 +95,15 @@ _LANE_KEYS: Mapping[str, str] = {
 Lane = tuple[str, Sequence[str]]
 
 
-def _job_lanes(account: Account, scale: _Scale) -> Iterator[Lane]:
+def _lanes(account: Account, scale: _Scale) -> Iterator[Lane]:
     for job in account.jobs[: MAX_LANES["job"]]:
         begin, end = job.started or account.begin, job.ended or account.end
         kind = "failed" if job.status == "FAILED" else "job"
         yield f"job {job.id}", [_bar(scale, begin, end, kind, f"{job.id}: {job.status}")]
-
-
-def _act_lanes(account: Account, scale: _Scale) -> Iterator[Lane]:
     if account.acts:
         yield "actions", [_bar(scale, act.at, act.end or act.at, "act", words.act_words(act)) for act in account.acts]
 
-
-def _finding_lanes(account: Account, scale: _Scale) -> Iterator[Lane]:
-    """The worst kinds, each subject in a lane."""
+    # The most severe findings, each subject in a lane.
     lanes = group_by(account.findings, lambda one: one.key)
     ranked = sorted(lanes.values(), key=lambda episodes: min(LEVELS.index(one.level) for one in episodes))
     for episodes in sorted(ranked[: MAX_LANES["finding"]], key=lambda episodes: episodes[0].begin):
@@ -110,17 +111,9 @@ def _finding_lanes(account: Account, scale: _Scale) -> Iterator[Lane]:
         yield f"{episodes[0].code}: {episodes[0].subject}", bars
 
 
-def _bar(scale: _Scale, begin: float, end: float, kind: str, said: str) -> Html:
+def _bar(scale: _Scale, begin: float, end: float, kind: str, label: str) -> Html:
     y = scale.layout.lane - BAR - 4
-    return tag("rect", x=scale.x(begin), y=y, width=scale.width(begin, end), height=BAR, rx=2, class_=f"bar {kind}", aria_label=said)
-
-
-def _lane(scale: _Scale, number: int, name: str, bars: Iterable[str]) -> Html:
-    layout = scale.layout
-    label = name if len(name) <= layout.label_chars else f"{name[: layout.label_chars - 1]}…"
-    line = tag("line", x1=scale.left, x2=scale.right, y1=layout.lane - 1, y2=layout.lane - 1, class_="grid")
-    text = tag("text", label, x=0, y=15 if layout.lane_label else 13)
-    return tag("g", line, text, *bars, transform=f"translate(0 {number * layout.lane})")
+    return tag("rect", x=scale.x(begin), y=y, width=scale.width(begin, end), height=BAR, rx=2, class_=f"bar {kind}", aria_label=label)
 
 
 def _gaps(account: Account, scale: _Scale, height: float) -> Iterator[Html]:
@@ -136,20 +129,20 @@ def _axis(scale: _Scale, clock: words.MomentFormatter, height: float) -> Iterato
         yield tag("text", clock.at(moment), x=scale.x(moment), y=height + 18, text_anchor=anchor, class_="tick")
 
 
-def _chart(title: str, said: str, layout: _Layout, height: float, inside: Iterable[str]) -> Html:
+def _chart(title: str, description: str, layout: _Layout, height: float, inside: Iterable[str]) -> Html:
     name = f"{title.lower().replace(' ', '-')}-{layout.name}"
     hatch = Html(
         '<defs><pattern id="hatch-' + name + '" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
         '<rect width="2" height="6" class="hatch"/></pattern></defs>'
     )
     drawn = Html(join(inside).replace('class="gap"', f'class="gap" fill="url(#hatch-{name})"'))
-    parts = (tag("title", title, id=f"t-{name}"), tag("desc", said, id=f"d-{name}"), hatch, drawn)
+    parts = (tag("title", title, id=f"t-{name}"), tag("desc", description, id=f"d-{name}"), hatch, drawn)
     svg = tag("svg", *parts, viewBox=f"0 0 {layout.width} {height}", role="img", aria_labelledby=f"t-{name} d-{name}")
     return tag("div", svg, class_=f"chart {layout.name}")
 
 
 def _runs(account: Account, points: Sequence[Point]) -> list[list[Point]]:
-    """Those between two gaps: nothing is drawn of a time of which nothing is known."""
+    """The points between two gaps each: nothing is drawn for a time without a recording."""
     runs: list[list[Point]] = [[]]
     for point in points:
         if runs[-1] and any(runs[-1][-1].at < end and begin < point.at for begin, end in account.gaps):
@@ -163,7 +156,7 @@ def _line(scale: _Scale, points: Iterable[tuple[float, float]], most: float) -> 
 
 
 def gpu_chart(account: Account, clock: words.MomentFormatter) -> Html | None:
-    """Busy, idle and not known, one on the other; above them a line: what is reserved."""
+    """Stacked areas of busy, idle and unknown GPUs, and a line of reserved GPUs."""
     known = [point for point in account.course if point.gpus]
     if len(known) < 2:
         return None
@@ -171,7 +164,12 @@ def gpu_chart(account: Account, clock: words.MomentFormatter) -> Html | None:
     runs, charts = _runs(account, known), []
     for layout in LAYOUTS:
         scale = _Scale(account.begin, account.end, layout, layout.plot_label)
-        areas = [_area(scale, run, most, edges, kind) for run in runs for kind, edges in _EDGES.items()]
+        areas: list[Html] = []
+        for run in runs:
+            for kind, edges in _EDGES.items():
+                tops = [f"{scale.x(point.at)},{_y(edges(point)[1], most)}" for point in run]
+                floor = [f"{scale.x(point.at)},{_y(edges(point)[0], most)}" for point in reversed(run)]
+                areas.append(tag("path", d=f"M{' L'.join([*tops, *floor])} Z", class_=f"area {kind}"))
         lines = [_line(scale, [(point.at, point.reserved) for point in run if point.reserved is not None], most) for run in runs]
         rest = [*lines, *_gaps(account, scale, PLOT), *_levels(scale, most, count), *_axis(scale, clock, PLOT)]
         charts.append(_chart("GPUs", words.fleet_words(account), layout, PLOT + 24, [*areas, *rest]))
@@ -183,7 +181,7 @@ _EDGES: Mapping[str, Callable[[Point], tuple[float, float]]] = {
     "idle": lambda point: (point.busy or 0.0, (point.gpus or 0.0) - point.unknown),
     "unknown": lambda point: ((point.gpus or 0.0) - point.unknown, point.gpus or 0.0),
 }
-"""Of each area, where it begins and ends."""
+"""The lower and the upper edge of each area."""
 
 
 _GPU_KEYS: Mapping[str, str] = {"busy": "busy", "idle": "idle", "unknown": "unknown", "line": "reserved (line)"}
@@ -194,13 +192,13 @@ def _legend(keys: Mapping[str, str], rest: str) -> Html:
 
 
 def memory_chart(account: Account, clock: words.MomentFormatter) -> Html | None:
-    """The fullest host at each moment."""
+    """Memory in use on the fullest host at each moment, and Ray's kill line."""
     known = [point for point in account.course if point.memory is not None]
     if len(known) < 2:
         return None
     most = max(1.05, *(point.memory or 0.0 for point in known))
     peak = max(known, key=lambda point: point.memory or 0.0)
-    said = f"The highest was {percent(100 * (peak.memory or 0.0))} of Ray's kill line at {clock.at(peak.at)}."
+    description = f"The highest was {percent(100 * (peak.memory or 0.0))} of Ray's kill line at {clock.at(peak.at)}."
     runs, charts = _runs(account, known), []
     for layout in LAYOUTS:
         scale = _Scale(account.begin, account.end, layout, layout.plot_label)
@@ -209,8 +207,8 @@ def memory_chart(account: Account, clock: words.MomentFormatter) -> Html | None:
         name = tag("text", "Ray kills above this line", x=scale.left + 6, y=_y(1.0, most) + 15, class_="tick")
         levels = _levels(scale, most, lambda share: percent(100 * share))
         inside = [*lines, kill, name, *_gaps(account, scale, PLOT), *levels, *_axis(scale, clock, PLOT)]
-        charts.append(_chart("Host memory", said, layout, PLOT + 24, inside))
-    return join((tag("h3", "Host memory"), *charts, tag("p", f"The fullest host at each moment. {said}", class_="legend")))
+        charts.append(_chart("Host memory", description, layout, PLOT + 24, inside))
+    return join((tag("h3", "Host memory"), *charts, tag("p", f"The fullest host at each moment. {description}", class_="legend")))
 
 
 def _y(value: float | None, most: float) -> float:
@@ -224,14 +222,8 @@ def _levels(scale: _Scale, most: float, word: Callable[[float], str]) -> Iterato
         yield tag("text", word(most * share), x=scale.left - 8, y=min(PLOT, y + 8), text_anchor="end", class_="tick")
 
 
-def _area(scale: _Scale, points: Sequence[Point], most: float, edges: Callable[[Point], tuple[float, float]], kind: str) -> Html:
-    tops = [f"{scale.x(point.at)},{_y(edges(point)[1], most)}" for point in points]
-    floor = [f"{scale.x(point.at)},{_y(edges(point)[0], most)}" for point in reversed(points)]
-    return tag("path", d=f"M{' L'.join([*tops, *floor])} Z", class_=f"area {kind}")
-
-
 def share_bar(hours: Hours) -> Html:
-    """What became of what was had: a bar of 200 units, with the same in words."""
+    """Shares of busy, idle and unknown hours: a bar of 200 units, with the same in words as its title."""
     parts = [("busy", "busy", hours.busy), *((cause, words_, hours.idle_by_cause.get(cause, 0.0)) for cause, words_ in CAUSES.items())]
     parts.append(("unknown", "unknown", hours.unknown))
     whole, x, bars = words.had(hours), 0.0, list[str]()
@@ -239,5 +231,5 @@ def share_bar(hours: Hours) -> Html:
         width = 200 * value / whole if whole else 0.0
         bars.append(tag("rect", x=round(x, 1), y=0, width=round(width, 1), height=14, class_=f"part {kind}") if value else Html(""))
         x += width
-    said = ", ".join(f"{percent(100 * value / whole)} {name}" for _, name, value in parts if value) if whole else "nothing"
-    return tag("svg", tag("title", said), *bars, viewBox="0 0 200 14", width=200, height=14, role="img", class_="share")
+    title = ", ".join(f"{percent(100 * value / whole)} {name}" for _, name, value in parts if value) if whole else "nothing"
+    return tag("svg", tag("title", title), *bars, viewBox="0 0 200 14", width=200, height=14, role="img", class_="share")

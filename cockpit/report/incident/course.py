@@ -1,21 +1,21 @@
-"""The course of the whole cluster: few points, however long it was watched."""
+"""Reduces the course of the whole cluster to a few points, however long it was watched."""
 
 from __future__ import annotations
 
 from functools import reduce
 
-from cockpit.model import HostMemory, Snapshot
+from cockpit.model import Snapshot
 from cockpit.report.incident.account import Point
 from cockpit.usage import Fleet
 
 MAX_POINTS = 480
-"""As many as a chart can show."""
+"""Most points that a chart can show."""
 Weighed = tuple[Point, int]
-"""A point, and of how many moments it is the mean."""
+"""A point, and the number of moments that it is the mean of."""
 
 
 class Course:
-    """Points in their order; where there are too many, each two become one."""
+    """Points in their order; if there are too many, each two become one."""
 
     def __init__(self) -> None:
         self._points: list[Weighed] = []
@@ -23,11 +23,11 @@ class Course:
 
     @property
     def points(self) -> tuple[Point, ...]:
-        """All, the oldest first."""
+        """All points, the oldest first."""
         return tuple(point for point, _ in self._points)
 
     def add(self, point: Point) -> None:
-        """The next one."""
+        """Add the next point."""
         if self._points and self._points[-1][1] < self._width:
             self._points[-1] = _merge(self._points[-1], (point, 1))
         else:
@@ -38,7 +38,7 @@ class Course:
 
 
 def _merge(earlier: Weighed, later: Weighed) -> Weighed:
-    """The mean of both, and the greater of their memory: a peak must not vanish."""
+    """The weighted mean of both; of memory the larger value, so that no peak is lost."""
     (one, weight), (other, more) = earlier, later
 
     def mean(before: float | None, after: float | None) -> float | None:
@@ -58,11 +58,10 @@ def _merge(earlier: Weighed, later: Weighed) -> Weighed:
 
 def point_of(snapshot: Snapshot, fleet: Fleet) -> Point:
     """The whole cluster at one moment."""
-    machines = [snapshot.index.machine(node) for node in snapshot.nodes or () if node.state != "DEAD"]
-    fills = [share for machine in machines if (share := _fill(machine.memory)) is not None]
-    return Point(snapshot.taken, fleet.gpus, fleet.reserved, fleet.busy, fleet.unknown, max(fills, default=None))
-
-
-def _fill(memory: HostMemory) -> float | None:
-    most = memory.kill_at or memory.total
-    return memory.used / most if memory.used is not None and most else None
+    shares: list[float] = []
+    for node in snapshot.nodes or ():
+        memory = snapshot.index.machine(node).memory
+        most = memory.kill_at or memory.total
+        if node.state != "DEAD" and memory.used is not None and most:
+            shares.append(memory.used / most)
+    return Point(snapshot.taken, fleet.gpus, fleet.reserved, fleet.busy, fleet.unknown, max(shares, default=None))

@@ -1,4 +1,4 @@
-"""A recording read from one moment to another: what came and went, what was done, who used what."""
+"""Reads a recording from one moment to another, and gathers findings, faults, actions, jobs and usage for a report."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ import msgspec
 from cockpit import __version__
 from cockpit.alike import group_by
 from cockpit.findings.jobs import error_lines
-from cockpit.model import Actor, Fault, Finding, Job, PlacementGroup, Process, Snapshot
+from cockpit.model import Actor, Fault, Job, PlacementGroup, Process, Snapshot
 from cockpit.recording.events import Event
 from cockpit.recording.recording import Recording
 from cockpit.report.faults import by_cause
 from cockpit.report.incident.account import Account, ActDone, Episode, FaultEpisode, JobSpan
 from cockpit.report.incident.course import Course, point_of
-from cockpit.report.incident.episodes import Span, Spans, complete_spans, told_spans, worse_finding
+from cockpit.report.incident.episodes import Span, Spans, complete_spans, event_spans, worse_finding
 from cockpit.report.incident.session_usage import SessionUsages
 from cockpit.secrets import redact_within
 from cockpit.text import clean
 
 STEPS = 3_000
-"""Moments of the recording that are looked at, at most about."""
+"""About the largest number of snapshots that are read."""
 LEAST_STEP_S, MOST_STEP_S = 5.0, 30.0
-"""Seconds between two of them: what is further apart than a minute counts as not watched."""
+"""Seconds between two snapshots: more than a minute would count as not watched."""
 MAX_LOOK_UPS = 200
-"""Moments at which something began and ended between two looks, that are looked at for it: 40 ms each at 100 nodes."""
+"""Snapshots read for findings that began and ended between two steps: 40 ms each at 100 nodes."""
 MAX_JOBS = 500
 MAX_TEXT_CHARS = 4_000
-"""Of one text of the cluster's; a message can be as long as a log."""
+"""Characters of one text from the cluster; a message can be as long as a log."""
 
 
 class _Gatherer:
-    """What has been seen so far."""
+    """Everything gathered from the snapshots so far."""
 
     def __init__(self, job: str | None) -> None:
         self.job = job
@@ -42,11 +42,11 @@ class _Gatherer:
         self.course = Course()
         self.findings, self.faults = Spans(worse_finding), Spans[Fault]()
         self.titles: dict[str, str] = {}
-        """By the name of a host on which a source failed: what people call it."""
+        """Titles of hosts on which a source failed, by name."""
         self.jobs: dict[tuple[str | None, str], Job] = {}
-        """By session of Ray and key."""
+        """By Ray session and key."""
         self.related: set[str] = set()
-        """Keys of what belongs to the job that it is about."""
+        """Keys of things that belong to `job`."""
 
     def add(self, snapshot: Snapshot) -> None:
         if self.usage.add(snapshot):
@@ -58,10 +58,9 @@ class _Gatherer:
         for job in snapshot.jobs or ():
             if (key := (self.usage.last.session, job.key)) in self.jobs or len(self.jobs) < MAX_JOBS:
                 self.jobs[key] = job
-        if self.job is not None:
-            self._relate(snapshot, self.job)
-
-    def _relate(self, snapshot: Snapshot, name: str) -> None:
+        if (name := self.job) is None:
+            return
+        # Things that belong to the only job of the report.
         mine = {job.job for job in snapshot.jobs or () if name in (job.id, job.job, job.submission)} - {None} | {name}
         things: Iterator[Actor | PlacementGroup | Process | Job] = chain(
             snapshot.actors or (), snapshot.placement_groups or (), snapshot.processes or (), snapshot.jobs or ()
@@ -73,32 +72,42 @@ class _Gatherer:
 
     @property
     def job_names(self) -> Mapping[str, str]:
-        """By Ray's own id, what people call a job; without an id that two sessions gave to different jobs."""
+        """Names of jobs by Ray's own id; ids that two sessions gave to different jobs are left out."""
         found = group_by((job for job in self.jobs.values() if job.job), lambda job: job.job or "")
         return {name: jobs[0].id for name, jobs in found.items() if len({job.id for job in jobs}) == 1}
 
     def concerns(self, about: Iterable[str]) -> bool:
-        """Whether a finding about these is one of the job, or of the whole cluster."""
+        """Whether a finding about these keys belongs to the job, or to the whole cluster."""
         keys = tuple(about)
         return self.job is None or not keys or any(key in self.related or key.rpartition(":")[0] in self.related for key in keys)
 
 
 def make_account(recording: Recording, begin: float | None = None, end: float | None = None, job: str | None = None) -> Account:
-    """What was recorded between two moments; of one job, where it is named. Secrets are taken out, and what would act on a terminal."""
+    """The report of a recording between two moments, perhaps of one job; without secrets and terminal control characters."""
     begin = max(recording.begin, recording.begin if begin is None else begin)
     end = min(recording.end, recording.end if end is None else end)
     seen, step = _Gatherer(job), min(MOST_STEP_S, max(LEAST_STEP_S, (end - begin) / STEPS))
     for snapshot in recording.walk(begin, end, step):
         seen.add(snapshot)
-    return make_safe(_account(recording, seen, begin, end))
 
-
-def _account(recording: Recording, seen: _Gatherer, begin: float, end: float) -> Account:
+    # Only events know findings that began and ended between two steps. The snapshot of their beginning has evidence and remedy.
     usage, events = seen.usage, recording.events(begin, end)
-    spans = complete_spans(seen.findings.all, told := told_spans(events, end))
-    _look_up(recording, [span for span in spans if any(span is one for one in told)])
+    from_events = event_spans(events, end)
+    spans = complete_spans(seen.findings.all, from_events)
+    missed = [span for span in spans if any(span is one for one in from_events)]
+    moments = list(dict.fromkeys(span.begin for span in missed))[:MAX_LOOK_UPS]
+    states = {moment: recording.snapshot_at(moment) for moment in moments}
+    for span in missed:
+        state = states.get(span.begin)
+        span.thing = next((one for one in (state.findings if state else ()) if one.key == span.key), span.thing)
+
+    faults: list[FaultEpisode] = []
+    for each in seen.faults.all:
+        fault = each.thing
+        faults.append(FaultEpisode(fault.source, fault.host, fault.text, each.begin, each.end, seen.titles.get(fault.host or "")))
+
     cluster = recording.cluster
-    return Account(
+    account = Account(
         address=cluster.address,
         ray_version=cluster.ray_version,
         session=cluster.session,
@@ -111,7 +120,7 @@ def _account(recording: Recording, seen: _Gatherer, begin: float, end: float) ->
         gaps=tuple((max(begin, one), min(end, other)) for one, other in recording.gaps if other > begin and one < end),
         damage=tuple(recording.damage),
         findings=tuple(_episode(span) for span in spans if seen.concerns(span.thing.about)),
-        faults=tuple(_fault_episode(span, seen.titles) for span in seen.faults.all),
+        faults=tuple(faults),
         acts=tuple(_acts(events, seen.job_names)),
         jobs=tuple(_jobs(seen, begin)),
         usage=tuple(usage.rows(seen.job)),
@@ -120,20 +129,7 @@ def _account(recording: Recording, seen: _Gatherer, begin: float, end: float) ->
         course=seen.course.points,
         cockpit=__version__,
     )
-
-
-def _fault_episode(span: Span[Fault], titles: Mapping[str, str]) -> FaultEpisode:
-    fault = span.thing
-    return FaultEpisode(fault.source, fault.host, fault.text, span.begin, span.end, titles.get(fault.host or ""))
-
-
-def _look_up(recording: Recording, spans: Sequence[Span[Finding]]) -> None:
-    """Of what only events tell of, what the state at its beginning says more: evidence, remedy."""
-    moments = list(dict.fromkeys(span.begin for span in spans))[:MAX_LOOK_UPS]
-    states = {moment: recording.snapshot_at(moment) for moment in moments}
-    for span in spans:
-        state = states.get(span.begin)
-        span.thing = next((one for one in (state.findings if state else ()) if one.key == span.key), span.thing)
+    return make_safe(account)
 
 
 def _episode(span: Span[Any]) -> Episode:
@@ -155,7 +151,7 @@ def _episode(span: Span[Any]) -> Episode:
 
 
 def _acts(events: Iterable[Event], job_names: Mapping[str, str]) -> Iterator[ActDone]:
-    """Each with when it was over, what became of it, and to what it was done."""
+    """Actions with their end, outcome and targets; also those that began before the report."""
     listed = [event for event in events if event.kind == "act"]
     ends: Mapping[str | None, Event] = {event.key: event for event in listed if event.phase == "end"}
     begun = [event for event in listed if event.phase == "begin"]
@@ -176,7 +172,7 @@ def _acts(events: Iterable[Event], job_names: Mapping[str, str]) -> Iterator[Act
 
 
 def _target_names(outcome: object, plan: object, job_names: Mapping[str, str]) -> Iterator[str]:
-    """Of an action that is over, of those for which it did something or tried to; else of those that it was to be done to."""
+    """Targets that the action changed or tried to change; before its end, the targets of its plan."""
     tried = [outcome.get(word) for word in ("done", "failed", "refused")] if isinstance(outcome, Mapping) else []
     rows = [row for rows in tried or [plan] if isinstance(rows, list | tuple) for row in rows if isinstance(row, Mapping)]
     for row in rows:
@@ -190,20 +186,19 @@ def _text_or_none(value: object) -> str | None:
 
 
 def _jobs(seen: _Gatherer, begin: float) -> Sequence[JobSpan]:
-    """Those that ran at any moment of it, in the order in which they started."""
-    jobs = [(session, job) for (session, _), job in seen.jobs.items() if job.ended is None or job.ended >= begin]
-    wanted = [(session, job) for session, job in jobs if seen.job is None or seen.job in (job.id, job.job, job.submission)]
-    return sorted((_job(job, session, seen.usage) for session, job in wanted), key=lambda span: span.started or begin)
-
-
-def _job(job: Job, session: str | None, usage: SessionUsages) -> JobSpan:
-    ended = usage.ended(session) if job.ended is None else job.ended
-    error = next(reversed(error_lines(job.message)), None) if job.status == "FAILED" else None
-    return JobSpan(job.id, session, job.status, job.started, ended, job.entrypoint, job.message, error)
+    """Jobs that ran during the report, in the order in which they started."""
+    spans: list[JobSpan] = []
+    for (session, _), job in seen.jobs.items():
+        if (job.ended is not None and job.ended < begin) or seen.job not in (None, job.id, job.job, job.submission):
+            continue
+        ended = seen.usage.ended(session) if job.ended is None else job.ended
+        error = next(reversed(error_lines(job.message)), None) if job.status == "FAILED" else None
+        spans.append(JobSpan(job.id, session, job.status, job.started, ended, job.entrypoint, job.message, error))
+    return sorted(spans, key=lambda span: span.started or begin)
 
 
 def make_safe(account: Account) -> Account:
-    """The same, with every text on one line, without secrets and without what would act on a terminal."""
+    """The report with every text on one line, without secrets and without terminal control characters."""
     return msgspec.convert(_safe(msgspec.to_builtins(account)), Account)
 
 

@@ -1,4 +1,4 @@
-"""A report as one HTML file: no script, nothing loaded from elsewhere, good on a screen, a phone and paper."""
+"""Writes a report as one HTML file for screens, phones and paper, without scripts and without anything loaded from elsewhere."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cockpit.report.commands import remedy_command
 from cockpit.report.incident import words
-from cockpit.report.incident.account import Account, Episode, JobSpan, UsageRow
+from cockpit.report.incident.account import Account, Episode
 from cockpit.report.incident.charts import gpu_chart, memory_chart, share_bar, timeline
 from cockpit.report.incident.markup import Html, tag
 from cockpit.report.incident.style import CSS
@@ -14,11 +14,11 @@ from cockpit.report.usage import hours_words
 from cockpit.text import UNKNOWN
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-"""Even if something of a cluster's text were taken for HTML, a browser would load and run nothing."""
+"""Even if a text from the cluster were taken for HTML, a browser would load and run nothing."""
 
 
 def account_html(account: Account) -> str:
-    """The whole document."""
+    """The HTML document."""
     title = f"cockpit report: {words.cluster_words(account)}"
     head = tag(
         "head",
@@ -55,7 +55,7 @@ def _sections(account: Account, clock: words.MomentFormatter) -> Iterator[Html |
 
 
 Cell = str | None
-"""Text, or `Html`."""
+"""A text, or `Html`."""
 
 
 def _section(title: str, nothing: str, *inside: Html | None) -> Html:
@@ -64,33 +64,29 @@ def _section(title: str, nothing: str, *inside: Html | None) -> Html:
 
 def _table(caption: str, titles: Sequence[str], rows: Iterable[Sequence[Cell]], numbers: range = range(0)) -> Html | None:
     """The first cell of a row is its heading; columns of `numbers` are aligned to the right."""
-    made = [_row(row, numbers) for row in rows]
-    if not made:
+    body: list[Html] = []
+    for first, *rest in rows:
+        cells = (tag("td", cell, class_="number" if at in numbers else None) for at, cell in enumerate(rest, 1))
+        body.append(tag("tr", tag("th", first, scope="row"), *cells))
+    if not body:
         return None
     head = tag("tr", *(tag("th", title, scope="col", class_="number" if at in numbers else None) for at, title in enumerate(titles)))
-    table = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *made))
+    table = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *body))
     return tag("div", table, class_="scroll", tabindex="0", role="region", aria_label=caption)
 
 
-def _row(cells: Sequence[Cell], numbers: range) -> Html:
-    first, *rest = cells
-    others = (tag("td", cell, class_="number" if at in numbers else None) for at, cell in enumerate(rest, 1))
-    return tag("tr", tag("th", first, scope="row"), *others)
-
-
 def _findings(title: str, found: Sequence[Episode], clock: words.MomentFormatter) -> Html:
-    return _section(title, "None.", *(_finding(one, clock) for one in found))
-
-
-def _finding(one: Episode, clock: words.MomentFormatter) -> Html:
-    when = f"{clock.span(one.begin, one.end)}{words.times_words(one)}"
-    evidence = tag("ul", *(tag("li", tag("code", line)) for line in one.evidence)) if one.evidence else None
-    command = remedy_command(one.act, one.about)
-    act = (" (", tag("code", command), ")") if command else ()
-    remedy = tag("p", tag("strong", "What to do: "), one.remedy, *act) if one.remedy else None
-    title = tag("h3", tag("span", one.level, class_=f"level {one.level}"), f" {one.text}")
-    said = f"{when} · {one.subject} · {one.code} · {words.told_words(one, clock)}"
-    return tag("article", title, tag("p", said, class_="when"), evidence, remedy)
+    articles: list[Html] = []
+    for one in found:
+        heading = tag("h3", tag("span", one.level, class_=f"level {one.level}"), f" {one.text}")
+        when = f"{clock.span(one.begin, one.end)}{words.times_words(one)}"
+        facts = f"{when} · {one.subject} · {one.code} · {words.reported_at_words(one, clock)}"
+        evidence = tag("ul", *(tag("li", tag("code", line)) for line in one.evidence)) if one.evidence else None
+        command = remedy_command(one.act, one.about)
+        act = (" (", tag("code", command), ")") if command else ()
+        remedy = tag("p", tag("strong", "What to do: "), one.remedy, *act) if one.remedy else None
+        articles.append(tag("article", heading, tag("p", facts, class_="when"), evidence, remedy))
+    return _section(title, "None.", *articles)
 
 
 def _acts(account: Account, clock: words.MomentFormatter) -> Html:
@@ -103,26 +99,30 @@ def _acts(account: Account, clock: words.MomentFormatter) -> Html:
 
 def _jobs(account: Account, clock: words.MomentFormatter) -> Html:
     titles = ("Job", "Status", "Started", "Ended", "Ran", "Command", "Message")
-    return _section("Jobs", "No job ran.", _table("Jobs that ran", titles, (_job(job, account, clock) for job in account.jobs)))
-
-
-def _job(job: JobSpan, account: Account, clock: words.MomentFormatter) -> Sequence[Cell]:
-    ran = words.duration_words(job.started, job.ended or account.end)
-    ended = clock.at(job.ended) if job.ended else "not yet"
-    return (
-        f"{job.id}{words.session_words(account, job.session)}",
-        job.status,
-        clock.at(job.started),
-        ended,
-        ran,
-        tag("code", job.entrypoint or UNKNOWN),
-        job.error or job.message,
-    )
+    rows = [
+        (
+            f"{job.id}{words.session_words(account, job.session)}",
+            job.status,
+            clock.at(job.started),
+            clock.at(job.ended) if job.ended else "not yet",
+            words.duration_words(job.started, job.ended or account.end),
+            tag("code", job.entrypoint or UNKNOWN),
+            job.error or job.message,
+        )
+        for job in account.jobs
+    ]
+    return _section("Jobs", "No job ran.", _table("Jobs that ran", titles, rows))
 
 
 def _usage(account: Account) -> Html:
     titles = ("Whose", "User", "Reserved", "Held", "Busy", "Idle", "Unknown", "Shares", "Idle because", "Fullest host", "Restarts", "Kills")
-    rows = (_usage_row(row, account) for row in account.usage)
+    rows: list[Sequence[Cell]] = []
+    for row in account.usage:
+        hours = row.hours
+        numbers = (hours_words(value) for value in (hours.reserved, hours.held, hours.busy, hours.idle, hours.unknown))
+        because, host = words.causes(hours.idle_by_cause), words.memory_words(row.fullest_host)
+        name, user = words.owner_words(row, account), row.user or UNKNOWN
+        rows.append((name, user, *numbers, share_bar(hours), because, host, str(row.restarts), str(row.kills)))
     table = _table("GPU-hours by job", titles, rows, range(2, 7))
     note = tag(
         "p",
@@ -132,21 +132,6 @@ def _usage(account: Account) -> Html:
         class_="legend",
     )
     return _section("Who used what", "No GPU was used.", tag("p", words.fleet_words(account)), table, note)
-
-
-def _usage_row(row: UsageRow, account: Account) -> Sequence[Cell]:
-    hours = row.hours
-    numbers = (hours_words(value) for value in (hours.reserved, hours.held, hours.busy, hours.idle, hours.unknown))
-    return (
-        words.owner_words(row, account),
-        row.user or UNKNOWN,
-        *numbers,
-        share_bar(hours),
-        words.causes(hours.idle_by_cause),
-        words.memory_words(row.fullest_host),
-        str(row.restarts),
-        str(row.kills),
-    )
 
 
 def _users(account: Account) -> Html | None:

@@ -1,4 +1,4 @@
-"""How a report looks: on light and dark screens, on a phone, on paper; every text has a contrast of 4.5:1 at least."""
+"""Holds the CSS of a report for light and dark screens, phones and paper; every text has a contrast of at least 4.5:1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the texts of a report have in common: moments, spans, and who used what, in words."""
+"""Writes moments, time spans, usage and summaries in words, for the HTML and the Markdown report alike."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _SESSION_TIME = "%Y-%m-%d_%H-%M-%S"
 
 
 def duration_words(begin: float | None, end: float | None) -> str:
-    """For how long; not known where a date is none."""
+    """The duration; `–` if a moment is unknown or implausible."""
     seconds = math.nan if begin is None or end is None else end - begin
     return age(seconds) if math.isfinite(seconds) else UNKNOWN
 
 
 def _date(moment: float | None, form: str) -> str:
-    """A recording may say whatever its sender wished."""
+    """The moment in this format; `–` if it is no valid date: a recording may contain anything."""
     try:
         return UNKNOWN if moment is None else time.strftime(form, time.localtime(moment))
     except (ValueError, OverflowError, OSError):
@@ -30,7 +30,7 @@ def _date(moment: float | None, form: str) -> str:
 
 
 class MomentFormatter:
-    """Moments of one report in words: with the day, where it is of more than one."""
+    """Writes moments of one report: with the day if the report covers more than one."""
 
     def __init__(self, begin: float, end: float) -> None:
         same = _date(begin, "%F") == _date(end, "%F")
@@ -53,14 +53,14 @@ def long_date(moment: float) -> str:
 
 
 def cluster_words(account: Account) -> str:
-    """Which Ray it is about."""
+    """The cluster of the report: its Ray, address and sessions."""
     ray = f"Ray {account.ray_version or UNKNOWN} at {account.address or UNKNOWN}"
     before = f"before it {', '.join(account.earlier_sessions)}" if account.earlier_sessions else ""
     return ", ".join(filter(None, (f"job {account.job}" if account.job else "", ray, account.session or "", before)))
 
 
 def session_words(account: Account, session: str | None) -> str:
-    """` (Ray of Nov 22 08:06)`: of `session_2026-11-22_08-06-42_896130_410`, where the report is of more than that one."""
+    """` (Ray of Nov 22 08:06)` for `session_2026-11-22_08-06-42_896130_410`; empty for the last session, or if there is only one."""
     if session in (None, account.session) or not account.earlier_sessions:
         return ""
     try:
@@ -70,13 +70,13 @@ def session_words(account: Account, session: str | None) -> str:
 
 
 def watched_words(account: Account) -> str:
-    """How much of the time is known."""
+    """The time of the report, and how much of it was not recorded."""
     missing = f"; {age(account.unwatched_s)} of it was not recorded, see the gaps" if account.unwatched_s >= 1 else ""
     return f"{long_date(account.begin)} to {long_date(account.end)} ({duration_words(account.begin, account.end)}{missing})"
 
 
 def summary(account: Account) -> str:
-    """The whole in one sentence."""
+    """The report in one sentence."""
     kills, restarts = sum(row.kills for row in account.usage), sum(row.restarts for row in account.usage)
     return (
         f"{_found(account, 'critical', 'critical finding')}, {_found(account, 'warning', 'warning')}, "
@@ -93,22 +93,22 @@ def _found(account: Account, level: str, noun: str) -> str:
 
 
 def open_findings(account: Account) -> Sequence[Episode]:
-    """What was still to be mended at the end: the worst first, of those as bad what came first."""
+    """Findings that were open at the end, the most severe first, then the oldest."""
     return sorted((one for one in account.findings if one.end is None), key=lambda one: (LEVELS.index(one.level), one.begin))
 
 
 def closed_findings(account: Account) -> Sequence[Episode]:
-    """What was over by then, in the order in which it came."""
+    """Findings that had cleared, in the order in which they began."""
     return [one for one in account.findings if one.end is not None]
 
 
-def told_words(episode: Episode, clock: MomentFormatter) -> str:
-    """Of which moment its words are: they are in the present tense of it."""
+def reported_at_words(episode: Episode, clock: MomentFormatter) -> str:
+    """`as reported at 03:10:22`: the text of a finding is in the present tense of that moment."""
     return f"as reported at {clock.at(episode.told_at)}"
 
 
 def fleet_words(account: Account) -> str:
-    """What became of all GPU-hours."""
+    """All GPU-hours and their shares: reserved, busy, idle, unknown."""
     fleet = account.fleet
     if not fleet.there:
         return "No GPU was seen."
@@ -124,12 +124,12 @@ def _share(part: float, whole: float) -> str:
 
 
 def had(given: Hours) -> float:
-    """That nobody else could use."""
+    """The hours in which the GPUs were reserved or held, so that nobody else could use them."""
     return given.busy + given.idle + given.unknown
 
 
 def user_cells(row: UserRow) -> tuple[str, ...]:
-    """A user's row in a table; busy is a share of the hours of which it is known."""
+    """A user's row in a table; busy is a share of the hours with known use."""
     hours = row.hours
     return (
         row.user or UNKNOWN,
@@ -143,18 +143,18 @@ def user_cells(row: UserRow) -> tuple[str, ...]:
 
 
 def causes(idle: Mapping[IdleCause, float]) -> str:
-    """The most first."""
+    """Idle hours by cause, the most first."""
     return ", ".join(f"{hours_words(value)} {CAUSES[cause]}" for cause, value in sorted(idle.items(), key=lambda item: -item[1]))
 
 
 def owner_words(row: UsageRow, account: Account) -> str:
-    """Whose they were."""
+    """The owner of GPU-hours: a job, or another owner with its kind."""
     name = row.name or UNKNOWN if row.kind == "job" else f"{row.kind}: {row.name or UNKNOWN}"
     return f"{name}{session_words(account, row.session)}"
 
 
 def memory_words(memory: MemoryStatus | None) -> str:
-    """How near to where Ray kills."""
+    """Memory in use on the fullest host, as a share of Ray's kill line."""
     if memory is None:
         return UNKNOWN
     line = f"{_share(memory.used, memory.kill_at)} of the kill line" if memory.kill_at else f"{_share(memory.used, memory.total)} used"
@@ -162,20 +162,20 @@ def memory_words(memory: MemoryStatus | None) -> str:
 
 
 def times_words(episode: Episode) -> str:
-    """How often it came, where that was more than once."""
+    """`, 3 times`; empty if it began only once."""
     return f", {episode.times} times" if episode.times > 1 else ""
 
 
 MAX_TARGETS = 3
-"""Targets of an action that are named; the rest is counted."""
+"""Targets of an action that are named; the rest are counted."""
 
 
 def act_words(act: ActDone) -> str:
-    """What was done, to which jobs, processes or folders."""
+    """The action and its targets: jobs, processes or folders."""
     more = f" and {len(act.targets) - MAX_TARGETS} more" if len(act.targets) > MAX_TARGETS else ""
     return act.text + (f": {', '.join(act.targets[:MAX_TARGETS])}{more}" if act.targets else "")
 
 
 def fault_words(fault: FaultEpisode) -> str:
-    """The source, where, and what it said."""
+    """The source, its host, and its error."""
     return f"{fault.source}{f' on {fault.title or fault.host}' if fault.host else ''}: {fault.text}"

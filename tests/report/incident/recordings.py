@@ -1,4 +1,4 @@
-"""A recording that tests make up: a night of one job that hangs, is ended, and leaves orphans behind."""
+"""A made-up recording: a night in which one job hangs, is killed, and leaves orphans."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEP_S = 10.0
 
 
 class Made:
-    """Stands where a recording does."""
+    """Takes the place of a recording."""
 
     def __init__(self, snapshots: Sequence[Snapshot], events: Sequence[Event] = (), damage: Sequence[str] = ()) -> None:
         self._snapshots, self._events, self.damage = snapshots, events, damage
@@ -45,7 +45,7 @@ class Made:
 
 
 def at(snapshot, after, **more):
-    """The same some seconds after the beginning."""
+    """The snapshot some seconds after the beginning."""
     now = NOW + after
     return replace(snapshot, taken=now, nodes=tuple(with_figures(each, seen=now) for each in snapshot.nodes or ()), **more)
 
@@ -104,7 +104,7 @@ EVENTS = (
 
 
 def night(events: Sequence[Event] = EVENTS, change=lambda snapshot: snapshot) -> Made:
-    """An hour, of which ten minutes have not been recorded."""
+    """An hour; ten minutes of it were not recorded."""
     moments = [after for after in range(0, 3600, int(STEP_S)) if not 1600 <= after < 2200]
     return Made([change(_moment(after)) for after in moments], events, ("20261123.rec: damaged from 02:10:05 to 02:15:05",))
 
@@ -121,7 +121,7 @@ def written(folder: Path, change=lambda snapshot: snapshot) -> Path:
 
 
 def anew(snapshot: Snapshot) -> Snapshot:
-    """The same in the next Ray at its address, two hours later."""
+    """The same night in the next Ray at this address, two hours later."""
     moved = replace(CLUSTER, session="session_2026-11-21_03-30-00_1_1")
     jobs = tuple(replace(job, started=(job.started or 0) + 7200, ended=job.ended and job.ended + 7200) for job in snapshot.jobs or ())
     later = at(snapshot, snapshot.taken - NOW + 7200, cluster=moved, jobs=jobs)

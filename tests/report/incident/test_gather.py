@@ -10,7 +10,7 @@ from cockpit.config.document import json_schema
 from cockpit.model import Remedy, Snapshot
 from cockpit.recording.events import Event
 from cockpit.report.incident.account import Account, account_json
-from cockpit.report.incident.episodes import told_spans
+from cockpit.report.incident.episodes import event_spans
 from cockpit.report.incident.gather import make_account
 from cockpit.report.incident.html import account_html
 from cockpit.report.incident.markdown import account_markdown
@@ -55,7 +55,7 @@ def test_a_finding_that_got_worse_between_two_looks_is_one_told_at_its_worst():
     mild = Event(NOW + 2, "finding", "a rank may hang", "begin", HUNG.subject, "info", HUNG.key, HUNG.about)
     worse = Event(NOW + 3, "finding", HUNG.text, "worse", HUNG.subject, "critical", HUNG.key, HUNG.about)
     ended = Event(NOW + 4, "finding", HUNG.text, "end", HUNG.subject, "critical", HUNG.key, HUNG.about)
-    (span,) = told_spans((mild, worse, ended), NOW + 10)
+    (span,) = event_spans((mild, worse, ended), NOW + 10)
     assert (span.begin, span.end, span.thing.level, span.thing.text) == (NOW + 2, NOW + 4, "critical", HUNG.text)
 
 

@@ -21,7 +21,7 @@ HOSTILE = "\"'><script>alert(1)</script><img src=http://evil/ onerror=x>&amp;</s
 
 
 class Outline(HTMLParser):
-    """Which tags there are, with what attributes, and whether each is closed."""
+    """Collects tags with their attributes, and checks that each is closed."""
 
     def __init__(self, text):
         super().__init__()
@@ -81,7 +81,7 @@ def test_every_chart_says_the_same_in_words(page):
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 def test_the_newest_is_inside_of_each_chart_at_every_width(page, layout):
-    """Nothing of a chart is wider than the screen, for a chart has no width of its own."""
+    """No part of a chart is wider than the screen, because a chart has no width of its own."""
     charts = re.findall(rf'<div class="chart {layout.name}"><svg viewBox="0 0 {layout.width} [^>]*>(.*?)</svg>', page)
     assert len(charts) == 3
     for chart in charts:
