@@ -106,7 +106,7 @@ def open_files(facts: Facts) -> Iterator[Finding]:
             for host, ray, limit in few[:MAX_HOSTS_NAMED]
         ),
         f"`ulimit -n {facts.limits.open_files_least}` before `ray start`",
-        seen=min((old for name in names if (old := facts.stale_since(name)) is not None), default=None),
+        seen=min((old for host, _, _ in few if (old := facts.stale_since(host.name)) is not None), default=None),
     )
 
 

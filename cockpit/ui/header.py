@@ -157,10 +157,12 @@ def _gpu_memory(view: View, terse: bool) -> Group:
     if known is None:
         return (("GPU mem ", "dim"), (UNKNOWN, ""))
     used, total = known
+    unseen = view.index.unseen_gpus
     return (
         ("GPU mem " if terse else "GPU memory ", "dim"),
         (share_percent(ratio(used, total)), ""),
         ("" if terse else f" {size(used)}/{size(total)}", "dim"),
+        (f", {unseen} unseen" if unseen else "", "warn"),
     )
 
 

@@ -74,6 +74,12 @@ class Index:
         return (sum(each[0] for each in sums), total) if total else None
 
     @cached_property
+    def unseen_gpus(self) -> int:
+        """GPUs of living nodes of which no source shows the memory now: the sum of GPU memory leaves them out."""
+        living = [node for node in self.snapshot.nodes or () if node.state == "ALIVE" and "GPU" in node.resources]
+        return sum(round(node.resources["GPU"].total or 0) for node in living if self.cluster.machine(node).current_gpus is None)
+
+    @cached_property
     def node_count(self) -> tuple[int, int] | None:
         """Ray's nodes that are alive, and those that are not and have not come back; `None`: Ray has told of none."""
         ours = [node for node in self.snapshot.nodes or () if node.id is not None]

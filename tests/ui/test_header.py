@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from cockpit.model import Cluster, Finding, Session
@@ -13,7 +15,7 @@ from cockpit.ui.pages import PAGES
 from cockpit.ui.pages.findings import FindingsPage
 from cockpit.ui.view import Index, View
 from tests.ui.screen import pages_of, shown, table_of, until
-from tests.world import NOW, snapshot
+from tests.world import NOW, snapshot, with_figures
 
 
 @pytest.mark.parametrize("width", [80, 160])
@@ -92,6 +94,17 @@ def test_the_session_comes_before_other_words_only_where_several_live_here():
 )
 def test_what_has_no_room_is_left_out_whole_and_the_address_last(width, line):
     assert glance(width) == line
+
+
+def test_gpus_that_nobody_sees_now_are_counted_beside_the_memory_of_the_others():
+    assert "unseen" not in glance(160)
+    shot = snapshot()
+    first, *others = shot.nodes
+    hidden = replace(shot, nodes=(with_figures(first, gpus=None), *others), hosts={})
+    groups = [summary(View(hidden, Index(hidden), now=NOW), width) for width in (200, 60)]
+    long, short = ["".join(text for group in each for text, _ in group) for each in groups]
+    assert re.search(r"GPU memory 52% \S+, 8 unseen", long)
+    assert "GPU mem" not in short, "what has no room is left out whole"
 
 
 def test_which_address_does_not_answer_is_shown_too():
