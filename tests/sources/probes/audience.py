@@ -43,7 +43,7 @@ async def watch_host(reach: str, entry: HostEntry) -> tuple[ProbePool, asyncio.T
     told = RecordingListener()
     hosts = ProbePool(Config(reach=reach, interval=0.5), told)
     task = asyncio.create_task(hosts.run())
-    hosts.want({entry.name: entry})
+    hosts.set_targets({entry.name: entry})
     limit = time.monotonic() + 60
     while entry.name not in told.hosts and entry.name not in told.faults:
         assert time.monotonic() < limit

@@ -11,7 +11,7 @@ from cockpit.sources.source import SourceError
 
 
 def decode_sample(line: bytes, skew: float = 0.0) -> Host:
-    return decode.host_of(decode.read_line(line, decode.Sample), "w1", (), 1.0, skew, local=False)
+    return decode.make_host(decode.read_line(line, decode.Sample), "w1", (), 1.0, skew, local=False)
 
 
 def test_a_probe_speaks_for_no_other_host_and_not_of_whose_things_are():
@@ -35,7 +35,7 @@ def test_a_thing_without_its_identity_is_no_sample(part):
 def test_what_a_probe_has_seen_passes_through_unchanged():
     seen = b'[200,2000,100,1000,"/tmp/ray/session_x","02",5000,0]'
     line = b'{"taken": 1.0, "processes": [{"pid": 7, "ticks": 9, "past": ' + seen + b'}, {"pid": 8, "past": null}]}'
-    host = decode.host_of(decode.read_line(line, decode.Sample), "w1", (), 1.0, 0.0, local=False)
+    host = decode.make_host(decode.read_line(line, decode.Sample), "w1", (), 1.0, 0.0, local=False)
     assert host.processes
     assert [process.past for process in host.processes] == [(200, 2000, 100, 1000, "/tmp/ray/session_x", "02", 5000, 0), None]
     assert "past" not in ProcessStatus.__struct_fields__
@@ -62,7 +62,7 @@ def test_what_explains_things_is_read():
 
 def test_what_a_process_was_told_of_network_interfaces_is_read_without_secrets():
     line = b'{"taken": 1.0, "processes": [{"pid": 7, "sockets": {"nccl": "hf_%s", "gloo": null, "there": ["lo", "eth0"]}}]}' % (b"aB3" * 12)
-    host = decode.host_of(decode.read_line(line, decode.Sample), "w1", (), 1.0, 0.0, local=False)
+    host = decode.make_host(decode.read_line(line, decode.Sample), "w1", (), 1.0, 0.0, local=False)
     assert host.processes
     sockets = host.processes[0].sockets
     assert sockets

@@ -22,7 +22,7 @@ from cockpit.config.settings import Config
 from cockpit.model import Fault, Gpu, Host, Node
 from cockpit.sources.probes import pool as hosts_module
 from cockpit.sources.probes.host_probe import ProbeTimings, why_it_ended
-from cockpit.sources.probes.pool import ProbePool, has_told
+from cockpit.sources.probes.pool import ProbePool, has_complete_sample
 from cockpit.sources.probes.process import LineCutter
 from cockpit.sources.probes.spawn import kill_and_reap, spawn, spawn_local, watch_words
 from cockpit.sources.ray.nodes import NodeFacts
@@ -59,7 +59,7 @@ class Lab:
         return self.hosts
 
     def want(self, *names: str) -> None:
-        self.hosts.want({name: HostEntry(name) for name in names})
+        self.hosts.set_targets({name: HostEntry(name) for name in names})
 
     async def until(self, what: Callable[[], Any], seconds: float = 60) -> Any:
         """Wait for a fact."""
@@ -314,9 +314,9 @@ async def test_a_host_nobody_wants_any_more_is_let_go_after_a_while(lab):
 async def test_a_host_that_turns_out_to_be_this_one_is_let_go_at_once(lab):
     """A busy host's own probe may be the last to say what it is called."""
     hosts = lab.begin(timings=replace(QUICK, grace=10_000))
-    hosts.want({"well-1": HostEntry("well-1", "10.0.0.9"), "well-2": HostEntry("well-2")})
+    hosts.set_targets({"well-1": HostEntry("well-1", "10.0.0.9"), "well-2": HostEntry("well-2")})
     await lab.until(lambda: {HERE, "well-1", "well-2"} <= lab.told.hosts.keys())
-    hosts.want({})
+    hosts.set_targets({})
     assert lab.told.lost == ["well-1"]
     child = next(child for child in lab.children if child.pid == lab.pid("well-1"))
     await lab.until(lambda: child.poll() == -signal.SIGKILL)
@@ -355,9 +355,9 @@ async def test_who_has_told_all_that_one_look_asks_makes_room_for_others_and_is_
     lab.want("calm-1", "calm-2", "calm-3", "calm-4", "calm-5")
     first = {"calm-1", "calm-2"}
     await lab.until(lambda: first <= lab.told.hosts.keys())
-    lab.hosts.replace_told(first)
+    lab.hosts.set_complete_hosts(first)
     await lab.until(lambda: {"calm-3", "calm-4"} <= lab.told.hosts.keys())
-    lab.hosts.replace_told(lab.told.hosts.keys())
+    lab.hosts.set_complete_hosts(lab.told.hosts.keys())
     await lab.until(lambda: "calm-5" in lab.told.hosts)
     assert len(lab.children) == 6
     assert lab.told.said == []
@@ -425,7 +425,7 @@ async def test_the_real_probe_is_understood_here_and_through_a_pipe():
     told = RecordingListener()
     hosts = ProbePool(Config(reach=f"sh -c 'cat | {sys.executable} -'", interval=0.5), told)
     task = asyncio.create_task(hosts.run())
-    hosts.want({"w1": HostEntry("w1")})
+    hosts.set_targets({"w1": HostEntry("w1")})
     limit = time.monotonic() + 60
     while not {HERE, "w1"} <= {name for name, host in told.hosts.items() if host.processes is not None}:
         assert time.monotonic() < limit, told.faults
@@ -636,12 +636,12 @@ def test_the_probe_is_found_whatever_lies_in_the_current_folder(tmp_path, monkey
 def test_a_probe_has_told_when_it_has_seen_the_gpus_that_rays_agent_sees_or_nvml_hangs(facts, told):
     rays = NodeFacts(nodes=(Node("n1", "w1", gpus=(Gpu(0),)),), workers=(), holders=())
     host = Host("w1", **{"processes": (), "nodes": ("n1",), **facts})
-    assert has_told(host, rays, 100.0) is told
+    assert has_complete_sample(host, rays, 100.0) is told
     waits = host.processes is None or "nvml" in host.unanswered
-    assert has_told(host, None, 100.0) is not waits, "of GPUs that nobody has seen none are waited for"
+    assert has_complete_sample(host, None, 100.0) is not waits, "of GPUs that nobody has seen none are waited for"
 
 
 @pytest.mark.parametrize(("faults", "told"), [((), False), ((Fault("nvml", "NVML has not answered for 6 s", 94.0),), True)])
 def test_a_probe_whose_nvml_has_not_answered_yet_has_not_told_unless_it_hangs(faults, told):
-    assert has_told(Host("w1", processes=(), unanswered=("nvml",), faults=faults), None, 100.0) is told
-    assert has_told(Host("w1", processes=(), unanswered=("disks",)), None, 100.0)
+    assert has_complete_sample(Host("w1", processes=(), unanswered=("nvml",), faults=faults), None, 100.0) is told
+    assert has_complete_sample(Host("w1", processes=(), unanswered=("disks",)), None, 100.0)
