@@ -184,11 +184,11 @@ async def test_actors_that_have_become_few_are_asked_for_by_one_question():
 async def test_a_dear_list_is_left_alone_for_twenty_times_as_long_as_it_took():
     actors = ActorLists(clock := Clock())
     empty: wire.Listing[wire.Actor] = wire.Listing(total=1)
-    actors.take("PENDING_CREATION", empty, took=2.0)
+    actors.update("PENDING_CREATION", empty, took=2.0)
     clock.now += 39.0
-    assert not actors.due("PENDING_CREATION")
+    assert not actors.is_due("PENDING_CREATION")
     clock.now += 1.0
-    assert actors.due("PENDING_CREATION")
+    assert actors.is_due("PENDING_CREATION")
 
 
 async def test_a_gcs_that_has_forgotten_all_actors_even_dead_ones_is_not_believed_at_once():
@@ -289,8 +289,8 @@ async def test_a_waiting_groups_strategy_is_found_by_its_bundles_and_then_rememb
 def test_two_strategies_for_the_same_bundles_leave_it_unknown():
     group = wire.Group("a", bundles=(wire.GroupBundle({"GPU": 1.0}),))
     demands = [actors.GroupDemand(({"GPU": 1.0},), strategy, 1) for strategy in ("PACK", "SPREAD")]
-    assert actors.strategy(group, actors.strategies(demands[:1])) == "PACK"
-    assert actors.strategy(group, actors.strategies(demands)) is None
+    assert actors.find_strategy(group, actors.strategies_by_shape(demands[:1])) == "PACK"
+    assert actors.find_strategy(group, actors.strategies_by_shape(demands)) is None
 
 
 @pytest.mark.parametrize("version", ["2.44.1", "2.9.3"])
@@ -422,7 +422,7 @@ def test_a_group_that_asks_for_more_than_a_strategy_has_none_that_is_known():
         decode(json.dumps({"placement_group_id": "a", "bundles": bundles, "topology_strategy": topology}).encode(), wire.Group)
         for topology in ({}, {"rack": "STRICT_PACK"})
     )
-    assert tuple(actors.strategy(group, actors.strategies(demands)) for group in (plain, racked)) == ("PACK", None)
+    assert tuple(actors.find_strategy(group, actors.strategies_by_shape(demands)) for group in (plain, racked)) == ("PACK", None)
     assert actors.parse_group(plain, None, None).bundles[0].labels == {"gpu": "h100"}
 
 

@@ -36,10 +36,10 @@ def actors(*states: str) -> wire.Listing[wire.Actor]:
 
 def test_a_group_stays_the_same_value_until_it_changes(clock):
     lists = GroupLists(clock)
-    lists.take([group("aa", "CREATED"), group("bb", "PENDING")], {})
+    lists.update([group("aa", "CREATED"), group("bb", "PENDING")], {})
     first = dict(lists.groups)
     clock.now += 5
-    lists.take([group("aa", "CREATED"), group("bb", "CREATED")], {})
+    lists.update([group("aa", "CREATED"), group("bb", "CREATED")], {})
     assert lists.groups["aa"] is first["aa"]
     assert lists.groups["bb"].state == "CREATED"
     assert lists.groups["bb"] is not first["bb"]
@@ -47,26 +47,26 @@ def test_a_group_stays_the_same_value_until_it_changes(clock):
 
 def test_a_waiting_group_whose_strategy_becomes_known_is_made_anew_and_keeps_its_age(clock):
     lists = GroupLists(clock)
-    lists.take([group("aa", "PENDING")], {})
+    lists.update([group("aa", "PENDING")], {})
     first = lists.groups["aa"]
     clock.now += 5
-    lists.take([group("aa", "PENDING")], WAITING)
+    lists.update([group("aa", "PENDING")], WAITING)
     assert lists.groups["aa"].strategy == "PACK"
     assert lists.groups["aa"].since == first.since
 
 
 def test_a_removed_group_is_none(clock):
     lists = GroupLists(clock)
-    lists.take([group("aa", "CREATED")], {})
-    lists.take([group("aa", "REMOVED")], {})
+    lists.update([group("aa", "CREATED")], {})
+    lists.update([group("aa", "REMOVED")], {})
     assert lists.groups == {}
 
 
 def test_an_actor_that_lives_on_stays_the_same_value(clock):
     lists = ActorLists(clock)
-    lists.take("ALIVE", actors("ALIVE", "ALIVE"), 0.1)
+    lists.update("ALIVE", actors("ALIVE", "ALIVE"), 0.1)
     first = lists.facts({}).actors
-    lists.take("ALIVE", actors("ALIVE", "RESTARTING"), 0.1)
+    lists.update("ALIVE", actors("ALIVE", "RESTARTING"), 0.1)
     second = lists.facts({}).actors
     assert second[0] is first[0]
     assert second[1].state == "RESTARTING"
@@ -75,5 +75,5 @@ def test_an_actor_that_lives_on_stays_the_same_value(clock):
 def test_an_actor_holds_on_to_no_reply(clock):
     reply = bytearray(b'{"result": [{"actor_id": "aa", "state": "ALIVE", "fallback_strategy": null}], "total": 1}')
     lists = ActorLists(clock)
-    lists.take("ALIVE", msgspec.json.decode(reply, type=wire.Listing[wire.Actor]), 0.1)
+    lists.update("ALIVE", msgspec.json.decode(reply, type=wire.Listing[wire.Actor]), 0.1)
     reply.extend(b" ")  # raises BufferError while anybody looks into it

@@ -6,7 +6,7 @@ import pytest
 
 from cockpit.sources.ray.log_names import (
     LostWorker,
-    family,
+    file_pattern,
     lost_workers,
     node_of,
     part_logs,
@@ -112,7 +112,7 @@ def test_a_long_name_is_cut_where_it_says_least():
 
 
 def test_findings_write_of_files_by_their_family():
-    assert [family(one) for one in (name(suffix="err"), "raylet.1.out", "runtime_env_setup-01000000.log", "job-driver-x.log")] == [
+    assert [file_pattern(one) for one in (name(suffix="err"), "raylet.1.out", "runtime_env_setup-01000000.log", "job-driver-x.log")] == [
         "worker-*.err",
         "raylet.out",
         "runtime_env_setup-*.log",

@@ -12,7 +12,7 @@ import pytest
 
 from cockpit.sources.ray import logs
 from cockpit.sources.ray.client import RayClient
-from cockpit.sources.ray.logs import LineDecoder, Search, Skip, last_lines, versions
+from cockpit.sources.ray.logs import LineDecoder, Search, Skip, last_lines, parse_version
 from cockpit.sources.source import SourceError
 
 
@@ -106,8 +106,8 @@ async def serving(log: LogServer) -> AsyncIterator[RayClient]:
 @pytest.fixture(autouse=True)
 def in_haste(monkeypatch):
     monkeypatch.setattr(logs, "DRAINED_AFTER_S", 0.3)
-    monkeypatch.setattr(logs, "BEAT_S", 0.05)
-    monkeypatch.setattr(logs, "LOOK_INTERVAL_S", 0.2)
+    monkeypatch.setattr(logs, "SILENCE_STEP_S", 0.05)
+    monkeypatch.setattr(logs, "END_CHECK_INTERVAL_S", 0.2)
 
 
 async def followed(log: LogServer, lines: int = 5000) -> list[str]:
@@ -346,7 +346,8 @@ def testlast_lines_are_those_that_tail_shows(data, count, left):
 
 
 def test_versions_are_compared_by_number_and_nothing_known_counts_as_new():
-    assert versions("2.9.3") < (2, 44) <= versions("2.44.1") < versions("2.60.0") < versions(None) == versions("nightly")
+    assert parse_version("2.9.3") < (2, 44) <= parse_version("2.44.1") < parse_version("2.60.0")
+    assert parse_version("2.60.0") < parse_version(None) == parse_version("nightly")
 
 
 # Files of a node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.sources.ray.oom import CALM_PAUSE_S, KEEP_S, PAUSE_PER_ANSWER_TIME, OomKills, victims
+from cockpit.sources.ray.oom import CALM_PAUSE_S, KEEP_S, PAUSE_PER_ANSWER_TIME, OomKills, find_victims
 from cockpit.sources.ray.wire import Listing
 from cockpit.sources.source import SourceError
 from tests.sources.ray.recorded_ray import Clock, RecordedRay, listing, recorded
@@ -66,7 +66,7 @@ async def test_it_asks_calmly_for_these_workers_alone_and_for_events_only_where_
 
 def test_what_took_long_is_asked_for_seldom():
     kills = OomKills(Clock())
-    kills.take(Listing(), None, 10.0)
+    kills.update(Listing(), None, 10.0)
     assert kills.pause() == 10.0 * PAUSE_PER_ANSWER_TIME
 
 
@@ -115,10 +115,10 @@ async def test_a_worker_of_which_ray_says_little_is_told_all_the_same():
 
 def test_words_that_are_made_up_by_a_task_cost_no_time_and_hide_secrets():
     text = "Selected to kill: (Task: job ID=02000000, lease ID=0, task name=" + "a, task name=" * 20_000
-    assert list(victims(text)) == []
+    assert list(find_victims(text)) == []
     name = "WANDB_API_KEY=0123456789abcdef0123"
     told = (
         f"Selected to kill: (Task: job ID=02000000, lease ID=0, task name={name}, required resources={{}}, pid=5, actual memory used=1.00GB"
     )
-    (victim,) = victims(told)
+    (victim,) = find_victims(told)
     assert "0123456789abcdef" not in victim.name

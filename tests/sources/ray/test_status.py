@@ -52,10 +52,10 @@ async def test_what_a_blob_repeats_of_a_node_stays_the_same_value_and_what_it_ch
 
 def test_what_was_read_before_a_name_was_known_is_read_again_with_it():
     reports, blob = StatusReports(lambda: 0.0), {"time": 1.0, "loadMetricsReport": {"usageByNode": {HEAD: {"specialHwA": [0.0, 1.0]}}}}
-    before = reports.take(msgspec.json.decode(msgspec.json.encode(blob), type=wire.AutoscalerReport), None)
+    before = reports.update(msgspec.json.decode(msgspec.json.encode(blob), type=wire.AutoscalerReport), None)
     assert before.usage == {HEAD: {"specialHwA": Quantity(used=0.0, total=1.0)}}
     blob["loadMetricsReport"]["nodeTypes"] = [[{"special_hw_a": 1.0}, 1]]
-    after = reports.take(msgspec.json.decode(msgspec.json.encode(blob), type=wire.AutoscalerReport), None)
+    after = reports.update(msgspec.json.decode(msgspec.json.encode(blob), type=wire.AutoscalerReport), None)
     assert after.usage == {HEAD: {"special_hw_a": Quantity(used=0.0, total=1.0)}}
 
 
