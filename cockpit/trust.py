@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -14,13 +15,13 @@ from urllib.parse import urlsplit
 
 from cockpit.probe import trust as probe_trust
 from cockpit.probe.trust import open_fd, read_begin, walk_path
-from cockpit.sockets import Server, find_server, normal
+from cockpit.sockets import Connection, Server, connection_of, find_server, normal
 from cockpit.text import explain_os_error
 
 ROOT: Final = 0
 TOKEN_PLACES: Final = "RAY_AUTH_TOKEN, the file named by RAY_AUTH_TOKEN_PATH, ~/.ray/auth_token"  # noqa: S105 where one lies
 _TOKEN_BYTES: Final = 1 << 16
-FindServer = Callable[[int, frozenset[str]], Server]
+FindServer = Callable[[int, frozenset[str], frozenset[Connection]], Server]
 
 
 def own_uids() -> frozenset[int]:
@@ -28,7 +29,7 @@ def own_uids() -> frozenset[int]:
     return frozenset((ROOT, os.geteuid()))
 
 
-class Audience:
+class Peer:
     """Whoever answers at one address, and whether secrets may be sent there."""
 
     def __init__(self, url: str, *, given: bool, find: FindServer | None = None) -> None:
@@ -36,30 +37,31 @@ class Audience:
         self._port, self._here = _place(url)
         self._given, self._find = given, find
         self._first: frozenset[int] | None = None
-        self.is_met = False
-        """Whether it was seen where a connection leads; before that a name may be any host's."""
+        self._sockets: list[socket.socket] = []
 
-    def meet(self) -> None:
-        """To be called while a connection to it is open."""
-        self.is_met = True
-        with suppress(OSError):  # asked again before anything secret is sent
-            self._find_users()
+    def meet(self, client: socket.socket) -> str | None:
+        """To be called once for each new connection to this address. Why nothing secret may be sent through it, as `why_not_trusted`.
+
+        It is asked once: who holds the other end of a connection doesn't change.
+        """
+        self._sockets = [one for one in self._sockets if one.fileno() >= 0] + [client]
+        return self.why_not_trusted()
 
     def why_not_trusted(self) -> str | None:
-        """Why nothing secret is sent, and nothing taken as Ray's word, in half a sentence; asked anew each time.
+        """Why nothing secret is sent, and nothing taken as Ray's word, in half a sentence; read anew each time.
 
         On this host the kernel tells whose sockets serve the address, whatever it is called: where our own connections end is what
         counts. An address that was given is believed; but what took its place later, when Ray has ended and another user has bound the
-        port, is not.
+        port, is not. Nor is a connection that ends on this host at nobody who can be seen.
         """
         try:
-            users = self._find_users()
+            users, addresses = self._find_server()
         except OSError as error:
             return f"the kernel can't be asked who serves port {self._port}: {explain_os_error(error)}"
         if self._given and not self._here:
             return None
         trusted = own_uids() | (self._first or frozenset())
-        if users <= trusted and (users or self._given):
+        if users <= trusted and (users or (self._given and not addresses)):
             return None
         if not users:
             return f"no process that can be seen from here listens on port {self._port}"
@@ -69,26 +71,30 @@ class Audience:
     def is_at(self, port: int | None) -> bool:
         """Whether it is known to be on this host, at that port."""
         with suppress(OSError):
-            self._find_users()
+            self._find_server()
         return self._port == port and bool(self._here)
 
     def is_ours(self) -> bool:
         """Whether root or we serve it on this host: on another of its addresses another user may have the same port."""
         with suppress(OSError):
-            users = self._find_users()
+            users = self._find_server().users
             return bool(users) and users <= own_uids()
         return False
 
-    def _find_users(self) -> frozenset[int]:
-        """Whoever serves it on this host; those who did when it was met first are believed where a person has named it.
+    def _find_server(self) -> Server:
+        """Whoever serves it on this host; those who did when it was met first are believed if a person has named it.
 
-        Raises `OSError` where that can't be known.
+        Raises `OSError` if that can't be known.
         """
-        found = (self._find or find_server)(self._port, self._here)
+        connections = set()
+        for one in self._sockets:
+            with suppress(OSError):  # it is closed
+                connections.add(connection_of(one))
+        found = (self._find or find_server)(self._port, self._here, frozenset(connections))
         self._here |= found.addresses
         if self._given and self._here and self._first is None and found.users:
             self._first = found.users
-        return found.users
+        return found
 
 
 def find_token(env: Mapping[str, str] | None = None, home: Path | None = None) -> str | None:

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,11 +22,11 @@ from cockpit.config.settings import config_path, init, load
 from cockpit.line_file import lines_path
 from cockpit.presets.folder import find_preset, write_preset
 from cockpit.recording.folder import make_folder
-from cockpit.sockets import Server, find_server
+from cockpit.sockets import Connection, Server, find_server, listening_users
 from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.ray.http import Dashboard
 from cockpit.sources.source import SourceError
-from cockpit.trust import Audience, find_token, why_not_ours
+from cockpit.trust import Peer, find_token, why_not_ours
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")
 
@@ -112,27 +113,42 @@ def his(path: Path) -> Path:
 @pytest.mark.parametrize("words", [(), ("hides",)])
 async def test_the_token_goes_to_nobody_who_binds_the_port_between_the_question_and_the_connection(words: tuple[str, ...]):
     """Ray has ended, and the address was given. Asked who listens, the kernel says nobody; a moment later another user does."""
-    port, takers = free_port(), []
-
-    def find(asked: int, addresses: frozenset[str]) -> Server:
-        found = find_server(asked, addresses)
-        if not takers and armed:
-            takers.append(Taker(asked, *words))
-        return found
-
-    armed: list[bool] = []
-    audience = Audience(f"http://127.0.0.1:{port}", given=True, find=find)
+    port = free_port()
+    peer = Peer(f"http://127.0.0.1:{port}", given=True)
     with socket.socket() as ours:  # our own Ray has been asked before
         ours.bind(("127.0.0.1", port))
         ours.listen()
-        assert audience.why_not_trusted() is None
-    armed.append(True)
-    dashboard = Dashboard(f"http://127.0.0.1:{port}", token=lambda: TOKEN, transport=None, audience=audience)
+        assert peer.why_not_trusted() is None
+    assert peer.why_not_trusted() is None
+    taker = Taker(port, *words)
+    dashboard = Dashboard(f"http://127.0.0.1:{port}", token=lambda: TOKEN, transport=None, peer=peer)
     dashboard.auth = "token"
-    with pytest.raises(SourceError, match=f"is sent no secret: what listens on port {port} of this host belongs to user {MALLORY}"):
+    with pytest.raises(SourceError, match=f"cockpit sends none: what listens on port {port} of this host belongs to user {MALLORY}"):
         await dashboard.get("/api/version", timeout=5)
     await dashboard.close()
-    assert TOKEN not in takers[0].heard()
+    assert not taker.heard().strip()
+
+
+async def test_the_token_goes_to_nobody_who_holds_the_connection_though_we_listen_on_his_port_by_now():
+    """He accepts the connection and frees the port; then our Ray starts, before anybody looks at who listens."""
+    port = free_port()
+    taker, listening = Taker(port, "hides"), []
+
+    def find(asked: int, addresses: frozenset[str], connections: frozenset[Connection]) -> Server:
+        while not listening:
+            with suppress(OSError):  # he still listens
+                listening.append(socket.create_server(("127.0.0.1", port)))
+        assert listening_users(port) == {0}
+        return find_server(asked, addresses, connections)
+
+    peer = Peer(f"http://127.0.0.1:{port}", given=False, find=find)
+    dashboard = Dashboard(f"http://127.0.0.1:{port}", token=lambda: TOKEN, transport=None, peer=peer)
+    dashboard.auth = "token"
+    with pytest.raises(SourceError, match=f"cockpit sends none: what listens on port {port} of this host belongs to user {MALLORY}"):
+        await dashboard.get("/api/version", timeout=5)
+    await dashboard.close()
+    listening[0].close()
+    assert not taker.heard().strip()
 
 
 @pytest.mark.parametrize("name", ["0.0.0.0", "localhost.", "2130706433", "[::ffff:127.0.0.1]", socket.gethostname()])
@@ -142,16 +158,16 @@ async def test_whatever_this_host_is_called_the_token_goes_to_nobody_who_takes_t
         ours.bind(("127.0.0.1", 0))
         ours.listen()
         port = ours.getsockname()[1]
-        audience = Audience(f"http://{name}:{port}", given=True)
+        peer = Peer(f"http://{name}:{port}", given=True)
         try:
             leading = socket.create_connection((name.strip("[]"), port))
         except OSError:
             pytest.skip(f"{name} does not lead to the loopback here")
         with leading:
-            audience.meet()
-        assert audience.why_not_trusted() is None
+            assert peer.meet(leading) is None
+        assert peer.why_not_trusted() is None
     taker = Taker(port)
-    dashboard = Dashboard(f"http://{name}:{port}", token=lambda: TOKEN, transport=None, audience=audience)
+    dashboard = Dashboard(f"http://{name}:{port}", token=lambda: TOKEN, transport=None, peer=peer)
     dashboard.auth = "token"
     with pytest.raises(SourceError, match=f"what listens on port {port} of this host belongs to user {MALLORY}"):
         await dashboard.json("/api/version", dict, timeout=5)
@@ -163,7 +179,7 @@ def test_who_listens_at_another_loopback_address_is_neither_believed_nor_in_the_
     """Else he would be one of those who were met first, or keep the token from where it belongs."""
     port = free_port()
     beside = Taker(port, "127.0.0.2")
-    given, found = (Audience(f"http://127.0.0.1:{port}", given=given) for given in (True, False))
+    given, found = (Peer(f"http://127.0.0.1:{port}", given=given) for given in (True, False))
     with socket.socket() as ours:
         ours.bind(("127.0.0.1", port))
         ours.listen()
@@ -177,8 +193,8 @@ def test_who_listens_at_another_loopback_address_is_neither_believed_nor_in_the_
 async def test_a_jobs_secrets_go_to_nobody_who_binds_the_port_in_that_moment():
     port = free_port()
     taker = Taker(port)
-    audience = Audience(f"http://127.0.0.1:{port}", given=False)
-    dashboard = Dashboard(f"http://127.0.0.1:{port}", token=lambda: None, transport=None, audience=audience)
+    peer = Peer(f"http://127.0.0.1:{port}", given=False)
+    dashboard = Dashboard(f"http://127.0.0.1:{port}", token=lambda: None, transport=None, peer=peer)
     dashboard.auth = "disabled"
     with pytest.raises(SourceError, match="is sent no secret"):
         await dashboard.write("POST", "/api/jobs/", dict, timeout=5, content=TOKEN.encode(), hide=str)

@@ -111,5 +111,6 @@ def test_a_token_is_sent_in_one_place_of_each_kind():
 
 
 def test_secrets_and_tokens_ask_first_who_listens():
-    for module in ("sources/ray/http.py", "acts/launch/launch.py", "monitor/monitor.py"):
+    assert "self._peer.meet(" in (ROOT / "sources/ray/http.py").read_text()
+    for module in ("acts/launch/launch.py", "monitor/monitor.py"):
         assert "why_not_trusted" in (ROOT / module).read_text()

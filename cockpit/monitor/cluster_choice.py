@@ -19,7 +19,7 @@ from cockpit.monitor.poller import Poller
 from cockpit.sockets import listening_users
 from cockpit.sources.ray.client import RayClient
 from cockpit.sources.source import SourceError, wait_within
-from cockpit.trust import Audience, find_token, own_uids
+from cockpit.trust import Peer, find_token, own_uids
 
 LOCAL_PROBE_TIMEOUT_S = 3.0
 """How long this host's own probe may take to tell of its sessions, before the default address is asked."""
@@ -42,7 +42,7 @@ class ClusterChoice:
         """The addresses among which somebody must choose."""
         self.ray: RayClient | None = None
         self._config, self._env, self._poller, self._local = config, env, poller, local
-        self._audience: Audience | None = None
+        self._peer: Peer | None = None
         self._resolved = asyncio.Event()
         self._heard: tuple[Host | None, bool] = (None, False)
         """This host, and whether the dashboard was lost, as of the last snapshot."""
@@ -128,11 +128,11 @@ class ClusterChoice:
             self._poller.leave()
             self._closing = asyncio.ensure_future(self.ray.close())
         self.address, self._beside = address, frozenset()
-        self._audience = Audience(address.url, given=address.given)
+        self._peer = Peer(address.url, given=address.given)
         self.ray = RayClient(
             address.url,
             token=lambda: self.token(),
-            audience=self._audience,
+            peer=self._peer,
             clock=self._poller.clock,
             why_not_meant=self._why_not_chosen if address.chosen else None,
             before=before,
@@ -155,7 +155,7 @@ class ClusterChoice:
 
     def why_not_trusted(self) -> str | None:
         """Why the Ray that is followed gets no secrets, and its word ends nothing; `None`: it is trusted."""
-        return self._audience.why_not_trusted() if self._audience is not None else "no Ray is followed"
+        return self._peer.why_not_trusted() if self._peer is not None else "no Ray is followed"
 
     def why_not_session(self, name: str) -> str | None:
         """Why the Ray that is followed is not the session that it calls itself: one that lives on this host has a dashboard of its own."""
@@ -168,8 +168,8 @@ class ClusterChoice:
         return self.why_not_trusted() or self.why_not_session(name)
 
     def _is_served_by(self, session: Session) -> bool:
-        audience, port = self._audience, urlsplit(session.dashboard or "").port
-        return audience is not None and audience.is_at(port) and (audience.is_ours() or not session.trusted)
+        peer, port = self._peer, urlsplit(session.dashboard or "").port
+        return peer is not None and peer.is_at(port) and (peer.is_ours() or not session.trusted)
 
     def is_alive(self, name: str) -> bool:
         """Whether a session of that name lives here; anybody may give one that name, so that it must be trusted, or its owner be chosen.
@@ -276,7 +276,7 @@ async def ask_rays(rays: Iterable[OtherRay], clock: Callable[[], float], *, stra
 
 
 async def _ask(ray: OtherRay, clock: Callable[[], float]) -> OtherRay:
-    client = RayClient(ray.url, token=lambda: None, audience=Audience(ray.url, given=False), clock=clock, max_bytes=MAX_ANSWER_BYTES)
+    client = RayClient(ray.url, token=lambda: None, peer=Peer(ray.url, given=False), clock=clock, max_bytes=MAX_ANSWER_BYTES)
     try:
         session = await wait_within(OTHER_RAY_NAME_TIMEOUT_S, client.session())
         answers = session in (None, ray.session)  # an old Ray does not tell it
@@ -320,11 +320,11 @@ async def _read_jobs_of_followed(ray: RayClient, why_not: Callable[[str], str | 
 async def _read_jobs_of_other(session: Session, token: Token, clock: Callable[[], float]) -> SessionJobs | None:
     """`None` when it is silent, says that it is another one, or may be another user's: its word decides what is ended."""
     url = session.dashboard or ""
-    audience = Audience(url, given=False)
-    ray = RayClient(url, token=token, audience=audience, clock=clock)
+    peer = Peer(url, given=False)
+    ray = RayClient(url, token=token, peer=peer, clock=clock)
     try:
         answer = await wait_within(OTHER_RAY_TIMEOUT_S, _read_jobs(ray))
-        return answer if answer[0] == session.name and audience.why_not_trusted() is None else None  # the connection is still open
+        return answer if answer[0] == session.name and peer.why_not_trusted() is None else None  # the connection is still open
     except (SourceError, asyncio.TimeoutError):
         return None
     finally:

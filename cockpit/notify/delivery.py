@@ -23,8 +23,9 @@ from cockpit.notify.message import Message
 from cockpit.notify.robots import CHAT_BOTS, ChatBotRefusedError, Post
 from cockpit.presets.variables import NAME
 from cockpit.secrets import HIDDEN, redact
+from cockpit.sources.http_client import TooLargeError, load_trust, open_client, read_body
 from cockpit.sources.probes.spawn import spawn
-from cockpit.sources.ray.http_words import why_unreachable
+from cockpit.sources.ray.error_text import why_unreachable
 from cockpit.sources.source import SourceError, run_in_thread, wait_within
 from cockpit.text import clean
 
@@ -103,46 +104,40 @@ async def _exchange(address: str, post: Post) -> bytes:
         return await wait_within(PATIENCE_S, _send(address, post))
     except asyncio.TimeoutError:
         raise ChatBotRefusedError(f"no answer within {PATIENCE_S:.0f} s") from None
-    except httpx.TransportError as error:
+    except (httpx.TransportError, ssl.SSLError) as error:
         raise ChatBotRefusedError(_words(error)) from None
     except (httpx.InvalidURL, ValueError, ImportError):  # the last: a SOCKS proxy needs a package that may not be there
         raise ChatBotRefusedError("its address, or that of the proxy in the environment, can't be used") from None
 
 
-def _words(error: httpx.TransportError) -> str:
+def _words(error: httpx.TransportError | ssl.SSLError) -> str:
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-        return why_unreachable(error, in_time=not isinstance(error, httpx.ConnectTimeout)).partition(";")[0]
+        return why_unreachable(error).partition(";")[0]
     return "the connection was closed early, or it does not speak HTTP"
 
 
 async def _send(address: str, post: Post) -> bytes:
     """The body of an answer that is a success. No redirect is followed: an address is a secret for whom it was given to."""
-    verify = await _find_certificates() if address.startswith("https:") else False
-    headers = {"User-Agent": "ray-cockpit", "Content-Type": "application/json; charset=utf-8", "Accept-Encoding": "identity"}
+    trust = await _find_certificates() if address.startswith("https:") else None
     url = httpx.URL(address).copy_merge_params(dict(post.params))
-    async with (
-        httpx.AsyncClient(verify=verify, follow_redirects=False, timeout=httpx.Timeout(None), headers=headers) as client,
-        client.stream("POST", url, content=post.body) as answer,
-    ):
-        body = await _read(answer)
+    headers = {"Content-Type": "application/json; charset=utf-8"}
+    try:
+        async with (
+            open_client(trust, uses_environment=True) as client,
+            client.stream("POST", url, content=post.body, headers=headers, timeout=None) as answer,
+        ):
+            body = await read_body(answer, MOST_ANSWER_BYTES)
+    except TooLargeError:
+        raise ChatBotRefusedError(f"its answer is longer than {MOST_ANSWER_BYTES >> 10}K") from None
     _judge(answer, body)
     return body
 
 
 async def _find_certificates() -> ssl.SSLContext:
     try:
-        return await run_in_thread(httpx.create_ssl_context, "the TLS certificates", PATIENCE_S)
+        return await run_in_thread(load_trust, "the TLS certificates", PATIENCE_S)
     except (OSError, SourceError) as error:
         raise ChatBotRefusedError(f"the TLS certificates of this host can't be read: {error}") from None
-
-
-async def _read(answer: httpx.Response) -> bytes:
-    body = bytearray()
-    async for chunk in answer.aiter_raw():
-        body += chunk
-        if len(body) > MOST_ANSWER_BYTES:
-            raise ChatBotRefusedError(f"its answer is longer than {MOST_ANSWER_BYTES >> 10}K")
-    return bytes(body)
 
 
 def _judge(answer: httpx.Response, body: bytes) -> None:

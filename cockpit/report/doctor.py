@@ -50,7 +50,7 @@ LOGS = ("raylet.out", "raylet.err", "gcs_server.out", "gcs_server.err", "dashboa
 """What Ray writes of itself in `logs` of a session. Logs of jobs and workers are their owner's words, and stay where they are."""
 RECORDED_S = 1800.0
 """Of the end of a recording, which go into a bundle."""
-_PARTS = ("textual", "h11", "msgspec", "psutil", "nvidia-ml-py", "click", "pyyaml")
+_PARTS = ("textual", "httpx", "msgspec", "psutil", "nvidia-ml-py", "click", "pyyaml")
 
 
 class CheckResult(msgspec.Struct, frozen=True):

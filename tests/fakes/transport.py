@@ -1,38 +1,46 @@
-"""A dashboard as a function of the request, in httpx's words, where cockpit's connections are."""
+"""A server as a function of the request, in place of httpx's connections."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 
 import httpx
 
-from cockpit.sources.connections import ConnectError, ConnectionLostError, HttpRequest, HttpResponse
-
 Handler = Callable[[httpx.Request], httpx.Response | Awaitable[httpx.Response]]
 
 
-class MockTransport:
-    """Carries requests to the function; an error of httpx that this raises becomes one of cockpit's connections."""
+def refuse_certificate(_: httpx.Request) -> httpx.Response:
+    """As TLS does, where the server wants one that we don't have."""
+    raise ssl.SSLError(1, "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required")
+
+
+class Stream:
+    """As much of a connection as is asked of a new one."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    def get_extra_info(self, _: str) -> socket.socket:
+        with socket.socket() as closed:
+            return closed
+
+    async def aclose(self) -> None:
+        self.is_closed = True
+
+
+class MockTransport(httpx.AsyncBaseTransport):
+    """Each request goes to the function over a new connection, which the request's trace is told of as httpcore would tell it."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
 
-    @asynccontextmanager
-    async def exchange(self, request: HttpRequest) -> AsyncIterator[HttpResponse]:
-        request.before_send()
-        content = request.content
-        body = content if isinstance(content, bytes) else b"".join([piece async for piece in content])
-        try:
-            url = f"{request.scheme}://{request.headers['Host']}{request.target}"
-            answer = self._handler(httpx.Request(request.method, url, headers=request.headers, content=body))
-            answer = await answer if isawaitable(answer) else answer
-        except httpx.ConnectError as error:
-            raise ConnectError from error
-        except httpx.TransportError as error:
-            raise ConnectionLostError from error
-        yield HttpResponse(answer.status_code, answer.headers, answer.aiter_bytes())
-
-    async def close(self) -> None:
-        """There are no connections."""
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if (trace := request.extensions.get("trace")) is not None:
+            await trace("connection.connect_tcp.complete", {"return_value": Stream()})
+        await request.aread()
+        answer = self._handler(request)
+        answer = await answer if isawaitable(answer) else answer
+        return httpx.Response(answer.status_code, headers=answer.headers, stream=httpx.ByteStream(answer.content))

@@ -56,7 +56,7 @@ class Ray:
     claims: ClassVar[dict[str, str]] = {}
     """By address, which session it says that it is."""
 
-    def __init__(self, address, *, clock, token=None, audience=None, max_bytes=None, why_not_meant=None, before=None):
+    def __init__(self, address, *, clock, token=None, peer=None, max_bytes=None, why_not_meant=None, before=None):
         self.address, self.closed, self.token = address, False, token
         self.why_not_meant, self.before = why_not_meant, before
         self.sources = (Source("ray.identity", self.identify, every=0.01),)
@@ -522,7 +522,7 @@ async def test_the_dead_and_the_logs_come_from_the_dashboard(look):
 @pytest.fixture
 def ours_listen(monkeypatch):
     """On every port of this host."""
-    monkeypatch.setattr(trust_module, "find_server", lambda port, _: Server(frozenset([os.geteuid()]), frozenset()))
+    monkeypatch.setattr(trust_module, "find_server", lambda *_: Server(frozenset([os.geteuid()]), frozenset()))
 
 
 async def test_which_jobs_run_is_asked_of_every_ray_that_lives_here_and_the_token_goes_to_ours_alone(look, ours_listen):
@@ -537,7 +537,7 @@ async def test_whoever_has_taken_the_port_of_a_ray_beside_ours_says_nothing_of_i
     monitor = look(Config(address="http://head:8265"))
     await until(lambda: monitor.choice.address)
     monitor.poller.update_host(here(session("session_a", 8266), session("session_b", 8267)))
-    monkeypatch.setattr(trust_module, "find_server", lambda port, _: Server(frozenset([666 if port == 8266 else 0]), frozenset()))
+    monkeypatch.setattr(trust_module, "find_server", lambda port, *_: Server(frozenset([666 if port == 8266 else 0]), frozenset()))
     assert [name for name, _ in await monitor.jobs_by_session()] == ["of http://head:8265", "session_b"]
 
 
@@ -556,7 +556,7 @@ async def test_a_ray_that_calls_itself_a_session_of_this_host_is_not_it(look, ou
 @pytest.mark.parametrize(("user", "is_believed"), [(666, False), (os.geteuid(), True)])
 async def test_nor_is_one_at_its_port_on_another_address_of_this_host(look, monkeypatch, user, is_believed):
     """A dashboard listens on 127.0.0.1 alone: any user may have its port elsewhere."""
-    monkeypatch.setattr(trust_module, "find_server", lambda port, _: Server(frozenset([user]), frozenset(["10.0.0.1"])))
+    monkeypatch.setattr(trust_module, "find_server", lambda *_: Server(frozenset([user]), frozenset(["10.0.0.1"])))
     monitor = look(Config(address="http://head:8265"))
     await until(lambda: monitor.choice.address)
     monitor.poller.update_host(here(session("of http://head:8265", 8265)))
@@ -573,7 +573,7 @@ async def test_the_word_of_another_users_ray_is_not_asked_for_and_none_speaks_fo
 
 
 async def test_what_was_only_found_here_is_not_believed_once_another_user_listens_there(look, monkeypatch):
-    monkeypatch.setattr(trust_module, "find_server", lambda port, _: Server(frozenset([666]), frozenset()))
+    monkeypatch.setattr(trust_module, "find_server", lambda *_: Server(frozenset([666]), frozenset()))
     monitor = look()
     monitor.poller.update_host(here(session("session_1", 9265)))
     await until(lambda: monitor.choice.address)

@@ -14,6 +14,8 @@ from cockpit.config.notify import NotifyTarget
 from cockpit.notify import delivery
 from cockpit.notify.delivery import deliver
 from cockpit.notify.robots import ChatBotRefusedError
+from cockpit.sources.http_client import open_client
+from tests.fakes.transport import MockTransport, refuse_certificate
 from tests.notify.said import finding, message, robot
 
 KEY = "0a1b2c3d-4e5f-6789"
@@ -183,6 +185,13 @@ def own_certificate() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(Path(__file__).with_name("self_signed.pem"))
     return context
+
+
+async def test_a_server_that_wants_a_certificate_of_ours_is_a_failure(monkeypatch):
+    """With TLS 1.3 it says so only after the handshake, and httpx has no name for that error."""
+    monkeypatch.setattr(delivery, "open_client", lambda *_, **__: open_client(None, transport=MockTransport(refuse_certificate)))
+    with pytest.raises(ChatBotRefusedError, match="the connection was closed early"):
+        await deliver(robot("json", "http://robot.example"), message(finding()))
 
 
 async def test_variables_are_filled_in_and_missing_ones_named():

@@ -36,7 +36,7 @@ from cockpit.presets import Preset, RayStart
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.ray.client import RayClient
 from cockpit.text import gpus_words, plural
-from cockpit.trust import Audience, find_token
+from cockpit.trust import Peer, find_token
 
 DEMO_MARK: Final = "COCKPIT_DEMO"
 """The environment variable of everything that belongs to a demo (demo/processes.py)."""
@@ -231,7 +231,7 @@ class RecoverySteps:
         if session is None:
             raise StepError("no Ray is known to run on the head: start it with --from start", "start")
         address = Address(self.dashboard, session, given=head != self._monitor.pool.local or self._is_anothers(targets.get(head)))
-        ray = RayClient(self.dashboard, token=self._monitor.choice.token, audience=Audience(self.dashboard, given=address.given))
+        ray = RayClient(self.dashboard, token=self._monitor.choice.token, peer=Peer(self.dashboard, given=address.given))
         addresses = {host: str((target.facts or {}).get("address") or "") for host, target in targets.items()}
         wanted, began = expected_gpus(targets.values()), time.monotonic()
         try:

@@ -11,14 +11,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
-import h11
+import httpx
 import msgspec
 
 from cockpit.config.kubernetes import ACCOUNT, API_HOST, FORBIDDEN, ROLE, KubernetesPlace
 from cockpit.secrets import redact
-from cockpit.sources.connections import ConnectError, ConnectionLostError, Connections, HttpResponse
+from cockpit.sources.http_client import TooLargeError, open_client, read_body
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.probes.process import ANSWER_S, ask_program
+from cockpit.sources.ray.error_text import is_tls_failure, why_unreachable
 from cockpit.sources.source import SourceError, wait_within
 from cockpit.text import clean
 from cockpit.trust import read_small
@@ -99,22 +100,25 @@ class ServiceAccount:
             return await wait_within(ANSWER_S, self._exchange(method, path, body))
         except asyncio.TimeoutError:
             raise SourceError(f"{WHO} did not answer within {ANSWER_S:.0f} s ({self._url})") from None
-        except (ConnectError, ConnectionLostError, h11.ProtocolError) as error:
-            why = clean(str(error.__cause__ or error)) or "no connection"
+        except TooLargeError:
+            raise SourceError(f"{WHO} sent more than {MAX_BODY_BYTES >> 20} MB") from None
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            why = clean(str(error)) if is_tls_failure(error) else why_unreachable(error)
             raise SourceError(f"{WHO} can't be reached at {self._url}: {why}") from None
+        except (httpx.TransportError, httpx.InvalidURL, ssl.SSLError) as error:
+            raise SourceError(f"{WHO} can't be reached at {self._url}: {clean(str(error)) or 'the connection broke'}") from None
 
     async def _exchange(self, method: str, path: str, body: bytes) -> bytes:
         headers = {"Authorization": f"Bearer {self._token()}", "Accept": "application/json"}
         headers |= {"Content-Type": "application/json"} if body else {}
-        connections = Connections(self._url, trust=self._trust())
-        try:
-            async with connections.ask(method, path, {}, headers, body) as answer:
-                said = await _read_body(answer)
-        finally:
-            await connections.close()
-        if 200 <= answer.status < 300:
+        async with (
+            open_client(self._trust()) as client,
+            client.stream(method, f"{self._url}{path}", headers=headers, content=body or None) as answer,
+        ):
+            said = await read_body(answer, MAX_BODY_BYTES)
+        if answer.is_success:
             return said
-        raise _refusal(answer.status, said)
+        raise _refusal(answer.status_code, said)
 
     def _token(self) -> str:
         try:
@@ -130,15 +134,6 @@ class ServiceAccount:
             return ssl.create_default_context(cafile=str(self._account / "ca.crt"))
         except (OSError, ssl.SSLError):
             raise SourceError(f"the API server's CA certificate can't be read ({self._account / 'ca.crt'})") from None
-
-
-async def _read_body(answer: HttpResponse) -> bytes:
-    body = bytearray()
-    async for chunk in answer.body:
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise SourceError(f"{WHO} sent more than {MAX_BODY_BYTES >> 20} MB")
-    return bytes(body)
 
 
 def _refusal(code: int, body: bytes) -> KubernetesRefusedError:

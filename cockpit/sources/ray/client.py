@@ -9,12 +9,13 @@ from contextlib import suppress
 from typing import TypeVar
 from urllib.parse import quote
 
+import httpx
 from msgspec.structs import replace
 
 from cockpit.clock import CLOCK, redate, shift_of
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import Actor, Cluster, Process
-from cockpit.sources.connections import Params, Transport
+from cockpit.sources.http_client import Params
 from cockpit.sources.ray import actors, oom, wire
 from cockpit.sources.ray.actors import WAITING, ActorFacts, GroupFacts, JobFacts
 from cockpit.sources.ray.http import Dashboard, DashboardRefusedError, run_in_thread_if
@@ -27,7 +28,7 @@ from cockpit.sources.ray.oom import OomFacts
 from cockpit.sources.ray.replies import NodeReader
 from cockpit.sources.ray.status import StatusFacts, StatusReports, parse_status
 from cockpit.sources.source import Source, SourceError, wait_within
-from cockpit.trust import Audience, find_token
+from cockpit.trust import Peer, find_token
 
 __all__ = ["ActorFacts", "GroupFacts", "JobFacts", "NodeFacts", "OomFacts", "RayClient", "StatusFacts"]
 
@@ -69,8 +70,8 @@ class RayClient:
         address: str,
         *,
         token: Callable[[], str | None] = find_token,
-        audience: Audience | None = None,
-        transport: Transport | None = None,
+        peer: Peer | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
         clock: Callable[[], float] = CLOCK,
         max_bytes: int | None = None,
         why_not_meant: WhyNotMeant | None = None,
@@ -82,7 +83,7 @@ class RayClient:
         """
         self._why_not_meant = why_not_meant
         self._before, self._replaced = before, None if before is None else clock()
-        self._dashboard = Dashboard(address, token=token, audience=audience, transport=transport, max_bytes=max_bytes)
+        self._dashboard = Dashboard(address, token=token, peer=peer, transport=transport, max_bytes=max_bytes)
         self._clock, self._shift = clock, shift_of(clock)
         self._cluster = Cluster(address=self._dashboard.shown)
         self._lost = False

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import Literal, ParamSpec, TypeVar, cast
+from typing import Any, Literal, ParamSpec, TypeVar, cast
 
-import h11
+import httpx
 
 from cockpit.model import Cause
 from cockpit.secrets import redact
-from cockpit.sources.connections import ConnectError, ConnectionLostError, Connections, HttpResponse, Params, Transport
+from cockpit.sockets import has_received
+from cockpit.sources.http_client import MAX_HEAD_BYTES, Params, load_trust, open_client
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.ray import wire
-from cockpit.sources.ray.http_words import asked_for, is_html, is_tls_failure, page_title, why_not_http, why_unreachable
+from cockpit.sources.ray.error_text import asked_for, is_html, is_tls_failure, page_title, why_not_http, why_unreachable
 from cockpit.sources.ray.replies import decode_reply
 from cockpit.sources.source import SourceError, wait_within
-from cockpit.text import clean
-from cockpit.trust import TOKEN_PLACES, Audience
+from cockpit.text import clean, explain_os_error
+from cockpit.trust import TOKEN_PLACES, Peer
 
 T = TypeVar("T")
 P = ParamSpec("P")
 R = TypeVar("R")
 Auth = Literal["token", "disabled"]
 Hide = Callable[[str], str]
+Trace = Callable[[str, dict[str, Any]], Awaitable[None]]
 Take = Callable[[bytearray], None]
 """Called with what has come of a body whenever more has; it may shorten that by what it has read."""
 
@@ -35,9 +39,6 @@ MAX_BODY_BYTES = 128 * 2**20
 """Bytes. `/nodes?view=summary` of 1,000 nodes with 20 workers each is 29 MB."""
 THREAD_MIN_BYTES = 1 << 18
 """Bytes from which an answer is decoded in a thread."""
-PIECE_PAUSE_S = 0.001
-"""Seconds between two pieces of an answer that is read as it comes: a key goes through the loop in a dozen steps, and waited for a piece
-of a millisecond before each."""
 AUTH_CACHE_S = 5.0
 """Seconds for which an answer about tokens serves all that ask."""
 MAX_TITLE_CHARS, MAX_SERVER_CHARS = 80, 60
@@ -78,7 +79,7 @@ async def run_in_thread_if(big: bool, work: Callable[P, R], *args: P.args, **mor
 
 
 class Dashboard:
-    """One address, asked over one pool of connections; every failure is a `SourceError` that names the address.
+    """One address, asked over kept connections; every failure is a `SourceError` that names the address.
 
     At most one question at a time for each path. Ray goes on working on a question that nobody waits for any more, so a path that has
     not answered in time is left alone for a while, longer each time.
@@ -89,14 +90,15 @@ class Dashboard:
         address: str,
         *,
         token: Callable[[], str | None],
-        transport: Transport | None,
-        audience: Audience | None = None,
+        transport: httpx.AsyncBaseTransport | None,
+        peer: Peer | None = None,
         clock: Callable[[], float] = time.monotonic,
         max_bytes: int | None = None,
     ) -> None:
         address = address.rstrip("/")
         self.address = address if "://" in address else f"http://{address}"
-        self.shown = redact(_without_credentials(self.address))
+        self._url = _without_credentials(self.address)
+        self.shown = redact(self._url)
         self.auth: Auth | None = None
         self.told_at: float | None = None
         """The time over there, to the second, when the last answer came: one clock for all who ask."""
@@ -105,9 +107,11 @@ class Dashboard:
         self.server: str | None = None
         """What the server calls itself in its last answer, fit to be shown."""
         self._token, self._max_bytes = token, max_bytes
-        self._audience = audience or Audience(self.address, given=True)
+        self._peer = peer or Peer(self.address, given=True)
         self._clock = clock
-        self._connections = Connections(self.address, transport)
+        self._transport = transport
+        self._clients: dict[bool, httpx.AsyncClient] = {}
+        """By whether they may carry secrets."""
         self._asking = asyncio.Lock()
         self._auth_asked = 0.0
         self._busy: dict[str, asyncio.Lock] = {}
@@ -115,8 +119,10 @@ class Dashboard:
         self._counter = 0
 
     async def close(self) -> None:
-        """Let all connections go."""
-        await self._connections.close()
+        """Close all connections."""
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
+            await client.aclose()
 
     def wake(self) -> None:
         """Ask every path again at once: what kept Ray from answering is over."""
@@ -202,7 +208,7 @@ class Dashboard:
             self.took[endpoint] = self._clock() - asked
             return body
 
-    def stream(self, path: str, params: Params | None = None) -> AbstractAsyncContextManager[HttpResponse]:
+    def stream(self, path: str, params: Params | None = None) -> AbstractAsyncContextManager[httpx.Response]:
         """An answer that goes on, and may pause for any time; the caller reads it."""
         return self._ask("GET", path, params or {})
 
@@ -257,37 +263,42 @@ class Dashboard:
         content: bytes | AsyncIterator[bytes] = b"",
         hide: Hide | None = None,
         headers: Mapping[str, str] = {},
-    ) -> AsyncIterator[HttpResponse]:
+    ) -> AsyncIterator[httpx.Response]:
         """A success, with its body yet to be read."""
         headers = {**headers, **await self._headers(path)}
         has_token = "Authorization" in headers
-        meet = partial(self._meet, secret=has_token or hide is not None)
         with self._failures(path, method):
-            async with self._connections.ask(method, path, params, headers, content, meet) as answer:
+            is_secret = has_token or hide is not None
+            async with self._open_client(is_secret=is_secret).stream(
+                method,
+                f"{self._url}{path}",
+                params=params or None,
+                headers=headers,
+                content=content or None,
+                extensions={"trace": self._make_trace(asked_for(method, path), has_token=has_token, is_secret=is_secret)},
+            ) as answer:
                 self._refuse_encoded(answer, method, path)
                 self.told_at = _moment(answer.headers.get("date")) or self.told_at
                 self.server = _line(clean(answer.headers.get("server", "")))[:MAX_SERVER_CHARS] or None
-                if answer.status != 200:
+                if answer.status_code != 200:
                     body = await self._body(answer, method, path)
                     said = hide(body.decode("utf-8", "replace")).encode() if hide else body
                     self._judge(answer, method, path, said, has_token=has_token)
                 yield answer
 
-    async def _body(self, answer: HttpResponse, method: str, path: str, take: Take | None = None) -> bytes:
+    async def _body(self, answer: httpx.Response, method: str, path: str, take: Take | None = None) -> bytes:
         largest = self._max_bytes or MAX_BODY_BYTES
-        body, came = bytearray(), 0  # grown as it comes: to join 30 MB at the end would take as long as a screen is drawn
-        async for chunk in answer.body:
-            body += chunk
-            came += len(chunk)
+        body, came = bytearray(), 0
+        async for piece in answer.aiter_raw():
+            body += piece
+            came += len(piece)
             if take is not None:
                 take(body)
-            if came > THREAD_MIN_BYTES:
-                await asyncio.sleep(PIECE_PAUSE_S)
             if came > largest:
                 raise SourceError(f"Ray dashboard {self.shown} sent more than {largest >> 20} MB ({asked_for(method, path)})")
         return cast("bytes", body)  # whoever gets it only reads it
 
-    def _refuse_encoded(self, answer: HttpResponse, method: str, path: str) -> None:
+    def _refuse_encoded(self, answer: httpx.Response, method: str, path: str) -> None:
         """Nothing but `identity` is asked for: a few kilobytes of gzip may be gigabytes."""
         encoding = answer.headers.get("content-encoding", "identity")
         if encoding.strip().lower() not in ("", "identity"):
@@ -300,21 +311,42 @@ class Dashboard:
         token = self._token()
         if token is None:
             return {}
-        if (reason := self._audience.why_not_trusted()) is not None:
-            raise DashboardRefusedError(
-                f"{self.shown} requires a token, cockpit sends none: {reason}; if it is the right Ray, name it with --address", 401
-            )
         if not (token.isascii() and token.isprintable()):
             raise SourceError(f"{self.shown} requires a token, and the one found is not valid (looked in {TOKEN_PLACES})")
         return {"Authorization": f"Bearer {token}"}
 
-    def _meet(self, *, secret: bool) -> None:
-        """Once there is a connection, before anything secret goes through it: another user may have bound the port since it was asked."""
-        if self._audience.is_met and not secret:
-            return
-        self._audience.meet()
-        if secret and (reason := self._audience.why_not_trusted()) is not None:
-            raise DashboardRefusedError(f"{self.shown} is sent no secret: {reason}; if it is the right Ray, name it with --address", 401)
+    def _open_client(self, *, is_secret: bool) -> httpx.AsyncClient:
+        """Secrets have a client of their own: each of its connections was opened, and so checked, by a request with secrets."""
+        if is_secret not in self._clients:
+            url = httpx.URL(self._url)
+            if url.scheme not in ("http", "https") or not url.host:
+                raise ValueError("it is not an address such as http://head:8265")
+            try:
+                trust = load_trust() if url.scheme == "https" else None
+            except OSError as error:
+                raise SourceError(f"the TLS certificates of this host can't be read: {explain_os_error(error)}") from None
+            self._clients[is_secret] = open_client(trust, transport=self._transport)
+        return self._clients[is_secret]
+
+    def _make_trace(self, asked: str, *, has_token: bool, is_secret: bool) -> Trace:
+        """What httpcore calls at each step of a request: it checks a new connection before anything is sent through it."""
+        opened: list[socket.socket] = []
+
+        async def trace(step: str, info: dict[str, Any]) -> None:
+            if step == "connection.connect_tcp.complete":
+                stream = info["return_value"]
+                opened.append(stream.get_extra_info("socket"))
+                reason = self._peer.meet(opened[0])
+                if is_secret and reason is not None:
+                    await stream.aclose()
+                    what = "requires a token, cockpit sends none" if has_token else "is sent no secret"
+                    raise DashboardRefusedError(f"{self.shown} {what}: {reason}; if it is the right Ray, name it with --address", 401)
+            # httpcore says the same whether nothing came or something in another protocol, as SSH.
+            ended = step == "http11.receive_response_headers.failed" and "Server disconnected" in str(info["exception"])
+            if ended and self._url.startswith("http:") and any(map(has_received, opened)):
+                raise NotRayAnswerError(f"{self.shown} is not a Ray dashboard: it does not speak HTTP ({asked})")
+
+        return trace
 
     async def find_auth(self, *, known: bool = False) -> Auth:
         """Whether a token is wanted; asked unless that is `known`, or was asked a moment ago. Ray before 2.52 knows no such path."""
@@ -330,8 +362,8 @@ class Dashboard:
         mode = await self.find(_AUTH_MODE_PATH, wire.AuthenticationMode, timeout=4.0)
         return "disabled" if mode is None or mode.authentication_mode == "disabled" else "token"
 
-    def _judge(self, answer: HttpResponse, method: str, path: str, body: bytes, *, has_token: bool) -> None:
-        status, asked = answer.status, asked_for(method, path)
+    def _judge(self, answer: httpx.Response, method: str, path: str, body: bytes, *, has_token: bool) -> None:
+        status, asked = answer.status_code, asked_for(method, path)
         if path != _AUTH_MODE_PATH and (status == 401 or (status == 403 and has_token)):
             self.auth = None
             raise self._token_refusal(status)
@@ -365,21 +397,23 @@ class Dashboard:
 
     @contextmanager
     def _failures(self, path: str, method: str = "GET") -> Iterator[None]:
-        """What connections and h11 call their failures, in words."""
+        """What httpx calls its failures, in words."""
         asked = asked_for(method, path)
         try:
             yield
-        except ConnectError as error:
-            why = why_unreachable(error, in_time=error.__cause__ is not None)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            why = why_unreachable(error)
             kind = NotRayAnswerError if is_tls_failure(error) else NoAnswerError
             raise kind(f"Ray dashboard {self.shown} can't be reached: {why}") from None
-        except h11.RemoteProtocolError as error:
+        except httpx.RemoteProtocolError as error:
+            if "buffer too long" in str(error):
+                raise NoAnswerError(f"Ray dashboard {self.shown} sent headers of more than {MAX_HEAD_BYTES >> 10} kB ({asked})") from None
             if what := why_not_http(error):
                 raise NotRayAnswerError(f"{self.shown} is not a Ray dashboard: {what} ({asked})") from None
             raise NoAnswerError(f"Ray dashboard {self.shown} ended its answer early or does not speak HTTP ({asked})") from None
-        except ConnectionLostError:
+        except (httpx.NetworkError, ssl.SSLError):  # the latter: the server refuses us after the handshake
             raise NoAnswerError(f"Ray dashboard {self.shown} closed the connection ({asked})") from None
-        except (h11.LocalProtocolError, ValueError) as error:  # the last: half a surrogate in a name
+        except (httpx.InvalidURL, httpx.TransportError, ValueError) as error:  # the last: half a surrogate in a name
             raise SourceError(f"Ray dashboard {self.shown} can't be asked: {_line(redact(f'{error}')) or type(error).__name__}") from None
 
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from msgspec import Meta
 
-from cockpit.sources.connections import Params
+from cockpit.sources.http_client import Params
 from cockpit.sources.ray import wire
 from cockpit.sources.ray.http import Dashboard, DashboardRefusedError
 from cockpit.sources.ray.logs import STREAMS_SINCE, LineDecoder, LogFile, LogStream, last_lines, without_error_mark

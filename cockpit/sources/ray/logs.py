@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import msgspec
 
-from cockpit.sources.connections import Params
+from cockpit.sources.http_client import Params
 from cockpit.sources.ray.http import Dashboard, DashboardRefusedError
 from cockpit.sources.source import SourceError, wait_within
 
@@ -213,7 +213,7 @@ class _Connection:
     async def _pump(self) -> None:
         try:
             async with self._dashboard.stream(STREAM_PATH, self._params) as answer:
-                async for data in answer.body:
+                async for data in answer.aiter_raw():
                     self.lived = bool(without_error_mark(data, self._dashboard.shown))
                     await self._queue.put(data)
         except SourceError as error:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from cockpit.model import SUPERVISOR, Actor, Value
-from cockpit.sources.connections import Params
+from cockpit.sources.http_client import Params
 from cockpit.sources.lenient_json import decode
 from cockpit.sources.ray import actors, wire
 from cockpit.sources.ray.http import Dashboard, DashboardRefusedError, Hide, NoAnswerError

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.sources.ray.http_words import asked_for
+from cockpit.sources.ray.error_text import asked_for
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,16 @@
-"""What was asked of Ray's dashboard, and why it could not be reached, in words: a path says nothing to whoever reads that it failed."""
+"""Errors of HTTP in words: what was asked, and why a server could not be reached or does not speak HTTP."""
 
 from __future__ import annotations
 
 import errno
+import html
 import os
 import re
 import socket
 import ssl
 from collections.abc import Iterator
 
-import h11
+import httpx
 
 from cockpit.text import clean
 
@@ -44,19 +45,19 @@ def asked_for(method: str, path: str) -> str:
     return f"asked to {'delete' if method == 'DELETE' else 'stop' if path.endswith('/stop') else 'start'} a job"
 
 
-def why_unreachable(error: Exception, *, in_time: bool) -> str:
-    """Why no connection came about, `in_time` or not. The system's reason lies deep inside of the error."""
+def why_unreachable(error: httpx.ConnectError | httpx.ConnectTimeout) -> str:
+    """Why no connection came about. The system's reason lies deep inside of the error."""
     for inner in _chain(error):
         if isinstance(inner, socket.gaierror):
             return "the host name can't be resolved"
         if isinstance(inner, ssl.SSLError):
             return f"TLS failed ({inner.reason or 'no reason given'}); Ray's own dashboard uses http://"
-        number = _find_errno(inner)
+        number = getattr(inner, "errno", None)
         if number == errno.ECONNREFUSED:
             return "connection refused, nothing listens there"
         if number:
             return os.strerror(number).lower()
-    return "no connection" if in_time else "no connection within 5 s"
+    return "no connection within 5 s" if isinstance(error, httpx.ConnectTimeout) else "no connection"
 
 
 def is_tls_failure(error: Exception) -> bool:
@@ -64,7 +65,7 @@ def is_tls_failure(error: Exception) -> bool:
     return any(isinstance(inner, ssl.SSLError) for inner in _chain(error))
 
 
-def why_not_http(error: h11.RemoteProtocolError) -> str | None:
+def why_not_http(error: httpx.RemoteProtocolError) -> str | None:
     """What speaks there in place of HTTP; `None`: an answer in HTTP that has ended early."""
     text = str(error)
     if "illegal request line" in text:  # h11 says so of a first byte that is no letter, as that of TLS
@@ -79,8 +80,6 @@ def is_html(body: bytes) -> bool:
 
 def page_title(body: bytes) -> str | None:
     """Of an HTML page, on one line and fit to be drawn; `None`: it has none."""
-    import html  # deferred: its table of names takes a millisecond of each start
-
     found = re.search(rb"(?is)<title[^<>]{0,200}>([^<]{1,1000})", body[:PAGE_HEAD_BYTES])
     return " ".join(clean(html.unescape(found[1].decode("utf-8", "replace"))).split()) or None if found else None
 
@@ -90,11 +89,3 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         yield error
         yield from (inner for part in getattr(error, "exceptions", ()) for inner in _chain(part))
         error = error.__cause__ or error.__context__
-
-
-def _find_errno(error: BaseException) -> int | None:
-    """Of a name with several addresses asyncio tells all failures in one text, without a number; the first counts."""
-    if not isinstance(error, OSError) or error.errno is not None:
-        return getattr(error, "errno", None)
-    found = re.search(r"\[Errno (\d+)\]", str(error))
-    return int(found[1]) if found else None
