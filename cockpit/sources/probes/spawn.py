@@ -18,7 +18,7 @@ _LAUNCH_CODE = "import sys; sys.path.append(sys.argv.pop(1)); import runpy; runp
 """Like `python -m cockpit.probe`, but imports nothing from the current folder or from the folders that PYTHON* variables name."""
 ISOLATED = (sys.executable, "-I")
 """This Python, without modules from the current folder."""
-_TIE_CODE = """\
+_DIE_WITH_PARENT_CODE = """\
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 os.getppid() == int(sys.argv[1]) and os.execvp(sys.argv[2], sys.argv[2:])
@@ -71,7 +71,7 @@ def spawn(command: Sequence[str]) -> subprocess.Popen[bytes]:
     program = os.path.abspath(program) if "/" in program else program
     # srun does not end when its pipes close, and its step goes on with it: so the kernel kills it together with this process.
     if os.path.basename(program) == "srun" and shutil.which(program):
-        program, *words = *ISOLATED, "-c", _TIE_CODE, str(os.getpid()), program, *words
+        program, *words = *ISOLATED, "-c", _DIE_WITH_PARENT_CODE, str(os.getpid()), program, *words
     environ = without_slurm(os.environ) if os.path.basename(command[0]) in _SLURM_PROGRAMS else os.environ
     env = {**{name: value for name, value in environ.items() if name != "SSH_ASKPASS"}, "SSH_ASKPASS_REQUIRE": "never"}
     return subprocess.Popen([program, *words], bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, cwd="/", env=env)

@@ -128,9 +128,9 @@ def _why_dead(cause: wire.DeathCause | None) -> str | None:
     if cause is None:
         return None
     if failure := cause.creation_task_failure_context:
-        return f"its constructor failed: {shorten_message(_exception(failure.formatted_exception_string)) or 'Ray gives no reason'}"
+        return f"its constructor failed: {shorten_message(_error_line(failure.formatted_exception_string)) or 'Ray gives no reason'}"
     if setup := cause.runtime_env_failed_context:
-        return f"its runtime environment could not be set up: {shorten_message(_exception(setup.error_message)) or 'Ray gives no reason'}"
+        return f"its runtime environment could not be set up: {shorten_message(_error_line(setup.error_message)) or 'Ray gives no reason'}"
     if oom := cause.oom_context:
         message, _, _ = (oom.error_message or "").partition("Object store memory usage")
         return f"Ray's memory monitor killed it: {shorten_message(message) or 'the node ran low on memory'}"
@@ -140,7 +140,7 @@ def _why_dead(cause: wire.DeathCause | None) -> str | None:
     return shorten_message((died.error_message or died.reason or "").removeprefix(_PREAMBLE)) if died else None
 
 
-def _exception(trace: str | None) -> str | None:
+def _error_line(trace: str | None) -> str | None:
     """The first `Error: …` line of a traceback; those after it are the exceptions that it was wrapped in."""
     lines = [line.strip() for line in (trace or "")[:100_000].splitlines() if line.strip() and not line.startswith((" ", "\t"))]
     raised = [
@@ -152,9 +152,9 @@ def _exception(trace: str | None) -> str | None:
 def parse_group(entry: wire.Group, since: float | None, strategy: str | None, shift: float = 0.0) -> PlacementGroup:
     """Convert one placement group. `since` is when it was first seen in its state; `shift` is added to Ray's times to get ours."""
     state = entry.state or ""
-    asked = entry.stats.creation_request_received_ns if entry.stats else None
-    if state != "RESCHEDULING" and asked and 0 < asked < MAX_TIME_MS * 1e6:
-        since = asked / 1e9 + shift
+    requested = entry.stats.creation_request_received_ns if entry.stats else None
+    if state != "RESCHEDULING" and requested and 0 < requested < MAX_TIME_MS * 1e6:
+        since = requested / 1e9 + shift
     return PlacementGroup(
         id=entry.placement_group_id,
         name=entry.name or "",

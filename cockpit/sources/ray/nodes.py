@@ -33,7 +33,7 @@ class NodeFacts(Value, frozen=True):
 
 
 class LossDebounce:
-    """Accepts a sudden loss only after three answers within at least five seconds.
+    """Accepts a sudden loss only after three answers over at least five seconds.
 
     A dashboard module that has just been restarted gives empty answers (200) for 2 to 3 s.
     """

@@ -77,7 +77,7 @@ class StatusReports:
         )
 
     def _read_usage(self, nodes: Mapping[str, Raw]) -> dict[str, Mapping[str, Quantity]]:
-        """The usage of all nodes. Most are the same as in the last report: reading all 1,000 anew took 7% of the screen's CPU."""
+        """The usage of all nodes. Most are the same as in the last report: reading all 1,000 each time took 7% of the screen's CPU."""
         before, self._usage = self._usage, {}
         for node_id, raw in nodes.items():
             inputs, known = (bytes(raw), self._names.count), before.get(node_id)
