@@ -20,7 +20,8 @@ from cockpit.check.check import check
 from cockpit.cli.screen import tune_interpreter
 from cockpit.findings import DETECTORS, FindingTracker, Limits
 from cockpit.model import Host, Snapshot
-from cockpit.monitor.join import Join, Parts
+from cockpit.monitor.join import Join
+from cockpit.monitor.parts import Parts
 from cockpit.presets import JobSpec, Preset
 from cockpit.sources.ray.client import RayClient
 from cockpit.sources.ray.http import Dashboard
@@ -97,7 +98,13 @@ def _hosts(snapshot: Snapshot) -> dict[str, Host]:
     by_node = {node.id: [process for process in snapshot.processes or () if process.node == node.id] for node in snapshot.nodes or ()}
     return {
         node.title: Host(
-            node.title, (node.ip,), snapshot.taken, gpus=node.gpus, processes=tuple(by_node[node.id]), nodes=(node.id or "",), sessions=()
+            node.title,
+            (node.ip,),
+            snapshot.taken,
+            gpus=snapshot.index.machine(node).gpus,
+            processes=tuple(by_node[node.id]),
+            nodes=(node.id or "",),
+            sessions=(),
         )
         for node in snapshot.nodes or ()
     }
@@ -119,7 +126,7 @@ def _looks(parts: Parts) -> tuple[list[tuple[float, float]], int]:
     begin = time.time()
     for step in range(LOOKS):
         now = begin + EVERY * step
-        nodes = replace(parts.nodes, nodes=tuple(replace(node, seen=now) for node in parts.nodes.nodes))
+        nodes = replace(parts.nodes, nodes=tuple(replace(node, agent=replace(node.agent, seen=now)) for node in parts.nodes.nodes))
         hosts = {name: replace(host, taken=now) for name, host in parts.hosts.items()}
         fresh = replace(parts, nodes=nodes, hosts=hosts, as_of=dict.fromkeys(parts.as_of, now))
         started = time.thread_time()

@@ -87,10 +87,14 @@ def fill(root: Path, hours: float) -> Recording:
 
 def _later(now: Snapshot, seconds: float, chance: random.Random) -> Snapshot:
     nodes = tuple(
-        replace(node, seen=(node.seen or 0) + seconds, gpus=node.gpus and tuple(_other(gpu, chance) for gpu in node.gpus))
+        replace(node, agent=replace(node.agent, seen=(node.agent.seen or 0) + seconds, gpus=_others(node.agent.gpus, chance)))
         for node in now.nodes or ()
     )
     return replace(now, taken=now.taken + seconds, nodes=nodes)
+
+
+def _others(gpus: tuple[Gpu, ...] | None, chance: random.Random) -> tuple[Gpu, ...] | None:
+    return gpus and tuple(_other(gpu, chance) for gpu in gpus)
 
 
 def _other(gpu: Gpu, chance: random.Random) -> Gpu:

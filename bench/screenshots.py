@@ -20,8 +20,8 @@ from cockpit.config.settings import Config
 from cockpit.demo import demo_cluster
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.ui.app import Cockpit
-from cockpit.ui.keys import PAGES
-from cockpit.ui.plan_dialog import ActDialog
+from cockpit.ui.pages import PAGES
+from cockpit.ui.screens.plan import ActDialog
 
 FOLDER = Path(__file__).parents[1] / "docs" / "screenshots"
 WIDE, PANE = (120, 40), (80, 24)

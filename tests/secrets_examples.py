@@ -1,4 +1,4 @@
-"""What each rule of `cockpit.secrets` hides, by the rule's name, and what none of them may hide."""
+"""Examples of texts that each rule of `cockpit.secrets` hides, by the rule's name, and of texts that no rule may hide."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 
 class Examples(NamedTuple):
-    """Of one rule."""
+    """The examples of one rule."""
 
     hides: tuple[str, ...]
-    """What is hidden stands between ⟨ and ⟩. `{20}` is for 20 made-up digits and letters, `{U20}` for the same in upper case."""
+    """The hidden part is between ⟨ and ⟩. `{20}` becomes 20 made-up digits and letters, `{U20}` the same in upper case."""
     leaves: tuple[str, ...] = ()
-    """In these nothing is hidden."""
+    """Texts in which nothing is hidden."""
 
 
 # fmt: off

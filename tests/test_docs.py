@@ -11,12 +11,16 @@ import click
 import pytest
 import yaml
 
+from cockpit.acts.table import ACTION_KEYS
 from cockpit.cli.main import main
 from cockpit.config.settings import ConfigFile
-from cockpit.ui.help import KEY_NAMES
-from cockpit.ui.keys import ACT_KEYS, BINDINGS
-from cockpit.ui.log_screen import LogScreen
+from cockpit.ui.app import Cockpit
 from cockpit.ui.log_view import LogView
+from cockpit.ui.page_view import PageView
+from cockpit.ui.screens.help import KEY_NAMES
+from cockpit.ui.screens.live import LiveScreen
+from cockpit.ui.screens.log import LogScreen
+from cockpit.ui.screens.replay import ReplayScreen
 from cockpit.ui.table import Table
 from manual.findings import known_codes, missing
 from manual.man_page import man_page
@@ -37,15 +41,15 @@ def keys_of(bindings: Any) -> set[str]:
     return {KEY_NAMES.get(key, key.title() if len(key) > 1 and "+" not in key else key) for key in keys}
 
 
-@pytest.mark.parametrize("bindings", [BINDINGS, Table.BINDINGS, LogScreen.BINDINGS, LogView.BINDINGS], ids=["app", "table", "log", "lines"])
-def test_every_key_is_documented(bindings: Any):
+@pytest.mark.parametrize("node", [Cockpit, LiveScreen, ReplayScreen, PageView, Table, LogScreen, LogView])
+def test_every_key_is_documented(node: Any):
     named = {word for code in re.findall(r"`([^`]+)`", text_of("keys.md")) for word in code.split()}
-    assert keys_of(bindings) - named == set()
+    assert keys_of(node.BINDINGS) - named == set()
 
 
 def test_every_key_of_an_act_is_documented():
     named = {word for code in re.findall(r"`([^`]+)`", text_of("keys.md")) for word in code.split()}
-    assert {KEY_NAMES.get(key, key) for key in ACT_KEYS} - named == set()
+    assert {KEY_NAMES.get(key, key) for key in ACTION_KEYS} - named == set()
 
 
 def test_every_command_is_in_the_table_and_in_the_reference():

@@ -58,13 +58,6 @@ def test_a_start_waits_for_no_import_that_only_acts_need():
 
 
 @pytest.mark.process
-def test_the_first_picture_waits_for_nothing_that_reads_commands():
-    loaded = imported_by("import cockpit.cli.main, cockpit.monitor.monitor, cockpit.ui.app")
-    assert "cockpit.check.preset_list" in loaded
-    assert not {name for name in loaded if name.startswith("cockpit.budget")}
-
-
-@pytest.mark.process
 def test_nothing_imports_ray():
     """Scripts that the demo hands to the cluster's own Python are no part of the program."""
     libraries = [path for path in python_files("cockpit") if path.name != "__main__.py" and "scripts" not in path.parts]

@@ -14,7 +14,7 @@ import pytest
 from bench.screen import quiet_environment
 from bench.terminal import Terminal
 from cockpit.monitor import poller
-from cockpit.ui.keys import PAGES
+from cockpit.ui.pages import PAGES
 from tests.lab.simulated import PAUSES, WORKERS, Clock, ClusterMonitor, job_id
 from tests.lab.soak import Run, dashboard
 from tests.lab.usage import Usage, judge, slope, usage

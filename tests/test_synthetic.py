@@ -103,7 +103,7 @@ async def test_cockpit_reads_it_as_a_ray(dashboard: tuple[Dashboard, str]):
     identity, nodes, actors = await ray.identify(), await ray.read_nodes(), await ray.read_actors()
     await ray.close()
     assert identity.ray_version == "2.60.0"
-    assert [len(node.gpus or ()) for node in nodes.nodes] == [8, 8, 8]
+    assert [len(node.agent.gpus or ()) for node in nodes.nodes] == [8, 8, 8]
     assert sum(actor.pending for actor in actors.actors) == 4
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
+
+from msgspec.structs import replace
 
 from cockpit.model import (
     Actor,
+    AgentReport,
     Amount,
     Bundle,
     Cluster,
@@ -46,27 +51,41 @@ def gpu(index: int, used: float = 60, **more: Any) -> Gpu:
     return Gpu(index=index, **facts)
 
 
+def figures_of(number: int) -> dict[str, Any]:
+    """What is known of a machine where a test says nothing of it."""
+    return {
+        "seen": NOW - number,
+        "cpu": 39.4,
+        "cpus": 192,
+        "memory": HostMemory(700 * GIB, 1000 * GIB, 950 * GIB),
+        "shm": Amount(20 * GIB, 500 * GIB),
+        "disks": (Disk("/tmp/ray", 400 * GIB, 1000 * GIB),),
+        "gpus": tuple(gpu(index, 70 - 8 * index, uuid=f"GPU-{number}-{index}") for index in range(8)),
+    }
+
+
 def node(number: int, text: str = "", **more: Any) -> Node:
-    gpus = tuple(gpu(index, 70 - 8 * index, uuid=f"GPU-{number}-{index}") for index in range(8))
+    """Figures of its machine are in its agent's report, until `snapshot` knows the host whose probe it names."""
+    probed = more.pop("probed", number == 1)
+    own = {name: more.pop(name) for name in AgentReport.__struct_fields__ if name in more}
     facts = {
         "id": f"{number:056x}",
         "host": f"node{number}{text}",
         "ip": f"10.0.0.{number}",
         "head": number == 1,
         "state": "ALIVE",
-        "seen": NOW - number,
-        "cpu": 39.4,
-        "cpus": 192,
-        "memory": HostMemory(700 * GIB, 1000 * GIB, 950 * GIB),
+        "agent": AgentReport(**{**figures_of(number), **own}),
+        "probe": more.get("host", f"node{number}") if probed else None,
         "object_store": Amount(30 * GIB, 200 * GIB),
-        "shm": Amount(20 * GIB, 500 * GIB),
-        "disks": (Disk("/tmp/ray", 400 * GIB, 1000 * GIB),),
-        "gpus": gpus,
         "resources": {"CPU": Quantity(30, 192), "GPU": Quantity(6, 8)},
-        "probed": number == 1,
         **more,
     }
     return Node(**facts)
+
+
+def with_figures(node: Node, **figures: Any) -> Node:
+    """The node, with another report of its agent."""
+    return replace(node, agent=replace(node.agent, **figures))
 
 
 def actor(number: int, text: str = "", **more: Any) -> Actor:
@@ -237,4 +256,31 @@ def snapshot(text: str = "", **more: Any) -> Snapshot:
         "as_of": {"ray.nodes": NOW - 2},
         **more,
     }
+    facts["nodes"], facts["hosts"] = move_figures(facts["nodes"], facts["hosts"])
     return Snapshot(**facts)
+
+
+def move_figures(nodes: tuple[Node, ...] | None, hosts: Mapping[str, Host]) -> tuple[tuple[Node, ...] | None, dict[str, Host]]:
+    """Nodes and hosts as the join makes them: what a test says of a probed node's machine is in its host."""
+    moved, hosts = [], dict(hosts)
+    for each in nodes or ():
+        host = hosts.get(each.probe or "")
+        if host is not None:
+            hosts[host.name] = _with_figures_of(each, host)
+            each = replace(each, agent=AgentReport(seen=each.agent.seen, given=each.agent.given))
+        moved.append(each)
+    return nodes and tuple(moved), hosts
+
+
+def _with_figures_of(node: Node, host: Host) -> Host:
+    number = int(node.id, 16) if node.id and re.fullmatch("[0-9a-f]+", node.id) else 1
+    usual = figures_of(number)
+    said: dict[str, Any] = {}
+    for name, value in usual.items():
+        own = getattr(node.agent, name)
+        if name == "seen":
+            if own != value and own is not None and host.taken is not None:
+                said["taken"] = own
+        elif own is not None and (own != value or (name != "shm" and getattr(host, name) == getattr(Host(""), name))):
+            said[name] = own
+    return replace(host, **said)

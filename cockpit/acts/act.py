@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import msgspec
 
-from cockpit.acts.plan import Plan, Receipt, Target
+from cockpit.acts.plan import Aim, Plan, Receipt, Target
 from cockpit.model import Snapshot
 
 if TYPE_CHECKING:
@@ -18,36 +18,6 @@ Nouns = Mapping[str, tuple[str, str]]
 """Of each kind of target (`Target.what`) the word for one and the word for several."""
 Operand = Literal["hosts", "id", "ray_id"]
 """What follows the name of a command: hosts, an id as people gave it, an id in hex as Ray made it."""
-
-
-class Aim(msgspec.Struct, frozen=True):
-    """What somebody has pointed at, and how they want it. Nothing named: everything that the act is for."""
-
-    rows: tuple[Any, ...] = ()
-    """On the screen: what is tagged, or under the cursor."""
-    hosts: tuple[str, ...] = ()
-    """Names of hosts; empty for all."""
-    shown: str | None = None
-    """On the screen: the session that was shown when the key was pressed. Another one is not meant."""
-    id: str | None = None
-    """Of a job, an actor, a placement group."""
-    pids: tuple[int, ...] = ()
-    session: str | None = None
-    slurm_ids: tuple[str, ...] = ()
-    """Of the Slurm job whose nodes the hosts are: where no session is named, that of another job is not meant."""
-    sessions: tuple[str, ...] = ()
-    ended: tuple[str, ...] = ()
-    """Sessions that we have ended ourselves: none of them is about to come alive."""
-    everything: bool = False
-    force: bool = False
-    only: str | None = None
-    """`TERM`: no SIGKILL follows."""
-    grace: float | None = None
-    older_than: float | None = None
-    protected: tuple[str, ...] = ()
-    """Paths that look like checkpoints or core dumps, to be deleted all the same."""
-    requests: Mapping[str, Mapping[str, Any]] = msgspec.field(default_factory=dict)
-    """What each host is asked, where they are not all asked the same."""
 
 
 class Flag(msgspec.Struct, frozen=True):
@@ -115,6 +85,8 @@ class Operation(Protocol):
     """That thing in a sentence: `put the cursor on a job`."""
     also_takes: ClassVar[type[Any] | None] = None
     """What it is aimed at where that is chosen, though it needs nothing under the cursor."""
+    takes_of_finding: ClassVar[type[Any] | None] = None
+    """What it is aimed at where a finding that it mends names such things: then nothing else on their hosts is touched."""
     max_rows: ClassVar[int | None] = 1
     """How many such things at the most; `None`: any number."""
     why_not_in_pods: ClassVar[str | None] = None

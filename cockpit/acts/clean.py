@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from cockpit.acts.act import Aim, Flag, Impact, Nouns
+from cockpit.acts.act import Flag, Impact, Nouns
 from cockpit.acts.on_hosts import HostAct, without_none
-from cockpit.acts.plan import Plan, Target
+from cockpit.acts.plan import Aim, Plan, Target
 from cockpit.model import Session, Snapshot
 
 if TYPE_CHECKING:

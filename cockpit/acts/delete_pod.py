@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from msgspec.structs import replace
 
 from cockpit.acts import losses
-from cockpit.acts.act import Act, Aim, Impact, Nouns, plan_one
-from cockpit.acts.plan import KUBERNETES, Plan, Receipt, Target
+from cockpit.acts.act import Act, Impact, Nouns, plan_one
+from cockpit.acts.plan import KUBERNETES, Aim, Plan, Receipt, Target
 from cockpit.model import Node, Pod, Snapshot
 from cockpit.sources.source import SourceError
 from cockpit.text import clean

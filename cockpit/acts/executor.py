@@ -11,9 +11,9 @@ import time
 
 from msgspec.structs import replace
 
-from cockpit.acts.act import Act, Aim, Impact
+from cockpit.acts.act import Act, Impact
 from cockpit.acts.audit import Audit, audit_path
-from cockpit.acts.plan import Plan, Receipt
+from cockpit.acts.plan import Aim, Plan, Receipt
 from cockpit.acts.table import find_act
 from cockpit.acts.world import ActContext, Hear
 from cockpit.config.reach import HostEntry

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec.structs import replace
 
 from cockpit.acts import losses
-from cockpit.acts.act import Aim, Impact, Nouns
+from cockpit.acts.act import Impact, Nouns
 from cockpit.acts.on_hosts import HostAct, without_none
-from cockpit.acts.plan import Plan, Target
+from cockpit.acts.plan import Aim, Plan, Target
 from cockpit.model import Actor, Node, PlacementGroup, Snapshot
 from cockpit.sources.source import SourceError
 from cockpit.text import plural

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 
-from cockpit.acts.act import Act, Aim, Impact, Nouns, plan_one
+from cockpit.acts.act import Act, Impact, Nouns, plan_one
 from cockpit.acts.losses import left_by_job, lost_with_job
-from cockpit.acts.plan import RAY, Plan, Receipt, Target
+from cockpit.acts.plan import RAY, Aim, Plan, Receipt, Target
 from cockpit.model import Job, Snapshot
 from cockpit.sources.source import NotMeantError, SourceError
 from cockpit.text import age

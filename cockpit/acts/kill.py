@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec.structs import replace
 
 from cockpit.acts import losses
-from cockpit.acts.act import Aim, Flag, Impact, Nouns, session_word
+from cockpit.acts.act import Flag, Impact, Nouns, session_word
 from cockpit.acts.on_hosts import FORCE, GRACE, HostAct, owners_of, with_owners, without_none
-from cockpit.acts.plan import Plan, Target
+from cockpit.acts.plan import Aim, Plan, Target
 from cockpit.model import LEFT_OVER, Process, Snapshot
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ class KillAct(HostAct):
 
     nouns: ClassVar[Nouns] = {"process": ("process", "processes")}
     grace_s = 10.0
+    kills_any_kind: ClassVar[bool] = False
+    """Whether chosen processes are killed whatever they are; if not, the probe refuses all that are not left over."""
 
     def request(self, aim: Aim, host: str) -> dict[str, Any]:
         """Chosen processes with their start times, pids without, or neither: then all that is left over."""
@@ -31,11 +33,12 @@ class KillAct(HostAct):
         chosen = any(isinstance(row, Process) for row in aim.rows)
         named = rows if chosen else [[pid, None] for pid in aim.pids] if aim.pids else None
         how = {"force": aim.force or None, "only": aim.only, "grace": aim.grace}
-        return without_none(act="kill", named=named, any=chosen or None, pids=bool(aim.pids) or None, **how)
+        return without_none(act="kill", named=named, any=(chosen and self.kills_any_kind) or None, pids=bool(aim.pids) or None, **how)
 
     def hosts(self, aim: Aim, context: ActContext) -> tuple[str, ...]:
-        """A pid means one process, on one host."""
-        return (context.monitor.pool.local,) if aim.pids else context.all_hosts
+        """Those of the chosen processes. A pid means one process, on one host."""
+        chosen = tuple(sorted({row.host for row in aim.rows if isinstance(row, Process)}))
+        return chosen or ((context.monitor.pool.local,) if aim.pids else context.all_hosts)
 
     async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
         """With whose each process is that is another Ray's."""
@@ -57,8 +60,14 @@ class KillOrphans(KillAct):
     keys = "K"
     title = "Kill orphans"
     help = "Kill orphan and stale processes; free GPU memory"
+    takes_of_finding = Process
+    max_rows = None
     ends_nothing_alive = True
     flags = (PID, FORCE, GRACE)
+
+    def why_not(self, row: Process) -> str | None:
+        """The processes of a finding that are proven to be left over."""
+        return None if row.left_over and row.ticks is not None else f"process {row.pid} is not known to be left over"
 
 
 class Kill(KillAct):
@@ -72,15 +81,13 @@ class Kill(KillAct):
     takes = Process
     noun = "a process"
     max_rows = None
+    kills_any_kind = True
 
     def why_not(self, row: Process) -> str | None:
         """A pid alone may be given again."""
         if row.ticks is not None:
             return None
         return f"No probe has seen process {row.pid}: its pid may belong to another process by now"
-
-    def hosts(self, aim: Aim, context: ActContext) -> tuple[str, ...]:
-        return tuple(sorted({row.host for row in aim.rows if isinstance(row, Process)})) or super().hosts(aim, context)
 
 
 class Terminate(Kill):

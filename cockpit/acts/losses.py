@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
-from cockpit.model import Actor, Job, Lookups, PlacementGroup, Process, Snapshot
+from cockpit.model import Actor, Job, PlacementGroup, Process, Snapshot
 from cockpit.model.titles import whole_name
 from cockpit.text import gpus_words, plural
 
@@ -42,6 +42,7 @@ def lost_with_session(snapshot: Snapshot, hosts: Collection[str]) -> tuple[str, 
     if snapshot.nodes is None:
         return ("what runs in this Ray session is unknown: its dashboard has not answered",)
     alive = [node for node in snapshot.nodes if node.state != "DEAD" and node.id is not None]
+    # Also the nodes that a host claims and is not believed to run: better a loss too many than one that nobody was told of.
     here = {ident for name in hosts for ident in (name, *(snapshot.hosts[name].nodes if name in snapshot.hosts else ()))}
     ended = [node for node in alive if here & {node.id, node.host, node.ip, node.name}]
     if not ended:
@@ -65,8 +66,8 @@ def _unplaced_jobs(snapshot: Snapshot, running: Iterable[Job], nodes: Collection
 
 def lost_with_processes(snapshot: Snapshot, processes: Iterable[Process]) -> tuple[str, ...]:
     """What ends with these processes: actors, drivers with their jobs, or a whole Ray."""
-    known = Lookups(snapshot)
-    return tuple(dict.fromkeys(line for process in processes for line in _lost_with(snapshot, process, known.place_title(process))))
+    index = snapshot.index
+    return tuple(dict.fromkeys(line for process in processes for line in _lost_with(snapshot, process, index.place_title(process))))
 
 
 def lost_with_actor(snapshot: Snapshot, name: str) -> tuple[str, ...]:

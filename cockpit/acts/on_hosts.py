@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.acts.act import Act, Aim, Flag
-from cockpit.acts.plan import Plan, ProbeReply, Receipt, Target, Unreached, losses_of, reply_of, sum_freed
+from cockpit.acts.act import Act, Flag
+from cockpit.acts.plan import Aim, Plan, ProbeReply, Receipt, Target, Unreached, losses_of, reply_of, sum_freed
 from cockpit.model import Process, Snapshot, describe_owner
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What an act would hit, what was hit, and how both are merged over hosts."""
+"""What somebody has pointed at, what an act would hit, what was hit, and how that is merged over hosts."""
 
 from __future__ import annotations
 
@@ -16,6 +16,36 @@ KUBERNETES = "kubernetes"
 """The same where the API server of Kubernetes is asked."""
 APIS = ((RAY,), (KUBERNETES,))
 """`Plan.hosts` of what no host is asked for."""
+
+
+class Aim(msgspec.Struct, frozen=True):
+    """What somebody has pointed at, and how they want it. Nothing named: everything that the act is for."""
+
+    rows: tuple[Any, ...] = ()
+    """On the screen: what is tagged, or under the cursor."""
+    hosts: tuple[str, ...] = ()
+    """Names of hosts; empty for all."""
+    shown: str | None = None
+    """On the screen: the session that was shown when the key was pressed. Another one is not meant."""
+    id: str | None = None
+    """Of a job, an actor, a placement group."""
+    pids: tuple[int, ...] = ()
+    session: str | None = None
+    slurm_ids: tuple[str, ...] = ()
+    """Of the Slurm job whose nodes the hosts are: where no session is named, that of another job is not meant."""
+    sessions: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+    """Sessions that we have ended ourselves: none of them is about to come alive."""
+    everything: bool = False
+    force: bool = False
+    only: str | None = None
+    """`TERM`: no SIGKILL follows."""
+    grace: float | None = None
+    older_than: float | None = None
+    protected: tuple[str, ...] = ()
+    """Paths that look like checkpoints or core dumps, to be deleted all the same."""
+    requests: Mapping[str, Mapping[str, Any]] = msgspec.field(default_factory=dict)
+    """What each host is asked, where they are not all asked the same."""
 
 
 class Target(Value, frozen=True):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from cockpit.acts.act import Aim, Impact, Nouns
+from cockpit.acts.act import Impact, Nouns
 from cockpit.acts.on_hosts import HostAct, without_none
-from cockpit.acts.plan import Plan
+from cockpit.acts.plan import Aim, Plan
 from cockpit.model import Snapshot
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec.structs import replace
 
 from cockpit.acts import losses
-from cockpit.acts.act import Aim, Flag, Impact, Nouns, session_word
+from cockpit.acts.act import Flag, Impact, Nouns, session_word
 from cockpit.acts.on_hosts import FORCE, GRACE, HostAct, without_none
-from cockpit.acts.plan import Plan, Unreached
+from cockpit.acts.plan import Aim, Plan, Unreached
 from cockpit.model import Session, Snapshot
 
 if TYPE_CHECKING:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
-
-from cockpit.acts.act import Act, Nouns, Operation, Runbook
+from cockpit.acts.act import Act, Nouns, Runbook
 from cockpit.acts.clean import Clean
 from cockpit.acts.delete_pod import DeletePod
 from cockpit.acts.in_ray import DrainNode, KillActor, RemovePlacementGroup
@@ -17,27 +14,9 @@ from cockpit.acts.start import Start
 from cockpit.acts.stop import Stop
 
 
-def act_for(key: str, rows: Sequence[Any]) -> tuple[Act | Runbook, tuple[Any, ...]] | str:
-    """What this key means on these rows, with those rows that it takes; or why it means nothing here."""
-    meant = [act for act in ACTS if key in act.keys.split(",")]
-    for act in meant:
-        if act.takes is None or any(isinstance(row, act.takes) for row in rows):
-            mine = choose_rows(act, rows)
-            return mine if isinstance(mine, str) else (act, mine)
-    return f"{meant[0].title}: put the cursor on {_choices(meant)}" if meant else "This key does nothing here"
-
-
-def choose_rows(act: Operation, rows: Sequence[Any]) -> tuple[Any, ...] | str:
-    """Those of the rows that this act takes; or why it can't be done to them."""
-    if act.takes is None:
-        return tuple(rows)
-    mine = tuple(row for row in rows if isinstance(row, act.takes))
-    reasons = [reason for row in mine for reason in [act.why_not(row)] if reason]
-    return reasons[0] if reasons else mine or f"{act.title}: put the cursor on {_choices([act])}"
-
-
-def _choices(acts: Iterable[Operation]) -> str:
-    return " or ".join(act.noun for act in acts if act.takes)
+def actions_on(key: str) -> tuple[Act | Runbook, ...]:
+    """Those that share this key: what is selected decides which of them it means (`choose_action`)."""
+    return tuple(act for act in ACTS if key in act.keys.split(","))
 
 
 def find_operation(name: str) -> Act | Runbook:
@@ -55,7 +34,7 @@ def nouns() -> Nouns:
     return {what: words for act in (*ACTS, *STEPS) if not isinstance(act, Runbook) for what, words in act.nouns.items()}
 
 
-# In the order of footer and help. Where a key has several, the first whose thing lies under the cursor is meant.
+# In the order of footer and help.
 ACTS: tuple[Act | Runbook, ...] = (
     Kill(),
     Terminate(),
@@ -75,3 +54,6 @@ ACTS: tuple[Act | Runbook, ...] = (
 
 # What is only done as a step of a runbook: no key and no command is made of it.
 STEPS: tuple[Act, ...] = (Start(),)
+
+ACTION_KEYS = tuple(dict.fromkeys(key for act in ACTS for key in act.keys.split(",")))
+"""All keys of actions, in the order of the table."""

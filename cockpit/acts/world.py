@@ -10,14 +10,12 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from cockpit.acts.act import Aim
-from cockpit.acts.plan import Plan
+from cockpit.acts.plan import Aim, Plan
 from cockpit.config.document import InputError
 from cockpit.config.reach import HostEntry, check_host
 from cockpit.findings.rays_here import live_sessions, other_slurm_job
 from cockpit.model import Job, Session, Snapshot
-from cockpit.model.claims import believed_hosts, count_different
-from cockpit.model.titles import MachineTitles
+from cockpit.model.claims import count_different
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.sources.probes.ray_tunnel import RayPlace
 from cockpit.sources.probes.requests import ProbeRequests, Progress
@@ -168,7 +166,7 @@ class ActContext:
 
     def titles_of(self, hosts: Iterable[str]) -> dict[str, str]:
         """By host, what people call it: as its node, dead or alive, is called on every page."""
-        titles = MachineTitles(self.snapshot.nodes or (), self.snapshot.hosts)
+        titles = self.snapshot.index.titles
         return {host: titles.of_host(host, self.addresses.get(host, host)) for host in hosts}
 
     def update_hosts(self) -> None:
@@ -241,18 +239,18 @@ class ActContext:
 
         Any user can make a host claim a node (`believed_hosts`): the node's address decides before the claim of a host without it.
         """
-        nodes, hosts = self.snapshot.nodes or (), self.snapshot.hosts
-        titles = MachineTitles(nodes, hosts)
+        nodes, hosts, titles = self.snapshot.nodes or (), self.snapshot.hosts, self.snapshot.index.titles
         called = [node for node in nodes if name in (node.title, titles.of_node(node), node.host, node.ip, node.id)]
         called = [node for node in called if node.state == "ALIVE"] or called
         addresses = {node.ip for node in called if node.ip}
-        believed = believed_hosts(nodes, hosts)
+        believed = self.snapshot.index.believed_hosts
         claiming = [host for node in called for host in believed.get(node.id or "", ())]
         with_address = [host for host in claiming if not addresses.isdisjoint(host.addresses)]
         if not with_address and (near := self._find_at(addresses)) is not None:
             return near
         called_titles = {name, *map(titles.of_node, called)}
         meant = with_address or claiming or [host for host in hosts.values() if titles.of_host(host.name) in called_titles]
+        # Also who is not believed, for a person who must choose knows whether that is the host that is meant.
         unbelieved = [host for host in hosts.values() if any(node.id in host.nodes for node in called)]
         if count_different(meant) > 1 or (unbelieved and not meant):
             claims = ", ".join(sorted({host.name for host in meant or unbelieved}))

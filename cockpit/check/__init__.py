@@ -1,1 +1,1 @@
-"""Whether a preset's job would fit now, later or never. Whoever only lists presets imports nothing that reads commands."""
+"""Checks whether a preset's job fits now, later or never."""

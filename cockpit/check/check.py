@@ -1,4 +1,4 @@
-"""Whether a preset's job would fit now, later or never. Pure: it follows from the preset, its budget and one snapshot."""
+"""Checks whether a preset's job fits now, later or never. Pure: the result depends only on the preset, its budget and one snapshot."""
 
 from __future__ import annotations
 
@@ -10,59 +10,72 @@ from cockpit.budget import Budget, Group, Line, entrypoint_groups
 from cockpit.check.gpus import gpu_memory
 from cockpit.check.groups import PlacedGroups, names, place_groups
 from cockpit.check.hosts import host_lines
-from cockpit.check.nodes import Site, site_of
+from cockpit.check.nodes import site_of
 from cockpit.check.paths import path_lines
 from cockpit.check.ports import Taken, port_lines
-from cockpit.check.queue import NOBODY, queue_of
+from cockpit.check.queue import EMPTY_QUEUE, queue_of
 from cockpit.check.ray import ray_lines
 from cockpit.check.result import CheckOutcome, judge
 from cockpit.check.start import start_lines
 from cockpit.check.worker_ports import worker_port_lines
 from cockpit.config.thresholds import Limits
-from cockpit.model import Job, Snapshot
+from cockpit.model import Snapshot
 from cockpit.presets import JobSpec, Needs, Preset, RayStart
 from cockpit.secrets import redact
 from cockpit.text import count
 
 
 def check(preset: Preset, budget: Budget, snapshot: Snapshot, limits: Limits | None = None, taken: Taken = frozenset()) -> CheckOutcome:
-    """Every line; the verdict is as bad as the worst of them. `taken` are ports of the preset's hosts on which somebody listens."""
-    budget = _trust_what_runs(preset, _with_needs(preset, budget), snapshot)
+    """Check the preset. The verdict is the worst line's. `taken` has the ports of the preset's hosts on which a process listens."""
+    limits = limits or Limits()
+    budget = _with_needs_of_preset(preset, budget)
+    if preset.job is not None:
+        budget = _trust_running_job(preset.job.entrypoint, budget, snapshot)
     site = site_of(preset, snapshot, names(budget.groups or ()))
-    ports = port_lines(preset.ray, taken) if isinstance(preset.ray, RayStart) and site.planned else ()
-    lines = (*ports, *_lines(preset, budget, snapshot, site, limits or Limits()))
+    lines: list[Line] = []
+    if isinstance(preset.ray, RayStart) and site.planned:
+        lines += port_lines(preset.ray, taken)
+    lines += start_lines(preset, site, snapshot)
+    lines += budget.lines
+    lines += _unread_lines(budget)
+    lines += path_lines(preset, budget)
+    placed = PlacedGroups(())
+    if budget.groups is not None:
+        placed = place_groups(budget.groups, site, EMPTY_QUEUE if site.planned else queue_of(snapshot), budget)
+        lines += placed.lines
+        lines += _contradictions(budget, preset.needs)
+    lines += gpu_memory(placed, site, snapshot, budget, preset.needs, limits)
+    lines += host_lines(placed, site, preset, budget, limits)
+    lines += worker_port_lines(placed, site, preset)
+    lines += ray_lines(placed, site, snapshot, preset.needs, limits, budget.framework)
     return judge(budget, (Line(line.level, redact(line.text), line.change and redact(line.change)) for line in lines))
 
 
-def _lines(preset: Preset, budget: Budget, snapshot: Snapshot, site: Site, limits: Limits) -> Iterator[Line]:
-    yield from start_lines(preset, site, snapshot)
-    yield from budget.lines
-    yield from _unread(budget)
-    yield from path_lines(preset, budget)
-    found = PlacedGroups(())
-    if budget.groups is not None:
-        found = place_groups(budget.groups, site, NOBODY if site.planned else queue_of(snapshot), budget)
-        yield from found.lines
-        yield from _otherwise(budget, preset.needs)
-    yield from gpu_memory(found, site, snapshot, budget, preset.needs, limits)
-    yield from host_lines(found, site, preset, budget, limits)
-    yield from worker_port_lines(found, site, preset)
-    yield from ray_lines(found, site, snapshot, preset.needs, limits, budget.framework)
-
-
-def _with_needs(preset: Preset, budget: Budget) -> Budget:
-    """Where the command does not tell what it will ask for, what the preset says of it counts."""
+def _with_needs_of_preset(preset: Preset, budget: Budget) -> Budget:
+    """Add the preset's own `needs` if the command does not show what it will ask for."""
     if preset.job is None:
         return Budget(None, groups=())
-    told = _select_needed(preset.needs)
-    if budget.framework not in (None, "Ray") or not told:
+    needs = preset.needs
+    amounts = {"GPU": needs.gpus or 0.0, "CPU": needs.cpus or 0.0}
+    bundles = [({name: 1.0}, int(amount)) for name, amount in amounts.items() if amount >= 1]
+    bundles += [({name: amount % 1}, 1) for name, amount in amounts.items() if amount % 1]
+    if needs.bundles:
+        needed = Group("job", needs.bundles, needs.strategy)
+    elif bundles:
+        needed = Group("job", tuple(bundles), None)
+    else:
         return budget
-    return replace(budget, framework="Ray", groups=(*(budget.groups or entrypoint_groups(own_needs(preset.job))), *told), unread=())
+    if budget.framework not in (None, "Ray"):
+        return budget
+    return replace(budget, framework="Ray", groups=(*(budget.groups or entrypoint_groups(own_needs(preset.job))), needed), unread=())
 
 
-def _trust_what_runs(preset: Preset, budget: Budget, snapshot: Snapshot) -> Budget:
-    """Where a job works with this very command, what is read as a mistake in it is only a doubt: another release or fork may run there."""
-    job = None if preset.job is None else _find_proof(preset.job.entrypoint, snapshot)
+def _trust_running_job(entrypoint: str, budget: Budget, snapshot: Snapshot) -> Budget:
+    """Turn mistakes in the command into doubts if a job works with the same command: it may use another release or a fork."""
+    # The job has succeeded, or one of its actors lives: a job that has only just begun may still fail.
+    at_work = {actor.job for actor in snapshot.actors or () if actor.state == "ALIVE" and not actor.internal}
+    same = (job for job in snapshot.jobs or () if job.entrypoint and job.entrypoint.split() == entrypoint.split())
+    job = next((job for job in same if job.status == "SUCCEEDED" or (job.running and job.job in at_work)), None)
     if job is None:
         return budget
     how = "runs now" if job.running else "has succeeded"
@@ -71,29 +84,14 @@ def _trust_what_runs(preset: Preset, budget: Budget, snapshot: Snapshot) -> Budg
     return replace(budget, lines=tuple(lines))
 
 
-def _find_proof(entrypoint: str, snapshot: Snapshot) -> Job | None:
-    """A job of this command that has succeeded, or has an actor that lives: one that has only just begun may still fail."""
-    at_work = {actor.job for actor in snapshot.actors or () if actor.state == "ALIVE" and not actor.internal}
-    alike = (job for job in snapshot.jobs or () if job.entrypoint and job.entrypoint.split() == entrypoint.split())
-    return next((job for job in alike if job.status == "SUCCEEDED" or (job.running and job.job in at_work)), None)
-
-
 def own_needs(job: JobSpec) -> dict[str, float]:
-    """What the command itself is given, beside its actors."""
+    """Return the resources that Ray reserves for the command itself, without its actors."""
     needs = {"GPU": job.entrypoint_num_gpus, "CPU": job.entrypoint_num_cpus, "memory": job.entrypoint_memory, **job.entrypoint_resources}
     return {name: float(amount) for name, amount in needs.items() if amount}
 
 
-def _select_needed(needs: Needs) -> tuple[Group, ...]:
-    if needs.bundles:
-        return (Group("job", needs.bundles, needs.strategy),)
-    each = {"GPU": needs.gpus or 0.0, "CPU": needs.cpus or 0.0}
-    whole = [({name: 1.0}, int(amount)) for name, amount in each.items() if amount >= 1]
-    parts = [({name: amount % 1}, 1) for name, amount in each.items() if amount % 1]
-    return (Group("job", (*whole, *parts), None),) if whole or parts else ()
-
-
-def _unread(budget: Budget) -> Iterator[Line]:
+def _unread_lines(budget: Budget) -> Iterator[Line]:
+    """Lines about parts of the command that cockpit can't read."""
     if budget.groups is None:
         why = "; ".join(budget.unread) or "unknown command"
         text = f"what the job needs can't be read from the command: {why}"
@@ -105,10 +103,10 @@ def _unread(budget: Budget) -> Iterator[Line]:
         yield Line("doubt", text, "set needs.gpus, needs.cpus or needs.bundles in the preset")
 
 
-def _otherwise(budget: Budget, needs: Needs) -> Iterator[Line]:
-    """Where the preset says something else than the command."""
-    for key, resource, said in (("needs.gpus", "GPU", needs.gpus), ("needs.cpus", "CPU", needs.cpus)):
+def _contradictions(budget: Budget, needs: Needs) -> Iterator[Line]:
+    """Lines about needs of the preset that differ from those of the command."""
+    for key, resource, given in (("needs.gpus", "GPU", needs.gpus), ("needs.cpus", "CPU", needs.cpus)):
         asked = budget.amount(resource)
-        if budget.framework != "Ray" and said is not None and asked is not None and said != asked:
+        if budget.framework != "Ray" and given is not None and asked is not None and given != asked:
             asks = f"{count(asked)} {resource}{'s' if asked > 1 or not asked else ''}"
-            yield Line("doubt", f"{key} is {count(said)}, but the command asks for {asks}", f"{key}: {count(asked)}")
+            yield Line("doubt", f"{key} is {count(given)}, but the command asks for {asks}", f"{key}: {count(asked)}")

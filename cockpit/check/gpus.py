@@ -1,4 +1,4 @@
-"""Whether the GPUs that a job would get are whole, and have their memory free: Ray counts GPUs, not what is in them."""
+"""Checks whether the GPUs that a job would get work, and have free memory: Ray only counts GPUs."""
 
 from __future__ import annotations
 
@@ -20,69 +20,79 @@ from cockpit.placement import SCALE
 from cockpit.presets import Needs
 from cockpit.text import clean, join_first, plural, size
 
-NODES = 6
-"""Nodes that are told of one by one."""
-HOLDERS = 3
+MAX_NODES = 6
+"""Nodes with a line of their own."""
+MAX_HOLDERS = 3
 UTILIZATION = "gpu_memory_utilization"
 ENGINES = ("vllm", "rollout", "sglang")
-"""What the groups are called in which an inference engine takes its share of a GPU."""
+"""Words in the names of groups whose inference engine takes a share of a GPU's memory."""
 
 
 class MemoryNeed(msgspec.Struct, frozen=True):
-    """How much of a GPU's memory must be free."""
+    """The memory that must be free on a GPU."""
 
     why: str
     bytes: int | None = None
-    """On each GPU; `None`: a share of it."""
+    """On each GPU; `None`: a share of its memory."""
     share: float = 0.0
     strict: bool = True
     """Without it the job can't run."""
     groups: tuple[str, ...] | None = None
-    """Whose GPUs need it; `None`: all."""
+    """The groups whose GPUs need it; `None`: all."""
 
     def of(self, gpu: Gpu) -> float | None:
-        """Of this one; `None` where its size isn't known."""
+        """Return the need in bytes on this GPU; `None` if its size is unknown."""
         return self.bytes if self.bytes is not None else None if gpu.memory_total is None else self.share * gpu.memory_total
 
 
 class NodeGpus(msgspec.Struct, frozen=True):
-    """The GPUs of one node, of which the job gets some."""
+    """The GPUs of a node on which the job would run."""
 
     place: str
     title: str
     candidates: tuple[Gpu, ...]
-    """Those that nobody of Ray's uses."""
+    """GPUs that no process of Ray uses."""
     holders: Mapping[int, Sequence[Process]]
     counted: bool
-    """Ray counts as many as there are."""
+    """Ray counts as many GPUs as the node has."""
     known: bool
-    """Somebody tells what is in use."""
+    """The memory in use is known."""
 
 
 def gpu_memory(placed: PlacedGroups, site: Site, snapshot: Snapshot, budget: Budget, needs: Needs, limits: Limits) -> Iterator[Line]:
-    """Lines of the nodes whose GPUs it would get."""
+    """Lines about the nodes whose GPUs the job would get."""
     homes = [place for place in placed.homes if placed.on(place, "GPU") >= 1]
-    if told := _never(site, needs.gpu_memory_free, sum(placed.on(place, "GPU") for place in homes)):
-        yield told
+    if line := _too_small(site, needs.gpu_memory_free, sum(placed.on(place, "GPU") for place in homes)):
+        yield line
         return
-    wants = tuple(_wants(budget, needs, limits))
-    seen = list(_cards(site, snapshot, homes))
-    worst = [line for cards in seen if cards.known and (line := _line(cards, wants, placed)) is not None]
-    yield from worst[:NODES]
-    if rest := worst[NODES:]:
+
+    wants = tuple(_memory_needs(budget, needs, limits))
+    nodes = list(_node_gpus(site, snapshot, homes))
+    bad: list[Line] = []
+    for node in nodes:
+        if not node.known:
+            continue
+        # Only the worst line of each node is shown.
+        judged = [_judge_need(node, want, ceil(placed.on(node.place, "GPU", want.groups))) for want in wants]
+        lines = [line for line in judged if line is not None]
+        if lines:
+            bad.append(next((line for line in lines if line.level == "later"), lines[0]))
+    yield from bad[:MAX_NODES]
+    if rest := bad[MAX_NODES:]:
         level: Level = "later" if any(line.level == "later" for line in rest) else "doubt"
         yield Line(level, f"the same on {plural(len(rest), 'more node')}")
-    if blind := [cards.title for cards in seen if not cards.known]:
-        text = f"free GPU memory is unknown on {join_first(blind)}: neither a probe nor Ray's agent reports it"
+
+    if unknown := [node.title for node in nodes if not node.known]:
+        text = f"free GPU memory is unknown on {join_first(unknown)}: neither a probe nor Ray's agent reports it"
         yield Line("doubt" if needs.gpu_memory_free is None else "unknown", text)
-    elif homes and not worst:
-        free = [left for cards in seen for gpu in cards.candidates if (left := _free_bytes(gpu)) is not None]
-        told_why = "; ".join(want.why for want in wants)
-        yield Line("fine", f"GPU memory: at least {size(min(free, default=None))} free on each GPU that the job may get; {told_why}")
+    elif homes and not bad:
+        free = [left for node in nodes for gpu in node.candidates if (left := _free_bytes(gpu)) is not None]
+        reasons = "; ".join(want.why for want in wants)
+        yield Line("fine", f"GPU memory: at least {size(min(free, default=None))} free on each GPU that the job may get; {reasons}")
 
 
-def _wants(budget: Budget, needs: Needs, limits: Limits) -> Iterator[MemoryNeed]:
-    """What the preset asks for, and what an engine takes; where neither is said, what would be odd."""
+def _memory_needs(budget: Budget, needs: Needs, limits: Limits) -> Iterator[MemoryNeed]:
+    """The preset's need, and the share that an engine takes. If neither is given, a GPU should be nearly empty."""
     if needs.gpu_memory_free is not None:
         yield MemoryNeed(f"needs.gpu_memory_free asks for {size(needs.gpu_memory_free)}", needs.gpu_memory_free)
     shares = ((key, value, share_of(value)) for key, value in budget.settings.items() if key.endswith(UTILIZATION))
@@ -94,13 +104,13 @@ def _wants(budget: Budget, needs: Needs, limits: Limits) -> Iterator[MemoryNeed]
         yield MemoryNeed(f"a GPU counts as free with at most {limits.gpu_free:.0%} in use", share=1 - limits.gpu_free, strict=False)
 
 
-def _never(site: Site, need: int | None, wanted: float) -> Line | None:
-    """Where too few GPUs are that large, were they empty."""
+def _too_small(site: Site, need: int | None, wanted: float) -> Line | None:
+    """Return a line if too few GPUs have that much memory, even when they are empty."""
     if need is None:
         return None
-    told = [site.gpus(place.id) for place in site.places]
-    gpus = [gpu for each in told for gpu in each or ()]
-    if not gpus or None in told or site.more or any(gpu.memory_total is None for gpu in gpus):
+    known = [site.gpus(place.id) for place in site.places]
+    gpus = [gpu for each in known for gpu in each or ()]
+    if not gpus or None in known or site.more or any(gpu.memory_total is None for gpu in gpus):
         return None
     large = [gpu for gpu in gpus if (gpu.memory_total or 0) >= need]
     if len(large) >= wanted:
@@ -111,79 +121,64 @@ def _never(site: Site, need: int | None, wanted: float) -> Line | None:
     return Line("never", text, f"needs.gpu_memory_free: {size(most)} or less")
 
 
-def _cards(site: Site, snapshot: Snapshot, homes: Sequence[str]) -> Iterator[NodeGpus]:
-    holders = _holders(site, snapshot)
-    for place in homes:
-        gpus, mine = site.gpus(place) or (), holders.get(place, {})
-        candidates = tuple(gpu for gpu in gpus if not any(map(is_at_work, mine.get(gpu.index, ()))))
-        counted = site.by_id[place].total.get("GPU", 0) == SCALE * len(gpus)
+def _node_gpus(site: Site, snapshot: Snapshot, homes: Sequence[str]) -> Iterator[NodeGpus]:
+    for home in homes:
+        node, host = site.nodes.get(home), site.hosts.get(home)
+        key = node.key if node else f"node:{host.name if host else home}"
+        gpus = site.gpus(home) or ()
+        holders = {gpu.index: [process for process, _ in snapshot.index.gpu_holders.get((key, gpu.index), ())] for gpu in gpus}
+        candidates = tuple(gpu for gpu in gpus if not any(map(is_at_work, holders[gpu.index])))
+        counted = site.by_id[home].total.get("GPU", 0) == SCALE * len(gpus)
         known = bool(gpus) and all(gpu.memory_used is not None or gpu.fault for gpu in candidates)
-        yield NodeGpus(place, site.title(place), candidates, mine, counted, known)
-
-
-def _holders(site: Site, snapshot: Snapshot) -> dict[str, dict[int, list[Process]]]:
-    """By node and GPU."""
-    names = {host.name: place for place, host in site.hosts.items()} | {node.title: place for place, node in site.nodes.items()}
-    found: dict[str, dict[int, list[Process]]] = {}
-    for process in snapshot.processes or ():
-        if process.gpus:
-            place = process.node if process.node in site.nodes else names.get(process.host)
-            for hold in process.gpus if place is not None else ():
-                found.setdefault(place or "", {}).setdefault(hold.index, []).append(process)
-    return found
+        yield NodeGpus(home, site.title(home), candidates, holders, counted, known)
 
 
 def _free_bytes(gpu: Gpu) -> int | None:
     return None if gpu.memory_used is None or gpu.memory_total is None else max(0, gpu.memory_total - gpu.memory_used)
 
 
-def _line(cards: NodeGpus, wants: Sequence[MemoryNeed], placed: PlacedGroups) -> Line | None:
-    """The worst that is to be said of a node's GPUs."""
-    lines = [line for want in wants if (line := _judge_held(cards, want, ceil(placed.on(cards.place, "GPU", want.groups)))) is not None]
-    return next((line for line in lines if line.level == "later"), lines[0] if lines else None)
-
-
-def _judge_held(cards: NodeGpus, want: MemoryNeed, needed: int) -> Line | None:
-    """Which GPUs it gets only Ray decides: of those that nobody of Ray's uses any may be among them."""
-    short = [gpu for gpu in cards.candidates if _lacks(gpu, want)]
+def _judge_need(node: NodeGpus, want: MemoryNeed, needed: int) -> Line | None:
+    """Return a line if GPUs that the job may get lack memory. Only Ray decides which of its unused GPUs the job gets."""
+    short = []
+    for gpu in node.candidates:
+        free, need = _free_bytes(gpu), want.of(gpu)
+        if gpu.fault or (free is not None and need is not None and free < need):
+            short.append(gpu)
     if not short or not needed:
         return None
-    there = len(cards.candidates)
-    sure = needed - (there - len(short)) if cards.counted else 0
-    which = f"{len(short)} of the {plural(there, 'GPU')} that Ray does not use on {cards.title}"
-    holders = [cards.holders.get(gpu.index, ()) for gpu in short]
-    told = "; ".join(map(_describe, short[:HOLDERS], holders)) + (f"; and {len(short) - HOLDERS} more" if len(short) > HOLDERS else "")
+    there = len(node.candidates)
+    sure = needed - (there - len(short)) if node.counted else 0
+    which = f"{len(short)} of the {plural(there, 'GPU')} that Ray does not use on {node.title}"
+    holders = [node.holders.get(gpu.index, ()) for gpu in short]
+    described = "; ".join(map(_describe, short[:MAX_HOLDERS], holders))
+    more = f"; and {len(short) - MAX_HOLDERS} more" if len(short) > MAX_HOLDERS else ""
     chance = f"the job would get at least {sure} of them" if sure > 0 else "the job may get one of them"
-    text = f"{which} {'has' if len(short) == 1 else 'have'} too little free memory ({want.why}), {chance}: {told}"
-    return Line("later" if sure > 0 and want.strict else "doubt", text, _change(chain.from_iterable(holders), cards.title))
-
-
-def _lacks(gpu: Gpu, want: MemoryNeed) -> bool:
-    left, need = _free_bytes(gpu), want.of(gpu)
-    return bool(gpu.fault) or (left is not None and need is not None and left < need)
+    text = f"{which} {'has' if len(short) == 1 else 'have'} too little free memory ({want.why}), {chance}: {described}{more}"
+    return Line("later" if sure > 0 and want.strict else "doubt", text, _change(chain.from_iterable(holders), node.title))
 
 
 def _describe(gpu: Gpu, holders: Sequence[Process]) -> str:
+    """Describe a GPU's free memory, and the processes that hold the rest."""
     if gpu.fault:
         return f"GPU {gpu.label} can't be reached by NVML ({clean(gpu.fault)[:60]})"
-    whose = ", ".join(_whose(process, gpu.index) for process in holders[:HOLDERS]) or "held by no visible process"
-    return f"GPU {gpu.label} has {size(_free_bytes(gpu))} free of {size(gpu.memory_total)} ({whose})"
-
-
-def _whose(process: Process, index: int) -> str:
-    held = next((hold.memory for hold in process.gpus if hold.index == index), None)
-    user = f" of {clean(process.user)}" if process.user and not process.left_over else ""
-    kind = f"{process.kind} of another Ray session" if process.ours is False else process.kind
-    return f"pid {process.pid}, {kind}{user}, {size(held)}"
+    described = []
+    for process in holders[:MAX_HOLDERS]:
+        held = next((hold.memory for hold in process.gpus if hold.index == gpu.index), None)
+        user = f" of {clean(process.user)}" if process.user and not process.left_over else ""
+        kind = f"{process.kind} of another Ray session" if process.ours is False else process.kind
+        described.append(f"pid {process.pid}, {kind}{user}, {size(held)}")
+    held_by = ", ".join(described) or "held by no visible process"
+    return f"GPU {gpu.label} has {size(_free_bytes(gpu))} free of {size(gpu.memory_total)} ({held_by})"
 
 
 def _change(holders: Iterable[Process], host: str) -> str:
-    everybody = {process.key: process for process in holders}.values()
-    left = [process for process in everybody if process.left_over]
+    """Return what would free the GPUs: kill leftovers, or ask the owners."""
+    every = {process.key: process for process in holders}.values()
+    left = [process for process in every if process.left_over]
     if left:
         freed = sum(process.gpu_memory or 0 for process in left)
         return f"`cockpit kill-orphans {quote(clean(host))}` frees {size(freed)}"
-    others = sorted({clean(process.user) for process in everybody if process.user})
+    others = sorted({clean(process.user) for process in every if process.user})
     if others:
         return f"ask {', '.join(others)} to stop what holds it, or start Ray without those GPUs (CUDA_VISIBLE_DEVICES)"
     return f"find what holds it (`fuser -v /dev/nvidia*` on {host}), or start Ray without those GPUs (CUDA_VISIBLE_DEVICES)"

@@ -1,10 +1,9 @@
-"""Whether the groups of a budget have their place, one after the other, each holding what the former took."""
+"""Places the groups of a budget on the nodes one after the other, and says which of them fit."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -12,92 +11,62 @@ from msgspec.structs import replace
 from cockpit.budget import Budget, Group, Line
 from cockpit.check.changes import Changes
 from cockpit.check.nodes import Site
-from cockpit.check.queue import NOBODY, Queue, take_place
+from cockpit.check.queue import EMPTY_QUEUE, Queue, place_queue
 from cockpit.check.runs import GroupRun, runs_of
 from cockpit.placement import SCALE, Ask, FreeCapacity, LivingNodes, NodeShare, Place, PlacementVerdict, Shape, amount, ask, sentence, shape
 from cockpit.text import UNKNOWN, count, join_first
 
 JOB = "this job"
-When = Literal["now", "ever"]
-SHOWN = 3
+MAX_NODES = 3
 """Nodes that a line names."""
 
 
 class PlacedGroups(msgspec.Struct, frozen=True):
-    """What came of it."""
+    """The result of a placement."""
 
     lines: tuple[Line, ...]
     homes: Mapping[str, Mapping[str, Mapping[str, int]]] = {}
-    """By node and by group: the amounts that it would get there."""
+    """The amounts of resources that each group would get on each node: by node, group and resource."""
 
     def on(self, place: str, resource: str, groups: Iterable[str] | None = None) -> float:
-        """How much of a resource the job, or only these of its groups, would hold on a node."""
+        """Return how much of a resource the job would hold on a node; only these groups if they are given."""
         wanted = None if groups is None else set(groups)
-        mine = self.homes.get(place, {})
-        return sum(each.get(resource, 0) for group, each in mine.items() if wanted is None or group in wanted) / SCALE
+        amounts = self.homes.get(place, {})
+        return sum(each.get(resource, 0) for group, each in amounts.items() if wanted is None or group in wanted) / SCALE
 
 
 def names(groups: Iterable[Group]) -> set[str]:
-    """The resources that groups ask for."""
+    """Return the resources that the groups ask for."""
     return {name for group in groups for needs, number in group.bundles or () if number for name, need in needs.items() if need > 0}
 
 
 def place_groups(groups: Sequence[Group], site: Site, queue: Queue, budget: Budget) -> PlacedGroups:
-    """A line for each kind of group, and where it would be."""
+    """Place all groups, behind the queue. Return a line for each run of equal groups, and their places."""
     unread = next((group for group in groups if group.bundles is None), None)
     runs = [run for run in runs_of(groups) if run.ask.names]
     if site.why is not None:
         return PlacedGroups((Line("unknown", f"placement is unknown: {site.why}"),))
-    whole = LivingNodes(site.places)
-    if impossible := tuple(_impossible(runs, site, whole, budget)):
+    if impossible := tuple(_impossible(runs, site, budget)):
         return PlacedGroups(impossible)
     wanted = {name for run in runs for name in run.ask.names}
     if not all(name in place.used or not place.total.get(name) for place in site.places for name in wanted):
         return PlacedGroups((Line("unknown", "free resources are unknown: Ray does not report what is in use at the moment"),))
-    if unread is not None:
-        runs = [run for run in runs_of(groups[: groups.index(unread)]) if run.ask.names]
-    found = _in_turn(runs, site, queue, budget)
     if unread is None:
-        return found
-    blind = Line("unknown", f"{unread.name}: what it asks for can't be read; groups after it were not checked")
-    return replace(found, lines=(*found.lines, blind))
+        return _place_in_order(runs, site, queue, budget)
+    runs = [run for run in runs_of(groups[: groups.index(unread)]) if run.ask.names]
+    placed = _place_in_order(runs, site, queue, budget)
+    unknown = Line("unknown", f"{unread.name}: what it asks for can't be read; groups after it were not checked")
+    return replace(placed, lines=(*placed.lines, unknown))
 
 
-def _impossible(runs: Sequence[GroupRun], site: Site, whole: LivingNodes, budget: Budget) -> Iterator[Line]:
-    """What no empty nodes would have room for: each run by itself, else all of them, which are held together."""
-    alone = [run for run in runs if whole.room(run.ask, "ever") == "no"]
-    surely = [run for run in alone if run.sure is run.ask or (run.sure.names and whole.room(run.sure, "ever") == "no")]
-    changes = Changes(runs, tuple(replace(place, used={}, holds=()) for place in site.places), NOBODY, site, budget)
-    refused = [(run.title, run.sure, whole.judge(run.sure) or PlacementVerdict("never")) for run in surely]
-    together = _together(runs)
-    lacking: list[str] = []
-    if sum(run.number for run in runs) > 1 and whole.room(together, "ever") == "no":
-        lacking = [name for name in ("GPU", "CPU") if name in together.names and whole.room(together, "ever", (name,)) == "no"]
-        unnamed = [name for name in lacking if not any(name in verdict.names for _, _, verdict in refused)]
-        refused = [*(("all groups together", together, PlacementVerdict("never", (name,))) for name in unnamed), *refused]
-        refused = refused or [("all groups together", together, whole.judge(together) or PlacementVerdict("never"))]
-    for who, wanted, verdict in refused:
-        told = f"{who}: {sentence(whole, wanted, verdict, has_gpus='GPU' not in lacking)}"
-        yield _refuse(told, site, changes.words(verdict.names, lacks_cpus="CPU" in lacking))
-    yield from (_unsure(run, run.title, whole) for run in alone if run not in surely)
+def _impossible(runs: Sequence[GroupRun], site: Site, budget: Budget) -> Iterator[Line]:
+    """Lines about runs that would not fit on empty nodes, each by itself, or all together: a job holds them all at once."""
+    nodes = LivingNodes(site.places)
+    alone = [run for run in runs if nodes.room(run.ask, "ever") == "no"]
+    certain = [run for run in alone if run.sure is run.ask or (run.sure.names and nodes.room(run.sure, "ever") == "no")]
+    refused = [(run.title, run.sure, nodes.judge(run.sure) or PlacementVerdict("never")) for run in certain]
 
-
-def _unsure(run: GroupRun, title: str, world: LivingNodes) -> Line:
-    """Only an older release would have room."""
-    verdict = world.judge(run.ask)
-    told = verdict and sentence(world, run.ask, verdict)
-    release = f"the amount of {' and '.join(run.group.unsure)} depends on the framework's release"
-    return Line("unknown", f"{title}: {told or 'no room with the newest release'}; {release}: a release that asks for fewer would fit")
-
-
-def _refuse(told: str, site: Site, change: str | None) -> Line:
-    if site.more:
-        return Line("later", f"{told} (current nodes only); {site.more}", change)
-    return Line("never", told, change)
-
-
-def _together(runs: Iterable[GroupRun]) -> Ask:
-    """All bundles at once; what goes to one node is one bundle. That no two of some may share a node is left out."""
+    # All bundles at once. A STRICT_PACK group needs one node, so it counts as one bundle. STRICT_SPREAD is ignored here.
     counted: Counter[Shape] = Counter()
     for run in runs:
         sure = run.sure
@@ -105,89 +74,104 @@ def _together(runs: Iterable[GroupRun]) -> Ask:
             counted[Shape(tuple((name, sure.sum(name)) for name in sure.names))] += run.number
         else:
             counted.update({each: number * run.number for each, number in sure.shapes})
-    return ask(counted, "PACK")
+    together = ask(counted, "PACK")
+    lacking: list[str] = []
+    if sum(run.number for run in runs) > 1 and nodes.room(together, "ever") == "no":
+        lacking = [name for name in ("GPU", "CPU") if name in together.names and nodes.room(together, "ever", (name,)) == "no"]
+        unnamed = [name for name in lacking if not any(name in verdict.names for _, _, verdict in refused)]
+        refused = [*(("all groups together", together, PlacementVerdict("never", (name,))) for name in unnamed), *refused]
+        refused = refused or [("all groups together", together, nodes.judge(together) or PlacementVerdict("never"))]
+
+    changes = Changes(runs, tuple(replace(place, used={}, holds=()) for place in site.places), EMPTY_QUEUE, site, budget)
+    for title, wanted, verdict in refused:
+        text = f"{title}: {sentence(nodes, wanted, verdict, has_gpus='GPU' not in lacking)}"
+        change = changes.words(verdict.names, lacks_cpus="CPU" in lacking)
+        yield Line("later", f"{text} (current nodes only); {site.more}", change) if site.more else Line("never", text, change)
+    yield from (_depends_on_release(run, run.title, nodes) for run in alone if run not in certain)
 
 
-def _in_turn(runs: Sequence[GroupRun], site: Site, queue: Queue, budget: Budget) -> PlacedGroups:
-    ground = FreeCapacity(site.places, [*(run.ask for run in runs), *(ahead.ask for ahead in queue.first)])
-    take_place(ground, queue)
+def _depends_on_release(run: GroupRun, title: str, nodes: LivingNodes) -> Line:
+    """Return the line for a run that fits only with a release of the framework that asks for fewer resources."""
+    verdict = nodes.judge(run.ask)
+    reason = verdict and sentence(nodes, run.ask, verdict)
+    release = f"the amount of {' and '.join(run.group.unsure)} depends on the framework's release"
+    return Line("unknown", f"{title}: {reason or 'no room with the newest release'}; {release}: a release that asks for fewer would fit")
+
+
+def _place_in_order(runs: Sequence[GroupRun], site: Site, queue: Queue, budget: Budget) -> PlacedGroups:
+    """Place the runs one after the other, up to the first that has to wait."""
+    capacity = FreeCapacity(site.places, [*(run.ask for run in runs), *(ahead.ask for ahead in queue.first)])
+    place_queue(capacity, queue)
     homes: dict[str, dict[str, Counter[str]]] = {}
     lines: list[Line] = []
+    note = "it would start before others that already wait for the same resources"
     for run in runs:
-        before = {place.id: place for place in ground.places()}
+        before = {place.id: place for place in capacity.places()}
         taken: list[NodeShare] = []
-        for done in range(run.number):
-            gives = ground.take(run.ask, JOB, run.group.name)
-            if gives is None:
-                rest = len(runs) - runs.index(run) - 1
-                changes = Changes(runs, site.places, queue, site, budget)
-                lines.append(_waits(run, done, ground, changes, rest))
-                return PlacedGroups((*lines, *_others(runs, queue, "other work already waits for the same resources")), homes)
-            taken += gives
+        done = 0
+        while done < run.number and (shares := capacity.take(run.ask, JOB, run.group.name)) is not None:
+            taken += shares
+            done += 1
+        if done < run.number:
+            lines.append(_waiting_line(run, done, capacity, Changes(runs, site.places, queue, site, budget)))
+            note = "other work already waits for the same resources"
+            break
         for one in taken:
             homes.setdefault(one.place.id, {}).setdefault(run.group.name, Counter()).update(one.amounts)
-        lines.append(Line("fine", f"{run.title}: {bundles(run.group)}: {_where(run.ask, taken, before)}"))
-    return PlacedGroups((*lines, *_others(runs, queue, "it would start before others that already wait for the same resources")), homes)
+        lines.append(Line("fine", f"{run.title}: {bundles(run.group)}: {_describe_places(run.ask, taken, before)}"))
+
+    # Work in the queue that waits for the same resources, and that the job overtakes.
+    wanted = {name for run in runs for name in run.ask.names}
+    passed = [ahead for ahead in queue.passed if wanted & set(ahead.ask.names)]
+    if passed:
+        sums = [" + ".join(amount(name, ahead.ask.sum(name)) for name in ahead.ask.names[:2]) for ahead in passed]
+        others = [f"{ahead.what} ({total})" for ahead, total in zip(passed, sums, strict=True)]
+        lines.append(Line("doubt", f"{note}: {join_first(others)}"))
+    return PlacedGroups(tuple(lines), homes)
 
 
 def bundles(group: Group) -> str:
-    """`8 x 1 GPU + 1 CPU`; `–` for an amount that depends on a release."""
+    """Describe the bundles: `8 x 1 GPU + 1 CPU`. An amount that depends on the framework's release is `–`."""
     if group.bundles is None:
         return "unknown"
-    return ", ".join(f"{number} x {_needs(needs, group.unsure)}" for needs, number in group.bundles)
+    described = []
+    for needs, number in group.bundles:
+        parts = (f"{UNKNOWN} {name}" if name in group.unsure else amount(name, need) for name, need in shape(needs).amounts)
+        described.append(f"{number} x {' + '.join(parts) or 'nothing'}")
+    return ", ".join(described)
 
 
-def _needs(needs: Mapping[str, float], unsure: Collection[str]) -> str:
-    parts = (f"{UNKNOWN} {name}" if name in unsure else amount(name, need) for name, need in shape(needs).amounts)
-    return " + ".join(parts) or "nothing"
-
-
-def _where(wanted: Ask, taken: Iterable[NodeShare], before: Mapping[str, Place]) -> str:
-    """On which nodes, and what is free there; many nodes are counted."""
+def _describe_places(wanted: Ask, taken: Iterable[NodeShare], before: Mapping[str, Place]) -> str:
+    """Name the nodes with their free amount; many nodes are only counted."""
     name = wanted.names[0]
     share: Counter[str] = Counter()
     for one in taken:
         if gives := one.amounts.get(name, 0):
             share[one.place.id] += gives
-    if len(share) > SHOWN:
-        alike = Counter(share.values()).most_common(SHOWN)
-        return "; ".join(f"{amount(name, each)} on each of {number} nodes" for each, number in alike)
-    return "; ".join(
-        f"{amount(name, each)} on {before[id_].name}, which has {_free(before[id_], name)} free" for id_, each in share.items()
-    )
+    if len(share) > MAX_NODES:
+        equal = Counter(share.values()).most_common(MAX_NODES)
+        return "; ".join(f"{amount(name, each)} on each of {number} nodes" for each, number in equal)
+    described = []
+    for id_, each in share.items():
+        place = before[id_]
+        total = place.total.get(name, 0)
+        free = f"{amount(name, max(0, total - place.used.get(name, 0)), bare=True)} of {amount(name, total, bare=True)}"
+        described.append(f"{amount(name, each)} on {place.name}, which has {free} free")
+    return "; ".join(described)
 
 
-def _free(place: Place, name: str) -> str:
-    total = place.total.get(name, 0)
-    return f"{amount(name, max(0, total - place.used.get(name, 0)), bare=True)} of {amount(name, total, bare=True)}"
-
-
-def _waits(run: GroupRun, done: int, ground: FreeCapacity, changes: Changes, rest: int) -> Line:
-    world = LivingNodes(ground.places())
+def _waiting_line(run: GroupRun, done: int, capacity: FreeCapacity, changes: Changes) -> Line:
+    """Return the line for the first run that has no room; `done` of its groups are placed."""
+    nodes = LivingNodes(capacity.places())
     which = f"{run.group.name} (group {done + 1} of {run.number})" if run.number > 1 else run.group.name
-    if run.group.unsure and world.room(run.sure, "now") == "yes":
-        return _unsure(run, which, world)
-    verdict = world.judge(run.ask)
-    told = verdict and sentence(world, run.ask, verdict)
-    if verdict is None or told is None:
+    if run.group.unsure and nodes.room(run.sure, "now") == "yes":
+        return _depends_on_release(run, which, nodes)
+    verdict = nodes.judge(run.ask)
+    reason = verdict and sentence(nodes, run.ask, verdict)
+    if verdict is None or reason is None:
         return Line("unknown", f"{run.title}: too many possible placements to check")
+    if not any(any(place.used.values()) for place in changes.places):
+        reason = f"{reason}, although these nodes are empty: Ray places group by group and finds no room for all"
+    rest = len(changes.runs) - changes.runs.index(run) - 1
     after = f"; {count(rest)} more after it also {'waits' if rest == 1 else 'wait'}" if rest else ""
-    return Line("later", f"{which}: {told}{_empty(changes.site)}{after}", changes.words(verdict.names))
-
-
-def _empty(site: Site) -> str:
-    if any(any(place.used.values()) for place in site.places):
-        return ""
-    return ", although these nodes are empty: Ray places group by group and finds no room for all"
-
-
-def _others(runs: Sequence[GroupRun], queue: Queue, words: str) -> Iterator[Line]:
-    """What waits for the same."""
-    mine = {name for run in runs for name in run.ask.names}
-    passed = [ahead for ahead in queue.passed if mine & set(ahead.ask.names)]
-    if passed:
-        yield Line("doubt", f"{words}: {join_first([f'{ahead.what} ({_sum(ahead.ask)})' for ahead in passed])}")
-
-
-def _sum(wanted: Ask) -> str:
-    return " + ".join(amount(name, wanted.sum(name)) for name in wanted.names[:2])
+    return Line("later", f"{which}: {reason}{after}", changes.words(verdict.names))

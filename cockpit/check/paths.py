@@ -1,4 +1,4 @@
-"""Whether a job would write its checkpoints into the copy of its working_dir that Ray makes, and takes away with its temp dir."""
+"""Warns about jobs that write checkpoints into Ray's copy of their working_dir, which Ray deletes with its temp dir."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from cockpit.budget import Budget, Line
 from cockpit.presets import Preset
 
 WRITTEN = ("save_path", "ckpt_path", "default_local_dir")
-"""How OpenRLHF and veRL call where checkpoints go."""
+"""Settings of OpenRLHF and veRL for the folder of checkpoints."""
 
 
 def path_lines(preset: Preset, budget: Budget) -> Iterator[Line]:
-    """Of what the command says itself: a framework's own default is not told."""
+    """One line for each relative path in the command. A framework's own default is not checked."""
     if preset.job is None or not preset.job.working_dir:
         return
     for key, path in budget.settings.items():

@@ -1,4 +1,4 @@
-"""Reads what a preset's command asks for, looks at the cluster, and checks the one against the other."""
+"""Reads the needs of a preset's command, and checks them against the cluster."""
 
 from __future__ import annotations
 
@@ -28,102 +28,100 @@ from cockpit.sources.source import run_in_thread
 from cockpit.text import clean, plural
 
 MAX_SCRIPT_BYTES = 1 << 20
-"""Bytes of a script; what is larger is none."""
+"""A larger file is not read: it is no script."""
 HOSTS_PATIENCE_S = 20.0
-"""For which a check waits for hosts that have not answered yet."""
-_LONG = "x" * 40
+"""A check waits so long for hosts that have not answered yet."""
+_LONG_VALUE = "x" * 40
+"""Longer than any value that the rules of secrets leave alone for its length."""
 
 
 async def look_and_check(monitor: ClusterMonitor, preset: Preset, env: Mapping[str, str] = os.environ) -> CheckOutcome:
-    """As of now: whoever watches already waits for nobody who has answered."""
+    """Check the preset against the cluster as it is now. Waits only for hosts that have not answered yet."""
     preset = with_hosts(preset, monitor.config)
     await monitor.wait_until_complete(HOSTS_PATIENCE_S)
     budget = await run_in_thread(partial(budget_for, preset, env, find_frameworks(monitor.poller.snapshot)), preset.path)
-    taken: Taken = frozenset() if monitor.poller.snapshot.cluster.reachable else await find_listeners(preset)  # that Ray has its own
+    # A running Ray uses its own ports, so they say nothing.
+    taken: Taken = frozenset() if monitor.poller.snapshot.cluster.reachable else await find_listeners(preset)
     return check(preset, budget, monitor.poller.snapshot, monitor.config.limits, taken)
 
 
 def hosts_of(preset: Preset) -> tuple[HostEntry, ...]:
-    """The hosts on which the preset starts Ray: they matter also where nobody else has named them."""
+    """Return the hosts on which the preset starts Ray. They are probed even if the config does not name them."""
     return tuple(HostEntry(node.host, address=node.address or "") for node in preset.nodes)
 
 
-def budget_for(preset: Preset, env: Mapping[str, str], there: Mapping[str, str] = {}) -> Budget:
-    """What the preset's command asks for; a line says which files were read for it.
+def budget_for(preset: Preset, env: Mapping[str, str], installed: Mapping[str, str] = {}) -> Budget:
+    """Return the needs of the preset's command; a line names the files that were read for it.
 
-    `env` is that of the launch; `there` are the releases of frameworks that lie beside Ray.
+    `env` is the environment of the launch; `installed` has the releases of frameworks that are installed beside Ray.
     """
     if preset.job is None:
         return Budget(None, groups=())
-    files = Files(_folder(preset, _fill(preset.job.working_dir or "", env)))
+    # The job's folder on this host. If its path is wrong, the launch says so.
+    folder = None
+    written = _fill(preset.job.working_dir or "", env)
+    if written and not is_uri(written):
+        with suppress(InputError):
+            folder = resolve_beside(preset.path, written)
+
+    files = Files(folder)
     entrypoint, known = fill_entrypoint(preset.job, env)
     packages = listed_packages(preset.job.runtime_env)
-    budget = budget_of(entrypoint, env=known, read=files.read, job=own_needs(preset.job), packages=packages, installed=there)
+    budget = budget_of(entrypoint, env=known, read=files.read, job=own_needs(preset.job), packages=packages, installed=installed)
     if not files.found:
         return budget
-    told = ", ".join(f"{clean(name)} ({plural(length, 'line')})" for name, length in files.found.items())
-    return replace(budget, lines=(Line("fine", f"files read on this host: {told}"), *budget.lines))
+    names = ", ".join(f"{clean(name)} ({plural(length, 'line')})" for name, length in files.found.items())
+    return replace(budget, lines=(Line("fine", f"files read on this host: {names}"), *budget.lines))
 
 
 def fill_entrypoint(job: JobSpec, env: Mapping[str, str]) -> tuple[str, dict[str, str | None]]:
-    """The command with each `${NAME}` that is set, and the variables it may use: `None` where nobody knows the value yet.
+    """Return the command with every known `${NAME}` replaced, and the values of its variables (`None`: not known yet).
 
-    A secret is filled in as dots: it is never a count, and what quotes the command may be shown.
+    A secret is replaced by dots: it is never a count, and lines that quote the command may be shown.
     """
-    seen = {name: _look_up(name, env) for text in (job.entrypoint, *job.env.values()) for name in variable_names(text)}
-    known: dict[str, str | None] = {name: None for name in variable_names(job.entrypoint) if seen[name] is None}
-    known.update((name, _value(name, text, seen)) for name, text in job.env.items())
-    return _fill(job.entrypoint, seen), known
+    values: dict[str, str | None] = {}
+    for text in (job.entrypoint, *job.env.values()):
+        for name in variable_names(text):
+            is_secret = redact_variable(name, _LONG_VALUE) != _LONG_VALUE
+            values[name] = HIDDEN if is_secret else env.get(name)
+
+    known: dict[str, str | None] = {name: None for name in variable_names(job.entrypoint) if values[name] is None}
+    for name, text in job.env.items():
+        is_known = all(values[each] is not None for each in variable_names(text))
+        known[name] = redact_variable(name, _fill(text, values)) if is_known else None
+    return _fill(job.entrypoint, values), known
 
 
-def _look_up(name: str, env: Mapping[str, str]) -> str | None:
-    return HIDDEN if redact_variable(name, _LONG) != _LONG else env.get(name)
-
-
-def _value(name: str, text: str, seen: Mapping[str, str | None]) -> str | None:
-    return None if any(seen[each] is None for each in variable_names(text)) else redact_variable(name, _fill(text, seen))
-
-
-def _fill(text: str, seen: Mapping[str, str | None]) -> str:
-    """What is not set stays as it stands: for a shell that is a variable too."""
-    return re.sub(NAME, lambda match: "$" if match[1] is None else match[0] if (value := seen.get(match[1])) is None else value, text)
-
-
-def _folder(preset: Preset, written: str) -> Path | None:
-    """Where the job's folder lies here, if it does; a launch says what is wrong with it."""
-    if written and not is_uri(written):
-        with suppress(InputError):
-            return resolve_beside(preset.path, written)
-    return None
+def _fill(text: str, values: Mapping[str, str | None]) -> str:
+    """Replace every `${NAME}` with a known value. The others stay: for a shell they are variables too."""
+    return re.sub(NAME, lambda match: "$" if match[1] is None else match[0] if (value := values.get(match[1])) is None else value, text)
 
 
 class Files:
-    """Scripts that a command names, read where they are before they are packed: in its working_dir, which is all that travels."""
+    """Reads the scripts that a command names, in its working_dir on this host, which is what a launch packs."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self.found: dict[str, int] = {}
-        """Lines of each that was read."""
+        """The number of lines of each script that was read."""
 
     def read(self, name: str) -> str | None:
-        """`None`: there is none, or it is no script, or the job would find another one over there."""
-        path = self._path(name)
+        """Return the script; `None` if there is none, if it is no text, or if the job would read another file on its node."""
+        # An absolute path may be on a disk that all hosts share. A path out of the working_dir is not packed.
+        if os.path.isabs(name):
+            path = Path(name)
+        elif self._folder is not None and not os.path.normpath(name).startswith(".."):
+            path = self._folder / os.path.normpath(name)
+        else:
+            return None
+        if not os.path.isfile(path):
+            return None
         try:
-            data = b"" if path is None else read(path, MAX_SCRIPT_BYTES + 1)
+            data = read(path, MAX_SCRIPT_BYTES + 1)
         except OSError:
             return None
-        if path is None or len(data) > MAX_SCRIPT_BYTES or b"\0" in data:
+        if len(data) > MAX_SCRIPT_BYTES or b"\0" in data:
             return None
         text = data.decode("utf-8", "replace")
         self.found[name] = len(text.splitlines())
         return text
-
-    def _path(self, name: str) -> Path | None:
-        """An absolute path may be on a disk that all hosts share; what climbs out of the working_dir is not packed."""
-        if os.path.isabs(name):
-            return Path(name) if os.path.isfile(name) else None
-        below = os.path.normpath(name)
-        if self._folder is None or below.startswith(".."):
-            return None
-        path = self._folder / below
-        return path if os.path.isfile(path) else None

@@ -1,4 +1,4 @@
-"""What waits ahead in Ray's queue: what of it would be placed before the job, and what of it the job would overtake."""
+"""Reads Ray's queue: the actors and placement groups that would be placed before the job, and those that the job would overtake."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from cockpit.placement import Ask, FreeCapacity, Strategy, ask, shape
 
 WHO = "what waits ahead of it"
 PASSED = ("held", "fragmented", "short", "label", "deadlock", "itself")
-"""Ray has no room for these now, and lets others pass them."""
+"""Reasons for which Ray has no room now, and lets others pass."""
 
 
 class Ahead(msgspec.Struct, frozen=True):
-    """So many alike that wait."""
+    """A waiting placement group, or all waiting actors of one kind."""
 
     what: str
     ask: Ask
@@ -27,25 +27,27 @@ class Ahead(msgspec.Struct, frozen=True):
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """What waits, oldest first."""
+    """The waiting actors and groups, oldest first."""
 
     first: tuple[Ahead, ...]
-    """There is room for it, or nobody knows: it takes its share before the job does."""
+    """Those with room, or for an unknown reason: they are placed before the job."""
     passed: tuple[Ahead, ...]
+    """Those without room: the job overtakes them."""
 
 
-NOBODY = Queue((), ())
+EMPTY_QUEUE = Queue((), ())
 
 
 def queue_of(snapshot: Snapshot) -> Queue:
-    """What waits for resources now; what waits in vain, or only for its own start, is left out."""
-    waiting = [*_groups(snapshot), *_actors(snapshot)]
+    """Return everything that waits for resources. What can never be placed, or only starts slowly, is left out."""
+    waiting = [*_waiting_groups(snapshot), *_waiting_actors(snapshot)]
     waiting.sort(key=lambda each: inf if each[0] is None else each[0])
     first = tuple(ahead for _, wait, ahead in waiting if wait in (None, "room"))
     return Queue(first, tuple(ahead for _, wait, ahead in waiting if wait in PASSED))
 
 
-def _groups(snapshot: Snapshot) -> Iterator[tuple[float | None, str | None, Ahead]]:
+def _waiting_groups(snapshot: Snapshot) -> Iterator[tuple[float | None, str | None, Ahead]]:
+    """Yield when each group began to wait, its reason, and the bundles that are not placed."""
     alive = {node.id for node in snapshot.nodes or () if node.state == "ALIVE"}
     for group in snapshot.placement_groups or ():
         if group.state in ("PENDING", "RESCHEDULING"):
@@ -55,23 +57,24 @@ def _groups(snapshot: Snapshot) -> Iterator[tuple[float | None, str | None, Ahea
                 yield group.since, group.wait, Ahead(f"group {group.name or group.id[:8]}", ask(unplaced, strategy), 1, whole=True)
 
 
-def _actors(snapshot: Snapshot) -> Iterator[tuple[float | None, str | None, Ahead]]:
-    alike: dict[tuple[object, ...], list[Actor]] = {}
+def _waiting_actors(snapshot: Snapshot) -> Iterator[tuple[float | None, str | None, Ahead]]:
+    """Yield when each kind of actor began to wait, its reason, and how many there are."""
+    equal: dict[tuple[object, ...], list[Actor]] = {}
     for actor in snapshot.actors or ():
         if is_waiting(actor) and not actor.internal and actor.placement_group is None:
-            alike.setdefault((actor.class_, actor.wait, *sorted(actor.needs.items()), *sorted(actor.labels.items())), []).append(actor)
-    for actors in alike.values():
+            equal.setdefault((actor.class_, actor.wait, *sorted(actor.needs.items()), *sorted(actor.labels.items())), []).append(actor)
+    for actors in equal.values():
         one = actors[0]
         wanted = ask({shape(one.needs or {"CPU": 1.0}, one.labels): len(actors)}, "PACK")
         since = min((actor.since for actor in actors if actor.since is not None), default=None)
         yield since, one.wait, Ahead(f"actor {one.class_}", wanted, len(actors), whole=False)
 
 
-def take_place(ground: FreeCapacity, queue: Queue) -> None:
-    """Let what waits ahead have what Ray would give it."""
+def place_queue(capacity: FreeCapacity, queue: Queue) -> None:
+    """Give the waiting groups and actors the resources that Ray would give them."""
     for ahead in queue.first:
         if not ahead.ask.names:
             continue
-        number = ahead.number if ahead.whole else min(ahead.number, ground.most(ahead.ask))
+        number = ahead.number if ahead.whole else min(ahead.number, capacity.most(ahead.ask))
         if number:
-            ground.take(ahead.ask if ahead.whole else ask({ahead.ask.shapes[0][0]: number}, "PACK"), WHO, ahead.what)
+            capacity.take(ahead.ask if ahead.whole else ask({ahead.ask.shapes[0][0]: number}, "PACK"), WHO, ahead.what)

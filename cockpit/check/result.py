@@ -1,4 +1,4 @@
-"""What came of a check: lines, the verdict that follows from them, and what of it a script is told."""
+"""Defines the result of a check: its lines, the verdict that follows from them, and its JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEVELS: tuple[Level, ...] = get_args(Level)
 
 
 class CheckOutcome(msgspec.Struct, frozen=True):
-    """Whether a preset's job would fit."""
+    """Whether a preset's job fits, and why."""
 
     verdict: Verdict
     budget: Budget
@@ -25,22 +25,22 @@ class CheckOutcome(msgspec.Struct, frozen=True):
 
     @property
     def doubts(self) -> int:
-        """Lines that say: it fits, and yet."""
+        """The number of doubts: the job fits, but something may go wrong."""
         return sum(line.level == "doubt" for line in self.lines)
 
     @property
     def reason(self) -> Line | None:
-        """The first of the worst lines; `None` where it fits now."""
+        """The first of the worst lines; `None` if the job fits now."""
         return next((line for line in self.lines if _VERDICTS[line.level] == self.verdict != "now"), None)
 
     @property
     def has_mistake_in_command(self) -> bool:
-        """Whether the reason is a mistake in the command itself, and no lack of nodes."""
+        """Whether the reason is a mistake in the command itself, not a lack of nodes."""
         return self.reason is not None and self.reason.text in {redact(line.text) for line in self.budget.lines}
 
 
 def judge(budget: Budget, lines: Iterable[Line]) -> CheckOutcome:
-    """As bad as the worst line."""
+    """Return the outcome with the verdict of the worst line."""
     every = tuple(lines)
     worst = max((_LEVELS.index(line.level) for line in every), default=0)
     return CheckOutcome(_VERDICTS[_LEVELS[worst]], budget, every)
@@ -54,15 +54,15 @@ def exit_code(of: CheckOutcome) -> int:
 
 
 class BundleStatus(msgspec.Struct, frozen=True):
-    """So many bundles of one shape."""
+    """Equal bundles."""
 
     needs: Mapping[str, float | None]
-    """`null`: how much depends on the framework's release."""
+    """`null`: the amount depends on the framework's release."""
     count: int
 
 
 class GroupStatus(msgspec.Struct, frozen=True):
-    """What is placed together."""
+    """Bundles that are placed together."""
 
     name: str
     bundles: tuple[BundleStatus, ...] | None
@@ -70,7 +70,7 @@ class GroupStatus(msgspec.Struct, frozen=True):
 
 
 class BudgetStatus(msgspec.Struct, frozen=True):
-    """What the job asks for; `null` is unknown."""
+    """The resources that the job asks for; `null` is unknown."""
 
     gpus: float | None
     cpus: float | None
@@ -89,24 +89,26 @@ class CheckStatus(msgspec.Struct, frozen=True):
 
 
 def check_json(of: CheckOutcome) -> str:
-    """As scripts are told of it, in many lines that a person can read."""
+    """Return the JSON of `cockpit check --json`, indented."""
     budget = of.budget
-    groups = None if budget.groups is None else tuple(map(_group, budget.groups))
-    told = BudgetStatus(budget.amount("GPU"), budget.amount("CPU"), budget.framework, budget.dialect, groups, budget.unread)
-    return msgspec.json.format(msgspec.json.encode(CheckStatus(of.verdict, told, of.lines)), indent=2).decode()
+    groups = None
+    if budget.groups is not None:
+        groups = tuple(GroupStatus(group.name, _bundles_of(group), group.strategy) for group in budget.groups)
+    status = BudgetStatus(budget.amount("GPU"), budget.amount("CPU"), budget.framework, budget.dialect, groups, budget.unread)
+    return msgspec.json.format(msgspec.json.encode(CheckStatus(of.verdict, status, of.lines)), indent=2).decode()
 
 
-def _group(group: Group) -> GroupStatus:
-    bundles = None if group.bundles is None else tuple(BundleStatus(_hide_unsure(needs, group), number) for needs, number in group.bundles)
-    return GroupStatus(group.name, bundles, group.strategy)
-
-
-def _hide_unsure(needs: Mapping[str, float], group: Group) -> dict[str, float | None]:
-    return {name: None if name in group.unsure else amount for name, amount in needs.items()}
+def _bundles_of(group: Group) -> tuple[BundleStatus, ...] | None:
+    if group.bundles is None:
+        return None
+    return tuple(
+        BundleStatus({name: None if name in group.unsure else amount for name, amount in needs.items()}, number)
+        for needs, number in group.bundles
+    )
 
 
 def share_of(written: str | None) -> float | None:
-    """A share as text has it, of more than nothing and at most all; `None`: it isn't one."""
+    """Read a share from a text. Return `None` if it is no number above 0 and up to 1."""
     try:
         share = float(written or "")
     except ValueError:

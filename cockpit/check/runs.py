@@ -1,4 +1,4 @@
-"""Groups of one kind that a job makes one after the other, as one run."""
+"""Combines equal placement groups that a job makes one after the other into one run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cockpit.placement import Ask, Shape, ask, shape
 
 
 class GroupRun(msgspec.Struct, frozen=True):
-    """Groups of one kind that are made one after the other."""
+    """Equal groups that are made one after the other."""
 
     group: Group
     number: int
@@ -21,7 +21,7 @@ class GroupRun(msgspec.Struct, frozen=True):
 
     @property
     def sure(self) -> Ask:
-        """Without what depends on the framework's release, which the command leaves open."""
+        """The request without the resources whose amount depends on the framework's release, which is unknown."""
         unsure = self.group.unsure
         if not unsure:
             return self.ask
@@ -37,15 +37,15 @@ class GroupRun(msgspec.Struct, frozen=True):
 
 
 def runs_of(groups: Iterable[Group]) -> Iterator[GroupRun]:
-    """Groups of one name, shape and strategy that follow each other are one run."""
-    for (_, shapes, strategy), same in groupby(groups, key=lambda group: (group.name, _shapes(group), group.strategy)):
+    """Yield one run for consecutive groups with the same name, bundles and strategy."""
+
+    def shapes_of(group: Group) -> tuple[tuple[Shape, int], ...]:
+        return tuple((shape(needs), number) for needs, number in group.bundles or () if number > 0)
+
+    for (_, shapes, strategy), same in groupby(groups, key=lambda group: (group.name, shapes_of(group), group.strategy)):
         group = next(same)
         counted = Counter[Shape]()
         for each, number in shapes:
             counted[each] += number
         if counted:
             yield GroupRun(group, 1 + sum(1 for _ in same), ask(counted, strategy or "PACK"))
-
-
-def _shapes(group: Group) -> tuple[tuple[Shape, int], ...]:
-    return tuple((shape(needs), number) for needs, number in group.bundles or () if number > 0)

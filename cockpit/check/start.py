@@ -1,4 +1,4 @@
-"""Whether the part of a preset that starts Ray agrees with itself and with its hosts."""
+"""Checks a preset's `ray` section against itself and against its hosts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cockpit.text import gpus_words, join_first, plural
 
 
 def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line]:
-    """What `recover` would stumble over, and what a job would find other than it was meant."""
+    """Lines about mistakes that would stop `cockpit recover`, or give the job fewer resources than the preset says."""
     if preset.job is not None and DEVICES in preset.job.env:
         yield Line("doubt", f"job.env sets {DEVICES}, but Ray sets it for each worker itself", f"remove {DEVICES} from job.env")
     if site.allocation is not None:
@@ -36,9 +36,9 @@ def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line
         yield Line("doubt", f"more nodes may join: {site.more}", None if snapshot.growing else recover)
     yield from temp_dir_lines(preset.ray, site, snapshot)
     for start in preset.ray.nodes:
-        yield from _devices(start, preset.ray.env.get(DEVICES))
+        yield from _device_lines(start, preset.ray.env.get(DEVICES))
         if site.planned:
-            yield from _host(start, site, snapshot)
+            yield from _host_lines(start, site, snapshot)
 
 
 def _amount(site: Site, nodes: int) -> str:
@@ -46,8 +46,8 @@ def _amount(site: Site, nodes: int) -> str:
     return plural(nodes, "node") + (f", {gpus_words(gpus)}" if site.places else "")
 
 
-def _devices(start: RayNode, devices: str | None) -> Iterator[Line]:
-    """Ray refuses to start with more GPUs than CUDA_VISIBLE_DEVICES names, and leaves those beyond --num-gpus alone."""
+def _device_lines(start: RayNode, devices: str | None) -> Iterator[Line]:
+    """Ray refuses to start if --num-gpus is larger than the number of CUDA_VISIBLE_DEVICES. If it is smaller, GPUs stay unused."""
     gpus = start.flags.get("num_gpus")
     if not isinstance(gpus, int) or devices is None or "$" in devices:
         return
@@ -59,7 +59,8 @@ def _devices(start: RayNode, devices: str | None) -> Iterator[Line]:
         yield Line("doubt", f"{which}; {seen - gpus} of them stay unused", f"set num_gpus: {seen}")
 
 
-def _host(start: RayNode, site: Site, snapshot: Snapshot) -> Iterator[Line]:
+def _host_lines(start: RayNode, site: Site, snapshot: Snapshot) -> Iterator[Line]:
+    """Compare the flags of a node's `ray start` with its host."""
     host = site.hosts.get(start.host)
     if host is None:
         names = {start.host, start.address}

@@ -1,4 +1,4 @@
-"""Whether the nodes that a job would run on have ports for its workers: without one a worker can't start, and its actor waits for ever."""
+"""Checks whether a job's nodes have enough ports for its workers: a worker without a port can't start, and its actor waits for ever."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from cockpit.budget import Line
 from cockpit.check.groups import PlacedGroups
 from cockpit.check.nodes import Site
 from cockpit.findings.port_ranges import Ranges, count_ports, write_ranges
-from cockpit.presets import Preset, RayNode, RayStart
+from cockpit.presets import Preset, RayStart
 from cockpit.text import gpus_words, plural
 
 
 def worker_port_lines(placed: PlacedGroups, site: Site, preset: Preset) -> Iterator[Line]:
-    """One for each node that has fewer ports than the job would hold GPUs there: it may have more workers, and seldom has fewer."""
+    """One line for each node with fewer ports than the job's GPUs there. A job may have more workers than GPUs, and seldom has fewer."""
     for home in placed.homes:
-        ranges, gpus = _find_ports(home, site, preset), placed.on(home, "GPU")
+        ranges, gpus = _worker_ports(home, site, preset), placed.on(home, "GPU")
         if ranges and count_ports(ranges) < gpus:
             text = (
                 f"the job would hold {gpus_words(gpus)} on {site.title(home)}, whose raylet has {plural(count_ports(ranges), 'port')} "
@@ -24,17 +24,16 @@ def worker_port_lines(placed: PlacedGroups, site: Site, preset: Preset) -> Itera
             yield Line("doubt", text, "a wider range from min_worker_port to max_worker_port, or more ports in worker_port_list")
 
 
-def _find_ports(home: str, site: Site, preset: Preset) -> Ranges:
-    """Of the raylet that runs there, else of the one that the preset would start; empty: any port, or unknown."""
-    if site.planned:
-        starts = preset.ray.nodes if isinstance(preset.ray, RayStart) else ()
-        return next((_planned_ports(start) for start in starts if start.host == home), ())
-    host = site.hosts.get(home)
-    return next((ray.ports.workers for ray in (host.rays or () if host else ()) if ray.node == home and ray.ports), ())
-
-
-def _planned_ports(start: RayNode) -> Ranges:
-    """As Ray reads its flags: a list overrules the range; 10002 to 19999 is what it takes by itself (2.60, scripts.py)."""
+def _worker_ports(home: str, site: Site, preset: Preset) -> Ranges:
+    """Return the ports for workers of the running raylet, or else of the planned one; empty: any port, or unknown."""
+    if not site.planned:
+        host = site.hosts.get(home)
+        return next((ray.ports.workers for ray in (host.rays or () if host else ()) if ray.node == home and ray.ports), ())
+    starts = preset.ray.nodes if isinstance(preset.ray, RayStart) else ()
+    start = next((start for start in starts if start.host == home), None)
+    if start is None:
+        return ()
+    # Ray's rule: a list overrules the range; the default range is 10002 to 19999 (2.60, scripts.py).
     listed = start.flags.get("worker_port_list")
     if isinstance(listed, str):
         return tuple((int(port), int(port)) for port in listed.split(","))

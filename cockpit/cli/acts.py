@@ -17,9 +17,9 @@ import msgspec
 from msgspec.structs import replace
 
 from cockpit import output
-from cockpit.acts.act import Act, Aim, Flag
+from cockpit.acts.act import Act, Flag
 from cockpit.acts.audit import brief, outcome_of
-from cockpit.acts.plan import Plan, Receipt, count_missed
+from cockpit.acts.plan import Aim, Plan, Receipt, count_missed
 from cockpit.acts.table import ACTS, find_act
 from cockpit.acts.text import count_targets, plan_lines, receipt_lines
 from cockpit.cli.completion import BY_ROW, complete_hosts, complete_sessions

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cockpit import output
-from cockpit.acts.act import Aim
+from cockpit.acts.plan import Aim
 from cockpit.acts.table import find_act
 from cockpit.cli.acts import EndSignal, ask_and_act, print_failure, run_until_signal
 from cockpit.cli.completion import complete_presets

@@ -188,13 +188,12 @@ async def _logs_of_pid(snapshot: Snapshot, finder: LogFinder, pid: int, home: No
 
 def _holders_of(snapshot: Snapshot, pid: int) -> Mapping[str, Any]:
     """By node, what has that pid there: the actor rather than its process."""
-    titles = {node.id: node.title for node in snapshot.nodes or () if node.id}
-    by_host = {name: titles[node] for name, host in snapshot.hosts.items() for node in host.nodes if node in titles}
+    titles = {node.key: node.title for node in snapshot.nodes or ()}
     found: dict[str, Any] = {}
     for process in snapshot.processes or ():
         if pid in (process.pid, process.ns_pid):
-            found[titles.get(process.node or "") or by_host.get(process.host, process.host)] = process
-    found.update((titles.get(actor.node or "", ""), actor) for actor in snapshot.actors or () if actor.pid == pid)
+            found[titles.get(snapshot.index.place_of(process), process.host)] = process
+    found.update((titles.get(f"node:{actor.node}", ""), actor) for actor in snapshot.actors or () if actor.pid == pid)
     return found
 
 

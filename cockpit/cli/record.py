@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cockpit.recording.recorder import Recorder
     from cockpit.recording.recording import Recording
     from cockpit.ui.app import Cockpit
+    from cockpit.ui.services import Services
 
 
 def attach_recorder(config: Config, monitor: ClusterMonitor) -> Recorder | None:
@@ -186,16 +187,16 @@ def attach_past(app: Cockpit) -> None:
     from cockpit.recording.folder import recordings_path
     from cockpit.ui.recorded import RecordedPast
 
-    app.recorded = RecordedPast(partial(_open_past, app), recordings_path())
+    app.services.recorded = RecordedPast(partial(_open_past, app.services), recordings_path())
 
 
-def _open_past(app: Cockpit) -> Recording:
+def _open_past(services: Services) -> Recording:
     """All sessions at its address: Ray may have been started anew since. Raises `SourceError`."""
     from cockpit.recording.recording import Recording, RecordingError
     from cockpit.sources.source import SourceError
 
-    own = app.recorder.state.path if app.recorder else None
-    folders = list(folders_at(app.snapshot.cluster.address, socket.gethostname()))
+    own = services.recorder.state.path if services.recorder else None
+    folders = list(folders_at(services.snapshot.cluster.address, socket.gethostname()))
     if own is not None:
         folders = [*(folder for folder in folders if folder != own.parent), own.parent]
     try:
@@ -203,7 +204,7 @@ def _open_past(app: Cockpit) -> Recording:
             return Recording.open(*folders)
     except RecordingError as error:
         raise SourceError(str(error)) from None
-    reason = app.recorder.state.reason if app.recorder else None
+    reason = services.recorder.state.reason if services.recorder else None
     raise SourceError(f"no recording of this cluster yet{f': {reason}' if reason else ''}")
 
 
@@ -243,7 +244,5 @@ def _screen_on(config: Config, recording: Recording, begins_at: float | None) ->
     from cockpit.ui.app import Cockpit
     from cockpit.ui.recorded import RecordedPast
 
-    app = Cockpit(config, lambda publish: ClusterMonitor(config, publish))
-    app.follows, app.begins_at = False, begins_at
-    app.recorded = RecordedPast(lambda: recording, recording.path)
-    return app
+    replayed = RecordedPast(lambda: recording, recording.path)
+    return Cockpit(config, lambda publish: ClusterMonitor(config, publish), replayed=replayed, begins_at=begins_at)

@@ -72,7 +72,7 @@ def _make_screen(config: Config, monitor: ClusterMonitor, screen: type[Cockpit],
         make_executor=None if config.readonly else _make_executor,
         runbook=partial(_begin_recovery, config),
     )
-    monitor.poller.prepare_with(app.look_up)
+    monitor.poller.prepare_with(app.services.look_up)
     app.greeting = greeting
     app.after_first_frame = partial(_attach_writers, app, config)
     attach_notifier(config, monitor)
@@ -123,7 +123,7 @@ async def _run_until_quit(app: Cockpit) -> int:
 
 def _attach_writers(app: Cockpit, config: Config) -> None:
     """From the first frame on: what is seen is recorded, and left as a line."""
-    app.recorder = attach_recorder(config, app.monitor)
+    app.services.recorder = attach_recorder(config, app.monitor)
     attach_line_writer(config, app.monitor)
 
 

@@ -1,1 +1,1 @@
-"""What a user writes about cockpit itself: settings, thresholds of findings, hosts and how they are reached."""
+"""Reads the user's settings: thresholds of findings, hosts and how they are reached, notifications."""

@@ -1,4 +1,4 @@
-"""Where a Ray dashboard is, and which one is asked: the one that a person has named, else that of the session that lives here."""
+"""Chooses the Ray dashboard to follow: the one that the user has named, or else that of the live session on this host."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ DEFAULT_ADDRESS: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where a Ray dashboard is, and how that is known."""
+    """The address of a Ray dashboard, and its origin."""
 
     url: str
     origin: str
     given: bool = False
-    """A person has named it. Else it was found on this host, and its session or whoever listens there is root's or ours."""
+    """The user has named it. Otherwise it was found on this host, and its session or its listening process belongs to root or to us."""
     owner: str | None = None
-    """Whose it is, where it is not ours: another user's, or another Slurm job's of ours."""
+    """The other user, or our other Slurm job, that it belongs to; `None`: it is ours."""
     chosen: bool = False
-    """A person has chosen the session `origin` on the screen: no other session takes its place, also when it has ended."""
+    """The user has chosen the session `origin` on the screen: no other session replaces it, even when it has ended."""
 
 
 class Resolved(msgspec.Struct, frozen=True):
-    """The dashboard to ask; or those among which a person must choose."""
+    """The dashboard to follow, or several among which the user must choose."""
 
     address: Address | None
     choices: tuple[Address, ...] = ()
@@ -44,18 +44,26 @@ def resolve_address(
     jobs: Mapping[str, str] = MappingProxyType({}),
     heads: Mapping[str, str] = MappingProxyType({}),
 ) -> Resolved:
-    """Without a word of a person's only a Ray of root's or of our own is followed; of several, or of others' alone, a person chooses.
+    """Choose the dashboard. Unless one is named, only a Ray that belongs to root or to us is followed.
 
-    `sessions` are those that the probe found on this host; `strangers`: whose that is which listens on a port here, where it may be none of
-    ours; `jobs`: in which Slurm job a session runs, where that is another than ours; `heads`: where the head of a session is that has only
-    a worker here. Raises `InputError` for a variable that holds nonsense.
+    If there are several, or only those of others, the user must choose.
+    `sessions`: the Ray sessions that the probe found on this host.
+    `strangers`: returns the owner of the process that listens on a port here, if it may be another user's.
+    `jobs`: the Slurm job of each session that runs in another job than ours.
+    `heads`: the head's address of each session that has only a worker here.
+    Raises `InputError` for a variable with an invalid address.
     """
     if given is not None:
         return Resolved(given)
-    if server := env.get("RAY_API_SERVER_ADDRESS"):
-        return Resolved(Address(_variable_url("RAY_API_SERVER_ADDRESS", server), "RAY_API_SERVER_ADDRESS", given=True))
-    if (ray := env.get("RAY_ADDRESS", "")).startswith(("http://", "https://")):
-        return Resolved(Address(_variable_url("RAY_ADDRESS", ray), "RAY_ADDRESS", given=True))
+    for name in ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS"):
+        # RAY_ADDRESS is often the address of a GCS; only a URL is a dashboard's.
+        value = env.get(name, "")
+        if value and (name != "RAY_ADDRESS" or value.startswith(("http://", "https://"))):
+            try:
+                return Resolved(Address(dashboard_url(value), name, given=True))
+            except InputError as error:
+                raise InputError(f"{name}: {error}") from error
+
     live = {session.dashboard: session for session in sessions if session.live and session.dashboard}
     owners = {url: _owner_of(session, jobs.get(session.name)) for url, session in live.items()}
     ours = [Address(url, session.name) for url, session in live.items() if owners[url] is None]
@@ -71,38 +79,35 @@ def resolve_address(
 
 
 def url_at(host: str, port: int = DEFAULT_PORT) -> str:
-    """Of a dashboard there; an IPv6 address stands in brackets."""
+    """Return the URL of a dashboard on a host; an IPv6 address is put in brackets."""
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _owner_of(session: Session, job: str | None) -> str | None:
+    """Return the other user or the other Slurm job that the session belongs to, or `None` if it is ours."""
     if not session.trusted:
         return session.owner or "?"
     return job and f"Slurm job {job}"
 
 
 def explain_choices(addresses: Collection[Address]) -> str:
-    """The sentence that asks a person to choose one of these dashboards."""
+    """Return the sentence that asks the user to choose one of these dashboards."""
     places = "".join(f"\n  {one.url}  {one.origin}{f' of {one.owner}' if one.owner else ''}" for one in addresses)
     if all(one.owner for one in addresses):
         return f"only Ray sessions of other users or of other Slurm jobs run on this host; name one with --address:{places}"
     return f"several Ray sessions run on this host; name one with --address:{places}"
 
 
-def _variable_url(name: str, text: str) -> str:
-    try:
-        return dashboard_url(text)
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from error
-
-
 _AUTHORITY = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.]+\])(:([1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5]))?", re.ASCII)
 
 
 def dashboard_url(text: str) -> str:
-    """`head:8265`, `http://head:8265/#/overview` → `http://head:8265`. Never repeats what may be a password."""
+    """Return the URL of a dashboard: `head:8265` and `http://head:8265/#/overview` give `http://head:8265`. Raises `InputError`.
+
+    The error never repeats a password.
+    """
     text = text.strip()
-    if "@" in text:  # wherever it is: a password may hold a slash
+    if "@" in text:  # anywhere in the text, because a password may contain a slash
         raise InputError("an address must not contain a user or password; put a token in RAY_AUTH_TOKEN")
     scheme, mark, rest = text.partition("://")
     if not mark:

@@ -1,4 +1,4 @@
-"""Reads a YAML file that a person wrote into a typed value, and says where in it a mistake is."""
+"""Reads a YAML file that a person wrote into a typed value, and reports the place of a mistake."""
 
 from __future__ import annotations
 
@@ -10,25 +10,23 @@ import threading
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
+import yaml
 
 from cockpit.secrets import redact
 from cockpit.text import clean, explain_os_error
 
-if TYPE_CHECKING:
-    import yaml  # elsewhere where it is needed: it took a fiftieth of the start, and many have no file yet
-
 T = TypeVar("T")
 
 MAX_BYTES: Final = 1 << 20
-"""Bytes; what a person writes by hand is smaller."""
+"""A file that a person writes is smaller."""
 
 PIPE_PREFIXES: Final = ("/dev/fd/", "/dev/stdin")
-"""What the shell hands over with `<(...)`, or a pipe: its writer is there."""
+"""Paths of pipes that may be read: the shell passes `<(...)` so, and the writer exists."""
 READING: Final[dict[int, Path]] = {}
-"""What each thread waits for, for whoever waits for the thread."""
+"""The file that each thread reads now. If a disk hangs, the error names it."""
 
 _AT: Final = r"(?s)^(?P<what>.*?)(?: - at (?P<key>`key` in )?`\$(?P<where>.*)`)?$"
 _NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
@@ -46,19 +44,19 @@ _TYPES: Final = {
 
 
 class InputError(ValueError):
-    """What a person wrote can't be used; the text is one sentence that names the place."""
+    """A user's input is invalid. The text is one sentence that names the place."""
 
 
 def abbreviate_home(path: Path) -> str:
-    """The path as its owner knows it: `~` for the home folder."""
+    """Return the path with `~` in place of the home folder."""
     try:
         return f"~/{path.relative_to(Path.home())}"
-    except (ValueError, RuntimeError):  # not below it; or nobody knows where home is
+    except (ValueError, RuntimeError):  # it is not in the home folder, or the home folder is unknown
         return str(path)
 
 
 def expand_home(written: str) -> Path:
-    """The path that a person means who begins it with `~`. Raises `InputError`."""
+    """Return the path with the home folder in place of `~`. Raises `InputError`."""
     try:
         return Path(written).expanduser()
     except RuntimeError as error:
@@ -66,13 +64,13 @@ def expand_home(written: str) -> Path:
 
 
 def read(path: Path, most: int) -> bytes:
-    """So many bytes of a regular file. Raises `OSError`, also where it is none: who opens a pipe waits for its writer."""
+    """Read at most this number of bytes of a regular file. Raises `OSError`, also for a pipe, which could wait for its writer for ever."""
     if str(path).startswith(PIPE_PREFIXES):
         with path.open("rb") as pipe:
             return pipe.read(most)
     READING[threading.get_ident()] = path
     try:
-        _check_regular(os.stat(path).st_mode)  # some devices do something when they are opened
+        _check_regular(os.stat(path).st_mode)  # before it is opened, because opening has an effect on some devices
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         with os.fdopen(handle, "rb") as file:
             _check_regular(os.fstat(handle).st_mode)
@@ -89,7 +87,7 @@ def _check_regular(mode: int) -> None:
 
 
 def read_text(path: Path) -> str:
-    """A small UTF-8 file, whole; a missing one raises `FileNotFoundError`."""
+    """Read a small UTF-8 file. Raises `FileNotFoundError` if it is missing, and `InputError` if it can't be read."""
     try:
         raw = read(path, MAX_BYTES + 1)
     except FileNotFoundError:
@@ -105,20 +103,18 @@ def read_text(path: Path) -> str:
 
 
 def json_schema(of: type) -> dict[str, Any]:
-    """The JSON Schema of a file that a person writes, or of what programs read of cockpit."""
+    """Return the JSON Schema of a type: of a file that a person writes, or of JSON that cockpit prints."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(of)}
 
 
 class Document:
-    """A YAML text with the line of each of its values; an empty one holds no keys."""
+    """A YAML text with the line of each value. An empty text has no keys."""
 
     def __init__(self, text: str, name: str) -> None:
-        import yaml
-
         self.name = name
         try:
             self._root: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
-            self._refuse_bombs()  # before any value is made
+            self._refuse_bombs()  # before any value is created
             data: Any = yaml.safe_load(text)
             self.data: Any = {} if data is None else data
         except yaml.MarkedYAMLError as error:
@@ -127,15 +123,15 @@ class Document:
             raise InputError(f"{name}{line}: not YAML: {error.problem or error.context}") from error
         except yaml.YAMLError as error:
             raise InputError(f"{name}: not YAML: {str(error).splitlines()[0]}") from error
-        except RecursionError as error:  # [[[[…
+        except RecursionError as error:  # such as [[[[…
             raise InputError(f"{name}: not YAML: nested too deeply") from error
         except InputError:
             raise
-        except ValueError as error:  # a date such as 2026-13-01
+        except ValueError as error:  # such as the date 2026-13-01
             raise InputError(f"{name}: not YAML: {error}") from error
-        except (ArithmeticError, LookupError, AttributeError) as error:  # !!bool "x", !!timestamp "x": PyYAML looks at no tag
+        except (ArithmeticError, LookupError, AttributeError) as error:  # such as !!bool "x": PyYAML does not check tags
             raise InputError(f"{name}: not YAML: a value does not match its tag") from error
-        self._refuse_twins(self._root, "", set())
+        self._refuse_duplicate_keys(self._root, "", set())
 
     def _refuse_bombs(self) -> None:
         if self._root is not None and _count_values(self._root, {}) > MAX_BYTES:
@@ -143,44 +139,47 @@ class Document:
 
     @classmethod
     def read(cls, path: Path) -> Document:
-        """A missing file raises `FileNotFoundError`."""
+        """Read a file. Raises `FileNotFoundError` if it is missing, and `InputError`."""
         return cls(read_text(path), abbreviate_home(path))
 
     def convert(self, kind: type[T], words: Mapping[str, str], hidden: str | None = None) -> T:
-        """The checked value; `words` says what is expected at a place such as `hosts[].user`: "a name".
+        """Return the checked value. Raises `InputError`.
 
-        What stands below the key `hidden` is not repeated in a mistake.
+        `words` describes the value expected at a place such as `hosts[].user`: "a name". Errors don't repeat values below the key `hidden`.
         """
         try:
             return msgspec.convert(self.data, kind)
         except msgspec.ValidationError as error:
             raise self._explain(error, words, hidden) from (None if hidden else error)
-        except UnicodeEncodeError as error:  # half of a pair, as in "\ud800"
+        except UnicodeEncodeError as error:  # a lone surrogate, as in "\ud800"
             raise InputError(f"{self.name}: contains invalid Unicode characters") from error
 
     def mistake(self, where: str, text: str) -> InputError:
-        """What is wrong at a place such as `hosts[1].user`."""
+        """Return the error for a mistake at a place such as `hosts[1].user`."""
         line = self.line(where)
         return InputError(": ".join(filter(None, (f"{self.name}:{line}" if line else self.name, where, text))))
 
     def type_mistake(self, where: str, expected: str) -> InputError:
-        """What `convert` would say, for what no type can say."""
-        return self.mistake(where, f"expected {expected}, got {_describe(self._find(where)[1])}")
+        """Return an error like those of `convert`, for a rule that no type expresses."""
+        node = self._find(where)[1]
+        if isinstance(node, yaml.ScalarNode):
+            text = redact(clean(node.value))
+            got = (text if len(text) <= 40 else f"{text[:39]}…") or "nothing"
+        else:
+            got = "a list" if isinstance(node, yaml.SequenceNode) else "keys with values" if node else "nothing"
+        return self.mistake(where, f"expected {expected}, got {got}")
 
     def line(self, where: str) -> int | None:
-        """Counted from 1; that of the nearest value above, where the place itself isn't there."""
+        """Return the line of a place, counted from 1. If the place does not exist, it is the line of the nearest value above it."""
         return self._find(where)[0]
 
     def read_scalar(self, where: str) -> str | None:
-        """A scalar as it was typed, before YAML made a number or a switch of it; `None` where there is none."""
-        import yaml
-
+        """Return a scalar as it was typed, before YAML made a number or a boolean of it; `None` if there is no scalar."""
         node = self._find(where)[1]
         return str(node.value) if isinstance(node, yaml.ScalarNode) else None
 
     def _find(self, where: str) -> tuple[int | None, yaml.Node | None]:
-        import yaml
-
+        """Return the line and the node of a place."""
         node, line = self._root, None
         for key, index in re.findall(_STEP, where):
             if isinstance(node, yaml.MappingNode):
@@ -196,6 +195,7 @@ class Document:
         return line or (node.start_mark.line + 1 if node else None), node
 
     def _explain(self, error: msgspec.ValidationError, words: Mapping[str, str], hidden: str | None) -> InputError:
+        """Translate an error of msgspec."""
         match = re.match(_AT, str(error))
         what, where = (match["what"], (match["where"] or "").lstrip(".")) if match else (str(error), "")
         if match and match["key"]:
@@ -214,16 +214,14 @@ class Document:
             return self.mistake(where, what)
         return self.type_mistake(where, own or _describe_type(what))
 
-    def _refuse_twins(self, node: yaml.Node | None, where: str, visited: set[int]) -> None:
-        """YAML keeps the last of two values for one key without a word."""
-        import yaml
-
-        if id(node) in visited:  # an alias: a few of them, each of the one before, can stand for billions of values
+    def _refuse_duplicate_keys(self, node: yaml.Node | None, where: str, visited: set[int]) -> None:
+        """Raise `InputError` if a key is given twice: YAML would silently keep the last value."""
+        if id(node) in visited:  # nested aliases can stand for billions of values, so each node is visited once
             return
         visited.add(id(node))
         if isinstance(node, yaml.SequenceNode):
             for index, item in enumerate(node.value):
-                self._refuse_twins(item, f"{where}[{index}]", visited)
+                self._refuse_duplicate_keys(item, f"{where}[{index}]", visited)
         elif isinstance(node, yaml.MappingNode):
             seen: set[str] = set()
             for key, value in node.value:
@@ -231,16 +229,14 @@ class Document:
                 if place in seen:
                     raise InputError(f"{self.name}:{key.start_mark.line + 1}: {place}: given twice")
                 seen.add(place)
-                self._refuse_twins(value, place, visited)
+                self._refuse_duplicate_keys(value, place, visited)
 
 
 def _count_values(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many values a node stands for, when each alias is written out; one that holds itself for too many.
+    """Return the number of values in a node with all aliases expanded; for a node that contains itself, more than are allowed.
 
-    A few lines may stand for billions of values, and `1:1:1:…`, a number of base 60, takes minutes to be made.
+    A few lines may stand for billions of values. `1:1:1:…`, a number of base 60, takes minutes to read.
     """
-    import yaml
-
     if id(node) not in known:
         if isinstance(node, yaml.ScalarNode) and node.tag in _NUMBERS and len(node.value) > _MAX_NUMBER_CHARS:
             raise yaml.MarkedYAMLError(problem=f"a number of {len(node.value):,} characters", problem_mark=node.start_mark)
@@ -252,17 +248,9 @@ def _count_values(node: yaml.Node, known: dict[int, int]) -> int:
 
 
 def _describe_type(what: str) -> str:
+    """Translate the expected type in an error of msgspec."""
     match = re.match(_EXPECTED, what)
     if match is None:
         return what.removeprefix("Expected ").partition(",")[0]
     kinds = [_TYPES.get(kind, kind) for kind in match["type"].split(" | ") if kind != "null"]
     return " or ".join(kinds) + what[match.end() :].partition(",")[0]
-
-
-def _describe(node: yaml.Node | None) -> str:
-    import yaml
-
-    if isinstance(node, yaml.ScalarNode):
-        text = redact(clean(node.value))
-        return (text if len(text) <= 40 else f"{text[:39]}…") or "nothing"
-    return "a list" if isinstance(node, yaml.SequenceNode) else "keys with values" if node else "nothing"

@@ -1,4 +1,4 @@
-"""Targets of notifications: a robot behind a webhook, or a command; their addresses and secrets are never shown."""
+"""Reads the targets of notifications: a chat bot behind a webhook, or a command. Addresses and secrets are never shown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOTIFY_WORDS: Final = {
     "[].codes": "a list of codes of findings, such as [gpu-lost]",
     "[].codes[]": "text",
 }
-"""What is expected where, for `Document.convert`."""
+"""The value that each key expects, in words, for `Document.convert`."""
 
 
 class NotifyTarget(Value, frozen=True, forbid_unknown_fields=True):
@@ -39,7 +39,7 @@ class NotifyTarget(Value, frozen=True, forbid_unknown_fields=True):
 
     @property
     def kind(self) -> str:
-        """What it is, in one word."""
+        """The kind of target, in one word."""
         return self.form or "command"
 
     def __repr__(self) -> str:
@@ -50,14 +50,14 @@ class NotifyTarget(Value, frozen=True, forbid_unknown_fields=True):
 
 
 def check_targets(targets: Sequence[NotifyTarget], document: Document) -> tuple[NotifyTarget, ...]:
-    """What no type can say. Raises `InputError`, which never repeats an address."""
+    """Check the rules that no type expresses. Raises `InputError`, which never repeats an address."""
     for place, target in enumerate(targets):
-        if (mistake := _mistake(target)) is not None:
+        if (mistake := _find_mistake(target)) is not None:
             raise document.mistake(f"notify[{place}]", mistake)
     return tuple(targets)
 
 
-def _mistake(target: NotifyTarget) -> str | None:
+def _find_mistake(target: NotifyTarget) -> str | None:
     if bool(target.webhook) == bool(target.command):
         return "expected either webhook or command"
     if target.webhook and target.form is None:
@@ -76,11 +76,12 @@ def _mistake(target: NotifyTarget) -> str | None:
 
 
 def shown_targets(targets: Sequence[NotifyTarget]) -> list[dict[str, Any]]:
-    """For eyes: neither addresses nor secrets, nor a command's arguments."""
-    return [{**_shown_way(target), "level": target.level, "codes": list(target.codes)} for target in targets]
-
-
-def _shown_way(target: NotifyTarget) -> dict[str, Any]:
-    if target.command:
-        return {"command": [target.command[0], *([HIDDEN] if target.command[1:] else [])]}
-    return {"webhook": HIDDEN, "form": target.form, **({"secret": HIDDEN} if target.secret else {})}
+    """Return the targets to be shown, without addresses, secrets and the arguments of commands."""
+    shown: list[dict[str, Any]] = []
+    for target in targets:
+        if target.command:
+            way: dict[str, Any] = {"command": [target.command[0], *([HIDDEN] if target.command[1:] else [])]}
+        else:
+            way = {"webhook": HIDDEN, "form": target.form, **({"secret": HIDDEN} if target.secret else {})}
+        shown.append({**way, "level": target.level, "codes": list(target.codes)})
+    return shown

@@ -1,4 +1,4 @@
-"""Which hosts there are, and the command that gives a pipe to a Python on one of them."""
+"""Reads lists of hosts, and builds the command that runs a Python on one of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULT_REACH: Final = (
     " {user@}{address} {python} -"
 )
 THROUGH_RAY: Final = "ray"
-"""In place of a command: a Ray that lives is the only way to other hosts."""
+"""The value of `reach` that uses no command: other hosts are reached only through a live Ray."""
 HOST_WORDS: Final = {
     "": "a list of hosts",
     "[]": "a name, or {name: …, address: …, user: …, python: …}",
@@ -30,7 +30,7 @@ HOST_WORDS: Final = {
     "[].user": "a name",
     "[].python": "the path of a Python",
 }
-"""What is expected where, for `Document.convert`."""
+"""The value that each key expects, in words, for `Document.convert`."""
 
 
 class HostEntry(Value, frozen=True, forbid_unknown_fields=True):
@@ -43,12 +43,12 @@ class HostEntry(Value, frozen=True, forbid_unknown_fields=True):
 
     @property
     def target(self) -> str:
-        """Where it answers."""
+        """The host's address, or else its name."""
         return self.address or self.name
 
 
 class Roster:
-    """The hosts of the config, found by whatever a node of Ray's is called; of two that would do the first."""
+    """Finds the config's host for a node of Ray, by any name of the node. If two hosts match, the first is used."""
 
     def __init__(self, entries: Sequence[HostEntry]) -> None:
         self._entries = entries
@@ -56,23 +56,23 @@ class Roster:
         self._targets = {entry.target: place for place, entry in reversed([*enumerate(entries)])}
 
     def entry(self, node: Node) -> HostEntry:
-        """How to reach a node: as the config says, else by the address that Ray knows."""
-        called = (self._names.get(name) for name in (node.host, node.name, node.ip))
-        found = [place for place in (*called, self._targets.get(node.ip)) if place is not None]
+        """Return the config's host for a node, or else a host with the address that Ray knows."""
+        by_name = (self._names.get(name) for name in (node.host, node.name, node.ip))
+        found = [place for place in (*by_name, self._targets.get(node.ip)) if place is not None]
         return self._entries[min(found)] if found else HostEntry(node.title, address=node.ip)
 
 
 def named_apart(entries: Iterable[HostEntry]) -> dict[str, HostEntry]:
-    """By name; of two with the same one the second is called by its address."""
+    """Return the hosts by unique names: the second of two with the same name gets its address as name."""
     found: dict[str, HostEntry] = {}
     for entry in entries:
-        apart = entry if entry.name not in found else replace(entry, name=entry.target)
-        found[apart.name] = apart
+        unique = entry if entry.name not in found else replace(entry, name=entry.target)
+        found[unique.name] = unique
     return found
 
 
 def host_entries(listed: Iterable[str | HostEntry], document: Document, where: str) -> tuple[HostEntry, ...]:
-    """The hosts of a YAML list, checked; `where` is the list's place in the document."""
+    """Check the hosts of a YAML list. `where` is the list's place in the document. Raises `InputError`."""
     entries: dict[str, HostEntry] = {}
     for index, host in enumerate(listed):
         entry = HostEntry(host) if isinstance(host, str) else host
@@ -87,18 +87,18 @@ def host_entries(listed: Iterable[str | HostEntry], document: Document, where: s
 
 
 def parse_hosts(text: str) -> tuple[HostEntry, ...]:
-    """`a,b,c`, or a file: a YAML list as in the config, or a host a line as in a hostfile (`w1 slots=8`)."""
+    """Read `a,b,c`, or a file: a YAML list as in the config, or one host per line as in a hostfile (`w1 slots=8`). Raises `InputError`."""
     path = expand_home(text)
-    if "," not in text and ("/" in text or os.path.exists(path)):  # unlike Path's it raises nothing where the name is too long
-        return _hosts_of_file(path)
-    entries = [_host_of_word(word.strip()) for word in text.split(",") if word.strip()]
+    if "," not in text and ("/" in text or os.path.exists(path)):  # unlike Path.exists it returns False if the name is too long
+        return _read_hosts_file(path)
+    entries = [_parse_host(word.strip()) for word in text.split(",") if word.strip()]
     if not entries:
         raise InputError("expected hosts such as w1,w2, or a file that lists them")
     return tuple(dict.fromkeys(entries))
 
 
-def _hosts_of_file(path: Path) -> tuple[HostEntry, ...]:
-    """It may say which program is run there: another user's is not obeyed, such as one that is called as a host in a folder for all."""
+def _read_hosts_file(path: Path) -> tuple[HostEntry, ...]:
+    """Read a file of hosts. It may name programs to run, so another user's file is refused, also one that has the name of a host."""
     if not str(path).startswith(PIPE_PREFIXES) and (reason := why_not_ours(path)) is not None:
         raise InputError(f"{abbreviate_home(path)}: {reason}: copy it, or name the hosts themselves")
     try:
@@ -112,11 +112,11 @@ def _hosts_of_file(path: Path) -> tuple[HostEntry, ...]:
         return host_entries(document.convert(list[str | HostEntry], HOST_WORDS), document, "")
     if not lines:
         raise InputError(f"{abbreviate_home(path)}: lists no host")
-    return tuple(dict.fromkeys(_host_of_word(line, f"{abbreviate_home(path)}:{number}: ") for number, line in lines))
+    return tuple(dict.fromkeys(_parse_host(line, f"{abbreviate_home(path)}:{number}: ") for number, line in lines))
 
 
-def _host_of_word(text: str, place: str = "") -> HostEntry:
-    """`w1`, `train@w1`, or a line of a hostfile such as `w1 slots=8`."""
+def _parse_host(text: str, place: str = "") -> HostEntry:
+    """Read `w1`, `train@w1`, or a line of a hostfile such as `w1 slots=8`. `place` begins the text of an error."""
     word, *rest = text.split()
     if any("=" not in other for other in rest):
         raise InputError(f"{place}expected one host, got {text}")
@@ -136,12 +136,12 @@ _FORMS: Final = {
     "user@": (f"(?:{_USER})@|", "name of a user"),
     "python": (r"[A-Za-z0-9_./~][A-Za-z0-9_./~+-]{0,4095}", "path of a Python"),
 }
-"""A value must read neither as an option of ssh nor as a command of the shell over there."""
-_PLACE: Final = r"\{(\w+@?)\}"
+"""The allowed values. They can't be mistaken for an option of ssh, or for a command of the remote shell."""
+_PLACEHOLDER: Final = r"\{(\w+@?)\}"
 
 
 def check_host(entry: HostEntry) -> HostEntry:
-    """The same entry, or `InputError`."""
+    """Return the entry if its values are allowed. Raises `InputError`."""
     for name, value in _values(entry).items():
         if value or name != "user":
             _check(name, value)
@@ -149,9 +149,9 @@ def check_host(entry: HostEntry) -> HostEntry:
 
 
 def reach_command(reach: str, entry: HostEntry, control: str = "none") -> list[str]:
-    """The words to run; the template is split first, so that no value can add a word. Raises `InputError`.
+    """Return the words of the command. The template is split first, so that no value can add a word. Raises `InputError`.
 
-    `control` is where ssh may put the socket of a connection that it keeps open.
+    `control` is the path of the socket with which ssh keeps a connection open.
     """
     try:
         words = shlex.split(reach)
@@ -169,7 +169,7 @@ def reach_command(reach: str, entry: HostEntry, control: str = "none") -> list[s
             raise InputError(f"it needs {{user}}, but {entry.name} has no user")
         return control if name == "control" else _check(name, values[name])
 
-    return [re.sub(_PLACE, fill, word) for word in words]
+    return [re.sub(_PLACEHOLDER, fill, word) for word in words]
 
 
 NO_PROMPT: Final = "ssh can't ask for a password here; it needs a key or an agent"
@@ -177,12 +177,12 @@ OWNER_ONLY: Final = "Slurm starts steps in a job only for its owner, not even fo
 _NO_SUCH_NODE: Final = r"Unable to create step for job (\d{1,12}): Requested node configuration is not available"
 _STEP_DENIED: Final = r"Unable to create step for job \d{1,12}: Access/permission denied"
 _DENIED: Final = r"Permission denied \([\w,@.-]+\)\.$"
-"""Ways of logging in stand in parentheses; what is denied later says less."""
+"""The parentheses contain the ways of logging in. A refusal after the login has none."""
 _OFFENDING: Final = r"(?m)^Offending \S+ key in (.+?)\s*$"
 
 
 def last_words(errors: str) -> str:
-    """What a person would look at first in what a command printed on stderr: its last line, but ssh's says too little of host keys."""
+    """Return the reason of a failed command from its stderr: the last line, with more details for known errors of srun and ssh."""
     last = errors.strip().rpartition("\n")[2].strip()
     if last.startswith("srun: ") and (denied := re.search(_STEP_DENIED, errors)):
         return f"{denied[0]}: {OWNER_ONLY}"
@@ -198,8 +198,9 @@ def last_words(errors: str) -> str:
 
 
 def _values(entry: HostEntry) -> dict[str, str]:
-    at = f"{entry.user}@" if entry.user else ""
-    return {"name": entry.name, "address": entry.target, "user": entry.user, "user@": at, "python": entry.python}
+    """Return the values of the placeholders in `reach`."""
+    user_at = f"{entry.user}@" if entry.user else ""
+    return {"name": entry.name, "address": entry.target, "user": entry.user, "user@": user_at, "python": entry.python}
 
 
 def _check(name: str, value: str) -> str:

@@ -1,4 +1,4 @@
-"""What the user asked for: one frozen value, from flags, then `COCKPIT_*` variables, the config file, Slurm or KubeRay, then defaults."""
+"""Reads the user's settings from flags, `COCKPIT_*` variables, the config file, Slurm or KubeRay, and defaults, in this order."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from cockpit.trust import why_not_ours
 
 ProbeHosts = Literal["auto", "never", "always"]
 Orchestrator = SlurmHosts | KubernetesPlace
-"""What Ray runs in."""
+"""The system that Ray runs in."""
 Layer = dict[str, tuple[Any, str]]
-"""For each field that is given: its value, and where it was given."""
+"""The given fields, each with its value and origin."""
 
 
 class Config(Value, frozen=True):
-    """What holds now; `origins` says for each field that is not the default where it came from."""
+    """The current settings. `origins` has the origin of each field that is not the default."""
 
     address: str | None = None
     hosts: tuple[HostEntry, ...] = ()
@@ -49,41 +49,41 @@ class Config(Value, frozen=True):
     """Neither bell nor notification when a critical finding starts."""
     plain: bool = False
     record: bool = True
-    """Keep what is seen, for later; never with `readonly`."""
+    """Record what cockpit sees; never with `readonly`."""
     recording: RecordingLimits = RecordingLimits()
     limits: Limits = Limits()
     notify: tuple[NotifyTarget, ...] = ()
-    """Who is told when findings begin and end; never with `readonly`."""
+    """Targets of notifications about findings; never used with `readonly`."""
     slurm: SlurmHosts | None = None
-    """The Slurm job whose nodes are the hosts: the one that cockpit runs in, or that was named."""
+    """The Slurm job whose nodes are the hosts: the current job, or the named one."""
     slurm_nodes: tuple[NodeNames, ...] = ()
-    """What the nodes of that job are called."""
+    """The names of that job's nodes."""
     kubernetes: KubernetesPlace | None = None
-    """The RayCluster of KubeRay's whose pods are the hosts: that of the pod that cockpit runs in, or the one that was named."""
+    """KubeRay's RayCluster whose pods are the hosts: that of the current pod, or the named one."""
     origins: Mapping[str, str] = {}
 
     @property
     def readonly_reason(self) -> str:
-        """Why an act is refused, with the flag, variable or line that says so."""
+        """Why actions are refused, with the flag, variable or line that sets it."""
         return f"cockpit is read-only ({self.origins.get('readonly', '--readonly')})"
 
     def names_of(self, host: str) -> tuple[str, ...]:
-        """All that the host is called that somebody calls so, this name first."""
+        """Return all names of a host, the given name first."""
         return slurm.names_of(host, self.slurm_nodes)
 
     @property
     def named_job(self) -> str | None:
-        """The Slurm job, where it was named for this run."""
+        """The Slurm job that was named for this run."""
         return self.slurm.job if self.slurm is not None and self.origins.get("slurm") == slurm.FLAG else None
 
     @property
     def named_hosts(self) -> tuple[HostEntry, ...]:
-        """Those that were named for this run, by flag or variable: the file lists them for when they matter."""
+        """The hosts that were named for this run, by a flag or a variable. Hosts in the config file are used only when they are needed."""
         return self.hosts if self.origins.get("hosts", "--hosts") in ("--hosts", "COCKPIT_HOSTS", slurm.FLAG) else ()
 
 
 class ConfigFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What may stand in cockpit's config file."""
+    """The keys of cockpit's config file."""
 
     address: Annotated[str | UnsetType, Meta(description="Ray's dashboard, such as http://head:8265.")] = UNSET
     hosts: Annotated[
@@ -114,14 +114,9 @@ class ConfigFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     )
 
 
-def _marks(of: type) -> dict[str, tuple[Meta, ...]]:
-    """What is written beside each threshold: its range first, and last what it is."""
+def _metadata(of: type) -> dict[str, tuple[Meta, ...]]:
+    """Return the annotations of each threshold: the first has its range, the last its description."""
     return {name: hint.__metadata__ for name, hint in get_type_hints(of, include_extras=True).items()}
-
-
-def _range(mark: Meta) -> str:
-    least = f"from {mark.ge:.10g}" if mark.ge is not None else f"above {mark.gt or 0:.10g}"
-    return f"a number {least}" if mark.le is None else f"a number {least} to {mark.le:.10g}"
 
 
 _WORDS: Final = {
@@ -142,71 +137,74 @@ _WORDS: Final = {
 
 @cache
 def _words() -> Mapping[str, str]:
-    """What is expected where; a start without a config file needs none of it."""
-    groups = {"findings": Limits, "recording": RecordingLimits}
-    return {**_WORDS, **{f"{key}.{name}": _range(marks[0]) for key, of in groups.items() for name, marks in _marks(of).items()}}
+    """Return the value that each key expects, in words, also for thresholds. A start without a config file does not need it."""
+    words = dict(_WORDS)
+    for key, of in (("findings", Limits), ("recording", RecordingLimits)):
+        for name, (bounds, *_) in _metadata(of).items():
+            least = f"from {bounds.ge:.10g}" if bounds.ge is not None else f"above {bounds.gt or 0:.10g}"
+            words[f"{key}.{name}"] = f"a number {least}" if bounds.le is None else f"a number {least} to {bounds.le:.10g}"
+    return words
 
 
 _FIELDS: Final = tuple(field for field in Config.__struct_fields__ if field not in ("origins", "slurm", "slurm_nodes", "kubernetes"))
-"""Those that the file may give."""
+"""Fields that the config file can set."""
 _TYPED: Final = tuple(field for field in _FIELDS if field not in ("limits", "recording", "notify"))
-"""Those that a flag or a variable may give."""
+"""Fields that a flag or a variable can set."""
 _KEYS: Final = {field: "findings" if field == "limits" else field for field in _FIELDS}
-"""What each is called in the file."""
+"""The key of each field in the file."""
 _SWITCH: Final = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
 def config_path() -> Path:
-    """`$XDG_CONFIG_HOME/cockpit/config.yaml`; presets and themes lie beside it."""
+    """Return `$XDG_CONFIG_HOME/cockpit/config.yaml`; presets and themes are in the same folder."""
     return platformdirs.user_config_path("cockpit") / "config.yaml"
 
 
 def load(
     flags: Mapping[str, object], env: Mapping[str, str] = os.environ, path: Path | None = None, orchestrators: Iterable[Orchestrator] = ()
 ) -> Config:
-    """Raises `InputError`. A flag that is `None` was not given; `hosts` comes as it was typed. `orchestrators`: that a person has named."""
+    """Return the settings. A flag with the value `None` was not given; `hosts` is the text that was typed. Raises `InputError`.
+
+    `orchestrators`: the Slurm job or RayCluster that the user has named.
+    """
     flagged = {f"--{name.replace('_', '-')}": (name, flags[name]) for name in _TYPED if flags.get(name) is not None}
     variables = {variable: (name, env[variable]) for name in _TYPED if env.get(variable := f"COCKPIT_{name.upper()}")}
     file = _read(path or config_path())
-    around = (slurm.find_allocation(env), kubernetes.find_place(env))
-    chosen = {**_settings_of(around), **file, **_settings_of(orchestrators), **_parse_all(variables), **_parse_all(flagged)}
+    current = (slurm.find_allocation(env), kubernetes.find_place(env))
+    chosen: Layer = {}
+    for orchestrator in current:
+        chosen |= orchestrator.settings if orchestrator is not None else {}
+    chosen |= file
+    for orchestrator in orchestrators:
+        chosen |= orchestrator.settings
+    for origin, (name, value) in (variables | flagged).items():
+        chosen[name] = (_parse_value(origin, name, value), origin)
     values: dict[str, Any] = {name: value for name, (value, _) in chosen.items()}
-    if "hosts" in file:  # a name on the command line keeps what the file says of that host
-        values["hosts"] = _with_details(values["hosts"], file["hosts"][0])
+    if "hosts" in file:  # a bare name on the command line gets the details that the file has of that host
+        details = {entry.name: entry for entry in file["hosts"][0]}
+        values["hosts"] = tuple(details.get(entry.name, entry) if entry == HostEntry(entry.name) else entry for entry in values["hosts"])
     return Config(**values, origins={name: origin for name, (_, origin) in chosen.items()})
 
 
-def _settings_of(orchestrators: Iterable[Orchestrator | None]) -> Layer:
-    """Their hosts, and the way to them: ssh seldom may."""
-    return {name: given for one in orchestrators if one is not None for name, given in one.settings.items()}
-
-
-def _parse_all(given: Mapping[str, tuple[str, object]]) -> Layer:
-    """What was typed, by the flag or variable it was typed for."""
-    return {name: (_parse_value(origin, name, value), origin) for origin, (name, value) in given.items()}
-
-
 def _parse_value(origin: str, name: str, value: object) -> object:
+    """Return the checked value of a flag or variable. Raises `InputError` with its name."""
     try:
-        return _validate(name, _parse_text(name, value))
+        if name == "hosts":
+            return parse_hosts(str(value))
+        if name in ("readonly", "ascii", "quiet", "plain", "record"):
+            value = _SWITCH.get(str(value).lower(), value)
+        return _validate(name, getattr(msgspec.convert({name: value}, ConfigFile, strict=name != "interval"), name))
     except msgspec.ValidationError as error:
         raise InputError(f"{origin}: expected {_words()[name]}, got {value}") from error
     except InputError as error:
         raise InputError(f"{origin}: {error}") from error
 
 
-def _parse_text(name: str, value: object) -> object:
-    if name == "hosts":
-        return parse_hosts(str(value))
-    if name in ("readonly", "ascii", "quiet", "plain", "record"):
-        value = _SWITCH.get(str(value).lower(), value)
-    return getattr(msgspec.convert({name: value}, ConfigFile, strict=name != "interval"), name)
-
-
 def _read(path: Path) -> Layer:
+    """Read the config file; a missing one sets nothing. Raises `InputError`."""
     if (reason := why_not_ours(path)) is not None:
         if not os.path.lexists(path):
-            return {}  # and what lies there a moment later is not read either
+            return {}  # a file that appears now is not read either
         raise InputError(f"{abbreviate_home(path)}: {reason}, and cockpit runs commands from this file (under sudo, use sudo -H)")
     try:
         document = Document.read(path)
@@ -224,6 +222,7 @@ def _read(path: Path) -> Layer:
 
 
 def _check(document: Document, name: str, value: Any) -> object:
+    """Return the checked value of a key in the file. Raises `InputError` with its line."""
     if name == "hosts":
         return host_entries(value, document, "hosts")
     if name == "notify":
@@ -235,7 +234,7 @@ def _check(document: Document, name: str, value: Any) -> object:
 
 
 def _validate(name: str, value: object) -> object:
-    """Checks what its type can't say."""
+    """Check the rules that no type expresses."""
     if name == "address":
         return dashboard_url(str(value))
     if name == "reach":
@@ -243,21 +242,16 @@ def _validate(name: str, value: object) -> object:
     return value
 
 
-def _with_details(hosts: Iterable[HostEntry], known: Iterable[HostEntry]) -> tuple[HostEntry, ...]:
-    details = {entry.name: entry for entry in known}
-    return tuple(details.get(entry.name, entry) if entry == HostEntry(entry.name) else entry for entry in hosts)
-
-
-# What `cockpit config` prints
+# The output of `cockpit config`
 
 
 def _default_limits(of: type[Limits | RecordingLimits]) -> str:
-    written = {f"{name}: {getattr(of(), name):.10g}": marks[-1].description or "" for name, marks in _marks(of).items()}
-    return "".join(f"#   {value:<31}# {what.rstrip('.')}\n" for value, what in written.items())
+    descriptions = {f"{name}: {getattr(of(), name):.10g}": marks[-1].description or "" for name, marks in _metadata(of).items()}
+    return "".join(f"#   {value:<31}# {text.rstrip('.')}\n" for value, text in descriptions.items())
 
 
 def default_file() -> str:
-    """Every key with its default, commented out."""
+    """Return the text of a config file with every key and its default, commented out."""
     return f"""\
 # cockpit's config file. Lines that are commented out show the defaults. Flags and COCKPIT_* variables override this file.
 
@@ -286,7 +280,7 @@ def default_file() -> str:
 
 
 def init(path: Path) -> None:
-    """Write the default file where there is none. Raises `InputError`."""
+    """Write the default file. Raises `InputError`, also if a file exists."""
     if (reason := why_not_ours(path)) is not None:
         raise InputError(f"{abbreviate_home(path)}: {reason} (under sudo, use sudo -H)")
     try:
@@ -302,15 +296,15 @@ def init(path: Path) -> None:
 
 
 def config_text(config: Config) -> str:
-    """What holds now as YAML, each line with where it comes from."""
+    """Return the current settings as YAML, each line with its origin."""
     lines = []
     for name in _TYPED:
         value = msgspec.to_builtins(getattr(config, name))
         if name == "hosts":
             value = [{key: text for key, text in host.items() if text not in ("", "python3")} for host in value]
         lines.append(f"{name}: {json.dumps(value, ensure_ascii=False)}  # {config.origins.get(name, 'default')}\n")
-    told = json.dumps(shown_targets(config.notify), ensure_ascii=False)
-    lines.append(f"notify: {told}  # {config.origins.get('notify', 'default')}\n")
+    targets = json.dumps(shown_targets(config.notify), ensure_ascii=False)
+    lines.append(f"notify: {targets}  # {config.origins.get('notify', 'default')}\n")
     for key, field in (("recording", "recording"), ("findings", "limits")):
         lines.append(f"{key}:  # {config.origins.get(field, 'default')}\n")
         lines += [f"  {name}: {value:.10g}\n" for name, value in msgspec.structs.asdict(getattr(config, field)).items()]

@@ -1,10 +1,11 @@
-"""The Slurm allocation that cockpit runs in: its nodes, what each is called, and the step that gives a pipe to a Python on one of them."""
+"""Finds the nodes of a Slurm job, their names, and the `srun` command that runs a Python on one of them."""
 
 from __future__ import annotations
 
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice, product
 from typing import Final
 
@@ -17,16 +18,16 @@ from cockpit.config.reach import HostEntry, check_host
 JOB: Final = "SLURM_JOB_ID"
 FLAG: Final = "--slurm"
 NODES: Final = "SLURM_JOB_NODELIST"
-"""Such as `gpu[001-004,9],login1`: a list of names, each with any number of brackets in it (slurm.conf(5), srun(1): `--nodelist`)."""
+"""The nodes of the job, such as `gpu[001-004,9],login1`. A name may have several brackets (slurm.conf(5), srun(1): `--nodelist`)."""
 ALL_NODES: Final = "SLURM_NODELIST"
-"""The older name of the same. A step that `srun --jobid` starts from outside of its job finds only its own nodes in `NODES` (22.05)."""
+"""The older variable. In a step that `srun --jobid` starts from outside of its job, `NODES` has only the step's own nodes (22.05)."""
 PART: Final = "SLURM_JOB_ID_HET_GROUP_"
-"""Before the number of a part of a heterogeneous job: the id of that part."""
+"""With the number of a part of a heterogeneous job at its end: the id of that part."""
 OWN_NAME: Final = "SLURMD_NODENAME"
-"""What Slurm calls the node on which a step runs."""
+"""Slurm's name of the node on which a step runs."""
 MAX_NODES: Final = 2_000
 REACH: Final = "srun --jobid={job} --overlap --nodes=1 --ntasks=1 --nodelist={{name}} --quiet {{python}} -"
-"""A step beside those that hold the resources (`--overlap`, since 20.11)."""
+"""The step shares the resources of other steps (`--overlap`, since 20.11)."""
 _JOB_NAME: Final = r"(?a)\d{1,12}(?:[_+]\d{1,9})?"
 _NAME: Final = r"(?:[^\[\],]|\[[^\[\]]*\])+"
 _PART: Final = r"\[([^\]]*)\]|[^\[\]]+"
@@ -34,18 +35,18 @@ _RANGE: Final = r"(\d{1,9})(?:-(\d{1,9}))?"
 
 
 class NodeNames(msgspec.Struct, frozen=True):
-    """What a node is called."""
+    """The names of a node."""
 
     name: str
-    """Slurm's own, by which `srun` reaches it."""
+    """Slurm's own name, which `srun` takes."""
     others: tuple[str, ...] = ()
     """Its `NodeHostname` and its `NodeAddr`."""
     address: str = ""
-    """The IP address at which it answers; empty where that is not known."""
+    """Its IP address; empty if it is unknown."""
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Each once, Slurm's first."""
+        """Each name once, Slurm's first."""
         return tuple(dict.fromkeys(filter(None, (self.name, *self.others, self.address))))
 
 
@@ -55,20 +56,20 @@ class SlurmHosts(msgspec.Struct, frozen=True):
     job: str
     reach: str
     hosts: tuple[HostEntry, ...]
-    """By Slurm's names of its nodes; none where the list can't be read."""
+    """The nodes with Slurm's names; empty if the list can't be read."""
     origins: tuple[str, str]
-    """Where the job and the list of its nodes come from: the flag, or two variables."""
+    """The origins of the job and of the list of its nodes: the flag, or two variables."""
     parts: frozenset[str] = frozenset()
-    """Ids of the other parts, where it is one of a heterogeneous job: their nodes are not among the hosts, but Ray's may be."""
+    """Ids of the other parts of a heterogeneous job. Their nodes are not among the hosts, but may belong to Ray."""
 
     @property
     def ids(self) -> frozenset[str]:
-        """Of the job and its other parts."""
+        """The ids of the job and its other parts."""
         return self.parts | {self.job}
 
     @property
     def settings(self) -> dict[str, tuple[object, str]]:
-        """What follows from it: for each field of the config its value, and where it was given."""
+        """The fields of the config that follow from it, each with its value and origin."""
         job, nodes = self.origins
         hosts = {"hosts": (self.hosts, nodes)} if self.hosts else {}
         names = tuple(NodeNames(host.name) for host in self.hosts)
@@ -76,28 +77,27 @@ class SlurmHosts(msgspec.Struct, frozen=True):
 
 
 def find_allocation(env: Mapping[str, str]) -> SlurmHosts | None:
-    """`None` outside of one, and where there is no `srun`. Slurm sets these variables for what it starts, and only its user can."""
+    """Return the job that cockpit runs in; `None` outside of a job, or without `srun`.
+
+    Slurm sets these variables for the processes of a job; otherwise only the user could have set them.
+    """
     job = env.get(JOB, "")
     if not is_job_id(job) or not env.get(NODES) or shutil.which("srun", path=env.get("PATH")) is None:
         return None
-    listed = {name: _read_nodes_of(env.get(name, "")) for name in (NODES, ALL_NODES)}
-    widest = max(listed, key=lambda name: len(listed[name]))
+    # The longer of both lists; one that can't be read is empty.
+    listed: dict[str, tuple[HostEntry, ...]] = {NODES: (), ALL_NODES: ()}
+    for name in listed:
+        with suppress(InputError):
+            listed[name] = read_nodes(env.get(name, ""))
+    longest = max(listed, key=lambda name: len(listed[name]))
     parts = frozenset(env[name] for name in env if name.startswith(PART))
-    return SlurmHosts(job, REACH.format(job=job), listed[widest], (JOB, widest), parts)
-
-
-def _read_nodes_of(nodes: str) -> tuple[HostEntry, ...]:
-    """None where the list can't be read."""
-    try:
-        return read_nodes(nodes)
-    except InputError:
-        return ()
+    return SlurmHosts(job, REACH.format(job=job), listed[longest], (JOB, longest), parts)
 
 
 def named_allocation(job: str, nodes: str, *, name: str = "", parts: Iterable[str] = ()) -> SlurmHosts:
-    """The job that a person has named, whose nodes Slurm lists so. Raises `InputError`.
+    """Return the job that the user has named, with the nodes in Slurm's list. Raises `InputError`.
 
-    `name`: as squeue calls it. A step in a part of a heterogeneous job is asked of the job's leader (srun(1), `--het-group`).
+    `name` is squeue's name of the job. For a part of a heterogeneous job, srun needs the leader's id and `--het-group` (srun(1)).
     """
     leader, is_part, number = name.partition("+")
     step = f"{leader} --het-group={number}" if is_part else job
@@ -105,13 +105,13 @@ def named_allocation(job: str, nodes: str, *, name: str = "", parts: Iterable[st
 
 
 def names_of(name: str, nodes: Iterable[NodeNames]) -> tuple[str, ...]:
-    """All that the node is called that somebody calls so, this name first; of a host that is several nodes only its name is known."""
+    """Return all names of the node with this name, this name first. If several nodes have it, only the name itself is returned."""
     found = [node.all for node in nodes if name in node.all]
     return tuple(dict.fromkeys((name, *found[0]))) if len(found) == 1 else (name,)
 
 
 def by_slurm_names(hosts: Iterable[HostEntry], nodes: Sequence[NodeNames]) -> tuple[HostEntry, ...]:
-    """Each host once, by the name that `srun` takes, and with the address by which Ray may know it."""
+    """Return each host once, with the name that `srun` takes and the address that Ray may know."""
     known = {node.name: node for node in nodes}
     found: dict[str, HostEntry] = {}
     for host in hosts:
@@ -121,22 +121,22 @@ def by_slurm_names(hosts: Iterable[HostEntry], nodes: Sequence[NodeNames]) -> tu
 
 
 def has_other_names(reached_by: str | None, env: Mapping[str, str], hostname: str) -> bool:
-    """Whether nodes reached as `reached_by` says may have other names than Slurm's for them: then their addresses tell them."""
+    """Return whether hosts may have other names than Slurm's; then they are matched by address. `reached_by`: the origin of `reach`."""
     return reached_by == FLAG or (reached_by == JOB and env.get(OWN_NAME) != hostname)
 
 
 def is_job_id(text: str) -> bool:
-    """Whether it is a number."""
+    """Return whether the text is a number."""
     return text.isascii() and text.isdigit()
 
 
 def is_job_name(text: str) -> bool:
-    """Whether it is an id, a task of an array (`42_1`), or a part of a heterogeneous job (`42+1`)."""
+    """Return whether the text is an id, a task of an array (`42_1`), or a part of a heterogeneous job (`42+1`)."""
     return re.fullmatch(_JOB_NAME, text) is not None
 
 
 def read_nodes(nodes: str) -> tuple[HostEntry, ...]:
-    """The hosts of such a list. Raises `InputError`, also for more than `MAX_NODES`."""
+    """Return the hosts of a list of nodes. Raises `InputError`, also for more than `MAX_NODES`."""
     names = tuple(islice(expand_nodes(nodes), MAX_NODES + 1))
     if len(names) > MAX_NODES:
         raise InputError(f"it has more than {MAX_NODES} nodes")
@@ -144,15 +144,15 @@ def read_nodes(nodes: str) -> tuple[HostEntry, ...]:
 
 
 def expand_nodes(nodes: str) -> Iterator[str]:
-    """`n[1-2]` is n1 and n2, `n[08-10]` n08, n09 and n10. Raises `InputError`."""
+    """Yield the names in a list of nodes: `n[08-10]` is n08, n09 and n10. Raises `InputError`."""
     if re.sub(_NAME, "", nodes).strip(","):
         raise InputError(f"{nodes!r} is not a list of nodes")
     for name in re.findall(_NAME, nodes):
-        parts = [[part[0]] if part[1] is None else _numbers(part[1]) for part in re.finditer(_PART, name)]
+        parts = [[part[0]] if part[1] is None else _expand_ranges(part[1]) for part in re.finditer(_PART, name)]
         yield from map("".join, product(*parts))
 
 
-def _numbers(ranges: str) -> list[str]:
+def _expand_ranges(ranges: str) -> list[str]:
     found: list[str] = []
     for text in ranges.split(","):
         match = re.fullmatch(_RANGE, text)

@@ -1,4 +1,4 @@
-"""A real Ray cluster with simulated GPUs and some trouble, on this machine."""
+"""Runs a real Ray cluster with simulated GPUs and some faults on this machine."""
 
 from cockpit.demo.cluster import DemoCluster, DemoError, demo_cluster, run_demo
 

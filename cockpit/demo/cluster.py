@@ -1,4 +1,4 @@
-"""A real Ray of two nodes on this machine, sixteen simulated GPUs, a training run and some trouble."""
+"""Starts a real Ray with two nodes on this machine, sixteen simulated GPUs, a training run and some faults."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from cockpit.presets.folder import DEMO_FOLDER
 SCRIPTS = Path(__file__).with_name("scripts")
 NODES = ("head", "w1")
 START_TIMEOUT_S = 60.0
-"""Seconds for the nodes to start, and again for the dashboard to take jobs."""
+"""For the start of the nodes, and again until the dashboard accepts jobs."""
 JOBS = {
     "prepare-data": "python prepare_data.py --dataset openai/gsm8k",
     "eval-gsm8k": "python evaluate.py --model Qwen/Qwen2.5-7B-Instruct --engines 1",
@@ -44,64 +44,59 @@ JOBS = {
 
 
 class DemoError(Exception):
-    """The demo can't be; its text is one sentence for a person."""
+    """The demo can't run. The text is one sentence."""
 
 
 class DemoCluster(msgspec.Struct, frozen=True):
     """A running demo."""
 
     address: str
-    """Of Ray's dashboard."""
+    """The URL of Ray's dashboard."""
     env: Mapping[str, str]
-    """What a program needs in its environment, beside its own, to see this cluster and the GPUs of its head node."""
+    """The variables with which a program sees this cluster and the GPUs of its head node."""
     folder: Path
-    """Everything that the demo wrote; it goes with the demo."""
+    """The folder of all files of the demo; it is removed at the end."""
     session: Path
     """Ray's session folder."""
 
     def submit(self, name: str, entrypoint: str) -> None:
-        """Submit a job; waits for the dashboard to be ready for one."""
+        """Submit a job, as soon as the dashboard accepts one: its modules and the agents start one by one. Raises `DemoError`."""
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not self._is_submitted(name, entrypoint):
-            if time.monotonic() > deadline:
-                raise DemoError(f"Ray's dashboard did not accept the job {name} in {START_TIMEOUT_S:.0f} s")
+        job = {"entrypoint": entrypoint, "submission_id": name}
+        while time.monotonic() < deadline:
+            with suppress(httpx.HTTPError):
+                if httpx.post(f"{self.address}/api/jobs/", json=job, timeout=10, trust_env=False).is_success:
+                    return
+                # A submission whose answer came too late has succeeded all the same.
+                if httpx.get(f"{self.address}/api/jobs/{name}", timeout=10, trust_env=False).is_success:
+                    return
             time.sleep(0.5)
-
-    def _is_submitted(self, name: str, entrypoint: str) -> bool:
-        """Not at once: the dashboard's modules and the agents come one by one. An answer that came too late may have been a yes."""
-        with suppress(httpx.HTTPError):
-            if self._http("POST", "/api/jobs/", json={"entrypoint": entrypoint, "submission_id": name}).is_success:
-                return True
-            return self._http("GET", f"/api/jobs/{name}").is_success
-        return False
-
-    def _http(self, method: str, path: str, json: object = None) -> httpx.Response:
-        return httpx.request(method, self.address + path, json=json, timeout=10, trust_env=False)
+        raise DemoError(f"Ray's dashboard did not accept the job {name} in {START_TIMEOUT_S:.0f} s")
 
 
 @contextmanager
-def demo_cluster(hear: Callable[[str], None] = lambda _: None) -> Iterator[DemoCluster]:
-    """A demo cluster with its jobs submitted, for as long as the context lasts. `hear` is told each step of its start, in a sentence.
+def demo_cluster(on_step: Callable[[str], None] = lambda _: None) -> Iterator[DemoCluster]:
+    """Run a demo cluster with its jobs. `on_step` is called with a sentence about each step of the start.
 
-    Whatever way it ends, and also if it fails half-way, it takes with it exactly what it started. It works beside another Ray and beside
-    another demo. If this process is killed outright, the one that keeps the nodes sees it and cleans up in its place.
+    At the end, also after a failure, exactly its own processes and files are removed. It can run beside another Ray and another demo. If
+    this process is killed, the program that keeps the nodes notices it and cleans up.
     """
     python = ray_python()
     folder = Path(tempfile.mkdtemp(prefix="cockpit-demo-", dir=_short_temp()))
     try:
-        yield from _start(python, folder, hear)
+        yield from _start(python, folder, on_step)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def run_demo(open_screen: Callable[[str, dict[str, str]], object]) -> int:
-    """Start a demo, open the screen on it, and end it; returns the exit status.
+    """Start a demo, open the screen on it, and end it. Return the exit status.
 
-    While it runs, this process's environment leads to the demo, so that whatever the screen starts sees its simulated GPUs.
+    While it runs, the environment of this process points to the demo, so that programs that the screen starts see its simulated GPUs.
     """
     before = dict(os.environ)
     try:
-        with ending_on_signals(), demo_cluster(_say_step) as demo:
+        with ending_on_signals(), demo_cluster(lambda text: output.say(f"demo: {text}", err=True)) as demo:
             os.environ.update(demo.env)
             open_screen(demo.address, dict(os.environ))
     except DemoError as error:
@@ -113,17 +108,13 @@ def run_demo(open_screen: Callable[[str, dict[str, str]], object]) -> int:
     return 0
 
 
-def _say_step(text: str) -> None:
-    output.say(f"demo: {text}", err=True)
-
-
 @contextmanager
 def ending_on_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP unwind the stack as ctrl+c does, so that what is open is closed."""
+    """Let SIGTERM and SIGHUP unwind the stack as ctrl+c does, so that everything is closed."""
 
     def leave(number: int, _: FrameType | None) -> NoReturn:
         for again in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-            signal.signal(again, signal.SIG_IGN)  # the way out is not interrupted
+            signal.signal(again, signal.SIG_IGN)  # nothing interrupts the clean-up
         sys.exit(128 + number)
 
     before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
@@ -136,49 +127,57 @@ def ending_on_signals() -> Iterator[None]:
 
 
 def ray_python() -> str:
-    """The Python that has Ray: the one that runs cockpit."""
+    """Return the Python with Ray: the one that runs cockpit. Raises `DemoError`."""
     if importlib.util.find_spec("ray"):
         return sys.executable
     raise DemoError("the demo needs Ray in the same environment as cockpit: pip install 'ray[default]'")
 
 
-def _start(python: str, folder: Path, hear: Callable[[str], None]) -> Iterator[DemoCluster]:
-    hear("building the simulated GPUs")
+def _start(python: str, folder: Path, on_step: Callable[[str], None]) -> Iterator[DemoCluster]:
+    on_step("building the simulated GPUs")
     gpus = _simulated_gpus(folder)
-    port, *metrics = _free_ports(3)
-    _copy_scripts(folder)
-    hear(f"starting Ray with {len(NODES)} nodes of 8 GPUs: ten seconds to half a minute")
+    port, *metrics_ports = _free_ports(3)
+
+    # The jobs run in a copy of the scripts.
+    shutil.copytree(SCRIPTS, folder / "work", ignore=shutil.ignore_patterns("__pycache__"))
+    for module in (nvml, processes):
+        shutil.copy(str(module.__file__), folder / "work")
+
+    # Without the variables of another Ray, another choice of GPUs, and another Python.
+    others = ("RAY_", "CUDA_", "PYTHON", "VIRTUAL_ENV")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(others)}
+    env |= {"PATH": f"{Path(python).parent}:{env.get('PATH', os.defpath)}", **_ray_variables(folder, metrics_ports), **gpus}
+    on_step(f"starting Ray with {len(NODES)} nodes of 8 GPUs: ten seconds to half a minute")
     with (folder / "nodes.log").open("w") as log:
         command = [python, "nodes.py", str(folder), str(port), *(str(folder / f"{node}.nvml") for node in NODES)]
-        env = _node_environment(folder, python, metrics) | gpus
         keeper = subprocess.Popen(
             command, cwd=folder / "work", env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
         )
     with keeper:
         try:
-            yield _submit_jobs(keeper, folder, f"http://127.0.0.1:{port}", gpus, hear)
+            yield _submit_jobs(keeper, folder, port, gpus, on_step)
         finally:
             processes.end_marked(str(folder))
 
 
 def _submit_jobs(
-    keeper: subprocess.Popen[bytes], folder: Path, address: str, gpus: dict[str, str], hear: Callable[[str], None]
+    keeper: subprocess.Popen[bytes], folder: Path, port: int, gpus: dict[str, str], on_step: Callable[[str], None]
 ) -> DemoCluster:
-    """The demo with all its jobs, once the nodes are up."""
-    told = _first_line(keeper, folder)
-    session = Path(told["session"])
-    port = int(address.rpartition(":")[2])
-    write_preset(folder, ray_python(), told["gcs"], port, _free_ports(2), {**_own_variables(folder, _free_ports(2)), **gpus})
+    """Wait until the nodes run, write the demo's files, and submit all jobs."""
+    facts = _read_first_line(keeper, folder)
+    session, address = Path(facts["session"]), f"http://127.0.0.1:{port}"
+    write_preset(folder, ray_python(), facts["gcs"], port, _free_ports(2), {**_ray_variables(folder, _free_ports(2)), **gpus})
     env = {**gpus, "RAY_API_SERVER_ADDRESS": address, DEMO_FOLDER: str(folder / "presets")}
     demo = DemoCluster(address, env, folder, session)
-    _leave_stale_session(session.parent)
-    hear(f"Ray's dashboard is at {address}; submitting {len(JOBS)} jobs")
+    _write_dead_session(session.parent)
+    on_step(f"Ray's dashboard is at {address}; submitting {len(JOBS)} jobs")
     for name, entrypoint in JOBS.items():
         demo.submit(name, entrypoint)
     return demo
 
 
 def _simulated_gpus(folder: Path) -> dict[str, str]:
+    """Write the files of the simulated GPUs. Return the variables with which a process sees those of the head."""
     for node in NODES:
         (folder / f"{node}.nvml").write_text("".join(line + "\n" for line in [*nvml.gpus(host=node), "sway 12 45"]))
     try:
@@ -188,20 +187,8 @@ def _simulated_gpus(folder: Path) -> dict[str, str]:
     return nvml.environment(library, folder / "head.nvml")
 
 
-def _copy_scripts(folder: Path) -> None:
-    """The folder that the jobs run in."""
-    shutil.copytree(SCRIPTS, folder / "work", ignore=shutil.ignore_patterns("__pycache__"))
-    for module in (nvml, processes):
-        shutil.copy(str(module.__file__), folder / "work")
-
-
-def _node_environment(folder: Path, python: str, metrics_ports: list[int]) -> dict[str, str]:
-    others = ("RAY_", "CUDA_", "PYTHON", "VIRTUAL_ENV")  # of another Ray, another GPU choice, another Python
-    env = {name: value for name, value in os.environ.items() if not name.startswith(others)}
-    return env | {"PATH": f"{Path(python).parent}:{env.get('PATH', os.defpath)}", **_own_variables(folder, metrics_ports)}
-
-
-def _own_variables(folder: Path, metrics_ports: list[int]) -> dict[str, str]:
+def _ray_variables(folder: Path, metrics_ports: list[int]) -> dict[str, str]:
+    """Return the variables of the demo's Ray."""
     return {
         "PYTHONDONTWRITEBYTECODE": "1",
         processes.MARK: str(folder),
@@ -216,20 +203,20 @@ def _own_variables(folder: Path, metrics_ports: list[int]) -> dict[str, str]:
     }
 
 
-def _first_line(keeper: subprocess.Popen[bytes], folder: Path) -> dict[str, str]:
-    """What the keeper says once both nodes are up."""
+def _read_first_line(keeper: subprocess.Popen[bytes], folder: Path) -> dict[str, str]:
+    """Wait for the line that the keeper writes when both nodes run. Raises `DemoError`."""
     assert keeper.stdout is not None  # noqa: S101
     ready, _, _ = select.select([keeper.stdout], [], [], START_TIMEOUT_S)
     line = keeper.stdout.readline() if ready else b""
     if not line:
-        said = (folder / "nodes.log").read_text(errors="replace").strip().splitlines()
-        raise DemoError(f"Ray did not start in {START_TIMEOUT_S:.0f} s{': ' + said[-1] if said else ''}")
+        log = (folder / "nodes.log").read_text(errors="replace").strip().splitlines()
+        raise DemoError(f"Ray did not start in {START_TIMEOUT_S:.0f} s{': ' + log[-1] if log else ''}")
     facts: dict[str, str] = json.loads(line)
     return facts
 
 
-def _leave_stale_session(temp: Path) -> None:
-    """What a Ray that died three weeks ago left behind, a checkpoint among it."""
+def _write_dead_session(temp: Path) -> None:
+    """Write the files of a Ray session that ended three weeks ago, with a checkpoint."""
     session = temp / time.strftime("session_%Y-%m-%d_%H-%M-%S_104729_4242", time.localtime(time.time() - 21 * 86400))
     for name, size in {
         "logs/raylet.out": 4 << 20,
@@ -245,7 +232,7 @@ def _leave_stale_session(temp: Path) -> None:
 
 
 def _short_temp() -> str:
-    """Ray's sockets lie below, and a socket's path has at most 107 characters (AF_UNIX)."""
+    """Return a short folder for Ray's sockets: a socket's path has at most 107 characters (AF_UNIX)."""
     return "/tmp" if Path("/tmp").is_dir() else tempfile.gettempdir()  # noqa: S108
 
 

@@ -1,6 +1,6 @@
-"""Simulated GPUs: the stand-in NVML, and the text file in which its GPUs, their processes and their faults are written down.
+"""Builds a simulated NVML, and edits the text file that describes its GPUs, their processes and their faults.
 
-The lines are documented at the top of nvml_sim.c. This module is standard library only and runs on Python 3.8, because the demo's
+The lines are documented at the top of nvml_sim.c. This module uses only the standard library and runs on Python 3.8, because the demo's
 training script imports it too, in the cluster's own Python.
 """
 
@@ -22,17 +22,17 @@ GIB = 1 << 30
 
 
 class CompilerError(Exception):
-    """The stand-in NVML can't be built here; the text is one sentence for a person."""
+    """The simulated NVML can't be built here. The text is one sentence."""
 
 
 def build(cache: Path) -> Path:
-    """The folder with the stand-in `libnvidia-ml.so.1`, for LD_LIBRARY_PATH. Built on first use, and again when its source has changed."""
+    """Return the folder with the simulated `libnvidia-ml.so.1`, for LD_LIBRARY_PATH. The library is built once for each source."""
     folder = cache / ("nvml-" + hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:12])
     built = folder / "libnvidia-ml.so.1"
     if not built.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as aside:
-            compiled = Path(aside) / built.name
+        with tempfile.TemporaryDirectory(dir=folder) as temporary:
+            compiled = Path(temporary) / built.name
             _compile(compiled)
             compiled.replace(built)
     return folder
@@ -49,13 +49,13 @@ def _compile(to: Path) -> None:
 
 
 def environment(folder: Path, state: Path) -> dict[str, str]:
-    """What a process needs in its environment to see the GPUs of `state` with the library in `folder`."""
+    """Return the variables with which a process sees the GPUs of `state` through the library in `folder`."""
     others = os.environ.get("LD_LIBRARY_PATH")
     return {"LD_LIBRARY_PATH": f"{folder}:{others}" if others else str(folder), STATE: str(state)}
 
 
 def gpus(count: int = 8, memory: int = 80 * GIB, name: str = "NVIDIA H100 80GB HBM3", host: str = "") -> list[str]:
-    """Idle GPUs; `host` makes their UUIDs differ from those of another host."""
+    """Return the lines of idle GPUs. Each `host` gets different UUIDs."""
     mark = hashlib.sha256(host.encode()).hexdigest()
     return [
         f"gpu {index} GPU-{mark[:8]}-{mark[8:12]}-{mark[12:16]}-{mark[16:20]}-{index:012d}"
@@ -65,7 +65,7 @@ def gpus(count: int = 8, memory: int = 80 * GIB, name: str = "NVIDIA H100 80GB H
 
 
 def edit(state: Path, change: Callable[[list[str]], list[str]]) -> None:
-    """Rewrite the file in one step: no reader sees half of it, and of two writers neither loses the other's lines."""
+    """Replace the file atomically, under a lock: no reader sees half of it, and no writer loses another's lines."""
     lock = state.with_name(state.name + ".lock")
     with lock.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -76,7 +76,7 @@ def edit(state: Path, change: Callable[[list[str]], list[str]]) -> None:
 
 
 def add(state: Path, *lines: str) -> None:
-    """Add lines: a `hang`, an `error`, a `mig` device, what ails a GPU (`set`, `xid`)."""
+    """Add lines: a `hang`, an `error`, a `mig` device, a fault of a GPU (`set`, `xid`)."""
     edit(state, lambda before: [*before, *lines])
 
 
@@ -86,9 +86,9 @@ def remove(state: Path, *beginnings: str) -> None:
 
 
 def hold(state: Path, pid: int, devices: Iterable[int | str], memory: int, busy: int = 0, grow: int = 0) -> None:
-    """`pid` holds `memory` bytes on each of these GPUs (`3`) or MIG devices (`"3.1"`), in place of what it held there before.
+    """Let `pid` hold `memory` bytes on each of these GPUs (`3`) or MIG devices (`"3.1"`), in place of its earlier holds there.
 
-    It keeps them `busy` percent of the time, and takes `grow` bytes a second more. All of it is free again when the process is dead.
+    It keeps them busy for `busy` percent of the time, and takes `grow` more bytes each second. When the process ends, all of it is free.
     """
     start = start_ticks(pid)
     if start is None:
@@ -100,7 +100,7 @@ def hold(state: Path, pid: int, devices: Iterable[int | str], memory: int, busy:
 
 
 def start_ticks(pid: int) -> int | None:
-    """The start of a process in clock ticks since boot (field 22 of its stat), or `None` when there is none."""
+    """Return the start of a process in clock ticks since boot (field 22 of its stat), or `None` if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""The preset by which `recover` restarts the demo's own Ray, as one node on this host, and launches a smaller training run."""
+"""Writes the preset with which `cockpit recover` restarts the demo's own Ray on this host, and launches a smaller training run."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ ABOUT = "The demo's Ray again, as one node of 8 GPUs, and a smaller PPO run. To 
 
 
 def write_preset(folder: Path, python: str, gcs: str, dashboard_port: int, free_ports: Sequence[int], env: Mapping[str, str]) -> None:
-    """Into `folder/presets`. `gcs` is where the demo's GCS listens: by its port `recover` knows which Ray is meant.
+    """Write the preset into `folder/presets`. `gcs` is the address of the demo's GCS; `recover` recognizes the demo's Ray by its port.
 
-    `free_ports`: two that a head would take otherwise from another Ray on this host. `env`: by its mark what is started goes with the demo.
+    `free_ports`: for the client server and the dashboard agent, whose default ports another Ray on this host may use. `env`: has the demo's
+    mark, so that processes of the preset end with the demo.
     """
     client, agent = free_ports
     flags = {

@@ -1,7 +1,7 @@
-"""Which processes carry our mark in their environment, and how to end exactly these.
+"""Finds the processes with the demo's mark in their environment, and ends exactly these.
 
-Every descendant inherits the mark, also one that has started a session of its own and outlived its parents. Python 3.8, and nothing but
-psutil: whatever keeps the demo's nodes runs it too, in the cluster's own Python, with the psutil that Ray brings along.
+Every descendant inherits the mark, also one that has started its own session and outlived its parents. The module runs on Python 3.8 with
+only psutil, because the program that keeps the demo's nodes uses it too, in the cluster's own Python with Ray's psutil.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
 
 import psutil
 
@@ -18,48 +17,43 @@ MARK = "COCKPIT_DEMO"
 
 
 def find_marked(value: str) -> list[psutil.Process]:
-    """Every living process with this mark, except the one that asks."""
-    return [process for process in _all_processes() if process.pid != os.getpid() and _has_mark(process, value)]
-
-
-def _all_processes() -> Iterator[psutil.Process]:
-    """Not `psutil.process_iter`: from psutil 6.0 on it goes on telling of a process that has ended, though another has its pid by now."""
+    """Return every living process with this mark, except the current one."""
+    found = []
+    # psutil.process_iter is not used: from psutil 6.0 on it still yields a process that has ended after another has got its pid.
     for pid in psutil.pids():
-        with contextlib.suppress(psutil.Error, IndexError):  # gone meanwhile; the second where psutil finds its /proc/PID/stat empty
-            yield psutil.Process(pid)
+        # psutil.Error: the process has ended, or belongs to another user. IndexError: psutil has read an empty /proc/PID/stat.
+        with contextlib.suppress(psutil.Error, IndexError):
+            process = psutil.Process(pid)
+            if pid != os.getpid() and process.environ().get(MARK) == value and _is_alive(process):
+                found.append(process)
+    return found
 
 
 def find_descendants(roots: list[psutil.Process]) -> list[psutil.Process]:
-    """What is below these: a title that a process gives itself (Ray's agents do) may lie over the mark."""
+    """Return the descendants of these processes. If a process sets its own title (Ray's agents do), that may overwrite the mark."""
     found = set(roots)
     for root in roots:
-        with contextlib.suppress(psutil.Error):  # gone meanwhile
+        with contextlib.suppress(psutil.Error):  # it has ended
             found.update(root.children(recursive=True))
     return [process for process in found.difference(roots) if process.pid != os.getpid()]
 
 
 def end_marked(value: str, within: float = 10.0) -> list[int]:
-    """End every process with this mark, and what is below one; returns the pids that are still there after `within` seconds.
+    """Kill every process with this mark, and its descendants. Return the pids that are still alive after `within` seconds.
 
-    Looks again until there is none, because one that was seen may have started another.
+    It searches until there is none, because a process may have started another before it was killed.
     """
     deadline = time.monotonic() + within
     left = find_marked(value)
-    family = find_descendants(left)
-    left += family
+    descendants = find_descendants(left)
+    left += descendants
     while left and time.monotonic() < deadline:
         for process in left:
-            with contextlib.suppress(psutil.Error):  # gone meanwhile; another that has got its pid is let be
+            with contextlib.suppress(psutil.Error):  # it has ended; psutil does not kill another process that has got its pid
                 process.kill()
         time.sleep(0.05)
-        left = find_marked(value) + [process for process in family if _is_alive(process)]
+        left = find_marked(value) + [process for process in descendants if _is_alive(process)]
     return [process.pid for process in left]
-
-
-def _has_mark(process: psutil.Process, value: str) -> bool:
-    with contextlib.suppress(psutil.Error):  # gone meanwhile, or somebody else's
-        return process.environ().get(MARK) == value and _is_alive(process)
-    return False
 
 
 def _is_alive(process: psutil.Process) -> bool:

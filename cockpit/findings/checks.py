@@ -65,7 +65,7 @@ def _on_each_host(words: str, is_seen: Callable[[Host], bool]) -> Need:
     """What a probe tells of each host on which a node lives."""
 
     def lack(snapshot: Snapshot) -> MissingFact | None:
-        known = {node for host in snapshot.hosts.values() if is_seen(host) for node in host.nodes}
+        known = {node for host in snapshot.hosts.values() if is_seen(host) for node in snapshot.index.node_ids_on(host)}
         living = _living_nodes(snapshot)
         if not living and any(map(is_seen, snapshot.hosts.values())):
             return None
@@ -86,7 +86,7 @@ def _in_kubernetes(part: str) -> Need:
 def listed_gpus(snapshot: Snapshot) -> MissingFact | None:
     """The GPUs of every node, as a probe or Ray's agent sees them."""
     living = _living_nodes(snapshot)
-    return _lack_of_some("no source lists the GPUs of", [node for node in living if node.gpus is None], living)
+    return _lack_of_some("no source lists the GPUs of", [node for node in living if snapshot.index.machine(node).gpus is None], living)
 
 
 def _living_nodes(snapshot: Snapshot) -> list[Node]:

@@ -272,7 +272,7 @@ def _find_part(facts: Facts, host: Host | None, scripts: Sequence[str]) -> RayPa
     session, are_several = session_at_address(facts, host), are_several_on(host)
     named = [
         process
-        for process in facts.processes.get(host.name, ())
+        for process in facts.index.processes_by_host.get(host.name, ())
         if process.kind == "ray" and process.state not in ("Z", "X") and any(script in (process.command or "") for script in scripts)
     ]
     if session is None and are_several:

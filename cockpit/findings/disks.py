@@ -29,7 +29,8 @@ def full_disks(facts: Facts) -> Iterator[Finding]:
     met: set[tuple[str, str]] = set()
     for node in facts.snapshot.nodes or ():
         # Ray and probes list `/` beside the temp dirs; where these are elsewhere it is not Ray's.
-        for disk in tuple(one for one in node.disks if one.path != "/") or node.disks:
+        disks = facts.machine(node).disks
+        for disk in tuple(one for one in disks if one.path != "/") or disks:
             used, place = _used_share(disk.used, disk.total), (node.ip or node.host, disk.path)
             if least <= used <= 1 and place not in met:
                 met.add(place)  # several raylets on a host see the same disk
@@ -42,7 +43,7 @@ def _disk_findings(facts: Facts, node: Node, disk: Disk, used: float) -> Iterato
     full = facts.is_over_mark(used, limits.disk_full, limits.disk_full - DISK_STEP_SHARE, "disk-full", subject)
     if not (full or facts.is_over_mark(used, limits.disk_filling, limits.disk_filling - DISK_STEP_SHARE, "disk-filling", subject)):
         return
-    host = facts.hosts.get(node.id or "") or facts.snapshot.hosts.get(node.host)
+    host = facts.index.host_of(node)
     sessions = _sessions(host, disk)
     dead = [session for session in sessions if session.live is False]
     held = sum(session.size for session in dead if session.size is not None and 0 <= session.size <= (disk.total or 0))
@@ -130,7 +131,8 @@ def full_stores(facts: Facts) -> Iterator[Finding]:
 @rests_on("shm")
 def small_shm(facts: Facts) -> Iterator[Finding]:
     """Shared memory that can't hold the object store: Ray then keeps it on a disk."""
-    small = [(node, has, want) for node in facts.living_nodes if (has := node.shm.total or 0) > 0 and (want := _store_capacity(node)) > has]
+    there = [(node, facts.machine(node).shm.total or 0, _store_capacity(node)) for node in facts.living_nodes]
+    small = [(node, has, want) for node, has, want in there if 0 < has < want]
     if not small:
         return
     names = join_first([f"{facts.title(node)} ({size(has)}, needs {size(want)})" for node, has, want in small], MAX_SESSIONS_LISTED)
@@ -151,7 +153,8 @@ def full_shm(facts: Facts) -> Iterator[Finding]:
     """Shared memory in which hardly a page is left, whoever fills it."""
     met, mark = set[str](), facts.limits.shm_full
     for node in facts.living_nodes:
-        used = _used_share(node.shm.used, node.shm.total)
+        shm = facts.machine(node).shm
+        used = _used_share(shm.used, shm.total)
         if not mark - DISK_STEP_SHARE <= used <= 1 or (node.ip or node.host) in met:
             continue
         met.add(node.ip or node.host)
@@ -159,15 +162,15 @@ def full_shm(facts: Facts) -> Iterator[Finding]:
         over = facts.is_over_mark(used, mark, mark - DISK_STEP_SHARE, "shm-full", name)
         if not over or facts.seconds_lasting("shm-full", name) < facts.limits.store_age:
             continue
-        left, store = (node.shm.total or 0) - (node.shm.used or 0), node.object_store.used
+        left, store = (shm.total or 0) - (shm.used or 0), node.object_store.used
         held = f"; Ray's object store holds {size(store)}" if store is not None and 0 <= store < inf else ""
-        filled = find_filling(facts, node, SHM, node.shm.total)
+        filled = find_filling(facts, node, SHM, shm.total)
         text = (
-            f"Shared memory (/dev/shm) on {name} is {share_percent(used)} full ({size(left)} of {size(node.shm.total)} left)"
+            f"Shared memory (/dev/shm) on {name} is {share_percent(used)} full ({size(left)} of {size(shm.total)} left)"
             f"{filled.words or held}: the next process that writes there is killed by a bus error (NCCL, data loaders, engines)"
         )
         evidence = (
-            f"df /dev/shm on {name}: {size(node.shm.used)} of {size(node.shm.total)}",
+            f"df /dev/shm on {name}: {size(shm.used)} of {size(shm.total)}",
             *filled.lines,
             *_shm_user_lines(facts, node),
         )
@@ -180,13 +183,14 @@ def full_shm(facts: Facts) -> Iterator[Finding]:
 
 def _shm_user_lines(facts: Facts, node: Node) -> Iterator[str]:
     """Who holds it, the most first."""
-    host = facts.hosts.get(node.id or "") or facts.snapshot.hosts.get(node.host)
-    known = [one for one in (host and host.shm_users) or () if 0 < one.size <= (node.shm.total or 0)]
+    host = facts.index.host_of(node)
+    shm = facts.machine(node).shm
+    known = [one for one in (host and host.shm_users) or () if 0 < one.size <= (shm.total or 0)]
     largest = sorted(known, key=lambda one: -one.size)[:MAX_USERS_LISTED]
     if largest:
         yield f"files in /dev/shm by user: {', '.join(f'{clean(one.user or UNKNOWN)[:40]} {size(one.size)}' for one in largest)}"
-    unnamed = (node.shm.used or 0) - sum(one.size for one in known)
-    if host is not None and host.shm_users is not None and unnamed >= DISK_STEP_SHARE * (node.shm.total or 0):
+    unnamed = (shm.used or 0) - sum(one.size for one in known)
+    if host is not None and host.shm_users is not None and unnamed >= DISK_STEP_SHARE * (shm.total or 0):
         yield f"{size(unnamed)} is in deleted files that are still open, as Ray's object store is, or in files that the probe can't see"
 
 

@@ -9,10 +9,9 @@ import msgspec
 from msgspec.structs import replace
 
 from cockpit.config.thresholds import STALE_AFTER_S, Limits
-from cockpit.findings.gpu_history import GpuHistory, holders_by_gpu
+from cockpit.findings.gpu_history import GpuHistory
 from cockpit.findings.memory_trend import MemoryHistory
-from cockpit.model import Actor, Finding, Gpu, Host, Level, Lookups, Node, PlacementGroup, Process, Remedy, Snapshot
-from cockpit.model.claims import hosts_by_node
+from cockpit.model import Actor, Finding, Gpu, Host, Job, Level, Machine, Node, PlacementGroup, Process, Remedy, Snapshot
 from cockpit.model.titles import MachineTitles
 
 STEPS_PER_WINDOW = 20
@@ -26,7 +25,7 @@ class Count(msgspec.Struct, frozen=True):
     counts: Mapping[str, float]
 
 
-class Facts(Lookups):
+class Facts:
     """One snapshot as detectors see it, and the little that the tracker remembers between two."""
 
     def __init__(
@@ -42,8 +41,8 @@ class Facts(Lookups):
         known: Snapshot | None = None,
     ) -> None:
         """`snapshot` has no facts that are too old for a claim; `known` has all of them, however old."""
-        super().__init__(snapshot)
-        self.known = Lookups(known or snapshot)
+        self.snapshot, self.index = snapshot, snapshot.index
+        self.known = known or snapshot
         """All that was ever heard, however old: to name things, and for reasons against a claim. Nothing is claimed from it."""
         self.limits, self.now = limits, snapshot.taken
         self.holding: dict[tuple[str, str], float] = {}
@@ -118,10 +117,24 @@ class Facts(Lookups):
         """Nodes that Ray says are alive."""
         return tuple(node for node in self.snapshot.nodes or () if node.state == "ALIVE")
 
-    @cached_property
-    def hosts(self) -> Mapping[str, Host]:
-        """Probed hosts by Ray's node id; a node is left out where several hosts claim it and none of them has its address."""
-        return hosts_by_node(self.snapshot.nodes or (), self.snapshot.hosts)
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """By Ray's id."""
+        return self.index.nodes
+
+    @property
+    def jobs(self) -> Mapping[str, Job]:
+        """By the 8 hex digits that actors carry."""
+        return self.index.jobs
+
+    @property
+    def actors(self) -> Mapping[str, Actor]:
+        """By id; dead ones are not in it."""
+        return self.index.actors
+
+    def machine(self, node: Node) -> Machine:
+        """What is known of the machine of a node."""
+        return self.index.machine(node)
 
     @cached_property
     def seen_sessions(self) -> frozenset[str]:
@@ -134,27 +147,14 @@ class Facts(Lookups):
         return tuple(host for host in self.snapshot.hosts.values() if host.taken is not None and self.now - host.taken <= STALE_AFTER_S)
 
     @cached_property
-    def processes(self) -> Mapping[str, list[Process]]:
-        """By the name of their host."""
-        found: dict[str, list[Process]] = {}
-        for process in self.snapshot.processes or ():
-            found.setdefault(process.host, []).append(process)
-        return found
-
-    @cached_property
     def _keys_seen_now(self) -> frozenset[str] | None:
-        if self.snapshot.processes is self.known.snapshot.processes:
+        if self.snapshot.processes is self.known.processes:
             return None
         return frozenset([process.key for process in self.snapshot.processes or ()])
 
     def is_seen_now(self, process: Process) -> bool:
         """Whether the list of processes that it stands in is fresh enough for a claim."""
         return self._keys_seen_now is None or process.key in self._keys_seen_now
-
-    @cached_property
-    def gpu_holders(self) -> Mapping[tuple[str, int], list[Process]]:
-        """By Ray's id of a node and the index of a GPU: who holds its memory."""
-        return holders_by_gpu(self.snapshot.processes or ())
 
     @cached_property
     def waiting_for_gpus(self) -> tuple[Actor | PlacementGroup, ...]:
@@ -176,9 +176,8 @@ class Facts(Lookups):
         return taken if taken is not None and self.now - taken > STALE_AFTER_S else None
 
     def place(self, process: Process) -> str:
-        """Where it runs, as people call its node; its host's name where that is not known."""
-        node, host = self.nodes.get(process.node or ""), self.snapshot.hosts.get(process.host)
-        return self.title(node) if node else self.host_title(host) if host else process.host
+        """Where it runs, as people call its node, or its host."""
+        return self.known.index.place_title(process)
 
     def host_title(self, host: Host) -> str:
         """A host as its node is called."""
@@ -188,20 +187,20 @@ class Facts(Lookups):
         """A node as people call it, and told from another one of that name."""
         return self.titles.of_node(node)
 
-    @cached_property
+    @property
     def titles(self) -> MachineTitles:
         """What each machine is called, whether or not anything is known of it now."""
-        return self.known.titles
+        return self.known.index.titles
 
     def job_title(self, job: str | None) -> str:
         """A job by the name its owner gave it, where that was ever heard."""
-        return self.known.job_title(job)
+        return self.known.index.job_title(job)
 
     def host_finding(
         self, host: Host, code: str, level: Level, text: str, evidence: Iterable[str], remedy: str, gpus: Iterable[Gpu] | None = None
     ) -> Finding:
         """About a host, or some GPUs of it, as its probe has seen them last."""
-        mine = [node.key for node in map(self.nodes.get, host.nodes) if node] or [f"node:{host.name}"]
+        mine = [node.key for node in self.index.nodes_on(host)] or [f"node:{host.name}"]
         about = tuple(mine) if gpus is None else tuple(dict.fromkeys(f"{mine[0]}:{gpu.index}" for gpu in gpus))
         title, seen = self.host_title(host), self.stale_since(host.name)
         return Finding(code, level, title, text, tuple(evidence), remedy=Remedy(remedy), about=about, seen=seen)
@@ -236,4 +235,5 @@ class Facts(Lookups):
 
     def oldest_stale(self, nodes: Iterable[Node]) -> float | None:
         """When the oldest of these nodes' physical facts were true; `None` where that is now, or never was."""
-        return min((node.seen for node in nodes if node.seen is not None and self.now - node.seen > STALE_AFTER_S), default=None)
+        times = [seen for node in nodes if (seen := self.machine(node).seen) is not None]
+        return min((seen for seen in times if self.now - seen > STALE_AFTER_S), default=None)

@@ -81,9 +81,9 @@ def unseen_gpus(facts: Facts) -> Iterator[Finding]:
         fault = next((fault for fault in host.faults if fault.source == "nvml"), None)
         if fault is None or not _has_lasted(facts, fault, facts.limits.gpu_lost_age):
             continue
-        nodes = [facts.known.nodes[node] for node in host.nodes if node in facts.known.nodes]
+        nodes = facts.known.index.nodes_on(host)
         offered = sum(map(_offered_gpus, nodes))
-        seen = len(facts.known.snapshot.hosts[host.name].gpus or ())
+        seen = len(facts.known.hosts[host.name].gpus or ())
         if offered or seen:
             yield _unseen_gpus_finding(facts, host, fault, nodes, offered or float(seen), is_offered=offered > 0)
 
@@ -122,7 +122,7 @@ def _is_head(nodes: Iterable[Node]) -> bool:
 
 
 def _last_seen(facts: Facts, host: Host) -> tuple[str, ...]:
-    known = facts.known.snapshot.hosts[host.name]
+    known = facts.known.hosts[host.name]
     at = known.observed_at("nvml")
     return () if known.gpus is None or at is None else (f"its GPUs were last seen {age(max(0.0, facts.now - at))} ago",)
 
@@ -168,7 +168,7 @@ def unseen_hosts(facts: Facts) -> Iterator[Finding]:
     for fault in facts.snapshot.faults:
         if fault.source != "probe" or not _has_lasted(facts, fault, facts.limits.source_failing):
             continue
-        host = facts.known.snapshot.hosts.get(fault.host or "")
+        host = facts.known.hosts.get(fault.host or "")
         if host is None or host.taken is None:
             never.append(fault)
         else:
@@ -179,7 +179,7 @@ def unseen_hosts(facts: Facts) -> Iterator[Finding]:
 
 def _silent_host_finding(facts: Facts, host: Host, fault: Fault) -> Finding:
     name, lasted = facts.host_title(host), age(max(0.0, facts.now - (host.taken or facts.now)))
-    matters = host.local or any(facts.known.nodes[node].state == "ALIVE" for node in host.nodes if node in facts.known.nodes)
+    matters = host.local or any(node.state == "ALIVE" for node in facts.known.index.nodes_on(host))
     return Finding(
         code=PROBE_CODE,
         level="warning" if matters else "info",
@@ -193,7 +193,7 @@ def _silent_host_finding(facts: Facts, host: Host, fault: Fault) -> Finding:
             + ("`uptime`, `dmesg | tail`" if host.local else f"`ssh {shlex.quote(clean(host.name))} uptime`")
             + "; cockpit starts its probe again by itself"
         ),
-        about=tuple(f"node:{node}" for node in host.nodes) or (f"node:{host.name}",),
+        about=facts.known.index.node_keys_on(host),
     )
 
 
@@ -270,7 +270,7 @@ def _failing_finding(facts: Facts, host: Host | None, text: str, faults: Sequenc
         evidence=tuple(f"{fault.source}: failing for {age(max(0.0, facts.now - fault.since))}" for fault in faults[:MAX_NAMES]),
         since=min(fault.since for fault in faults),
         remedy=Remedy(remedy) if remedy else None,
-        about=tuple(f"node:{node}" for node in host.nodes) or (f"node:{host.name}",) if host else (),
+        about=facts.known.index.node_keys_on(host) if host else (),
     )
 
 

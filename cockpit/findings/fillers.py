@@ -8,7 +8,7 @@ import msgspec
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.shell_words import quote_word
-from cockpit.model import Filler, Host, Job, Lookups, Node, Process
+from cockpit.model import Filler, Host, Job, Machine, Node, Process, Snapshot
 from cockpit.model.titles import process_title, shorten_command
 from cockpit.text import clean, plural, size
 
@@ -47,37 +47,38 @@ class Filling(msgspec.Struct, frozen=True):
 
 def find_filling(facts: Facts, node: Node, path: str, total: float | None) -> Filling:
     """What the disk at that path of a node is filled with; what lies in folders of dead sessions is left out."""
-    host = facts.hosts.get(node.id or "") or facts.snapshot.hosts.get(node.host)
-    fillers, whole = list_fillers(node, host, path, total)
+    host = facts.index.host_of(node)
+    machine, snapshot = facts.machine(node), facts.snapshot
+    fillers, whole = list_fillers(machine, host, path, total)
     if host is None or whole is None:
         return Filling()
-    title, here = facts.title(node), facts.processes.get(host.name, ())
+    title, here = facts.title(node), facts.index.processes_by_host.get(host.name, ())
     named = [one for one in fillers if one.size >= NAMED_SHARE * (total or 0)][:MAX_NAMED]
-    words = ", ".join(f"{filler_words(facts, here, one)} ({size(one.size)})" for one in named)
-    jobs = [job.key for one in named if (job := find_job(facts, here, one)) is not None]
+    words = ", ".join(f"{filler_words(snapshot, here, one)} ({size(one.size)})" for one in named)
+    jobs = [job.key for one in named if (job := find_job(snapshot, here, one)) is not None]
     users = [process.key for one in named if (process := _find_process(here, one)) is not None]
     return Filling(
-        words=f"; largest{_age_words(facts, node, path)}: {words}" if words else "",
-        lines=tuple(_lines(facts, here, title, fillers, whole=whole)),
-        remedy=filler_remedy(facts, here, title, named[0]) if named else "",
+        words=f"; largest{_age_words(facts, machine, path)}: {words}" if words else "",
+        lines=tuple(_lines(snapshot, here, title, fillers, whole=whole)),
+        remedy=filler_remedy(snapshot, here, title, named[0]) if named else "",
         largest=named[0].size if named else 0,
         about=tuple(dict.fromkeys([*jobs, *users])),
     )
 
 
-def _age_words(facts: Facts, node: Node, path: str) -> str:
+def _age_words(facts: Facts, machine: Machine, path: str) -> str:
     """`, as of 3 min ago`, of an answer that is not fresh."""
-    seen = next((one.seen for one in node.filled if one.path == path), None)
+    seen = next((one.seen for one in machine.filled if one.path == path), None)
     old = facts.now - seen if seen is not None else 0.0
     return f", as of {old // 60:.0f} min ago" if old > FRESH_S else ""
 
 
-def list_fillers(node: Node, host: Host | None, path: str, total: float | None) -> tuple[list[Filler], bool | None]:
+def list_fillers(machine: Machine, host: Host | None, path: str, total: float | None) -> tuple[list[Filler], bool | None]:
     """Those of the disk at that path, the largest first, but for those of dead sessions; and whether the whole disk was counted.
 
     The second is `None` where the probe has not looked at the disk. The probe gives the name of a session only to files in its folder.
     """
-    known = next((one for one in node.filled if one.path == path), None)
+    known = next((one for one in machine.filled if one.path == path), None)
     if known is None or not total:
         return [], None
     sessions = (host.sessions if host else None) or ()
@@ -86,7 +87,7 @@ def list_fillers(node: Node, host: Host | None, path: str, total: float | None) 
     return sorted(believed, key=lambda one: -one.size), known.whole
 
 
-def _lines(known: Lookups, here: Sequence[Process], title: str, fillers: Sequence[Filler], *, whole: bool) -> Iterator[str]:
+def _lines(snapshot: Snapshot, here: Sequence[Process], title: str, fillers: Sequence[Filler], *, whole: bool) -> Iterator[str]:
     """What `du` shows, and what each is."""
     for one in fillers:
         process = _find_process(here, one)
@@ -96,7 +97,7 @@ def _lines(known: Lookups, here: Sequence[Process], title: str, fillers: Sequenc
         used = f"; used by pid {one.pid} {_command_words(one, process)}".rstrip() if one.pid is not None and one.kind != "deleted" else ""
         shown = f"ls -lL /proc/{one.pid}/fd" if has_no_name else _du_words(one)
         beside = " besides what is named here" if any(other.path.startswith(f"{one.path}/") for other in fillers) else ""
-        yield f"{shown} on {title}: {size(one.size)}{number}{beside} ({filler_words(known, here, one)}{owner}{used})"
+        yield f"{shown} on {title}: {size(one.size)}{number}{beside} ({filler_words(snapshot, here, one)}{owner}{used})"
     if not whole:
         yield "not all of it was counted (too many files, or files that the probe may not see): there may be more"
 
@@ -108,15 +109,15 @@ def _du_words(one: Filler) -> str:
     return f"du -sh {word}{'*' if is_pattern else ''}" if word is not None else clean(one.path)
 
 
-def filler_words(known: Lookups, here: Sequence[Process], one: Filler) -> str:
+def filler_words(snapshot: Snapshot, here: Sequence[Process], one: Filler) -> str:
     """What it is, and whose; `here` are the processes of its host."""
-    name, job = clean(one.name or "")[:MAX_CHARS], _job_words(known, here, one)
+    name, job = clean(one.name or "")[:MAX_CHARS], _job_words(snapshot, here, one)
     base = clean(one.path.rpartition("/")[2])[:MAX_CHARS]
     if one.kind == "driver_log":
         return f"driver log{job}"
     if one.kind == "worker_log":
         worker = next((each for each in here if one.worker in (each.ns_pid, each.pid)), None)
-        actor = known.actors.get(worker.actor or "") if worker else None
+        actor = snapshot.index.actors.get(worker.actor or "") if worker else None
         return f"log of {f'actor {clean(actor.name or actor.class_)[:MAX_CHARS]}' if actor else f'worker {one.worker}'}{job}"
     if one.kind == "ray_log":
         return f"Ray's log {base}"
@@ -139,13 +140,13 @@ def filler_words(known: Lookups, here: Sequence[Process], one: Filler) -> str:
     return f"{words.get(one.kind, f'files in {path}' if one.kind == 'folder' else path)}{job}"
 
 
-def filler_remedy(known: Lookups, here: Sequence[Process], title: str, one: Filler) -> str:
+def filler_remedy(snapshot: Snapshot, here: Sequence[Process], title: str, one: Filler) -> str:
     """What can be done about it while its job lives, as it is typed; empty where its path can't be typed."""
     path = quote_word(one.path)
     if path is None:
         return ""
     if one.kind in ("driver_log", "worker_log"):
-        job = find_job(known, here, one)
+        job = find_job(snapshot, here, one)
         id_word = quote_word(job.id) if job is not None and job.running else None
         stop = f"`cockpit stop-job {id_word}` ends the job; or " if id_word is not None else ""
         return f"{stop}{_empty_words(path, title, is_over=job is not None and not job.running)}; then let the job print less"
@@ -182,24 +183,24 @@ def _empty_words(path: str, title: str, *, is_over: bool) -> str:
     return f"empty the log {path} on {title} ({when}), but see first that no folder of that path is a link: others can put one there"
 
 
-def find_job(known: Lookups, here: Sequence[Process], one: Filler) -> Job | None:
+def find_job(snapshot: Snapshot, here: Sequence[Process], one: Filler) -> Job | None:
     """The job of the followed cluster that writes it, or whose process uses it."""
-    if one.session is not None and one.session == known.snapshot.cluster.session:
+    if one.session is not None and one.session == snapshot.cluster.session:
         if one.kind == "driver_log":
-            return next((job for job in known.snapshot.jobs or () if one.job in (job.submission, job.id)), None)
-        if one.kind == "worker_log" and (job := known.jobs.get(one.job or "")) is not None:
+            return next((job for job in snapshot.jobs or () if one.job in (job.submission, job.id)), None)
+        if one.kind == "worker_log" and (job := snapshot.index.jobs.get(one.job or "")) is not None:
             return job
     process = _find_process(here, one)
-    return known.jobs.get(process.job or "") if process else None
+    return snapshot.index.jobs.get(process.job or "") if process else None
 
 
-def _job_words(known: Lookups, here: Sequence[Process], one: Filler) -> str:
+def _job_words(snapshot: Snapshot, here: Sequence[Process], one: Filler) -> str:
     """` of job train1`; of a log the name in its path, where Ray knows of no such job."""
-    job = find_job(known, here, one)
+    job = find_job(snapshot, here, one)
     if job is not None:
         return f" of {'' if job.running else 'ended '}job {clean(job.id)[:MAX_CHARS]}"
     if one.job and one.kind in ("driver_log", "worker_log"):
-        other = f" of {clean(one.session)[:MAX_CHARS]}" if one.session and one.session != known.snapshot.cluster.session else ""
+        other = f" of {clean(one.session)[:MAX_CHARS]}" if one.session and one.session != snapshot.cluster.session else ""
         return f" of job {clean(one.job)[:MAX_CHARS]}{other}"
     return ""
 

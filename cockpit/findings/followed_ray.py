@@ -64,7 +64,7 @@ def session_at_address(facts: Facts, host: Host) -> str | None:
     if facts.snapshot.cluster.session:
         return facts.snapshot.cluster.session
     names = {name for name in live_sessions(host) if name and head_elsewhere(host, name) is None}
-    processes = facts.processes.get(host.name, ())
+    processes = facts.index.processes_by_host.get(host.name, ())
     ports = {name: port_of(dashboard_of(host, name, processes)) for name in names}
     asked = port_of(facts.snapshot.cluster.address)
     found = [name for name in names if asked is not None and ports[name] == asked] or [name for name in names if ports[name] is None]
@@ -86,7 +86,7 @@ def port_of(url: str | None) -> int | None:
 
 def _listens_elsewhere(facts: Facts, host: Host, name: str) -> bool:
     """Whether its dashboard can't be what the address means: it has another port, or listens on its own host alone."""
-    urls = facts.snapshot.cluster.address, dashboard_of(host, name, facts.processes.get(host.name, ()))
+    urls = facts.snapshot.cluster.address, dashboard_of(host, name, facts.index.processes_by_host.get(host.name, ()))
     try:
         asked, there = (urlsplit(url or "").hostname for url in urls)
     except ValueError:
@@ -97,7 +97,7 @@ def _listens_elsewhere(facts: Facts, host: Host, name: str) -> bool:
 
 def is_head(facts: Facts, host: Host) -> bool:
     """Whether the cluster's head is this host: Ray says so, or the address that is asked."""
-    if any(node in facts.nodes and facts.nodes[node].head for node in host.nodes):
+    if any(node.head for node in facts.index.nodes_on(host)):
         return True
     try:
         where = urlsplit(facts.snapshot.cluster.address or "").hostname

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from itertools import zip_longest
 from math import exp
 
 import msgspec
 
 from cockpit.config.thresholds import STALE_AFTER_S, Limits
 from cockpit.findings.trend import Series, find_trend
-from cockpit.model import Gpu, Node, Process, Snapshot
+from cockpit.model import Gpu, GpuPlace, Hold, Process, Snapshot
 
 WINDOW_STEPS = 9
 """Steps from which a growth is told. Of each its peak counts, so that what goes up and down within a step doesn't look like growth."""
@@ -37,8 +36,6 @@ Load = tuple[float | None, float | None, float | None]
 """On average: percent of utilization, watts, and megahertz of its processors; `None` where that is not known."""
 UTILIZATION, POWER, CLOCK = 0, 1, 2
 _UNKNOWN: Load = (None, None, None)
-Place = tuple[str, int]
-"""A node's key, and the index of a GPU there."""
 
 
 class Growth(msgspec.Struct, frozen=True):
@@ -91,22 +88,16 @@ class GpuHistory:
         """`window`: seconds from which a growth is told."""
         self._step_s = max(1.0, window / WINDOW_STEPS)
         self._now = 0.0
-        self._nodes: tuple[Node, ...] | None = None
-        self._processes: tuple[Process, ...] | None = None
-        self._holders: Mapping[tuple[str, int], Sequence[Process]] = {}
-        self._pasts: dict[Place, _Past] = {}
+        self._pasts: dict[GpuPlace, _Past] = {}
 
     def record(self, snapshot: Snapshot) -> None:
-        """Take in what is new; what hasn't changed since the last time costs nothing."""
-        self._now = snapshot.taken
-        if snapshot.processes is not self._processes:
-            self._processes, self._holders = snapshot.processes, holders_by_gpu(snapshot.processes or ())
-        if snapshot.nodes is not self._nodes:
-            for node, before in zip_longest(snapshot.nodes or (), (self._nodes or ())[: len(snapshot.nodes or ())]):
-                if node.gpus and node is not before:
-                    self._put(node)
-            self._nodes = snapshot.nodes
-            self._forget(snapshot)
+        """Take in what is new."""
+        self._now, index = snapshot.taken, snapshot.index
+        for node in snapshot.nodes or ():
+            machine = index.machine(node)
+            if machine.gpus and machine.seen is not None and self._now - machine.seen <= STALE_AFTER_S:
+                self._put(node.key, machine.gpus, machine.seen, index.gpu_holders)
+        self._forget(snapshot)
 
     def load(self, node: str, index: int) -> Load | None:
         """What it does on average; `None` while that isn't known for long enough."""
@@ -124,21 +115,19 @@ class GpuHistory:
             past.growth = step, find_growth(past.peaks.tail(step, MAX_STEPS + 1)[:-1], self._step_s)
         return past.growth[1]
 
-    def _put(self, node: Node) -> None:
-        if node.seen is None or self._now - node.seen > STALE_AFTER_S:
-            return
-        step, place, rays = int(self._now // self._step_s), node.key, node.id or ""
-        for gpu in node.gpus or ():
-            holders = frozenset([one.ns_pid or one.pid for one in self._holders.get((rays, gpu.index), ())])
-            past = self._pasts.get((place, gpu.index))
+    def _put(self, node: str, gpus: Sequence[Gpu], seen: float, holders_by_gpu: Mapping[GpuPlace, Sequence[tuple[Process, Hold]]]) -> None:
+        step = int(self._now // self._step_s)
+        for gpu in gpus:
+            holders = frozenset([process.ns_pid or process.pid for process, _ in holders_by_gpu.get((node, gpu.index), ())])
+            past = self._pasts.get((node, gpu.index))
             if past is None or (holders and holders.isdisjoint(past.holders)):
-                past = self._pasts[place, gpu.index] = _Past(step, node.seen, holders)
-            if node.seen != past.seen or past.first == step:
-                past.put(step, gpu, node.seen)
+                past = self._pasts[node, gpu.index] = _Past(step, seen, holders)
+            if seen != past.seen or past.first == step:
+                past.put(step, gpu, seen)
             past.holders = holders or past.holders
 
     def _forget(self, snapshot: Snapshot) -> None:
-        known = sum(len(node.gpus or ()) for node in snapshot.nodes or ())
+        known = sum(len(snapshot.index.machine(node).gpus or ()) for node in snapshot.nodes or ())
         if len(self._pasts) > known + 100:
             there = {node.key for node in snapshot.nodes or ()}
             self._pasts = {place: past for place, past in self._pasts.items() if place[0] in there}
@@ -181,12 +170,3 @@ def _share_of_new(gap: float) -> float:
 
 def _blend(old: float | None, new: float | None, share: float) -> float | None:
     return new if old is None or new is None else old + share * (new - old)
-
-
-def holders_by_gpu(processes: Iterable[Process]) -> Mapping[tuple[str, int], list[Process]]:
-    """By Ray's id of a node and the index of a GPU: who holds its memory."""
-    found: dict[tuple[str, int], list[Process]] = {}
-    for process in processes:
-        for hold in process.gpus if process.node else ():
-            found.setdefault((process.node or "", hold.index), []).append(process)
-    return found

@@ -69,7 +69,7 @@ def _gpus_with_holders(facts: Facts, host: Host) -> list[HeldGpu]:
     if not told and any(process.job or process.actor for process in host.processes):
         return []
     holders: dict[int, list[Process]] = defaultdict(list)
-    owned = {process.key: process for process in facts.processes.get(host.name, ())}
+    owned = {process.key: process for process in facts.index.processes_by_host.get(host.name, ())}
     for process in holding:
         for hold in process.gpus:
             holders[hold.index].append(owned.get(process.key, process))
@@ -116,12 +116,13 @@ def free_but_held(facts: Facts) -> Iterator[Finding]:
     just_ended = facts.has_job_just_ended(facts.limits.gpu_held_age)
     near = Counter(node.ip or node.host for node in facts.living_nodes)
     for node in facts.living_nodes:
-        host = facts.hosts.get(node.id or "")
+        host = facts.index.host_of(node)
+        seen = facts.machine(node).gpus
         held: Callable[[], list[HeldGpu]]
-        if host and node.probed and node.gpus and not just_ended and sum(other in facts.nodes for other in host.nodes) == 1:
+        if host and node.probed and seen and not just_ended and len(facts.index.nodes_on(host)) == 1:
             gpus, held = host.gpus or (), partial(_gpus_with_holders, facts, host)
-        elif not host and not node.probed and node.gpus and near[node.ip or node.host] == 1:
-            gpus, held = node.gpus, partial(_reported_holders, facts, node)
+        elif not host and not node.probed and seen and near[node.ip or node.host] == 1:
+            gpus, held = seen, partial(_reported_holders, facts, node)
         else:
             continue
         sure, taken = _taken_gpus(facts, node, gpus, held)
@@ -132,7 +133,9 @@ def free_but_held(facts: Facts) -> Iterator[Finding]:
 
 
 def _reported_holders(facts: Facts, node: Node) -> list[HeldGpu]:
-    return [HeldGpu(gpu, facts.gpu_holders.get((node.id or "", gpu.index), ()), 0) for gpu in node.gpus or ()]
+    holders = facts.index.gpu_holders
+    gpus = facts.machine(node).gpus or ()
+    return [HeldGpu(gpu, [process for process, _ in holders.get((node.key, gpu.index), ())], 0) for gpu in gpus]
 
 
 def _in_use_finding(facts: Facts, node: Node, sure: int, taken: Sequence[HeldGpu]) -> Finding:
@@ -207,7 +210,7 @@ def _held_finding(facts: Facts, node: Node, sure: int, taken: Sequence[HeldGpu])
         *map(_holders_line, taken[:MAX_EVIDENCE_LINES]),
         *(f"waits for GPUs: {what_words(each)}" for each in waiting[:MAX_EVIDENCE_LINES]),
     )
-    host = facts.hosts.get(node.id or "")
+    host = facts.index.host_of(node)
     remedy = Remedy(fill_in(facts, host, SEARCH_REMEDY, [held.gpu for held in taken]) if host else SEARCH_REMEDY)
     if any(process.left_over for process in holders):
         remedy = END_REMEDY

@@ -55,7 +55,7 @@ def growing_gpu_memory(facts: Facts) -> Iterator[Finding]:
 def _find_growing(facts: Facts) -> Iterator[GrowingGpu]:
     seen: set[str] = set()
     for node in facts.living_nodes:
-        for gpu in node.gpus or ():
+        for gpu in facts.machine(node).gpus or ():
             used, total = plausible_memory(gpu), gpu.memory_total or 0
             if used is None or used < MIN_USED_SHARE * total or gpu.uuid in seen:
                 continue
@@ -70,13 +70,8 @@ def _find_growing(facts: Facts) -> Iterator[GrowingGpu]:
 
 def _holders(facts: Facts, node: Node, gpu: Gpu) -> Holders:
     """Who holds it, the greatest first; what is left over has a finding of its own."""
-    held = [
-        (process, hold)
-        for process in facts.gpu_holders.get((node.id or "", gpu.index), ())
-        for hold in process.gpus
-        if hold.index == gpu.index and process.kind not in LEFT_OVER
-    ]
-    return sorted(held, key=lambda pair: -(pair[1].memory or 0))
+    held = facts.index.gpu_holders.get((node.key, gpu.index), ())
+    return [(process, hold) for process, hold in held if process.kind not in LEFT_OVER]
 
 
 def _subject(facts: Facts, growing: GrowingGpu) -> str:

@@ -131,7 +131,7 @@ def _is_low(facts: Facts, each: LoadedGpu, usual: float) -> bool:
 
 def _loaded_by_model(facts: Facts) -> Mapping[str, list[LoadedGpu]]:
     found: dict[str, list[LoadedGpu]] = defaultdict(list)
-    nodes = {host.name: next(filter(None, map(facts.nodes.get, host.nodes)), None) for host in facts.snapshot.hosts.values()}
+    nodes = {host.name: next(iter(facts.index.nodes_on(host)), None) for host in facts.snapshot.hosts.values()}
     for host, gpu in _whole_gpus(facts):
         node = nodes[host.name]
         load = facts.gpu_history.load(node.key, gpu.index) if node and gpu.name else None

@@ -220,12 +220,13 @@ def gpu_counts(facts: Facts) -> Iterator[Finding]:
     Raylets that share a host may have devices of their own, or the same: nothing is told of them.
     """
     near = Counter(node.ip or node.host for node in facts.living_nodes)
-    sighted = any(node.gpus for node in facts.living_nodes)
+    sighted = any(facts.machine(node).gpus for node in facts.living_nodes)
     for node in facts.living_nodes:
         # An agent sees no GPU where NVML can't reach the first: it stops there. Where none sees any, Ray can't look at all.
-        is_agent_blind = sighted and not node.probed and node.reported is not None and bool(count_in_ray(node))
-        if near[node.ip or node.host] == 1 and node.resources and (node.gpus is not None or is_agent_blind):
-            yield from _count_findings(facts, node, len(node.gpus or ()))
+        is_agent_blind = sighted and not node.probed and node.agent.seen is not None and bool(count_in_ray(node))
+        gpus = facts.machine(node).gpus
+        if near[node.ip or node.host] == 1 and node.resources and (gpus is not None or is_agent_blind):
+            yield from _count_findings(facts, node, len(gpus or ()))
 
 
 def _count_findings(facts: Facts, node: Node, there: int) -> Iterator[Finding]:
@@ -233,17 +234,18 @@ def _count_findings(facts: Facts, node: Node, there: int) -> Iterator[Finding]:
     promised = count_in_ray(node)
     if promised is None or (promised == there and not node.probed):
         return
-    raylet = find_raylet(node, facts.hosts.get(node.id or ""))
+    raylet = find_raylet(node, facts.index.host_of(node))
     listed = list_visible_devices(raylet)
     usable = there if listed is None else min(there, len(listed))
     may_have_less = not node.probed and is_in_slurm(facts.snapshot)  # it may have been given no more: only a probe sees which
     if promised > usable:
         yield from _if_lasting(facts, _too_many_finding(facts, node, promised, there, listed))
-    elif promised < usable and not _has_mig_devices(node) and (promised or not node.head) and not may_have_less:
+    elif promised < usable and not _has_mig_devices(facts, node) and (promised or not node.head) and not may_have_less:
         is_known = is_environment_known(raylet)
         yield from _if_lasting(facts, _too_few_finding(facts, node, promised, usable, listed, is_known=is_known))
-    if strange := _missing_devices(node, listed):
-        yield from _if_lasting(facts, _unknown_devices_finding(facts, node, strange, listed or (), _count_evidence(node, promised, listed)))
+    if strange := _missing_devices(facts, node, listed):
+        evidence = _count_evidence(facts, node, promised, listed)
+        yield from _if_lasting(facts, _unknown_devices_finding(facts, node, strange, listed or (), evidence))
 
 
 def _if_lasting(facts: Facts, finding: Finding) -> Iterator[Finding]:
@@ -261,7 +263,7 @@ def _too_many_finding(facts: Facts, node: Node, promised: float, there: int, lis
         "if a GPU is missing, search for it (`nvidia-smi -L`, `lspci | grep -i nvidia`, `dmesg | grep -i xid`); if not, "
         f"{_restart_words(node, usable, listed)}, and without RAY_OVERRIDE_RESOURCES"
     )
-    return facts.node_finding(node, "gpu-count", "warning", text, _count_evidence(node, promised, listed), remedy)
+    return facts.node_finding(node, "gpu-count", "warning", text, _count_evidence(facts, node, promised, listed), remedy)
 
 
 def _too_few_finding(facts: Facts, node: Node, promised: float, usable: int, listed: Sequence[str] | None, *, is_known: bool) -> Finding:
@@ -275,7 +277,7 @@ def _too_few_finding(facts: Facts, node: Node, promised: float, usable: int, lis
     remedy = Remedy(f"if Ray may use the others: {_restart_words(node, usable, listed)}{unset}")
     about = (each.key for each in waiting[:8])
     return facts.node_finding(
-        node, "gpu-unused", "warning" if waiting else "info", text, _count_evidence(node, promised, listed), remedy, about
+        node, "gpu-unused", "warning" if waiting else "info", text, _count_evidence(facts, node, promised, listed), remedy, about
     )
 
 
@@ -311,23 +313,24 @@ def waiting_words(waiting: Sequence[object]) -> str:
     return plural(len(waiting), "actor or placement group waits", "actors or placement groups wait")
 
 
-def _count_evidence(node: Node, promised: float, listed: Sequence[str] | None) -> tuple[str, ...]:
+def _count_evidence(facts: Facts, node: Node, promised: float, listed: Sequence[str] | None) -> tuple[str, ...]:
     raylet = () if listed is None else (f"CUDA_VISIBLE_DEVICES={clean(','.join(listed))[:120]} in /proc/PID/environ of its raylet",)
     where = "`nvidia-smi -L`" if node.probed else "Ray's agent there (/nodes?view=summary)"
-    return f"Ray: {gpus_words(promised)} (`ray status -v`)", f"{where}: {gpus_words(len(node.gpus or ()))}", *raylet
+    return f"Ray: {gpus_words(promised)} (`ray status -v`)", f"{where}: {gpus_words(len(facts.machine(node).gpus or ()))}", *raylet
 
 
-def _has_mig_devices(node: Node) -> bool:
+def _has_mig_devices(facts: Facts, node: Node) -> bool:
     """Whether some are MIG devices: Ray counts their GPUs or them, as it is told."""
-    return any(gpu.index >= 1000 for gpu in node.gpus or ())
+    return any(gpu.index >= 1000 for gpu in facts.machine(node).gpus or ())
 
 
-def _missing_devices(node: Node, listed: Sequence[str] | None) -> list[str]:
+def _missing_devices(facts: Facts, node: Node, listed: Sequence[str] | None) -> list[str]:
     """Devices that were named and aren't there."""
-    if not listed or not node.gpus or _has_mig_devices(node) or not node.probed:
+    gpus = facts.machine(node).gpus
+    if not listed or not gpus or _has_mig_devices(facts, node) or not node.probed:
         return []
-    known = [gpu.uuid for gpu in node.gpus]
-    last = max(gpu.index for gpu in node.gpus)
+    known = [gpu.uuid for gpu in gpus]
+    last = max(gpu.index for gpu in gpus)
     named = (device for device in listed if not (device.isdecimal() and int(device) <= last))
     return [
         device

@@ -43,5 +43,5 @@ def _is_gloo_told(facts: Facts, live: LiveRaylet) -> bool:
     """Whether its raylet, or a process of a job there, was told which interface to use."""
     if live.raylet.gloo:
         return True
-    here = facts.processes.get(live.host.name, ())
+    here = facts.index.processes_by_host.get(live.host.name, ())
     return any(process.sockets is not None and process.sockets.gloo and process.ours is not False for process in here)

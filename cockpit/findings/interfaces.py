@@ -19,7 +19,7 @@ def missing_interfaces(facts: Facts) -> Iterator[Finding]:
     """One for each job, host and variable, of processes that hold GPU memory: others may have been told, but don't join a group."""
     found: dict[tuple[str, str, str, str], list[Process]] = {}
     for host in facts.fresh_hosts:
-        for process in facts.processes.get(host.name, ()):
+        for process in facts.index.processes_by_host.get(host.name, ()):
             is_young = process.started is not None and facts.now - process.started <= MAX_AGE_S
             if process.sockets and process.gpus and process.ours is not False and is_young:
                 for variable, value in _in_vain(process):
@@ -81,5 +81,5 @@ def _default_lines(facts: Facts, at: str, job: str | None) -> Iterator[str]:
 
 def _find_defaults(facts: Facts, host: Host, job: str | None) -> frozenset[str]:
     """Of its processes of that job; containers may have their own."""
-    mine = (one for one in facts.processes.get(host.name, ()) if one.job == job and one.ours is not False)
+    mine = (one for one in facts.index.processes_by_host.get(host.name, ()) if one.job == job and one.ours is not False)
     return frozenset(clean(one.sockets.default)[:40] for one in mine if one.sockets and one.sockets.default)

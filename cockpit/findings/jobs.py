@@ -122,12 +122,12 @@ def _failed_finding(job: Job, facts: Facts) -> Finding:
 def _port_lines(facts: Facts, job: Job, cause: tuple[str, Cause] | None) -> tuple[tuple[str, ...], tuple[Process, ...]]:
     """Who has the port now that it wanted, and those of them that are known; else how to find out on the node that its log names."""
     port = find_port_in_use(cause[0]) if cause else None
-    wanted = find_wanted_port(job, facts.snapshot.nodes or (), facts.snapshot.hosts) if port else None
+    wanted = find_wanted_port(job, facts.snapshot) if port else None
     listeners = listeners_of(facts.snapshot, wanted) if wanted else None
     if wanted is None or listeners is None:
         return ((f"`ss -ltnp 'sport = :{port}'` on the node where it failed shows who has port {port} now",) if port else ()), ()
     place = facts.titles.of_host(wanted.host)
-    known = [known_process(one, facts.processes.get(wanted.host, ())) for one in listeners]
+    known = [known_process(one, facts.index.processes_by_host.get(wanted.host, ())) for one in listeners]
     lines = tuple(listener_line(wanted, place, one, process) for one, process in zip(listeners, known, strict=True))
     free = (f"nothing listens on port {wanted.port} of {clean(place)} now (containers not checked)",)
     return lines or free, tuple(filter(None, known))

@@ -60,14 +60,14 @@ def near_kill(facts: Facts) -> Iterator[Finding]:
     seen: set[int] = set()
     least = facts.limits.memory_ahead - CLEAR_STEP_SHARE
     for node in facts.living_nodes:
-        memory = node.memory
-        most = None if memory.used is None else memory.used + (0 if node.probed else node.shared or 0)
+        memory = facts.machine(node).memory
+        most = None if memory.used is None else memory.used + (0 if node.probed else node.agent.shared or 0)
         if most is None or most < least * (memory.kill_at or DEFAULT_THRESHOLD * (memory.total or 0)):
             continue
         used, line = plausible_bytes(memory.used), kill_line(memory)
         if used is None or line is None or not line.at:
             continue
-        host = facts.hosts.get(node.id or "")
+        host = facts.index.host_of(node)
         if host is not None and id(host) in seen:  # several raylets of one host share its memory
             continue
         seen.add(id(host))
@@ -77,7 +77,7 @@ def near_kill(facts: Facts) -> Iterator[Finding]:
 def _near_findings(facts: Facts, node: Node, used: float, line: KillLine) -> Iterator[Finding]:
     limits, subject, share = facts.limits, facts.title(node), used / line.at
     most = (used + _uncounted_shared(facts, node, line)) / line.at
-    trend = facts.memory.trend(node.key) if facts.now - (node.seen or 0.0) <= MAX_SAMPLE_AGE_S else None
+    trend = facts.memory.trend(node.key) if facts.now - (facts.machine(node).seen or 0.0) <= MAX_SAMPLE_AGE_S else None
     left = seconds_until(used, line.at, trend.slope) if trend and trend.steady else None
     ahead = left is not None and left <= limits.memory_forecast and share >= limits.memory_ahead
     close = facts.is_over_mark(most, limits.memory_near, limits.memory_near - CLEAR_STEP_SHARE, NEAR_CODE, subject)
@@ -92,7 +92,7 @@ def _near_findings(facts: Facts, node: Node, used: float, line: KillLine) -> Ite
 
 def _uncounted_shared(facts: Facts, node: Node, line: KillLine) -> float:
     """Shared memory, which the kill line counts; agents of Ray before 2.60 may not, since outside of cgroups they ask psutil."""
-    version, shared = _parse_version(facts.snapshot.cluster.ray_version), plausible_bytes(node.shared) or 0.0
+    version, shared = _parse_version(facts.snapshot.cluster.ray_version), plausible_bytes(node.agent.shared) or 0.0
     return shared if not node.probed and version and version < SHARED_COUNTED_SINCE and shared >= NEGLIGIBLE_SHARE * line.at else 0.0
 
 
@@ -101,7 +101,7 @@ def _near_finding(facts: Facts, node: Node, used: float, line: KillLine, trend: 
     below = line.at - used - shared
     counted = f" ({size(used + shared)} with the {size(shared)} of shared memory that Ray's agent may leave out)" if shared else ""
     where = f"{size(below)} below" if below > 0 else f"{size(-below)} above"
-    host = facts.hosts.get(node.id or "")
+    host = facts.index.host_of(node)
     held = facts.memory.holdings(host.name if host else node.host)
     job = _job_to_stop(facts, held or ())
     text = (
@@ -124,7 +124,7 @@ def _forecast_words(used: float, line: KillLine, trend: Trend | None) -> str:
 
 
 def _near_evidence(facts: Facts, node: Node, line: KillLine, held: list[Holding] | None) -> Iterator[str]:
-    memory, title = node.memory, facts.title(node)
+    memory, title = facts.machine(node).memory, facts.title(node)
     counted = "memory.current minus file cache, of memory.max, in /sys/fs/cgroup" if memory.host_total else "`free -b`: total - available"
     yield f"{title} has {size(memory.used)} of {size(memory.total)} in use ({counted})"
     yield (
@@ -211,7 +211,7 @@ def _kill_policy_words(facts: Facts, held: list[Holding] | None) -> str:
 @rests_on()
 def oom_kills(facts: Facts) -> Iterator[Finding]:
     """Workers ended by Ray's memory monitor and processes ended by the kernel, by node, until an hour after the last."""
-    hosts = {host.name: facts.nodes[node] for node, host in facts.hosts.items() if node in facts.nodes}
+    hosts = {host.name: facts.nodes[node] for node, host in facts.index.hosts_by_node.items() if node in facts.nodes}
     found: dict[str, list[OomKill]] = {}
     for kill in facts.snapshot.oom_kills or ():
         node = facts.nodes.get(kill.node or "") or hosts.get(kill.host or "")
@@ -232,7 +232,7 @@ def _is_recent(facts: Facts, kill: OomKill) -> bool:
 def _has_ray(facts: Facts, host: str | None) -> bool:
     """A host of which the kernel may have ended the raylet itself; what it ends elsewhere is not of this cluster."""
     known = facts.snapshot.hosts.get(host or "")
-    return known is not None and bool(known.nodes or known.sessions)
+    return known is not None and bool(facts.index.node_ids_on(known) or known.sessions)
 
 
 def _relation(kill: OomKill, begun: float | None) -> Literal["earlier", "ours", "foreign", "unknown"]:
@@ -347,8 +347,8 @@ def cgroup_limit(facts: Facts) -> Iterator[Finding]:
         if (raylet := raylets.get(node.id)) and (found := _slurm_limit(facts, node, raylet)):
             yield found
             continue
-        whole = node.memory.host_total
-        limit = None if whole is None else plausible_bytes(node.memory.total)
+        memory = facts.machine(node).memory
+        whole, limit = memory.host_total, plausible_bytes(memory.total)
         if limit and whole and limit < whole < MAX_BYTES:
             title = facts.title(node)
             text = f"Ray may use {size(limit)} of memory on {title}, not the host's {size(whole)}: a cgroup limits it"
@@ -359,11 +359,11 @@ def cgroup_limit(facts: Facts) -> Iterator[Finding]:
 
 def _slurm_limit(facts: Facts, node: Node, raylet: RayProcess) -> Finding | None:
     """Ray's memory monitor reads a container's limit alone (memory_monitor_utils.cc), so it ends no worker before Slurm's limit does."""
-    known = raylet.slurm_memory or Amount()
-    limit, counted = plausible_bytes(known.total), plausible_bytes(node.memory.total)
+    known, memory = raylet.slurm_memory or Amount(), facts.machine(node).memory
+    limit, counted = plausible_bytes(known.total), plausible_bytes(memory.total)
     if not limit or not counted or limit >= counted:
         return None
-    title, job, line = facts.title(node), raylet.slurm, plausible_bytes(node.memory.kill_at)
+    title, job, line = facts.title(node), raylet.slurm, plausible_bytes(memory.kill_at)
     now = "" if known.used is None else f" ({size(known.used)} in use now)"
     kills = "its kill line is unknown" if line is None else f"it kills workers at {size(line)} in use on the whole host"
     level: Level = "info" if line is not None and line <= limit else "warning"

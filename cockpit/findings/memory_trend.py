@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain, zip_longest
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import msgspec
 
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.findings.trend import Series, Trend, find_trend
-from cockpit.model import Host, HostMemory, Node, Process, Snapshot
+from cockpit.model import Host, HostMemory, Machine, Process, Snapshot
 from cockpit.model.titles import whole_name
 
 STEP_S = 5.0
@@ -73,24 +73,20 @@ class MemoryHistory:
 
     def __init__(self) -> None:
         self._now = 0
-        self._seen: tuple[Node, ...] | None = None
         self._nodes: dict[str, tuple[float, _Past]] = {}
         self._pasts: dict[str, dict[str, _Past]] = {}
         """By host, then by owner."""
         self._held: dict[str, tuple[int, list[tuple[MemoryOwner, int, tuple[Process, ...]]]]] = {}
 
     def record(self, snapshot: Snapshot) -> None:
-        """Take in what is new; what hasn't changed since the last time costs nothing."""
+        """Take in what is new."""
         self._now = int(snapshot.taken // STEP_S)
-        if snapshot.nodes is not self._seen:
-            for node, before in zip_longest(snapshot.nodes or (), (self._seen or ())[: len(snapshot.nodes or ())]):
-                if node is not before:
-                    self._put(node, snapshot.taken)
-            self._seen = snapshot.nodes
-            self._forget(snapshot)
-        due = {host.name: host for host in snapshot.hosts.values() if self._due(host, snapshot.taken)}
-        for name, processes in _by_host(snapshot.processes or (), due).items():
-            self._own(due[name], processes)
+        for node in snapshot.nodes or ():
+            self._put(node.key, snapshot.index.machine(node), snapshot.taken)
+        self._forget(snapshot)
+        for host in snapshot.hosts.values():
+            if self._due(host, snapshot.taken):
+                self._own(host, snapshot.index.processes_by_host.get(host.name, ()))
 
     def tail(self, node: str, width: int = 60) -> list[float | None]:
         """The bytes in use on a node in the last `width` steps, newest last; `None` where nothing was heard."""
@@ -114,21 +110,20 @@ class MemoryHistory:
             return None
         return [Holding(owner, used, processes, self._pasts[host][owner.key].trend(self._now)) for owner, used, processes in held]
 
-    def _put(self, node: Node, taken: float) -> None:
-        used = plausible_bytes(node.memory.used)
-        known = self._nodes.get(node.key)
-        if used is None or node.seen is None or taken - node.seen > STALE_AFTER_S or (known and known[0] == node.seen):
+    def _put(self, node: str, machine: Machine, taken: float) -> None:
+        used, seen, known = plausible_bytes(machine.memory.used), machine.seen, self._nodes.get(node)
+        if used is None or seen is None or taken - seen > STALE_AFTER_S or (known and known[0] == seen):
             return
         past = known[1] if known else _Past(self._now)
         past.put(self._now, used)
-        self._nodes[node.key] = (node.seen, past)
+        self._nodes[node] = (seen, past)
 
     def _due(self, host: Host, taken: float) -> bool:
         """Once a step: every process of it is looked at."""
         fresh = host.taken is not None and taken - host.taken <= STALE_AFTER_S
         return fresh and host.processes is not None and self._held.get(host.name, (None, ()))[0] != self._now
 
-    def _own(self, host: Host, processes: list[Process]) -> None:
+    def _own(self, host: Host, processes: Sequence[Process]) -> None:
         held = sorted(_holdings_by_owner(host, processes), key=lambda one: -one[1])
         pasts = dict(self._pasts.get(host.name, {}))
         for owner, used, _ in held:
@@ -158,16 +153,7 @@ def kill_line(memory: HostMemory) -> KillLine | None:
     return KillLine(int(DEFAULT_THRESHOLD * total), assumed=True) if total else None
 
 
-def _by_host(processes: Iterable[Process], due: dict[str, Host]) -> dict[str, list[Process]]:
-    found: dict[str, list[Process]] = {name: [] for name in due}
-    if due:
-        for process in processes:
-            if process.host in due:
-                found[process.host].append(process)
-    return found
-
-
-def _holdings_by_owner(host: Host, processes: list[Process]) -> Iterator[tuple[MemoryOwner, int, tuple[Process, ...]]]:
+def _holdings_by_owner(host: Host, processes: Sequence[Process]) -> Iterator[tuple[MemoryOwner, int, tuple[Process, ...]]]:
     """Each owner with all it holds; its name is that of its greatest process."""
     by_owner: dict[str, list[tuple[int, MemoryOwner, Process | None]]] = {}
     known = {process.pid for process in processes}

@@ -152,9 +152,9 @@ def _is_restarted(facts: Facts, actor: str) -> bool:
 
 
 def _host(facts: Facts, node: Node) -> Host | None:
-    """Where it was, if that is looked at: by its raylet, else by its address."""
-    at = facts.hosts.get(node.id or "")
-    return next((host for host in facts.fresh_hosts if host is at or (at is None and node.ip and node.ip in host.addresses)), None)
+    """Where it was, if that is looked at."""
+    host = facts.index.host_of(node)
+    return host if host in facts.fresh_hosts else None
 
 
 def _raylet(facts: Facts, node: Node) -> RayProcess | None:
@@ -168,7 +168,7 @@ def _raylet(facts: Facts, node: Node) -> RayProcess | None:
 
 def _raylet_processes(facts: Facts, node: Node, raylet: RayProcess | None) -> list[Process]:
     host = _host(facts, node) if raylet else None
-    return [one for one in facts.processes.get(host.name, ()) if raylet and one.pid == raylet.pid] if host else []
+    return [one for one in facts.index.processes_by_host.get(host.name, ()) if raylet and one.pid == raylet.pid] if host else []
 
 
 def _evidence(facts: Facts, node: Node) -> Iterator[str]:
@@ -228,7 +228,7 @@ def _wrong_address_words(facts: Facts, node: Node) -> str | None:
     """
     if node.head or not node.ip or "health check" not in (node.message or ""):
         return None
-    host = next((host for name, host in facts.snapshot.hosts.items() if name in (node.host, node.name) or node.id in host.nodes), None)
+    host = facts.index.host_of(node) or next((host for name, host in facts.snapshot.hosts.items() if name in (node.host, node.name)), None)
     if not is_loopback(node.ip) and (host is None or not host.addresses or node.ip in host.addresses):
         return None
     own = next((address for address in (host.addresses if host else ()) if not is_loopback(address)), "IP")
@@ -246,12 +246,11 @@ def silent_agents(facts: Facts) -> Iterator[Finding]:
     if asked is None or facts.snapshot.cluster.reachable is False or facts.has_fault("ray.nodes") or facts.has_fault("ray.gcs"):
         return
     least = facts.limits.agent_silent / 2
-    behind = [
-        (node, asked - node.reported) for node in facts.living_nodes if node.reported is not None and least <= asked - node.reported < inf
-    ]
+    reported = [(node, asked - node.agent.seen) for node in facts.living_nodes if node.agent.seen is not None]
+    behind = [(node, silent) for node, silent in reported if least <= silent < inf]
     if not behind:
         return
-    known = sum(node.reported is not None for node in facts.living_nodes)
+    known = len(reported)
     late = [(node, silent) for node, silent in behind if _is_silent(facts, node, silent)]
     if len(late) > MAX_SINGLE_FINDINGS or 1 < len(late) == known:
         yield _many_silent_finding(facts, [node for node, _ in late], min(silent for _, silent in late), known)
@@ -280,7 +279,7 @@ def _silent_finding(facts: Facts, node: Node, silent: float) -> Finding:
         text=f"Ray's agent on {name} has not reported for {age(silent)}{stopped}{doubt}; "
         "Ray's numbers for its GPUs and memory are that old",
         evidence=(f"/nodes?view=summary: `now` of {name} has not changed for {age(silent)}, but Ray lists it as ALIVE", *seen),
-        since=node.reported,
+        since=node.agent.seen,
         remedy=Remedy(f"{cure}; do not kill the agent: its raylet and all work on the node would end with it"),
         about=(node.key, *((agent.key,) if agent else ())),
     )
@@ -288,7 +287,7 @@ def _silent_finding(facts: Facts, node: Node, silent: float) -> Finding:
 
 def _agent(facts: Facts, node: Node) -> Process | None:
     host = _host(facts, node)
-    mine = facts.processes.get(host.name, ()) if host else ()
+    mine = facts.index.processes_by_host.get(host.name, ()) if host else ()
     ours = [one for one in mine if one.ours is not False and one.node in (None, node.id)]
     found = [one for one in ours if any(words in (one.command or "") for words in AGENT_COMMANDS)]
     return next((one for one in found if one.state == "T"), found[0] if found else None)
@@ -309,13 +308,13 @@ def _many_silent_finding(facts: Facts, late: list[Node], silent: float, known: i
 @rests_on("ray.nodes")
 def missing_hosts(facts: Facts) -> Iterator[Finding]:
     """Hosts of the config on which no node of this cluster lives, nor has lived."""
-    snapshot, hosts = facts.snapshot, facts.snapshot.hosts
+    snapshot = facts.snapshot
     if not snapshot.cluster.reachable or facts.has_fault("ray.nodes") or not facts.living_nodes:
         return
     if snapshot.allocation and snapshot.allocation.lacks:  # what else Slurm's nodes are called is not known
         return
     # A cluster elsewhere can be watched from a laptop that has a Ray of its own.
-    lone = [node for node in snapshot.nodes or () if node.id is None and not (node.host in hosts and hosts[node.host].local)]
+    lone = [node for node in snapshot.nodes or () if node.id is None and not ((host := facts.index.host_of(node)) and host.local)]
     missing = [node for node in lone if facts.seconds_lasting("node-missing", node.host) >= facts.limits.node_missing]
     if missing:
         yield _missing_finding(facts, missing)
@@ -350,7 +349,7 @@ def _raylet_words(facts: Facts, node: Node) -> str:
 
 
 def _raylet_sessions(facts: Facts, node: Node) -> list[str] | None:
-    host = facts.snapshot.hosts.get(node.host)
+    host = facts.index.host_of(node)
     return None if host is None or host.rays is None else [ray.session for ray in host.rays if ray.role == "raylet" and ray.session]
 
 

@@ -53,7 +53,7 @@ def _judge_worker_ports(facts: Facts, host: Host, ray: RayProcess, ranges: Range
 
 def _count_port_users(facts: Facts, host: Host, ray: RayProcess) -> int:
     """Its workers and drivers: each has a port of its own (`WorkerPool::GetNextFreePort` in src/ray/raylet/worker_pool.cc)."""
-    processes = facts.processes.get(host.name, ())
+    processes = facts.index.processes_by_host.get(host.name, ())
     workers = sum(one.kind == "worker" and one.node == ray.node and one.state != "Z" for one in processes)
     drivers = sum(one.kind == "driver" and one.session == ray.session and one.state != "Z" for one in processes)
     return workers + drivers
@@ -156,7 +156,7 @@ def _overlap_finding(facts: Facts, what: str, ports: Ranges, local: str, names: 
     one = what.startswith("port of")
     listed = ",".join(f"{low}-{high}" if low != high else f"{low}" for low, high in ports)
     return facts.cluster_finding(
-        [node for node in facts.living_nodes if (host := facts.hosts.get(node.id or "")) and host.name in names],
+        [node for node in facts.living_nodes if (host := facts.index.host_of(node)) and host.name in names],
         "ports-ephemeral",
         "info",
         f"Ray's {what} on {where} {'is' if one else 'are'} {write_ranges(ports)}, "

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from heapq import nlargest
 from typing import Final
 
 import msgspec
 
 from cockpit.findings.causes import find_cause, find_port_in_use
-from cockpit.model import Host, Job, Listener, Node, Process, Snapshot
+from cockpit.model import Job, Listener, Process, Snapshot
 from cockpit.text import clean
 
 MAX_COMMAND = 100
@@ -44,15 +44,16 @@ def last_failures(jobs: Iterable[Job], now: float, told_s: float) -> Iterator[Jo
     return (job for job in failed if id(job) in newest)
 
 
-def find_wanted_port(job: Job, nodes: Sequence[Node], hosts: Mapping[str, Host]) -> WantedPort | None:
+def find_wanted_port(job: Job, snapshot: Snapshot) -> WantedPort | None:
     """Ray writes the address of its node before what a worker says, but for those on the node of the driver."""
     cause = find_cause(job.message)
     port = find_port_in_use(cause[0]) if cause else None
     if cause is None or port is None:
         return None
     said = re.match(_FROM_WORKER, cause[0])
-    home = [node for node in nodes if node.state == "ALIVE" and (node.ip == said[1] if said else node.id and node.id == job.driver_node)]
-    looked_at = {host.name for node in home for host in hosts.values() if node.id in host.nodes}
+    living = [node for node in snapshot.nodes or () if node.state == "ALIVE"]
+    home = [node for node in living if (node.ip == said[1] if said else node.id and node.id == job.driver_node)]
+    looked_at = {host.name for node in home if (host := snapshot.index.hosts_by_node.get(node.id or "")) is not None}
     return WantedPort(looked_at.pop(), port) if len(looked_at) == 1 else None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cockpit.model import Gpu, Host, Node, RayProcess, Snapshot
-from cockpit.model.claims import hosts_by_node
 
 NO_DEVICES = ("", "-1", "none", "void", "nodevfiles")
 """What CUDA_VISIBLE_DEVICES says for "none"."""
@@ -39,25 +38,25 @@ def count_in_ray(node: Node) -> float | None:
     return total if total is not None and 0 <= total <= MAX_GPUS_PER_HOST else None
 
 
-def find_not_given(node: Node, host: Host | None) -> tuple[Gpu, ...] | None:
-    """GPUs of the node that Ray can't hand out, because its raylet was not given them; `None`: that is not known.
+def find_not_given(node: Node, gpus: Sequence[Gpu] | None, host: Host | None) -> tuple[Gpu, ...] | None:
+    """Of the GPUs of a node those that Ray can't hand out, because its raylet was not given them; `None`: that is not known.
 
     A raylet that counts N GPUs has the first N that CUDA_VISIBLE_DEVICES names, else those with the indices 0 to N-1
     (Ray 2.60, `resource_and_label_spec.py` and `accelerators/nvidia_gpu.py`). Of raylets that share a host nothing is claimed.
     """
     total = count_in_ray(node)
-    if node.state != "ALIVE" or not node.id or not node.resources or node.gpus is None or total is None:
+    if node.state != "ALIVE" or not node.id or not node.resources or gpus is None or total is None:
         return None
-    if any(gpu.index >= 1000 for gpu in node.gpus):
+    if any(gpu.index >= 1000 for gpu in gpus):
         return None
-    if total >= len(node.gpus):
+    if total >= len(gpus):
         return ()
     raylet = find_raylet(node, host)
     if not is_environment_known(raylet) or sum(ray.role == "raylet" for ray in (host.rays if host else None) or ()) != 1:
         return None
     listed = list_visible_devices(raylet)
-    given = [str(number) for number in range(len(node.gpus))] if listed is None else listed
-    return tuple(gpu for gpu in node.gpus if not is_named(gpu, given[: int(total)]))
+    given = [str(number) for number in range(len(gpus))] if listed is None else listed
+    return tuple(gpu for gpu in gpus if not is_named(gpu, given[: int(total)]))
 
 
 def is_named(gpu: Gpu, devices: Sequence[str]) -> bool:
@@ -67,6 +66,6 @@ def is_named(gpu: Gpu, devices: Sequence[str]) -> bool:
 
 def find_all_not_given(snapshot: Snapshot) -> Mapping[str, tuple[Gpu, ...]]:
     """By key of the node, of each node of which that is known."""
-    hosts = hosts_by_node(snapshot.nodes or (), snapshot.hosts)
-    found = {node.key: find_not_given(node, hosts.get(node.id or "")) for node in snapshot.nodes or ()}
+    index = snapshot.index
+    found = {node.key: find_not_given(node, index.machine(node).gpus, index.host_of(node)) for node in snapshot.nodes or ()}
     return {key: gpus for key, gpus in found.items() if gpus is not None}

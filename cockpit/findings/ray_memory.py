@@ -39,7 +39,7 @@ def large_parts(facts: Facts) -> Iterator[Finding]:
     """
     least = CLEAR_SHARE * facts.limits.ray_memory
     for host in facts.snapshot.hosts.values():
-        for process in facts.processes.get(host.name, ()):
+        for process in facts.index.processes_by_host.get(host.name, ()):
             if process.kind != "ray" or process.ours is False or process.shared is None or (plausible_bytes(process.private) or 0) < least:
                 continue
             title = facts.host_title(host)

@@ -48,7 +48,7 @@ def several_sessions(facts: Facts) -> Iterator[Finding]:
 
 def _offers_no_gpu(facts: Facts, host: Host) -> bool:
     """Whether the Ray that is followed has nodes on that host, none of which offers a GPU."""
-    nodes = [node for node in facts.living_nodes if node.id in host.nodes]
+    nodes = [node for node in facts.index.nodes_on(host) if node.state == "ALIVE"]
     return bool(nodes) and all(not has.total for node in nodes for name, has in node.resources.items() if name == "GPU")
 
 
@@ -116,11 +116,12 @@ def dead_pointers(facts: Facts) -> Iterator[Finding]:
                 folders.setdefault(os.path.dirname(pointer.path), []).append(pointer)
         for folder, dead in folders.items():
             if facts.seconds_lasting("pointer-dead", f"{host.name} {folder}") >= facts.limits.pointer_age:
-                yield _pointer_finding(facts.host_title(host), host, folder, dead)
+                yield _pointer_finding(facts, host, folder, dead)
 
 
-def _pointer_finding(title: str, host: Host, folder: str, dead: list[Pointer]) -> Finding:
+def _pointer_finding(facts: Facts, host: Host, folder: str, dead: list[Pointer]) -> Finding:
     """After a `ray stop` `session_latest` alone is left behind, and does no harm until another Ray lives there."""
+    title = facts.host_title(host)
     lives = next((session for session in host.sessions or () if session.live and os.path.dirname(session.path) == folder), None)
     harm = lives is not None or any(map(_is_address, dead))
     while_lives = f", while {lives.name} runs there" if lives else ""
@@ -135,8 +136,7 @@ def _pointer_finding(title: str, host: Host, folder: str, dead: list[Pointer]) -
             f"remove {them} (`ray stop` would too, and would stop every Ray there)" if harm else "remove the files of that session", "clean"
         ),
         about=tuple(session.key for session in host.sessions or () if any(session.name in pointer.target for pointer in dead))
-        or tuple(f"node:{node}" for node in host.nodes)
-        or (f"node:{host.name}",),
+        or facts.index.node_keys_on(host),
     )
 
 

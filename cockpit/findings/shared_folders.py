@@ -20,13 +20,13 @@ def shared_sessions(facts: Facts) -> Iterator[Finding]:
     All nodes of a cluster call their session alike, so that neither its name nor its path tells; nor do device and inode, which each host
     numbers for itself.
     """
-    found: dict[str, dict[str, tuple[Host, Session, str]]] = {}
+    hosts, found = facts.index.hosts_by_node, dict[str, dict[str, tuple[Host, Session, str]]]()
     for host in facts.fresh_hosts:
         for session in host.sessions or ():
-            others = [node for node in session.nodes if (there := facts.hosts.get(node)) and there.name != host.name]
+            others = [node for node in session.nodes if (there := hosts.get(node)) and there.name != host.name]
             if session.live and others:
                 found.setdefault(session.path, {})[host.name] = host, session, others[0]
-                there = facts.hosts[others[0]]
+                there = hosts[others[0]]
                 found[session.path].setdefault(there.name, (there, session, others[0]))
     for path, shared in found.items():
         yield _finding(facts, path, [*shared.values()])
@@ -34,9 +34,10 @@ def shared_sessions(facts: Facts) -> Iterator[Finding]:
 
 def _finding(facts: Facts, path: str, shared: list[tuple[Host, Session, str]]) -> Finding:
     titles = sorted({facts.host_title(host) for host, _, _ in shared})
-    nodes = [node for node in facts.living_nodes if any(node.id in host.nodes for host, _, _ in shared)]
+    keys = {key for host, _, _ in shared for key in facts.index.node_keys_on(host)}
+    nodes = [node for node in facts.living_nodes if node.key in keys]
     _, session, node = shared[0]
-    other, first = facts.host_title(facts.hosts[node]), facts.host_title(facts.snapshot.hosts[session.host])
+    other, first = facts.host_title(facts.index.hosts_by_node[node]), facts.host_title(facts.snapshot.hosts[session.host])
     word, quoted_node = quote_word(path), quote_word(node)
     if word is not None and quoted_node is not None:
         evidence = [

@@ -89,7 +89,7 @@ def _groups(facts: Facts) -> Iterator[Sequence[Rank]]:
     groups: dict[tuple[object, ...], list[Rank]] = {}
     for (node_id, index), by_role in roles.items():
         node = facts.nodes.get(node_id)
-        gpu = next((gpu for gpu in (node.gpus if node else None) or () if gpu.index == index), None)
+        gpu = next((gpu for gpu in (facts.machine(node).gpus if node else None) or () if gpu.index == index), None)
         load = facts.gpu_history.load(node.key, index) if node else None
         if node is None or gpu is None or load is None or index >= MIG_FROM or any(len(held) > 1 for held in by_role.values()):
             continue
@@ -187,8 +187,8 @@ def _node_line(facts: Facts, node: str, others: Sequence[Rank]) -> str:
 
 def _stranger_lines(facts: Facts, rank: Rank) -> tuple[str, ...]:
     """Who else holds it, and nobody's fellow: it may be what takes the time."""
-    held = facts.gpu_holders.get((rank.node.id or "", rank.gpu.index), ())
-    others = [process for process in held if process.actor is None and process.kind not in ("worker", "driver", "child")]
+    held = facts.index.gpu_holders.get((rank.node.key, rank.gpu.index), ())
+    others = [process for process, _ in held if process.actor is None and process.kind not in ("worker", "driver", "child")]
     if not others:
         return ()
     names = ", ".join(f"pid {process.pid} ({process.kind}) {clean(whole_name(process))[:40]}".rstrip() for process in others[:4])

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import Amount, Finding, Host, Node, Process, Quantity, Snapshot
-from cockpit.model.claims import hosts_by_node
 
 if TYPE_CHECKING:
     from cockpit.findings.facts import Facts
@@ -82,11 +81,9 @@ class SourceTimes:
     """When each source was last heard, as one snapshot has it."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot, self._now = snapshot, snapshot.taken
+        self._snapshot, self._now, self.index = snapshot, snapshot.taken, snapshot.index
         self._failing = {source for fault in snapshot.faults if fault.host is None for source in (fault.source, *fault.sources)}
         self._gcs_lost = min((fault.since for fault in snapshot.faults if fault.source == "ray.gcs"), default=None)
-        self.hosts = hosts_by_node(snapshot.nodes or (), snapshot.hosts)
-        """Probed hosts by Ray's node id."""
 
     def of_ray(self, source: str) -> SourceTime:
         """Of the dashboard, Slurm or Kubernetes. While the GCS is lost the dashboard repeats what it knew before."""
@@ -115,15 +112,16 @@ class SourceTimes:
 
     def host_of(self, node: Node) -> Host | None:
         """The host whose probe is the source of a node's figures; `None` where Ray's agent is."""
-        return (self.hosts.get(node.id or "") or self._snapshot.hosts.get(node.host)) if node.probed else None
+        return self._snapshot.hosts.get(node.probe or "")
 
     def is_agent_old(self, node: Node) -> bool:
         """Whether the figures of a node without a probe are too old for any claim about now."""
-        return node.seen is not None and isfinite(node.seen) and self._now - node.seen > STALE_AFTER_S
+        seen = node.agent.seen
+        return seen is not None and isfinite(seen) and self._now - seen > STALE_AFTER_S
 
     def of_agent(self, node: Node) -> SourceTime:
         """Of Ray's agent on a node without a probe."""
-        at = node.seen if node.seen is not None and isfinite(node.seen) else None
+        at = node.agent.seen if node.agent.seen is not None and isfinite(node.agent.seen) else None
         return SourceTime(node.key, f"{node.title} agent", at, self.is_agent_old(node))
 
     def of_finding(self, finding: Finding, sources: frozenset[str]) -> tuple[SourceTime, ...]:
@@ -233,7 +231,7 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
 """The fields of a host that one source of its probe fills."""
 
 
-_UNKNOWN_HOST, _UNKNOWN_NODE = Host(""), Node(None, "")
+_UNKNOWN_HOST = Host("")
 
 
 def _fresh_host(host: Host, old: frozenset[str]) -> Host:
@@ -244,16 +242,19 @@ def _fresh_host(host: Host, old: frozenset[str]) -> Host:
 
 
 _FIGURES = (("memory", ("memory", "shared")), ("shm", ("shm",)), ("disks", ("disks",)), ("nvml", ("gpus",)), ("processes", ("cpu",)))
-"""The figures of a node that one source of a probe fills."""
+"""What Ray's agent tells of the same as one source of a probe."""
 
 
 def _fresh_node(node: Node, times: SourceTimes, lists: set[str], old: Mapping[str, frozenset[str]]) -> Node:
     """Without the figures that are old. Of a node list that is old nobody knows which nodes live, but where a probe sees the raylet."""
     host = times.host_of(node)
     sources = old.get(host.name, frozenset()) if host else ON_A_MACHINE if times.is_agent_old(node) else frozenset()
-    changes = {field: getattr(_UNKNOWN_NODE, field) for source, fields in _FIGURES if source in sources for field in fields}
+    unsaid = {field: None for source, fields in _FIGURES if source in sources for field in fields}
+    changes: dict[str, object] = {}
+    if any(getattr(node.agent, field) is not None for field in unsaid):
+        changes["agent"] = replace(node.agent, **unsaid)
     if "ray.nodes" in lists and node.id is not None:
-        raylet = times.hosts.get(node.id)
+        raylet = times.index.hosts_by_node.get(node.id)
         is_seen_alive = raylet is not None and "rays" not in old.get(raylet.name, ())
         changes["state"] = "ALIVE" if is_seen_alive and node.state == "ALIVE" else "UNKNOWN"
         changes["object_store"] = Amount()

@@ -92,7 +92,7 @@ def stalled_jobs(facts: Facts) -> Iterator[Finding]:
     if facts.is_single_look:
         return
     busy: frozenset[str] | None = None
-    known = facts.known.snapshot.processes or ()  # of a host that has fallen silent too: what its GPUs do is unknown, and may be work
+    known = facts.known.processes or ()  # of a host that has fallen silent too: what its GPUs do is unknown, and may be work
     holding = (each for each in known if each.gpus and each.job and each.kind not in LEFT_OVER)
     for job_id, holders in group_by(holding, lambda process: process.job or "").items():
         job = facts.jobs.get(job_id)
@@ -114,7 +114,7 @@ def _used_gpus(facts: Facts, job: Job, holders: Iterable[Process]) -> list[UsedG
             return None
         node = facts.nodes.get(process.node or "")
         for hold in process.gpus:
-            gpu = _find_gpu(node, hold.index)
+            gpu = _find_gpu(facts, node, hold.index)
             if node is None or gpu is None:
                 return None
             if hold.memory is None and not node.probed:
@@ -133,8 +133,8 @@ def _marks(facts: Facts, job: Job) -> Marks:
     return Marks(IDLE_CLEAR_PERCENT if facts.was_found("job-stalled", _subject(job)) else IDLE_PERCENT, SPIN_PERCENT, power)
 
 
-def _find_gpu(node: Node | None, index: int) -> Gpu | None:
-    gpus = (node.gpus if node else None) or ()
+def _find_gpu(facts: Facts, node: Node | None, index: int) -> Gpu | None:
+    gpus = (facts.machine(node).gpus if node else None) or ()
     if 0 <= index < len(gpus) and gpus[index].index == index:
         return gpus[index]
     return next((gpu for gpu in gpus if gpu.index == index), None)
@@ -190,7 +190,7 @@ def _nodes_with_unknown_work(facts: Facts) -> frozenset[str]:
 
 
 def _is_working(facts: Facts, process: Process, index: int) -> bool:
-    gpu = _find_gpu(facts.nodes.get(process.node or ""), index)
+    gpu = _find_gpu(facts, facts.nodes.get(process.node or ""), index)
     return gpu is not None and (gpu.utilization or 0) > IDLE_PERCENT and _power_share(gpu) > facts.limits.spin_power
 
 

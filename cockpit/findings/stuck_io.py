@@ -22,7 +22,7 @@ def stuck_processes(facts: Facts) -> Iterator[Finding]:
     found: dict[Where, list[tuple[float, Process]]] = {}
     for host in facts.fresh_hosts:
         known = {(one.pid, one.ticks): one for one in host.stuck or ()}
-        for process in facts.processes.get(host.name, ()):
+        for process in facts.index.processes_by_host.get(host.name, ()):
             if process.state == "D" and process.job and process.ours is not False:
                 seconds = facts.seconds_lasting("waits in the kernel", process.key)
                 if seconds >= facts.limits.stuck_age:

@@ -57,7 +57,10 @@ def _list_near(facts: Facts, host: Host, ray: RayProcess) -> Iterator[_Near]:
     least = facts.limits.tasks - CLEAR_STEP_SHARE
     for one in ray.tasks or ():
         if one.used is not None and one.limit is not None and 0 < least * one.limit <= one.used <= MAX_TASKS:
-            user = next((known.user for known in facts.processes.get(host.name, ()) if known.pid == ray.pid and known.user), "Ray's user")
+            user = next(
+                (known.user for known in facts.index.processes_by_host.get(host.name, ()) if known.pid == ray.pid and known.user),
+                "Ray's user",
+            )
             yield _Near(host, ray, one.used, one.limit, _words(one, facts.host_title(host), ray.pid, user))
 
 

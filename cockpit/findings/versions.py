@@ -63,7 +63,7 @@ def _difference(
     told_odd = " and ".join(f"{version} on {join_first([*names], MAX_HOSTS_NAMED)}" for version, names in sorted(odd.items()))
     odd_hosts = {name for names in odd.values() for name in names}
     yield facts.cluster_finding(
-        (node for node in facts.living_nodes if (host := facts.hosts.get(node.id or "")) and host.name in odd_hosts),
+        (node for node in facts.living_nodes if (host := facts.index.host_of(node)) and host.name in odd_hosts),
         code,
         level,
         f"{what} is {told_odd}, but {others} {usual}",

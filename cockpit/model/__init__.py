@@ -9,8 +9,10 @@ from cockpit.model.disk import *  # noqa: F403 each name is in one place: where 
 from cockpit.model.finding import *  # noqa: F403
 from cockpit.model.gpu import *  # noqa: F403
 from cockpit.model.host import *  # noqa: F403
+from cockpit.model.index import *  # noqa: F403
 from cockpit.model.kubernetes import *  # noqa: F403
 from cockpit.model.limits import *  # noqa: F403
+from cockpit.model.machine import *  # noqa: F403
 from cockpit.model.oom import *  # noqa: F403
 from cockpit.model.proxy import *  # noqa: F403
 from cockpit.model.ray import *  # noqa: F403

@@ -31,11 +31,6 @@ def believed_hosts(nodes: Iterable[Node], hosts: Mapping[str, Host]) -> dict[str
     return believed
 
 
-def hosts_by_node(nodes: Iterable[Node], hosts: Mapping[str, Host]) -> dict[str, Host]:
-    """By Ray's id of a node: the probed host that it runs on. A node is left out where no host's claim is believed."""
-    return {node: believed[-1] for node, believed in believed_hosts(nodes, hosts).items() if believed}
-
-
 def count_different(hosts: Iterable[Host]) -> int:
     """How many hosts they are; one that is looked at by two names counts once."""
     return len({host.machine or host.name for host in hosts})

@@ -431,6 +431,11 @@ class Host(Value, frozen=True):
     paces: Mapping[str, float] = {}
     """By source that is read seldom because it costs much CPU: seconds from one answer to the next."""
 
+    @property
+    def key(self) -> str:
+        """Its identity."""
+        return f"host:{self.name}"
+
     def observed_at(self, source: str) -> float | None:
         """When the facts of that source of its probe were true; `None` when it has not answered yet."""
         if self.taken is None or source in self.unanswered:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from cockpit.model.disk import Disk, FilledDisk
+from cockpit.model.disk import Disk
 from cockpit.model.gpu import Gpu
 from cockpit.model.host import Amount, HostMemory, Process
 from cockpit.model.value import Value
@@ -35,11 +35,29 @@ class Quantity(Value, frozen=True):
     total: float | None = None
 
 
+class AgentReport(Value, frozen=True):
+    """What Ray's agent on a node says of its machine. Of a probed node only what its probe can't see: the rest is `None`, or empty."""
+
+    seen: float | None = None
+    """When its figures last changed, by this host's clock. Old figures stay, and their age is shown."""
+    cpu: float | None = None
+    cpus: int | None = None
+    memory: HostMemory | None = None
+    shared: int | None = None
+    """Shared memory in use, which the agent may leave out of `memory`."""
+    shm: Amount | None = None
+    disks: tuple[Disk, ...] | None = None
+    gpus: tuple[Gpu, ...] | None = None
+    given: tuple[str, ...] = ()
+    """Uuids of the GPUs that the node's container was given, of all that its probe sees; empty: all of them."""
+
+
 class Node(Value, frozen=True):
     """A host, as Ray knows it (`id`), or as only a probe does (`id` is `None`)."""
 
     id: str | None
     host: str
+    """How the machine calls itself."""
     ip: str = ""
     name: str = ""
     """The name given to `ray start --node-name`, when it is not the address."""
@@ -47,26 +65,13 @@ class Node(Value, frozen=True):
     state: NodeState = "UNKNOWN"
     message: str | None = None
     """Why a dead node died, in Ray's words."""
-    seen: float | None = None
-    """When its physical facts last changed, by this host's clock. Old facts stay, and their age is shown."""
-    cpu: float | None = None
-    cpus: int | None = None
-    memory: HostMemory = HostMemory()
+    agent: AgentReport = AgentReport()
+    probe: str | None = None
+    """The name of the `Host` whose probe is believed about its machine; `None`: Ray's agent is. See `ClusterIndex.machine`."""
     object_store: Amount = Amount()
-    shm: Amount = Amount()
-    shared: int | None = None
-    """Shared memory in use, by the word of Ray's agent, which may leave it out of `memory`."""
-    disks: tuple[Disk, ...] = ()
-    filled: tuple[FilledDisk, ...] = ()
-    """What fills disks and /dev/shm that are nearly full, by a probe there."""
     resources: Mapping[str, Quantity] = {}
-    gpus: tuple[Gpu, ...] | None = None
     workers: int | None = None
     labels: Mapping[str, str] = {}
-    probed: bool = False
-    """A probe on the host itself is the source of its physical facts."""
-    reported: float | None = None
-    """When the figures of Ray's own agent there last changed, probed or not."""
     started: float | None = None
     ended: float | None = None
     """When Ray took it in, and when it declared it dead, by the clock of the head."""
@@ -74,13 +79,11 @@ class Node(Value, frozen=True):
     """The pod that it is, by the word of Kubernetes."""
     had: tuple[str, ...] = ()
     """Dead: ids of the actors whose workers Ray last listed on it."""
-    gpus_seen: float | None = None
-    """When its GPUs were last seen, where that is long before `seen`: NVML fails there. `None`: as the other facts."""
 
     @property
-    def current_gpus(self) -> tuple[Gpu, ...] | None:
-        """Its GPUs as the other facts of the node are dated; `None` where NVML fails, so that `gpus` are figures of long ago."""
-        return self.gpus if self.gpus_seen is None else None
+    def probed(self) -> bool:
+        """Whether a probe on the host itself is the source of what is known of its machine."""
+        return self.probe is not None
 
     @property
     def key(self) -> str:

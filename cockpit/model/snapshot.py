@@ -9,14 +9,15 @@ import msgspec
 
 from cockpit.model.finding import Finding
 from cockpit.model.host import Fault, Host, Port, Process, Session
+from cockpit.model.index import ClusterIndex
 from cockpit.model.kubernetes import RayCluster
 from cockpit.model.oom import OomKill
 from cockpit.model.ray import Actor, Cluster, Demand, Job, Node, PlacementGroup
 from cockpit.model.slurm import Allocation
-from cockpit.model.titles import MachineTitles, count_machines
+from cockpit.model.titles import count_machines
 
 
-class Snapshot(msgspec.Struct, frozen=True, eq=False, gc=False):
+class Snapshot(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Everything known at one moment. Never changed, compared by identity."""
 
     taken: float = 0.0
@@ -50,6 +51,11 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, gc=False):
     as_of: Mapping[str, float] = {}
     """For each source, when its last good answer came."""
 
+    @cached_property
+    def index(self) -> ClusterIndex:
+        """All look-ups in it, made once. It does not refer to the snapshot: that is freed when nobody uses it any more, not later."""
+        return ClusterIndex(self.nodes or (), self.hosts, self.processes or (), self.jobs or (), self.actors or ())
+
     @property
     def unjudged(self) -> tuple[Process, ...]:
         """Of which it can't be told whether they are orphans: another user's without root, or one whose Ray must be asked and is silent."""
@@ -59,40 +65,3 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, gc=False):
     def looked_at(self) -> int:
         """Machines whose own process table has been read: only of these it can be said that nothing is left over."""
         return count_machines(self.nodes or (), self.hosts)[0]
-
-
-class Lookups:
-    """A snapshot, and what is looked up in it: made once, when it is asked for."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-
-    @cached_property
-    def nodes(self) -> Mapping[str, Node]:
-        """By Ray's id."""
-        return {node.id: node for node in self.snapshot.nodes or () if node.id}
-
-    @cached_property
-    def titles(self) -> MachineTitles:
-        """What people call nodes and hosts."""
-        return MachineTitles(self.snapshot.nodes or (), self.snapshot.hosts)
-
-    def place_title(self, process: Process) -> str:
-        """Where it runs, as people call its node, or its host."""
-        node = self.nodes.get(process.node or "")
-        return self.titles.of_node(node) if node is not None else self.titles.of_host(process.host)
-
-    @cached_property
-    def jobs(self) -> Mapping[str, Job]:
-        """By the 8 hex digits that actors carry."""
-        return {job.job: job for job in self.snapshot.jobs or () if job.job}
-
-    @cached_property
-    def actors(self) -> Mapping[str, Actor]:
-        """By id; dead ones are not in it."""
-        return {actor.id: actor for actor in self.snapshot.actors or ()}
-
-    def job_title(self, job: str | None) -> str:
-        """A job by the name its owner gave it, where that is known."""
-        known = self.jobs.get(job or "")
-        return known.id if known else job or ""

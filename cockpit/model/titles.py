@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from cockpit.model.claims import believed_hosts
 from cockpit.model.host import Host, Process
 from cockpit.model.ray import Node
 
@@ -14,8 +13,9 @@ from cockpit.model.ray import Node
 class MachineTitles:
     """The titles of all machines of one snapshot. A machine is a node of Ray's, a host that is looked at, or both."""
 
-    def __init__(self, nodes: Sequence[Node], hosts: Mapping[str, Host]) -> None:
-        self._nodes, self._hosts = nodes, hosts
+    def __init__(self, nodes: Sequence[Node], hosts: Mapping[str, Host], believed: Mapping[str, Sequence[Host]]) -> None:
+        """`believed`: by Ray's id of a node, the hosts whose claim to run it is believed."""
+        self._nodes, self._hosts, self._believed = nodes, hosts, believed
 
     def of_node(self, node: Node) -> str:
         """Its name, with the beginning of its id where another living node has that name."""
@@ -44,12 +44,14 @@ class MachineTitles:
                 found.setdefault(name, self.of_node(node))
         by_id = {node.id: node for node in self._nodes if node.id}
         by_host: dict[str, list[Node]] = defaultdict(list)
-        for node_id, hosts in believed_hosts(self._nodes, self._hosts).items():
+        for node_id, hosts in self._believed.items():
             for host in hosts if node_id in by_id else ():
                 by_host[host.name].append(by_id[node_id])
         by_place: dict[str, list[Node]] = defaultdict(list)
         for node in self._nodes:
-            for place in {node.host, node.ip} if node.probed else ():  # an address alone says nothing: private ones are alike everywhere
+            for place in (
+                {node.host, node.ip, node.probe or ""} if node.probed else ()
+            ):  # an address alone says nothing: private ones are alike everywhere
                 by_place[place].append(node)
         for host in self._hosts.values():
             near = {node.key: node for place in (host.name, *host.addresses) for node in by_place.get(place, ())}

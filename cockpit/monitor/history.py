@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.findings.stalls import IDLE_CLEAR_PERCENT
-from cockpit.model import Node, Snapshot
+from cockpit.model import GpuPlace, Machine, Snapshot
 from cockpit.usage import Usage
 
 STEP_S = 5.0
@@ -105,10 +105,11 @@ class History:
         """Take in what is new; a node whose facts haven't changed since the last time costs nothing. By one thread, read by others."""
         self._now = int(snapshot.taken // STEP_S)
         for node in snapshot.nodes or ():
-            if node.seen is None or self._seen.get(node.key) == node.seen or snapshot.taken - node.seen > STALE_AFTER_S:
+            machine = snapshot.index.machine(node)
+            if machine.seen is None or self._seen.get(node.key) == machine.seen or snapshot.taken - machine.seen > STALE_AFTER_S:
                 continue
-            self._seen[node.key] = node.seen
-            self._find_past(node).put(self._now, _values(node))
+            self._seen[node.key] = machine.seen
+            self._find_past(node.key, machine).put(self._now, _values(machine))
         self._forget(snapshot)
         if snapshot.jobs is not None and snapshot.processes is not None and self._now != self._jobs_at:
             self._jobs_at = self._now  # all processes are gone through: once a step
@@ -120,17 +121,17 @@ class History:
         for job in list(running)[:JOBS_KEPT]:
             if len(self._jobs) < JOBS_KEPT:
                 self._jobs.setdefault(job, _Past())
-        for job, held in _held_gpus(snapshot, self._jobs).items():
-            self._jobs[job].put(self._now, bytes(_mean(self._last_values(what, held)) for what in _OF_JOB))
+        for job, past in self._jobs.items():
+            if (held := snapshot.index.gpus_by_job.get(job)) is not None:
+                past.put(self._now, bytes(_mean(self._last_values(what, held.places)) for what in _OF_JOB))
 
-    def _last_values(self, what: str, held: Mapping[str, AbstractSet[int]]) -> list[int]:
-        """What was heard last of GPUs by node; nothing of a node of which nothing has been heard of late."""
+    def _last_values(self, what: str, gpus: AbstractSet[GpuPlace]) -> list[int]:
+        """What was heard last of these GPUs; nothing of a node of which nothing has been heard of late."""
         found: list[int] = []
-        for node, indices in held.items():
+        for node, index in gpus:
             past = self._pasts.get(node)
-            if past is not None and self._now - past.steps[-1][0] <= MAX_IDLE_GAP_STEPS:
-                values, places = past.steps[-1][1], past.places
-                found += [values[place] for index in indices if (place := places.get((what, index))) is not None]
+            if past is not None and self._now - past.steps[-1][0] <= MAX_IDLE_GAP_STEPS and (what, index) in past.places:
+                found.append(past.steps[-1][1][past.places[what, index]])
         return found
 
     def job_tail(self, job: str, what: str, width: int = 60) -> list[float | None]:
@@ -151,12 +152,12 @@ class History:
         steps = past.idle_steps(place, self._now) if past and place is not None else None
         return steps and (steps[0] * STEP_S, steps[1])
 
-    def _find_past(self, node: Node) -> _NodePast:
+    def _find_past(self, node: str, machine: Machine) -> _NodePast:
         """Begun anew when its GPUs have changed: MIG was switched, one was lost."""
-        indices = tuple(gpu.index for gpu in node.gpus or ())
-        past = self._pasts.get(node.key)
+        indices = tuple(gpu.index for gpu in machine.gpus or ())
+        past = self._pasts.get(node)
         if past is None or past.indices != indices:
-            past = self._pasts[node.key] = _NodePast(indices)
+            past = self._pasts[node] = _NodePast(indices)
         return past
 
     def _forget(self, snapshot: Snapshot) -> None:
@@ -166,24 +167,12 @@ class History:
             self._seen = {key: seen for key, seen in self._seen.items() if key in known}
 
 
-def _held_gpus(snapshot: Snapshot, jobs: Mapping[str, object]) -> Mapping[str, Mapping[str, AbstractSet[int]]]:
-    """By job and by key of the node: the GPUs that its processes hold, each once."""
-    found: dict[tuple[str, str], set[int]] = defaultdict(set)
-    for process in snapshot.processes or ():
-        if process.gpus and process.node and process.job in jobs:
-            found[process.job or "", process.node].update([hold.index for hold in process.gpus])
-    held: dict[str, dict[str, set[int]]] = defaultdict(dict)
-    for (job, node), indices in found.items():
-        held[job][f"node:{node}"] = indices
-    return held
-
-
-def _values(node: Node) -> bytes:
-    gpus = node.gpus or ()
-    are_now = node.gpus_seen is None
+def _values(machine: Machine) -> bytes:
+    gpus = machine.gpus or ()
+    are_now = machine.gpus_seen is None
     busy = [_half_percent(gpu.utilization if are_now else None) for gpu in gpus]
     full = [_share(gpu.memory_used if are_now else None, gpu.memory_total) for gpu in gpus]
-    return bytes((_share(node.memory.used, node.memory.total), _mean(busy), _mean(full), *busy, *full))
+    return bytes((_share(machine.memory.used, machine.memory.total), _mean(busy), _mean(full), *busy, *full))
 
 
 def _share(used: float | None, total: float | None) -> int:

@@ -62,7 +62,7 @@ class HostSelection:
         if self.everywhere:
             return self.select_others(snapshot)
         suspects = {node for process in snapshot.processes or () if _is_suspect(process) for node in _ray_nodes_of(process, snapshot)}
-        nodes = [node for node in snapshot.nodes or () if node.id and (node.id in suspects or _hides_gpus(node))]
+        nodes = [node for node in snapshot.nodes or () if node.id and (node.id in suspects or _hides_gpus(node, snapshot))]
         named = self._named_hosts() if self._named and self._is_placed(snapshot) else ()
         return self._without_local([*self._entries(nodes, snapshot), *named], snapshot)
 
@@ -100,7 +100,7 @@ class HostSelection:
         A node whose raylet runs here, as in a container with an address of its own, is this host.
         """
         living = {node.ip: node for node in snapshot.nodes or () if node.state == "ALIVE" and node.ip}
-        here = {node for host in snapshot.hosts.values() if host.local for node in host.nodes}
+        here = {node for host in snapshot.hosts.values() if host.local for node in snapshot.index.node_ids_on(host)}
         others = (node for node in nodes if node.id not in here)
         return (self._roster.entry(node if node.state == "ALIVE" else living.get(node.ip, node)) for node in others)
 
@@ -116,10 +116,12 @@ def _local_addresses(snapshot: Snapshot) -> set[str]:
     return {address for host in snapshot.hosts.values() if host.local for address in (host.name, *host.addresses)}
 
 
-def _hides_gpus(node: Node) -> bool:
+def _hides_gpus(node: Node, snapshot: Snapshot) -> bool:
     """Whether Ray hands out GPUs there and its agent sees none: NVML may fail, and only a probe can tell why."""
     offered = node.resources.get("GPU")
-    return node.state == "ALIVE" and bool(offered and offered.total) and node.reported is not None and not node.gpus
+    return (
+        node.state == "ALIVE" and bool(offered and offered.total) and node.agent.seen is not None and not snapshot.index.machine(node).gpus
+    )
 
 
 def _is_suspect(process: Process) -> bool:
@@ -131,4 +133,4 @@ def _is_suspect(process: Process) -> bool:
 def _ray_nodes_of(process: Process, snapshot: Snapshot) -> Sequence[str | None]:
     """Ray's ids of the nodes on its host: one of another Ray says nothing of ours there."""
     host = snapshot.hosts.get(process.host)
-    return (process.node, *(host.nodes if host else ()))
+    return (process.node, *(snapshot.index.node_ids_on(host) if host else ()))

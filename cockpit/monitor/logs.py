@@ -292,8 +292,7 @@ class LogFinder:
         return await self._ray().log_files()
 
     def _probe_place(self, node: Node) -> ProbePlace | None:
-        hosts = self._snapshot().hosts.values()
-        host = next((host for host in hosts if node.id in host.nodes or node.ip in host.addresses or host.name == node.host), None)
+        host = self._snapshot().index.host_of(node)
         session = self._snapshot().cluster.session
         if not session or node.id is None:
             session = next((one.name for one in (host.sessions or () if host else ()) if one.live), session)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Container, Mapping
 from operator import is_
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from cockpit.config.thresholds import LARGE_CLUSTER_NODES
 from cockpit.model import Actor, Demand, PlacementGroup
+from cockpit.monitor.parts import Parts
 from cockpit.monitor.pending_reasons import Reason, WaitFacts, find_large_demand, find_reasons, has_waited, is_waiting
-
-if TYPE_CHECKING:  # it makes snapshots by this
-    from cockpit.monitor.join import Parts
 
 T = TypeVar("T", Actor, PlacementGroup)
 

@@ -17,7 +17,8 @@ from cockpit.clock import CLOCK
 from cockpit.config.thresholds import THREAD_MIN_NODES
 from cockpit.findings import DETECTORS, FindingTracker, Limits
 from cockpit.model import Allocation, Cause, Cluster, Fault, Host, OtherRay, Port, RayCluster, Snapshot
-from cockpit.monitor.join import Join, Parts
+from cockpit.monitor.join import Join
+from cockpit.monitor.parts import Parts
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
 from cockpit.sources.ray.http import run_in_thread_if
 from cockpit.sources.source import Source, SourceError, wait_for_event, wait_within

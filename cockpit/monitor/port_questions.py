@@ -46,7 +46,7 @@ class PortQuestions:
 
     def _find_wanted(self, snapshot: Snapshot) -> tuple[WantedPort, ...]:
         failed = last_failures(snapshot.jobs or (), snapshot.taken, self._told_s)
-        found = (find_wanted_port(job, snapshot.nodes or (), snapshot.hosts) for job in failed)
+        found = (find_wanted_port(job, snapshot) for job in failed)
         return tuple(dict.fromkeys(filter(None, found)))[:MAX_PORTS]
 
     def _forget_others(self, wanted: tuple[WantedPort, ...]) -> None:

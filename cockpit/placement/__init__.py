@@ -1,4 +1,4 @@
-"""Whether what is asked for can be placed on the nodes there are, as Ray places it; and if not, why not. Pure and exact."""
+"""Decides whether bundles can be placed on nodes as Ray places them, and why not. Pure and exact."""
 
 from cockpit.placement.deadlock import Deadlock, deadlock
 from cockpit.placement.fit import room

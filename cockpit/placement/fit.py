@@ -1,7 +1,7 @@
-"""Whether bundles fit on nodes: exactly, and as Ray's own way of looking finds it.
+"""Decides whether bundles fit on nodes: exactly, and by Ray's own algorithm.
 
-Ray (`bundle_scheduling_policy.cc`) takes the bundles largest first and never takes a step back, so that it can miss a placement that
-exists. With bundles of one shape it misses none.
+Ray (`bundle_scheduling_policy.cc`) places the largest bundle first and never takes a step back, so it can miss a placement that exists.
+With bundles of one shape it misses none.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from cockpit.placement.request import Strategy
 Vector = tuple[int, ...]
 Bundles = Sequence[tuple[Vector, int]]
 Room = Literal["yes", "missed", "no", "unknown"]
-"""`missed`: there is room, but Ray's way of looking doesn't find it. `unknown`: it would take too long to tell."""
+"""`missed`: there is room, but Ray's algorithm doesn't find it. `unknown`: the search would take too long."""
 MAX_SEARCH_STEPS = 20_000
-"""Steps of a search, some hundredths of a second, after which nothing is claimed."""
+"""A search ends without a result after so many steps, some hundredths of a second."""
 MAX_REACHED_STATES = 300
 MAX_SHAPES = 8
 UNLIMITED = 1 << 40
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """What a node has left, and as bits which of the shapes its labels admit. Nodes with the same are one to the search."""
+    """A node's free amounts, and as bits the shapes that its labels admit. Nodes with equal slots are equal for a search."""
 
     has: Vector
     admits: int
 
 
 Stock = Mapping[Slot, int]
-"""So many nodes of each kind."""
+"""The number of nodes with each slot."""
 
 
 class TooLongError(Exception):
-    """A search has taken all its steps."""
+    """A search has used up its steps."""
 
 
 def room(stock: Stock, bundles: Bundles, strategy: Strategy) -> Room:
-    """Whether there is room for all bundles."""
+    """Return whether there is room for all bundles."""
     try:
         if strategy == "STRICT_PACK":
-            return "yes" if _place_whole(stock, bundles) else "no"
+            return "yes" if _strict_pack(stock, bundles) else "no"
         possible = _can_spread(stock, bundles) if strategy == "STRICT_SPREAD" else _can_hold_each(stock, bundles)
         if not possible or (len(bundles) == 1):
             return "yes" if possible else "no"
@@ -57,7 +57,7 @@ def room(stock: Stock, bundles: Bundles, strategy: Strategy) -> Room:
 
 
 def capacity(slot: Slot, number: int, need: Vector) -> int:
-    """How many bundles of a shape, the `number`th, a node takes."""
+    """Return how many bundles of the shape with this number a node takes. `need` is the shape's amounts."""
     if not slot.admits >> number & 1:
         return 0
     return min((have // want for have, want in zip(slot.has, need, strict=True) if want), default=UNLIMITED)
@@ -68,23 +68,21 @@ def _total_need(bundles: Bundles) -> Vector:
 
 
 def _can_spread(stock: Stock, bundles: Bundles) -> bool:
-    """Hall's theorem: each set of bundles must have as many nodes that take one of them."""
+    """Return whether each bundle can have a node of its own: by Hall's theorem, if each set of bundles has as many nodes that take one."""
     if len(bundles) > MAX_SHAPES:
         raise TooLongError
     takers: Counter[int] = Counter()
     for slot, nodes in stock.items():
         takers[sum(1 << number for number, (need, _) in enumerate(bundles) if capacity(slot, number, need))] += nodes
-    some = range(len(bundles))
-    sets = chain.from_iterable(combinations(some, size) for size in range(1, len(bundles) + 1))
-    return all(
-        sum(bundles[number][1] for number in chosen)
-        <= sum(nodes for mask, nodes in takers.items() if any(mask >> number & 1 for number in chosen))
-        for chosen in sets
-    )
+    for chosen in chain.from_iterable(combinations(range(len(bundles)), size) for size in range(1, len(bundles) + 1)):
+        wanted = sum(bundles[number][1] for number in chosen)
+        if wanted > sum(nodes for mask, nodes in takers.items() if any(mask >> number & 1 for number in chosen)):
+            return False
+    return True
 
 
 def _can_hold_each(stock: Stock, bundles: Bundles) -> bool:
-    """Whether each shape alone would fit, and there is enough in all: without it no search is needed; for one shape it is the answer."""
+    """Return whether each shape fits alone, and the total is enough. If not, no search is needed; for one shape it is the exact answer."""
     for number, (need, count) in enumerate(bundles):
         if sum(nodes * min(count, capacity(slot, number, need)) for slot, nodes in stock.items()) < count:
             return False
@@ -92,7 +90,7 @@ def _can_hold_each(stock: Stock, bundles: Bundles) -> bool:
 
 
 class Move(msgspec.Struct, frozen=True):
-    """So many nodes of a kind take so many bundles of each shape; `again`: nodes that have taken some before."""
+    """A number of equal nodes, each of which takes a number of bundles of each shape. `again`: these nodes have taken bundles before."""
 
     slot: Slot
     nodes: int
@@ -101,9 +99,9 @@ class Move(msgspec.Struct, frozen=True):
 
 
 def greedy_moves(stock: Stock, bundles: Bundles, strategy: Strategy) -> list[Move] | None:
-    """What Ray puts where, in its order; `None` where it finds no room."""
+    """Return Ray's placement in its order, or `None` if Ray finds no room."""
     if strategy == "STRICT_PACK":
-        return _place_whole(stock, bundles)
+        return _strict_pack(stock, bundles)
     ordered = sorted(enumerate(bundles), key=lambda item: item[1][0], reverse=True)
     if len(stock) * (len(bundles) if strategy == "PACK" else sum(count for _, count in bundles)) > 10 * MAX_SEARCH_STEPS:
         raise TooLongError
@@ -111,8 +109,8 @@ def greedy_moves(stock: Stock, bundles: Bundles, strategy: Strategy) -> list[Mov
     return _pack(fresh, ordered) if strategy == "PACK" else _spread(fresh, ordered, again=strategy == "SPREAD")
 
 
-def _place_whole(stock: Stock, bundles: Bundles) -> list[Move] | None:
-    """All of it on the emptiest node that takes it."""
+def _strict_pack(stock: Stock, bundles: Bundles) -> list[Move] | None:
+    """Place all bundles on the emptiest node that takes them."""
     everything = (1 << len(bundles)) - 1
     admitting = Counter({slot: nodes for slot, nodes in stock.items() if slot.admits & everything == everything})
     slot = _emptiest_node(admitting, 0, _total_need(bundles))
@@ -120,9 +118,9 @@ def _place_whole(stock: Stock, bundles: Bundles) -> list[Move] | None:
 
 
 def _pack(fresh: Counter[Slot], ordered: list[tuple[int, tuple[Vector, int]]]) -> list[Move] | None:
-    """The emptiest node for the first bundle, and on it as many of the others as it takes; then the next node."""
+    """Place the first bundle on the emptiest node, and there as many others as fit; then continue with the next node."""
     left = {number: count for number, (_, count) in ordered}
-    made: list[Move] = []
+    moves: list[Move] = []
     for number, (need, _) in ordered:
         while left[number]:
             slot = _emptiest_node(fresh, number, need)
@@ -132,17 +130,18 @@ def _pack(fresh: Counter[Slot], ordered: list[tuple[int, tuple[Vector, int]]]) -
             for other, (size, _) in ordered:
                 taken[other] = min(left[other], capacity(rest, other, size))
                 rest = _take_from(rest, size, taken[other])
-            times = min(fresh[slot], *(left[other] // number for other, number in taken.items() if number))  # equal nodes fill alike
+            # Equal nodes are filled in the same way, as long as enough bundles are left.
+            times = min(fresh[slot], *(left[other] // number for other, number in taken.items() if number))
             fresh[slot] -= times
             left = {other: count - times * taken[other] for other, count in left.items()}
-            made.append(Move(slot, times, tuple(taken[other] for other in range(len(ordered)))))
-    return made
+            moves.append(Move(slot, times, tuple(taken[other] for other in range(len(ordered)))))
+    return moves
 
 
 def _spread(fresh: Counter[Slot], ordered: list[tuple[int, tuple[Vector, int]]], *, again: bool) -> list[Move] | None:
-    """Each bundle on the emptiest node without one; where there is none, `again` on those that have."""
+    """Place each bundle on the emptiest unused node. If there is none and `again` is set, it goes to a used one."""
     used: Counter[Slot] = Counter()
-    made: list[Move] = []
+    moves: list[Move] = []
     for number, (need, count) in ordered:
         for _ in range(count):
             slot = _emptiest_node(fresh, number, need)
@@ -152,8 +151,8 @@ def _spread(fresh: Counter[Slot], ordered: list[tuple[int, tuple[Vector, int]]],
                 return None
             where[slot] -= 1
             used[_take_from(slot, need, 1)] += 1
-            made.append(Move(slot, 1, tuple(int(other == number) for other in range(len(ordered))), where is used))
-    return made
+            moves.append(Move(slot, 1, tuple(int(other == number) for other in range(len(ordered))), where is used))
+    return moves
 
 
 def _take_from(slot: Slot, need: Vector, times: int) -> Slot:
@@ -161,13 +160,13 @@ def _take_from(slot: Slot, need: Vector, times: int) -> Slot:
 
 
 def _emptiest_node(stock: Counter[Slot], number: int, need: Vector) -> Slot | None:
-    """The node with most left over, by Ray's `LeastResourceScorer`."""
+    """Return the node with the most resources left, by Ray's `LeastResourceScorer`."""
     able = [slot for slot, nodes in stock.items() if nodes and capacity(slot, number, need)]
     return max(able, key=lambda slot: sum((have - want) / have for have, want in zip(slot.has, need, strict=True) if want), default=None)
 
 
 def _search(stock: Stock, bundles: Bundles) -> bool:
-    """Whether any placement exists: what of the bundles the first nodes can take, node by node, the better of two kept."""
+    """Return whether any placement exists. Node by node, it keeps the sets of bundles that the nodes so far can take."""
     goal = tuple(count for _, count in bundles)
     reached: set[Vector] = {(0,) * len(goal)}
     steps = 0
@@ -183,12 +182,18 @@ def _search(stock: Stock, bundles: Bundles) -> bool:
             return True
         if len(further) > MAX_REACHED_STATES:
             raise TooLongError
-        reached = _drop_dominated(further)
+
+        # A set that is part of another set needs no further search.
+        kept: list[Vector] = []
+        for one in sorted(further, key=sum, reverse=True):
+            if not any(all(less <= more for less, more in zip(one, other, strict=True)) for other in kept):
+                kept.append(one)
+        reached = set(kept)
     return False
 
 
 def _fillings(slot: Slot, bundles: Bundles, left: Vector, number: int) -> Iterator[Vector]:
-    """All ways to fill a node, so that of the last shape no more would go in."""
+    """Yield all ways to fill a node with the shapes from `number` on, with as many bundles of the last shape as possible."""
     need = bundles[number][0]
     most = min(left[number], capacity(slot, number, need))
     if number == len(bundles) - 1:
@@ -197,11 +202,3 @@ def _fillings(slot: Slot, bundles: Bundles, left: Vector, number: int) -> Iterat
     for count in range(most, -1, -1):
         for others in _fillings(_take_from(slot, need, count), bundles, left, number + 1):
             yield (count, *others)
-
-
-def _drop_dominated(reached: set[Vector]) -> set[Vector]:
-    kept: list[Vector] = []
-    for one in sorted(reached, key=sum, reverse=True):
-        if not any(all(less <= more for less, more in zip(one, other, strict=True)) for other in kept):
-            kept.append(one)
-    return set(kept)

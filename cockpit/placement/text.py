@@ -1,4 +1,4 @@
-"""One sentence with the numbers: what is asked for, what there is, and who holds the rest."""
+"""Describes a verdict in one sentence: the request, the available resources, and the jobs that hold the rest."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from cockpit.text import clean, count, join_first, plural, size
 MAX_NAMED = 3
 """Nodes, jobs or values that a sentence names."""
 MAX_NODES_COUNTED = 50
-"""Nodes, the nearest first, among which equal ones are counted."""
+"""Only the nearest nodes are compared and counted by their resources."""
 _NODE = "ray.io/node-id"
 
 
-def sentence(world: LivingNodes, ask: Ask, verdict: PlacementVerdict, *, has_gpus: bool = True) -> str | None:
-    """Why it has no place yet; `None` where there is room. `has_gpus`: nothing that is asked for beside it lacks GPUs."""
+def sentence(nodes: LivingNodes, ask: Ask, verdict: PlacementVerdict, *, has_gpus: bool = True) -> str | None:
+    """Return why the request has no place yet, or `None` if there is room. `has_gpus`: no other request of the job lacks GPUs."""
     if verdict.kind == "now":
         return None
     if verdict.kind == "missed":
         missed = "there is room, but Ray does not find it: it places the largest bundle on the emptiest node first"
         return f"{_ask_words(ask, ask.names)}: {missed}"
-    if unmet := _unmet_label_words(world, ask):
+    if unmet := _unmet_label_words(nodes, ask):
         return f"{_ask_words(ask, ())}: {unmet}"
     when: When = "ever" if verdict.kind == "never" else "now"
-    tell = _one_node_words if ask.together else _many_nodes_words
+    describe = _one_node_words if ask.together else _many_nodes_words
     elsewhere = "; other nodes would have room" if verdict.label else ""
     only_others = has_gpus and "GPU" in ask.names and "GPU" not in verdict.names and not verdict.label
     preface = f"enough GPUs, but not enough {' and '.join(map(_safe, verdict.names))}: " if only_others else ""
-    return f"{preface}{_ask_words(ask, verdict.names)}; {tell(world, ask, verdict.names, when)}{elsewhere}"
+    return f"{preface}{_ask_words(ask, verdict.names)}; {describe(nodes, ask, verdict.names, when)}{elsewhere}"
 
 
 def needs_words(needs: Mapping[str, float]) -> str:
-    """`1 GPU, 1 CPU`: the same needs in the same words, in whichever order they were asked for."""
+    """Describe needs in a fixed order: `1 GPU, 1 CPU`."""
     return ", ".join(amount(name, scale_amount(needs[name])) for name in sorted(needs, key=rank))
 
 
 def amount(name: str, fixed: int, *, bare: bool = False) -> str:
-    """As people write it: `8 GPUs`, `0.5 GPU`, `10 GiB memory`; `bare` leaves the name out."""
+    """Describe an amount in ten-thousandths: `8 GPUs`, `0.5 GPU`, `10 GiB memory`; `bare` leaves the name out."""
     number = size(fixed / SCALE) if "memory" in name else count(fixed / SCALE)
     plural = "s" if name in {"GPU", "CPU"} and (fixed > SCALE or not fixed) else ""
     return number if bare else f"{number} {_safe(name)}{plural}"
@@ -50,8 +50,12 @@ def _safe(foreign: str) -> str:
 
 
 def _ask_words(ask: Ask, names: Sequence[str]) -> str:
-    """Only what matters of it."""
-    selectors = [_selector_words(label) for label in ask.labels if label[0] != _NODE]
+    """Describe the request; of its resources only these, or all if `names` is empty."""
+    selectors = []
+    for key, value in ask.labels:
+        if key != _NODE:
+            selector = _safe(value)
+            selectors.append(f"{_safe(key)} not {selector[1:]}" if selector.startswith("!") else f"{_safe(key)}={selector}")
     labels = f" with {' and '.join(selectors)}" if selectors else ""
     if ask.together:
         wanted = " and ".join(amount(name, ask.sum(name)) for name in names or ask.names)
@@ -64,119 +68,115 @@ def _ask_words(ask: Ask, names: Sequence[str]) -> str:
     return f"needs {counted}{', each on a node of its own' if ask.strategy == 'STRICT_SPREAD' else ''}{labels}"
 
 
-def _selector_words(label: tuple[str, str]) -> str:
-    key, value = map(_safe, label)
-    return f"{key} not {value[1:]}" if value.startswith("!") else f"{key}={value}"
-
-
-def _unmet_label_words(world: LivingNodes, ask: Ask) -> str | None:
-    """Labels that no node has, and what the nodes have instead."""
+def _unmet_label_words(nodes: LivingNodes, ask: Ask) -> str | None:
+    """Describe labels that no node has, and the labels of the nodes."""
     wanted = [ask.labels] if ask.together else [shape.labels for shape, _ in ask.shapes]
-    labels = next((labels for labels in wanted if labels and not any(matches(place.labels, labels) for place in world.places)), None)
+    labels = next((labels for labels in wanted if labels and not any(matches(place.labels, labels) for place in nodes.places)), None)
     if labels is None:
         return None
     if any(key == _NODE for key, _ in labels):
         return "that node is not alive"
-    key = next((label[0] for label in labels if not any(matches(place.labels, [label]) for place in world.places)), labels[0][0])
-    values = Counter(place.labels.get(key) for place in world.places)
+    key = next((label[0] for label in labels if not any(matches(place.labels, [label]) for place in nodes.places)), labels[0][0])
+    values = Counter(place.labels.get(key) for place in nodes.places)
     found = [f"{_safe(key)}={_safe(value)} on {plural(number, 'node')}" for value, number in values.most_common() if value is not None]
     return f"no node has that label; there are {join_first(found, MAX_NAMED)}" if found else f"no node has a label {_safe(key)}"
 
 
-def _one_node_words(world: LivingNodes, ask: Ask, names: Sequence[str], when: When) -> str:
-    """Node by node, the nearest first."""
+def _one_node_words(nodes: LivingNodes, ask: Ask, names: Sequence[str], when: When) -> str:
+    """Describe the nodes one by one, the nearest first."""
     needs = {name: ask.sum(name) for name in names}
-    places = _nearest(world.open_to(ask), needs, when)
+    places = _nearest(nodes.open_to(ask), needs, when)
     if when == "ever":
         return _total_words(places, names)
-    alike: dict[str, list[str]] = {}
+    by_words: dict[str, list[str]] = {}
     for place in places[:MAX_NODES_COUNTED]:
-        alike.setdefault(_node_words(place, needs), []).append(_safe(place.name))
-    told = [f"{who[0]} has {what}" if len(who) == 1 else f"{len(who)} nodes have {what}" for what, who in alike.items()]
+        by_words.setdefault(_node_words(place, needs), []).append(_safe(place.name))
     rest = f", and {len(places) - MAX_NODES_COUNTED} more nodes that are no better" if len(places) > MAX_NODES_COUNTED else ""
-    return f"{_fragmented_words(world, ask, needs)}{join_first(told, MAX_NAMED, 'other kinds of node')}{rest}"
 
-
-def _fragmented_words(world: LivingNodes, ask: Ask, needs: dict[str, int]) -> str:
-    """How much would be free in all, where that were enough of the one thing that is short."""
-    if len(needs) != 1:
-        return ""
-    [(name, need)] = needs.items()
-    free = world.sum(ask, name, "now")
-    return f"{amount(name, free)} {_is_or_are(free)} free, but not on one node: " if free >= need else ""
+    # If only one resource is too few, its total may be enough.
+    fragmented = ""
+    if len(needs) == 1:
+        [(name, need)] = needs.items()
+        free = nodes.sum(ask, name, "now")
+        fragmented = f"{amount(name, free)} {_is_or_are(free)} free, but not on one node: " if free >= need else ""
+    return f"{fragmented}{_count_nodes(by_words)}{rest}"
 
 
 def _nearest(places: Iterable[Place], needs: dict[str, int], when: When) -> list[Place]:
-    """Those first that could ever hold it, and have most of it; judged once for all that are alike."""
+    """Return the nodes in order: first those that are large enough, then those that have most of the needs. Equal nodes are judged once."""
     kinds: dict[tuple[int, ...], list[Place]] = {}
     for place in places:
         kinds.setdefault(tuple([each.get(name, 0) for each in (place.total, place.used) for name in needs]), []).append(place)
-    ordered = sorted(kinds.values(), key=lambda kind: _nearness(kind[0], needs, when), reverse=True)
-    return [place for kind in ordered for place in kind]
 
+    def nearness(kind: list[Place]) -> tuple[bool, float]:
+        is_large_enough = all(kind[0].total.get(name, 0) >= need for name, need in needs.items())
+        return is_large_enough, min((has(kind[0], name, when) / need for name, need in needs.items()), default=1.0)
 
-def _nearness(place: Place, needs: dict[str, int], when: When) -> tuple[bool, float]:
-    """Whether it could ever hold it, and how much of it is there."""
-    able = all(place.total.get(name, 0) >= need for name, need in needs.items())
-    return able, min((has(place, name, when) / need for name, need in needs.items()), default=1.0)
+    return [place for kind in sorted(kinds.values(), key=nearness, reverse=True) for place in kind]
 
 
 def _node_words(place: Place, needs: dict[str, int]) -> str:
-    """A node as it stands now."""
+    """Describe a node's resources now."""
     facts = []
     for name, need in needs.items():
         total, free = place.total.get(name, 0), has(place, name, "now")
-        there = amount(name, total, bare=len(needs) == 1)
+        in_total = amount(name, total, bare=len(needs) == 1)
         if total < need:
-            facts.append(there)
+            facts.append(in_total)
         elif free < need:
-            facts.append(f"{there} but {_held_words([place], name)}")
+            facts.append(f"{in_total} but {_held_words([place], name)}")
         else:
             facts.append(f"{amount(name, free, bare=len(needs) == 1)} free")
     return ", ".join(facts)
 
 
 def _total_words(places: Sequence[Place], names: Sequence[str]) -> str:
-    """What the nodes have, equal ones together."""
+    """Describe the total resources of the nodes; equal nodes are counted."""
     if not any(place.total.get(name) for place in places for name in names):
         return "no node has any" if places else "no node is allowed to run it"
     bare = len(names) == 1
-    alike: dict[str, list[str]] = {}
+    by_words: dict[str, list[str]] = {}
     for place in places:
-        alike.setdefault(" and ".join(amount(name, place.total.get(name, 0), bare=bare) for name in names), []).append(_safe(place.name))
-    told = [f"{who[0]} has {what}" if len(who) == 1 else f"{len(who)} nodes have {what}" for what, who in alike.items()]
-    return join_first(told, MAX_NAMED, "other kinds of node")
+        by_words.setdefault(" and ".join(amount(name, place.total.get(name, 0), bare=bare) for name in names), []).append(_safe(place.name))
+    return _count_nodes(by_words)
 
 
-def _many_nodes_words(world: LivingNodes, ask: Ask, names: Sequence[str], when: When) -> str:
-    """All nodes together, one resource after the other."""
-    places = world.open_to(ask)
+def _count_nodes(by_words: Mapping[str, Sequence[str]]) -> str:
+    """Write `w1 has …`, or `3 nodes have …`. `by_words` has the names of the nodes with the same description."""
+    texts = [f"{names[0]} has {words}" if len(names) == 1 else f"{len(names)} nodes have {words}" for words, names in by_words.items()]
+    return join_first(texts, MAX_NAMED, "other kinds of node")
+
+
+def _many_nodes_words(nodes: LivingNodes, ask: Ask, names: Sequence[str], when: When) -> str:
+    """Describe all nodes together, one resource after the other."""
+    places = nodes.open_to(ask)
     if ask.strategy == "STRICT_SPREAD" and len(places) < ask.size:
         return f"only {plural(len(places), 'node')} can take it"
-    return "; ".join(_resource_words(world, ask, name, when) for name in names[:2])
+    return "; ".join(_resource_words(nodes, ask, name, when) for name in names[:2])
 
 
-def _resource_words(world: LivingNodes, ask: Ask, name: str, when: When) -> str:
-    places, need = world.open_to(ask), ask.sum(name)
-    total, free = world.sum(ask, name, "ever"), world.sum(ask, name, "now")
+def _resource_words(nodes: LivingNodes, ask: Ask, name: str, when: When) -> str:
+    places, need = nodes.open_to(ask), ask.sum(name)
+    total, free = nodes.sum(ask, name, "ever"), nodes.sum(ask, name, "now")
     if not total:
         return f"no node has any {_safe(name)}"
     if when == "ever" and total < need:
         return f"there are only {amount(name, total)} in total"
     if when == "ever":
         pieces = _total_words(sorted(places, key=lambda place: -place.total.get(name, 0)), [name])
-        return f"{_fitting_words(world, ask, when)} on empty nodes: {pieces}"
+        return f"{_fitting_words(nodes, ask, when)} on empty nodes: {pieces}"
     held = _held_words(places, name)
     if free < need:
         return f"{amount(name, free, bare=True)} of {amount(name, total)} {_is_or_are(free)} free, {held}"
     freest = sorted((place for place in places if has(place, name, "now")), key=lambda place: -has(place, name, "now"))
-    told = [f"{_safe(place.name)} has {amount(name, has(place, name, 'now'), bare=True)} free" for place in freest]
-    in_pieces = f"{_fitting_words(world, ask, when)}: {join_first(told, MAX_NAMED)}"
-    return f"{amount(name, free)} {_is_or_are(free)} free in total, but {in_pieces}; {held}"
+    on_nodes = join_first(
+        [f"{_safe(place.name)} has {amount(name, has(place, name, 'now'), bare=True)} free" for place in freest], MAX_NAMED
+    )
+    return f"{amount(name, free)} {_is_or_are(free)} free in total, but {_fitting_words(nodes, ask, when)}: {on_nodes}; {held}"
 
 
-def _fitting_words(world: LivingNodes, ask: Ask, when: When) -> str:
-    fitting = world.count_fitting(ask, when)
+def _fitting_words(nodes: LivingNodes, ask: Ask, when: When) -> str:
+    fitting = nodes.count_fitting(ask, when)
     if fitting is None:
         return "its bundles don't fit"
     return f"only {plural(fitting, 'bundle fits', 'bundles fit')}" if fitting else "no bundle fits"
@@ -187,7 +187,7 @@ def _is_or_are(fixed: int) -> str:
 
 
 def _held_words(places: Iterable[Place], name: str) -> str:
-    """How much of a resource is handed out, and to whom."""
+    """Describe how much of a resource is reserved, and by which jobs."""
     used, jobs, parts = 0, Counter[str](), dict[str, dict[str, None]]()
     for place in places:
         used += place.used.get(name, 0)

@@ -1,4 +1,4 @@
-"""Presets: jobs and the clusters they run on, written down in YAML, with secrets that stay in the environment."""
+"""Reads and writes presets: YAML files that describe a job and its cluster, with secrets that stay in the environment."""
 
 from cockpit.presets.allocation import with_hosts
 from cockpit.presets.folder import PresetError, UnknownPresetError, copy_preset, find_preset, presets, presets_folder, write_preset

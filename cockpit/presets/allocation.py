@@ -1,4 +1,4 @@
-"""The hosts of a preset that names none: the nodes of the Slurm job that cockpit runs in, or that was named."""
+"""Fills in the hosts of a preset that names none: the nodes of the current or named Slurm job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ NO_NODES: Final = (
 
 
 def with_hosts(preset: Preset, config: Config) -> Preset:
-    """As it will be started; as it is where it names its hosts, or no nodes are known. Never on hosts that were only found or listed."""
+    """Return the preset with the job's nodes as hosts; unchanged if it names hosts, or no Slurm job is known.
+
+    Other hosts of the config are never used.
+    """
     if not isinstance(preset.ray, SlurmStart) or (job := config.slurm) is None or not job.hosts:
         return preset
     known = {entry.name: entry for entry in config.hosts}

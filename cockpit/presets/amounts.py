@@ -1,10 +1,12 @@
-"""Amounts of memory, and versions, as people write them."""
+"""Reads amounts of memory, and compares versions, as people write them."""
 
 from __future__ import annotations
 
 import re
 import sys
 from typing import Any, Final
+
+from packaging.specifiers import SpecifierSet
 
 _POWERS: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 _AMOUNT: Final = r"(?i)\s*(\d{1,20}(?:\.\d{1,20})?|\.\d{1,20})\s*([KMGTP]?)(I?B|)\s*"
@@ -13,12 +15,15 @@ _NUMBERS: Final = r"\s*(\d{1,9}(?:\.\d{1,9})*)"
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a number, and one that is finite as a float too; `True` is none."""
+    """Return whether the value is a number that is finite as a float. `True` and `False` are no numbers."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def byte_count(value: Any) -> int | None:
-    """Bytes of a number, or of text: 50GB counts in thousands, 50GiB and 50G (as the screen writes it) in 1024s. `None`: not an amount."""
+    """Return the bytes of a number or text, or `None` if it is no amount.
+
+    50GB counts in thousands; 50GiB and 50G (as the screen writes it) in 1024s.
+    """
     if not isinstance(value, str):
         return int(value) if is_number(value) and value >= 0 else None
     match = re.fullmatch(_AMOUNT, value)
@@ -29,9 +34,7 @@ def byte_count(value: Any) -> int | None:
 
 
 def version_matches(wanted: str, version: str) -> bool | None:
-    """Whether a version is one of those wanted: `2.44` is any 2.44.x, `>=2.40,<2.50` is a range. `None`: one of them can't be read."""
-    from packaging.specifiers import SpecifierSet  # only where a preset asks for a version
-
+    """Return whether the version matches: `2.44` is any 2.44.x, `>=2.40,<2.50` is a range. `None`: one of the two can't be read."""
     have = re.match(_NUMBERS, version)
     parts = [re.fullmatch(_PART, part) for part in wanted.split(",")]
     if have is None or not all(parts):

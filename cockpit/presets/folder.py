@@ -1,4 +1,4 @@
-"""Where presets lie: the user's folder, the ready-made ones that come with cockpit, and files anywhere."""
+"""Finds, reads and writes preset files: in the user's folder, among the ready-made ones, or at any path."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from cockpit.text import explain_os_error
 from cockpit.trust import why_not_ours
 
 DEMO_FOLDER: Final = "COCKPIT_DEMO_PRESETS"
-"""The environment variable by which a demo names the folder of its own presets to the screen that it opens."""
+"""The environment variable with the folder of a demo's presets; the demo sets it for the screen that it opens."""
 READY_MADE: Final = Path(__file__).with_name("shipped")
 _NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _URI: Final = r"(?i)[a-z][a-z0-9+.-]*://"
 
 
 class PresetError(InputError):
-    """A preset that can't be read: its name, its file, and the sentence."""
+    """A preset can't be read. It has the preset's name and file."""
 
     def __init__(self, path: Path, error: InputError) -> None:
         super().__init__(str(error))
@@ -41,39 +41,50 @@ def presets_folder() -> Path:
 
 
 def is_shared(path: Path) -> bool:
-    """Whether it is a preset of no particular folder: one of the user's, or a ready-made one."""
+    """Return whether the preset belongs to no project folder: it is one of the user's, or a ready-made one."""
     return path.absolute().parent in (presets_folder(), READY_MADE)
 
 
 def is_path(text: str) -> bool:
-    """Whether that means a file, and not a preset by its name."""
+    """Return whether the text is a path, not the name of a preset."""
     return "/" in text or text.endswith(ENDINGS)
 
 
 def is_uri(working_dir: str) -> bool:
-    """Whether Ray fetches it itself: s3://, https://, gcs://, and the like."""
+    """Return whether it is a URI, which Ray fetches itself: s3://, https://, gcs://, and the like."""
     return re.match(_URI, working_dir.lstrip()) is not None
 
 
 def resolve_beside(path: Path, written: str) -> Path:
-    """A folder that the preset of this path names: beside it, or, of a preset of no particular folder, from here. Raises `InputError`."""
+    """Return a folder that the preset at `path` names. It is relative to the preset's folder. Raises `InputError`.
+
+    If the preset belongs to no project folder, it is relative to the current folder.
+    """
     try:
         base = Path.cwd() if is_shared(path) else path.absolute().parent
         return (base / Path(written).expanduser()).resolve()
-    except (OSError, RuntimeError, ValueError) as error:  # our own folder is gone; nobody's home, links in a circle; a null byte
+    # OSError: the current folder is gone. RuntimeError: ~ of an unknown user, or links in a circle. ValueError: a null byte.
+    except (OSError, RuntimeError, ValueError) as error:
         raise InputError(f"can't be resolved: {getattr(error, 'strerror', None) or error}") from error
 
 
 def presets() -> list[Preset | PresetError]:
-    """Those of a demo, the user's, then the ready-made ones; of two with one name the first. One that can't be read hides no other."""
+    """Return the presets of a demo, the user's, and the ready-made ones. If two have the same name, the first is used."""
     paths: dict[str, Path] = {}
     for path in (*_demo_files(), *_files(presets_folder()), *_files(READY_MADE)):
         paths.setdefault(path.stem, path)
-    return [_read(path) for path in paths.values()]
+    return [_read_or_error(path) for path in paths.values()]
+
+
+def _read_or_error(path: Path) -> Preset | PresetError:
+    try:
+        return _read_named(path)
+    except InputError as error:
+        return PresetError(path, error)
 
 
 def find_preset(name_or_path: str) -> Preset:
-    """By its name, or by the path of its file: what has a slash in it or ends in .yaml. Raises `InputError`."""
+    """Read a preset by its name, or by its path (it contains a slash or ends in .yaml). Raises `InputError`."""
     if is_path(name_or_path):
         return read_preset(expand_home(name_or_path))
     paths = {path.stem: path for path in (*_files(READY_MADE), *_files(presets_folder()), *_demo_files())}
@@ -91,7 +102,7 @@ def find_preset(name_or_path: str) -> Preset:
 
 
 def _read_named(path: Path) -> Preset:
-    """One that nobody has named by its file: another user's is not taken for ours. Raises `InputError`."""
+    """Read a preset that was given by its name: another user's file is refused. Raises `InputError`."""
     if path.parent != READY_MADE and (reason := why_not_ours(path)) is not None:
         raise InputError(f"{abbreviate_home(path)}: {reason}; give its path if you mean this file")
     return read_preset(path)
@@ -102,7 +113,7 @@ class UnknownPresetError(InputError):
 
 
 def copy_preset(name: str) -> Path:
-    """A ready-made preset, as it stands with its comments, into the user's folder. Raises `UnknownPresetError`, `InputError`."""
+    """Copy a ready-made preset with its comments into the user's folder. Raises `UnknownPresetError`, `InputError`."""
     source = READY_MADE / f"{name}.yaml"
     if not re.fullmatch(_NAME, name) or not source.is_file():
         raise UnknownPresetError(f"no ready-made preset is named {name}; ready-made: {', '.join(path.stem for path in _files(READY_MADE))}")
@@ -110,7 +121,7 @@ def copy_preset(name: str) -> Path:
 
 
 def write_preset(text: str, name: str) -> Path:
-    """A new file in the user's folder, whole or not at all, for its owner alone; one that is there is left alone. Raises `InputError`."""
+    """Write a new file into the user's folder, atomically and readable only by its owner. Raises `InputError`, also if it exists."""
     if not re.fullmatch(_NAME, name):
         raise InputError(f"{name!r} can't be the name of a preset; use letters, digits and . _ -")
     path = presets_folder() / f"{name}.yaml"
@@ -130,13 +141,13 @@ def write_preset(text: str, name: str) -> Path:
 
 
 def _write(path: Path, text: str) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".new")  # 0600
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".new")  # with mode 0600
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.link(name, path)  # unlike a rename it never goes over a file
+        os.link(name, path)  # unlike a rename it never replaces a file
     finally:
         with suppress(OSError):
             os.unlink(name)
@@ -148,7 +159,10 @@ def _demo_files() -> Iterator[Path]:
 
 
 def demo_env() -> Mapping[str, str]:
-    """The variables of a demo's Ray, for presets that are made of it: by its mark what they start goes with the demo. None elsewhere."""
+    """Return the variables of a demo's Ray; empty if there is no demo.
+
+    A preset that is saved from the demo gets them: with the demo's mark, whatever it starts ends with the demo.
+    """
     starts = [read_preset(path).ray for path in _demo_files()]
     return next((start.env for start in starts if start is not None), {})
 
@@ -156,10 +170,3 @@ def demo_env() -> Mapping[str, str]:
 def _files(folder: Path) -> Iterator[Path]:
     with suppress(OSError):
         yield from sorted(path for path in folder.iterdir() if path.suffix in ENDINGS and not path.name.startswith("."))
-
-
-def _read(path: Path) -> Preset | PresetError:
-    try:
-        return _read_named(path)
-    except InputError as error:
-        return PresetError(path, error)

@@ -1,4 +1,4 @@
-"""A preset: a job and the cluster it runs on, as a person wrote them down."""
+"""Reads a preset's file: a job, and the cluster that it runs on."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class RayNode(Value, frozen=True):
 
     host: str
     address: str | None = None
-    """Where the host answers, if not at its name."""
+    """The host's address, if its name does not resolve to it."""
     flags: Mapping[str, FlagValue] = {}
-    """By their names with `_`; sizes in bytes, maps as JSON."""
+    """The keys have `_`; sizes are in bytes, maps are JSON."""
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -42,16 +42,16 @@ class RayNode(Value, frozen=True):
 
 
 class RayStart(Value, frozen=True):
-    """How a cluster is started."""
+    """The hosts and flags with which a cluster is started."""
 
     head: RayNode
     workers: tuple[RayNode, ...] = ()
     env: Mapping[str, str] = {}
-    """May hold `${NAME}`."""
+    """It may contain `${NAME}`."""
     python: str | None = None
-    """Whose `ray` is started; `None`: the one on the PATH over there."""
+    """The Python whose `ray` is started; `None`: the one on the host's PATH."""
     slurm: str | None = None
-    """The Slurm job whose nodes these are; `None`: the preset names them."""
+    """The Slurm job that has these nodes; `None`: the preset names them."""
 
     @property
     def nodes(self) -> tuple[RayNode, ...]:
@@ -60,23 +60,28 @@ class RayStart(Value, frozen=True):
 
 
 class SlurmStart(Value, frozen=True):
-    """How a cluster is started on the nodes of a Slurm job, whichever these are: the first is the head, all others are workers."""
+    """The flags with which a cluster is started on the nodes of any Slurm job. The first node is the head, all others are workers."""
 
     head: Mapping[str, FlagValue] = {}
     workers: Mapping[str, FlagValue] = {}
-    """Flags of each of them."""
+    """The flags of every worker."""
     env: Mapping[str, str] = {}
     python: str | None = None
 
     def on(self, job: str, hosts: Sequence[HostEntry]) -> RayStart:
-        """On the nodes of this job, in Slurm's order."""
-        head, *workers = (RayNode(host.name, host.address or None) for host in hosts)
-        alike = tuple(replace(node, flags=self.workers) for node in workers)
-        return RayStart(replace(head, flags=self.head), alike, self.env, self.python, job)
+        """Return the start on the nodes of this job, in Slurm's order."""
+        head, *workers = hosts
+        return RayStart(
+            RayNode(head.name, head.address or None, self.head),
+            tuple(RayNode(host.name, host.address or None, self.workers) for host in workers),
+            self.env,
+            self.python,
+            job,
+        )
 
 
 class JobSpec(Value, frozen=True):
-    """What is submitted. Text may hold `${NAME}`."""
+    """The job that is submitted. Texts may contain `${NAME}`."""
 
     entrypoint: str
     working_dir: str | None = None
@@ -84,7 +89,7 @@ class JobSpec(Value, frozen=True):
     runtime_env: Mapping[str, Any] = {}
     """The rest of Ray's runtime_env."""
     submission_id: str | None = None
-    """May hold `{time}` and `{name}`."""
+    """It may contain `{time}` and `{name}`."""
     entrypoint_num_gpus: float | None = None
     entrypoint_num_cpus: float | None = None
     entrypoint_memory: int | None = None
@@ -92,7 +97,10 @@ class JobSpec(Value, frozen=True):
     metadata: Mapping[str, str] = {}
 
     def with_texts(self, text: Callable[[str], str], variable: Callable[[str, str], str], nested: Callable[[Any], Any]) -> JobSpec:
-        """With every text of it changed, but its id: a variable's and a mark's by their names too, those of the runtime_env together."""
+        """Return the job with all its texts changed, except its id.
+
+        `variable` gets the name and value of variables and metadata, `nested` gets the whole runtime_env, `text` gets all others.
+        """
         return replace(
             self,
             entrypoint=text(self.entrypoint),
@@ -104,12 +112,12 @@ class JobSpec(Value, frozen=True):
 
 
 class Needs(Value, frozen=True):
-    """What must be there, beyond what the command itself tells. Sizes are bytes; `None`: nothing is said."""
+    """The preset's requirements beyond those of the command. Sizes are bytes; `None`: no requirement."""
 
     gpus: float | None = None
     cpus: float | None = None
     bundles: tuple[tuple[Mapping[str, float], int], ...] = ()
-    """So many of each shape."""
+    """Each shape of a bundle with its number."""
     strategy: Strategy = "PACK"
     gpu_memory_free: int | None = None
     host_memory_free: int | None = None
@@ -120,15 +128,15 @@ class Needs(Value, frozen=True):
     python_version: str | None = None
 
     def amount(self, resource: str) -> float | None:
-        """How much of GPU or CPU in all is written down; `None`: nothing is."""
-        said = {"GPU": self.gpus, "CPU": self.cpus}.get(resource)
-        if said is not None or not self.bundles:
-            return said
+        """Return the total of GPU or CPU that the preset gives, or `None`."""
+        given = {"GPU": self.gpus, "CPU": self.cpus}.get(resource)
+        if given is not None or not self.bundles:
+            return given
         return sum(shape.get(resource, 0.0) * number for shape, number in self.bundles)
 
 
 class Preset(Value, frozen=True):
-    """One file, read and checked."""
+    """A preset file, read and checked."""
 
     name: str
     path: Path
@@ -139,7 +147,7 @@ class Preset(Value, frozen=True):
 
     @property
     def nodes(self) -> tuple[RayNode, ...]:
-        """Where its cluster is started, the head first; none as long as nobody knows."""
+        """The nodes that the preset starts, the head first; empty while its hosts are unknown."""
         return self.ray.nodes if isinstance(self.ray, RayStart) else ()
 
 
@@ -155,29 +163,29 @@ _LITERAL: Final = r"(?<!\$)\$\{(?![A-Za-z_][A-Za-z0-9_]*\})[^}]*\}?"
 _PLACE: Final = r"\$?\{([^{}]*)\}"
 _PLACES: Final = ("time", "name")
 ENDINGS: Final = (".yaml", ".yml")
-"""Of a preset's file."""
+"""Endings of a preset's file name."""
 SUBMISSION: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 
 
 def read_preset(path: Path) -> Preset:
-    """Raises `InputError` with file, line and key of the first mistake."""
+    """Read a preset. Raises `InputError` with file, line and key of the first mistake."""
     try:
         text = read_text(path)
     except FileNotFoundError as error:
         raise InputError(f"{abbreviate_home(path)}: no such file") from error
     if is_script(text) and path.suffix not in ENDINGS:
         raise InputError(explain_script(str(path), text))
-    return _Reading(Document(text, abbreviate_home(path))).preset(path)
+    return _Reader(Document(text, abbreviate_home(path))).preset(path)
 
 
-class _Reading:
-    """The way from a document to a preset: each check knows its place."""
+class _Reader:
+    """Turns a document into a preset. Every mistake is reported with its place in the document."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
 
     def preset(self, path: Path) -> Preset:
-        """Raises `InputError`."""
+        """Return the preset. Raises `InputError`."""
         if not isinstance(self._document.data, dict):
             raise self._document.mistake("", "expected keys with values, such as `job: {entrypoint: …}`")
         file = self._document.convert(PresetFile, WORDS)
@@ -236,7 +244,7 @@ class _Reading:
         return RayNode(host, address, self._flags(where, fields, _ON_HEAD if head else {}))
 
     def _flags(self, where: str, fields: Mapping[str, Any], refused: Mapping[str, str]) -> dict[str, FlagValue]:
-        """`refused`: by flag, why it can't stand here."""
+        """`refused` has flags that can't be set here, with the reason."""
         flags: dict[str, FlagValue] = {}
         for written, value in fields.items():
             place = f"{where}.{written}"
@@ -245,17 +253,17 @@ class _Reading:
                 raise self._document.mistake(place, "given twice, with _ and with -")
             if name in refused:
                 raise self._document.mistake(place, refused[name])
-            if (sound := flag_value(name, value)) is None:
+            if (valid := flag_value(name, value)) is None:
                 raise self._document.type_mistake(place, flag_words(name))
-            flags[name] = sound
+            flags[name] = valid
         return flags
 
     def _job(self, file: JobFile) -> JobSpec:
         if not file.entrypoint.strip():
             raise self._document.type_mistake("job.entrypoint", WORDS["job.entrypoint"])
         if file.submission_id is not None:
-            self._submission_id(file.submission_id)
-        self._runtime_env(file.runtime_env)
+            self._check_submission_id(file.submission_id)
+        self._check_runtime_env(file.runtime_env)
         return JobSpec(
             entrypoint=file.entrypoint.strip(),
             working_dir=file.working_dir,
@@ -269,7 +277,7 @@ class _Reading:
             metadata=self._texts("job.metadata", file.metadata),
         )
 
-    def _submission_id(self, template: str) -> None:
+    def _check_submission_id(self, template: str) -> None:
         for match in re.finditer(_PLACE, template):
             if not match[0].startswith("$") and match[1] not in _PLACES:
                 raise self._document.mistake("job.submission_id", f"unknown placeholder {match[0]}; known ones: {{time}} {{name}}")
@@ -278,7 +286,7 @@ class _Reading:
                 "job.submission_id", "expected at most 100 letters, digits and . _ -, because Ray uses it in a URL and a file name"
             )
 
-    def _runtime_env(self, given: Mapping[str, Any]) -> None:
+    def _check_runtime_env(self, given: Mapping[str, Any]) -> None:
         try:
             json.dumps(given, allow_nan=False)
         except (TypeError, ValueError) as error:
@@ -288,7 +296,7 @@ class _Reading:
             if key in _ELSEWHERE:
                 raise self._document.mistake(place, _ELSEWHERE[key])
             near = get_close_matches(str(key), (*_RUNTIME_ENV, *_ELSEWHERE), 1, 0.8)
-            if key not in _RUNTIME_ENV and near:  # a plugin of Ray's may have keys of its own
+            if key not in _RUNTIME_ENV and near:  # other unknown keys are allowed: they may belong to a plugin of Ray
                 raise self._document.mistake(place, f"no such key; perhaps {near[0]}")
 
     def _needs(self, file: NeedsFile) -> Needs:
@@ -332,7 +340,7 @@ class _Reading:
         return {str(name): self._text(f"{where}.{name}", value) for name, value in given.items()}
 
     def _text(self, where: str, value: Any) -> str:
-        """As it was typed: `1.10` is not 1.1, and `True` not true."""
+        """Return the text as it was typed: `1.10` is not 1.1, and `True` is not true."""
         if value is None:
             raise self._document.mistake(where, 'expected text, got nothing; an empty text is ""')
         if isinstance(value, (list, dict)):

@@ -1,4 +1,4 @@
-"""The flags of `ray start`, of Ray 2.9 to 2.60: what each takes, and which are not a preset's to give."""
+"""Lists the flags of `ray start` in Ray 2.9 to 2.60: the values of each, and the flags that a preset can't set."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FlagValue = str | int | float | bool
 
 
 class RayFlag(msgspec.Struct, frozen=True):
-    """What `ray start` takes after one of its flags."""
+    """The value that a flag takes."""
 
     kind: FlagKind
     about: str = ""
@@ -71,11 +71,11 @@ OWN: Final[Mapping[str, str]] = {
     "python": "it is the same on all hosts: set ray.python",
     "env": "variables are the same on all hosts: set ray.env",
 }
-"""What cockpit decides by itself, or what stands elsewhere, and why."""
+"""Flags that a preset can't set, with the reason: cockpit sets them itself, or another key does."""
 HEADS_ALONE: Final = ("port", "redis_shard_ports", "system_config", "dashboard_port", "dashboard_host", "include_dashboard")
-"""Refused by Ray on a worker, or without effect there."""
+"""Flags that Ray refuses on a worker, or that have no effect there."""
 OF_ONE_HOST: Final = ("node_ip_address", "node_name")
-"""Another on each host."""
+"""Flags whose value is different on each host."""
 _KINDS: Final[Mapping[FlagKind, tuple[str, dict[str, Any]]]] = {
     "port": ("a port from 0 to 65535", {"type": "integer", "minimum": 0, "maximum": 65535}),
     "count": ("a whole number from 0", {"type": "integer", "minimum": 0}),
@@ -86,7 +86,7 @@ _KINDS: Final[Mapping[FlagKind, tuple[str, dict[str, Any]]]] = {
     "true or false": ("true or false", {"type": "boolean"}),
     "map": ("keys with values", {"type": ["object", "string"]}),
 }
-"""What is expected of each kind, in words and as JSON Schema."""
+"""The values of each kind, in words and as JSON Schema."""
 _SPECIAL: Final[Mapping[str, str]] = {
     "worker_port_list": "ports such as 10002,10003",
     "resources": "resources with their amounts, such as {fast_disk: 1}",
@@ -96,7 +96,7 @@ _LIST_OF_PORTS: Final = r"\d{1,5}(?:,\d{1,5})*"
 
 
 def flag_name(written: str) -> str:
-    """The one name of a flag that may be spelled with _ or -, or as on a command line. Raises `InputError`."""
+    """Return the flag's name with `_`. It may be written with `-` or `--` too. Raises `InputError`."""
     name = written.removeprefix("--").replace("-", "_")
     if name in OWN:
         raise InputError(f"can't be set here: {OWN[name]}")
@@ -107,15 +107,26 @@ def flag_name(written: str) -> str:
 
 
 def flag_value(name: str, value: Any) -> FlagValue | None:
-    """The value as `ray start` takes it: sizes in bytes, maps as JSON. `None`: not what `flag_words` says."""
-    if FLAGS[name].kind == "map":
+    """Return the value as `ray start` takes it: sizes in bytes, maps as JSON. `None`: the value is invalid for this flag."""
+    kind = FLAGS[name].kind
+    is_plain = is_number(value)
+    if kind == "map":
         return _format_map(name, value)
-    checked = _check_value(FLAGS[name].kind, value)
-    return None if name == "worker_port_list" and not re.fullmatch(_LIST_OF_PORTS, str(checked)) else checked
+    if kind == "bytes":
+        return byte_count(value)
+    if kind in ("switch", "true or false"):
+        return value if isinstance(value, bool) else None
+    if kind == "text":
+        text = value if isinstance(value, str) and value else str(value) if is_plain else None
+        return None if name == "worker_port_list" and not re.fullmatch(_LIST_OF_PORTS, str(text)) else text
+    if not is_plain or value < 0 or (kind != "number" and not isinstance(value, int)):
+        return None
+    number: int | float = value
+    return number if kind != "port" or number < 65536 else None
 
 
 def _format_map(name: str, value: Any) -> str | None:
-    """Ray takes labels as `a=b,c=d` too, the others as JSON alone."""
+    """Return the map as JSON. Ray also takes labels as `a=b,c=d`."""
     if name == "labels" and isinstance(value, str):
         return value or None
     try:
@@ -131,25 +142,12 @@ def _format_map(name: str, value: Any) -> str | None:
 
 
 def flag_words(name: str) -> str:
-    """What is expected of it."""
+    """Describe the values of a flag in words."""
     return _SPECIAL.get(name) or _KINDS[FLAGS[name].kind][0]
 
 
-def _check_value(kind: FlagKind, value: Any) -> FlagValue | None:
-    plain = is_number(value)
-    if kind == "bytes":
-        return byte_count(value)
-    if kind in ("switch", "true or false"):
-        return value if isinstance(value, bool) else None
-    if kind == "text":
-        return value if isinstance(value, str) and value else str(value) if plain else None
-    if not plain or value < 0 or (kind != "number" and not isinstance(value, int)):
-        return None
-    return value if kind != "port" or value < 65536 else None
-
-
 def flag_arguments(flags: Mapping[str, FlagValue]) -> tuple[str, ...]:
-    """The words of a command line: `--num-gpus=8`."""
+    """Return the flags as words of a command line, such as `--num-gpus=8`."""
     words = []
     for name, value in flags.items():
         flag = f"--{name.replace('_', '-')}"
@@ -161,7 +159,7 @@ def flag_arguments(flags: Mapping[str, FlagValue]) -> tuple[str, ...]:
 
 
 def flags_schema() -> dict[str, Any]:
-    """What may stand under a host beside its name, for the JSON Schema: each flag in both of its spellings."""
+    """Return the JSON Schema of all flags, each with `_` and with `-`."""
     return {
         spelling: {**_KINDS[flag.kind][1], **({"description": flag.about} if flag.about else {})}
         for name, flag in FLAGS.items()

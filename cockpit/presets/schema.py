@@ -1,4 +1,4 @@
-"""What may stand in a preset's file: its keys, for the check and for the JSON Schema."""
+"""Defines the keys of a preset's file, for reading it and for its JSON Schema."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class RayFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class JobFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What is submitted to Ray's job API."""
+    """The job that is submitted to Ray's job API."""
 
     entrypoint: Annotated[
         str, Meta(min_length=1, description="The command. ${NAME} is filled in at launch; $${NAME} and $NAME by the cluster's shell.")
@@ -69,7 +69,7 @@ class JobFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class NeedsFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What must be there before a launch, beyond what the command itself tells."""
+    """Requirements for a launch, beyond those of the command."""
 
     gpus: Annotated[float | None, Meta(description="Total GPUs, if cockpit can't read them from the command.")] = None
     cpus: Annotated[float | None, Meta(description="Total CPUs, if cockpit can't read them from the command.")] = None
@@ -126,4 +126,4 @@ WORDS: Final = {
     "needs.ray_version": "a version such as 2.44, or a range such as '>=2.40,<2.50'",
     "needs.python_version": "a version such as 3.10, or a range such as '>=3.9,<3.13'",
 }
-"""What is expected where, for `Document.convert`."""
+"""The value that each key expects, in words, for `Document.convert`."""

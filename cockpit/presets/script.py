@@ -1,4 +1,4 @@
-"""A shell script that was named in place of a preset, and what to do with it."""
+"""Recognizes a shell script that was given in place of a preset, and explains what to do with it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SBATCH: Final = r"(?m)^#SBATCH\b"
 
 
 def find_script(path: Path) -> str | None:
-    """The text of one that lies there; `None`: there is none."""
+    """Return the text of the script at this path, or `None`."""
     with suppress(OSError, InputError, ValueError):
         text = read_text(path)
         return text if is_script(text) else None
@@ -22,12 +22,12 @@ def find_script(path: Path) -> str | None:
 
 
 def is_script(text: str) -> bool:
-    """Whether it says in its first line what runs it, as sbatch asks of every script."""
+    """Return whether the text begins with `#!`, as sbatch requires of every script."""
     return text.startswith("#!")
 
 
 def explain_script(written: str, text: str) -> str:
-    """Why it is no preset, and what to do."""
+    """Say that the file is no preset, and what to do with it."""
     path = shlex.quote(written)
     asks = f"`cockpit check -- bash {path}` says what it asks for"
     if re.search(_SBATCH, text):

@@ -1,4 +1,4 @@
-"""`${NAME}` in a preset: filled in at launch from the environment, and what of it no eye may see."""
+"""Replaces `${NAME}` in a preset by values from the environment, and hides the secrets of a preset."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from msgspec.structs import replace
 from cockpit.config.document import Document, InputError, abbreviate_home
 from cockpit.model import Value
 from cockpit.presets.folder import is_uri, resolve_beside
-from cockpit.presets.preset import JobSpec, Preset, RayNode, RayStart, SlurmStart
+from cockpit.presets.preset import JobSpec, Preset, SlurmStart
 from cockpit.presets.ray_flags import FlagValue
 from cockpit.secrets import HIDDEN, find_secrets, hide, redact_variable
 
 NAME: Final = r"\$\$(?=\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}"
-"""`$${`, which is `${` for a shell over there; or a name that is filled in."""
-_ANY: Final = "any"
-"""A value that by itself is no secret."""
+"""`$${`, which becomes `${` for the shell on the cluster; or the name of a variable that is replaced."""
+_ANY_VALUE: Final = "any"
+"""A value that is no secret by its shape."""
 
 
 class FilledPreset(Value, frozen=True):
-    """A preset with every `${NAME}` filled in: for Ray, never for eyes. What is shown is `redact_preset(preset)`."""
+    """A preset with every `${NAME}` replaced. It is sent to Ray and never shown; show `redact_preset(preset)`."""
 
     preset: Preset
     hidden: frozenset[str]
-    """The values that are secret, some so short that they stand in other words too."""
+    """The secret values; some may be so short that they occur in other words."""
 
     def __repr__(self) -> str:
         return f"FilledPreset({self.preset.name!r})"
@@ -36,38 +36,47 @@ class FilledPreset(Value, frozen=True):
 
 
 def fill_preset(preset: Preset, env: Mapping[str, str]) -> FilledPreset:
-    """Raises `InputError` where a variable is not set."""
-    filling = _Filling(preset, env)
-    ray = preset.ray and replace(preset.ray, env=filling.variables("ray.env", preset.ray.env))
-    filled = replace(preset, ray=ray, job=preset.job and filling.job(preset.job))
-    filling.refuse_missing()
-    return FilledPreset(filled, frozenset(filter(None, filling.hidden)))
+    """Replace every `${NAME}`. Raises `InputError` if a variable is not set."""
+    filler = _Filler(preset, env)
+    ray = preset.ray and replace(preset.ray, env=filler.variables("ray.env", preset.ray.env))
+    filled = replace(preset, ray=ray, job=preset.job and filler.job(preset.job))
+    filler.refuse_missing()
+    return FilledPreset(filled, frozenset(filter(None, filler.hidden)))
 
 
 def redact_preset(preset: Preset) -> Preset:
-    """The same preset, fit to be shown, logged and recorded: `${NAME}` as it was written, and no secret that stands there in plain text."""
-    job = preset.job and preset.job.with_texts(_safe_text, _safe_value, _safe_any)
-    return replace(preset, ray=preset.ray and _safe_start(preset.ray), job=job)
+    """Return the preset to be shown, logged and recorded: `${NAME}` stays, and secrets in plain text are hidden."""
+    job = preset.job and preset.job.with_texts(_redact_text, _redact_value, _redact_nested)
+    ray = preset.ray
+    if ray is not None:
+        ray = replace(ray, env={name: _redact_value(name, value) for name, value in ray.env.items()})
+    if isinstance(ray, SlurmStart):
+        ray = replace(ray, head=_redact_flags(ray.head), workers=_redact_flags(ray.workers))
+    elif ray is not None:
+        head, *workers = (replace(node, flags=_redact_flags(node.flags)) for node in ray.nodes)
+        ray = replace(ray, head=head, workers=tuple(workers))
+    return replace(preset, ray=ray, job=job)
 
 
 def doubts(preset: Preset) -> tuple[str, ...]:
-    """What a reader of the preset should know about its secrets, in sentences that don't hold them."""
-    found = [f"{where}: contains a secret in plain text; write ${{NAME}} to take it from your environment" for where in _plain(preset)]
+    """Return sentences about secrets that the preset does not protect; they don't contain the secrets."""
+    plain = _find_plain_secrets(preset)
+    found = [f"{where}: contains a secret in plain text; write ${{NAME}} to take it from your environment" for where in plain]
     entrypoint = preset.job.entrypoint if preset.job else ""
-    told = dict.fromkeys(name for name in variable_names(entrypoint) if _is_telling(name))
+    shown = dict.fromkeys(name for name in variable_names(entrypoint) if _is_secret(name))
     found += [
-        f"job.entrypoint: Ray shows ${{{name}}} to everybody who sees the job; set it in job.env and write ${name} here" for name in told
+        f"job.entrypoint: Ray shows ${{{name}}} to everybody who sees the job; set it in job.env and write ${name} here" for name in shown
     ]
     return tuple(found)
 
 
 def variable_names(text: str) -> list[str]:
-    """The variables that a text takes from the environment."""
+    """Return the variables that a text takes from the environment."""
     return [match[1] for match in re.finditer(NAME, text) if match[1]]
 
 
-class _Filling:
-    """One launch: what is missing, and what became secret, on the way."""
+class _Filler:
+    """Replaces the variables of one preset, and collects missing variables and secret values."""
 
     def __init__(self, preset: Preset, env: Mapping[str, str]) -> None:
         self._preset = preset
@@ -76,21 +85,26 @@ class _Filling:
         self.hidden: set[str] = set()
 
     def job(self, job: JobSpec) -> JobSpec:
-        """Everything of a job that is text."""
+        """Return the job with all its texts filled in."""
         env = self.variables("job.env", job.env)
         folder = job.working_dir and self._text("job.working_dir", job.working_dir)
+        if folder and not is_uri(folder):
+            try:
+                folder = str(resolve_beside(self._preset.path, folder))
+            except InputError as error:
+                raise mistake(self._preset, "job.working_dir", str(error)) from error
         return replace(
             job,
             entrypoint=self._text("job.entrypoint", job.entrypoint),
-            working_dir=folder and _folder(self._preset, folder),
+            working_dir=folder,
             env=env,
-            runtime_env=self._any("job.runtime_env", job.runtime_env),
-            submission_id=job.submission_id and self._open("job.submission_id", job.submission_id),
-            metadata={name: self._open(f"job.metadata.{name}", value) for name, value in job.metadata.items()},
+            runtime_env=self._nested("job.runtime_env", job.runtime_env),
+            submission_id=job.submission_id and self._public_text("job.submission_id", job.submission_id),
+            metadata={name: self._public_text(f"job.metadata.{name}", value) for name, value in job.metadata.items()},
         )
 
     def variables(self, where: str, env: Mapping[str, str]) -> dict[str, str]:
-        """Whatever comes from the environment into an environment is secret."""
+        """Return the variables of `env` filled in. A value that comes from the environment is always secret here."""
         filled = {}
         for name, value in env.items():
             self.hidden |= {self._env[known] for known in variable_names(value) if known in self._env}
@@ -100,27 +114,27 @@ class _Filling:
         return filled
 
     def refuse_missing(self) -> None:
-        """Raises `InputError` with the place of the first that is not set, and the names of all."""
+        """Raise `InputError` if variables are not set: with the place of the first, and the names of all."""
         if self._missing:
             where, name = self._missing[0]
             others = [f"${{{other}}}" for other in dict.fromkeys(other for _, other in self._missing) if other != name]
             also = f", nor {'is' if len(others) == 1 else 'are'} {', '.join(others)}" if others else ""
-            over_there = f"; for a variable of the shell on the cluster, write $${{{name}}}" if where == "job.entrypoint" else ""
-            raise mistake(self._preset, where, f"${{{name}}} is not set in your environment{also}{over_there}")
+            on_cluster = f"; for a variable of the shell on the cluster, write $${{{name}}}" if where == "job.entrypoint" else ""
+            raise mistake(self._preset, where, f"${{{name}}} is not set in your environment{also}{on_cluster}")
 
-    def _open(self, where: str, text: str) -> str:
-        """Of what Ray shows to everybody."""
+    def _public_text(self, where: str, text: str) -> str:
+        """Fill in a text that Ray shows to everybody; it may contain no secret."""
         for name in variable_names(text):
-            if _is_telling(name, self._env.get(name) or _ANY):
+            if _is_secret(name, self._env.get(name) or _ANY_VALUE):
                 raise mistake(self._preset, where, f"${{{name}}} is a secret, but Ray shows it to everybody")
         return self._text(where, text)
 
-    def _any(self, where: str, value: Any) -> Any:
+    def _nested(self, where: str, value: Any) -> Any:
         if isinstance(value, str):
             return self._text(where, value)
         if isinstance(value, Mapping):
-            return {key: self._any(f"{where}.{key}", item) for key, item in value.items()}
-        return [self._any(f"{where}[{index}]", item) for index, item in enumerate(value)] if isinstance(value, list) else value
+            return {key: self._nested(f"{where}.{key}", item) for key, item in value.items()}
+        return [self._nested(f"{where}[{index}]", item) for index, item in enumerate(value)] if isinstance(value, list) else value
 
     def _text(self, where: str, text: str) -> str:
         def fill(match: re.Match[str]) -> str:
@@ -129,9 +143,10 @@ class _Filling:
                 return "$"
             if name not in self._env:
                 self._missing.append((where, name))
-            elif not _is_text(self._env[name]):
+            elif any("\ud800" <= character <= "\udfff" for character in self._env[name]):
+                # Python decodes bytes that are not UTF-8 as lone surrogates, which can't be encoded for Ray.
                 raise mistake(self._preset, where, f"${{{name}}} is not UTF-8 in your environment")
-            elif _is_telling(name, self._env[name]):
+            elif _is_secret(name, self._env[name]):
                 self.hidden.add(self._env[name])
             return self._env.get(name, "")
 
@@ -140,71 +155,46 @@ class _Filling:
         return filled
 
 
-def _is_text(value: str) -> bool:
-    """Bytes that are no UTF-8 come as halves of pairs, which nothing can be sent with."""
-    return not any("\ud800" <= character <= "\udfff" for character in value)
-
-
-def _is_telling(name: str, value: str = _ANY) -> bool:
-    """Whether a variable is secret by its name, or by the shape of its value."""
+def _is_secret(name: str, value: str = _ANY_VALUE) -> bool:
+    """Return whether a variable is secret by its name, or by the shape of its value."""
     return redact_variable(name, value) != value
 
 
-def _folder(preset: Preset, written: str) -> str:
-    """Beside the file; a preset that lies in cockpit's own folder means where cockpit was started."""
-    if is_uri(written):
-        return written
-    try:
-        return str(resolve_beside(preset.path, written))
-    except InputError as error:
-        raise mistake(preset, "job.working_dir", str(error)) from error
-
-
 def mistake(preset: Preset, where: str, text: str) -> InputError:
-    """With the place in the preset's file, as long as that is there."""
+    """Return an error with the place in the preset's file, if the file still has it."""
     try:
         return Document.read(preset.path).mistake(where, text)
     except (OSError, InputError):  # gone or changed since it was read
         return InputError(f"{abbreviate_home(preset.path)}: {where}: {text}")
 
 
-def _safe_start(ray: RayStart | SlurmStart) -> RayStart | SlurmStart:
-    env = {name: _safe_value(name, value) for name, value in ray.env.items()}
-    if isinstance(ray, SlurmStart):
-        return replace(ray, head=_safe_flags(ray.head), workers=_safe_flags(ray.workers), env=env)
-    return replace(ray, head=_safe_node(ray.head), workers=tuple(map(_safe_node, ray.workers)), env=env)
-
-
-def _safe_node(node: RayNode) -> RayNode:
-    return replace(node, flags=_safe_flags(node.flags))
-
-
-def _safe_flags(flags: Mapping[str, FlagValue]) -> dict[str, FlagValue]:
-    """`redis_password` is one of them."""
+def _redact_flags(flags: Mapping[str, FlagValue]) -> dict[str, FlagValue]:
+    """Hide secrets in flags, such as `redis_password`."""
     return {name: redact_variable(name, value) if isinstance(value, str) else value for name, value in flags.items()}
 
 
-def _safe_any(value: Any) -> Any:
+def _redact_nested(value: Any) -> Any:
     if isinstance(value, str):
-        return _safe_text(value)
+        return _redact_text(value)
     if isinstance(value, Mapping):
-        return {key: _safe_value(str(key), item) if isinstance(item, str) else _safe_any(item) for key, item in value.items()}
-    return [_safe_any(item) for item in value] if isinstance(value, list) else value
+        return {key: _redact_value(str(key), item) if isinstance(item, str) else _redact_nested(item) for key, item in value.items()}
+    return [_redact_nested(item) for item in value] if isinstance(value, list) else value
 
 
-def _safe_value(name: str, value: str) -> str:
+def _redact_value(name: str, value: str) -> str:
+    """Hide a secret value. A value of only `${NAME}` contains no secret."""
     if variable_names(value) and not re.sub(NAME, "", value).strip():
         return value
-    return redact_variable(name, _safe_text(value))
+    return redact_variable(name, _redact_text(value))
 
 
-def _safe_text(text: str) -> str:
-    """Without the secrets that stand there themselves, and not as the name of a variable."""
+def _redact_text(text: str) -> str:
+    """Hide secrets in plain text; the names of variables stay."""
     return hide(text, [(start, end) for start, end in find_secrets(text) if "$" not in text[start:end]])
 
 
-def _plain(preset: Preset) -> Iterator[str]:
-    """The places of secrets in plain text, also where they have been taken out already."""
+def _find_plain_secrets(preset: Preset) -> Iterator[str]:
+    """Yield the places of secrets in plain text, also in a preset whose secrets are already hidden."""
     ray, job = preset.ray, preset.job
     for where, env in (
         ("ray.env", ray.env if ray else {}),
@@ -212,10 +202,10 @@ def _plain(preset: Preset) -> Iterator[str]:
         ("job.metadata", job.metadata if job else {}),
     ):
         for name, value in env.items():
-            if HIDDEN in _safe_value(name, value):
+            if HIDDEN in _redact_value(name, value):
                 yield f"{where}.{name}"
     for where, text in (("job.entrypoint", job.entrypoint), ("job.working_dir", job.working_dir or "")) if job else ():
-        if HIDDEN in _safe_text(text):
+        if HIDDEN in _redact_text(text):
             yield where
-    if job and HIDDEN in str(_safe_any(job.runtime_env)):
+    if job and HIDDEN in str(_redact_nested(job.runtime_env)):
         yield "job.runtime_env"

@@ -28,7 +28,7 @@ from cockpit.model import (
     Session,
     Snapshot,
 )
-from cockpit.recording.numbers import MAX_NUMBER, Heard, HostRow, UserRow, Written, codes_of, rest_of, with_codes
+from cockpit.recording.numbers import MAX_NUMBER, Heard, UserRow, Written, codes_of, rest_of, with_codes
 
 if TYPE_CHECKING:
     JobRow = Job
@@ -81,7 +81,7 @@ class Frame(msgspec.Struct, omit_defaults=True):
     oom_kills: Change[OomKill] | None = None
     faults: Change[Fault] | None = None
     findings: Change[Finding] | None = None
-    hosts: Change[HostRow] | None = None
+    hosts: Change[Host] | None = None
     memory_users: Change[UserRow] | None = None
     heard: Change[Heard] | None = None
     written: Change[Written] | None = None
@@ -91,9 +91,6 @@ PLAIN = ("cluster", "growing", "actor_counts", "actors_complete", "demand")
 TABLES = ("nodes", "actors", "placement_groups", "jobs", "processes", "sessions", "oom_kills", "faults", "findings")
 """Those of a snapshot; the others are made of it."""
 OTHER_TABLES = ("hosts", "memory_users", "heard", "written")
-PHYSICAL = ("cpu", "memory", "shm", "disks", "filled", "gpus")
-"""What a probed node says in the words of its host."""
-
 Rows = tuple[Any, ...] | None
 
 
@@ -110,7 +107,7 @@ def tables_of(snapshot: Snapshot) -> Tables:
     hosts = snapshot.hosts.values()
     if snapshot.jobs is not None:  # their environments are never recorded
         rows["jobs"] = tuple([job if job.runtime_env is None else replace(job, runtime_env=None) for job in snapshot.jobs])
-    rows["hosts"] = tuple(_host_rows(snapshot))
+    rows["hosts"] = tuple([_host_row(host) for host in hosts])
     rows["memory_users"] = tuple(
         [UserRow(host.name, user) for host in hosts for user in sorted(host.memory_users, key=lambda one: one.pid)]
     )
@@ -120,22 +117,16 @@ def tables_of(snapshot: Snapshot) -> Tables:
     return Tables(snapshot, rows)
 
 
-def _host_rows(snapshot: Snapshot) -> Iterator[HostRow]:
-    """Hosts without their processes and sessions, which have tables, and without what a node says in the same words."""
-    probed = {id(node.memory): node for node in snapshot.nodes or () if node.probed}
-    for host in snapshot.hosts.values():
-        bare = replace(
-            host,
-            processes=None if host.processes is None else (),
-            sessions=None if host.sessions is None else (),
-            memory_users=(),
-            wrote={},
-            observed=_failing_for_long(host),
-        )
-        node = probed.get(id(host.memory))
-        same = tuple(name for name in PHYSICAL if node is not None and getattr(node, name) is getattr(host, name))
-        plain = Host(host.name)
-        yield HostRow(replace(bare, **{name: getattr(plain, name) for name in same}), node.key if node else None, same)
+def _host_row(host: Host) -> Host:
+    """A host without what other tables have."""
+    return replace(
+        host,
+        processes=None if host.processes is None else (),
+        sessions=None if host.sessions is None else (),
+        memory_users=(),
+        wrote={},
+        observed=_failing_for_long(host),
+    )
 
 
 def _failing_for_long(host: Host) -> Mapping[str, float]:
@@ -155,10 +146,7 @@ def snapshot_of(plain: Mapping[str, Any], rows: Mapping[str, Rows], taken: float
 def _hosts_of(rows: Mapping[str, Rows]) -> Iterator[Host]:
     processes, sessions = _by(rows["processes"], "host"), _by(rows["sessions"], "host")
     users, written = _by(rows["memory_users"], "host"), _by(rows["written"], "host")
-    nodes = {node.key: node for node in rows["nodes"] or ()}
-    for row in rows["hosts"] or ():
-        host, node = row.host, nodes.get(row.node)
-        same = {name: getattr(node, name) for name in row.same if node is not None and name in PHYSICAL}
+    for host in rows["hosts"] or ():
         logs: dict[str, dict[str, float]] = defaultdict(dict)
         for one in written.get(host.name, ()):
             if one.at is not None:
@@ -169,7 +157,6 @@ def _hosts_of(rows: Mapping[str, Rows]) -> Iterator[Host]:
             sessions=None if host.sessions is None else tuple(sessions.get(host.name, ())),
             memory_users=tuple(sorted([one.user for one in users.get(host.name, ())], key=lambda user: -user.rss)),
             wrote=logs,
-            **same,
         )
 
 

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cockpit.model import (
+    AgentReport,
     Amount,
     Disk,
     Finding,
@@ -103,20 +104,6 @@ class Written(Value, frozen=True):
         return f"{self.host}\0{self.session}\0{self.job}"
 
 
-class HostRow(Value, frozen=True):
-    """A host without what other tables say too."""
-
-    host: Host
-    node: str | None = None
-    """The key of the node that says the same of these fields."""
-    same: tuple[str, ...] = ()
-
-    @property
-    def key(self) -> str:
-        """Its identity."""
-        return self.host.name
-
-
 class UserRow(Value, frozen=True):
     """One of the processes that hold most of a host's memory."""
 
@@ -161,13 +148,9 @@ LAYOUTS: Mapping[type, Layout] = {
     Session: Layout(Session, {"size": AMOUNT}),
     Finding: Layout(Finding, {"seen": MOMENT}),
     Process: Layout(Process, {"rss": AMOUNT, "shared": AMOUNT, "state": LETTER}, ("gpus",)),
-    Node: Layout(
-        Node,
-        {"seen": MOMENT, "reported": MOMENT, "cpu": PERCENT, "shared": AMOUNT},
-        ("memory", "object_store", "shm", "disks", "gpus"),
-    ),
+    AgentReport: Layout(AgentReport, {"seen": MOMENT, "cpu": PERCENT, "shared": AMOUNT}, ("memory", "shm", "disks", "gpus")),
+    Node: Layout(Node, {}, ("agent", "object_store")),
     Host: Layout(Host, {"taken": MOMENT, "cpu": PERCENT}, ("memory", "shm", "shm_users", "disks", "gpus", "rays")),
-    HostRow: Layout(HostRow, {}, ("host",)),
     UserRow: Layout(UserRow, {}, ("user",)),
     Heard: Layout(Heard, {"at": MOMENT}),
     Written: Layout(Written, {"at": MOMENT}),

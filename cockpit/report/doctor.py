@@ -23,8 +23,7 @@ from cockpit.config.reach import THROUGH_RAY
 from cockpit.config.settings import Config, config_path, config_text
 from cockpit.config.slurm import FLAG, JOB
 from cockpit.findings import CHECKS, Check, FindingTracker, Limits
-from cockpit.model import Finding, Session, Snapshot
-from cockpit.model.titles import MachineTitles
+from cockpit.model import Fault, Finding, Session, Snapshot
 from cockpit.recording.cut import cut
 from cockpit.recording.files import SUFFIX, RecordingError
 from cockpit.recording.recording import Recording
@@ -100,10 +99,7 @@ def _lines(snapshot: Snapshot, checked: Sequence[CheckResult], config: Config) -
         yield ""
         lines = finding_lines(repeats.shorten_finding(finding), snapshot)
         yield from (_with_machine(line, finding, machines) for line in lines)
-    silent = [
-        f"  - {fault.source}{f' on {fault.host}' if fault.host and fault.host not in fault.text else ''}: {fault.text}{also_down(fault)}"
-        for fault in by_cause(snapshot.faults)
-    ]
+    silent = [f"  - {_source_words(fault, snapshot)}: {fault.text}{also_down(fault)}" for fault in by_cause(snapshot.faults)]
     yield from ("", "Failing sources and old data:", *silent) if silent else ()
     over_time = [each for each in checked if each.check.watches and not each.blind]
     lacking = [each for each in checked if each.missing and each not in over_time]
@@ -113,6 +109,12 @@ def _lines(snapshot: Snapshot, checked: Sequence[CheckResult], config: Config) -
         ("OK", [each for each in checked if each.verdict == "fine"]),
     ):
         yield from ("", f"{title}:", *map(_line, results)) if results else ()
+
+
+def _source_words(fault: Fault, snapshot: Snapshot) -> str:
+    """What fails, and where, unless its text says that too."""
+    is_told = fault.host is None or fault.host in fault.text
+    return fault.source if is_told else f"{fault.source} on {snapshot.index.titles.of_host(fault.host or '')}"
 
 
 def _machine_names(snapshot: Snapshot) -> list[str]:
@@ -175,7 +177,7 @@ def _slurms_user() -> str:
 def describe_containers(snapshot: Snapshot) -> Iterator[str]:
     """A line for each container with processes of Ray's that nobody looks into: what is not known of it, and the way in."""
     seen = dict.fromkeys((one.host, one.container) for one in snapshot.processes or () if one.container and one.kind != "foreign")
-    titles = MachineTitles(snapshot.nodes or (), snapshot.hosts)
+    titles = snapshot.index.titles
     for host, container in seen:
         engine, name, user, title = container.engine, container.name, container.user, titles.of_host(host)
         yield (

@@ -9,7 +9,7 @@ from typing import TypeVar, get_args
 import msgspec
 
 from cockpit.config.thresholds import STALE_AFTER_S
-from cockpit.model import LEFT_OVER, LEVELS, Node, NodeState, Quantity, Snapshot, Wait
+from cockpit.model import LEFT_OVER, LEVELS, Machine, Node, NodeState, Quantity, Snapshot, Wait
 from cockpit.report.status import NO_ANSWER
 from cockpit.usage import Owner, sample_usage
 
@@ -42,10 +42,23 @@ class MetricFacts(msgspec.Struct, frozen=True):
         return ((name, node) for name, node in self.nodes.items() if node.state != "DEAD")
 
     @property
-    def fresh(self) -> Iterator[tuple[str, Node]]:
-        """Those of them whose figures are of now: Prometheus can't see that others are old."""
-        now = self.snapshot.taken
-        return ((name, node) for name, node in self.living if node.seen is not None and now - node.seen <= STALE_AFTER_S)
+    def machines(self) -> Iterator[tuple[str, Machine]]:
+        """Theirs."""
+        return ((name, self.snapshot.index.machine(node)) for name, node in self.living)
+
+    def is_fresh(self, machine: Machine) -> bool:
+        """Whether its figures are of now: Prometheus can't see that others are old."""
+        return machine.seen is not None and self.snapshot.taken - machine.seen <= STALE_AFTER_S
+
+    @property
+    def fresh_nodes(self) -> Iterator[tuple[str, Node]]:
+        """Those whose machines' figures are of now."""
+        return ((name, node) for name, node in self.living if self.is_fresh(self.snapshot.index.machine(node)))
+
+    @property
+    def fresh_machines(self) -> Iterator[tuple[str, Machine]]:
+        """Those whose figures are of now."""
+        return ((name, machine) for name, machine in self.machines if self.is_fresh(machine))
 
 
 def _name_nodes(nodes: Iterable[Node]) -> dict[str, Node]:
@@ -86,11 +99,16 @@ def _of(
 
 
 _of_cluster = _of("", (), lambda facts: [((), facts)])
-_of_node = _of("node_", ("node",), lambda facts: (((name,), node) for name, node in facts.fresh))
+_of_node = _of("node_", ("node",), lambda facts: (((name,), node) for name, node in facts.fresh_nodes))
+_of_machine = _of("node_", ("node",), lambda facts: (((name,), machine) for name, machine in facts.fresh_machines))
 _of_gpu = _of(
-    "gpu_", ("node", "gpu"), lambda facts: (((name, gpu.label), gpu) for name, node in facts.fresh for gpu in node.current_gpus or ())
+    "gpu_",
+    ("node", "gpu"),
+    lambda facts: (((name, gpu.label), gpu) for name, machine in facts.fresh_machines for gpu in machine.current_gpus or ()),
 )
-_of_disk = _of("disk_", ("node", "path"), lambda facts: (((name, disk.path), disk) for name, node in facts.fresh for disk in node.disks))
+_of_disk = _of(
+    "disk_", ("node", "path"), lambda facts: (((name, disk.path), disk) for name, machine in facts.fresh_machines for disk in machine.disks)
+)
 _of_resource = _of("node_", ("node",), lambda facts: (((name,), node.resources.get("GPU", Quantity())) for name, node in facts.living))
 """By Ray's word, which doesn't grow old with a node's agent."""
 _of_job = _of("job_", ("ray_job",), lambda facts: (((job,), gpus) for job, gpus in facts.reserved.items()))
@@ -138,7 +156,7 @@ def _count(labels: Iterable[str], there: Iterable[str] = ()) -> dict[str, int]:
 
 
 def _ages(facts: MetricFacts) -> Iterator[Sample]:
-    return (((name,), max(0.0, facts.snapshot.taken - node.seen)) for name, node in facts.living if node.seen is not None)
+    return (((name,), max(0.0, facts.snapshot.taken - machine.seen)) for name, machine in facts.machines if machine.seen is not None)
 
 
 def _up(facts: MetricFacts) -> Iterator[Sample]:
@@ -180,14 +198,14 @@ FAMILIES = (
     Family("cockpit_nodes", "Nodes by state in Ray.", ("state",), _of_counts(_count_nodes)),
     Family("cockpit_node_up", "Whether Ray reports the node as alive.", ("node",), _up),
     Family("cockpit_node_age_seconds", "Age of the node's figures; figures that are too old are left out.", ("node",), _ages),
-    _of_node("cpu_ratio", "CPU in use, 0 to 1.", lambda node: _percent(node.cpu)),
-    _of_node("memory_used_bytes", "Host memory in use, as Ray's memory monitor counts it.", lambda node: node.memory.used),
-    _of_node("memory_total_bytes", "Host memory.", lambda node: node.memory.total),
-    _of_node("memory_kill_bytes", "Host memory in use above which Ray kills workers.", lambda node: node.memory.kill_at),
+    _of_machine("cpu_ratio", "CPU in use, 0 to 1.", lambda machine: _percent(machine.cpu)),
+    _of_machine("memory_used_bytes", "Host memory in use, as Ray's memory monitor counts it.", lambda machine: machine.memory.used),
+    _of_machine("memory_total_bytes", "Host memory.", lambda machine: machine.memory.total),
+    _of_machine("memory_kill_bytes", "Host memory in use above which Ray kills workers.", lambda machine: machine.memory.kill_at),
     _of_node("object_store_used_bytes", "Object store in use.", lambda node: node.object_store.used),
     _of_node("object_store_total_bytes", "Object store.", lambda node: node.object_store.total),
-    _of_node("shm_used_bytes", "Shared memory file system in use.", lambda node: node.shm.used),
-    _of_node("shm_total_bytes", "Shared memory file system.", lambda node: node.shm.total),
+    _of_machine("shm_used_bytes", "Shared memory file system in use.", lambda machine: machine.shm.used),
+    _of_machine("shm_total_bytes", "Shared memory file system.", lambda machine: machine.shm.total),
     _of_resource("gpus_reserved", "GPUs that jobs have reserved in Ray.", lambda gpus: gpus.used),
     _of_resource("gpus", "All GPUs that Ray has.", lambda gpus: gpus.total),
     _of_disk("used_bytes", "File system that Ray writes to: in use.", lambda disk: disk.used),

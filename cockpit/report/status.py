@@ -21,6 +21,7 @@ from cockpit.model import (
     Gpu,
     GpuLinks,
     HostMemory,
+    Machine,
     Node,
     PlacementGroup,
     Quantity,
@@ -250,7 +251,7 @@ def status_of(snapshot: Snapshot) -> Status:
     return Status(
         taken=now,
         cluster=_as(ClusterStatus, snapshot.cluster),
-        nodes=_each(snapshot.nodes, lambda node: _node(node, now, not_given.get(node.key))),
+        nodes=_each(snapshot.nodes, lambda node: _node(node, snapshot.index.machine(node), now, not_given.get(node.key))),
         actors=ActorsStatus(snapshot.actor_counts, snapshot.actors_complete, _pending_actors(snapshot)),
         placement_groups=_each(snapshot.placement_groups, lambda group: _as(GroupStatus, group, waiting=_waiting_time(group, now))),
         jobs=_each(snapshot.jobs, lambda job: _as(JobStatus, job)),
@@ -283,10 +284,28 @@ def _each(values: tuple[Any, ...] | None, make: Any) -> Any:
     return None if values is None else tuple(map(make, values))
 
 
-def _node(node: Node, now: float, not_given: Sequence[Gpu] | None) -> NodeStatus:
-    gpus = _each(node.gpus, lambda gpu: _as(GpuStatus, gpu, given_to_ray=None if not_given is None else gpu not in not_given))
-    seen = node.seen if node.gpus_seen is None else node.gpus_seen
-    return _as(NodeStatus, node, age=_age(node.seen, now), gpus=gpus, gpus_age=None if gpus is None else _age(seen, now))
+def _node(node: Node, machine: Machine, now: float, not_given: Sequence[Gpu] | None) -> NodeStatus:
+    gpus = _each(machine.gpus, lambda gpu: _as(GpuStatus, gpu, given_to_ray=None if not_given is None else gpu not in not_given))
+    gpus_seen = machine.seen if machine.gpus_seen is None else machine.gpus_seen
+    return NodeStatus(
+        id=node.id,
+        host=node.host,
+        ip=node.ip,
+        name=node.name,
+        head=node.head,
+        state=node.state,
+        message=node.message,
+        age=_age(machine.seen, now),
+        cpu=machine.cpu,
+        memory=machine.memory,
+        object_store=node.object_store,
+        shm=machine.shm,
+        disks=machine.disks,
+        filled=machine.filled,
+        resources=node.resources,
+        gpus=gpus,
+        gpus_age=None if gpus is None else _age(gpus_seen, now),
+    )
 
 
 def _pending_actors(snapshot: Snapshot) -> tuple[PendingActor, ...] | None:

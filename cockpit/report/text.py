@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from cockpit.alike import group_by
 from cockpit.findings.ray_gpus import find_all_not_given
-from cockpit.model import Finding, Host, Job, Lookups, Node, PlacementGroup, Process, Quantity, Snapshot
+from cockpit.model import Finding, Job, Node, PlacementGroup, Process, Quantity, Snapshot
 from cockpit.model.titles import count_machines
 from cockpit.placement import needs_words
 from cockpit.recording.happenings import events_between
@@ -39,9 +39,9 @@ def _lines(snapshot: Snapshot, *, plain: bool) -> Iterator[str]:
         at = f" at {cluster.address}" if cluster.address else ""
         silent = f"Ray's dashboard{at} has not answered yet" if cluster.reachable is None else f"No Ray dashboard answers{at}"
         yield f"{silent}. Below: what probes report."
-    known = Lookups(snapshot)
+    titles = snapshot.index.titles
     for fault in by_cause(snapshot.faults):
-        place = f" on {known.titles.of_host(fault.host)}" if fault.host else ""
+        place = f" on {titles.of_host(fault.host)}" if fault.host else ""
         yield f"FAILING SOURCE {fault.source}{place}: {fault.text} (for {age(snapshot.taken - fault.since)}{also_down(fault)})"
     repeats = Repeats(snapshot)
     for finding in snapshot.findings[:MAX_ROWS]:
@@ -53,7 +53,7 @@ def _lines(snapshot: Snapshot, *, plain: bool) -> Iterator[str]:
     if snapshot.nodes is None:
         yield "Nodes: unknown"
     else:
-        yield from (_node_sentences if plain else _node_lines)(known, snapshot.nodes)
+        yield from (_node_sentences if plain else _node_lines)(snapshot, snapshot.nodes)
     yield ""
     yield from _actor_lines(snapshot, repeats)
     yield from _orphan_lines(snapshot)
@@ -111,9 +111,9 @@ def _waiting(snapshot: Snapshot) -> int | None:
 def _node_changes(before: Snapshot, now: Snapshot) -> Iterator[str]:
     if before.nodes is None or now.nodes is None:
         return
-    was = {node.key: node_state(node, before.hosts) for node in before.nodes}
+    was = {node.key: node_state(node, before) for node in before.nodes}
     for node in now.nodes:
-        state = node_state(node, now.hosts)
+        state = node_state(node, now)
         if state != was.get(node.key):
             yield f"node {node.title} is {state}" + (f", it was {was[node.key]}" if node.key in was else ", it is new")
     gone = was.keys() - {node.key for node in now.nodes}
@@ -124,64 +124,66 @@ _ROW = "{:<16} {:<8} {:>9} {:>11} {:>5} {:>11} {:>7} {:>5} {:>5} {:>5}"
 _TITLES = ("NODE", "STATE", "GPUS RESV", "GPU MEM", "UTIL", "HOST MEM", "KILL AT", "OBJ", "DISK", "SEEN")
 
 
-def _node_lines(known: Lookups, nodes: Iterable[Node]) -> Iterator[str]:
+def _node_lines(snapshot: Snapshot, nodes: Iterable[Node]) -> Iterator[str]:
     yield _ROW.format(*_TITLES)
     for node in nodes:
         message = f"  {node.message}" if node.state == "DEAD" and node.message else ""
-        yield _ROW.format(*_node_cells(node, known)) + message
-    if not_given := _not_given_words(known, nodes):
+        yield _ROW.format(*_node_cells(node, snapshot)) + message
+    if not_given := _not_given_words(snapshot, nodes):
         yield f"GPUs not given to Ray: {join_first(not_given, MAX_ROWS)}"
 
 
-def _not_given_words(known: Lookups, nodes: Iterable[Node]) -> list[str]:
+def _not_given_words(snapshot: Snapshot, nodes: Iterable[Node]) -> list[str]:
     """`4 on w1 (0, 3, 6, 7)` for each of these nodes that has GPUs which Ray can't hand out."""
-    found = find_all_not_given(known.snapshot)
+    found = find_all_not_given(snapshot)
     told = ((node, found.get(node.key)) for node in nodes)
-    return [f"{len(gpus)} on {known.titles.of_node(node)} ({', '.join(gpu.label for gpu in gpus)})" for node, gpus in told if gpus]
+    return [f"{len(gpus)} on {snapshot.index.titles.of_node(node)} ({', '.join(gpu.label for gpu in gpus)})" for node, gpus in told if gpus]
 
 
 _LABELS = ("GPUs reserved", "GPU memory", "GPUs busy", "host memory", "Ray kills workers above", "object store", "fullest disk")
 """Of the same columns in a sentence, without node, state and when it was seen."""
 
 
-def _node_sentences(lookups: Lookups, nodes: Iterable[Node]) -> Iterator[str]:
+def _node_sentences(snapshot: Snapshot, nodes: Iterable[Node]) -> Iterator[str]:
     for node in nodes:
-        _, state, *cells, seen = _node_cells(node, lookups)
+        _, state, *cells, seen = _node_cells(node, snapshot)
         known = [f"{label} {cell.replace('/', ' of ')}" for label, cell in zip(_LABELS, cells, strict=True) if cell.strip(f"{UNKNOWN}/")]
         last = [] if seen == UNKNOWN else [f"seen {seen} ago"]
         message = [node.message] if node.state == "DEAD" and node.message else []
-        not_given = [f"GPUs not given to Ray {words}" for words in _not_given_words(lookups, [node])]
+        not_given = [f"GPUs not given to Ray {words}" for words in _not_given_words(snapshot, [node])]
         yield ", ".join(
-            [f"Node {lookups.titles.of_node(node)}{' (head)' if node.head else ''}: {state}", *message, *known, *not_given, *last]
+            [f"Node {snapshot.index.titles.of_node(node)}{' (head)' if node.head else ''}: {state}", *message, *known, *not_given, *last]
         )
 
 
-def node_state(node: Node, hosts: Mapping[str, Host]) -> str:
+def node_state(node: Node, snapshot: Snapshot) -> str:
     """Ray's state of the node; of a host that is none of the followed Ray's, what its probe sees of Ray."""
     if node.id is not None:
         return node.state
-    rays = next((host.rays for host in hosts.values() if node.host in (host.name, *host.addresses)), None)
-    return "not seen" if node.seen is None else "has Ray" if any(ray.role == "raylet" for ray in rays or ()) else "no Ray"
+    if snapshot.index.machine(node).seen is None:
+        return "not seen"
+    host = snapshot.index.host_of(node)
+    return "has Ray" if any(ray.role == "raylet" for ray in (host.rays if host else None) or ()) else "no Ray"
 
 
-def _node_cells(node: Node, known: Lookups) -> tuple[str, ...]:
-    snapshot = known.snapshot
+def _node_cells(node: Node, snapshot: Snapshot) -> tuple[str, ...]:
+    machine = snapshot.index.machine(node)
     reserved = node.resources.get("GPU", Quantity()) if node.state != "DEAD" else Quantity()
-    told = [gpu for gpu in node.current_gpus or () if gpu.memory_used is not None]
+    told = [gpu for gpu in machine.current_gpus or () if gpu.memory_used is not None]
     held, there = sum(gpu.memory_used or 0 for gpu in told), sum(gpu.memory_total or 0 for gpu in told)
-    busy = [gpu.utilization for gpu in node.current_gpus or () if gpu.utilization is not None]
-    disk = max((share for disk in node.disks if (share := ratio(disk.used, disk.total)) is not None), default=None)
+    busy = [gpu.utilization for gpu in machine.current_gpus or () if gpu.utilization is not None]
+    disk = max((share for disk in machine.disks if (share := ratio(disk.used, disk.total)) is not None), default=None)
     return (
-        known.titles.of_node(node) + ("*" if node.head else ""),
-        node_state(node, snapshot.hosts),
+        snapshot.index.titles.of_node(node) + ("*" if node.head else ""),
+        node_state(node, snapshot),
         f"{count(reserved.used)}/{count(reserved.total)}",
         f"{size(held)}/{size(there)}" if told else UNKNOWN,
         percent(sum(busy) / len(busy) if busy else None),
-        f"{size(node.memory.used)}/{size(node.memory.total)}",
-        size(node.memory.kill_at),
+        f"{size(machine.memory.used)}/{size(machine.memory.total)}",
+        size(machine.memory.kill_at),
         share_percent(ratio(node.object_store.used, node.object_store.total)),
         share_percent(disk),
-        age(None if node.seen is None else snapshot.taken - node.seen),
+        age(None if machine.seen is None else snapshot.taken - machine.seen),
     )
 
 
@@ -236,30 +238,30 @@ def _orphan_lines(snapshot: Snapshot) -> Iterator[str]:
     none = "none" if snapshot.looked_at and not snapshot.unjudged else "unknown"
     number = plural(len(orphans), "process", "processes") if orphans else none
     yield f"Orphans: {number}{gpus} ({hosts_probed(snapshot)}{unjudged_words(snapshot)})"
-    lookups = Lookups(snapshot)
-    yield from (_process_line(process, lookups) for process in orphans[:MAX_ROWS])
+    yield from (_process_line(process, snapshot) for process in orphans[:MAX_ROWS])
     dead = [session for session in snapshot.sessions or () if session.live is False]
     if dead:
         known = [session.size for session in dead if session.size is not None]
         yield f"Dead sessions: {len(dead)}" + (f", {size(sum(known))} on disk" if known else "")
-    yield from _other_lines(lookups)
+    yield from _other_lines(snapshot)
 
 
-def _other_lines(known: Lookups) -> Iterator[str]:
+def _other_lines(snapshot: Snapshot) -> Iterator[str]:
     """The processes of other Rays on the probed hosts, a line for each host and session."""
-    strange = (process for process in known.snapshot.processes or () if process.ours is False and not process.left_over)
+    strange = (process for process in snapshot.processes or () if process.ours is False and not process.left_over)
     others = group_by(strange, lambda process: (process.host, process.session or "an unknown session"))
     for (host, session), theirs in list(others.items())[:MAX_ROWS]:
         held = sum(process.gpu_memory or 0 for process in theirs)
         gpus = f", holding {size(held)} of GPU memory" if held else ""
-        yield f"Another Ray session on {known.titles.of_host(host)}: {session}, {plural(len(theirs), 'process', 'processes')}{gpus}"
+        title = snapshot.index.titles.of_host(host)
+        yield f"Another Ray session on {title}: {session}, {plural(len(theirs), 'process', 'processes')}{gpus}"
 
 
-def _process_line(process: Process, known: Lookups) -> str:
+def _process_line(process: Process, snapshot: Snapshot) -> str:
     gpus = ",".join(str(hold.index) for hold in process.gpus)
     held = f"{size(process.gpu_memory)} on GPU {gpus}" if gpus else "no GPU"
     command = (process.command or process.name or UNKNOWN)[:100]
-    return f"  {process.kind} {known.place_title(process)} pid {process.pid} {held}: {command} ({'; '.join(process.why)})"
+    return f"  {process.kind} {snapshot.index.place_title(process)} pid {process.pid} {held}: {command} ({'; '.join(process.why)})"
 
 
 def _job_lines(snapshot: Snapshot) -> Iterator[str]:

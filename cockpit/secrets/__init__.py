@@ -1,7 +1,7 @@
-"""What is a secret, and texts without any: a table of rules.
+"""Finds secrets by a table of rules, and hides them in texts, variables, JSON and lines.
 
-Prefixes and lengths of keys are as their vendors give them out, collected from gitleaks (config/gitleaks.toml), detect-secrets (plugins/)
-and trufflehog (pkg/detectors/) as of July 2026, and from the documentation of vendors that these don't know.
+Prefixes and lengths of keys are those that the vendors issue. They were collected from gitleaks (config/gitleaks.toml), detect-secrets
+(plugins/) and trufflehog (pkg/detectors/) as of July 2026, and from the documentation of vendors that these don't know.
 """
 
 from cockpit.secrets.lines import LineRedactor

@@ -1,4 +1,4 @@
-"""Secrets that are known by where they stand: under a name, behind a flag, in a header, in a block, in a URL."""
+"""Lists the rules that recognize a secret by its place: after a name or a flag, in a header, in a block, in a URL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys that are known by their shape, wherever they stand: what their vendors put in front, and how long they are."""
+"""Lists the rules that recognize a key anywhere by its shape: the vendor's prefix, and its length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which names stand before a secret, and which values under such a name are none: two tables, each line with its examples."""
+"""Lists the names of secrets, and the values that are no secret under such a name, each with examples."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from typing import Final
 
 import msgspec
 
-LONGEST_NAME: Final = 200
-"""Characters of a name that are read, from its end: there stands what it is."""
-LONGEST_PLAIN: Final = 400
-"""Characters of a value that may still be no secret."""
+MAX_NAME_CHARS: Final = 200
+"""Only the end of a longer name is read: the last words say what it is."""
+MAX_PLAIN_CHARS: Final = 400
+"""A longer value always counts as a secret."""
 
 
 class Secrecy(IntEnum):
-    """What a name says of the value that stands under it."""
+    """How certain it is, by the name alone, that a value is a secret."""
 
     NONE = 0
     POSSIBLE = 1
-    """A secret if it looks random."""
+    """The value is a secret if it looks random."""
     LIKELY = 2
-    """A secret if it looks random; the value of a variable however it looks."""
+    """The value is a secret if it looks random. The value of a variable is always a secret."""
     CERTAIN = 3
-    """A secret however it looks."""
+    """The value is always a secret."""
 
 
 NONE, POSSIBLE, LIKELY, CERTAIN = Secrecy
 
 
 class NameRule(msgspec.Struct, frozen=True):
-    """What names say that match. They are matched as lower-case words with `_` between them: `secretKeyRef` is `secret_key_ref`."""
+    """The secrecy of names that match. A name is matched as lower-case words with `_` between them: `secretKeyRef` as `secret_key_ref`."""
 
     secrecy: Secrecy
     pattern: str
@@ -40,7 +40,7 @@ class NameRule(msgspec.Struct, frozen=True):
 
 
 class PlainRule(msgspec.Struct, frozen=True):
-    """Values that are no secret, under whatever name or, if `under` is given, under names that match it."""
+    """Values that are no secret, under any name or, if `under` is given, under names that match it."""
 
     pattern: str
     examples: tuple[str, ...]
@@ -54,10 +54,10 @@ _VENDORS: Final = (
 
 _HOOKS: Final = r"hook|bots?(?:_|$)|_ur[il]s?$"
 _WORDS: Final = r"(?-i:[\[({<]{0,2}[a-z_./ -]*(?:[A-Z]{1,4}[a-z]{3,}[-_./ ]?)*[])}>,:;]{0,2})"
-"""Small letters, or words that begin with a capital: `pre-commit`, `TimerHook`."""
+"""Small letters, or words with a capital first letter: `pre-commit`, `TimerHook`."""
 
 # fmt: off
-NAME_RULES: Final = (  # the first that matches counts
+NAME_RULES: Final = (  # the first match is used
     NameRule(CERTAIN, r"(?:(?:^|_|web)hook|(?:^|_)(?:ro)?bot)s?(?:_(?:url|uri|addr|address|endpoint|code))?_?\d{0,3}$"
              r"|(?:^|_)(?:alert|notify)_ur[il]s?$", ("FEISHU_HOOK", "WEBHOOK_URL", "DINGTALK_ROBOT", "WECOM_BOT", "ALERT_URL")),
     NameRule(NONE, r"_(?:file|path|dir|directory|folder|name|ref|type|class|url|uri|endpoint|host|source|column|field|store|manager)s?$",
@@ -127,68 +127,70 @@ PLAIN_RULES: Final = (
               r"|write|secret", ("basic", "write"), under=r"auth$|authorization$|token$"),
 )
 # fmt: on
-TELLING: Final = (
+POSSIBLE_NAMES: Final = (
     r"token|pass|pw|secret|cred|conn(?:ection)?_str|key|auth|cookie|otp$|jwt$|bearer$|sess(?:ion)?(?:_?id)?$"
     r"|hook|bots?(?:[_\d]|$)|(?:alert|notify)_ur[il]"
     r"|(?:^|_)(?:[as]k|pat|dsn|sid|sig|sign|signature)$|[^\x00-\x7f]"
 )
-"""No rule tells anything of words without this."""
+"""A name without a match has the secrecy NONE under every rule."""
 _FOLDERS: Final = ("PWD", "OLDPWD")
 _HUMP: Final = r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
 
 
 @cache
 def _compile(pattern: str) -> re.Pattern[str]:
-    """Made when it is first needed, for which no start has to wait."""
+    """Compile a pattern at its first use, so that no start has to wait for it."""
     return re.compile(pattern, re.IGNORECASE)
 
 
 def secrecy(name: str) -> Secrecy:
-    """What the name of a variable, a flag or a field says of its value."""
-    return _secrecy(name[-LONGEST_NAME:])
+    """Return the secrecy of a value by the name of its variable, flag or field."""
+    return _secrecy(name[-MAX_NAME_CHARS:])
 
 
 @lru_cache(2048)
 def _secrecy(name: str) -> Secrecy:
-    if name in _FOLDERS or not may_tell(name):
+    if name in _FOLDERS or not can_be_secret(name):
         return NONE
-    words = _split(name)
+    words = _split_words(name)
     return next((rule.secrecy for rule in NAME_RULES if re.search(rule.pattern, words)), NONE)
 
 
 @lru_cache(2048)
-def may_tell(name: str) -> bool:
-    """Whether `secrecy` has to look: most names tell nothing, which is seen at once."""
-    return re.search(TELLING, _split(name)) is not None
+def can_be_secret(name: str) -> bool:
+    """Return whether `secrecy` could be more than NONE. Most names are ruled out here, which is fast."""
+    return re.search(POSSIBLE_NAMES, _split_words(name)) is not None
 
 
-def _split(name: str) -> str:
+def _split_words(name: str) -> str:
+    """Return the words of a name in lower case, with `_` between them."""
     return re.sub(r"\W+", "_", re.sub(_HUMP, "_", name)).strip("_").lower()
 
 
 def is_plain(value: str, name: str = "") -> bool:
-    """Whether this is no secret, although it stands where one could stand."""
-    return len(value) <= LONGEST_PLAIN and any(
+    """Return whether the value is no secret, although it is at the place of one."""
+    return len(value) <= MAX_PLAIN_CHARS and any(
         _compile(rule.pattern).fullmatch(value) for rule in PLAIN_RULES if _compile(rule.under).search(name.strip("_"))
     )
 
 
 _RANDOM: Final = r"(?<![a-z0-9])(?:(?=[a-z]*\d[a-z]*\d)(?=\d*[a-z])[a-z0-9]{16,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![a-z0-9]))"
 MIN_SWITCHING: Final = 0.45
-"""The share of neighbours in a text, one a small letter and the other a capital, or one a letter and the other a digit, from which the
-text looks random. Of 62 letters and digits drawn at random it is 0.62; `DeepSeek-R1-Distill-Qwen-7B` has 0.39."""
+"""A text looks random from this share of neighbours of different kinds: a small letter and a capital, or a letter and a digit.
+For random letters and digits it is 0.62 on average; `DeepSeek-R1-Distill-Qwen-7B` has 0.39."""
 
 
 def looks_random(value: str) -> bool:
-    """Whether it holds what looks like a key and not like a name.
+    """Return whether the value contains a text that looks like a key, not like a name.
 
-    That is a UUID; or 16 letters and digits or more without a break, some of them digits; or 16 letters, digits, `-` and `_` or more in
-    which small letters, capitals and digits alternate.
+    Such a text is a UUID; or at least 16 letters and digits without a break, some of them digits; or at least 16 letters, digits, `-` and
+    `_` in which small letters, capitals and digits alternate.
     """
     return _compile(_RANDOM).search(value) is not None or any(map(_is_mixed, re.findall(r"[A-Za-z0-9_-]{16,}", value)))
 
 
 def _is_mixed(text: str) -> bool:
+    """Return whether small letters, capitals and digits alternate in the text."""
     if text.islower() or text.isupper():
         return False
     kinds = ["a" if char.islower() else "A" if char.isupper() else "0" if char.isdigit() else "" for char in text]
@@ -197,5 +199,5 @@ def _is_mixed(text: str) -> bool:
 
 
 def is_key_variable(name: str, value: str) -> bool:
-    """Whether this is a variable for a key, as in `JUDGE_KEY=…`, with a value that is neither short nor made of words."""
+    """Return whether this is a variable for a key, as in `JUDGE_KEY=…`, whose value is neither short nor consists of words."""
     return re.fullmatch(r"[A-Z0-9_]{1,200}_KEYS?_?\d{0,3}", name) is not None and re.fullmatch(rf"{_WORDS}|\S{{0,11}}", value) is None

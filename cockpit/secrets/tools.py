@@ -1,4 +1,4 @@
-"""Secrets that are known by the tool whose argument they are."""
+"""Lists the rules that recognize a secret as an argument of a known tool."""
 
 from __future__ import annotations
 

@@ -19,8 +19,10 @@ CONNECT_TIMEOUT_S: Final = 5.0
 KEEPALIVE_S: Final = 60.0
 """How long an idle connection is kept: longer than the pause between two questions; Ray's aiohttp keeps it for 75 s."""
 MAX_IDLE_CONNECTIONS: Final = 12
-MAX_HEAD_BYTES: Final = 8 << 10
-"""Of status line and headers, and of the size of a chunk. nginx takes no longer heads from a server either."""
+MAX_HEAD_BYTES: Final = 4 << 10
+"""Of status line and headers, and of the size of a chunk. nginx takes no longer ones from a server either (`proxy_buffer_size`).
+
+Ray's have 300 bytes."""
 READ_BYTES: Final = 4 << 10
 """Read at once, so that not much more than MAX_HEAD_BYTES is parsed, and others have their turn between two reads."""
 

@@ -39,20 +39,21 @@ _GLYPHS: dict[Tone, tuple[str, str]] = {"ok": ("●", "+"), "warn": ("◌", "~")
 
 def is_old(node: Node, view: View) -> bool:
     """Whether the node is dead or its facts are older than `STALE_AFTER_S` seconds."""
-    return node.state == "DEAD" or (node.seen is not None and view.now - node.seen > STALE_AFTER_S)
+    seen = view.cluster.machine(node).seen
+    return node.state == "DEAD" or (seen is not None and view.now - seen > STALE_AFTER_S)
 
 
 def node_name(node: Node, view: View) -> Cell:
     """The node, with whether Ray has it alive; `*` marks the head."""
     glyph, plain, style = _ALIVE[node.state]
-    return ((plain if view.ascii else glyph, style), (" " + view.index.titles.of_node(node) + ("*" if node.head else ""), ""))
+    return ((plain if view.ascii else glyph, style), (" " + view.cluster.titles.of_node(node) + ("*" if node.head else ""), ""))
 
 
 def node_state(node: Node) -> str:
     """Ray's state of the node; for a host without a raylet, whether it was probed."""
     if node.id is not None:
         return node.state
-    return "not probed" if node.seen is None else "no Ray"
+    return "no Ray" if node.probed else "not probed"
 
 
 def state(word: str, view: View) -> Cell:
@@ -105,8 +106,8 @@ def reservation(node: Node, resource: str = "GPU") -> Cell:
 
 def host_memory(node: Node, width: int, view: View) -> tuple[Piece, ...]:
     """A bar with the kill line in it."""
-    mark = ratio(node.memory.kill_at, node.memory.total)
-    return bar(ratio(node.memory.used, node.memory.total), width, mark=mark, ascii=view.ascii)
+    memory = view.cluster.machine(node).memory
+    return bar(ratio(memory.used, memory.total), width, mark=ratio(memory.kill_at, memory.total), ascii=view.ascii)
 
 
 def share(used: float | None, total: float | None, warn: float = 0.8, bad: float = 0.95) -> Cell:
@@ -123,9 +124,9 @@ def used_of(amount: Amount | HostMemory | Disk) -> str:
     return f"{size(amount.used)}/{size(amount.total)}"
 
 
-def fullest_disk(node: Node) -> tuple[int | None, int | None]:
+def fullest_disk(node: Node, view: View) -> tuple[int | None, int | None]:
     """The fullest of the file systems that Ray writes to."""
-    known = [disk for disk in node.disks if disk.used is not None and disk.total]
+    known = [disk for disk in view.cluster.machine(node).disks if disk.used is not None and disk.total]
     disk = max(known, key=lambda disk: (disk.used or 0) / (disk.total or 1), default=None)
     return (disk.used, disk.total) if disk else (None, None)
 
@@ -210,7 +211,7 @@ def gpu_indices(process: Process) -> str:
 
 def owner(process: Process, view: View) -> str:
     """Its actor's name or class, else its job; for another Ray, the job id and the time at which that Ray started."""
-    actor = view.index.actors.get(process.actor or "")
+    actor = view.cluster.actors.get(process.actor or "")
     if actor is not None:
         return actor.name or actor.class_
     if process.other_owner is None:
@@ -222,7 +223,7 @@ def owner(process: Process, view: View) -> str:
 
 def place(process: Process, view: View) -> str:
     """Where it runs: the name of its node, else of its host."""
-    return view.index.place_title(process)
+    return view.cluster.place_title(process)
 
 
 def command(process: Process) -> str:
@@ -255,13 +256,14 @@ def run_seconds(job: Job, view: View) -> float | None:
 
 def job_memory_bytes(job: Job, view: View) -> int | None:
     """GPU memory that its processes are seen to hold."""
-    return view.index.job_gpus.get(job.job or "", (0, 0))[0]
+    held = view.cluster.gpus_by_job.get(job.job or "")
+    return held.memory if held else 0
 
 
 def job_gpus(job: Job, view: View) -> tuple[str, str]:
     """GPU memory that it holds, and on how many GPUs; `>`: what is not seen may be its too."""
-    held = view.index.job_gpus.get(job.job or "")
+    held = view.cluster.gpus_by_job.get(job.job or "")
     if held is None:
         return (UNKNOWN, UNKNOWN) if view.index.holders_unknown else ("0B", "0")
     more = ">" if view.index.holders_unknown else ""
-    return more + size(held[0]), more + str(held[1])
+    return more + size(held.memory), more + str(len(held.places))

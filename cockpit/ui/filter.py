@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
+from textual.message import Message
 from textual.widgets import Input
 
 from cockpit.ui.table import Table
@@ -15,6 +16,9 @@ class Filter(Input):
     """Filters the table while it is typed into; hidden otherwise."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "clear", "All rows", key_display="Esc")]
+
+    class Closed(Message):
+        """Nothing is typed any more."""
 
     def __init__(self, table: Table) -> None:
         super().__init__(id="filter", placeholder="filter text; !text: rows without it; Esc clears", compact=True, select_on_focus=False)
@@ -30,14 +34,15 @@ class Filter(Input):
         """Keep what is typed, go back to the rows."""
         self.query_ancestor(FilterLine).display = False
         self.screen.set_focus(self._table)
+        self.post_message(self.Closed())
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._table.filter_rows(event.value.removeprefix("!"), inverted=event.value.startswith("!"))
 
-    async def action_clear(self) -> None:
+    def action_clear(self) -> None:
         """All rows again."""
         self.value = ""
-        await self.app.run_action("keep_filter")
+        self.close()
 
 
 class FilterLine(Horizontal):

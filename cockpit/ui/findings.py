@@ -12,6 +12,7 @@ import msgspec
 
 from cockpit.acts.table import find_operation
 from cockpit.model import Finding, Level, Snapshot
+from cockpit.model.about import LISTS, gpu_nodes
 from cockpit.report.faults import by_cause
 from cockpit.text import plural
 
@@ -59,7 +60,7 @@ class FindingIndex:
         marks: dict[str, Level] = {}
         for finding in reversed(self.visible):  # the worst has the last word
             marks |= dict.fromkeys(finding.about, finding.level)
-            marks |= dict.fromkeys(_gpu_nodes(finding), finding.level)
+            marks |= dict.fromkeys(gpu_nodes(finding), finding.level)
         return marks
 
     def level(self, row: Any) -> Level | None:
@@ -70,34 +71,15 @@ class FindingIndex:
 
     def about(self, key: str) -> Sequence[Finding]:
         """What is found about the thing with this key, the worst first."""
-        return [finding for finding in self.visible if key in finding.about or key in _gpu_nodes(finding)]
-
-
-def _gpu_nodes(finding: Finding) -> list[str]:
-    """Of the GPUs that it is about: a GPU's key is that of its node and its index, `node:…:3`."""
-    parts = [key.rpartition(":") for key in finding.about if key.startswith("node:")]
-    return [node for node, _, index in parts if node != "node" and index.isdigit()]
+        return [finding for finding in self.visible if key in finding.about or key in gpu_nodes(finding)]
 
 
 POOLS: Mapping[str, Callable[[Snapshot], Iterable[Any] | None]] = {
-    "node": lambda snapshot: snapshot.nodes,
-    "session": lambda snapshot: snapshot.sessions,
-    "process": lambda snapshot: snapshot.processes,
-    "job": lambda snapshot: snapshot.jobs,
-    "pg": lambda snapshot: snapshot.placement_groups,
-    "actor": lambda snapshot: snapshot.actors,
-    "tasks": lambda snapshot: snapshot.demand,
+    **LISTS,
     "fault": lambda snapshot: by_cause(snapshot.faults),
     "finding": lambda snapshot: snapshot.findings,
 }
-"""All things of one kind, by how their keys begin."""
-
-
-def find_things(finding: Finding, snapshot: Snapshot) -> list[Any]:
-    """The things a finding is about that are in the snapshot: nodes (those of GPUs too), sessions, processes, jobs, groups, actors."""
-    wanted = {*finding.about, *_gpu_nodes(finding)}
-    kinds = {key.partition(":")[0] for key in wanted}
-    return [thing for kind, list_all in POOLS.items() if kind in kinds for thing in list_all(snapshot) or () if thing.key in wanted]
+"""All things of one kind that a page can be about, by how their keys begin."""
 
 
 RECORDED_KEYS = frozenset({"m"})

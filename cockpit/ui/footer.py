@@ -17,12 +17,14 @@ from textual.widgets import Input
 
 from cockpit.text import clean
 
+KeyPlace = tuple[int, str]
+"""Where a key stands among the others, and what it is called now."""
 Key = tuple[str, str, str]
 """The key to press, how it is shown, and what it does."""
 
 
-HELP_KEY = "?"
-"""It stands last, and wherever it isn't typed: whoever knows no key finds the others with it."""
+LASTING_ACTIONS = frozenset(["quit", "help"])
+"""There is room for them on every screen: whoever knows no key finds the others, and the way out."""
 FOOTER_LINES = 1
 
 
@@ -39,11 +41,13 @@ class Footer(Widget):
     }
     """
 
-    def __init__(self, ranks: Callable[[], Callable[[str], int | None]] = lambda: lambda _: 0) -> None:
-        """`ranks`: the place of each action now, the least first; `None`: it means nothing for what is chosen, and needs no room."""
+    def __init__(self, place: Callable[[Binding], KeyPlace | None]) -> None:
+        """`place`: where a key stands now, the least first; `None`: it means nothing for what is selected, and needs no room."""
         super().__init__()
-        self._ranks = ranks
+        self._place = place
         self._keys: tuple[Key, ...] = ()
+        self._lasting: frozenset[Key] = frozenset()
+        """Those of `LASTING_ACTIONS`."""
 
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, self._update_keys)
@@ -54,12 +58,24 @@ class Footer(Widget):
 
     def _update_keys(self, screen: Screen[Any]) -> None:
         """Without the terminal's focus no key applies; the footer then stays as it was."""
-        if self.app.app_focus and self.is_attached and (keys := tuple(self._ordered_keys(screen))) != self._keys:
+        if not (self.app.app_focus and self.is_attached):
+            return
+        places: dict[str, tuple[int, Key]] = {}  # each action once, by the first of its keys
+        is_typing = isinstance(screen.focused, Input)
+        for _, binding, _, _ in screen.active_bindings.values():
+            shown = clean(self.app.get_key_display(binding))
+            if not binding.show or binding.action in places or (is_typing and len(shown) == 1):  # a single sign would be typed
+                continue
+            if (place := self._place(binding)) is not None:
+                places[binding.action] = (place[0], (binding.key, shown, clean(place[1])))
+        keys = tuple(key for _, key in sorted(places.values(), key=lambda each: each[0]))
+        if keys != self._keys:
             self._keys = keys
+            self._lasting = frozenset(key for action, (_, key) in places.items() if action in LASTING_ACTIONS)
             self.refresh()
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002 there is one
-        """As many keys as there is room for, each with its whole label, and help in any case."""
+        """As many keys as there is room for, each with its whole label, and in any case help and the way out."""
         key, description = (self.get_component_rich_style(f"footer--{part}") for part in ("key", "description"))
         base = self.rich_style
         segments = [
@@ -76,27 +92,12 @@ class Footer(Widget):
 
     def _places(self) -> Iterator[tuple[Key, int, int]]:
         """The keys that are drawn, with the first cell of each and the one after its last."""
-        helps = [key for key in self._keys if key[1] == HELP_KEY]
-        kept = [key for key in self._keys if key not in helps]
-        while kept and sum(map(_width, (*kept, *helps))) - 1 > self.size.width:
-            kept.pop()
-        keys = (*kept, *helps)
+        keys = list(self._keys)
+        while sum(map(_width, keys)) - 1 > self.size.width and (others := [key for key in keys if key not in self._lasting]):
+            keys.remove(others[-1])
         for key, (begin, end) in zip(keys, pairwise(accumulate(map(_width, keys), initial=0)), strict=True):
             if end - 1 <= self.size.width:
                 yield key, begin, end - 1
-
-    def _ordered_keys(self, screen: Screen[Any]) -> Iterator[Key]:
-        """Each action once, by the first of its keys."""
-        bindings: dict[str, Binding] = {}
-        for _, binding, _, _ in screen.active_bindings.values():
-            if binding.show:
-                bindings.setdefault(binding.action, binding)
-        rank, is_typing = self._ranks(), isinstance(screen.focused, Input)
-        ranked = [(place, binding) for binding in bindings.values() if (place := rank(binding.action)) is not None]
-        for _, binding in sorted(ranked, key=lambda pair: pair[0]):
-            shown = clean(screen.app.get_key_display(binding))
-            if not is_typing or len(shown) > 1:  # a single sign would be typed
-                yield binding.key, shown, clean(binding.description)
 
 
 def _width(key: Key) -> int:

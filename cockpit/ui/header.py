@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 from textual import events
 from textual.geometry import Region, Size
+from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
 from cockpit.config.thresholds import STALE_AFTER_S
-from cockpit.model import LEVELS, Fault, Lookups, Snapshot
+from cockpit.model import LEVELS, Fault, Snapshot
 from cockpit.moment import moment_text
 from cockpit.report.faults import also_down, by_cause
 from cockpit.text import UNKNOWN, age, clean, count, plural, ratio, share_percent, size
 from cockpit.ui import cells
-from cockpit.ui.keys import PAGES
 from cockpit.ui.marks import Piece, Tone
+from cockpit.ui.pages import PAGES
 from cockpit.ui.section import Page
 from cockpit.ui.table import Table
 from cockpit.ui.tones import draw_pieces
@@ -221,7 +223,7 @@ LESS_THAN_THE_ADDRESS = (_gpu_memory, _jobs, _actors, _gpus)
 
 def fault_lines(snapshot: Snapshot) -> list[tuple[str, float]]:
     """A sentence for each cause of failing sources and for each dead node, with the time since when (0: not known)."""
-    titles = Lookups(snapshot).titles
+    titles = snapshot.index.titles
     lines = [(_sentence(fault, titles.of_host(fault.host or "")), fault.since) for fault in by_cause(snapshot.faults)]
     dead = [node for node in snapshot.nodes or () if node.state == "DEAD"]
     living = {node.ip for node in snapshot.nodes or () if node.state == "ALIVE"}
@@ -299,6 +301,12 @@ class Header(Widget):
 
     DEFAULT_CSS = "Header { height: auto; dock: top; background: $panel; color: $foreground; }"
 
+    @dataclass
+    class PageClicked(Message):
+        """The name of a page was clicked."""
+
+        number: int
+
     def __init__(self) -> None:
         super().__init__()
         self.view = View()
@@ -330,12 +338,12 @@ class Header(Widget):
         self._compose_lines()
         self.refresh()
 
-    async def on_mouse_down(self, event: events.MouseDown) -> None:
+    def on_mouse_down(self, event: events.MouseDown) -> None:
         """A click on a page's name opens it."""
         edges = accumulate(cell_len(text) for text, _ in self._lines[PAGE_LINE][: len(PAGES)])
         number = next((number for number, edge in enumerate(edges) if event.x < edge), None)
         if event.y == PAGE_LINE and number is not None:
-            await self.app.run_action(f"app.page({number})")
+            self.post_message(self.PageClicked(number))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 Textual asks so
         return len(self._lines)

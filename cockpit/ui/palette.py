@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from textual import work
 from textual.app import SystemCommand
-from textual.binding import Binding
 from textual.command import CommandPalette, Hit, Hits
-from textual.dom import DOMNode
 from textual.system_commands import SystemCommandsProvider
 
-from cockpit.acts.act import Act, Runbook
 from cockpit.acts.table import ACTS
-from cockpit.ui.help import binding_help, key_name
-from cockpit.ui.keys import NOT_IN_PALETTE, PAGES
-
-if TYPE_CHECKING:
-    from cockpit.ui.page_switches import SwitchingApp
+from cockpit.ui.pages import PAGES
+from cockpit.ui.screens.help import binding_help, key_name, own_bindings
+from cockpit.ui.screens.live import LiveScreen
+from cockpit.ui.screens.replay import ReplayScreen
 
 OTHER_WORDS: Final[Mapping[str, str]] = {
     "Overview": "home dashboard summary",
@@ -63,6 +59,8 @@ OTHER_WORDS: Final[Mapping[str, str]] = {
     "Quit": "exit leave",
 }
 """By the name of a command: how else somebody may call it."""
+NOT_IN_PALETTE: Final = frozenset(["page", "quit", "command_palette", "keep_filter", "back", "leave", "move", "suspend_process"])
+"""Actions of keys that it offers in another way, or that mean nothing from there."""
 FOUND_BY_WORDS: Final = 0.1
 """The score of a command whose name does not match: below all that do."""
 
@@ -88,34 +86,19 @@ class Palette(CommandPalette):
         await CommandPalette._gather_commands.__wrapped__(self, search_value)  # type: ignore[attr-defined]  # `work` wraps it
 
 
-def all_commands(
-    app: SwitchingApp, begin: Callable[[Act | Runbook], object] | None, applies: Callable[[str], bool], theirs: Iterable[SystemCommand]
-) -> Iterator[SystemCommand]:
-    """Pages, acts (none without `begin`), keys, and some of Textual's own, `theirs`."""
-    yield from page_commands(app.action_page)
-    yield from () if begin is None else act_commands(begin)
-    yield from key_commands((app, app.table), applies)
-    yield from (command for command in theirs if command.title in ("Theme", "Quit"))
-    yield SystemCommand("Screenshot", "Write the screen as an SVG picture to a file in the current directory", app.take_screenshot)
-
-
-def page_commands(open_page: Callable[[int], object]) -> Iterator[SystemCommand]:
-    """One for each page."""
+def all_commands(screen: LiveScreen | ReplayScreen, theirs: Iterable[SystemCommand]) -> Iterator[SystemCommand]:
+    """Pages, actions where they are possible, keys, and some of Textual's own, `theirs`."""
+    pages = screen.page_view
     for number, page in enumerate(PAGES):
-        yield SystemCommand(page.title, f"Open page {number + 1}", partial(open_page, number))
-
-
-def key_commands(nodes: Iterable[DOMNode], applies: Callable[[str], bool]) -> Iterator[SystemCommand]:
-    """One for each key of these that means something now."""
-    for node in nodes:
-        for binding in type(node).BINDINGS:
-            if isinstance(binding, Binding) and binding.action.partition("(")[0] not in NOT_IN_PALETTE and applies(binding.action):
+        yield SystemCommand(page.title, f"Open page {number + 1}", partial(pages.action_page, number))
+    if isinstance(screen, LiveScreen) and screen.meant_actions is not None:
+        for action in ACTS:
+            yield SystemCommand(action.title, f"Key {action.first_key}: {action.help}", partial(screen.begin, (action,)))
+    for node in pages.key_nodes:
+        for binding in own_bindings(node):
+            if binding.action.partition("(")[0] not in NOT_IN_PALETTE and pages.is_offered(node, binding):
                 key = key_name(binding.key.split(",")[0])
-                run = partial(node.app.run_action, binding.action, node)
+                run = partial(screen.app.run_action, binding.action, node)
                 yield SystemCommand(binding.description, f"Key {key}: {binding_help(node, binding)}".removesuffix(": "), run)
-
-
-def act_commands(begin: Callable[[Act | Runbook], object]) -> Iterator[SystemCommand]:
-    """One for each act."""
-    for act in ACTS:
-        yield SystemCommand(act.title, f"Key {act.first_key}: {act.help}", partial(begin, act))
+    yield from (command for command in theirs if command.title in ("Theme", "Quit"))
+    yield SystemCommand("Screenshot", "Write the screen as an SVG picture to a file in the current directory", pages.take_screenshot)

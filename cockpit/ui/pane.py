@@ -99,7 +99,7 @@ class Body(Vertical):
     def __init__(self, table: Table) -> None:
         self._table, self._pane = table, Pane()
         super().__init__(self._table, self._pane)
-        self._wanted = True
+        self.is_wanted = True
         self._lends = self._may_cover = False
         self._is_fresh = False
         """Whether the table has new facts that the pane hasn't."""
@@ -112,7 +112,7 @@ class Body(Vertical):
         `in_slices`: nobody waits for it, so that it comes a moment after the table.
         """
         self._lends, self._may_cover = lends, may_cover
-        has_pane = self._wanted and is_large(self.app.size)
+        has_pane = self.is_wanted and is_large(self.app.size)
         if self._table.lends != (lends and has_pane):
             self._table.lends = lends and has_pane
             self._table.on_resize()
@@ -128,9 +128,13 @@ class Body(Vertical):
 
     def toggle(self) -> bool:
         """Hide the pane or show it again; whether that can be seen."""
-        self._wanted = not self._wanted
+        self.is_wanted = not self.is_wanted
         self.show(lends=self._lends, may_cover=self._may_cover)
-        return self._pane.display is self._wanted
+        return self._pane.display is self.is_wanted
+
+    def on_resize(self) -> None:
+        """How much room there is for the pane is known only now."""
+        self._show_pane(fresh=False)
 
     def on_table_moved(self) -> None:
         """Rows that a held key passes are left out."""
@@ -152,6 +156,6 @@ class Body(Vertical):
         self._pane.show(self._table.selected, self._lines(), self._table.view, fresh=fresh)
 
     def _lines(self) -> int:
-        if not self._wanted or not is_large(self.app.size):
+        if not self.is_wanted or not is_large(self.app.size):
             return 0
         return pane_height(self._table.lines, self._table.room, may_cover=self._may_cover)

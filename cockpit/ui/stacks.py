@@ -11,13 +11,13 @@ import msgspec
 from rich.cells import set_cell_size
 
 from cockpit.model import Actor, Finding, Job, Process
+from cockpit.model.about import find_things
 from cockpit.model.titles import whole_name
 from cockpit.sources.probes.decode import StackFrame, StackThread
 from cockpit.sources.source import SourceError
 from cockpit.text import plural
 from cockpit.ui.cells import place
-from cockpit.ui.dialogs import fold_line
-from cockpit.ui.findings import find_things
+from cockpit.ui.screens.dialogs import fold_line
 from cockpit.ui.view import View
 
 MIN_STACK_COLUMNS = 46
@@ -103,7 +103,7 @@ def _title(process: Process, view: View) -> str:
 
 def _what(process: Process, view: View) -> str:
     """Its actor; for a child that and its own name; for a driver its job."""
-    actor = view.index.actors.get(process.actor or "")
+    actor = view.cluster.actors.get(process.actor or "")
     if actor is not None:
         name = f"{actor.class_} {actor.name}".strip()
         return f"{whole_name(process)} of {name}" if process.kind == "child" and process.name else name

@@ -141,6 +141,12 @@ class Table(ScrollView, can_focus=True):
             self._drawing.forget_rows()
         self._repaint(place.scroll if is_other else None, in_slices=in_slices and not is_other)
 
+    def continue_from(self, other: Table) -> None:
+        """Show the rows of another moment as another table did: in its order, with its filter, tags and cursors."""
+        self.sorts, self.tagged, self.needle, self.inverted = other.sorts, other.tagged, other.needle, other.inverted
+        self._places = {**other._places, other._page: other._place}
+        self._page = ""  # the page is opened anew, where its cursor was left
+
     def go_to_top(self) -> None:
         """And stay there when other rows come."""
         self._go(0)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from math import ceil
-from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,7 +13,7 @@ import msgspec
 from cockpit.check.preset_list import PresetEntry
 from cockpit.findings.ray_gpus import find_all_not_given
 from cockpit.findings.sources import SourceTimes
-from cockpit.model import GROUP_WAIT_PREFIX, Gpu, Hold, Host, Lookups, Node, PlacementGroup, Process, Snapshot
+from cockpit.model import GROUP_WAIT_PREFIX, ClusterIndex, Gpu, Node, PlacementGroup, Snapshot
 from cockpit.monitor.history import History
 from cockpit.report.grouping import LONG_REASON_CHARS
 from cockpit.ui.findings import FindingIndex
@@ -26,17 +24,16 @@ GPU_IN_USE_SHARE = 0.1
 T = TypeVar("T")
 
 
-class Index(Lookups):
-    """Look-ups in one snapshot, each made when first asked for; what was summed of a node is kept for as long as it stays the same."""
+class Index:
+    """What pages sum up in one snapshot, each made when first asked for. The sums of a node are kept while its GPUs stay the same."""
 
     def __init__(self, snapshot: Snapshot, before: Index | None = None, hidden: AbstractSet[str] = frozenset()) -> None:
         """`hidden`: keys of the findings that the user has hidden."""
-        super().__init__(snapshot)
+        self.snapshot, self.cluster = snapshot, snapshot.index
         self._hidden = frozenset(hidden)
         self.findings = FindingIndex(snapshot.findings, hidden)
-        self._summed: dict[str, tuple[Node, tuple[int, int]]] = before._summed if before else {}
+        self._summed: dict[str, tuple[tuple[Gpu, ...], tuple[int, int]]] = before._summed if before else {}
         self._made: dict[Callable[[Snapshot], Any], Any] = {}
-        self._holders: dict[str, Mapping[int, Sequence[tuple[Process, Hold]]]] = {}
 
     def is_of(self, snapshot: Snapshot, hidden: AbstractSet[str]) -> bool:
         """Whether it was made for this snapshot and these hidden findings."""
@@ -44,13 +41,14 @@ class Index(Lookups):
 
     def look_up_again(self, before: Index) -> None:
         """Make now what was asked of the last snapshot's: it will be asked of this one, and a key must not wait for it."""
+        for name in list(vars(before.cluster)):
+            if isinstance(getattr(ClusterIndex, name, None), cached_property):
+                getattr(self.cluster, name)
         for name in list(vars(before)):
             if isinstance(getattr(Index, name, None), cached_property):
                 getattr(self, name)
         for make in list(before._made):
             self.of(make)
-        for node in list(before._holders):
-            self.gpu_holders(node, 0)
 
     def of(self, make: Callable[[Snapshot], T]) -> T:
         """What `make` makes of the snapshot, made once. It must be the same function every time, and look at nothing else."""
@@ -66,12 +64,12 @@ class Index(Lookups):
         if len({node.ip for node in nodes}) == len(nodes):
             before, self._summed = self._summed, {}
             for node in nodes:
-                known = before.get(node.key)
-                self._summed[node.key] = known if known is not None and known[0] is node else (node, sum_gpu_memory(node))
+                gpus, known = self.cluster.machine(node).current_gpus or (), before.get(node.key)
+                self._summed[node.key] = known if known is not None and known[0] is gpus else (gpus, sum_gpu_memory(gpus))
             sums = [each for _, each in self._summed.values() if each[1]]
         else:
-            gpus = {gpu.uuid or (node.key, gpu.index): gpu for node in nodes for gpu in node.current_gpus or ()}
-            sums = [_sum_memory(gpus.values())]
+            each_once = {gpu.uuid or (node.key, gpu.index): gpu for node in nodes for gpu in self.cluster.machine(node).current_gpus or ()}
+            sums = [sum_gpu_memory(each_once.values())]
         total = sum(each[1] for each in sums)
         return (sum(each[0] for each in sums), total) if total else None
 
@@ -115,17 +113,6 @@ class Index(Lookups):
         return found
 
     @cached_property
-    def processes(self) -> Mapping[str, list[Process]]:
-        """By the key of the node they run on; what is of another Ray is at the node that this one has on its host."""
-        keys: dict[str | None, str] = {name: node.key for name, node in self.nodes.items()}
-        homes = {node.host: node.key for node in reversed(self.snapshot.nodes or ())}
-        homes.update((host.name, keys[node]) for host in self.snapshot.hosts.values() for node in host.nodes if node in keys)
-        found: dict[str, list[Process]] = defaultdict(list)
-        for process in self.snapshot.processes or ():  # thousands, after each answer: nothing is made for one of them that another has
-            found[keys.get(process.node) or homes.get(process.host) or f"node:{process.host}"].append(process)
-        return found
-
-    @cached_property
     def old_lists(self) -> Mapping[str, float]:
         """By source of the cluster whose last answer is too old for now: when that came. What it listed is drawn as old."""
         times = SourceTimes(self.snapshot)
@@ -140,70 +127,21 @@ class Index(Lookups):
 
     def _has_unknown_holder(self, node: Node) -> bool:
         """In a container NVML may give no pids, or those of another namespace."""
-        return node.current_gpus is None or any(
-            (gpu.memory_used or 0) > GPU_IN_USE_SHARE * (gpu.memory_total or 0) and not self.gpu_holders(node.key, gpu.index)
-            for gpu in node.current_gpus
+        gpus = self.cluster.machine(node).current_gpus
+        return gpus is None or any(
+            (gpu.memory_used or 0) > GPU_IN_USE_SHARE * (gpu.memory_total or 0) and (node.key, gpu.index) not in self.cluster.gpu_holders
+            for gpu in gpus
         )
-
-    def host_of(self, node: Node) -> Host | None:
-        """The probed host it runs on: by the raylet that the probe sees there, else by address, else by name."""
-        hosts = self.snapshot.hosts.values()
-        by_id = {node_id: host for host in hosts for node_id in host.nodes}
-        by_address = {address: host for host in hosts for address in host.addresses}
-        by_name = {host.name: host for host in hosts}
-        return by_id.get(node.id or "") or by_address.get(node.ip) or by_name.get(node.host) or by_name.get(node.name)
-
-    def gpu_holders(self, node: str, gpu: int) -> Sequence[tuple[Process, Hold]]:
-        """By a node's key and a GPU's index: who holds its memory, the greatest first."""
-        found = self._holders.get(node)
-        if found is None:
-            found = self._holders[node] = _by_gpu(self.processes.get(node, ()))
-        return found.get(gpu, ())
 
     def gpu_reservers(self, node: str, gpu: int) -> Mapping[str, int]:
         """By a node's key and a GPU's index: the keys of who works there on a reservation, with how many GPUs of the node each may have."""
-        actors = [self.actors.get(process.actor or "") for process, _ in self.gpu_holders(node, gpu)]
+        actors = [self.cluster.actors.get(process.actor or "") for process, _ in self.cluster.gpu_holders.get((node, gpu), ())]
         having = [actor for actor in actors if actor is not None and (actor.placement_group or actor.needs.get("GPU"))]
         return {actor.key: max(1, ceil(actor.needs.get("GPU", 0))) for actor in having}
 
-    @cached_property
-    def actor_gpus(self) -> Mapping[str, tuple[int | None, int]]:
-        """By actor id: GPU memory that it and its children hold, where NVML says it of any, and on how many GPUs."""
-        return _sum_held(self.snapshot.processes or (), attrgetter("actor"))
 
-    @cached_property
-    def job_gpus(self) -> Mapping[str, tuple[int | None, int]]:
-        """By job: the same of its processes."""
-        return _sum_held(self.snapshot.processes or (), attrgetter("job"))
-
-
-def _sum_held(processes: Iterable[Process], owner_of: Callable[[Process], str | None]) -> Mapping[str, tuple[int | None, int]]:
-    memory: dict[str, int | None] = {}
-    places: dict[str, set[tuple[str, int]]] = defaultdict(set)
-    for process in processes:
-        if process.gpus and (owner := owner_of(process)):
-            held, before = process.gpu_memory, memory.get(owner)
-            memory[owner] = held if before is None else before + (held or 0)
-            places[owner] |= {(process.node or process.host, hold.index) for hold in process.gpus}
-    return {owner: (held, len(places[owner])) for owner, held in memory.items()}
-
-
-def _by_gpu(processes: Iterable[Process]) -> Mapping[int, Sequence[tuple[Process, Hold]]]:
-    found: dict[int, list[tuple[Process, Hold]]] = defaultdict(list)
-    for process in processes:
-        for hold in process.gpus:
-            found[hold.index].append((process, hold))
-    for held in found.values():
-        held.sort(key=lambda item: -(item[1].memory or 0))
-    return found
-
-
-def sum_gpu_memory(node: Node) -> tuple[int, int]:
+def sum_gpu_memory(gpus: Iterable[Gpu]) -> tuple[int, int]:
     """In use and in all, over the GPUs that report both."""
-    return _sum_memory(node.current_gpus or ())
-
-
-def _sum_memory(gpus: Iterable[Gpu]) -> tuple[int, int]:
     known = [(gpu.memory_used, gpu.memory_total) for gpu in gpus if gpu.memory_used is not None and gpu.memory_total]
     return sum(used for used, _ in known), sum(total for _, total in known)
 
@@ -227,15 +165,25 @@ class View(msgspec.Struct, frozen=True):
     ago: float | None = None
     """How long ago the moment is that is shown, in seconds; `None`: it is now."""
 
+    @property
+    def cluster(self) -> ClusterIndex:
+        """The look-ups in the snapshot."""
+        return self.snapshot.index
+
     def job_title(self, job: str | None) -> str:
         """A job by the name its owner gave it, where that is known."""
-        return self.index.job_title(job)
+        return self.cluster.job_title(job)
 
     def node_title(self, node: str | None) -> str:
         """A node by its name; the beginning of its id when nothing else is known."""
-        known = self.index.nodes.get(node or "")
-        return self.index.titles.of_node(known) if known else (node or "")[:8]
+        known = self.cluster.nodes.get(node or "")
+        return self.cluster.titles.of_node(known) if known else (node or "")[:8]
 
     def host_title(self, host: str) -> str:
         """A host as its node is called."""
-        return self.index.titles.of_host(host)
+        return self.cluster.titles.of_host(host)
+
+    def host_words(self, host: str) -> str:
+        """The same, and its own name where that is another: `head (host vm)`."""
+        title = self.host_title(host)
+        return title if title == host else f"{title} (host {host})"

@@ -183,20 +183,16 @@ class _Seen:
         self.none_reserved = 0.0 if known else None
         self.none_held = None if snapshot.processes is None else 0.0
         self.nodes: dict[str, Node] = {node.key: node for node in snapshot.nodes or ()}
-        self._homes = {node.host: node for node in reversed(snapshot.nodes or ())}
         self.states = _read_states(snapshot)
         self._submitted = {job.submission: job.job or job.id for job in snapshot.jobs or () if job.submission}
 
     @cached_property
-    def processes(self) -> list[tuple[Process, Owner, Node | None]]:
-        """Those of a job and those with GPU memory: whose each is, and where; of another Ray: the node that this one has on its host."""
-        return [
-            (process, self._owner(process), self.nodes.get(f"node:{process.node}") or self._homes.get(process.host))
-            for process in self.snapshot.processes or ()
-            if process.job or process.gpus
-        ]
+    def processes(self) -> list[tuple[Process, Owner]]:
+        """Those of a job and those with GPU memory, and whose each is."""
+        return [(process, self.owner(process)) for process in self.snapshot.processes or () if process.job or process.gpus]
 
-    def _owner(self, process: Process) -> Owner:
+    def owner(self, process: Process) -> Owner:
+        """Whose it is."""
         if process.job:
             return Owner("job", self._submitted.get(process.job, process.job))
         kind: OwnerKind = "left over" if process.left_over else "other Ray" if process.ours is False else "no job"
@@ -208,11 +204,16 @@ class _Seen:
 
     def is_fresh(self, node: Node) -> bool:
         """Whether what is said of it is of now."""
-        return node.seen is not None and self.now - node.seen <= STALE_AFTER_S
+        seen = self.snapshot.index.machine(node).seen
+        return seen is not None and self.now - seen <= STALE_AFTER_S
+
+    def current_gpus(self, node: Node) -> tuple[Gpu, ...]:
+        """Those of which is known what they do now."""
+        return self.snapshot.index.machine(node).current_gpus or () if self.is_fresh(node) else ()
 
     def does(self, node: Node, gpu: Gpu) -> Does:
         """What a GPU does now."""
-        if not self.is_fresh(node) or node.gpus_seen is not None:
+        if not self.is_fresh(node) or self.snapshot.index.machine(node).gpus_seen is not None:
             return "unknown"
         if gpu.fault:
             return "lost"
@@ -222,21 +223,18 @@ class _Seen:
     @cached_property
     def gpus(self) -> Mapping[tuple[str, int], tuple[Node, Gpu]]:
         """By key of the node and index."""
-        return {(node.key, gpu.index): (node, gpu) for node in self.nodes.values() for gpu in node.gpus or ()}
-
-    @cached_property
-    def holds(self) -> frozenset[tuple[str, int]]:
-        """Those whose memory somebody is seen to hold."""
-        return frozenset((node.key, hold.index) for process, _, node in self.processes if node for hold in process.gpus)
+        machine = self.snapshot.index.machine
+        return {(node.key, gpu.index): (node, gpu) for node in self.nodes.values() for gpu in machine(node).gpus or ()}
 
     @cached_property
     def memory(self) -> Mapping[str, int]:
         """In use, by GPU."""
         return {
             gpu_id(node.key, gpu): gpu.memory_used
-            for node, gpu in self.gpus.values()
-            if gpu.memory_used is not None and self.is_fresh(node) and node.gpus_seen is None
-        }  # fmt: skip
+            for node in self.nodes.values()
+            for gpu in self.current_gpus(node)
+            if gpu.memory_used is not None
+        }
 
 
 def gpu_id(node: str, gpu: Gpu) -> str:
@@ -245,11 +243,11 @@ def gpu_id(node: str, gpu: Gpu) -> str:
 
 
 def _add_processes(seen: _Seen, uses: Mapping[Owner, Use]) -> None:
-    for process, owner, node in seen.processes:
-        use = uses[owner]
+    for process, owner in seen.processes:
+        use, place = uses[owner], seen.snapshot.index.place_of(process)
         use.user = use.user or process.user
-        if node is not None:
-            use.nodes.add(node.key)
+        if place in seen.nodes:
+            use.nodes.add(place)
         if (memory := process.gpu_memory) is not None:
             use.gpu_memory = (use.gpu_memory or 0) + memory
         if (memory := process.private) is not None:
@@ -270,12 +268,12 @@ class _Held(msgspec.Struct, frozen=True):
 def _held_gpus(seen: _Seen) -> Iterator[_Held]:
     """Each with whose it is: a job's before anybody else's, and what is left over last."""
     found: dict[str, tuple[Node | None, Gpu | None, dict[int, dict[Owner, None]]]] = {}
-    for process, owner, node in seen.processes:
-        rank = 2 if process.left_over else 0 if owner.kind == "job" else 1
-        place = node.key if node else f"host:{process.host}"
-        for hold in process.gpus:
-            _, gpu = seen.gpus.get((place, hold.index), (None, None))
-            entry = found.setdefault(gpu_id(place, gpu) if gpu else f"{place}:{hold.index}", (node, gpu, {}))
+    for (place, index), holders in seen.snapshot.index.gpu_holders.items():
+        _, gpu = seen.gpus.get((place, index), (None, None))
+        entry = found.setdefault(gpu_id(place, gpu) if gpu else f"{place}:{index}", (seen.nodes.get(place), gpu, {}))
+        for process, _ in holders:
+            owner = seen.owner(process)
+            rank = 2 if process.left_over else 0 if owner.kind == "job" else 1
             entry[2].setdefault(rank, {})[owner] = None
     for name, (node, gpu, ranks) in found.items():
         yield _Held(name, node, gpu, list(ranks[min(ranks)]), min(ranks) == 2)
@@ -340,16 +338,18 @@ def _gpus_of(needs: Mapping[str, float]) -> float:
 
 def _unexplained_gpus(seen: _Seen, node: Node) -> float:
     """GPUs of a node that are in use by nobody who is seen: in a container NVML may tell no pids."""
-    if node.gpus is None:
+    gpus, holders = seen.snapshot.index.machine(node).gpus, seen.snapshot.index.gpu_holders
+    if gpus is None:
         return float("inf")
-    used = [gpu.index for gpu in node.gpus if (gpu.memory_used or 0) > IN_USE_SHARE * (gpu.memory_total or 0)]
-    return float(sum((node.key, index) not in seen.holds for index in used))
+    used = [gpu.index for gpu in gpus if (gpu.memory_used or 0) > IN_USE_SHARE * (gpu.memory_total or 0)]
+    return float(sum((node.key, index) not in holders for index in used))
 
 
 def _count_fleet(seen: _Seen) -> Fleet:
     """The GPUs of all living nodes, each once."""
     living = [node for node in seen.nodes.values() if node.state == "ALIVE" or node.id is None]
-    there = {gpu_id(node.key, gpu): seen.does(node, gpu) for node in living for gpu in node.gpus or ()}
+    machine = seen.snapshot.index.machine
+    there = {gpu_id(node.key, gpu): seen.does(node, gpu) for node in living for gpu in machine(node).gpus or ()}
     if not there:
         return Fleet()
     given = [used for node in living if (used := node.resources.get("GPU", Quantity()).used) is not None and 0 <= used <= MAX_GPUS]

@@ -197,9 +197,9 @@ class Usage:
         """The fullest host of each job: its nodes were gone through already."""
         marks: dict[str, MemoryMark] = {}
         for node in snapshot.nodes or ():
-            memory = node.memory
+            memory = snapshot.index.machine(node).memory
             if memory.used is not None and memory.total:
-                marks[node.key] = MemoryMark(node.title, snapshot.taken, memory.used, memory.total, memory.kill_at)
+                marks[node.key] = MemoryMark(snapshot.index.titles.of_node(node), snapshot.taken, memory.used, memory.total, memory.kill_at)
         for known in self._owners.values():
             if known.now is not None and known.owner.kind == "job":
                 here = [marks[place] for place in known.now.nodes if place in marks]

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cockpit.acts.act import Aim, Impact
-from cockpit.acts.plan import Plan, Receipt
-from cockpit.acts.table import act_for, find_act
+from cockpit.acts.act import Impact
+from cockpit.acts.choose import Choice, Selection, choose_action
+from cockpit.acts.plan import Aim, Plan, Receipt
+from cockpit.acts.table import actions_on, find_act
 from cockpit.acts.text import plan_lines, summary
 from cockpit.config.kubernetes import KubernetesPlace
 from cockpit.model import Snapshot
@@ -64,9 +65,10 @@ async def performed(server: Server) -> Receipt:
 
 
 def test_a_node_that_is_a_pod_may_be_aimed_at_and_another_says_why_not():
-    act, rows = act_for("X", [node(2, pod=WORKER)])  # type: ignore[misc]
-    assert (act.id, act.aim_at(rows).id) == ("delete-pod", WORKER)
-    assert act_for("X", [node(2)]) == "node2 is not a pod of a RayCluster that cockpit knows"
+    choice = choose_action(actions_on("X"), Selection([node(2, pod=WORKER)]))
+    assert isinstance(choice, Choice)
+    assert (choice.action.id, choice.target.id) == ("delete-pod", WORKER)
+    assert choose_action(actions_on("X"), Selection([node(2)])) == "node2 is not a pod of a RayCluster that cockpit knows"
 
 
 @pytest.mark.parametrize("name", [WORKER, "node2", "10.0.0.2", f"{2:056x}"])

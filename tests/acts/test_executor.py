@@ -7,10 +7,9 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from cockpit.acts.act import Aim
 from cockpit.acts.audit import Audit
 from cockpit.acts.executor import ActionExecutor
-from cockpit.acts.plan import Target
+from cockpit.acts.plan import Aim, Target
 from cockpit.acts.table import find_act
 from cockpit.config.address import Address
 from cockpit.config.reach import HostEntry

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from cockpit.acts.act import Aim
 from cockpit.acts.audit import title_of
-from cockpit.acts.plan import Plan, Target
-from cockpit.acts.table import act_for, find_act
+from cockpit.acts.choose import Choice, Selection, choose_action
+from cockpit.acts.plan import Aim, Plan, Target
+from cockpit.acts.table import actions_on, find_act
 from cockpit.acts.text import headline
 from tests.world import actor, node, snapshot
 
@@ -26,12 +26,13 @@ def plan(*names: str) -> Plan:
     [(node(1), "is the head node"), (node(2, state="DEAD"), "No live Ray on node2"), (node(2, id=None), "No live Ray on node2")],
 )
 def test_only_a_living_worker_node_may_be_aimed_at(row, said):
-    assert said in str(act_for("D", [row]))
+    assert said in str(choose_action((DRAIN,), Selection([row])))
 
 
 def test_nodes_are_asked_for_by_the_ids_that_ray_gave_them():
-    act, rows = act_for("D", [node(2), node(3)])  # type: ignore[misc]
-    asked = act.request(act.aim_at(rows), "head")
+    choice = choose_action(actions_on("D"), Selection([node(2), node(3)]))
+    assert isinstance(choice, Choice)
+    asked = DRAIN.request(choice.target, "head")
     assert (asked["act"], asked["verb"], asked["ids"]) == ("ray", "drain_node", [WORKER, f"{3:056x}"])
     assert DRAIN.request(Aim(id=WORKER), "head")["ids"] == [WORKER]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.acts.act import Aim
+from cockpit.acts.plan import Aim
 from cockpit.acts.table import find_act
 from cockpit.model import Job, Snapshot
 from cockpit.sources.source import SourceError

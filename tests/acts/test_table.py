@@ -7,12 +7,14 @@ from typing import ClassVar
 import pytest
 
 import cockpit
-from cockpit.acts.act import Aim, Nouns, Runbook
+from cockpit.acts.act import Nouns, Runbook
+from cockpit.acts.choose import Choice, Selection, choose_action
 from cockpit.acts.jobs import JobAct
 from cockpit.acts.on_hosts import HostAct
-from cockpit.acts.table import ACTS, STEPS, act_for, find_act
-from cockpit.model import Job, PlacementGroup, Session
-from tests.world import actor, process
+from cockpit.acts.plan import Aim
+from cockpit.acts.table import ACTS, STEPS, actions_on, find_act
+from cockpit.model import Finding, Job, PlacementGroup, Remedy, Session
+from tests.world import actor, node, process, snapshot
 
 FORBIDDEN = {"ctrl+a", "ctrl+b", "ctrl+d", "delete", "backspace", "ctrl+c"}
 
@@ -49,9 +51,9 @@ def test_every_flag_fills_a_field_of_what_is_asked_for():
     ],
 )
 def test_what_a_key_means_hangs_on_what_is_under_the_cursor(key, rows, meant):
-    found = act_for(key, rows)
-    assert not isinstance(found, str)
-    assert found[0].id == meant
+    found = choose_action(actions_on(key), Selection(rows))
+    assert isinstance(found, Choice)
+    assert found.action.id == meant
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,37 @@ def test_what_a_key_means_hangs_on_what_is_under_the_cursor(key, rows, meant):
     ],
 )
 def test_a_key_that_means_nothing_says_why(key, rows, said):
-    assert said in str(act_for(key, rows))
+    assert said in str(choose_action(actions_on(key), Selection(rows)))
+
+
+def orphans(*about, act="kill-orphans"):
+    return Finding("gpu-memory-orphaned", "critical", "node1", "an orphan holds a GPU", (), None, Remedy("kill it", act), about)
+
+
+def test_the_remedy_of_a_finding_is_meant_for_the_orphans_that_it_names_and_for_no_other():
+    mine, other = process(1, ticks=10, kind="orphan"), process(2, ticks=20, kind="orphan")
+    alive = process(3, ticks=30)
+    found = orphans(mine.key, alive.key)
+    choice = choose_action(actions_on("K"), Selection([found], snapshot=snapshot(processes=(mine, other, alive), findings=(found,))))
+    assert isinstance(choice, Choice)
+    assert (choice.action.id, choice.target.rows, choice.target.hosts) == ("kill-orphans", (mine,), ())
+    asked = find_act("kill-orphans").request(choice.target, "node1")
+    assert asked == {"act": "kill", "named": [[1, 10]]}, "the probe still ends no other kind"
+
+
+def test_a_finding_that_names_no_process_is_meant_for_the_host_that_it_is_about():
+    found = orphans(node(1).key)
+    choice = choose_action(actions_on("K"), Selection([found], snapshot=snapshot(findings=(found,))))
+    assert isinstance(choice, Choice)
+    assert (choice.target.rows, choice.target.hosts) == ((), ("10.0.0.1",))
+
+
+def test_the_remedy_of_a_selected_finding_goes_before_what_the_key_means_for_other_rows():
+    orphan = process(1, kind="orphan")
+    known = snapshot(processes=(orphan,), findings=(orphans(orphan.key),))
+    choice = choose_action(actions_on("K"), Selection([actor(1), *known.findings], snapshot=known))
+    assert isinstance(choice, Choice)
+    assert (choice.action.id, choice.mends) == ("kill-orphans", True)
 
 
 def test_processes_under_the_cursor_are_sent_to_their_own_host_alone():

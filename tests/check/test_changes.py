@@ -1,4 +1,4 @@
-"""What `check` says to change is typed into the command or the preset, and then that line is gone."""
+"""A change that `check` proposes is typed into the command or the preset, and then its line is gone."""
 
 from __future__ import annotations
 

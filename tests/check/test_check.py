@@ -1,4 +1,4 @@
-"""What outweighs what is read in a command: that a job works with it."""
+"""A running job with the same command turns mistakes in the command into doubts."""
 
 from __future__ import annotations
 

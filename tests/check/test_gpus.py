@@ -1,4 +1,4 @@
-"""Whether the GPUs that a job would get have their memory free."""
+"""`check` finds GPUs without enough free memory."""
 
 from __future__ import annotations
 

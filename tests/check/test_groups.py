@@ -1,4 +1,4 @@
-"""Whether a job's groups have their place: now, later or never."""
+"""A job's groups fit now, later or never."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a cluster says, or doesn't: a check ends with a verdict, and unknown is never called a fit."""
+"""A check ends with a verdict for any answers of a cluster, and never calls unknown a fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether hosts have what a job needs beside GPUs, and Ray is as it should be."""
+"""`check` finds hosts without enough memory, /dev/shm or disk, and a Ray with wrong versions or limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The releases of training frameworks that lie beside Ray: told, and the command is read for the head's."""
+"""`check` shows the installed releases of a training framework, and reads the command for the head's release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a job writes its checkpoints."""
+"""`check` warns about checkpoints in Ray's copy of the working_dir."""
 
 from __future__ import annotations
 

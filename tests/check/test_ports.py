@@ -1,4 +1,4 @@
-"""Ports that somebody has, before `ray start` says so."""
+"""`check` finds ports in use before `ray start` does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a preset's command asks for, read with the files that it names."""
+"""The needs of a preset's command are read, with the files that it names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Before a Ray runs: would the job fit on the cluster that the preset starts."""
+"""Without a running Ray the job is checked against the cluster that the preset starts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from cockpit.config.slurm import named_allocation
 from cockpit.model import Allocation, Bundle, Fault, Host, PlacementGroup, Session, SlurmNode
 from cockpit.presets import Needs, Preset, RayNode, SlurmStart, with_hosts
 from tests.check.worlds import GIB, NOW, HostMemory, asked, cluster, down, gpu, group, lines_of, machine, preset, start
+from tests.world import with_figures
 
 ACTOR = group("actor", 8)
 FLAGS = {"num_gpus": 8, "num_cpus": 16}
@@ -182,7 +183,7 @@ def test_a_live_ray_whose_dashboard_is_silent_is_unknown():
 def test_the_line_at_which_the_presets_ray_would_kill_counts(threshold, verdict):
     memory = HostMemory(1 * GIB, 100 * GIB)
     world = down(host("head", memory=memory))
-    world = replace(world, nodes=tuple(replace(each, memory=memory) for each in world.nodes))
+    world = replace(world, nodes=tuple(with_figures(each, memory=memory) for each in world.nodes))
     ray = start(RayNode("head", flags=FLAGS), RAY_memory_usage_threshold=threshold)
     assert planned(ray, ACTOR, world=world, needs=Needs(host_memory_free=60 * GIB)).verdict == verdict
 

@@ -1,4 +1,4 @@
-"""Temp dirs of a preset that are too long for Ray's sockets."""
+"""`check` finds temp dirs that are too long for Ray's sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person and a script are told of a check."""
+"""The result of a check is written as text and as JSON."""
 
 from __future__ import annotations
 

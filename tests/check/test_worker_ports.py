@@ -1,4 +1,4 @@
-"""Ports for the workers that a job would have on a node."""
+"""`check` finds nodes with too few ports for a job's workers."""
 
 from __future__ import annotations
 

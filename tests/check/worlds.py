@@ -1,4 +1,4 @@
-"""Small clusters, presets and budgets to check one against the other."""
+"""Small clusters, presets and budgets for the tests of `check`."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def machine(number: int, taken: float = 0, busy: float = 0, *, has: int = 8, cor
 
 
 def looked(each, **more: Any) -> Host:
-    """What a probe says of a node's host."""
+    """A node's host as a probe reports it."""
     raylet = RayProcess("raylet", 10, node=each.id, ray="2.60.0", python="3.11.9", files=100, files_limit=65536)
-    facts = {"gpus": each.gpus, "processes": (), "nodes": (each.id,), "rays": (raylet,), **more}
+    facts = {"gpus": each.agent.gpus, "shm": each.agent.shm, "processes": (), "nodes": (each.id,), "rays": (raylet,), **more}
     return Host(each.host, (each.ip,), NOW, **facts)
 
 
@@ -46,10 +46,12 @@ def cluster(*nodes, **more: Any) -> Snapshot:
 
 def down(*hosts: Host, **more: Any) -> Snapshot:
     """No Ray runs; these hosts are looked at."""
-    bare = tuple(replace(node(number), id=None, host=host.name, ip=host.addresses[0], resources={}, gpus=host.gpus)
-                 for number, host in enumerate(hosts, 1))  # fmt: skip
-    calm = cluster(hosts={host.name: host for host in hosts})
-    return replace(calm, cluster=replace(calm.cluster, reachable=False), nodes=bare, **more)
+    bare = (
+        node(number, id=None, host=host.name, ip=host.addresses[0], resources={}, gpus=host.gpus, probed=True)
+        for number, host in enumerate(hosts, 1)
+    )
+    calm = cluster(*bare, hosts={host.name: host for host in hosts})
+    return replace(calm, cluster=replace(calm.cluster, reachable=False), **more)
 
 
 def group(name: str, number: int, strategy: str | None = "PACK", **needs: float) -> Group:

@@ -12,6 +12,7 @@ from cockpit.model import Cluster
 from cockpit.recording.folder import recordings_path
 from cockpit.recording.writer import SegmentWriter
 from cockpit.sources.source import SourceError
+from cockpit.ui.screens.replay import ReplayScreen
 from tests.world import NOW, snapshot
 
 HERE = Cluster(address="http://127.0.0.1:8265", session="session_now")
@@ -41,8 +42,9 @@ def test_a_recording_is_opened_at_its_end_or_at_the_time_that_is_asked_for():
     apps = []
     assert command._replay(Config(), str(path), None, lambda app: apps.append(app) or 0) == 0
     assert command._replay(Config(), str(path.parent), "-5s", lambda app: apps.append(app) or 0) == 0
-    assert [app.begins_at for app in apps] == [None, NOW + 5]
-    assert not any(app.follows or app.acts for app in apps)
+    first = [app.get_default_screen() for app in apps]
+    assert all(isinstance(each, ReplayScreen) for each in first)
+    assert [each._wanted for each in first] == [None, NOW + 5]
 
 
 @pytest.mark.parametrize(

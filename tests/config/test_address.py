@@ -1,4 +1,4 @@
-"""An address has one form; and of several Rays the one is asked that is meant."""
+"""Addresses are normalized, and the right one of several Ray clusters is followed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In a pod of KubeRay's its RayCluster is found, and kubectl is the way to its pods; elsewhere nothing changes."""
+"""In a KubeRay pod its RayCluster is found, and its pods are reached with kubectl; elsewhere nothing changes."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""Settings come from flags, variables and the config file, and each mistake names its place."""
+
 from __future__ import annotations
 
 import json

@@ -1,4 +1,4 @@
-"""In a job of Slurm its nodes are found and reached; elsewhere, and where its list can't be read, nothing changes."""
+"""In a Slurm job its nodes are found and reached; elsewhere, or if the list can't be read, nothing changes."""
 
 from __future__ import annotations
 

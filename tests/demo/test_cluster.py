@@ -1,4 +1,4 @@
-"""The demo cluster: what one sees on it, and that nothing of it stays."""
+"""The demo cluster shows its jobs and faults, and leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo's actors print: lines of their work, and of the server that crashes the reason."""
+"""The demo's actors print lines of their work, and the crashing server prints its reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The preset by which the demo's own Ray is restarted."""
+"""The demo writes a preset that restarts its own Ray."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from cockpit.findings import FindingTracker
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import ON_A_MACHINE, Detector, SourceTimes, is_declared, sources_of, without_old_facts
 from cockpit.model import Finding, Snapshot
+from tests.world import with_figures
 
 LISTS = ("ray.nodes", "ray.status", "ray.actors", "ray.placement_groups", "ray.jobs", "slurm", "kubernetes")
 LONG_AGO_S = 10_000.0
@@ -23,13 +24,13 @@ def silenced(snapshot: Snapshot, source: str, *, agents: bool) -> Snapshot:
     if source in LISTS:
         return replace(snapshot, as_of={**snapshot.as_of, source: then})
     hosts = {name: replace(host, observed={**host.observed, source: then}) for name, host in snapshot.hosts.items()}
-    nodes = snapshot.nodes and tuple(replace(node, seen=then) if agents and not node.probed else node for node in snapshot.nodes)
+    nodes = snapshot.nodes and tuple(with_figures(node, seen=then) if agents and not node.probed else node for node in snapshot.nodes)
     return replace(snapshot, hosts=hosts, nodes=nodes)
 
 
 def without(facts: Facts, source: str, *, agents: bool) -> Facts:
     known: Mapping[str, Any] = vars(facts)
-    silent = silenced(facts.known.snapshot, source, agents=agents)
+    silent = silenced(facts.known, source, agents=agents)
     fresh = without_old_facts(silent, SourceTimes(silent))
     return Facts(
         fresh, facts.limits, known["_held"], known["_found"], facts.counted, facts.memory, known["_assumed"], facts.gpu_history, silent
@@ -46,9 +47,9 @@ def every_source_is_declared(monkeypatch: pytest.MonkeyPatch, request: pytest.Fi
         new = {finding.key for finding in found if (detect.__name__, finding.code) not in seen}
         seen.update((detect.__name__, finding.code) for finding in found)
         declared = sources_of(detect)
-        all_is_fresh = facts.snapshot is facts.known.snapshot
+        all_is_fresh = facts.snapshot is facts.known
         if new and is_declared(detect) and declared and all_is_fresh:
-            times = SourceTimes(facts.known.snapshot)
+            times = SourceTimes(facts.known)
             by_agents = any(one.source.endswith(" agent") for finding in found for one in times.of_finding(finding, declared))
             for source in {*LISTS, *ON_A_MACHINE} - declared - ({"ray.nodes"} if by_agents else set()):  # the same answer has both
                 left = {finding.key for finding in detect(without(facts, source, agents=declared.isdisjoint(ON_A_MACHINE)))}

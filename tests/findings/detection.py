@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
 
 from cockpit.findings import DETECTORS, Detector, FindingTracker, Limits
-from cockpit.model import Fault, Finding, Host, Snapshot
-from tests.world import NOW
+from cockpit.model import Fault, Finding, Host, Node, Snapshot
+from tests.world import NOW, with_figures
 
 
 def looked(snapshot: Snapshot, seconds: float = 120, *, detectors: tuple[Detector, ...] = DETECTORS, **limits: Any) -> tuple[Finding, ...]:
@@ -23,10 +24,14 @@ def looked(snapshot: Snapshot, seconds: float = 120, *, detectors: tuple[Detecto
 
 def later(snapshot: Snapshot, seconds: float) -> Snapshot:
     """The same facts, so many seconds later, as fresh as they were."""
-    nodes = snapshot.nodes and tuple(node if node.seen is None else replace(node, seen=node.seen + seconds) for node in snapshot.nodes)
+    nodes = snapshot.nodes and tuple(_heard_at(node, lambda at: at + seconds) for node in snapshot.nodes)
     hosts = {name: _later_host(host, seconds) for name, host in snapshot.hosts.items()}
     as_of = {source: at + seconds for source, at in snapshot.as_of.items()}
     return replace(snapshot, taken=NOW + seconds, nodes=nodes, hosts=hosts, as_of=as_of)
+
+
+def _heard_at(node: Node, moved: Callable[[float], float]) -> Node:
+    return node if node.agent.seen is None else with_figures(node, seen=moved(node.agent.seen))
 
 
 def _later_host(host: Host, seconds: float) -> Host:
@@ -60,7 +65,7 @@ def heard_again(snapshot: Snapshot) -> Snapshot:
     def moved(at: float) -> float:
         return at if at > NOW else at + max(0.0, snapshot.taken - NOW)
 
-    nodes = snapshot.nodes and tuple(node if node.seen is None else replace(node, seen=moved(node.seen)) for node in snapshot.nodes)
+    nodes = snapshot.nodes and tuple(_heard_at(node, moved) for node in snapshot.nodes)
     hosts = {
         name: replace(host, taken=host.taken and moved(host.taken), observed={source: moved(at) for source, at in host.observed.items()})
         for name, host in snapshot.hosts.items()

@@ -144,8 +144,10 @@ def test_shared_memory_that_suffices_or_is_unknown_is_not_told(fine):
 SHM = (full_shm,)
 
 
-def shm(used, total=100, **more):
-    return snapshot(nodes=(node(1, shm=Amount(None if used is None else int(used * GIB), total * GIB), **more),))
+def shm(used, total=100, users=None, **more):
+    host = Host("node1", ("10.0.0.1",), NOW, nodes=(node(1).id,), shm_users=users)
+    shm = Amount(None if used is None else int(used * GIB), total * GIB)
+    return snapshot(nodes=(node(1, shm=shm, **more),), hosts={"node1": host})
 
 
 def test_shared_memory_in_which_hardly_a_page_is_left_is_told():
@@ -169,8 +171,7 @@ def test_shared_memory_that_is_full_for_a_moment_is_not_told_and_that_mark_is_le
 
 
 def held(*users, used=97):
-    host = Host("node1", ("10.0.0.1",), NOW, nodes=(node(1).id,), shm_users=users if users != (None,) else None)
-    return replace(shm(used), hosts={"node1": host})
+    return shm(used, users=users if users != (None,) else None)
 
 
 def test_full_shared_memory_comes_with_whose_files_take_it_and_what_has_no_name():

@@ -25,8 +25,8 @@ TRAINER = Process(host="host1", pid=7, ticks=1, command="/opt/venv/bin/python /h
 def filled(*fillers, whole=True, jobs=(TRAIN,), processes=(TRAINER,), path="/tmp/ray", sessions=(), cluster=OURS, seen=None):
     disk = Disk("/tmp/ray", 961 * GIB, 1000 * GIB)
     found = (FilledDisk(path, fillers, whole, seen),)
-    host = Host("host1", ("10.0.0.1",), NOW, nodes=(node(1).id,), disks=(disk,), sessions=sessions)
-    told = snapshot(nodes=(node(1, disks=(disk,), filled=found),), hosts={"host1": host}, jobs=jobs, processes=processes)
+    host = Host("host1", ("10.0.0.1",), NOW, nodes=(node(1).id,), disks=(disk,), sessions=sessions, filled=found)
+    told = snapshot(nodes=(node(1, probe="host1"),), hosts={"host1": host}, jobs=jobs, processes=processes)
     return only(looked(replace(told, cluster=cluster), detectors=(full_disks,)), "disk-full")
 
 
@@ -180,9 +180,9 @@ def test_another_disk_s_fillers_are_not_this_one_s():
 
 def test_full_shared_memory_is_told_by_what_lies_there():
     store = Filler(kind="shm", path="/dev/shm/plasma*", size=60 * GIB, name="Ray's object store", pid=7)
-    host = Host("host1", ("10.0.0.1",), NOW, nodes=(node(1).id,))
     filled = (FilledDisk("/dev/shm", (store,), True),)
-    told = snapshot(nodes=(node(1, shm=Amount(97 * GIB, 100 * GIB), filled=filled),), hosts={"host1": host})
+    host = Host("host1", ("10.0.0.1",), NOW, nodes=(node(1).id,), filled=filled)
+    told = snapshot(nodes=(node(1, probe="host1", shm=Amount(97 * GIB, 100 * GIB)),), hosts={"host1": host})
     found = only(looked(told, detectors=(full_shm,)), "shm-full")
     assert found.text.startswith(
         "Shared memory (/dev/shm) on node1 is 97% full (3.0G of 100G left); largest: Ray's object store (/dev/shm/plasma*) (60G): "

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cockpit.findings.gpu_history import MAX_GAP_S, GpuHistory, find_growth
-from cockpit.model import Hold, Node, Snapshot
+from cockpit.model import AgentReport, Hold, Node, Snapshot
 from tests.world import NOW, gpu, node, process, snapshot
 
 KEY = node(1).key
@@ -79,7 +79,7 @@ def test_what_can_not_be_is_not_known():
 def test_nodes_that_are_gone_are_forgotten():
     history = GpuHistory()
     for number in range(1, 300):
-        history.record(snapshot(taken=NOW, nodes=(Node(str(number), "w", gpus=(gpu(0),), seen=NOW),), processes=()))
+        history.record(snapshot(taken=NOW, nodes=(Node(str(number), "w", agent=AgentReport(gpus=(gpu(0),), seen=NOW)),), processes=()))
     assert len(history._pasts) < 150
 
 

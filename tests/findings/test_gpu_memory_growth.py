@@ -14,7 +14,7 @@ from cockpit.findings import Limits
 from cockpit.findings.gpu_memory_growth import growing_gpu_memory
 from cockpit.model import Finding, Hold, Job, Process, Snapshot
 from tests.findings.detection import HeardAgain, only
-from tests.world import GIB, NOW, actor, gpu, node, process, snapshot
+from tests.world import GIB, NOW, actor, gpu, node, process, snapshot, with_figures
 
 GROWING = (growing_gpu_memory,)
 JOB = Job("train1", "02000000", "train1", "RUNNING", started=NOW - 90000)
@@ -177,7 +177,7 @@ def test_facts_of_long_ago_are_not_taken_for_new_ones():
     judge, told = HeardAgain(Limits(), GROWING), snapshot()
     for at in range(0, 3720, 20):
         seen = world(at, 62 + 12 * at / HOUR)
-        told = judge(replace(seen, nodes=tuple(replace(one, seen=NOW - 100) for one in seen.nodes)))
+        told = judge(replace(seen, nodes=tuple(with_figures(one, seen=NOW - 100) for one in seen.nodes)))
     assert told.findings == ()
 
 

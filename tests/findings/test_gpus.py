@@ -169,8 +169,7 @@ def test_equal_counts_and_those_that_somebody_chose_are_fine(raylet: Raylet):
 
 
 def test_how_many_gpus_slurm_has_given_only_a_probe_sees():
-    found = Raylet(2, 8).seen()
-    unseen = replace(found, hosts={}, nodes=tuple(replace(node, probed=False) for node in found.nodes or ()))
+    unseen = Raylet(2, 8).seen(hosts={}, nodes=(Raylet(2, 8).node(probed=False),))
     assert codes(looked(unseen, detectors=COUNTS)) == {"gpu-unused"}
     assert looked(replace(unseen, allocation=Allocation("42", "RUNNING", None, ())), detectors=COUNTS) == ()
 
@@ -244,7 +243,7 @@ def test_devices_of_a_raylet_are_typed_whole_and_quoted_or_not_at_all(visible, w
 
 def test_where_no_probe_looks_rays_agent_is_quoted_and_may_see_none_at_all():
     def told(there: tuple[Gpu, ...] | None, others: tuple[Gpu, ...] | None) -> tuple[Finding, ...]:
-        nodes = (Raylet().node(probed=False, gpus=there, reported=NOW), node(2, gpus=others, resources={}))
+        nodes = (Raylet().node(probed=False, gpus=there, seen=NOW), node(2, gpus=others, resources={}))
         return looked(snapshot(nodes=nodes, hosts={}, actors=(), placement_groups=()), detectors=COUNTS)
 
     found = only(told((gpu(0), gpu(1)), (gpu(0),)), "gpu-count")

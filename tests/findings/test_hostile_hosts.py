@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from cockpit.model import (
     Actor,
+    AgentReport,
     Amount,
     Cluster,
     CpuLimit,
@@ -109,13 +110,17 @@ def hosts(name: str) -> st.SearchStrategy[Host]:
     )  # fmt: skip
 
 
+REPORTS = st.builds(
+    AgentReport, seen=TIMES, cpu=FLOATS, cpus=WHOLE, memory=st.none() | MEMORY, shm=st.none() | AMOUNTS, shared=WHOLE,
+    disks=st.none() | DISKS, gpus=GPUS, given=st.lists(TEXTS.map(str), max_size=2).map(tuple),
+)  # fmt: skip
 NODES = st.lists(
     st.builds(
         Node, id=st.none() | IDS, host=NAMES, ip=st.sampled_from(["", "10.0.0.1", "10.0.0.2", "127.0.0.1", "172.17.0.1", "w1"]), name=NAMES,
         head=st.booleans(),
-        state=st.sampled_from(["ALIVE", "DEAD", "UNKNOWN"]), message=TEXTS, seen=TIMES, cpu=FLOATS, cpus=WHOLE, memory=MEMORY,
-        object_store=AMOUNTS, shm=AMOUNTS, shared=WHOLE, disks=DISKS, gpus=GPUS, probed=st.booleans(), reported=TIMES, started=TIMES,
-        ended=TIMES, resources=st.dictionaries(st.sampled_from(["GPU", "CPU", "object_store_memory"]), st.builds(Quantity, FLOATS, FLOATS)),
+        state=st.sampled_from(["ALIVE", "DEAD", "UNKNOWN"]), message=TEXTS, agent=REPORTS, probe=st.none() | NAMES,
+        object_store=AMOUNTS, started=TIMES, ended=TIMES,
+        resources=st.dictionaries(st.sampled_from(["GPU", "CPU", "object_store_memory"]), st.builds(Quantity, FLOATS, FLOATS)),
         had=st.lists(IDS, max_size=2).map(tuple),
     ), max_size=3, unique_by=lambda node: node.id or node.host,
 ).map(tuple)  # fmt: skip

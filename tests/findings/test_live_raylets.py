@@ -41,7 +41,7 @@ def test_a_false_raylet_is_not_taken_for_the_node_whose_id_it_gives():
     one, two = place(1), place(2)
     for places in (one, with_false_raylet(two, one)), (with_false_raylet(two, one), one):
         assert sorted(seen(cluster(*places))) == [("node1", "node1", 21), ("node2", "node2", 22)]
-        assert Facts(cluster(*places), Limits()).hosts[one[0].id].name == "node1"
+        assert cluster(*places).index.hosts_by_node[one[0].id].name == "node1"
 
 
 def test_a_raylet_of_roots_or_our_own_is_told_even_without_the_nodes_address():
@@ -55,7 +55,7 @@ def test_nothing_is_told_of_a_node_that_several_processes_may_be(trusted):
     one, two = place(1, ip="172.17.0.1", start={} if trusted else None), place(2)
     made = cluster(one, with_false_raylet(two, one, trusted=trusted))
     assert seen(made) == [("node2", "node2", 22)]
-    assert one[0].id not in Facts(made, Limits()).hosts
+    assert one[0].id not in made.index.hosts_by_node
 
 
 def test_a_raylet_that_is_seen_by_two_names_of_its_host_is_told_once():

@@ -11,7 +11,7 @@ from cockpit.findings import Limits
 from cockpit.findings.memory import cgroup_limit, near_kill, oom_kills
 from cockpit.model import Amount, Cluster, Host, HostMemory, OomKill, RayProcess
 from tests.findings.detection import HeardAgain, after_silence, codes, looked, only
-from tests.world import GIB, NOW, actor, node, process, snapshot
+from tests.world import GIB, NOW, actor, node, process, snapshot, with_figures
 
 NEAR, KILLED, CGROUP = (near_kill,), (oom_kills,), (cgroup_limit,)
 HOG = f"{1:032x}"
@@ -20,7 +20,7 @@ HOG = f"{1:032x}"
 def of(used, kill_at=950, total=1000, **more):
     """A cluster of one node that uses so many GiB."""
     memory = HostMemory(int(used * GIB), total * GIB, None if kill_at is None else kill_at * GIB)
-    return snapshot(nodes=(node(1, memory=memory, seen=NOW),), **more)
+    return snapshot(nodes=(node(1, memory=memory, shm=None, seen=NOW),), **more)
 
 
 class Growing:
@@ -36,7 +36,7 @@ class Growing:
             other = process(1002, job="02000000", kind="driver", rss=90 * GIB)
             base = of(gib, processes=(hog, other), **more)
             host = replace(base.hosts["node1"], taken=self.now, processes=(hog, other), memory_users=())
-            nodes = tuple(replace(known, seen=self.now) for known in base.nodes)
+            nodes = tuple(with_figures(known, seen=self.now) for known in base.nodes)
             told = self.judge(replace(base, taken=self.now, nodes=nodes, hosts={"node1": host}))
             assert not told.faults[1:], "a detector tripped"
             self.found = told.findings

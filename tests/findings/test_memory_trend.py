@@ -23,8 +23,9 @@ class Past:
 
     def hear(self, used=None, *processes, wait=STEP_S, seen=None, **host):
         self.now += wait
-        known = node(1, seen=self.now if seen is None else seen, memory=HostMemory(used, 1000 * GIB))
-        looked = replace(snapshot().hosts["node1"], taken=self.now, processes=processes, memory_users=host.pop("memory_users", ()), **host)
+        known = node(1, seen=self.now if seen is None else seen, memory=HostMemory(used, 1000 * GIB), shm=None)
+        facts = {"processes": processes, "memory_users": (), "shm": Amount(), **host}
+        looked = replace(snapshot().hosts["node1"], taken=self.now, **facts)
         self.memory.record(snapshot(taken=self.now, nodes=(known,), processes=processes, hosts={"node1": looked}))
 
     def grow(self, *gibs):

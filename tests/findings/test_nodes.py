@@ -10,7 +10,7 @@ from cockpit.findings.nodes import dead_nodes, silent_agents
 from cockpit.model import Fault, Host, RayProcess
 from tests.findings.detection import HeardAgain, after_silence, codes, looked, only
 from tests.findings.raylets import cluster, place
-from tests.world import NOW, actor, node, process, snapshot
+from tests.world import NOW, actor, node, process, snapshot, with_figures
 
 DEAD, AGENTS = (dead_nodes,), (silent_agents,)
 HEARTBEATS = "Unexpected termination: health check failed due to missing too many heartbeats"
@@ -152,8 +152,9 @@ def test_while_ray_does_not_tell_of_nodes_what_it_told_is_dated():
 
 
 def reporting(*ages: float | None, faults=(), **more):
-    nodes = tuple(node(number, reported=None if age is None else NOW - age) for number, age in enumerate(ages, 1))
-    return snapshot(nodes=nodes, faults=faults, as_of={"ray.nodes": NOW - 2}, **more)
+    told = snapshot(nodes=tuple(node(number) for number, _ in enumerate(ages, 1)), faults=faults, as_of={"ray.nodes": NOW - 2}, **more)
+    seen = [None if age is None else NOW - age for age in ages]
+    return replace(told, nodes=tuple(with_figures(each, seen=at) for each, at in zip(told.nodes, seen, strict=True)))
 
 
 def test_an_agent_that_stands_still_is_told_while_others_go_on():
@@ -199,7 +200,7 @@ def test_when_all_stand_still_it_is_one_finding():
         reporting(3, 67, faults=(Fault("ray.nodes", "no answer", NOW - 90),)),
         reporting(3, 67, faults=(Fault("ray.gcs", "no answer", NOW - 90, cause="gcs"),)),
         reporting(float("nan"), float("-inf"), float("inf")),
-        snapshot(nodes=(node(1, reported=NOW - 500),), as_of={}),
+        snapshot(nodes=(node(1, seen=NOW - 500, probed=False),), as_of={}),
     ],
 )
 def test_what_reports_or_can_not_be_judged_is_not_told(fine):

@@ -51,13 +51,13 @@ def told(*listeners: Listener) -> Finding:
 )
 def test_the_host_is_that_of_the_worker_that_says_it_else_of_the_driver(one: Job, wanted: WantedPort | None):
     there = world(one)
-    assert find_wanted_port(one, there.nodes or (), there.hosts) == wanted
+    assert find_wanted_port(one, there) == wanted
 
 
 def test_a_node_that_nobody_looks_at_or_that_has_died_is_not_asked():
     there = world(job())
-    assert find_wanted_port(job(), there.nodes or (), {}) is None
-    assert find_wanted_port(job(), (node(1, state="DEAD"),), there.hosts) is None
+    assert find_wanted_port(job(), replace(there, hosts={})) is None
+    assert find_wanted_port(job(), replace(there, nodes=(node(1, state="DEAD"),))) is None
 
 
 def test_who_listens_there_now_is_told():

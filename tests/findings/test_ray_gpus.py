@@ -16,7 +16,7 @@ def not_given(total: float | None, visible: str | None, *, there: int = 8, rays:
     gpus = tuple(gpu(index, uuid=f"GPU-a{index}") for index in range(there))
     each = node(1, **{"gpus": gpus, "resources": {"CPU": Quantity(0, 8), "GPU": Quantity(0, total)}, **more})
     raylet = RayProcess("raylet", 5, node=each.id, visible=visible, files=100)
-    found = find_not_given(each, Host("node1", ("10.0.0.1",), NOW, gpus=gpus, rays=(raylet,) if rays is None else rays))
+    found = find_not_given(each, each.agent.gpus, Host("node1", ("10.0.0.1",), NOW, gpus=gpus, rays=(raylet,) if rays is None else rays))
     return None if found is None else [one.index for one in found]
 
 

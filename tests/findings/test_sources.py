@@ -14,7 +14,7 @@ from cockpit.findings import CHECKS, DETECTORS, FindingTracker, Limits
 from cockpit.findings.sources import ON_A_MACHINE, SourceTimes, is_declared, rests_on, without_old_facts
 from cockpit.model import Actor, Amount, Disk, Fault, Finding, Gpu, Hold, Host, HostMemory, Job, Process, Quantity, Snapshot
 from tests.findings.detection import codes, looked, only
-from tests.world import GIB, NOW, gpu, node, snapshot
+from tests.world import GIB, NOW, gpu, node, snapshot, with_figures
 
 LISTS = {"ray.nodes": 5.0, "ray.status": 5.0, "ray.actors": 5.0, "ray.placement_groups": 10.0, "ray.jobs": 10.0}
 """Sources of the cluster, and every how many seconds each is asked."""
@@ -60,7 +60,7 @@ def troubled(now: float) -> Snapshot:
         nodes=(W1,),
     )
     first = node(1, id=W1, host="w1", seen=now, gpus=gpus, memory=host.memory, shm=host.shm, disks=host.disks, probed=True)
-    second = node(2, id=W2, host="w2", seen=now, reported=now, disks=(Disk("/tmp/ray", 97 * GIB, 100 * GIB),), probed=False)
+    second = node(2, id=W2, host="w2", seen=now, disks=(Disk("/tmp/ray", 97 * GIB, 100 * GIB),), probed=False)
     dead = node(3, id=f"{3:056x}", host="w3", state="DEAD", message="health check failed", seen=now, gpus=None, probed=False, started=NOW)
     waiting = Actor(
         f"{9:032x}", "Critic", "critic", "PENDING_CREATION", "02000000", needs={"GPU": 16}, since=NOW, why="too large", wait="never"
@@ -85,7 +85,7 @@ def at(now: float, times: Mapping[str, float], agent: float, faults: tuple[Fault
     facts = troubled(now)
     host = replace(facts.hosts["w1"], taken=max(times[source] for source in PACES), observed={source: times[source] for source in PACES})
     first, second, dead = facts.nodes or ()
-    nodes = (replace(first, seen=host.taken), replace(second, seen=agent, reported=agent), dead)
+    nodes = (with_figures(first, seen=host.taken), with_figures(second, seen=agent), dead)
     return replace(facts, nodes=nodes, hosts={"w1": host}, as_of={source: times[source] for source in LISTS}, faults=faults)
 
 
@@ -172,7 +172,7 @@ def test_where_all_is_fresh_the_snapshot_stays_the_same_value():
 
 def test_gpus_that_nvml_has_not_shown_for_long_are_unknown_and_processes_hold_nothing_of_them():
     seen = fresh(lately(nvml=30))
-    assert (seen.hosts["w1"].gpus, seen.nodes[0].gpus) == (None, None)
+    assert (seen.hosts["w1"].gpus, seen.index.machine(seen.nodes[0]).gpus) == (None, None)
     assert [process.gpus for process in seen.processes] == [(), (), ()]
     assert seen.hosts["w1"].memory == troubled(NOW).hosts["w1"].memory
     assert (seen.nodes[0].host, seen.nodes[0].state) == ("w1", "ALIVE")
@@ -237,9 +237,9 @@ def test_a_clock_pauses_while_its_source_is_silent_and_goes_on_after_it():
 def test_a_source_that_has_not_answered_yet_holds_up_nothing_once_it_has():
     full = troubled(NOW)
     early = replace(full.hosts["w1"], disks=(), unanswered=("disks",), observed={})
-    before = replace(full, hosts={"w1": early}, nodes=(replace((full.nodes or ())[0], disks=()), *(full.nodes or ())[1:]))
+    before = replace(full, hosts={"w1": early})
     later = replace(full.hosts["w1"], taken=NOW + 3, observed={"disks": NOW - 1})
-    after = replace(full, taken=NOW + 3, hosts={"w1": later}, nodes=(replace((full.nodes or ())[0], seen=NOW + 3), *(full.nodes or ())[1:]))
+    after = replace(full, taken=NOW + 3, hosts={"w1": later})
     judge = FindingTracker(Limits(), DETECTORS)
     assert "disk-full" not in {finding.code for finding in judge(before).findings if finding.subject.startswith("w1 ")}
     assert "disk-full" in {finding.code for finding in judge(after).findings if finding.subject.startswith("w1 ")}
@@ -264,7 +264,7 @@ def test_a_clock_that_looks_a_little_different_in_each_sample_is_no_news():
 
 def test_what_was_found_on_a_node_that_has_died_since_ends():
     def seen(state: str, now: float) -> Snapshot:
-        second = replace((troubled(now).nodes or ())[1], state=state, seen=min(now, NOW + 10))
+        second = with_figures(replace((troubled(now).nodes or ())[1], state=state), seen=min(now, NOW + 10))
         return replace(troubled(now), nodes=((troubled(now).nodes or ())[0], second))
 
     judge = FindingTracker(Limits(), DETECTORS)
@@ -279,7 +279,7 @@ def test_what_was_found_on_a_node_that_has_died_since_ends():
 def test_a_node_that_lives_again_under_its_name_has_a_time_of_its_own():
     def seen(now: float) -> Snapshot:
         one, again, _ = troubled(now).nodes or ()
-        gone = replace(again, id="f" * 56, state="DEAD", seen=NOW - 500, started=NOW - 900, ended=NOW - 500)
+        gone = with_figures(replace(again, id="f" * 56, state="DEAD", started=NOW - 900, ended=NOW - 500), seen=NOW - 500)
         return replace(troubled(now), nodes=(one, again, gone))
 
     judge = FindingTracker(Limits(), DETECTORS)

@@ -105,7 +105,7 @@ def test_a_log_that_goes_on_makes_it_worth_knowing_and_no_more():
         world(IDLE, IDLE, silent=3600, job=replace(JOB, status="SUCCEEDED")),
         world(IDLE, IDLE, silent=3600, jobs=None),
         world(IDLE, IDLE, silent=3600, nodes=None),
-        world(IDLE, IDLE, silent=3600, nodes=(node(1, gpus=None),)),
+        world(IDLE, IDLE, silent=3600, nodes=(node(1, gpus=None),), hosts={}),
         world(IDLE, IDLE, silent=3600, processes=()),
         world(IDLE, silent=3600, processes=(rank(0, kind="orphan"), rank(0, job=None, other_job="02000000", ours=False))),
         world(*[{"utilization": 97.0, "power": 260.0}] * 8, silent=3600),
@@ -158,7 +158,7 @@ def test_facts_that_are_old_do_not_make_it_longer():
     judge = FindingTracker(Limits(), STALLED)
     for minute in range(60):
         seen = later(stall, 60 * minute)
-        told = judge(seen if minute < 4 else replace(seen, nodes=later(stall, 200).nodes)).findings
+        told = judge(seen if minute < 4 else replace(seen, hosts=later(stall, 200).hosts)).findings
     assert told == ()
 
 
@@ -187,7 +187,7 @@ def test_where_all_are_at_100_percent_the_odd_one_draws_another_power():
 
 def test_a_lost_gpu_is_the_one_that_the_others_wait_for():
     hang = world(*[SPINS] * 7, IDLE)
-    lost = (*hang.nodes[0].gpus[:7], Gpu(7, fault="GPU is lost"))
+    lost = (*hang.index.machine(hang.nodes[0]).gpus[:7], Gpu(7, fault="GPU is lost"))
     told = only(found(replace(hang, nodes=(node(1, gpus=lost, seen=NOW),)), 6), "job-hung")
     assert "different from the others: node1 GPU 7" in told.text
     assert told.evidence[0] == "different from the others: node1 GPU 7: lost, pid 107 python"

@@ -23,7 +23,7 @@ import psutil
 
 from bench.screen import quiet_environment
 from bench.terminal import Terminal
-from cockpit.ui.keys import PAGES
+from cockpit.ui.pages import PAGES
 from tests.lab import hosts
 from tests.lab.cluster import Cluster
 from tests.lab.eyes import lay_config, screen

@@ -15,9 +15,8 @@ from typing import Any
 
 import pytest
 
-from cockpit.acts.act import Aim
 from cockpit.acts.launch.launch import Launches
-from cockpit.acts.plan import Receipt
+from cockpit.acts.plan import Aim, Receipt
 from cockpit.acts.table import find_act
 from cockpit.model import Job
 from cockpit.presets import read_preset

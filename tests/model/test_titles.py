@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from cockpit.model import Host, Lookups, Process
+from cockpit.model import Host, Process
+from cockpit.model.claims import believed_hosts
 from cockpit.model.titles import MachineTitles, count_machines, process_title, whole_name
 from tests.world import NOW, node, snapshot
 
 
 def titles(*nodes, **hosts):
-    return MachineTitles(nodes, hosts)
+    return MachineTitles(nodes, hosts, believed_hosts(nodes, hosts))
 
 
 def vm(*nodes, name="vm", addresses=("10.0.0.1",), **more):
@@ -68,7 +69,7 @@ def test_an_address_alone_makes_no_host_a_node_and_an_unknown_name_stays():
 
 
 def test_a_process_is_where_its_node_is():
-    known = Lookups(snapshot(nodes=(HEAD, W1), hosts={"vm": vm(HEAD, W1)}))
+    known = snapshot(nodes=(HEAD, W1), hosts={"vm": vm(HEAD, W1)}).index
     assert known.place_title(Process(host="vm", pid=1, node=W1.id)) == "w1"
     assert known.place_title(Process(host="vm", pid=1)) == "head"
 

@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from cockpit.model import Bundle, Demand, Fault, Job, PlacementGroup, Quantity, Worker
 from cockpit.monitor import pending, pending_reasons
-from cockpit.monitor.join import Join, Parts
+from cockpit.monitor.join import Join
+from cockpit.monitor.parts import Parts
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, StatusFacts
 from tests.sources.ray.recorded_ray import RecordedRay
-from tests.world import NOW, actor, node
+from tests.world import NOW, actor, node, with_figures
 
 HEAD, W1 = f"{1:056x}", f"{2:056x}"
 STARTING = "resources are reserved; the runtime environment or the worker process is starting"
@@ -238,7 +239,7 @@ def test_an_unchanged_world_is_not_judged_again(monkeypatch):
     join, listed = Join(), nodes((8, 0))
     first = join(parts(listed, waiting()), NOW)
     monkeypatch.setattr(pending_reasons, "Reasons", None)
-    hotter = replace(listed, nodes=tuple(replace(each, cpu=99.0, seen=NOW) for each in listed.nodes))
+    hotter = replace(listed, nodes=tuple(with_figures(each, cpu=99.0, seen=NOW) for each in listed.nodes))
     again = join(parts(hotter, waiting(), asked=NOW + 5, grouped=NOW + 5), NOW + 5)
     assert again.actors is first.actors
 

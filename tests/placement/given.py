@@ -1,4 +1,4 @@
-"""Nodes, holds and asks as tests write them down."""
+"""Short forms of nodes, holds and requests for tests."""
 
 from __future__ import annotations
 

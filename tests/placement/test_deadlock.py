@@ -1,3 +1,5 @@
+"""Jobs that wait for each other's resources, or for their own, are found."""
+
 from __future__ import annotations
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Whether bundles fit, against trying every way to put them."""
+"""Bundles fit exactly if trying every placement finds one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left on nodes while asks take their share: never more than there is, and where Ray would put it."""
+"""Requests never take more than is free, and take it where Ray would."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""A verdict is described in one sentence with its numbers."""
+
 from __future__ import annotations
 
 import pytest

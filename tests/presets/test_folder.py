@@ -1,3 +1,5 @@
+"""Presets are found by name or path, and a new one never replaces a file."""
+
 from __future__ import annotations
 
 import stat

@@ -1,3 +1,5 @@
+"""A preset's file is read and checked, and each mistake names its place."""
+
 from __future__ import annotations
 
 import json

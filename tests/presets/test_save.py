@@ -1,3 +1,5 @@
+"""A job that Ray knows is saved as a preset that can be read and launched."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How the followed Ray was started, as a preset says it, and what is said to be unknown."""
+"""A saved preset describes the start of the followed Ray, and names the unknown parts."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_worker_of_which_no_probe_has_told_is_left_out_and_named(tmp_path):
     preset, _ = saved(tmp_path, world)
     assert isinstance(preset.ray, RayStart)
     assert preset.ray.workers == ()
-    assert "Left out, as no probe has told how its Ray was started: node2, node3" in notes(world)
+    assert "Left out, as no probe has reported how its Ray was started: node2, node3" in notes(world)
 
 
 def test_two_nodes_of_one_host_are_not_two_hosts(tmp_path):
@@ -110,9 +110,9 @@ def test_of_a_slurm_job_no_hosts_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("world", "why"),
     [
-        (Snapshot(), "no probe on the head's host has told"),
-        (followed(host(1, None)), "no probe on the head's host has told"),
-        (followed(HEAD_HOST, nodes=[node(1, head=False)]), "no probe on the head's host has told"),
+        (Snapshot(), "no probe on the head's host has reported it"),
+        (followed(host(1, None)), "no probe on the head's host has reported it"),
+        (followed(HEAD_HOST, nodes=[node(1, head=False)]), "no probe on the head's host has reported it"),
         (replace(followed(HEAD_HOST), kubernetes=RayCluster("ml", "ray")), "KubeRay starts this Ray"),
     ],
 )

@@ -1,3 +1,5 @@
+"""Variables of a preset are filled in from the environment, and its secrets are hidden."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from cockpit.model import Snapshot
+from cockpit.model import Gpu, Snapshot
 from cockpit.recording.happenings import events_between
 from cockpit.recording.writer import SegmentWriter
 from tests import world
@@ -25,16 +25,16 @@ def snapshots(count: int, seed: int = 1) -> Iterator[Snapshot]:
         yield now
 
 
+def busier(gpus: tuple[Gpu, ...] | None, chance: random.Random) -> tuple[Gpu, ...] | None:
+    return gpus and tuple(replace(gpu, utilization=float(chance.randrange(100))) for gpu in gpus)
+
+
 def changed(now: Snapshot, chance: random.Random) -> Snapshot:
     nodes = tuple(
-        replace(
-            node,
-            seen=(node.seen or 0) + STEP,
-            cpu=float(chance.randrange(100)),
-            gpus=node.gpus and tuple(replace(gpu, utilization=float(chance.randrange(100))) for gpu in node.gpus),
-        )
+        world.with_figures(node, seen=(node.agent.seen or 0) + STEP, cpu=float(chance.randrange(100)), gpus=busier(node.agent.gpus, chance))
         for node in now.nodes or ()
     )
+    hosts = {name: replace(host, gpus=busier(host.gpus, chance), cpu=float(chance.randrange(100))) for name, host in now.hosts.items()}
     processes = list(now.processes or ())
     if chance.random() < 0.3:
         processes.insert(
@@ -47,6 +47,7 @@ def changed(now: Snapshot, chance: random.Random) -> Snapshot:
         now,
         taken=now.taken + STEP,
         nodes=nodes,
+        hosts=hosts,
         processes=tuple(processes),
         findings=findings,
         as_of={"ray.nodes": now.taken + STEP},

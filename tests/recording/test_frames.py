@@ -56,12 +56,12 @@ def test_what_stood_elsewhere_is_not_written_again():
 
 def test_a_host_has_its_processes_sessions_and_greatest_users_again():
     memory, users = HostMemory(5, 10), (MemoryUser(2, 900), MemoryUser(1, 500))
-    node = world.node(1, probed=True, memory=memory, shm=Amount(1, 2))
+    node = world.node(1, probed=True)
     host = Host(
         "node1",
         cpu=3.0,
         memory=memory,
-        shm=node.shm,
+        shm=Amount(1, 2),
         processes=(world.process(7),),
         sessions=(),
         memory_users=users,
@@ -70,6 +70,13 @@ def test_a_host_has_its_processes_sessions_and_greatest_users_again():
     )
     now = Snapshot(taken=1.0, nodes=(node,), hosts={"node1": host}, processes=host.processes, sessions=())
     assert played(now).hosts == {"node1": host}
+
+
+def test_what_a_probe_sees_of_a_machine_is_in_a_frame_once():
+    now = world.snapshot()
+    assert pack(make_frame(None, tables_of(now))).count(b"GPU-1-0") == 1
+    again = played(now)
+    assert again.index.machine(again.nodes[0]) == now.index.machine(now.nodes[0])
 
 
 def test_environments_are_not_recorded():

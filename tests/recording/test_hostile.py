@@ -25,7 +25,7 @@ def test_no_mutation_of_a_recording_does_anything_but_lose_a_part_of_it():
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 def test_numbers_that_are_none_are_refused(number):
-    block = msgspec.msgpack.encode({"taken": 5.0, "nodes": {"edit": [{"id": "a", "host": "w1", "cpu": number}]}})
+    block = msgspec.msgpack.encode({"taken": 5.0, "nodes": {"edit": [{"id": "a", "host": "w1", "agent": {"cpu": number}}]}})
     with pytest.raises(FrameError, match="values that are not numbers"):
         decode_frame(block)
 

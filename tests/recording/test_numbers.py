@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cockpit.model import Amount, Gpu, GpuLinks, Node, RayProcess, TaskLimit
+from cockpit.model import AgentReport, Amount, Gpu, GpuLinks, Node, RayProcess, TaskLimit
 from cockpit.recording.numbers import AMOUNT, LETTER, MOMENT, PERCENT, codes_of, rest_of, with_codes
 from cockpit.text import size
 from tests import world
@@ -50,11 +50,11 @@ def test_a_moment_is_known_to_half_a_second():
 
 def test_rows_that_differ_in_numbers_alone_have_the_same_rest():
     node = world.node(1)
-    busier = replace(node, cpu=99.0, gpus=tuple(replace(gpu, utilization=3.0) for gpu in node.gpus or ()))
+    busier = world.with_figures(node, cpu=99.0, gpus=tuple(replace(gpu, utilization=3.0) for gpu in node.agent.gpus or ()))
     assert rest_of(node) == rest_of(busier)
     assert codes_of(node) != codes_of(busier)
     assert rest_of(node) != rest_of(replace(node, state="DEAD"))
-    assert rest_of(node) != rest_of(replace(node, gpus=node.gpus[:-1]))
+    assert rest_of(node) != rest_of(world.with_figures(node, gpus=node.agent.gpus[:-1]))
 
 
 def test_clocks_are_kept_to_fifty_megahertz_and_reasons_stay_the_bits_that_they_are():
@@ -67,12 +67,13 @@ def test_clocks_are_kept_to_fifty_megahertz_and_reasons_stay_the_bits_that_they_
 
 def test_a_row_gets_the_numbers_of_another():
     node = world.node(1)
-    later = replace(node, cpu=12.0, shm=Amount(5, node.shm.total), gpus=tuple(replace(gpu, utilization=None) for gpu in node.gpus or ()))
+    gpus = tuple(replace(gpu, utilization=None) for gpu in node.agent.gpus or ())
+    later = world.with_figures(node, cpu=12.0, shm=Amount(5, node.agent.shm.total), gpus=gpus)
     assert with_codes(node, iter(codes_of(later))) == later
 
 
 def test_a_number_whose_code_is_as_before_is_not_rounded():
-    node = Node("1", "w1", cpu=39.37, gpus=(Gpu(0, memory_used=123_456_789),))
+    node = Node("1", "w1", agent=AgentReport(cpu=39.37, gpus=(Gpu(0, memory_used=123_456_789),)))
     assert with_codes(node, iter(codes_of(node))) == node
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cockpit.model import Actor, Job, Node, Process
+from cockpit.model import Actor, AgentReport, Job, Node, Process
 from cockpit.recording.redaction import pack_row, redact_texts
 
 SECRET = "hf_" + "abcdefGHIJKLmnopqrSTUVwxyz01234567"
@@ -18,7 +18,7 @@ def test_what_is_not_said_is_not_written():
 
 
 def test_nothing_there_is_not_unknown():
-    assert unpacked(Node("a", "w1", gpus=()))["gpus"] == []
+    assert unpacked(AgentReport(gpus=()))["gpus"] == []
     assert unpacked(Process(pid=1, rss=0))["rss"] == 0
 
 

@@ -17,7 +17,7 @@ from cockpit.config.slurm import named_allocation
 from cockpit.findings import CHECKS, DETECTORS, FindingTracker, Limits
 from cockpit.model import Allocation, Cluster, Fault, Hold, Host, HostContainer, RayCluster, Session, Snapshot
 from cockpit.report.doctor import describe_reach, doctor_json, doctor_text, run_checks, write_bundle
-from tests.world import GIB, NOW, gpu, node, process, snapshot
+from tests.world import GIB, NOW, gpu, node, process, snapshot, with_figures
 
 SLURM = named_allocation("42", "gpu[1-2]")
 CHECKS_ALWAYS_MADE = [check for check in CHECKS if not check.title.startswith(("Slurm", "Kubernetes", "Ports of InfiniBand"))]
@@ -31,7 +31,9 @@ def looked(of: Snapshot) -> tuple[Snapshot, list]:
 
 def seen(*nodes, **more):
     """A cluster of which every host is looked at."""
-    hosts = {each.host: Host(each.host, (each.ip,), NOW, gpus=each.gpus, processes=(), nodes=(each.id,), local=each.head) for each in nodes}
+    hosts = {
+        each.host: Host(each.host, (each.ip,), NOW, gpus=each.agent.gpus, processes=(), nodes=(each.id,), local=each.head) for each in nodes
+    }
     calm = {"placement_groups": (), "actors": (), "jobs": (), "demand": (), "processes": (), "faults": (), "sessions": (), "hosts": hosts}
     return snapshot(nodes=nodes, **{**calm, **more})
 
@@ -67,7 +69,7 @@ def test_what_is_found_stands_first_with_its_evidence_and_what_mends_it():
 
 
 def test_every_line_about_one_host_has_its_name():
-    broken = replace(idle(1), gpus=(gpu(0, fault="GPU is lost", xids=()),))
+    broken = with_figures(idle(1), gpus=(gpu(0, fault="GPU is lost", xids=()),))
     lines = doctor_text(*looked(seen(broken)), Config()).splitlines()
     about = [line for line in lines[4:] if line.startswith("    ")]
     assert about
@@ -95,7 +97,7 @@ def test_what_was_found_on_one_host_says_nothing_of_a_host_that_nobody_looks_at(
     ("lacking", "title"),
     [
         ({"nodes": (idle(1), replace(idle(2), state="DEAD")), "demand": None}, "Memory in use on GPUs that Ray counts as free"),
-        ({"nodes": (replace(idle(1), gpus=None),), "hosts": {}}, "Number of GPUs: Ray and NVML differ"),
+        ({"nodes": (with_figures(idle(1), gpus=None),), "hosts": {}}, "Number of GPUs: Ray and NVML differ"),
         ({"nodes": None}, "Host memory near Ray's kill line"),
         ({"nodes": (replace(idle(1), id=None),)}, "Dead, missing and silent nodes"),
         ({"jobs": None}, "GPUs held by jobs that have ended"),

@@ -169,7 +169,7 @@ def test_no_name_can_write_a_line_of_its_own(text):
 def test_a_thousand_hostile_nodes_are_all_read_again():
     nodes = tuple(node(number, NASTY[number % len(NASTY)]) for number in range(1, 1001))
     found = parse(metrics_text(snapshot(nodes=nodes, taken=NOW + 0.0)))
-    fresh = sum(NOW - one.seen <= STALE_AFTER_S for one in nodes)
+    fresh = sum(NOW - one.agent.seen <= STALE_AFTER_S for one in nodes)
     assert len(of(found, "cockpit_node_up")) == 1000
     assert len(of(found, "cockpit_gpu_memory_used_bytes")) == 8 * fresh
     assert of(found, LEFT_OUT) == {}

@@ -86,7 +86,9 @@ def test_what_is_not_known_is_null_and_neither_empty_nor_zero():
 
 
 def test_a_node_that_nobody_could_look_at_has_nulls():
-    (bare,) = told(snapshot(nodes=(node(1, gpus=None, seen=None, cpu=None, memory=HostMemory(), disks=(Disk("/tmp"),)),)))["nodes"]
+    (bare,) = told(snapshot(nodes=(node(1, probed=False, gpus=None, seen=None, cpu=None, memory=HostMemory(), disks=(Disk("/tmp"),)),)))[
+        "nodes"
+    ]
     assert bare["gpus"] is bare["age"] is bare["cpu"] is None
     assert bare["memory"] == {"used": None, "total": None, "kill_at": None, "host_total": None, "shared": None}
     assert bare["disks"] == [{"path": "/tmp", "used": None, "total": None}]
@@ -96,7 +98,7 @@ def test_a_node_that_nobody_could_look_at_has_nulls():
 
 def test_ages_and_waits_are_seconds_before_the_snapshot():
     status = told()
-    assert [each["age"] for each in status["nodes"]] == [1, 2, 3]
+    assert [each["age"] for each in status["nodes"]] == [0, 2, 3]
     assert {each["waiting"] for each in status["actors"]["pending"] if each["state"] == "PENDING_CREATION"} == {300}
     assert [each["waiting"] for each in status["placement_groups"]] == [400, None]
 

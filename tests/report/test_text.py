@@ -58,7 +58,7 @@ def test_a_colleague_learns_what_is_wrong_at_a_glance():
 def test_gpus_that_a_raylet_was_not_given_are_listed_below_the_nodes():
     few = node(1, gpus=tuple(gpu(index) for index in range(8)), resources={"CPU": Quantity(0, 8), "GPU": Quantity(0, 4)})
     raylet = RayProcess("raylet", 5, node=few.id, visible="1,2,4,5", files=100)
-    hosts = {"node1": Host("node1", (few.ip,), NOW, gpus=few.gpus, nodes=(few.id,), rays=(raylet,))}
+    hosts = {"node1": Host("node1", (few.ip,), NOW, nodes=(few.id,), rays=(raylet,))}
     assert line("not given", nodes=(few,), hosts=hosts) == "GPUs not given to Ray: 4 on node1 (0, 3, 6, 7)"
     assert "not given" not in status_text(snapshot(nodes=(few,), hosts={})), "no probe sees its raylet"
     given = [one.given_to_ray for one in status_of(snapshot(nodes=(few,), hosts=hosts)).nodes[0].gpus]
@@ -129,9 +129,8 @@ def test_a_dead_node_has_nothing_reserved_and_says_why_it_died():
 
 
 def test_unknown_is_a_dash_and_never_zero():
-    bare = line(
-        "node1", nodes=(node(1, gpus=None, seen=None, memory=HostMemory(), resources={}, disks=(Disk("/tmp"),), object_store=Amount()),)
-    )
+    unseen = node(1, probed=False, gpus=None, seen=None, memory=HostMemory(), resources={}, disks=(Disk("/tmp"),), object_store=Amount())
+    bare = line("node1", nodes=(unseen,))
     assert bare.split()[2:] == ["–/–", "–", "–", "–/–", "–", "–", "–", "–"]
 
 
@@ -270,9 +269,9 @@ def test_while_its_ray_does_not_answer_an_orphan_without_gpu_memory_is_not_known
 
 
 def test_a_host_whose_raylet_is_of_another_ray_is_not_said_to_have_none():
-    bare = node(8, host="w8", id=None)
+    bare = node(8, host="w8", id=None, probed=True)
     for rays, state in (((RayProcess("raylet", 1),), "has Ray"), ((), "no Ray")):
-        assert f" {state} " in line("w8", nodes=(bare,), hosts={"w8": Host("w8", rays=rays)})
+        assert f" {state} " in line("w8", nodes=(bare,), hosts={"w8": Host("w8", taken=NOW, rays=rays)})
 
 
 def test_who_hears_it_is_told_of_each_node_in_a_sentence():

@@ -239,7 +239,7 @@ async def test_a_head_that_is_too_long_is_refused_before_it_is_parsed(before):
 
 @pytest.mark.parametrize("fold", [b" ", b"\r\n "], ids=["one line", "folded"])
 async def test_the_longest_head_that_is_parsed_takes_a_moment(fold):
-    """All that fits in, in the two parts that let most of it in: 0.3 s where this was written."""
+    """All that fits in, in the two parts that let most of it in: 0.1 s where this was written."""
     blanks = fold * ((MAX_HEAD_BYTES + READ_BYTES - len(HEAD) - 8) // len(fold))
     whole = HEAD + blanks + b"\0\r\n\r\n"
     assert await cost_of_refusing(whole[:MAX_HEAD_BYTES], whole[MAX_HEAD_BYTES:]) < 5

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.acts.act import Aim
 from cockpit.acts.launch.launch import Launches
+from cockpit.acts.plan import Aim
 from cockpit.acts.table import find_act
 from cockpit.config import document
 from cockpit.config.document import InputError, read_text

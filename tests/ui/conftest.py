@@ -241,10 +241,11 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def make(clock):
-    def app(first=None, *, hand=None, runbook=None, **config):
+    def app(first=None, *, hand=None, runbook=None, replayed=None, begins_at=None, **config):
         executor = None if hand is None else lambda _: hand
         still = partial(Still, first=first or snapshot())
-        made = Cockpit(Config(**config), still, make_executor=executor, runbook=runbook, clock=clock)
+        past = {"replayed": replayed, "begins_at": begins_at}
+        made = Cockpit(Config(**config), still, make_executor=executor, runbook=runbook, clock=clock, **past)
         made.hand = hand
         return made
 

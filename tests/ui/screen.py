@@ -26,6 +26,24 @@ def shown(app):
     return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
 
+def pages_of(app):
+    """The pages in front, or below a log or a dialog."""
+    return app.page_screen.page_view
+
+
+def table_of(app):
+    return pages_of(app).table
+
+
+def past_of(app):
+    """The past moment that is shown; `None`: it is now."""
+    return getattr(app.page_screen, "past", None)
+
+
+def is_past(app):
+    return past_of(app) is not None
+
+
 def table_text(app):
     """The screen above the pane."""
     return shown(app).partition("Enter: opens the row")[0]

@@ -15,16 +15,21 @@ from cockpit.acts.table import ACTS
 from cockpit.model import Cluster, Fault, Hold, Snapshot
 from cockpit.sources.source import SourceError
 from cockpit.text import to_ascii
-from cockpit.ui.dialogs import NameDialog, TextScreen
+from cockpit.ui.app import Cockpit
+from cockpit.ui.footer import Footer
 from cockpit.ui.header import fault_lines
-from cockpit.ui.help import key_name
-from cockpit.ui.keys import ACT_BINDINGS, BINDINGS, PAGES
-from cockpit.ui.log_screen import LogScreen
+from cockpit.ui.page_view import PageView
+from cockpit.ui.pages import PAGES
 from cockpit.ui.palette import OTHER_WORDS, Commands, Palette
+from cockpit.ui.screens.dialogs import NameDialog, TextScreen
+from cockpit.ui.screens.help import key_name, own_bindings
+from cockpit.ui.screens.live import LiveScreen
+from cockpit.ui.screens.log import LogScreen
+from cockpit.ui.screens.replay import ReplayScreen
 from cockpit.ui.table import Table
 from cockpit.ui.view import Index
 from tests.ui.conftest import Hand
-from tests.ui.screen import HOSTILE, said, shown, unsafe, until
+from tests.ui.screen import HOSTILE, pages_of, said, shown, table_of, unsafe, until
 from tests.ui.terminal import PROGRAM
 from tests.world import GIB, NOW, actor, finding, node, process, snapshot
 
@@ -38,7 +43,7 @@ async def test_every_page_fits_every_size(make, size):
         await until(pilot, lambda: "10.0.0.1:8265" in shown(app))
         for number, page in enumerate(PAGES, 1):
             await pilot.press(str(number))
-            await until(pilot, lambda page=page: isinstance(app.page, page) and app.table.count > 0)
+            await until(pilot, lambda page=page: isinstance(pages_of(app).page, page) and table_of(app).count > 0)
             assert "10.0.0.1:8265" in shown(app)
             assert len(shown(app).splitlines()) == size[1]
 
@@ -47,7 +52,7 @@ async def test_what_is_known_before_the_screen_is_there_is_in_its_first_frame(ma
     app = make()
     app.monitor.is_started = True
     frames = []
-    with mock.patch.object(app, "_begin_to_follow", side_effect=lambda: frames.append(shown(app))):
+    with mock.patch.object(app, "_begin_to_follow", side_effect=lambda _: frames.append(shown(app))):
         async with app.run_test(size=(120, 40)) as pilot:
             await until(pilot, lambda: frames)
     assert "10.0.0.1:8265" in frames[0]
@@ -69,7 +74,7 @@ async def test_hostile_text_is_drawn_and_does_nothing(make, number):
     app = make(snapshot(text, findings=(finding(text),) if number == 6 else ()))
     async with app.run_test(size=(160, 50), notifications=True) as pilot:
         await pilot.press(str(number))
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         seen = shown(app)
         for key in ("enter", "y", "escape", "escape", "t", "c", "l"):
             await pilot.press(key)
@@ -83,28 +88,28 @@ async def test_hostile_text_is_drawn_and_does_nothing(make, number):
 async def test_the_cursor_follows_the_thing_and_not_the_line(make):
     app = make()
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("j")
-        assert app.table.selected.host == "node2"
+        assert table_of(app).selected.host == "node2"
         app.take(snapshot(nodes=(node(9), node(8), node(2))))
-        assert app.table.selected.host == "node2"
+        assert table_of(app).selected.host == "node2"
 
 
 async def test_going_back_and_changing_pages_find_the_same_row(make):
     app = make()
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("4")
-        await until(pilot, lambda: app.table.count > 6)
+        await until(pilot, lambda: table_of(app).count > 6)
         await pilot.press("j", "j")
-        pid = app.table.selected.about.pid
+        pid = table_of(app).selected.about.pid
         await pilot.press("enter")
         await until(pilot, lambda: f"Process {pid}" in shown(app))
-        assert app.table.at == 0
+        assert table_of(app).at == 0
         await pilot.press("escape")
-        await until(pilot, lambda: app.table.at == 2)
-        assert app.table.selected.about.pid == pid
+        await until(pilot, lambda: table_of(app).at == 2)
+        assert table_of(app).selected.about.pid == pid
         await pilot.press("1", "4")
-        await until(pilot, lambda: app.table.at == 2)
+        await until(pilot, lambda: table_of(app).at == 2)
 
 
 @pytest.mark.parametrize("key", ["enter", "m"])
@@ -112,43 +117,43 @@ async def test_what_is_opened_again_begins_at_its_top(make, key):
     app = make()
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("2", "j")
-        await until(pilot, lambda: app.table.count > 1)
+        await until(pilot, lambda: table_of(app).count > 1)
         for _ in range(2):
             await pilot.press(key)
-            await until(pilot, lambda: len(app.pages) == 2 and app.table.count > 2)
-            assert (app.table.at, app.table.scroll_offset.y) == (0, 0)
+            await until(pilot, lambda: len(pages_of(app).pages) == 2 and table_of(app).count > 2)
+            assert (table_of(app).at, table_of(app).scroll_offset.y) == (0, 0)
             await pilot.press("G")
-            await until(pilot, lambda: app.table.at == app.table.count - 1)
+            await until(pilot, lambda: table_of(app).at == table_of(app).count - 1)
             await pilot.press("escape")
-            await until(pilot, lambda: len(app.pages) == 1)
+            await until(pilot, lambda: len(pages_of(app).pages) == 1)
 
 
 async def test_a_filter_keeps_what_matches_and_inverted_what_does_not(make):
     app = make()
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("4")
-        await until(pilot, lambda: app.table.count > 6)
+        await until(pilot, lambda: table_of(app).count > 6)
         await pilot.press("slash", *"orphan")
         await until(pilot, lambda: "1/6" in shown(app))
         await pilot.press("enter")
-        assert [row.about.kind for row in app.table.blocks[0].rows] == ["orphan"]
+        assert [row.about.kind for row in table_of(app).blocks[0].rows] == ["orphan"]
         await pilot.press("escape")
-        await until(pilot, lambda: len(app.table.blocks[0].rows) == 6)
+        await until(pilot, lambda: len(table_of(app).blocks[0].rows) == 6)
         await pilot.press("slash", "exclamation_mark", *"orphan", "enter")
-        await until(pilot, lambda: len(app.table.blocks[0].rows) == 5)
+        await until(pilot, lambda: len(table_of(app).blocks[0].rows) == 5)
 
 
 async def test_sorting_steps_through_the_columns_and_then_reverses(make):
     app = make()
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("4")
-        await until(pilot, lambda: app.table.count > 6)
-        while app.table.sorts.get("processes", ("",))[0] != "PID":
+        await until(pilot, lambda: table_of(app).count > 6)
+        while table_of(app).sorts.get("processes", ("",))[0] != "PID":
             await pilot.press("greater_than_sign")
-        pids = [row.about.pid for row in app.table.blocks[0].rows]
+        pids = [row.about.pid for row in table_of(app).blocks[0].rows]
         assert pids == sorted(pids, reverse=True)
         await pilot.press("greater_than_sign")
-        assert [row.about.pid for row in app.table.blocks[0].rows] == sorted(pids)
+        assert [row.about.pid for row in table_of(app).blocks[0].rows] == sorted(pids)
 
 
 async def test_one_key_says_who_holds_most_gpu_memory(make):
@@ -156,25 +161,25 @@ async def test_one_key_says_who_holds_most_gpu_memory(make):
         snapshot(processes=(process(1, rss=9), process(2, gpus=(Hold(0, GIB),)), process(3, kind="child", gpus=(Hold(1, 9 * GIB),))))
     )
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("M")
         await until(pilot, lambda: "GPU MEM▾" in shown(app))
-        assert [row.about.pid for row in app.table.blocks[0].rows] == [3, 2, 1]
-        assert app.table.selected.about.pid == 3
+        assert [row.about.pid for row in table_of(app).blocks[0].rows] == [3, 2, 1]
+        assert table_of(app).selected.about.pid == 3
         await pilot.press("j", "M")
         await until(pilot, lambda: "▾" not in shown(app))
-        assert app.table.at == 0
+        assert table_of(app).at == 0
 
 
 async def test_unknown_values_sort_last_both_ways(make):
     app = make(snapshot(processes=(process(1, rss=None), process(2, rss=5), process(3, rss=9))))
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("4")
-        await until(pilot, lambda: app.table.count > 2)
+        await until(pilot, lambda: table_of(app).count > 2)
         for reverse, order in ((False, [3, 2, 1]), (True, [2, 3, 1])):
-            app.table.sorts["processes"] = ("RSS", reverse)
-            app.draw()
-            assert [row.about.pid for row in app.table.blocks[0].rows] == order
+            table_of(app).sorts["processes"] = ("RSS", reverse)
+            app.page_screen.draw()
+            assert [row.about.pid for row in table_of(app).blocks[0].rows] == order
 
 
 async def test_pause_stops_the_picture_and_history_goes_on(make):
@@ -185,7 +190,7 @@ async def test_pause_stops_the_picture_and_history_goes_on(make):
         app.take(snapshot(nodes=(node(7, seen=NOW + 9),), taken=NOW + 10))
         await until(pilot, lambda: "PAUSED" in shown(app))
         assert "node7" not in shown(app)
-        assert app.history.tail(node(7).key, "host", None, 3)[-1] == pytest.approx(70)
+        assert app.services.history.tail(node(7).key, "host", None, 3)[-1] == pytest.approx(70)
         await pilot.press("p")
         await until(pilot, lambda: "node7" in shown(app))
 
@@ -195,7 +200,7 @@ async def test_tree_hangs_children_below_their_parents(make):
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("4", "t")
         await until(pilot, lambda: "└─" in shown(app))
-        pids = [row.about.pid for row in app.table.blocks[0].rows]
+        pids = [row.about.pid for row in table_of(app).blocks[0].rows]
         assert pids.index(1100) == pids.index(1001) + 1
 
 
@@ -203,19 +208,19 @@ async def test_user_shows_only_that_users_processes(make):
     app = make()
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("4")
-        await until(pilot, lambda: app.table.count > 6)
-        while app.table.selected.about.user != "other":
+        await until(pilot, lambda: table_of(app).count > 6)
+        while table_of(app).selected.about.user != "other":
             await pilot.press("j")
         await pilot.press("u")
-        assert [row.about.user for row in app.table.blocks[0].rows] == ["other"]
+        assert [row.about.user for row in table_of(app).blocks[0].rows] == ["other"]
         await pilot.press("u")
-        assert len(app.table.blocks[0].rows) == 6
+        assert len(table_of(app).blocks[0].rows) == 6
 
 
 async def test_a_node_opens_and_escape_goes_back_but_never_out(make):
     app = make()
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("enter")
         await until(pilot, lambda: "Ray kills workers above 950G" in shown(app))
         assert "orphan 1200" in shown(app)
@@ -228,7 +233,7 @@ async def test_host_memory_of_a_node_without_a_probe_is_asked_of_ray(make):
     app = make(snapshot(nodes=(node(2),)))
     app.monitor.of_node = (process(77, command="ray::Hog", rss=9 * GIB), process(78, command="ray::Idle", rss=GIB))
     async with app.run_test(size=(120, 60)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("enter")
         await until(pilot, lambda: "ray::Hog" in shown(app))
         assert shown(app).index("ray::Hog") < shown(app).index("ray::Idle")
@@ -238,7 +243,7 @@ async def test_what_has_gone_is_said_to_have_gone(make):
     app = make()
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("5")
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("enter")
         app.take(snapshot(jobs=()))
         await until(pilot, lambda: "no longer listed" in shown(app))
@@ -249,7 +254,7 @@ async def test_raw_json_is_what_the_model_holds(make):
     app = make()
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("5")
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("y")
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
         assert json.loads(app.screen.text)["id"] == "ppo-7b"
@@ -260,11 +265,11 @@ async def test_dead_actors_are_asked_for_only_on_demand(make):
     app.monitor.dead = (actor(50, state="DEAD", why="killed by Ray's memory monitor"),)
     async with app.run_test(size=(160, 40)) as pilot:
         await pilot.press("3")
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         assert "memory monitor" not in shown(app)
         await pilot.press("end", "d")
         await until(pilot, lambda: "memory monitor" in shown(app))
-        assert app.table.at == 0, "they are listed above all others"
+        assert table_of(app).at == 0, "they are listed above all others"
         await pilot.press("d")
         await until(pilot, lambda: "memory monitor" not in shown(app))
 
@@ -273,7 +278,7 @@ async def test_how_many_rows_are_tagged_is_said_above_the_page(make):
     app = make()
     async with app.run_test(size=(160, 40)) as pilot:
         await pilot.press("4")
-        await until(pilot, lambda: app.table.count > 1)
+        await until(pilot, lambda: table_of(app).count > 1)
         await pilot.press("space", "space")
         await until(pilot, lambda: "2 tagged" in shown(app).splitlines()[1])
         await pilot.press("U")
@@ -294,7 +299,7 @@ async def test_the_log_of_a_job_is_followed(make):
     app.monitor.logs.batches = [["one", "two"], ["\x1b[31mthree\x1b[0m"]]
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("5")
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("l")
         await until(pilot, lambda: "three" in shown(app))
         await until(pilot, lambda: "the job has ended" in shown(app))
@@ -304,7 +309,7 @@ async def test_the_log_of_a_job_is_followed(make):
 
 async def crash(app, boom):
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         app.call_later(boom)
         await pilot.pause(0.2)
 
@@ -329,7 +334,7 @@ async def test_an_environment_hides_its_secrets(make):
     app = make()
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("4")
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("e")
         await until(pilot, lambda: "WANDB_API_KEY=•••" in shown(app))
 
@@ -338,9 +343,9 @@ async def test_on_the_page_of_a_process_its_keys_need_no_other_row(make):
     app = make()
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("4")
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("enter")
-        await until(pilot, lambda: app.page.heading.startswith("Process ") and "e Env" in shown(app))
+        await until(pilot, lambda: pages_of(app).page.heading.startswith("Process ") and "e Env" in shown(app))
         await pilot.press("e")
         await until(pilot, lambda: "WANDB_API_KEY=•••" in shown(app))
 
@@ -365,7 +370,7 @@ async def test_what_is_waited_for_is_said_until_it_is_there(make):
     app.monitor.stack = stack_later
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await pilot.press("4")
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("s")
         await until(pilot, lambda: "Reading stacks: 1 process" in shown(app))
         read.set()
@@ -375,7 +380,7 @@ async def test_what_is_waited_for_is_said_until_it_is_there(make):
 async def test_ctrl_c_says_the_key_that_quits(make):
     app = make()
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("ctrl+c")
         await until(pilot, lambda: " q quits cockpit" in shown(app))
 
@@ -384,7 +389,7 @@ async def test_stacks_of_what_is_tagged_lie_beside_each_other(make):
     app = make()
     async with app.run_test(size=(140, 40)) as pilot:
         await pilot.press("4")
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("space", "space", "s")
         await until(pilot, lambda: "load (ppo.py:7)" in shown(app))
         assert "py-spy is not allowed to read process 1300" in shown(app)
@@ -404,18 +409,18 @@ async def test_copy_takes_the_tagged_rows(make):
     app = make()
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("4")
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("space", "space", "c")
         assert app.clipboard == "1200\n1300"
         await pilot.press("U", "c")
-        assert app.clipboard == str(app.table.selected.about.pid)
+        assert app.clipboard == str(table_of(app).selected.about.pid)
 
 
 async def test_export_writes_what_is_known_for_its_owner_alone(make, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     app = make()
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("E")
         await until(pilot, lambda: list(tmp_path.glob("cockpit-*.json")))
     (file,) = tmp_path.glob("cockpit-*.json")
@@ -450,7 +455,7 @@ async def test_a_key_that_can_do_nothing_here_says_why_in_one_line(make, page, k
     app = make(readonly=True)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await pilot.press(page)
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press(key)
         await until(pilot, lambda: said(app).endswith(why) and "\n" not in said(app))
 
@@ -458,9 +463,9 @@ async def test_a_key_that_can_do_nothing_here_says_why_in_one_line(make, page, k
 async def test_on_the_memory_page_the_key_for_order_says_why_it_does_nothing(make):
     app = make()
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("m")
-        await until(pilot, lambda: app.page.heading == "Memory node1")
+        await until(pilot, lambda: pages_of(app).page.heading == "Memory node1")
         await pilot.press("greater_than_sign")
         await until(pilot, lambda: "Sort: the section under the cursor has one order" in shown(app))
 
@@ -476,36 +481,38 @@ NAVIGATION = frozenset(
 async def test_no_key_of_a_page_is_silent(make, monkeypatch, tmp_path, number, is_empty):
     monkeypatch.chdir(tmp_path)
     app = make(Snapshot() if is_empty else snapshot(), hand=Hand())
-    keys = {key for binding in (*BINDINGS, *Table.BINDINGS, *ACT_BINDINGS) for key in binding.key.split(",")} - NAVIGATION
+    keys = {
+        key for node in (Cockpit, LiveScreen, PageView, Table) for binding in node.BINDINGS for key in binding.key.split(",")
+    } - NAVIGATION
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await until(pilot, lambda: "Overview" in shown(app))
         for key in sorted(keys - set("1234567e")):  # a page opens itself again; an editor would be started
             await pilot.press(str(number))
-            await until(pilot, lambda: isinstance(app.page, PAGES[number - 1]))
+            await until(pilot, lambda: isinstance(pages_of(app).page, PAGES[number - 1]))
             app.clear_notifications()
             before = shown(app), len(app.screen_stack), app.focused
             await pilot.press(key)
             await until(pilot, lambda before=before: said(app) or before != (shown(app), len(app.screen_stack), app.focused))
             while len(app.screen_stack) > 1:
                 app.pop_screen()
-            app.table.focus()
-            app.table.tagged.clear()
-            app.frozen_at = None
-            app.table.sorts.clear()
+            table_of(app).focus()
+            table_of(app).tagged.clear()
+            app.live.frozen_at = None
+            table_of(app).sorts.clear()
 
 
 async def test_what_is_typed_ahead_goes_into_the_filter(make):
     app = make()
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         for key, char in (("4", "4"), ("slash", "/"), *zip("orphan", "orphan", strict=True)):
             app.post_message(events.Key(key, char))
-        await until(pilot, lambda: app.table.needle == "orphan")
-        assert isinstance(app.page, PAGES[3])
+        await until(pilot, lambda: table_of(app).needle == "orphan")
+        assert isinstance(pages_of(app).page, PAGES[3])
         for key in ("enter", "p"):
             app.post_message(events.Key(key, key if key == "p" else "\r"))
         await until(pilot, lambda: "PAUSED" in shown(app))
-        assert app.table.needle == "orphan"
+        assert table_of(app).needle == "orphan"
 
 
 async def test_help_is_made_from_the_bindings(make):
@@ -514,7 +521,7 @@ async def test_help_is_made_from_the_bindings(make):
         await pilot.press("question_mark")
         await until(pilot, lambda: "Pause the display; cockpit keeps polling." in shown(app))
         named = {key for line in app.screen.text.splitlines() for key in (line[:16] + line[40:56]).split()}
-        for binding in (*app.BINDINGS, *app.table.BINDINGS):
+        for binding in (binding for node in pages_of(app).key_nodes for binding in own_bindings(node)):
             assert binding.key.isdigit() or {key_name(key) for key in binding.key.split(",")} <= named
 
 
@@ -522,7 +529,7 @@ async def test_help_begins_with_the_page_and_the_row_and_has_each_key_once(make)
     app = make(hand=Hand())
     async with app.run_test(size=(120, 60)) as pilot:
         await pilot.press("4")
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("question_mark")
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
         parts = app.screen.text.partition("\n–        unknown")[0].strip().split("\n\n")
@@ -547,7 +554,7 @@ async def test_ages_grow_though_nothing_is_heard(make, clock):
     async with app.run_test(size=(160, 40)) as pilot:
         await until(pilot, lambda: "2s ago" in shown(app))
         clock.now += 300
-        app._tick()
+        app.live.tick()
         await until(pilot, lambda: "5m02s ago" in shown(app))
 
 
@@ -613,7 +620,7 @@ async def test_scrollbars_and_messages_are_ascii_too(make):
 async def test_every_sign_on_every_page_has_an_ascii_one_that_is_as_wide(make, ascii):
     app = make(snapshot(findings=(finding(),)), ascii=ascii, hand=Hand())
     async with app.run_test(size=(160, 50), notifications=True) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         for key in ("1", "2", "3", "t", "4", "5", "6", "7", "1", "m", "question_mark", "escape", "y", "escape", "colon"):
             await pilot.press(key)
             await pilot.pause()
@@ -686,7 +693,7 @@ async def test_a_palette_that_is_closed_at_once_does_not_end_the_program(make):
 async def test_the_palette_opens_pages(make):
     app = make()
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         titles = {command.title for command in app.get_system_commands(app.screen)}
         assert {page.title for page in PAGES} <= titles
         await pilot.press("colon")
@@ -697,7 +704,7 @@ async def test_the_palette_opens_pages(make):
 async def test_the_palette_calls_keys_as_they_are_printed(make):
     app = make(hand=Hand())
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         helps = {command.title: command.help for command in app.get_system_commands(app.screen) if command.help.startswith("Key ")}
         assert {title: helps[title] for title in ("Help", "Refresh", "GPU memory")} == {
             "Help": "Key ?: Show all keys and what the symbols mean.",
@@ -712,14 +719,15 @@ async def test_the_palette_has_every_key_of_the_page_and_of_its_row(make, number
     app = make(hand=Hand())
     async with app.run_test(size=(160, 50)) as pilot:
         await pilot.press(str(number))
-        await until(pilot, lambda: isinstance(app.page, PAGES[number - 1]) and app.drawn_snapshot.nodes)
+        await until(pilot, lambda: isinstance(pages_of(app).page, PAGES[number - 1]) and app.live.snapshot.nodes)
         await pilot.press("colon")
         await until(pilot, lambda: isinstance(app.screen, Palette))
         offered = {command.title for command in app.get_system_commands(app.screen)}
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(app.screen, Palette))
-        labels = {binding.description for _, binding, _, _ in app.screen.active_bindings.values() if binding.show}
-        assert labels - offered <= {"Open", "Log", "Env", "Stack", "Edit"}  # where the row has none
+        labels = {label for _, _, label in app.query_one(Footer)._keys}
+        assert len(labels) > 10
+        assert labels - offered == set()
         assert {"Sort", "Sort back", "GPU memory", "Memory", "Filter", "Unhide", "Pane", "Tag"} <= offered
 
 
@@ -731,7 +739,7 @@ async def test_the_palette_finds_what_a_command_does_and_what_else_it_may_be_cal
     app = make(hand=Hand())
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("4")
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         hits = [str(hit.text) async for hit in Commands(app.screen).search(typed)]
         assert found <= set(hits)
 
@@ -739,7 +747,7 @@ async def test_the_palette_finds_what_a_command_does_and_what_else_it_may_be_cal
 async def test_the_palette_lists_first_what_is_called_so(make):
     app = make(hand=Hand())
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         hits = {str(hit.text): hit.score async for hit in Commands(app.screen).search("memory")}
         assert min(hits["Memory"], hits["GPU memory"]) > hits["Kill orphans"]
 
@@ -747,8 +755,11 @@ async def test_the_palette_lists_first_what_is_called_so(make):
 async def test_other_words_are_those_of_commands_that_there_are(make):
     app = make(hand=Hand())
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
-        labels = {binding.description for binding in (*BINDINGS, *Table.BINDINGS)}
+        await until(pilot, lambda: table_of(app).count > 0)
+        labels = {
+            binding.description
+            for binding in (*Cockpit.BINDINGS, *LiveScreen.BINDINGS, *PageView.BINDINGS, *ReplayScreen.BINDINGS, *Table.BINDINGS)
+        }
         titles = {command.title for command in app.get_system_commands(app.screen)} | {act.title for act in ACTS}
         assert set(OTHER_WORDS) <= labels | titles
 
@@ -757,7 +768,7 @@ async def test_a_screenshot_is_a_new_file_in_the_current_directory_and_its_whole
     monkeypatch.chdir(tmp_path)
     app = make()
     async with app.run_test(size=(160, 40), notifications=True) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("colon", *"svg", "down", "enter")
         await until(pilot, lambda: "Screenshot written to" in shown(app))
         (file,) = tmp_path.iterdir()
@@ -770,7 +781,7 @@ async def test_readonly_takes_no_screenshot_and_says_why(make, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     app = make(readonly=True)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("colon", *"screenshot", "enter")
         await until(pilot, lambda: "not possible with --readonly" in shown(app))
         assert not list(tmp_path.iterdir())
@@ -779,7 +790,7 @@ async def test_readonly_takes_no_screenshot_and_says_why(make, tmp_path, monkeyp
 async def test_help_says_of_each_key_what_it_does_now(make):
     app = make()
     async with app.run_test(size=(160, 50)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("question_mark")
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
         told = [line.split(maxsplit=1) for line in app.screen.text.splitlines()]
@@ -791,20 +802,20 @@ async def test_the_palette_sorts(make):
     app = make()
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("2")
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("colon", *"sort", "down", "enter")
-        await until(pilot, lambda: app.table.sorts)
+        await until(pilot, lambda: table_of(app).sorts)
 
 
 async def test_a_click_selects_and_sorts(make):
     app = make()
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("4")
-        await until(pilot, lambda: app.table.count > 6)
-        await pilot.click(app.table, offset=(5, 3))
-        assert app.table.at == 2
-        await pilot.click(app.table, offset=(29, 0))
-        assert app.table.sorts["processes"][0] == "PID"
+        await until(pilot, lambda: table_of(app).count > 6)
+        await pilot.click(table_of(app), offset=(5, 3))
+        assert table_of(app).at == 2
+        await pilot.click(table_of(app), offset=(29, 0))
+        assert table_of(app).sorts["processes"][0] == "PID"
 
 
 def test_a_dashboard_that_is_gone_is_one_fault_and_not_seven():
@@ -824,11 +835,11 @@ def test_gpu_memory_of_a_gpu_seen_twice_counts_once():
 def test_what_was_summed_of_a_node_is_kept_until_the_node_changes(monkeypatch):
     summed = []
     monkeypatch.setattr("cockpit.ui.view.sum_gpu_memory", lambda each: summed.append(each) or (1, 2))
-    one, two, changed = node(1), node(2), node(2, cpu=1.0)
+    one, two, changed = node(1), node(2), node(2, gpus=())
     first = Index(snapshot(nodes=(one, two)))
     assert first.gpu_memory == (2, 4)
     assert Index(snapshot(nodes=(one, changed)), first).gpu_memory == (2, 4)
-    assert summed == [one, two, changed]
+    assert summed == [each.agent.gpus for each in (one, two, changed)]
 
 
 async def test_a_greeting_is_shown_first(make):

@@ -9,13 +9,14 @@ import pytest
 
 import cockpit.findings
 from cockpit.model import Finding, Node, Remedy, Snapshot
+from cockpit.model.about import find_things
 from cockpit.text import clean
-from cockpit.ui.findings import LOOK_KEYS, FindingIndex, find_things, next_steps
-from cockpit.ui.plan_dialog import PlanScreen
+from cockpit.ui.findings import LOOK_KEYS, FindingIndex, next_steps
+from cockpit.ui.screens.plan import PlanScreen
 from cockpit.ui.view import Index
 from tests.growth import is_linear
 from tests.ui.conftest import Hand
-from tests.ui.screen import shown, table_text, until
+from tests.ui.screen import shown, table_of, table_text, until
 from tests.world import NOW, actor, node, process, snapshot
 
 ORPHANS = Finding(
@@ -117,7 +118,7 @@ async def test_the_overview_begins_with_the_worst_and_still_shows_the_nodes(make
         listed = shown(app).count("of node2 is lost")
         assert listed >= size[1] // 8 - 1
         assert f"({20 - listed} more: press 6)" in shown(app)
-        assert app.table.virtual_size.height >= app.table.size.height, "no row is left out above a blank line"
+        assert table_of(app).virtual_size.height >= table_of(app).size.height, "no row is left out above a blank line"
         assert all(f" node{number}" in shown(app) for number in (1, 2, 3))
 
 
@@ -180,7 +181,7 @@ async def test_what_a_finding_is_about_opens_from_its_page(make):
     app = make(world(ORPHANS))
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("6", "enter", "tab", "tab")
-        await until(pilot, lambda: getattr(getattr(app.table.selected, "about", None), "pid", 0) == 1200)
+        await until(pilot, lambda: getattr(getattr(table_of(app).selected, "about", None), "pid", 0) == 1200)
         await pilot.press("enter")
         await until(pilot, lambda: "PARENTS" in shown(app) and "FINDINGS 1" in shown(app))
 
@@ -242,9 +243,9 @@ async def test_the_key_of_the_remedy_runs_its_act_on_what_it_is_about(make):
     app = make(world(ORPHANS, GROUP, clean_up), hand=Hand())
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("6")
-        await until(pilot, lambda: app.table.count == 3)
+        await until(pilot, lambda: table_of(app).count == 3)
         act, aim = await aimed(pilot, "K")
-        assert (act, aim.hosts, aim.rows) == ("kill-orphans", ("node1",), ())
+        assert (act, aim.hosts, [each.pid for each in aim.rows]) == ("kill-orphans", (), [1200, 1300])
         await pilot.press("j")
         act, aim = await aimed(pilot, "X")
         assert (act, aim.id) == ("remove-placement-group", f"{7:036x}")
@@ -260,7 +261,7 @@ async def test_a_host_that_ray_does_not_know_is_not_taken_for_those_that_it_know
     app = make(msgspec.structs.replace(seen, nodes=(*(seen.nodes or ()), Node(None, "w9", ip="10.0.0.9"))), hand=Hand())
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("6")
-        await until(pilot, lambda: app.table.count == 1)
+        await until(pilot, lambda: table_of(app).count == 1)
         act, aim = await aimed(pilot, "K")
         assert (act, aim.hosts) == ("kill-orphans", (node(1).ip,))
 
@@ -270,7 +271,7 @@ async def test_only_rows_that_the_act_takes_are_aimed_at(make):
     app = make(world(mixed), hand=Hand())
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("6")
-        await until(pilot, lambda: app.table.count == 1)
+        await until(pilot, lambda: table_of(app).count == 1)
         act, aim = await aimed(pilot, "K")
         assert (act, [each.pid for each in aim.rows]) == ("kill", [1200])
 
@@ -281,7 +282,7 @@ async def test_where_that_is_gone_nothing_is_aimed_at_rather_than_everything(mak
     app = make(world(gone), hand=Hand())
     async with app.run_test(size=(160, 40), notifications=True) as pilot:
         await pilot.press("6")
-        await until(pilot, lambda: app.table.count == 1)
+        await until(pilot, lambda: table_of(app).count == 1)
         await pilot.press({"clean": "C", "stop": "S"}.get(act, "K"))
         await until(pilot, lambda: any("no longer exists" in said.message for said in app._notifications))
         assert not app.hand.planned
@@ -345,7 +346,7 @@ async def test_x_hides_one_and_x_on_it_shows_it_again(make):
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("6", "x")
         await until(pilot, lambda: "HIDDEN 1" in shown(app) and "FINDINGS 1" in shown(app) and "◆1 hidden" in shown(app).splitlines()[0])
-        assert app.table.selected == DEAD
+        assert table_of(app).selected == DEAD
         await pilot.press("4")
         await until(pilot, lambda: "PROCESSES" in shown(app))
         assert marked(app, "1200") == [" "]
@@ -364,10 +365,10 @@ async def test_hiding_says_what_was_hidden_and_z_brings_the_last_back(make):
         await pilot.press("1", "space", "space", "x")
         await until(pilot, lambda: "Hidden until they clear: 2 findings. z shows them again" in said(app))
         await pilot.press("4", "z", "1")
-        await until(pilot, lambda: app.hidden.keys == {ORPHANS.key} and "FINDINGS 2" in shown(app))
+        await until(pilot, lambda: app.services.hidden.keys == {ORPHANS.key} and "FINDINGS 2" in shown(app))
         await pilot.press("z")
         await until(pilot, lambda: "Nothing was hidden just now" in said(app))
-        assert app.hidden.keys == {ORPHANS.key}
+        assert app.services.hidden.keys == {ORPHANS.key}
 
 
 def said(app):
@@ -404,9 +405,9 @@ async def test_tagged_findings_are_hidden_together_and_other_rows_are_left_alone
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("6", "space", "space", "x")
         await until(pilot, lambda: "HIDDEN 2" in shown(app))
-        assert not app.table.tagged
+        assert not table_of(app).tagged
         await pilot.press("2", "x")
-        assert len(app.hidden.keys) == 2
+        assert len(app.services.hidden.keys) == 2
 
 
 async def test_hostile_sentences_are_drawn_and_do_nothing(make):

@@ -6,10 +6,10 @@ import pytest
 
 from cockpit.model import Remedy
 from cockpit.ui.footer import Footer
-from cockpit.ui.keys import PAGES
-from cockpit.ui.log_screen import LogScreen
+from cockpit.ui.pages import PAGES
+from cockpit.ui.screens.log import LogScreen
 from tests.ui.conftest import Hand
-from tests.ui.screen import footer, shown, until
+from tests.ui.screen import footer, pages_of, shown, table_of, until
 from tests.world import finding, snapshot
 
 
@@ -44,7 +44,7 @@ async def test_it_tells_of_the_keys_of_the_page_and_of_the_log(make):
         await until(pilot, lambda: isinstance(app.screen, LogScreen) and "Esc Back" in footer(app))
 
 
-async def test_the_keys_of_the_row_come_first_and_help_is_always_there(make):
+async def test_the_keys_of_the_row_come_first_and_help_and_the_way_out_are_always_there(make):
     app = make(snapshot(findings=(finding(remedy=Remedy("clean up", "clean")),)), hand=Hand())
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: footer(app).startswith("Enter Open C Clean l Log x Hide / Filter "))
@@ -52,14 +52,14 @@ async def test_the_keys_of_the_row_come_first_and_help_is_always_there(make):
         await until(pilot, lambda: footer(app).startswith("Enter Open D Drain node l Log / Filter m Memory <> Sort "))
         await pilot.press("4")
         await until(pilot, lambda: footer(app).startswith("Enter Open K Kill T Terminate l Log s Stack e Env t Tree "))
-        assert footer(app).rstrip().endswith(" ? Help")
+        assert footer(app).rstrip().endswith(" q Quit ? Help")
 
 
 async def test_enter_is_offered_only_where_it_opens_something(make):
     app = make(hand=Hand())
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("2", "enter")
-        await until(pilot, lambda: app.page.heading.startswith("Node ") and not footer(app).startswith("Enter"))
+        await until(pilot, lambda: pages_of(app).page.heading.startswith("Node ") and not footer(app).startswith("Enter"))
         await pilot.press("end")
         await until(pilot, lambda: footer(app).startswith("Enter Open "))
 
@@ -70,8 +70,8 @@ async def test_it_ends_with_a_whole_word(make, width):
     async with app.run_test(size=(width, 24)) as pilot:
         await pilot.press("4")
         await until(pilot, lambda: "K Kill" in footer(app) and footer(app).rstrip().endswith("? Help"))
-        keys = [f"{key} {label}" for _, key, label in app.query_one(Footer)._keys if key != "?"]
-        assert footer(app).rstrip() in [" ".join([*keys[:number], "? Help"]) for number in range(3, len(keys))]
+        keys = [f"{key} {label}" for _, key, label in app.query_one(Footer)._keys if key not in ("q", "?")]
+        assert footer(app).rstrip() in [" ".join([*keys[:number], "q Quit", "? Help"]) for number in range(3, len(keys))]
 
 
 async def test_changing_pages_leaves_nothing_behind(make):
@@ -80,7 +80,7 @@ async def test_changing_pages_leaves_nothing_behind(make):
 
         async def turned(times):
             for number in range(times):
-                app.action_page(number % len(PAGES))
+                pages_of(app).action_page(number % len(PAGES))
                 await pilot.pause()
             gc.collect()
             gc.freeze()  # to count; gc.get_objects() would break a tuple that another thread is making (bugs.python.org 15108)
@@ -101,7 +101,7 @@ async def test_changing_pages_leaves_nothing_behind(make):
 async def test_while_something_is_typed_no_key_is_offered_that_would_be_typed(make):
     app = make(hand=Hand())
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("slash", "p", "p", "o")
         await until(pilot, lambda: shown(app).splitlines()[-2].startswith(" / ppo"))
         assert footer(app).split() == ["Enter", "Keep", "filter", "Esc", "All", "rows"]

@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.sources.source import SourceError
-from cockpit.ui.inspection import MIN_SIGHT_S
-from cockpit.ui.log_screen import LogScreen
 from cockpit.ui.log_tails import READ_INTERVAL_S, TAIL_LINES
 from cockpit.ui.pages.details import LOG_PART
-from tests.ui.screen import HOSTILE, shown, unsafe, until
+from cockpit.ui.screens.live import MIN_SIGHT_S
+from cockpit.ui.screens.log import LogScreen
+from tests.ui.screen import HOSTILE, pages_of, shown, table_of, unsafe, until
 from tests.world import actor, process, snapshot
 
 ACTOR = snapshot(actors=(actor(1),), placement_groups=())
@@ -27,9 +27,9 @@ def made(make, *lines, first=ACTOR, label="out", **config):
 
 
 async def actor_page(app, pilot):
-    await until(pilot, lambda: app.table.count > 0)
+    await until(pilot, lambda: table_of(app).count > 0)
     await pilot.press("3", "end", "enter")
-    await until(pilot, lambda: len(app.pages) == 2)
+    await until(pilot, lambda: len(pages_of(app).pages) == 2)
 
 
 def heading(app):
@@ -60,7 +60,7 @@ async def test_a_long_list_below_leaves_the_log_its_share_of_the_screen(make):
     app = made(make, *(f"step {number:03}" for number in range(400)))
     app.monitor.first = snapshot(actors=tuple(actor(number) for number in range(1, 90)))
     async with app.run_test(size=(120, 60)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("5", "enter")
         await until(pilot, lambda: "step 399" in shown(app))
         assert shown(app).count("step ") == 60 // LOG_PART
@@ -70,7 +70,7 @@ async def test_a_long_list_below_leaves_the_log_its_share_of_the_screen(make):
 async def test_so_do_those_of_a_process_and_of_a_job(make, key):
     app = made(make, "said it")
     async with app.run_test(size=(120, 60)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press(key, "enter")
         await until(pilot, lambda: "said it" in shown(app))
 
@@ -80,14 +80,14 @@ async def test_the_pane_shows_the_log_of_the_row_under_the_cursor(make):
     async with app.run_test(size=LARGE) as pilot:
         await pilot.press("3", "end")
         await until(pilot, lambda: "said it" in shown(app))
-        assert len(app.pages) == 1
+        assert len(pages_of(app).pages) == 1
 
 
 async def test_a_process_that_is_not_rays_has_no_log_and_nobody_is_asked_for_one(make):
     app = made(make, "said it", first=snapshot(processes=(process(77, kind="foreign"),), findings=()))
     async with app.run_test(size=LARGE) as pilot:
         await pilot.press("4", "enter")
-        await until(pilot, lambda: len(app.pages) == 2)
+        await until(pilot, lambda: len(pages_of(app).pages) == 2)
         await pilot.pause(10 * MIN_SIGHT_S)
         assert "LOG" not in shown(app).split()
         assert app.monitor.logs.asked == []
@@ -111,20 +111,20 @@ async def test_a_hidden_pane_asks_nothing(make):
 
 async def test_rows_that_the_cursor_passes_are_not_asked_for(make, monkeypatch):
     app = made(make, "said it", first=snapshot(actors=tuple(actor(number) for number in range(1, 5)), placement_groups=()))
-    set_timer = app.set_timer
-
-    def start(delay, callback, **more):
-        """On a busy machine two keys are further apart than a rest is long: none ends before this test says so."""
-        return set_timer(delay, callback, pause=callback == app._end_rest, **more)
-
-    monkeypatch.setattr(app, "set_timer", start)
     async with app.run_test(size=LARGE) as pilot:
+        set_timer = app.live.set_timer
+
+        def start(delay, callback, **more):
+            """On a busy machine two keys are further apart than a rest is long: none ends before this test says so."""
+            return set_timer(delay, callback, pause=callback == app.live._end_rest, **more)
+
+        monkeypatch.setattr(app.live, "set_timer", start)
         await pilot.press("3", "end", "up", "up")
-        await until(pilot, lambda: app._rest is not None)
+        await until(pilot, lambda: app.live._rest is not None)
         assert app.monitor.logs.asked == []
-        app._end_rest()
+        app.live._end_rest()
         await until(pilot, lambda: "said it" in shown(app))
-        assert app.monitor.logs.asked == [app.table.selected]
+        assert app.monitor.logs.asked == [table_of(app).selected]
 
 
 async def test_until_it_has_been_read_that_is_said_and_no_key_waits(make):
@@ -139,7 +139,7 @@ async def test_until_it_has_been_read_that_is_said_and_no_key_waits(make):
         await pilot.pause(2 * MIN_SIGHT_S)
         assert heading(app) == "not read yet"
         await pilot.press("escape")
-        await until(pilot, lambda: len(app.pages) == 1)
+        await until(pilot, lambda: len(pages_of(app).pages) == 1)
 
 
 async def test_what_the_cursor_has_left_is_read_no_further(make):
@@ -181,7 +181,7 @@ async def test_while_it_stays_in_sight_it_is_read_again(make, clock):
     async with app.run_test(size=LARGE) as pilot:
         await actor_page(app, pilot)
         await until(pilot, lambda: logs.read == ["out"])
-        app.draw()
+        app.page_screen.draw()
         await pilot.pause(2 * MIN_SIGHT_S)
         assert logs.read == ["out"], "it has just been read"
         clock.now += READ_INTERVAL_S
@@ -237,6 +237,6 @@ async def test_lines_that_were_read_a_while_ago_say_so(make, clock):
         clock.now += 90
         app.monitor.logs.found = None
         app.monitor.logs.logs_of = lambda thing: asyncio.sleep(1000)
-        app.log_tails.known = {key: replace(tail, logs=()) for key, tail in app.log_tails.known.items()}
+        app.live.log_tails.known = {key: replace(tail, logs=()) for key, tail in app.live.log_tails.known.items()}
         await pilot.press("3", "end", "enter")
         await until(pilot, lambda: heading(app) == "out.log on node1, read 1m30s ago  l opens it")

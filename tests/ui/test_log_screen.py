@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from textual import events
 from textual.widgets import Input
 
-from cockpit.ui.log_screen import LogScreen
 from cockpit.ui.log_view import LogView
+from cockpit.ui.screens.log import LogScreen
 from tests.ui.logs import numbered
-from tests.ui.screen import footer, shown, until
+from tests.ui.screen import footer, shown, table_of, until
 
 LINES = ["starting", "step 1 loss 0.9", "ERROR: NCCL timeout", "step 2 loss 0.8", "error again", "step 3 loss 0.7"]
 
@@ -21,7 +21,7 @@ async def log(make, lines=tuple(LINES), size=(120, 40)):
     app.monitor.logs.batches = [lines]
     async with app.run_test(size=size) as pilot:
         await pilot.press("5")
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("l")
         await until(pilot, lambda: lines[-1] in shown(app))
         yield app, pilot
@@ -72,7 +72,7 @@ async def test_ampersand_shows_only_lines_with_the_text_and_with_an_exclamation_
         await pilot.press("ampersand", *"!step", "enter")
         await until(pilot, lambda: '3 of 6 lines without "step"' in title(app))
         assert "starting" in shown(app)
-        assert app.table.needle == ""
+        assert table_of(app).needle == ""
 
 
 async def test_a_search_highlights_inside_the_filtered_lines(make):
@@ -165,7 +165,7 @@ async def test_a_log_of_the_process_before_a_restart_is_never_called_live(make):
     )
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("5")
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("l")
         await until(pilot, lambda: "Traceback" in shown(app))
         assert "the process has ended" in title(app)

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from cockpit.model import Actor, Finding, Job, Node, PlacementGroup
 from cockpit.sources.source import SourceError
-from cockpit.ui.inspection import find_quotes
-from cockpit.ui.log_screen import LogScreen
 from cockpit.ui.pages.details import detail_of
-from tests.ui.screen import shown, until
+from cockpit.ui.screens.live import find_quotes
+from cockpit.ui.screens.log import LogScreen
+from tests.ui.screen import shown, table_of, until
 from tests.world import actor, finding, node, process, snapshot
 
 
@@ -20,7 +20,7 @@ def is_open(app):
 
 
 async def opened(app, pilot, *keys):
-    await until(pilot, lambda: app.table.count > 0)
+    await until(pilot, lambda: table_of(app).count > 0)
     await pilot.press(*keys)
     await until(pilot, is_open(app))
     return app.screen
@@ -84,7 +84,7 @@ async def test_a_log_that_is_alone_offers_no_other(make):
 async def test_on_an_actors_page_its_own_log_is_opened(make):
     app = make(snapshot(actors=(actor(1),), placement_groups=()))
     async with app.run_test(size=(160, 40)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("3", "end", "enter")
         await until(pilot, lambda: "ACTOR" in shown(app))
         await opened(app, pilot, "l")
@@ -94,7 +94,7 @@ async def test_on_an_actors_page_its_own_log_is_opened(make):
 async def test_on_a_nodes_page_its_own_log_is_opened(make):
     app = make(snapshot(processes=(), actors=(), placement_groups=()))
     async with app.run_test(size=(160, 40)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("2", "enter")
         await until(pilot, lambda: "MEMORY" in shown(app).upper())
         await opened(app, pilot, "l")
@@ -127,7 +127,7 @@ async def test_where_there_is_no_log_one_sentence_says_why(make):
     app = make()
     app.monitor.logs.found = SourceError("no log of process 7: Ray writes none for it")
     async with app.run_test(size=(160, 40), notifications=True) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("4", "l")
         await until(pilot, lambda: "no log of process 7" in shown(app))
         assert not isinstance(app.screen, LogScreen)
@@ -142,7 +142,7 @@ async def test_a_log_that_is_found_too_late_does_not_open_over_another_page(make
 
     app.monitor.logs.logs_of = logs_of
     async with app.run_test(size=(160, 40)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("2", "l", "5")
         found.set()
         await pilot.pause()

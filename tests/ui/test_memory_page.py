@@ -12,7 +12,7 @@ from cockpit.ui.pages.jobs import JobsPage
 from cockpit.ui.pages.memory import OWNERS, MemoryPage, downsample, fullest_node, memory_node
 from cockpit.ui.pages.nodes import NodePage, NodesPage
 from cockpit.ui.view import Index, View
-from tests.ui.screen import shown, until
+from tests.ui.screen import pages_of, shown, table_of, until
 from tests.world import GIB, NOW, actor, node, process, snapshot
 
 HOG = f"{1:032x}"
@@ -213,7 +213,7 @@ def test_it_is_opened_from_a_node_from_what_is_of_one_and_from_its_page():
 
 def test_the_fullest_node_is_the_nearest_to_its_own_kill_line_and_alive():
     small, large, dead, unknown = (
-        replace(node(number), memory=memory, state=state)
+        node(number, memory=memory, state=state, probed=False)
         for number, memory, state in (
             (1, HostMemory(used=80 * GIB, total=100 * GIB, kill_at=95 * GIB), "ALIVE"),
             (2, HostMemory(used=85 * GIB, total=200 * GIB), "ALIVE"),
@@ -230,10 +230,10 @@ async def test_without_a_node_under_the_cursor_m_opens_the_fullest(make):
     app = make()
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("5")
-        await until(pilot, lambda: isinstance(app.page, JobsPage))
+        await until(pilot, lambda: isinstance(pages_of(app).page, JobsPage))
         await pilot.press("m")
-        await until(pilot, lambda: isinstance(app.page, MemoryPage))
-        assert app.page.node.key == fullest_node(app.drawn_snapshot).key
+        await until(pilot, lambda: isinstance(pages_of(app).page, MemoryPage))
+        assert pages_of(app).page.node.key == fullest_node(app.live.snapshot).key
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
@@ -278,12 +278,12 @@ def test_of_two_nodes_on_one_host_the_processes_of_both_say_what_they_are():
 async def test_its_key_lists_who_grows_fastest_first_and_again_in_the_usual_order(make):
     app = make(at(NOW, 700))
     async with app.run_test(size=(160, 50)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("m")
         await until(pilot, lambda: "Memory node1" in shown(app))
         assert "m Growth" in shown(app)
         await pilot.press("m")
-        await until(pilot, lambda: app.table.sorts.get(OWNERS) == ("GROWTH", False))
-        assert "GROWTH" in {column.title for column in sections(app.view)[OWNERS].columns}
+        await until(pilot, lambda: table_of(app).sorts.get(OWNERS) == ("GROWTH", False))
+        assert "GROWTH" in {column.title for column in sections(app.page_screen.make_view())[OWNERS].columns}
         await pilot.press("m")
-        await until(pilot, lambda: app.table.sorts[OWNERS] == ("", False))
+        await until(pilot, lambda: table_of(app).sorts[OWNERS] == ("", False))

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from cockpit.config.address import Address
 from cockpit.model import Cluster, Finding, OtherRay
 from cockpit.text import to_ascii
-from cockpit.ui.dialogs import AddressDialog
-from tests.ui.screen import footer, shown, until
+from cockpit.ui.screens.dialogs import AddressDialog
+from tests.ui.screen import footer, shown, table_of, until
 from tests.world import NOW, snapshot
 
 LIVES = OtherRay("http://127.0.0.1:8366", "session_b", answers=True)
@@ -55,7 +55,7 @@ async def test_where_no_other_ray_answers_it_is_said(make):
     app = make()
     app.monitor.rays = (SILENT,)
     async with app.run_test(size=(160, 24), notifications=True) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("a")
         await until(pilot, lambda: "No other Ray cluster on this host answers" in shown(app))
         assert len(app.screen_stack) == 1
@@ -72,8 +72,8 @@ async def test_those_found_before_the_screen_was_there_are_offered_on_it(make):
 async def test_another_session_in_the_place_of_the_followed_one_is_said_once(make):
     app = make(snapshot())
     async with app.run_test(size=(160, 24), notifications=True) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
-        moved = replace(app.snapshot.cluster, session="session_b", before="session_a", replaced=NOW)
+        await until(pilot, lambda: table_of(app).count > 0)
+        moved = replace(app.services.snapshot.cluster, session="session_b", before="session_a", replaced=NOW)
         app.take(snapshot(cluster=moved))
         app.take(snapshot(cluster=moved))
         await until(pilot, lambda: "is now session_b; before, cockpit followed session_a" in " ".join(shown(app).replace("▌", " ").split()))
@@ -94,10 +94,10 @@ async def test_of_several_at_the_start_those_that_answer_are_offered(make):
     app.monitor.rays = (LIVES,)
     both = (Address(LIVES.url, "session_b"), Address(SILENT.url, "session_far"))
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
-        app.choose(both)
+        await until(pilot, lambda: table_of(app).count > 0)
+        app.live.choose_cluster(both)
         await until(pilot, lambda: "session_b" in shown(app) and isinstance(app.screen, AddressDialog))
         assert "session_far" not in shown(app)
         await pilot.press("escape")
-        app.choose(both[1:])
+        app.live.choose_cluster(both[1:])
         await until(pilot, lambda: "No Ray cluster on this host answers (1 found)" in shown(app))

@@ -122,7 +122,8 @@ def test_no_two_rows_of_a_section_are_the_same(page):
 
 
 def test_a_node_that_nobody_could_look_at_is_all_dashes():
-    (bare,) = rows(OverviewPage(), "nodes", nodes=(node(1, gpus=None, seen=None, memory=HostMemory(), disks=(), resources={}, cpu=None),))
+    unseen = node(1, probed=False, gpus=None, seen=None, memory=HostMemory(), disks=(), resources={}, cpu=None)
+    (bare,) = rows(OverviewPage(), "nodes", nodes=(unseen,))
     for title in ("GPU MEM", "MEM%", "UTIL", "UTL%", "RESV", "HOST", "DISK", "SEEN"):
         assert bare[title].strip() == "–", title
 
@@ -714,7 +715,8 @@ def test_a_process_of_another_ray_says_so_in_full():
 
 def test_what_another_ray_holds_is_held_by_no_job_of_ours():
     seen = view(processes=(theirs(7, gpus=(Hold(0, GIB),)), process(1, job="02000000", gpus=(Hold(1, GIB),))))
-    assert seen.index.job_gpus == {"02000000": (GIB, 1)}
+    held = seen.cluster.gpus_by_job
+    assert (list(held), held["02000000"].memory, held["02000000"].places) == (["02000000"], GIB, {(node(1).key, 1)})
 
 
 def test_a_session_begun_elsewhere_than_ray_begins_them_is_named_in_full():
@@ -765,7 +767,7 @@ def four_of_eight(used: float = 0.0) -> View:
     """Ray on node1 was started with CUDA_VISIBLE_DEVICES=1,2,4,5."""
     one = node(1, gpus=tuple(gpu(index) for index in range(8)), resources={"CPU": Quantity(0, 8), "GPU": Quantity(used, 4)})
     raylet = RayProcess("raylet", 5, node=one.id, visible="1,2,4,5", files=100)
-    host = Host("node1", (one.ip,), NOW, gpus=one.gpus, nodes=(one.id or "",), rays=(raylet,))
+    host = Host("node1", (one.ip,), NOW, gpus=one.agent.gpus, nodes=(one.id or "",), rays=(raylet,))
     return view(nodes=(one,), hosts={"node1": host}, actors=(), placement_groups=(), processes=())
 
 
@@ -831,7 +833,7 @@ def past_of(*moments, width=200, plain=False):
     of = snapshot(jobs=(job,), processes=(process(1100, gpus=(Hold(0, GIB),), job="02000000"),))
     for number, (busy, full) in enumerate(moments):
         now = NOW + number * STEP_S
-        of = replace(of, taken=now, nodes=(node(1, seen=now, gpus=(gpu(0, full, utilization=busy),)),))
+        of = replace(of, taken=now, nodes=(node(1, probed=False, seen=now, gpus=(gpu(0, full, utilization=busy),)),))
         past.record(of)
     seen = View(of, Index(of), past, NOW, width, ascii=plain)
     return drawn(section(OverviewPage(), "runs", seen), seen)[0]
@@ -900,8 +902,9 @@ def test_below_a_disk_that_is_nearly_full_stands_what_fills_it():
     log = Filler(kind="driver_log", path="/tmp/ray/session_a/logs/job-driver-train1.log", size=610 * GIB, job="train1")
     cache = Filler(kind="cache", path="/home/train/.cache/vllm", size=9 * GIB, name="vLLM")
     disk = Disk("/tmp/ray", 961 * GIB, 1000 * GIB)
-    full = node(1, disks=(disk,), filled=(FilledDisk("/tmp/ray", (cache, log)),))
-    section = next(each for each in NodePage(full).sections(view(nodes=(full,))) if each.key == "node")
+    full = node(1, disks=(disk,))
+    host = Host("node1", ("10.0.0.1",), NOW, nodes=(full.id,), filled=(FilledDisk("/tmp/ray", (cache, log)),))
+    section = next(each for each in NodePage(full).sections(view(nodes=(full,), hosts={"node1": host})) if each.key == "node")
     lines = [(row.name, text(row.value)) for row in section.rows]
     at = next(number for number, (name, _) in enumerate(lines) if name == "disk")
     assert lines[at + 1 : at + 4] == [

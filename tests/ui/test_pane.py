@@ -6,7 +6,7 @@ from cockpit.model import Finding, Remedy
 from cockpit.ui.block import MAX_LENT_LINES, MIN_PANE_LINES, lent_lines
 from cockpit.ui.pages.details import DetailPage
 from cockpit.ui.pane import SHARE_OF_LONG_TABLE, Pane, pane_height
-from tests.ui.screen import footer, shown, table_text, unsafe, until
+from tests.ui.screen import footer, pages_of, shown, table_of, table_text, unsafe, until
 from tests.world import NOW, actor, node, process, snapshot
 
 LOST = Finding(
@@ -67,7 +67,7 @@ async def test_the_pane_follows_the_cursor(make):
         await pilot.press("tab")
         await until(pilot, lambda: "node id" in pane(app) and "HELD BY" in pane(app))
         await pilot.press("down")
-        await until(pilot, lambda: app.table.selected.title in pane(app))
+        await until(pilot, lambda: table_of(app).selected.title in pane(app))
 
 
 @pytest.mark.parametrize(("key", "heading"), [("3", "ACTOR"), ("4", "PROCESS"), ("5", "JOB"), ("2", "NODE")])
@@ -78,8 +78,8 @@ async def test_the_pane_says_what_enter_opens(make, key, heading):
         await until(pilot, lambda: pane(app).split()[3:] and heading in pane(app).split())
         first = [row.name for row in pilot.app.query_one(Pane).query("Part").first().blocks[0].rows]
         await pilot.press("enter")
-        await until(pilot, lambda: len(app.pages) == 2)
-        assert [row.name for row in app.table.blocks[0].rows if row.name] == [name for name in first if name]
+        await until(pilot, lambda: len(pages_of(app).pages) == 2)
+        assert [row.name for row in table_of(app).blocks[0].rows if row.name] == [name for name in first if name]
 
 
 async def test_a_job_is_shown_with_its_groups_and_actors(make):
@@ -118,17 +118,17 @@ async def test_keys_go_on_to_belong_to_the_table(make):
         await until(pilot, lambda: "GROUP" in pane(app).split())
         await pilot.click(app.query_one(Pane), offset=(10, 4))
         await pilot.press("G")
-        await until(pilot, lambda: app.table.at == app.table.count - 1)
-        assert app.focused is app.table
+        await until(pilot, lambda: table_of(app).at == table_of(app).count - 1)
+        assert app.focused is table_of(app)
         assert "▸" in table_text(app), "the row under the cursor is in sight"
-        await until(pilot, lambda: app.table.selected.name in pane(app))
+        await until(pilot, lambda: table_of(app).selected.name in pane(app))
         assert "▸" not in pane(app)
 
 
 async def test_where_there_is_no_room_v_says_how_much_it_needs(make):
     app = make()
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("v")
         await until(pilot, lambda: "The pane needs a terminal of at least 140x36" in shown(app))
         assert "Pane" not in footer(app)
@@ -142,8 +142,8 @@ async def test_a_click_in_the_pane_chooses_nothing(make):
         await until(pilot, lambda: "FINDING" in pane(app))
         for line in range(1, 8):
             await pilot.click(app.query_one(Pane), offset=(20, line))
-        assert app.table.at == 0
-        assert len(app.pages) == 1
+        assert table_of(app).at == 0
+        assert len(pages_of(app).pages) == 1
 
 
 async def test_a_row_is_laid_out_once_for_each_snapshot(make, monkeypatch):
@@ -157,7 +157,7 @@ async def test_a_row_is_laid_out_once_for_each_snapshot(make, monkeypatch):
         while before != len(made):  # until the screen has been laid out
             before = len(made)
             await pilot.pause(0.1)
-        app.table.post_message(app.table.Moved())
+        table_of(app).post_message(table_of(app).Moved())
         await pilot.pause(0.1)
         assert len(made) == before, "the cursor is on the same row, and nothing has been heard"
 
@@ -176,7 +176,7 @@ async def test_when_the_filter_leaves_nothing_the_pane_says_nothing(make):
     async with app.run_test(size=(160, 45)) as pilot:
         await pilot.press("4")
         await until(pilot, lambda: "PROCESS" in pane(app).split())
-        app.table.filter_rows("nowhere")
+        table_of(app).filter_rows("nowhere")
         await until(pilot, lambda: "Enter: opens" not in shown(app))
 
 
@@ -192,7 +192,7 @@ async def test_on_the_page_of_a_thing_lines_belong_to_its_facts(make):
     async with app.run_test(size=(160, 40)) as pilot:
         await until(pilot, lambda: "FINDING" in pane(app))
         await pilot.press("tab", "down", "enter")
-        await until(pilot, lambda: len(app.pages) == 2)
+        await until(pilot, lambda: len(pages_of(app).pages) == 2)
         await until(pilot, lambda: "Enter: opens" not in shown(app))
         await until(pilot, lambda: "for ever" in shown(app))  # what is found about it is not cut for a pane that has nothing to say
 
@@ -223,6 +223,6 @@ async def test_rows_that_a_held_key_passes_are_not_laid_out(make, monkeypatch):
         await until(pilot, lambda: "actor199" in pane(app))
         del made[:]
         for _ in range(10):
-            app.table.action_move(-1)
+            table_of(app).action_move(-1)
         await until(pilot, lambda: "actor189" in pane(app))
         assert set(made) == {actor(189).key}

@@ -14,10 +14,11 @@ from cockpit.acts.plan import Freed, Plan, Receipt, Target, Unreached
 from cockpit.acts.world import UnclearSessionError
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
-from cockpit.ui.dialogs import fold_line
-from cockpit.ui.plan_dialog import PlanLines, PlanScreen, sum_progress
+from cockpit.ui.notices import say
+from cockpit.ui.screens.dialogs import fold_line
+from cockpit.ui.screens.plan import PlanLines, PlanScreen, sum_progress
 from tests.ui.conftest import Hand, victim
-from tests.ui.screen import HOSTILE, shown, unsafe, until
+from tests.ui.screen import HOSTILE, pages_of, shown, table_of, unsafe, until
 from tests.world import GIB, NOW
 
 SIZES = [(60, 15), (80, 24), (160, 50)]
@@ -34,7 +35,7 @@ LIVE = Plan(
 async def opened(pilot, stage="plan", key="K"):
     """The dialog, once it is there and may be answered."""
     app = pilot.app
-    await until(pilot, lambda: app.table.count > 0)
+    await until(pilot, lambda: table_of(app).count > 0)
     await pilot.press(key)
     await until(pilot, lambda: isinstance(app.screen, PlanScreen) and app.screen.stage == stage and app.screen._read)
     return app.screen
@@ -111,7 +112,7 @@ async def test_the_button_of_the_act_does_exactly_the_plan_and_the_receipt_says_
         assert "Close" in text
         await pilot.press("escape")
         await closed(pilot)
-        assert app.focused is app.table
+        assert app.focused is table_of(app)
 
 
 async def test_the_mouse_agrees_and_cancels(make):
@@ -128,7 +129,7 @@ async def test_the_mouse_agrees_and_cancels(make):
 async def test_keys_typed_ahead_agree_to_nothing(make):
     app = make(hand=Hand())
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         for key, char in (("K", "K"), ("tab", "\t"), ("enter", "\r"), ("tab", "\t"), ("enter", "\r")):
             app.post_message(events.Key(key, char))
         await until(pilot, lambda: isinstance(app.screen, PlanScreen) and app.screen._read and app.screen.stage == "plan")
@@ -138,13 +139,13 @@ async def test_keys_typed_ahead_agree_to_nothing(make):
 async def test_a_word_typed_while_the_plan_is_made_works_neither_the_dialog_nor_the_page(make):
     app = make(hand=Hand(LIVE))
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
-        page = app.page
+        await until(pilot, lambda: table_of(app).count > 0)
+        page = pages_of(app).page
         for char in ("S", *"nq"):
             app.post_message(events.Key(char, char))
         app.post_message(events.Key("enter", "\r"))
         await until(pilot, lambda: isinstance(app.screen, PlanScreen) and app.screen._read and app.screen.stage == "plan")
-        assert (app.page, app.hand.performed) == (page, [])
+        assert (pages_of(app).page, app.hand.performed) == (page, [])
 
 
 async def test_a_word_that_comes_all_at_once_keeps_its_letters_and_their_order(make):
@@ -173,7 +174,7 @@ async def test_that_there_is_more_to_read_is_said_only_where_there_is(make, coun
 async def test_a_plan_that_has_just_appeared_can_not_be_agreed_to(make):
     app = make(hand=Hand())
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("K")
         await until(pilot, lambda: isinstance(app.screen, PlanScreen) and app.screen.stage == "plan")
         screen = app.screen
@@ -210,7 +211,7 @@ async def test_live_work_ends_only_when_its_name_is_typed(make):
         await until(pilot, lambda: "> type ppo-7b here" in shown(app) and "does not match" not in shown(app))
         await pilot.press(*"ppo-7b")
         await until(pilot, lambda: not screen.query_one("#agree").disabled)
-        assert app.table.needle == "", "it is no filter"
+        assert table_of(app).needle == "", "it is no filter"
         await pilot.press("enter")
         await until(pilot, lambda: screen.stage == "receipt")
         assert app.hand.performed == [LIVE]
@@ -393,11 +394,11 @@ async def test_no_character_of_a_command_is_lost_where_it_is_folded_or_beside_th
 async def test_no_notice_covers_a_dialog(make):
     app = make(hand=Hand())
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        app.say("This host is polled every 3 s")
+        say(app, "This host is polled every 3 s")
         await until(pilot, lambda: "polled every 3 s" in shown(app))
         await pilot.press("K")
         await until(pilot, lambda: "Kill orphans" in shown(app) and "polled every 3 s" not in shown(app))
-        app.say("said meanwhile")
+        say(app, "said meanwhile")
         await pilot.press("escape")
         await until(pilot, lambda: "said meanwhile" in shown(app))
 

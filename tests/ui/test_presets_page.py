@@ -18,7 +18,7 @@ from cockpit.presets import presets_folder
 from cockpit.ui.pages.presets import PresetsPage
 from cockpit.ui.view import View
 from tests.ui.conftest import Hand
-from tests.ui.screen import shown, table_text, until
+from tests.ui.screen import pages_of, shown, table_of, table_text, until
 from tests.world import NOW, snapshot
 
 PRESET = """
@@ -100,8 +100,8 @@ async def test_one_without_hosts_is_shown_on_the_nodes_of_slurms_job(make, folde
 
 async def test_a_folder_whose_disk_does_not_answer_is_named_and_the_screen_lives(make, folder, monkeypatch):
     alive = threading.Event()
-    monkeypatch.setattr("cockpit.ui.preset_files.check_presets", lambda *_: alive.wait(20))
-    monkeypatch.setattr("cockpit.ui.preset_files.READ_INTERVAL_S", 0.3)
+    monkeypatch.setattr("cockpit.ui.screens.live.check_presets", lambda *_: alive.wait(20))
+    monkeypatch.setattr("cockpit.ui.screens.live.READ_PRESETS_INTERVAL_S", 0.3)
     app = make(snapshot())
     async with app.run_test(size=(160, 50)) as pilot:
         await pilot.press("7")
@@ -116,10 +116,10 @@ async def test_a_preset_is_shown_in_full_but_for_its_secrets(make, folder):
     async with app.run_test(size=(160, 50)) as pilot:
         await opened(pilot, app)
         await pilot.press("/", *"small", "enter", "enter")
-        await until(pilot, lambda: len(app.pages) == 2 and "CHECK" in shown(app))
+        await until(pilot, lambda: len(pages_of(app).pages) == 2 and "CHECK" in shown(app))
         text = shown(app)
         await pilot.press("escape")
-        await until(pilot, lambda: len(app.pages) == 1 and "small" in table_text(app))
+        await until(pilot, lambda: len(pages_of(app).pages) == 1 and "small" in table_text(app))
         await until(pilot, lambda: "CHECK" in shown(app))
         text += shown(app)  # the pane says the same
         assert "num_gpus=8" in text
@@ -216,7 +216,7 @@ async def test_the_row_of_a_preset_that_does_not_fit_says_why_and_one_that_canno
     app = make(snapshot())
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, app)
-        entries = {row.name: row for row in app.table.blocks[0].rows}
+        entries = {row.name: row for row in table_of(app).blocks[0].rows}
         assert entries["small"].checked.verdict == "never"
         assert entries["small"].checked.reason.text[:20] in shown(app)
         assert entries["broken"].mistake[:20] in shown(app)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from cockpit.acts.plan import Plan, Target
 from cockpit.acts.recover.step_state import NAMES, StepError, steps_of
 from cockpit.sources.probes.requests import Progress
-from cockpit.ui.recover_dialog import RecoverScreen
+from cockpit.ui.screens.recover import RecoverScreen
 from tests.ui.conftest import Hand
 from tests.ui.screen import shown, until
 from tests.world import snapshot

@@ -6,19 +6,22 @@ import math
 import re
 
 import pytest
+from textual import events
 
 from cockpit.moment import moment_text
 from cockpit.sources.source import SourceError
-from cockpit.ui.dialogs import NameDialog
-from cockpit.ui.log_screen import LogScreen
 from cockpit.ui.pages.findings import FindingsPage
+from cockpit.ui.pages.jobs import JobsPage
 from cockpit.ui.pages.memory import MemoryPage
 from cockpit.ui.recorded import RecordedPast
-from cockpit.ui.replay import STEP_S
+from cockpit.ui.screens.dialogs import NameDialog
+from cockpit.ui.screens.live import LiveScreen
+from cockpit.ui.screens.log import LogScreen
+from cockpit.ui.screens.replay import STEP_S, ReplayScreen
 from cockpit.ui.time_line import TimeLine
 from tests.ui.conftest import Hand
 from tests.ui.recordings import BEGIN, Happened, recorded
-from tests.ui.screen import footer, shown, until
+from tests.ui.screen import footer, is_past, pages_of, past_of, shown, table_of, until
 from tests.world import GIB, NOW, node, snapshot
 
 SIZES = [(80, 24), (160, 50)]
@@ -31,7 +34,7 @@ def keeping(make):
 
     def made(*events, first=None, hand=None, config=None, **more):
         app = make(first, hand=hand, **(config or {}))
-        app.recorded = recorded(*events, **more)
+        app.services.recorded = recorded(*events, **more)
         return app
 
     return made
@@ -39,9 +42,9 @@ def keeping(make):
 
 async def back(app, pilot, *keys):
     """After these keys, when the past is shown."""
-    await until(pilot, lambda: app.table.count > 0)
+    await until(pilot, lambda: table_of(app).count > 0)
     await pilot.press(*keys)
-    await until(pilot, lambda: app.is_past and app._reading_past.is_finished)
+    await until(pilot, lambda: is_past(app) and app.page_screen.reading.is_finished)
 
 
 def rows(app):
@@ -54,7 +57,7 @@ async def test_it_is_said_that_this_is_the_past_and_which(keeping, size):
     app = keeping(hand=Hand())
     async with app.run_test(size=size) as pilot:
         await back(app, pilot, BACK, BACK)
-        assert app.past.at == NOW - 2 * STEP_S
+        assert past_of(app).at == NOW - 2 * STEP_S
         top = shown(app).splitlines()[0]
         assert top.split()[0] == "PAST"
         assert top.split()[1].count(":") == 2
@@ -68,7 +71,7 @@ async def test_it_is_said_that_this_is_the_past_and_which(keeping, size):
 async def test_end_goes_back_to_now_at_once_and_nothing_of_the_past_stays(keeping, size):
     app = keeping(first=snapshot())
     async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         before = rows(app)
         await back(app, pilot, BACK)
         assert rows(app) != before
@@ -86,39 +89,39 @@ async def test_polling_goes_on_meanwhile(keeping):
         assert "node7" not in shown(app)
         await pilot.press("end")
         await until(pilot, lambda: "node7" in shown(app))
-        assert app.drawn_snapshot is newest
+        assert app.live.snapshot is newest
 
 
 async def test_steps_add_up_while_the_disk_is_slow_and_forward_beyond_the_present_is_now(keeping):
     app = keeping()
     async with app.run_test(size=(120, 40)) as pilot:
         await back(app, pilot, *[BACK] * 5)
-        assert app.past.at == NOW - 5 * STEP_S
+        assert past_of(app).at == NOW - 5 * STEP_S
         await back(app, pilot, *[ON] * 4)
-        assert app.past.at == NOW - STEP_S
+        assert past_of(app).at == NOW - STEP_S
         await pilot.press(ON)
-        await until(pilot, lambda: not app.is_past)
+        await until(pilot, lambda: not is_past(app))
 
 
 async def test_a_pause_is_where_the_way_back_begins(keeping, clock):
     app = keeping()
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("p")
         clock.now += 60
         await back(app, pilot, BACK)
-        assert app.past.at == NOW - STEP_S
+        assert past_of(app).at == NOW - STEP_S
         assert "PAUSED" not in shown(app)
 
 
 async def test_without_a_recording_it_is_said_why(make):
     app = make()
-    app.why_unrecorded = "record is off"
+    app.services.why_unrecorded = "record is off"
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press(BACK)
         await until(pilot, lambda: "Nothing to go back to: record is off" in shown(app))
-        assert not app.is_past
+        assert not is_past(app)
 
 
 async def test_a_recording_that_can_not_be_read_is_one_sentence(keeping):
@@ -126,14 +129,14 @@ async def test_a_recording_that_can_not_be_read_is_one_sentence(keeping):
         raise SourceError("000001.cockpit is not a cockpit recording")
 
     app = keeping()
-    app.recorded = RecordedPast(broken, "recording")
-    app.recorded._ask = type(recorded())._ask.__get__(app.recorded)
+    app.services.recorded = RecordedPast(broken, "recording")
+    app.services.recorded._ask = type(recorded())._ask.__get__(app.services.recorded)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         for key in (BACK, LAST):
             await pilot.press(key)
             await until(pilot, lambda: "is not a cockpit recording" in shown(app))
-        assert not app.is_past
+        assert not is_past(app)
 
 
 # Events
@@ -144,14 +147,14 @@ async def test_braces_go_from_event_to_event_and_tell_what_happened(keeping):
     app = keeping(lost, Happened(NOW - 900, "job", "job ppo-7b ended: FAILED", "critical", "end"))
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await back(app, pilot, LAST)
-        assert app.past.at == NOW - 900
+        assert past_of(app).at == NOW - 900
         await until(pilot, lambda: "job ppo-7b ended: FAILED" in shown(app))
         await pilot.press(LAST)
-        await until(pilot, lambda: app.past.at == NOW - 1800 and "GPU 3 of node2 is lost" in shown(app))
+        await until(pilot, lambda: past_of(app).at == NOW - 1800 and "GPU 3 of node2 is lost" in shown(app))
         await pilot.press(LAST)
         await until(pilot, lambda: "No earlier event is recorded" in shown(app))
         await pilot.press(NEXT)
-        await until(pilot, lambda: app.past.at == NOW - 900)
+        await until(pilot, lambda: past_of(app).at == NOW - 900)
 
 
 async def test_a_finding_that_ended_is_not_told_as_if_it_began(keeping):
@@ -176,10 +179,10 @@ async def test_a_click_on_the_line_goes_there_and_tells_what_happened(keeping):
         await back(app, pilot, BACK)
         line = shown(app).splitlines()[-2]
         await pilot.click(TimeLine, offset=(line.index("»"), 0))
-        await until(pilot, lambda: app.past.at == NOW - 1200 and "train: stop-job ppo-7b" in shown(app))
+        await until(pilot, lambda: past_of(app).at == NOW - 1200 and "train: stop-job ppo-7b" in shown(app))
         await pilot.click(TimeLine, offset=(1, 0))
         await pilot.pause()
-        assert app.past.at == NOW - 1200
+        assert past_of(app).at == NOW - 1200
 
 
 async def test_plus_and_minus_change_how_much_the_line_covers(keeping):
@@ -201,7 +204,7 @@ async def test_plus_and_minus_change_how_much_the_line_covers(keeping):
 async def test_every_form_of_a_time_is_shown_where_one_is_asked_for(keeping, size):
     app = keeping()
     async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("at")
         await until(pilot, lambda: isinstance(app.screen, NameDialog))
         await until(pilot, lambda: all(form in " ".join(shown(app).split()) for form in ("-1h30m", "2026-11-22")))
@@ -210,39 +213,39 @@ async def test_every_form_of_a_time_is_shown_where_one_is_asked_for(keeping, siz
 async def test_at_a_time_to_the_second_what_happened_in_it_has_happened(keeping):
     app = keeping()
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("at")
         await until(pilot, lambda: isinstance(app.screen, NameDialog))
         second = math.floor(NOW - 1200)
         await pilot.press(*moment_text(second, NOW), "enter")
-        await until(pilot, lambda: app.is_past and second + 0.9 < app.past.at < second + 1)
+        await until(pilot, lambda: is_past(app) and second + 0.9 < past_of(app).at < second + 1)
 
 
 async def test_at_a_time_before_the_recording_says_where_it_begins(keeping):
     app = keeping()
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await back(app, pilot, BACK)
-        begin, _ = app.past.stretch.recorded
+        begin, _ = past_of(app).stretch.recorded
         await pilot.press("at")
         await until(pilot, lambda: isinstance(app.screen, NameDialog))
         await pilot.press(*"-300d", "enter")
         await until(pilot, lambda: f"The recording begins at {moment_text(begin, NOW)}: " in shown(app))
-        assert app.past.at == begin
+        assert past_of(app).at == begin
 
 
 async def test_at_asks_for_a_time_and_goes_there(keeping):
     app = keeping()
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("at")
         await until(pilot, lambda: isinstance(app.screen, NameDialog))
         await pilot.press(*"-20m", "enter")
-        await until(pilot, lambda: app.is_past and app.past.at == NOW - 1200)
+        await until(pilot, lambda: is_past(app) and past_of(app).at == NOW - 1200)
         await pilot.press("at")
         await until(pilot, lambda: isinstance(app.screen, NameDialog))
         await pilot.press(*"soon", "enter")
         await until(pilot, lambda: "expected a time such as" in shown(app))
-        assert app.past.at == NOW - 1200
+        assert past_of(app).at == NOW - 1200
 
 
 # Play
@@ -253,12 +256,12 @@ async def test_space_plays_ten_seconds_a_second_until_it_is_now(keeping):
     async with app.run_test(size=(120, 40)) as pilot:
         await back(app, pilot, *[BACK] * 6)
         await pilot.press("space")
-        assert not app.table.tagged
+        assert not table_of(app).tagged
         await until(pilot, lambda: "playing" in shown(app))
-        await until(pilot, lambda: app.past is None or app.past.at > NOW - 40)
+        await until(pilot, lambda: past_of(app) is None or past_of(app).at > NOW - 40)
         for _ in range(20):
             await pilot.pause(1.0)
-        assert not app.is_past
+        assert not is_past(app)
         assert "playing" not in shown(app)
 
 
@@ -268,9 +271,9 @@ async def test_space_again_stops_and_in_the_present_it_tags(keeping):
         await back(app, pilot, *[BACK] * 6)
         await pilot.press("space", "space")
         await pilot.pause(5.0)
-        assert app.past.at <= NOW - 50
+        assert past_of(app).at <= NOW - 50
         await pilot.press("end", "space")
-        await until(pilot, lambda: len(app.table.tagged) == 1)
+        await until(pilot, lambda: len(table_of(app).tagged) == 1)
 
 
 # What is shown of then
@@ -281,7 +284,7 @@ async def test_facts_ages_and_findings_are_those_of_then(keeping):
     async with app.run_test(size=(160, 50)) as pilot:
         await back(app, pilot, *[BACK] * 30)
         await pilot.press("6")
-        await until(pilot, lambda: isinstance(app.page, FindingsPage) and f"found at {NOW - 300 - BEGIN:.0f}" in shown(app))
+        await until(pilot, lambda: isinstance(pages_of(app).page, FindingsPage) and f"found at {NOW - 300 - BEGIN:.0f}" in shown(app))
         assert "1m00s" in shown(app)
         await pilot.press("end")
         await until(pilot, lambda: "found at" not in shown(app))
@@ -292,14 +295,14 @@ async def test_sort_filter_cursor_and_details_work_as_ever(keeping):
     async with app.run_test(size=(120, 40)) as pilot:
         await back(app, pilot, BACK, "4")
         await pilot.press("slash", *"orphan[", "enter")
-        await until(pilot, lambda: app.table.needle == "orphan[")
+        await until(pilot, lambda: table_of(app).needle == "orphan[")
         await pilot.press("escape", "slash", *"orphan", "enter", "enter")
         await until(pilot, lambda: "Process 1200" in shown(app))
         await pilot.press("escape")
         await until(pilot, lambda: "Process 1200" not in shown(app))
-        assert app.is_past
+        assert is_past(app)
         await pilot.press("escape")
-        await until(pilot, lambda: not app.is_past)
+        await until(pilot, lambda: not is_past(app))
 
 
 async def test_the_memory_page_and_sparklines_show_the_minutes_before_that_moment(keeping):
@@ -309,12 +312,12 @@ async def test_the_memory_page_and_sparklines_show_the_minutes_before_that_momen
         await pilot.press("at")
         await until(pilot, lambda: isinstance(app.screen, NameDialog))
         await pilot.press(*"-1h", "enter")
-        await until(pilot, lambda: app.past.at == NOW - 3600 and app._reading_past.is_finished)
-        assert isinstance(app.page, MemoryPage)
-        tail = app.view.history.memory.tail(node(1).key, 180)
+        await until(pilot, lambda: past_of(app).at == NOW - 3600 and app.page_screen.reading.is_finished)
+        assert isinstance(pages_of(app).page, MemoryPage)
+        tail = app.page_screen.make_view().history.memory.tail(node(1).key, 180)
         assert tail[-1] == pytest.approx(500 * GIB, rel=1e-3)
         assert tail[0] == pytest.approx(375 * GIB, rel=1e-2)
-        assert app.view.history.tail(node(1).key, "host")[-1] == pytest.approx(50, abs=0.5)
+        assert app.page_screen.make_view().history.tail(node(1).key, "host")[-1] == pytest.approx(50, abs=0.5)
         assert "+8.3G/min in the last two minutes" in shown(app)
 
 
@@ -322,14 +325,14 @@ async def test_a_step_forward_reads_only_what_is_new_of_the_minutes_before(keepi
     app = keeping()
     async with app.run_test(size=(120, 40)) as pilot:
         await back(app, pilot, *[BACK] * 6)
-        (recording,) = app.recorded.opened
-        before = app.view.history.memory.tail(node(1).key, 180)
+        (recording,) = app.services.recorded.opened
+        before = app.page_screen.make_view().history.memory.tail(node(1).key, 180)
         recording.walked.clear()
         await back(app, pilot, ON)
         assert recording.walked == [(NOW - 60, NOW - 50)]
-        assert app.view.history.memory.tail(node(1).key, 180)[:-2] == before[2:]
+        assert app.page_screen.make_view().history.memory.tail(node(1).key, 180)[:-2] == before[2:]
         await back(app, pilot, BACK)
-        assert app.view.history.memory.tail(node(1).key, 180) == before
+        assert app.page_screen.make_view().history.memory.tail(node(1).key, 180) == before
 
 
 async def test_of_a_gap_nothing_is_known_and_a_step_leaves_it(keeping):
@@ -339,7 +342,7 @@ async def test_of_a_gap_nothing_is_known_and_a_step_leaves_it(keeping):
         assert "nothing was recorded from" in shown(app)
         assert "nodes –" in shown(app)
         await pilot.press(BACK)
-        await until(pilot, lambda: app.past.at == NOW - 610)
+        await until(pilot, lambda: past_of(app).at == NOW - 610)
         await until(pilot, lambda: "nodes 1/1" in shown(app))
 
 
@@ -353,13 +356,43 @@ async def test_before_the_recording_begins_nothing_is_known_and_it_is_said(keepi
 async def test_a_thing_that_was_not_there_then_is_said_to_be_missing(keeping):
     app = keeping(first=snapshot(nodes=(node(1), node(5))))
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("2", "j", "enter")
         await back(app, pilot, BACK)
         assert "was not listed then" in shown(app)
 
 
+async def test_order_tags_and_pages_are_the_same_there_and_after_the_way_back(keeping):
+    app = keeping()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: table_of(app).count > 0)
+        await pilot.press("4", "greater_than_sign", "space")
+        order, tagged = dict(table_of(app).sorts), set(table_of(app).tagged)
+        await back(app, pilot, BACK)
+        assert (table_of(app).sorts, table_of(app).tagged) == (order, tagged)
+        await pilot.press("greater_than_sign", "5", "end")
+        await until(pilot, lambda: not is_past(app))
+        assert isinstance(pages_of(app).page, JobsPage)
+        assert table_of(app).sorts != order
+        assert table_of(app).tagged == tagged
+
+
+async def test_keys_that_are_typed_ahead_of_the_past_are_not_lost(keeping):
+    app = keeping()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: table_of(app).count > 0)
+        for key, char in ((BACK, "["), ("5", "5"), (BACK, "[")):
+            app.post_message(events.Key(key, char))
+        await until(pilot, lambda: is_past(app) and past_of(app).at == NOW - 2 * STEP_S)
+        assert isinstance(pages_of(app).page, JobsPage)
+
+
 # What the past has not
+
+
+def test_each_key_of_the_present_does_something_in_the_past_or_says_why_not():
+    keys = {type_: {key for binding in type_.BINDINGS for key in binding.key.split(",")} for type_ in (LiveScreen, ReplayScreen)}
+    assert keys[LiveScreen] - keys[ReplayScreen] == set()
 
 
 async def test_no_act_is_offered_and_its_key_says_why(keeping):
@@ -370,7 +403,7 @@ async def test_no_act_is_offered_and_its_key_says_why(keeping):
         await pilot.press("K")
         await until(pilot, lambda: "actions are not possible in the past" in shown(app))
         assert app.hand.planned == []
-        assert len(app.screen_stack) == 1
+        assert isinstance(app.screen, ReplayScreen)
         titles = {command.title for command in app.get_system_commands(app.screen)}
         assert "Now" in titles
         assert not titles & {"Kill", "Log", "Stack", "Pause"}
@@ -393,7 +426,7 @@ async def test_the_log_of_now_is_never_shown_as_that_of_then(keeping):
     app = keeping()
     app.monitor.logs.found = (app.monitor.logs.log("err", ["a line of now"]),)
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("5", "enter")
         await until(pilot, lambda: "a line of now" in shown(app))
         await back(app, pilot, BACK)
@@ -405,7 +438,7 @@ async def test_dead_actors_and_presets_of_now_are_not_those_of_then(keeping):
     app = keeping()
     app.monitor.dead = ()
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: app.table.count > 0)
+        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("3", "d")
         await until(pilot, lambda: "DEAD" in shown(app))
         await back(app, pilot, BACK)
@@ -418,13 +451,11 @@ async def test_dead_actors_and_presets_of_now_are_not_those_of_then(keeping):
 
 
 @pytest.fixture
-def alone(keeping):
+def alone(make):
     """A screen on a recording, without a cluster."""
 
     def made(*events, begins_at=None, **more):
-        app = keeping(*events, **more)
-        app.follows, app.begins_at = False, begins_at
-        return app
+        return make(replayed=recorded(*events, **more), begins_at=begins_at)
 
     return made
 
@@ -434,44 +465,44 @@ async def test_a_recording_alone_opens_at_its_end_and_asks_no_cluster(alone, clo
     clock.now = NOW + 86400
     app = alone()
     async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: app.is_past and "PAST" in shown(app))
-        assert app.past.at == NOW
+        await until(pilot, lambda: is_past(app) and "PAST" in shown(app))
+        assert past_of(app).at == NOW
         assert "1d00h" in shown(app).splitlines()[0]
-        assert app.snapshot.nodes is None
+        assert app.services.snapshot.nodes is None
         await pilot.press(ON, ON)
         await pilot.pause()
-        assert app.past.at == NOW
+        assert past_of(app).at == NOW
         await pilot.press("escape", "escape", BACK)
-        await until(pilot, lambda: app.past.at == NOW - STEP_S)
+        await until(pilot, lambda: past_of(app).at == NOW - STEP_S)
         await pilot.press("end")
-        await until(pilot, lambda: app.past.at == NOW)
+        await until(pilot, lambda: past_of(app).at == NOW)
 
 
 async def test_it_opens_at_the_time_that_was_asked_for(alone):
     app = alone(begins_at=NOW - 1200)
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: app.is_past)
-        assert app.past.at == NOW - 1200
+        await until(pilot, lambda: is_past(app))
+        assert past_of(app).at == NOW - 1200
 
 
 async def test_a_time_beyond_it_is_its_nearest(alone):
     app = alone(begin=NOW - 30)
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: app.is_past)
+        await until(pilot, lambda: is_past(app))
         await pilot.press(*[BACK] * 9)
-        await until(pilot, lambda: app.past.at == NOW - 30)
+        await until(pilot, lambda: past_of(app).at == NOW - 30)
 
 
 async def test_what_is_damaged_is_said(alone):
     app = alone()
-    opened = app.recorded._open
+    opened = app.services.recorded._open
 
     def damaged():
         recording = opened()
         recording.damage = ("000001.cockpit: 300 bytes at 100 are damaged",)
         return recording
 
-    app.recorded._open = damaged
+    app.services.recorded._open = damaged
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await until(pilot, lambda: "300 bytes at 100 are damaged" in shown(app))
 

@@ -9,7 +9,7 @@ from cockpit.ui.pages.jobs import JobsPage
 from cockpit.ui.view import Index, View
 from cockpit.usage import Usage
 from tests.usage.worlds import JOB, group, holder, placed, world
-from tests.world import GIB, NOW, process
+from tests.world import GIB, NOW, process, with_figures
 
 PPO = Job("ppo-7b", JOB, "ppo-7b", "RUNNING")
 
@@ -20,7 +20,7 @@ def watched(*snapshots):
     for minute in range(61):
         of = snapshots[min(len(snapshots) - 1, minute)]
         now = NOW + 60 * minute
-        of = replace(of, taken=now, nodes=tuple(replace(each, seen=now) for each in of.nodes or ()))
+        of = replace(of, taken=now, nodes=tuple(with_figures(each, seen=now) for each in of.nodes or ()))
         usage.add(of)
     return View(of, Index(of), History(usage=usage), now=of.taken, width=160)
 

@@ -9,7 +9,7 @@ from cockpit.model import Cluster, Hold, HostMemory, Job, OomKill, Snapshot
 from cockpit.usage import Owner, Usage
 from cockpit.usage.usage import LONGEST_STEP_S, MAX_OWNERS, STEP_S
 from tests.usage.worlds import JOB, empty, group, holder, placed, world
-from tests.world import GIB, NOW, actor, node, process
+from tests.world import GIB, NOW, actor, node, process, with_figures
 
 PPO = Job("ppo-7b", JOB, "ppo-7b", "RUNNING")
 
@@ -23,7 +23,7 @@ def watched(*snapshots, step=10.0):
 
 def dated(snapshot, after):
     now = NOW + after
-    nodes = None if snapshot.nodes is None else tuple(replace(each, seen=now) for each in snapshot.nodes)
+    nodes = None if snapshot.nodes is None else tuple(with_figures(each, seen=now) for each in snapshot.nodes)
     return replace(snapshot, taken=now, nodes=nodes)
 
 

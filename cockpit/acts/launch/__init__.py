@@ -1,1 +1,1 @@
-"""A preset's job, or one that has ended, is submitted once."""
+"""Submits a preset's job, or a job that has ended, exactly once."""

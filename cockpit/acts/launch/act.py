@@ -1,23 +1,23 @@
-"""A preset's job, or one that Ray knows, is submitted once. `launch` makes its plans and does them."""
+"""Defines the actions that submit a preset's job, or submit a job again."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from cockpit.acts.act import Act, Aim, DiskRead, Impact, Nouns
-from cockpit.acts.plan import Plan, Receipt
+from cockpit.acts.act import Act, DiskRead, Impact, Nouns
+from cockpit.acts.launch.launch import Launches
+from cockpit.acts.launch.submission import preset_of_job
+from cockpit.acts.plan import Aim, Plan, Receipt
+from cockpit.acts.world import ActContext, Hear
 from cockpit.config.document import InputError
 from cockpit.model import Job, Snapshot
 from cockpit.presets import Preset, read_preset
 
-if TYPE_CHECKING:
-    from cockpit.acts.world import ActContext, Hear
-
 
 class LaunchAct(Act):
-    """What both share."""
+    """The common part of both actions."""
 
     keys = "L"
     command = False
@@ -28,18 +28,14 @@ class LaunchAct(Act):
     why_word = "Read the notes above first."
 
     def find_disk_read(self, row: Preset | Job) -> DiskRead:
-        """Its file, with what that holds now, not what it held when the page was drawn."""
+        """Read the preset's file as it is now; it may have changed since the page was drawn."""
         return reading_of_preset(row)
 
     async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
-        """What would be submitted; the word, where one is asked for, is the plan's own: only it knows which other jobs there are."""
-        from cockpit.acts.launch.launch import Launches  # deferred: what packs folders is no part of a start
-
+        """Plan the submission. The plan itself decides whether a word must be typed, because that depends on the other jobs."""
         return await context.keep(Launches).plan(self, aim, hear)
 
     async def perform(self, plan: Plan, context: ActContext, hear: Hear) -> Receipt:
-        from cockpit.acts.launch.launch import Launches  # deferred, as above
-
         return await context.keep(Launches).perform(plan, hear)
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
@@ -47,7 +43,7 @@ class LaunchAct(Act):
 
 
 class Launch(LaunchAct):
-    """A preset's job."""
+    """Submits a preset's job."""
 
     id = "launch"
     title = "Launch"
@@ -57,7 +53,7 @@ class Launch(LaunchAct):
 
 
 class LaunchAgain(LaunchAct):
-    """A job once more."""
+    """Submits a job again."""
 
     id = "launch-again"
     title = "Launch again"
@@ -66,20 +62,19 @@ class LaunchAgain(LaunchAct):
     noun = "a job"
 
     def why_not(self, row: Job) -> str | None:
-        """It runs on whatever host it was started on, by whoever did: Ray knows no more of it."""
+        """A job without a submission can't be launched again: Ray knows neither its command nor who started it where."""
         return (
             None if row.submission else f"Job {row.id} was never submitted to Ray: its driver was started by hand; start it by hand again"
         )
 
 
 def reading_of_preset(row: Preset | Job) -> DiskRead:
-    """The file of a preset, or of that which a job was launched from."""
+    """Return the read of a preset's file. For a job it is the file of its preset."""
     return DiskRead(str(row.path) if isinstance(row, Preset) else f"the preset of {row.id}", partial(_read, row))
 
 
 def _read(row: Preset | Job) -> Aim | str:
-    from cockpit.acts.launch.submission import preset_of_job  # deferred, as above
-
+    """Return an aim at the preset as it is now (at the job if it has no preset), or why its file can't be used."""
     if isinstance(row, Job) and row.preset is None:
         return Aim(rows=(row,))
     try:

@@ -1,9 +1,9 @@
-"""A job's folder as the package that Ray unpacks on every node: what goes in, what stays out, how large it is.
+"""Packs a job's folder into the zip file that Ray unpacks on every node.
 
-Packed is what Ray's own client would pack (ray/_private/runtime_env/packaging.py, 2.9 to 2.60): files behind links, as files; empty
-folders; nothing that a .gitignore, a .rayignore, the runtime_env's `excludes` or Ray's own list leaves out. Unlike Ray, a nested file of
-patterns overrules the one above it, as in git. The name is made of the very bytes that were packed, so that a file that changes meanwhile
-can't make a package that differs from its name.
+The package contains the same files as with Ray's own client (ray/_private/runtime_env/packaging.py, 2.9 to 2.60). Links to files are packed
+as files. Empty folders are packed. Files that match a .gitignore, a .rayignore, the runtime_env's `excludes` or Ray's own list are left
+out. Unlike in Ray, the patterns of an inner folder overrule those of an outer one, as in git. The package's name is a hash of the packed
+bytes themselves, so the name stays right if a file changes while it is read.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from cockpit.config.document import InputError, read
 from cockpit.text import clean, explain_os_error, plural, size
 
 MAX_PACKAGE_BYTES = 100 * 2**20
-"""Bytes. Ray's dashboard takes only less (DASHBOARD_CLIENT_MAX_SIZE, 2.9 to 2.60); beyond it says 413."""
+"""Ray's dashboard accepts only smaller packages (DASHBOARD_CLIENT_MAX_SIZE, 2.9 to 2.60); it refuses others with status 413."""
 DEFAULT_EXCLUDES = ".git,.venv,venv,__pycache__"
-"""What newer Rays leave out by themselves, unless RAY_OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES says otherwise."""
+"""The patterns that newer versions of Ray exclude by default; RAY_OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES replaces them."""
 MAX_NAMES = 5
-"""In a sentence."""
+"""Largest files or folders in a sentence."""
 _PIECE_BYTES = 1 << 20
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The time of every file in the package: the same content is the same package."""
-Hear = Callable[[int, int], None]
-"""Files packed, and how many there are."""
+"""The time of every file in the package, so that equal content gives an equal package."""
+OnPacked = Callable[[int, int], None]
+"""Called with the number of packed files, and the number of all."""
 
 
 class StoppedError(Exception):
-    """Nobody waits for the package any more."""
+    """The caller no longer waits for the package."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -46,18 +46,18 @@ class Found(msgspec.Struct, frozen=True):
 
     path: Path
     name: str
-    """Within the folder."""
+    """Its path within the folder."""
     size: int
     folder: bool = False
 
 
 class Contents(msgspec.Struct):
-    """What would be packed of a folder, and what would not though nobody said so."""
+    """The files of a folder that will be packed, and those that can't be."""
 
     folder: Path
     found: list[Found] = msgspec.field(default_factory=list)
     skipped: list[str] = msgspec.field(default_factory=list)
-    """Sentences: what can't be packed, and why."""
+    """One sentence for each file that can't be packed, with the reason."""
 
     @property
     def size(self) -> int:
@@ -66,17 +66,17 @@ class Contents(msgspec.Struct):
 
     @property
     def files(self) -> int:
-        """How many."""
+        """The number of files, without empty folders."""
         return sum(not each.folder for each in self.found)
 
     @property
     def largest(self) -> list[Found]:
-        """The files that make it large."""
+        """The largest files, the largest first."""
         return sorted((each for each in self.found if each.size), key=lambda each: (-each.size, each.name))[:MAX_NAMES]
 
 
 class Package(msgspec.Struct, frozen=True):
-    """A packed folder; its bytes vanish with the process, however that ends."""
+    """A packed folder. `data` is a file without a name, so its bytes are freed when the process ends, in any way."""
 
     uri: str
     size: int
@@ -85,23 +85,23 @@ class Package(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Of the package, as Ray's dashboard is asked for it."""
+        """The package's name in requests to Ray's dashboard."""
         return self.uri.partition("://")[2]
 
     def pieces(self) -> Iterator[bytes]:
-        """All of it, from the start."""
+        """Yield all bytes of the package."""
         self.data.seek(0)
         while piece := self.data.read(_PIECE_BYTES):
             yield piece
 
 
-def pack(contents: Contents, hear: Hear = lambda *_: None, *, stopped: Callable[[], bool] = lambda: False) -> Package:
-    """The package. Raises `InputError` when it is too large or the disk is full, and `StoppedError`."""
+def pack(contents: Contents, on_packed: OnPacked = lambda *_: None, *, stopped: Callable[[], bool] = lambda: False) -> Package:
+    """Pack the files. Raises `InputError` if they are too large or the disk is full, and `StoppedError` once `stopped()` is true."""
     if contents.size >= MAX_PACKAGE_BYTES:
         raise InputError(too_large(contents))
     target = tempfile.TemporaryFile(prefix="cockpit-")  # noqa: SIM115 it lives as long as its package
     try:
-        digest = _write_archive(contents, target, hear, stopped)
+        digest = _write_archive(contents, target, on_packed, stopped)
         length = target.seek(0, os.SEEK_END)
     except OSError as error:
         target.close()
@@ -114,31 +114,29 @@ def pack(contents: Contents, hear: Hear = lambda *_: None, *, stopped: Callable[
     return Package(f"gcs://_ray_pkg_{digest}.zip", length, contents, target)
 
 
-def _write_archive(contents: Contents, target: IO[bytes], hear: Hear, stopped: Callable[[], bool]) -> str:
+def _write_archive(contents: Contents, target: IO[bytes], on_packed: OnPacked, stopped: Callable[[], bool]) -> str:
+    """Write all files into the zip file `target`. Return the hash of their names, modes and bytes."""
     digest = hashlib.sha256()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for number, found in enumerate(contents.found):
-            hear(number, len(contents.found))
+            on_packed(number, len(contents.found))
             if found.folder:
-                _add_folder(archive, found, digest)
-            elif trouble := _add(archive, found, digest, stopped):
-                contents.skipped.append(f"{found.name} {trouble}")
+                entry = zipfile.ZipInfo(f"{found.name}/", _EPOCH)
+                entry.external_attr = (stat.S_IFDIR | 0o755) << 16 | 0x10
+                archive.writestr(entry, b"")
+                digest.update(f"folder {found.name}\0".encode())
+            elif problem := _add_file(archive, found, digest, stopped):
+                contents.skipped.append(f"{found.name} {problem}")
             if archive.fp is not None and archive.fp.tell() >= MAX_PACKAGE_BYTES:
                 raise InputError(too_large(contents, archive.fp.tell()))
     return digest.hexdigest()[:40]
 
 
-def _add_folder(archive: zipfile.ZipFile, found: Found, digest: Any) -> None:
-    entry = zipfile.ZipInfo(f"{found.name}/", _EPOCH)
-    entry.external_attr = (stat.S_IFDIR | 0o755) << 16 | 0x10
-    archive.writestr(entry, b"")
-    digest.update(f"folder {found.name}\0".encode())
-
-
-def _add(archive: zipfile.ZipFile, found: Found, digest: Any, stopped: Callable[[], bool]) -> str | None:
-    """What is wrong with it, if something is. Bytes go into the package and into its name at once."""
+def _add_file(archive: zipfile.ZipFile, found: Found, digest: Any, stopped: Callable[[], bool]) -> str | None:
+    """Add one file to the package and its bytes to the hash. Return the problem with the file, if there is one."""
     try:
-        handle = os.open(found.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe put there meanwhile would wait for ever
+        # O_NONBLOCK: if the file has become a pipe meanwhile, opening it would wait for ever.
+        handle = os.open(found.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         return f"was left out: {explain_os_error(error)}"
     with os.fdopen(handle, "rb") as source:
@@ -171,7 +169,7 @@ def _copy(source: IO[bytes], archive: zipfile.ZipFile, entry: zipfile.ZipInfo, d
 
 
 def too_large(contents: Contents, packed: int | None = None) -> str:
-    """A no that says what to do."""
+    """Return why the folder can't be uploaded, and what to exclude."""
     folders: Counter[str] = Counter()
     for found in contents.found:
         folders[found.name.partition("/")[0] + ("/" if "/" in found.name else "")] += found.size
@@ -188,8 +186,8 @@ def too_large(contents: Contents, packed: int | None = None) -> str:
 def find_contents(
     folder: Path, excludes: Sequence[str] = (), *, env: Mapping[str, str] = os.environ, stopped: Callable[[], bool] = lambda: False
 ) -> Contents:
-    """What is in the folder and not left out, in the order of names; nothing is read but patterns. Raises `InputError`, `StoppedError`."""
-    if not os.path.isdir(folder):  # unlike Path's it raises nothing where the way there may not be gone
+    """Find the folder's files in the order of their names. Only files of patterns are read. Raises `InputError`, `StoppedError`."""
+    if not os.path.isdir(folder):  # unlike Path.is_dir it returns False if a folder above may not be entered
         raise InputError(f"working_dir {folder}" + (" is not a folder" if os.path.exists(folder) else ": no such folder, or no access"))
     defaults = env.get("RAY_OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES", DEFAULT_EXCLUDES).split(",")
     fixed = GitIgnoreSpec.from_lines([line for line in (*defaults, *excludes) if line.strip()])
@@ -199,18 +197,18 @@ def find_contents(
 
 
 Rules = tuple[tuple[str, GitIgnoreSpec], ...]
-"""Patterns by the folder they hold for, the outermost first."""
+"""Folders with the patterns that each of them sets, the outermost first."""
 
 
 class _Walk:
-    """One way through a folder."""
+    """One walk through a folder and all folders in it."""
 
     def __init__(self, contents: Contents, fixed: GitIgnoreSpec, stopped: Callable[[], bool], *, git: bool) -> None:
         self.contents, self._fixed, self._stopped = contents, fixed, stopped
         self._kinds = (".gitignore", ".rayignore") if git else (".rayignore",)
 
     def enter(self, folder: Path, name: str, above: tuple[tuple[int, int], ...], rules: tuple[tuple[str, Rules], ...]) -> None:
-        """Everything in this folder; `above` are the folders it lies in, which a link may lead back to."""
+        """Take everything in this folder. `above` has the folders that contain it, because a link may lead back to one of them."""
         if self._stopped():
             raise StoppedError
         try:
@@ -225,31 +223,8 @@ class _Walk:
             return
         if not entries and name:
             self.contents.found.append(Found(folder, name, 0, folder=True))
-        rules = self._rules(folder, name, rules)
-        for entry in entries:
-            self._take(entry, f"{name}/{entry.name}" if name else entry.name, (*above, here), rules)
 
-    def _take(self, entry: os.DirEntry[str], name: str, above: tuple[tuple[int, int], ...], rules: tuple[tuple[str, Rules], ...]) -> None:
-        try:
-            status = entry.stat()
-        except OSError as error:
-            if not self._left_out(name, rules):
-                self._skip(name, "it is a broken link" if isinstance(error, FileNotFoundError) else explain_os_error(error))
-            return
-        folder = stat.S_ISDIR(status.st_mode)
-        if self._left_out(f"{name}/" if folder else name, rules):
-            return
-        if why := _unfit(name, status):
-            self._skip(name, why)
-        elif folder:
-            self.enter(Path(entry.path), name, above, rules)
-        elif not os.access(entry.path, os.R_OK):
-            self._skip(name, "no permission to read it")
-        else:
-            self.contents.found.append(Found(Path(entry.path), name, status.st_size))
-
-    def _rules(self, folder: Path, name: str, rules: tuple[tuple[str, Rules], ...]) -> tuple[tuple[str, Rules], ...]:
-        """Those from above, and those of this folder."""
+        # The patterns of the folders above, and those of this folder.
         known = dict(rules)
         for kind in self._kinds:
             file = folder / kind
@@ -260,41 +235,61 @@ class _Walk:
             except (OSError, ValueError) as error:
                 raise InputError(f"{file} can't be read: {error}") from None
             known[kind] = (*known.get(kind, ()), (name, spec))
-        return tuple(known.items())
+        rules = tuple(known.items())
 
-    def _left_out(self, name: str, rules: tuple[tuple[str, Rules], ...]) -> bool:
-        """By any of them. Among the files of one kind the innermost that says something decides, as in git."""
+        for entry in entries:
+            self._take(entry, f"{name}/{entry.name}" if name else entry.name, (*above, here), rules)
+
+    def _take(self, entry: os.DirEntry[str], name: str, above: tuple[tuple[int, int], ...], rules: tuple[tuple[str, Rules], ...]) -> None:
+        try:
+            status = entry.stat()
+        except OSError as error:
+            if not self._is_excluded(name, rules):
+                self._skip(name, "it is a broken link" if isinstance(error, FileNotFoundError) else explain_os_error(error))
+            return
+        is_folder = stat.S_ISDIR(status.st_mode)
+        if self._is_excluded(f"{name}/" if is_folder else name, rules):
+            return
+        if not (stat.S_ISREG(status.st_mode) or is_folder):
+            self._skip(name, "it is neither a file nor a folder")
+        elif "\\" in name:
+            self._skip(name, "Ray can't unpack a name with a backslash")
+        elif not _is_utf8(name):
+            self._skip(name, "its name is not UTF-8")
+        elif is_folder:
+            self.enter(Path(entry.path), name, above, rules)
+        elif not os.access(entry.path, os.R_OK):
+            self._skip(name, "no permission to read it")
+        else:
+            self.contents.found.append(Found(Path(entry.path), name, status.st_size))
+
+    def _is_excluded(self, name: str, rules: tuple[tuple[str, Rules], ...]) -> bool:
+        """Return whether any kind of rules excludes the name. Within one kind the innermost matching file decides, as in git."""
         if self._fixed.match_file(name):
             return True
-        return any(_says(name, of_kind) for _, of_kind in rules)
+        for _, rules_of_kind in rules:
+            for folder, spec in reversed(rules_of_kind):
+                is_excluded = spec.check_file(name[len(folder) + 1 :] if folder else name).include
+                if is_excluded:
+                    return True
+                if is_excluded is not None:
+                    break
+        return False
 
     def _skip(self, name: str, why: str) -> None:
         self.contents.skipped.append(f"{clean(name) or 'the folder'} is left out: {why}")
 
 
-def _says(name: str, rules: Rules) -> bool:
-    for folder, spec in reversed(rules):
-        verdict = spec.check_file(name[len(folder) + 1 :] if folder else name).include
-        if verdict is not None:
-            return verdict
-    return False
-
-
-def _unfit(name: str, status: os.stat_result) -> str | None:
-    """Why Ray could not unpack it."""
-    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-        return "it is neither a file nor a folder"
-    if "\\" in name:
-        return "Ray can't unpack a name with a backslash"
+def _is_utf8(name: str) -> bool:
     try:
         name.encode()
     except UnicodeEncodeError:
-        return "its name is not UTF-8"
-    return None
+        return False
+    return True
 
 
 def pack_archive(path: Path) -> Package:
-    """A package that somebody has made already. Raises `InputError`."""
+    """Return a package of a zip file that the user has made. Raises `InputError`."""
     try:
         source = path.open("rb")
         length = os.fstat(source.fileno()).st_size

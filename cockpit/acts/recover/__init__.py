@@ -1,1 +1,1 @@
-"""The runbook that puts a cluster back on its feet: what each of its steps will do, and how far it is."""
+"""Recovers a cluster: the steps from a stuck cluster to a running job, and the progress of each."""

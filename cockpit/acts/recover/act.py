@@ -1,4 +1,4 @@
-"""The runbook of a preset, as what an operator can choose. `runbook` plans its steps and does them."""
+"""Defines the action that runs a preset's runbook."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ class Recover(Runbook):
     starts_job = True
 
     def find_disk_read(self, row: Preset) -> DiskRead:
-        """Its file, as it is now."""
+        """Read the preset's file as it is now."""
         return reading_of_preset(row)

@@ -1,4 +1,4 @@
-"""Waits until every node of a cluster that was just started has joined with all its GPUs."""
+"""Waits until every node of a newly started cluster has joined with all its GPUs."""
 
 from __future__ import annotations
 
@@ -20,27 +20,30 @@ ANSWER_TIMEOUT_S: Final = 8.0
 
 
 async def wait_for_all(
-    ray: RayClient, session: str, gpus: Mapping[str, float | None], addresses: Mapping[str, str], tell: Callable[[str, str], None]
+    ray: RayClient, session: str, gpus: Mapping[str, float | None], addresses: Mapping[str, str], on_state: Callable[[str, str], None]
 ) -> float:
-    """The GPUs of the complete cluster. Raises `StepError` where a node or GPU is missing after the timeout.
+    """Return the number of GPUs of the complete cluster. Raises `StepError` if a node or GPU is missing after the timeout.
 
-    `gpus` and `addresses` by host: how many its node is to offer, and where it is.
+    `gpus` and `addresses` have for each host the GPUs that its node should offer (`None`: unknown), and its address.
+    `on_state` is called with a host and its state, in words.
     """
     until, lacks = time.monotonic() + JOIN_TIMEOUT_S, "the dashboard has not been asked yet"
     while time.monotonic() < until:
         try:
-            members = await wait_within(ANSWER_TIMEOUT_S, _members(ray, session))
+            members = await wait_within(ANSWER_TIMEOUT_S, _read_members(ray, session))
         except (SourceError, asyncio.TimeoutError) as error:
             if isinstance(error, SourceError) and error.cause in ("no token", "wrong token"):
                 raise StepError(str(error)) from error
             lacks = str(error) or f"{ray.address} has not answered within {ANSWER_TIMEOUT_S:.0f} s"
             for host in addresses:
-                tell(host, lacks)
+                on_state(host, lacks)
         else:
-            there = {host: _lacks(gpus.get(host), address, members) for host, address in addresses.items()}
-            for host, text in there.items():
-                tell(host, text or "joined")
-            missing = [f"{host}: {text}" for host, text in there.items() if text]
+            missing = []
+            for host, address in addresses.items():
+                lack = _missing_of(gpus.get(host), address, members)
+                on_state(host, lack or "joined")
+                if lack:
+                    missing.append(f"{host}: {lack}")
             if not missing:
                 return sum(_gpus(member) for member in members if member.state == "ALIVE")
             lacks = "; ".join(missing)
@@ -48,19 +51,19 @@ async def wait_for_all(
     raise StepError(f"cluster not complete after {JOIN_TIMEOUT_S:.0f} s: {lacks}")
 
 
-async def _members(ray: RayClient, session: str) -> tuple[NodeEntry, ...]:
-    """The nodes of this session: the dashboard of an earlier one may still answer for a moment."""
+async def _read_members(ray: RayClient, session: str) -> tuple[NodeEntry, ...]:
+    """Return the nodes of this session. The dashboard of an earlier session may still answer for a moment."""
     if (await ray.identify()).session != session:
         raise SourceError(f"{ray.address} does not serve {session} yet: another session answers")
     return await ray.members()
 
 
-def _lacks(wanted: float | None, address: str, members: tuple[NodeEntry, ...]) -> str | None:
-    """What the node there still lacks of the GPUs that are wanted of it, or `None`."""
-    mine = [member for member in members if member.node_ip == address and member.state == "ALIVE"]
-    if not mine:
+def _missing_of(wanted: float | None, address: str, members: tuple[NodeEntry, ...]) -> str | None:
+    """Return what the node at this address still lacks of the wanted GPUs, or `None`."""
+    here = [member for member in members if member.node_ip == address and member.state == "ALIVE"]
+    if not here:
         return "its node has not joined yet"
-    found = sum(map(_gpus, mine))
+    found = sum(map(_gpus, here))
     return f"{found:g} of {wanted:g} GPUs" if wanted is not None and found < wanted else None
 
 

@@ -1,4 +1,4 @@
-"""The requests to start Ray on a preset's hosts, and what their answers mean together."""
+"""Builds the requests that start Ray on a preset's hosts, and judges the answers of all hosts together."""
 
 from __future__ import annotations
 
@@ -8,49 +8,52 @@ from typing import Any
 from cockpit.acts.plan import Plan, Target
 from cockpit.config.address import DEFAULT_PORT, url_at
 from cockpit.config.reach import HostEntry
-from cockpit.presets import RayNode, RayStart
+from cockpit.presets import RayStart
 
-PORT = 6379
+DEFAULT_GCS_PORT = 6379
 _LOOPBACK, _ANY = ("", "localhost", "127.0.0.1", "::1"), ("0.0.0.0", "::")  # noqa: S104 to recognize it
 Requests = dict[str, dict[str, Any]]
 
 
-class Unshown(dict[str, str]):
-    """An environment with secrets in it: a plan holds it, and whatever prints that plan does not show it."""
+class HiddenEnv(dict[str, str]):
+    """Environment variables with secrets: a plan that holds them can be printed without showing them."""
 
     def __repr__(self) -> str:
         return "{…}"
 
 
 def start_requests(start: RayStart, names: Mapping[str, str], env: Mapping[str, str], known: Mapping[str, Target], **more: Any) -> Requests:
-    """By what each host is called here (`names`, by the preset's); `known` is what they have answered before."""
-    head = known.get(names[start.head.host])
-    facts = (head.facts if head is not None else None) or {}
-    return {names[node.host]: _request(start, node, env, known.get(names[node.host]), facts, more) for node in start.nodes}
+    """Return one request for each host, by the name that cockpit uses for it.
+
+    `names` maps the preset's host names to cockpit's. `known` has the earlier answers of these hosts. `more` is added to each request.
+    """
+    requests = {}
+    facts_of_head = _facts_of(known.get(names[start.head.host]))
+    for node in start.nodes:
+        is_head = node is start.head
+        facts = _facts_of(known.get(names[node.host]))
+        requests[names[node.host]] = {
+            "role": "head" if is_head else "worker",
+            "words": list(node.arguments),
+            "env": HiddenEnv(env),
+            "python": start.python,
+            "ray": facts.get("ray"),
+            "user": facts.get("user"),
+            "how": facts.get("how"),
+            "likely": None if is_head else facts_of_head.get("ray"),
+            "gcs": None if is_head else facts_of_head.get("gcs"),
+            "name": node.address or (node.host if is_head else None),
+            **more,
+        }
+    return requests
 
 
-def _request(
-    start: RayStart, node: RayNode, env: Mapping[str, str], known: Target | None, of_head: Mapping[str, Any], more: Mapping[str, Any]
-) -> dict[str, Any]:
-    head = node is start.head
-    facts = (known.facts if known is not None else None) or {}
-    return {
-        "role": "head" if head else "worker",
-        "words": list(node.arguments),
-        "env": Unshown(env),
-        "python": start.python,
-        "ray": facts.get("ray"),
-        "user": facts.get("user"),
-        "how": facts.get("how"),
-        "likely": None if head else of_head.get("ray"),
-        "gcs": None if head else of_head.get("gcs"),
-        "name": node.address or (node.host if head else None),
-        **more,
-    }
+def _facts_of(target: Target | None) -> Mapping[str, Any]:
+    return (target.facts if target is not None else None) or {}
 
 
 def same_host(names: Mapping[str, str]) -> str | None:
-    """Two of the preset's hosts that are one, in a sentence: only the last of its requests would be heard."""
+    """Return a sentence about two of the preset's names that mean one host: it could get only one of their two requests."""
     first: dict[str, str] = {}
     for host, name in names.items():
         if (other := first.setdefault(name, host)) != host:
@@ -68,10 +71,13 @@ def address_conflicts(start: RayStart, hosts: Iterable[HostEntry]) -> Iterator[s
 
 
 def why_another_jobs(start: RayStart, names: Mapping[str, str], surveyed: Mapping[str, Target]) -> str | None:
-    """Why a Ray where this one is to be is none of this Slurm job, whose nodes others may share; `None`: nobody knows of one."""
+    """Return why a Ray cluster at this preset's place belongs to another Slurm job, or `None` if none is known.
+
+    Slurm jobs may share a node.
+    """
     mine = sessions_of(start, names, surveyed)
     for target in surveyed.values() if start.slurm else ():
-        for ray in (target.facts or {}).get("rays") or ():
+        for ray in _facts_of(target).get("rays") or ():
             if ray["session"] in mine and ray.get("slurm") not in (None, start.slurm):
                 whose = f"{ray['session']} on {target.host}, with the same port {port_of(start)}, belongs to Slurm job {ray['slurm']}"
                 return f"{whose}, and is not touched: set ray.head.port in the preset to another port"
@@ -79,12 +85,12 @@ def why_another_jobs(start: RayStart, names: Mapping[str, str], surveyed: Mappin
 
 
 def sessions_of(start: RayStart, names: Mapping[str, str], surveyed: Mapping[str, Target]) -> tuple[str, ...]:
-    """The sessions that are this cluster's: those whose GCS is where the preset's head has its own, or will have it."""
-    head, gcs = _head_gcs(start, names, surveyed)
+    """Return the sessions of this cluster: their GCS has the address that the preset's head has or will have."""
+    head, gcs = names[start.head.host], _head_gcs(start, names, surveyed)
     found: dict[str, None] = {}
     for target in surveyed.values():
-        for ray in (target.facts or {}).get("rays") or ():
-            if _is_same_gcs(str(ray["gcs"]), gcs, start, near=target.host == head and bool(ray.get("here"))):
+        for ray in _facts_of(target).get("rays") or ():
+            if _is_same_gcs(str(ray["gcs"]), gcs, start, on_head=target.host == head and bool(ray.get("here"))):
                 found[str(ray["session"])] = None
     return tuple(found)
 
@@ -92,93 +98,89 @@ def sessions_of(start: RayStart, names: Mapping[str, str], surveyed: Mapping[str
 def why_another_ray(
     start: RayStart, names: Mapping[str, str], surveyed: Mapping[str, Target], targets: Iterable[Target], addresses: Collection[str] = ()
 ) -> str | None:
-    """Why what would be stopped is another Ray: by its own raylets, whatever else a process has said of that session; `None`: it is not.
+    """Return why one of the targets that would be stopped belongs to another Ray cluster, or `None`.
 
-    `addresses`: all that the head is known to have.
+    Only the session's own raylet proves its GCS: any process can name any session. `addresses` are all known addresses of the head.
     """
-    head, gcs = _head_gcs(start, names, surveyed)
+    head, gcs = names[start.head.host], _head_gcs(start, names, surveyed)
     for target in targets:
-        found = str((target.facts or {}).get("gcs") or "")
-        near = target.host == head or found.rpartition(":")[0] in addresses
-        if found and not _is_same_gcs(found, gcs, start, near=near):
+        found = str(_facts_of(target).get("gcs") or "")
+        on_head = target.host == head or found.rpartition(":")[0] in addresses
+        if found and not _is_same_gcs(found, gcs, start, on_head=on_head):
             return (
                 f"{target.part} {target.pid} of {target.session} on {target.host} has its GCS at {found}: another Ray cluster, left alone"
             )
     return None
 
 
-def _head_gcs(start: RayStart, names: Mapping[str, str], surveyed: Mapping[str, Target]) -> tuple[str, str]:
-    """What the head is called here, and where it says that its GCS is or will be; empty where it has said nothing."""
-    head = surveyed.get(names[start.head.host])
-    return names[start.head.host], str((head.facts or {}).get("gcs") or "") if head is not None else ""
+def _head_gcs(start: RayStart, names: Mapping[str, str], surveyed: Mapping[str, Target]) -> str:
+    """Return the address that the head has given for its GCS, now or after the start; empty if the head has not answered."""
+    return str(_facts_of(surveyed.get(names[start.head.host])).get("gcs") or "")
 
 
-def _is_same_gcs(address: str, gcs: str, start: RayStart, *, near: bool) -> bool:
-    """A GCS on the head itself is known by its port alone: whatever has it would be in the way."""
+def _is_same_gcs(address: str, gcs: str, start: RayStart, *, on_head: bool) -> bool:
+    """Return whether `address` is this cluster's GCS, or takes its place. On the head the port alone decides: it can be used only once."""
     host, _, port = address.rpartition(":")
-    wanted, _, at = gcs.rpartition(":")
-    return port == (at or str(port_of(start))) and (near or host in (wanted, start.head.host, start.head.address))
+    head_host, _, head_port = gcs.rpartition(":")
+    return port == (head_port or str(port_of(start))) and (on_head or host in (head_host, start.head.host, start.head.address))
 
 
 def port_of(start: RayStart) -> int:
-    """Of the head's GCS."""
-    return int(start.head.flags.get("port") or PORT)
+    """Return the port of the head's GCS."""
+    return int(start.head.flags.get("port") or DEFAULT_GCS_PORT)
 
 
 def listens_far(start: RayStart) -> bool:
-    """Whether its dashboard lets anybody in who is not on the head."""
+    """Return whether the dashboard accepts connections from other hosts."""
     return str(start.head.flags.get("dashboard_host") or "") not in _LOOPBACK
 
 
 def dashboard_of(start: RayStart, host: str, *, near: bool) -> str:
-    """Where its dashboard will answer; `near`: the head is this host. `host` is the head's address otherwise."""
+    """Return the URL at which the dashboard will answer. `near`: the head is this host; otherwise `host` is its address."""
     listens = str(start.head.flags.get("dashboard_host") or "")
     place = listens if listens not in (*_LOOPBACK, *_ANY) else "127.0.0.1" if near else host
     return url_at(place, int(start.head.flags.get("dashboard_port") or DEFAULT_PORT))
 
 
 def why_not(start: RayStart, names: Mapping[str, str], plan: Plan) -> str | None:
-    """Why Ray can't be started on all of them, in one sentence; `None`: it can."""
+    """Return why Ray can't be started on all hosts, in one sentence, or `None`."""
+    # Each host must accept its own request.
     silent = {one.host: one.error for one in plan.unreached}
     reasons = [of_host(host, silent[host]) for host in names.values() if host in silent]
     reasons += [of_host(target.host, target.reason) for target in plan.refused]
-    said = {target.host for target in (*plan.targets, *plan.refused)}
-    twice = [host for host in names.values() if host not in said and host not in silent]
+    answered = {target.host for target in (*plan.targets, *plan.refused)}
+    twice = [host for host in names.values() if host not in answered and host not in silent]
     reasons += [f"{host} is the same host as another host of the preset" for host in twice]
-    return "; ".join(reasons or _unlike(start, names, {target.host: target for target in plan.targets})) or None
+    if reasons:
+        return "; ".join(reasons)
+
+    # Ray lets a node join only with the head's exact versions of Ray and Python.
+    head = names[start.head.host]
+    facts = {target.host: _facts_of(target) for target in plan.targets}
+    for host, facts_of_host in facts.items():
+        for program, key in (("Ray", "ray_version"), ("Python", "python_version")):
+            found, wanted = facts_of_host.get(key), facts[head].get(key)
+            if found and wanted and found != wanted:
+                reasons.append(f"{host} has {program} {found}, but the head {head} has {wanted}")
+    return "; ".join(reasons) or None
 
 
 def of_host(host: str, text: str | None) -> str:
-    """A host's words, with its name before them once."""
+    """Return the text with the host's name before it, once."""
     return text if text and text.startswith(f"{host}: ") else f"{host}: {text}"
 
 
-def _unlike(start: RayStart, names: Mapping[str, str], targets: Mapping[str, Target]) -> list[str]:
-    """Nodes join only with the head's own Ray and Python, to the last number."""
-    head = names[start.head.host]
-    return [
-        f"{host} has {what} {found}, but the head {head} has {wanted}"
-        for host, target in targets.items()
-        for what, key in (("Ray", "ray_version"), ("Python", "python_version"))
-        for found, wanted in [((target.facts or {}).get(key), (targets[head].facts or {}).get(key))]
-        if found and wanted and found != wanted
-    ]
-
-
 def host_lines(targets: Iterable[Target]) -> Iterator[str]:
-    """Each host in a line."""
+    """One line for each host: the session that already runs there, and its numbers."""
     for target in targets:
         yield f"{target.host}: {'; '.join((*([f'already runs {target.session}'] if target.live else []), *target.why[1:]))}"
 
 
 def expected_gpus(targets: Iterable[Target]) -> dict[str, float | None]:
-    """By host, how many GPUs its node will offer; `None` where nobody can say."""
-    return {target.host: _gpus(target.facts or {}) for target in targets}
-
-
-def _gpus(facts: Mapping[str, Any]) -> float | None:
-    if facts.get("num_gpus") is not None:
-        return float(facts["num_gpus"])
-    visible, found = facts.get("gpus_visible"), facts.get("gpus")
-    known = [float(one) for one in (visible, found) if one is not None]
-    return min(known) if known else None
+    """Return the number of GPUs that each host's node will offer; `None` if it is unknown."""
+    expected: dict[str, float | None] = {}
+    for target in targets:
+        facts = _facts_of(target)
+        counts = [facts["num_gpus"]] if facts.get("num_gpus") is not None else [facts.get("gpus_visible"), facts.get("gpus")]
+        expected[target.host] = min((float(one) for one in counts if one is not None), default=None)
+    return expected

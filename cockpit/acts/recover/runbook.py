@@ -1,4 +1,4 @@
-"""The runbook as one plan: confirmed once, carried out step by step on the cluster that it starts, until a step fails."""
+"""Plans a preset's runbook as one plan, and runs it step by step after one confirmation, until a step fails."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ StepFunction = Callable[[Hear, Show], Awaitable[Lines]]
 
 
 class Recovery:
-    """One preset's runbook. `plan` asks the hosts and changes nothing; `run` does what was agreed to, once."""
+    """One preset's runbook. `plan` asks the hosts and changes nothing; `run` performs the confirmed plan, once."""
 
     def __init__(
         self,
@@ -48,66 +48,73 @@ class Recovery:
         skip: Sequence[str] = (),
         follow: bool = True,
     ) -> None:
-        """`dashboard` is where the cluster will answer. Raises `StepError` where `begin` and `skip` leave nothing to be done."""
+        """`dashboard` is the URL that the cluster's dashboard will have. Raises `StepError` if `begin` and `skip` leave no step."""
         self.preset = preset
         self._monitor = monitor
         self.hide = secret_hider(filled.hidden)
-        """Takes the preset's secrets out of a text."""
+        """Removes the preset's secrets from a text."""
         self._steps = RecoverySteps(monitor, executor, preset, filled.preset.ray.env if filled.preset.ray else {}, dashboard)
         self._job = JobSteps(monitor, executor, preset)
-        of_demo = OF_ALL_RAYS if isinstance(preset.ray, RayStart) and is_demo(preset.ray) else ()
-        self.steps = _choose_steps(steps_of(job=preset.job is not None, follow=follow), begin, (*skip, *of_demo))
+
+        # Steps before `begin` stop a cluster, so none of them runs, also if this runbook does not have the step `begin` itself.
+        skipped = {*skip, *NAMES[: NAMES.index(begin)]}
+        if isinstance(preset.ray, RayStart) and is_demo(preset.ray):
+            skipped |= {*OF_ALL_RAYS}
+        steps = steps_of(job=preset.job is not None, follow=follow)
+        if skipped.issuperset(step.name for step in steps):
+            raise StepError(f"no step left to run: --from {begin} and --skip leave out all of them")
+        self.steps = tuple(replace(step, state="skipped" if step.name in skipped else "waiting") for step in steps)
         self._changed = asyncio.Event()
 
     def __getitem__(self, name: str) -> Step:
         return next(step for step in self.steps if step.name == name)
 
-    def _does(self, name: str) -> bool:
+    def _includes(self, name: str) -> bool:
         return any(step.name == name and step.state != "skipped" for step in self.steps)
 
     @property
     def named_job(self) -> str | None:
-        """The Slurm job that was named for this run, and has to be named again where it goes on."""
+        """The Slurm job that was named for this run; a command that continues the run must name it again."""
         return self._monitor.config.named_job
 
     @property
     def failed(self) -> Step | None:
-        """The step at which it has stopped."""
+        """The step that has failed."""
         return next((step for step in self.steps if step.state == "failed"), None)
 
     @property
     def left(self) -> tuple[str, ...]:
-        """After a failure: what is in which state."""
+        """The state of the cluster after a failure, one sentence each."""
         return self._steps.left()
 
     def obstacles(self, plan: Plan) -> Sequence[str]:
-        """Why not all of that plan would be done; empty when nothing is in its way."""
+        """Return why a part of the plan would not be done; empty if all of it would."""
         return self._steps.obstacles(plan)
 
-    async def plan(self, hear: Hear = lambda *_: None) -> Plan:
-        """The one question: what would be stopped, and what ends with it. Raises `StepError` when it can't end well, `SourceError`."""
-        reason = await self._steps.survey(hear)
-        if reason and (self._does("hosts") or self._does("start")):
-            raise StepError(reason) if self._steps.heard else SourceError(reason)
-        if self._does("check") and (reason := await self._job.too_large(self._steps.gpus())):
+    async def plan(self, on_progress: Hear = lambda *_: None) -> Plan:
+        """Return the plan to confirm: what would be stopped, and what ends with it. Raises `SourceError`, `StepError`."""
+        reason = await self._steps.survey(on_progress)
+        if reason and (self._includes("hosts") or self._includes("start")):
+            raise StepError(reason) if self._steps.has_answers else SourceError(reason)
+        if self._includes("check") and (reason := await self._job.too_large(self._steps.gpus())):
             raise StepError(reason)
-        if not self._does("wait") and any(map(self._does, OF_JOB)) and (reason := self._steps.why_not_followed()):
+        if not self._includes("wait") and any(map(self._includes, OF_JOB)) and (reason := self._steps.why_not_followed()):
             raise StepError(reason)
-        if not self._does("stop"):
+        if not self._includes("stop"):
             return Plan("stop", f"Recover {self.preset.name}", hosts=self._steps.hosts, notes=self._steps.describe_placement())
-        plan = await self._steps.plan_stop(hear)
+        plan = await self._steps.plan_stop(on_progress)
         self._set("stop", state="planned", plan=plan)
         return plan
 
     async def run(self) -> AsyncIterator[Step]:
-        """Every step whenever something of it has changed; over when all are done, or one has failed."""
+        """Yield a step whenever it has changed, until all steps are done or one has failed."""
         for name in [step.name for step in self.steps if step.state != "skipped"]:
-            async for step in self._run(name):
+            async for step in self._run_step(name):
                 yield step
             if self.failed is not None:
                 return
 
-    async def _run(self, name: str) -> AsyncIterator[Step]:
+    async def _run_step(self, name: str) -> AsyncIterator[Step]:
         began = time.monotonic()
         yield self._set(name, state="running", hosts={})
         task = asyncio.ensure_future(self._outcome(name))
@@ -129,16 +136,16 @@ class Recovery:
             yield self._set(name, state="done", lines=done, took=took)
 
     async def _outcome(self, name: str) -> Lines | StepError:
-        """What came of it, or why it has failed."""
+        """Perform the step. Return its results, or its failure."""
 
-        def hear(host: str, progress: Progress) -> None:
+        def on_progress(host: str, progress: Progress) -> None:
             self._set(name, hosts={**self[name].hosts, host: self.hide(progress.text)})
 
         def show(news: Plan | Receipt) -> None:
             self._set(name, **({"plan": news} if isinstance(news, Plan) else {"receipts": (*self[name].receipts, news)}))
 
         try:
-            lines = await self._function_of(name)(hear, show)
+            lines = await self._function_of(name)(on_progress, show)
         except (StepError, SourceError, InputError) as error:
             return StepError(self.hide(redact(str(error))), getattr(error, "begin", None))
         return tuple(map(self.hide, lines))
@@ -154,7 +161,7 @@ class Recovery:
             "wait": steps.wait,
             "check": lambda *_: self._job.check(),
             "launch": self._job.launch,
-            "follow": lambda hear, _: self._job.follow(hear),
+            "follow": lambda on_progress, _: self._job.follow(on_progress),
         }
         return found[name]
 
@@ -162,14 +169,6 @@ class Recovery:
         self.steps = tuple(replace(step, **news) if step.name == name else step for step in self.steps)
         self._changed.set()
         return self[name]
-
-
-def _choose_steps(steps: Sequence[Step], begin: str, skip: Sequence[str]) -> tuple[Step, ...]:
-    """None before `begin`, also where this runbook does not have that step itself: those before it stop a cluster."""
-    left_out = {*skip, *NAMES[: NAMES.index(begin)]}
-    if left_out.issuperset(step.name for step in steps):
-        raise StepError(f"no step left to run: --from {begin} and --skip leave out all of them")
-    return tuple(replace(step, state="skipped" if step.name in left_out else "waiting") for step in steps)
 
 
 @asynccontextmanager
@@ -183,9 +182,9 @@ async def begin_recovery(
     follow: bool = True,
     ending: list[Callable[[], None]] | None = None,
 ) -> AsyncIterator[Recovery]:
-    """Nothing is done yet. `ending` is told what to call should nobody come back to close it.
+    """Prepare a recovery; nothing is changed yet. Raises `InputError`, `StepError`, `SourceError`.
 
-    Raises `InputError`, `StepError`, `SourceError`.
+    `ending` gets the function that releases everything, for a caller that ends without leaving this context.
     """
     if preset.ray is None:
         raise InputError(f"{preset.path}: has no `ray` section, so cockpit can't start its cluster")
@@ -194,8 +193,19 @@ async def begin_recovery(
         raise mistake(preset, "ray.head", NO_NODES)
     await check_allocation(config, preset.ray)
     filled = fill_preset(preset, env)
-    dashboard = _dashboard(config, preset.ray)
-    # Probes that watch other hosts would only compete with what is done there.
+
+    # The dashboard is reached directly, or through a tunnel whose address the config has.
+    head = preset.ray.head.address or preset.ray.head.host
+    near = _is_this_host(head)
+    if near or listens_far(preset.ray):
+        dashboard = dashboard_of(preset.ray, head, near=near)
+    elif config.address is not None:
+        dashboard = config.address
+    else:
+        ways = "set ray.head.dashboard_host in the preset, run cockpit there, or give the address of a tunnel with --address"
+        raise StepError(f"the dashboard will only be reachable on {head}: {ways}")
+
+    # Probes that watch other hosts would only compete with the actions there.
     monitor = ClusterMonitor(replace(config, address=config.address or dashboard, probe_hosts="never"), lambda _: None)
     if ending is not None:
         ending.append(monitor.close)
@@ -208,7 +218,10 @@ async def begin_recovery(
 
 
 async def check_allocation(config: Config, start: RayStart) -> None:
-    """That the job still has the nodes: a step proves it, another way to reach them does not. Raises `StepError`, `SourceError`."""
+    """Check that the Slurm job still has the preset's nodes. Raises `StepError`, `SourceError`.
+
+    If the hosts are reached through a step of that job, `srun` itself proves it.
+    """
     if start.slurm is not None and config.slurm is not None and len(config.slurm.ids) > 1:
         raise StepError(f"Slurm job {start.slurm} is part of a heterogeneous job, in which cockpit can't start Ray")
     if start.slurm is None or config.origins.get("reach") in (slurm.JOB, slurm.FLAG):
@@ -219,20 +232,8 @@ async def check_allocation(config: Config, start: RayStart) -> None:
         raise StepError(f"Slurm job {start.slurm} ({job.state}) no longer has {', '.join(lost)}")
 
 
-def _dashboard(config: Config, start: RayStart) -> str:
-    """Where the cluster's will answer, as seen from here; from elsewhere through a tunnel, if there is one. Raises `StepError`."""
-    head = start.head.address or start.head.host
-    near = _is_near(head)
-    if near or listens_far(start):
-        return dashboard_of(start, head, near=near)
-    if config.address is None:
-        ways = "set ray.head.dashboard_host in the preset, run cockpit there, or give the address of a tunnel with --address"
-        raise StepError(f"the dashboard will only be reachable on {head}: {ways}")
-    return config.address
-
-
-def _is_near(host: str) -> bool:
-    """Whether that is an address of this host: only then a socket can be bound to it."""
+def _is_this_host(host: str) -> bool:
+    """Return whether a name or address means this host: a socket can be bound only to an address of this host."""
     with suppress(OSError):
         for family, kind, protocol, _, address in socket.getaddrinfo(host, 0, 0, socket.SOCK_DGRAM):
             with suppress(OSError), socket.socket(family, kind, protocol) as tried:

@@ -1,4 +1,4 @@
-"""A step of the runbook: what it does, the progress of each host, and the outcome."""
+"""Defines a step of the runbook: its description, the progress of each host, and its result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cockpit.acts.plan import Plan, Receipt
 from cockpit.model import Value
 
 StepState = Literal["waiting", "planned", "running", "done", "failed", "skipped"]
-"""`planned`: what it will do is known to the last target."""
+"""`planned`: all its targets are known."""
 WILL: Final[Mapping[str, tuple[str, str]]] = {
     "stop": ("Stop Ray", "stop this cluster's Ray on every host where it is known to run"),
     "kill-orphans": ("Kill orphans", "kill orphan and stale processes on these hosts, and nothing else"),
@@ -24,17 +24,17 @@ WILL: Final[Mapping[str, tuple[str, str]]] = {
     "launch": ("Launch", "submit the preset's job"),
     "follow": ("Follow", "wait until the job shows progress"),
 }
-"""Of each step its title, and what it will do."""
+"""Title and description of each step, in the order of the runbook."""
 NAMES: Final = tuple(WILL)
 OF_JOB: Final = ("check", "launch", "follow")
-"""Those that only a preset with a job has."""
+"""Steps that only a preset with a job has."""
 
 
 class StepError(Exception):
     """A step has failed; its text is one sentence."""
 
     def __init__(self, text: str, begin: str | None = None) -> None:
-        """`begin` is the step that mends it, where going on at the same one would fail again."""
+        """`begin` is the earlier step that must be repeated first, if repeating this one would fail again."""
         super().__init__(text)
         self.begin = begin
 
@@ -48,25 +48,25 @@ class Step(Value, frozen=True):
     """What it does, in words."""
     state: StepState = "waiting"
     hosts: Mapping[str, str] = {}
-    """By host, its progress."""
+    """The progress of each host."""
     lines: tuple[str, ...] = ()
-    """Its results, a sentence each."""
+    """Its results, one sentence each."""
     error: str | None = None
     """Why it has failed."""
     begin: str | None = None
-    """An earlier step that mends that."""
+    """After a failure: the earlier step to begin again with, if there is one."""
     plan: Plan | None = None
     receipts: tuple[Receipt, ...] = ()
-    """What it has done, also where it failed after all."""
+    """What it has done, also if it has failed later."""
     took: float | None = None
 
     @property
     def go_on(self) -> str:
-        """The step at which somebody goes on who has mended what was wrong."""
+        """The step to continue with when the cause of the failure is gone."""
         return self.begin or self.name
 
 
 def steps_of(*, job: bool, follow: bool) -> tuple[Step, ...]:
-    """All that a runbook has, in their order."""
+    """Return all steps of a runbook, in order."""
     left = [name for name in NAMES if (job or name not in OF_JOB) and (follow or name != "follow")]
     return tuple(Step(name, *WILL[name]) for name in left)

@@ -48,6 +48,8 @@ class FaultEpisode(msgspec.Struct, frozen=True):
     text: str
     begin: float
     end: float | None
+    title: str | None = None
+    """What people call that host: as its node."""
 
 
 class ActDone(msgspec.Struct, frozen=True):

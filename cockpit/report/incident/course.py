@@ -58,7 +58,8 @@ def _merge(earlier: Weighed, later: Weighed) -> Weighed:
 
 def point_of(snapshot: Snapshot, fleet: Fleet) -> Point:
     """The whole cluster at one moment."""
-    fills = [share for node in snapshot.nodes or () if node.state != "DEAD" and (share := _fill(node.memory)) is not None]
+    machines = [snapshot.index.machine(node) for node in snapshot.nodes or () if node.state != "DEAD"]
+    fills = [share for machine in machines if (share := _fill(machine.memory)) is not None]
     return Point(snapshot.taken, fleet.gpus, fleet.reserved, fleet.busy, fleet.unknown, max(fills, default=None))
 
 

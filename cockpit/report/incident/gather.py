@@ -41,6 +41,8 @@ class _Gatherer:
         self.usage = SessionUsages()
         self.course = Course()
         self.findings, self.faults = Spans(worse_finding), Spans[Fault]()
+        self.titles: dict[str, str] = {}
+        """By the name of a host on which a source failed: what people call it."""
         self.jobs: dict[tuple[str | None, str], Job] = {}
         """By session of Ray and key."""
         self.related: set[str] = set()
@@ -51,6 +53,7 @@ class _Gatherer:
             self.course.add(point_of(snapshot, self.usage.last.fleet))
         now = snapshot.taken
         self.findings.see(now, {each.key: (each, each.since or now) for each in snapshot.findings})
+        self.titles.update({fault.host: snapshot.index.titles.of_host(fault.host) for fault in snapshot.faults if fault.host})
         self.faults.see(now, {each.key: (each, each.since) for each in by_cause(snapshot.faults)})
         for job in snapshot.jobs or ():
             if (key := (self.usage.last.session, job.key)) in self.jobs or len(self.jobs) < MAX_JOBS:
@@ -108,7 +111,7 @@ def _account(recording: Recording, seen: _Gatherer, begin: float, end: float) ->
         gaps=tuple((max(begin, one), min(end, other)) for one, other in recording.gaps if other > begin and one < end),
         damage=tuple(recording.damage),
         findings=tuple(_episode(span) for span in spans if seen.concerns(span.thing.about)),
-        faults=tuple(FaultEpisode(span.thing.source, span.thing.host, span.thing.text, span.begin, span.end) for span in seen.faults.all),
+        faults=tuple(_fault_episode(span, seen.titles) for span in seen.faults.all),
         acts=tuple(_acts(events, seen.job_names)),
         jobs=tuple(_jobs(seen, begin)),
         usage=tuple(usage.rows(seen.job)),
@@ -117,6 +120,11 @@ def _account(recording: Recording, seen: _Gatherer, begin: float, end: float) ->
         course=seen.course.points,
         cockpit=__version__,
     )
+
+
+def _fault_episode(span: Span[Fault], titles: Mapping[str, str]) -> FaultEpisode:
+    fault = span.thing
+    return FaultEpisode(fault.source, fault.host, fault.text, span.begin, span.end, titles.get(fault.host or ""))
 
 
 def _look_up(recording: Recording, spans: Sequence[Span[Finding]]) -> None:

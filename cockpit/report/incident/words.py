@@ -178,4 +178,4 @@ def act_words(act: ActDone) -> str:
 
 def fault_words(fault: FaultEpisode) -> str:
     """The source, where, and what it said."""
-    return f"{fault.source}{f' on {fault.host}' if fault.host else ''}: {fault.text}"
+    return f"{fault.source}{f' on {fault.title or fault.host}' if fault.host else ''}: {fault.text}"

@@ -267,8 +267,11 @@ def _may_be_answer(line: bytes) -> bool:
 
 
 def has_complete_sample(host: Host, rays: NodeFacts | None, now: float) -> bool:
-    """Whether the probe has sent the processes, and the GPUs if there may be some: a driver that nothing uses takes seconds to wake up."""
-    seen_by_ray = any(node.gpus for node in (rays.nodes if rays else ()) if node.id in host.nodes)
+    """Whether the probe has sent the processes, and the GPUs if there may be some: a driver that nothing uses takes seconds to wake up.
+
+    `host.nodes` is a claim of the host. A false claim makes cockpit wait `NVML_TIMEOUT_S` at most.
+    """
+    seen_by_ray = any(node.agent.gpus for node in (rays.nodes if rays else ()) if node.id in host.nodes)
     fails = seen_by_ray and any(fault.source == "nvml" for fault in host.faults)  # without a fault there is no driver to be asked
     wakes = host.gpus is None and (fails or "nvml" in host.unanswered)
     hangs = any(fault.source == "nvml" and now - fault.since > NVML_TIMEOUT_S for fault in host.faults)

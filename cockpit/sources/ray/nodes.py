@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cockpit.clock import redate, shift_of
-from cockpit.model import Amount, Disk, Gpu, Hold, Holder, HostMemory, Kind, Node, NodeState, Process, Quantity, Value, Worker
+from cockpit.model import AgentReport, Amount, Disk, Gpu, Hold, Holder, HostMemory, Kind, Node, NodeState, Process, Quantity, Value, Worker
 from cockpit.secrets import redact
 from cockpit.sources.ray import wire
 from cockpit.sources.ray.resources import ResourceNames, is_grouped, parse_uses, plausible_amount, whole
@@ -160,15 +160,15 @@ class Nodes:
         if message := raylet.state_message or (raylet.death_info and raylet.death_info.reason_message):
             record.message = message
 
-    def _node(self, node_id: str, memory: _NodeRecord) -> Node:
-        raylet, identity = memory.raylet or wire.Raylet(), memory.identity or wire.NodeEntry(node_id)
-        figures = memory.figures or wire.Summary()
+    def _node(self, node_id: str, record: _NodeRecord) -> Node:
+        raylet, identity = record.raylet or wire.Raylet(), record.identity or wire.NodeEntry(node_id)
+        figures = record.figures or wire.Summary()
         ip = identity.node_ip or raylet.node_manager_address or figures.ip or ""
         name = identity.node_name or raylet.node_name or ""
         totals = identity.resources_total
         if not totals:
             totals = {self._names.unmangle(name): total for name, total in (raylet.resources_total or {}).items()}
-        used = parse_uses(self._used.get(node_id, "")) if memory.alive else {}
+        used = parse_uses(self._used.get(node_id, "")) if record.alive else {}
         resources = {
             name: Quantity(used=plausible_amount(used[name][0]) if name in used else None, total=plausible_amount(total))
             for name, total in totals.items()
@@ -180,32 +180,35 @@ class Nodes:
             ip=ip,
             name=name if name != ip else "",
             head=bool(identity.is_head_node if identity.is_head_node is not None else raylet.is_head_node),
-            state=memory.state,
-            message=None if memory.alive else redact(memory.message or "") or None,
-            seen=memory.seen,
+            state=record.state,
+            message=None if record.alive else redact(record.message or "") or None,
+            agent=AgentReport(seen=record.seen),
             resources=resources,
             labels=identity.labels if identity.labels is not None else raylet.labels or {},
-            reported=memory.seen,
-            started=redate(memory.started, self._shift()),
-            ended=None if memory.alive else redate(memory.ended, self._shift()),
-            had=() if memory.alive else tuple(worker.actor for worker in _workers(node_id, memory) if worker.actor),
+            started=redate(record.started, self._shift()),
+            ended=None if record.alive else redate(record.ended, self._shift()),
+            had=() if record.alive else tuple(worker.actor for worker in _workers(node_id, record) if worker.actor),
         )
-        return _with_figures(node, figures, memory) if memory.alive else node
+        return _with_figures(node, figures, record) if record.alive else node
 
 
-def _with_figures(node: Node, figures: wire.Summary, memory: _NodeRecord) -> Node:
+def _with_figures(node: Node, figures: wire.Summary, record: _NodeRecord) -> Node:
     """The node with the figures of its agent. A dead node gets none."""
     mem = figures.mem or ()
-    return replace(
-        node,
+    agent = AgentReport(
+        seen=record.seen,
         cpu=plausible_amount(figures.cpu),
         cpus=whole(figures.cpus[0]) if figures.cpus else None,
-        memory=HostMemory(used=whole(mem[3]), total=whole(mem[0])) if len(mem) > 3 else HostMemory(),
-        object_store=memory.store or Amount(),
+        memory=HostMemory(used=whole(mem[3]), total=whole(mem[0])) if len(mem) > 3 else None,
         shared=whole(_known_figure(figures.shm)),
         disks=_disks(figures.disk),
         gpus=_gpus(figures, node.resources),
-        workers=None if memory.workers is None else sum(worker.worker_type != "DRIVER" for worker in memory.workers),
+    )
+    return replace(
+        node,
+        agent=agent,
+        object_store=record.store or Amount(),
+        workers=None if record.workers is None else sum(worker.worker_type != "DRIVER" for worker in record.workers),
     )
 
 
@@ -263,9 +266,9 @@ def identifier(text: str | None) -> str | None:
     return text if text and text.strip("f") else None
 
 
-def _workers(node_id: str, memory: _NodeRecord) -> list[Worker]:
+def _workers(node_id: str, record: _NodeRecord) -> list[Worker]:
     """The workers and drivers, without the agent, which is listed as a driver because it runs the supervisors of jobs."""
-    agent = memory.figures.agent.pid if memory.figures and memory.figures.agent else None
+    agent = record.figures.agent.pid if record.figures and record.figures.agent else None
     return [
         Worker(
             node=node_id,
@@ -274,7 +277,7 @@ def _workers(node_id: str, memory: _NodeRecord) -> list[Worker]:
             actor=identifier(worker.actor_id),
             driver=worker.worker_type == "DRIVER",
         )
-        for worker in memory.workers or ()
+        for worker in record.workers or ()
         if (pid := whole(worker.pid)) and pid != agent
     ]
 

@@ -134,11 +134,12 @@ def _waiting_time(actor: Actor, view: View) -> str:
 
 
 def _memory_bytes(actor: Actor, view: View) -> int | None:
-    return view.index.actor_gpus.get(actor.id, (None,))[0]
+    held = view.cluster.gpus_by_actor.get(actor.id)
+    return held.memory if held else None
 
 
 def _memory(actor: Actor, view: View) -> str:
-    if actor.id in view.index.actor_gpus:
+    if actor.id in view.cluster.gpus_by_actor:
         return size(_memory_bytes(actor, view))
     return UNKNOWN if _is_memory_unknown(view, actor) else ""
 

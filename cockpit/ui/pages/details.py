@@ -111,7 +111,7 @@ class DetailPage(Page):
 
 def _find_newest(thing: Any, view: View) -> Any:
     if isinstance(thing, Actor):
-        return view.index.actors.get(thing.id) or (thing if thing.state == "DEAD" else None)
+        return view.cluster.actors.get(thing.id) or (thing if thing.state == "DEAD" else None)
     list_all = POOLS.get(thing.key.partition(":")[0])
     pool = list_all(view.snapshot) if list_all else view.preset_entries
     return next((other for other in pool or () if other.key == thing.key), None)
@@ -185,7 +185,7 @@ def _ancestors(process: Process, own: Sequence[Process]) -> Iterator[Process]:
 
 
 def _actor_name(actor: str | None, view: View) -> str:
-    known = view.index.actors.get(actor or "")
+    known = view.cluster.actors.get(actor or "")
     return f"{known.class_} {known.name or known.id}" if known else actor or UNKNOWN
 
 
@@ -338,7 +338,7 @@ def _bundles(group: PlacementGroup) -> Section[Item[Bundle]]:
 
 def _session(session: Session, view: View) -> Sequence[Section[Any]]:
     def pairs() -> Pairs:
-        yield "host", _host_words(session.host, view)
+        yield "host", view.host_words(session.host)
         yield "path", session.path
         dead: Cell = (("dead: none of its processes runs", "warn"),)
         yield "state", UNKNOWN if session.live is None else (("live", "ok"),) if session.live else dead
@@ -353,17 +353,11 @@ def _session(session: Session, view: View) -> Sequence[Section[Any]]:
     return (facts("session", "SESSION", list(pairs()), view.width), processes_section("session-processes", "PROCESSES", own, "none"))
 
 
-def _host_words(host: str, view: View) -> str:
-    """As its node is called, and its own name where that is another."""
-    title = view.host_title(host)
-    return title if title == host else f"{title} (host {host})"
-
-
 def _fault(fault: Fault, view: View) -> Sequence[Section[Any]]:
     pairs: Iterable[tuple[str, Cell]] = (
         ("source", fault.source),
         *([("affects", ", ".join(fault.sources))] if len(fault.sources) > 1 else []),
-        ("host", _host_words(fault.host, view) if fault.host else UNKNOWN),
+        ("host", view.host_words(fault.host) if fault.host else UNKNOWN),
         ("since", cells.moment(fault.since, view)),
         ("error", fault.text),
         ("effect", "Data from this source is from before that time; cockpit keeps retrying."),

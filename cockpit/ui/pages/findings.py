@@ -8,12 +8,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from cockpit.model import LEVELS, Actor, Demand, Fault, Finding, Node, PlacementGroup, Process, Session
+from cockpit.model.about import find_things
 from cockpit.placement import needs_words
 from cockpit.report.faults import also_down, by_cause
 from cockpit.text import UNKNOWN
 from cockpit.ui import cells
 from cockpit.ui.columns import age_column, text_column
-from cockpit.ui.findings import find_things, next_steps
+from cockpit.ui.findings import next_steps
 from cockpit.ui.section import MAX_TEXT_LINES, VALUE_COLUMN, Cell, Column, FactRow, Item, Page, Pairs, Section, facts, paragraphs
 from cockpit.ui.view import View
 
@@ -117,7 +118,7 @@ def _things_section(about: Sequence[Any], view: View) -> Section[FactRow]:
 
 def _thing_title(thing: Any, view: View) -> str:
     if isinstance(thing, Node):
-        return f"{view.index.titles.of_node(thing)} {thing.ip}".strip()
+        return f"{view.cluster.titles.of_node(thing)} {thing.ip}".strip()
     if isinstance(thing, Process):
         return f"{thing.pid} on {cells.place(thing, view)}: {cells.command(thing)}"
     if isinstance(thing, Session):

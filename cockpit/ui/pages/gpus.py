@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any, overload
 
 from cockpit.findings.stalls import IDLE_CLEAR_PERCENT
-from cockpit.model import Actor, Gpu, Hold, Node, Process
+from cockpit.model import Actor, ClusterIndex, Gpu, Hold, Node, Process
 from cockpit.text import UNKNOWN, age, percent, ratio, size
 from cockpit.ui import cells
 from cockpit.ui.columns import text_column
@@ -35,18 +35,18 @@ class GpuRow(PageRow, frozen=True):
 def gpu_rows(node: Node, view: View) -> list[GpuRow]:
     """Each GPU of a node, and below it the processes that hold its memory."""
     rows: list[GpuRow] = []
-    for gpu in node.gpus or ():
+    for gpu in view.cluster.machine(node).gpus or ():
         rows.append(GpuRow(node, gpu))
-        rows += [GpuRow(node, gpu, process, hold) for process, hold in view.index.gpu_holders(node.key, gpu.index)]
+        rows += [GpuRow(node, gpu, process, hold) for process, hold in view.cluster.gpu_holders.get((node.key, gpu.index), ())]
     return rows
 
 
 class GpuRows(Sequence[GpuRow]):
     """The GPUs of all nodes; a row is made when it is drawn, as of thousands few ever are."""
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
-        self._nodes = [node for node in nodes if node.gpus]
-        self._firsts = list(accumulate((len(node.gpus or ()) for node in self._nodes), initial=0))
+    def __init__(self, nodes: Sequence[Node], index: ClusterIndex) -> None:
+        self._nodes = [(node, gpus) for node in nodes if (gpus := index.machine(node).gpus)]
+        self._firsts = list(accumulate((len(gpus) for _, gpus in self._nodes), initial=0))
 
     def __len__(self) -> int:
         return self._firsts[-1]
@@ -64,14 +64,14 @@ class GpuRows(Sequence[GpuRow]):
         if not 0 <= at < len(self):
             raise IndexError(at)
         number = bisect_right(self._firsts, at) - 1
-        node = self._nodes[number]
-        return GpuRow(node, (node.gpus or ())[at - self._firsts[number]])
+        node, gpus = self._nodes[number]
+        return GpuRow(node, gpus[at - self._firsts[number]])
 
 
 def gpus_section(key: str, rows: Sequence[GpuRow] | None, *, own_node: bool = False) -> Section[GpuRow]:
     """GPUs of one node, or of all."""
     columns: tuple[Column[GpuRow], ...] = (
-        *(() if own_node else (text_column("GPUS", 10, lambda row, view: view.index.titles.of_node(row.node), name=True),)),
+        *(() if own_node else (text_column("GPUS", 10, lambda row, view: view.cluster.titles.of_node(row.node), name=True),)),
         Column("GPU", 5, _label, sort=lambda row, _: row.gpu.index),
         Column("MEMORY", 10, _memory, rank=2),
         Column("USED/ALL", 9, _used_memory, sort=lambda row, _: row.hold.memory if row.hold else row.gpu.memory_used, right=True),
@@ -97,7 +97,7 @@ def gpus_section(key: str, rows: Sequence[GpuRow] | None, *, own_node: bool = Fa
         rows,
         "none reported" if own_node else "none reported by NVML or by Ray's agent",
         _search,
-        lambda row, view: cells.is_old(row.node, view) or row.node.gpus_seen is not None,
+        lambda row, view: cells.is_old(row.node, view) or view.cluster.machine(row.node).gpus_seen is not None,
         total=sum(row.about is None for row in rows or ()) if own_node else None,
         unknown="unknown: no GPU data from NVML or from Ray's agent",
     )
@@ -176,7 +176,7 @@ def _holder_cell(row: GpuRow, view: View) -> Cell:
         return (*cells.kind(row.about), (f" {row.about.pid} {_owner(row.about, view)}", ""))
     if row.gpu.fault:
         return ((f"{'x' if view.ascii else '✖'} {row.gpu.fault}", "bad"),)
-    held = view.index.gpu_holders(row.node.key, row.gpu.index)
+    held = view.cluster.gpu_holders.get((row.node.key, row.gpu.index), ())
     return ", ".join(dict.fromkeys(_holder(process, view) for process, _ in held)) or _no_holder(row.gpu)
 
 
@@ -190,7 +190,7 @@ def _holder(process: Process, view: View) -> str:
 
 
 def _jobs(row: GpuRow, view: View) -> str:
-    held = [row.about] if row.about else [process for process, _ in view.index.gpu_holders(row.node.key, row.gpu.index)]
+    held = [row.about] if row.about else [process for process, _ in view.cluster.gpu_holders.get((row.node.key, row.gpu.index), ())]
     return ", ".join(dict.fromkeys(view.job_title(process.job) for process in held if process.job))
 
 
@@ -208,7 +208,7 @@ def _idle(row: GpuRow, view: View) -> Cell:
 def _reserved_by(row: GpuRow, view: View) -> Cell:
     """Jobs and groups; Ray doesn't tell which GPU it has given to whom, so that it is known of those alone that hold memory of it."""
     reservers = view.index.gpu_reservers(row.node.key, row.gpu.index)
-    names = dict.fromkeys(_reservation(view.index.actors[key.removeprefix("actor:")], view) for key in reservers)
+    names = dict.fromkeys(_reservation(view.cluster.actors[key.removeprefix("actor:")], view) for key in reservers)
     if not names and row.gpu in view.index.gpus_not_given.get(row.node.key, ()):
         return (("not given to Ray", "dim"),)
     return ", ".join(names) or _tell_unclaimed(row.node, view)
@@ -224,14 +224,14 @@ def _tell_unclaimed(node: Node, view: View) -> Cell:
     used = node.resources["GPU"].used if "GPU" in node.resources else None
     if used is None:
         return UNKNOWN
-    if used >= len(node.gpus or ()) - len(view.index.gpus_not_given.get(node.key, ())):
+    if used >= len(view.cluster.machine(node).gpus or ()) - len(view.index.gpus_not_given.get(node.key, ())):
         return "reserved"
     return (("free", "ok"),) if _are_found(used, node, view) else UNKNOWN
 
 
 def _are_found(used: float, node: Node, view: View) -> bool:
     """Whether all reservations are known: as many GPUs as are reserved, and nobody works on more than it may have."""
-    places = [reservers for gpu in node.gpus or () if (reservers := view.index.gpu_reservers(node.key, gpu.index))]
+    places = [reservers for gpu in view.cluster.machine(node).gpus or () if (reservers := view.index.gpu_reservers(node.key, gpu.index))]
     most = {key: number for reservers in places for key, number in reservers.items()}
     strays = any(number > most[key] for key, number in Counter(key for reservers in places for key in reservers).items())
     return len(places) >= used and not strays

@@ -9,11 +9,11 @@ from cockpit.findings.memory import kill_order, newest_worker
 from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, Holding, KillLine, MemoryOwner, kill_line, plausible_bytes
 from cockpit.findings.trend import Trend, seconds_until
 from cockpit.model import SUPERVISOR, Finding, HostMemory, Node, Snapshot
+from cockpit.model.about import find_things
 from cockpit.monitor.history import MAX_IDLE_GAP_STEPS
 from cockpit.text import UNKNOWN, ratio, size
 from cockpit.ui import cells
 from cockpit.ui.columns import number_column
-from cockpit.ui.findings import find_things
 from cockpit.ui.marks import Tone, bar, chart, fill_short_gaps, spark
 from cockpit.ui.section import Cell, Column, Page, PageRow, Section, facts
 from cockpit.ui.view import View
@@ -57,16 +57,18 @@ class MemoryPage(Page):
 
     def __init__(self, node: Node) -> None:
         self.node = node
+        self._title = node.title
 
     @property
     def heading(self) -> str:
-        return f"Memory {self.node.title}"
+        return f"Memory {self._title}"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
         node = next((node for node in view.snapshot.nodes or () if node.key == self.node.key), None)
         if node is None:
-            return (facts("gone", "MEMORY", [("gone", f"{self.node.title} {cells.say_unlisted(view)}.")], view.width),)
-        trend, line = view.history.memory.trend(node.key), kill_line(node.memory)
+            return (facts("gone", "MEMORY", [("gone", f"{self._title} {cells.say_unlisted(view)}.")], view.width),)
+        self._title = view.cluster.titles.of_node(node)
+        trend, line = view.history.memory.trend(node.key), kill_line(view.cluster.machine(node).memory)
         return (
             facts("memory", "MEMORY", list(_facts(node, line, trend, view)), view.width),
             facts("memory-past", "OVER TIME", list(_chart_lines(node, line, trend, view)), view.width),
@@ -75,7 +77,8 @@ class MemoryPage(Page):
 
 
 def _facts(node: Node, line: KillLine | None, trend: Trend | None, view: View) -> Iterator[tuple[str, Cell]]:
-    memory = node.memory
+    machine = view.cluster.machine(node)
+    memory = machine.memory
     drawn = bar(ratio(memory.used, memory.total), 24, mark=ratio(line.at, memory.total) if line else None, ascii=view.ascii)
     yield "in use", (*drawn, (f" {cells.used_of(memory)}", ""))
     if memory.host_total:
@@ -83,13 +86,16 @@ def _facts(node: Node, line: KillLine | None, trend: Trend | None, view: View) -
     yield "kill line", kill_line_words(memory)
     yield "killed first", _killed_first(node, view)
     yield "growth", UNKNOWN if trend is None else f"{_rate(trend.slope)} in the last two minutes"
-    yield "forecast", _forecast(node, line, trend)
-    yield "data from", f"{'probe on this node' if node.probed else 'Ray agent'}, {cells.ago(node.seen, view)} ago"
+    yield "forecast", _forecast(memory, line, trend)
+    yield "data from", f"{'probe on this node' if node.probed else 'Ray agent'}, {cells.ago(machine.seen, view)} ago"
     if view.width < WIDE_COLUMNS:
         return
     if memory.shared is not None:
         store = size(node.object_store.used)
-        yield "shared memory", f"{size(memory.shared)}, including {size(node.shm.used)} in /dev/shm; Ray's object store uses {store}"
+        yield (
+            "shared memory",
+            f"{size(memory.shared)}, including {size(machine.shm.used)} in /dev/shm; Ray's object store uses {store}",
+        )
     yield "HOLDS", f"memory of the processes; shared memory is counted once. All rows add up to {size(memory.total)}"
 
 
@@ -116,10 +122,10 @@ def _killed_first(node: Node, view: View) -> str:
     return f"{worker}. Ray's order: {order}" if view.width >= WIDE_COLUMNS else worker
 
 
-def _forecast(node: Node, line: KillLine | None, trend: Trend | None) -> Cell:
-    if trend is None or line is None or node.memory.used is None:
+def _forecast(memory: HostMemory, line: KillLine | None, trend: Trend | None) -> Cell:
+    if trend is None or line is None or memory.used is None:
         return UNKNOWN
-    left = seconds_until(node.memory.used, line.at, trend.slope)
+    left = seconds_until(memory.used, line.at, trend.slope)
     if left is None or left > MAX_FORECAST_S:
         return f"Ray kills no worker within {MAX_FORECAST_S / 60:.0f} min at this rate"
     if left and not trend.steady:
@@ -137,7 +143,8 @@ def _rate(slope: float) -> str:
 
 def _chart_lines(node: Node, line: KillLine | None, trend: Trend | None, view: View) -> Iterator[tuple[str, Cell]]:
     """The past in columns of some steps each, the greatest of them; then what follows when it goes on like that."""
-    total, used = plausible_bytes(node.memory.total), plausible_bytes(node.memory.used)
+    memory = view.cluster.machine(node).memory
+    total, used = plausible_bytes(memory.total), plausible_bytes(memory.used)
     if not total:
         yield "", UNKNOWN
         return
@@ -175,12 +182,12 @@ def downsample(values: Sequence[float | None], width: int) -> list[float | None]
 
 
 def _owners(node: Node, view: View) -> Section[OwnerRow]:
-    host, held = view.index.host_of(node), _holdings(node, view)
+    host, held, memory = view.cluster.host_of(node), _holdings(node, view), view.cluster.machine(node).memory
     rows = None if host is None or held is None else list(_rows(node, host.name, held, view))
     columns: tuple[Column[OwnerRow], ...] = (
         Column("BY JOB AND ACTOR", 22, _owner, sort=lambda row, _: row.holding.owner.name, grow=True, name=True),
         number_column("HOLDS", 6, lambda row, _: row.holding.used),
-        Column("SHARE", 5, lambda row, _: share(row.holding.owner.key, row.holding.used, node), right=True, rank=2),
+        Column("SHARE", 5, lambda row, _: share(row.holding.owner.key, row.holding.used, memory), right=True, rank=2),
         Column(GROWTH, 10, _growth, sort=lambda row, _: row.holding.trend.slope if row.holding.trend else None, right=True),
         Column("LAST 15 MIN", SPARK_CELLS, lambda row, view: ((spark(row.past, SPARK_CELLS, row.top, ascii=view.ascii), "mid"),), rank=3),
         Column("PROCS", 5, lambda row, _: str(len(row.holding.processes) or ""), right=True, rank=1),
@@ -192,7 +199,7 @@ def _owners(node: Node, view: View) -> Section[OwnerRow]:
 
 def _holdings(node: Node, view: View) -> Sequence[Holding] | None:
     """Who holds its memory; `None`: no probe on its host has told."""
-    host = view.index.host_of(node) if node.probed else None
+    host = view.cluster.host_of(node) if node.probed else None
     return view.history.memory.holdings(host.name) if host else None
 
 
@@ -200,16 +207,16 @@ def _rows(node: Node, host: str, held: Sequence[Holding], view: View) -> Iterato
     pasts = [downsample(view.history.memory.owner_tail(host, one.owner.key, MAX_STEPS), SPARK_CELLS) for one in held]
     top = max((value for past in pasts for value in past if value is not None), default=1.0)
     for one, past in zip(held, pasts, strict=True):
-        actor, job = view.index.actors.get(one.owner.actor or ""), view.index.jobs.get(one.owner.job or "")
+        actor, job = view.cluster.actors.get(one.owner.actor or ""), view.cluster.jobs.get(one.owner.job or "")
         process = next((process for process in one.processes if process.ticks is not None), None)  # more is known than its memory
         yield OwnerRow(one, past, max(top, 1.0), actor or job or process)
-    for key, name, used in memory_rest(node.memory, sum(one.used for one in held)):
+    for key, name, used in memory_rest(view.cluster.machine(node).memory, sum(one.used for one in held)):
         yield OwnerRow(Holding(MemoryOwner(key, name), used, (), None), (), 1.0, None)
 
 
-def share(key: str, used: int, node: Node) -> Cell:
+def share(key: str, used: int, memory: HostMemory) -> Cell:
     """Of all memory. That much is available is no warning."""
-    return cells.share(used, node.memory.total, *((2.0, 2.0) if key == AVAILABLE else (0.5, 0.9)))
+    return cells.share(used, memory.total, *((2.0, 2.0) if key == AVAILABLE else (0.5, 0.9)))
 
 
 def memory_rest(memory: HostMemory, held: float) -> Iterator[tuple[str, str, int]]:
@@ -226,7 +233,7 @@ def memory_rest(memory: HostMemory, held: float) -> Iterator[tuple[str, str, int
 
 
 def _owner_text(owner: MemoryOwner, view: View) -> str:
-    known = view.index.actors.get(owner.actor or "")
+    known = view.cluster.actors.get(owner.actor or "")
     if known is not None and known.internal:
         return f"supervisor of job {known.name.removeprefix(SUPERVISOR)}"
     if owner.actor:
@@ -244,7 +251,7 @@ def _owner(row: OwnerRow, view: View) -> Cell:
 
 def _job(row: OwnerRow, view: View) -> str:
     """Of a supervisor the job that it has started: what it is a part of itself is nobody's job."""
-    known = view.index.actors.get(row.holding.owner.actor or "")
+    known = view.cluster.actors.get(row.holding.owner.actor or "")
     return known.name.removeprefix(SUPERVISOR) if known is not None and known.internal else view.job_title(row.holding.owner.job)
 
 
@@ -266,6 +273,6 @@ def memory_node(page: Page, row: Any, snapshot: Snapshot) -> Node | None:
 
 def fullest_node(snapshot: Snapshot) -> Node | None:
     """The living node nearest to its kill line, or to all of its memory where that isn't known; `None`: no node's memory is known."""
-    living = (node for node in snapshot.nodes or () if node.state != "DEAD")
-    shares = [(share, node) for node in living if (share := ratio(node.memory.used, node.memory.kill_at or node.memory.total)) is not None]
+    living = [(node, snapshot.index.machine(node).memory) for node in snapshot.nodes or () if node.state != "DEAD"]
+    shares = [(share, node) for node, memory in living if (share := ratio(memory.used, memory.kill_at or memory.total)) is not None]
     return max(shares, key=lambda each: each[0], default=(0.0, None))[1]

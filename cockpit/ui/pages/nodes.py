@@ -33,7 +33,8 @@ class NodesPage(Page):
     title = "Nodes"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
-        return (nodes_section(view), gpus_section("gpus", None if view.snapshot.nodes is None else GpuRows(view.snapshot.nodes)))
+        nodes = view.snapshot.nodes
+        return (nodes_section(view), gpus_section("gpus", None if nodes is None else GpuRows(nodes, view.cluster)))
 
 
 class NodePage(Page):
@@ -41,6 +42,7 @@ class NodePage(Page):
 
     def __init__(self, node: Node) -> None:
         self.node = node
+        self._title = node.title
         self.ray_processes: tuple[Process, ...] | None = None
         """Ray's own processes there, where no probe runs; `None` until Ray has answered."""
         self.ray_error = ""
@@ -58,15 +60,16 @@ class NodePage(Page):
 
     @property
     def heading(self) -> str:
-        return f"Node {self.node.title}"
+        return f"Node {self._title}"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
         nodes = view.snapshot.nodes or ()
         node = next((node for node in nodes if node.key == self.node.key), None)
         node = node or next((node for node in nodes if node.host == self.node.host and self.node.id is None), None)
         if node is None:
-            return (facts("gone", "NODE", [("gone", f"{self.node.title} {cells.say_unlisted(view)} by Ray or by a probe.")], view.width),)
-        host = view.index.host_of(node)
+            return (facts("gone", "NODE", [("gone", f"{self._title} {cells.say_unlisted(view)} by Ray or by a probe.")], view.width),)
+        self._title = view.cluster.titles.of_node(node)
+        host = view.cluster.host_of(node)
         return (
             facts("node", "NODE", list(_facts(node, view)), view.width),
             *about_section(node.key, view),
@@ -77,25 +80,29 @@ class NodePage(Page):
 
 
 def _facts(node: Node, view: View) -> Iterator[tuple[str, Cell]]:
+    machine = view.cluster.machine(node)
     yield "state", _state(node, view)
     yield "address", f"{node.host} {node.ip}{'  head' if node.head else ''}"
     yield "node id", node.id or "none: no raylet of this cluster runs here"
     yield from pod_facts(node, view)
-    yield "data from", f"{'probe on this node' if node.probed else 'Ray agent'}, {cells.ago(node.seen, view)} ago"
-    if node.gpus_seen is not None:
-        yield "GPUs", f"not seen for {cells.ago(node.gpus_seen, view)}: NVML fails here, and their figures are as old"
+    yield "data from", f"{'probe on this node' if node.probed else 'Ray agent'}, {cells.ago(machine.seen, view)} ago"
+    if machine.gpus_seen is not None:
+        yield "GPUs", f"not seen for {cells.ago(machine.gpus_seen, view)}: NVML fails here, and their figures are as old"
     reserved = (_resource(name, quantity) for name, quantity in sorted(node.resources.items()) if ":" not in name)
     yield "reserved", ", ".join(reserved) or UNKNOWN
     if not_given := view.index.gpus_not_given.get(node.key):
         yield "not given", f"GPU {', '.join(gpu.label for gpu in not_given)}: not given to Ray, so it never hands them out"
-    yield "CPU", f"{percent(node.cpu)} of {node.cpus if node.cpus is not None else UNKNOWN}"
-    yield "host memory", (*cells.host_memory(node, 24, view), (f" {cells.used_of(node.memory)}", ""))
-    yield "kill line", kill_line_words(node.memory)
+    yield (
+        "CPU",
+        f"{percent(machine.cpu)} of {machine.cpus if machine.cpus is not None else UNKNOWN}",
+    )
+    yield "host memory", (*cells.host_memory(node, 24, view), (f" {cells.used_of(machine.memory)}", ""))
+    yield "kill line", kill_line_words(machine.memory)
     yield "recent use", cells.recent_spark(node, "host", None, min(90, max(20, view.width - 24)), view)
     yield "object store", cells.used_of(node.object_store)
-    yield "shared mem", cells.used_of(node.shm)
-    yield from _filled(node, SHM, node.shm.total, view)
-    for disk in node.disks:
+    yield "shared mem", cells.used_of(machine.shm)
+    yield from _filled(node, SHM, machine.shm.total, view)
+    for disk in machine.disks:
         yield "disk", f"{disk.path}  {cells.used_of(disk)}"
         yield from _filled(node, disk.path, disk.total, view)
     if node.labels:
@@ -104,11 +111,11 @@ def _facts(node: Node, view: View) -> Iterator[tuple[str, Cell]]:
 
 def _filled(node: Node, path: str, total: int | None, view: View) -> Iterator[tuple[str, Cell]]:
     """What a disk that is nearly full is filled with, the largest first."""
-    host = view.index.host_of(node)
-    here = [process for process in view.snapshot.processes or () if host is not None and process.host == host.name]
-    fillers, whole = list_fillers(node, host, path, total)
+    host = view.cluster.host_of(node)
+    here = view.cluster.processes_by_host.get(host.name, ()) if host is not None else ()
+    fillers, whole = list_fillers(view.cluster.machine(node), host, path, total)
     for one in fillers[:MAX_FILLERS]:
-        yield "", f"{size(one.size):>5} {filler_words(view.index, here, one)}  {one.path}"
+        yield "", f"{size(one.size):>5} {filler_words(view.snapshot, here, one)}  {one.path}"
     if whole is False:
         yield "", "      not all of it was counted: there may be more"
 
@@ -126,9 +133,10 @@ def _state(node: Node, view: View) -> Cell:
 
 def _memory_section(page: NodePage, node: Node, view: View) -> Section[MemoryRow]:
     """Host memory by process: all of the host's where a probe looks, else Ray's own as Ray tells."""
+    memory = view.cluster.machine(node).memory
     columns: tuple[Column[MemoryRow], ...] = (
         number_column("HOST MEMORY", 11, lambda row, _: row.used),
-        Column("SHARE", 5, lambda row, _: share(row.name, row.used, node), right=True),
+        Column("SHARE", 5, lambda row, _: share(row.name, row.used, memory), right=True),
         Column("PID", 8, lambda row, _: row.name if row.user else "", sort=lambda row, _: row.user and row.user.pid, right=True),
         text_column("USER", 8, lambda row, _: (row.user.user or None) if row.user else "", rank=2, name=True),
         Column("KIND", 9, lambda row, _: cells.kind(row.about) if row.about else "", rank=1),
@@ -145,19 +153,20 @@ def _memory_section(page: NodePage, node: Node, view: View) -> Section[MemoryRow
 
 def _memory_rows(node: Node, users: Sequence[MemoryUser], view: View) -> Iterator[MemoryRow]:
     """What each has for itself; where a probe tells of the whole host, also what they share and what is left, which makes all of it."""
-    host = view.index.host_of(node) if node.probed else None
-    keys = {node.key, *(f"node:{each}" for each in (host.nodes if host else ()))}  # several nodes may share the host, and all of it is told
-    known = {process.pid: process for key in keys for process in view.index.processes.get(key, ())}
+    host = view.cluster.host_of(node) if node.probed else None
+    keys = {node.key, *(view.cluster.node_keys_on(host) if host else ())}  # several nodes may share the host, and all of it is told
+    known = {process.pid: process for key in keys for process in view.cluster.processes_by_node.get(key, ())}
     for user in users:
         yield MemoryRow(str(user.pid), shorten_command(user.command or UNKNOWN), user.private, user, known.get(user.pid))
-    shared = node.memory.shared
+    memory = view.cluster.machine(node).memory
+    shared = memory.shared
     if node.probed and shared is not None:
         yield MemoryRow("shared", SHARED_MEMORY_NAME, shared)
-        yield from (MemoryRow(*rest) for rest in memory_rest(node.memory, shared + sum(user.private for user in users)))
+        yield from (MemoryRow(*rest) for rest in memory_rest(memory, shared + sum(user.private for user in users)))
 
 
 def _memory_users(page: NodePage, node: Node, view: View) -> list[MemoryUser] | None:
-    host = view.index.host_of(node)
+    host = view.cluster.host_of(node)
     if node.probed and host is not None:
         return sorted(host.memory_users, key=lambda user: -user.private)
     if page.ray_processes is None or view.ago is not None:

@@ -67,26 +67,27 @@ def _name_width(snapshot: Snapshot) -> int:
 def node_columns(view: View) -> tuple[Column[Node], ...]:
     """What matters of a node, in the order in which it is given up when there is no room."""
     past = 24 if view.width >= 150 else 12
-    gpus = min(cells.MAX_GPU_CELLS, max((len(node.gpus or ()) for node in view.snapshot.nodes or ()), default=8)) or 4
+    most = max((len(view.cluster.machine(node).gpus or ()) for node in view.snapshot.nodes or ()), default=8)
+    gpus = min(cells.MAX_GPU_CELLS, most) or 4
     return (
         Column("NODES", view.index.of(_name_width), cells.node_name, sort=lambda node, _: node.title, grow=True, name=True),
         Column("IP", 15, lambda node, _: node.ip or UNKNOWN, sort=lambda node, _: node.ip, rank=9),
-        Column("GPU MEM", max(7, gpus), lambda node, view: cells.gpu_cells(node.current_gpus, view, memory=True)),
-        _share("MEM%", sum_gpu_memory, (0.9, 0.98)),
-        Column("UTIL", max(4, gpus), lambda node, view: cells.gpu_cells(node.current_gpus, view, memory=False)),
-        number_column("UTL%", 4, lambda node, _: cells.mean_known([gpu.utilization for gpu in node.current_gpus or ()]), percent),
+        Column("GPU MEM", max(7, gpus), lambda node, view: cells.gpu_cells(view.cluster.machine(node).current_gpus, view, memory=True)),
+        _share("MEM%", lambda node, view: sum_gpu_memory(view.cluster.machine(node).current_gpus or ()), (0.9, 0.98)),
+        Column("UTIL", max(4, gpus), lambda node, view: cells.gpu_cells(view.cluster.machine(node).current_gpus, view, memory=False)),
+        number_column("UTL%", 4, _mean_utilization, percent),
         Column(f"UTIL {past // 12} MIN", past, lambda node, view: cells.recent_spark(node, "gpu", None, past, view), rank=7),
         Column("RESV", 5, lambda node, _: cells.reservation(node), sort=lambda node, _: _reserved_gpus(node), right=True),
         *_not_given_column(view),
         Column("CPU", 9, lambda node, _: cells.reservation(node, "CPU"), rank=6, right=True),
         Column("HOST MEM", 8, lambda node, view: cells.host_memory(node, 8, view)),
-        Column("HOST", 4, _memory, sort=lambda node, _: ratio(node.memory.used, node.memory.total), right=True),
-        Column("USED/ALL", 9, lambda node, _: cells.used_of(node.memory), rank=5, right=True),
+        Column("HOST", 4, _memory, sort=_memory_share, right=True),
+        Column("USED/ALL", 9, lambda node, view: cells.used_of(view.cluster.machine(node).memory), rank=5, right=True),
         Column(f"HOST {past // 12} MIN", past, lambda node, view: cells.recent_spark(node, "host", None, past, view), rank=8),
-        _share("OBJ", lambda node: (node.object_store.used, node.object_store.total), rank=2),
-        _share("SHM", lambda node: (node.shm.used, node.shm.total), rank=3),
+        _share("OBJ", lambda node, _: (node.object_store.used, node.object_store.total), rank=2),
+        _share("SHM", _shm, rank=3),
         _share("DISK", cells.fullest_disk, (0.85, 0.95), rank=1),
-        age_column("SEEN", 4, lambda node, _: node.seen),
+        age_column("SEEN", 4, lambda node, view: view.cluster.machine(node).seen),
     )
 
 
@@ -100,11 +101,16 @@ def _not_given_column(view: View) -> tuple[Column[Node], ...]:
 
 
 def _share(
-    title: str, amounts: Callable[[Node], tuple[float | None, float | None]], marks: tuple[float, float] = (0.8, 0.95), rank: int = 0
+    title: str, amounts: Callable[[Node, View], tuple[float | None, float | None]], marks: tuple[float, float] = (0.8, 0.95), rank: int = 0
 ) -> Column[Node]:
     """In use of all; `marks`: from where on that is high, and too high."""
     return Column(
-        title, 4, lambda node, _: cells.share(*amounts(node), *marks), sort=lambda node, _: ratio(*amounts(node)), right=True, rank=rank
+        title,
+        4,
+        lambda node, view: cells.share(*amounts(node, view), *marks),
+        sort=lambda node, view: ratio(*amounts(node, view)),
+        right=True,
+        rank=rank,
     )
 
 
@@ -113,9 +119,24 @@ def _reserved_gpus(node: Node) -> float | None:
     return quantity.used if quantity else None
 
 
-def _memory(node: Node, _: View) -> Any:
-    kill = ratio(node.memory.kill_at, node.memory.total) or DEFAULT_THRESHOLD
-    return cells.share(node.memory.used, node.memory.total, kill - 0.1, kill)
+def _memory(node: Node, view: View) -> Any:
+    memory = view.cluster.machine(node).memory
+    kill = ratio(memory.kill_at, memory.total) or DEFAULT_THRESHOLD
+    return cells.share(memory.used, memory.total, kill - 0.1, kill)
+
+
+def _memory_share(node: Node, view: View) -> float | None:
+    memory = view.cluster.machine(node).memory
+    return ratio(memory.used, memory.total)
+
+
+def _shm(node: Node, view: View) -> tuple[int | None, int | None]:
+    shm = view.cluster.machine(node).shm
+    return shm.used, shm.total
+
+
+def _mean_utilization(node: Node, view: View) -> float | None:
+    return cells.mean_known([gpu.utilization for gpu in view.cluster.machine(node).current_gpus or ()])
 
 
 def node_search(node: Node) -> str:

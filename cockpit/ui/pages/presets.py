@@ -118,11 +118,11 @@ def _facts(entry: PresetEntry, preset: Preset, view: View) -> Pairs:
         yield "entrypoint", preset.job.entrypoint
         yield "working_dir", preset.job.working_dir or "none: nothing is uploaded"
         yield from (("env", f"{name}={value}") for name, value in preset.job.env.items())
-    yield from _cluster(preset)
+    yield from _cluster(preset, view)
     yield from (("warning", doubt) for doubt in doubts(preset))
 
 
-def _cluster(preset: Preset) -> Pairs:
+def _cluster(preset: Preset, view: View) -> Pairs:
     if preset.ray is None:
         yield "cluster", "the running cluster; this preset starts none"
         return
@@ -130,7 +130,7 @@ def _cluster(preset: Preset) -> Pairs:
         if preset.ray.slurm:
             yield "cluster", f"the nodes of Slurm job {preset.ray.slurm}"
         for node in preset.ray.nodes:
-            yield "head" if node is preset.ray.head else "worker", _with_flags(node.host, node.flags)
+            yield "head" if node is preset.ray.head else "worker", _with_flags(view.host_words(node.host), node.flags)
     else:
         yield "cluster", "the nodes of the Slurm job that cockpit runs in, or that --slurm names"
         yield "head", _with_flags("the first node", preset.ray.head)

@@ -1,4 +1,4 @@
-"""A launch is planned without its secrets, and carried out once."""
+"""The plan of a launch contains no secrets, and a job is submitted once."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from cockpit.acts.act import Aim
 from cockpit.acts.audit import brief
 from cockpit.acts.launch import launch
 from cockpit.acts.launch.launch import Launches
-from cockpit.acts.plan import Plan, Receipt
+from cockpit.acts.plan import Aim, Plan, Receipt
 from cockpit.acts.table import find_act
 from cockpit.acts.text import plan_lines, receipt_lines
 from cockpit.model import Cluster, Snapshot

@@ -1,4 +1,4 @@
-"""A job that no preset has launched is launched again as Ray tells of it, once, and what is secret in it stays Ray's."""
+"""A job without a preset is launched again as Ray recorded it, once, and its secrets are never shown."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from cockpit.acts.act import Aim
 from cockpit.acts.audit import brief
 from cockpit.acts.launch.launch import Launches
-from cockpit.acts.plan import Plan, Receipt
+from cockpit.acts.plan import Aim, Plan, Receipt
 from cockpit.acts.table import find_act
 from cockpit.acts.text import plan_lines, receipt_lines
 from cockpit.model import Cluster, Job

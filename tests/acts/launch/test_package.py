@@ -1,4 +1,4 @@
-"""What of a folder goes to Ray, what stays here, and that it is the same package for the same content."""
+"""A package contains the same files as Ray's own, and equal content gives an equal package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Ray is sent for a preset, what of it nobody sees, and how a job finds its preset again."""
+"""A submission contains the preset's job, hides its secrets, and names the preset that it came from."""
 
 from __future__ import annotations
 

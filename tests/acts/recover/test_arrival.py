@@ -1,4 +1,4 @@
-"""A cluster that was just started is whole when every host's node has joined it with all its GPUs."""
+"""A started cluster is complete when every host's node has joined it with all its GPUs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def node(ip: str, gpus: float, state: str = "ALIVE") -> dict[str, Any]:
 
 
 def dashboard(looks: Looks, session: str = SESSION, status: int = 200) -> Callable[[httpx.Request], httpx.Response]:
-    """What it lists at each look; the last one stays."""
+    """The lists of its answers, in order; the last one is repeated."""
 
     def answer(request: httpx.Request) -> httpx.Response:
         path = request.url.path

@@ -1,4 +1,4 @@
-"""What the hosts of a preset are asked, and what their answers mean together."""
+"""Each host of a preset gets its own request, and the answers of all hosts are judged together."""
 
 from __future__ import annotations
 

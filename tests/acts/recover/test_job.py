@@ -1,4 +1,4 @@
-"""What the runbook makes of a job that Ray is not given, and of a head that nobody knows anything of."""
+"""The runbook stops if the job is not submitted, if the head is unknown, or if the job shows no progress."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cockpit.acts.act import Aim
-from cockpit.acts.plan import Plan, Target, Unreached
+from cockpit.acts.plan import Aim, Plan, Target, Unreached
 from cockpit.acts.recover.job import JobSteps
 from cockpit.acts.recover.step_state import StepError
 from cockpit.acts.recover.steps import RecoverySteps
@@ -29,7 +28,7 @@ PRESET = Preset("ppo", Path("ppo.yaml"), ray=RayStart(RayNode("head"), (RayNode(
 
 
 class Door:
-    """Stands where the executor does: it has one plan, and knows each host by the name of `called`."""
+    """An executor with one plan, which has a name for each host in `called`."""
 
     def __init__(self, plan: Plan, called: dict[str, str]) -> None:
         self._plan, self._called, self.asked = plan, called, 0
@@ -139,7 +138,7 @@ async def test_hosts_of_which_none_answers_are_not_reachable():
     silent = Plan("start", "Start Ray", unreached=(Unreached("login-1", "login-1: no route"), Unreached("w1", "w1: no route")))
     runbook, _ = deeds({"head": "login-1", "10.0.0.1": "w1"}, silent)
     assert await runbook.survey(quiet) == "login-1: no route; w1: no route"
-    assert not runbook.heard
+    assert not runbook.has_answers
 
 
 async def test_a_part_that_is_in_the_way_is_mended_by_stopping_and_all_else_by_hand():
@@ -227,7 +226,7 @@ async def test_a_first_line_that_is_a_tracebacks_is_no_progress_and_the_job_is_t
 
 
 class Started:
-    """A Ray that has just started: what it has handed out it tells when it is asked for the third time."""
+    """A Ray that has just started: it reports its used resources at the third request."""
 
     def __init__(self) -> None:
         self.asked = 0

@@ -1,4 +1,4 @@
-"""A runbook goes through its steps in their order, tells how far it is, and stops at the first that fails."""
+"""A runbook runs its steps in order, reports their progress, and stops at the first failure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PRESET = Preset("ppo", Path("ppo.yaml"), ray=RayStart(RayNode("head"), env={"HF_
 
 
 class Scripted(Recovery):
-    """Its deeds are told beforehand, by name; each is noted when it is done."""
+    """A recovery whose steps only note their names, and fail as given."""
 
     def __init__(self, fails: dict[str, Exception] | None = None, preset: Preset = PRESET, **more: Any) -> None:
         nobody: Any = SimpleNamespace(choice=SimpleNamespace())

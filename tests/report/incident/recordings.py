@@ -12,7 +12,7 @@ from cockpit.model import Cluster, Fault, Finding, HostMemory, Job, OomKill, Rem
 from cockpit.recording.events import Event
 from cockpit.recording.writer import SegmentWriter
 from tests.usage.worlds import JOB, empty, group, holder, placed, world
-from tests.world import GIB, NOW
+from tests.world import GIB, NOW, with_figures
 
 STEP_S = 10.0
 
@@ -47,7 +47,7 @@ class Made:
 def at(snapshot, after, **more):
     """The same some seconds after the beginning."""
     now = NOW + after
-    return replace(snapshot, taken=now, nodes=tuple(replace(each, seen=now) for each in snapshot.nodes or ()), **more)
+    return replace(snapshot, taken=now, nodes=tuple(with_figures(each, seen=now) for each in snapshot.nodes or ()), **more)
 
 
 CLUSTER = Cluster("http://10.0.0.1:8265", "2.60.0", "session_2026-11-21_01-17-58_164160_11638", "58908c", "disabled", True)
@@ -87,7 +87,7 @@ def _moment(after: int) -> Snapshot:
         made = world(holder(0, 1, 2, 3, kind="orphan"), rates=(0.0,) * 4, findings=(ORPHANS,), jobs=(OVER,))
     else:
         made = world(nodes=empty(), jobs=(OVER,))
-    nodes = tuple(replace(each, memory=memory) for each in made.nodes or ())
+    nodes = tuple(with_figures(each, memory=memory) for each in made.nodes or ())
     killed = (OomKill("ray", NOW + 2300, 1001, job=JOB, node="1"),) if after >= 2300 else ()
     faults = (Fault("ray.identity", "http://10.0.0.1:8265: no answer within 4 s", NOW + 1200),) if 1200 <= after < 1500 else ()
     jobs = made.jobs if after >= 2400 else (RUNS,)

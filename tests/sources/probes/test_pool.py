@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from cockpit.clock import CLOCK
 from cockpit.config.reach import NO_PROMPT, HostEntry
 from cockpit.config.settings import Config
-from cockpit.model import Fault, Gpu, Host, Node
+from cockpit.model import AgentReport, Fault, Gpu, Host, Node
 from cockpit.sources.probes import pool as hosts_module
 from cockpit.sources.probes.host_probe import ProbeTimings, why_it_ended
 from cockpit.sources.probes.pool import ProbePool, has_complete_sample
@@ -634,7 +634,7 @@ def test_the_probe_imports_nothing_from_the_current_folder(tmp_path, monkeypatch
     ],
 )
 def test_a_sample_is_complete_with_the_gpus_that_rays_agent_sees_or_when_nvml_hangs(facts, expected):
-    rays = NodeFacts(nodes=(Node("n1", "w1", gpus=(Gpu(0),)),), workers=(), holders=())
+    rays = NodeFacts(nodes=(Node("n1", "w1", agent=AgentReport(gpus=(Gpu(0),))),), workers=(), holders=())
     host = Host("w1", **{"processes": (), "nodes": ("n1",), **facts})
     assert has_complete_sample(host, rays, 100.0) is expected
     waits = host.processes is None or "nvml" in host.unanswered

@@ -133,7 +133,7 @@ async def test_who_does_not_speak_http_is_told_apart():
 
 async def test_a_head_that_is_too_long_is_said():
     head = b"HTTP/1.1 200 OK\r\nSet-Cookie: " + b"x" * 20_000 + b"\r\n\r\n"
-    assert "sent headers of more than 8 kB (asked for its version)" in await failure(saying(head))
+    assert "sent headers of more than 4 kB (asked for its version)" in await failure(saying(head))
 
 
 async def test_a_page_is_not_ray():

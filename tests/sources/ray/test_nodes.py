@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.model import Amount, Gpu, Holder, Quantity
+from cockpit.model import Amount, Gpu, Holder, HostMemory, Quantity
 from cockpit.sources.ray.client import NodeFacts
 from cockpit.sources.source import SourceError
 from tests.sources.ray.recorded_ray import HEAD, WORKER, Clock, RecordedRay, recorded
@@ -38,19 +38,20 @@ async def test_a_node_is_converted_into_a_value_of_the_model():
     facts = await RecordedRay().ray().read_nodes()
     (node,) = facts.nodes
     assert (node.id, node.host, node.ip, node.head, node.state) == (NODE, "vm", "127.0.0.1", True, "ALIVE")
-    assert (node.cpu, node.cpus, node.workers) == (34.8, 2, 5)
-    assert (node.memory.used, node.memory.total, node.memory.kill_at) == (979390464, 25276518400, None)
+    assert (node.agent.cpu, node.agent.cpus, node.workers) == (34.8, 2, 5)
+    memory = node.agent.memory
+    assert (memory.used, memory.total, memory.kill_at) == (979390464, 25276518400, None)
     assert node.object_store == Amount(used=0, total=200000000)
-    assert (node.shm, node.shared) == (Amount(), 8945664), "what Ray calls shm is not the size of /dev/shm"
-    assert [disk.path for disk in node.disks] == ["/", "/tmp/ray"]
+    assert (node.agent.shm, node.agent.shared) == (None, 8945664), "what Ray calls shm is not the size of /dev/shm"
+    assert [disk.path for disk in node.agent.disks] == ["/", "/tmp/ray"]
     assert node.resources["GPU"] == Quantity(used=2.0, total=2.0)
     assert node.resources["accelerator_type:H100"] == Quantity(used=0.0, total=1.0)
 
 
 async def test_gpus_are_in_bytes_and_watts():
     (node,) = (await RecordedRay().ray().read_nodes()).nodes
-    assert node.gpus is not None
-    gpu = node.gpus[0]
+    assert node.agent.gpus is not None
+    gpu = node.agent.gpus[0]
     assert (gpu.index, gpu.memory_used, gpu.memory_total) == (0, 30000 * MIB, 81559 * MIB)
     assert (gpu.utilization, gpu.power, gpu.temperature) == (55.0, 350.0, 61.0)
 
@@ -79,8 +80,8 @@ async def test_figures_that_nvml_could_not_read_are_unknown():
         {"index": 1, "processesPids": None},
     ]
     facts = await cluster.read()
-    assert facts.nodes[0].gpus is not None
-    mig = facts.nodes[0].gpus[0]
+    assert facts.nodes[0].agent.gpus is not None
+    mig = facts.nodes[0].agent.gpus[0]
     assert (mig.label, mig.utilization, mig.memory_used, mig.memory_total, mig.power) == ("1.2", None, None, 9856 * MIB, None)
     assert [(holder.pid, holder.memory) for holder in facts.holders] == [(7, None), (8, None)]
 
@@ -103,10 +104,10 @@ async def test_an_implausible_number_is_unknown(absurd):
     raylet["coreWorkersStats"] = [{"pid": absurd}, {"pid": 8}]
     facts = await cluster.read()
     (node,) = facts.nodes
-    assert (node.cpu, node.cpus, node.memory.used, node.memory.total, node.object_store) == (None, None, None, None, Amount())
-    assert {(disk.used, disk.total) for disk in node.disks} <= {(None, None), (None, 100)}
+    assert (node.agent.cpu, node.agent.cpus, node.agent.memory, node.object_store) == (None, None, HostMemory(), Amount())
+    assert {(disk.used, disk.total) for disk in node.agent.disks} <= {(None, None), (None, 100)}
     assert node.resources == {"GPU": Quantity()}
-    assert node.gpus == (Gpu(index=0, uuid="GPU-1"),)
+    assert node.agent.gpus == (Gpu(index=0, uuid="GPU-1"),)
     assert facts.holders == (Holder(node=node.id, index=0, pid=7),)
     assert [worker.pid for worker in facts.workers] == [8]
 
@@ -115,30 +116,30 @@ async def test_an_implausible_number_is_unknown(absurd):
 async def test_an_empty_list_of_gpus_on_a_node_with_gpus_is_unknown(version, known):
     (node,) = (await RecordedRay(version).ray().read_nodes()).nodes
     assert node.resources["GPU"].total == 2.0
-    assert (node.gpus is not None) is known
+    assert (node.agent.gpus is not None) is known
 
 
 async def test_an_empty_list_of_gpus_on_a_node_without_gpus_is_empty():
     cluster = Cluster()
     cluster.entries[0]["gpus"] = []
     del cluster.entries[0]["raylet"]["resourcesTotal"]["GPU"]
-    assert (await cluster.read()).nodes[0].gpus == ()
+    assert (await cluster.read()).nodes[0].agent.gpus == ()
 
 
 async def test_the_disk_that_ray_invents_in_kubernetes_is_left_out():
     cluster = Cluster()
     cluster.entries[0]["disk"] = {"/": {"total": 1, "used": 0, "free": 1, "percent": 0.0}}
-    assert (await cluster.read()).nodes[0].disks == ()
+    assert (await cluster.read()).nodes[0].agent.disks == ()
 
 
 async def test_a_node_was_seen_when_its_agents_time_last_changed():
     cluster = Cluster()
     cluster.entries[0]["now"] = 42.0
-    first = (await cluster.read()).nodes[0].seen
+    first = (await cluster.read()).nodes[0].agent.seen
     assert first == cluster.clock.now
-    assert (await cluster.read(later=30.0)).nodes[0].seen == first
+    assert (await cluster.read(later=30.0)).nodes[0].agent.seen == first
     cluster.entries[0]["now"] = 41.0
-    assert (await cluster.read()).nodes[0].seen == cluster.clock.now
+    assert (await cluster.read()).nodes[0].agent.seen == cluster.clock.now
 
 
 async def test_a_node_that_was_silent_before_the_start_is_as_old_as_its_figures():
@@ -146,9 +147,9 @@ async def test_a_node_that_was_silent_before_the_start_is_as_old_as_its_figures(
     for entry, now in zip(cluster.entries, (5000.0, 1400.0, 4991.0, "nan"), strict=True):
         entry["now"] = now
     facts = await cluster.read()
-    assert [node.seen and cluster.clock.now - node.seen for node in facts.nodes] == [0.0, 3600.0, 0.0, None]
+    assert [node.agent.seen and cluster.clock.now - node.agent.seen for node in facts.nodes] == [0.0, 3600.0, 0.0, None]
     cluster.entries[1]["now"] = 1405.0
-    assert (await cluster.read()).nodes[1].seen == cluster.clock.now, "its clock is slow, but it goes"
+    assert (await cluster.read()).nodes[1].agent.seen == cluster.clock.now, "its clock is slow, but it goes"
 
 
 async def test_a_dead_node_keeps_its_name_and_its_message_but_no_figures():
@@ -161,7 +162,7 @@ async def test_a_dead_node_keeps_its_name_and_its_message_but_no_figures():
     dead = facts.nodes[1]
     assert (dead.host, dead.ip, dead.state) == ("w1", "127.0.0.1", "DEAD")
     assert dead.message == "Unexpected termination: health check failed due to missing too many heartbeats"
-    assert (dead.cpu, dead.gpus, dead.memory.used) == (None, None, None)
+    assert (dead.agent.cpu, dead.agent.gpus, dead.agent.memory) == (None, None, None)
     assert dead.resources["GPU"] == Quantity(used=None, total=2.0)
     assert (dead.started, dead.ended) == (1795224816.166, 1795224469.434)
     assert "ce7483f2dbbd87837ae6917102000000" in dead.had
@@ -200,7 +201,7 @@ async def test_the_first_identities_are_requested_together_with_the_figures():
 async def test_figures_do_not_wait_for_identities():
     cluster = Cluster()
     cluster.paths["/api/v0/nodes"] = (500, "500 Internal Server Error\n\nServer got itself in trouble")
-    assert (await cluster.read()).nodes[0].cpu == 34.8
+    assert (await cluster.read()).nodes[0].agent.cpu == 34.8
 
 
 async def test_a_sudden_empty_list_is_not_accepted_at_once():
@@ -233,7 +234,7 @@ async def test_the_loss_of_all_figures_is_not_accepted_at_once():
     with pytest.raises(SourceError, match="has no figures of any node"):
         await cluster.read()
     cluster.entries[:] = whole
-    assert (await cluster.read()).nodes[0].cpu == 34.8
+    assert (await cluster.read()).nodes[0].agent.cpu == 34.8
 
 
 async def test_one_node_without_figures_keeps_its_old_ones_and_their_age():
@@ -243,7 +244,7 @@ async def test_one_node_without_figures_keeps_its_old_ones_and_their_age():
     cluster.entries[0]["now"] += 5
     after = await cluster.read()
     assert after.nodes[1] == before.nodes[1]
-    assert after.nodes[0].seen != after.nodes[1].seen
+    assert after.nodes[0].agent.seen != after.nodes[1].agent.seen
     assert after.workers == before.workers
 
 
@@ -251,7 +252,14 @@ async def test_a_node_that_never_had_figures_has_none():
     cluster = Cluster()
     cluster.entries[0] = {"raylet": {"nodeId": HEAD, "state": "ALIVE", "nodeManagerAddress": "10.0.0.1", "nodeManagerHostname": "w9"}}
     (node,) = (await cluster.read()).nodes
-    assert (node.host, node.seen, node.cpu, node.gpus, node.workers, node.object_store) == ("w9", None, None, None, None, Amount())
+    assert (node.host, node.agent.seen, node.agent.cpu, node.agent.gpus, node.workers, node.object_store) == (
+        "w9",
+        None,
+        None,
+        None,
+        None,
+        Amount(),
+    )
 
 
 @pytest.mark.parametrize(("count", "seconds"), [(1, 5.0), (100, 5.0), (101, 10.0), (401, 15.0)])

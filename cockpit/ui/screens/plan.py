@@ -15,9 +15,9 @@ from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.widgets import Button, Input, Label
 
-from cockpit.acts.act import Act, Aim, Operation
+from cockpit.acts.act import Act, Operation
 from cockpit.acts.audit import audit_path
-from cockpit.acts.plan import Plan, Receipt
+from cockpit.acts.plan import Aim, Plan, Receipt
 from cockpit.acts.text import plan_lines, receipt_lines
 from cockpit.acts.world import UnclearSessionError
 from cockpit.config.document import abbreviate_home
@@ -25,8 +25,8 @@ from cockpit.model import Session
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
 from cockpit.text import clean, plural
-from cockpit.ui.dialogs import FoldedText
 from cockpit.ui.marks import Tone
+from cockpit.ui.screens.dialogs import FoldedText
 
 if TYPE_CHECKING:
     from cockpit.acts.executor import ActionExecutor

@@ -85,7 +85,7 @@ def fold_line(line: str, width: int, hang: int = 0) -> list[str]:
 class TextScreen(ModalScreen[None]):
     """A text over the whole screen; Esc or q goes back."""
 
-    CSS = """
+    DEFAULT_CSS = """
     TextScreen { background: $background; }
     TextScreen Label { width: 100%; background: $panel; text-style: bold; padding: 0 1; }
     """

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
 from textual.binding import Binding
 from textual.dom import DOMNode
 
-from cockpit.acts.act import Operation
+from cockpit.acts.table import ACTS
 from cockpit.ui.keys import SWITCHES
+from cockpit.ui.screens.dialogs import TextScreen
 
 KEY_NAMES = {
     "question_mark": "?", "slash": "/", "colon": ":", "plus": "+", "minus": "-", "less_than_sign": "<", "greater_than_sign": ">",
@@ -83,69 +84,88 @@ Times are shown as the log has them.
 """
 
 
-ROW_KEYS = ("row act", "log", "hide", "edit", "save", "stack", "environment")
-TIME = ("Time: what was recorded", ("step", "event", "moment", "play", "zoom", "now"))
+ROW_KEYS = ("log", "hide", "edit", "environment", "save", "stack", "row-action")
+TIME = ("Time: what was recorded", ("play", "moment", "now", "step", "event", "zoom"))
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("Any row", ("open", "raw", "copy", "tag", "untag", "memory")),
-    ("Move", ("pages", "back", "move", "page", "jump")),
-    ("Find", ("filter", "sort", "gpu_memory", "faults", "address")),
-    ("Display", ("pane", "pause", "refresh", "interval", "unhide")),
+    ("Any row", ("memory", "raw", "copy", "open", "tag", "untag")),
+    ("Move", ("pages", "back", "move page", "jump")),
+    ("Find", ("filter", "gpu_memory", "faults", "address", "sort")),
+    ("Display", ("pane", "unhide", "pause", "refresh", "interval")),
     TIME,
-    ("cockpit", ("help", "command_palette", "export", "quit", "suspend_process")),
-    ("Actions: each shows its plan first and changes nothing before you confirm", ("act", "row act")),
-    ("On other pages and rows", (*SWITCHES, *ROW_KEYS)),
+    ("cockpit", ("help", "quit", "export", "command_palette", "suspend_process")),
+    ("Actions: each shows its plan first and changes nothing before you confirm", ("action row-action",)),
+    ("On other pages and rows", ("tree", "dead", "growth", *ROW_KEYS, "user")),
 )
-"""What stands after the keys of the open page and of the chosen row: headings, and which actions are below them."""
+"""What stands after the keys of the open page and of the selected row: headings, and which actions are below them, in this order.
+
+Names in one string: these actions stand in the order of their bindings.
+"""
+
+
+class HelpScreen(TextScreen):
+    """All keys of the screen below it, and what its signs mean."""
+
+    def __init__(self, title: str, text: str) -> None:
+        super().__init__(title, text, hang=HELP_INDENT)
 
 
 class Entry(msgspec.Struct, frozen=True):
     """An action with its keys, in Textual's names for them."""
 
-    action: str
     group: str
     keys: tuple[str, ...]
     label: str
     text: str = ""
+    is_here: bool = False
+    """Whether it means something for the open page and the selected rows."""
 
 
-def help_text(nodes: Iterable[DOMNode], acts: Iterable[Operation], page: str, applies: Callable[[str], bool]) -> str:
-    """All keys in groups, each in one, first those of which the action `applies` on this page and row; then what the signs mean.
-
-    In the past some keys mean another thing than now: each is listed with what it does at the moment.
-    """
-    entries = [*_entries(nodes), *map(_act_entry, acts)]
-    here = [entry for entry in entries if applies(entry.action)]
+def help_text(page: str, entries: Sequence[Entry]) -> str:
+    """All keys in groups, each in one, first those that mean something on this page and row; then what the signs mean."""
+    here = [entry for entry in entries if entry.is_here]
     lines: list[str] = []
     listed: set[str] = set()
-    groups = dict.fromkeys((TIME, *GROUPS) if applies("play") else GROUPS)
+    is_past = any(entry.group == "play" for entry in here)
+    groups = dict.fromkeys((TIME, *GROUPS) if is_past else GROUPS)
     for title, names, among in ((page, SWITCHES, here), ("This row", ROW_KEYS, here), *((*group, entries) for group in groups)):
-        chosen = [entry for entry in among if entry.group in names and not listed.issuperset(entry.keys)]
+        grouped = [entry for name in names for entry in among if entry.group in name.split()]
+        chosen = [entry for entry in grouped if not listed.issuperset(entry.keys)]
         lines += ["", title, *_lines(chosen)] if chosen else []
         listed.update(key for entry in chosen for key in entry.keys)
     return "\n".join(lines[1:]) + "\n" + LEGEND
 
 
-def _act_entry(act: Operation) -> Entry:
-    return Entry(f"act('{act.id}')", "row act" if act.takes else "act", tuple(act.keys.split(",")), act.title, act.help)
+def action_entries(meant: Collection[str]) -> Iterator[Entry]:
+    """Those of actions; `meant`: the ids of those that a key means now."""
+    for act in ACTS:
+        yield Entry("row-action" if act.takes else "action", tuple(act.keys.split(",")), act.title, act.help, act.id in meant)
+
+
+def key_entries(nodes: Iterable[DOMNode], is_offered: Callable[[DOMNode, Binding], bool]) -> Iterator[Entry]:
+    """One for each action of these nodes' bindings, with all its keys; the pages are one."""
+    bindings = [(node, binding) for node in nodes for binding in own_bindings(node)]
+    pages = [binding for _, binding in bindings if binding.key.isdigit()]
+    if pages:
+        yield Entry("pages", (f"1-{len(pages)}",), "Pages", ", ".join(binding.description for binding in pages))
+    found: dict[str, Entry] = {}
+    for node, binding in (each for each in bindings if each[1] not in pages):
+        name = binding.action.partition("(")[0]
+        fresh = Entry(name, (), binding.description, binding_help(node, binding), is_offered(node, binding))
+        known = found.get(binding.action, fresh)
+        found[binding.action] = replace(known, keys=(*known.keys, *binding.key.split(",")))
+    yield from found.values()
 
 
 def log_help_text(nodes: Iterable[DOMNode]) -> str:
     """All keys of a log, and what its signs mean."""
-    return "\n".join(_lines(_entries(nodes))) + "\n" + LOG_LEGEND
+    return "\n".join(_lines(key_entries(nodes, lambda *_: True))) + "\n" + LOG_LEGEND
 
 
-def _entries(nodes: Iterable[DOMNode]) -> Iterator[Entry]:
-    """One for each action, with all its keys; the pages are one."""
-    bindings = [(node, binding) for node in nodes for binding in type(node).BINDINGS if isinstance(binding, Binding)]
-    pages = [binding for _, binding in bindings if binding.key.isdigit()]
-    if pages:
-        yield Entry("pages", "pages", (f"1-{len(pages)}",), "Pages", ", ".join(binding.description for binding in pages))
-    found: dict[str, Entry] = {}
-    for node, binding in (each for each in bindings if each[1] not in pages):
-        name = binding.action.partition("(")[0]
-        known = found.get(binding.action, Entry(binding.action, name, (), binding.description, binding_help(node, binding)))
-        found[binding.action] = replace(known, keys=(*known.keys, *binding.key.split(",")))
-    yield from found.values()
+def own_bindings(node: DOMNode) -> Iterator[Binding]:
+    """Those of its own class that do something: not those that say why a key does nothing, nor those of actions, which have a table."""
+    for binding in type(node).BINDINGS:
+        if isinstance(binding, Binding) and binding.action.partition("(")[0] not in ("act", "not_recorded", "no_action"):
+            yield binding
 
 
 def binding_help(node: DOMNode, binding: Binding) -> str:

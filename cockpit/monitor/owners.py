@@ -81,7 +81,7 @@ class _Vouched(msgspec.Struct, frozen=True):
 def _collect_vouched(facts: NodeFacts | None, jobs: JobFacts | None, session: str | None, only: str | None) -> _Vouched:
     listed = jobs.jobs if jobs else ()
     return _Vouched(
-        gpus={node.id: node.gpus for node in (facts.nodes if facts else ())},
+        gpus={node.id: node.agent.gpus for node in (facts.nodes if facts else ())},
         workers=group_by(facts.workers if facts else (), lambda worker: worker.node),
         drivers=group_by((job for job in listed if job.driver_pid and job.running), lambda job: job.driver_node),
         jobs={job.job: job for job in sorted(listed, key=lambda job: job.running) if job.job} if jobs else None,

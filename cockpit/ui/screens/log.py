@@ -17,10 +17,9 @@ from cockpit.monitor.logs import Log
 from cockpit.sources.ray.log_files import LOG_LINES
 from cockpit.sources.source import SourceError
 from cockpit.text import age, clean
-from cockpit.ui.dialogs import TextScreen
-from cockpit.ui.footer import Footer
-from cockpit.ui.help import HELP_INDENT, log_help_text
+from cockpit.ui.footer import Footer, KeyPlace
 from cockpit.ui.log_view import LogView
+from cockpit.ui.screens.help import HelpScreen, log_help_text
 
 PROMPTS = (
     ("/", "search", "text to highlight; Enter, n: next, N: previous"),
@@ -95,12 +94,12 @@ class LogScreen(Screen[None]):
             with Horizontal(id=f"{kind}-prompt"):
                 yield Label(sign)
                 yield Prompt(id=kind, placeholder=f"{words}; Esc clears", compact=True)
-        yield Footer(self._key_ranks)
+        yield Footer(self._place_key)
 
-    def _key_ranks(self) -> Callable[[str], int | None]:
-        """Only what leads somewhere is in the line of keys."""
+    def _place_key(self, binding: Binding) -> KeyPlace | None:
+        """Only what leads somewhere is in the line of keys; help stands last."""
         useless = {"next": not (self._texts["search"] or self.marks), "open(1)": len(self.logs) == 1}
-        return lambda action: None if useless.get(action) else 0
+        return None if useless.get(binding.action) else (int(binding.action == "help"), binding.description)
 
     def on_mount(self) -> None:
         self.query_one(LogView).focus()
@@ -226,4 +225,4 @@ class LogScreen(Screen[None]):
 
     def action_help(self) -> None:
         """Show the keys of the log."""
-        self.app.push_screen(TextScreen("Help: log", log_help_text((self, self.query_one(LogView))), hang=HELP_INDENT))
+        self.app.push_screen(HelpScreen("Help: log", log_help_text((self, self.query_one(LogView)))))

@@ -21,7 +21,7 @@ from cockpit.config.document import InputError
 from cockpit.presets import Preset
 from cockpit.sources.source import SourceError
 from cockpit.text import age, plural
-from cockpit.ui.plan_dialog import ActDialog, PlanLines, Stage
+from cockpit.ui.screens.plan import ActDialog, PlanLines, Stage
 
 SIGNS: Final[dict[StepState, tuple[str, str]]] = {
     "waiting": ("·", "."),

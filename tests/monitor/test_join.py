@@ -4,9 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.model import Amount, Cluster, Hold, Holder, Host, HostMemory, Job, OomKill, Pod, Quantity, RayCluster, RayProcess, Worker
-from cockpit.monitor.join import Join, Parts
+from cockpit.monitor.join import Join
+from cockpit.monitor.parts import Parts
 from cockpit.sources.ray.client import JobFacts, NodeFacts, OomFacts, StatusFacts
-from tests.world import GIB, NOW, gpu, node, process
+from tests.world import GIB, NOW, gpu, node, process, with_figures
 
 HEAD, OTHER = f"{1:056x}", f"{2:056x}"
 
@@ -29,8 +30,13 @@ def joined(**parts):
     return Join()(Parts(**parts), NOW)
 
 
+def machines(**parts):
+    snapshot = joined(**parts)
+    return [snapshot.index.machine(each) for each in snapshot.nodes]
+
+
 def node_facts(*nodes, workers=(), holders=()):
-    return NodeFacts(nodes=nodes, workers=workers, holders=holders)
+    return NodeFacts(nodes=tuple(replace(each, probe=None) for each in nodes), workers=workers, holders=holders)
 
 
 def test_nothing_heard_is_unknown_and_not_nothing():
@@ -43,16 +49,16 @@ def test_nothing_heard_is_unknown_and_not_nothing():
 def test_a_probe_wins_on_what_is_physical():
     snapshot = joined(nodes=node_facts(node(1), node(2)), hosts={"node1": host()})
     first, second = snapshot.nodes
-    assert first.probed
-    assert first.memory == HostMemory(5, 10)
-    assert not second.probed
-    assert second.memory == node(2).memory
+    assert (first.probe, first.agent.memory) == ("node1", None), "what the probe sees is in its host alone"
+    assert snapshot.index.machine(first).memory == HostMemory(5, 10)
+    assert second.probe is None
+    assert snapshot.index.machine(second).memory == node(2).agent.memory
 
 
 def test_a_false_raylet_on_another_host_gives_a_node_none_of_its_facts():
     liar = replace(host(nodes=(HEAD, OTHER), addresses=("10.0.0.2",), memory=HostMemory(6, 10), local=False), name="node2")
     for hosts in ({"node1": host(), "node2": liar}, {"node2": liar, "node1": host()}):
-        assert [each.memory.used for each in joined(nodes=node_facts(node(1), node(2)), hosts=hosts).nodes] == [5, 6]
+        assert [each.memory.used for each in machines(nodes=node_facts(node(1), node(2)), hosts=hosts)] == [5, 6]
 
 
 def test_a_living_node_has_the_name_of_the_pod_at_its_address_and_a_dead_one_has_none():
@@ -64,18 +70,18 @@ def test_a_living_node_has_the_name_of_the_pod_at_its_address_and_a_dead_one_has
 
 
 def test_a_probe_that_has_not_spoken_changes_nothing():
-    assert joined(nodes=node_facts(node(1)), hosts={"node1": host(taken=None)}).nodes[0] == node(1)
+    assert joined(nodes=node_facts(node(1)), hosts={"node1": host(taken=None)}).nodes[0] == node(1, probed=False)
 
 
 def test_gpus_of_another_raylet_on_the_same_host_stay_its_own():
     mine, others = node(1, gpus=(gpu(0, uuid="a"),)), node(2, ip="10.0.0.1", gpus=(gpu(0, uuid="b"),))
-    first, second = joined(nodes=node_facts(mine, others), hosts={"node1": host(gpus=(gpu(0, 1, uuid="a"),))}).nodes
+    first, second = machines(nodes=node_facts(mine, others), hosts={"node1": host(gpus=(gpu(0, 1, uuid="a"),))})
     assert first.gpus[0].memory_used == GIB
-    assert second.gpus == others.gpus
+    assert second.gpus == others.agent.gpus
 
 
 def test_gpus_that_nobody_could_ask_for_are_taken_from_the_probe():
-    assert joined(nodes=node_facts(node(1, gpus=None)), hosts={"node1": host()}).nodes[0].gpus == (gpu(0),)
+    assert machines(nodes=node_facts(node(1, gpus=None)), hosts={"node1": host()})[0].gpus == (gpu(0),)
 
 
 def test_a_dead_node_gives_way_to_the_living_one_on_its_host():
@@ -86,19 +92,20 @@ def test_a_dead_node_gives_way_to_the_living_one_on_its_host():
 
 
 def test_a_dead_node_alone_on_its_host_shows_what_the_probe_sees():
-    assert joined(nodes=node_facts(node(1, state="DEAD", gpus=None)), hosts={"node1": host()}).nodes[0].gpus == (gpu(0),)
+    assert machines(nodes=node_facts(node(1, state="DEAD", gpus=None)), hosts={"node1": host()})[0].gpus == (gpu(0),)
 
 
 def test_a_host_without_ray_is_a_row_of_its_own():
-    (only,) = joined(hosts={"node1": host()}).nodes
+    snapshot = joined(hosts={"node1": host()})
+    (only,) = snapshot.nodes
     assert only.id is None
-    assert only.gpus == (gpu(0),)
+    assert snapshot.index.machine(only).gpus == (gpu(0),)
 
 
 def test_a_host_of_the_config_that_nobody_has_heard_of_is_listed_as_unknown():
     snapshot = joined(nodes=node_facts(node(1)), expected=(("node1", "10.0.0.1"), ("w7", "w7"), ("other-name", "10.0.0.1")))
     assert [item.host for item in snapshot.nodes] == ["node1", "w7"]
-    assert snapshot.nodes[1].memory.used is None
+    assert snapshot.index.machine(snapshot.nodes[1]).memory.used is None
 
 
 def test_used_resources_come_from_the_monitor_and_are_unknown_without_it():
@@ -281,29 +288,29 @@ APART = (RayProcess("raylet", 301, node=HEAD, apart=True),)
 )
 def test_the_kill_line_is_that_of_the_nodes_own_raylet(others, line):
     rays = (RayProcess("raylet", 301, node=HEAD, kill_at=9), *others)
-    (seen,) = joined(nodes=node_facts(node(1)), hosts={"node1": host(rays=rays)}).nodes
+    (seen,) = machines(nodes=node_facts(node(1)), hosts={"node1": host(rays=rays)})
     assert seen.memory.kill_at == line
 
 
 def test_the_kill_line_of_a_raylet_that_does_not_say_which_node_it_is():
-    (seen,) = joined(nodes=node_facts(node(1)), hosts={"node1": host(rays=(RayProcess("raylet", 301, kill_at=9),))}).nodes
+    (seen,) = machines(nodes=node_facts(node(1)), hosts={"node1": host(rays=(RayProcess("raylet", 301, kill_at=9),))})
     assert seen.memory.kill_at == 9
 
 
 def test_of_a_container_that_nobody_looks_into_the_memory_limit_is_rays_word_and_its_shm_unknown():
     limited = node(1, memory=HostMemory(3, 7), shm=Amount())
-    (seen,) = joined(nodes=node_facts(limited), hosts={"node1": host(rays=APART, shm=Amount(1, 64))}).nodes
+    (seen,) = machines(nodes=node_facts(limited), hosts={"node1": host(rays=APART, shm=Amount(1, 64))})
     assert (seen.memory, seen.shm) == (HostMemory(3, 7), Amount())
-    (free,) = joined(nodes=node_facts(replace(limited, memory=HostMemory(3, 10))), hosts={"node1": host(rays=APART)}).nodes
+    (free,) = machines(nodes=node_facts(with_figures(limited, memory=HostMemory(3, 10))), hosts={"node1": host(rays=APART)})
     assert free.memory == HostMemory(5, 10)
-    (near,) = joined(nodes=node_facts(limited), hosts={"node1": host(shm=Amount(1, 64))}).nodes
+    (near,) = machines(nodes=node_facts(limited), hosts={"node1": host(shm=Amount(1, 64))})
     assert (near.memory, near.shm) == (HostMemory(5, 10), Amount(1, 64))
 
 
 def test_of_a_hosts_gpus_a_container_has_those_that_ray_sees_in_it():
     given = node(1, gpus=(gpu(0, uuid="c"),))
     all_of_them = tuple(gpu(index, uuid=uuid) for index, uuid in enumerate("abc"))
-    (seen,) = joined(nodes=node_facts(given), hosts={"node1": host(rays=APART, gpus=all_of_them)}).nodes
+    (seen,) = machines(nodes=node_facts(given), hosts={"node1": host(rays=APART, gpus=all_of_them)})
     assert [(one.index, one.uuid) for one in seen.gpus] == [(2, "c")]
-    (near,) = joined(nodes=node_facts(given), hosts={"node1": host(gpus=all_of_them)}).nodes
+    (near,) = machines(nodes=node_facts(given), hosts={"node1": host(gpus=all_of_them)})
     assert near.gpus == all_of_them

@@ -8,45 +8,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from cockpit.config.thresholds import STALE_AFTER_S
-from cockpit.model import Allocation, Cluster, Fault, Gpu, Host, Node, OomKill, Port, Quantity, RayCluster, Session, Snapshot
-from cockpit.model.claims import hosts_by_node
-from cockpit.monitor.join.owners import processes_of, reported_by, same_devices
+from cockpit.model import (
+    AgentReport,
+    Amount,
+    Cluster,
+    ClusterIndex,
+    Fault,
+    Host,
+    Node,
+    OomKill,
+    Quantity,
+    RayCluster,
+    Session,
+    Snapshot,
+)
+from cockpit.monitor.owners import processes_of, reported_by, same_devices
+from cockpit.monitor.parts import Parts
 from cockpit.monitor.pending import PendingReasons
-from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
+from cockpit.sources.ray.client import NodeFacts, OomFacts, StatusFacts
 
 Result = TypeVar("Result")
 
 PROBE_OVERTAKEN_S = 30.0
 """Seconds by which Ray's agent must be ahead of a probe that has fallen silent, to be believed instead of it."""
-
-
-class Parts(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """The last good answer of every source."""
-
-    cluster: Cluster = Cluster()
-    nodes: NodeFacts | None = None
-    status: StatusFacts | None = None
-    actors: ActorFacts | None = None
-    groups: GroupFacts | None = None
-    jobs: JobFacts | None = None
-    oom: OomFacts | None = None
-    hosts: Mapping[str, Host] = {}
-    ports: tuple[Port, ...] = ()
-    allocation: Allocation | None = None
-    kubernetes: RayCluster | None = None
-    expected: tuple[tuple[str, str], ...] = ()
-    """Name and address of hosts of the config, as Ray may know them: they have a row also when nobody has heard of them."""
-    slurm_ids: frozenset[str] = frozenset()
-    faults: Mapping[tuple[str, str | None], Fault] = {}
-    as_of: Mapping[str, float] = {}
-
-    def forget_ray(self) -> Parts:
-        """Another cluster answers now: nothing that the last one said is true of it."""
-        return replace(self, nodes=None, status=None, actors=None, groups=None, jobs=None, oom=None)
 
 
 class _ResultCache:
@@ -120,13 +107,13 @@ def _host_by_node(facts: NodeFacts | None, hosts: Mapping[str, Host], session: s
     An address alone makes no living node of a host on which no raylet runs, or only another Ray's: private addresses are alike everywhere.
     """
     nodes = facts.nodes if facts else ()
-    by_id = hosts_by_node(nodes, hosts)
+    by_id = ClusterIndex(nodes, hosts).hosts_by_node
     by_address = {address: host for host in hosts.values() for address in host.addresses}
     places: dict[str, str] = {}
     for node in nodes:
-        near = by_address.get(node.ip)
-        if node.id in by_id:
-            places[node.id] = by_id[node.id].name
+        seen, near = by_id.get(node.id or ""), by_address.get(node.ip)
+        if node.id and seen:
+            places[node.id] = seen.name
         elif node.id and near and (node.state != "ALIVE" or near.processes is None or (near.nodes and not _is_others(near, session))):
             places[node.id] = near.name
     living = {places[node.id] for node in nodes if node.id in places and node.state == "ALIVE"}
@@ -187,58 +174,49 @@ class _NodeUsage:
 
 
 def _on_host(node: Node, host: Host | None) -> Node:
-    """Of a raylet in a container that the probe is not in, Ray's agent knows a memory limit, and nobody the /dev/shm."""
-    if host is None or host.taken is None or (node.seen or 0) - host.taken > PROBE_OVERTAKEN_S:
+    """The node, referring to the host whose probe is believed about its machine, and with what its agent alone can tell there.
+
+    Of a raylet in a container that the probe is not in, Ray's agent knows a memory limit, and nobody the /dev/shm.
+    """
+    agent = node.agent
+    if host is None or host.taken is None or (agent.seen or 0) - host.taken > PROBE_OVERTAKEN_S:
         return node
     apart = node.id is not None and any(ray.apart and ray.node == node.id for ray in host.rays or ())
-    gpus, gpus_seen = _gpus(node, host, _select_given(node.gpus, host.gpus) if apart else host.gpus)
-    return replace(
-        node,
-        seen=host.taken,
-        probed=True,
-        cpu=host.cpu,
-        cpus=host.cpus or node.cpus,
-        memory=node.memory if apart and _is_limited(node, host) else replace(host.memory, kill_at=_kill_at(node, host)),
-        shm=node.shm if apart else host.shm,
-        disks=host.disks,
-        filled=host.filled,
-        gpus=gpus,
-        gpus_seen=gpus_seen if gpus_seen is not None and host.taken - gpus_seen > STALE_AFTER_S else None,
+    given = _given_gpus(agent, host) if apart else ()
+    own = AgentReport(
+        seen=agent.seen,
+        cpus=None if host.cpus else agent.cpus,
+        memory=agent.memory if apart and _is_limited(agent, host) else None,
+        shm=Amount() if apart else None,
+        gpus=agent.gpus if _is_agent_believed_of_gpus(agent, host) else None,
+        given=given,
+    )
+    return replace(node, agent=own, probe=host.name)
+
+
+def _is_limited(agent: AgentReport, host: Host) -> bool:
+    return (
+        agent.memory is not None
+        and agent.memory.total is not None
+        and host.memory.total is not None
+        and agent.memory.total < host.memory.total
     )
 
 
-def _kill_at(node: Node, host: Host) -> int | None:
-    """By the node's own raylet: others on the host have a line of their own, and anybody may call a process raylet."""
-    raylets = [ray for ray in host.rays or () if ray.role == "raylet"]
-    same = [ray for ray in raylets if ray.node == node.id] or [ray for ray in raylets if ray.node is None]
-    lines = {ray.kill_at for ray in same}
-    return lines.pop() if len(lines) == 1 else None
+def _given_gpus(agent: AgentReport, host: Host) -> tuple[str, ...]:
+    """Uuids of the GPUs that a container was given, as Ray's agent in there sees them by another number; none unless its probe sees all."""
+    given = {gpu.uuid for gpu in agent.gpus or ()}
+    found = [gpu.uuid for gpu in host.gpus or () if gpu.uuid in given]
+    return tuple(found) if len(found) == len(given) else ()
 
 
-def _is_limited(node: Node, host: Host) -> bool:
-    return node.memory.total is not None and host.memory.total is not None and node.memory.total < host.memory.total
-
-
-def _select_given(rays: tuple[Gpu, ...] | None, probes: tuple[Gpu, ...] | None) -> tuple[Gpu, ...] | None:
-    """Of the probe's those that a container was given, as Ray's agent in there sees them by another number."""
-    given = {gpu.uuid for gpu in rays or ()}
-    found = tuple(gpu for gpu in probes or () if gpu.uuid in given)
-    return found if len(found) == len(given) > 0 else probes
-
-
-def _gpus(node: Node, host: Host, probes: tuple[Gpu, ...] | None) -> tuple[tuple[Gpu, ...] | None, float | None]:
-    """The GPUs of a probed node, and when they were seen: the probe's.
-
-    Ray's agent is believed where it sees other devices (several raylets on one host can be given different ones), and where it has looked
-    since NVML failed for the probe.
-    """
+def _is_agent_believed_of_gpus(agent: AgentReport, host: Host) -> bool:
+    """Where it sees other devices (several raylets on one host can be given different ones), and where it has looked since NVML failed."""
     observed = host.observed_at("nvml")
     has_failed = host.taken is not None and observed is not None and host.taken - observed > STALE_AFTER_S
-    is_agent_later = bool(node.gpus) and node.reported is not None and node.reported > (observed or 0.0)
-    is_same = probes is not None and (not node.gpus or same_devices(node.gpus, probes))
-    if is_same and not (has_failed and is_agent_later):
-        return probes, observed
-    return node.gpus, node.reported
+    is_agent_later = bool(agent.gpus) and agent.seen is not None and agent.seen > (observed or 0.0)
+    is_same = host.gpus is not None and (not agent.gpus or same_devices(agent.gpus, host.gpus))
+    return not is_same or (has_failed and is_agent_later)
 
 
 def _matters(host: Host) -> bool:

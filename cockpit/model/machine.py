@@ -1,0 +1,82 @@
+"""What is known of the machine of a node: by the probe of its host where there is one, else by Ray's agent."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from cockpit.model.disk import Disk, FilledDisk
+from cockpit.model.gpu import Gpu
+from cockpit.model.host import Amount, Host, HostMemory
+from cockpit.model.ray import Node
+from cockpit.model.value import Value
+
+STALE_AFTER_S = 20.0
+"""Seconds after which what was heard of a node or host is old: Ray's agents speak every 5 s, and need a while to collect."""
+
+
+class Machine(Value, frozen=True):
+    """The machine of a node."""
+
+    seen: float | None = None
+    """When most of it was seen, by this host's clock."""
+    cpu: float | None = None
+    cpus: int | None = None
+    memory: HostMemory = HostMemory()
+    shm: Amount = Amount()
+    disks: tuple[Disk, ...] = ()
+    filled: tuple[FilledDisk, ...] = ()
+    """What fills disks and /dev/shm that are nearly full, by a probe there."""
+    gpus: tuple[Gpu, ...] | None = None
+    gpus_seen: float | None = None
+    """When its GPUs were last seen, where that is long before `seen`: NVML fails there. `None`: as the other facts."""
+
+    @property
+    def current_gpus(self) -> tuple[Gpu, ...] | None:
+        """Its GPUs as the other facts are dated; `None` where NVML fails, so that `gpus` are figures of long ago."""
+        return self.gpus if self.gpus_seen is None else None
+
+
+UNKNOWN_MACHINE = Machine()
+
+
+def machine_of(node: Node, host: Host | None) -> Machine:
+    """What is known of a node's machine. `host`: the one that `Node.probe` names; what the node's agent says there counts before it."""
+    agent = node.agent
+    if host is None:
+        return Machine(
+            seen=agent.seen,
+            cpu=agent.cpu,
+            cpus=agent.cpus,
+            memory=HostMemory() if agent.memory is None else agent.memory,
+            shm=Amount() if agent.shm is None else agent.shm,
+            disks=agent.disks or (),
+            gpus=agent.gpus,
+        )
+    gpus, gpus_seen = agent.gpus, agent.seen
+    if gpus is None and host.gpus is not None:
+        gpus, gpus_seen = _select_gpus(host.gpus, agent.given), host.observed_at("nvml")
+    is_behind = gpus_seen is not None and host.taken is not None and host.taken - gpus_seen > STALE_AFTER_S
+    return Machine(
+        seen=host.taken,
+        cpu=host.cpu,
+        cpus=host.cpus or agent.cpus,
+        memory=_memory_with_kill_line(node, host) if agent.memory is None else agent.memory,
+        shm=host.shm if agent.shm is None else agent.shm,
+        disks=host.disks,
+        filled=host.filled,
+        gpus=gpus,
+        gpus_seen=gpus_seen if is_behind else None,
+    )
+
+
+def _select_gpus(gpus: tuple[Gpu, ...], uuids: tuple[str, ...]) -> tuple[Gpu, ...]:
+    return tuple([gpu for gpu in gpus if gpu.uuid in uuids]) if uuids else gpus
+
+
+def _memory_with_kill_line(node: Node, host: Host) -> HostMemory:
+    """By the node's own raylet: others on the host have a line of their own, and anybody may call a process raylet."""
+    raylets = [ray for ray in host.rays or () if ray.role == "raylet"]
+    same = [ray for ray in raylets if ray.node == node.id] or [ray for ray in raylets if ray.node is None]
+    lines = {ray.kill_at for ray in same}
+    kill_at = lines.pop() if len(lines) == 1 else None
+    return host.memory if kill_at is None else replace(host.memory, kill_at=kill_at)

@@ -1,0 +1,404 @@
+"""The pages: header, table, pane and keys, and what the keys do that mean the same now and in the past."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final, Protocol
+
+from textual import events
+from textual.actions import parse
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.dom import DOMNode
+from textual.widget import Widget
+from textual.widgets import Input, Label
+
+from cockpit.model import Node, Process
+from cockpit.text import clean
+from cockpit.ui.filter import Filter, FilterLine
+from cockpit.ui.footer import FOOTER_LINES, Footer, KeyPlace
+from cockpit.ui.header import Header, page_notes
+from cockpit.ui.keys import OFFERED_ROWS, REQUIRED_ROWS, SWITCHES, WRITING_ACTIONS, rank
+from cockpit.ui.notices import say
+from cockpit.ui.pages import PAGES
+from cockpit.ui.pages.details import DetailPage, about, clipboard_text, detail_of, json_text
+from cockpit.ui.pages.findings import FaultsPage
+from cockpit.ui.pages.memory import BY_GROWTH, OWNERS, MemoryPage, fullest_node, memory_node
+from cockpit.ui.pages.nodes import NodePage
+from cockpit.ui.pages.overview import OverviewPage
+from cockpit.ui.pages.processes import BY_GPU_MEMORY, ProcessesPage
+from cockpit.ui.pane import PANE_SCREEN, Body, is_large
+from cockpit.ui.section import Page
+from cockpit.ui.services import Services
+from cockpit.ui.table import Table
+from cockpit.ui.view import View
+from cockpit.whole_file import write_new
+
+MIN_SCREEN_SIZE = (60, 15)
+"""Columns and lines; a smaller terminal has no room for a useful row."""
+SCREENSHOT_DELAY_S: Final = 0.1
+"""Seconds after which the palette has gone from the screen: Textual's own."""
+
+
+class PageScreen(Protocol):
+    """What a `PageView` asks of the screen that it is on."""
+
+    services: Services
+
+    @property
+    def meant_actions(self) -> Collection[str] | None:
+        """Ids of the actions that a key means now; `None`: no action is possible here at all."""
+
+    def make_view(self) -> View:
+        """Everything that pages are drawn from, of the moment that the screen shows."""
+
+    def time_note(self) -> str | None:
+        """What the screen is doing with time, in a word."""
+
+    def draw(self) -> None:
+        """Draw the open page anew."""
+
+    def place_key(self, binding: Binding) -> KeyPlace | None:
+        """Where a key stands in the line of keys and what it is called; `None`: it means nothing now."""
+
+
+class PageView(Vertical):
+    """Shows the last of its `pages`; Esc leads back through the others."""
+
+    DEFAULT_CSS = """
+    PageView { layers: base over; overflow: hidden; }
+    PageView #small { layer: over; width: 100%; height: 100%; content-align: center middle; background: $background; }
+    """
+    # A priority key is looked at before what has the focus: so nothing that is typed ahead of a filter or a page is lost.
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(str(number), f"page({number - 1})", page.title, show=False, priority=True) for number, page in enumerate(PAGES, 1)),
+        Binding("question_mark,h,f1", "help", "Help", key_display="?"),
+        Binding("slash", "filter", "Filter", key_display="/", priority=True),
+        Binding("enter", "keep_filter", "Keep filter", key_display="Enter", priority=True),
+        Binding("t", "tree", "Tree"),
+        Binding("v", "pane", "Pane"),
+        Binding("m", "growth", "Growth"),
+        Binding("m", "memory", "Memory"),
+        Binding("M", "gpu_memory", "GPU memory"),
+        Binding("u", "user", "User"),
+        Binding("y", "raw", "JSON"),
+        Binding("c", "copy", "Copy", show=False),
+        Binding("E", "export", "Export", show=False),
+        Binding("F", "faults", "Sources", show=False),
+        Binding("escape", "back", "Back", show=False),
+    ]
+
+    def __init__(self, owner: PageScreen, *below: Widget) -> None:
+        """`below`: what stands between the page and the line of keys."""
+        super().__init__()
+        self._owner, self._services, self._below = owner, owner.services, below
+        self.pages: list[Page] = [OverviewPage()]
+        self.view = View()
+        """What was drawn last."""
+        self._is_drawn = False
+        self.table = Table()
+        self.body = Body(self.table)
+        self.header = Header()
+        self._last_meanings: object = None
+
+    def compose(self) -> ComposeResult:
+        yield self.header
+        yield self.body
+        yield from self._below
+        yield FilterLine(Label("/"), Filter(self.table))
+        yield Footer(self._owner.place_key)
+        yield Label(Content(f"cockpit needs a terminal of at least {MIN_SCREEN_SIZE[0]}x{MIN_SCREEN_SIZE[1]}"), id="small")
+
+    def continue_from(self, other: PageView) -> None:
+        """Show what the view of another moment has shown: its pages, with the order, filter, tags and cursor of its table."""
+        self.pages = other.pages
+        self.table.continue_from(other.table)
+        self.body.is_wanted = other.body.is_wanted
+
+    # What is shown
+
+    @property
+    def page(self) -> Page:
+        """The open one."""
+        return self.pages[-1]
+
+    @property
+    def selected(self) -> Sequence[Any]:
+        """What the tagged rows stand for, or the row under the cursor, each once; among the facts of one thing, that thing."""
+        found = {thing.key: thing for row in self.table.chosen if (thing := about(row)) is not None}
+        return [*found.values()] or ([self.page.thing] if isinstance(self.page, DetailPage) else [])
+
+    def selected_of(self, kind: type[Any]) -> Sequence[Any]:
+        """Those of one kind."""
+        return [thing for thing in self.selected if isinstance(thing, kind)]
+
+    @property
+    def single(self) -> Any:
+        """What the row under the cursor stands for; among the facts of one thing, and on a GPU of a node, that thing."""
+        row = about(self.table.selected)
+        if isinstance(row, OFFERED_ROWS["log"]):
+            return row
+        return self.page.thing if isinstance(self.page, DetailPage) else self.page.node if isinstance(self.page, NodePage) else row
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Those of tagged nodes, that of the node whose page is open, else none. The cursor alone names none: it always lies somewhere."""
+        nodes = [thing for thing in self.selected_of(Node) if thing.key in self.table.tagged]
+        if not nodes and isinstance(self.page, NodePage):
+            nodes = [self.page.node]
+        return tuple(dict.fromkeys(node.ip or node.title for node in nodes))
+
+    @property
+    def is_typing(self) -> bool:
+        """Whether somebody types a filter."""
+        return isinstance(self.screen.focused, Input)
+
+    def draw(self, *, in_slices: bool = False) -> None:
+        """Draw the open page. `in_slices`: nobody waits for it, so that a key may come before the rest of it."""
+        services, view = self._services, self._owner.make_view()
+        self.view, self._is_drawn = view, True
+        with self.app.batch_update():
+            recorded = services.recorder.state_of(view.snapshot.cluster) if services.recorder else None
+            notes = page_notes(self.page, self.table, recorded, time=self._owner.time_note(), readonly=services.config.readonly)
+            room = view.height - self.header.show(view, self.pages, notes) - FOOTER_LINES
+            self.table.show(self.page.sections(view), view, self.page.heading, expected_room=room, in_slices=in_slices)
+            is_first = len(self.pages) == 1
+            self.body.show(lends=is_first, may_cover=is_first and not isinstance(self.page, OverviewPage), in_slices=in_slices)
+
+    def open(self, pages: list[Page]) -> None:
+        """Show the last of these; Esc leads back through the others."""
+        self.pages = pages
+        self.table.needle = ""
+        self.refresh_bindings()
+        self._owner.draw()
+
+    def open_deeper(self, page: Page) -> None:
+        """What is opened anew begins at its top; the way back leads to the row where one was."""
+        self.table.forget_place(page.heading)
+        self.open([*self.pages, page])
+
+    def on_resize(self, event: events.Resize) -> None:
+        # It lies over all else: a class that hid the rest would have the styles of every widget made anew.
+        small = self.get_child_by_id("small")
+        small.display = event.size.width < MIN_SCREEN_SIZE[0] or event.size.height < MIN_SCREEN_SIZE[1]
+        if self._is_drawn:
+            self._owner.draw()
+            self.refresh_bindings()
+
+    # What keys mean
+
+    def why_not(self, action: str) -> str | None:
+        """Why an action means nothing for the open page and what is selected on it; `None`: it means something."""
+        config = self._services.config
+        if action in WRITING_ACTIONS and config.readonly:
+            return config.readonly_reason
+        if action in SWITCHES and action not in self.page.switches:
+            having = [f"{each.title} ({number})" for number, each in enumerate(PAGES, 1) if action in each.switches]
+            return f"only on the {'page' if len(having) == 1 else 'pages'} {' and '.join(having)}"
+        if action in REQUIRED_ROWS:
+            kind, words = REQUIRED_ROWS[action]
+            return None if self.selected_of(kind) else f"put the cursor on {words}"
+        return None
+
+    def refuses(self, action: str, label: str) -> bool:
+        """Whether an action means nothing here; then it has been said why."""
+        if (why := self.why_not(action)) is not None:
+            say(self, f"{label}: {why}")
+        return why is not None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 Textual asks so
+        """Of two actions of one key Textual runs the first that this allows."""
+        if action == "keep_filter":
+            return self.is_typing
+        if action == "back":
+            return bool(self.table.needle) or len(self.pages) > 1
+        return action != "growth" or self.why_not(action) is None
+
+    def place_key(self, binding: Binding) -> KeyPlace | None:
+        """Where a key stands in the line of keys; `None`: it is not for what is selected."""
+        name = binding.action.partition("(")[0]
+        if self.why_not(name) is not None:
+            return None
+        if name in OFFERED_ROWS and not any(isinstance(thing, OFFERED_ROWS[name]) for thing in self.selected):
+            return None
+        if (name == "open" and not self._can_open) or (name == "pane" and not is_large(self.app.size)):
+            return None
+        return rank(name), binding.description
+
+    @property
+    def _can_open(self) -> bool:
+        row = self.table.selected
+        return row is not None and detail_of(row) is not None
+
+    @property
+    def key_nodes(self) -> tuple[DOMNode, ...]:
+        """What has keys while the pages are in front."""
+        return (self, self.screen, self.table, self.app)
+
+    def is_offered(self, node: DOMNode, binding: Binding) -> bool:
+        """Whether a key means something for the open page and what is selected on it."""
+        _, name, parameters = parse(binding.action)
+        means = bool(node.check_action(name, parameters))
+        return means and (name == "memory" or self._owner.place_key(binding) is not None)  # of what is open there may be memory too
+
+    def note_meanings(self, actions: object = None) -> None:
+        """Keys may mean something else now: have the line of keys drawn where they do. `actions`: what those of actions mean."""
+        before, self._last_meanings = self._last_meanings, (actions, {type(thing) for thing in self.selected}, self._can_open)
+        if before != self._last_meanings:
+            self.refresh_bindings()
+
+    # Messages of the table and the header
+
+    def on_table_opened(self, message: Table.Opened) -> None:
+        if (page := detail_of(message.row)) is not None:
+            self.open_deeper(page)
+        else:
+            say(self, "Open: there is nothing more to show for this row")
+
+    def on_table_refused(self, message: Table.Refused) -> None:
+        """A key of the table that does nothing says why."""
+        say(self, message.reason)
+
+    def on_table_tagged(self) -> None:
+        """How many there are stands above the page."""
+        self._owner.draw()
+
+    def on_header_page_clicked(self, message: Header.PageClicked) -> None:
+        self.action_page(message.number)
+
+    # Keys
+
+    def action_page(self, number: int) -> None:
+        """Open a page by its number, from 0."""
+        self.open([PAGES[number]()])
+
+    def action_back(self) -> None:
+        """Clear the filter, or go back one page, then from the past to now; never quits."""
+        if self.table.needle:
+            self.table.filter_rows("")
+            self._owner.draw()
+        else:
+            self.open(self.pages[:-1])
+
+    def action_help(self) -> None:
+        """Show all keys and what the symbols mean."""
+        from cockpit.ui.screens.help import HelpScreen, action_entries, help_text, key_entries
+
+        meant = self._owner.meant_actions
+        entries = [*key_entries(self.key_nodes, self.is_offered), *(() if meant is None else action_entries(meant))]
+        self.app.push_screen(HelpScreen("Help", help_text(f"Page {self.page.heading}", entries)))
+
+    def action_filter(self) -> None:
+        """Show only rows that contain a text; !text: rows without it."""
+        self.query_one(Filter).open()
+
+    def action_keep_filter(self) -> None:
+        """In the filter: keep it and go back to the rows."""
+        self.query_one(Filter).close()
+
+    def on_filter_closed(self) -> None:
+        self._owner.draw()
+
+    def action_tree(self) -> None:
+        """Show the page as a tree, or as a list again."""
+        if self.refuses("tree", "Tree"):
+            return
+        self.page.tree = not self.page.tree
+        self._owner.draw()
+
+    def action_pane(self) -> None:
+        """Hide or show below the table what Enter would open (from 140x36 on)."""
+        if not is_large(self.app.size):
+            say(self, f"The pane needs a terminal of at least {PANE_SCREEN[0]}x{PANE_SCREEN[1]}; Enter opens the row")
+        elif not self.body.toggle():
+            say(self, "No room for the pane, or nothing more to show for this row")
+
+    def action_growth(self) -> None:
+        """On the Memory page: the owners that grow fastest first; again: in their usual order."""
+        is_again = self.table.sorts.get(OWNERS) == BY_GROWTH
+        self.table.sorts[OWNERS] = ("", False) if is_again else BY_GROWTH
+        self._owner.draw()
+
+    def action_memory(self) -> None:
+        """Show host memory of the node under the cursor, of a finding's node, or of the open one; else of the fullest."""
+        if isinstance(self.page, MemoryPage):
+            say(self, f"Memory: this page shows that of {self.page.node.title}; for another node put the cursor on it on another page")
+            return
+        snapshot = self.view.snapshot
+        node = memory_node(self.page, self.table.selected, snapshot)
+        if node is None and (node := fullest_node(snapshot)) is not None:
+            say(self, f"Host memory of {node.title}, the node nearest to its kill line")
+        if node is not None:
+            self.open_deeper(MemoryPage(node))
+        else:
+            say(self, "Host memory is unknown on all nodes")
+
+    def action_gpu_memory(self) -> None:
+        """Show who holds most GPU memory: processes, the greatest first; again: in their usual order."""
+        is_again = isinstance(self.page, ProcessesPage) and self.table.sorts.get("processes") == BY_GPU_MEMORY
+        self.table.sorts["processes"] = ("", False) if is_again else BY_GPU_MEMORY
+        self.open([ProcessesPage()])
+        self.table.action_move(-self.table.count)
+
+    def action_user(self) -> None:
+        """Show only the processes of this row's user; again: of all users."""
+        if self.refuses("user", "User"):
+            return
+        row = about(self.table.selected)
+        if self.page.user is None and not (isinstance(row, Process) and row.user):
+            say(self, "User: put the cursor on a process whose user is known")
+            return
+        self.page.user = row.user if self.page.user is None else None
+        self._owner.draw()
+
+    def action_raw(self) -> None:
+        """Show all facts of the row as JSON."""
+        if text := json_text(self.table.chosen):
+            from cockpit.ui.screens.dialogs import TextScreen
+
+            self.app.push_screen(TextScreen("JSON", text))
+        else:
+            say(self, "JSON: put the cursor on a row that stands for something in the cluster")
+
+    def action_copy(self) -> None:
+        """Copy the pid, id or path of the row to the terminal's clipboard."""
+        texts = [clean(clipboard_text(row)) for row in self.table.chosen]
+        if texts:
+            self.app.copy_to_clipboard("\n".join(texts))
+            say(self, f"Copied {texts[0]}" + (f" and {len(texts) - 1} more" if len(texts) > 1 else ""))
+        else:
+            say(self, "Copy: there is no row here")
+
+    def action_export(self) -> None:
+        """Write the snapshot as JSON to a file in the current directory."""
+        if self.refuses("export", "Export"):
+            return
+        from cockpit.report.status import export
+
+        try:
+            say(self, f"Snapshot written to {export(self.view.snapshot, self.view.now)}")
+        except OSError as error:
+            say(self, f"Export failed: {error}", "error")
+
+    def action_faults(self) -> None:
+        """Show failing sources and old data."""
+        self.open([*self.pages[:1], FaultsPage()])
+
+    def take_screenshot(self) -> None:
+        """Write the screen as an SVG picture into the current directory, once the palette has gone from it."""
+        if self._services.config.readonly:
+            say(self, "Screenshot: not possible with --readonly, which writes no file", "warning")
+        else:
+            self.set_timer(SCREENSHOT_DELAY_S, self._write_screenshot)
+
+    def _write_screenshot(self) -> None:
+        path = Path(f"cockpit-{time.strftime('%Y%m%d-%H%M%S', time.localtime(self.view.now))}.svg")
+        try:
+            write_new(path, self.app.export_screenshot(title="cockpit"))
+            say(self, f"Screenshot written to {path.resolve()}")
+        except OSError as error:
+            say(self, f"Screenshot failed: {error}", "error")

@@ -1,0 +1,568 @@
+"""The pages as they are now, and the keys that ask or change what there is now."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from msgspec.structs import replace
+from textual import work
+from textual.app import ComposeResult, SuspendNotSupported
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.timer import Timer
+from textual.worker import Worker
+
+from cockpit.acts.act import Act, DiskRead, Runbook
+from cockpit.acts.choose import Choice, Selection, choose_action
+from cockpit.acts.plan import Aim, Receipt, Target
+from cockpit.acts.table import ACTION_KEYS, ACTS, actions_on
+from cockpit.check.preset_list import PresetEntry, check_presets
+from cockpit.config.address import Address
+from cockpit.config.document import InputError, abbreviate_home
+from cockpit.config.thresholds import THREAD_MIN_NODES
+from cockpit.model import Finding, Job, Process, Session, Snapshot
+from cockpit.model.about import find_things
+from cockpit.monitor.logs import Log
+from cockpit.presets import presets_folder, read_preset, write_preset
+from cockpit.presets.folder import demo_env
+from cockpit.presets.save import preset_of
+from cockpit.sources.source import SourceError, run_in_thread
+from cockpit.text import plural
+from cockpit.ui import cells
+from cockpit.ui.footer import KeyPlace
+from cockpit.ui.keys import rank
+from cockpit.ui.log_tails import LogTails
+from cockpit.ui.notices import await_aloud, say, telling_failures
+from cockpit.ui.page_view import PageView
+from cockpit.ui.pages.actors import ActorsPage
+from cockpit.ui.pages.details import DetailPage, about, detail_of, has_log
+from cockpit.ui.pages.nodes import NodePage
+from cockpit.ui.pages.presets import PresetsPage
+from cockpit.ui.preset_files import edit_file, look_at_all_hosts, own_copy
+from cockpit.ui.screens.replay import STEP_S, ReplayScreen, ask_moment, find_next_events, find_recording
+from cockpit.ui.services import Services
+from cockpit.ui.view import Index, View
+
+if TYPE_CHECKING:
+    from cockpit.recording.events import Event
+    from cockpit.ui.screens.plan import ActDialog
+
+NODE_PROCESSES_INTERVAL_S: Final = 20.0
+"""Seconds after which the processes of an open node without a probe are asked for again."""
+READ_PRESETS_INTERVAL_S: Final = 20.0
+"""Seconds after which presets that are shown are read and checked again."""
+AGE_REDRAW_AFTER_S: Final = 6.0
+"""Seconds after which ages are drawn although there is no new snapshot: longer than the pause between two of a large cluster."""
+TICK_INTERVAL_S: Final = 2.0
+"""Seconds between two looks at what is due."""
+CODES_WITH_QUOTES: Final = frozenset({"job-failed"})
+"""Codes of findings that quote lines of a log."""
+MIN_QUOTE_CHARS: Final = 12
+"""Characters of a line of evidence from which it may be told from others in a log."""
+MIN_SIGHT_S: Final = 0.3
+"""Seconds for which a thing must have been in sight before its log is read: whoever passes a row asks Ray nothing."""
+LOG_TAILS: Final = "log-tails"
+
+
+class LiveScreen(Screen[None]):
+    """Draws each new snapshot, unless the display is paused."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(key, f"act('{key}')", actions_on(key)[0].title, show=key in {act.first_key for act in ACTS}) for key in ACTION_KEYS),
+        Binding("d", "dead", "Dead"),
+        Binding("l", "log", "Log"),
+        Binding("x", "hide", "Hide"),
+        Binding("z", "unhide", "Unhide", show=False),
+        Binding("e", "edit", "Edit"),
+        Binding("w", "save", "Save preset"),
+        Binding("e", "environment", "Env"),
+        Binding("s", "stack", "Stack"),
+        Binding("a", "address", "Other cluster"),
+        Binding("p", "pause", "Pause"),
+        Binding("left_square_bracket", "step(-1)", "Step", key_display="[]"),
+        Binding("right_square_bracket", "step(1)", "Step forward", show=False),
+        Binding("left_curly_bracket", "event(-1)", "Event", key_display="{}"),
+        Binding("right_curly_bracket", "event(1)", "Next event", show=False),
+        Binding("at", "moment", "Go to time"),
+        Binding("r,f5", "refresh", "Refresh", show=False),
+        Binding("plus", "interval(-1)", "Poll faster", show=False),
+        Binding("minus", "interval(1)", "Poll slower", show=False),
+    ]
+
+    def __init__(self, services: Services) -> None:
+        super().__init__()
+        self.services = services
+        self.page_view = PageView(self)
+        self.snapshot = services.snapshot
+        """The one that is drawn."""
+        self.frozen_at: float | None = None
+        """Since when the screen is paused; `None`: it is not."""
+        self.choices: Mapping[str, Choice | str] = {}
+        """What each key of an action means for what is selected, or why it means nothing; empty: nothing can be changed here."""
+        self.log_tails = LogTails(services.clock)
+        self._index = Index(self.snapshot)
+        self._is_left = False
+        """Whether a past moment is shown instead."""
+        self._preset_entries: tuple[PresetEntry, ...] | None = None
+        self._presets_read_at = 0.0
+        self._in_sight: tuple[str, ...] = ()
+        """Keys of the things whose last lines of a log are shown."""
+        self._rest: Timer | None = None
+        self._reading_tails: Worker[None] | None = None
+
+    def compose(self) -> ComposeResult:
+        yield self.page_view
+
+    def on_mount(self) -> None:
+        self.page_view.table.focus()
+        self.set_interval(TICK_INTERVAL_S, self.tick)
+
+    # What is drawn
+
+    def make_view(self) -> View:
+        """Everything as it is now, or as it was when the screen was paused."""
+        services, size = self.services, self.app.size
+        return View(
+            self.snapshot,
+            self._index,
+            services.history,
+            self.frozen_at or services.clock(),
+            size.width,
+            services.config.ascii,
+            size.height,
+            acts=services.find_executor is not None,
+            preset_entries=self._preset_entries,
+            log_tails=self.log_tails.known,
+        )
+
+    def time_note(self) -> str | None:
+        return None if self.frozen_at is None else "PAUSED"
+
+    def draw(self, *, is_awaited: bool = True) -> None:
+        """Draw the open page as of the newest snapshot, or of the one at which the screen was paused.
+
+        Not `is_awaited`: nobody has pressed a key for it.
+        """
+        if not self.is_mounted or self._is_left:
+            return
+        is_new = self.frozen_at is None and self.snapshot is not self.services.snapshot
+        if is_new:
+            self._look_at(self.services.snapshot)
+        is_large = len(self.snapshot.nodes or ()) > THREAD_MIN_NODES
+        self.page_view.draw(in_slices=is_large and (is_new or not is_awaited))
+        self.on_table_moved()
+        self._refresh_presets()
+
+    def draw_newest(self) -> None:
+        """A snapshot has come."""
+        if self.frozen_at is None:
+            self.draw()
+
+    def _look_at(self, snapshot: Snapshot) -> None:
+        self.snapshot, self._index = snapshot, self.services.find_index(snapshot)
+
+    def tick(self) -> None:
+        """Redraw ages when no snapshot comes, and poll again what the open page has asked for."""
+        if self._is_left or not self.is_running:  # it is being closed: widgets go before timers
+            return
+        clock, page = self.services.clock, self.page_view.page
+        if self.frozen_at is None and clock() - self.snapshot.taken > AGE_REDRAW_AFTER_S:
+            self.draw(is_awaited=False)
+        if isinstance(page, NodePage) and clock() - (page.asked_at or clock()) > NODE_PROCESSES_INTERVAL_S:
+            self._ask_processes(page)
+        self._refresh_presets()
+        self.refresh_log_tails()
+
+    def on_table_moved(self) -> None:
+        """Another row is under the cursor: other keys may apply."""
+        if self.services.find_executor is not None:
+            selection = self.selection
+            self.choices = {key: choose_action(actions_on(key), selection) for key in ACTION_KEYS}
+        self.page_view.note_meanings(self.meant_actions)
+        self.refresh_log_tails()
+
+    def on_table_opened(self) -> None:
+        page = self.page_view.page
+        if isinstance(page, NodePage) and page.asked_at is None:
+            self._ask_processes(page)
+
+    @work(group="node", exclusive=True)
+    async def _ask_processes(self, page: NodePage) -> None:
+        await page.ask(self.services.monitor.node_processes, self.services.clock())
+        self.draw()
+
+    # What keys mean
+
+    @property
+    def selection(self) -> Selection:
+        """What is selected, as actions see it: of a preset's file the preset, if it holds one."""
+        things = (thing.preset if isinstance(thing, PresetEntry) else thing for thing in self.page_view.selected)
+        known = tuple(thing for thing in things if thing is not None)
+        return Selection(known, self.page_view.hosts, self.snapshot, in_pods=self.services.monitor.kubernetes is not None)
+
+    @property
+    def meant_actions(self) -> frozenset[str] | None:
+        if self.services.find_executor is None:
+            return None
+        return frozenset(choice.action.id for choice in self.choices.values() if isinstance(choice, Choice))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 Textual asks so
+        """Of two actions of one key Textual runs the first that this allows."""
+        return action != "edit" or self.page_view.why_not(action) is None
+
+    def place_key(self, binding: Binding) -> KeyPlace | None:
+        name, _, argument = binding.action.partition("(")
+        if name == "act":
+            choice = self.choices.get(argument.strip("')"))
+            if not isinstance(choice, Choice):
+                return None
+            kind = "mend" if choice.mends else "act on row" if choice.action.takes else "act"
+            return rank(kind), choice.action.title
+        if name == "address" and self.snapshot.cluster.reachable is False:
+            return 0, binding.description
+        return self.page_view.place_key(binding)
+
+    # Actions: from a key to a plan, and what is left to do after its receipt
+
+    def action_act(self, key: str) -> None:
+        """Show the plan of the action that a key means, or say why it means none."""
+        self.begin(actions_on(key))
+
+    def begin(self, actions: Sequence[Act | Runbook]) -> None:
+        """Show the plan of that one of these actions which is meant."""
+        config, choice = self.services.config, choose_action(actions, self.selection)
+        if self.services.find_executor is None:
+            titles = " / ".join(action.title for action in actions)
+            choice = f"{titles}: {config.readonly_reason if config.readonly else 'nothing can be changed here'}"
+        if isinstance(choice, str):
+            say(self, choice)
+            return
+        action, target = choice.action, choice.target
+        rows = {row.key: about(row) for row in self.page_view.table.chosen}
+        read = action.find_disk_read(target.rows[0]) if target.rows else None
+        if read is None:
+            self._open_plan(action, target, rows)
+        else:
+            self._read_and_open_plan(action, read, rows)
+
+    @work(group="begin", exclusive=True)
+    async def _read_and_open_plan(self, action: Act | Runbook, read: DiskRead, rows: Mapping[str, Any]) -> None:
+        try:
+            target = await run_in_thread(read.read, read.what)
+        except SourceError as error:
+            target = str(error)
+        if isinstance(target, str):
+            say(self, target)
+        else:
+            self._open_plan(action, target, rows)
+
+    def _open_plan(self, action: Act | Runbook, target: Aim, rows: Mapping[str, Any]) -> None:
+        services = self.services
+        target = replace(target, shown=self.snapshot.cluster.session)
+        dialog: ActDialog
+        if services.find_executor is None:
+            return
+        if not isinstance(action, Runbook):
+            from cockpit.ui.screens.plan import PlanScreen
+
+            dialog = PlanScreen(services.find_executor(), action, target, services.clock)
+        elif services.runbook is not None:
+            from cockpit.ui.screens.recover import RecoverScreen  # deferred: a runbook imports all that acts
+
+            ascii = services.config.ascii
+            dialog = RecoverScreen(services.runbook, services.monitor.ending, action, target.rows[0], services.clock, ascii=ascii)
+        else:
+            say(self, f"{action.title}: not possible here")
+            return
+        self.app.push_screen(dialog, partial(self._finish, action, rows))
+
+    def _finish(self, action: Act | Runbook, rows: Mapping[str, Any], receipt: Receipt | None) -> None:
+        """What is gone has no tag any more; of a job that was launched the log is what somebody wants to see."""
+        done = receipt.done if receipt else ()
+        if isinstance(action, Runbook):
+            self.services.monitor.refresh()
+        if action.starts_job and done and done[0].id:
+            job = Job(done[0].id)
+            self._open_log(job, (self.services.monitor.logs.job_log(job),))
+        self.page_view.table.untag({key for key, thing in rows.items() if any(_is_same(target, thing) for target in done)})
+
+    # The way into the past
+
+    async def action_step(self, steps: int) -> None:
+        """Go 10 s back or forward; jumps over gaps."""
+        if steps > 0 and self.frozen_at is None:
+            say(self, "Step forward: this is now")
+        else:
+            await self._go_to((self.frozen_at or self.services.clock()) + steps * STEP_S)
+
+    @work(group="event", exclusive=True)
+    async def action_event(self, direction: int) -> None:
+        """Go to the previous or next event: finding, action, job, failing source."""
+        if events := await find_next_events(self, self.services, self.services.clock(), direction):
+            await self._go_to(events[0].at, events)
+
+    @work(group="moment", exclusive=True)
+    async def action_moment(self) -> None:
+        """Go to a time, such as 03:10 or -20m."""
+        if (moment := await ask_moment(self, self.services, is_live=True)) is not None:
+            await self._go_to(moment)
+
+    async def _go_to(self, moment: float, events: Sequence[Event] = ()) -> None:
+        if moment >= self.services.clock() - 1:
+            self.frozen_at = None
+            self.draw()
+        elif find_recording(self, self.services) is not None:
+            self._is_left = True
+            replay = ReplayScreen(self.services, moment, live=self.page_view, events=events)
+            await self.app.push_screen(replay, self._come_back)  # a key that is pressed meanwhile is meant for it
+
+    def _come_back(self, pages: PageView | None) -> None:
+        """`pages`: as they were left in the past; `None`: the past could not be read."""
+        self._is_left = False
+        if pages is not None:
+            self.frozen_at = None
+            self.page_view.continue_from(pages)
+        self.draw()
+        self.refresh_bindings()
+
+    # Keys of pages and of the display
+
+    @work(group="dead", exclusive=True)
+    async def action_dead(self) -> None:
+        """Show dead actors and why they died; loaded on demand."""
+        page = self.page_view.page
+        if self.page_view.refuses("dead", "Dead") or not isinstance(page, ActorsPage):
+            return
+        page.wants_dead = not page.wants_dead
+        self.draw()
+        if page.wants_dead:
+            self.page_view.table.go_to_top()  # where they are listed
+            await page.ask(self.services.monitor.dead_actors)
+            self.draw()
+
+    def action_hide(self) -> None:
+        """Hide a finding until it clears; on a hidden one: show it again."""
+        pages = self.page_view
+        if pages.refuses("hide", "Hide"):
+            return
+        found = pages.selected_of(Finding)
+        pages.table.untag({row.key for row in pages.table.chosen})
+        self._update_hidden(self.services.hidden.toggle(found))
+        if isinstance(pages.page, DetailPage) and pages.page.thing in found:
+            pages.open(pages.pages[:-1])
+
+    def action_unhide(self) -> None:
+        """Show again the findings that were hidden last."""
+        self._update_hidden(self.services.hidden.undo())
+
+    def _update_hidden(self, sentence: str) -> None:
+        self._look_at(self.snapshot)
+        self.refresh_bindings()
+        self.draw()
+        if sentence:
+            say(self, sentence)
+
+    def action_pause(self) -> None:
+        """Pause the display; cockpit keeps polling."""
+        self.frozen_at = self.services.clock() if self.frozen_at is None else None
+        self.draw()
+
+    def action_refresh(self) -> None:
+        """Poll every source now."""
+        self.services.monitor.refresh(is_awaited=True)
+        self._refresh_presets(now=self._preset_entries is not None)
+        say(self, "Polling every source now")
+
+    def action_interval(self, step: int) -> None:
+        """Poll this host faster or slower."""
+        interval = self.services.monitor.change_interval(step)
+        say(self, f"This host is polled every {interval:g} s; Ray updates its own data every 5 s")
+
+    # Which cluster
+
+    @work(group="address", exclusive=True)
+    async def action_address(self) -> None:
+        """Switch to another Ray cluster on this host; lists those that answer."""
+        others = [ray for ray in await self.services.monitor.choice.find_others() if ray.answers]
+        await self._offer([Address(ray.url, ray.session, owner=ray.owner) for ray in others], "No other Ray cluster on this host answers")
+
+    @work(group="address", exclusive=True)
+    async def choose_cluster(self, addresses: tuple[Address, ...]) -> None:
+        """Ask which of several live sessions to follow."""
+        silent = f"No Ray cluster on this host answers ({len(addresses)} found); press a to try again"
+        await self._offer(await self.services.monitor.choice.find_answering(addresses), silent)
+
+    async def _offer(self, addresses: Sequence[Address], silent: str) -> None:
+        if not addresses:
+            say(self, silent, "warning")
+            return
+        from cockpit.ui.screens.dialogs import AddressDialog
+
+        chosen = await self.app.push_screen_wait(AddressDialog(addresses))
+        if chosen is not None:
+            self.services.monitor.choice.follow(replace(chosen, chosen=chosen.origin.startswith("session")))
+
+    # Logs, environments, stacks
+
+    @work(group="log-search", exclusive=True)
+    async def action_log(self) -> None:
+        """Open the log that matters for the row under the cursor, or for the thing whose page is open."""
+        page, thing = self.page_view.page, self.page_view.single
+        with telling_failures(self):
+            logs = await await_aloud(self, self._find_logs(thing), "Looking for its log …")
+            if page is self.page_view.page and self.is_active:  # nobody has gone elsewhere meanwhile
+                self._open_log(thing, logs, find_quotes(thing))
+
+    async def _find_logs(self, thing: Any) -> tuple[Log, ...]:
+        if isinstance(thing, Finding):
+            order = dict(zip(thing.about, range(len(thing.about)), strict=True))  # a node of a GPU comes last
+            listed = sorted(find_things(thing, self.snapshot), key=lambda each: order.get(each.key, len(order)))
+            return await self.services.monitor.logs.logs_about(thing, listed)
+        return await self.services.monitor.logs.logs_of(thing)
+
+    def _open_log(self, thing: Any, logs: tuple[Log, ...], marks: tuple[str, ...] = ()) -> None:
+        from cockpit.ui.screens.log import LogScreen
+
+        page = detail_of(thing) or self.page_view.page
+        self.app.push_screen(LogScreen(page.heading, logs, self.services.clock, marks=marks, ascii=self.services.config.ascii))
+
+    @work(group="environment", exclusive=True)
+    async def action_environment(self) -> None:
+        """Show the environment of the process under the cursor, or of the one whose page is open; secrets are hidden."""
+        process = self.page_view.single
+        if not isinstance(process, Process):
+            say(self, "Env needs a process: put the cursor on one")
+            return
+        with telling_failures(self):
+            lines = await self.services.monitor.environment(process)
+            self._show_text(f"Environment of process {process.pid} on {cells.place(process, self.make_view())}", "\n".join(lines))
+
+    @work(group="stack", exclusive=True)
+    async def action_stack(self) -> None:
+        """Show Python stacks of the tagged rows, or of the one under the cursor. Equal stacks are shown once, the rarest first."""
+        from cockpit.ui.stacks import processes_of, read_stacks, stacks_text
+
+        view = self.make_view()
+        processes = processes_of(self.page_view.selected, view)
+        if not processes:
+            say(self, "Stack needs a process, an actor with a process, or a job that runs: put the cursor on one")
+            return
+        words = f"Reading stacks: {plural(len(processes), 'process', 'processes')} …"
+        stacks = await await_aloud(self, read_stacks(self.services.monitor.stack, processes, view), words)
+        heading = f"Stacks of {plural(len(stacks), 'process', 'processes')}" if len(stacks) > 1 else f"Stack of {stacks[0].title}"
+        self._show_text(heading, stacks_text(stacks, self.app.size.width - 2, ascii=view.ascii))
+
+    def _show_text(self, title: str, text: str) -> None:
+        from cockpit.ui.screens.dialogs import TextScreen
+
+        self.app.push_screen(TextScreen(title, text))
+
+    # The last lines of logs: read once what is in sight has stayed there for a moment, and again while it stays
+
+    def refresh_log_tails(self) -> None:
+        """Read what is in sight and due; what has gone out of sight is read no further."""
+        things = self._logged_things()
+        keys = tuple(thing.key for thing in things)
+        if keys != self._in_sight:
+            self._in_sight = keys
+            self.workers.cancel_group(self, LOG_TAILS)
+            if self._rest is not None:
+                self._rest.stop()
+            self._rest = self.set_timer(MIN_SIGHT_S, self._end_rest) if things else None
+        elif self._rest is None and (self._reading_tails is None or self._reading_tails.is_finished):
+            due = [thing for thing in things if self.log_tails.is_due(thing, again=self.frozen_at is None)]
+            self._reading_tails = self._read_log_tails(due) if due else None
+
+    def _end_rest(self) -> None:
+        self._rest = None
+        self.refresh_log_tails()
+
+    def _logged_things(self) -> list[Any]:
+        """What the open page is about, then what the pane is about; none below another screen."""
+        if not self.is_active:
+            return []
+        page, pane = self.page_view.page, self.page_view.body.row
+        things = (page.thing if isinstance(page, DetailPage) else None, about(pane))
+        return list({thing.key: thing for thing in things if has_log(thing)}.values())
+
+    @work(group=LOG_TAILS, exclusive=True)
+    async def _read_log_tails(self, things: Iterable[Any]) -> None:
+        for thing in things:
+            await self.log_tails.read(thing, self.services.monitor.logs.logs_of)
+            self.draw()
+
+    # Presets
+
+    def _refresh_presets(self, *, now: bool = False) -> None:
+        """Read presets when they are shown and have not been read for a while."""
+        page = self.page_view.page
+        are_shown = isinstance(page, PresetsPage) or isinstance(getattr(page, "thing", None), PresetEntry)
+        if now or (are_shown and self.services.clock() - self._presets_read_at > READ_PRESETS_INTERVAL_S):
+            self._presets_read_at = self.services.clock()
+            self._read_presets()
+
+    @work(group="presets", exclusive=True)
+    async def _read_presets(self) -> None:
+        """Beside the screen: a home folder may lie on a disk that hangs."""
+        with telling_failures(self):
+            check = partial(check_presets, self.snapshot, dict(os.environ), self.services.config)
+            self._preset_entries = await run_in_thread(check, presets_folder(), READ_PRESETS_INTERVAL_S)
+        self.draw()
+
+    def action_edit(self) -> None:
+        """Edit the preset in $EDITOR; for a ready-made one, your own copy."""
+        entries = self.page_view.selected_of(PresetEntry)
+        if len(entries) != 1:
+            say(self, "Edit one preset at a time: put the cursor on it")
+            return
+        try:
+            path = own_copy(entries[0])
+            if str(path) != entries[0].path:
+                say(self, f"Copied to {abbreviate_home(path)}")
+            edit_file(self.app, path)
+            read_preset(path)
+        except InputError as error:
+            say(self, str(error), "warning")
+        except (OSError, ValueError, SuspendNotSupported) as error:  # an EDITOR may open a quote that it never closes
+            say(self, f"Can't start an editor: {error}. Set EDITOR", "warning")
+        self._refresh_presets(now=True)
+
+    @work(group="naming", exclusive=True)
+    async def action_save(self) -> None:
+        """Save the job under the cursor as a preset: command, environment, metadata, and how its Ray was started."""
+        if self.page_view.refuses("save", "Save preset"):
+            return
+        jobs = self.page_view.selected_of(Job)
+        if len(jobs) != 1:
+            say(self, "Save one job at a time: put the cursor on it")
+            return
+        try:
+            looking = look_at_all_hosts(self.services.monitor)
+            snapshot = await await_aloud(self, looking, "Looking on each host how Ray was started …")
+            text = preset_of(jobs[0], snapshot, demo_env())
+            question = f"Save job {jobs[0].id} as a preset. Name:"
+            from cockpit.ui.screens.dialogs import NameDialog
+
+            name = await self.app.push_screen_wait(NameDialog(question, jobs[0].preset or jobs[0].id))
+            if name is not None:
+                say(self, f"Preset written: {abbreviate_home(write_preset(text, name))}. To edit it: e on the page Presets (7)")
+        except InputError as error:
+            say(self, str(error), "warning")
+        self._refresh_presets(now=True)
+
+
+def find_quotes(thing: Any) -> tuple[str, ...]:
+    """The lines of a log that a finding quotes; commands to type are none. What others have as evidence stands in no log."""
+    lines = thing.evidence if isinstance(thing, Finding) and thing.code in CODES_WITH_QUOTES else ()
+    return tuple(line for line in lines if len(line) >= MIN_QUOTE_CHARS and not line.startswith("`"))
+
+
+def _is_same(target: Target, thing: Any) -> bool:
+    if isinstance(thing, Process):
+        return (target.host, target.pid, target.ticks) == (thing.host, thing.pid, thing.ticks)
+    if isinstance(thing, Session):
+        return (target.host, target.path) == (thing.host, thing.path)
+    return target.id is not None and target.id == getattr(thing, "id", None)

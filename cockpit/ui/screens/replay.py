@@ -1,0 +1,356 @@
+"""The pages as they were at a past moment, and how a moment is chosen: by steps, by events, by a typed time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from msgspec.structs import replace
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.timer import Timer
+from textual.worker import Worker
+
+from cockpit.acts.table import ACTION_KEYS, actions_on
+from cockpit.model import Snapshot
+from cockpit.moment import EXAMPLES, moment_text, parse_moment
+from cockpit.text import plural
+from cockpit.ui.footer import KeyPlace
+from cockpit.ui.notices import say, telling_failures
+from cockpit.ui.page_view import PageView
+from cockpit.ui.recorded import PastMoment, RecordedPast
+from cockpit.ui.services import Services
+from cockpit.ui.time_line import SPANS_S, TimeLine, event_text, stretch_around
+from cockpit.ui.view import Index, View
+
+if TYPE_CHECKING:
+    from cockpit.recording.events import Event
+
+STEP_S: Final = 10.0
+"""Seconds of a step: hosts are looked at every 2 s and Ray's agents every 5 s, so that each step shows something new."""
+MAX_TOLD_EVENTS: Final = 3
+"""Of several that happened at one time."""
+SEVERITIES: Final[Mapping[str | None, str]] = {"critical": "error", "warning": "warning"}
+PLAY_INTERVAL_S: Final = 1.0
+"""Seconds between two steps of playing."""
+AGE_INTERVAL_S: Final = 2.0
+"""Seconds after which it is drawn anew how long ago the moment was."""
+HISTORY_WAIT_S: Final = 0.15
+"""Seconds for which a moment waits for its sparklines, so that they don't vanish and come again with each step.
+
+The whole minutes before take some 0.1 s at two nodes and 3 s at 100, where a moment is drawn without them and again with them.
+"""
+KEY_ORDER: Final = ("now", "step(-1)", "event(-1)", "play", "moment")
+"""What comes first in the line of keys."""
+
+
+class ReplayScreen(Screen[PageView | None]):
+    """Shows one moment of a recording. Polling goes on meanwhile. The result is its pages, for now; `None` if no moment could be shown."""
+
+    DEFAULT_CSS = "ReplayScreen ToastRack { margin-bottom: 2; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left_square_bracket", "step(-1)", "Step", key_display="[]"),
+        Binding("right_square_bracket", "step(1)", "Step forward", show=False),
+        Binding("left_curly_bracket", "event(-1)", "Event", key_display="{}"),
+        Binding("right_curly_bracket", "event(1)", "Next event", show=False),
+        Binding("space", "play", "Play", key_display="Space", priority=True),
+        Binding("at", "moment", "Go to time"),
+        Binding("end", "now", "Now", key_display="End", priority=True),
+        Binding("plus", "zoom(-1)", "Zoom in", show=False),
+        Binding("minus", "zoom(1)", "Zoom out", show=False),
+        Binding("escape", "leave", "Now", show=False),
+        *(
+            Binding(key, f"not_recorded('{label}', '{why}')", show=False)
+            for key, label, why in (
+                ("l", "Log", "logs are not recorded"),
+                ("s", "Stack", "stacks are not recorded"),
+                ("d", "Dead", "dead actors are not recorded"),
+                ("x", "Hide", "not possible in the past"),
+                ("z", "Unhide", "not possible in the past"),
+                ("e", "Edit", "not possible in the past"),
+                ("w", "Save preset", "not possible in the past"),
+                ("a", "Other cluster", "not possible in the past"),
+                ("p", "Pause", "not possible in the past"),
+                ("r,f5", "Refresh", "not possible in the past"),
+            )
+        ),
+        *(Binding(key, f"no_action('{key}')", show=False) for key in ACTION_KEYS),
+    ]
+
+    def __init__(
+        self,
+        services: Services,
+        moment: float | None,
+        *,
+        live: PageView | None = None,
+        events: Sequence[Event] = (),
+    ) -> None:
+        """`moment`: the first that is shown; `None`: the end of the recording. `events`: what happened then.
+
+        `live`: the pages of now, which are shown until that moment has been read; `None`: a recording alone, without a present.
+        """
+        super().__init__()
+        self.services = services
+        self.page_view = PageView(self, TimeLine())
+        self.past: PastMoment | None = None
+        """The moment that is shown."""
+        self.reading: Worker[None] | None = None
+        self._first_events = events
+        self._live = live
+        self._snapshot, self._index = (live.view.snapshot, live.view.index) if live else (Snapshot(), Index(Snapshot()))
+        self._wanted = moment
+        """The moment that was asked for last."""
+        self._span = SPANS_S[1]
+        self._playing: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        yield self.page_view
+
+    def on_mount(self) -> None:
+        self.page_view.table.focus()
+        if self._live is not None:
+            self.page_view.continue_from(self._live)
+        self.draw()
+        self.set_interval(AGE_INTERVAL_S, self.draw)
+        if self._live is not None and self._wanted is not None:
+            self.go_to(self._wanted)
+            if self._first_events:
+                tell_events(self, self._first_events, self.services.clock())
+        else:
+            self._go_to_end()
+
+    # What is drawn
+
+    def make_view(self) -> View:
+        """Everything as it was then. What is known only of now is not known of then."""
+        services, size, past = self.services, self.app.size, self.past
+        view = View(self._snapshot, self._index, services.history, services.clock(), size.width, services.config.ascii, size.height)
+        if past is None:
+            return view
+        return replace(view, now=past.at, history=past.history, ago=max(0.0, services.clock() - past.at))
+
+    def time_note(self) -> str | None:
+        return "playing" if self._playing else None
+
+    def draw(self) -> None:
+        if not self.is_mounted:
+            return
+        self.page_view.draw()
+        line, past = self.query_one(TimeLine), self.past
+        if past is not None:
+            line.show(past.stretch, past.at, self.services.clock(), ascii=self.services.config.ascii)
+            line.display = True
+        self.page_view.note_meanings()
+
+    def on_table_moved(self) -> None:
+        self.page_view.note_meanings()
+
+    # What keys mean
+
+    @property
+    def meant_actions(self) -> None:
+        """Nothing of the past can be changed."""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 Textual asks so
+        return not self.page_view.is_typing if action in ("play", "now", "not_recorded", "no_action") else True
+
+    def place_key(self, binding: Binding) -> KeyPlace | None:
+        if binding.action in KEY_ORDER:
+            return KEY_ORDER.index(binding.action) - len(KEY_ORDER), binding.description
+        return self.page_view.place_key(binding)
+
+    def action_not_recorded(self, label: str, why: str) -> None:
+        """Show why a key does nothing in the past."""
+        say(self, f"{label}: {why}" if self._live is None else f"{label}: {why}. End: back to now")
+
+    def action_no_action(self, key: str) -> None:
+        """Show why the key of an action does nothing in the past."""
+        config = self.services.config
+        if config.readonly or self._live is None:
+            titles = " / ".join(action.title for action in actions_on(key))
+            say(self, f"{titles}: {config.readonly_reason if config.readonly else 'this is a recording'}")
+        else:
+            self.action_not_recorded(key.upper(), "actions are not possible in the past")
+
+    # Keys
+
+    def action_step(self, steps: int) -> None:
+        """Go 10 s back or forward; jumps over gaps."""
+        past = self.past
+        at = self._wanted or (past.at if past is not None else self.services.clock())
+        if steps > 0 and self._is_at_end:
+            say(self, "Step forward: the recording ends here")
+        elif steps < 0 and past is not None and at <= past.stretch.recorded[0]:
+            say(self, "Step: the recording begins here")
+        else:
+            gap = past.gap if past is not None and past.at == at else None
+            self.go_to(at + steps * STEP_S if gap is None else gap[1] if steps > 0 else gap[0] - STEP_S)
+
+    @work(group="event", exclusive=True)
+    async def action_event(self, direction: int) -> None:
+        """Go to the previous or next event: finding, action, job, failing source."""
+        if events := await find_next_events(self, self.services, self._wanted or self.services.clock(), direction):
+            self.go_to(events[0].at)
+            tell_events(self, events, self.services.clock())
+
+    @work(group="moment", exclusive=True)
+    async def action_moment(self) -> None:
+        """Go to a time, such as 03:10 or -20m."""
+        if (moment := await ask_moment(self, self.services, is_live=self._live is not None)) is None:
+            return
+        if self.past is not None and moment < (begin := self.past.stretch.recorded[0]):
+            say(self, f"The recording begins at {moment_text(begin, self.services.clock())}: that moment is shown")
+            moment = begin
+        self.go_to(moment)
+
+    def action_play(self) -> None:
+        """In the past: play 10 s of the recording each second; again: stop."""
+        if self._playing is None and self._is_at_end:
+            say(self, "Play: the recording ends here")
+        elif self._playing is None and self.past is not None:
+            self._playing = self.set_interval(PLAY_INTERVAL_S, self._play_on)
+            self.draw()
+        else:
+            self._stop_playing()
+
+    def action_zoom(self, direction: int) -> None:
+        """Make the timeline of the past cover less or more: 15 min to a week."""
+        place = SPANS_S.index(self._span) + direction
+        if not 0 <= place < len(SPANS_S):
+            say(self, f"Zoom: the timeline covers {'15 min at least' if direction < 0 else 'a week at most'}")
+            return
+        self._span = SPANS_S[place]
+        self.go_to(self._wanted or self.services.clock())
+
+    def action_now(self) -> None:
+        """Go back to now; in a replay: to the end of the recording."""
+        self._stop_playing()
+        if self._live is None:
+            self._go_to_end()
+        elif self.app.screen is self:
+            self.dismiss(self.page_view)
+
+    def action_leave(self) -> None:
+        """Go back to now, if there is one."""
+        if self._live is not None:
+            self.action_now()
+
+    def on_time_line_clicked(self, message: TimeLine.Clicked) -> None:
+        self._stop_playing()
+        self.go_to(message.moment)
+        events = [event for event in self.past.stretch.events if event.at == message.moment] if self.past else ()
+        tell_events(self, events, self.services.clock())
+
+    # On the way
+
+    def go_to(self, moment: float) -> None:
+        """Show this moment, or now when it is not past."""
+        if (recorded := find_recording(self, self.services)) is None:
+            return
+        if self._live is not None and moment >= self.services.clock() - 1:
+            self.action_now()
+            return
+        if self._live is None and self.past is not None:
+            begin, end = self.past.stretch.recorded
+            moment = max(begin, min(end, moment))
+        self._wanted = moment
+        self.reading = self._read_moment(recorded, moment)
+
+    @work(group="end", exclusive=True)
+    async def _go_to_end(self) -> None:
+        """Show what was wanted first, else what is recorded last."""
+        if (recorded := self.services.recorded) is None:
+            return
+        with telling_failures(self, "error"):
+            _, end = await recorded.read_range()
+            self.go_to(end if self.past is not None or self._wanted is None else self._wanted)
+            for damage in await recorded.read_damage():
+                say(self, damage, "warning")
+
+    @work(group="past", exclusive=True)
+    async def _read_moment(self, recorded: RecordedPast, moment: float) -> None:
+        with telling_failures(self):
+            past = await recorded.read(moment, *stretch_around(moment, self._span))
+            is_quick = recorded.has_history_within(HISTORY_WAIT_S, moment)
+            history = asyncio.ensure_future(recorded.read_history(moment))
+            await asyncio.wait({history}, timeout=HISTORY_WAIT_S if is_quick else 0)
+            if not history.done():
+                self._show(past)
+            self._show(replace(past, history=await history))
+        if self.past is None and self._live is not None and self.app.screen is self:
+            self.dismiss(None)
+
+    def _show(self, past: PastMoment) -> None:
+        self.past = past
+        self._snapshot, self._index = past.snapshot, Index(past.snapshot, self._index)
+        self.refresh_bindings()
+        self.draw()
+
+    @property
+    def _is_at_end(self) -> bool:
+        """Whether nothing comes after what is shown: only a recording alone has an end."""
+        past = self.past
+        return self._live is None and past is not None and (self._wanted or past.at) >= past.stretch.recorded[1]
+
+    def _play_on(self) -> None:
+        if self.reading is not None and not self.reading.is_finished:
+            return
+        if self.past is None or self._is_at_end:
+            self._stop_playing()
+        else:
+            self.action_step(1)
+
+    def _stop_playing(self) -> None:
+        if self._playing is not None:
+            self._playing.stop()
+            self._playing = None
+            self.draw()
+
+
+def find_recording(screen: Screen[Any], services: Services) -> RecordedPast | None:
+    """What is recorded of this cluster; `None`: nothing, and it has been said why."""
+    if services.recorded is None:
+        say(screen, f"Nothing to go back to: {services.why_unrecorded}", "warning")
+    return services.recorded
+
+
+async def find_next_events(screen: Screen[Any], services: Services, moment: float, direction: int) -> Sequence[Event]:
+    """Those of one time that come next (1) or came last (-1); none: there are none, and it has been said."""
+    if (recorded := find_recording(screen, services)) is None:
+        return ()
+    with telling_failures(screen):
+        if events := await recorded.read_next(moment, direction):
+            return events
+        say(screen, f"No {'later' if direction > 0 else 'earlier'} event is recorded")
+    return ()
+
+
+async def ask_moment(screen: Screen[Any], services: Services, *, is_live: bool) -> float | None:
+    """A time that somebody types; `None`: they have changed their mind, or it is no time, and it has been said."""
+    if (recorded := find_recording(screen, services)) is None:
+        return None
+    from cockpit.ui.screens.dialogs import NameDialog
+
+    typed = await screen.app.push_screen_wait(NameDialog(f"Go to the time ({EXAMPLES}):", ""))
+    if typed is None:
+        return None
+    try:
+        newest = services.clock() if is_live else (await recorded.read_range())[1]
+        return parse_moment(typed, newest, at_its_end=True)
+    except ValueError as error:
+        say(screen, str(error), "warning")
+        return None
+
+
+def tell_events(screen: Screen[Any], events: Sequence[Event], now: float) -> None:
+    """What happened, each sentence once, instead of what was told before."""
+    screen.app.clear_notifications()
+    said = {f"{moment_text(event.at, now)}  {event_text(event)}": event.level for event in events}
+    for text in islice(said, MAX_TOLD_EVENTS):
+        say(screen, text, SEVERITIES.get(said[text], "information"))
+    if len(said) > MAX_TOLD_EVENTS:
+        say(screen, f"and {plural(len(said) - MAX_TOLD_EVENTS, 'more event')} at this time")

@@ -1,0 +1,69 @@
+"""What the app owns and its screens work with: the monitor, who carries out actions, the recording, and the newest snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+from cockpit.config.settings import Config
+from cockpit.config.thresholds import THREAD_MIN_NODES
+from cockpit.model import Snapshot
+from cockpit.monitor.history import History
+from cockpit.monitor.monitor import ClusterMonitor
+from cockpit.ui.findings import HiddenFindings
+from cockpit.ui.recorded import RecordedPast
+from cockpit.ui.view import Index
+
+if TYPE_CHECKING:
+    from cockpit.acts.executor import ActionExecutor
+    from cockpit.recording.recorder import Recorder
+    from cockpit.ui.screens.recover import RunbookFactory
+
+
+class Services:
+    """One for each app."""
+
+    def __init__(
+        self,
+        config: Config,
+        monitor: ClusterMonitor,
+        clock: Callable[[], float],
+        make_executor: Callable[[ClusterMonitor], ActionExecutor] | None,
+        runbook: RunbookFactory | None,
+    ) -> None:
+        """Without `make_executor` nothing can be changed: no key and no palette entry begins an action."""
+        self.config, self.monitor, self.clock, self.runbook = config, monitor, clock, runbook
+        self.find_executor = None if make_executor is None else cache(partial(make_executor, monitor))
+        """The executor, made for the first action."""
+        self.history = History(monitor.poller.tracker.memory, monitor.poller.usage)
+        self.hidden = HiddenFindings()
+        self.snapshot = Snapshot()
+        """The newest one, drawn or not."""
+        self.recorder: Recorder | None = None
+        """Writes what is seen."""
+        self.recorded: RecordedPast | None = None
+        """Reads what was recorded; `None`: nothing is."""
+        self.why_unrecorded = "nothing is recorded here"
+        self._next_index = Index(self.snapshot)
+
+    def take(self, snapshot: Snapshot) -> None:
+        """A snapshot has been published."""
+        self.snapshot = snapshot
+        if self._next_index.snapshot is not snapshot:
+            self.look_up(snapshot)
+        self.hidden.forget_cleared(snapshot.findings)
+
+    def look_up(self, snapshot: Snapshot) -> None:
+        """What takes longest of drawing a snapshot. Of a large cluster a thread may do it, before the snapshot is published."""
+        self.history.record(snapshot)
+        before = self._next_index
+        index = Index(snapshot, before, self.hidden.keys)
+        if len(snapshot.nodes or ()) > THREAD_MIN_NODES:
+            index.look_up_again(before)
+        self._next_index = index
+
+    def find_index(self, snapshot: Snapshot) -> Index:
+        """As it was made ahead, unless the user has hidden something since."""
+        index = self._next_index
+        return index if index.is_of(snapshot, self.hidden.keys) else Index(snapshot, index, self.hidden.keys)
