@@ -11,7 +11,7 @@ from cockpit.clock import redate, shift_of
 from cockpit.model import AgentReport, Amount, Disk, Gpu, Hold, Holder, HostMemory, Kind, Node, NodeState, Process, Quantity, Value, Worker
 from cockpit.secrets import redact
 from cockpit.sources.ray import wire
-from cockpit.sources.ray.resources import ResourceNames, is_grouped, parse_uses, plausible_amount, whole
+from cockpit.sources.ray.resources import ResourceNames, is_grouped, parse_uses, plausible_amount, plausible_int
 from cockpit.sources.source import SourceError
 from cockpit.text import plural
 
@@ -153,9 +153,9 @@ class Nodes:
             record.workers = raylet.core_workers_stats
         # Both figures of the object store are 0 until the raylet has reported them.
         used, left = raylet.object_store_used_memory, raylet.object_store_available_memory
-        total = whole(used + left) if used is not None and left is not None else None
+        total = plausible_int(used + left) if used is not None and left is not None else None
         if total and total > 0:
-            record.store = Amount(used=whole(used), total=total)
+            record.store = Amount(used=plausible_int(used), total=total)
         record.set_times(raylet.start_time_ms, raylet.end_time_ms)
         if message := raylet.state_message or (raylet.death_info and raylet.death_info.reason_message):
             record.message = message
@@ -198,9 +198,9 @@ def _with_figures(node: Node, figures: wire.Summary, record: _NodeRecord) -> Nod
     agent = AgentReport(
         seen=record.seen,
         cpu=plausible_amount(figures.cpu),
-        cpus=whole(figures.cpus[0]) if figures.cpus else None,
-        memory=HostMemory(used=whole(mem[3]), total=whole(mem[0])) if len(mem) > 3 else None,
-        shared=whole(_known_figure(figures.shm)),
+        cpus=plausible_int(figures.cpus[0]) if figures.cpus else None,
+        memory=HostMemory(used=plausible_int(mem[3]), total=plausible_int(mem[0])) if len(mem) > 3 else None,
+        shared=plausible_int(_known_figure(figures.shm)),
         disks=_disks(figures.disk),
         gpus=_gpus(figures, node.resources),
     )
@@ -217,8 +217,8 @@ def _disks(disks: Mapping[str, wire.DiskUse] | None) -> tuple[Disk, ...]:
     return tuple(
         Disk(
             path=path,
-            used=whole(_known_figure(disk.used if disk.free is None or disk.total is None else disk.total - disk.free)),
-            total=whole(disk.total),
+            used=plausible_int(_known_figure(disk.used if disk.free is None or disk.total is None else disk.total - disk.free)),
+            total=plausible_int(disk.total),
         )
         for path, disk in (disks or {}).items()
         if disk.total is None or disk.total > 1
@@ -253,11 +253,11 @@ def _known_figure(number: float | None) -> float | None:
 
 
 def _bytes(mebibytes: float | None) -> int | None:
-    return None if mebibytes is None or mebibytes < 0 else whole(mebibytes * MIB)
+    return None if mebibytes is None or mebibytes < 0 else plausible_int(mebibytes * MIB)
 
 
 def _index(place: int, gpu: wire.Gpu) -> int:
-    index = whole(gpu.index)
+    index = plausible_int(gpu.index)
     return place if index is None else index
 
 
@@ -278,7 +278,7 @@ def _workers(node_id: str, record: _NodeRecord) -> list[Worker]:
             driver=worker.worker_type == "DRIVER",
         )
         for worker in record.workers or ()
-        if (pid := whole(worker.pid)) and pid != agent
+        if (pid := plausible_int(worker.pid)) and pid != agent
     ]
 
 
@@ -292,7 +292,7 @@ def _holders(node_id: str, gpus: Sequence[wire.Gpu] | None) -> list[Holder]:
         )
         for place, gpu in enumerate(gpus or ())
         for held in gpu.processes_pids or ()
-        if (pid := whole(held.pid))
+        if (pid := plausible_int(held.pid))
     ]
 
 
@@ -313,7 +313,7 @@ def processes(node_id: str, detail: wire.Detail) -> tuple[Process, ...]:
             pid=info.pid,
             started=plausible_amount(info.create_time),
             command=redact(command) or None,
-            rss=whole(info.memory_info.rss) if info.memory_info else None,
+            rss=plausible_int(info.memory_info.rss) if info.memory_info else None,
             gpus=tuple(held.get(info.pid, ())),
             kind=_kind(core, command),
             job=identifier(core.job_id) if core else None,

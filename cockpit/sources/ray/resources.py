@@ -26,7 +26,7 @@ def plausible_amount(number: Number | None) -> Number | None:
     return number if number is not None and -MAX_AMOUNT < number < MAX_AMOUNT else None
 
 
-def whole(number: float | None) -> int | None:
+def plausible_int(number: float | None) -> int | None:
     """The number as an integer, cut; `None` like `plausible_amount`."""
     return int(number) if number is not None and -MAX_AMOUNT < number < MAX_AMOUNT else None
 

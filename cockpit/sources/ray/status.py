@@ -12,7 +12,7 @@ from cockpit.model import Demand, Quantity, Value
 from cockpit.secrets import redact
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.ray import wire
-from cockpit.sources.ray.resources import ResourceNames, is_grouped, parse_amount, plausible_amount, strip_group_names, whole
+from cockpit.sources.ray.resources import ResourceNames, is_grouped, parse_amount, plausible_amount, plausible_int, strip_group_names
 from cockpit.sources.source import SourceError
 
 FROZEN_AFTER_S = 20.0
@@ -67,8 +67,8 @@ class StatusReports:
             self._names.learn(shape)
         groups = []
         for group, count in report.pg_demand:
-            if waiting := whole(count):
-                repeated = (needs for needs, times in group.bundles for _ in range(min(whole(times) or 0, MAX_BUNDLES)))
+            if waiting := plausible_int(count):
+                repeated = (needs for needs, times in group.bundles for _ in range(min(plausible_int(times) or 0, MAX_BUNDLES)))
                 groups.append(GroupDemand(tuple(map(strip_group_names, repeated)), group.strategy, waiting))
         return StatusFacts(
             usage=self._read_usage(report.usage_by_node) if report.usage_by_node is not None else None,
@@ -100,7 +100,7 @@ def _demands(shapes: Iterable[tuple[Mapping[str, float], float]]) -> tuple[Deman
     """The demands, with equal shapes counted together: they may have differed only in the names of placement groups."""
     counts: dict[tuple[tuple[str, float], ...], int] = {}
     for needs, count in shapes:
-        if needs and (times := whole(count)):
+        if needs and (times := plausible_int(count)):
             key = tuple(sorted(needs.items()))
             counts[key] = counts.get(key, 0) + times
     return tuple(Demand(needs=dict(key), count=count) for key, count in counts.items())

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from cockpit.sources.ray.resources import ResourceNames, is_grouped, mangle, parse_uses, plausible_amount, strip_group_names, whole
+from cockpit.sources.ray.resources import ResourceNames, is_grouped, mangle, parse_uses, plausible_amount, plausible_int, strip_group_names
 
 GROUP = "1170df76616358ce8c39a7b4122302000000"
 
@@ -68,9 +68,10 @@ def test_lines_of_another_format_are_ignored():
 
 @pytest.mark.parametrize("absurd", [math.nan, math.inf, -math.inf, 1e18, -1e300])
 def test_an_implausible_amount_is_unknown(absurd):
-    assert plausible_amount(absurd) is whole(absurd) is None
+    assert plausible_amount(absurd) is plausible_int(absurd) is None
     assert strip_group_names({"GPU": absurd, "CPU": 1.0}) == {"CPU": 1.0}
 
 
 def test_a_plausible_amount_stays():
-    assert [plausible_amount(0), plausible_amount(-1.5), plausible_amount(None), whole(2.9), whole(None)] == [0, -1.5, None, 2, None]
+    assert [plausible_amount(0), plausible_amount(-1.5), plausible_amount(None)] == [0, -1.5, None]
+    assert [plausible_int(2.9), plausible_int(None)] == [2, None]
