@@ -1,35 +1,36 @@
-"""What runs ON a host: the only code that touches NVML, /proc and a host's files.
+"""Runs on a host: the only code of cockpit that touches NVML, /proc and the files of a host.
 
-It is a program of its own: standard library and pynvml only, Python 3.8 and later, nothing else of cockpit. It speaks JSON
-lines on stdout. A line too many is harmless, an unknown field is ignored, a missing one is unknown.
+It is a program of its own for Python 3.8 and later. It needs only the standard library and pynvml, and imports nothing else of cockpit.
+It writes JSON lines to stdout. A reader ignores lines and fields that it does not know; a missing field is unknown.
 
-The first line says who speaks::
+The first line describes the probe::
 
     {"hello": 1, "host": "w1", "addresses": ["10.0.0.2"], "pid": 4711, "python": "3.11.7"}
 
-Then one sample per interval, complete in itself (whoever reads may skip any of them). `look/sample.py` makes it; its fields are those
-of `Sample` in `cockpit/sources/probes/decode.py`, in the words of `cockpit.model`, where it is said what each means.
+Then one sample follows per interval. Each is complete, so a reader may skip any of them. `look/sample.py` builds it. Its fields are those
+of `Sample` in `cockpit/sources/probes/decode.py`, with the names of `cockpit.model`, where each is explained.
 
-Sizes are bytes, times POSIX seconds by the host's own clock, `null` is unknown: anything may be while its source has not answered yet.
-`gpus` is `null` when NVML can't be asked (a fault says why, unless there simply is no NVIDIA driver). `user` is a number until the host's
-user database has answered. Commands are raw: secrets are still in them. `written` are the latest 200 logs of submitted jobs of each session
-that lives. `links` may be a minute old; what is said of `rays`, `temps`, `pointers` and logs 10 s. `ns_pid` is the pid that a process in
-a container has there, `null` when it is the same, `inside` names that PID namespace, and `container` is what its engine calls it.
+Sizes are bytes, times are POSIX seconds of the host's own clock, and `null` is unknown: a field is `null` until its source has answered.
+`gpus` is `null` if NVML can't be asked (a fault gives the reason, unless there is simply no NVIDIA driver). `user` is a number until the
+host's user database has answered. Commands are raw and may contain secrets. `written` has the latest 200 logs of submitted jobs of each
+live session. `links` may be a minute old, and `rays`, `temps`, `pointers` and facts from logs 10 s. `ns_pid` is the pid of a process in
+its own container (`null` if it is the same), `inside` is that PID namespace, and `container` is its name in the container engine.
 
-A process whose `undecided` is `"job"` is `unknown` only because this host can't tell whether its `job` (Ray's job id or a submission id)
-still runs in any of the sessions that `asks` names: while it does it is a `child`, once all have said that it doesn't an `orphan`. Whoever
-has asked Ray may say so in its place; `why` ends with that question. Whatever a descendant of such a process is follows from the same job.
+A process with `undecided` = `"job"` is `unknown` only because this host does not know whether its `job` (Ray's job id or a submission id)
+still runs in one of the sessions in `asks`. It is a `child` while the job runs, and an `orphan` once all these sessions report that it
+does not. A program that has asked Ray may replace the kind; `why` ends with this question. The descendants of such a process depend on
+the same job.
 
-`past` is what only a probe that has watched can know of a process: the worker that it was seen below, or in whose process group it is, and
-when that worker was last seen alive. `act` takes it back as evidence.
+`past` has facts that only a probe knows which has watched for a while: the worker above the process, or in whose process group it is, and
+when that worker was last seen alive. An `act` request passes it on to the acting probe as evidence.
 
-The sources of faults are `nvml`, `processes`, `memory`, `shm`, `disks`, `sessions`, `rays`, `temps`, `logs`. A source that hangs keeps its
-last facts.
+The sources of faults are `nvml`, `processes`, `memory`, `shm`, `disks`, `sessions`, `rays`, `temps`, `logs`. If a source hangs, its last
+facts stay.
 
-`python -m cockpit.probe environ PID TICKS` answers once, `{"pid", "ticks", "environ": {…}}` or `{"error": "a sentence"}`, and leaves.
-`python -m cockpit.probe stack PID TICKS` does so with `{"pid", "ticks", "threads": [{"frames": [{"name", "file", "line"}]}]}`, the
-innermost call first; with 0 for TICKS it takes whatever has that pid now.
-`python -m cockpit.probe port NUMBER` answers `{"port", "listeners": [{"pid", "ticks", "command", "user"}]}`.
-The program ends with its reader: when stdin, being a pipe, ends (not with `--no-lifeline`), or when nobody reads stdout any more.
-The folder may lie anywhere: put it on `sys.path` as `probe` and run `python -m probe`.
+`python -m cockpit.probe environ PID TICKS` writes one line, `{"pid", "ticks", "environ": {…}}` or `{"error": "a sentence"}`, and ends.
+`python -m cockpit.probe stack PID TICKS` does the same with `{"pid", "ticks", "threads": [{"frames": [{"name", "file", "line"}]}]}`, the
+innermost call first; with 0 for TICKS it reads any process that has the pid now.
+`python -m cockpit.probe port NUMBER` writes `{"port", "listeners": [{"pid", "ticks", "command", "user"}]}`.
+The program ends with its reader: when its stdin is a pipe and ends (not with `--no-lifeline`), or when nobody reads its stdout any more.
+The folder works at any place: put it on `sys.path` as `probe` and run `python -m probe`.
 """

@@ -1,4 +1,4 @@
-"""`python -m probe`: says who it is, then what it sees, a JSON line each, until nobody listens any more."""
+"""Is the program `python -m probe`: writes one line about itself, then samples of this host as JSON lines, until nobody reads them."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ from .look.stacks import stack
 
 HELLO = 1
 COLLECT_TIMEOUT_S = 0.15
-"""Seconds that a sample waits for its collectors; what is slower is in the next one."""
+"""Seconds that a sample waits for its collectors. The facts of a slower one are in the next sample."""
 FIRST_ANSWERS_S = 0.05
-"""Seconds in which collectors that have their first answers share one more sample."""
+"""Seconds in which further first answers are awaited, so that they share one extra sample."""
 ONCE_TIMEOUT_S = 5.0
 MIN_INTERVAL_S = 0.1
 
 
 def main(words: Sequence[str] | None = None) -> NoReturn:
-    """Leaves by os._exit: a thread that hangs in a driver must not hold the program."""
-    options = _options(words)
+    """Ends by os._exit, because a thread that hangs in a driver would hold up a normal exit."""
+    options = _parse_options(words)
     for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(name, signal.SIG_DFL)
-    threading.Thread(target=_exit_with_parent, args=(options.lifeline,), name="lifeline", daemon=True).start()
+    threading.Thread(target=_exit_with_reader, args=(options.lifeline,), name="lifeline", daemon=True).start()
     if options.command == "environ":
-        say(environ(options.pid, options.ticks))
+        write_line(environ(options.pid, options.ticks))
     elif options.command == "stack":
-        say(stack(options.pid, options.ticks))
+        write_line(stack(options.pid, options.ticks))
     elif options.command == "port":
-        say(port_listeners(options.port))
+        write_line(port_listeners(options.port))
     elif options.command == "logs":
-        say(list_logs([*usual_temps()], options.session, options.pattern))
+        write_line(list_logs([*usual_temps()], options.session, options.pattern))
     elif options.command == "log":
-        read_log([*usual_temps()], options.session, options.name, options.lines, say, follow=options.follow)
+        read_log([*usual_temps()], options.session, options.name, options.lines, write_line, follow=options.follow)
     elif options.command == "act":
-        from .acts.perform import perform  # imported late: a probe that only looks is sent without it
+        from .acts.perform import perform  # imported late: a probe that only reads is sent without it
 
-        perform(options.request, lambda line: say(line if "tell" in line else {**line, "machine": machine()}))
+        perform(options.request, lambda line: write_line(line if "tell" in line else {**line, "machine": machine()}))
     elif options.command == "ray-tunnel":
         from .acts.ray_tunnel.enter import enter_cluster
 
@@ -61,61 +61,61 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
     os._exit(0)
 
 
-def _options(words: Sequence[str] | None) -> argparse.Namespace:
+def _parse_options(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        "probe", description="What this host's GPUs, processes, memory, disks and Ray sessions do, as JSON lines."
+        "probe", description="Writes the state of this host's GPUs, processes, memory, disks and Ray sessions as JSON lines."
     )
     parser.add_argument("--interval", type=float, default=2.0, help="seconds between two samples")
-    parser.add_argument("--once", action="store_true", help="one full sample, then leave")
-    parser.add_argument("--no-lifeline", dest="lifeline", action="store_false", help="go on when stdin ends")
+    parser.add_argument("--once", action="store_true", help="write one full sample, then end")
+    parser.add_argument("--no-lifeline", dest="lifeline", action="store_false", help="continue when stdin ends")
     commands = parser.add_subparsers(dest="command")
     for name, about in (("environ", "the environment of one process"), ("stack", "its Python stacks, by py-spy")):
         one = commands.add_parser(name, help=about)
         one.add_argument("pid", type=int)
-        one.add_argument("ticks", type=int, help="its start, field 22 of /proc/PID/stat")
-    port = commands.add_parser("port", help="who listens on a port of this host")
+        one.add_argument("ticks", type=int, help="its start time, field 22 of /proc/PID/stat")
+    port = commands.add_parser("port", help="the processes that listen on a port of this host")
     port.add_argument("port", type=int)
-    logs = commands.add_parser("logs", help="names of logs in the folder of a Ray session on this host")
+    logs = commands.add_parser("logs", help="the names of the logs of a Ray session on this host")
     logs.add_argument("session")
-    logs.add_argument("pattern", help="as of a shell")
-    log = commands.add_parser("log", help="the last lines of one of them")
+    logs.add_argument("pattern", help="a pattern as in a shell, such as worker-*")
+    log = commands.add_parser("log", help="the last lines of one log")
     log.add_argument("session")
     log.add_argument("name")
     log.add_argument("lines", type=int, help="-1 for all")
-    log.add_argument("--follow", action="store_true", help="and what is written to it from then on")
-    act = commands.add_parser("act", help="plan or do something here; the request is JSON, as the package `acts` says")
+    log.add_argument("--follow", action="store_true", help="also write new lines")
+    act = commands.add_parser("act", help="plan or carry out an action; the package `acts` describes the JSON request")
     act.add_argument("request")
-    tunnel = commands.add_parser("ray-tunnel", help="carry programs to Ray's nodes, as `acts.ray_tunnel` says; with --no-lifeline")
+    tunnel = commands.add_parser("ray-tunnel", help="carry programs to Ray's nodes, see `acts.ray_tunnel`; needs --no-lifeline")
     tunnel.add_argument("session", nargs="?", default="")
     return parser.parse_args(words)
 
 
 def stream_samples(interval: float, once: bool) -> None:
-    """A sample every `interval` seconds, and one more when a slow collector has its first answer."""
-    say(hello())
+    """Writes a sample every `interval` seconds, and an extra one when a slow collector has its first answer."""
+    write_line(hello())
     sampler = Sampler(Users())
     sampler.start(ONCE_TIMEOUT_S if once else COLLECT_TIMEOUT_S)
-    say(sample := sampler.sample())
+    write_line(sample := sampler.sample())
     due = time.monotonic()
     while not once:
         due = max(due + max(interval, MIN_INTERVAL_S), time.monotonic())
         while sample["unanswered"] and sampler.first.wait(due - time.monotonic()):
             time.sleep(FIRST_ANSWERS_S)
             sampler.first.clear()
-            say(sample := sampler.sample())
+            write_line(sample := sampler.sample())
         time.sleep(max(0.0, due - time.monotonic()))
         sampler.refresh(COLLECT_TIMEOUT_S)
-        say(sample := sampler.sample())
+        write_line(sample := sampler.sample())
 
 
 def hello() -> dict[str, Any]:
-    """Who speaks."""
+    """The first line, which describes the probe."""
     python = ".".join(map(str, sys.version_info[:3]))
     return {"hello": HELLO, "host": socket.gethostname(), "addresses": addresses(), "pid": os.getpid(), "python": python}
 
 
 def environ(pid: int, ticks: int) -> dict[str, Any]:
-    """The environment of exactly that process, secrets included; or a sentence that says why not."""
+    """The environment of exactly this process, with its secrets, or an error sentence."""
     if not lives(pid, ticks):
         return {"error": f"Process {pid} has ended; that pid is free or another process's now."}
     found = read_environ(pid)
@@ -126,15 +126,15 @@ def environ(pid: int, ticks: int) -> dict[str, Any]:
     return {"pid": pid, "ticks": ticks, "environ": {make_legible(name): make_legible(value) for name, value in found.items()}}
 
 
-def say(line: dict[str, Any]) -> None:
-    """One write a line where the pipe is large enough."""
+def write_line(line: dict[str, Any]) -> None:
+    """Writes one line, by a single write if the pipe has room."""
     data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
     while data:
         data = data[os.write(1, data) :]
 
 
-def _exit_with_parent(lifeline: bool) -> None:
-    """Ends this program when whoever started it is gone: stdin has ended, or nobody reads stdout any more."""
+def _exit_with_reader(lifeline: bool) -> None:
+    """Ends this program when its stdin ends, or when nobody reads its stdout any more."""
     watched = select.poll()
     if lifeline and _is_pipe(0):
         watched.register(0, select.POLLIN)

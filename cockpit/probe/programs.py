@@ -1,4 +1,4 @@
-"""Starts programs that others have installed: as whom, from which folder, in which environment, and how much they may say."""
+"""Starts programs that others have installed, under a chosen account, folder and environment, and with limits of time and output."""
 
 from __future__ import annotations
 
@@ -16,53 +16,53 @@ from . import trust
 from .trust import Account, TrustError
 
 MOST_BYTES = 32 << 20
-"""Of what a program says; one that says more is ended."""
+"""Bytes of output; a program that writes more is killed."""
 _CHUNK_BYTES = 1 << 16
 _LOADS = re.compile(
     r"(?:BASH_ENV|ENV|BASH_FUNC_.*|SHELLOPTS|BASHOPTS|LD_PRELOAD|LD_AUDIT|PYTHON(?:HOME|PATH|STARTUP|USERBASE|INSPECT|BREAKPOINT))\Z"
 )
-"""Variables by which somebody else's code gets into a shell or a Python."""
+"""Variables that load other people's code into a shell or a Python."""
 
 
 class Finished(NamedTuple):
     """How a program ended."""
 
     code: int | None
-    """`None`: it was ended, because it took too long or said too much."""
+    """`None`: it was killed, because it took too long or wrote too much."""
     out: bytes
     err: bytes
 
 
 def our_account() -> Account:
-    """Ourselves."""
+    """The account that this program runs under."""
     return Account(os.geteuid(), os.getegid(), tuple(os.getgroups()))
 
 
 def our_environment() -> Dict[str, str]:
-    """Ours; but root's home is root's: `sudo` may leave HOME as it was, and shells and Pythons run what lies in a home."""
+    """Our environment. As root, without variables that load code, and with root's own home.
+
+    `sudo` may keep HOME, and shells and Pythons run files in a home.
+    """
     if os.geteuid() != trust.ROOT:
         return dict(os.environ)
-    return {**{name: value for name, value in os.environ.items() if not _LOADS.match(name)}, "HOME": _home_of_root()}
-
-
-def _home_of_root() -> str:
     try:
-        return pwd.getpwuid(trust.ROOT).pw_dir
+        home = pwd.getpwuid(trust.ROOT).pw_dir
     except (KeyError, OSError):
-        return "/root"
+        home = "/root"
+    return {**{name: value for name, value in os.environ.items() if not _LOADS.match(name)}, "HOME": home}
 
 
 def python_flags(account: Account) -> List[str]:
-    """Nothing of an environment, and for root nothing of a home, decides what a Python imports."""
+    """Flags with which a Python ignores the environment, and for root also the home, when it imports modules."""
     return ["-I"] if account.uid == trust.ROOT else ["-E"]
 
 
 def start(
     words: Sequence[str], account: Account, environ: Mapping[str, str], *, before: Callable[[], None] = lambda: None, **more: Any
 ) -> subprocess.Popen[bytes]:
-    """A child in `/` and a session of its own, without our terminal. `before`: what it does itself before it becomes that program.
+    """Starts a child in `/`, in a session of its own, without our terminal. `before` runs in the child before it becomes the program.
 
-    Raises `TrustError`, `OSError`. What root runs, nobody else may be able to change.
+    As root, it refuses a program that anybody else could change. Raises `TrustError`, `OSError`.
     """
     if account.uid == trust.ROOT:
         _check(words[0])
@@ -74,19 +74,19 @@ def start(
     settings: Dict[str, Any] = {"stdin": subprocess.DEVNULL, "cwd": "/", **more}
     try:
         return subprocess.Popen(
-            list(words), env=dict(environ), start_new_session=True, preexec_fn=become, **settings  # noqa: PLW1509 system calls alone
+            list(words), env=dict(environ), start_new_session=True, preexec_fn=become, **settings  # noqa: PLW1509 only system calls
         )  # fmt: skip
     except subprocess.SubprocessError as error:
         raise PermissionError(1, f"can't switch to user {account.uid}: {error}") from None
 
 
 def run(words: Sequence[str], account: Account, environ: Mapping[str, str], *, limit_s: float, text: bytes = b"") -> Finished:
-    """A program from its start to its end; `text` is what it reads. Raises `TrustError`, `OSError`."""
+    """Runs a program until it ends; `text` is its input. Raises `TrustError`, `OSError`."""
     pipe = subprocess.PIPE
     process = start(words, account, environ, stdin=pipe if text else subprocess.DEVNULL, stdout=pipe, stderr=pipe)
     try:
-        said, ended = _converse(process, text, time.monotonic() + limit_s)
-        return Finished(process.wait(2) if ended else None, *said)
+        out, err, ended = _communicate(process, text, time.monotonic() + limit_s)
+        return Finished(process.wait(2) if ended else None, out, err)
     except subprocess.TimeoutExpired:
         return Finished(None, b"", b"")
     finally:
@@ -94,7 +94,7 @@ def run(words: Sequence[str], account: Account, environ: Mapping[str, str], *, l
 
 
 def replace_us(words: Sequence[str], account: Account, environ: Mapping[str, str]) -> NoReturn:
-    """We become that program ourselves. Raises `TrustError`, `OSError`."""
+    """Replaces this program by another one (exec). Raises `TrustError`, `OSError`."""
     if account.uid == trust.ROOT:
         _check(words[0])
     account.become()
@@ -103,7 +103,7 @@ def replace_us(words: Sequence[str], account: Account, environ: Mapping[str, str
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End it with its session, and let go of it; also when it hangs and can't be waited for."""
+    """Kills it with its process group and closes its pipes; does not wait long for a process that hangs."""
     if process.poll() is None:
         with suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -121,32 +121,32 @@ def _check(program: str) -> None:
         raise TrustError(f"root does not run {program}: {reason}")
 
 
-def _converse(process: subprocess.Popen[bytes], text: bytes, until: float) -> tuple[List[bytes], bool]:
-    """What it says on both pipes, and whether it has closed them in time and bounds."""
-    said = {process.stdout: bytearray(), process.stderr: bytearray()}
+def _communicate(process: subprocess.Popen[bytes], text: bytes, until: float) -> tuple[bytes, bytes, bool]:
+    """Its stdout and stderr, and whether it closed both within the limits of time and size."""
+    output = {process.stdout: bytearray(), process.stderr: bytearray()}
     with selectors.DefaultSelector() as ready:
-        for stream in said:
+        for stream in output:
             ready.register(stream, selectors.EVENT_READ)  # type: ignore[arg-type]  # both are pipes
         if process.stdin is not None:
             os.set_blocking(process.stdin.fileno(), False)
             ready.register(process.stdin, selectors.EVENT_WRITE)
-        while ready.get_map() and time.monotonic() < until and sum(map(len, said.values())) < MOST_BYTES:
+        while ready.get_map() and time.monotonic() < until and sum(map(len, output.values())) < MOST_BYTES:
             for key, _ in ready.select(max(0.0, until - time.monotonic())):
                 if key.fileobj is process.stdin:
                     text = _write(process.stdin, text)
                     done = not text
                 else:
                     chunk = os.read(key.fd, _CHUNK_BYTES)
-                    said[key.fileobj].extend(chunk)  # type: ignore[index]  # one of the two
+                    output[key.fileobj].extend(chunk)  # type: ignore[index]  # one of the two
                     done = not chunk
                 if done:
                     ready.unregister(key.fileobj)
         ended = not ready.get_map()
-    return [bytes(one) for one in said.values()], ended
+    return bytes(output[process.stdout]), bytes(output[process.stderr]), ended
 
 
 def _write(stream: Any, text: bytes) -> bytes:
-    """What is left to be written; nothing where nobody reads it any more."""
+    """Writes a part of the text, and returns the rest; nothing is left if nobody reads it any more."""
     try:
         text = text[os.write(stream.fileno(), text[:_CHUNK_BYTES]) :]
     except BlockingIOError:

@@ -1,7 +1,7 @@
-"""What may be run, read and believed on a host that other users share: decided here, for everybody in the probe.
+"""Decides for the whole probe which programs it may run, and which files and users it may trust, on a host that other users share.
 
-An attacker has an account on this host. He can start processes with any name, arguments and environment, make files, links, pipes and
-sockets, and rename and remove whatever lies in a folder that he may write to: Ray makes its temp dir and its sessions writable for all.
+An attacker has an account on this host. He can start processes with any name, arguments and environment; he can create files, links, pipes
+and sockets; he can rename and remove everything in a folder that he may write to. Ray makes its temp dir and its sessions writable for all.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from typing import Dict, Iterator, List, Mapping, NamedTuple, Tuple
 
 ROOT = 0
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""How a folder is opened, so that a link in its place is an error."""
+"""Opens a folder for reading; a link in its place is an error."""
 FOLDER_PLACE = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-"""A folder that may not be ours to read, and may be reached by a link."""
+"""Opens a folder even if we may not read it; links are followed."""
 _PLACE = os.O_PATH | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MOST_LINKS = 40
 _PTH_BYTES = 1 << 16
 _LIBS = ("lib", "lib64", "local/lib")
-"""Below a prefix; the last is Debian's own."""
+"""Library folders below a prefix; the last one is Debian's."""
 SETS_ID = stat.S_ISUID | stat.S_ISGID
-"""Whoever starts such a program doesn't become who it runs as, yet chooses what it is called."""
+"""A setuid or setgid program runs with the rights of its owner or group, but the user who starts it chooses its name and arguments."""
 
 
 class TrustError(Exception):
-    """Something of another user's would have been run or read; the text says what and whose, in one sentence."""
+    """A program or file of another user would have been run or read. The text is one sentence with the path and the user."""
 
 
 # Files
 
 
 def own_uids() -> Tuple[int, int]:
-    """Whom we believe: root, and ourselves."""
+    """The users that we trust: root, and our own user."""
     return ROOT, os.geteuid()
 
 
 @contextmanager
 def open_fd(path: str, flags: int = FOLDER, folder: int | None = None) -> Iterator[int]:
-    """Its descriptor, which is closed in the end. Raises `OSError`."""
+    """Opens a path and closes its descriptor at the end. Raises `OSError`."""
     handle = os.open(path, flags, dir_fd=folder)
     try:
         yield handle
@@ -51,10 +51,10 @@ def open_fd(path: str, flags: int = FOLDER, folder: int | None = None) -> Iterat
 
 @contextmanager
 def open_file(path: str, owners: Tuple[int, ...] | None = None, folder: int | None = None, *, link: int = os.O_NOFOLLOW) -> Iterator[int]:
-    """A regular file that somebody else may have put there, open for reading: no link as its last part, and no pipe or device is opened.
+    """Opens a regular file for reading, even where another user may write. It opens no pipe, no device, and no link at the end of a path.
 
-    `owners`: only a file of one of these, with no other name. `folder`: an open one that the path starts from. `link`: 0 for a link of
-    the kernel's own, in /proc. Raises `OSError`.
+    `owners`: opens only a file of one of these users that has no other name. `folder`: an open folder that the path starts from.
+    `link`: 0 to follow a link of the kernel in /proc. Raises `OSError`.
     """
     with open_fd(path, _PLACE | link, folder) as place:
         status = os.fstat(place)
@@ -62,24 +62,24 @@ def open_file(path: str, owners: Tuple[int, ...] | None = None, folder: int | No
             raise FileNotFoundError(2, "it is not a regular file", path)
         if owners is not None and (status.st_uid not in owners or status.st_nlink != 1):
             raise PermissionError(13, "it belongs to another user", path)
-        with open_fd(f"/proc/self/fd/{place}", _FILE) as handle:  # exactly what was looked at
+        with open_fd(f"/proc/self/fd/{place}", _FILE) as handle:  # exactly the file that was checked
             yield handle
 
 
 def read_begin(path: str, most_bytes: int, owners: Tuple[int, ...] | None = None, *, link: int = os.O_NOFOLLOW) -> bytes:
-    """The first so many bytes of such a file. Raises `OSError`."""
+    """The first `most_bytes` bytes of a regular file, opened by `open_file`. Raises `OSError`."""
     with open_file(path, owners, link=link) as file:
         return os.pread(file, most_bytes, 0)
 
 
 def read_end(path: str, most_bytes: int, owners: Tuple[int, ...] | None = None, folder: int | None = None) -> bytes:
-    """The last so many bytes of such a file. Raises `OSError`."""
+    """The last `most_bytes` bytes of a regular file, opened by `open_file`. Raises `OSError`."""
     with open_file(path, owners, folder) as file:
         return os.pread(file, most_bytes, max(0, os.fstat(file).st_size - most_bytes))
 
 
 def private_folder() -> str | None:
-    """A folder of ours that nobody else can write to or look into, made where there is none; `None` where there can be none."""
+    """A folder that only our user can read and write, created if necessary; `None` if there can be none."""
     uid = os.geteuid()
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     places = ["/run/cockpit"] if uid == ROOT else [f"{runtime}/cockpit"] if runtime else []
@@ -100,9 +100,9 @@ def private_folder() -> str | None:
 
 
 def why_not_run(path: str, uid: int) -> str | None:
-    """Why that user should not run this program: somebody else than he and root could change it, or it changes who runs it.
+    """The reason why this user must not run this program: somebody other than him and root could change it, or it is setuid or setgid.
 
-    Every folder and link on the way counts. `None`: it may be run.
+    Each folder and link on its path counts. `None`: it may be run.
     """
     reason = why_changeable(path, uid)
     if reason is not None:
@@ -117,14 +117,14 @@ def why_not_run(path: str, uid: int) -> str | None:
 
 
 def interpreter(program: str) -> str:
-    """What the first line of a script names; itself, where it is none. Raises `OSError`."""
+    """The interpreter in the first line of a script, or the program itself if it is no script. Raises `OSError`."""
     first = read_begin(os.path.realpath(program), 4096).split(b"\n", 1)[0]
     words = first[2:].split() if first.startswith(b"#!") else []
     return os.fsdecode(words[0]) if words else program
 
 
 def why_not_interpret(program: str) -> str | None:
-    """Why root should not run a script by the interpreter that it names, or a Python with the modules that lie beside it."""
+    """The reason why root must not run a script with its interpreter, or a Python with the modules of its installation."""
     try:
         named = interpreter(program)
     except OSError as error:
@@ -136,21 +136,18 @@ def why_not_interpret(program: str) -> str | None:
 
 
 def _why_not_import(python: str) -> str | None:
-    """Who else than root could put a module where that Python looks for them."""
+    """The reason why others than root could add or change modules that this Python imports."""
     prefixes = {os.path.dirname(os.path.dirname(path)) for path in (python, os.path.realpath(python))}
     settings = [f"{prefix}/pyvenv.cfg" for prefix in sorted(prefixes) if os.path.lexists(f"{prefix}/pyvenv.cfg")]
-    prefixes.update(os.path.dirname(home) for file in settings for home in _homes(file))
+    for file in settings:
+        # `home` in pyvenv.cfg: the Python whose standard library a virtual environment uses.
+        lines = read_begin(os.path.realpath(file), _PTH_BYTES).decode("utf-8", "replace").splitlines()
+        pairs = ((name.strip(), value.strip()) for name, _, value in (line.partition("=") for line in lines))
+        prefixes.update(os.path.dirname(value) for name, value in pairs if name == "home" and value.startswith("/"))
     found = [f"{prefix}/{lib}/{name}" for prefix in sorted(prefixes) for lib in _LIBS for name in _pythons(f"{prefix}/{lib}")]
     folders = [path for lib in found for path in (lib, f"{lib}/site-packages", f"{lib}/dist-packages") if os.path.isdir(path)]
     reasons = (why_changeable(folder, ROOT) or _why_entry_changeable(folder) for folder in folders)
     return next(filter(None, (*(why_changeable(file, ROOT) for file in settings), *reasons)), None)
-
-
-def _homes(settings: str) -> List[str]:
-    """Where the Python lies whose standard library a virtual environment uses."""
-    lines = read_begin(os.path.realpath(settings), _PTH_BYTES).decode("utf-8", "replace").splitlines()
-    pairs = [line.partition("=") for line in lines]
-    return [value.strip() for name, _, value in pairs if name.strip() == "home" and value.strip().startswith("/")]
 
 
 def _pythons(folder: str) -> List[str]:
@@ -161,20 +158,20 @@ def _pythons(folder: str) -> List[str]:
 
 
 def _why_entry_changeable(folder: str) -> str | None:
-    """The same of what lies in the folder: modules, packages, files that Python runs when it starts."""
+    """The reason why others than root could change an entry of the folder: a module, a package, or a file that Python runs at its start."""
     with os.scandir(folder) as entries:
         for entry in entries:
             reason = _why_changeable(entry.path, entry.stat(follow_symlinks=False), ROOT)
             if reason is not None:
                 return f"{entry.path} {reason}"
-            added = _why_path_changeable(folder, entry.path) if entry.name.endswith(".pth") else None
-            if added is not None:
-                return added
+            reason = _why_pth_changeable(folder, entry.path) if entry.name.endswith(".pth") else None
+            if reason is not None:
+                return reason
     return None
 
 
-def _why_path_changeable(folder: str, file: str) -> str | None:
-    """The same of folders that a file adds to where Python looks for modules, as an editable installation does."""
+def _why_pth_changeable(folder: str, file: str) -> str | None:
+    """The reason why others than root could change a folder that a .pth file adds to sys.path, as an editable installation does."""
     lines = read_begin(os.path.realpath(file), _PTH_BYTES).decode("utf-8", "replace").splitlines()
     paths = (os.path.join(folder, line.strip()) for line in lines if line.strip() and not line.startswith(("#", "import ", "import\t")))
     reasons = ((path, why_changeable(path, ROOT)) for path in paths if os.path.isdir(path))
@@ -182,7 +179,7 @@ def _why_path_changeable(folder: str, file: str) -> str | None:
 
 
 def why_changeable(path: str, uid: int) -> str | None:
-    """Who else than root and that user could put something else at this path; `None`: nobody."""
+    """The reason why others than root and this user could put something else at this path; `None` if nobody else can."""
     if not path.startswith("/"):
         return f"{path} depends on the folder that it is started in"
     try:
@@ -196,7 +193,7 @@ def why_changeable(path: str, uid: int) -> str | None:
 
 
 def why_not_believed(folder: str) -> str | None:
-    """Who else than root and ourselves could put that folder's entries in its place; Ray's own temp dir may be written by everybody."""
+    """The reason why others than root and us could replace this folder. Everybody may write into it, as into Ray's temp dir."""
     *above, (_, status) = walk_path(folder)
     reasons = ((place, _why_changeable(place, passed, os.geteuid())) for place, passed in above)
     found = next((f"{place} {reason}" for place, reason in reasons if reason), None)
@@ -207,18 +204,18 @@ def _why_changeable(path: str, status: os.stat_result, uid: int) -> str | None:
     if status.st_uid not in (ROOT, uid):
         return f"belongs to {user_name(status.st_uid)}"
     if stat.S_ISLNK(status.st_mode) or (stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX):
-        return None  # in a sticky folder only its owner renames an entry, and each entry is looked at
+        return None  # in a sticky folder only the owner of an entry can rename it, and each entry is checked itself
     if status.st_mode & stat.S_IWOTH:
         return "can be written by everybody"
     if status.st_mode & stat.S_IWGRP and not _is_own_group(status.st_gid, status.st_uid):
         return f"can be written by group {status.st_gid}"
-    if status.st_mode & stat.S_IWGRP and _has_list(path):
+    if status.st_mode & stat.S_IWGRP and _has_acl(path):
         return "can be written by others whom an access list (ACL) names"
     return None
 
 
-def _has_list(path: str) -> bool:
-    """Whether users and groups beside its own may have rights there; the mode shows the most of these as its group's."""
+def _has_acl(path: str) -> bool:
+    """Whether an access list gives rights to further users and groups; the mode shows their maximum as the rights of its group."""
     try:
         return bool(os.getxattr(path, "system.posix_acl_access", follow_symlinks=False))
     except OSError:
@@ -226,7 +223,7 @@ def _has_list(path: str) -> bool:
 
 
 def walk_path(path: str) -> Iterator[Tuple[str, os.stat_result]]:
-    """Every folder, link and file that is passed on the way to it, from the root on."""
+    """Each folder, link and file on the way to this path, from the root on, with its status."""
     parts: List[str] = path.split("/")[::-1]
     done, links = "", 0
     yield "/", os.lstat("/")
@@ -249,7 +246,7 @@ def walk_path(path: str) -> Iterator[Tuple[str, os.stat_result]]:
 
 
 def _is_own_group(gid: int, uid: int) -> bool:
-    """Whether nobody but that user is in the group, as far as this host's own files say: groups of a directory service are others'."""
+    """Whether only this user is in the group, by /etc/passwd and /etc/group. A group of a directory service never counts as his own."""
     name = next((row[0] for row in _rows("/etc/passwd") if row[2:3] == [str(uid)]), None)
     primary = {row[0] for row in _rows("/etc/passwd") if row[3:4] == [str(gid)]}
     listed = [row[3].split(",") if row[3] else [] for row in _rows("/etc/group") if len(row) > 3 and row[2] == str(gid)]
@@ -265,7 +262,7 @@ def _rows(path: str) -> List[List[str]]:
 
 
 def user_name(uid: int) -> str:
-    """By this host's own file, else the number: a directory service may hang."""
+    """The name in /etc/passwd, or else the number. A directory service is not asked, because it may hang."""
     return next((row[0] for row in _rows("/etc/passwd") if row[2:3] == [str(uid)]), f"user {uid}")
 
 
@@ -273,7 +270,7 @@ def user_name(uid: int) -> str:
 
 
 class Account(NamedTuple):
-    """As whom something is run."""
+    """The user and groups that a program runs as."""
 
     uid: int
     gid: int
@@ -281,11 +278,11 @@ class Account(NamedTuple):
 
     @property
     def is_ours(self) -> bool:
-        """We are that user already."""
+        """Whether we are this user already."""
         return self.uid == os.geteuid()
 
     def become(self) -> None:
-        """From now on this process is of that user, for good."""
+        """Makes this process run as that user for ever."""
         if not self.is_ours:
             os.setgroups(self.groups)
             os.setgid(self.gid)
@@ -293,12 +290,11 @@ class Account(NamedTuple):
 
 
 def account_of(pid: int) -> Account:
-    """Of a process that is one user's alone. Raises `TrustError`: a setuid program keeps the user who started it beside its own."""
+    """The account of a process. Raises `TrustError` if it has the rights of several users, as a setuid program has."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
-            lines = dict(
-                line.split(b":", 1) for line in file.read().splitlines() if b":" in line
-            )  # whole: a group cut short is another one
+            text = file.read()  # the whole file: a number cut short would be another group
+        lines = dict(line.split(b":", 1) for line in text.splitlines() if b":" in line)
         uids, gids = {*map(int, lines[b"Uid"].split())}, {*map(int, lines[b"Gid"].split())}
         groups = tuple(map(int, lines[b"Groups"].split()))
     except (OSError, KeyError, ValueError) as error:
@@ -314,14 +310,14 @@ KEPT = (
     r"(?:HOME|USER|LOGNAME|LANG|LANGUAGE|LC_[A-Z]+|TZ|TERM|TMPDIR|SSL_CERT_(?:FILE|DIR)"
     r"|RAY_(?:AUTH_MODE|AUTH_TOKEN|AUTH_TOKEN_PATH|USE_TLS|TLS_[A-Z_]+|TMPDIR))\Z"
 )
-"""What a program of Ray's needs to reach its own cluster: who it is, its language, its token and certificates. Never what loads code."""
+"""The variables that a program of Ray needs for its own cluster: its user, language, token and certificates. None of them loads code."""
 _LIBRARIES = "LD_LIBRARY_PATH"
 
 
 def kept_environment(environ: Mapping[str, str], uid: int) -> Dict[str, str]:
-    """Of that environment what is kept for a program that this user runs, with the system's own PATH.
+    """The environment for a program that this user runs: the kept variables, and the system's own PATH.
 
-    A Python that was built elsewhere may need its library path: root's holds only folders that nobody else can write to.
+    A Python that was built elsewhere may need its library path. For root, only folders that nobody else can write to stay in it.
     """
     kept = {name: value for name, value in environ.items() if re.match(KEPT, name)}
     folders = [folder for folder in environ.get(_LIBRARIES, "").split(":") if folder]

@@ -1,4 +1,4 @@
-"""Real processes that a dead Ray has left over: init has adopted them, and a session on disk tells of their raylet."""
+"""Starts real left-over processes of a dead Ray: init has adopted them, and a session on disk names their raylet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STARTER = '"$@" <&0 & echo $! >&"$REPORT"'
 
 
 class Alone:
-    """A process whose parent has ended; with pipes to it, as those of a child."""
+    """A process whose parent has ended, with pipes like those of a child."""
 
     def __init__(self, *command: str, environ: Mapping[str, str] = {}, user: int | None = None) -> None:
         mine, its = os.pipe()
@@ -37,14 +37,14 @@ class Alone:
         self._ticks = found.ticks if found else -1
 
     def _wait_for_command(self) -> None:
-        """Until then it is a shell, and is judged as one."""
+        """Until then it is a shell, and is classified as one."""
         limit = time.monotonic() + 60
         while (found := read_stat(self.pid)) and found.state not in "ZX" and STARTER in _arguments(self.pid):
             assert time.monotonic() < limit, f"{self.pid} is still the shell that started it"
             time.sleep(0.001)
 
     def poll(self) -> int | None:
-        """`None` while it lives."""
+        """`None` while it is alive."""
         found = read_stat(self.pid)
         return None if found and found.ticks == self._ticks and found.state not in "ZX" else 0
 
@@ -74,12 +74,12 @@ def _arguments(pid: int) -> list[str]:
 
 
 def ended_pid() -> int:
-    """Of a process that is no more, another each time. What was just let go may be given out again on a busy machine, these never are."""
+    """A pid of an ended process, another one each time. A pid that was just freed may be reused on a busy machine; these never are."""
     return int(Path("/proc/sys/kernel/pid_max").read_text()) + secrets.randbelow(1 << 20)
 
 
 def dead_session(temp: Path, raylet: int, name: str = SESSION, user: int | None = None) -> Path:
-    """A session in that temp dir, of whose raylet nothing is left but its log."""
+    """A session in this temp dir that has only the log of its raylet left."""
     path = temp / name
     for part in ("logs", "sockets"):
         (path / part).mkdir(parents=True)
@@ -91,5 +91,5 @@ def dead_session(temp: Path, raylet: int, name: str = SESSION, user: int | None 
 
 
 def left_variables(temp: Path, raylet: int, job: str = "02000000") -> dict[str, str]:
-    """What a worker of that raylet gave its children; `temp` is where Ray's temp dir `ray` lies."""
+    """The variables that a worker of this raylet gave its children; `temp` is the folder of Ray's temp dir `ray`."""
     return {"RAY_RAYLET_PID": str(raylet), "RAY_JOB_ID": job, "RAY_TMPDIR": str(temp)}

@@ -1,4 +1,4 @@
-"""The probe as a program, on simulated GPUs."""
+"""Fixtures: the probe as a program with simulated GPUs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Sample = dict[str, Any]
 
 
 class Running:
-    """A running probe; what it says is read line by line."""
+    """A running probe whose output is read line by line."""
 
     def __init__(self, command: list[str], env: dict[str, str], cwd: Path) -> None:
         self.began = time.monotonic()
@@ -49,7 +49,7 @@ class Running:
         return self.process.stderr.read().decode()
 
     def until(self, fact: Callable[[Sample], Any], timeout: float = 60) -> Sample:
-        """The first sample of which that is true."""
+        """The first sample for which the condition is true."""
         end = time.monotonic() + timeout
         while True:
             found = self.line(max(0.0, end - time.monotonic()))
@@ -100,5 +100,5 @@ def state(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def gpus(library: Path, state: Path) -> dict[str, str]:
-    """The environment in which there are the GPUs of `state`."""
+    """The environment with the simulated GPUs of `state`."""
     return nvml.environment(library, state)

@@ -1,4 +1,4 @@
-"""Made-up processes, as a scan of /proc would find them."""
+"""Builds process tables like those of a scan of /proc."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def raylet(pid: int = 100, session: str = SESSION, **more: object) -> ScannedPro
 
 
 def gcs(pid: int = 90, session: str = SESSION) -> ScannedProcess:
-    """As 2.9 and 2.44 start it: its session only in the folder of its logs."""
+    """Like 2.9 and 2.44: its session is only in the folder of its logs."""
     return process(pid, f"{RAY}/core/src/ray/gcs/gcs_server --log_dir={session}/logs --gcs_server_port=6379")
 
 
@@ -66,7 +66,7 @@ def worker(pid: int, parent: int = 100, title: str = "ray::Actor", job: str = "0
 
 
 def left(pid: int, command: str = "python serve.py", raylet: int = 100, job: str = "02000000", **more: object) -> ScannedProcess:
-    """Something that a worker of that raylet once started, and that is alone now."""
+    """A former child of a worker of this raylet, without its parent."""
     return process(pid, command, **{"RAY_RAYLET_PID": str(raylet), "RAY_JOB_ID": job, **more})
 
 
@@ -77,14 +77,14 @@ def worker_log(pid: int, job: str = "02000000", session: str = SESSION) -> str:
 def folder(
     path: str = SESSION, *raylets: int, uid: int | None = USER, listeners: Sequence[SocketListener] | None = (), inode: int = 0
 ) -> SessionFolder:
-    """A session's folder, in which logs of these raylets lie."""
+    """A session's folder with logs of these raylets."""
     place = (1, inode or hash(path) & 0xFFFF) if uid is not None else None
     nodes = frozenset([NODE]) if path == SESSION else frozenset()
     return SessionFolder(path, place, uid, None if listeners is None else tuple(listeners), frozenset(raylets), nodes)
 
 
 FOLDERS = (folder(SESSION, 99, 100), folder(OTHER, 150, 500))
-"""What lies on the host, whoever lives."""
+"""Facts of a host with these folders and processes."""
 
 
 def judged(

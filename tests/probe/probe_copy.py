@@ -1,4 +1,4 @@
-"""The probe where nothing of cockpit is."""
+"""Copies the probe to a place without the rest of cockpit."""
 
 from __future__ import annotations
 

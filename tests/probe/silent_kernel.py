@@ -1,4 +1,4 @@
-"""A kernel's log that may not be read: kills are then known from raylets' logs alone."""
+"""Makes the kernel's log unreadable, so that only raylets' logs report kills."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user without any rights makes of his own processes and files: the probe neither starves, nor hangs, nor believes too much."""
+"""Attacks by a user without rights, through his own processes and files: the probe neither starves nor hangs nor trusts too much."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ said = struct.pack("=12QIi", code, end, data, data_end, heap, libc.sbrk(0), stac
 print(libc.prctl(35, 14, ctypes.create_string_buffer(said, len(said)), len(said), 0), flush=True)
 sys.stdin.read()
 """
-"""100 GiB of memory, never touched, that it calls its environment (PR_SET_MM_MAP)."""
+"""100 GiB of untouched memory that it declares to be its environment (PR_SET_MM_MAP)."""
 
 
 @pytest.fixture
 def run() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts a process as a user, and waits for its first word."""
+    """Starts a process as a user, and waits for its first output."""
     with ExitStack() as stack:
 
         def begin(*words: str, user: int = MALLORY, **more: object) -> subprocess.Popen[str]:
@@ -69,7 +69,7 @@ def run() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 @pytest.fixture
 def common(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder that everybody can reach."""
+    """A folder that every user can enter."""
     path = Path("/tmp") / f"attack{os.getpid()}"
     path.mkdir(mode=0o755)
     yield path
@@ -104,8 +104,8 @@ def test_an_environment_of_a_hundred_gibibytes_is_read_to_its_limit(run, monkeyp
     ["/" * 65_000, "/session_2026-11-21_08-02-10_7_8x" * 1900, "=/" * 32_000, "/:" * 32_000],
     ids=["slashes", "sessions", "equals", "colons"],
 )
-def test_a_command_line_that_is_all_slashes_is_read_in_time_that_grows_with_its_length(run, word):
-    """It stands in for one that takes a minute and holds up every thread of the probe."""
+def test_a_command_line_of_slashes_is_read_in_linear_time(run, word):
+    """A stand-in for a pattern that takes a minute and blocks every thread of the probe."""
     child = run("raylet", "-c", STAYS, "--raylet_socket_name=x", word, executable=SYSTEM_PYTHON)
     found = read_stat(child.pid)
     assert found
@@ -114,7 +114,7 @@ def test_a_command_line_that_is_all_slashes_is_read_in_time_that_grows_with_its_
     assert time.thread_time() - began < 1
 
 
-def test_a_raylets_log_of_endless_lines_costs_little_and_tells_nothing(tmp_path):
+def test_a_raylets_log_of_endless_lines_costs_little(tmp_path):
     log = tmp_path / (NAME + "7") / "logs" / "raylet.out"
     log.parent.mkdir(parents=True)
     log.write_text(("Selected to kill: (x: " + "task name=, required resources=" * 200 + "\n") * 160)
@@ -125,7 +125,7 @@ def test_a_raylets_log_of_endless_lines_costs_little_and_tells_nothing(tmp_path)
 
 
 @needs_root
-def test_a_raylets_log_that_another_user_has_put_into_a_session_tells_of_no_kill(tmp_path):
+def test_another_users_raylet_log_in_a_session_reports_no_kill(tmp_path):
     recorded = Path(__file__).parents[1] / "recorded" / "2.60" / "raylet_kills.txt"
     path = tmp_path / (NAME + "7") / "logs" / "raylet.9.out"
     path.parent.mkdir(parents=True)
@@ -138,20 +138,20 @@ def test_a_raylets_log_that_another_user_has_put_into_a_session_tells_of_no_kill
 
 
 @needs_root
-def test_whose_a_process_is_that_hangs_is_known(run):
-    """Else it would pass for anybody's raylet."""
+def test_the_user_of_a_hanging_process_is_known(run):
+    """Otherwise it would count as a raylet of any user."""
     child = run("raylet", "-c", STAYS, executable=SYSTEM_PYTHON)
     found = read_stat(child.pid)
     assert found
     over = threading.Event()
     scanner = ProcessScanner(lambda _: (over.wait(600), processes.Details())[1], patience=0.2)
-    scanner._learn([found])
+    scanner._read_all([found])
     over.set()
     ((_, details),) = scanner._known.values()
     assert (details.stuck, details.uid) == (True, MALLORY)
 
 
-def test_many_processes_that_hang_cost_one_scan_a_few_seconds():
+def test_many_hanging_processes_cost_one_scan_a_few_seconds():
     over = threading.Event()
 
     def look(found: processes.ScannedProcess) -> processes.Details:
@@ -162,14 +162,14 @@ def test_many_processes_that_hang_cost_one_scan_a_few_seconds():
     scanner = ProcessScanner(look, patience=1.0)
     began = time.monotonic()
     stats = [processes.ScannedProcess(os.getpid() + n, "stuck", "S", 1, 1, 1, 5, 0) for n in range(1, 41)]
-    scanner._learn(stats)
+    scanner._read_all(stats)
     over.set()
     assert time.monotonic() - began < 20
     assert all(details.stuck for _, details in scanner._known.values())
     assert len(scanner._known) == 40
 
 
-# A place among the first
+# Limited places
 
 
 @needs_root
@@ -188,7 +188,7 @@ def test_a_thousand_sessions_of_another_user_hide_none_of_ours(common, monkeypat
 
 
 @needs_root
-def test_the_temp_dirs_that_another_users_processes_name_crowd_out_none_of_ours(common, monkeypatch):
+def test_temp_dirs_of_another_users_processes_hide_none_of_ours(common, monkeypatch):
     from tests.probe.forests import process, table
 
     monkeypatch.setattr(sessions, "MOST_TEMPS", 10)
@@ -204,7 +204,7 @@ def test_the_temp_dirs_that_another_users_processes_name_crowd_out_none_of_ours(
     assert len(temps) == 10
 
 
-def test_whoever_fills_a_folder_of_sockets_is_not_asked_for_ever_and_nothing_is_believed_dead(tmp_path, monkeypatch):
+def test_a_filled_folder_of_sockets_costs_little_and_proves_no_death(tmp_path, monkeypatch):
     monkeypatch.setattr(session_folder, "MOST_SOCKETS", 50)
     sockets = tmp_path / "sockets"
     sockets.mkdir()
@@ -217,12 +217,12 @@ def test_whoever_fills_a_folder_of_sockets_is_not_asked_for_ever_and_nothing_is_
     os.close(held)
 
 
-# Whose word it is
+# Trusted sources
 
 
 @needs_root
-def test_a_link_that_takes_a_sockets_place_makes_nobody_speak_as_root(common, monkeypatch):
-    """In the moment between looking at a dead socket and asking it, its place is taken by a link to one on which root listens."""
+def test_a_link_in_a_sockets_place_does_not_make_a_listener_root(common, monkeypatch):
+    """Between the check of a dead socket and the connection to it, a link to a socket of root takes its place."""
     sockets = common / "sockets"
     sockets.mkdir(mode=0o777)
     with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as dead:
@@ -243,7 +243,7 @@ def test_a_link_that_takes_a_sockets_place_makes_nobody_speak_as_root(common, mo
 
 
 @needs_root
-def test_who_hands_a_socket_of_his_to_root_speaks_for_himself(common):
+def test_a_user_who_passes_his_socket_to_root_counts_as_himself(common):
     sockets = common / "sockets"
     sockets.mkdir(mode=0o777)
     with socket.socket(socket.AF_UNIX) as listening:
@@ -263,12 +263,12 @@ SUDO = """
 #include <stdio.h>
 int main(void) { char c; if (setresuid(0, 0, 0)) return 1; puts("ready"); fflush(stdout); return read(0, &c, 1) < 0; }
 """
-"""As sudo does while it waits for a password: root's in every way, under a name and with words that its caller has chosen."""
+"""Like sudo waiting for a password: it runs as root, but its caller has chosen its name and words."""
 
 
 @needs_root
 @pytest.mark.parametrize("name", ["raylet", "gcs_server", "python"])
-def test_a_program_that_becomes_root_for_whoever_starts_it_is_no_part_of_rays(run, common, name):
+def test_a_setuid_program_is_no_part_of_ray(run, common, name):
     source = root_only(common / "sudo.c", SUDO)
     subprocess.run(["gcc", "-o", str(common / "sudo"), str(source)], check=True)
     (common / "sudo").chmod(0o4755)
@@ -282,7 +282,7 @@ def test_a_program_that_becomes_root_for_whoever_starts_it_is_no_part_of_rays(ru
 
 
 @needs_root
-def test_a_group_is_never_cut_into_another_one(run):
+def test_a_group_number_is_never_cut_into_another_one(run):
     groups = list(range(100_000, 101_600))
     child = run(SYSTEM_PYTHON, "-c", STAYS, extra_groups=groups)
     assert account_of(child.pid) == Account(MALLORY, MALLORY, tuple(groups))
@@ -291,11 +291,11 @@ def test_a_group_is_never_cut_into_another_one(run):
     assert read_details(found).pids == (child.pid,)
 
 
-# What is opened, and what is run
+# Opened files and started programs
 
 
 def test_a_pipe_or_device_is_not_even_opened(tmp_path, monkeypatch):
-    """To open some devices does something; and whoever waits to write into a pipe would be let go."""
+    """Opening some devices has an effect, and opening a pipe would release its waiting writer."""
     pipe = tmp_path / "raylet.out"
     os.mkfifo(pipe)
     flags: list[int] = []
@@ -308,7 +308,7 @@ def test_a_pipe_or_device_is_not_even_opened(tmp_path, monkeypatch):
 
 
 @needs_root
-def test_a_log_that_is_swapped_for_a_pipe_while_it_is_looked_at_is_no_pipe(common):
+def test_a_log_that_is_swapped_for_a_pipe_during_the_check_is_not_read(common):
     path = common / "raylet.out"
     path.write_text("told")
     with trust.open_file(str(path)) as handle:
@@ -318,7 +318,7 @@ def test_a_log_that_is_swapped_for_a_pipe_while_it_is_looked_at_is_no_pipe(commo
 
 
 @needs_root
-def test_what_an_access_list_lets_another_user_change_is_not_run_by_root(common):
+def test_root_does_not_run_a_program_that_an_access_list_lets_others_change(common):
     program = root_only(common / "bin" / "tool", "#!/bin/sh\n")
     program.chmod(0o775)
     assert why_not_run(str(program), 0) is None
@@ -333,8 +333,8 @@ def test_what_an_access_list_lets_another_user_change_is_not_run_by_root(common)
 
 
 @needs_root
-def test_a_python_that_finds_modules_in_another_users_folder_is_not_run_by_root(common):
-    """An editable installation of his project: its `sitecustomize` would be run by every Python of that environment, `-I` or not."""
+def test_root_does_not_run_a_python_with_modules_in_another_users_folder(common):
+    """An editable installation of his project: every Python of that environment would run its `sitecustomize`, even with `-I`."""
     subprocess.run([SYSTEM_PYTHON, "-m", "venv", "--without-pip", "--copies", str(common / "venv")], check=True)
     python = common / "venv" / "bin" / "python"
     (places,) = (common / "venv" / "lib").glob("python3*/site-packages")
@@ -350,7 +350,7 @@ def test_a_python_that_finds_modules_in_another_users_folder_is_not_run_by_root(
 
 
 @needs_root
-def test_a_python_whose_standard_library_is_another_users_is_not_run_by_root(common):
+def test_root_does_not_run_a_python_with_another_users_standard_library(common):
     subprocess.run([SYSTEM_PYTHON, "-m", "venv", "--without-pip", "--copies", str(common / "venv")], check=True)
     python = common / "venv" / "bin" / "python"
     (common / "his" / "lib" / "python3.11").mkdir(parents=True)
@@ -364,8 +364,8 @@ def test_a_python_whose_standard_library_is_another_users_is_not_run_by_root(com
 
 
 @needs_root
-def test_a_login_shell_of_roots_reads_nothing_of_another_users_home(common, monkeypatch):
-    """`sudo` may leave HOME as it was; then a plan of `start` would run that user's profile."""
+def test_roots_login_shell_reads_nothing_in_another_users_home(common, monkeypatch):
+    """`sudo` may keep HOME; then a plan of `start` would run that user's profile."""
     from cockpit.probe.acts.start import installation
 
     home = common / "home"
@@ -376,7 +376,7 @@ def test_a_login_shell_of_roots_reads_nothing_of_another_users_home(common, monk
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("BASH_ENV", str(home / "env"))
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    installation._of_login()
+    installation._find_on_path()
     assert not (common / "ran").exists()
     environ = installation.environment("/usr/bin/ray", "root")
     assert environ["HOME"] != str(home)

@@ -1,4 +1,4 @@
-"""Ray's temp dir on a file system that never answers: a FUSE mount whose daemon says nothing."""
+"""Ray's temp dir on a file system that never answers: a FUSE mount with a silent daemon."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DETACH = 2
 
 @pytest.fixture
 def hanging(tmp_path: Path) -> Iterator[Path]:
-    """A folder at which everybody hangs who looks into it; in the end all of them get an error."""
+    """A folder that blocks every reader; at the end they all get an error."""
     if os.getuid() != 0 or not os.path.exists("/dev/fuse"):
         pytest.skip("NOT ROOT OR NO FUSE: no file system was made to hang")
     libc = ctypes.CDLL(None, use_errno=True)
@@ -30,7 +30,7 @@ def hanging(tmp_path: Path) -> Iterator[Path]:
     libc.umount2(str(folder).encode(), DETACH)
 
 
-def test_a_temp_dir_that_hangs_stops_no_sample_and_is_named(start, hanging, tmp_path):
+def test_a_hanging_temp_dir_stops_no_sample_and_is_named(start, hanging, tmp_path):
     probe = start("--interval", "0.2", RAY_TMPDIR=str(tmp_path))
     said = probe.until(lambda one: any(fault["source"] == "sessions" for fault in one["faults"]), 60)
     assert next(fault["text"] for fault in said["faults"] if fault["source"] == "sessions").startswith(

@@ -44,10 +44,10 @@ def faults(sample, source="nvml"):
 
 
 class EnoughError(Exception):
-    """The test has heard what it waited for."""
+    """The condition that the test waits for."""
 
 
-def test_an_answer_that_comes_while_a_sample_is_said_is_told_at_once_too(monkeypatch):
+def test_an_answer_that_arrives_while_a_sample_is_written_is_sent_at_once(monkeypatch):
     sampler = SimpleNamespace(first=threading.Event(), answered=[])
     sampler.start = lambda _: None
     sampler.sample = lambda: {"unanswered": [] if sampler.answered else ["nvml"]}
@@ -62,13 +62,13 @@ def test_an_answer_that_comes_while_a_sample_is_said_is_told_at_once_too(monkeyp
             raise EnoughError
 
     monkeypatch.setattr(program, "Sampler", lambda _: sampler)
-    monkeypatch.setattr(program, "say", say)
+    monkeypatch.setattr(program, "write_line", say)
     with pytest.raises(EnoughError):
         program.stream_samples(3600.0, once=False)
     assert told == [None, ["nvml"], []]
 
 
-def test_it_says_who_it_is_and_then_everything_at_once(start, gpus, state):
+def test_the_first_line_describes_the_probe_and_a_full_sample_follows(start, gpus, state):
     with running("sleep", "600") as pid:
         nvml.hold(state, pid, [3], 20 * GIB)
         probe = start("--interval", "30", **gpus)
@@ -87,7 +87,7 @@ def test_it_says_who_it_is_and_then_everything_at_once(start, gpus, state):
     assert {"cpu", "cpus", "processes", "sessions", "nodes"} <= set(sample)
 
 
-def test_samples_keep_coming(start):
+def test_samples_follow_each_other(start):
     probe = start("--interval", "0.1")
     times = [probe.until(lambda one: one)["taken"] for _ in range(4)]
     assert times == sorted(set(times))
@@ -106,7 +106,7 @@ def test_once_is_one_full_sample(start, gpus):
 # GPUs
 
 
-def test_a_gpu_says_what_it_does(start, gpus, state):
+def test_a_gpu_reports_its_state(start, gpus, state):
     nvml.edit(state, lambda lines: ["gpu 0 GPU-x 80000000000 1000 37 20 51 350000 0 3 NVIDIA H100 80GB HBM3", *lines[1:2]])
     found = start(**gpus).until(lambda one: one["gpus"])["gpus"]
     assert [gpu["index"] for gpu in found] == [0, 1]
@@ -122,7 +122,7 @@ def test_a_gpu_says_what_it_does(start, gpus, state):
     }  # fmt: skip
 
 
-def test_a_lost_gpu_keeps_its_name_and_says_what_happened(start, gpus, state):
+def test_a_lost_gpu_keeps_its_name_and_reports_the_fault(start, gpus, state):
     probe = start("--interval", "0.2", **gpus)
     before = probe.until(lambda one: one["gpus"])["gpus"][3]
     nvml.edit(state, lambda lines: [line.replace(" 0 0 NVIDIA", " 1 0 NVIDIA") if line.startswith("gpu 3 ") else line for line in lines])
@@ -138,13 +138,13 @@ def test_a_lost_gpu_keeps_its_name_and_says_what_happened(start, gpus, state):
     ("action", "words"),
     [(1, "reset"), (2, "reboot"), (3, "drain P2P"), (4, "drain and reset"), (7, "system reboot"), (9, "recovery action 9")],
 )
-def test_a_gpu_says_what_makes_it_whole_again(start, gpus, state, action, words):
+def test_a_gpu_reports_its_recovery_action(start, gpus, state, action, words):
     nvml.add(state, f"set 3 recovery {action}")
     found = start(**gpus).until(lambda one: one["gpus"])["gpus"]
     assert [gpu["recovery"] for gpu in found] == [None, None, None, words, None, None, None, None]
 
 
-def test_a_gpu_says_whether_rows_of_its_memory_wait_for_a_reset(start, gpus, state):
+def test_a_gpu_reports_pending_row_remaps(start, gpus, state):
     nvml.add(state, "set 1 remap 1")
     assert [gpu["remap"] for gpu in start(**gpus).until(lambda one: one["gpus"])["gpus"]] == [False, True] + [False] * 6
 
@@ -156,12 +156,12 @@ def test_a_gpu_says_whether_rows_of_its_memory_wait_for_a_reset(start, gpus, sta
         ("0x28", ["thermal", "hardware"]), ("0xe8", ["thermal", "power brake"]),
     ],
 )  # fmt: skip
-def test_a_gpu_says_what_slows_it_down_unless_that_is_its_usual_life(start, gpus, state, reasons, words):
+def test_a_gpu_reports_unusual_slowdowns(start, gpus, state, reasons, words):
     nvml.add(state, f"set 2 slow {reasons}")
     assert start(**gpus).until(lambda one: one["gpus"])["gpus"][2]["slowed"] == words
 
 
-def test_a_gpu_says_how_it_is_connected_clocked_and_capped(start, gpus, state):
+def test_a_gpu_reports_its_link_clocks_and_power_limit(start, gpus, state):
     nvml.add(
         state, "set 2 pcie_generation 3", "set 2 pcie_width 8", "set 2 pcie_replays 41", "set 2 nvlinks_down 2", "set 2 nvlink_errors 7",
         "set 2 clock 1200", "set 2 power_limit 500000", "set 2 slow 0x2",
@@ -175,7 +175,7 @@ def test_a_gpu_says_how_it_is_connected_clocked_and_capped(start, gpus, state):
     assert told[1]["links"]["nvlinks_active"] == 18
 
 
-def test_what_ails_a_gpu_is_seen_while_it_lasts(start, gpus, state):
+def test_a_gpus_problem_is_reported_while_it_lasts(start, gpus, state):
     probe = start("--interval", "0.1", **gpus)
     probe.until(lambda one: one["gpus"])
     nvml.add(state, "set 2 slow 0x40")
@@ -184,7 +184,7 @@ def test_what_ails_a_gpu_is_seen_while_it_lasts(start, gpus, state):
     probe.until(lambda one: one["gpus"][2]["slowed"] == [])
 
 
-def test_an_old_driver_says_none_of_it_and_all_the_rest(start, gpus, state):
+def test_an_old_driver_reports_everything_else(start, gpus, state):
     asked = (
         "FieldValues", "RemappedRows", "CurrentClocksEventReasons", "CurrentClocksThrottleReasons", "CurrPcieLinkWidth", "ClockInfo",
         "PcieReplayCounter", "PowerManagementDefaultLimit",
@@ -199,13 +199,13 @@ def test_an_old_driver_says_none_of_it_and_all_the_rest(start, gpus, state):
     assert (gpu["temperature"] > 0, links["pcie_generation"]) == (True, 5)
 
 
-def test_a_driver_that_calls_it_throttling_says_it_too(start, gpus, state):
+def test_a_driver_that_calls_it_throttling_is_understood(start, gpus, state):
     nvml.add(state, "error 13 nvmlDeviceGetCurrentClocksEventReasons", "set 0 slow 0x40", "driver 525.60.13")
     sample = start(**gpus).until(lambda one: one["gpus"])
     assert (sample["gpus"][0]["slowed"], sample["driver"]) == (["thermal"], "525.60.13")
 
 
-def test_mig_devices_share_what_ails_their_gpu(start, gpus, state):
+def test_mig_devices_share_the_problems_of_their_gpu(start, gpus, state):
     nvml.add(state, f"mig 2 0 MIG-a {10 * GIB} 5 NVIDIA H100 MIG 1g.10gb", f"mig 2 1 MIG-b {10 * GIB} 7 NVIDIA H100 MIG 1g.10gb")
     nvml.add(state, "set 2 recovery 1", "set 2 slow 0x80")
     found = start(**gpus).until(lambda one: one["gpus"])["gpus"]
@@ -215,14 +215,14 @@ def test_mig_devices_share_what_ails_their_gpu(start, gpus, state):
     }
 
 
-def test_mig_devices_stand_for_their_gpu(start, gpus, state):
+def test_mig_devices_replace_their_gpu(start, gpus, state):
     nvml.add(state, f"mig 2 0 MIG-a {10 * GIB} 5 NVIDIA H100 MIG 1g.10gb", f"mig 2 1 MIG-b {10 * GIB} 7 NVIDIA H100 MIG 1g.10gb")
     found = start(**gpus).until(lambda one: one["gpus"])["gpus"]
     assert [gpu["index"] for gpu in found] == [0, 1, 2000, 2001, 3, 4, 5, 6, 7]
     assert [(gpu["uuid"], gpu["memory_used"], gpu.get("utilization")) for gpu in found[2:4]] == [("MIG-a", 5, None), ("MIG-b", 7, None)]
 
 
-def test_what_a_gpu_does_not_know_is_unknown(start, gpus, state):
+def test_unsupported_values_of_a_gpu_are_unknown(start, gpus, state):
     nvml.add(state, "error 3 nvmlDeviceGetPowerUsage", "error 3 nvmlDeviceGetTotalEccErrors", "error 3 nvmlDeviceGetUtilizationRates")
     gpu = start(**gpus).until(lambda one: one["gpus"])["gpus"][0]
     assert gpu["power"] is gpu["ecc"] is gpu["utilization"] is None
@@ -246,7 +246,7 @@ def test_a_broken_driver_is_a_fault(start, gpus, state):
     assert fault["text"].startswith("NVML can't be started: ")
 
 
-def test_without_pynvml_everything_else_is_still_told(start, tmp_path):
+def test_without_pynvml_everything_else_is_reported(start, tmp_path):
     (tmp_path / "pynvml.py").write_text("raise ImportError('not for this Python')")
     sample = start("--once", PYTHONPATH=str(tmp_path)).until(lambda one: one)
     assert sample["gpus"] is None
@@ -256,7 +256,7 @@ def test_without_pynvml_everything_else_is_still_told(start, tmp_path):
     ]
 
 
-def test_a_driver_that_hangs_from_the_start_stops_no_sample(start, gpus, state):
+def test_a_driver_that_hangs_at_the_start_stops_no_sample(start, gpus, state):
     nvml.add(state, "hang forever nvmlInit")
     probe = start("--interval", "0.2", **gpus)
     sample = probe.until(lambda one: one["memory"]["total"])
@@ -280,7 +280,7 @@ def test_a_driver_that_hangs_later_leaves_the_last_facts_and_a_fault(start, gpus
     assert probe.process.wait(60) == 0, "a hanging thread must not hold the program"
 
 
-# Whose
+# Owners
 
 
 def test_a_process_of_a_dead_raylet_that_holds_a_gpu_is_an_orphan(start, gpus, state, tmp_path):
@@ -289,7 +289,7 @@ def test_a_process_of_a_dead_raylet_that_holds_a_gpu_is_an_orphan(start, gpus, s
     with closing(Alone("sleep", "600", environ=left_variables(tmp_path, dead))) as left:
         pid = left.pid
         nvml.hold(state, pid, [3], 20 * GIB)
-        told = start("--interval", "0.2", **gpus)  # sessions are read beside the processes, which a busy machine may be first with
+        told = start("--interval", "0.2", **gpus)  # on a busy machine, processes may be read before sessions
         sample = told.until(lambda one: (seen := process(one, pid)) and seen["gpus"] and seen["kind"] != "unknown")
     found = process(sample, pid)
     assert found["kind"] == "orphan", found["why"]
@@ -298,7 +298,7 @@ def test_a_process_of_a_dead_raylet_that_holds_a_gpu_is_an_orphan(start, gpus, s
     assert (found["job"], found["command"], found["state"]) == ("02000000", "sleep 600", "S")
 
 
-def test_a_process_of_nobodys_that_holds_a_gpu_is_foreign(start, gpus, state):
+def test_an_unrelated_process_that_holds_a_gpu_is_foreign(start, gpus, state):
     with running("sleep", "600", session=True) as pid:
         nvml.hold(state, pid, [0, 1], GIB)
         sample = start("--interval", "0.2", **gpus).until(lambda one: process(one, pid) and process(one, pid)["command"] == "sleep 600")
@@ -307,7 +307,7 @@ def test_a_process_of_nobodys_that_holds_a_gpu_is_foreign(start, gpus, state):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to run as two users")
-def test_somebody_elses_process_is_unknown_to_a_plain_user(library, state, tmp_path):
+def test_another_users_process_is_unknown_to_a_plain_user(library, state, tmp_path):
     python = shutil.which("python3", path="/usr/bin")
     if python is None or subprocess.run([python, "-c", "import sys; sys.exit(sys.version_info < (3, 8))"]).returncode:
         pytest.skip("no Python here that another user may run")
@@ -340,10 +340,10 @@ def test_the_environment_of_one_process_is_shown_on_request(start):
     assert other == {"error": f"Process {pid} has ended; that pid is free or another process's now."}
 
 
-# Its own end
+# The end of the probe
 
 
-def test_it_ends_when_its_starter_does(start):
+def test_it_ends_with_its_parent(start):
     probe = start()
     probe.until(lambda one: one)
     probe.process.stdin.close()
@@ -352,7 +352,7 @@ def test_it_ends_when_its_starter_does(start):
 
 @pytest.mark.parametrize("words", [(), ("--no-lifeline",)])
 def test_it_ends_when_nobody_reads_any_more(start, words):
-    """At once, long before its next sample; or of a late one that was under way."""
+    """It ends at once, long before its next sample, or during a late sample."""
     probe = start("--interval", "600", *words)
     probe.until(lambda one: one)
     probe.process.stdout.close()
@@ -360,7 +360,7 @@ def test_it_ends_when_nobody_reads_any_more(start, words):
     assert probe.errors() == ""
 
 
-def test_it_can_be_told_to_ignore_stdin(start):
+def test_a_flag_makes_it_ignore_stdin(start):
     probe = start("--interval", "0.1", "--no-lifeline")
     probe.process.stdin.close()
     times = {probe.until(lambda one: one)["taken"] for _ in range(5)}
@@ -368,7 +368,7 @@ def test_it_can_be_told_to_ignore_stdin(start):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_it_obeys_signals(start, number):
+def test_signals_end_it(start, number):
     probe = start()
     probe.until(lambda one: one)
     probe.process.send_signal(number)
@@ -376,7 +376,7 @@ def test_it_obeys_signals(start, number):
     assert probe.errors() == ""
 
 
-# As a payload
+# The payload
 
 
 def test_it_runs_elsewhere_on_any_python(start, gpus, tmp_path):

@@ -1,4 +1,4 @@
-"""How long the paths of Ray's sockets become."""
+"""Lengths of the paths of Ray's sockets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def temp(length: int) -> str:
     return "/" + "t" * (length - 1)
 
 
-def test_the_length_is_that_of_the_path_which_ray_makes():
+def test_the_length_is_that_of_rays_own_path():
     made = "/tmp/ray/session_2026-11-27_21-34-42_343683_18/sockets/dash_MetricsHead"
     assert path_bytes("/tmp/ray", 2, "dash_MetricsHead") == path_bytes("/tmp/ray/", 2, "dash_MetricsHead") == len(made)
 
@@ -39,14 +39,14 @@ def test_bytes_count_and_not_characters():
     assert find_fault("/" + "ü" * 23, NODE, FIVE_DIGITS)
 
 
-def test_what_only_a_longer_pid_would_make_too_long_may_get_too_long():
+def test_a_path_that_only_a_longer_pid_makes_too_long_may_get_too_long():
     fault = find_fault(temp(45), NODE, PidRange(5, 4194304))
     assert fault is not None
     assert not fault.certain
     assert "may get too long: 109 bytes with a pid of 7 digits" in fault.text
 
 
-def test_without_knowing_pids_only_what_no_pid_would_fit_is_certain():
+def test_if_pids_are_unknown_only_a_path_too_long_for_any_pid_is_certain():
     assert [fault and fault.certain for fault in (find_fault(temp(length), NODE, PidRange()) for length in (43, 44, 49, 50))] == [
         None, False, False, True,
     ]  # fmt: skip
@@ -66,11 +66,11 @@ def test_each_ray_has_its_own_longest_socket_of_the_dashboard(version, longest):
     assert dashboard_socket(version) == longest
 
 
-def test_of_an_unknown_ray_the_newest_ones_socket_counts():
+def test_the_socket_of_the_newest_ray_counts_for_an_unknown_one():
     assert dashboard_socket(None) == dashboard_socket("3.0.0.dev0") == "dash_TaskEventsHead"
 
 
-def test_where_only_the_dashboards_sockets_do_not_fit_ray_starts_without_it():
+def test_ray_starts_without_a_dashboard_whose_sockets_do_not_fit():
     fault = find_fault(temp(45), ("plasma_store", "dash_MetricsHead"), PidRange(2, 100))
     assert fault is not None
     assert fault.is_dashboards
@@ -78,7 +78,7 @@ def test_where_only_the_dashboards_sockets_do_not_fit_ray_starts_without_it():
     assert fault.text.endswith("at most 107 are possible: the dashboard of Ray 2.50 and later would end at its start")
 
 
-def test_flags_put_the_sockets_of_a_node_elsewhere():
+def test_flags_move_the_sockets_of_a_node_elsewhere():
     assert node_socket([]) == "plasma_store"
     assert node_socket(["--plasma-store-socket-name=/run/p"]) == "raylet"
     assert node_socket(["--plasma-store-socket-name=/run/p", "--raylet-socket-name=/run/r"]) is None
@@ -93,7 +93,7 @@ def test_flags_put_the_sockets_of_a_node_elsewhere():
         ([], {}, "/tmp/ray"),
     ],
 )
-def test_the_temp_dir_is_that_of_the_flag_else_of_the_environment(words, environ, found):
+def test_the_temp_dir_comes_from_the_flag_or_else_from_the_environment(words, environ, found):
     assert temp_dir(words, environ) == found
 
 

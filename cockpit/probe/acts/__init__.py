@@ -1,29 +1,29 @@
-"""The half of the probe that changes something on its host. It travels only when something is to be changed.
+"""Carries out actions on this host: the half of the probe that changes something, and that is sent only for an action.
 
-`python -m cockpit.probe act REQUEST` takes one request as JSON, says how far it is, answers once, and leaves. An act has two stages, which
-are two programs: `plan` finds what would be hit and changes nothing; `do` is given what a person has agreed to, looks at the host again,
-and proves of each target at the moment it acts that it is still the same thing. What can't be proven is refused, with the reason.
+`python -m cockpit.probe act REQUEST` takes one request as JSON, reports its progress, answers once, and ends. An act has two stages, each
+a program run of its own: `plan` finds the targets and changes nothing. `do` gets the targets that a person has agreed to, reads the host
+again, and proves at the moment of acting that each target is still the same thing. A target without this proof is refused, with the reason.
 
 The request::
 
     {"act": "kill" | "stop" | "clean" | "ray" | "start", "stage": "plan" | "do",
-     "targets": [TARGET, …],          # `do` alone: those of the plan that were agreed to; no other thing is ever touched
-     "jobs": [{"session": "session_…", "running": ["…"], "ended": ["…"]}, …],      # the word of each Ray, for what only Ray knows
+     "targets": [TARGET, …],          # only for `do`: the targets of the plan that were agreed to; nothing else is ever touched
+     "jobs": [{"session": "session_…", "running": ["…"], "ended": ["…"]}, …],      # the states of jobs as each Ray reports them
      "past": [[pid, ticks, [worker, ticks, raylet, ticks, session, job, until, uid]], …],
-     …}                               # and what each act defines in its own module
+     …}                               # and the fields that the module of each act defines
 
-`past` is what a probe that watches this host has seen before, as it has said it: evidence, weighed anew here. On the way::
+`past` is the evidence that a watching probe has written in its samples; it is weighed again here. Progress lines::
 
     {"tell": "3 of 5 processes have ended", "done": 3, "of": 5}
 
-The answer to `plan`, and that to `do`::
+The answer to `plan`, and the answer to `do`::
 
     {"targets": [TARGET, …], "refused": [TARGET + {"reason"}, …], "notes": ["…"]}
     {"done": [TARGET + {"outcome"}, …], "refused": [TARGET + {"reason"}, …], "failed": [TARGET + {"error"}, …],
      "freed": {"gpu": 0, "disk": 0, "shm": 0}, "notes": ["…"]}
 
-or `{"error": "a sentence"}`; each with `machine`, which no other host says of itself. A TARGET says `what` it is (`process`, `session`,
-`link`, `file`, `shm`, `actor`, `placement_group`, `node`, `host`) and holds its identity: `pid` and `ticks` of a process, `path`, `device`
-and `inode` of a file, `id` of Ray's things. Sizes are bytes, times POSIX seconds by the host's clock. Commands are raw: secrets are still
-in them. `freed` was measured after the act; a key that is missing or `null` was not measured.
+or `{"error": "a sentence"}`; each has `machine`, an id that no other host has. A TARGET has its type in `what` (`process`, `session`,
+`link`, `file`, `shm`, `actor`, `placement_group`, `node`, `host`) and its identity: `pid` and `ticks` of a process, `path`, `device`
+and `inode` of a file, `id` of a thing of Ray. Sizes are bytes, times are POSIX seconds of the host's clock. Commands are raw and may have
+secrets in them. `freed` is measured after the act; a key that is missing or `null` was not measured.
 """

@@ -1,9 +1,9 @@
-"""Ends processes: those that Ray has left over, or any that a person has named.
+"""Ends processes: those that Ray left over, or any that a person named.
 
-The request adds: `named` ([[pid, ticks | null], …], or `null` for every left-over one), `any` (true: a named one may be of any kind; a
-person has seen what it is), `pids` (true: they were named by pid, so that root may end another user's), `force` (SIGKILL at once),
-`only` ("TERM": no SIGKILL follows), `grace` (seconds between the two). The answer to `plan` without `named` adds
-`unknown`: why there may be more that is left over, in sentences.
+The request adds: `named` ([[pid, ticks | null], …], or `null` for all left-over processes), `any` (true: a named process may be of any
+kind, because a person has seen it), `pids` (true: processes were named by pid, so root may end another user's), `force` (SIGKILL at once),
+`only` ("TERM": no SIGKILL follows), `grace` (seconds between the two signals). The answer to `plan` without `named` adds `unknown`: the
+reasons, as sentences, why there may be more left-over processes.
 """
 
 from __future__ import annotations
@@ -11,99 +11,93 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import Any, Container, Dict, Iterable, Mapping, Tuple
+from typing import Any, Dict, Iterable, Mapping, Tuple
 
 from .. import trust
 from ..look.gpus import GpuReading
 from ..look.kinds import LEFT_OVER_KINDS
 from ..look.processes import Identity, ScannedProcess, lives
-from .host_state import HostScanner, HostState, Request, Target, Tell, grace_of
+from .host_state import HostScanner, HostState, OnProgress, Request, Target, grace_of
 from .signals import Ending, ProcessHandle, ProtectedError, end, find_own_ancestry, open_handle
 
 GRACE_S = 10.0
 FREED_TIMEOUT_S = 3.0
-"""Seconds that a driver may take to give back the memory of a process that has ended."""
+"""Seconds in which a driver frees the memory of a process that has ended."""
 MOST_REFUSED = 1000
-"""Listed one by one; the sentence on what can't be classified counts all."""
+"""Refused targets in one answer; the sentence about unclassified processes counts all of them."""
 NOTABLE_BYTES = 512 << 20
-"""Bytes in use on a GPU without any process that count as a finding: a driver keeps some for itself."""
+"""GPU memory in use without a process is reported from this size on: a driver keeps some for itself."""
 
 
-def plan(request: Request, scanner: HostScanner, tell: Tell) -> Dict[str, Any]:  # noqa: ARG001 a stage is called so
-    """Every left-over process, or those that were named; and what looks like one but can't be proven to be."""
-    look = scanner.look()
+def plan(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Dict[str, Any]:  # noqa: ARG001 the arguments of each stage
+    """Finds all left-over processes or the named ones. Processes that only may be left over are refused, with the reason."""
+    state = scanner.scan()
     targets: list[Target] = []
     refused: list[Target] = []
-    for target in _candidates(look, request):
-        why_not = target.pop("reason", None) or refusal(look, request, target)
+    for target in _find_named(state, request["named"]) if request.get("named") is not None else _find_left_over(state):
+        why_not = target.pop("reason", None) or why_refused(state, request, target)
         (refused if why_not else targets).append({**target, "reason": why_not} if why_not else target)
     if request.get("named") is None:
-        return {"targets": targets, "refused": refused[:MOST_REFUSED], "unknown": _unknown(look, refused)}
-    return {"targets": targets, "refused": refused, "notes": look.doubts}
+        return {"targets": targets, "refused": refused[:MOST_REFUSED], "unknown": _describe_unknown(state, refused)}
+    return {"targets": targets, "refused": refused, "notes": state.doubts}
 
 
-def _unknown(look: HostState, refused: Iterable[Target]) -> list[str]:
-    """Why there may be more that is left over than what was found."""
+def _describe_unknown(state: HostState, refused: Iterable[Target]) -> list[str]:
+    """The reasons why there may be more left-over processes than those found."""
     unknown = [target for target in refused if target["kind"] == "unknown"]
-    unjudged = [int(target["pid"]) for target in unknown]
-    hidden = [pid for pid in unjudged if pid not in look.table or not look.table[pid].origin.readable]
+    pids = [int(target["pid"]) for target in unknown]
+    hidden = [pid for pid in pids if pid not in state.table or not state.table[pid].origin.readable]
     holders = all(target["gpus"] for target in unknown)
     what = ("process holds GPU memory and", "processes hold GPU memory and") if holders else ("process", "processes")
-    number = f"{len(unjudged)} {what[len(unjudged) != 1]} can't be classified"
+    number = f"{len(pids)} {what[len(pids) != 1]} can't be classified"
     how = " without root: run `sudo cockpit kill-orphans` there" if hidden and os.geteuid() != trust.ROOT else ": the reasons are below"
-    return [*look.doubts, *([number + how] if unjudged else [])]
+    return [*state.doubts, *([number + how] if pids else [])]
 
 
-def _candidates(look: HostState, request: Request) -> Iterable[Target]:
-    if request.get("named") is None:
-        for pid in look.sort_deepest_first(pid for pid in look.verdicts if pid in look.table):
-            if look.verdicts[pid].kind in LEFT_OVER_KINDS or _doubtful(look, pid):
-                yield look.target(pid)
-        for pid in sorted(look.reading.holders.keys() - look.table.keys()):
-            yield look.target(pid, reason="; ".join(look.verdicts[pid].why))
-        return
-    wanted: Dict[int, Target] = {}
-    for pid, ticks in request["named"]:
-        wanted.update(_collect_targets(look, int(pid), ticks))
-    for pid in look.sort_deepest_first(wanted):
-        yield wanted[pid]
+def _find_left_over(state: HostState) -> Iterable[Target]:
+    """The left-over processes, deepest first, and unknown ones for which there is some sign that they may be left over."""
+    for pid in state.sort_deepest_first(pid for pid in state.verdicts if pid in state.table):
+        verdict, process = state.verdicts[pid], state.table[pid]
+        elsewhere = verdict.from_ray and len(process.details.pids) > 1
+        suspect = pid in state.reading.holders or verdict.undecided is not None or not process.origin.readable or elsewhere
+        if verdict.kind in LEFT_OVER_KINDS or (verdict.kind == "unknown" and suspect and process.alive):
+            yield state.target(pid)
+    for pid in sorted(state.reading.holders.keys() - state.table.keys()):
+        yield state.target(pid, reason="; ".join(state.verdicts[pid].why))
 
 
-def _collect_targets(look: HostState, pid: int, ticks: int | None) -> Dict[int, Target]:
-    """That process and what hangs from it, as far as that is left over too."""
-    process = look.table.get(pid)
-    if process is None or not process.alive or ticks not in (None, process.ticks):
-        gone = {"what": "process", "pid": pid, "ticks": ticks, "reason": f"process {pid} has ended" + ("" if process is None else " since")}
-        return {pid: gone}
-    below = [child for child in look.find_descendants(pid) if child in look.verdicts and look.verdicts[child].kind in LEFT_OVER_KINDS]
-    return {one: look.target(one) for one in (pid, *below)}
+def _find_named(state: HostState, named: Iterable[Tuple[Any, Any]]) -> Iterable[Target]:
+    """The named processes and their left-over descendants, deepest first."""
+    found: Dict[int, Target] = {}
+    for pid, ticks in ((int(pid), ticks) for pid, ticks in named):
+        process = state.table.get(pid)
+        if process is None or not process.alive or ticks not in (None, process.ticks):
+            reason = f"process {pid} has ended" + ("" if process is None else " since")
+            found[pid] = {"what": "process", "pid": pid, "ticks": ticks, "reason": reason}
+            continue
+        below = [
+            child for child in state.find_descendants(pid) if child in state.verdicts and state.verdicts[child].kind in LEFT_OVER_KINDS
+        ]
+        found.update({one: state.target(one) for one in (pid, *below)})
+    for pid in state.sort_deepest_first(found):
+        yield found[pid]
 
 
-def _doubtful(look: HostState, pid: int) -> bool:
-    """It may be left over and nobody can say whether; worth a word, and no more."""
-    verdict, process = look.verdicts[pid], look.table[pid]
-    elsewhere = verdict.from_ray and len(process.details.pids) > 1
-    suspect = pid in look.reading.holders or verdict.undecided is not None or not process.origin.readable or elsewhere
-    return verdict.kind == "unknown" and suspect and process.alive
-
-
-def refusal(look: HostState, request: Request, target: Target) -> str | None:
-    """Why this process is not ended, or `None`."""
+def why_refused(state: HostState, request: Request, target: Target) -> str | None:
+    """The reason for not ending this process, or `None`."""
     pid, kind = int(target["pid"]), target["kind"]
-    if not look.table[pid].alive:
+    if not state.table[pid].alive:
         return "it is a zombie: it has ended, and its parent has not collected it"
     if pid in find_own_ancestry():
         return "cockpit itself runs in it"
     if kind not in LEFT_OVER_KINDS and not request.get("any"):
-        return f"it is {_describe(kind)}; kill-orphans kills only orphan and stale processes: {'; '.join(target['why'])}"
-    if pid in look.carriers and not request.get("any"):
-        part = look.carriers[pid]
-        return f"a part of a live Ray runs below it: {look.verdicts[part].kind} {part}"
-    return _not_mine(look, request, target)
-
-
-def _not_mine(look: HostState, request: Request, target: Target) -> str | None:
-    uid, me = look.table[int(target["pid"])].details.uid, os.geteuid()
+        words = {"ray": "a part of a live Ray", "unknown": "of unknown kind", "foreign": "a foreign process"}
+        what = words.get(kind, f"a {kind} of a live Ray")
+        return f"it is {what}; kill-orphans kills only orphan and stale processes: {'; '.join(target['why'])}"
+    if pid in state.carriers and not request.get("any"):
+        part = state.carriers[pid]
+        return f"a part of a live Ray runs below it: {state.verdicts[part].kind} {part}"
+    uid, me = state.table[pid].details.uid, os.geteuid()
     if uid == me:
         return None
     whose = "its owner is unknown" if uid is None else f"it belongs to {target['user']}"
@@ -114,75 +108,68 @@ def _not_mine(look: HostState, request: Request, target: Target) -> str | None:
     return None
 
 
-def _describe(kind: str) -> str:
-    words = {"ray": "a part of a live Ray", "unknown": "of unknown kind", "foreign": "a foreign process"}
-    return words.get(kind, f"a {kind} of a live Ray")
-
-
-def do(request: Request, scanner: HostScanner, tell: Tell) -> Dict[str, Any]:
-    """Ends exactly the planned processes that are still what they were."""
-    look = scanner.look()
-    answer: Dict[str, Any] = {"done": [], "refused": [], "failed": [], "notes": look.doubts}
-    meant: Dict[Identity, Target] = {(int(target["pid"]), int(target["ticks"])): target for target in request["targets"]}
-    turns = {pid: turn for turn, pid in enumerate(look.sort_deepest_first({pid for pid, _ in meant}))}
-    kept: Dict[Identity, Tuple[Target, ProcessHandle]] = {}
-    for identity in sorted(meant, key=lambda one: turns[one[0]]):
-        held = hold_target(look, request, meant[identity], answer)
-        if held is not None:
-            kept[identity] = look.target(held.pid), held
-    endings = end_held(request, [held for _, held in kept.values()], tell)
-    for identity, (target, held) in kept.items():
+def do(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Dict[str, Any]:
+    """Ends exactly the planned processes that have not changed since the plan."""
+    state = scanner.scan()
+    answer: Dict[str, Any] = {"done": [], "refused": [], "failed": [], "notes": state.doubts}
+    planned: Dict[Identity, Target] = {(int(target["pid"]), int(target["ticks"])): target for target in request["targets"]}
+    pids = {pid for pid, _ in planned}
+    turns = {pid: turn for turn, pid in enumerate(state.sort_deepest_first(pids))}
+    held: Dict[Identity, Tuple[Target, ProcessHandle]] = {}
+    for identity in sorted(planned, key=lambda one: turns[one[0]]):
+        handle = hold_target(state, request, planned[identity], answer)
+        if handle is not None:
+            held[identity] = state.target(handle.pid), handle
+    endings = end_held(request, [handle for _, handle in held.values()], on_progress)
+    for identity, (target, handle) in held.items():
         record(answer, target, endings[identity])
-        held.release()
-    answer["freed"] = measure_freed(look, scanner, [target for target, _ in kept.values()], answer["notes"])
-    answer["notes"] += _newcomers(look, {pid for pid, _ in meant}, kept)
-    answer["failed"] += _find_respawned(look, scanner.look(0.0), kept) if kept else []
+        handle.release()
+    answer["freed"] = measure_freed(state, scanner, [target for target, _ in held.values()], answer["notes"])
+
+    # Children that the processes started between the plan and the signals.
+    ended = {pid for pid, _ in held}
+    left = (pid for pid, verdict in state.verdicts.items() if verdict.kind in LEFT_OVER_KINDS and pid in state.table and pid not in pids)
+    late = ", ".join(map(str, sorted(pid for pid in left if state.table[pid].parent in ended)))
+    if late:
+        answer["notes"].append(f"the killed processes started pid {late} after the plan was made; not touched: repeat the action")
+    answer["failed"] += _find_respawned(state, scanner.scan(0.0), held) if held else []
     return answer
 
 
-def _find_respawned(before: HostState, after: HostState, kept: Iterable[Identity]) -> list[Target]:
-    """What the ended ones have started while they were being ended: a supervisor starts its child anew until it is gone itself."""
-    ended = [before.table[pid] for pid, _ in kept]
+def _find_respawned(before: HostState, after: HostState, held: Iterable[Identity]) -> list[Target]:
+    """Processes that the ended ones started during the ending: a supervisor starts its child again until it has ended itself."""
+    ended = [before.table[pid] for pid, _ in held]
     led = {process.leader for process in ended} | {process.group for process in ended}
-    pasts = {_past(process) for process in ended if process.origin.from_ray}
+    inherited = {_inherited_signs(process) for process in ended if process.origin.from_ray}
     old = {process.identity for process in before.table.values()}
     left = (after.table[pid] for pid, verdict in after.verdicts.items() if verdict.kind in LEFT_OVER_KINDS and pid in after.table)
     new = [one for one in left if one.alive and one.identity not in old]
-    came = [one.pid for one in new if one.leader in led or one.group in led or _past(one) in pasts]
-    return [after.target(pid, error="it started while the others were being killed: repeat the action") for pid in came]
+    respawned = [one.pid for one in new if one.leader in led or one.group in led or _inherited_signs(one) in inherited]
+    return [after.target(pid, error="it started while the others were being killed: repeat the action") for pid in respawned]
 
 
-def _past(process: ScannedProcess) -> Tuple[Any, ...]:
-    """What it has inherited of Ray, which it keeps in a session of its own too."""
+def _inherited_signs(process: ScannedProcess) -> Tuple[Any, ...]:
+    """The signs of Ray that children inherit, even if they start a session of their own."""
     return process.origin.raylet, process.origin.worker, process.origin.submission
 
 
-def _newcomers(look: HostState, meant: Container[int], kept: Iterable[Identity]) -> list[str]:
-    """What the ended ones had started since the plan."""
-    ended = {pid for pid, _ in kept}
-    left = (pid for pid, verdict in look.verdicts.items() if verdict.kind in LEFT_OVER_KINDS and pid in look.table and pid not in meant)
-    found = sorted(pid for pid in left if look.table[pid].parent in ended)
-    pids = ", ".join(map(str, found))
-    return [f"the killed processes started pid {pids} after the plan was made; not touched: repeat the action"] if found else []
-
-
-def hold_target(look: HostState, request: Request, planned: Target, answer: Dict[str, Any]) -> ProcessHandle | None:
-    """Hold the planned process if it is still that one and may still be ended; else say why not."""
-    process = look.find_same(planned)
+def hold_target(state: HostState, request: Request, planned: Target, answer: Dict[str, Any]) -> ProcessHandle | None:
+    """Holds the planned process if it is still the same and may still be ended; otherwise adds it to the refused ones."""
+    process = state.find_same(planned)
     try:
         held = open_handle(process.pid, process.ticks) if process is not None else None
     except ProtectedError as error:
         answer["refused"].append({**planned, "reason": str(error)})
         return None
     if process is None or held is None:
-        reused = int(planned["pid"]) in look.table and look.table[int(planned["pid"])].ticks != planned["ticks"]
+        reused = int(planned["pid"]) in state.table and state.table[int(planned["pid"])].ticks != planned["ticks"]
         answer["refused"].append(
             {**planned, "reason": "it has ended; its pid now belongs to another process" if reused else "it has ended since"}
         )
         return None
-    now = look.target(process.pid)
+    now = state.target(process.pid)
     changed = request.get("any") and now["kind"] != planned.get("kind") and now["kind"] not in LEFT_OVER_KINDS
-    why_not = f"it has changed from {planned.get('kind')} to {now['kind']}" if changed else refusal(look, request, now)
+    why_not = f"it has changed from {planned.get('kind')} to {now['kind']}" if changed else why_refused(state, request, now)
     if why_not:
         answer["refused"].append({**now, "reason": why_not})
         held.release()
@@ -190,32 +177,32 @@ def hold_target(look: HostState, request: Request, planned: Target, answer: Dict
     return held
 
 
-def end_held(request: Request, handles: list[ProcessHandle], tell: Tell) -> Mapping[Identity, Ending]:
-    """TERM, the grace, KILL; or as the request says."""
+def end_held(request: Request, handles: list[ProcessHandle], on_progress: OnProgress) -> Mapping[Identity, Ending]:
+    """SIGTERM, then SIGKILL after the grace, or the signals that the request wants."""
     first = signal.SIGKILL if request.get("force") else signal.SIGTERM
     last = None if request.get("only") == "TERM" else signal.SIGKILL
-    return end(handles, grace_of(request, GRACE_S), first, last, tell) if handles else {}
+    return end(handles, grace_of(request, GRACE_S), first, last, on_progress) if handles else {}
 
 
 def record(answer: Dict[str, Any], target: Target, ending: Ending) -> None:
-    """Into what is done, or what has failed."""
+    """Adds the target to `done` or `failed` of the answer."""
     if ending.gone:
         answer["done"].append({**target, "outcome": ending.text})
     else:
         answer["failed"].append({**target, "error": ending.text})
 
 
-def measure_freed(look: HostState, scanner: HostScanner, targets: Iterable[Target], notes: list[str]) -> Dict[str, Any]:
-    """GPU memory that NVML counted for those of them that are gone and doesn't any more, and what stays in use without a holder."""
+def measure_freed(state: HostState, scanner: HostScanner, targets: Iterable[Target], notes: list[str]) -> Dict[str, Any]:
+    """GPU memory that NVML no longer counts for the ended targets, in bytes. Notes report memory that is in use without a process."""
     gone = [int(target["pid"]) for target in targets if not lives(int(target["pid"]), int(target["ticks"]))]
-    held = {pid: look.reading.holders[pid] for pid in gone if pid in look.reading.holders}
+    held = {pid: state.reading.holders[pid] for pid in gone if pid in state.reading.holders}
     if not held:
-        return {"gpu": None if look.fault or look.reading.gpus is None else 0}
+        return {"gpu": None if state.fault or state.reading.gpus is None else 0}
     until = time.monotonic() + FREED_TIMEOUT_S
     after = scanner.reading(FREED_TIMEOUT_S)
     while (
         after is not None
-        and (_explain_unfreed(look.reading, after, held) or not held.keys().isdisjoint(after.holders))
+        and (_explain_unfreed(state.reading, after, held) or not held.keys().isdisjoint(after.holders))
         and time.monotonic() < until
     ):
         time.sleep(0.1)
@@ -223,23 +210,23 @@ def measure_freed(look: HostState, scanner: HostScanner, targets: Iterable[Targe
     if after is None:
         notes.append("NVML no longer answers: whether the GPU memory is free is unknown")
         return {"gpu": None}
-    notes += _explain_unfreed(look.reading, after, held)
-    given = [memory for pid, holds in held.items() for memory in holds.values() if pid not in after.holders]
-    known = [memory for memory in given if memory is not None]
-    return {"gpu": sum(known) if len(known) == len(given) else None}
+    notes += _explain_unfreed(state.reading, after, held)
+    freed = [memory for pid, holds in held.items() for memory in holds.values() if pid not in after.holders]
+    known = [memory for memory in freed if memory is not None]
+    return {"gpu": sum(known) if len(known) == len(freed) else None}
 
 
 def _explain_unfreed(before: GpuReading, after: GpuReading, held: Mapping[int, Mapping[int, Any]]) -> list[str]:
-    """A sentence for each of these GPUs whose memory did not come back, as far as NVML says whose it is."""
-    used, was = _map_used(after), _map_used(before)
+    """A sentence for each of these GPUs whose memory was not freed, if NVML reports the holders of all of it."""
+    used, was = _used_memory(after), _used_memory(before)
     found = []
     for index in sorted({index for holds in held.values() for index in holds}):
-        mine = [holds[index] for holds in held.values() if index in holds]
+        freed = [holds[index] for holds in held.values() if index in holds]
         others: list[Any] = [holds[index] for pid, holds in after.holders.items() if index in holds and pid not in held]
-        if None in (*mine, *others, used.get(index), was.get(index)):
+        if None in (*freed, *others, used.get(index), was.get(index)):
             continue
         lost = used[index] - sum(others)
-        if sum(mine) > NOTABLE_BYTES and lost > NOTABLE_BYTES and was[index] - used[index] < sum(mine) // 2:
+        if sum(freed) > NOTABLE_BYTES and lost > NOTABLE_BYTES and was[index] - used[index] < sum(freed) // 2:
             found.append(
                 f"GPU {index} still has {lost / (1 << 30):.1f} GiB in use that no process here holds: a process in another container does, "
                 "or the driver itself, which only a reset of the GPU (nvidia-smi --gpu-reset) or a reboot fixes"
@@ -247,5 +234,5 @@ def _explain_unfreed(before: GpuReading, after: GpuReading, held: Mapping[int, M
     return found
 
 
-def _map_used(reading: GpuReading) -> Dict[int, Any]:
+def _used_memory(reading: GpuReading) -> Dict[int, Any]:
     return {gpu["index"]: gpu.get("memory_used") for gpu in reading.gpus or ()}

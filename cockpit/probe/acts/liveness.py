@@ -1,4 +1,4 @@
-"""Whether a session lives: what its raylet's socket and the process table say, now, and again and again while it is removed."""
+"""Checks whether a session lives, by its raylet's socket and by the process table, before and during its removal."""
 
 from __future__ import annotations
 
@@ -6,48 +6,42 @@ import os
 import time
 
 from ..look.kinds import OWNED_KINDS, SessionFolder
-from ..look.processes import ScannedProcess
 from ..look.session_folder import answers
 from ..trust import own_uids
 from .host_state import HostScanner, HostState
 from .removal import AliveError
 
 ASK_EVERY, ASK_AFTER_S = 64, 0.1
-"""Entries, or seconds, after which the socket is asked again."""
+"""The socket is asked again after this many entries or seconds."""
 LOOK_EVERY_S = 1.0
-"""Seconds between two looks at all processes; more where a look takes long."""
+"""Seconds between two scans of all processes; more if a scan takes long."""
 
 
-def why_alive(look: HostState, session: SessionFolder) -> str | None:
-    """What among the processes speaks for it, or leaves it undecided; `None` when none does. A left-over child is no life.
+def why_alive(state: HostState, session: SessionFolder) -> str | None:
+    """The first process that proves it alive, or that may belong to it; `None` if there is none. A left-over child proves nothing.
 
-    Only the word of its owner's processes, of root's and of our own counts: anybody may call a process raylet.
+    Only processes of its owner, of root and of our user count: any user can name a process raylet.
     """
     users = {session.uid, *own_uids(), None}
-    for process in look.table.values():
-        why = _why_alive(look, session, process) if process.alive and process.details.uid in users else None
-        if why is not None:
-            return why
-    return None
-
-
-def _why_alive(look: HostState, session: SessionFolder, process: ScannedProcess) -> str | None:
-    role, verdict = process.origin.role, look.verdicts.get(process.pid)
-    named = [process.origin.session, verdict.session if verdict else None]
-    carried = [look.sessions.of.get(process.pid), *(SessionFolder(path) for path in named if path)]
-    if role in ("raylet", "gcs_server") and not any(carried):
-        return f"unknown whether it is alive: {role} {process.pid} runs here, its session is unknown"
-    if not any(session.is_same(other) for other in carried if other):
-        return None
-    if role or (verdict is not None and verdict.kind in OWNED_KINDS):
-        return f"it is alive: {role or (verdict.kind if verdict else '')} {process.pid} of it is running"
-    if verdict is not None and verdict.kind == "unknown":
-        return f"unknown whether it is alive: process {process.pid} may belong to it: {'; '.join(verdict.why)}"
+    for process in state.table.values():
+        if not process.alive or process.details.uid not in users:
+            continue
+        role, verdict = process.origin.role, state.verdicts.get(process.pid)
+        named = [process.origin.session, verdict.session if verdict else None]
+        carried = [state.sessions.of.get(process.pid), *(SessionFolder(path) for path in named if path)]
+        if role in ("raylet", "gcs_server") and not any(carried):
+            return f"unknown whether it is alive: {role} {process.pid} runs here, its session is unknown"
+        if not any(session.is_same(other) for other in carried if other):
+            continue
+        if role or (verdict is not None and verdict.kind in OWNED_KINDS):
+            return f"it is alive: {role or (verdict.kind if verdict else '')} {process.pid} of it is running"
+        if verdict is not None and verdict.kind == "unknown":
+            return f"unknown whether it is alive: process {process.pid} may belong to it: {'; '.join(verdict.why)}"
     return None
 
 
 def why_answers(session: int) -> str | None:
-    """What the socket in that open folder says; `None` when it is dead."""
+    """The reason by the socket in this open session folder why the session is alive, or may be; `None` if it is dead."""
     answer = answers(session, os.fstat(session).st_uid)
     if answer is None:
         return "unknown whether it is alive: its raylet's socket can't be tested"
@@ -55,7 +49,7 @@ def why_answers(session: int) -> str | None:
 
 
 class LivenessGuard:
-    """Looks out for one dead session that comes alive."""
+    """Watches whether one dead session comes alive during its removal."""
 
     def __init__(self, scanner: HostScanner, session: int, facts: SessionFolder) -> None:
         self._scanner, self._session, self._facts = scanner, session, facts
@@ -63,16 +57,16 @@ class LivenessGuard:
         self._asked = self._due = 0.0
 
     def __call__(self, fully: bool = False) -> None:
-        """Raises `AliveError`. Cheap enough to be called for every file."""
+        """Raises `AliveError`. It is cheap enough to be called for each file."""
         self._asks += 1
         now = time.monotonic()
         if fully or self._asks % ASK_EVERY == 0 or now - self._asked > ASK_AFTER_S:
             self._asked = now
-            self._judge(why_answers(self._session))
+            self._raise_if(why_answers(self._session))
         if fully or now > self._due:
-            self._judge(why_alive(self._scanner.look(0.0), self._facts))
+            self._raise_if(why_alive(self._scanner.scan(0.0), self._facts))
             self._due = time.monotonic() + max(LOOK_EVERY_S, 20 * (time.monotonic() - now))
 
-    def _judge(self, why: str | None) -> None:
+    def _raise_if(self, why: str | None) -> None:
         if why is not None:
             raise AliveError(why)

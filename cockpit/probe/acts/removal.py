@@ -1,8 +1,8 @@
-"""Counts what is in a folder, and removes it: entry by entry, by descriptors, so that nothing outside of it can be lost.
+"""Counts and removes the contents of a folder, entry by entry and by descriptors, so that nothing outside of it can be lost.
 
-A name is removed from the folder that is held open, never by a path. Before each it is made sure that this folder still lies where it lay:
-what somebody moves out meanwhile stays, but for the entry that was just being removed. Nothing is ever removed by its content: of a file
-with other names only this one goes.
+A name is removed from a folder that is held open, never by a path. Before each removal, the folder must still be at its place: if somebody
+moves it out meanwhile, its contents stay, except for the entry that is just being removed. Only names are removed: a file with further
+names keeps them.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from typing import Callable, Collection, Container, Dict, Iterable, Iterator, Li
 from ..look.proc import user_name
 from ..look.sizes import ProtectedFiles
 from ..look.tree import FileId, FolderEntry, Walk, file_id
-from .host_state import Tell, tell_seldom
+from .host_state import OnProgress, report_seldom
 
 PASSES = 3
-"""How often a folder is gone through, when somebody still writes into it."""
-TELL_INTERVAL_S = 0.2
+"""Walks through a folder into which somebody still writes."""
+PROGRESS_INTERVAL_S = 0.2
 MOST_PATHS_CHARS = 32 << 20
-"""Of the files whose sizes are remembered one by one: everybody may fill a session's folder."""
+"""Characters of all paths whose sizes are kept: any user may fill a session's folder."""
 MOST_REMARKS = 10
-"""Told one by one, of each kind."""
+"""Remarks of one kind that are listed."""
 LAST = "sockets"
-"""The folder of a session that tells whether it lives."""
+"""The folder of a session whose sockets prove it alive; it is removed last."""
 MARKS = ("logs", LAST)
-"""What a folder must have to be a session's; they stay, empty, where something else stays that may be removed later."""
+"""The folders by which a session is recognized. They stay, empty, if something else stays that may be removed later."""
 
 
 class AliveError(Exception):
-    """It must not be removed any more; its text says why."""
+    """The session is alive and must not be removed any more; the text is the reason."""
 
 
 class Remarks:
-    """What is said of paths of which there may be very many: of the first few, and how many more."""
+    """Remarks about paths, of which there may be very many: the first few, and the number of the others."""
 
     def __init__(self) -> None:
         self.first: List[Tuple[str, str]] = []
@@ -45,87 +45,83 @@ class Remarks:
         self._last: str | None = None
 
     def add(self, path: str, text: str) -> None:
-        """One more."""
+        """Adds a remark about one path."""
         self.number, self._last = self.number + 1, path
         if len(self.first) < MOST_REMARKS:
             self.first.append((path, text))
 
     def is_last(self, path: str) -> bool:
-        """Whether it was added last."""
+        """Whether the last remark is about this path."""
         return path == self._last
 
-    def tell(self, sentence: Callable[[str, str], str]) -> Iterator[str]:
-        """A sentence each, and one of how many more there are."""
+    def sentences(self, sentence: Callable[[str, str], str]) -> Iterator[str]:
+        """A sentence for each of the first remarks, and one for the number of the others."""
         yield from (sentence(path, text) for path, text in self.first)
         if self.number > len(self.first):
             yield f"the same applies to {self.number - len(self.first):,} more"
 
 
 class Survey:
-    """What lies in a folder. `size` is what lies on the disk, in bytes; of a file with several names here it is counted once."""
+    """The contents of a folder. `size`: bytes on disk; a file with several names in the folder counts once."""
 
-    def __init__(self, name: str, tell: Tell) -> None:
+    def __init__(self, name: str, on_progress: OnProgress) -> None:
         self.files = 0
         self.size = 0
         self.newest = 0.0
-        """When anything in it was last written."""
+        """The time of the last write to anything in it (POSIX time)."""
         self.protected = ProtectedFiles()
         self.folders: Set[FileId] = set()
-        """Those in it that are its owner's: nothing else is gone into when it is removed."""
+        """The folders in it that belong to its owner: a removal enters no others."""
         self.foreign = Remarks()
-        """Folders of other users, which stay with all that is in them."""
+        """Folders of other users, which stay with their contents."""
         self.unread = Remarks()
-        """What could not be looked into, and why."""
+        """Folders that could not be read, and why."""
         self._sizes: Dict[str, int] = {}
-        """By path, of each of the first files; of a file with several names once."""
-        self._name, self._tell = name, tell_seldom(tell, TELL_INTERVAL_S)
-        self._linked: Set[int] = set()
-        self._path_chars = 0
+        """By path: the size of each of the first files; a file with several names counts once."""
+        self._name, self._on_progress = name, report_seldom(on_progress, PROGRESS_INTERVAL_S)
         self._owner = -1
 
     def take(self, top: int) -> Survey:
-        """Goes through it all. Raises `MovedError`, `OSError`."""
+        """Counts the contents of an open folder. Raises `MovedError`, `OSError`."""
         self.newest = os.fstat(top).st_mtime
         self._owner = os.fstat(top).st_uid
-        for entry in Walk(top, trouble=self._note, why_not=self._why_not):
-            self._count(entry)
+        linked: Set[int] = set()
+        path_chars = 0
+        for entry in Walk(top, trouble=self._see_trouble, why_not=self._why_not):
+            status = entry.status
+            self.newest = max(self.newest, status.st_mtime)
+            self.protected.see(entry)
+            if not entry.is_folder:
+                is_counted = status.st_nlink > 1 and status.st_ino in linked
+                if status.st_nlink > 1:
+                    linked.add(status.st_ino)
+                size = 0 if is_counted else status.st_blocks * 512
+                self.files += 1
+                self.size += size
+                path_chars += len(entry.path)
+                if path_chars < MOST_PATHS_CHARS:
+                    self._sizes[entry.path] = size
             if self.protected.are_too_many:
                 raise OSError(errno.E2BIG, "too many files in it look like checkpoints or results to list them: check the folder yourself")
-            self._tell(f"{self._name}: {self.files:,} file{'' if self.files == 1 else 's'} counted, {in_words(self.size)}")
+            self._on_progress(f"{self._name}: {self.files:,} file{'' if self.files == 1 else 's'} counted, {in_words(self.size)}")
         return self
 
     @property
     def age(self) -> float:
-        """Seconds since then."""
+        """Seconds since the last write."""
         return max(0.0, time.time() - self.newest)
 
-    def _count(self, entry: FolderEntry) -> None:
-        status = entry.status
-        self.newest = max(self.newest, status.st_mtime)
-        self.protected.see(entry)
-        if entry.is_folder:
-            return
-        self.files += 1
-        is_counted = status.st_nlink > 1 and status.st_ino in self._linked
-        if status.st_nlink > 1:
-            self._linked.add(status.st_ino)
-        size = 0 if is_counted else status.st_blocks * 512
-        self.size += size
-        self._path_chars += len(entry.path)
-        if self._path_chars < MOST_PATHS_CHARS:
-            self._sizes[entry.path] = size
-
     def count_without(self, kept: Collection[str]) -> Tuple[int | None, int | None]:
-        """Files and bytes of what goes where these files, and all that lies in these folders, stay; `None`: of so many it is not known."""
+        """Number and bytes of all files, except for `kept` files and for files in `kept` folders; `None` if there are too many files."""
         if not kept:
             return self.files, self.size
         if len(self._sizes) < self.files:
             return None, None
-        going = [size for path, size in self._sizes.items() if not any(above in kept for above in _paths_to(path))]
-        return len(going), sum(going)
+        removed = [size for path, size in self._sizes.items() if not any(above in kept for above in _with_folders_above(path))]
+        return len(removed), sum(removed)
 
     def _why_not(self, path: str, status: os.stat_result) -> str | None:
-        """Ray's folders can be written by everybody: somebody may move one of another user's into it, to have it removed by root."""
+        """Everybody can write to Ray's folders, and may move a folder of another user there, so that root removes it."""
         if status.st_uid == self._owner:
             self.folders.add(file_id(status))
             return None
@@ -133,54 +129,74 @@ class Survey:
         self.foreign.add(path, reason)
         return reason
 
-    def _note(self, path: str, text: str) -> None:
+    def _see_trouble(self, path: str, text: str) -> None:
         if not self.foreign.is_last(path):
             self.unread.add(path, text)
 
 
 class Removal:
-    """Removes what lies in one folder, but for what is to be kept."""
+    """Removes the contents of one folder, except for the files that are kept."""
 
     def __init__(
-        self, name: str, protected: ProtectedFiles, named: Iterable[str], held: Container[str], check: Callable[[bool], None], tell: Tell,
+        self,
+        name: str,
+        protected: ProtectedFiles,
+        named: Iterable[str],
+        held: Container[str],
+        check: Callable[[bool], None],
+        on_progress: OnProgress,
         folders: Container[FileId],
-    ) -> None:  # fmt: skip
-        """What is protected stays, unless it is `named`, or a folder above it. What is `held` open frees no space yet.
+    ) -> None:
+        """Protected files stay, unless they or a folder above them are `named`. Files that are `held` open free no space yet.
 
-        `folders`: those that are gone into, as a `Survey` has found them.
-
-        `check` is asked before each entry, and with true once more before the last folder; it raises `AliveError`.
+        `folders`: the only folders that are entered, as a `Survey` found them.
+        `check` is called before each entry, and with true before the last folder; it raises `AliveError`.
         """
         self.files = 0
         self.freed = 0
         """Bytes of the files whose last name was removed, and that nobody holds open."""
         self.kept: Dict[str, None] = {}
         self.failed = Remarks()
-        """What could not be removed, and why."""
+        """Paths that could not be removed, and why."""
         self._name, self._protected, self._named, self._held, self._check = name, protected, tuple(named), held, check
-        self._tell = tell_seldom(tell, TELL_INTERVAL_S)
+        self._on_progress = report_seldom(on_progress, PROGRESS_INTERVAL_S)
         self._keeps_marks = any(not self._is_named(path) for path in protected.found)
         self._folders = folders
         self._stay: Set[str] = set()
         self._again = False
 
     def empty(self, top: int, files: int) -> None:
-        """Raises `AliveError` or `MovedError`; what was removed until then has been counted. `files` is how many there are."""
+        """Removes the contents of an open folder. `files`: their number, for the progress.
+
+        Raises `AliveError` or `MovedError`; everything that was removed until then is counted.
+        """
+
+        def may_enter(path: str) -> bool:
+            if path == LAST:
+                self._check(True)
+            if path in self._protected.found and not self._is_named(path):
+                self._spare(path)
+                return False
+            return True
+
+        def why_not(_path: str, status: os.stat_result) -> str | None:
+            return None if file_id(status) in self._folders else "it belongs to another user, or was moved there after the check"
+
         for _ in range(PASSES):
             self._again = False
-            walk = Walk(top, self._enter, self._fail, LAST, self._why_not)
+            walk = Walk(top, may_enter, self._fail, LAST, why_not)
             for entry in walk:
                 self._check(False)
                 walk.check_not_moved()
-                self._remove(entry)
-                went = f"{self.files:,} file{'' if self.files == 1 else 's'} removed, {in_words(self.freed)} freed"
-                self._tell(f"{self._name}: {went}", self.files, files)
+                self._remove_entry(entry)
+                so_far = f"{self.files:,} file{'' if self.files == 1 else 's'} removed, {in_words(self.freed)} freed"
+                self._on_progress(f"{self._name}: {so_far}", self.files, files)
             if not self._again:
                 return
         self._fail("", "a process still writes into it")
 
     def remove(self, parent: int, name: str, top: int) -> None:
-        """The emptied folder itself, where nothing has stayed in it."""
+        """Removes the emptied folder itself, unless something has stayed in it."""
         if self._stay:
             return
         try:
@@ -193,26 +209,15 @@ class Removal:
         except OSError as error:
             self._fail("", str(error.strerror))
 
-    def _enter(self, path: str) -> bool:
-        if path == LAST:
-            self._check(True)
-        if path in self._protected.found and not self._is_named(path):
-            self._spare(path)
-            return False
-        return True
-
-    def _why_not(self, _path: str, status: os.stat_result) -> str | None:
-        return None if file_id(status) in self._folders else "it belongs to another user, or was moved there after the check"
-
     def _is_named(self, path: str) -> bool:
         return any(path == named or path.startswith(f"{named}/") for named in self._named)
 
-    def _remove(self, entry: FolderEntry) -> None:
+    def _remove_entry(self, entry: FolderEntry) -> None:
         try:
             if entry.is_folder:
                 self._remove_folder(entry)
-            elif self._is_kept(entry):
-                self._spare(entry.path)
+            elif self._protected.why_kept(entry.path, entry.status) is not None and not self._is_named(entry.path):
+                self._spare(entry.path)  # also a file that is newer than the survey
             else:
                 os.unlink(entry.name, dir_fd=entry.folder)
                 self.files += 1
@@ -225,42 +230,38 @@ class Removal:
 
     def _remove_folder(self, entry: FolderEntry) -> None:
         if entry.path in self._stay or (entry.path in MARKS and self._keeps_marks):
-            self._stays(entry.path)
+            self._mark_staying(entry.path)
             return
         try:
             os.rmdir(entry.name, dir_fd=entry.folder)
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            self._again = True  # written into since it was read
-
-    def _is_kept(self, entry: FolderEntry) -> bool:
-        """Also what has come since it was counted."""
-        return self._protected.why_kept(entry.path, entry.status) is not None and not self._is_named(entry.path)
+            self._again = True  # somebody has written into it since it was read
 
     def _spare(self, path: str) -> None:
         self.kept[path] = None
-        self._stays(path)
+        self._mark_staying(path)
 
     def _fail(self, path: str, text: str) -> None:
         self.failed.add(path, text)
-        self._stays(path)
+        self._mark_staying(path)
 
-    def _stays(self, path: str) -> None:
+    def _mark_staying(self, path: str) -> None:
+        """The folders above a path that stays must stay too."""
         while path not in self._stay:
             self._stay.add(path)
             path = os.path.dirname(path)
 
 
-def _paths_to(path: str) -> Iterator[str]:
-    """It, and each folder above it."""
+def _with_folders_above(path: str) -> Iterator[str]:
     while path:
         yield path
         path = os.path.dirname(path)
 
 
 def in_words(size: float) -> str:
-    """`3.2 GiB`."""
+    """A size for people, such as `3.2 GiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

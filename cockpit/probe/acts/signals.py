@@ -1,4 +1,4 @@
-"""Signals that can't hit the wrong process: each goes to a process that is held, never to a number."""
+"""Sends signals that can't hit the wrong process: each goes to a process that is held open, never to a number."""
 
 from __future__ import annotations
 
@@ -13,30 +13,28 @@ from typing import Callable, Dict, NamedTuple, Sequence, Tuple
 from ..look.processes import Identity, read_stat
 
 KILL_TIMEOUT_S = 3.0
-"""Seconds after SIGKILL within which a process that can die is dead; freeing 80 GB of GPU memory takes one of them."""
+"""Seconds after SIGKILL in which a process dies if it can; freeing 80 GB of GPU memory takes one second."""
 MAX_POLL_INTERVAL_S = 0.02
 SPARE_FILES = 64
-"""Files that may still be opened when many processes are held: /proc must be readable, or they would seem to have ended."""
+"""Files that can still be opened when many processes are held: if /proc can't be read, processes would seem to have ended."""
 _PIDFD_OPEN, _PIDFD_SEND_SIGNAL = 434, 424
-"""The numbers of the system calls, for Python 3.8; the same on every architecture."""
-
-
+"""The numbers of the system calls, which are the same on every architecture; needed for Python 3.8."""
 _PR_SET_PDEATHSIG = 1
 
 
 class Ending(NamedTuple):
-    """What became of one process."""
+    """The outcome for one process."""
 
     gone: bool
     text: str
 
 
 class ProtectedError(Exception):
-    """That process is this program, or one that it hangs from."""
+    """The process is this program or one of its ancestors."""
 
 
 class ProcessHandle:
-    """One process, held: by a pidfd where the kernel has that (5.3), so that its pid can never be another process's."""
+    """One process, held by a pidfd if the kernel has pidfds (5.3): a signal then never reaches another process that reuses the pid."""
 
     def __init__(self, pid: int, ticks: int, pidfd: int | None) -> None:
         self.pid, self.ticks = pid, ticks
@@ -44,42 +42,40 @@ class ProcessHandle:
 
     @property
     def identity(self) -> Identity:
-        """Pid and start."""
+        """Pid and start time."""
         return self.pid, self.ticks
 
     def send(self, number: int) -> None:
-        """Raises `ProcessLookupError` when it has ended, `PermissionError` when it is somebody else's."""
+        """Raises `ProcessLookupError` if it has ended, `PermissionError` if it belongs to another user."""
         if self.state() is None:
             raise ProcessLookupError(self.pid)
         if self._pidfd is None or not _pidfd_send(self._pidfd, number):
             os.kill(self.pid, number)
 
     def state(self) -> str | None:
-        """As in ps, `D` when any thread hangs; `None` once it has ended, also when nobody has collected it."""
-        if self._pidfd is not None and self._has_ended():
-            return None
+        """Its state as in ps, `D` if any thread hangs; `None` once it has ended, even if it is still a zombie."""
+        if self._pidfd is not None:
+            poll = select.poll()
+            poll.register(self._pidfd, select.POLLIN)
+            if poll.poll(0):
+                return None
         found = read_stat(self.pid)
         return found.state if found is not None and found.ticks == self.ticks and found.state not in "ZXx" else None
 
-    def _has_ended(self) -> bool:
-        poll = select.poll()
-        poll.register(self._pidfd or 0, select.POLLIN)
-        return bool(poll.poll(0))
-
     def release(self) -> None:
-        """Let go of it."""
+        """Closes the pidfd."""
         if self._pidfd is not None:
             os.close(self._pidfd)
             self._pidfd = None
 
 
 def open_handle(pid: int, ticks: int) -> ProcessHandle | None:
-    """Exactly that process; `None` when it has ended. Raises `ProtectedError`."""
+    """Holds exactly this process; `None` if it has ended. Raises `ProtectedError`."""
     if pid in find_own_ancestry():
         raise ProtectedError(f"cockpit itself runs in process {pid}")
     pidfd = _pidfd_open(pid)
     held = ProcessHandle(pid, ticks, pidfd)
-    if held.state() is None:  # looked at after it was opened: what is held now is what was meant
+    if held.state() is None:  # read after it was opened, so the held process is the right one
         held.release()
         return None
     return held
@@ -90,31 +86,33 @@ def end(
     grace: float,
     first: int = signal.SIGTERM,
     last: int | None = signal.SIGKILL,
-    tell: Callable[..., None] = lambda *_: None,
+    on_progress: Callable[..., None] = lambda *_: None,
 ) -> Dict[Identity, Ending]:
-    """`first` to all in this order, up to `grace` seconds, `last` to those that are left. `last=None`: they are left alone."""
+    """Sends `first` to all in this order, waits up to `grace` seconds, and sends `last` to the rest (`None`: no second signal)."""
     began = time.monotonic()
     found = _send(handles, first)
-    _wait(handles, found, first, began, grace, tell)
+    _wait(handles, found, first, began, grace, on_progress)
     left = [held for held in handles if held.identity not in found]
     if last is not None and left and first != last:
         found.update(_send(left, last))
-        _wait(handles, found, last, began, time.monotonic() - began + KILL_TIMEOUT_S, tell)
+        _wait(handles, found, last, began, time.monotonic() - began + KILL_TIMEOUT_S, on_progress)
     for held in handles:
-        found.setdefault(held.identity, Ending(False, _stays(held, last or first, time.monotonic() - began)))
+        if held.identity not in found:
+            found[held.identity] = Ending(False, _describe_survivor(held, last or first, time.monotonic() - began))
     return found
 
 
 def _send(handles: Sequence[ProcessHandle], number: int) -> Dict[Identity, Ending]:
-    tried = ((held.identity, _try(held, number)) for held in handles)
+    """Returns only the processes that could not be signalled."""
+    tried = ((held.identity, _send_one(held, number)) for held in handles)
     return {identity: ending for identity, ending in tried if ending is not None}
 
 
-def _try(held: ProcessHandle, number: int) -> Ending | None:
+def _send_one(held: ProcessHandle, number: int) -> Ending | None:
     try:
         held.send(number)
         if number == signal.SIGTERM and held.state() == "T":
-            held.send(signal.SIGCONT)  # a stopped process hears no other signal
+            held.send(signal.SIGCONT)  # a stopped process reacts to no other signal
     except ProcessLookupError:
         return Ending(True, "had already ended")
     except PermissionError:
@@ -123,26 +121,32 @@ def _try(held: ProcessHandle, number: int) -> Ending | None:
 
 
 def _wait(
-    handles: Sequence[ProcessHandle], found: Dict[Identity, Ending], number: int, began: float, until: float, tell: Callable[..., None]
+    handles: Sequence[ProcessHandle],
+    found: Dict[Identity, Ending],
+    number: int,
+    began: float,
+    until: float,
+    on_progress: Callable[..., None],
 ) -> None:
+    """Adds the processes that end until then to `found`. `until`: seconds since `began`."""
     name = signal.Signals(number).name
-    said, nap = -1, 0.001
+    reported, nap = -1, 0.001
     while True:
         took = time.monotonic() - began
         for held in handles:
             if held.identity not in found and held.state() is None:
                 found[held.identity] = Ending(True, f"ended by {name} after {took:.1f} s")
         ended = sum(ending.gone for ending in found.values())
-        if ended != said:
-            tell(f"{ended} of {len(handles)} processes have ended", ended, len(handles))
-            said = ended
+        if ended != reported:
+            on_progress(f"{ended} of {len(handles)} processes have ended", ended, len(handles))
+            reported = ended
         if took >= until or all(held.identity in found for held in handles):
             return
         time.sleep(nap)
         nap = min(2 * nap, MAX_POLL_INTERVAL_S)
 
 
-def _stays(held: ProcessHandle, number: int, took: float) -> str:
+def _describe_survivor(held: ProcessHandle, number: int, took: float) -> str:
     if held.state() == "D":
         return (
             f"it hangs in the kernel (state D), most often in the GPU driver, and has not ended {took:.0f} s after the first signal: "
@@ -152,9 +156,10 @@ def _stays(held: ProcessHandle, number: int, took: float) -> str:
 
 
 def make_parent_death_hook() -> Callable[[int], None]:
-    """What a forked child calls with the pid of its parent, to end with it; after it has become another user, which undoes that.
+    """A function for a forked child, which makes the kernel kill the child when its parent ends. The child passes its parent's pid.
 
-    All that takes a lock is done here, before the fork: threads of ours may hold it then. Without ctypes nothing is bound.
+    The child must call it after it has changed its user, because that change undoes it. Everything that takes a lock is done here, before
+    the fork, because another thread may hold the lock then. Without ctypes, the function does nothing.
     """
     try:
         import ctypes  # few Pythons lack it
@@ -171,7 +176,7 @@ def make_parent_death_hook() -> Callable[[int], None]:
 
 
 def find_own_ancestry() -> Tuple[int, ...]:
-    """We, whatever we hang from, and init."""
+    """The pids of this program and all its ancestors, and of init."""
     line = [os.getpid()]
     while line[-1] > 1:
         found = read_stat(line[-1])
@@ -182,18 +187,18 @@ def find_own_ancestry() -> Tuple[int, ...]:
 
 
 def _pidfd_open(pid: int) -> int | None:
-    """`None` where the kernel has no pidfds or forbids them, where too many files are open, or when the process has just ended."""
+    """`None` if the kernel has no pidfds or forbids them, if too many files are open, or if the process has just ended."""
     pidfd = _try_pidfd_open(pid)
-    if pidfd == -errno.EMFILE and _more_files():
+    if pidfd == -errno.EMFILE and _raise_file_limit():
         pidfd = _try_pidfd_open(pid)
-    if pidfd >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_FILES and not _more_files():
+    if pidfd >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_FILES and not _raise_file_limit():
         os.close(pidfd)
         return None
     return pidfd if pidfd >= 0 else None
 
 
 def _try_pidfd_open(pid: int) -> int:
-    """Or the number of the error, below 0."""
+    """The pidfd, or the negative number of the error."""
     try:
         return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else _syscall(_PIDFD_OPEN, pid, 0)
     except OSError as error:
@@ -201,7 +206,7 @@ def _try_pidfd_open(pid: int) -> int:
 
 
 def _pidfd_send(pidfd: int, number: int) -> bool:
-    """False where the kernel can't."""
+    """False if the kernel has no such system call."""
     try:
         if hasattr(signal, "pidfd_send_signal"):
             signal.pidfd_send_signal(pidfd, number)
@@ -225,8 +230,8 @@ def _syscall(*words: int | None) -> int:
     return found
 
 
-def _more_files() -> bool:
-    """1,024 is often the soft limit, and a tree may have more processes."""
+def _raise_file_limit() -> bool:
+    """Raises the soft limit, which is often 1,024: a tree may have more processes. False if it is at its maximum."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         return False

@@ -1,4 +1,4 @@
-"""Processes that were ended because memory ran low, as raylets' logs and the kernel tell: those of the last hour."""
+"""Reads which processes were killed for lack of memory in the last hour, from the logs of raylets and from the kernel."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import os
 import re
 import time
 from collections import deque
-from typing import Callable, Dict, Iterable, Iterator, NamedTuple, Tuple
+from contextlib import suppress
+from typing import Callable, Dict, Iterable, NamedTuple, Tuple
 
 from .. import trust
 from .kernel_log import Kernel, Kill
@@ -14,17 +15,17 @@ from .kernel_log import Kernel, Kill
 WINDOW_S = 3600.0
 MAX_KILLS = 100
 MOST_BYTES = 1 << 20
-"""That are read of one log in one look: of what is new, the end."""
+"""Read of one log at a time: the end of its new part."""
 MAX_LINE_CHARS = 2000
-"""Characters of a line that are looked at."""
+"""Characters of a line that are parsed."""
 MOST_LINES = 3 * MAX_KILLS
-"""That are looked at in one look at one log, the last ones: a kill has up to three."""
+"""Lines parsed of one log at a time, the last ones: one kill takes up to three."""
 GIB = 1 << 30
 ZONE_STEP_S = 900
-"""Seconds by which the clocks of two time zones differ, or a multiple of that."""
+"""The clocks of two time zones differ by a multiple of this many seconds."""
 
 _STAMP = re.compile(rb"^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3}) ", re.MULTILINE)
-_TELLING = re.compile(rb"^.*(?:Killing \d+ worker\(s\)|Killing worker with|Selected to kill: |\) where the \w+ \().*$", re.MULTILINE)
+_KILL_LINE = re.compile(rb"^.*(?:Killing \d+ worker\(s\)|Killing worker with|Selected to kill: |\) where the \w+ \().*$", re.MULTILINE)
 _NODE = re.compile(r"\(IP: [^,)]*, ID: ([0-9a-f]+)\)")
 _NIL = "f" * 16
 _HELD = r"(?P<held>[0-9]{1,9}(?:\.[0-9]{1,9})?)GB"
@@ -38,11 +39,11 @@ _KILLED = (
         r"memory used=" + _HELD + r"\) was running was "
     ),
 )
-"""Of Ray 2.60 a line for each worker, of 2.44 the sentence below the headline."""
+"""Ray 2.60 writes a line for each worker, 2.44 a sentence below the headline."""
 
 
 class KillScanner:
-    """Looks again and again, each time at what is new."""
+    """Reads the new part of each log again and again."""
 
     def __init__(self, kernel: Kernel | None = None, now: Callable[[], float] = time.time) -> None:
         self._kernel = kernel or Kernel()
@@ -51,19 +52,22 @@ class KillScanner:
         self._found: list[Kill] = []
 
     def read(self, logs: Iterable[str]) -> list[Kill] | None:
-        """The oldest first; `None` where neither a log nor the kernel could be asked."""
+        """The kills, oldest first; `None` if neither a log nor the kernel could be read."""
         paths = tuple(logs)
-        told = self._kernel.read()
-        heard = [kill for path in paths for kill in self._read(path)] + (told or [])
+        by_kernel = self._kernel.read()
+        new = [kill for path in paths for kill in self._read_log(path)] + (by_kernel or [])
         oldest, latest = self._now() - WINDOW_S, self._now() + ZONE_STEP_S
-        found = (kill for kill in self._found + heard if oldest <= kill["moment"] <= latest)
+        found = (kill for kill in self._found + new if oldest <= kill["moment"] <= latest)
         self._found = sorted(found, key=lambda kill: float(kill["moment"]))[-MAX_KILLS:]
-        return self._found if paths or told is not None or self._found else None
+        return self._found if paths or by_kernel is not None or self._found else None
 
-    def _read(self, path: str) -> Iterable[Kill]:
-        """A log that is rotated away keeps its inode, and what was read of it is not read again."""
+    def _read_log(self, path: str) -> Iterable[Kill]:
+        """A rotated log keeps its inode, so its old part is not read again."""
+        owner: Tuple[int, ...] | None = None
+        with suppress(OSError):  # any user may put a log into a session of Ray, but only logs of its owner count
+            owner = (os.stat(os.path.dirname(os.path.dirname(path))).st_uid,)
         try:
-            with trust.open_file(path, _owner_of_session(path)) as file:
+            with trust.open_file(path, owner) as file:
                 status = os.fstat(file)
                 log = self._logs.setdefault((status.st_dev, status.st_ino), RayletLog())
                 return [{**kill, "session": session_of(path)} for kill in log.read_on(file, status, self._now() - WINDOW_S)]
@@ -72,34 +76,26 @@ class KillScanner:
 
 
 def session_of(log: str) -> str:
-    """The name of the session in whose `logs` this file lies."""
+    """The name of the session whose `logs` folder has this file."""
     return os.path.basename(os.path.dirname(os.path.dirname(log)))
 
 
-def _owner_of_session(log: str) -> Tuple[int, ...] | None:
-    """Everybody may put a log into a session of Ray's, and only its owner's raylets tell of it. `None`: whose it is can't be seen."""
-    try:
-        return (os.stat(os.path.dirname(os.path.dirname(log))).st_uid,)
-    except OSError:
-        return None
-
-
 class KillHeadline(NamedTuple):
-    """The headline that the lines of a kill follow."""
+    """The line that comes before the lines of one kill."""
 
     moment: float
     node: str | None
 
 
 class RayletLog:
-    """One file that a raylet writes, read from where it was left."""
+    """The log of one raylet; reading goes on at the place where it stopped."""
 
     def __init__(self) -> None:
         self._at = 0
         self._entry: KillHeadline | None = None
 
     def read_on(self, file: int, status: os.stat_result, since: float) -> list[Kill]:
-        """Whole lines only. What was written last before `since` is passed over."""
+        """Reads whole lines only, and nothing of a log that was last written before `since` (POSIX time)."""
         self._at = min(self._at, status.st_size) if status.st_mtime >= since else status.st_size
         start = max(self._at, status.st_size - MOST_BYTES)
         self._entry = self._entry if start == self._at else None
@@ -108,10 +104,14 @@ class RayletLog:
         self._at = start + len(whole)
         if b"kill" not in whole and b"Kill" not in whole and b" where the " not in whole:
             return []
-        return list(self._kills(whole, _zone(whole, status.st_mtime)))
 
-    def _kills(self, text: bytes, shift: float) -> Iterator[Kill]:
-        for match in deque(_TELLING.finditer(text), MOST_LINES):
+        # A raylet in a container may write times of another time zone. Its last line has the time of the last write to the file.
+        stamp = _STAMP.match(whole, max(0, whole.rfind(b"\n[", 0, -1) + 1))
+        last = _posix(stamp) if stamp else None
+        shift = 0.0 if last is None else round((status.st_mtime - last) / ZONE_STEP_S) * ZONE_STEP_S
+
+        kills: list[Kill] = []
+        for match in deque(_KILL_LINE.finditer(whole), MOST_LINES):
             line = match[0][:MAX_LINE_CHARS].decode("utf-8", "replace")
             stamp, node = _STAMP.match(match[0]), _NODE.search(line)
             if stamp:
@@ -121,37 +121,27 @@ class RayletLog:
             patterns = _KILLED if "memory used=" in line else ()
             found = next((found for found in (pattern.search(line) for pattern in patterns) if found), None)
             if found and self._entry:
-                yield _kill(found, line, self._entry)
+                kills.append(_make_kill(found, line, self._entry))
+        return kills
 
 
-def _kill(found: re.Match[str], line: str, entry: KillHeadline) -> Kill:
-    """An actor's id and a task's end with their job's, eight digits."""
-    said = found.groupdict()
-    owner = said["actor"] or said.get("task")
+def _make_kill(found: re.Match[str], line: str, headline: KillHeadline) -> Kill:
+    fields = found.groupdict()
+    owner = fields["actor"] or fields.get("task") or ""
+    actor = fields["actor"]
+    if not actor and owner.startswith(_NIL) and not owner[len(_NIL) :].startswith(_NIL):
+        actor = owner[len(_NIL) :]  # a task that creates an actor has the actor's id, after a nil
     return {
         "by": "ray",
-        "moment": entry.moment,
-        "pid": int(said["pid"]),
-        "name": said["name"],
-        "actor": said["actor"] or _made_by(owner or ""),
-        "job": said.get("job") or (owner[-8:] if owner else None),
-        "node": entry.node,
-        "held": int(float(said["held"]) * GIB),
+        "moment": headline.moment,
+        "pid": int(fields["pid"]),
+        "name": fields["name"],
+        "actor": actor,
+        "job": fields.get("job") or owner[-8:] or None,  # the ids of actors and tasks end with the eight digits of their job
+        "node": headline.node,
+        "held": int(float(fields["held"]) * GIB),
         "text": line.strip()[:MAX_LINE_CHARS],
     }
-
-
-def _made_by(task: str) -> str | None:
-    """The actor that a task makes: its id, after a nil."""
-    nil, actor = task[: len(_NIL)], task[len(_NIL) :]
-    return actor if nil == _NIL and not actor.startswith(_NIL) else None
-
-
-def _zone(text: bytes, written: float) -> float:
-    """What is added to its times, read as ours: a container may have another time zone. The last of them is when it was written."""
-    stamp = _STAMP.match(text, max(0, text.rfind(b"\n[", 0, -1) + 1))
-    last = _posix(stamp) if stamp else None
-    return 0.0 if last is None else round((written - last) / ZONE_STEP_S) * ZONE_STEP_S
 
 
 def _posix(stamp: re.Match[bytes]) -> float | None:

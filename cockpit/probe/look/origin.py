@@ -1,9 +1,9 @@
-"""What a process's command line, environment and log file say about where it comes from. Pure.
+"""Reads from a process's command line, environment and log file where the process comes from (pure functions).
 
-Seen on Ray 2.9.3, 2.44.1 and 2.60.0: whatever a worker starts inherits `RAY_RAYLET_PID` and `RAY_JOB_ID` (`ffffffff` when the worker
-was started before it had a job), and writes to `logs/worker-<id>-<job>-<pid of the worker>.out`. Whatever a submitted job's entrypoint
-starts inherits `RAY_JOB_CONFIG_JSON_ENV_VAR` and writes to `logs/job-driver-<submission>.log`; up to 2.9 also the RAY_JOB_ID of its
-supervisor, which is another job's. `ray::` titles leave the environment readable, because Ray sets SPT_NOENV.
+Seen on Ray 2.9.3, 2.44.1 and 2.60.0: the children of a worker inherit `RAY_RAYLET_PID` and `RAY_JOB_ID` (`ffffffff` if the worker was
+started before it had a job), and write to `logs/worker-<id>-<job>-<pid of the worker>.out`. The children of a submitted job's entrypoint
+inherit `RAY_JOB_CONFIG_JSON_ENV_VAR` and write to `logs/job-driver-<submission>.log`; up to 2.9 they also inherit the RAY_JOB_ID of the
+supervisor, which belongs to another job. `ray::` titles leave the environment readable, because Ray sets SPT_NOENV.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from contextlib import suppress
 from typing import Mapping, NamedTuple, Sequence
 
 SERVICES = ("raylet", "gcs_server", "dashboard", "agent", "log_monitor", "autoscaler", "client_server")
@@ -25,7 +26,7 @@ SOCKET_INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 WANTED = frozenset(
     (*SOCKET_INTERFACES, "RAY_RAYLET_PID", "RAY_JOB_ID", "RAY_NODE_ID", "RAY_JOB_CONFIG_JSON_ENV_VAR", "RAY_TMPDIR", *MONITOR_SETTINGS),
 )
-"""The variables that are kept of an environment; the rest is read and forgotten."""
+"""The variables of an environment that are kept; the others are read and forgotten."""
 
 NO_JOB = "ffffffff"
 _NUMBER = re.compile(r"[0-9]{1,18}")
@@ -55,53 +56,62 @@ _SPAWNED = ("multiprocessing.spawn", "multiprocessing.forkserver", "--multiproce
 
 
 class ProcessOrigin(NamedTuple):
-    """The signs that a process carries. `None`: it carries no such sign."""
+    """The signs of its origin that a process carries. `None`: it has no such sign."""
 
     role: str | None = None
-    """What part of Ray it is: one of SERVICES or WORKERS."""
+    """Its part in Ray: one of SERVICES or WORKERS."""
     session: str | None = None
     """The folder of the Ray session that it names or writes to."""
     raylet: int | None = None
-    """RAY_RAYLET_PID: the raylet that started it or the worker it came from."""
+    """RAY_RAYLET_PID: the raylet that started it, or that started its worker."""
     node: str | None = None
     job: str | None = None
     submission: str | None = None
     worker: int | None = None
-    """The pid of the worker whose log it writes to, as that worker's PID namespace counts."""
+    """The pid of the worker whose log it writes to, in that worker's PID namespace."""
     engine: str | None = None
-    """An engine's process title: such a process is always started by another one, never by a shell."""
+    """The process title of an inference engine: another process always starts it, never a shell."""
     temp: str | None = None
-    """Ray's temp dir by RAY_TMPDIR."""
+    """Ray's temp dir in RAY_TMPDIR."""
     readable: bool = True
     """Whether its environment could be read."""
 
     @property
     def from_ray(self) -> bool:
-        """It was started by something of Ray."""
+        """Whether a worker or a submitted job of Ray started it."""
         return bool(self.raylet or self.worker or self.submission)
 
 
 def trace(argv: Sequence[str], name: str, environ: Mapping[str, str] | None, logs: Sequence[str] = (), head: bytes = b"") -> ProcessOrigin:
-    """`name` is the comm of /proc/PID/stat, `logs` what its stdout and stderr are open on, `head` how that log begins.
+    """`name`: the comm in /proc/PID/stat. `environ`: `None` if it can't be read.
 
-    An environment of `None` is unreadable.
+    `logs`: the files that are its stdout and stderr. `head`: the first bytes of that log.
     """
     role = _role(argv, name)
-    known = environ or {}
-    written = [match for match in map(_WORKER_LOG.search, logs) if match]
-    submitted = [match[1] for match in map(_JOB_LOG.search, logs) if match]
-    submission = _submission(known.get("RAY_JOB_CONFIG_JSON_ENV_VAR")) or (submitted[0] if submitted else None)
-    job = known.get("RAY_JOB_ID") or (written[0][1] if written else None)
+    variables = environ or {}
+    worker_log = next((match for match in map(_WORKER_LOG.search, logs) if match), None)
+    job_log = next((match for match in map(_JOB_LOG.search, logs) if match), None)
+    submission: str | None = None
+    with suppress(ValueError, AttributeError, RecursionError):  # any user may have written it
+        found = json.loads(variables.get("RAY_JOB_CONFIG_JSON_ENV_VAR") or "{}").get("metadata", {}).get("job_submission_id")
+        submission = found if isinstance(found, str) else None
+    submission = submission or (job_log[1] if job_log else None)
+
+    job = variables.get("RAY_JOB_ID") or (worker_log[1] if worker_log else None)
+    if job == NO_JOB:
+        # Once the worker gets a job, it writes that into the first lines of its log (Ray 2.9 to 2.60).
+        line = _JOB_LINE.search(head)
+        job = line[1].decode() if line else None
     return ProcessOrigin(
         role=role,
         session=_session(argv if role in SERVICES else (), logs),
-        raylet=to_number(known.get("RAY_RAYLET_PID")),
-        node=flag(argv, "--node_id", "--node-id") or known.get("RAY_NODE_ID"),
-        job=None if submission or role == "supervisor" else _job(job, head),
+        raylet=to_number(variables.get("RAY_RAYLET_PID")),
+        node=flag(argv, "--node_id", "--node-id") or variables.get("RAY_NODE_ID"),
+        job=None if submission or role == "supervisor" else job,
         submission=submission,
-        worker=int(written[0][2]) if written else None,
-        engine=_engine(argv, name),
-        temp=os.path.join(known["RAY_TMPDIR"], "ray") if known.get("RAY_TMPDIR") else None,
+        worker=int(worker_log[2]) if worker_log else None,
+        engine=_engine_title(argv, name),
+        temp=os.path.join(variables["RAY_TMPDIR"], "ray") if variables.get("RAY_TMPDIR") else None,
         readable=environ is not None,
     )
 
@@ -116,17 +126,15 @@ def _role(argv: Sequence[str], name: str) -> str | None:
     for start, role in _TITLES:
         if title.startswith(start):
             return role
-    return _script(argv) if program.startswith("python") else None
-
-
-def _script(argv: Sequence[str]) -> str | None:
-    """The part of Ray that Python was told to run; a file name among its arguments means nothing."""
+    if not program.startswith("python"):
+        return None
+    # Only the script that Python runs counts, not a file name in its arguments.
     script = next((word for word in argv[1:] if not word.startswith("-")), "")
     return next((role for end, role in _SCRIPTS if script == end or script.endswith("/" + end)), None)
 
 
 def flag(argv: Sequence[str], *names: str) -> str | None:
-    """The value of the first `--name=value` there is; `None` when there is none, or it is empty."""
+    """The value of the first `--name=value` with one of these names; `None` if there is none, or if it is empty."""
     for word in argv:
         flag, equals, value = word.partition("=")
         if equals and value and flag in names:
@@ -135,45 +143,26 @@ def flag(argv: Sequence[str], *names: str) -> str | None:
 
 
 def _session(argv: Sequence[str], logs: Sequence[str]) -> str | None:
-    """A service names its session in its flags, 2.9's gcs_server only in that of its log folder; others write to its logs."""
-    said = flag(argv, "--session_dir", "--session-dir")
-    if said:
-        return said.rstrip("/")
-    return next(filter(None, map(_session_in, [*argv[1:], *logs])), None)
-
-
-def _session_in(word: str) -> str | None:
-    """The path to a session's folder in it, from where that begins; in time that grows with its length alone, whoever has written it."""
-    for found in _SESSION.finditer(word):
-        begin = word.find("/", max(word.rfind(mark, 0, found.start()) for mark in "=:") + 1)
-        if begin < found.start():
-            return word[begin : found.end()]
+    """A service has its session in its flags (the gcs_server of Ray 2.9 only in its log folder); other processes write to its logs."""
+    folder = flag(argv, "--session_dir", "--session-dir")
+    if folder:
+        return folder.rstrip("/")
+    for word in (*argv[1:], *logs):
+        # Finds the path in linear time, because any user may have written the word.
+        for found in _SESSION.finditer(word):
+            begin = word.find("/", max(word.rfind(mark, 0, found.start()) for mark in "=:") + 1)
+            if begin < found.start():
+                return word[begin : found.end()]
     return None
 
 
-def _submission(config: str | None) -> str | None:
-    try:
-        found = json.loads(config or "{}").get("metadata", {}).get("job_submission_id")
-    except (ValueError, AttributeError, RecursionError):
-        return None
-    return found if isinstance(found, str) else None
-
-
-def _job(said: str | None, head: bytes) -> str | None:
-    """A worker writes the job it gets into the first lines of its log (2.9 to 2.60)."""
-    if said != NO_JOB:
-        return said
-    found = _JOB_LINE.search(head)
-    return found[1].decode() if found else None
-
-
 def to_number(text: str | None) -> int | None:
-    """`None` where it is none. Whoever runs a process writes its words and environment: `int` takes other digits too, and fails at many."""
+    """`None` if it is not a number. Users write these texts, and `int` accepts other digits than 0 to 9, and fails at very many of them."""
     return int(text) if text and _NUMBER.fullmatch(text) else None
 
 
-def _engine(argv: Sequence[str], name: str) -> str | None:
-    """PyTorch names the main thread of *every* program `pt_main_thread`; only one that multiprocessing started has an engine as parent."""
+def _engine_title(argv: Sequence[str], name: str) -> str | None:
+    """PyTorch names the main thread of *every* program `pt_main_thread`; only a child of multiprocessing is part of an engine."""
     for title in (argv[0] if argv else "", name):
         if title.startswith(_ENGINES):
             return title

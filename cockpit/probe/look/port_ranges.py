@@ -1,4 +1,4 @@
-"""Which TCP ports a raylet or GCS was told to use, and which ports the kernel gives to connections that this host opens."""
+"""Reads the TCP ports that a raylet or GCS uses, and the ports that the kernel gives to outgoing connections of this host."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from .origin import flag, to_number
 from .proc import read_or_nothing
 
 PortRange = Tuple[int, int]
-"""Its first and its last port."""
+"""The first and the last port of the range."""
 MOST_RANGES = 200
-"""Told of; of more none is: half of them would be wrong where they are counted."""
+"""Ranges in a sample. If there are more, none is reported: counting half of them would give wrong numbers."""
 LOCAL_RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 RESERVED = "/proc/sys/net/ipv4/ip_local_reserved_ports"
 _FIXED = {
     "raylet": (("node manager", "--node_manager_port"), ("object manager", "--object_manager_port")),
     "gcs_server": (("GCS", "--gcs_server_port"),),
 }
-"""Ports that a person chose or Ray fixes, by who has them; 0 is any free one (2.9 to 2.60, `start_raylet` in ray/_private/services.py)."""
+"""Fixed ports by the part that has them; 0 means any free port (Ray 2.9 to 2.60, `start_raylet` in ray/_private/services.py)."""
 
 
 class RayPorts(NamedTuple):
-    """Of one raylet or GCS."""
+    """The ports of one raylet or GCS."""
 
     workers: Tuple[PortRange, ...] = ()
-    """A raylet's: those that it gives to its workers and drivers, one to each; none: any port."""
+    """Of a raylet: the ports for its workers and drivers, one for each; empty: any port."""
     fixed: Mapping[str, int] = MappingProxyType({})
     local: PortRange | None = None
-    """net.ipv4.ip_local_port_range, as that process has it; `None`: it is in another network namespace, or that can't be told."""
+    """net.ipv4.ip_local_port_range of that process; `None`: it is in another network namespace, or unknown."""
     reserved: Tuple[PortRange, ...] = ()
-    """net.ipv4.ip_local_reserved_ports: the kernel gives none of these to a connection that names no port."""
+    """net.ipv4.ip_local_reserved_ports: the kernel never gives these to outgoing connections."""
 
 
 def read_ray_ports(role: str, argv: Sequence[str], *, in_our_network: bool) -> RayPorts:
-    """As its command says; the settings of the kernel as of now."""
-    fixed = {name: port for name, named in _FIXED.get(role, ()) for port in [_port(flag(argv, named))] if port}
+    """The ports in its command line, and the kernel's settings of now."""
+    fixed = {name: port for name, option in _FIXED.get(role, ()) for port in [_port(flag(argv, option))] if port}
     workers = worker_ports(argv) if role == "raylet" else ()
     if not in_our_network:
         return RayPorts(workers, fixed)
@@ -46,7 +46,7 @@ def read_ray_ports(role: str, argv: Sequence[str], *, in_our_network: bool) -> R
 
 
 def worker_ports(argv: Sequence[str]) -> Tuple[PortRange, ...]:
-    """A list of them overrules the range; a range from 0 is none (`WorkerPool` in src/ray/raylet/worker_pool.cc)."""
+    """A list of ports overrides the range, and a range from 0 means none (`WorkerPool` in src/ray/raylet/worker_pool.cc)."""
     listed = flag(argv, "--worker_port_list")
     if listed:
         return join_ports(port for word in listed.split(",") for port in [_port(word)] if port)
@@ -55,7 +55,7 @@ def worker_ports(argv: Sequence[str]) -> Tuple[PortRange, ...]:
 
 
 def join_ports(ports: Iterable[int]) -> Tuple[PortRange, ...]:
-    """As few ranges as hold exactly these; none where they are too many."""
+    """The fewest ranges with exactly these ports; empty if there are too many."""
     found: List[PortRange] = []
     for port in sorted(set(ports)):
         if found and port == found[-1][1] + 1:
@@ -66,7 +66,7 @@ def join_ports(ports: Iterable[int]) -> Tuple[PortRange, ...]:
 
 
 def parse_ranges(text: str) -> Tuple[PortRange, ...] | None:
-    """`8080,9000-9005`, as the kernel writes it; `None`: too many."""
+    """Parses `8080,9000-9005`, the kernel's notation; `None` if there are too many."""
     if text.count(",") >= MOST_RANGES:
         return None
     found = []

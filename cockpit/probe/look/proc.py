@@ -1,4 +1,4 @@
-"""Reads files of the kernel's, and what they say of the host itself: when it was started, what its users are called, what is open."""
+"""Reads files of /proc, and basic facts of the host: its start, its namespaces, the names of its users, the open files of a process."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ FIRST_PID_NAMESPACE = "pid:[4026531836]"
 
 
 def read(path: str) -> bytes:
-    """A whole file of /proc."""
+    """Reads a whole file of /proc."""
     with open(path, "rb", buffering=0) as file:
         return file.read()
 
 
 def read_or_nothing(path: str) -> str:
-    """The same as text; empty where it can't be read."""
+    """Reads a whole file of /proc as text; empty if it can't be read."""
     try:
         return read(path).decode("utf-8", "replace")
     except OSError:
@@ -34,7 +34,7 @@ def read_or_nothing(path: str) -> str:
 
 
 def read_at_once(path: str, most: int) -> bytes:
-    """A file of /proc that one system call returns whole, as those of a process are; cut after `most` bytes."""
+    """Reads at most `most` bytes by one system call, which returns most files of a process as a whole."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(handle, most)
@@ -43,7 +43,7 @@ def read_at_once(path: str, most: int) -> bytes:
 
 
 def read_at_most(path: str, most: int) -> bytes:
-    """A file of /proc that takes many system calls; cut after `most` bytes."""
+    """Reads at most `most` bytes of a file of /proc that needs many system calls."""
     found = bytearray()
     with open(path, "rb", buffering=0) as file:
         while len(found) < most and (more := file.read(most - len(found))):
@@ -52,7 +52,7 @@ def read_at_most(path: str, most: int) -> bytes:
 
 
 def read_link(path: str) -> str | None:
-    """`None`: it is gone, no link, or not ours to read."""
+    """The target of a link; `None` if it is gone, is not a link, or may not be read."""
     try:
         return os.readlink(path)
     except OSError:
@@ -60,53 +60,53 @@ def read_link(path: str) -> str | None:
 
 
 def open_files(pid: int) -> Iterator[str]:
-    """What each of its descriptors leads to. Raises `OSError`, at once, where it has ended or is not ours to look into."""
+    """The target of each of its descriptors. The call itself raises `OSError` if the process has ended or may not be read."""
     folder = f"/proc/{pid}/fd"
     return filter(None, (read_link(f"{folder}/{name}") for name in os.listdir(folder)))
 
 
 def make_legible(text: str) -> str:
-    """The same, with U+FFFD for what is no UTF-8, so that it can be sent and drawn."""
+    """Replaces bytes that are not UTF-8 by U+FFFD, so that the text can be sent and drawn."""
     return os.fsencode(text).decode("utf-8", "replace")
 
 
 def in_first_namespace() -> bool:
-    """Whether every process of this machine is seen from here: not in a container."""
+    """Whether we see all processes of this machine, because we are not in a container."""
     return read_link("/proc/self/ns/pid") == FIRST_PID_NAMESPACE
 
 
 def is_in_our_namespace(pid: int, kind: str) -> bool | None:
-    """Whether that process is in our own namespace of this kind (`mnt`, `net`, …); `None`: that can't be told."""
+    """Whether this process is in our namespace of this kind (`mnt`, `net`, …); `None` if unknown."""
     theirs, ours = read_link(f"/proc/{pid}/ns/{kind}"), read_link(f"/proc/self/ns/{kind}")
     return None if theirs is None or ours is None else theirs == ours
 
 
 def has_capability(pid: int, wanted: int) -> bool:
-    """Whether it has one of these capabilities; also where that can't be read."""
+    """Whether it has one of these capabilities (a bit mask); true also if that can't be read."""
     lines = read_or_nothing(f"/proc/{pid}/status").split("\n")
-    powers = next((line.split()[1] for line in lines if line.startswith("CapEff:")), None)
-    return powers is None or bool(int(powers, 16) & wanted)
+    effective = next((line.split()[1] for line in lines if line.startswith("CapEff:")), None)
+    return effective is None or bool(int(effective, 16) & wanted)
 
 
 def read_pid_range() -> PidRange:
-    """Of the PID namespace that the probe is in."""
+    """The pids of the PID namespace that the probe runs in."""
     newest = read_or_nothing("/proc/loadavg").split()[-1:]
     most = read_or_nothing("/proc/sys/kernel/pid_max").strip()
     return PidRange(len(newest[0]) if newest and newest[0].isdigit() else None, int(most) if most.isdigit() else None)
 
 
 def uptime() -> float:
-    """Seconds since this host was started, by a clock that nobody sets."""
+    """Seconds since the start of this host, by a clock that nobody can set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def boot_time() -> float:
-    """When this host was started."""
+    """The start of this host in POSIX time, as the kernel computes it from the clock of now."""
     return next((float(line.split()[1]) for line in read("/proc/stat").split(b"\n") if line.startswith(b"btime ")), 0.0)
 
 
 def user_name(uid: int) -> str:
-    """By the host's own user database, else the number. May hang, when that database is on the network."""
+    """The name from the host's user database, or else the number. May hang if that database is on the network."""
     try:
         return pwd.getpwuid(uid).pw_name
     except (KeyError, OSError):
@@ -114,7 +114,7 @@ def user_name(uid: int) -> str:
 
 
 class Users:
-    """Names of users, looked up by a thread of its own that may hang; until it has answered a user is a number."""
+    """Names of users. A thread of its own looks them up, because that may hang; a user is a number until it has answered."""
 
     def __init__(self, look: Callable[[int], str] = user_name, patience: float = 0.05) -> None:
         self._look = look
@@ -127,7 +127,7 @@ class Users:
         threading.Thread(target=self._run, name="users", daemon=True).start()
 
     def name(self, uid: int | None) -> str | None:
-        """Waits a moment for a name that is new, but for none while another one hangs."""
+        """Waits a moment for a new name, but not while the look-up of another name hangs."""
         if uid is None:
             return None
         if uid not in self._asked:
@@ -148,7 +148,10 @@ class Users:
 
 
 class Batch(Generic[T, V]):
-    """The same question to each of these, in a thread of its own, which may hang at any of them: once it answers, the rest is not asked."""
+    """Asks one question about many things, in a thread of its own, because any of them may hang.
+
+    After `wait` has given up, the thread ends as soon as the hanging one answers; it does not ask about the rest.
+    """
 
     def __init__(self, asked: Sequence[T], ask: Callable[[T], V]) -> None:
         self.answers: List[V] = []
@@ -163,11 +166,14 @@ class Batch(Generic[T, V]):
                 break
         self.finished.set()
 
-    def wait(self, patience: float, tell: Callable[[int], None] = lambda _: None) -> int | None:
-        """The place of the one that has not answered for so many seconds; `None` when all have. `tell` hears how many have so far."""
+    def wait(self, patience: float, on_progress: Callable[[int], None] = lambda _: None) -> int | None:
+        """The place of the one that has not answered for `patience` seconds; `None` if all have answered.
+
+        `on_progress` gets the number of answers so far.
+        """
         at, since = len(self.answers), time.monotonic()
         while not self.finished.wait(0.05):
-            tell(len(self.answers))
+            on_progress(len(self.answers))
             if len(self.answers) != at:
                 at, since = len(self.answers), time.monotonic()
             elif time.monotonic() - since > patience:

@@ -1,4 +1,4 @@
-"""Reads /proc: who runs on this host, as what, since when, and whose child."""
+"""Reads the processes of this host from /proc: their users, commands, start times and parents."""
 
 from __future__ import annotations
 
@@ -13,53 +13,53 @@ from .origin import NO_JOB, SOCKET_INTERFACES, WANTED, ProcessOrigin, trace
 from .proc import PAGE_BYTES, TICKS_PER_SECOND, Batch, is_in_our_namespace, make_legible, read_at_once, read_link, read_or_nothing, uptime
 
 STUCK_AFTER_S = 1.0
-"""Seconds after which a process whose memory map is locked (its cmdline and environ then hang) is left alone."""
+"""Seconds to wait for one process: reading its cmdline or environ hangs while its memory map is locked."""
 MOST_ENVIRON_BYTES = 8 << 20
-"""The kernel gives a new program 6 MiB at most; but a process may say later that its environment is any memory of its, of any size."""
+"""The kernel gives a new program at most 6 MiB, but a process may later declare any part of its memory to be its environment."""
 MOST_COMMAND_BYTES, MOST_WORDS = 1 << 15, 1000
-"""Of a command: a raylet's is some KiB long. Every user may start very many processes with 32,000 words each."""
+"""Read of one command: a raylet's has some KiB. Any user may start very many processes with 32,000 words each."""
 OWN_COMMANDS_CHARS, COMMANDS_CHARS, LONGEST_COMMAND, SHORTEST_COMMAND = 2 << 20, 1 << 20, 4096, 120
-"""Told of all processes together, for those of root and ours, and for others; and of one."""
+"""Characters of commands in one sample: of all processes of root and our user, of all others; and of one command at most and at least."""
 MIN_STUCK_AFTER_S = 0.3
-"""Least value of the one above, which is halved after each process that hangs in one scan: a user may have many that do."""
+"""Lowest value of STUCK_AFTER_S. It is halved after each process that hangs in one scan, because a user may have many of them."""
 SETTLED_AFTER_S = 3.0
-"""Seconds of a process's life after which it has become what it was started for: forked, redirected, executed."""
+"""Seconds after which a process has finished its start: fork, redirection and exec."""
 _CHUNK_BYTES = 1 << 16
 _BEGINNINGS = (b"RAY_", *(f"{name}=".encode() for name in SOCKET_INTERFACES))
 _KERNEL_THREAD = 0x00200000
-"""PF_KTHREAD of linux/sched.h. Their pids tell nothing: in a container pid 2 is somebody's program."""
+"""PF_KTHREAD of linux/sched.h. Pids do not identify kernel threads: in a container, pid 2 is an ordinary program."""
 
 Identity = Tuple[int, int]
-"""A pid and its start in clock ticks since boot: a pid alone may be reused."""
+"""A pid and its start time in clock ticks since boot, because pids are reused."""
 
 
 class Details(NamedTuple):
-    """What is read once for each process, and again when its name changes or it was too young."""
+    """The facts that are read once for each process, and again if its name changes or if it was too young."""
 
     argv: Tuple[str, ...] = ()
     environ: Mapping[str, str] | None = None
-    """Of its environment only `origin.WANTED`; `None` when it can't be read."""
+    """The variables of `origin.WANTED` in its environment; `None` if that can't be read."""
     uid: int | None = None
     pids: Tuple[int, ...] = ()
     """Its pids, from this PID namespace inwards."""
     inside: str | None = None
-    """Which PID namespace within ours it is in; `None`: in ours, or that can't be told."""
+    """Its PID namespace if that is inside ours; `None`: it is in ours, or unknown."""
     origin: ProcessOrigin = ProcessOrigin()
     stuck: bool = False
     apart: bool = False
-    """It is in another PID or cgroup namespace than we are: memory limits there are not those that we see."""
+    """It is in another PID or cgroup namespace than we are: its memory limits are not the limits that we see."""
     mount_namespace: str | None = None
-    """Its mount namespace, where that is another than ours: the files that it sees are not ours; `None`: ours, or that can't be told."""
+    """Its mount namespace if it is not ours: it sees other files than we do. `None`: it is in ours, or unknown."""
     interfaces: Interfaces | None = None
-    """The network interfaces that it has, where its environment names some of them; `None`: it doesn't, or that can't be told."""
+    """Its network interfaces, if its environment names some; `None`: it names none, or unknown."""
     settled: bool = True
-    """False: look again. It was very young, or caught in exec, when neither command line nor environment are there."""
+    """False: read it again. It was very young, or in exec, when it has neither a command line nor an environment."""
     cgroup: Tuple[str, str] | None = None
-    """Of one in a PID namespace within ours: an engine's word for containers, and the id of one, as its cgroup is called."""
+    """In a PID namespace inside ours: the container engine and the container id in the name of its cgroup."""
 
 
 class ScannedProcess(NamedTuple):
-    """One process as /proc/PID/stat shows it, which never waits for the process; and in a scan, its details."""
+    """One process as /proc/PID/stat shows it. Reading that never waits for the process. A scan adds its details."""
 
     pid: int
     name: str
@@ -67,29 +67,29 @@ class ScannedProcess(NamedTuple):
     parent: int
     group: int
     leader: int
-    """The id of its session, in the sense of setsid."""
+    """The id of its session (setsid)."""
     ticks: int
     rss: int
     terminal: int = 0
-    """The device number of its controlling terminal; 0: it has none."""
+    """The device number of its controlling terminal; 0: none."""
     kernel: bool = False
-    """A thread of the kernel's own."""
+    """It is a kernel thread."""
     threads: int = 1
     details: Details = Details()
 
     @property
     def identity(self) -> Identity:
-        """What no other process on this host will ever have."""
+        """Pid and start time: no other process on this host will ever have both."""
         return self.pid, self.ticks
 
     @property
     def origin(self) -> ProcessOrigin:
-        """The signs it carries."""
+        """Where it comes from, by its own command, environment and log."""
         return self.details.origin
 
     @property
     def ns_pid(self) -> int | None:
-        """Its pid as it knows it itself, in a PID namespace within ours; `None` when that is the same."""
+        """Its pid in its own PID namespace; `None` if it is the same as ours."""
         return self.details.pids[-1] if self.details.pids and self.details.pids[-1] != self.pid else None
 
     @property
@@ -99,7 +99,7 @@ class ScannedProcess(NamedTuple):
 
     @property
     def command(self) -> str:
-        """As it was started or has named itself; secrets included."""
+        """Its command line, or the title that it has set; may contain secrets."""
         return " ".join(self.details.argv)
 
 
@@ -107,16 +107,16 @@ ProcessTable = Dict[int, ScannedProcess]
 
 
 def shown_command(process: ScannedProcess, number: int) -> str:
-    """So much of its command as there is room for where `number` processes are told of: a line of too many bytes is not read at all.
+    """The beginning of its command, so short that a sample with `number` processes stays within the limit for one line.
 
-    Of root's and of ours there is more: findings know parts of Ray by their commands.
+    Commands of root and of our user may be longer, because findings recognize parts of Ray by their commands.
     """
     room = OWN_COMMANDS_CHARS if process.details.uid in trust.own_uids() else COMMANDS_CHARS
     return process.command[: max(SHORTEST_COMMAND, min(LONGEST_COMMAND, room // max(1, number)))]
 
 
 def parse_stat(text: bytes) -> ScannedProcess:
-    """The name stands in parentheses and may hold any character, parentheses and blanks too."""
+    """The name is in parentheses, and may itself contain parentheses and blanks."""
     head, _, tail = text.rpartition(b")")
     pid, _, name = head.partition(b" (")
     rest = tail.split(None, 22)
@@ -126,37 +126,35 @@ def parse_stat(text: bytes) -> ScannedProcess:
 
 
 def read_stat(pid: int) -> ScannedProcess | None:
-    """`None` when there is no such process any more."""
+    """`None` if there is no such process any more."""
     try:
         found = parse_stat(read_at_once(f"/proc/{pid}/stat", 4096))
     except (OSError, ValueError, IndexError):
         return None
-    return found._replace(state=_worst_state(pid) or found.state) if found.state == "Z" and found.threads > 1 else found
+    if found.state == "Z" and found.threads > 1:
+        # The main thread has ended and looks like a zombie, but others live on. A process that hangs in a driver does that.
+        try:
+            texts = [read_at_once(f"/proc/{pid}/task/{name}/stat", 4096) for name in os.listdir(f"/proc/{pid}/task")]
+        except OSError:
+            return found  # a thread has just ended
+        living = {state for state in (parse_stat(text).state for text in texts) if state not in "ZXx"}
+        return found._replace(state="D" if "D" in living else min(living, default=found.state))
+    return found
 
 
 def lives(pid: int, ticks: int) -> bool:
-    """Whether exactly that process is there, and is no zombie."""
+    """Whether exactly this process exists and is not a zombie."""
     found = read_stat(pid)
     return found is not None and found.ticks == ticks and found.state not in "ZXx"
 
 
-def _worst_state(pid: int) -> str | None:
-    """Of the threads that live on after the main one has ended, which alone looks like a zombie: one that hangs in a driver does that."""
-    try:
-        texts = [read_at_once(f"/proc/{pid}/task/{name}/stat", 4096) for name in os.listdir(f"/proc/{pid}/task")]
-    except OSError:
-        return None  # one of them has just ended
-    living = {state for state in (parse_stat(text).state for text in texts) if state not in "ZXx"}
-    return "D" if "D" in living else min(living, default=None)
-
-
 def read_environ(pid: int) -> Dict[str, str] | None:
-    """The whole environment it was started with, which `os.fsencode` turns back into its bytes; `None` when it may not be read."""
-    text = _environ(pid)
+    """The whole environment that it was started with; `None` if it can't be read. `os.fsencode` gives the original bytes."""
+    text = _read_environ_bytes(pid)
     return None if text is None else _pairs(text.split(b"\0"))
 
 
-def _environ(pid: int) -> bytes | None:
+def _read_environ_bytes(pid: int) -> bytes | None:
     found = bytearray()
     try:
         with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
@@ -173,52 +171,59 @@ def _pairs(entries: Iterable[bytes]) -> Dict[str, str]:
 
 
 def read_details(stat: ScannedProcess) -> Details:
-    """May hang, when the process is stuck with its memory map locked."""
-    argv = read_argv(stat.pid)
-    text = _environ(stat.pid) if stat.alive else b""
-    kept = None if text is None else _pick_wanted(text)
-    logs = [link for link in (read_link(f"/proc/{stat.pid}/fd/{number}") for number in (1, 2)) if link]
-    uid, pids = read_status(stat.pid)
+    """May hang if the memory map of the process is locked."""
+    pid = stat.pid
+    argv = read_argv(pid)
+    text = _read_environ_bytes(pid) if stat.alive else b""
+    environ: Dict[str, str] | None = None if text is None else {}
+    if text and b"RAY_" in text:  # few environments have it, so the others are not split
+        found = _pairs(entry for entry in text.split(b"\0") if entry.startswith(_BEGINNINGS))
+        environ = {name: make_legible(found[name]) for name in WANTED.intersection(found)}
+    uid, pids = read_status(pid)
     settled = not stat.alive or (bool(argv) and text != b"" and uptime() - stat.ticks / TICKS_PER_SECOND > SETTLED_AFTER_S)
+
+    # Its log: the first lines may name the job of a worker that was started without one.
+    logs = [link for link in (read_link(f"/proc/{pid}/fd/{number}") for number in (1, 2)) if link]
     head = b""
     if any(f"-{NO_JOB}-" in log for log in logs):
-        with suppress(OSError):  # through the process, whose mounts may be others than ours
-            head = trust.read_begin(f"/proc/{stat.pid}/fd/1", 512, link=0)
-    apart = len(pids) > 1 or is_in_our_namespace(stat.pid, "cgroup") is False
-    inside = read_link(f"/proc/{stat.pid}/ns/pid") if len(pids) > 1 else None
-    cgroup = read_container_id(stat.pid) if len(pids) > 1 else None
-    origin = trace(argv, stat.name, kept, logs, head)
-    if origin.role and _sets_user(stat.pid):
+        with suppress(OSError):  # opened through the process, whose mounts may differ from ours
+            head = trust.read_begin(f"/proc/{pid}/fd/1", 512, link=0)
+    origin = trace(argv, stat.name, environ, logs, head)
+    if origin.role and _runs_setuid_program(pid):
         origin = ProcessOrigin(readable=False)
-    interfaces = read_interfaces(stat.pid) if any(name in (kept or {}) for name in SOCKET_INTERFACES) else None
-    namespace = read_mount_namespace(stat.pid)
-    return Details(argv, kept, uid, pids or (stat.pid,), inside, origin, False, apart, namespace, interfaces, settled, cgroup)
+
+    is_inside = len(pids) > 1
+    return Details(
+        argv,
+        environ,
+        uid,
+        pids or (pid,),
+        read_link(f"/proc/{pid}/ns/pid") if is_inside else None,
+        origin,
+        apart=is_inside or is_in_our_namespace(pid, "cgroup") is False,
+        mount_namespace=read_mount_namespace(pid),
+        interfaces=read_interfaces(pid) if any(name in (environ or {}) for name in SOCKET_INTERFACES) else None,
+        settled=settled,
+        cgroup=read_container_id(pid) if is_inside else None,
+    )
 
 
 def read_mount_namespace(pid: int) -> str | None:
-    """Its mount namespace; `None`: that is ours, or can't be told."""
+    """Its mount namespace; `None`: it is ours, or unknown."""
     found = read_link(f"/proc/{pid}/ns/mnt")
     return None if found == read_link("/proc/self/ns/mnt") else found
 
 
-def _sets_user(pid: int) -> bool:
-    """Whether it runs a program such as sudo: that is root's for whoever starts it, who chooses its name, words and files as well."""
+def _runs_setuid_program(pid: int) -> bool:
+    """Whether it runs a program such as sudo: the process then belongs to root, but any user chooses its name, words and files."""
     try:
         return bool(os.stat(f"/proc/{pid}/exe").st_mode & trust.SETS_ID)
     except OSError:
         return False
 
 
-def _pick_wanted(environ: bytes) -> Dict[str, str]:
-    """Few processes have any of these; the others' environments are not even taken apart."""
-    if b"RAY_" not in environ:
-        return {}
-    found = _pairs(entry for entry in environ.split(b"\0") if entry.startswith(_BEGINNINGS))
-    return {name: make_legible(found[name]) for name in WANTED.intersection(found)}
-
-
 def read_argv(pid: int) -> Tuple[str, ...]:
-    """The words of its command; empty also where there is no such process."""
+    """The words of its command; empty also if there is no such process."""
     try:
         text = read_at_once(f"/proc/{pid}/cmdline", MOST_COMMAND_BYTES)
     except OSError:
@@ -228,54 +233,51 @@ def read_argv(pid: int) -> Tuple[str, ...]:
 
 
 def read_status(pid: int) -> Tuple[int | None, Tuple[int, ...]]:
-    """Its user, and its pids; `None` and none where it has ended."""
-    lines = read_or_nothing(f"/proc/{pid}/status").split("\n", 20)  # whole: there may be thousands of groups before its pids
-    said = {name: value.split() for name, _, value in (line.partition(":") for line in lines)}
-    return int(said["Uid"][0]) if "Uid" in said else None, tuple(map(int, said.get("NSpid", ())))
+    """Its user id, and its pids from this PID namespace inwards; `None` and `()` if it has ended."""
+    lines = read_or_nothing(f"/proc/{pid}/status").split("\n", 20)  # the whole file: thousands of groups may come before the pids
+    fields = {name: value.split() for name, _, value in (line.partition(":") for line in lines)}
+    return int(fields["Uid"][0]) if "Uid" in fields else None, tuple(map(int, fields.get("NSpid", ())))
 
 
 class ProcessScanner:
-    """Every process of this host, with what is known of it from earlier scans."""
+    """Scans all processes of this host, and keeps the details that it has read."""
 
     def __init__(self, look: Callable[[ScannedProcess], Details] = read_details, patience: float = STUCK_AFTER_S) -> None:
         self._look = look
         self._patience = patience
         self._known: Dict[Identity, Tuple[str, Details]] = {}
         self._hanging: list[Tuple[int, Batch[ScannedProcess, Tuple[Identity, Tuple[str, Details]]]]] = []
-        """Batches that were given up, and at which place: what was read before it has been read anew since."""
+        """Batches that were given up, and the place of the process that hung. Answers before that place have been replaced since."""
 
     def scan(self) -> ProcessTable:
-        """Every process there is. Kernel threads are left out: they hold no memory and start nothing of Ray."""
+        """All processes but kernel threads, which hold no memory and start nothing of Ray."""
         stats = [stat for stat in map(read_stat, _pids()) if stat and not stat.kernel]
-        self._learn([stat for stat in stats if self._is_new(stat)])
-        stats = [stat for stat in stats if not self._has_ended_since(stat)]
-        known = self._known = {stat.identity: self._known[stat.identity] for stat in stats}
-        return {stat.pid: stat._replace(details=known[stat.identity][1]) for stat in stats}
 
-    def _has_ended_since(self, stat: ScannedProcess) -> bool:
-        """It ended before its user was read, and would look like one that lives and may be anybody's."""
-        return self._known[stat.identity][1].uid is None and not lives(*stat.identity)
+        # New is also a process with a new name. Exec and setproctitle change it: a Ray worker is `ray::IDLE`, later `ray::` and its actor.
+        known = ((stat, self._known.get(stat.identity)) for stat in stats)
+        self._read_all([stat for stat, one in known if one is None or one[0] != stat.name or not one[1].settled])
 
-    def _is_new(self, stat: ScannedProcess) -> bool:
-        """Also after exec and setproctitle, which change the name: a Ray worker is `ray::IDLE` first, then `ray::` its actor."""
-        known = self._known.get(stat.identity)
-        return known is None or known[0] != stat.name or not known[1].settled
+        # Without its user, a process that ended meanwhile would look like a live process of an unknown user.
+        stats = [stat for stat in stats if self._known[stat.identity][1].uid is not None or lives(*stat.identity)]
+        self._known = {stat.identity: self._known[stat.identity] for stat in stats}
+        return {stat.pid: stat._replace(details=self._known[stat.identity][1]) for stat in stats}
 
-    def _read(self, stat: ScannedProcess) -> Details:
-        """Its details. Of a process whose files can't be parsed, as its user may want, only its user and pids are known."""
+    def _read_one(self, stat: ScannedProcess) -> Details:
+        """A user may prevent the parsing of his process; then only its user and pids are known."""
         try:
             return self._look(stat)
         except (ValueError, ArithmeticError, RecursionError):
             return _unread(stat)
 
-    def _learn(self, stats: list[ScannedProcess]) -> None:
+    def _read_all(self, stats: list[ScannedProcess]) -> None:
+        """Reads these processes in a thread, marks each that hangs as stuck, and goes on with the next one."""
         ended = [one for one in self._hanging if one[1].finished.is_set()]
         self._hanging = [one for one in self._hanging if one not in ended]
         for place, hung in ended:
             self._known.update(hung.answers[place:])
         patience = self._patience
         while stats:
-            batch = Batch(stats, lambda stat: (stat.identity, (stat.name, self._read(stat))))
+            batch = Batch(stats, lambda stat: (stat.identity, (stat.name, self._read_one(stat))))
             at = batch.wait(patience)
             patience = max(patience / 2, MIN_STUCK_AFTER_S)
             self._known.update(batch.answers)
@@ -288,7 +290,7 @@ class ProcessScanner:
 
 
 def _unread(stat: ScannedProcess) -> Details:
-    """What can be told without asking for anything of its memory."""
+    """The details that can be read without its memory, so without the danger to hang."""
     uid, pids = read_status(stat.pid)
     return Details(uid=uid, origin=trace((), stat.name, None), pids=pids or (stat.pid,))
 

@@ -1,4 +1,4 @@
-"""The HTTP proxy that an environment names, without its user and password."""
+"""Finds the HTTP proxy in an environment, without its user and password."""
 
 from __future__ import annotations
 
@@ -9,40 +9,37 @@ from typing import Mapping, NamedTuple
 from .proc import make_legible
 
 VARIABLES = (("http_proxy", "HTTP_PROXY"), ("all_proxy", "ALL_PROXY"))
-"""In the order in which they count for http:// (requests and urllib)."""
+"""In the order of precedence for http:// (requests and urllib)."""
 EXCEPTIONS = ("no_proxy", "NO_PROXY")
 MOST_CHARS = 16384
-"""Of no_proxy. What a longer one leaves out isn't known, so nothing is told then."""
+"""Characters of no_proxy. If it is longer, no proxy is reported, because its exceptions are not all known."""
 _PLACE = re.compile(r"[\w.:\[\]-]{1,200}", re.ASCII)
 
 
 class HttpProxy(NamedTuple):
-    """Through which proxy the programs with this environment send http:// requests."""
+    """The proxy for http:// requests of programs with this environment."""
 
     variable: str
-    """The name of the variable that counts."""
+    """The name of the variable that names it."""
     proxy: str | None
-    """Its host and port; `None`: it is no such thing."""
+    """Its host and port; `None` if the variable has no such value."""
     exceptions: str
-    """What its no_proxy says."""
+    """The value of no_proxy."""
 
 
 def find_http_proxy(environ: Mapping[str, str]) -> HttpProxy | None:
-    """`None`: it names none. A lower-case name counts before the same in upper case, also with an empty value: that is no proxy."""
+    """`None` if there is none. A lower-case variable overrides the upper-case one, even with an empty value, which means no proxy."""
     exceptions = next((environ[name] for name in EXCEPTIONS if environ.get(name)), "")
     for names in VARIABLES:
         variable = next((name for name in names if name in environ), None)
         if variable is not None and environ[variable] and len(exceptions) <= MOST_CHARS:
-            return HttpProxy(variable, _host_and_port(environ[variable]), make_legible(exceptions))
+            # User and password are before the last `@`, and may contain any character.
+            value = environ[variable]
+            place = (value.partition("://")[2] or value).rpartition("@")[2].partition("/")[0]
+            return HttpProxy(variable, place if _PLACE.fullmatch(place) else None, make_legible(exceptions))
     return None
 
 
 def own_proxy() -> HttpProxy | None:
-    """The one of the shell that this program was started from."""
+    """The proxy in the environment of the probe itself."""
     return find_http_proxy(os.environ)
-
-
-def _host_and_port(value: str) -> str | None:
-    """Whatever stands before the last `@` is user and password, which may hold any character."""
-    found = (value.partition("://")[2] or value).rpartition("@")[2].partition("/")[0]
-    return found if _PLACE.fullmatch(found) else None

@@ -1,6 +1,6 @@
-"""Raylets and GCSs that live on this host: which Ray, Python and training frameworks they have, and how near they are to their limits.
+"""Reads the live raylets and GCSs of this host: their Ray, Python and training frameworks, their settings, and how near their limits are.
 
-What is installed is read off the files that lie there: nothing of it is executed. The kernel counts processes and threads alike, as tasks.
+Versions are read from installed files; nothing is executed. The kernel counts processes and threads alike, as tasks.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 import re
 from collections import Counter
 from contextlib import suppress
-from typing import Dict, Iterator, Mapping, NamedTuple, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Tuple
 
 from .. import trust
 from .cgroups import CGROUPS, cgroup_folders
@@ -25,7 +25,7 @@ from .surroundings import RaySurroundings, read_surroundings
 
 ROLES = ("raylet", "gcs_server")
 MOST_SERVICES = 500
-"""Raylets and GCSs that are looked at and told of, root's and ours first: anybody may call a program so."""
+"""Raylets and GCSs that are read and listed, those of root and of our user first: any user can name a program like them."""
 MOST_BYTES = 1 << 16
 _RAY = re.compile(r'^version = "([^"\n]{1,40})"', re.MULTILINE)
 _HEADER = re.compile(r'^#define\s+PY_VERSION\s+"([^"\n]{1,40})"', re.MULTILINE)
@@ -38,26 +38,26 @@ _SLURM_JOB = re.compile(
 )
 OF_HOST = (("threads", "/proc/sys/kernel/threads-max"), ("pids", "/proc/sys/kernel/pid_max"))
 EXEMPT = 1 << 21 | 1 << 24
-"""CAP_SYS_ADMIN and CAP_SYS_RESOURCE: for whoever has one of them `ulimit -u` doesn't count (kernel/fork.c), and for root neither."""
+"""CAP_SYS_ADMIN and CAP_SYS_RESOURCE: `ulimit -u` does not apply to a process with one of them, nor to root (kernel/fork.c)."""
 MOST_CHARS = 1024
-"""Of a text that whoever calls a program raylet has chosen."""
+"""Characters kept of a text: any user can name a program raylet, and choose its texts."""
 MOST_PACKAGES = 10_000
-"""Entries of a folder of packages: whoever calls a program raylet chooses the folder."""
+"""Entries read of a folder of packages: any user can name a program raylet, and choose this folder."""
 
 
 class TaskLimit(NamedTuple):
-    """One limit, and how near it is."""
+    """One limit of tasks, and its use."""
 
     what: str
     """`user`, `cgroup`, `threads` (of the host) or `pids` (of the host)."""
     used: int
     limit: int
     path: str | None = None
-    """A cgroup's file that says the limit."""
+    """The file of the cgroup that sets the limit."""
 
 
 class Started(NamedTuple):
-    """What stays the same while it lives."""
+    """The facts of a raylet or GCS that do not change while it lives."""
 
     ray: str | None = None
     python: str | None = None
@@ -66,7 +66,7 @@ class Started(NamedTuple):
     slurm: str | None = None
     """The Slurm job in which it was started."""
     gcs: str | None = None
-    """Host and port of its GCS, or its own, as its command says."""
+    """Host and port of its GCS (of a GCS, its own), from its command line."""
     gloo: str | None = None
     """Its GLOO_SOCKET_IFNAME."""
     proxy: HttpProxy | None = None
@@ -74,47 +74,55 @@ class Started(NamedTuple):
 
 
 class RayService(NamedTuple):
-    """What is known of one of them beside what its row in the process table says."""
+    """The facts of a raylet or GCS that the process table does not contain."""
 
     started: Started = Started()
     files: int | None = None
     files_limit: int | None = None
-    """The soft one, which `prlimit` changes while it lives."""
+    """The soft limit; `prlimit` can change it while the process lives."""
     frameworks: Mapping[str, str] | None = None
-    """Of a raylet, which starts workers: releases of training frameworks that lie in the same folder as Ray."""
+    """Only of a raylet, because it starts workers: the training frameworks in the folder of its Ray, and their releases."""
     tasks: Tuple[TaskLimit, ...] | None = None
-    """A raylet's."""
+    """Only of a raylet."""
     slurm_memory: MemoryUse | None = None
-    """Of a raylet in a Slurm job: the limit that is above it, which Ray does not know of."""
+    """Only of a raylet in a Slurm job: the memory limit above it, which Ray does not know."""
     start: Mapping[str, str] | None = None
-    """The flags of `ray start` that its command line shows; `None` of another user's: anybody can call a process so."""
+    """The flags of `ray start` that its command line shows; `None` for other users, who can fake such a process."""
     surroundings: RaySurroundings = RaySurroundings()
-    """A raylet's."""
+    """Only of a raylet."""
     ports: RayPorts | None = None
 
 
 class Rays:
-    """Looks again and again, and reads what stays only once."""
+    """Reads the services again and again, and their unchanging facts only once."""
 
     def __init__(self) -> None:
         self._known: Dict[Identity, Started] = {}
 
     def read(self, table: ProcessTable) -> Dict[Identity, RayService]:
-        """Of one that was too young when it was read everything is read again."""
+        """The unchanging facts of a very young process are read again."""
         there = [process for process in table.values() if process.alive and process.origin.role in ROLES]
         there = sorted(there, key=lambda process: process.details.uid not in trust.own_uids())[:MOST_SERVICES]
         found = {process.identity: self._known.get(process.identity) or _read_started(process) for process in there}
         self._known = {process.identity: found[process.identity] for process in there if process.details.settled}
-        return {process.identity: _service(process, found[process.identity], table) for process in there}
+        return {process.identity: _read_service(process, found[process.identity], table) for process in there}
 
 
-def _service(process: ScannedProcess, started: Started, table: ProcessTable) -> RayService:
+def _read_service(process: ScannedProcess, started: Started, table: ProcessTable) -> RayService:
     lines = ((line[:25].rstrip(), line[25:].split()) for line in read_or_nothing(f"/proc/{process.pid}/limits").splitlines())
-    limits = {name: int(words[0]) for name, words in lines if words and words[0].isdigit()}  # the soft ones, not where `unlimited`
+    limits = {name: int(words[0]) for name, words in lines if words and words[0].isdigit()}  # soft limits, without `unlimited` ones
     files = _count_open_files(process.pid), limits.get("Max open files")
-    start = _start_flags(process, table) if process.details.uid in trust.own_uids() else None
-    role, in_our_network = process.origin.role, is_in_our_namespace(process.pid, "net") is True
-    ports = read_ray_ports(role or "", process.details.argv, in_our_network=in_our_network) if process.details.argv else None
+    role, argv, own = process.origin.role, process.details.argv, trust.own_uids()
+    in_our_network = is_in_our_namespace(process.pid, "net") is True
+    ports = read_ray_ports(role or "", argv, in_our_network=in_our_network) if argv else None
+    start: Mapping[str, str] | None = None
+    if process.details.uid in own and role == "raylet":
+        start = raylet_flags(argv)
+    elif process.details.uid in own:
+        # The address of the dashboard is only in the dashboard's own command line.
+        session = process.origin.session
+        dashboards = (one.details.argv for one in table.values() if one.alive and one.origin.role == "dashboard" and one.details.uid in own)
+        start = head_flags(argv, next((words for words in dashboards if session and f"--session-dir={session}" in words), ()))
     if role != "raylet":
         return RayService(started, *files, start=start, ports=ports)
     installed = None if process.details.stuck else frameworks(process)
@@ -124,51 +132,41 @@ def _service(process: ScannedProcess, started: Started, table: ProcessTable) -> 
     return RayService(started, *files, installed, tasks, memory, start, surroundings, ports)
 
 
-def _start_flags(process: ScannedProcess, table: ProcessTable) -> Mapping[str, str]:
-    """Where the dashboard listens only its own command line says."""
-    argv = process.details.argv
-    if process.origin.role == "raylet":
-        return raylet_flags(argv)
-    session, own = process.origin.session, trust.own_uids()
-    dashboards = (one.details.argv for one in table.values() if one.alive and one.origin.role == "dashboard" and one.details.uid in own)
-    return head_flags(argv, next((argv for argv in dashboards if session and f"--session-dir={session}" in argv), ()))
-
-
 def _read_started(process: ScannedProcess) -> Started:
-    """Nothing of one that is stuck in the kernel: asking for its environment would hang.
+    """Reads nothing of a process that is stuck in the kernel, because reading its environment would hang.
 
-    Anybody can call a process the raylet of a session of ours: where its head is, and by its environment in which Slurm job it runs, only
-    root's and our own processes say.
+    Any user can start a process that looks like the raylet of our session. So the address of the head, and the Slurm job in the
+    environment, are believed only from processes of root and of our user.
     """
     if process.details.stuck:
         return Started()
     environ = read_environ(process.pid) or {}
     is_own = process.details.uid in trust.own_uids()
     texts = (environ.get("CUDA_VISIBLE_DEVICES"), gcs_address(process) if is_own else None, environ.get("GLOO_SOCKET_IFNAME"))
-    shown, gcs, gloo = (None if text is None else make_legible(text[:MOST_CHARS]) for text in texts)
+    visible, gcs, gloo = (None if text is None else make_legible(text[:MOST_CHARS]) for text in texts)
     slurm = read_slurm_job(process.pid, environ if is_own else {})
-    return Started(ray_version(process), python_version(process), shown, slurm, gcs, gloo, find_http_proxy(environ))
+    return Started(ray_version(process), python_version(process), visible, slurm, gcs, gloo, find_http_proxy(environ))
 
 
 def read_slurm_job(pid: int, environ: Mapping[str, str]) -> str | None:
-    """The Slurm job in which a process was started: by its cgroup, and where Slurm makes none (proctrack/linuxproc) by its environment."""
+    """The Slurm job of a process, from its cgroup; from its environment if Slurm makes no cgroups (proctrack/linuxproc)."""
     own = re.fullmatch(r"\d{1,12}", environ.get("SLURM_JOB_ID", ""), re.ASCII)
     return parse_slurm_job(read_or_nothing(f"/proc/{pid}/cgroup")) or (own[0] if own else None)
 
 
 def parse_slurm_job(cgroups: str) -> str | None:
-    """By /proc/PID/cgroup, which everybody may read and only root writes: `…/slurmstepd.scope/job_42/step_0/…`, `/slurm/uid_7/job_42/…`."""
+    """The job in /proc/PID/cgroup, which only root writes: `…/slurmstepd.scope/job_42/step_0/…` or `/slurm/uid_7/job_42/…`."""
     found = set(_SLURM_JOB.findall(cgroups))
     return found.pop() if len(found) == 1 else None
 
 
 def slurm_memory(pid: int) -> MemoryUse | None:
-    """Of a job, a step or whatever else is above it (cgroup.conf: ConstrainRAMSpace); `None`: no limit, or it can't be read."""
+    """The lowest memory limit above it, of its job or step (cgroup.conf: ConstrainRAMSpace); `None` if there is none, or if unknown."""
     return lowest_limit(cgroup_folders(read_or_nothing(f"/proc/{pid}/cgroup"), "memory", CGROUPS))
 
 
 def _count_open_files(pid: int) -> int | None:
-    """From Linux 6.2 on the folder's size is their number; before that they are counted."""
+    """Linux 6.2 and later report the number as the size of the folder; older ones report 0, so the entries are counted."""
     try:
         return os.stat(f"/proc/{pid}/fd").st_size or len(os.listdir(f"/proc/{pid}/fd"))
     except OSError:
@@ -176,23 +174,23 @@ def _count_open_files(pid: int) -> int | None:
 
 
 def gcs_address(process: ScannedProcess) -> str | None:
-    """Of the GCS that a raylet has, or that it is itself, as its command says; `None` where that does not tell."""
+    """The address of a raylet's GCS, or of the GCS itself, from its command line; `None` if it is not there."""
     argv = process.details.argv
     if process.origin.role == "raylet":
         return flag(argv, "--gcs-address", "--gcs_address")
     if process.origin.role != "gcs_server":
         return None
     port = flag(argv, "--gcs_server_port", "--gcs-server-port")
-    if not port or port == "0":  # it has chosen one itself
+    if not port or port == "0":  # the GCS has chosen a free port itself
         return None
     return f"{flag(argv, '--node-ip-address', '--node_ip_address') or '127.0.0.1'}:{port}"
 
 
-# What is installed
+# Installed versions
 
 
 def ray_version(process: ScannedProcess) -> str | None:
-    """Of the package that its program lies in: `.../ray/core/src/ray/raylet/raylet`."""
+    """The version of the Ray package that contains its program: `.../ray/core/src/ray/raylet/raylet`."""
     package = _package(process)
     return _find_in_file(_RAY, root_of(process), f"{package}/_version.py") if package else None
 
@@ -203,7 +201,7 @@ def _package(process: ScannedProcess) -> str | None:
 
 
 def frameworks(process: ScannedProcess) -> Mapping[str, str] | None:
-    """Looked for anew each time: somebody may install another release while Ray lives. `None` where that folder can't be seen."""
+    """Read again each time, because another release may be installed while Ray lives. `None` if the folder can't be read."""
     package = _package(process)
     if package is None:
         return None
@@ -213,12 +211,12 @@ def frameworks(process: ScannedProcess) -> Mapping[str, str] | None:
     except OSError:
         return None
     found = [(match[1], match[2]) for match in map(_FRAMEWORK.match, names) if match]
-    counts = Counter(name for name, _ in found)  # where a half removed one lies beside another, neither is believed
+    counts = Counter(name for name, _ in found)  # of two releases of one framework, one was half removed: neither is believed
     return {name: release for name, release in found if counts[name] == 1}
 
 
 def python_version(process: ScannedProcess) -> str | None:
-    """Of the interpreter of a raylet's workers: the last number of it counts too, so that half of it is not told."""
+    """The full version of the Python of a raylet's workers, last number included; `None` if it can't be read."""
     command = flag(process.details.argv, "--python_worker_command", "--python-worker-command") or ""
     interpreter = command.split(" ", 1)[0]
     if not interpreter.startswith("/"):
@@ -229,71 +227,48 @@ def python_version(process: ScannedProcess) -> str | None:
     except OSError:
         return None
     real, prefix = (os.path.dirname(os.path.dirname(path)) for path in (found, interpreter))
-    return _read_header(root, real) or _find_in_file(_VENV, root, f"{prefix}/pyvenv.cfg")
-
-
-def _read_header(root: str, prefix: str) -> str | None:
-    """By its C headers, where there are those of one Python only."""
-    try:
-        names = [name for name in list_folder(root, f"{prefix}/include", MOST_PACKAGES) if _INCLUDE.match(name)]
-    except OSError:
-        return None
-    return _find_in_file(_HEADER, root, f"{prefix}/include/{names[0]}/patchlevel.h") if len(names) == 1 else None
+    # Its C headers have the version, if there are headers of only one Python.
+    with suppress(OSError):
+        names = [name for name in list_folder(root, f"{real}/include", MOST_PACKAGES) if _INCLUDE.match(name)]
+        version = _find_in_file(_HEADER, root, f"{real}/include/{names[0]}/patchlevel.h") if len(names) == 1 else None
+        if version is not None:
+            return version
+    return _find_in_file(_VENV, root, f"{prefix}/pyvenv.cfg")
 
 
 def _find_in_file(pattern: re.Pattern[str], root: str, path: str) -> str | None:
-    """In how that file begins; `None` also where there is none."""
+    """The first match in the first MOST_BYTES of the file; `None` also if there is no such file."""
     with suppress(OSError):
         found = pattern.search(trust.read_begin(root + resolve_links(root, path), MOST_BYTES).decode("utf-8", "replace"))
         return found[1] if found else None
     return None
 
 
-# How many tasks there may be
+# Limits of tasks
 
 
 def task_limits(process: ScannedProcess, table: ProcessTable, nproc: int | None) -> Tuple[TaskLimit, ...]:
-    """Those that it and all that it starts must keep. `nproc` is its RLIMIT_NPROC."""
-    return (*_of_user(process, table, nproc), *_of_cgroups(process.pid), *_of_host())
+    """The limits that a process and its descendants share. `nproc` is its RLIMIT_NPROC. Threads count as tasks."""
+    pid, uid = process.pid, process.details.uid
+    found: List[TaskLimit] = []
 
+    # The limit of its user. In another user namespace, the kernel does not count the tasks that we see here.
+    if uid and nproc and not has_capability(pid, EXEMPT) and is_in_our_namespace(pid, "user"):
+        found.append(TaskLimit("user", sum(one.threads for one in table.values() if one.details.uid == uid), nproc))
 
-def _of_user(process: ScannedProcess, table: ProcessTable, nproc: int | None) -> Iterator[TaskLimit]:
-    """In another user namespace they are counted apart from those that are seen here."""
-    uid, pid = process.details.uid, process.pid
-    if uid and nproc and not _is_exempt(pid) and is_in_our_namespace(pid, "user"):
-        yield TaskLimit("user", sum(one.threads for one in table.values() if one.details.uid == uid), nproc)
+    # The limits of its cgroup and of all cgroups above it: only the one that is nearest to its limit is reported.
+    cgroups: List[TaskLimit] = []
+    for folder in cgroup_folders(read_or_nothing(f"/proc/{pid}/cgroup"), "pids", CGROUPS):
+        limit, used = (read_or_nothing(f"{folder}/{name}").strip() for name in ("pids.max", "pids.current"))
+        if limit.isdigit() and used.isdigit() and int(limit) > 0:
+            cgroups.append(TaskLimit("cgroup", int(used), int(limit), make_legible(f"{folder}/pids.max")))
+    if cgroups:
+        found.append(max(cgroups, key=lambda one: one.used / one.limit))
 
-
-def _is_exempt(pid: int) -> bool:
-    return has_capability(pid, EXEMPT)
-
-
-def _of_cgroups(pid: int) -> Iterator[TaskLimit]:
-    """All above it count too: the one that is nearest to its limit."""
-    found = [
-        limit
-        for folder in cgroup_folders(read_or_nothing(f"/proc/{pid}/cgroup"), "pids", CGROUPS)
-        for limit in [_of_folder(folder)]
-        if limit
-    ]
-    if found:
-        yield max(found, key=lambda one: one.used / one.limit)
-
-
-def _of_folder(folder: str) -> TaskLimit | None:
-    """`None`: there is no limit, or it can't be read."""
-    limit, used = (read_or_nothing(f"{folder}/{name}").strip() for name in ("pids.max", "pids.current"))
-    known = limit.isdigit() and used.isdigit() and int(limit) > 0
-    return TaskLimit("cgroup", int(used), int(limit), make_legible(f"{folder}/pids.max")) if known else None
-
-
-def _of_host() -> Iterator[TaskLimit]:
-    """Each thread takes a pid. In a container the two may speak of different things."""
-    if not in_first_namespace():
-        return
-    try:
-        used = int(read_at_once("/proc/loadavg", 256).split()[3].partition(b"/")[2])
-        limits = [(what, int(read_at_once(path, 64))) for what, path in OF_HOST]
-    except (OSError, ValueError, IndexError):
-        return
-    yield from (TaskLimit(what, used, limit) for what, limit in limits if limit > 0)
+    # The limits of the host; each thread takes a pid. In a container, the count and the limits may belong to different namespaces.
+    if in_first_namespace():
+        with suppress(OSError, ValueError, IndexError):
+            number = int(read_at_once("/proc/loadavg", 256).split()[3].partition(b"/")[2])
+            limits = [(what, int(read_at_once(path, 64))) for what, path in OF_HOST]
+            found += [TaskLimit(what, number, limit) for what, limit in limits if limit > 0]
+    return tuple(found)

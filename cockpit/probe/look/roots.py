@@ -1,4 +1,4 @@
-"""Finds the files that a process sees, which may be in a container: paths below its root, with links followed as it would follow them."""
+"""Finds the files that a process sees, also in a container: paths below its root, with links followed as the process follows them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ MOST_LINKS = 40
 
 
 def root_of(process: ScannedProcess) -> str:
-    """Its files as it sees them itself, in a container too. Where that is not allowed ours are its own, unless it is in another one."""
+    """The root folder of its files. If we may not read that, it is ours (an empty string), unless it runs in another container."""
     root = f"/proc/{process.pid}/root"
     return root if os.path.lexists(f"{root}/proc") or process.details.apart else ""
 
 
 def resolve_links(root: str, path: str) -> str:
-    """The same path, links followed as they are meant below that root. Raises `OSError`: the kernel would follow the rest on our own."""
+    """The path with all links resolved below this root.
+
+    Raises `OSError` if there are too many links: the kernel would resolve the remaining ones below our own root.
+    """
     parts, done, links = path.split("/")[::-1], "", 0
     while parts:
         part = parts.pop()
@@ -40,6 +43,6 @@ def resolve_links(root: str, path: str) -> str:
 
 
 def list_folder(root: str, path: str, most: int) -> List[str]:
-    """The names in a folder below that root, at most `most` of them, in no order. Raises `OSError`."""
+    """At most `most` names in a folder below this root, in no order. Raises `OSError`."""
     with os.scandir(root + resolve_links(root, path)) as entries:
         return [entry.name for entry in islice(entries, most)]

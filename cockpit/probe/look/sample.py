@@ -1,11 +1,11 @@
-"""Puts one sample together out of what the collectors have found last."""
+"""Builds one sample of this host from the latest facts of all collectors."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from .. import trust
 from . import host, infiniband
@@ -31,37 +31,37 @@ from .temp_dirs import TempDirs, read_temp_dirs
 from .xids import Bus, Xid
 
 Sample = Dict[str, Any]
-Said = Tuple["list[Kill] | None", Dict[str, Dict[str, float]]]
-"""What logs tell: kills, and by session when the log of each submitted job was written to last."""
+LogFacts = Tuple["list[Kill] | None", Dict[str, Dict[str, float]]]
+"""The kills that logs report, and for each session when the log of each submitted job was last written."""
 MOST_PROCESSES = 6000
-"""Told of one by one."""
+"""Processes that a sample lists one by one."""
 MEMORY_USERS = 12
 SESSIONS_EVERY = 3.0
 SLOWLY = 10.0
 SLOW_PACE_S = 5.0
-"""Seconds from one answer to the next from which on a source is said to be slow: its facts are older than others' are."""
+"""A source is slow if this many seconds or more pass between two of its answers: its facts are older than those of others."""
 RARELY = 60.0
 CLOCK_SET = 1.5
-"""Seconds by which the host's clock must differ from what it was to have been set: the kernel dates its own start anew then."""
+"""Seconds. If the host's clock moved further than this, somebody has set it, and the kernel's boot time has moved with it."""
 INTERFACES = 256
-"""Network interfaces of a process that are passed on, and characters of what it was told of them."""
+"""Network interfaces of a process that a sample lists, and characters that it keeps of each interface variable."""
 
 
 class Sampler:
-    """Everything that looks at this host. Each collector has its own thread; `sample` never waits for any of them."""
+    """Reads this host. Each collector has its own thread; `sample` never waits for any of them."""
 
     def __init__(self, users: Users) -> None:
         self.boot = boot_time()
         self.first = threading.Event()
-        """Set whenever a collector has answered for the first time."""
+        """Set whenever a collector has its first answer."""
         self._machine = host.machine()
         self._proxy = own_proxy()
         self._cpu = host.Cpu()
         self._past = ProcessHistory()
         self._unlisted_since: float | None = None
-        """Since when there are too many processes to tell of each."""
+        """Since when there are too many processes to list all of them."""
         self._judged: Tuple[ProcessTable, bool, Dict[int, KindVerdict], float] = ({}, False, {}, 0.0)
-        """Of which processes, whether by their sessions, as what, and until when that is believed, by the monotonic clock."""
+        """The table that was classified last, whether its sessions were known, the verdicts, and until when they hold (monotonic clock)."""
         self._users = users
         self._sizes = Sizes()
         self._fillers = Fillers(lambda: self._processes.facts or {})
@@ -78,27 +78,27 @@ class Sampler:
         self._sessions: Collector[Sessions] = Collector(
             "sessions",
             lambda: f"Ray's temp dir {make_legible(self._scanner.at)}",
-            lambda: self._scanner.read(self._processes.facts or {}),  # these say which temp dirs there are, and where dashboards are
+            lambda: self._scanner.read(self._processes.facts or {}),  # processes name the temp dirs and the dashboards
             SESSIONS_EVERY,
             after=self._processes,
         )
         self._rays: Collector[Dict[Identity, RayService]] = Collector(
             "rays", "A Ray process", lambda: self._known_rays.read(self._processes.facts or {}), SLOWLY, after=self._processes
         )
-        self._places: Collector[TempDirs] = Collector("temps", "A Ray temp dir", self._read_places, SLOWLY, after=self._sessions)
+        self._temps: Collector[TempDirs] = Collector("temps", "A Ray temp dir", self._read_temp_dirs, SLOWLY, after=self._sessions)
         self._stuck: Collector[List[Sample]] = Collector(
             "stuck", "What processes in D state wait for", lambda: self._stuck_reader.read(self._processes.facts or {}), SLOWLY,
             after=self._processes,
         )  # fmt: skip
         self._rdma: Collector[List[Sample]] = Collector("rdma", "An InfiniBand or RoCE port", infiniband.read_ports, RARELY)
-        self._logs: Collector[Said] = Collector("logs", "A Ray log", self._read_logs, SLOWLY)
+        self._logs: Collector[LogFacts] = Collector("logs", "A Ray log", self._read_logs, SLOWLY)
         self.collectors: Tuple[Collector[Any], ...] = (
-            self._processes, self._nvml, self._memory, self._shm, self._sessions, self._disks, self._rays, self._places, self._logs,
+            self._processes, self._nvml, self._memory, self._shm, self._sessions, self._disks, self._rays, self._temps, self._logs,
             self._stuck, self._rdma,
         )  # fmt: skip
 
     def start(self, patience: float) -> None:
-        """Waits at most that many seconds for everybody's first answer."""
+        """Starts the collectors, and waits at most `patience` seconds for all first answers."""
         until = time.monotonic() + patience
         for collector in self.collectors:
             collector.start(self.first)
@@ -109,7 +109,7 @@ class Sampler:
         self.first.clear()
 
     def refresh(self, patience: float) -> None:
-        """Asks those whose facts change from sample to sample, and waits at most that many seconds for them."""
+        """Asks the collectors whose facts change with each sample, and waits at most `patience` seconds for their answers."""
         until = time.monotonic() + patience
         asked = (self._processes, self._nvml, self._memory)
         for collector in asked:
@@ -118,7 +118,7 @@ class Sampler:
             collector.wait(until - time.monotonic())
 
     def sample(self) -> Sample:
-        """What is known now. What has not been answered yet is `None`, with a fault that says so."""
+        """The facts that are known now. A fact is `None` while its collector has not answered; a fault then says so."""
         unanswered = [collector.source for collector in self.collectors if not collector.answered.is_set()]  # before their facts are taken
         observed = {collector.source: collector.observed for collector in self.collectors if collector.observed is not None}
         if abs(time.time() - uptime() - self.boot) > CLOCK_SET:
@@ -130,10 +130,24 @@ class Sampler:
         memory = self._memory.facts or host.MemoryUse(None, None)
         pids = read_pid_range()
         live = [sessions.of[pid] for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in sessions.of]
-        shm, places, (kills, written_to) = self._shm.facts, self._places.facts, self._logs.facts or (None, {})
+        shm, temps, (kills, written_to) = self._shm.facts, self._temps.facts, self._logs.facts or (None, {})
+
+        memory_users = [
+            {
+                "pid": one.pid,
+                "rss": one.rss,
+                "shared": host.shared_memory(one),
+                "user": self._users.name(one.details.uid),
+                "command": shown_command(one, MEMORY_USERS) or one.name,
+            }
+            for one in sorted(table.values(), key=lambda process: process.rss, reverse=True)[:MEMORY_USERS]
+        ]
+
+        # Measured in threads of their own, for a later sample.
         self._sizes.want(folder.path for folder in sessions.folders)
         disks = [*(self._disks.facts or ()), *([{"path": SHM, **shm.amount}] if shm else ())]
         self._fillers.want(disks, sessions.temps, (folder.facts for folder in sessions.folders))
+
         return {
             "taken": round(time.time(), 3),
             "up": round(uptime(), 3),
@@ -148,29 +162,29 @@ class Sampler:
             "disks": self._disks.facts,
             "filled": [tell(path, found, table, self._users.name) for path, found in self._fillers.known().items()],
             "gpus": with_xids(reading, self._kernel.xids),
-            "processes": self._tell_processes(table, verdicts, reading) if table else None,
-            "memory_users": self._memory_users(table) if table else None,
-            "sessions": [self._session(folder, sessions, live) for folder in sessions.folders] if self._sessions.facts else None,
+            "processes": self._process_facts(table, verdicts, reading) if table else None,
+            "memory_users": memory_users if table else None,
+            "sessions": [self._session_fact(folder, sessions, live) for folder in sessions.folders] if self._sessions.facts else None,
             "nodes": sorted({verdict.node for verdict in verdicts.values() if verdict.kind == "ray" and verdict.node}),
-            "rays": self._ray_facts(table, verdicts, memory.total) if table else None,
-            "temps": places and places.temps,
-            "pointers": places and places.pointers,
+            "rays": self._service_facts(table, verdicts, memory.total) if table else None,
+            "temps": temps and temps.temps,
+            "pointers": temps and temps.pointers,
             "driver": reading.driver,
             "proxy": self._proxy and self._proxy._asdict(),
-            "oom_kills": None if kills is None else [self._kill(kill) for kill in kills],
+            "oom_kills": None if kills is None else [self._kill_fact(kill) for kill in kills],
             "written": written_to,
             "stuck": self._stuck.facts,
             "rdma_ports": self._rdma.facts,
             "pid_digits": pids.digits,
             "pid_max": pids.most,
             "unanswered": unanswered,
-            "faults": [*self._too_many(verdicts), *(fault for collector in self.collectors for fault in [collector.fault()] if fault)],
+            "faults": [*self._list_faults(len(verdicts)), *(fault for one in self.collectors for fault in [one.fault()] if fault)],
         }
 
     def _judge(self, table: ProcessTable, reading: GpuReading, sessions: Sessions) -> Dict[int, KindVerdict]:
-        """Of very many processes as seldom as they are looked at; of few each time, for what holds a GPU may have changed.
+        """Classifies all processes. Keeps the last verdicts for a while if that took much CPU, as it does with very many processes.
 
-        Again as soon as sessions are known: they prove what is left over.
+        Classifies again as soon as the sessions are known, because they prove which processes are left over.
         """
         known, by_sessions, verdicts, until = self._judged
         have_sessions = self._sessions.facts is not None
@@ -181,28 +195,29 @@ class Sampler:
             self._judged = table, have_sessions, verdicts, time.monotonic() + REST_PER_CPU_S * (time.thread_time() - before)
         return verdicts
 
-    def _tell_processes(self, table: ProcessTable, verdicts: Mapping[int, KindVerdict], reading: GpuReading) -> list[Sample]:
-        """Of very many those that hold a GPU, then root's and ours: every user can start what looks like Ray's."""
-        told, own = list(verdicts), trust.own_uids()
-        if len(told) > MOST_PROCESSES:
-            told.sort(key=lambda pid: (pid not in reading.holders, pid in table and table[pid].details.uid not in own))
-        told, number = told[:MOST_PROCESSES], min(len(told), MOST_PROCESSES)
-        return [self._process(pid, table.get(pid), verdicts[pid], reading, number) for pid in told]
-
-    def _too_many(self, verdicts: Mapping[int, KindVerdict]) -> Iterator[Sample]:
-        if len(verdicts) > MOST_PROCESSES:
-            self._unlisted_since = self._unlisted_since or time.time()
-            more = len(verdicts) - MOST_PROCESSES
-            text = f"{more:,} processes are not listed (too many): GPU holders and those of root and of your user are listed first"
-            yield {"source": "processes", "text": text, "since": self._unlisted_since}
-        else:
+    def _list_faults(self, number: int) -> list[Sample]:
+        """A fault if there are more processes than a sample lists."""
+        if number <= MOST_PROCESSES:
             self._unlisted_since = None
+            return []
+        self._unlisted_since = self._unlisted_since or time.time()
+        more = number - MOST_PROCESSES
+        text = f"{more:,} processes are not listed (too many): GPU holders and those of root and of your user are listed first"
+        return [{"source": "processes", "text": text, "since": self._unlisted_since}]
 
-    def _process(self, pid: int, process: ScannedProcess | None, verdict: KindVerdict, reading: GpuReading, number: int) -> Sample:
-        """`number`: of all that are told of."""
-        held = [{"index": index, "memory": memory} for index, memory in sorted(reading.holders.get(pid, {}).items())]
+    def _process_facts(self, table: ProcessTable, verdicts: Mapping[int, KindVerdict], reading: GpuReading) -> list[Sample]:
+        """If there are too many, GPU holders come first, then processes of root and of our user: any user can fake Ray processes."""
+        listed, own = list(verdicts), trust.own_uids()
+        if len(listed) > MOST_PROCESSES:
+            listed.sort(key=lambda pid: (pid not in reading.holders, pid in table and table[pid].details.uid not in own))
+        listed = listed[:MOST_PROCESSES]
+        return [self._process_fact(pid, table, verdicts[pid], reading, len(listed)) for pid in listed]
+
+    def _process_fact(self, pid: int, table: ProcessTable, verdict: KindVerdict, reading: GpuReading, number: int) -> Sample:
+        """`number`: how many processes the sample lists."""
+        process = table.get(pid)
         about = {
-            "gpus": held,
+            "gpus": [{"index": index, "memory": memory} for index, memory in sorted(reading.holders.get(pid, {}).items())],
             "kind": verdict.kind,
             "why": list(verdict.why),
             "job": verdict.job,
@@ -214,11 +229,17 @@ class Sampler:
         }
         if process is None:
             return {"pid": pid, **about}
+        container = find_container(process, table)
+
+        # The network interfaces that its environment names, and those that exist in its network namespace.
+        there, environ = process.details.interfaces, process.details.environ or {}
+        nccl, gloo = (environ.get(name, "")[:INTERFACES] or None for name in SOCKET_INTERFACES)
+        sockets = there and {"nccl": nccl, "gloo": gloo, "there": list(there.names[:INTERFACES]), "default": there.default}
         return {
             "pid": pid,
             "ns_pid": process.ns_pid,
             "inside": process.details.inside,
-            "container": self._container(process),
+            "container": container and {"engine": container.engine, "name": container.name, "user": self._users.name(container.uid)},
             "worker": process.origin.worker,
             "ticks": process.ticks,
             "started": round(self.boot + process.ticks / TICKS_PER_SECOND, 2),
@@ -229,20 +250,16 @@ class Sampler:
             "state": process.state,
             "rss": process.rss,
             "shared": host.shared_memory(process),
-            "sockets": _sockets(process),
+            "sockets": sockets,
             **about,
         }
 
-    def _container(self, process: ScannedProcess) -> Sample | None:
-        found = find_container(process, self._processes.facts or {})
-        return found and {"engine": found.engine, "name": found.name, "user": self._users.name(found.uid)}
-
-    def _kill(self, kill: Kill) -> Kill:
-        """Whether the kernel has killed one of Ray's is known of those that were seen before."""
+    def _kill_fact(self, kill: Kill) -> Kill:
+        """Adds whether a process that the kernel killed belonged to Ray: only processes that were seen before are known."""
         known = kill["by"] == "kernel" and kill.get("pid")
         return {**kill, "rays": self._past.was_rays(known, (kill["moment"] - self.boot) * TICKS_PER_SECOND)} if known else kill
 
-    def _session(self, folder: Folder, sessions: Sessions, live: Iterable[SessionFolder]) -> Sample:
+    def _session_fact(self, folder: Folder, sessions: Sessions, live: Iterable[SessionFolder]) -> Sample:
         counted = self._sizes.known.get(folder.path, Size(None, ()))
         lives = True if any(folder.facts.is_same(other) for other in live) else folder.answers
         return {
@@ -261,8 +278,8 @@ class Sampler:
             "log_files": folder.log_files - folder.log_files % 1000,  # it grows all the time
         }
 
-    def _ray_facts(self, table: ProcessTable, verdicts: Mapping[int, KindVerdict], memory: int | None) -> list[Sample]:
-        """What changes is as of now; one that has just been started is told of before its files were looked at."""
+    def _service_facts(self, table: ProcessTable, verdicts: Mapping[int, KindVerdict], memory: int | None) -> list[Sample]:
+        """Raylets and GCSs as they are now. The facts of one that has just started are empty until its files have been read."""
         parts = ((table[pid], verdict) for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in table)
         own, known = trust.own_uids(), self._rays.facts or {}
         services = [(process, verdict) for process, verdict in parts if process.origin.role in ROLES]
@@ -271,29 +288,16 @@ class Sampler:
             ray_fact(process, verdict, known.get(process.identity, RayService()), memory) for process, verdict in services[:MOST_SERVICES]
         ]
 
-    def _memory_users(self, table: ProcessTable) -> list[Sample]:
-        most = sorted(table.values(), key=lambda process: process.rss, reverse=True)[:MEMORY_USERS]
-        return [
-            {
-                "pid": one.pid,
-                "rss": one.rss,
-                "shared": host.shared_memory(one),
-                "user": self._users.name(one.details.uid),
-                "command": shown_command(one, MEMORY_USERS) or one.name,
-            }
-            for one in most
-        ]
-
     def _read_disks(self) -> list[host.Amount]:
         self._sessions.answered.wait(1.0)
         known = self._sessions.facts
         return host.disks([*(known.temps if known else ()), "/"])
 
-    def _read_places(self) -> TempDirs:
+    def _read_temp_dirs(self) -> TempDirs:
         known = self._sessions.facts or Sessions()
         return read_temp_dirs(known.temps, self._processes.facts or {}, known, self._users.name)
 
-    def _read_logs(self) -> Said:
+    def _read_logs(self) -> LogFacts:
         self._sessions.answered.wait(2.0)
         logs = (self._sessions.facts or Sessions()).logs
         written_to = {session_of(f"{one.path}/"): date_writes([one]) for one in logs if one.jobs}
@@ -301,7 +305,7 @@ class Sampler:
 
 
 def facts_of(sessions: Sessions, reading: GpuReading, past: ProcessHistory) -> ProcessFacts:
-    """All that a process table doesn't show."""
+    """The facts for `classify` that a process table does not contain."""
     return ProcessFacts(
         folders=sessions.all,
         folder_of=sessions.of,
@@ -314,7 +318,7 @@ def facts_of(sessions: Sessions, reading: GpuReading, past: ProcessHistory) -> P
 
 
 def with_xids(reading: GpuReading, logged: Mapping[Bus, Sequence[Xid]] | None) -> list[Gpu] | None:
-    """The GPUs, with what the kernel's log or NVML's events tell of each; `None` of what neither tells."""
+    """The GPUs with their Xids, from the kernel's log or from NVML's events; `None` if neither reports Xids."""
 
     def xids(whole: int) -> Sequence[Xid] | None:
         bus = reading.buses.get(whole)
@@ -325,17 +329,8 @@ def with_xids(reading: GpuReading, logged: Mapping[Bus, Sequence[Xid]] | None) -
     return reading.gpus and [{**gpu, "xids": xids(gpu["index"] // 1000 if gpu["index"] >= 1000 else gpu["index"])} for gpu in reading.gpus]
 
 
-def _sockets(process: ScannedProcess) -> Sample | None:
-    """Which network interfaces it was told to use, beside those there are."""
-    told, there = process.details.environ or {}, process.details.interfaces
-    if there is None:
-        return None
-    nccl, gloo = (told.get(name, "")[:INTERFACES] or None for name in SOCKET_INTERFACES)
-    return {"nccl": nccl, "gloo": gloo, "there": list(there.names[:INTERFACES]), "default": there.default}
-
-
 def ray_fact(process: ScannedProcess, verdict: KindVerdict, ray: RayService, memory: int | None) -> Sample:
-    """A raylet or GCS; `memory` of the host, in bytes."""
+    """One raylet or GCS; `memory` is the memory of the host in bytes."""
     role, started, around = process.origin.role, ray.started, ray.surroundings
     return {
         "role": role,
@@ -360,6 +355,6 @@ def ray_fact(process: ScannedProcess, verdict: KindVerdict, ray: RayService, mem
 
 
 def usual_temps() -> Iterable[str]:
-    """Where `ray start` would put a session (ray/_common/utils.py): RAY_TMPDIR, TMPDIR, /tmp."""
+    """The temp dirs that `ray start` uses by default (ray/_common/utils.py): in RAY_TMPDIR, TMPDIR, /tmp."""
     named = [os.environ[name] for name in ("RAY_TMPDIR", "TMPDIR") if os.environ.get(name)]
     return [*(os.path.join(folder, "ray") for folder in named), DEFAULT_TEMP]

@@ -1,4 +1,4 @@
-"""One Ray session's folder: whose it is, who listens in it, and which raylets have written there."""
+"""Reads the folder of one Ray session: its owner, the listeners on its sockets, and the logs of its raylets."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import socket
 import stat
 import struct
 import time
+from contextlib import suppress
 from itertools import islice
-from typing import FrozenSet, Mapping, NamedTuple, Tuple
+from typing import FrozenSet, List, Mapping, NamedTuple, Tuple
 
 from .. import trust
 from .kinds import SessionFolder, SocketListener
@@ -22,105 +23,111 @@ _NODE_LINE = re.compile(rb"ode ID(?: to:?)? ?(?:node_id=)?:? ?([0-9a-f]{56})$")
 _DRIVER_LOG = re.compile(r"python-core-driver-([0-9a-f]{8})[0-9a-f]*_([0-9]{1,10})\.log$")
 _JOB_LOG = re.compile(r"job-driver-(.+)\.log$")
 MOST_LOGS, MOST_RAYLET_LOGS = 200_000, 16
-"""Of files in a folder, and of those that are read: whoever names a temp dir may have filled it."""
+"""Files listed in a folder, and logs read of raylets: a user may have filled a temp dir of his own."""
 MOST_SOCKETS = 100
-"""In a session's folder of sockets; where there are more, somebody has filled it, and it is not told who listens."""
+"""Entries in the folder of sockets. If there are more, somebody has filled it, and the listeners are unknown."""
 FIRST_WORDS_WITHIN_S = 300.0
-"""After which a raylet has written the first lines of a log that it has made; else each look would read again what says nothing."""
+"""Seconds in which a raylet writes the first lines of its log. An older log without them is not read again."""
 LOG_HEAD_BYTES = 4096
-"""Its first lines tell a raylet's pid and node id (2.9 to 2.60)."""
+"""The first lines of a raylet's log have its pid and node id (Ray 2.9 to 2.60)."""
 _PEER = struct.Struct("3i")
 _FOLDER = trust.FOLDER_PLACE | os.O_NOFOLLOW
-"""How a session's folder is opened, which may not be ours to read: a link in its place is an error."""
+"""Opens a session's folder even if we may not read it; a link in its place is an error."""
 
 
 class Records(NamedTuple):
-    """What the logs of a session's raylets tell of them."""
+    """The pids and node ids that the logs of a session's raylets report."""
 
     raylets: FrozenSet[int] = frozenset()
     nodes: FrozenSet[str] = frozenset()
 
 
 class Logs(NamedTuple):
-    """Logs in a session's folder that are of use here."""
+    """The logs of a session."""
 
     place: FileId | None = None
+    """The folder of the logs."""
     uid: int | None = None
-    """Of their folder, and the session's owner."""
+    """The owner of the session."""
     changed: int = 0
-    """When that changed last, as its file system says."""
+    """The mtime of the folder in nanoseconds, from its file system."""
     drivers: Mapping[int, Tuple[str, str]] = {}
     """By pid of a driver: Ray's id of its job, and the name of the log that it keeps open."""
     jobs: Mapping[str, str] = {}
-    """By submission id: where its entrypoint's output goes."""
+    """By submission id: the file with the output of its entrypoint."""
     raylets: Tuple[str, ...] = ()
     """Names of the raylets' logs."""
     records: Records = Records()
     path: str = ""
     """The folder of these logs."""
     files: int = 0
-    """How many files lie in it, at most MOST_LOGS."""
+    """The number of files in it, at most MOST_LOGS."""
 
 
-class Way(NamedTuple):
-    """How a session's folder is reached."""
+class Route(NamedTuple):
+    """The path to a session's folder."""
 
     path: str
     mount_namespace: str | None = None
-    """The mount namespace that it leads into; `None`: ours."""
+    """The mount namespace that the path leads into; `None`: ours."""
     pid: int | None = None
     uid: int | None = None
-    """The process that it leads through into that namespace, and its user."""
+    """The process whose root folder leads into that namespace, and its user."""
 
 
 MountKinds = Mapping[int, str]
-"""Those of the mount namespace that a way leads into; of ours only those whose word for owners can be believed (`vouched_mounts`)."""
+"""Number and file system type of the mounts in a route's mount namespace; of ours, only mounts with trusted owners (`vouched_mounts`)."""
 
 
-def find_folder(way: Way, kinds: MountKinds) -> Tuple[FileId | None, int | None]:
-    """What the folder at its end is, and who owns it, where that can be believed; the last part of the way is no link."""
+def find_folder(route: Route, kinds: MountKinds) -> Tuple[FileId | None, int | None]:
+    """Identifies the folder at the end of the route, and its owner if he can be trusted. The last part of the path must not be a link."""
     try:
-        with trust.open_fd(way.path, _FOLDER) as folder:
-            return file_id(os.fstat(folder)), _owner(folder, way, kinds)
+        with trust.open_fd(route.path, _FOLDER) as folder:
+            return file_id(os.fstat(folder)), _owner(folder, route, kinds)
     except OSError:
         return None, None
 
 
-def _owner(folder: int, way: Way, kinds: MountKinds) -> int | None:
-    """In another mount namespace a folder is believed to be theirs only who name it there, or by root."""
+def _owner(folder: int, route: Route, kinds: MountKinds) -> int | None:
+    """In another mount namespace, an owner is trusted only if he or root runs the process that names the folder."""
     uid = os.fstat(folder).st_uid
-    believed = mount_number(folder) in kinds if way.mount_namespace is None else way.uid in (uid, trust.ROOT)
+    believed = mount_number(folder) in kinds if route.mount_namespace is None else route.uid in (uid, trust.ROOT)
     return uid if believed else None
 
 
-def inspect(way: Way, kinds: MountKinds, before: Logs, carried: Mapping[FileId, Tuple[SocketListener, ...]]) -> Tuple[SessionFolder, Logs]:
-    """All that can be told of that session, all of one folder that is held open: a path may lead elsewhere in the next moment.
+def inspect(
+    route: Route, kinds: MountKinds, before: Logs, running: Mapping[FileId, Tuple[SocketListener, ...]]
+) -> Tuple[SessionFolder, Logs]:
+    """Reads everything about one session from a single open folder, because its path may lead elsewhere in the next moment.
 
-    `before`: its logs, as they were read last. `carried`: by folder, raylets of its owner that are seen to run, so that nobody need ask its
-    sockets. On a file system that other hosts share nothing proves that a session is dead.
+    `before`: its logs as they were read last. `running`: by folder, the raylets of its owner in the process table; the sockets of such a
+    session are not asked. On a file system that other hosts share, nothing proves that a session is dead.
     """
     try:
-        with trust.open_fd(way.path, _FOLDER) as folder:
-            where, uid = file_id(os.fstat(folder)), _owner(folder, way, kinds)
-            logs = _read_logs(folder, way.path, uid, before)
-            alive = tuple(one for one in carried.get(where, ()) if one.uid in (uid, trust.ROOT))
+        with trust.open_fd(route.path, _FOLDER) as folder:
+            where, uid = file_id(os.fstat(folder)), _owner(folder, route, kinds)
+            logs = _read_logs(folder, route.path, uid, before)
+            alive = tuple(one for one in running.get(where, ()) if one.uid in (uid, trust.ROOT))
             if kinds.get(mount_number(folder) or 0) not in LOCAL:
-                return SessionFolder(way.path, where, uid, alive or None, mount_namespace=way.mount_namespace), logs
-            return SessionFolder(way.path, where, uid, alive or find_listeners(folder), *logs.records, way.mount_namespace), logs
+                return SessionFolder(route.path, where, uid, alive or None, mount_namespace=route.mount_namespace), logs
+            return SessionFolder(route.path, where, uid, alive or find_listeners(folder), *logs.records, route.mount_namespace), logs
     except (FileNotFoundError, NotADirectoryError):
-        return SessionFolder(way.path, mount_namespace=way.mount_namespace), Logs()
+        return SessionFolder(route.path, mount_namespace=route.mount_namespace), Logs()
     except OSError:
-        return SessionFolder(way.path, listeners=None, mount_namespace=way.mount_namespace), Logs()
+        return SessionFolder(route.path, listeners=None, mount_namespace=route.mount_namespace), Logs()
 
 
 def _read_logs(session: int, path: str, uid: int | None, before: Logs) -> Logs:
-    """Of that open folder of that owner, read only when something in it has changed: it may hold tens of thousands of files."""
+    """Lists the logs again only if the folder has changed, because it may have tens of thousands of files. `uid`: owner of the session."""
     try:
         with trust.open_fd("logs", trust.FOLDER, session) as logs:
             status = os.fstat(logs)
             if (before.place, before.uid) != (file_id(status), uid):
                 before = Logs(file_id(status), uid)
-            names = _names(logs) if status.st_mtime_ns != before.changed else None
+            names = None
+            if status.st_mtime_ns != before.changed:
+                with os.scandir(logs) as entries:
+                    names = tuple(entry.name for entry in islice(entries, MOST_LOGS))
             raylets = before.raylets if names is None else tuple(sorted(filter(_RAYLET_LOG.match, names)))
             records = before.records
             is_young = not records.raylets and abs(time.time() - status.st_mtime) < FIRST_WORDS_WITHIN_S
@@ -144,13 +151,8 @@ def _read_logs(session: int, path: str, uid: int | None, before: Logs) -> Logs:
     )
 
 
-def _names(folder: int) -> Tuple[str, ...]:
-    with os.scandir(folder) as entries:
-        return tuple(entry.name for entry in islice(entries, MOST_LOGS))
-
-
 def find_listeners(session: int) -> Tuple[SocketListener, ...] | None:
-    """Who listens on the sockets of raylets in that open session folder. Several raylets of one session on a host have numbered sockets."""
+    """Listeners on raylet sockets of an open session folder. `None`: unknown. Several raylets of one session have numbered sockets."""
     try:
         with trust.open_fd("sockets", folder=session) as folder:
             return _listeners_in(folder, session)
@@ -161,7 +163,7 @@ def find_listeners(session: int) -> Tuple[SocketListener, ...] | None:
 
 
 def _listeners_in(folder: int, session: int) -> Tuple[SocketListener, ...] | None:
-    """What is not found in there, whatever a file system of a user's says, proves nothing."""
+    """A missing file in the folder of sockets proves nothing, because a user's file system may report anything: the answer is `None`."""
     try:
         with os.scandir(folder) as entries:
             names = [entry.name for entry in islice(entries, MOST_SOCKETS + 1)]
@@ -174,15 +176,16 @@ def _listeners_in(folder: int, session: int) -> Tuple[SocketListener, ...] | Non
 
 
 def answers(session: int, uid: int) -> bool | None:
-    """Whether a raylet of that user's, or of root's, listens in that open session folder."""
+    """Whether a raylet of this user or of root listens in an open session folder; `None` if unknown."""
     return SessionFolder("", uid=uid, listeners=find_listeners(session)).answers
 
 
 def _listener(folder: int, name: str, users: Tuple[int, ...]) -> SocketListener | bool | None:
-    """False: nobody; `None`: that can't be told. The kernel says who listens: whoever asks can't be told anything else. Raises `OSError`.
+    """The listener on one socket. False: nobody listens; `None`: unknown. The kernel reports it, so no user can forge it. Raises `OSError`.
 
-    A socket that none of `users` has made is somebody else's, and one that refuses us keeps nothing from being told. It is held before
-    it is asked, so that no link to a socket of root's can be put in its place; and nobody speaks for more than whoever made it.
+    A socket that none of `users` made belongs to somebody else; if it refuses us, that leaves nothing unknown. The socket is held open
+    before it is asked, so that a link to a socket of root can't replace it. The listener's own uid counts
+    only if he or root made the socket; otherwise the maker of the socket counts.
     """
     try:
         with trust.open_fd(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, folder) as held:
@@ -198,7 +201,7 @@ def _ask(held: int, maker: int, users: Tuple[int, ...]) -> SocketListener | bool
         try:
             asking.connect(f"/proc/self/fd/{held}")
         except BlockingIOError:
-            return SocketListener(0, maker)  # its queue is full: it is stopped or busy, but it is there
+            return SocketListener(0, maker)  # its queue is full: the listener is stopped or busy, but it lives
         except (ConnectionRefusedError, FileNotFoundError):
             return False
         except OSError as error:
@@ -209,18 +212,16 @@ def _ask(held: int, maker: int, users: Tuple[int, ...]) -> SocketListener | bool
 
 
 def read_records(logs: int, names: Tuple[str, ...], uid: int) -> Records:
-    """What these logs of raylets in an open folder tell, as far as the session's owner has written them."""
-    lines = [line for name in names[:MOST_RAYLET_LOGS] for line in _head(logs, name, uid).split(b"\n") if b"(raylet) " in line]
+    """Reads these logs of raylets in an open folder; only files of the session's owner count.
+
+    Files on another mount do not count: a FUSE file system of a user reports any owner that he likes.
+    """
+    lines: List[bytes] = []
+    for name in names[:MOST_RAYLET_LOGS]:
+        with suppress(OSError), trust.open_file(name, (uid,), logs) as file:
+            if mount_number(file) == mount_number(logs):
+                lines += [line for line in os.pread(file, LOG_HEAD_BYTES, 0).split(b"\n") if b"(raylet) " in line]
     return Records(
         frozenset(int(match[1]) for match in map(_RAYLET_LINE.match, lines) if match),
         frozenset(match[1].decode() for match in map(_NODE_LINE.search, lines) if match),
     )
-
-
-def _head(logs: int, name: str, uid: int) -> bytes:
-    """Nothing of what is mounted there: a FUSE file system of another user's says whose it is as he likes."""
-    try:
-        with trust.open_file(name, (uid,), logs) as file:
-            return os.pread(file, LOG_HEAD_BYTES, 0) if mount_number(file) == mount_number(logs) else b""
-    except OSError:
-        return b""

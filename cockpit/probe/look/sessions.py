@@ -1,4 +1,4 @@
-"""Ray sessions on this host: their folders, whether they live, their dashboards, their drivers."""
+"""Finds the Ray sessions of this host: their folders, whether they live, their dashboards and their drivers."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from .network import listening_sockets
 from .origin import flag, to_number
 from .proc import is_in_our_namespace, make_legible, open_files, read_link, user_name
 from .processes import Identity, ProcessTable, ScannedProcess
-from .session_folder import MOST_LOGS, Logs, MountKinds, Way, find_folder, inspect
+from .session_folder import MOST_LOGS, Logs, MountKinds, Route, find_folder, inspect
 from .tree import FileId, file_id, mount_kinds, mount_number, vouched_mounts
 
 DEFAULT_TEMP = "/tmp/ray"  # noqa: S108 Ray's own default
 _NAME = re.compile(r"session_(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)_\d+_\d+$")
-_TOLD_TO_END = re.compile(rb'reason_message: "received SIGTERM"|received SIGTERM\. Existing local drain request')
+_SIGTERM_LINE = re.compile(rb'reason_message: "received SIGTERM"|received SIGTERM\. Existing local drain request')
 MOST_JOBS = 200
 MOST_OPEN, MOST_DASHBOARDS = 4000, 4
-"""Open files of a process that are looked through, and what calls itself the dashboard of one session."""
+"""Open files of a process that are searched, and processes that are tried as the dashboard of one session."""
 MOST_NAMES = 2_000_000
-"""Of anything in temp dirs, in which everybody may write."""
+"""Entries read in all temp dirs together: every user may write into them."""
 MOST_TEMPS, MOST_SESSIONS, MOST_OF_ONE = 256, 1000, 200
-"""Of temp dirs, of sessions in all of them, and of those of another user: whoever names a temp dir may have filled it."""
-LAST_WORDS_BYTES = 1 << 14
+"""Temp dirs, sessions in all of them, and sessions of one other user: a user may have filled a temp dir."""
+LOG_TAIL_BYTES = 1 << 14
 
 
 class Folder(NamedTuple):
@@ -41,110 +41,113 @@ class Folder(NamedTuple):
     started: float | None
     latest: bool
     stopped: bool | None = None
-    """Dead, and the latest: whether its raylet was told to end, as `ray stop` does, by the last words of its log."""
+    """Whether its raylet's log ends with a SIGTERM, which `ray stop` sends; read only if this session is the latest one, and dead."""
     nodes: Tuple[str, ...] = ()
-    """Ray's ids of nodes whose raylets have written into it, by logs of its owner: also of other hosts, where these share the folder."""
+    """Ray's ids of the nodes whose raylets wrote logs here, from logs of its owner: other hosts may share the folder."""
     log_files: int = 0
 
     @property
     def answers(self) -> bool | None:
-        """Whether a raylet of its owner's listens there; `None` when that can't be told."""
+        """Whether a raylet of its owner listens there; `None` if unknown."""
         return self.facts.answers
 
 
 class Sessions(NamedTuple):
-    """What is known of the sessions on this host."""
+    """The sessions of this host."""
 
     folders: Tuple[Folder, ...] = ()
-    """Those in Ray's temp dirs."""
+    """The sessions in Ray's temp dirs."""
     all: Tuple[SessionFolder, ...] = ()
-    """These, and those that processes name in other places or containers."""
+    """These, and the sessions that processes name in other places or containers."""
     of: Mapping[int, SessionFolder] = {}
-    """By pid: the session that a process names or writes to."""
+    """By pid: the session that the process names or writes to."""
     drivers: Mapping[int, Driver] = {}
     dashboards: Mapping[str, str] = {}
-    """By session folder, where its dashboard listens."""
+    """By session folder: the address of its dashboard."""
     temps: Tuple[str, ...] = ()
-    """Ray's temp dirs: those in use first."""
+    """Ray's temp dirs, those in use first."""
     logs: Tuple[Logs, ...] = ()
-    """Of those that live."""
+    """The logs of live sessions."""
 
 
 class SessionScanner:
-    """Looks at sessions again and again, and remembers every temp dir it has heard of."""
+    """Reads the sessions again and again, and remembers each temp dir that it once found."""
 
     def __init__(self, temps: Iterable[str] = (), name: Callable[[int], str | None] = user_name) -> None:
         self.at = ""
-        """The folder that is being read; its file system may hang."""
+        """The folder that is being read: its file system may hang."""
         self._name = name
         self._given: Dict[str, None] = dict.fromkeys(temps)
-        self._heard: Tuple[str, ...] = ()
+        self._found_temps: Tuple[str, ...] = ()
         self._logs: Dict[str, Logs] = {}
         self._vouched: MountKinds = {}
         self._foreign: Dict[str, MountKinds] = {}
         self._confirmed: Dict[Tuple[Identity, str], bool] = {}
         self._dashboards: Dict[Identity, str] = {}
 
-    def hear(self, temp: str) -> None:
-        """A person has named this temp dir."""
+    def add_temp_dir(self, temp: str) -> None:
+        """Adds a temp dir that a person named."""
         self._given.setdefault(temp)
 
     def read(self, table: ProcessTable) -> Sessions:
-        """The processes tell which temp dirs there are, and which sessions need not be asked."""
+        """Finds the temp dirs through the processes. A session whose raylet is in the table is alive, and its sockets are not asked."""
         self._vouched, self._foreign = vouched_mounts(), {}
-        temps = self._known_temps(table)
-        ways = _named_ways(table)
-        listed = self._session_paths(temps)
-        reached = tuple(dict.fromkeys([*map(Way, listed), *ways.values()]))
-        carried = self._find_raylets(table, ways)
-        seen = {way: inspect(self._go(way), self._find_kinds(way), self._logs.get(way.path, Logs()), carried) for way in reached}
-        self._logs = {way.path: logs for way, (_, logs) in seen.items()}
-        facts = {way: folder for way, (folder, _) in seen.items()}
-        live = [path for path in listed if facts[Way(path)].answers]
-        drivers = {pid: driver for path in live for pid, driver in self._drivers_of(path, table).items()}
-        named = {pid: facts[way] for pid, way in ways.items()}
+        here = {process.identity for process in table.values()}
+        self._dashboards = {identity: address for identity, address in self._dashboards.items() if identity in here}
+        self._confirmed = {key: is_open for key, is_open in self._confirmed.items() if key[0][0] in table}
+
+        temps = self._find_temp_dirs(table)
+        routes = _find_routes(table)
+        listed = self._find_session_paths(temps)
+        known_raylets = self._find_raylets(table, routes)
+        facts: Dict[Route, SessionFolder] = {}
+        logs: Dict[str, Logs] = {}
+        for route in dict.fromkeys([*map(Route, listed), *routes.values()]):
+            self.at = route.path
+            facts[route], logs[route.path] = inspect(route, self._mount_kinds(route), self._logs.get(route.path, Logs()), known_raylets)
+        self._logs = logs
+
+        live = [path for path in listed if facts[Route(path)].answers]
+        named = {pid: facts[route] for pid, route in routes.items()}
         return Sessions(
-            folders=tuple(_folder(path, facts[Way(path)], self._name, self._logs[path]) for path in listed),
+            folders=tuple(_folder(path, facts[Route(path)], self._name, logs[path]) for path in listed),
             all=tuple(facts.values()),
             of=named,
-            drivers=drivers,
-            dashboards=self._dashboards_of(table, named, {facts[Way(path)].place: path for path in listed}),
+            drivers={pid: driver for path in live for pid, driver in self._find_drivers(path, table).items()},
+            dashboards=self._find_dashboards(table, named, {facts[Route(path)].place: path for path in listed}),
             temps=temps,
-            logs=tuple(self._logs[path] for path in live),
+            logs=tuple(logs[path] for path in live),
         )
 
-    def _go(self, way: Way) -> Way:
-        self.at = way.path
-        return way
-
-    def _find_kinds(self, way: Way) -> MountKinds:
-        if way.mount_namespace is None:
+    def _mount_kinds(self, route: Route) -> MountKinds:
+        if route.mount_namespace is None:
             return self._vouched
-        if way.mount_namespace not in self._foreign:
-            self._foreign[way.mount_namespace] = mount_kinds(way.pid or 0)
-        return self._foreign[way.mount_namespace]
+        if route.mount_namespace not in self._foreign:
+            self._foreign[route.mount_namespace] = mount_kinds(route.pid or 0)
+        return self._foreign[route.mount_namespace]
 
     def _is_there(self, path: str) -> bool:
-        """Whether it is a folder of ours: not one in a mount namespace that somebody has made."""
+        """Whether the folder exists in our mounts, and not only in a mount namespace that a user created."""
+        self.at = path
         try:
-            with trust.open_fd(self._go(Way(path)).path, trust.FOLDER_PLACE) as folder:
+            with trust.open_fd(path, trust.FOLDER_PLACE) as folder:
                 return mount_number(folder) in self._vouched
         except OSError:
             return False
 
-    def _known_temps(self, table: ProcessTable) -> Tuple[str, ...]:
-        """Those of living raylets first, then what other processes name, then the usual ones; of all, what root's and our own name.
+    def _find_temp_dirs(self, table: ProcessTable) -> Tuple[str, ...]:
+        """First the temp dirs of live raylets, then those that other processes name, then the usual ones.
 
-        Of very many only the first are looked into: no other user's crowd them out.
+        The number is limited. Processes of root and of our user come first, so that no other user can push their temp dirs out.
         """
-        named = sorted(table.values(), key=lambda process: (process.details.uid not in trust.own_uids(), process.origin.role != "raylet"))
-        places = ((os.path.dirname(process.origin.session or ""), process.origin.temp) for process in named)
-        heard = [place for both in places for place in both if place]
-        self._heard = tuple(islice(filter(self._is_there, dict.fromkeys([*heard, *self._heard])), MOST_TEMPS))
-        return tuple(dict.fromkeys([*self._heard, *filter(self._is_there, self._given)]))
+        ordered = sorted(table.values(), key=lambda process: (process.details.uid not in trust.own_uids(), process.origin.role != "raylet"))
+        places = ((os.path.dirname(process.origin.session or ""), process.origin.temp) for process in ordered)
+        named = [place for both in places for place in both if place]
+        self._found_temps = tuple(islice(filter(self._is_there, dict.fromkeys([*named, *self._found_temps])), MOST_TEMPS))
+        return tuple(dict.fromkeys([*self._found_temps, *filter(self._is_there, self._given)]))
 
-    def _drivers_of(self, session: str, table: ProcessTable) -> Dict[int, Driver]:
-        """A driver keeps a log with its job and pid in its name open (2.9 to 2.60)."""
+    def _find_drivers(self, session: str, table: ProcessTable) -> Dict[int, Driver]:
+        """A driver keeps a log open whose name has its job and its pid (Ray 2.9 to 2.60)."""
         found: Dict[int, Driver] = {}
         for pid, (job, log) in self._logs[session].drivers.items():
             process = table.get(pid)
@@ -152,18 +155,15 @@ class SessionScanner:
                 continue
             key = process.identity, log
             if key not in self._confirmed:
-                self._confirmed[key] = _holds(process, session, log)
+                self._confirmed[key] = _has_log_open(process, session, log)
             if self._confirmed[key]:
                 found[pid] = Driver(process.ticks, session, job)
-        here = {process.identity for process in table.values()}
-        self._dashboards = {identity: address for identity, address in self._dashboards.items() if identity in here}
-        self._confirmed = {key: yes for key, yes in self._confirmed.items() if key[0][0] in table}
         return found
 
-    def _dashboards_of(
+    def _find_dashboards(
         self, table: ProcessTable, named: Mapping[int, SessionFolder], listed: Mapping[FileId | None, str]
     ) -> Dict[str, str]:
-        """Only those that run as the session's owner, or as root: anybody can call a process a dashboard."""
+        """Only dashboards that run as the session's owner or as root count: any user can name a process like a dashboard."""
         found: Dict[str, str] = {}
         tried: Counter[str | None] = Counter()
         for process in table.values():
@@ -173,52 +173,51 @@ class SessionScanner:
             folder = named[process.pid]
             path = listed.get(folder.place) if folder.place else None
             tried[path] += 1
-            if tried[path] > MOST_DASHBOARDS:
+            if tried[path] > MOST_DASHBOARDS or path is None or process.details.uid not in (folder.uid, trust.ROOT):
                 continue
-            address = self._address(process, port) if path and process.details.uid in (folder.uid, trust.ROOT) else None
-            if path and address:
-                found[path] = address
+            address = self._dashboards.get(process.identity) or _dashboard_address(process, port)
+            if address:
+                self._dashboards[process.identity] = found[path] = address
         return found
 
-    def _address(self, process: ScannedProcess, port: int) -> str | None:
-        known = self._dashboards.get(process.identity) or _dashboard_address(process, port)
-        if known:
-            self._dashboards[process.identity] = known
-        return known
-
-    def _find_raylets(self, table: ProcessTable, ways: Mapping[int, Way]) -> Dict[FileId, Tuple[SocketListener, ...]]:
-        """By folder: its raylets that are seen to run as its owner or root. Nobody need connect to these, time and again."""
+    def _find_raylets(self, table: ProcessTable, routes: Mapping[int, Route]) -> Dict[FileId, Tuple[SocketListener, ...]]:
+        """By session folder: its raylets in the table that run as its owner or as root. Their sockets need no connection then."""
         found: Dict[FileId, Tuple[SocketListener, ...]] = {}
         for process in table.values():
-            if process.alive and process.origin.role == "raylet" and process.pid in ways:
-                way, uid = self._go(ways[process.pid]), process.details.uid
-                where, owner = find_folder(way, self._find_kinds(way))
+            if process.alive and process.origin.role == "raylet" and process.pid in routes:
+                route, uid = routes[process.pid], process.details.uid
+                self.at = route.path
+                where, owner = find_folder(route, self._mount_kinds(route))
                 if where is not None and uid is not None and uid in (owner, trust.ROOT):
                     found[where] = (*found.get(where, ()), SocketListener(process.pid, uid))
         return found
 
-    def _session_paths(self, temps: Iterable[str]) -> Tuple[str, ...]:
-        """Those in these temp dirs, each once: two may be one, by a link or a mount. Of very many root's and ours, then others' latest."""
+    def _find_session_paths(self, temps: Iterable[str]) -> Tuple[str, ...]:
+        """Each session once, even if links or mounts give it several paths.
+
+        The number is limited: root's sessions and ours come first, then the latest ones of other users.
+        """
         found: Dict[FileId, Tuple[bool, str, str]] = {}
-        of: Dict[int | None, List[Tuple[str, FileId]]] = {}
-        for path in islice(self._names(temps), MOST_LOGS):
-            where, owner = find_folder(Way(path), self._vouched)
+        by_owner: Dict[int | None, List[Tuple[str, FileId]]] = {}
+        for path in islice(self._list_paths(temps), MOST_LOGS):
+            where, owner = find_folder(Route(path), self._vouched)
             if where is not None and where not in found:
                 found[where] = owner in trust.own_uids(), os.path.basename(path), path
-                of.setdefault(owner, []).append((os.path.basename(path), where))
+                by_owner.setdefault(owner, []).append((os.path.basename(path), where))
         latest = []
-        for owner, mine in of.items():
+        for owner, sessions in by_owner.items():
             most = MOST_SESSIONS if owner in trust.own_uids() else MOST_OF_ONE
-            latest += [found[where] for _, where in nlargest(most, mine)]
+            latest += [found[where] for _, where in nlargest(most, sessions)]
         chosen = {path for _, _, path in nlargest(MOST_SESSIONS, latest)}
         return tuple(path for _, _, path in found.values() if path in chosen)
 
-    def _names(self, temps: Iterable[str]) -> Iterator[str]:
-        """Of all sessions in them; a temp dir with several names is read once."""
+    def _list_paths(self, temps: Iterable[str]) -> Iterator[str]:
+        """The paths of all sessions in these temp dirs. A temp dir with several names is read once."""
         read: Set[FileId] = set()
         left = MOST_NAMES
         for temp in temps:
-            with suppress(OSError), os.scandir(self._go(Way(temp)).path) as entries:
+            self.at = temp
+            with suppress(OSError), os.scandir(temp) as entries:
                 where = file_id(os.stat(temp))
                 if where in read:
                     continue
@@ -231,60 +230,59 @@ class SessionScanner:
                 yield from (f"{temp}/{name}" for name in sorted(names))
 
 
-def _named_ways(table: ProcessTable) -> Dict[int, Way]:
-    """By pid, the way to the session that a process names: into another mount namespace through the first process of its user in there."""
-    ways: Dict[Tuple[str | None, int | None, str], Way] = {}
-    found: Dict[int, Way] = {}
+def _find_routes(table: ProcessTable) -> Dict[int, Route]:
+    """By pid: the route to the session that the process names.
+
+    A session in another mount namespace is reached through the first process there of the same user.
+    """
+    routes: Dict[Tuple[str | None, int | None, str], Route] = {}
+    found: Dict[int, Route] = {}
     for process in table.values():
         session, uid, namespace = process.origin.session, process.details.uid, process.details.mount_namespace
         if session:
-            way = Way(session) if namespace is None else Way(f"/proc/{process.pid}/root{session}", namespace, process.pid, uid)
-            found[process.pid] = ways.setdefault((namespace, uid if namespace else None, session), way)
+            route = Route(session) if namespace is None else Route(f"/proc/{process.pid}/root{session}", namespace, process.pid, uid)
+            found[process.pid] = routes.setdefault((namespace, uid if namespace else None, session), route)
     return found
 
 
 def _folder(path: str, facts: SessionFolder, name_of: Callable[[int], str | None], logs: Logs) -> Folder:
     temp, name = os.path.split(path)
+    started = None
+    with suppress(ValueError, OverflowError):
+        # Its name has this host's local time.
+        if match := _NAME.match(name):
+            started = time.mktime(time.strptime(match[1], "%Y-%m-%d_%H-%M-%S"))
     latest = os.path.basename(read_link(f"{temp}/session_latest") or "") == name
-    stopped = was_told_to_end(f"{path}/logs/raylet.out") if latest and facts.answers is False else None
+    stopped = has_received_sigterm(f"{path}/logs/raylet.out") if latest and facts.answers is False else None
     owner = name_of(facts.uid) if facts.uid is not None else None
-    return Folder(path, facts, owner, _parse_start(name), latest, stopped, tuple(sorted(logs.records.nodes)), logs.files)
+    return Folder(path, facts, owner, started, latest, stopped, tuple(sorted(logs.records.nodes)), logs.files)
 
 
-def was_told_to_end(log: str) -> bool | None:
-    """Whether a raylet's last words tell of a SIGTERM."""
+def has_received_sigterm(log: str) -> bool | None:
+    """Whether the last lines of a raylet's log report a SIGTERM; `None` if the log can't be read."""
     try:
-        return bool(_TOLD_TO_END.search(trust.read_end(log, LAST_WORDS_BYTES)))
+        return bool(_SIGTERM_LINE.search(trust.read_end(log, LOG_TAIL_BYTES)))
     except OSError:
         return None
 
 
 def date_writes(logs: Iterable[Logs]) -> Dict[str, float]:
-    """By submission id, when its log was written to last; of the latest ones only."""
+    """By submission id: when the log of the job was last written (POSIX time). Only the latest jobs are listed."""
     found: List[Tuple[float, str]] = []
     for one in logs:
         for job, path in one.jobs.items():
-            with suppress(OSError):  # it is gone
+            with suppress(OSError):  # it has been removed
                 found.append((os.stat(path).st_mtime, job))
     return {make_legible(job): round(moment, 1) for moment, job in nlargest(MOST_JOBS, found)}
 
 
 def is_session(name: str) -> bool:
-    """Whether Ray calls a session's folder so."""
+    """Whether Ray gives such a name to the folder of a session."""
     return bool(_NAME.match(name))
 
 
-def _parse_start(name: str) -> float | None:
-    """Its name holds this host's local time."""
-    found = _NAME.match(name)
-    try:
-        return time.mktime(time.strptime(found[1], "%Y-%m-%d_%H-%M-%S")) if found else None
-    except (ValueError, OverflowError):
-        return None
-
-
-def _holds(process: ScannedProcess, session: str, log: str) -> bool:
-    """Whether it has that log open. Where its files can't be seen: whether the log was written since it was started."""
+def _has_log_open(process: ScannedProcess, session: str, log: str) -> bool:
+    """If we may not see its open files: whether the log was written since the process started."""
     end = f"/{os.path.basename(session)}/logs/{log}"
     try:
         return any(link.endswith(end) for link in islice(open_files(process.pid), MOST_OPEN))
@@ -302,9 +300,9 @@ def _age(path: str) -> float:
 
 
 def _dashboard_address(process: ScannedProcess, port: int) -> str | None:
-    """Where a dashboard really listens: with --port-retries it may have moved on. Its flags where that can't be seen.
+    """The address on which a dashboard really listens: with --port-retries it may use a later port than its flag says.
 
-    In another network namespace its address is another place, where somebody else may listen here.
+    If its sockets can't be seen, the flags count. `None` in another network namespace: at that address here, another program may listen.
     """
     argv = process.details.argv
     if is_in_our_namespace(process.pid, "net") is False:

@@ -1,6 +1,7 @@
-"""How much folders take, and whose: sessions, with what in them may be worth keeping; /dev/shm.
+"""Measures the folders of sessions and /dev/shm, and finds files in sessions that may be worth keeping.
 
-Dear are checkpoints, core dumps, and what jobs have written into their working_dir. Sessions are counted slowly, so that nobody notices.
+Worth keeping are checkpoints, core dumps, and files that jobs wrote into their working_dir. Sessions are counted slowly, to leave CPU and
+disks to the jobs.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from .tree import FolderEntry, MovedError, Walk, shown_path
 
 MAX_KEPT_LISTED = 20
 MOST_FILES = 2_000_000
-"""Beyond that it gives up, and the size stays unknown."""
+"""Files counted in one folder. If there are more, the size stays unknown."""
 MAX_PROTECTED_CHARS = 8 << 20
-"""Of the paths of what may be worth keeping: whoever may write into a session's folder decides how many they are, and how long."""
+"""Characters of all paths that may be worth keeping: users who may write into a session's folder decide their number and length."""
 RECOUNT_INTERVAL_S = 900.0
 CHECK_INTERVAL_S = 10.0
 RECOUNT_CHANGE_SHARE = 0.05
-"""Share of a disk by which it has changed, so that its folders are counted anew: what fills it is looked for."""
+"""If the used share of a disk changes by this much, its folders are counted again, to find what fills it."""
 PAUSE_EVERY_ENTRIES, PAUSE_S = 200, 0.01
 UNPACKED_WITHIN_S = 60.0
-"""Ray unpacks a working_dir at once, and all its files have that time; what is younger than the oldest by more, a job has written."""
+"""Ray unpacks a working_dir at once, so all its files have about the same time. A file this much younger than the oldest is a job's."""
 LARGE_BYTES = 1 << 20
-"""So large a file in a working_dir is kept, whatever its age: data or weights."""
+"""A file of this size in a working_dir is kept at any age: it has data or weights."""
 _FILE = re.compile(
     r"(.*checkpoint.*|.*\.(safetensors|pth?|ckpt|distcp|gguf|onnx|npz|h5)|(pytorch|adapter)_model.*\.bin|global_step.*|core([.-].*\d)?)$",
     re.DOTALL | re.IGNORECASE,
@@ -43,25 +44,27 @@ _PACKAGE = re.compile(r"(runtime_resources/working_dir_files/[^/]+)(?:/|$)")
 
 
 class Size(NamedTuple):
-    """Of one folder: bytes on disk (`None`: too many files to count), and up to MAX_KEPT_LISTED paths in it that may be worth keeping."""
+    """The size of one folder."""
 
     size: int | None
+    """Bytes on disk; `None`: there are too many files to count."""
     keeps: Tuple[str, ...]
+    """At most MAX_KEPT_LISTED paths in it that may be worth keeping."""
 
 
 class Sizes:
-    """Counts folders one after the other in a thread of its own."""
+    """Counts folders one by one, in a thread of its own."""
 
     def __init__(self, sleep: Callable[[float], None] = time.sleep) -> None:
         self.known: Dict[str, Size] = {}
         self._wanted: Tuple[str, ...] = ()
         self._counted: Dict[str, Tuple[float, float]] = {}
-        """By folder: when it is counted again, and how full its disk was the last time."""
+        """By folder: when to count it again, and the used share of its disk at the last count."""
         self._wake = threading.Event()
         self._sleep = sleep
 
     def want(self, folders: Iterable[str]) -> None:
-        """These folders, and no others any more."""
+        """Sets the folders that are counted from now on."""
         wanted = tuple(folders)
         if wanted != self._wanted:
             self._wanted = wanted
@@ -70,11 +73,11 @@ class Sizes:
             self._wake.set()
 
     def start(self) -> None:
-        """Once."""
+        """Starts the thread; call it once."""
         threading.Thread(target=self._run, name="sizes", daemon=True).start()
 
     def _run(self) -> None:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)  # on Linux, of this thread alone
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)  # on Linux, this sets only this thread
         while True:
             for folder in self._wanted:
                 used = _measure_use(folder)
@@ -87,17 +90,17 @@ class Sizes:
 
 
 def _measure_use(folder: str) -> float:
-    """Share of its disk that is in use."""
+    """The used share of the folder's disk, 0 to 1."""
     free, total = free_space(folder)
     return 1 - free / total if free is not None and total else 0.0
 
 
 def count(folder: str, sleep: Callable[[float], None] = time.sleep, most: int = MOST_FILES) -> Size:
-    """Stays on the folder's file system and follows no links; what can't be read counts nothing, nor do folders' own blocks."""
+    """Stays on one file system and follows no links. Folders and unreadable files count as 0 bytes."""
     try:
         top = os.open(folder, FOLDER)
     except OSError:
-        return Size(0, ())  # removed since, or not ours to read
+        return Size(0, ())  # it was removed, or we may not read it
     total, number, protected = 0, 0, ProtectedFiles()
     try:
         for number, entry in enumerate(islice(Walk(top), most + 1), 1):
@@ -111,36 +114,38 @@ def count(folder: str, sleep: Callable[[float], None] = time.sleep, most: int = 
         return Size(None, ())
     finally:
         os.close(top)
-    return Size(
-        total if number <= most and not protected.are_too_many else None, tuple(map(shown_path, islice(protected.found, MAX_KEPT_LISTED)))
-    )
+    size = total if number <= most and not protected.are_too_many else None
+    return Size(size, tuple(map(shown_path, islice(protected.found, MAX_KEPT_LISTED))))
 
 
-# What is protected
+# Protected files
 
 
 class ProtectedFiles:
-    """What was found while a folder is gone through, a folder after all that lies in it."""
+    """Collects the protected files of a walk, in which a folder comes after its contents."""
 
     def __init__(self) -> None:
         self.found: Dict[str, None] = {}
-        """Files, and folders of which all stays; paths from the top."""
+        """Files, and folders that stay as a whole; paths relative to the top."""
         self._unpacked: Dict[str, float] = {}
-        """By package, when it was unpacked."""
+        """By package: when it was unpacked."""
         self._waiting: Dict[str, List[Tuple[str, os.stat_result]]] = {}
-        """By package, files that may be worth keeping: that is known once its oldest one is."""
+        """By package: files that may be worth keeping. The oldest file of the package decides, so the whole package must be read first."""
         self._chars = 0
 
     @property
     def are_too_many(self) -> bool:
-        """Whether no more can be remembered."""
+        """Whether their paths are too long to keep more of them."""
         return self._chars > MAX_PROTECTED_CHARS
 
     def see(self, entry: FolderEntry) -> None:
-        """One entry."""
+        """Takes the next entry of the walk."""
         package = _package(entry.path)
         if entry.is_folder:
-            self._decide_waiting(entry.path)
+            for path, status in self._waiting.pop(entry.path, ()):
+                self._chars -= len(path)
+                if self._is_result(entry.path, status):
+                    self._find(_together(path, entry.path))
             return
         if package is not None and stat.S_ISREG(entry.status.st_mode):
             self._unpacked[package] = min(entry.status.st_mtime, self._unpacked.get(package, entry.status.st_mtime))
@@ -154,7 +159,7 @@ class ProtectedFiles:
             self._chars += len(entry.path)
 
     def why_kept(self, path: str, status: os.stat_result) -> str | None:
-        """Under which path it is kept: also what has come since; `None`: it may go."""
+        """The path under which this file is kept, new files included; `None` if it may be removed."""
         if _is_worthless(path, status):
             return None
         named, package = _named_protected(path), _package(path)
@@ -162,41 +167,36 @@ class ProtectedFiles:
             return named
         return _together(path, package) if self._is_result(package, status) else None
 
-    def _decide_waiting(self, package: str) -> None:
-        for path, status in self._waiting.pop(package, ()):
-            self._chars -= len(path)
-            if self._is_result(package, status):
-                self._find(_together(path, package))
-
     def _find(self, path: str) -> None:
         self._chars += 0 if path in self.found else len(path)
         self.found[path] = None
 
     def _is_result(self, package: str, status: os.stat_result) -> bool:
+        """Whether a job has written the file, rather than Ray when it unpacked the package."""
         unpacked = self._unpacked.get(package)
         return unpacked is None or status.st_size >= LARGE_BYTES or status.st_mtime > unpacked + UNPACKED_WITHIN_S
 
 
 def _package(path: str) -> str | None:
-    """The folder of an unpacked working_dir that the path lies in."""
+    """The folder of the unpacked working_dir that contains the path."""
     found = _PACKAGE.match(path)
     return found[1] if found and found[1] != path else None
 
 
 def _together(path: str, package: str) -> str:
-    """The folder that the file lies in, if that is not the working_dir itself."""
+    """The folder of the file, or the file itself if it is directly in the working_dir."""
     folder = os.path.dirname(path)
     return path if folder == package else folder
 
 
 def _is_worthless(path: str, status: os.stat_result) -> bool:
-    """Source code, what pip has installed, an empty file: nothing to keep."""
+    """Whether it is source code, a file that pip installed, or empty."""
     parts = path.split("/")
     return not status.st_size or not stat.S_ISREG(status.st_mode) or bool(_SOURCE.match(parts[-1])) or not _INSTALLED.isdisjoint(parts)
 
 
 def _named_protected(path: str) -> str | None:
-    """The file, or the highest folder above it that is named like a checkpoint."""
+    """The highest folder above the file that has the name of a checkpoint, or else the file if its own name protects it."""
     parts = path.split("/")
     for depth, part in enumerate(parts[:-1], 1):
         if _FOLDER.match(part):
@@ -207,18 +207,19 @@ def _named_protected(path: str) -> str | None:
 # /dev/shm
 
 MOST_SHM_FILES = 20_000
-"""Beyond that it gives up, and nobody's share is known."""
+"""If there are more files, no user's share is known."""
 DEEPEST_SHM_FOLDER = 8
-"""Folders that lie in each other; what is deeper is out of sight."""
+"""Levels of folders that are counted."""
 MOST_USERS = 16
-"""The largest of them."""
+"""Users that a sample lists: those with the most bytes."""
 
 
 class SharedMemory(NamedTuple):
-    """`owners`: bytes of the files that have a name there, by user id; what is deleted and still mapped is in none of them."""
+    """The use of /dev/shm."""
 
     amount: Amount
     owners: Dict[int, int] | None = None
+    """Bytes by user id. Only files that still have a name count; deleted files that are still mapped do not."""
 
 
 def read_shared_memory(place: str = SHM) -> SharedMemory:
@@ -227,17 +228,17 @@ def read_shared_memory(place: str = SHM) -> SharedMemory:
 
 
 def measure_owners(place: str, most: int = MOST_SHM_FILES) -> Dict[int, int] | None:
-    """`None`: not ours to read, too many files, or they are moved about."""
+    """Bytes by user id; `None` if we may not read the folder, it has too many files, or it is moved meanwhile."""
     owners: Dict[int, int] = {}
-    met: Set[int] = set()
+    counted: Set[int] = set()
     try:
         with open_fd(place) as top:
             for number, entry in enumerate(Walk(top, lambda path: path.count("/") < DEEPEST_SHM_FOLDER)):
                 status = entry.status
                 if number >= most:
                     return None
-                if stat.S_ISREG(status.st_mode) and status.st_ino not in met:
-                    met.add(status.st_ino)
+                if stat.S_ISREG(status.st_mode) and status.st_ino not in counted:
+                    counted.add(status.st_ino)
                     owners[status.st_uid] = owners.get(status.st_uid, 0) + status.st_blocks * 512
     except (MovedError, OSError):
         return None
@@ -245,7 +246,7 @@ def measure_owners(place: str, most: int = MOST_SHM_FILES) -> Dict[int, int] | N
 
 
 def shm_users(owners: Dict[int, int] | None, name: Callable[[int], str | None]) -> list[Dict[str, Any]] | None:
-    """The largest, always in the same order."""
+    """The users with the most bytes, ordered by user id."""
     if owners is None:
         return None
     largest = sorted(owners, key=lambda uid: -owners[uid])[:MOST_USERS]

@@ -1,4 +1,4 @@
-"""The Python stacks of one process on this host, as py-spy sees them without stopping it."""
+"""Reads the Python stacks of one process on this host by py-spy, without stopping the process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from typing import Any, Dict, Iterable, List
+from typing import Any, Dict, List
 
 from .. import programs, trust
 from ..trust import TrustError
@@ -14,9 +14,9 @@ from .proc import make_legible, read_or_nothing
 from .processes import lives, read_environ, read_stat, read_status
 
 DUMP_TIMEOUT_S = 8.0
-"""Seconds for py-spy: it reads the symbols of every library that is mapped, which takes long on a host under load."""
+"""Seconds for py-spy: it reads the symbols of all mapped libraries, which takes long on a loaded host."""
 TRIES = 3
-"""A process that is not stopped may change its stack while it is read; py-spy then says that it couldn't."""
+"""A process that is not stopped may change its stack during the reading; py-spy then fails."""
 PTRACE_SCOPE = "/proc/sys/kernel/yama/ptrace_scope"
 MOST_THREADS, MOST_FRAMES = 300, 150
 NO_PY_SPY = (
@@ -27,11 +27,11 @@ Answer = Dict[str, Any]
 
 
 def stack(pid: int, ticks: int) -> Answer:
-    """The threads of exactly that process, or a sentence that says why not; with `ticks` 0 of whatever has the pid."""
+    """The threads of exactly this process, or an error sentence. `ticks` 0: of any process that has the pid."""
     found = read_stat(pid)
     if found is None or (ticks and not lives(pid, ticks)):
         return {"error": f"Process {pid} has ended; that pid is free or another process's now."}
-    program, reason = _py_spy(pid)
+    program, reason = _find_py_spy(pid)
     if program is None:
         return {"error": f"{NO_PY_SPY}{f' ({reason})' if reason else ''}"}
     answer = _dump(program, pid)
@@ -41,7 +41,7 @@ def stack(pid: int, ticks: int) -> Answer:
 
 
 def _dump(program: str, pid: int) -> Answer:
-    said = ""
+    errors = ""
     for _ in range(TRIES):
         words = [program, "dump", "--json", "--nonblocking", "--pid", str(pid)]
         try:
@@ -53,52 +53,53 @@ def _dump(program: str, pid: int) -> Answer:
                 "error": f"py-spy has not answered in {DUMP_TIMEOUT_S:.0f} s: the process may be stopped or in uninterruptible sleep (D)"
             }
         if ended.code == 0:
-            return _threads(ended.out)
-        said = make_legible(ended.err.decode("utf-8", "surrogateescape"))
-        if "ermission" in said:
+            return _parse_threads(ended.out)
+        errors = make_legible(ended.err.decode("utf-8", "surrogateescape"))
+        if "ermission" in errors:
             break
-    return {"error": _why(said, pid)}
+    return {"error": _explain(errors, pid)}
 
 
-def _threads(printed: bytes) -> Answer:
+def _parse_threads(printed: bytes) -> Answer:
     try:
         threads: List[Answer] = json.loads(printed)
-        return {"threads": [{"frames": _frames(thread)} for thread in threads[:MOST_THREADS]]}
+        frames = [
+            [
+                {"name": str(frame["name"]), "file": str(frame.get("short_filename") or frame["filename"]), "line": int(frame["line"])}
+                for frame in thread["frames"][:MOST_FRAMES]
+            ]
+            for thread in threads[:MOST_THREADS]
+        ]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         return {"error": f"py-spy's output can't be read: {error}"}
+    return {"threads": [{"frames": one} for one in frames]}
 
 
-def _frames(thread: Answer) -> List[Answer]:
-    return [
-        {"name": str(frame["name"]), "file": str(frame.get("short_filename") or frame["filename"]), "line": int(frame["line"])}
-        for frame in thread["frames"][:MOST_FRAMES]
-    ]
-
-
-def _why(said: str, pid: int) -> str:
-    if "ermission" in said:
+def _explain(errors: str, pid: int) -> str:
+    """One sentence from the error output of py-spy."""
+    if "ermission" in errors:
         return f"py-spy is not allowed to read process {pid}: {_why_denied(pid)}"
-    if "python version" in said or "python interpreter" in said.lower():
+    if "python version" in errors or "python interpreter" in errors.lower():
         return f"process {pid} runs no Python that py-spy knows"
-    line = next((line for line in reversed(said.splitlines()) if line.strip() and not line.startswith((" ", "\t"))), "no output")
+    line = next((line for line in reversed(errors.splitlines()) if line.strip() and not line.startswith((" ", "\t"))), "no output")
     return f"py-spy can't read process {pid}: {line.strip()[:300]}"
 
 
 def _why_denied(pid: int) -> str:
-    """The rule of the kernel's that forbids it (ptrace(2))."""
+    """The rule of the kernel that forbids it (ptrace(2))."""
     uid, _ = read_status(pid)
     if os.geteuid() not in (uid, trust.ROOT) and uid is not None:
         return "it is another user's: run cockpit as root or as its user"
-    scope = read_or_nothing(PTRACE_SCOPE).strip()  # empty where the kernel has no such rule
+    scope = read_or_nothing(PTRACE_SCOPE).strip()  # empty if the kernel has no such rule
     if scope not in ("", "0"):
         return f"kernel.yama.ptrace_scope is {scope} on this host: run cockpit as root, or set it to 0 to read your own processes"
     return "run cockpit as root (in a container: with the capability SYS_PTRACE)"
 
 
-def _py_spy(pid: int) -> "tuple[str | None, str | None]":
-    """Beside the Python that runs this, on our PATH, else on that of the process; or why one that is there is not run.
+def _find_py_spy(pid: int) -> "tuple[str | None, str | None]":
+    """The py-spy beside our Python, else on our PATH, else on the PATH of the process. The second value: why a py-spy is not run.
 
-    That of the process is run only where nobody but root and we could have written it.
+    A py-spy of the process is run only if nobody but root and us could have written it.
     """
     ours = [os.path.join(os.path.dirname(sys.executable), "py-spy"), shutil.which("py-spy") or ""]
     reasons: List[str] = []
@@ -107,10 +108,7 @@ def _py_spy(pid: int) -> "tuple[str | None, str | None]":
         if reason is None:
             return path, None
         reasons.append(f"{path} is not run as root: {reason}")
-    theirs = next((path for path in _theirs(pid) if os.access(path, os.X_OK) and trust.why_not_run(path, os.geteuid()) is None), None)
-    return theirs, next(iter(reasons), None)
-
-
-def _theirs(pid: int) -> Iterable[str]:
-    path = (read_environ(pid) or {}).get("PATH", "")
-    return (os.path.join(folder, "py-spy") for folder in path.split(os.pathsep) if folder.startswith("/"))
+    folders = [folder for folder in (read_environ(pid) or {}).get("PATH", "").split(os.pathsep) if folder.startswith("/")]
+    theirs = (os.path.join(folder, "py-spy") for folder in folders)
+    found = next((path for path in theirs if os.access(path, os.X_OK) and trust.why_not_run(path, os.geteuid()) is None), None)
+    return found, next(iter(reasons), None)

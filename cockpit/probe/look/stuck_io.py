@@ -1,13 +1,13 @@
-"""What processes wait for that stay in the kernel (D state): the function they wait in, and the file system of the file that they work on.
+"""Finds the file systems for which processes in D state wait: the kernel function, and the mount of the file that they work on.
 
-Nothing of this touches that file system: links and numbers of mounts are what the kernel knows of an open file.
+Nothing here touches these file systems: links and mount numbers of open files come from the kernel alone.
 """
 
 from __future__ import annotations
 
 import os
 from itertools import islice
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Set
+from typing import Any, Dict, List, NamedTuple, Set
 
 from .. import trust
 from .proc import make_legible, read_at_once, read_link
@@ -16,12 +16,12 @@ from .tree import LOCAL, Mount, read_mounts
 
 MOST_STUCK = 32
 MOST_FILES = 512
-"""Open files of a process that are looked at."""
+"""Open files of a process that are read."""
 _OF_FILE = {
     "x86_64": frozenset((0, 1, 5, 8, 16, 17, 18, 19, 20, 32, 40, 72, 73, 74, 75, 76, 77, 78, 81, 217, 285, 295, 296, 326)),
     "aarch64": frozenset((25, 29, 32, 46, 47, 50, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 80, 82, 83, 285)),
 }
-"""Numbers of system calls whose first argument is the file they work on: read, write, fstat, fsync, ftruncate, getdents and their kin
+"""Numbers of system calls whose first argument is the file they work on: read, write, fstat, fsync, ftruncate, getdents and similar ones
 (arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h)."""
 Fact = Dict[str, Any]
 
@@ -31,17 +31,17 @@ class WaitPlace(NamedTuple):
 
     mount: Mount
     certain: bool
-    """It is that of the file which its system call works on; else the only one of those it has open that a server must answer for."""
+    """True: its system call works on a file there. False: it is the only file system that needs a server among those it has open."""
 
 
 class StuckProcesses:
-    """Looks again and again; who is seen in D state only once is not looked into."""
+    """Reads processes in D state again and again. One that is in D state only once is not reported."""
 
     def __init__(self) -> None:
         self._before: Set[Identity] = set()
 
     def read(self, table: ProcessTable) -> List[Fact]:
-        """Those that are in D state now and were when this was asked last; of very many root's and ours first."""
+        """Processes in D state now and at the last call. If there are too many, those of root and of our user come first."""
         stuck = [process for process in table.values() if process.state == "D"]
         again = [process for process in stuck if process.identity in self._before]
         self._before = {process.identity for process in stuck}
@@ -50,12 +50,16 @@ class StuckProcesses:
 
 
 def _fact(process: ScannedProcess) -> Fact:
+    try:
+        function = read_at_once(f"/proc/{process.pid}/wchan", 128).decode("utf-8", "replace").strip()
+    except OSError:
+        function = ""  # often only root may read it
     place = find_wait_place(process.pid)
     mount = place.mount if place else None
     return {
         "pid": process.pid,
         "ticks": process.ticks,
-        "waits_in": _read_wait_function(process.pid),
+        "waits_in": function if function not in ("", "0") else None,
         "mount": mount and make_legible(mount.point),
         "kind": mount and make_legible(mount.kind),
         "source": mount and make_legible(mount.source),
@@ -63,17 +67,8 @@ def _fact(process: ScannedProcess) -> Fact:
     }
 
 
-def _read_wait_function(pid: int) -> str | None:
-    """The kernel's function; `None`: not told, as where only root is."""
-    try:
-        word = read_at_once(f"/proc/{pid}/wchan", 128).decode("utf-8", "replace").strip()
-    except OSError:
-        return None
-    return word if word not in ("", "0") else None
-
-
 def find_wait_place(pid: int) -> WaitPlace | None:
-    """`None`: that can't be told."""
+    """`None` if unknown."""
     try:
         mounts = {mount.number: mount for mount in read_mounts(pid)}
         number = _mount_of_file(pid, _file_of_call(pid))
@@ -83,13 +78,18 @@ def find_wait_place(pid: int) -> WaitPlace | None:
             numbers = {_mount_of_file(pid, entry.name) for entry in islice(entries, MOST_FILES)}
     except OSError:
         return None
-    remote = {mounts[number] for number in numbers if number in mounts and _needs_server(mounts[number])}
-    remote.update(mount for mount in _mount_of_folder(pid, mounts.values()) if _needs_server(mount))
-    return WaitPlace(remote.pop(), certain=False) if len(remote) == 1 else None
+    used = {mounts[number] for number in numbers if number in mounts}
+    # Its working directory counts too: it is on the last of the deepest mount points above it.
+    folder = read_link(f"/proc/{pid}/cwd")
+    above = [mount for mount in mounts.values() if folder and f"{folder}/".startswith(f"{mount.point.rstrip('/')}/")]
+    if above:
+        used.add(max(above, key=lambda mount: (len(mount.point), mount.number)))
+    remote = [mount for mount in used if mount.kind not in LOCAL and mount.kind not in _OF_KERNEL]
+    return WaitPlace(remote[0], certain=False) if len(remote) == 1 else None
 
 
 def _file_of_call(pid: int) -> str | None:
-    """The number of the file that its system call works on, as /proc/PID/syscall has it; `None`: none, or not ours to read."""
+    """The number of the file that its system call works on, from /proc/PID/syscall; `None` if there is none, or if we may not read it."""
     try:
         words = read_at_once(f"/proc/{pid}/syscall", 256).split()
     except OSError:
@@ -100,7 +100,7 @@ def _file_of_call(pid: int) -> str | None:
 
 
 def _mount_of_file(pid: int, name: str | None) -> int | None:
-    """Of an open file, by its number."""
+    """The mount number of an open file, given by its number."""
     if name is None:
         return None
     try:
@@ -110,21 +110,8 @@ def _mount_of_file(pid: int, name: str | None) -> int | None:
     return next((int(line.split()[1]) for line in lines if line.startswith(b"mnt_id:")), None)
 
 
-def _mount_of_folder(pid: int, mounts: Iterable[Mount]) -> Iterator[Mount]:
-    """Of its working directory: the last of the deepest mount points above it."""
-    folder = read_link(f"/proc/{pid}/cwd")
-    above = [mount for mount in mounts if folder and f"{folder}/".startswith(f"{mount.point.rstrip('/')}/")]
-    if above:
-        yield max(above, key=lambda mount: (len(mount.point), mount.number))
-
-
-def _needs_server(mount: Mount) -> bool:
-    """Whether somebody else must answer: another host, or a program (FUSE)."""
-    return mount.kind not in LOCAL and mount.kind not in _OF_KERNEL
-
-
 _OF_KERNEL = frozenset((
     "anon_inodefs", "autofs", "bdev", "bpf", "cgroup", "cgroup2", "configfs", "cpuset", "debugfs", "devpts", "devtmpfs", "efivarfs",
     "fusectl", "hugetlbfs", "mqueue", "nsfs", "pipefs", "proc", "pstore", "securityfs", "sockfs", "squashfs", "sysfs", "tracefs",
 ))  # fmt: skip
-"""File systems of the kernel's own, and of images."""
+"""File systems of the kernel itself, and of images. All that are neither here nor in LOCAL need a server: another host, or FUSE."""

@@ -1,6 +1,6 @@
-"""Goes through a folder by descriptors: never through a link, onto another file system, or out of a folder that is moved meanwhile.
+"""Walks through a folder by file descriptors, and reads the mounts of this host.
 
-And which file systems there are, and whether other hosts use them too.
+A walk never follows a link, never enters another file system, and stops when a folder is moved meanwhile.
 """
 
 from __future__ import annotations
@@ -15,50 +15,50 @@ from ..trust import FOLDER, own_uids
 from .proc import read, read_or_nothing
 
 MOST_MOUNTS_BYTES = 1 << 18
-"""Of another process's table of mounts: some thousands."""
+"""Bytes read of another process's mount table: enough for some thousands of mounts."""
 SHOWN_PATH_CHARS = 256
 OTHER_MOUNT = "another file system is mounted there"
-"""Why a folder is not entered."""
+"""The reason for not entering a folder."""
 _ESCAPE = re.compile(rb"\\(?:\\|x([0-9a-fA-F]{2}))")
 FileId = Tuple[int, int]
-"""Device and inode: what a folder is, whatever it is called and by whatever link or mount it is reached."""
+"""Device and inode: they identify a folder under each of its names, links and mounts."""
 LOCAL = frozenset((
     "aufs", "bcachefs", "btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "fuse.fuse-overlayfs", "fuseblk", "hfsplus", "jfs",
     "msdos", "ntfs3", "overlay", "ramfs", "reiserfs", "rootfs", "tmpfs", "ubifs", "vfat", "xfs", "zfs",
 ))  # fmt: skip
-"""File systems that one host alone mounts to write. Any other may be shared: there are more of those than anybody can list."""
+"""File systems that only one host mounts for writing. Each other kind may be shared: no list of shared kinds would be complete."""
 
 
 class FolderEntry(NamedTuple):
-    """One entry of a folder. `folder` is that folder's descriptor, good until the next entry is asked for."""
+    """One entry of a folder. `folder` is the descriptor of that folder; it is valid until the walk goes on."""
 
     folder: int
     name: str
     path: str
-    """From the top, without a slash in front."""
+    """Relative to the top of the walk."""
     status: os.stat_result
 
     @property
     def is_folder(self) -> bool:
-        """A real one, no link to one."""
+        """A folder itself, not a link to one."""
         return stat.S_ISDIR(self.status.st_mode)
 
 
 class MovedError(Exception):
-    """The folder that is being gone through is not where it was; its text is one sentence."""
+    """The folder was moved during the walk; the text is one sentence."""
 
 
 class _Level(NamedTuple):
     path: str
     place: FileId
     folders: list[str]
-    """Those that are still to be entered."""
+    """The names of folders that are still to be entered."""
 
 
 class Walk:
-    """Every entry below a folder, and a folder after all that lies in it.
+    """Yields each entry below a folder. A folder comes after its contents.
 
-    It holds two descriptors at most, however deep the folder is: it goes up again by `..`, and that must be where it came from.
+    At most two descriptors are open at any depth: the walk goes up by `..`, and checks that this is the folder it came from.
     """
 
     def __init__(
@@ -69,9 +69,10 @@ class Walk:
         last: str = "",
         why_not: Callable[[str, os.stat_result], str | None] = lambda _path, _status: None,
     ) -> None:
-        """A folder that `enter` does not want is passed over, like one that can't be entered, of which `trouble` is told why.
+        """`enter(path)`: false skips the folder. `trouble(path, reason)`: called for each folder that can't be entered.
 
-        `why_not` is asked of each folder once it is held open: why it is not gone into. Of the folders in the top, `last` comes last.
+        `why_not(path, status)`: called when the folder is open; a reason that it returns skips the folder.
+        `last`: the folder in the top that is walked last.
         """
         self._top, self._enter, self._trouble, self._last, self._why_not = top, enter, trouble, last, why_not
         self._here = -1
@@ -88,16 +89,16 @@ class Walk:
                 level = self._line[-1]
                 if level.folders:
                     path = _join(level.path, level.folders.pop())
-                    if self._enter(path) and self._descend(path):
+                    if self._enter(path) and self._go_down(path):
                         yield from self._read(path)
                 else:
                     self._line.pop()
-                    yield from self._ascend(level)
+                    yield from self._go_up(level)
         finally:
             os.close(self._here)
 
     def check_not_moved(self) -> None:
-        """Raises `MovedError` when the folder of the last entry, or one above it, has been moved or renamed."""
+        """Raises `MovedError` if the folder of the last entry, or a folder above it, has been moved or renamed."""
         now = current_path(self._here)
         if now is not None and self._lies is not None and now != _join(self._lies, self._path):
             raise MovedError(f"{_join(self._lies, self._path)} was moved or removed by somebody else meanwhile")
@@ -115,18 +116,18 @@ class Walk:
                         yield found
         except OSError as error:
             self._trouble(path, str(error.strerror))
-        folders.sort(key=lambda name: (not path and name == self._last, name), reverse=True)  # the next is taken from the end
+        folders.sort(key=lambda name: (not path and name == self._last, name), reverse=True)  # folders are taken from the end
         self._line.append(_Level(path, file_id(os.fstat(self._here)), folders))
 
     def _entry(self, path: str, name: str) -> FolderEntry | None:
-        """`None` when it has been removed since."""
+        """`None` if it has been removed meanwhile."""
         try:
             status = os.stat(name, dir_fd=self._here, follow_symlinks=False)
         except FileNotFoundError:
             return None
         return FolderEntry(self._here, name, _join(path, name), status)
 
-    def _descend(self, path: str) -> bool:
+    def _go_down(self, path: str) -> bool:
         try:
             child = os.open(os.path.basename(path), FOLDER, dir_fd=self._here)
         except FileNotFoundError:
@@ -146,7 +147,8 @@ class Walk:
         self._here = child
         return True
 
-    def _ascend(self, level: _Level) -> Iterator[FolderEntry]:
+    def _go_up(self, level: _Level) -> Iterator[FolderEntry]:
+        """Yields the folder that the walk leaves."""
         if not self._line:
             return
         above = self._line[-1]
@@ -163,12 +165,12 @@ class Walk:
 
 
 def file_id(status: os.stat_result) -> FileId:
-    """Of a file or folder."""
+    """Identifies a file or a folder on this host."""
     return status.st_dev, status.st_ino
 
 
 def current_path(descriptor: int) -> str | None:
-    """The path by which an open folder can be reached now; `None` when that is too long to be told."""
+    """The path of an open folder now; `None` if it is too long for the kernel to report."""
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:
@@ -176,17 +178,17 @@ def current_path(descriptor: int) -> str | None:
 
 
 def encode_path(path: str) -> str:
-    """Fit for JSON: bytes that are no UTF-8 become `\\xff`, and a backslash two, so that `decode_path` finds the way back."""
+    """A path for JSON: bytes that are not UTF-8 become `\\xff`, and a backslash becomes two. `decode_path` reverses this."""
     return os.fsencode(path.replace("\\", "\\\\")).decode("utf-8", "backslashreplace")
 
 
 def shown_path(path: str) -> str:
-    """The same for people: its end where it is very long."""
+    """The encoded path for people: only the end of a very long path."""
     return encode_path(path if len(path) <= SHOWN_PATH_CHARS else f"…{path[-SHOWN_PATH_CHARS:]}")
 
 
 def decode_path(text: str) -> str:
-    """The path that `encode_path` has made this of."""
+    """The path that `encode_path` encoded."""
     return os.fsdecode(_ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()) if found[1] else b"\\", os.fsencode(text)))
 
 
@@ -198,20 +200,20 @@ def _join(folder: str, name: str) -> str:
 
 
 class Mount(NamedTuple):
-    """One of those that this process can see."""
+    """One line of a mount table."""
 
     number: int
     point: str
     kind: str
-    """The type of its file system, as `nfs4` or `fuse.sshfs`."""
+    """The type of the file system, such as `nfs4` or `fuse.sshfs`."""
     options: Tuple[str, ...] = ()
-    """Of that file system, as `user_id=1000`."""
+    """Options of the file system, such as `user_id=1000`."""
     source: str = ""
-    """What is mounted there, as `server:/export`."""
+    """The device or export that is mounted, such as `server:/export`."""
 
 
 def mounts() -> Iterator[Mount]:
-    """All that this process can see."""
+    """The mounts that this process sees."""
     return _parse_mounts(read("/proc/self/mountinfo"))
 
 
@@ -226,13 +228,13 @@ def _parse_mounts(table: bytes) -> Iterator[Mount]:
 
 
 def mount_number(descriptor: int) -> int | None:
-    """Of the mount that an open folder lies on: a folder of the same file system may be mounted into another one."""
+    """The number of the mount that an open folder is on. One file system may have several mounts, so the device does not identify it."""
     lines = read_or_nothing(f"/proc/self/fdinfo/{descriptor}").splitlines()
     return next((int(line.split()[1]) for line in lines if line.startswith("mnt_id:")), None)
 
 
 def read_mounts(pid: int) -> Tuple[Mount, ...]:
-    """Those that another process can see; none where there are very many: its user may have made 100,000 of them."""
+    """The mounts that another process sees; empty if there are too many, because a user can create 100,000 of them."""
     try:
         with open(f"/proc/{pid}/mountinfo", "rb") as file:
             table = file.read(MOST_MOUNTS_BYTES)
@@ -242,27 +244,27 @@ def read_mounts(pid: int) -> Tuple[Mount, ...]:
 
 
 def mount_kinds(pid: int) -> Dict[int, str]:
-    """The same, number and kind."""
+    """Number and file system type of each mount that another process sees."""
     return {mount.number: mount.kind for mount in read_mounts(pid)}
 
 
 def vouched_mounts() -> Dict[int, str]:
-    """The mounts whose word for who owns a file can be believed, those of our own namespace that root or we have made: number and kind.
+    """Number and file system type of the mounts whose file owners can be trusted: mounts of our namespace that root or we made.
 
-    Every user can make a mount namespace of his own, and put root's files there wherever he likes; a path such as `/proc/PID/root` leads
-    into it. And every user can mount a FUSE file system, which says what he wants.
+    Each user can create a mount namespace and place root's files anywhere in it; a path such as `/proc/PID/root` leads into it. Each
+    user can also mount a FUSE file system, which reports any owner that the user likes.
     """
     makers = {f"user_id={uid}" for uid in own_uids()}
     return {mount.number: mount.kind for mount in mounts() if not mount.kind.startswith("fuse") or makers.intersection(mount.options)}
 
 
 def mounted_in(path: str) -> str | None:
-    """A mount point there or below."""
+    """A mount point at this path or below it."""
     return next((mount.point for mount in mounts() if mount.point == path or mount.point.startswith(f"{path}/")), None)
 
 
 def why_shared(folder: int) -> str | None:
-    """Why a process on another host may use that open folder; `None` when none can."""
+    """The reason why a process on another host may use this open folder; `None` if no other host can."""
     number = mount_number(folder)
     kind = next((mount.kind for mount in mounts() if mount.number == number), None)
     if kind is None:

@@ -1,4 +1,4 @@
-"""Xids, the errors that the NVIDIA driver reports of a GPU: its lines in the kernel's log, or where that may not be read NVML's events."""
+"""Reads Xids, the GPU errors of the NVIDIA driver, from the kernel's log or from NVML's events if the log may not be read."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ Xid = Dict[str, Any]
 Bus = Tuple[int, int, int]
 """PCI domain, bus and device."""
 WINDOW_S = 86400.0
-"""Seconds for which they are told: counters move days before a GPU fails, and a day is what somebody remembers."""
+"""Seconds for which an Xid is reported. Counters move days before a GPU fails, and people remember a day."""
 MAX_XIDS = 8
-"""Of one GPU, the last ones."""
+"""Xids reported of one GPU, the last ones."""
 MARK = b"NVRM: Xid"
 WAIT_MS = 1
-"""For an event: 0 may be read as no limit, a millisecond is one."""
+"""Milliseconds to wait for an event. NVML may take 0 for no limit."""
 MOST_EVENTS = 64
-"""In one look."""
+"""Events read at a time."""
 MAX_LINE_CHARS = 300
-"""Characters of a line."""
+"""Characters kept of a line."""
 _LINE = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]{7,16})[^)]{0,20}\): (\d{1,4})\b")
 
 
 def parse_line(text: str, moment: float) -> Tuple[Bus, Xid] | None:
-    """The driver writes `NVRM: Xid (PCI:0000:1b:00): 79, pid=1, name=python, GPU has fallen off the bus.`."""
+    """Parses a line such as `NVRM: Xid (PCI:0000:1b:00): 79, pid=1, name=python, GPU has fallen off the bus.`."""
     found = _LINE.search(text)
     bus = parse_bus(found[1]) if found else None
     if found is None or bus is None:
@@ -33,7 +33,7 @@ def parse_line(text: str, moment: float) -> Tuple[Bus, Xid] | None:
 
 
 def parse_bus(text: str) -> Bus | None:
-    """`0000:1b:00` of the kernel, `00000000:1B:00.0` of NVML."""
+    """Parses `0000:1b:00` from the kernel, or `00000000:1B:00.0` from NVML."""
     parts = text.partition(".")[0].split(":")
     try:
         domain, bus, device = (int(part, 16) for part in parts)
@@ -43,12 +43,12 @@ def parse_bus(text: str) -> Bus | None:
 
 
 def newest(xids: Iterable[Xid], now: float) -> Sequence[Xid]:
-    """The last ones of a day, the oldest first."""
+    """The last MAX_XIDS of the last day, oldest first."""
     return sorted((xid for xid in xids if now - WINDOW_S <= xid["moment"]), key=lambda xid: float(xid["moment"]))[-MAX_XIDS:]
 
 
 class XidEvents:
-    """Those that come while it watches, by a GPU's index. Whatever NVML refuses, it is not asked again until it is started anew."""
+    """Collects the events that arrive while it watches. After any refusal, NVML is not asked again until its next start."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
@@ -56,10 +56,10 @@ class XidEvents:
         self._refused = False
         self._found: Dict[int, list[Xid]] = {}
         self._indices: Dict[int | None, int] = {}
-        """By the address of a handle: what is lost can't say its index any more, and just that is reported of it."""
+        """By the address of a handle: NVML can't report the index of a lost GPU, but an Xid reports that it is lost."""
 
     def read(self, nvml: Any, handles: Sequence[Any]) -> Dict[int, list[Xid]] | None:
-        """`None` where NVML doesn't tell any."""
+        """The Xids so far, by index of the GPU; `None` if NVML reports none."""
         if self._refused:
             return None
         try:
@@ -74,11 +74,11 @@ class XidEvents:
         return None if self._refused else self._found
 
     def forget(self) -> None:
-        """NVML is stopped, and its events with it; what they have told stays."""
+        """Drops the event set when NVML stops; the Xids found so far stay."""
         self._events, self._refused = None, False
 
     def _register(self, nvml: Any, handles: Sequence[Any]) -> Any:
-        """Where one GPU can't tell any, none does: half of the truth would read as none."""
+        """If one GPU can't report events, none is watched: Xids of some GPUs only would look as if the others had none."""
         events = nvml.nvmlEventSetCreate()
         for handle in handles:
             nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
@@ -95,6 +95,6 @@ class XidEvents:
 
 
 def _address(handle: Any) -> int | None:
-    import ctypes  # as pynvml does, once there is a driver
+    import ctypes  # pynvml imports it too, once there is a driver
 
     return ctypes.cast(handle, ctypes.c_void_p).value

@@ -1,4 +1,4 @@
-"""Temp dirs of Ray to be cleaned."""
+"""Fixtures: temp dirs of Ray that can be cleaned."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.probe.acts.grounds import Ground
 
 @pytest.fixture
 def ground(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ground]:
-    """A short path: the name of a Unix socket has at most 107 bytes. This machine's own temp dirs and processes are not looked at."""
+    """A short path: the name of a Unix socket has at most 107 bytes. This machine's own temp dirs and processes are left out."""
     temp = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
-    known = SessionScanner._known_temps
+    known = SessionScanner._find_temp_dirs
     monkeypatch.setattr(
-        SessionScanner, "_known_temps", lambda *seen: tuple(one for one in known(*seen) if one.startswith((str(temp), str(tmp_path))))
+        SessionScanner, "_find_temp_dirs", lambda *seen: tuple(one for one in known(*seen) if one.startswith((str(temp), str(tmp_path))))
     )
     scan = ProcessScanner.scan
     monkeypatch.setattr(ProcessScanner, "scan", lambda scanner: without_others(scan(scanner)))
@@ -32,7 +32,7 @@ def ground(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ground]:
 
 
 def without_others(table: ProcessTable) -> ProcessTable:
-    """All but what others run of Ray: a raylet whose session can't be seen would make each session one that may live."""
+    """The table without Ray processes of others: a raylet with an unknown session would make each session possibly alive."""
 
     def hangs_from_us(pid: int) -> bool:
         while pid in table and pid != os.getpid():
@@ -44,7 +44,7 @@ def without_others(table: ProcessTable) -> ProcessTable:
 
 @pytest.fixture
 def mounts(tmp_path: Path) -> Iterator[list[Path]]:
-    """Mount points to be given back after the test; needs root."""
+    """Mount points that are unmounted after the test; needs root."""
     if os.getuid() != 0:
         pytest.skip("needs root, to mount")
     mounted: list[Path] = []

@@ -1,4 +1,4 @@
-"""Made-up temp dirs of Ray, with sessions that are dead or alive."""
+"""Creates temp dirs of Ray with dead and live sessions."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from cockpit.probe.acts import clean
 from cockpit.probe.acts.host_state import HostScanner
 
 NAME, OTHER = (f"session_2026-11-{day}_08-02-10_714202_{os.getpid()}" for day in (20, 19))
-"""No other test makes up processes of these."""
+"""No other test creates processes with these names."""
 LONG_AGO = 3600.0
 Answer = dict[str, Any]
 
 
 def age(path: Path, seconds: float = LONG_AGO) -> Path:
-    """As if nobody had touched it for so long."""
+    """Makes a file look as old as this."""
     then = time.time() - seconds
     os.utime(path, (then, then), follow_symlinks=False)
     return path
@@ -35,7 +35,7 @@ def write(path: Path, size: int = 5000) -> Path:
 
 
 def session(temp: Path, name: str = NAME) -> Path:
-    """A dead one: its socket is there, and nobody listens."""
+    """A dead session: its socket exists, but nobody listens."""
     path = temp / name
     write(path / "logs" / "raylet.out", 20_000)
     write(path / "runtime_resources" / "working_dir_files" / "pkg" / "train.py")
@@ -47,7 +47,7 @@ def session(temp: Path, name: str = NAME) -> Path:
 
 @contextmanager
 def listening(path: Path) -> Iterator[None]:
-    """A raylet's socket answers there."""
+    """A session in which a raylet's socket answers."""
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(path))
@@ -57,7 +57,7 @@ def listening(path: Path) -> Iterator[None]:
 
 @contextmanager
 def program(*argv: str, code: str = "import sys; print(flush=True); sys.stdin.read()", **more: Any) -> Iterator[int]:
-    """A real process with this command line, which has begun."""
+    """A real process with this command line, after its start."""
     command = [argv[0] if argv else sys.executable, "-c", code, *argv[1:]]
     executable = more.pop("executable", sys.executable)
     with subprocess.Popen(command, executable=executable, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **more) as child:
@@ -68,7 +68,7 @@ def program(*argv: str, code: str = "import sys; print(flush=True); sys.stdin.re
 
 
 class Ground:
-    """One temp dir, and acts that look at no other."""
+    """One temp dir, and acts that read only this one."""
 
     def __init__(self, temp: Path) -> None:
         self.temp = temp
@@ -82,11 +82,11 @@ class Ground:
 
     def scanner(self) -> HostScanner:
         scanner = HostScanner({})
-        scanner.hear(str(self.temp))
+        scanner.add_temp_dir(str(self.temp))
         return scanner
 
     def plan(self, **more: Any) -> Answer:
-        """Of this temp dir alone: others on this machine are nobody's business here."""
+        """The plan for this temp dir only, without others on this machine."""
         answer = clean.plan(self.request(stage="plan", **more), self.scanner(), self.tell)
         mine = {key: [one for one in answer[key] if one.get("path", "").startswith(f"{self.temp}/")] for key in ("targets", "refused")}
         return {**answer, **mine}

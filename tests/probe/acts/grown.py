@@ -1,4 +1,4 @@
-"""Made-up hosts by seed: what runs there, who of it ends, what others forge, and what of the rest is left over by how it was made."""
+"""Generates hosts from a seed: their processes, which of them end, forgeries by others, and the processes that are really left over."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ RAY: Final = "/env/lib/python3.11/site-packages/ray"
 SETSID, DOUBLE_FORK, STUBBORN, EXITS, REAPS, SUBREAPER, STOPS, TERMINAL, FIRST = (1 << bit for bit in range(9))
 RECORD: Final = struct.Struct("7i16s768s512s256s256s")
 USER, EVIL = 1000, 2000
-"""A user who may have a Ray of his own, and one who wants others' processes ended, or kept."""
+"""A user who may have a Ray, and one who wants to have other users' processes ended or kept."""
 LAUNCHER: Final = 0
-"""Starts whatever hangs from init, and leaves."""
+"""The process that starts others below init, and then ends."""
 TEMP: Final = "/tmp/ray"
 WAYS: Final = {"": TEMP, "link": "/tmp/link", "mount": "/tmp/bound"}
-"""By which path a raylet is told its temp dir; the kernel shows logs where they are."""
+"""The path of the temp dir in a raylet's command; the kernel shows the real paths of logs."""
 FORGERIES: Final = ("raylet", "listener", "sockets removed", "renamed", "logs moved", "record", "pid of the raylet")
 
 
 @dataclass
 class Session:
-    """A Ray session; `headless` is one whose gcs_server alone is left."""
+    """A Ray session; `headless`: only its gcs_server is left."""
 
     number: int
     life: str
     uid: int
     way: str = ""
     container: int = -1
-    """The record of the first process of the PID namespace that it runs in; -1: it runs in ours."""
+    """The record of the first process in its PID namespace; -1: it runs in ours."""
     raylet: int = -1
     ended_jobs: set[str] = field(default_factory=set)
     told: bool = False
     forgeries: set[str] = field(default_factory=set)
-    """What the other user does to it before anything is planned."""
+    """Actions of the other user before the plan."""
 
     @property
     def name(self) -> str:
@@ -44,28 +44,28 @@ class Session:
 
     @property
     def path(self) -> str:
-        """Where its folder is."""
+        """The path of its folder."""
         return f"{TEMP}/{self.name}"
 
     @property
     def said(self) -> str:
-        """What its processes are told."""
+        """The path in the commands of its processes."""
         return f"{WAYS[self.way]}/{self.name}"
 
     @property
     def running_jobs(self) -> set[str]:
-        """By the word of its dashboard."""
+        """The states of its jobs as its dashboard reports them."""
         return {"01000000", "02000000", "03000000", "04000000", "raysubmit_ppo"} - self.ended_jobs
 
     @property
     def tells(self) -> bool:
-        """Whether what lies on disk still tells of its raylet, as its owner has written it."""
+        """Whether files of its owner on disk still name its raylet."""
         return not self.forgeries & {"record", "renamed"}
 
 
 @dataclass
 class Node:
-    """One process. `truth` is settled for those of Ray's own; for what came from a worker it follows from its signs and its family."""
+    """One process. `truth` is fixed for Ray's own parts; for children of workers it follows from their signs and their family."""
 
     at: int
     argv: tuple[str, ...]
@@ -82,7 +82,7 @@ class Node:
     worker: int = -1
     job: str = ""
     known: bool = False
-    """A probe has seen it below its worker."""
+    """An earlier scan of a probe saw it below its worker."""
 
     @property
     def engine(self) -> bool:
@@ -104,7 +104,7 @@ class Node:
 
 
 class World:
-    """All processes of one round."""
+    """The processes of one round."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -117,7 +117,7 @@ class World:
         for session in self.sessions:
             session.told = session.life == "live" and self.some(0.6)
         self.has_untold_ray = False
-        """Whether a real Ray lives beside all this, and nobody has asked it for its jobs."""
+        """Whether a real Ray runs too, whose job states are unknown."""
 
     def add(self, *argv: str, **facts: object) -> Node:
         node = Node(len(self.nodes), argv, **facts)  # type: ignore[arg-type]
@@ -194,7 +194,7 @@ class World:
     def _worker_env(session: Session, job: str) -> dict[str, str]:
         return {"RAY_RAYLET_PID": f"@{session.raylet}@", "RAY_JOB_ID": "05000000" if job.startswith("ray") else job, "PATH": "/bin"}
 
-    # What they start
+    # Their children
 
     def _brood(self, parent: Node, depth: int) -> None:
         for _ in range(self.random.choice((0, 1, 1, 2, 3)) if depth < 3 else 0):
@@ -207,7 +207,7 @@ class World:
         child.comm = "pt_main_thread" if "spawn" in child.argv[-1] else child.argv[0][:15]
         child.env = dict(parent.env) if self.some(0.85) else {"PATH": "/bin"}
         child.out = parent.out if self.some(0.7) else "/dev/null"
-        if parent.argv[0] == "ray::JobSupervisor":  # as Ray does it, it takes its own variables out
+        if parent.argv[0] == "ray::JobSupervisor":  # like Ray, it removes its own variables
             submission = json.dumps({"metadata": {"job_submission_id": parent.job}})
             child.env = {"PATH": "/bin", **({"RAY_JOB_CONFIG_JSON_ENV_VAR": submission} if self.some(0.9) else {})}
             child.out = f"{parent.session.path}/logs/job-driver-{parent.job}.log" if parent.session and self.some(0.8) else "/dev/null"
@@ -232,7 +232,7 @@ class World:
         flags |= DOUBLE_FORK if self.some(0.25) else 0
         return flags | (REAPS if self.some(0.5) else 0)
 
-    # What has nothing to do with Ray, or only seems to
+    # Processes that do not belong to Ray, or only look like it
 
     def _bystander(self) -> None:
         made = (
@@ -266,17 +266,17 @@ class World:
         self.add(*argv, comm=argv[0][:15], truth="keep", flags=STOPS if self.some(0.2) else 0)
 
     def _abandoned_engine(self) -> None:
-        """Its server is gone; nothing says that it was ever Ray's."""
+        """Its server has ended; there is no sign that it belonged to Ray."""
         server = self.add("vllm", "serve", "model", comm="vllm", dies=True, uid=self.random.choice((0, USER)))
         self.add("VLLM::EngineCore", parent=server.at, comm="VLLM::EngineCor", truth="keep", uid=server.uid)
 
     def _inherited(self) -> dict[str, object]:
-        """What a process of somebody's has got from a worker of one of these sessions."""
+        """The variables that a process inherited from a worker of one of these sessions."""
         session = self.random.choice(self.sessions)
         return {"env": self._worker_env(session, "03000000"), "uid": session.uid}
 
     def _tmux(self) -> None:
-        """Somebody has started it in a job, and works in it on; its server hangs from init."""
+        """A person started it in a job and still works in it; its server is a child of init."""
         inherited = self._inherited()
         tmux = self.add("tmux", comm="tmux: server", flags=SETSID, truth="keep", **inherited)
         shell = self.add("-bash", parent=tmux.at, comm="bash", flags=TERMINAL, truth="keep", **inherited)
@@ -284,24 +284,24 @@ class World:
         self.add("python", "serve.py", parent=shell.at, flags=DOUBLE_FORK, truth="keep", **inherited)
 
     def _rank(self) -> None:
-        """Srun has handed the environment of a job on another host to it."""
+        """Srun passed the environment of a job on another host to it."""
         env = {"RAY_RAYLET_PID": "31337", "RAY_JOB_ID": "03000000", "PATH": "/bin"}
         step = self.add("slurmstepd: [7.0]", comm="slurmstepd", flags=SETSID | SUBREAPER, truth="keep", dies=self.some(0.3))
         self.add("python", "rank.py", parent=step.at, env=env, truth="keep", uid=self.random.choice((0, USER)))
 
     def _launched(self) -> None:
-        """By a launcher that lives, with what it inherited from a job."""
+        """Started by a live launcher that inherited variables of a job."""
         inherited = self._inherited()
         launcher = self.add("orted", comm="orted", flags=SETSID | SUBREAPER, truth="keep", uid=inherited["uid"])
         self.add("python", "rank.py", parent=launcher.at, truth="keep", flags=DOUBLE_FORK if self.some(0.5) else 0, **inherited)
 
     def _log_of_somebody(self) -> None:
-        """It writes into a folder of the other user's, who calls that folder and that log as Ray would."""
+        """It writes into a folder of the other user, who gave the folder and the log names like Ray's."""
         session = self.random.choice(self.sessions)
         out = f"/tmp/evil/{session.name}/logs/worker-{'ab' * 28}-03000000-{self.random.randint(2, 99)}.out"
         self.add("python", "daemon.py", comm="python", flags=SETSID, truth="keep", out=out)
 
-    # What the other user does
+    # Actions of the other user
 
     def _forge(self, session: Session) -> None:
         if not self.some(0.5):
@@ -314,25 +314,25 @@ class World:
                 f"--session_dir={path}", comm="raylet", truth="keep", uid=EVIL,
             )  # fmt: skip
 
-    # The truth
+    # Expected results
 
     def left(self) -> Iterator[Node]:
-        """Whoever lives and must be found, whoever owns it."""
+        """The live processes that must be found, of any owner."""
         return (node for node in self.living() if self.must_end(node))
 
     def living(self) -> Iterator[Node]:
         return (node for node in self.nodes if not node.dies and not node.flags & EXITS)
 
     def may_end(self, node: Node) -> bool:
-        """Whether it is left over by how it was made, whatever can be seen of that."""
+        """Whether it is really left over, visibly or not."""
         return self.fate(node) in ("left", "hidden")
 
     def must_end(self, node: Node) -> bool:
-        """Whether it is left over, and shows it."""
+        """Whether it is left over, and has signs of it."""
         return self.fate(node) == "left"
 
     def fate(self, node: Node) -> str:
-        """`left`: left over, and it shows; `hidden`: left over, and it can't be seen; `keep`: all else."""
+        """`left`: left over, with signs; `hidden`: left over, without signs; `keep`: all others."""
         if node.truth is not None:
             return self._own_fate(node)
         above = self.parent_of(node)
@@ -341,29 +341,29 @@ class World:
         return self._alone(node)
 
     def _own_fate(self, node: Node) -> str:
-        """Of a part of Ray, or of what has nothing to do with it."""
+        """For a part of Ray, or a process that does not belong to Ray."""
         if node.truth != "left":
             return "keep"
         shows = node.session is not None and self._shows(node, node.session)
         return "left" if shows else "hidden"
 
     def _below(self, node: Node, above: Node) -> str:
-        """A child of something that lives goes with it, unless what it shows itself speaks for another."""
+        """A child of a live process has its kind, unless its own signs show another one."""
         fate = self.fate(above)
         return fate if fate != "left" or not node.logs or (node.session and self._log_is_plain(node.session)) else "hidden"
 
     def _alone(self, node: Node) -> str:
-        """Init has adopted it."""
+        """Whether init has adopted it."""
         session = node.session
         if session is None or node.worker < 0:
-            return "keep"  # a person's own program has started it
+            return "keep"  # a program of a person has started it
         if session.life == "live":
             over = session.told and node.job in session.ended_jobs and not self._is_at_work_by_moved_logs(node.job, session)
             return "left" if over and self._shows(node, session) else "hidden" if node.job in session.ended_jobs else "keep"
         return "left" if self._shows(node, session) else "hidden"
 
     def _shows(self, node: Node, session: Session) -> bool:
-        """Whether what can be seen of it is proof: a variable that its session confirms, or what a probe has seen."""
+        """Whether its signs are proof: a variable that its session confirms, or an earlier scan."""
         if not session.tells and not node.known:
             return False
         if node.job.startswith("ray") and not node.argv[0].startswith("ray::"):
@@ -376,17 +376,17 @@ class World:
         return node.truth == "left" or node.known or "RAY_RAYLET_PID" in node.env
 
     def _has_twin(self, session: Session) -> bool:
-        """Whether another session's raylet may have the same pid: each container counts its own."""
+        """Whether another session's raylet may have the same pid, because each container has its own pids."""
         others = [other for other in self.sessions if other is not session and other.uid == session.uid]
         return session.container >= 0 and any(other.container >= 0 for other in others)
 
     def _is_live_elder(self, session: Session) -> bool:
-        """Whether a Ray that lives could be its: all of them were started in one moment here, and some run a job of that name."""
+        """Whether it may belong to a live Ray: all of them started at the same moment, and some run a job with this id."""
         others = [other for other in self.sessions if other is not session and other.life == "live" and other.uid in (0, session.uid)]
         return self.has_untold_ray or any(not other.told or "raysubmit_ppo" in other.running_jobs for other in others)
 
     def _is_at_work_by_moved_logs(self, job: str, session: Session) -> bool:
-        """Whether what another session has left writes, by the names of its logs, for a job of that id in this one."""
+        """Whether a left-over process of another session writes to a log for a job with this id in this session."""
         moved = [other for other in self.sessions if other is not session and "logs moved" in other.forgeries]
         return any(node.session in moved and node.logs and node.job == job for node in self.living())
 
@@ -397,6 +397,6 @@ class World:
         return node.session is not None and node.session.container >= 0
 
     def parent_of(self, node: Node) -> Node | None:
-        """Its living one; `None` when init has adopted it."""
+        """Its live parent; `None` if init has adopted it."""
         parent = self.nodes[node.parent]
         return None if node.flags & DOUBLE_FORK or parent.dies or parent.flags & EXITS else parent

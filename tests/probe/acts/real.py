@@ -1,4 +1,4 @@
-"""A real Ray among made-up ones: a job that never connects to it, and an actor with children that have left it."""
+"""Runs a real Ray among simulated ones, with a job that never connects to it, and an actor whose children survive it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ with open(sys.argv[1] + ".part", "w") as file:
 os.rename(sys.argv[1] + ".part", sys.argv[1])
 time.sleep(100000)
 """
-"""A job that never calls `ray.init`, with a child, and with one that it has left alone."""
+"""A job that never calls `ray.init`, with a child and a detached process."""
 DRIVER = """
 import os, subprocess, sys, ray
 ray.init(address="auto", log_to_driver=False)
@@ -48,14 +48,14 @@ for line in sys.stdin:
     print(*ray.get(actor.spawn.remote(line.strip())), flush=True)
 """
 PARTS = (b"raylet/raylet", b"gcs/gcs_server", b"dashboard/dashboard.py", b"log_monitor.py", b"_private/monitor.py", b"ray::")
-"""What its commands show, each of which ends by `ray stop`."""
+"""Words in the commands of its processes; `ray stop` ends each of them."""
 WATCHED = (b"plain.py", b"while kill -s 0")
-"""What Ray's supervisor has started for a job, and ends with it within a second: the job, and who watches the supervisor."""
+"""Processes of a job's supervisor that end within a second of it: the job, and the process that watches the supervisor."""
 LEFT_ALONE = "sleep 100000 >/dev/null 2>&1 & echo $!"
 
 
 class RealRay:
-    """One Ray at a time: it is stopped and started anew, and what it has left is then to be found."""
+    """One Ray at a time: it is stopped and started again, and its left-over processes must be found."""
 
     def __init__(self, ray: str) -> None:
         self._ray = ray
@@ -63,14 +63,14 @@ class RealRay:
         self._driver: subprocess.Popen[str] | None = None
         self.session = ""
         self.living: set[Identity] = set()
-        """What must not be signalled while it lives."""
+        """Processes that must get no signal while it is alive."""
         self.left: set[Identity] = set()
-        """What its end leaves, and must be found."""
+        """Processes that it leaves at its end, and that must be found."""
         self.hidden: set[Identity] = set()
-        """What its end leaves too, but without a log or a variable that tells of which Ray."""
+        """Processes that it leaves too, but without a log or a variable that names their Ray."""
 
     def start(self, temp: str) -> None:
-        """With that path as its temp dir, be it a link or a mount."""
+        """Starts it with this temp dir, which may be a link or a mount."""
         self._run(*START, f"--temp-dir={temp}")
         _wait(lambda: self._jobs() is not None, "its dashboard answers")
         self.session = os.path.basename(os.path.realpath(f"{temp}/session_latest"))
@@ -87,7 +87,7 @@ class RealRay:
         self.spawn()
 
     def spawn(self) -> None:
-        """One more that its actor has started and left alone."""
+        """Makes its actor start one more detached process."""
         assert self._driver
         assert self._driver.stdin
         assert self._driver.stdout
@@ -98,7 +98,7 @@ class RealRay:
         self.left.add(_identity(alone))
 
     def stop(self) -> None:
-        """As an operator does; its actor's children stay behind."""
+        """Stops it like an operator; its actor's children stay."""
         self._run("stop", "--force")
         if self._driver:
             self._driver.kill()
@@ -107,14 +107,14 @@ class RealRay:
         self.living = set()
 
     def words(self) -> list[dict[str, Any]]:
-        """What its dashboard says of its jobs."""
+        """The job states that its dashboard reports."""
         jobs = self._jobs() or []
         names = {name: job["status"] for job in jobs for name in (job["job_id"], job["submission_id"]) if name}
         running = sorted(name for name, status in names.items() if status in ("PENDING", "RUNNING"))
         return [{"session": self.session, "running": running, "ended": sorted(set(names) - set(running))}]
 
     def lost(self) -> set[Identity]:
-        """What has ended of what must live."""
+        """The processes that must be alive but have ended."""
         return {identity for identity in self.living if not lives(*identity)}
 
     @property
@@ -135,7 +135,7 @@ class RealRay:
 
 
 def _parts(marks: Sequence[bytes] = PARTS) -> list[int]:
-    """Pids of Ray's own parts."""
+    """The pids of Ray's own parts."""
     return [pid for pid, argv in _commands() if any(mark in argv for mark in marks)]
 
 
@@ -155,6 +155,6 @@ def _wait(fact: Any, what: str) -> None:
     while not fact():
         if time.monotonic() > until:
             sys.exit(f"it never came about that {what}")
-        with suppress(ChildProcessError):  # we are init here: what it has left is ours to collect, or it stays a zombie
+        with suppress(ChildProcessError):  # we are init here, so we must collect its children, or they stay zombies
             os.waitpid(-1, os.WNOHANG)
         time.sleep(0.05)

@@ -1,9 +1,9 @@
-"""Rounds of real processes, each ended by plan and deed; the first process of PID and mount namespaces of its own.
+"""Runs rounds of real processes, each ended by a plan and its execution, as the first process of its own PID and mount namespaces.
 
     unshare --pid --mount --net --fork --kill-child python rounds.py FIRST_SEED ROUNDS [RAY] < actor
 
-With the path of a `ray` command a real Ray takes part in each of them. Prints one JSON line a round. Whatever is
-killed in here, nothing outside can be hit: it isn't there.
+With the path of a `ray` command, a real Ray takes part in each round. Prints one JSON line for each round. Processes
+outside of the namespaces do not exist in here, so none of them can be killed.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ Answer = dict[str, Any]
 ROOM = 400
 PID, READY, SIGNALS, LAST = 3, 4, 5, 6
 EACH = 20
-"""Rounds that one real Ray takes part in; in the last of them it has just been stopped."""
+"""Rounds with one real Ray; before the last of them, it has been stopped."""
 STAGE, ACTOR = "/tmp/stage", "/tmp/actor"
 
 
 class WrongError(Exception):
-    """What should not have happened."""
+    """A round with a wrong result."""
 
 
 class Round:
-    """One made-up host, for real."""
+    """One generated host with real processes."""
 
     def __init__(self, seed: int, held: ExitStack, real: RealRay | None = None) -> None:
         self.world = World(seed)
@@ -56,7 +56,7 @@ class Round:
         self.user = USER if self.random.random() < 0.2 and real is None else 0
         self.ticks: dict[int, int] = {}
         self.outer: dict[int, int] = {}
-        """By record, the pid as we count of who is in a PID namespace of its own."""
+        """By record: the pid in our namespace of a process in its own PID namespace."""
         self.sockets: dict[str, socket.socket] = {}
         self.stage = self._stage()
 
@@ -67,21 +67,21 @@ class Round:
         with Path(STAGE).open("r+b") as file:
             return self.held.enter_context(mmap.mmap(file.fileno(), 0))
 
-    # What the actors say
+    # Answers of the actors
 
     def fact(self, at: int, which: int) -> int:
         start = at * RECORD.size + which * 4
         return int.from_bytes(self.stage[start : start + 4], sys.byteorder, signed=True)
 
     def pid(self, node: Node) -> int:
-        """As we count."""
+        """The pid in our namespace."""
         return self.outer.get(node.at) or self.fact(node.at, PID)
 
     def alive(self, node: Node) -> bool:
         found = read_stat(self.pid(node))
         return found is not None and found.ticks == self.ticks[node.at] and found.state not in "ZX"
 
-    # The story
+    # The course of a round
 
     def play(self) -> Answer:
         for session in self.world.sessions:
@@ -105,7 +105,7 @@ class Round:
         return self._ended()
 
     def _make(self, session: Session) -> None:
-        """As Ray makes them: everybody may write there."""
+        """Folders like Ray's: everybody may write there."""
         for folder in (session.path, f"/tmp/evil/{session.name}"):
             for part in ("logs", "sockets"):
                 os.makedirs(f"{folder}/{part}", exist_ok=True)
@@ -117,14 +117,14 @@ class Round:
         self.sockets[session.path] = self.held.enter_context(listening(f"{session.path}/sockets/raylet", session.uid))
 
     def _record(self, session: Session) -> None:
-        """What the raylet writes first into its log: its pid as it knows it itself."""
+        """The first line of a raylet's log, with the pid in its own namespace."""
         pid = self.fact(session.raylet, PID)
         log = Path(f"{session.path}/logs/raylet.out")
         log.write_text(f"[2026-11-21 08:02:11,521 I {pid} {pid}] (raylet) main.cc:711: Setting node ID node_id={session.number:056x}\n")
         os.chown(log, session.uid, session.uid)
 
     def _numbers_outside(self) -> dict[int, int]:
-        """By record, for those in a PID namespace of their own."""
+        """By record, for processes in their own PID namespace."""
         first = {session.container for session in self.world.sessions if session.container >= 0}
         apart = {node.at for node in self.world.nodes if node.at in first or (node.session and node.session.container >= 0)}
         found: dict[int, int] = {}
@@ -138,12 +138,12 @@ class Round:
         return found
 
     def _start(self, node: Node, pid: int | None = None) -> None:
-        """As a child of init, with that pid if one is named."""
+        """Starts a child of init, with this pid if one is given."""
         words = node.argv
         env = {name: self._filled(value) for name, value in node.env.items()}
         start = node.at * RECORD.size + PID * 4
         until = time.monotonic() + 20
-        while time.monotonic() < until:  # a process that nobody sees any more may have its number for a moment yet
+        while time.monotonic() < until:  # an invisible process may still have this pid for a moment
             if pid is not None:
                 Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
             child = os.fork()
@@ -175,7 +175,7 @@ class Round:
         wait(lambda: not any(self.alive(node) for node in nodes), "those have ended", self.tale)
 
     def _reuse(self, gone: list[Node], truth: str) -> None:
-        """Other processes get some of their pids."""
+        """Starts other processes that reuse some of their pids."""
         gone = [node for node in gone if node.at not in self.outer and is_free(self.pid(node))]
         for node in self.random.sample(gone, min(len(gone), self.random.choice((0, 0, 1, 2)))):
             self._newcomer(self.random.choice((("postgres",), ("python", "train.py"))), {}, truth, self.pid(node))
@@ -190,7 +190,7 @@ class Round:
         self.ticks[new.at] = found.ticks
         return new
 
-    # What the other user does, as that user
+    # Actions of the other user, as that user
 
     def _forge(self, session: Session, forgery: str) -> None:
         logs, sockets = f"{session.path}/logs", f"{session.path}/sockets"
@@ -229,7 +229,7 @@ class Round:
         request = {"act": "kill", "grace": 0.1, "force": self.random.random() < 0.1, **self._told(), **self._meant()}
         plan = self._ask({**request, "stage": "plan"})
         if not self._needed(self._due(request, self.world.must_end)) <= {target["pid"] for target in plan["targets"]}:
-            plan = self._ask({**request, "stage": "plan"})  # on a busy machine a look may find a process stuck, and say so
+            plan = self._ask({**request, "stage": "plan"})  # on a busy machine, a scan may find a process stuck and report it
         self._compare(plan, self._due(request, self.world.must_end), self._due(request, self.world.may_end))
         targets = plan["targets"]
         lost, fresh = self._meddle(targets)
@@ -243,7 +243,7 @@ class Round:
         return {"processes": sum(1 for _ in self.world.living()), "ended": len(done["done"]), "refused": len(done["refused"])}
 
     def _due(self, request: Answer, ends: Callable[[Node], bool]) -> set[int]:
-        """The records of whoever is left over and may be ended by this user; where some are named, of those and what hangs from them."""
+        """The records of left-over processes that this user may end; if some are named, only those and their descendants."""
         left = {node.at for node in self.world.living() if ends(node)}
         if "named" not in request:
             return {at for at in left if self.world.nodes[at].uid == self.user}
@@ -276,7 +276,7 @@ class Round:
         return [self.pid(node), self.ticks[node.at], seen]
 
     def _meant(self) -> Answer:
-        """In some rounds a few processes are named, whatever they are."""
+        """In some rounds, a few processes of any kind are named."""
         if self.random.random() < 0.8 or self.real:
             return {}
         living = list(self.world.living())
@@ -293,12 +293,12 @@ class Round:
             raise WrongError(f"planned wrongly: {wrong} ({why}), not planned: {missing}; refused: {plan['refused']}")
 
     def _needed(self, must: set[int]) -> set[int]:
-        """The pids of these, and of what a real Ray has left."""
+        """The pids of these records, and of the left-over processes of a real Ray."""
         left = {pid for pid, ticks in self.real.left if lives(pid, ticks)} if self.real and not self.real.living else set()
         return {self.pid(self.world.nodes[at]) for at in must} | left
 
     def _meddle(self, targets: list[Answer]) -> tuple[set[int], list[Node]]:
-        """Between plan and deed: some end by themselves, their pids become others', and there are new orphans."""
+        """Changes between plan and execution: some processes end, their pids are reused, and there are new orphans."""
         ended = [node for node in self.world.living() if any(self.pid(node) == target["pid"] for target in targets)]
         ended = self.random.sample(ended, min(len(ended), self.random.choice((0, 0, 1, 2))))
         self._end(ended)
@@ -316,7 +316,7 @@ class Round:
         return plain and read_stat(self.pid(self.world.nodes[session.raylet])) is None
 
     def _check(self, done: Answer, targets: list[Answer], lost: set[int]) -> None:
-        """Whoever was planned and still is left over must be gone. Nobody else may have got a signal."""
+        """The planned processes that are still left over must have ended. No other process may have got a signal."""
         meant = {(target["pid"], target["ticks"]) for target in targets}
         refused = {one["pid"] for one in done["refused"]}
         for node in self.world.living():
@@ -335,7 +335,7 @@ class Round:
             raise WrongError(f"what the real Ray has left is still there: {alive}: {done}")
 
     def _ask(self, request: Answer) -> Answer:
-        """As a program of its own, and that user's."""
+        """Runs the act as a program of its own, as this user."""
         mine, its = os.pipe()
         if os.fork() == 0:
             try:
@@ -361,7 +361,7 @@ class Round:
         os.write(to, json.dumps(lines[-1]).encode())
 
     def tale(self) -> str:
-        """The whole forest, to be read."""
+        """A readable description of all processes."""
         return "\n".join(self._told_of(node) for node in self.world.nodes)
 
     def _told_of(self, node: Node) -> str:
@@ -378,7 +378,7 @@ class Round:
 
 @contextmanager
 def as_user(uid: int) -> Iterator[None]:
-    """What is done in between is done with that user's rights alone."""
+    """Runs the block with the rights of this user only."""
     os.setegid(uid)
     os.seteuid(uid)
     try:
@@ -389,7 +389,7 @@ def as_user(uid: int) -> Iterator[None]:
 
 
 def listening(path: str, uid: int) -> socket.socket:
-    """A socket of that user's on which he listens."""
+    """A socket of this user on which he listens."""
     listener = socket.socket(socket.AF_UNIX)
     with suppress(FileNotFoundError):
         os.unlink(path)
@@ -400,13 +400,13 @@ def listening(path: str, uid: int) -> socket.socket:
 
 
 def is_free(pid: int) -> bool:
-    """Not even a process group or a session has it as its number."""
+    """Whether no process, process group or session has this id."""
     stats = filter(None, (read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit()))
     return all(pid not in (stat.pid, stat.group, stat.leader) for stat in stats)
 
 
 def line(pid: int) -> list[int]:
-    """It and whatever it hangs from."""
+    """A process and its ancestors."""
     found = [pid]
     while found[-1] > 1 and (stat := read_stat(found[-1])):
         found.append(stat.parent)
@@ -422,7 +422,7 @@ def wait(fact: Callable[[], object], what: str, tale: Callable[[], str]) -> None
 
 
 def sweep() -> None:
-    """Nothing of the last round may be there in the next; what is of a real Ray is no actor, and stays."""
+    """Ends the processes of the last round; those of a real Ray are no actors, and stay."""
     while pids := [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1" and is_actor(int(name))]:
         for pid in pids:
             with suppress(ProcessLookupError):
@@ -454,13 +454,13 @@ def main() -> None:
     for seed in range(first, first + rounds):
         if real is not None:
             turn(real, seed - first)
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # init collects whoever it has adopted
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # init collects its adopted children
         tidy(real.session if real else "")
         print(json.dumps({"seed": seed, **one_round(seed, real)}), flush=True)
 
 
 def turn(real: RealRay, number: int) -> None:
-    """Each Ray lives for some rounds; in the one after its end what it has left is to be found."""
+    """Each Ray lives for some rounds; in the round after its end, its left-over processes must be found."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if number % EACH == 0:
         real.start(sorted(WAYS.values())[number // EACH % len(WAYS)])
@@ -471,7 +471,7 @@ def turn(real: RealRay, number: int) -> None:
 
 
 def tidy(kept: str) -> None:
-    """Nothing of the last round's made-up sessions; that of a real Ray stays."""
+    """Removes the generated sessions of the last round; the session of a real Ray stays."""
     shutil.rmtree("/tmp/evil", ignore_errors=True)
     for name in os.listdir(TEMP):
         if name.startswith("session_2") and name != kept:
@@ -490,5 +490,5 @@ def one_round(seed: int, real: RealRay | None = None) -> Answer:
 
 
 if __name__ == "__main__":
-    Path("/proc/self/comm").write_text("tini")  # orphans go to this first process: by another name it were their parent
+    Path("/proc/self/comm").write_text("tini")  # orphans become its children: under another name it would count as their parent
     main()

@@ -1,4 +1,4 @@
-"""What stands in for `ray start` on this host, and how a probe is asked to start it."""
+"""A stand-in for `ray start` on this host, and requests to a probe that start it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ exec -a /opt/raylet {python} -c "import time; time.sleep(1000)" --raylet_socket_
 echo $! >{notes}/pid
 sleep 0.2
 """
-"""What stands in for `ray start`: it leaves something behind that looks like a raylet, and which has nothing of its open."""
+"""A stand-in for `ray start`: it leaves a process behind that looks like a raylet and has none of its files open."""
 
 
 @contextmanager
 def own_gcs() -> Iterator[str]:
-    """Where a head's GCS would be: something answers there."""
+    """The address of a head's GCS, where something answers."""
     address = own_address(None)
     with socket.socket() as server:
         server.bind((address, 0))

@@ -1,4 +1,4 @@
-"""What another user does so that root removes, for him, what he could not remove himself; or so that root can't act at all."""
+"""Attacks by another user: to make root remove files that he can't remove himself, or to prevent root from acting."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MALLORY, ALICE = 12345, 12346
 
 
 def shared(path: Path, owner: int) -> Path:
-    """A folder that everybody may write to, as Ray makes its own, with something in it that its owner alone may remove."""
+    """A folder that everybody may write to, like Ray's, with a file that only its owner may remove."""
     write(path / "inner" / "work.py")
     for one in (path, *path.rglob("*")):
         os.chown(one, owner, owner)
@@ -32,13 +32,13 @@ def shared(path: Path, owner: int) -> Path:
 
 
 def moves(source: Path, target: Path) -> None:
-    """By another user, who may."""
+    """Runs a shell command as another user."""
     script = f"import os; os.rename({str(source)!r}, {str(target)!r})"
     subprocess.run(["/usr/bin/python3", "-c", script], check=True, user=MALLORY, group=MALLORY, extra_groups=[], cwd="/")
 
 
 class Moving(Ground):
-    """A user moves something into the session at the moment when its removal has begun."""
+    """A user moves a folder into the session at the moment when its removal has begun."""
 
     def __init__(self, temp: Path, source: Path, target: Path) -> None:
         super().__init__(temp)
@@ -64,7 +64,7 @@ def test_a_folder_that_is_moved_into_a_dead_session_while_it_is_removed_stays(gr
     assert "it belongs to another user, or was moved there after the check" in answer["failed"][0]["error"]
 
 
-def test_another_users_folder_in_a_dead_session_is_told_of_and_stays(ground: Ground):
+def test_another_users_folder_in_a_dead_session_stays_and_is_reported(ground: Ground):
     ground.temp.chmod(0o777)
     path = session(ground.temp)
     shared(ground.temp / "live", ALICE)
@@ -78,7 +78,7 @@ def test_another_users_folder_in_a_dead_session_is_told_of_and_stays(ground: Gro
     assert not (path / "logs" / "raylet.out").exists()
 
 
-def test_files_in_dev_shm_that_one_user_makes_without_end_hinder_nobody_elses(ground: Ground, monkeypatch: pytest.MonkeyPatch):
+def test_endless_files_of_one_user_in_dev_shm_do_not_protect_other_users_files(ground: Ground, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(shm, "MAX_FILES", 10)
     mark = secrets.token_hex(3)
     made = [Path(f"/dev/shm/psm_{mark}{number:02x}") for number in range(30)]
@@ -91,7 +91,7 @@ def test_files_in_dev_shm_that_one_user_makes_without_end_hinder_nobody_elses(gr
             age(path)
         answer: dict[str, Any] = {"targets": [], "refused": [], "notes": []}
         scanner = HostScanner({})
-        shm.plan(Cleaning(ground.request(), scanner, ground.tell, answer), scanner.look(0))
+        shm.plan(Cleaning(ground.request(), scanner, ground.tell, answer), scanner.scan(0))
     finally:
         for path in (*made, ours):
             path.unlink(missing_ok=True)
@@ -100,8 +100,8 @@ def test_files_in_dev_shm_that_one_user_makes_without_end_hinder_nobody_elses(gr
     assert any("more such files" in note for note in answer["notes"])
 
 
-def test_another_users_raylet_does_not_choose_whose_ray_stop_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """His session's name comes first; root's `ray stop` would have run as him, ended nothing of root's, and said that it had."""
+def test_another_users_raylet_does_not_choose_the_ray_stop_that_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """His session's name comes first; root's `ray stop` would have run as him, and ended nothing of root's."""
     installed = Path(f"/tmp/attack{os.getpid()}") / "ray/core/src/ray/raylet"
     installed.mkdir(parents=True)
     try:
@@ -118,9 +118,9 @@ def test_another_users_raylet_does_not_choose_whose_ray_stop_is_run(tmp_path: Pa
         whose = {"executable": str(program_path), "user": MALLORY, "group": MALLORY, "extra_groups": [], "cwd": "/"}
         monkeypatch.setenv("PATH", str(tmp_path))
         with program(str(program_path), *flags, **whose):
-            look = HostScanner({}).look(0)
+            look = HostScanner({}).scan(0)
             assert everything.find_ray(look, name).uid == MALLORY
-            monkeypatch.setattr(everything, "sessions", lambda _: ([name], []))  # another test's Ray may live here meanwhile
+            monkeypatch.setattr(everything, "sessions", lambda _: ([name], []))  # the Ray of another test may run here meanwhile
             with pytest.raises(everything.NoWayError, match=f"{name} belongs to {MALLORY}: to stop it, name it by --session"):
                 everything.find_ray(look, None)
     finally:
@@ -128,7 +128,7 @@ def test_another_users_raylet_does_not_choose_whose_ray_stop_is_run(tmp_path: Pa
 
 
 def test_a_second_dead_session_does_not_wait_for_the_first(ground: Ground):
-    """One that another user has filled again and again stays; the others go."""
+    """A session that another user fills again and again stays; the others are removed."""
     first, second = session(ground.temp), session(ground.temp, OTHER)
     shared(first / "logs" / "his", MALLORY)
     age(first)

@@ -1,4 +1,4 @@
-"""What is cleaned and what stays: dead and living sessions, what is dear in them, what points at them."""
+"""Clean-up: dead and live sessions, their protected files, and the pointers to them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reason(answer, name):
 # Dead or alive
 
 
-def test_a_dead_session_goes_whole(ground):
+def test_a_dead_session_is_removed_completely(ground):
     path = session(ground.temp)
     planned = ground.plan()
     (target,) = planned["targets"]
@@ -66,7 +66,7 @@ def test_a_plan_changes_nothing(ground):
 
 
 @pytest.mark.parametrize("named", [None, [NAME]])
-def test_a_session_whose_socket_answers_stays_also_when_named(ground, named):
+def test_a_session_whose_socket_answers_stays_even_if_it_is_named(ground, named):
     path = session(ground.temp)
     with listening(path / "sockets" / "raylet.1"):
         planned = ground.plan(sessions=named)
@@ -92,7 +92,7 @@ def test_a_session_that_a_process_of_ray_names_stays(ground, program_name, words
     assert str(pid) in reason(planned, NAME)
 
 
-def test_a_session_seen_by_another_path_stays_when_its_raylet_runs(ground):
+def test_a_session_with_another_path_stays_if_its_raylet_runs(ground):
     session(ground.temp)
     with program("/env/raylet", f"--raylet_socket_name=/elsewhere/{NAME}/sockets/raylet", f"--session_dir=/elsewhere/{NAME}"):
         assert ground.plan()["targets"] == []
@@ -106,7 +106,7 @@ def test_a_session_whose_socket_cannot_be_asked_stays(ground):
     assert reason(ground.plan(), NAME).startswith("unknown whether it is alive")
 
 
-def test_the_latest_session_is_not_alive_for_being_the_latest(ground):
+def test_the_latest_session_may_be_dead(ground):
     session(ground.temp)
     os.symlink(ground.temp / NAME, ground.temp / "session_latest")
     planned = ground.plan()
@@ -115,7 +115,7 @@ def test_the_latest_session_is_not_alive_for_being_the_latest(ground):
     assert os.listdir(ground.temp) == []
 
 
-def test_one_dead_session_goes_and_a_living_one_beside_it_does_not(ground):
+def test_a_live_session_beside_a_dead_one_stays(ground):
     dead, lives = session(ground.temp), session(ground.temp, OTHER)
     with listening(lives / "sockets" / "raylet"):
         answer = ground.clean()
@@ -124,7 +124,7 @@ def test_one_dead_session_goes_and_a_living_one_beside_it_does_not(ground):
     assert not dead.exists()
 
 
-def test_one_that_came_alive_since_it_was_planned_stays(ground):
+def test_a_session_that_came_alive_after_the_plan_stays(ground):
     path = session(ground.temp)
     planned = ground.plan()
     with listening(path / "sockets" / "raylet"):
@@ -134,7 +134,7 @@ def test_one_that_came_alive_since_it_was_planned_stays(ground):
     assert (path / "logs" / "raylet.out").exists()
 
 
-def test_a_session_that_is_just_being_made_is_waited_for(ground, monkeypatch):
+def test_a_session_that_is_just_being_created_is_awaited(ground, monkeypatch):
     monkeypatch.setattr("cockpit.probe.acts.clean.dead_sessions.MIN_QUIET_S", 1.0)
     path = session(ground.temp)
     os.utime(path)
@@ -144,7 +144,7 @@ def test_a_session_that_is_just_being_made_is_waited_for(ground, monkeypatch):
     assert ground.told[0] == f"{NAME} was changed just now: waiting to see whether it starts"
 
 
-def test_a_session_that_we_have_just_ended_ourselves_is_not_waited_for_and_stays_when_it_lives_after_all(ground, monkeypatch):
+def test_a_session_that_we_just_ended_is_not_awaited_but_stays_if_it_is_alive(ground, monkeypatch):
     path = session(ground.temp)
     os.utime(path)
     monkeypatch.setattr("cockpit.probe.acts.clean.dead_sessions.MIN_QUIET_S", 10_000)
@@ -156,10 +156,10 @@ def test_a_session_that_we_have_just_ended_ourselves_is_not_waited_for_and_stays
         assert reason(ground.plan(ended=[NAME]), NAME) == "it is alive: a raylet listens on its socket"
 
 
-# Which are meant
+# Named sessions
 
 
-def test_of_named_sessions_only_those_go(ground):
+def test_only_named_sessions_are_removed(ground):
     session(ground.temp)
     other = session(ground.temp, OTHER)
     os.symlink(NAME, ground.temp / "session_latest")
@@ -169,25 +169,25 @@ def test_of_named_sessions_only_those_go(ground):
     assert what(ground.clean(sessions=[str(other) + "/"])["done"]) == [OTHER]
 
 
-def test_a_session_is_found_by_its_path_wherever_it_lies(ground, tmp_path):
+def test_a_session_in_any_place_is_found_by_its_path(ground, tmp_path):
     link = tmp_path / "ray"
     link.symlink_to(ground.temp)
     session(ground.temp)
     unknowing = Ground(tmp_path)
-    unknowing.scanner().hear(str(tmp_path))
+    unknowing.scanner().add_temp_dir(str(tmp_path))
     planned = unknowing.plan(sessions=[f"{link}/{NAME}"])
     assert what(planned["targets"]) == [NAME]
     assert what(unknowing.do(planned["targets"], sessions=[f"{link}/{NAME}"])["done"]) == [NAME]
     assert os.listdir(ground.temp) == []
 
 
-def test_what_is_named_and_not_there_is_said(ground):
+def test_a_named_session_that_does_not_exist_is_reported(ground):
     os.symlink("/etc", ground.temp / NAME)
     assert ground.plan(sessions=[OTHER])["notes"] == [f"there is no session {OTHER} here"]
     assert ground.plan(sessions=[f"{ground.temp}/{NAME}"])["notes"] == [f"{ground.temp}/{NAME} is a link, not a session folder"]
 
 
-def test_only_what_was_written_last_long_enough_ago_goes(ground):
+def test_only_sessions_older_than_the_limit_are_removed(ground):
     path = session(ground.temp)
     for file in path.rglob("*"):
         age(file, 7200)
@@ -200,7 +200,7 @@ def test_only_what_was_written_last_long_enough_ago_goes(ground):
     assert ground.plan(older_than=7000)["targets"] == []
 
 
-def test_one_that_was_written_since_the_plan_stays_where_age_was_asked_for(ground):
+def test_a_session_that_was_written_to_after_the_plan_stays_if_an_age_is_required(ground):
     path = session(ground.temp)
     for file in path.rglob("*"):
         age(file, 7200)
@@ -211,7 +211,7 @@ def test_one_that_was_written_since_the_plan_stays_where_age_was_asked_for(groun
     assert path.exists()
 
 
-def test_what_nobody_has_foreseen_of_one_thing_costs_no_other_its_answer(ground):
+def test_a_bug_with_one_target_does_not_lose_the_outcome_of_the_others(ground):
     session(ground.temp)
     session(ground.temp, OTHER)
     first, second = sorted(ground.plan()["targets"], key=lambda one: one["name"])
@@ -222,7 +222,7 @@ def test_what_nobody_has_foreseen_of_one_thing_costs_no_other_its_answer(ground)
 
 
 @ROOT
-def test_root_removes_another_users_session_only_when_it_is_named(ground):
+def test_root_removes_another_users_session_only_if_it_is_named(ground):
     path = session(ground.temp)
     for one in (path, *path.rglob("*")):
         os.chown(one, NOBODY, NOBODY, follow_symlinks=False)
@@ -232,10 +232,10 @@ def test_root_removes_another_users_session_only_when_it_is_named(ground):
     assert what(ground.do(planned["targets"], sessions=[NAME])["done"]) == [NAME]
 
 
-# What is dear
+# Protected files
 
 
-def test_what_is_dear_stays_where_it_is(ground):
+def test_protected_files_stay(ground):
     path = session(ground.temp)
     kept = [write(path / "runtime_resources" / "a" / "model.safetensors"), write(path / "run" / "global_step7" / "weights.bin")]
     kept += [write(path / "run" / "global_step7" / "vocab.txt"), write(path / "core.4711")]
@@ -251,7 +251,7 @@ def test_what_is_dear_stays_where_it_is(ground):
     assert what(ground.clean(protected=[str(path / "run")])["done"]) == [NAME], "it can still be told to be a session's folder"
 
 
-def test_what_is_dear_goes_when_it_is_named(ground):
+def test_protected_files_are_removed_if_they_are_named(ground):
     path = session(ground.temp)
     kept = write(path / "a" / "one.pt")
     named = [write(path / "a" / "two.pt"), write(path / "checkpoint-3" / "optimizer.bin").parent]
@@ -265,7 +265,7 @@ def test_what_is_dear_goes_when_it_is_named(ground):
 
 
 @pytest.mark.parametrize(("there", "words"), [(2, "1 more protected file is kept"), (3, "2 more protected files are kept")])
-def test_of_more_protected_files_than_are_listed_the_number_is_said(ground, monkeypatch, there: int, words: str):
+def test_the_number_of_unlisted_protected_files_is_reported(ground, monkeypatch, there: int, words: str):
     monkeypatch.setattr("cockpit.probe.acts.clean.dead_sessions.KEEPS", 1)
     path = session(ground.temp)
     for number in range(there):
@@ -284,12 +284,12 @@ def test_a_link_stays_while_its_session_keeps_something(ground):
     assert os.readlink(ground.temp / "session_latest") == NAME
 
 
-def test_a_name_that_is_nothing_dear_saves_nothing_and_is_said(ground):
+def test_a_named_path_that_is_not_protected_is_reported(ground):
     path = session(ground.temp)
     assert ground.plan(protected=[f"{path}/logs"])["notes"] == [f"{NAME}: no protected file has the path logs"]
 
 
-def test_a_checkpoint_that_comes_while_it_is_removed_stays(ground):
+def test_a_checkpoint_that_appears_during_the_removal_stays(ground):
     path = session(ground.temp)
     planned = ground.plan()
     late = write(path / "logs" / "late.pt")
@@ -298,7 +298,7 @@ def test_a_checkpoint_that_comes_while_it_is_removed_stays(ground):
     assert [file for file in path.rglob("*") if file.is_file()] == [late]
 
 
-def test_names_that_are_no_text_survive_the_way_there_and_back(ground):
+def test_names_that_are_not_utf8_survive_plan_and_do(ground):
     path = session(ground.temp)
     odd = os.fsdecode(os.fsencode(path) + b"/a\n\xff\\x41.pt")
     other = f"{path}/a\n\\xff\\x41.pt"
@@ -325,7 +325,7 @@ UNPACKED = 1_700_000_000.0
         "optimizer.bin", "data/train.parquet", "replay.pkl", "step_500/x.bin",
     ],
 )  # fmt: skip
-def test_what_a_job_has_written_into_its_working_dir_stays(ground, result):
+def test_a_file_that_a_job_wrote_into_its_working_dir_stays(ground, result):
     path = session(ground.temp)
     package = path / PACKAGE
     for name in ("train.py", "vocab.bin"):
@@ -338,7 +338,7 @@ def test_what_a_job_has_written_into_its_working_dir_stays(ground, result):
     assert [file for file in path.rglob("*") if file.is_file()] == [kept]
 
 
-def test_a_large_file_in_a_working_dir_stays_whatever_its_age(ground):
+def test_a_large_file_in_a_working_dir_stays_at_any_age(ground):
     path = session(ground.temp)
     kept = write(path / PACKAGE / "weights.bin", 2 << 20)
     os.utime(write(path / PACKAGE / "train.py"), (UNPACKED, UNPACKED))
@@ -348,7 +348,7 @@ def test_a_large_file_in_a_working_dir_stays_whatever_its_age(ground):
     assert [file for file in path.rglob("*") if file.is_file()] == [kept]
 
 
-def test_what_a_job_writes_while_it_is_removed_stays(ground):
+def test_a_file_that_a_job_writes_during_the_removal_stays(ground):
     path = session(ground.temp)
     os.utime(write(path / PACKAGE / "train.py"), (UNPACKED, UNPACKED))
     age(path)
@@ -359,14 +359,14 @@ def test_what_a_job_writes_while_it_is_removed_stays(ground):
     assert [file for file in path.rglob("*") if file.is_file()] == [late]
 
 
-# What may be no session at all
+# Folders that may be no sessions
 
 
 @ROOT
 @pytest.mark.parametrize("part", ["logs", "sockets"])
 @pytest.mark.parametrize("how", ["missing", "another user's", "a link"])
-def test_a_folder_that_somebody_may_have_renamed_is_no_session(ground, part, how):
-    """Whoever may write to the folder above gives root's folders any name."""
+def test_a_renamed_folder_is_no_session(ground, part, how):
+    """A user who may write to the folder above can rename root's folders in it."""
     path = session(ground.temp)
     if how == "another user's":
         os.chown(path / part, NOBODY, NOBODY)
@@ -382,7 +382,7 @@ def test_a_folder_that_somebody_may_have_renamed_is_no_session(ground, part, how
 
 @ROOT
 @pytest.mark.parametrize("above", [False, True])
-def test_root_believes_no_temp_dir_of_another_user_unless_it_is_named_by_its_path(ground, above):
+def test_root_does_not_trust_another_users_temp_dir_unless_its_path_is_named(ground, above):
     path = session(ground.temp / "ray")
     os.chown(ground.temp if above else ground.temp / "ray", NOBODY, NOBODY)
     ground = Ground(ground.temp / "ray")
@@ -396,8 +396,8 @@ def test_root_believes_no_temp_dir_of_another_user_unless_it_is_named_by_its_pat
 
 
 @ROOT
-def test_another_user_keeps_no_session_from_being_removed(ground):
-    """By a raylet of no session, or by listening in its folder."""
+def test_another_user_can_not_prevent_the_removal_of_a_session(ground):
+    """By a raylet of no session, or by a listener in the folder."""
     path = session(ground.temp)
     (path / "sockets").chmod(0o777)
     ground.temp.chmod(0o755)
@@ -412,8 +412,8 @@ def test_another_user_keeps_no_session_from_being_removed(ground):
         assert what(ground.clean()["done"]) == [NAME]
 
 
-def test_what_a_living_ray_works_with_stays(ground):
-    """A session that somebody has renamed is its Ray's still: the kernel tells what it has open."""
+def test_files_that_a_live_ray_uses_stay(ground):
+    """A renamed session still belongs to its Ray: the kernel reports its open files."""
     path, lives = session(ground.temp), session(ground.temp, OTHER)
     write(path / "runtime_resources" / "data.txt")
     age(path)
@@ -425,10 +425,10 @@ def test_what_a_living_ray_works_with_stays(ground):
         assert planned["targets"] == []
 
 
-# Who still uses it
+# Files in use
 
 
-def test_whoever_holds_a_file_open_is_named_and_stops_nothing(ground):
+def test_a_process_with_an_open_file_is_named_and_does_not_stop_the_removal(ground):
     path = session(ground.temp)
     log = write(path / "logs" / "left.log", 100_000)
     blocks = log.stat().st_blocks * 512
@@ -449,7 +449,7 @@ def test_whoever_holds_a_file_open_is_named_and_stops_nothing(ground):
     assert answer["freed"]["disk"] == size - blocks
 
 
-def test_whoever_works_in_it_is_named(ground):
+def test_a_process_that_works_in_the_folder_is_named(ground):
     path = session(ground.temp)
     with program("train", cwd=path / "runtime_resources") as pid:
         assert [one for one in ground.plan()["notes"] if str(pid) in one] == [
@@ -457,24 +457,24 @@ def test_whoever_works_in_it_is_named(ground):
         ]
 
 
-# What points at sessions and clusters
+# Pointers to sessions and clusters
 
 
-def test_a_link_that_points_at_nothing_goes(ground):
+def test_a_link_to_nothing_is_removed(ground):
     os.symlink(f"/gone/{NAME}", ground.temp / "session_latest")
     answer = ground.clean()
     assert [done["outcome"] for done in answer["done"]] == [f"removed: it points at {NAME}, which is gone"]
     assert os.listdir(ground.temp) == []
 
 
-def test_a_link_to_a_session_here_under_another_path_is_good(ground):
+def test_a_link_to_a_session_by_another_path_stays(ground):
     path = session(ground.temp)
     os.symlink(f"/elsewhere/{NAME}", ground.temp / "session_latest")
     with listening(path / "sockets" / "raylet"):
         assert ground.plan()["targets"] == []
 
 
-def test_a_link_stays_when_its_session_lives_though_its_folder_was_removed(ground):
+def test_a_link_stays_if_its_session_lives_without_a_folder(ground):
     os.symlink(NAME, ground.temp / "session_latest")
     with program("/env/raylet", f"--raylet_socket_name={ground.temp}/{NAME}/sockets/raylet", f"--session_dir={ground.temp}/{NAME}"):
         planned = ground.plan()
@@ -482,7 +482,7 @@ def test_a_link_stays_when_its_session_lives_though_its_folder_was_removed(groun
     assert reason(planned, "session_latest").startswith("it is alive: raylet ")
 
 
-def test_a_link_made_anew_since_it_was_planned_stays(ground):
+def test_a_link_that_was_replaced_after_the_plan_stays(ground):
     link = ground.temp / "session_latest"
     os.symlink("gone", link)
     planned = ground.plan()
@@ -504,14 +504,14 @@ def free_port() -> int:
         return sock.getsockname()[1]
 
 
-def test_an_address_where_nothing_listens_goes(ground):
+def test_an_address_without_a_listener_is_removed(ground):
     path = address_file(ground, f"127.0.0.1:{free_port()}")
     answer = ground.clean()
     assert what(answer["done"]) == ["ray_current_cluster"]
     assert not path.exists()
 
 
-def test_an_address_where_something_listens_stays(ground):
+def test_an_address_with_a_listener_stays(ground):
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         sock.listen()
@@ -519,7 +519,7 @@ def test_an_address_where_something_listens_stays(ground):
         assert ground.plan() | {"notes": []} == {"targets": [], "refused": [], "notes": []}
 
 
-def test_an_address_that_came_alive_since_it_was_planned_stays(ground):
+def test_an_address_that_came_alive_after_the_plan_stays(ground):
     port = free_port()
     path = address_file(ground, f"127.0.0.1:{port}")
     planned = ground.plan()
@@ -530,7 +530,7 @@ def test_an_address_that_came_alive_since_it_was_planned_stays(ground):
     assert path.exists()
 
 
-def test_another_hosts_address_stays_while_a_raylet_here_belongs_to_it(ground):
+def test_another_hosts_address_stays_while_a_raylet_of_its_cluster_runs_here(ground):
     address_file(ground, "192.0.2.7:63790")
     with program(
         "/env/raylet", f"--raylet_socket_name=/x/{NAME}/sockets/raylet", "--gcs-address=192.0.2.7:63790", f"--session_dir=/x/{NAME}"
@@ -539,7 +539,7 @@ def test_another_hosts_address_stays_while_a_raylet_here_belongs_to_it(ground):
     assert what(ground.plan()["targets"]) == ["ray_current_cluster"]
 
 
-def test_an_address_stays_when_a_raylet_may_be_there_that_cannot_be_seen(ground):
+def test_an_address_stays_if_an_unseen_raylet_may_use_it(ground):
     address_file(ground, "192.0.2.7:63790")
     with listening(session(ground.temp) / "sockets" / "raylet"):
         planned = ground.plan()
@@ -554,7 +554,7 @@ def test_an_address_by_name_stays(ground):
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "{temp}/precious", "{temp}/../{name}/logs"])
 @pytest.mark.parametrize("kind", ["session", "link", "file", "shm", "process"])
-def test_nothing_else_is_ever_removed_whatever_is_asked(ground, path, kind):
+def test_no_request_removes_anything_else(ground, path, kind):
     precious = write(ground.temp / "precious")
     session(ground.temp)
     asked = path.format(temp=ground.temp, name=NAME)
@@ -566,10 +566,10 @@ def test_nothing_else_is_ever_removed_whatever_is_asked(ground, path, kind):
     assert precious.exists()
 
 
-# As a program
+# The program
 
 
-def test_a_reader_that_goes_away_ends_the_counting(ground, start):
+def test_the_counting_ends_with_its_reader(ground, start):
     path = session(ground.temp)
     for number in range(30_000):
         (path / "logs" / str(number)).touch()
@@ -607,7 +607,7 @@ def test_it_cleans_on_any_python(ground, start, tmp_path):
 
 
 def hear_answer(probe):
-    """Its answer, after whatever it tells on the way."""
+    """The answer, after its progress lines."""
     while True:
         line = probe.line()
         if "tell" not in line:

@@ -1,4 +1,4 @@
-"""What other hosts see too stays: whoever uses it there can't be seen from here."""
+"""Files that other hosts share stay: their users there can't be seen from here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.probe.acts.grounds import NAME, OTHER, Ground, age, session, what
 
 @pytest.fixture
 def shared(ground: Ground, mounts: list[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A temp dir beside the ground, on a file system that is taken for one of many hosts."""
+    """A temp dir beside the ground, on a file system that counts as shared by many hosts."""
     temp = ground.temp / "shared"
     temp.mkdir()
     subprocess.run(["mount", "-t", "ramfs", "none", str(temp)], check=True)
@@ -24,7 +24,7 @@ def shared(ground: Ground, mounts: list[Path], monkeypatch: pytest.MonkeyPatch) 
     return temp
 
 
-def test_a_session_that_other_hosts_see_too_stays_also_when_named(ground: Ground, shared: Path):
+def test_a_session_that_other_hosts_share_stays_even_if_it_is_named(ground: Ground, shared: Path):
     path, _ = session(shared), session(ground.temp, OTHER)
     named = [str(path), OTHER]
     planned = ground.plan(sessions=named)
@@ -37,7 +37,7 @@ def test_a_session_that_other_hosts_see_too_stays_also_when_named(ground: Ground
     assert path.exists()
 
 
-def test_a_pointer_that_other_hosts_see_too_stays(ground: Ground, shared: Path):
+def test_a_pointer_that_other_hosts_share_stays(ground: Ground, shared: Path):
     os.symlink(f"/elsewhere/{NAME}", shared / "session_latest")
     age(shared / "session_latest")
     planned = Ground(shared).plan()
@@ -45,7 +45,7 @@ def test_a_pointer_that_other_hosts_see_too_stays(ground: Ground, shared: Path):
     assert "other hosts share (ramfs)" in planned["refused"][0]["reason"]
 
 
-def test_of_mounts_on_one_another_the_one_that_is_seen_counts(ground: Ground, shared: Path):
+def test_the_visible_one_of_several_mounts_on_one_point_counts(ground: Ground, shared: Path):
     for folder, reason in ((ground.temp, None), (shared, "it lies on a file system that other hosts share (ramfs)")):
         opened = os.open(folder, os.O_PATH | os.O_DIRECTORY)
         try:
@@ -54,7 +54,7 @@ def test_of_mounts_on_one_another_the_one_that_is_seen_counts(ground: Ground, sh
             os.close(opened)
 
 
-def test_what_can_not_be_told_is_not_taken_for_local(ground: Ground, monkeypatch: pytest.MonkeyPatch):
+def test_an_unknown_file_system_is_not_local(ground: Ground, monkeypatch: pytest.MonkeyPatch):
     session(ground.temp)
     known = mounted.vouched_mounts()
     monkeypatch.setattr(sessions, "vouched_mounts", lambda: known)

@@ -1,4 +1,4 @@
-"""The command `ray stop` as a child of this program: it ends in time, and never outlives whoever has started it."""
+"""The command `ray stop` as a child of this program: it ends in time, and never outlives its parent."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ time.sleep(60)
 
 
 def stand_in(folder: Path, script: str) -> RayCommand:
-    """What is started instead of Ray's command."""
+    """A stand-in for Ray's command."""
     path = folder / "ray"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
     return RayCommand(str(path), None)
 
 
-def test_it_is_told_line_by_line_and_its_summary_is_kept(tmp_path: Path):
+def test_its_output_is_reported_line_by_line_and_its_summary_is_kept(tmp_path: Path):
     told: list[str] = []
     command = stand_in(tmp_path, 'echo "$@"; echo Stopped all 3 Ray processes.; echo some advice')
     assert run(command, {"grace": 0}, told.append) == "Stopped all 3 Ray processes. (`ray stop` ended with exit code 0)"
@@ -40,7 +40,7 @@ def test_it_is_told_line_by_line_and_its_summary_is_kept(tmp_path: Path):
 
 
 @pytest.mark.parametrize("script", ["exec sleep 1000", "exec >&- 2>&-; exec sleep 1000"])
-def test_one_that_does_not_end_is_ended_and_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str):
+def test_a_command_that_does_not_end_is_killed_and_this_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str):
     monkeypatch.setattr(everything, "SLACK_S", 0.0)
     monkeypatch.setattr(everything, "QUIET_S", 0.2)
     told: list[str] = []
@@ -48,12 +48,12 @@ def test_one_that_does_not_end_is_ended_and_said_to_be(tmp_path: Path, monkeypat
     assert ("`ray stop` is still running" in told) == (script == "exec sleep 1000")
 
 
-def test_one_that_can_not_be_started_is_a_sentence(tmp_path: Path):
+def test_a_command_that_can_not_be_started_is_a_sentence(tmp_path: Path):
     with pytest.raises(NoWayError, match="can't be started"):
         run(RayCommand(str(tmp_path / "ray"), None), {}, lambda *_: None)
 
 
-def test_it_ends_with_the_program_that_has_started_it(tmp_path: Path):
+def test_it_ends_with_the_program_that_started_it(tmp_path: Path):
     command = stand_in(tmp_path, "exec sleep 60")
     with subprocess.Popen([sys.executable, "-c", PARENT, command.path], stdout=subprocess.PIPE) as parent:
         pid = int(parent.stdout.readline())

@@ -18,13 +18,13 @@ ROOT = HERE.parents[2]
 ROUNDS = int(os.environ.get("COCKPIT_ROUNDS", "60"))
 """A round takes a tenth of a second; `make proof` plays ten thousand."""
 REAL_ROUNDS = int(os.environ.get("COCKPIT_REAL_ROUNDS", "0"))
-"""Those in which a real Ray takes part; each takes some seconds."""
+"""Rounds with a real Ray; each takes some seconds."""
 AT_ONCE = 2
 
 
 @pytest.fixture(scope="module")
 def actor(tmp_path_factory):
-    """The program that all these processes run."""
+    """The program of all these processes."""
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     if compiler is None:
         pytest.skip("no C compiler (cc, gcc or clang) here to build the processes with")
@@ -34,7 +34,7 @@ def actor(tmp_path_factory):
 
 
 def rounds(actor: Path, first: int, count: int, *real: str) -> list[dict]:
-    """In namespaces of their own: there is nothing else that could be hit."""
+    """Runs rounds in namespaces of their own, where no other process can be hit."""
     apart = ["unshare", "--pid", "--mount", "--net", "--fork", "--kill-child"]
     tried = subprocess.run([*apart, "true"], capture_output=True, text=True, check=False)
     if tried.returncode:
@@ -70,6 +70,6 @@ def test_every_orphan_is_ended_and_nothing_else_is_signalled(actor):
 
 @pytest.mark.skipif(not REAL_ROUNDS, reason="COCKPIT_REAL_ROUNDS says in how many forests a real Ray takes part: `make proof` does")
 @pytest.mark.timeout(300 + 10 * REAL_ROUNDS)
-def test_beside_a_real_ray_its_own_are_spared_and_what_it_leaves_is_found(actor):
+def test_beside_a_real_ray_its_processes_are_spared_and_its_orphans_are_found(actor):
     ray = Path(sys.executable).with_name("ray")
     is_right(rounds(actor, 100_001, REAL_ROUNDS, str(ray)), REAL_ROUNDS)

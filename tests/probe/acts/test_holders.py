@@ -1,4 +1,4 @@
-"""Who uses a session's files: no user can have the others not asked, by what he has open or mapped."""
+"""Processes that use a session's files: no user's open or mapped files prevent the check of other users."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.probe.acts import holders
-from cockpit.probe.acts.holders import _mapped, find_file_uses
+from cockpit.probe.acts.holders import _mapped_paths, find_file_uses
 from cockpit.probe.look.processes import ProcessScanner
 
 NAME = "session_2026-11-21_08-02-10_714202_8139"
@@ -17,7 +17,7 @@ HOLD = 'exec 3<"$0"; echo; read x'
 
 
 def ask(tmp_path: Path, user: int | None) -> tuple[set[int], tuple[int, ...], int]:
-    """Whose uses were found, who could not be asked, and who holds a file open there."""
+    """The pids whose uses were found, the pids that could not be asked, and the pid with an open file there."""
     file = tmp_path / NAME / "logs" / "file"
     file.parent.mkdir(parents=True)
     file.touch()
@@ -30,14 +30,14 @@ def ask(tmp_path: Path, user: int | None) -> tuple[set[int], tuple[int, ...], in
     return {use.pid for use in used if use.path == "logs/file"}, hanging, child.pid
 
 
-def test_who_holds_a_file_open_is_found(tmp_path: Path):
+def test_a_process_with_an_open_file_is_found(tmp_path: Path):
     used, hanging, pid = ask(tmp_path, None)
     assert pid in used
     assert pid not in hanging
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be two users")
-def test_a_user_whose_processes_take_too_long_is_not_asked_on(monkeypatch: pytest.MonkeyPatch):
+def test_a_user_whose_processes_take_too_long_is_not_asked_further(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(holders, "BUDGET_S", -1.0)
     folder = Path("/tmp") / f"cockpit-holders-{os.getpid()}"
     folder.mkdir()
@@ -49,16 +49,16 @@ def test_a_user_whose_processes_take_too_long_is_not_asked_on(monkeypatch: pytes
     assert pid in hanging
 
 
-def test_what_a_process_with_too_much_mapped_has_open_is_told_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_open_files_of_a_process_with_too_much_mapped_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(holders, "MOST_MAPS_BYTES", 1)
     used, hanging, pid = ask(tmp_path, None)
     assert pid in used
     assert pid in hanging
 
 
-def test_a_map_of_very_many_lines_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch):
+def test_a_very_long_memory_map_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch):
     line = f"7f00-7f01 r--p 00000000 00:1b 5 /tmp/ray/{NAME}/x\n".encode()
-    assert [*_mapped([line])] == [f"/tmp/ray/{NAME}/x".encode()]
+    assert [*_mapped_paths([line])] == [f"/tmp/ray/{NAME}/x".encode()]
     monkeypatch.setattr(holders, "MOST_MAPS_BYTES", 100)
     with pytest.raises(holders._TooLongError):
-        list(_mapped([line] * 10))
+        list(_mapped_paths([line] * 10))

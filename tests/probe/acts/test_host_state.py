@@ -1,4 +1,4 @@
-"""One look: what Ray says of a job, what another probe has seen, and what NVML says now rather than before."""
+"""The state of a host: job states of Ray, evidence of another probe, and new answers of NVML."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ NAME = SESSION.rpartition("/")[2]
         ({"session": "session_of_another_cluster", "running": [], "ended": ["02"]}, "unknown"),
     ],
 )
-def test_ray_settles_only_what_it_knows_of_its_own_session(jobs, kind):
+def test_ray_decides_only_jobs_of_its_own_session(jobs, kind):
     assert apply_job_states({210: ASKED}, [jobs] if jobs else [])[210].kind == kind
 
 
-def test_why_it_is_an_orphan_comes_first_and_in_one_sentence():
+def test_the_first_reason_is_one_sentence_about_the_orphan():
     jobs = [{"session": NAME, "running": [], "ended": ["02"]}]
     assert apply_job_states({210: ASKED}, jobs)[210].why == (
         "its worker 200 is gone and its job 02 has ended; nothing alive owns it",
@@ -66,18 +66,18 @@ ELDERS = KindVerdict(
         ([(f"{NAME}1", ["ppo"], []), (f"{NAME}1", [], ["ppo"]), (f"{NAME}2", [], [])], "child"),
     ],
 )
-def test_what_may_be_of_several_sessions_is_left_over_when_all_were_asked_and_none_runs_its_job(jobs, kind):
+def test_a_process_of_several_possible_sessions_is_left_over_if_none_of_them_runs_its_job(jobs, kind):
     said = [{"session": session, "running": running, "ended": ended} for session, running, ended in jobs]
     assert apply_job_states({210: ELDERS}, said)[210].kind == kind
 
 
-def test_a_job_that_ray_calls_running_outweighs_every_sign_of_death():
+def test_a_running_job_outweighs_every_sign_of_death():
     orphan = KindVerdict("orphan", ("its raylet 100 is dead",), "02", SESSION)
     assert apply_job_states({210: orphan}, [{"session": NAME, "running": ["02"], "ended": []}])[210].kind == "child"
     assert apply_job_states({210: orphan}, [{"session": "session_of_another", "running": ["02"], "ended": []}])[210].kind == "orphan"
 
 
-def test_whoever_is_deepest_comes_first_and_a_loop_ends_it():
+def test_the_deepest_process_comes_first_and_a_loop_ends():
     family = table(raylet(), worker(200), process(201, parent=200), process(300, parent=301), process(301, parent=300))
     look = HostState(family, {}, GpuReading(), Sessions())
     assert look.sort_deepest_first([100, 200, 201])[:3] == [201, 200, 100]
@@ -85,7 +85,7 @@ def test_whoever_is_deepest_comes_first_and_a_loop_ends_it():
     assert look.find_descendants(300) == (301,)
 
 
-def test_an_answer_that_was_on_its_way_tells_of_before_and_is_not_taken_for_now(monkeypatch):
+def test_an_answer_to_an_earlier_question_is_not_taken_for_a_new_one(monkeypatch):
     answers = iter([GpuReading([], {1: {0: 5}}), GpuReading([], {})])
     gate = threading.Event()
 
@@ -105,7 +105,7 @@ def test_an_answer_that_was_on_its_way_tells_of_before_and_is_not_taken_for_now(
     assert found.holders == {}
 
 
-def test_a_reading_that_does_not_come_is_none_and_not_the_last_one(monkeypatch):
+def test_a_missing_answer_is_none_and_not_the_last_one(monkeypatch):
     hangs = threading.Event()
     read = "cockpit.probe.acts.host_state.Nvml.read"
     monkeypatch.setattr(read, lambda _: (hangs.is_set() and time.sleep(60)) or GpuReading([], {1: {0: 5}}))
@@ -113,18 +113,18 @@ def test_a_reading_that_does_not_come_is_none_and_not_the_last_one(monkeypatch):
     assert scanner.reading(10) is not None
     hangs.set()
     assert scanner.reading(0.2) is None
-    assert "NVML has not answered" in str(scanner.look(0.2).fault)
+    assert "NVML has not answered" in str(scanner.scan(0.2).fault)
 
 
-def test_many_questions_in_a_row_are_answered_by_one_look(scanner):
+def test_many_questions_in_a_row_cost_one_scan(scanner):
     assert scanner.recent(60) is scanner.recent(60)
     first = scanner.recent(60)
     assert scanner.recent(-1) is not first
-    newer = scanner.look(0.0)
+    newer = scanner.scan(0.0)
     assert scanner.recent(60) is newer
 
 
 @pytest.mark.parametrize(("wanted", "grace"), [({}, 16.0), ({"grace": None}, 16.0), ({"grace": 0}, 0.0), ({"grace": 2}, 2.0)])
-def test_no_grace_is_a_grace_too(wanted, grace):
+def test_a_grace_of_zero_is_respected(wanted, grace):
     assert grace_of(wanted, 16.0) == grace
     assert Stopping({"targets": [], **wanted}, HostScanner({}), lambda *_: None, NAME)._grace == grace

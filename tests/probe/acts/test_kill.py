@@ -1,4 +1,4 @@
-"""What is left over is ended, and nothing else: the acting probe on real processes and simulated GPUs."""
+"""Only left-over processes are ended: the acting probe with real processes and simulated GPUs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ print(subprocess.Popen(["sleep", "60"], start_new_session=True).pid, flush=True)
 while not asked:
     time.sleep(0.01)
 """
-"""Asked to end, it starts its child anew before it does."""
+"""On SIGTERM, it starts its child again before it ends."""
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def orphan(tmp_path):
 
 @pytest.fixture
 def act(start):
-    """The answer of a fresh acting probe."""
+    """The answer of a new acting probe."""
 
     def ask(stage: str, *processes: subprocess.Popen | Alone, gpus: dict[str, str] | None = None, **more: object) -> dict:
         named = {"named": [[process.pid, None] for process in processes]} if processes else {}
@@ -110,7 +110,7 @@ def until(fact, what: str) -> None:
         time.sleep(0.01)
 
 
-def test_an_orphan_is_found_by_itself_and_ended(act, orphan):
+def test_an_unnamed_orphan_is_found_and_ended(act, orphan):
     process = orphan()
     (mine,) = (target for target in act("plan")["targets"] if target["pid"] == process.pid)
     assert (mine["kind"], mine["ticks"], mine["job"]) == ("orphan", read_stat(process.pid).ticks, "02000000")
@@ -129,7 +129,7 @@ def test_a_tree_is_ended_children_first(act, orphan):
     assert pids(act("do", targets=plan["targets"])["done"]) == [child, process.pid]
 
 
-def test_what_came_after_the_plan_is_not_touched_and_is_named(act, orphan):
+def test_a_process_that_started_after_the_plan_stays_and_is_reported(act, orphan):
     process = orphan(sys.executable, "-c", PARENT)
     process.stdout.readline()
     plan = act("plan", process)
@@ -147,7 +147,7 @@ def test_what_came_after_the_plan_is_not_touched_and_is_named(act, orphan):
         os.kill(newcomer, 9)
 
 
-def test_what_is_started_anew_while_it_is_ended_is_told_though_it_has_left_the_group(act, orphan):
+def test_a_respawned_process_is_reported_even_if_it_left_the_group(act, orphan):
     process = orphan(sys.executable, "-c", RESTARTS)
     child = int(process.stdout.readline())
     done = act("do", targets=act("plan", process)["targets"], grace=60)
@@ -161,7 +161,7 @@ def test_what_is_started_anew_while_it_is_ended_is_told_though_it_has_left_the_g
         os.kill(again, 9)
 
 
-def test_what_has_ended_since_the_plan_is_reported(act, orphan):
+def test_a_process_that_ended_after_the_plan_is_reported(act, orphan):
     process = orphan()
     plan = act("plan", process)
     process.kill()
@@ -171,7 +171,7 @@ def test_what_has_ended_since_the_plan_is_reported(act, orphan):
     assert done["done"] == []
 
 
-def test_another_start_under_the_same_pid_is_refused(act, orphan):
+def test_another_process_with_the_same_pid_is_refused(act, orphan):
     process = orphan()
     (target,) = act("plan", process)["targets"]
     done = act("do", targets=[{**target, "ticks": target["ticks"] - 1}])
@@ -180,8 +180,8 @@ def test_another_start_under_the_same_pid_is_refused(act, orphan):
 
 
 @pytest.mark.parametrize("more", [{}, {"any": True}])
-def test_what_is_no_orphan_any_more_is_refused(act, orphan, run, more):
-    """Agreed to as an orphan; what is found at that moment is somebody's own."""
+def test_a_process_that_is_no_orphan_any_more_is_refused(act, orphan, run, more):
+    """A person agreed to an orphan; at the time of the signal, the process is a person's own."""
     (target,) = act("plan", orphan())["targets"]
     process = run("sleep", "60")
     stranger = {**target, "pid": process.pid, "ticks": read_stat(process.pid).ticks}
@@ -190,7 +190,7 @@ def test_what_is_no_orphan_any_more_is_refused(act, orphan, run, more):
     assert process.poll() is None
 
 
-def test_a_process_that_is_nothing_of_rays_is_ended_only_by_who_has_seen_what_it_is(act, run):
+def test_a_foreign_process_is_ended_only_if_a_person_has_seen_it(act, run):
     process = run("sleep", "60")
     (refused,) = act("plan", process)["refused"]
     assert refused["reason"].startswith("it is a foreign process; kill-orphans kills only orphan and stale processes")
@@ -198,8 +198,8 @@ def test_a_process_that_is_nothing_of_rays_is_ended_only_by_who_has_seen_what_it
     assert pids(act("do", targets=plan["targets"], any=True)["done"]) == [process.pid]
 
 
-def test_an_orphan_that_a_live_raylet_hangs_from_is_refused(act, orphan):
-    """Who starts Ray in a shell that an old job has left must not lose it."""
+def test_an_orphan_above_a_live_raylet_is_refused(act, orphan):
+    """A person who starts Ray in a left-over shell of an old job must not lose it."""
     script = "import time; time.sleep(60)"
     raylet = f"(exec -a /ray/raylet {sys.executable} -c '{script}' --raylet_socket_name=/x) & echo $!; wait"
     shell = orphan("bash", "-c", raylet)
@@ -213,13 +213,13 @@ def test_an_orphan_that_a_live_raylet_hangs_from_is_refused(act, orphan):
         os.kill(below, 9)
 
 
-def test_what_cockpit_runs_in_is_refused_already_in_the_plan(act):
+def test_the_plan_refuses_the_ancestors_of_cockpit(act):
     plan = act("plan", named=[[os.getpid(), None]], any=True)
     assert plan["refused"][0]["reason"] == "cockpit itself runs in it"
     assert plan["targets"] == []
 
 
-def test_a_stubborn_one_is_killed_after_the_grace_or_left_as_wished(act, orphan):
+def test_a_process_that_ignores_term_is_killed_after_the_grace_or_left(act, orphan):
     process = orphan(sys.executable, "-c", STUBBORN)
     process.stdout.readline()
     targets = act("plan", process)["targets"]
@@ -233,7 +233,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to have an
 
 
 @needs_root
-def test_another_users_orphan_is_ended_only_when_it_is_named_by_pid(act, orphan):
+def test_another_users_orphan_is_ended_only_if_its_pid_is_named(act, orphan):
     process = orphan(user=65534)
     (refused,) = (one for one in act("plan")["refused"] if one["pid"] == process.pid)
     assert refused["reason"].endswith("to kill it, put the cursor on it, or name it by --pid")
@@ -243,13 +243,13 @@ def test_another_users_orphan_is_ended_only_when_it_is_named_by_pid(act, orphan)
     assert pids(act("do", targets=plan["targets"], pids=True)["done"]) == [process.pid]
 
 
-# What can't be classified
+# Unclassified processes
 
 
-def test_a_holder_of_gpu_memory_that_can_not_be_seen_is_refused_and_counted_as_not_judged():
-    """NVML lists it, and /proc hides it, or it runs in another container."""
+def test_an_unseen_holder_of_gpu_memory_is_refused_and_counted_as_unclassified():
+    """NVML lists it, but /proc hides it, or it runs in another container."""
     look = HostState({}, classify({}, ProcessFacts(holders=frozenset({77}))), GpuReading([], {77: {1: GIB}}), None)
-    scanner = SimpleNamespace(look=lambda: look)
+    scanner = SimpleNamespace(scan=lambda: look)
     plan = kill.plan({"named": None}, scanner, print)
     (refused,) = plan["refused"]
     assert (refused["pid"], refused["kind"], refused["gpus"]) == (77, "unknown", [{"index": 1, "memory": GIB}])
@@ -261,18 +261,18 @@ def test_a_holder_of_gpu_memory_that_can_not_be_seen_is_refused_and_counted_as_n
     ("user", "readable", "how"),
     [(1000, False, " without root: run `sudo cockpit kill-orphans` there"), (1000, True, BELOW), (0, False, BELOW)],
 )
-def test_what_only_root_could_judge_is_said_to_need_root(monkeypatch, user, readable, how):
+def test_a_process_that_only_root_can_classify_needs_root(monkeypatch, user, readable, how):
     monkeypatch.setattr("os.geteuid", lambda: user)
     process = SimpleNamespace(origin=SimpleNamespace(readable=readable))
     look = SimpleNamespace(doubts=[], table={7: process, 8: process})
     unknown = [{"pid": pid, "kind": "unknown", "gpus": [{"index": 0, "memory": GIB}]} for pid in (7, 8)]
-    assert kill._unknown(look, [*unknown, {"pid": 9, "kind": "worker", "gpus": [{"index": 0}]}]) == [
+    assert kill._describe_unknown(look, [*unknown, {"pid": 9, "kind": "worker", "gpus": [{"index": 0}]}]) == [
         f"2 processes hold GPU memory and can't be classified{how}"
     ]
 
 
-def test_what_hangs_on_a_ray_that_nobody_could_ask_is_told_also_without_gpu_memory():
-    """An orphan may be among them: `nothing on 1 host`, and no more, would be wrong."""
+def test_an_undecided_process_is_reported_also_without_gpu_memory():
+    """An orphan may be among them, so `nothing on 1 host` alone would be wrong."""
     process = SimpleNamespace(alive=True, origin=SimpleNamespace(readable=True), details=SimpleNamespace(uid=0, pids=(7,)))
     verdict = KindVerdict("unknown", ("only Ray knows whether job train still runs",), undecided="job")
     for kind, told in ((verdict, [f"1 process can't be classified{BELOW}"]), (verdict._replace(undecided=None), [])):
@@ -285,11 +285,11 @@ def test_what_hangs_on_a_ray_that_nobody_could_ask_is_told_also_without_gpu_memo
             sort_deepest_first=list,
             target=lambda pid, kind=kind: {"what": "process", "pid": pid, "kind": kind.kind, "why": list(kind.why), "gpus": []},
         )
-        plan = kill.plan({"named": None}, SimpleNamespace(look=lambda look=look: look), print)
+        plan = kill.plan({"named": None}, SimpleNamespace(scan=lambda look=look: look), print)
         assert (plan["targets"], plan["unknown"], len(plan["refused"])) == ([], told, len(told))
 
 
-def test_where_nvml_is_silent_there_may_be_more_than_was_found(act, gpus, state):
+def test_without_nvml_there_may_be_more_than_was_found(act, gpus, state):
     nvml.add(state, "hang forever nvmlInit")
     told = act("plan", gpus=gpus)["unknown"]
     assert "NVML has not answered for 3 s: the processes that hold GPU memory are unknown" in told, "another Ray here may add a sentence"
@@ -298,7 +298,7 @@ def test_where_nvml_is_silent_there_may_be_more_than_was_found(act, gpus, state)
 # GPU memory
 
 
-def test_the_memory_that_came_back_is_measured(act, orphan, gpus, state):
+def test_freed_gpu_memory_is_measured(act, orphan, gpus, state):
     process = orphan()
     nvml.hold(state, process.pid, [0, 3], 10 * GIB)
     plan = act("plan", process, gpus=gpus)
@@ -308,7 +308,7 @@ def test_the_memory_that_came_back_is_measured(act, orphan, gpus, state):
     assert done["notes"] == []
 
 
-def test_memory_that_stays_without_a_holder_is_said_to(start, act, orphan, gpus, state):
+def test_gpu_memory_that_stays_without_a_holder_is_reported(start, act, orphan, gpus, state):
     process = orphan(sys.executable, "-c", STUBBORN)
     process.stdout.readline()
     nvml.hold(state, process.pid, [2], 10 * GIB)
@@ -325,7 +325,7 @@ def kept(line: str) -> str:
 
 
 def meanwhile(start, act, process, gpus, change) -> dict:
-    """What is answered when that happens between SIGTERM and SIGKILL."""
+    """The answer if this happens between SIGTERM and SIGKILL."""
     targets = act("plan", process, gpus=gpus)["targets"]
     probe = start("act", json.dumps({"act": "kill", "stage": "do", "targets": targets, "grace": 2}), **gpus)
     while "processes have ended" not in probe.line(30)["tell"]:
@@ -334,7 +334,7 @@ def meanwhile(start, act, process, gpus, change) -> dict:
     return answer(probe)
 
 
-def test_where_nvml_hangs_before_processes_are_ended_all_the_same(act, orphan, gpus, state):
+def test_processes_are_ended_even_if_nvml_hangs_before(act, orphan, gpus, state):
     process = orphan()
     nvml.add(state, "hang forever nvmlInit")
     plan = act("plan", process, gpus=gpus)
@@ -345,7 +345,7 @@ def test_where_nvml_hangs_before_processes_are_ended_all_the_same(act, orphan, g
     assert done["freed"] == {"gpu": None}
 
 
-def test_where_nvml_hangs_after_nobody_says_that_memory_is_free(start, act, orphan, gpus, state):
+def test_freed_memory_is_unknown_if_nvml_hangs_afterwards(start, act, orphan, gpus, state):
     process = orphan(sys.executable, "-c", STUBBORN)
     process.stdout.readline()
     nvml.hold(state, process.pid, [2], 10 * GIB)
@@ -355,7 +355,7 @@ def test_where_nvml_hangs_after_nobody_says_that_memory_is_free(start, act, orph
     assert "NVML no longer answers" in done["notes"][-1]
 
 
-# What a probe has seen that watches
+# Evidence of a watching probe
 
 RAYLET = """
 import os, subprocess, sys, time
@@ -370,7 +370,7 @@ time.sleep(60)
 """
 
 
-def test_an_orphan_that_only_a_watcher_can_know_is_found_with_its_evidence_and_refused_without(start, act, run):
+def test_an_orphan_that_only_a_watching_probe_knows_is_ended_only_with_its_evidence(start, act, run):
     """In a session of its own, with nothing of Ray in its environment, its parents dead."""
     words = ["/ray/raylet", "-c", RAYLET, WORKER, "--raylet_socket_name=/x"]
     raylet = run(*words, executable=sys.executable, environ={"PYTHON": sys.executable})
@@ -412,7 +412,7 @@ def test_it_ends_an_orphan_on_every_python(orphan, version):
 
 
 def interpreter(version: str) -> str:
-    """From PATH or pyenv."""
+    """A Python from PATH or pyenv."""
     found = glob.glob(os.path.expanduser(f"~/.pyenv/versions/{version}.*/bin/python")) or [shutil.which(f"python{version}")]
     return found[0] or pytest.skip(f"no Python {version} here")
 
@@ -423,7 +423,7 @@ def piped(python: str, request: dict) -> dict:
     return json.loads(played.stdout.splitlines()[-1])
 
 
-def test_of_two_starts_under_one_pid_each_is_answered_for(act, orphan):
+def test_two_processes_with_one_pid_have_an_outcome_each(act, orphan):
     process = orphan()
     (target,) = act("plan", process)["targets"]
     done = act("do", targets=[target, {**target, "ticks": target["ticks"] - 1}])

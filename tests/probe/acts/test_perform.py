@@ -1,4 +1,4 @@
-"""One request is answered whatever happens, and by a probe that has said before that it has begun."""
+"""Each request is answered in all cases, after a first line that reports the beginning."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def lines(request: Any) -> list[dict[str, Any]]:
     return said
 
 
-def test_the_first_line_says_that_it_has_begun_whatever_comes_then():
+def test_the_first_line_reports_the_beginning():
     assert lines({"act": "unheard of"})[0] == {"tell": "checking", "done": None, "of": None}
 
 
 @pytest.mark.parametrize("text", ["no json", "[]", '{"act": ["kill"], "stage": "plan"}', '{"act": "unheard of"}'])
-def test_what_is_no_request_is_answered_with_a_sentence(text: str):
+def test_an_invalid_request_is_answered_with_a_sentence(text: str):
     assert list(lines(text)[-1]) == ["error"]
 
 
-def test_what_nobody_has_foreseen_is_a_sentence_and_a_deed_is_then_in_doubt():
+def test_a_bug_is_a_sentence_and_leaves_the_outcome_of_do_in_doubt():
     planned, done = (
         lines({"act": "kill", "stage": stage, "named": [["x", None]], "targets": [{}]})[-1]["error"] for stage in ("plan", "do")
     )

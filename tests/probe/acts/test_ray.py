@@ -1,4 +1,4 @@
-"""The way to a cluster's own Python: found by its raylet, taken as the raylet's user, and closed when it is over."""
+"""The cluster's own Python: found through its raylet, run as the raylet's user, and ended afterwards."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cockpit.sources.probes import payload
 from tests.probe.acts.grounds import program
 
 SESSION, OTHER = (f"session_2026-11-{day}_01-17-58_164160_{os.getpid()}" for day in (21, 20))
-"""No other test makes up processes of these."""
+"""No other test creates processes with these names."""
 NODE = "ab" * 28
 ACTOR, GROUP = "0a" * 16, "0b" * 18
 TARGET = {"what": "actor", "id": ACTOR, "session": SESSION}
@@ -37,7 +37,7 @@ Raylet = Callable[..., AbstractContextManager[int]]
 
 @pytest.fixture
 def seen() -> Iterator[Path]:
-    """What the stand-in has written down. Any user may write there."""
+    """The files that the stand-in writes. Any user may write there."""
     with folder() as path:
         path.chmod(0o777)
         yield path
@@ -45,7 +45,7 @@ def seen() -> Iterator[Path]:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """One that every user may reach, and only we may change."""
+    """A Python that every user may run, and only we may change."""
     path = Path(tempfile.mkdtemp(prefix="python", dir="/tmp"))
     path.chmod(0o755)
     yield path
@@ -54,7 +54,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def installed() -> Iterator[Path]:
-    """Where that Ray is installed: its raylet is a Python, so that it can be told what to do."""
+    """The folder of that Ray: its raylet is a Python, so that tests decide what it does."""
     with folder() as path:
         program = path / RAYLET
         program.parent.mkdir(parents=True)
@@ -64,7 +64,7 @@ def installed() -> Iterator[Path]:
 
 @pytest.fixture
 def python(installed: Path, seen: Path) -> Path:
-    """What stands in for the cluster's Python: it writes down how it was started, and answers."""
+    """A stand-in for the cluster's Python: it writes how it was started, and answers."""
     return stand_in(installed / "python", seen, f"echo noise of an import; echo '{ANSWER}'")
 
 
@@ -102,7 +102,7 @@ def ask(**more: Any) -> dict[str, Any]:
     return (ray.do if request["stage"] == "do" else ray.plan)(request, HostScanner(request), lambda *_: None)
 
 
-def test_the_raylet_tells_python_gcs_and_environment(raylet: Raylet, seen: Path):
+def test_python_gcs_and_environment_come_from_the_raylet(raylet: Raylet, seen: Path):
     loads = {"LD_PRELOAD": "", "PYTHONPATH": "/evil", "PYTHONINSPECT": "1", "BASH_ENV": "/evil", "RAY_ADDRESS": "elsewhere:1"}
     with raylet(RAY_AUTH_TOKEN="s3cret", AWS_SECRET_ACCESS_KEY="s3cret", RAY_JOB_ID="07000000", **loads):
         assert ask()["notes"] == ["it was asked"]
@@ -116,7 +116,7 @@ def test_the_raylet_tells_python_gcs_and_environment(raylet: Raylet, seen: Path)
     assert "127.0.0.1:1" in call
 
 
-def test_what_is_sent_is_a_program_that_ends_with_its_call(raylet: Raylet, seen: Path):
+def test_the_sent_program_ends_with_its_call(raylet: Raylet, seen: Path):
     with raylet():
         ask(verb="remove_placement_group", id=GROUP.upper())
     text = (seen / "stdin").read_text()
@@ -126,7 +126,7 @@ def test_what_is_sent_is_a_program_that_ends_with_its_call(raylet: Raylet, seen:
     assert question["targets"] == [{"what": "placement_group", "id": GROUP, "session": SESSION}]
 
 
-def test_the_payload_brings_the_program_along(raylet: Raylet, seen: Path):
+def test_the_payload_contains_the_program(raylet: Raylet, seen: Path):
     request = json.dumps({"act": "ray", "stage": "plan", "verb": "kill_actor", "ids": [ACTOR], "session": SESSION})
     text = payload.program(["--no-lifeline", "act", request], acting=True)
     with raylet():
@@ -145,7 +145,7 @@ def test_the_payload_brings_the_program_along(raylet: Raylet, seen: Path):
         {"stage": "do", "targets": [TARGET, {**TARGET, "session": OTHER}]},
     ],
 )  # fmt: skip
-def test_what_is_no_id_is_never_sent(raylet: Raylet, seen: Path, more: dict[str, Any]):
+def test_an_invalid_id_is_never_sent(raylet: Raylet, seen: Path, more: dict[str, Any]):
     with raylet():
         assert ask(**more)["error"]
     assert not (seen / "argv").exists()
@@ -157,7 +157,7 @@ def test_a_session_that_does_not_live_here_is_not_asked(raylet: Raylet, seen: Pa
     assert not (seen / "argv").exists()
 
 
-def test_of_several_sessions_one_must_be_named(raylet: Raylet, seen: Path):
+def test_if_there_are_several_sessions_one_must_be_named(raylet: Raylet, seen: Path):
     with raylet(), raylet(OTHER):
         said = ask(session=None)["error"]
     assert "choose one by its address" in said
@@ -166,7 +166,7 @@ def test_of_several_sessions_one_must_be_named(raylet: Raylet, seen: Path):
     assert not (seen / "argv").exists()
 
 
-def test_a_deed_is_done_in_the_session_of_its_plan(raylet: Raylet, seen: Path):
+def test_do_acts_in_the_session_of_its_plan(raylet: Raylet, seen: Path):
     with raylet(), raylet(OTHER):
         ask(stage="do", session=OTHER, targets=[TARGET])
     assert SESSION in (seen / "stdin").read_text().splitlines()[-1]
@@ -182,7 +182,7 @@ def test_a_program_that_hangs_is_ended(raylet: Raylet, python: Path, seen: Path,
 
 
 @pytest.mark.parametrize(("script", "ends"), [("kill {pid}; sleep 0.2", True), ("", False)])
-def test_a_dead_actors_process_is_waited_for(
+def test_a_dead_actors_process_is_awaited(
     raylet: Raylet, python: Path, seen: Path, monkeypatch: pytest.MonkeyPatch, script: str, ends: bool
 ):
     monkeypatch.setattr(ray, "GONE_WITHIN", 0.5)
@@ -197,7 +197,7 @@ def test_a_dead_actors_process_is_waited_for(
     assert said["notes"] == ([] if ends else [f"process {pid} of that actor still runs 0.5 s after Ray reported it dead"])
 
 
-def test_pids_of_another_node_are_not_looked_for_here(raylet: Raylet, python: Path, seen: Path):
+def test_pids_of_another_node_are_not_searched_here(raylet: Raylet, python: Path, seen: Path):
     done = {**TARGET, "node": "cd" * 28, "pid": os.getpid(), "outcome": "Ray reported DEAD 0.2 s after the request"}
     stand_in(python, seen, f"echo '{json.dumps({'done': [done], 'refused': [], 'failed': [], 'notes': []})}'")
     with raylet():
@@ -230,23 +230,23 @@ def test_a_raylet_that_names_no_python_is_a_sentence(raylet: Raylet, command: st
         assert ask()["error"] == f"raylet {pid} names no valid Python: {command}"
 
 
-def test_an_environment_that_is_no_text_comes_over_unchanged(raylet: Raylet, seen: Path):
+def test_an_environment_that_is_not_utf8_stays_unchanged(raylet: Raylet, seen: Path):
     with raylet(RAY_AUTH_TOKEN_PATH=os.fsdecode(b"/\xff")):
         assert ask()["notes"] == ["it was asked"]
     assert b"RAY_AUTH_TOKEN_PATH=/\xff" in (seen / "env").read_bytes().splitlines()
 
 
-def test_the_ray_that_is_imported_is_that_of_the_raylet(raylet: Raylet, installed: Path, seen: Path):
+def test_the_raylets_own_ray_is_imported(raylet: Raylet, installed: Path, seen: Path):
     with raylet():
         ask()
     assert f"sys.path.append('{installed}/site-packages')" in (seen / "stdin").read_text()
 
 
-# What an old Ray has not
+# Features that an old Ray lacks
 
 
 @pytest.mark.parametrize("missing", ["the modules", "the status", "the method"])
-def test_a_ray_that_can_not_drain_a_node_is_not_asked_to(monkeypatch: pytest.MonkeyPatch, missing: str):
+def test_a_ray_without_drain_is_not_asked_to_drain(monkeypatch: pytest.MonkeyPatch, missing: str):
     asked: list[str] = []
     methods = {"GetClusterResourceState": lambda *_, **__: asked.append("state")}
     service = {"AutoscalerStateServiceStub": lambda _: SimpleNamespace(**methods)}
@@ -262,10 +262,10 @@ def test_a_ray_that_can_not_drain_a_node_is_not_asked_to(monkeypatch: pytest.Mon
     assert asked == []
 
 
-# Whom root believes
+# Processes that root trusts
 
 
-def test_a_program_that_only_calls_itself_raylet_is_believed_nothing(seen: Path, python: Path):
+def test_a_program_that_is_only_named_raylet_is_not_trusted(seen: Path, python: Path):
     """`exec -a raylet su`, with any words: root would run what they name."""
     flags = (f"--raylet_socket_name=/nowhere/{SESSION}/sockets/raylet", f"--session_dir=/nowhere/{SESSION}", "--gcs-address=127.0.0.1:1")
     with program("raylet", *flags, f"--python_worker_command={python}") as pid:
@@ -274,7 +274,7 @@ def test_a_program_that_only_calls_itself_raylet_is_believed_nothing(seen: Path,
 
 
 @needs_root
-def test_a_program_that_keeps_the_rights_of_two_users_is_believed_nothing(raylet: Raylet, seen: Path):
+def test_a_program_with_the_rights_of_two_users_is_not_trusted(raylet: Raylet, seen: Path):
     with raylet(code=f"os.setresuid(65534, 0, 0); {STAYS}") as pid:
         assert f"process {pid} runs with more than one user's rights" in ask()["error"]
     assert not (seen / "argv").exists()
@@ -308,8 +308,8 @@ def test_root_becomes_the_raylets_user(raylet: Raylet, seen: Path):
 
 
 @needs_root
-def test_of_two_users_who_claim_a_session_the_one_who_owns_its_folder_is_believed(raylet: Raylet, seen: Path, tmp_path: Path):
-    """Whoever else calls a process raylet can neither be taken for it nor stand in the way."""
+def test_a_session_that_two_users_claim_belongs_to_the_owner_of_its_folder(raylet: Raylet, seen: Path, tmp_path: Path):
+    """A process of another user that is named raylet is neither used nor an obstacle."""
     path = tmp_path / SESSION
     (path / "logs").mkdir(parents=True)
     forged = f"--raylet_socket_name={path}/sockets/raylet", f"--session_dir={path}", "--gcs-address=127.0.0.1:9"
@@ -320,7 +320,7 @@ def test_of_two_users_who_claim_a_session_the_one_who_owns_its_folder_is_believe
 
 
 @needs_root
-def test_a_session_that_two_users_claim_is_nobodys(raylet: Raylet, seen: Path):
+def test_a_session_that_two_users_claim_without_a_folder_is_refused(raylet: Raylet, seen: Path):
     with raylet(), raylet(code=f"os.setuid(65534); {STAYS}"):
         assert "which of them is real is unknown" in ask()["error"]
     assert not (seen / "argv").exists()

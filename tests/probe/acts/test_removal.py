@@ -57,14 +57,14 @@ def meanwhile(deed: Callable[[], None]) -> Iterator[None]:
 
 
 class Everything:
-    """All folders there are."""
+    """All folders, with those of the owner."""
 
     def __contains__(self, _: object) -> bool:
         return True
 
 
 def empty(folder: Path, check: Callable[[bool], None] = lambda _fully: None) -> Removal:
-    """Everything in it, without asking whether it lives."""
+    """Removes everything in it, without checks whether it is alive."""
     removal = Removal(folder.name, ProtectedFiles(), (), (), check, lambda *_: None, Everything())
     top = os.open(folder, FOLDER)
     try:
@@ -87,14 +87,14 @@ def test_links_are_removed_and_never_followed(ground, outside):
     assert not path.exists()
 
 
-def test_a_session_folder_that_is_a_link_is_none(ground, outside):
+def test_a_link_is_no_session_folder(ground, outside):
     shutil.move(session(ground.temp), outside / NAME)
     os.symlink(outside / NAME, ground.temp / NAME)
     assert ground.plan() | {"notes": []} == {"targets": [], "refused": [], "notes": []}
     assert ground.plan(sessions=[NAME])["targets"] == []
 
 
-def test_a_session_folder_replaced_by_a_link_since_it_was_planned_stays(ground, outside):
+def test_a_session_folder_that_a_link_replaced_after_the_plan_stays(ground, outside):
     path = session(ground.temp)
     planned = ground.plan()
     shutil.move(path, outside / NAME)
@@ -103,7 +103,7 @@ def test_a_session_folder_replaced_by_a_link_since_it_was_planned_stays(ground, 
     assert (outside / NAME / "logs" / "raylet.out").exists()
 
 
-def test_a_session_folder_replaced_by_another_folder_since_it_was_planned_stays(ground):
+def test_a_session_folder_that_another_folder_replaced_after_the_plan_stays(ground):
     path = session(ground.temp)
     planned = ground.plan()
     path.rename(ground.temp / "kept")
@@ -113,7 +113,7 @@ def test_a_session_folder_replaced_by_another_folder_since_it_was_planned_stays(
     assert precious.exists()
 
 
-def test_a_temp_dir_replaced_by_a_link_since_it_was_planned_costs_nothing_there(ground, outside):
+def test_a_temp_dir_that_a_link_replaced_after_the_plan_loses_nothing_there(ground, outside):
     session(ground.temp)
     planned = ground.plan()
     ground.temp.rename(f"{ground.temp}.was")
@@ -127,7 +127,7 @@ def test_a_temp_dir_replaced_by_a_link_since_it_was_planned_costs_nothing_there(
         Path(f"{ground.temp}.was").rename(ground.temp)
 
 
-def test_of_a_file_with_other_names_only_the_one_in_the_session_goes_and_frees_nothing(ground, outside):
+def test_a_file_with_other_names_loses_only_the_one_in_the_session_and_frees_nothing(ground, outside):
     path = session(ground.temp)
     before = ground.plan()["targets"][0]["size"]
     other = write(ground.temp / "other", 1 << 20)
@@ -164,7 +164,7 @@ def test_a_session_in_which_something_is_mounted_stays(ground, outside, mounts, 
 
 @ROOT
 @pytest.mark.parametrize("kind", ["tmpfs", "bind"])
-def test_a_mount_that_comes_midway_is_not_entered(tmp_path, outside, mounts, kind):
+def test_a_mount_that_appears_midway_is_not_entered(tmp_path, outside, mounts, kind):
     folder = tmp_path / "folder"
     write(folder / "a" / "x")
     point = folder / "mounted"
@@ -187,7 +187,7 @@ def test_a_mount_that_comes_midway_is_not_entered(tmp_path, outside, mounts, kin
 # Races
 
 
-def test_folders_that_are_swapped_for_links_all_the_time_cost_nothing_outside(tmp_path, outside):
+def test_folders_swapped_for_links_all_the_time_lose_nothing_outside(tmp_path, outside):
     folder = tmp_path / "folder"
     turns = [0]
 
@@ -213,8 +213,8 @@ def test_folders_that_are_swapped_for_links_all_the_time_cost_nothing_outside(tm
     assert turns[0] >= 1000
 
 
-def test_a_name_that_is_exchanged_for_a_link_at_every_turn_costs_nothing_outside(tmp_path, outside):
-    """The link is there whenever the folder is not: `rename` exchanges them in one step."""
+def test_a_name_exchanged_for_a_link_all_the_time_loses_nothing_outside(tmp_path, outside):
+    """At each moment, either the link or the folder is there: `rename` exchanges them in one step."""
     folder, link = tmp_path / "folder", tmp_path / "link"
     folder.mkdir()
     turns = [0]
@@ -247,7 +247,7 @@ def test_a_name_that_is_exchanged_for_a_link_at_every_turn_costs_nothing_outside
 
 
 @pytest.mark.parametrize("moved", ["a", "a/b", "a/b/c"])
-def test_a_folder_that_is_moved_out_midway_keeps_what_was_left_in_it(ground, outside, monkeypatch, moved):
+def test_a_folder_that_is_moved_out_midway_keeps_its_remaining_files(ground, outside, monkeypatch, moved):
     path = session(ground.temp)
     for number in range(50):
         write(path / "a" / "b" / "c" / f"{number}", 10)
@@ -294,7 +294,7 @@ def test_a_session_that_comes_alive_midway_loses_no_more(ground, monkeypatch):
     assert (path / "sockets" / "raylet").exists()
 
 
-def test_the_sockets_go_last_and_only_after_one_more_look(tmp_path):
+def test_the_sockets_are_removed_last_and_only_after_one_more_check(tmp_path):
     for name in ("a", "sockets", "z"):
         write(tmp_path / "folder" / name / "x")
     asked: list[tuple[bool, bool]] = []
@@ -322,11 +322,11 @@ def test_a_writer_that_never_stops_ends_in_a_sentence(ground):
     assert not (path / "runtime_resources").exists()
 
 
-# Things that are no plain files
+# Pipes, sockets, devices
 
 
 @ROOT
-def test_pipes_sockets_devices_and_odd_names_go_unopened(ground):
+def test_pipes_sockets_devices_and_odd_names_are_removed_without_opening(ground):
     path = session(ground.temp)
     os.mkfifo(path / "pipe")
     os.mknod(path / "zero", stat.S_IFCHR | 0o600, os.makedev(1, 5))
@@ -341,7 +341,7 @@ def test_pipes_sockets_devices_and_odd_names_go_unopened(ground):
 
 
 @ROOT
-def test_of_many_folders_of_another_user_some_are_named_and_none_is_gone_into(ground):
+def test_many_folders_of_another_user_are_not_entered_and_some_are_named(ground):
     path = session(ground.temp)
     for number in range(30):
         write(path / "logs" / f"theirs{number}" / "deep" / "file")
@@ -354,7 +354,7 @@ def test_of_many_folders_of_another_user_some_are_named_and_none_is_gone_into(gr
     assert planned["targets"][0]["files"] == 3, "what lies in them is not counted"
 
 
-def test_more_checkpoints_than_can_be_remembered_are_left_to_a_person(ground, monkeypatch):
+def test_too_many_checkpoints_are_left_to_a_person(ground, monkeypatch):
     monkeypatch.setattr("cockpit.probe.look.sizes.MAX_PROTECTED_CHARS", 100)
     path = session(ground.temp)
     for number in range(10):
@@ -365,7 +365,7 @@ def test_more_checkpoints_than_can_be_remembered_are_left_to_a_person(ground, mo
     assert "too many files in it look like checkpoints" in str(planned["refused"])
 
 
-def test_a_tree_deeper_than_any_path_goes(ground):
+def test_a_tree_deeper_than_the_longest_path_is_removed(ground):
     path = session(ground.temp)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     here = os.open(path, FOLDER)
@@ -388,7 +388,7 @@ def test_a_tree_deeper_than_any_path_goes(ground):
 
 
 @ROOT
-def test_what_may_not_be_removed_is_named_and_all_else_goes(ground):
+def test_an_unremovable_file_is_named_and_all_others_are_removed(ground):
     path = session(ground.temp)
     stuck = write(path / "logs" / "stuck")
     if subprocess.run(["chattr", "+i", str(stuck)], check=False, capture_output=True).returncode:
@@ -404,7 +404,7 @@ def test_what_may_not_be_removed_is_named_and_all_else_goes(ground):
 
 @ROOT
 def test_a_folder_that_may_not_be_read_leaves_the_size_unknown_and_stays(ground):
-    """Root reads everything; so another user counts and removes here."""
+    """Root can read everything, so another user counts and removes here."""
     path = session(ground.temp)
     write(path / "closed" / "x")
     for file in (ground.temp, path, *path.rglob("*")):
@@ -424,7 +424,7 @@ def test_a_folder_that_may_not_be_read_leaves_the_size_unknown_and_stays(ground)
 
 
 @ROOT
-def test_somebody_elses_session_is_nothing_for_a_plain_user(ground):
+def test_a_plain_user_can_not_remove_another_users_session(ground):
     path = session(ground.temp)
     os.chmod(ground.temp, 0o777)
     os.seteuid(65534)
@@ -436,7 +436,7 @@ def test_somebody_elses_session_is_nothing_for_a_plain_user(ground):
     assert path.exists()
 
 
-def test_progress_is_told_a_few_times_a_second(tmp_path):
+def test_progress_is_reported_a_few_times_a_second(tmp_path):
     for number in range(3000):
         write(tmp_path / "folder" / f"{number % 10}" / f"{number}", 1)
     told: list[float] = []

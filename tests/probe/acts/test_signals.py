@@ -1,4 +1,4 @@
-"""A signal goes to the process that was meant, or to none."""
+"""A signal reaches the right process, or none."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ int main(void) {
 
 @pytest.fixture
 def run():
-    """Starts a process, which has said a line when `said`, and ends it after the test."""
+    """Starts a process, waits for its first line if `said`, and ends it after the test."""
     with ExitStack() as kept:
 
         def begin(*command: str, said: bool = False, **more: object) -> subprocess.Popen:
@@ -92,7 +92,7 @@ def test_a_process_that_honours_term_is_never_killed(run, way):
     assert process.wait(60) == -signal.SIGTERM
 
 
-def test_what_ignores_term_is_killed_after_the_grace_and_not_before(run, way):
+def test_a_process_that_ignores_term_is_killed_after_the_grace_and_not_before(run, way):
     process = run(sys.executable, "-c", STUBBORN, said=True)
     began = time.monotonic()
     found = ending(process, 0.4)
@@ -102,7 +102,7 @@ def test_what_ignores_term_is_killed_after_the_grace_and_not_before(run, way):
     assert process.wait(60) == -signal.SIGKILL
 
 
-def test_with_term_alone_what_ignores_it_stays_and_is_said_to(run):
+def test_with_only_term_a_process_that_ignores_it_stays_and_is_reported(run):
     process = run(sys.executable, "-c", STUBBORN, said=True)
     found = ending(process, 0.2, last=None)
     assert not found.gone
@@ -116,25 +116,25 @@ def test_force_kills_at_once(run):
     assert process.wait(60) == -signal.SIGKILL
 
 
-def test_a_stopped_process_is_continued_to_hear_term(run, way):
+def test_a_stopped_process_is_continued_so_that_term_ends_it(run, way):
     process = run("sleep", "60")
     process.send_signal(signal.SIGSTOP)
     until(lambda: read_stat(process.pid).state == "T", "it stops")
     assert ending(process, 20.0).text.startswith("ended by SIGTERM")
 
 
-def test_nobody_can_grip_this_program_or_what_it_runs_in():
+def test_this_program_and_its_ancestors_can_not_be_held():
     for pid in (os.getpid(), os.getppid(), 1):
         with pytest.raises(ProtectedError):
             open_handle(pid, read_stat(pid).ticks)
 
 
-def test_another_start_is_another_process(run, way):
+def test_another_start_time_is_another_process(run, way):
     process = run("sleep", "60")
     assert open_handle(process.pid, read_stat(process.pid).ticks - 1) is None
 
 
-def test_a_zombie_is_over(run, way):
+def test_a_zombie_has_ended(run, way):
     process = run("sleep", "60")
     before = held(process)
     process.kill()
@@ -144,8 +144,8 @@ def test_a_zombie_is_over(run, way):
     assert end([before], 1.0)[before.identity].text == "had already ended"
 
 
-def test_a_process_whose_main_thread_has_ended_is_not_over(run, way):
-    """It looks like a zombie, and holds all that it held: what hangs in a driver is often a thread of such a one."""
+def test_a_process_whose_main_thread_has_ended_is_alive(run, way):
+    """It looks like a zombie but keeps all its resources: a process that hangs in a driver often has such a live thread."""
     process = run(sys.executable, "-c", LEADERLESS, said=True)
     until(lambda: b" Z " in Path(f"/proc/{process.pid}/stat").read_bytes(), "the main thread ends")
     one = held(process)
@@ -153,7 +153,7 @@ def test_a_process_whose_main_thread_has_ended_is_not_over(run, way):
     assert end([one], 10.0)[one.identity].text.startswith("ended by SIGTERM")
 
 
-def test_a_process_that_hangs_in_the_kernel_is_said_to(run, tmp_path):
+def test_a_process_that_hangs_in_the_kernel_is_reported(run, tmp_path):
     """A parent in vfork waits as one in a driver does."""
     compiler = shutil.which("cc") or pytest.skip("no C compiler here")
     (tmp_path / "hanging.c").write_text(HANGING)
@@ -169,7 +169,7 @@ def test_a_process_that_hangs_in_the_kernel_is_said_to(run, tmp_path):
     assert "reset" in found.text
 
 
-def test_another_users_process_is_refused_by_the_kernel_and_said_to_be(run):
+def test_the_kernels_refusal_for_another_users_process_is_reported(run):
     if os.geteuid() != 0:
         pytest.skip("needs root to be another user")
     process = run("sleep", "60")
@@ -192,7 +192,7 @@ def test_more_processes_than_files_may_be_open(run, monkeypatch, more):
     processes = [run("sleep", "60") for _ in range(150)]
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if not more:
-        monkeypatch.setattr(signals, "_more_files", lambda: False)
+        monkeypatch.setattr(signals, "_raise_file_limit", lambda: False)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (signals.SPARE_FILES + 80, hard))
         handles = [held(process) for process in processes]

@@ -1,4 +1,4 @@
-"""A Ray is started where the host is fit for it, outlives whoever started it, and what goes wrong is said in a sentence."""
+"""A Ray is started on a host that is fit for it, survives its starter, and a failure is one sentence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import pytest
 from cockpit.probe.acts import start
 from cockpit.probe.acts.host_state import HostState
 from cockpit.probe.acts.start import fitness, installation, is_of_its_owner
-from cockpit.probe.acts.start.ray_start import Outcome, why_apart
+from cockpit.probe.acts.start.ray_start import Outcome, why_unreachable
 from cockpit.probe.look.gpus import GpuReading
 from cockpit.probe.look.network import listening_sockets
 from cockpit.probe.look.sessions import Sessions
@@ -32,7 +32,7 @@ from tests.probe.acts.start_stand_in import RAYLET, SESSION, VERSIONS, own_gcs, 
 
 @pytest.fixture
 def notes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """What the stand-in writes down, beside itself and its Python."""
+    """The files that the stand-in writes beside itself and its Python."""
     with tempfile.TemporaryDirectory(prefix="start") as folder:
         monkeypatch.setenv("XDG_STATE_HOME", f"{folder}/state")
         monkeypatch.delenv("SLURM_JOB_ID", raising=False)
@@ -45,7 +45,7 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def gcs() -> Iterator[str]:
-    """Where a head's GCS would be."""
+    """The address of a head's GCS."""
     with own_gcs() as address:
         yield address
 
@@ -66,7 +66,7 @@ def test_a_worker_is_started_with_the_presets_flags_and_environment(notes: Path,
     assert not [line for line in environ if line.startswith(("RAY_ADDRESS=", "RAY_JOB_ID="))]
 
 
-def test_what_was_started_is_in_a_session_of_its_own_and_has_nothing_of_ours_open(notes: Path, gcs: str):
+def test_the_started_ray_has_a_session_of_its_own_and_no_file_of_ours_open(notes: Path, gcs: str):
     raylet(notes, gcs)
     asked = request(notes, gcs)
     run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})
@@ -80,13 +80,13 @@ def test_what_was_started_is_in_a_session_of_its_own_and_has_nothing_of_ours_ope
 
 
 def link(path: Path) -> str:
-    """Where it leads; nothing when it is gone."""
+    """The target of the link; empty if it is gone."""
     with suppress(OSError):
         return str(path.readlink())
     return ""
 
 
-def test_it_goes_on_when_whoever_has_asked_is_killed_in_the_middle(notes: Path, gcs: str):
+def test_the_start_goes_on_if_its_caller_is_killed_midway(notes: Path, gcs: str):
     slow = RAYLET.replace("setsid", f"touch {notes}/begun; sleep 1; setsid")
     stand_in(notes / "ray", slow.format(notes=notes, python=sys.executable, session=SESSION, gcs=gcs))
     asked = request(notes, gcs)
@@ -103,7 +103,7 @@ def test_it_goes_on_when_whoever_has_asked_is_killed_in_the_middle(notes: Path, 
     assert Path(f"/proc/{int((notes / 'pid').read_text())}").exists()
 
 
-def test_two_who_start_it_at_once_start_it_once(notes: Path, gcs: str):
+def test_two_simultaneous_starts_start_one_ray(notes: Path, gcs: str):
     slow = RAYLET.replace("setsid", "sleep 1; setsid").replace(">{notes}/argv", ">>{notes}/argv")
     stand_in(notes / "ray", slow.format(notes=notes, python=sys.executable, session=SESSION, gcs=gcs))
     asked = request(notes, gcs)
@@ -114,7 +114,7 @@ def test_two_who_start_it_at_once_start_it_once(notes: Path, gcs: str):
     assert len((notes / "argv").read_text().splitlines()) == 1
 
 
-def test_what_a_failed_start_has_left_is_known(notes: Path, gcs: str):
+def test_a_failed_start_reports_its_remaining_processes(notes: Path, gcs: str):
     raylet(notes, gcs)
     stand_in(notes / "ray", (notes / "ray").read_text() + "exit 1")
     asked = request(notes, gcs)
@@ -144,7 +144,7 @@ def test_a_ray_that_runs_already_is_not_started_twice(notes: Path, gcs: str):
     assert f"a raylet of {SESSION} still runs here, but the head's session is" in other["refused"][0]["reason"]
 
 
-def test_half_a_head_is_no_head(notes: Path, gcs: str):
+def test_a_head_without_a_part_is_refused(notes: Path, gcs: str):
     raylet(notes, gcs)
     worker = request(notes, gcs)
     run_stage(start.do, {**worker, "targets": run_stage(start.plan, worker)["targets"]})
@@ -152,7 +152,7 @@ def test_half_a_head_is_no_head(notes: Path, gcs: str):
     assert [one["reason"] for one in head["refused"]] == ["only a part of that Ray runs here: raylet, without gcs_server"]
 
 
-def test_what_would_now_be_done_otherwise_is_refused(notes: Path, gcs: str):
+def test_a_start_whose_command_has_changed_is_refused(notes: Path, gcs: str):
     raylet(notes, gcs)
     plan = run_stage(start.plan, request(notes, gcs, "--num-cpus=2"))
     done = run_stage(start.do, {**request(notes, gcs, "--num-cpus=64"), "targets": plan["targets"]})
@@ -160,7 +160,7 @@ def test_what_would_now_be_done_otherwise_is_refused(notes: Path, gcs: str):
     assert not (notes / "argv").exists()
 
 
-def test_a_port_that_is_taken_is_said_with_who_has_it(notes: Path, gcs: str):
+def test_a_taken_port_is_reported_with_its_holder(notes: Path, gcs: str):
     stand_in(notes / "ray", "exit 1")
     port = gcs.rpartition(":")[2]
     answer = run_stage(start.plan, request(notes, None, f"--port={port}", role="head"))
@@ -171,7 +171,7 @@ def test_a_port_that_is_taken_is_said_with_who_has_it(notes: Path, gcs: str):
     assert run_stage(start.plan, request(notes, None, f"--port={port}", role="head", survey=True))["refused"] == []
 
 
-def test_without_its_agents_port_a_head_runs_and_gets_no_job(notes: Path, gcs: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_head_without_its_agents_port_runs_but_gets_no_job(notes: Path, gcs: str, monkeypatch: pytest.MonkeyPatch):
     stand_in(notes / "ray", "exit 1")
     monkeypatch.setattr("cockpit.probe.acts.start.fitness.AGENT", {"--dashboard-agent-listen-port": int(gcs.rpartition(":")[2])})
     head = request(notes, None, f"--port={free_port()}", role="head")
@@ -183,7 +183,7 @@ def test_without_its_agents_port_a_head_runs_and_gets_no_job(notes: Path, gcs: s
     assert run_stage(start.plan, request(notes, gcs, job=True))["refused"] == []
 
 
-def test_more_gpus_than_cuda_visible_devices_names_are_refused_before_ray_does(notes: Path, gcs: str):
+def test_more_gpus_than_cuda_visible_devices_lists_are_refused(notes: Path, gcs: str):
     stand_in(notes / "ray", "exit 1")
     answer = run_stage(start.plan, request(notes, gcs, "--num-gpus=8", env={"CUDA_VISIBLE_DEVICES": "0,1"}))
     assert "num_gpus is 8, but CUDA_VISIBLE_DEVICES lists 2" in answer["refused"][0]["reason"]
@@ -199,7 +199,7 @@ def test_more_gpus_than_cuda_visible_devices_names_are_refused_before_ray_does(n
         ("0::/user.slice/user-0.slice/session-3.scope\n", None),
     ],
 )
-def test_in_a_step_of_slurms_that_would_take_ray_with_it_nothing_is_started(monkeypatch: pytest.MonkeyPatch, cgroup: str, step: str | None):
+def test_nothing_is_started_in_a_slurm_step_that_would_end_ray(monkeypatch: pytest.MonkeyPatch, cgroup: str, step: str | None):
     monkeypatch.setattr(fitness, "read_or_nothing", lambda _: cgroup)
     fit = fitness.Fitness([], [], {})
     fitness._judge_slurm_step(fit)
@@ -214,18 +214,18 @@ def test_a_python_without_ray_is_an_error(notes: Path, gcs: str):
     assert run_stage(start.plan, request(notes, gcs))["error"] == f"{notes}/ray does not exist or can't be run"
 
 
-def test_a_ray_whose_own_python_can_not_be_run_is_an_error_before_anything_is_started(notes: Path, gcs: str):
+def test_a_ray_without_its_python_is_an_error_before_anything_is_started(notes: Path, gcs: str):
     stand_in(notes / "ray", "exit 1")
     (notes / "ray").write_text(f"#!{notes}/moved/python\nimport ray\n")
     error = run_stage(start.plan, request(notes, gcs))["error"]
     assert error.startswith(f"{notes}/ray can't be run here: its interpreter {notes}/moved/python is missing, or not accessible to ")
 
 
-def test_without_any_word_it_is_the_ray_of_the_path_else_where_the_head_has_its_own(notes: Path, gcs: str, monkeypatch: pytest.MonkeyPatch):
+def test_by_default_it_is_the_ray_on_the_path_else_at_the_heads_path(notes: Path, gcs: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(installation, "_find_in_sessions", lambda *_: None)
-    monkeypatch.setattr(installation, "_find_recorded", lambda _: None)
+    monkeypatch.setattr(installation, "_find_in_old_logs", lambda _: None)
     me = pwd.getpwuid(os.geteuid())
-    monkeypatch.setattr(installation, "_entry", lambda _: pwd.struct_passwd((*me[:6], "/bin/false")))  # whatever a login here would find
+    monkeypatch.setattr(installation, "_entry", lambda _: pwd.struct_passwd((*me[:6], "/bin/false")))  # no real login shell
     raylet(notes, gcs)
     monkeypatch.setenv("PATH", f"{notes}:/usr/bin:/bin")
     found = run_stage(start.plan, request(notes, gcs, python=None))["targets"][0]["facts"]
@@ -238,13 +238,13 @@ def test_without_any_word_it_is_the_ray_of_the_path_else_where_the_head_has_its_
     assert (found["ray"], found["how"]) == (f"{notes}/ray", "at the same path as on the head")
 
 
-def test_a_head_that_can_not_be_reached_is_said_before_ray_waits_for_minutes(notes: Path, gcs: str):
+def test_an_unreachable_head_is_reported_before_ray_waits_for_minutes(notes: Path, gcs: str):
     raylet(notes, gcs)
     nowhere = f"{gcs.rpartition(':')[0]}:{free_port()}"
     asked = request(notes, nowhere)
     done = run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})
     assert done["failed"][0]["error"] == f"the head's GCS at {nowhere} can't be reached from here: connection refused"
-    assert why_apart(gcs) is None
+    assert why_unreachable(gcs) is None
 
 
 def free_port() -> int:
@@ -267,7 +267,7 @@ def closed() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def test_a_failure_is_a_sentence_with_the_lines_that_matter(notes: Path, gcs: str):
+def test_a_failure_is_a_sentence_with_the_relevant_lines(notes: Path, gcs: str):
     stand_in(notes / "ray", f"echo Local node IP: 1.2.3.4; echo '{WRONG_TOKEN}'; exit 1")
     asked = request(notes, gcs)
     done = run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})
@@ -277,7 +277,7 @@ def test_a_failure_is_a_sentence_with_the_lines_that_matter(notes: Path, gcs: st
     assert f"{notes}/state/cockpit/ray-start-worker-{socket.gethostname()}-{os.geteuid()}.log" in error
 
 
-def test_hosts_that_share_a_home_write_and_read_a_log_of_their_own(notes: Path, gcs: str, monkeypatch: pytest.MonkeyPatch):
+def test_hosts_that_share_a_home_have_a_log_each(notes: Path, gcs: str, monkeypatch: pytest.MonkeyPatch):
     asked = request(notes, gcs)
     for host in ("w1", "w2"):
         monkeypatch.setattr(socket, "gethostname", lambda host=host: host)
@@ -315,14 +315,14 @@ WRONG_TOKEN = "ray.exceptions.AuthenticationError: RPC error: InvalidAuthToken: 
         ("grpc_server.cc: Failed to bind: Address already in use", "a port is taken"),
     ],
 )
-def test_what_ray_writes_is_understood(text: str, cause: str):
+def test_causes_are_found_in_rays_output(text: str, cause: str):
     said = Outcome(1, text, "/log").sentence
     assert said.startswith(cause)
     assert text.splitlines()[-1].strip()[:100] in said
 
 
 @pytest.mark.parametrize(("owner", "user", "counts"), [(7, 7, True), (7, 666, False), (666, 7, False), (7, 0, True)])
-def test_a_raylet_speaks_for_its_session_only_as_its_owner_or_root(owner, user, counts):
+def test_a_raylet_counts_for_its_session_only_as_its_owner_or_root(owner, user, counts):
     one = forests.raylet(uid=user)
     look = HostState(forests.table(one), {}, GpuReading(), Sessions(of={100: forests.folder(forests.SESSION, 100, uid=owner)}))
     assert is_of_its_owner(look, one) is counts
@@ -336,7 +336,7 @@ def test_a_temp_dir_that_is_too_long_for_rays_sockets_is_refused_while_another_r
     assert "but at most 107 are possible: `ray start` would fail; use a temp dir of at most 36 bytes" in refused["reason"]
 
 
-def test_a_temp_dir_of_the_environment_counts_too(notes: Path):
+def test_a_temp_dir_in_the_environment_counts_too(notes: Path):
     raylet(notes, "127.0.0.1:6379")
     asked = request(notes, None, "--node-ip-address=127.0.0.1", role="head", survey=True, env={"RAY_TMPDIR": f"/tmp/{'t' * 60}"})
     (refused,) = run_stage(start.plan, asked)["refused"]

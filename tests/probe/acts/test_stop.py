@@ -1,4 +1,4 @@
-"""What belongs to a session of Ray, who may stop it, and what `ray stop` would find."""
+"""The processes of a Ray session, the users who may stop it, and the processes that `ray stop` finds."""
 
 from __future__ import annotations
 
@@ -77,14 +77,14 @@ def test_a_session_ends_with_its_raylet_first_and_its_gcs_last():
     assert list(members(look, NAME)) == [100, 101, 80, 110, 111, 200, 90]
 
 
-def test_another_session_has_no_part_in_it():
+def test_processes_of_another_session_stay():
     other = (raylet(300, OTHER), worker(310, 300, logs=()), process(311, "VLLM::EngineCore", 310))
     look = look_at(raylet(), worker(110), *other)
     assert set(members(look, NAME)) == {100, 110}
     assert set(members(look, OTHER_NAME)) == {300, 310, 311}
 
 
-def test_of_several_sessions_one_must_be_named():
+def test_if_there_are_several_sessions_one_must_be_named():
     assert choose_session(look_at(), None) is None
     assert choose_session(look_at(raylet(), dashboard(70, OTHER)), None) == NAME
     assert choose_session(look_at(dashboard(70, OTHER)), None) == OTHER_NAME
@@ -94,7 +94,7 @@ def test_of_several_sessions_one_must_be_named():
         choose_session(both, None)
 
 
-def test_in_a_slurm_job_a_session_of_another_job_is_not_meant(monkeypatch):
+def test_in_a_slurm_job_a_session_of_another_job_is_not_chosen(monkeypatch):
     jobs = {50: "42", 100: "41", 300: "42"}
     monkeypatch.setattr(parts, "read_slurm_job", lambda pid, _: jobs[pid])
     both = look_at(raylet(uid=0), raylet(300, OTHER, uid=0))
@@ -105,18 +105,18 @@ def test_in_a_slurm_job_a_session_of_another_job_is_not_meant(monkeypatch):
     assert choose_session(look_at(raylet(uid=0)), None) == NAME
 
 
-def test_what_a_dead_session_has_left_is_of_it():
+def test_left_over_processes_belong_to_their_dead_session():
     look = look_at(dashboard(), worker(110, 1, RAY_RAYLET_PID="100"))
     assert members(look, NAME) == {80: "dashboard", 110: "worker"}
 
 
-def test_an_orphan_is_of_the_session_that_tells_of_its_raylet():
+def test_an_orphan_belongs_to_the_session_whose_log_names_its_raylet():
     assert members(look_at(left(500)), NAME) == {500: "child"}
     assert members(look_at(left(500)), OTHER_NAME) == {}
     assert members(look_at(left(500), folders=()), NAME) == {}
 
 
-def test_what_shows_no_session_is_of_it_by_its_raylet_or_because_it_was_seen():
+def test_a_process_without_a_session_belongs_to_it_by_its_raylet_or_by_an_earlier_scan():
     child = left(500)
     look = look_at(child)
     look.verdicts[500] = look.verdicts[500]._replace(session=None)
@@ -127,7 +127,7 @@ def test_what_shows_no_session_is_of_it_by_its_raylet_or_because_it_was_seen():
     assert members(look, NAME, raylets=[(99, 1000)]) == {}
 
 
-def test_only_what_a_part_of_ray_has_started_itself_hangs_from_it():
+def test_a_process_below_a_worker_does_not_hang_from_a_part_of_ray():
     look = look_at(
         gcs(), dashboard(), process(81, "python -c fork", 80), process(82, "sleep 1", 81), raylet(), worker(110), process(111, "bash", 110)
     )
@@ -148,8 +148,8 @@ def test_another_users_session_is_refused_and_root_may_stop_it(as_user: Callable
         assert not refused
 
 
-def test_a_part_that_another_user_has_given_the_sessions_name_is_no_part_of_it(as_user: Callable[[int], None]):
-    """Nor does it keep the session from being stopped."""
+def test_another_users_process_with_the_sessions_name_is_no_part_of_it(as_user: Callable[[int], None]):
+    """It does not prevent the stop of the session either."""
     as_user(0)
     look = look_at(gcs(), raylet(), of_user(dashboard(), 1001), of_user(raylet(300), 1001))
     assert set(members(look, NAME)) == {90, 100}
@@ -158,7 +158,7 @@ def test_a_part_that_another_user_has_given_the_sessions_name_is_no_part_of_it(a
     assert ({target["pid"] for target in targets}, refused) == ({90, 100}, [])
 
 
-def test_whose_a_session_without_a_folder_is_cannot_be_told_when_two_claim_it(as_user: Callable[[int], None]):
+def test_the_owner_of_a_session_without_a_folder_is_unknown_if_two_users_claim_it(as_user: Callable[[int], None]):
     as_user(0)
     forged = look_at(raylet(), of_user(raylet(300), 1001), folders=())
     with pytest.raises(SessionError, match="several users claim to be raylet or gcs_server"):
@@ -174,7 +174,7 @@ def test_a_session_that_cockpit_itself_runs_in_is_refused(as_user: Callable[[int
     assert refused[0]["reason"] == f"cockpit itself runs in {NAME}, below process {mine.pid}: to stop it, run cockpit outside of Ray"
 
 
-def test_jobs_drivers_and_other_users_give_the_question_its_weight():
+def test_jobs_drivers_and_other_users_are_listed_as_affected():
     notebook = of_user(process(200, "python notebook.py"), 1001)
     look = look_at(gcs(), raylet(), worker(110), notebook, drivers={200: Driver(2000, SESSION, "03000000")})
     assert find_affected(look, members(look, NAME)) == {
@@ -184,27 +184,27 @@ def test_jobs_drivers_and_other_users_give_the_question_its_weight():
     }
 
 
-def test_what_cockpit_runs_in_is_refused_and_all_else_goes_on():
+def test_the_ancestors_of_cockpit_are_refused_and_the_rest_is_ended():
     stopping = Stopping({"targets": []}, HostScanner({}), lambda *_: None, NAME)
     found = read_stat(os.getpid())
     assert found
     with subprocess.Popen(["sleep", "60"]) as child:
         other = read_stat(child.pid)
         assert other
-        stopping._learn([{"pid": one.pid, "ticks": one.ticks, "part": "worker"} for one in (found, other)])
-        stopping._finish("all", [(found.pid, found.ticks), (other.pid, other.ticks)], 10)
+        stopping._hold([{"pid": one.pid, "ticks": one.ticks, "part": "worker"} for one in (found, other)])
+        stopping._end_processes("all", [(found.pid, found.ticks), (other.pid, other.ticks)], 10)
     answer = stopping.answer()
     assert [one["pid"] for one in answer["done"]] == [child.pid]
     assert [one["reason"] for one in answer["refused"]] == [f"cockpit itself runs in process {os.getpid()}"]
 
 
-def test_what_ray_said_of_its_jobs_holds_no_longer_once_its_session_is_ended(tmp_path: Path):
+def test_job_states_of_an_ended_session_do_not_count(tmp_path: Path):
     raylet_pid = ended_pid()
     session = dead_session(tmp_path / "ray", raylet_pid)
     request = {"targets": [], "grace": 1, "jobs": [{"session": session.name, "running": ["02000000"], "ended": []}]}
     scanner = HostScanner(request)
     with closing(Alone("sleep", "600", environ=left_variables(tmp_path, raylet_pid))) as child:
-        assert scanner.look().verdicts[child.pid].kind == "child", "its job runs, Ray says"
+        assert scanner.scan().verdicts[child.pid].kind == "child", "its job runs, Ray says"
         Stopping(request, scanner, lambda *_: None, session.name).sweep()
         assert child.poll() is not None
 

@@ -62,5 +62,5 @@ def test_the_affinity_of_another_process_is_read():
             child.kill()
 
 
-def test_nothing_is_known_of_a_process_that_has_ended():
+def test_nothing_is_known_of_an_ended_process():
     assert cpu_limit(4_000_000, []) == CpuLimit(None, None, None)

@@ -1,4 +1,4 @@
-"""A host with very many processes: it is looked at more slowly, not at its cost."""
+"""A host with very many processes is scanned more seldom, so that the CPU load stays low."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def table(count):
     }
 
 
-def test_of_a_hundred_thousand_processes_is_judged_once_for_each_look_at_them(sampler):
+def test_a_hundred_thousand_processes_are_classified_once_per_scan(sampler):
     many = table(100_000)
     first = sampler._judge(many, GpuReading(), Sessions())
     assert sampler._judge(many, GpuReading(), Sessions()) is first
     assert sampler._judge(dict(many), GpuReading(), Sessions()) is not first
 
 
-def test_as_soon_as_sessions_are_known_it_is_judged_by_them(sampler):
+def test_processes_are_classified_again_once_sessions_are_known(sampler):
     many = table(100_000)
     before = sampler._judge(many, GpuReading(), Sessions())
     sampler._sessions.facts = Sessions()
@@ -68,7 +68,7 @@ def test_a_thousand_real_processes_are_all_seen():
         parent.stdin.close()
 
 
-def test_a_command_of_very_many_words_is_read_in_part():
+def test_only_a_part_of_a_very_long_command_is_read():
     command = ["sh", "-c", "echo; read x", *["\xff"] * 5000]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
@@ -77,14 +77,14 @@ def test_a_command_of_very_many_words_is_read_in_part():
         child.kill()
 
 
-def test_of_many_processes_so_much_of_each_command_is_told_that_the_line_is_read():
+def test_commands_are_cut_so_that_the_line_of_a_sample_stays_readable():
     (long,) = table(1).values()
     for uid, lengths in ((4711, [4096, 4096, 1048, 120]), (0, [4096, 4096, 2097, 120])):
         one = long._replace(details=long.details._replace(argv=("x" * 10_000,), uid=uid))
         assert [len(shown_command(one, number)) for number in (1, 256, 1000, 100_000)] == lengths
 
 
-def test_of_very_many_those_of_root_and_ours_are_told_of_and_that_there_are_more(sampler, monkeypatch):
+def test_if_there_are_too_many_processes_those_of_root_and_ours_are_listed_first(sampler, monkeypatch):
     monkeypatch.setattr(sample, "MOST_PROCESSES", 3)
     many = {pid: one._replace(details=one.details._replace(uid=0 if pid > 9 else 4711)) for pid, one in table(10).items()}
     monkeypatch.setattr(sampler, "_judge", lambda *_: dict.fromkeys(many, NO_SIGN))

@@ -43,7 +43,7 @@ def test_the_default_route_is_the_one_that_the_kernel_prefers(tmp_path, rows, de
     assert told(tmp_path, *rows) == Interfaces(("lo", "eth0"), default)
 
 
-def test_tables_that_can_not_be_read_are_unknown(tmp_path):
+def test_unreadable_addresses_are_unknown(tmp_path):
     assert read_interfaces(7, str(tmp_path)) is None
     told(tmp_path)
     (tmp_path / "7" / "net" / "route").unlink()

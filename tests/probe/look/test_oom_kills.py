@@ -1,4 +1,4 @@
-"""Kills for lack of memory: what raylets of Ray 2.60 and 2.44 wrote, read bit by bit; and the kernel's own log."""
+"""Kills for lack of memory: logs of raylets of Ray 2.60 and 2.44, read piece by piece, and the kernel's own log."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GIB = 1 << 30
 
 
 def at(log: Path) -> float:
-    """When the first kill in that recorded log was, by this host's clock."""
+    """The time of the first kill in the recorded log, by this host's clock."""
     return WRITTEN[log].timestamp()
 
 
@@ -68,7 +68,7 @@ def test_ray_2_60_names_each_worker_that_it_killed(log):
     assert task["text"].startswith("Selected to kill: (Task: job ID=01000000, ")
 
 
-def test_ray_2_44_says_it_in_a_sentence_below_the_headline(log):
+def test_ray_2_44_names_them_in_a_sentence_below_the_headline(log):
     found = reader(OLD).read([write(log, OLD.read_bytes(), at(OLD) + 1)])
     assert found
     task, actor = found
@@ -82,7 +82,7 @@ def test_ray_2_44_says_it_in_a_sentence_below_the_headline(log):
 
 
 @pytest.mark.parametrize(("start", "actor"), [("f" * 16, "fcdb2957895f2440c7e9af2201000000"), ("65fd96608bd1de0d", None)])
-def test_an_actor_that_ray_2_44_killed_while_it_was_made_is_known_by_its_task(log, start, actor):
+def test_an_actor_that_ray_2_44_killed_during_its_creation_is_known_by_its_task(log, start, actor):
     text = OLD.read_text().replace("(actor ID: ", f"(task ID: {start}")
     found = reader(OLD).read([write(log, text.encode(), at(OLD))])
     assert found
@@ -91,7 +91,7 @@ def test_an_actor_that_ray_2_44_killed_while_it_was_made_is_known_by_its_task(lo
 
 @pytest.mark.parametrize("recorded", [NEW, OLD])
 @pytest.mark.parametrize("step", [1000, 37])
-def test_a_log_that_grows_piece_by_piece_tells_each_kill_once(log, recorded, step):
+def test_a_log_that_grows_piece_by_piece_reports_each_kill_once(log, recorded, step):
     text, kills = recorded.read_bytes(), reader(recorded)
     whole = reader(recorded).read([write(log.with_name("whole"), text, at(recorded))])
     for start in range(0, len(text), step):
@@ -100,7 +100,7 @@ def test_a_log_that_grows_piece_by_piece_tells_each_kill_once(log, recorded, ste
     assert len(found) == 2
 
 
-def test_what_was_rotated_away_is_not_told_again(log):
+def test_a_rotated_log_is_not_read_again(log):
     kills = reader(NEW)
     write(log, NEW.read_bytes(), at(NEW))
     kills.read([str(log)])
@@ -111,7 +111,7 @@ def test_what_was_rotated_away_is_not_told_again(log):
     assert len(found) == 2
 
 
-def test_after_an_hour_it_is_forgotten(log):
+def test_a_kill_is_forgotten_after_an_hour(log):
     moment = [at(NEW) + 60]
     kills = KillScanner(SilentKernel(), lambda: moment[0])
     assert len(kills.read([write(log, NEW.read_bytes(), at(NEW))]) or ()) == 2
@@ -119,20 +119,20 @@ def test_after_an_hour_it_is_forgotten(log):
     assert kills.read([str(log)]) == []
 
 
-def test_of_a_long_log_only_the_end_is_read(log, monkeypatch):
+def test_only_the_end_of_a_long_log_is_read(log, monkeypatch):
     monkeypatch.setattr(reading, "MOST_BYTES", 20_000)
     quiet = b"[2026-11-21 15:25:20,000 I 1 1] (raylet) nothing happens\n" * 1000
     assert reader(NEW).read([write(log, NEW.read_bytes() + quiet, at(NEW))]) == []
     assert len(reader(NEW).read([write(log, NEW.read_bytes(), at(NEW))]) or ()) == 2
 
 
-def test_one_that_nobody_has_written_to_for_an_hour_is_not_read(log):
+def test_a_log_that_is_older_than_an_hour_is_not_read(log):
     assert reader(NEW).read([write(log, NEW.read_bytes(), at(NEW) - 4000)]) == []
 
 
 @pytest.mark.parametrize("hours", [-8, 0, 5.5])
-def test_a_log_in_another_time_zone_tells_the_same_moment(log, hours):
-    """It says 15:25, and was written `hours` away from that."""
+def test_a_log_in_another_time_zone_has_the_same_moment(log, hours):
+    """The log has the time 15:25, and was written `hours` away from that."""
     zone = timedelta(hours=hours).total_seconds()
     kills = KillScanner(SilentKernel(), lambda: at(NEW) + zone + 60)
     found = kills.read([write(log, NEW.read_bytes(), at(NEW) + zone + 1)])
@@ -155,7 +155,7 @@ def test_neither_a_pipe_nor_a_link_is_read(tmp_path, log):
 @given(
     st.lists(st.one_of(st.binary(max_size=60), st.sampled_from(NEW.read_bytes().split(b"\n") + OLD.read_bytes().split(b"\n"))), max_size=30)
 )
-def test_whatever_is_in_a_log_brings_nobody_down(tmp_path_factory, lines):
+def test_no_content_of_a_log_causes_an_error(tmp_path_factory, lines):
     path = tmp_path_factory.mktemp("log") / "raylet.out"
     found = KillScanner(SilentKernel(), lambda: at(NEW)).read([write(path, b"\n".join(lines), at(NEW))])
     assert all(kill["pid"] > 0 and at(NEW) - 3600 <= kill["moment"] for kill in found or ())
@@ -169,7 +169,7 @@ KILLED = (
 )
 
 
-def test_the_kernel_names_whom_it_killed_and_when():
+def test_the_kernel_names_the_killed_process_and_the_time():
     assert parse(KILLED, 1000.0) == {
         "by": "kernel", "moment": 1009.0, "pid": 4711, "name": "python (x)", "held": 4024 * 1024, "text": KILLED.partition(";")[2].strip(),
     }  # fmt: skip
@@ -183,19 +183,19 @@ def test_the_kernel_names_whom_it_killed_and_when():
         ("Killed process 9 (x), UID 1000, total-vm:1kB, anon-rss:1kB, file-rss:0kB, shmem-rss:0kB", 9, 1024),
     ],
 )
-def test_older_kernels_say_it_in_other_words(text, pid, held):
+def test_the_wording_of_older_kernels_is_understood(text, pid, held):
     found = parse(f"3,1,1,-;{text}", 0.0)
     assert found
     assert (found["pid"], found["held"]) == (pid, held)
 
 
 @pytest.mark.parametrize("record", ["", "3;Killed process", "6,1,5,-;eth0: link up", "3,1,x,-;Killed process 1 (a) anon-rss:1kB"])
-def test_other_records_say_nothing(record):
+def test_other_records_are_no_kills(record):
     assert parse(record, 0.0) is None
 
 
-def test_each_record_is_told_once(tmp_path):
-    """A file stands in for the log; that gives one record a read, and a file all that there are."""
+def test_each_record_is_reported_once(tmp_path):
+    """A file stands in for the log. The log returns one record per read, but a file returns all."""
     log = tmp_path / "kmsg"
     log.write_text(KILLED)
     kernel = Kernel(str(log), counters=())
@@ -214,7 +214,7 @@ def test_the_kernels_real_log_can_be_read_to_its_end():
 
 
 class Ticks:
-    """A clock that goes on by ten seconds whenever it is looked at."""
+    """A clock that advances by ten seconds at each reading."""
 
     def __init__(self):
         self.now = 70.0
@@ -224,7 +224,7 @@ class Ticks:
         return self.now
 
 
-def test_where_its_log_may_not_be_read_a_counter_says_that_somebody_was_killed_within_which_limit(tmp_path):
+def test_without_the_log_a_counter_reports_a_kill_and_its_limit(tmp_path):
     counter = tmp_path / "memory.events"
     counter.write_text("low 0\nhigh 0\nmax 7\noom 3\noom_kill 2\n")
     for name, value in (("memory.max", 3 << 30), ("memory.current", 2 << 30)):
@@ -249,7 +249,7 @@ def test_where_its_log_may_not_be_read_a_counter_says_that_somebody_was_killed_w
     assert kernel.read() == []
 
 
-def test_in_a_job_of_slurms_its_own_cgroup_counts_for_all_its_steps_and_its_limit_counts(tmp_path):
+def test_in_a_slurm_job_the_cgroup_and_limit_of_the_job_count(tmp_path):
     (tmp_path / "self").mkdir()
     told, job = tmp_path / "self" / "cgroup", tmp_path / "cgroups" / "system.slice" / "slurmstepd.scope" / "job_42"
     told.write_text("0::/system.slice/slurmstepd.scope/job_42/step_3/user/task_0\n")
@@ -264,8 +264,8 @@ def test_in_a_job_of_slurms_its_own_cgroup_counts_for_all_its_steps_and_its_limi
     assert (found["slurm"], found["limit"], found["used"]) == ("42", 3145728000, None)
 
 
-def test_of_cgroup_version_1_the_kills_of_all_tasks_of_the_job_are_added_up(tmp_path):
-    """As Slurm 22.05 was seen to lay them out: the job's own file stays at 0."""
+def test_in_cgroup_version_1_the_kills_of_all_tasks_of_the_job_are_summed(tmp_path):
+    """The layout of Slurm 22.05: the job's own file stays at 0."""
     (tmp_path / "self").mkdir()
     (tmp_path / "self" / "cgroup").write_text("4:memory:/slurm_w1/uid_12345/job_42/step_3/task_0\n0::/\n")
     job = tmp_path / "cgroups" / "memory" / "slurm_w1" / "uid_12345" / "job_42"
@@ -282,8 +282,8 @@ def test_of_cgroup_version_1_the_kills_of_all_tasks_of_the_job_are_added_up(tmp_
     assert (found["slurm"], found["limit"], found["count"]) == ("42", 3145728000, 1)
 
 
-def test_of_cgroup_version_1_a_step_that_ends_takes_no_kill_of_another_along(tmp_path):
-    """And one that has begun since the last look has counted only since then."""
+def test_in_cgroup_version_1_the_end_of_a_step_hides_no_kill_of_another_step(tmp_path):
+    """A step that began after the last reading has counted only since then."""
 
     def counts(step, kills):
         folder = tmp_path / "job_42" / f"step_{step}" / "task_0"
@@ -307,7 +307,7 @@ def test_of_cgroup_version_1_a_step_that_ends_takes_no_kill_of_another_along(tmp
 
 
 @pytest.mark.parametrize("told", ["0::/\n", "4:memory:/slurm/uid_0/job_42/step_0\n0::/\n", "0::/user.slice/job_x/step_1\n", "0::/../job_1"])
-def test_outside_of_one_those_of_a_container_count(tmp_path, told):
+def test_outside_of_slurm_the_kills_of_a_container_count(tmp_path, told):
     (tmp_path / "self").mkdir()
     (tmp_path / "self" / "cgroup").write_text(told)
     assert find_counters(str(tmp_path), "/c")[-2:] == (
@@ -328,11 +328,11 @@ task_memcg=/slurm/uid_0/job_42/step_0/task_0,task=a,pid=7,uid=0,pid=1192,uid=0
 6,8,5000007,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/,task=c,pid=1192,uid=0
 3,9,5000008,-;Out of memory: Killed process 1192 (c) total-vm:9kB, anon-rss:4kB, file-rss:0kB, shmem-rss:0kB
 """
-"""As Linux 6.18 writes them (mm/oom_kill.c, mm/memcontrol-v1.c), but for a name that looks like the end of such a line."""
+"""Records of Linux 6.18 (mm/oom_kill.c, mm/memcontrol-v1.c), with a name that looks like the end of such a line."""
 
 
-def test_the_limit_at_which_one_was_killed_is_told_of_that_one_alone():
-    """Another that ends with it, and one that is killed because the whole host has no memory, have none."""
+def test_the_limit_is_reported_only_for_the_process_that_it_killed():
+    """Another process that ends with it, and one that is killed because the whole host has no memory, have no limit."""
     log, kernel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET), Kernel("stands open already", ())
     kernel._log = log[0].fileno()
     log[0].setblocking(False)
@@ -350,11 +350,11 @@ Killed process 4242 (ray::Train) anon-rss:80000000kB,task=a,pid=7,uid=1000",
         "12,1,5000000,-;Out of memory: Killed process 4242 (ray::Train) total-vm:9kB, anon-rss:4kB, file-rss:0kB, shmem-rss:0kB",
     ],
 )
-def test_a_cgroups_name_and_a_programs_record_kill_nobody(record):
+def test_a_cgroups_name_or_a_programs_record_is_no_kill(record):
     assert parse(record, 0.0) is None
 
 
-def test_a_cgroup_that_is_called_like_a_slurm_jobs_is_none():
+def test_a_cgroup_with_the_name_of_a_slurm_job_is_no_slurm_job():
     report = KillReport()
     report.add_line("memory: usage 3072000kB, limit 3072000kB, failcnt 1203")
     report.add_line(
@@ -365,7 +365,7 @@ def test_a_cgroup_that_is_called_like_a_slurm_jobs_is_none():
 
 
 @pytest.mark.parametrize("held", ["1.2.3", "9" * 400, ".", "²"])
-def test_what_is_no_number_costs_its_own_line_alone(tmp_path, held):
+def test_an_invalid_number_loses_only_its_own_line(tmp_path, held):
     good = "Selected to kill: (Actor(aa): job ID=01000000, pid=1, actual memory used=1.5GB"
     moment = time.strftime("%Y-%m-%d %H:%M:%S")
     lines = (f"[{moment},123 I 7 7] (raylet) x: Killing 1 worker(s)", good.replace("1.5", held), good.replace("pid=1", "pid=2"))
@@ -375,11 +375,11 @@ def test_what_is_no_number_costs_its_own_line_alone(tmp_path, held):
     assert [kill["pid"] for kill in KillScanner(Kernel(str(tmp_path / "absent"), ())).read([str(log)]) or ()] == [2]
 
 
-def test_where_neither_may_be_read_nothing_is_known(tmp_path):
+def test_without_log_and_counters_nothing_is_known(tmp_path):
     assert Kernel(str(tmp_path / "absent"), ()).read() is None
 
 
-def test_whom_it_killed_was_rays_when_it_was_seen_to_be_shortly_before():
+def test_a_killed_process_was_rays_if_it_was_seen_as_such_shortly_before():
     past, second = ProcessHistory(), TICKS_PER_SECOND
     there = table(raylet(), worker(200), process(300, "stress", ticks=9))
     past.learn(there, classify(there, ProcessFacts()), 100 * second)

@@ -1,4 +1,4 @@
-"""What command lines, environments and logs say; the texts are those of real Rays."""
+"""Signs in command lines, environments and logs; the texts come from real Rays."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_each_part_of_ray_is_known_by_its_command(argv, role):
         ("python", "-c", "print('ray::IDLE')"),
     ],
 )
-def test_a_name_among_the_arguments_makes_nothing_a_part_of_ray(argv):
+def test_a_name_among_the_arguments_is_no_sign_of_ray(argv):
     assert trace(argv, argv[0].rpartition("/")[2], {}).role is None
 
 
@@ -61,7 +61,7 @@ def test_a_service_names_its_session_in_its_flags(flag):
     assert trace(argv, "python3", {}).session == SESSION
 
 
-def test_a_session_folder_may_have_any_name_when_a_flag_says_it():
+def test_a_session_folder_in_a_flag_may_have_any_name():
     argv = (f"{RAY}/raylet", "--raylet_socket_name=x", "--session_dir=/my data/session_x/")
     assert trace(argv, "raylet", {}).session == "/my data/session_x"
 
@@ -70,7 +70,7 @@ def test_a_worker_that_waited_for_a_job_does_not_know_it():
     assert trace(("ray::A",), "ray::A", {"RAY_JOB_ID": "ffffffff", "RAY_RAYLET_PID": "100"}).job is None
 
 
-def test_the_log_of_such_a_worker_begins_with_the_job_it_got():
+def test_the_log_of_such_a_worker_begins_with_its_job():
     head = b":job_id:01000000\n:actor_name:A\nhello\n"
     environ = {"RAY_JOB_ID": "ffffffff", "RAY_RAYLET_PID": "100"}
     assert trace(("sleep",), "sleep", environ, [worker_log(384, "ffffffff")], head).job == "01000000"
@@ -79,7 +79,7 @@ def test_the_log_of_such_a_worker_begins_with_the_job_it_got():
 
 
 @pytest.mark.parametrize("end", ["", ".3", " (deleted)", ".1 (deleted)"])
-def test_a_log_that_was_rotated_or_removed_still_tells(end):
+def test_a_log_that_was_rotated_or_removed_still_counts(end):
     assert trace(("sleep",), "sleep", {}, [worker_log(384) + end]).worker == 384
 
 
@@ -87,7 +87,7 @@ def test_the_job_of_a_supervisor_is_not_the_job_it_supervises():
     assert trace(("ray::JobSupervisor",), "ray::JobSupervi", {"RAY_JOB_ID": "02000000"}).job is None
 
 
-def test_what_a_submitted_job_starts_belongs_to_the_submission_and_not_to_its_supervisors_job():
+def test_the_children_of_a_submitted_job_belong_to_the_submission_not_to_its_supervisors_job():
     config = '{"runtime_env": {}, "metadata": {"job_submission_id": "ppo-7b", "job_name": "ppo-7b"}}'
     found = trace(("sleep", "9"), "sleep", {"RAY_JOB_CONFIG_JSON_ENV_VAR": config, "RAY_JOB_ID": "02000000", "RAY_RAYLET_PID": "5"})
     assert (found.submission, found.job, found.raylet) == ("ppo-7b", None, 5)
@@ -98,12 +98,12 @@ def test_a_broken_job_config_is_no_submission(config):
     assert trace(("sleep",), "sleep", {"RAY_JOB_CONFIG_JSON_ENV_VAR": config}).submission is None
 
 
-def test_the_log_a_process_writes_to_tells_its_worker_its_session_and_its_job():
+def test_the_log_of_a_process_shows_its_worker_session_and_job():
     found = trace(("python", "serve.py"), "python", {}, ["pipe:[77]", worker_log(8913, "03000000")])
     assert (found.worker, found.session, found.job) == (8913, SESSION, "03000000")
 
 
-def test_the_log_of_a_jobs_driver_tells_the_submission():
+def test_the_log_of_a_jobs_driver_shows_the_submission():
     found = trace(("python", "serve.py"), "python", {}, [f"{SESSION}/logs/job-driver-ppo-7b.log"])
     assert (found.submission, found.session) == ("ppo-7b", SESSION)
 
@@ -136,7 +136,7 @@ def test_an_unreadable_environment_is_not_an_empty_one():
 
 
 @pytest.mark.parametrize("written", ["²", "9" * 5000, "-1", "1e3", " 7", ""])
-def test_what_is_no_pid_is_no_raylet(written):
+def test_an_invalid_pid_is_no_raylet(written):
     assert trace(("a",), "a", {"RAY_RAYLET_PID": written}).raylet is None
 
 

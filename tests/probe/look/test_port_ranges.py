@@ -1,4 +1,4 @@
-"""Ports of a raylet, by its command, and those that the kernel gives to connections."""
+"""Ports in a raylet's command, and the ports that the kernel gives to connections."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_fixed_ports_are_those_that_are_not_zero():
     assert read_ray_ports("gcs_server", words, in_our_network=False).fixed == {"GCS": 6379}
 
 
-def test_the_kernels_range_is_told_only_in_our_network():
+def test_the_kernels_range_is_reported_only_in_our_network():
     low, high = map(int, Path(LOCAL_RANGE).read_text().split())
     assert read_ray_ports("raylet", [], in_our_network=True).local == (low, high)
     assert read_ray_ports("raylet", [], in_our_network=False).local is None
@@ -42,7 +42,7 @@ def test_reserved_ports_are_read_as_the_kernel_writes_them():
     assert parse_ranges("") == parse_ranges("x,70000,9-8,-") == ()
 
 
-def test_of_too_many_ranges_none_is_told():
+def test_too_many_ranges_are_not_reported():
     assert join_ports(range(1, 2 * MOST_RANGES, 2)) == tuple((port, port) for port in range(1, 2 * MOST_RANGES, 2))
     assert join_ports(range(1, 65535, 2)) == ()
     assert parse_ranges(",".join(map(str, range(1, 65535, 2)))) is None

@@ -1,4 +1,4 @@
-"""What is asked of many, one of which hangs."""
+"""A question to many, one of which hangs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from threading import Event
 from cockpit.probe.look.proc import Batch
 
 
-def test_whoever_is_behind_one_that_hung_is_not_asked_by_a_batch_that_was_given_up():
+def test_a_batch_that_was_given_up_asks_nobody_after_the_hanging_one():
     goes_on = Event()
     asked: list[int] = []
 

@@ -56,7 +56,7 @@ def test_kernel_threads_are_left_out():
     assert 2 not in ProcessScanner().scan()
 
 
-def test_what_a_process_is_called_is_read_again_when_it_renames_itself():
+def test_the_command_is_read_again_if_a_process_renames_itself():
     scanner = ProcessScanner()
     with subprocess.Popen(["sh", "-c", "read line; exec sleep 60"], stdin=subprocess.PIPE) as child:
         try:
@@ -71,8 +71,8 @@ def test_what_a_process_is_called_is_read_again_when_it_renames_itself():
             child.kill()
 
 
-def test_what_ends_while_it_is_looked_at_is_not_found():
-    """Else it would live, and be nobody's: what somebody has left would seem to have a user who still runs something."""
+def test_a_process_that_ends_during_the_scan_is_not_found():
+    """Otherwise it would count as alive, with an unknown user, and left-over files would seem to belong to a user with processes."""
     with subprocess.Popen(["sleep", "60"]) as child:
 
         def look(stat: ScannedProcess) -> Details:
@@ -99,7 +99,7 @@ def test_details_are_read_once():
     assert asked.count(os.getpid()) == 1
 
 
-def test_what_is_not_settled_is_looked_at_again():
+def test_an_unsettled_process_is_read_again():
     looks = iter([Details(settled=False), Details(argv=("python",))])
     scanner = ProcessScanner(lambda stat: next(looks) if stat.pid == os.getpid() else Details())
     assert scanner.scan()[os.getpid()].command == ""
@@ -107,7 +107,7 @@ def test_what_is_not_settled_is_looked_at_again():
     assert scanner.scan()[os.getpid()].command == "python"
 
 
-def test_a_newborn_is_not_settled(monkeypatch):
+def test_a_new_process_is_not_settled(monkeypatch):
     with subprocess.Popen(["sleep", "60"]) as child:
         try:
             assert not read_details(read_stat(child.pid)).settled
@@ -117,7 +117,7 @@ def test_a_newborn_is_not_settled(monkeypatch):
     assert read_details(read_stat(os.getpid())).settled
 
 
-def test_a_process_that_never_answers_is_marked_and_holds_up_nobody():
+def test_a_hanging_process_is_marked_and_delays_no_other():
     never, asked = threading.Event(), []
 
     def look(stat: ScannedProcess) -> Details:
@@ -139,8 +139,8 @@ def test_a_process_that_never_answers_is_marked_and_holds_up_nobody():
         pass
 
 
-def test_while_one_hangs_of_the_others_what_was_read_last_is_told():
-    """A process that has executed something else is read anew, and stays as it was read then."""
+def test_while_one_process_hangs_the_others_keep_their_latest_details():
+    """A process is read again after exec, and keeps these new details."""
     never, told = threading.Event(), iter(("first", "second"))
     with subprocess.Popen(["sleep", "60"]) as other, subprocess.Popen(["sleep", "60"]) as hanging:
 
@@ -178,7 +178,7 @@ def test_the_whole_environment_is_read():
     with subprocess.Popen(["sleep", "60"], env={"A": "1", "B": "x=y\nz", "EMPTY": "", "ODD": os.fsdecode(b"\xff")}) as child:
         try:
             while not read_environ(child.pid) or read_stat(child.pid).name != "sleep":
-                pass  # it has none while it is being executed
+                pass  # it has none during exec
             found = read_environ(child.pid)
             assert found == {"A": "1", "B": "x=y\nz", "EMPTY": "", "ODD": os.fsdecode(b"\xff")}
             assert make_legible(found["ODD"]) == "\ufffd"
@@ -192,11 +192,11 @@ def test_users_have_names_or_numbers():
     assert Users().name(None) is None
 
 
-def test_a_name_is_known_at_once_where_the_user_database_answers():
+def test_a_name_is_known_at_once_if_the_user_database_answers():
     assert Users(patience=20.0).name(0) == "root"
 
 
-def test_a_user_database_that_hangs_holds_up_nobody():
+def test_a_hanging_user_database_delays_nothing():
     answers = threading.Event()
 
     def look(uid: int) -> str:
@@ -253,12 +253,12 @@ def test_the_job_of_a_worker_that_waited_for_one_is_read_from_its_log(tmp_path):
     assert (origin.worker, origin.job, origin.session) == (8913, "03000000", str(log.parents[1]))
 
 
-def test_of_a_process_that_names_a_network_interface_those_it_has_are_told(monkeypatch):
+def test_a_process_that_names_a_network_interface_is_reported_with_its_interfaces(monkeypatch):
     monkeypatch.setattr(
-        "cockpit.probe.look.processes._environ", lambda _: b"RAY_JOB_ID=01\0NCCL_SOCKET_IFNAME=eth7\0X_NCCL_SOCKET_IFNAME=y\0"
+        "cockpit.probe.look.processes._read_environ_bytes", lambda _: b"RAY_JOB_ID=01\0NCCL_SOCKET_IFNAME=eth7\0X_NCCL_SOCKET_IFNAME=y\0"
     )
     found = read_details(read_stat(os.getpid()))
     assert found.environ == {"RAY_JOB_ID": "01", "NCCL_SOCKET_IFNAME": "eth7"}
     assert "lo" in found.interfaces.names
-    monkeypatch.setattr("cockpit.probe.look.processes._environ", lambda _: b"RAY_JOB_ID=01\0")
+    monkeypatch.setattr("cockpit.probe.look.processes._read_environ_bytes", lambda _: b"RAY_JOB_ID=01\0")
     assert read_details(read_stat(os.getpid())).interfaces is None

@@ -23,7 +23,7 @@ from cockpit.probe.look.proxies import MOST_CHARS, HttpProxy, find_http_proxy
         ({}, None),
     ],
 )
-def test_the_variable_that_counts_is_told_with_its_host_and_port(environ, found):
+def test_the_proxy_variable_is_reported_with_its_host_and_port(environ, found):
     assert find_http_proxy(environ) == found
 
 

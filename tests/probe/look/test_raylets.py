@@ -1,4 +1,4 @@
-"""Raylets and GCSs as they live: real processes that call themselves so, in real folders of a made-up installation."""
+"""Live raylets and GCSs: real processes with such names, in real folders of a simulated installation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEADERS = Path(sysconfig.get_path("include")) / "patchlevel.h"
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """Where Ray is installed."""
+    """The folder of the installed Ray."""
     folder = tmp_path / "env" / "lib" / "python3.11" / "site-packages" / "ray"
     for part in ("raylet", "gcs"):
         (folder / "core" / "src" / "ray" / part).mkdir(parents=True)
@@ -36,7 +36,7 @@ def package(tmp_path: Path) -> Path:
 
 @contextmanager
 def living(program: Path, *words: str, **environ: str) -> Iterator[ScannedProcess]:
-    """A process of which argv[0] is that program, as a scan finds it; it waits until its stdin ends."""
+    """A process with this program as argv[0], as a scan finds it; it waits until its stdin ends."""
     argv = [str(program), *words]
     script = "import sys; print(flush=True); sys.stdin.read()"
     code = f"import os, sys; os.execv({sys.executable!r}, [{str(program)!r}, '-c', {script!r}, *{list(words)!r}])"
@@ -54,7 +54,7 @@ def look(process: ScannedProcess) -> RayService:
     return Rays().read(table(process))[process.identity]
 
 
-def test_a_raylet_says_what_it_was_started_with(package):
+def test_the_versions_and_settings_of_a_raylet_are_read(package):
     program = package / "core" / "src" / "ray" / "raylet" / "raylet"
     words = (f"--raylet_socket_name={SESSION}/sockets/raylet", f"--session_dir={SESSION}")
     with living(program, *words, CUDA_VISIBLE_DEVICES="0,1") as one:
@@ -65,14 +65,14 @@ def test_a_raylet_says_what_it_was_started_with(package):
     assert f"Max open files            {found.files_limit} " in limits
 
 
-def test_a_gcs_says_it_too(package):
+def test_the_versions_and_settings_of_a_gcs_are_read(package):
     with living(package / "core" / "src" / "ray" / "gcs" / "gcs_server", f"--log_dir={SESSION}/logs") as one:
         found = look(one)
     assert (found.started.ray, found.started.python, found.started.visible) == ("2.60.0", None, os.environ.get("CUDA_VISIBLE_DEVICES"))
     assert found.files
 
 
-def test_what_stays_is_read_once_and_open_files_are_counted_anew(package):
+def test_unchanging_facts_are_read_once_and_open_files_are_counted_again(package):
     rays = Rays()
     with living(package / "core" / "src" / "ray" / "raylet" / "raylet", f"--raylet_socket_name={SESSION}/sockets/raylet") as one:
         first = rays.read(table(one))[one.identity]
@@ -85,7 +85,7 @@ def test_what_stays_is_read_once_and_open_files_are_counted_anew(package):
         assert again.read(table(young))[one.identity].started.ray == "2.60.1"
 
 
-def test_training_frameworks_that_lie_beside_ray_are_told_and_a_new_one_is_seen_while_ray_lives(package):
+def test_training_frameworks_beside_ray_are_reported_and_new_ones_are_found_while_ray_lives(package):
     site = package.parent
     for name in ("openrlhf-0.8.5.post1.dist-info", "verl-0.5.0.dev0-py3.10.egg-info", "vllm-0.9.1.dist-info", "verl_tool-0.1.dist-info"):
         (site / name).mkdir()
@@ -105,7 +105,7 @@ def test_training_frameworks_that_lie_beside_ray_are_told_and_a_new_one_is_seen_
         assert told() is None
 
 
-def test_how_many_files_it_may_open_is_read_again_for_it_can_be_changed(package):
+def test_the_limit_of_open_files_is_read_again(package):
     program = package / "core" / "src" / "ray" / "raylet" / "raylet"
     with living(program, f"--raylet_socket_name={SESSION}/sockets/raylet", f"--session_dir={SESSION}") as one:
         rays = Rays()
@@ -114,19 +114,19 @@ def test_how_many_files_it_may_open_is_read_again_for_it_can_be_changed(package)
         assert rays.read(table(one))[one.identity].files_limit == 512
 
 
-def test_of_a_process_that_is_gone_nothing_is_known():
+def test_nothing_is_known_of_an_ended_process():
     found = look(raylet(4_000_000))
     assert found.files is found.files_limit is found.started.visible is None
 
 
-def test_one_that_is_stuck_in_the_kernel_is_left_alone(monkeypatch):
+def test_a_process_that_is_stuck_in_the_kernel_is_not_read(monkeypatch):
     monkeypatch.setattr("cockpit.probe.look.raylets.read_environ", lambda _: pytest.fail("it would hang"))
     stuck = process(os.getpid(), name="raylet", stuck=True)
     assert look(stuck).started == Started()
 
 
 def workers(interpreter: Path) -> ScannedProcess:
-    """A raylet in this very root whose workers use that interpreter."""
+    """A raylet in our own root whose workers use this interpreter."""
     return process(os.getpid(), f"/x/raylet --raylet_socket_name=s --python_worker_command={interpreter}")
 
 
@@ -141,7 +141,7 @@ def base(tmp_path: Path) -> Path:
     return tmp_path / "base"
 
 
-def test_the_python_of_a_raylets_workers_is_told_to_its_last_number(base, tmp_path):
+def test_the_python_of_a_raylets_workers_is_reported_with_its_last_number(base, tmp_path):
     assert python_version(workers(base / "bin" / "python3.11")) == "3.11.9"
     venv = tmp_path / "venv" / "bin"
     venv.mkdir(parents=True)
@@ -154,34 +154,34 @@ def test_the_python_of_a_raylets_workers_is_told_to_its_last_number(base, tmp_pa
 
 
 @pytest.mark.skipif(not HEADERS.exists(), reason="this Python has no headers")
-def test_it_is_right_about_this_python():
+def test_the_version_of_this_python_is_right():
     assert python_version(workers(Path(sys.executable))) == HERE
 
 
 @pytest.mark.parametrize("config", ["version_info = 3.11.2.final.0\n", "version_info = 3.11.2\n", "home = x\nversion = 3.11.2\n"])
-def test_environments_of_every_maker_are_understood(tmp_path, config):
+def test_environments_of_all_tools_are_understood(tmp_path, config):
     (tmp_path / "bin").mkdir()
     (tmp_path / "pyvenv.cfg").write_text(config)
     assert python_version(workers(tmp_path / "bin" / "python")) == "3.11.2"
 
 
-def test_where_two_pythons_have_headers_none_is_guessed(base):
+def test_no_version_is_guessed_if_two_pythons_have_headers(base):
     (base / "include" / "python3.12").mkdir()
     assert python_version(workers(base / "bin" / "python3.11")) is None
 
 
 @pytest.mark.parametrize("argv", ["raylet", "python raylet.py", "/x/raylet --python_worker_command=python", "/core/src/ray/raylet/raylet"])
-def test_what_is_not_there_is_unknown(argv):
+def test_missing_files_are_unknown(argv):
     one = process(os.getpid(), argv)
     assert ray_version(one) is python_version(one) is None
 
 
-def test_of_a_folder_of_any_size_only_so_many_names_are_read(base, monkeypatch):
+def test_the_number_of_names_read_of_a_folder_is_limited(base, monkeypatch):
     monkeypatch.setattr("cockpit.probe.look.raylets.MOST_PACKAGES", 0)
     assert python_version(workers(base / "bin" / "python3.11")) is None
 
 
-def test_links_are_followed_below_the_root_that_they_are_meant_for(tmp_path):
+def test_links_are_followed_below_their_own_root(tmp_path):
     (tmp_path / "opt" / "py" / "bin").mkdir(parents=True)
     (tmp_path / "usr").mkdir()
     (tmp_path / "usr" / "bin").symlink_to("/opt/py/bin")
@@ -192,14 +192,14 @@ def test_links_are_followed_below_the_root_that_they_are_meant_for(tmp_path):
         resolve_links(str(tmp_path), "/loop")
 
 
-def test_what_lies_behind_links_without_end_is_unknown(package):
+def test_a_file_behind_endless_links_is_unknown(package):
     (package / "ring").symlink_to(package / "ring")
     argv = f"{package}/ring/ray/core/src/ray/raylet/raylet --raylet_socket_name=s --python_worker_command={package}/ring/bin/python"
     one = process(os.getpid(), argv)
     assert ray_version(one) is python_version(one) is frameworks(one) is None
 
 
-def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(package):
+def test_a_pipe_in_the_place_of_a_file_delays_nothing(package):
     (package / "_version.py").unlink()
     os.mkfifo(package / "_version.py")
     one = process(os.getpid(), f"{package}/core/src/ray/raylet/raylet --raylet_socket_name=s")
@@ -218,12 +218,12 @@ def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(package):
         ("", None),
     ],
 )
-def test_the_job_of_slurm_is_read_off_the_cgroups(cgroups: str, job: str | None):
+def test_the_slurm_job_is_read_from_the_cgroups(cgroups: str, job: str | None):
     assert parse_slurm_job(cgroups) == job
 
 
 @pytest.mark.parametrize(("uid", "told"), [(os.geteuid(), ("10.0.0.9:6379", "42")), (4711, (None, None))])
-def test_where_its_head_is_and_in_which_job_it_runs_only_our_own_raylet_says(monkeypatch: pytest.MonkeyPatch, uid: int, told: object):
+def test_gcs_address_and_slurm_job_are_believed_only_of_our_own_raylet(monkeypatch: pytest.MonkeyPatch, uid: int, told: object):
     monkeypatch.setattr(raylets, "read_environ", lambda _: {"SLURM_JOB_ID": "42"})
     planted = raylet(os.getpid(), uid=uid)
     argv = (*planted.details.argv, "--gcs-address=10.0.0.9:6379")
@@ -231,7 +231,7 @@ def test_where_its_head_is_and_in_which_job_it_runs_only_our_own_raylet_says(mon
     assert (started.gcs, started.slurm) == told
 
 
-def test_the_proxy_and_the_interface_of_its_environment_are_read_once_and_what_is_around_it_each_time(package):
+def test_its_proxy_and_interface_are_read_once_and_its_surroundings_each_time(package):
     program = package / "core" / "src" / "ray" / "raylet" / "raylet"
     words = (f"--raylet_socket_name={SESSION}/sockets/raylet", f"--session_dir={SESSION}")
     environ = {"http_proxy": "http://ann:secret@proxy:3128", "GLOO_SOCKET_IFNAME": "eth0"}

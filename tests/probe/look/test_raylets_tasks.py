@@ -1,4 +1,4 @@
-"""How many processes and threads there are and may be, by what the kernel says."""
+"""The number of processes and threads, and the kernel's limits of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.probe.forests import process, raylet, table
 
 HERE = os.getpid()
 NOBODYS = 64_123
-"""A uid that nobody else here has."""
+"""A uid without any other process here."""
 FULL = """
 import sys, threading, time
 try:
@@ -32,46 +32,46 @@ sys.stdin.read()
 
 @pytest.fixture(autouse=True)
 def _plain(monkeypatch, tmp_path):
-    """A kernel that says nothing of cgroups and hosts, and a raylet without a capability."""
+    """A host without limits of cgroups and of its own, and a raylet without the capability."""
     monkeypatch.setattr(tasks, "CGROUPS", str(tmp_path / "none"))
     monkeypatch.setattr(tasks, "in_first_namespace", lambda: False)
-    monkeypatch.setattr(tasks, "_is_exempt", lambda _: False)
+    monkeypatch.setattr(tasks, "has_capability", lambda _pid, _bits: False)
 
 
 def threads(pid, number, **more):
     return process(pid, **more)._replace(threads=number)
 
 
-def test_all_threads_of_its_user_are_counted_and_no_one_elses():
+def test_only_the_threads_of_its_user_are_counted():
     one = raylet(HERE)._replace(threads=100)
     there = table(one, threads(HERE + 1, 30), threads(HERE + 2, 1000, uid=1001), init=False)
     assert task_limits(one, there, 4096) == (TaskLimit("user", 130, 4096),)
 
 
 @pytest.mark.parametrize("of", [{"uid": 0}, {"uid": None}])
-def test_root_has_no_such_limit_and_of_an_unknown_user_nothing_is_told(of):
+def test_root_and_an_unknown_user_have_no_such_limit(of):
     one = raylet(HERE, **of)
     assert task_limits(one, table(one), 4096) == ()
 
 
-def test_where_it_is_unlimited_or_unknown_nothing_is_told():
+def test_an_unlimited_or_unknown_limit_is_not_reported():
     one = raylet(HERE)
     assert task_limits(one, table(one), None) == ()
 
 
-def test_who_may_go_beyond_limits_is_told_by_the_kernel(monkeypatch):
-    monkeypatch.setattr(tasks, "_is_exempt", lambda _: True)
+def test_a_process_with_the_capability_has_no_limit(monkeypatch):
+    monkeypatch.setattr(tasks, "has_capability", lambda _pid, bits: bits == tasks.EXEMPT)
     one = raylet(HERE)
     assert task_limits(one, table(one), 4096) == ()
 
 
-def test_in_another_user_namespace_nothing_is_told(monkeypatch):
+def test_in_another_user_namespace_no_limit_is_reported(monkeypatch):
     monkeypatch.setattr(tasks, "is_in_our_namespace", lambda pid, kind: (pid, kind) != (HERE, "user"))
     one = raylet(HERE)
     assert task_limits(one, table(one), 4096) == ()
 
 
-def test_of_a_process_that_is_gone_nothing_is_told():
+def test_an_ended_process_has_no_limits():
     one = raylet(4_000_000)
     assert task_limits(one, table(one), 4096) == ()
 
@@ -86,7 +86,7 @@ def test_of_a_process_that_is_gone_nothing_is_told():
         ("3:cpu:/a\n\nx\n", []),
     ],
 )
-def test_every_cgroup_above_it_is_asked(text, folders):
+def test_all_cgroups_above_it_are_read(text, folders):
     assert list(cgroup_folders(text, "pids", "/c")) == folders
 
 
@@ -97,7 +97,7 @@ def of_cgroups(monkeypatch, root: Path):
     return task_limits(one, table(one), None)
 
 
-def test_the_cgroup_that_is_nearest_to_its_limit_is_told(monkeypatch, tmp_path):
+def test_the_cgroup_that_is_nearest_to_its_limit_is_reported(monkeypatch, tmp_path):
     for folder, limit, used in (("slice/unit", "max", 90), ("slice", "100", 90), (".", "1000", 95)):
         (tmp_path / folder).mkdir(parents=True, exist_ok=True)
         (tmp_path / folder / "pids.max").write_text(f"{limit}\n")
@@ -105,14 +105,14 @@ def test_the_cgroup_that_is_nearest_to_its_limit_is_told(monkeypatch, tmp_path):
     assert of_cgroups(monkeypatch, tmp_path) == (TaskLimit("cgroup", 90, 100, f"{tmp_path}/slice/pids.max"),)
 
 
-def test_a_cgroup_without_a_limit_or_with_nonsense_is_not_told(monkeypatch, tmp_path):
+def test_a_cgroup_without_a_valid_limit_is_not_reported(monkeypatch, tmp_path):
     (tmp_path / "slice").mkdir()
     (tmp_path / "slice" / "pids.max").write_text("0\n")
     (tmp_path / "slice" / "pids.current").write_text("x\n")
     assert of_cgroups(monkeypatch, tmp_path) == ()
 
 
-def test_the_limits_of_the_host_are_read_where_all_of_it_is_seen(monkeypatch):
+def test_the_limits_of_the_host_are_read_if_all_processes_are_seen(monkeypatch):
     monkeypatch.setattr(tasks, "in_first_namespace", lambda: True)
     told = {one.what: one for one in task_limits(raylet(HERE, uid=0), {}, None)}
     assert told["pids"].limit == int(Path("/proc/sys/kernel/pid_max").read_text())

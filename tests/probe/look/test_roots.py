@@ -1,4 +1,4 @@
-"""Files as a process in a container sees them: links are followed below its root."""
+"""The files that a process in a container sees: links are followed below its root."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cockpit.probe.look.roots import list_folder, root_of
 from tests.probe.forests import process
 
 
-def test_a_folder_is_listed_below_that_root_also_through_a_link(tmp_path):
+def test_a_folder_below_the_root_is_listed_also_through_a_link(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "a").touch()
     (tmp_path / "link").symlink_to("/real")
@@ -26,7 +26,7 @@ def test_no_more_names_are_listed_than_asked_for(tmp_path):
     assert sorted(list_folder(str(tmp_path), "/", 3)) == ["a", "b", "c"]
 
 
-def test_what_can_not_be_listed_is_an_error(tmp_path):
+def test_an_unreadable_folder_is_an_error(tmp_path):
     (tmp_path / "loop").symlink_to("/loop")
     for path in ("/none", "/loop"):
         with pytest.raises(OSError, match=r".+"):
@@ -35,7 +35,7 @@ def test_what_can_not_be_listed_is_an_error(tmp_path):
 
 @pytest.mark.process
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a process another root")
-def test_a_process_whose_proc_is_a_link_has_its_own_root_all_the_same(tmp_path):
+def test_a_process_whose_proc_is_a_link_has_its_own_root(tmp_path):
     (tmp_path / "proc").symlink_to("/nowhere")
     program = f"import os, time; os.chroot({str(tmp_path)!r}); print('up', flush=True); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as child:

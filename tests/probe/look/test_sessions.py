@@ -1,4 +1,4 @@
-"""Session folders: alive or dead, whose, the latest, their drivers and dashboards."""
+"""Session folders: alive or dead, their owners, the latest one, their drivers and dashboards."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ reason_message: "received SIGTERM"
 
 [2026-11-21 18:34:52,538 I 24 24] (raylet) stats.h:176: Stats module has shutdown.
 """
-"""What a raylet of 2.60 wrote when `ray stop` ended it."""
+"""The last lines of a raylet of 2.60 that `ray stop` ended."""
 OLDER = "[2026-11-21 18:34:52,499 I 24 24] (raylet) main.cc:398: received SIGTERM. Existing local drain request = None"
 CRASH = "[2026-11-21 18:34:52,499 C 24 24] (raylet) gcs_rpc_client.h:1 Failed to connect to GCS within 60 seconds"
 
 
 @pytest.mark.parametrize(("words", "stopped"), [(SIGTERM, True), (OLDER, True), (CRASH, False), ("worker 7 received SIGTERM", False)])
-def test_the_latest_raylets_last_words_say_whether_it_was_told_to_end(temp, words, stopped):
+def test_the_end_of_the_latest_raylets_log_shows_whether_it_got_sigterm(temp, words, stopped):
     path = session(temp)
     (path / "logs" / "raylet.out").write_text("quiet\n" * 9999 + words)
     assert only(SessionScanner([str(temp)])).stopped is None, "not the latest"
@@ -79,8 +79,8 @@ def test_the_latest_raylets_last_words_say_whether_it_was_told_to_end(temp, word
     assert only(SessionScanner([str(temp)])).stopped is None
 
 
-def test_an_entry_whose_file_system_says_that_it_is_not_there_proves_nothing(temp, monkeypatch):
-    """Whoever may write there may put a file system of his own in the place of one entry."""
+def test_a_file_system_that_denies_its_own_entry_proves_nothing(temp, monkeypatch):
+    """A user who may write there can mount a file system of his own over one entry."""
 
     def is_gone(folder, name, users):
         raise FileNotFoundError(name)
@@ -114,12 +114,12 @@ def test_a_stopped_raylet_with_a_full_queue_lives(temp):
             caller.close()
 
 
-def test_a_session_that_a_raylet_carries_need_not_be_asked(temp):
+def test_the_sockets_of_a_session_with_a_known_raylet_are_not_asked(temp):
     path = session(temp)
     assert only(SessionScanner(), raylet(session=str(path), uid=os.getuid())).answers is True
 
 
-# Whose it is, and by whose word
+# Owners and their proofs
 
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be somebody else")
@@ -127,14 +127,14 @@ EVIL = 65534
 RAYLET_OUT = f"""[2026-11-22 07:55:59,521 I 308 308] (raylet) main.cc:283: Setting cluster ID to: {"8a" * 28}
 [2026-11-22 07:55:59,531 I 308 308] (raylet) main.cc:711: Setting node ID node_id={"1c" * 28}
 """
-"""As 2.60 begins it; 2.44 does alike."""
+"""The first lines of 2.60; those of 2.44 are similar."""
 
 
 def facts(temp: Path, *processes):
     return only(SessionScanner([str(temp)]), *processes).facts
 
 
-def test_the_logs_of_a_session_tell_its_raylets(temp):
+def test_the_logs_of_a_session_name_its_raylets(temp):
     path = session(temp)
     (path / "logs" / "raylet.out").write_text(RAYLET_OUT)
     (path / "logs" / "raylet.1.out").write_text(RAYLET_OUT.replace("308", "309").replace("1c" * 28, "2d" * 28))
@@ -144,7 +144,7 @@ def test_the_logs_of_a_session_tell_its_raylets(temp):
     assert found.uid == os.getuid()
 
 
-def test_a_raylet_that_has_just_begun_to_write_is_told_of_later(temp):
+def test_the_log_of_a_new_raylet_is_read_again(temp):
     path, scanner = session(temp), SessionScanner([str(temp)])
     (path / "logs" / "raylet.out").touch()
     assert only(scanner).facts.raylets == set()
@@ -153,7 +153,7 @@ def test_a_raylet_that_has_just_begun_to_write_is_told_of_later(temp):
 
 
 @needs_root
-def test_only_what_a_sessions_owner_has_written_tells_of_its_raylets(temp):
+def test_only_logs_of_the_sessions_owner_name_its_raylets(temp):
     """Ray makes `logs` writable for everybody."""
     path = session(temp)
     forged = path / "logs" / "raylet.out"
@@ -163,8 +163,8 @@ def test_only_what_a_sessions_owner_has_written_tells_of_its_raylets(temp):
 
 
 @needs_root
-def test_what_was_read_for_one_owner_is_not_remembered_for_another(temp):
-    """His logs, renamed into root's session in the place of its own."""
+def test_logs_read_for_one_owner_do_not_count_for_another(temp):
+    """His logs, moved into root's session in place of its own."""
     path = session(temp)
     (path / "logs" / "raylet.out").write_text("[2026-11-21 18:34:52,499 I 77 77] (raylet) main.cc:1: x\n")
     for each in (path, path / "logs" / "raylet.out"):
@@ -176,7 +176,7 @@ def test_what_was_read_for_one_owner_is_not_remembered_for_another(temp):
 
 
 @pytest.mark.parametrize("planted", ["link", "pipe", "second name", "folder"])
-def test_what_is_no_plain_file_of_its_own_tells_nothing(temp, tmp_path, planted):
+def test_only_a_regular_file_with_one_name_counts(temp, tmp_path, planted):
     path, elsewhere = session(temp), temp / "elsewhere"
     elsewhere.write_text(RAYLET_OUT)
     log = path / "logs" / "raylet.out"
@@ -191,12 +191,12 @@ mkdir -p /mnt/his/logs /mnt/tmp/ray/$0
 mount -t overlay overlay -o lowerdir=/usr:/mnt/his /mnt/tmp/ray/$0
 exec -a raylet bash -c 'kill -STOP $$' --raylet_socket_name=x --session_dir=/mnt/tmp/ray/$0
 """
-"""Root's /usr lies above what he has written: whoever goes in through his process sees a folder of root's with logs in it."""
+"""Root's /usr is mounted over his files, so through his process it looks like a folder of root with logs in it."""
 
 
 @pytest.fixture
 def his_raylet() -> Iterator[int]:
-    """Of a user who has made a mount namespace of his own; the pid of it."""
+    """The pid of a process of a user in a mount namespace of his own."""
     words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "unshare", "--user", "--map-root-user", "--mount"]
     with subprocess.Popen([*words, "bash", "-c", PLANTED, NAME], stdin=subprocess.DEVNULL, start_new_session=True) as program:
         try:
@@ -207,7 +207,7 @@ def his_raylet() -> Iterator[int]:
 
 
 @needs_root
-def test_whoever_makes_a_mount_namespace_does_not_say_whose_what_lies_in_it_is(his_raylet):
+def test_file_owners_in_a_users_mount_namespace_are_not_trusted(his_raylet):
     found = ProcessScanner().scan()
     planted = SessionScanner([]).read({his_raylet: found[his_raylet]}).of[his_raylet]
     assert (os.stat(planted.path).st_uid, os.path.isdir(f"{planted.path}/logs")) == (0, True)
@@ -215,22 +215,22 @@ def test_whoever_makes_a_mount_namespace_does_not_say_whose_what_lies_in_it_is(h
 
 
 @needs_root
-def test_a_table_of_very_many_mounts_is_not_read_to_its_end(his_raylet, monkeypatch):
+def test_a_very_long_mount_table_is_not_read_to_its_end(his_raylet, monkeypatch):
     assert "overlay" in tree.mount_kinds(his_raylet).values()
     monkeypatch.setattr(tree, "MOST_MOUNTS_BYTES", 100)
     assert tree.mount_kinds(his_raylet) == {}
 
 
 @needs_root
-def test_a_temp_dir_in_somebodys_mount_namespace_is_none_of_ours(his_raylet):
+def test_a_temp_dir_in_a_users_mount_namespace_is_not_ours(his_raylet):
     temp = os.path.join("/proc", str(his_raylet), "root", "mnt/tmp/ray")
     assert os.path.isdir(f"{temp}/{NAME}")
     assert SessionScanner([temp]).read({}).temps == ()
 
 
 @needs_root
-def test_whoever_else_listens_in_a_session_keeps_it_from_nothing(temp):
-    """The kernel tells who listens."""
+def test_other_listeners_in_a_session_do_not_count(temp):
+    """The kernel reports the listener."""
     path = session(temp)
     (path / "sockets").chmod(0o777)
     temp.chmod(0o755)
@@ -267,7 +267,7 @@ def test_with_few_descriptors_left_a_live_session_is_never_called_dead(temp):
     assert False not in found
 
 
-def test_a_session_that_a_link_leads_to_is_one_session(temp, tmp_path):
+def test_a_session_with_a_second_path_by_a_link_is_one_session(temp, tmp_path):
     path = session(temp)
     (tmp_path / "link").symlink_to(temp)
     linked = f"{tmp_path}/link/{NAME}"
@@ -288,7 +288,7 @@ def test_the_dashboard_of_another_user_is_no_dashboard_of_the_session(temp):
         assert SessionScanner().read(table(theirs)).dashboards == {}
 
 
-def test_of_very_many_sessions_the_latest_are_looked_at(temp, monkeypatch):
+def test_if_there_are_too_many_sessions_the_latest_are_read(temp, monkeypatch):
     monkeypatch.setattr(sessions, "MOST_SESSIONS", 3)
     for number in range(5):
         session(temp, f"{NAME}{number}")
@@ -296,20 +296,20 @@ def test_of_very_many_sessions_the_latest_are_looked_at(temp, monkeypatch):
     assert [folder.path[-1] for folder in found] == ["2", "3", "4"]
 
 
-def test_a_temp_dir_once_heard_of_is_remembered(temp):
+def test_a_temp_dir_that_was_once_found_is_remembered(temp):
     path = session(temp)
     scanner = SessionScanner()
     scanner.read(table(raylet(session=str(path), uid=os.getuid())))
     assert only(scanner).answers is False
 
 
-def test_the_latest_is_what_session_latest_points_at(temp):
+def test_session_latest_points_to_the_latest_session(temp):
     session(temp)
     os.symlink(session(temp, NAME + "1"), temp / "session_latest")
     assert [folder.latest for folder in SessionScanner([str(temp)]).read(table()).folders] == [False, True]
 
 
-def test_a_chain_of_links_costs_no_session_its_place(temp):
+def test_a_chain_of_links_hides_no_session(temp):
     session(temp)
     os.symlink("nowhere", temp / "0")
     for number in range(1, 1500):
@@ -318,7 +318,7 @@ def test_a_chain_of_links_costs_no_session_its_place(temp):
     assert only(SessionScanner((str(temp),))).latest is False
 
 
-def test_names_of_something_else_push_no_session_out(temp, monkeypatch):
+def test_other_names_in_the_temp_dir_hide_no_session(temp, monkeypatch):
     monkeypatch.setattr(sessions, "MOST_LOGS", 3)
     for number in range(50):
         (temp / f"a{number}").touch()
@@ -339,13 +339,13 @@ def test_two_names_of_one_temp_dir_show_its_sessions_once(temp, tmp_path):
     assert len(SessionScanner([str(temp), str(tmp_path / "link")]).read(table()).folders) == 1
 
 
-def test_a_session_says_when_it_was_started(temp):
+def test_the_start_of_a_session_is_read_from_its_name(temp):
     session(temp)
     found = only(SessionScanner([str(temp)])).started
     assert subprocess.check_output(["date", "-d", f"@{found:.0f}", "+%F_%H-%M-%S"], text=True).strip() == "2026-11-21_08-02-10"
 
 
-def test_who_holds_a_drivers_log_open_is_a_driver(temp):
+def test_a_process_with_an_open_driver_log_is_a_driver(temp):
     path = session(temp)
     log = f"{path}/logs/python-core-driver-01000000ffffffff_"
     code = f"import os,sys; f=open('{log}%d.log' % os.getpid(), 'w'); print(flush=True); sys.stdin.read()"
@@ -361,7 +361,7 @@ def test_who_holds_a_drivers_log_open_is_a_driver(temp):
     }
 
 
-def test_the_logs_of_a_live_session_say_when_each_job_wrote_last(temp, monkeypatch):
+def test_the_last_write_of_each_job_is_read_in_a_live_session(temp, monkeypatch):
     path = session(temp)
     for number, name in enumerate(("job-driver-raysubmit_a.log", "job-driver-my.log.log", "job-driver-.log", "raylet.out", "raylet.err")):
         (path / "logs" / name).touch()
@@ -376,7 +376,7 @@ def test_the_logs_of_a_live_session_say_when_each_job_wrote_last(temp, monkeypat
     assert list(date_writes([logs])) == ["raysubmit_a"], "the latest are told of, when there are too many"
 
 
-def test_what_a_raylet_has_written_before_is_beside_it(temp):
+def test_the_rotated_logs_of_a_raylet_are_found(temp):
     path = session(temp)
     for name in ("raylet.out", "raylet.1.out", "raylet.out.1", "raylet.outside", "raylet_x.out"):
         (path / "logs" / name).touch()
@@ -398,7 +398,7 @@ def dashboard(session: Path, pid: int, port: int, retries: int = 0, host: str = 
     ("family", "bound", "asked"),
     [(socket.AF_INET, "127.0.0.1", "127.0.0.1"), (socket.AF_INET, "0.0.0.0", "127.0.0.1"), (socket.AF_INET6, "::", "[::1]")],
 )
-def test_a_dashboard_is_where_it_listens_and_not_where_it_was_told_to(temp, family, bound, asked):
+def test_a_dashboard_has_the_address_on_which_it_really_listens(temp, family, bound, asked):
     path = session(temp)
     with socket.socket(family) as sock:
         sock.bind((bound, 0))
@@ -419,7 +419,7 @@ def test_a_dashboard_that_does_not_listen_yet_has_no_address(temp):
         assert scanner.read(table(dashboard(path, os.getpid(), port))).dashboards == {str(path): f"http://127.0.0.1:{port}"}
 
 
-def test_files_in_the_folder_of_logs_are_counted_and_the_nodes_that_write_there_are_named(temp):
+def test_log_files_are_counted_and_their_nodes_are_named(temp):
     path = session(temp)
     (path / "logs" / "raylet.out").write_text(RAYLET_OUT)
     for number in range(7):

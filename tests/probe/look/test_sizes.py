@@ -1,4 +1,4 @@
-"""What a session's folder takes, and what in it may be dear."""
+"""The size of a session's folder, and the files in it that may be worth keeping."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cockpit.probe.look.sizes import MAX_KEPT_LISTED, Sizes, count
 
 
 def never_pause(_seconds: float) -> None:
-    """Nobody else needs this machine."""
+    """A pause that takes no time."""
 
 
 def write(path: Path, size: int = 5000) -> None:
@@ -29,7 +29,7 @@ def test_the_blocks_of_all_files_are_counted(tmp_path):
     assert count(str(tmp_path), never_pause).size == sum((tmp_path / name).stat().st_blocks * 512 for name in ("logs/a.out", "b"))
 
 
-def test_a_folder_that_is_gone_takes_nothing(tmp_path):
+def test_a_missing_folder_has_no_size(tmp_path):
     assert count(str(tmp_path / "absent"), never_pause) == (0, ())
 
 
@@ -56,22 +56,22 @@ def test_a_folder_that_is_gone_takes_nothing(tmp_path):
         ("logs/checkpoint.log", None),
     ],
 )
-def test_files_that_somebody_may_miss_are_named(tmp_path, path, keep):
+def test_files_that_are_worth_keeping_are_named(tmp_path, path, keep):
     write(tmp_path / path)
     assert count(str(tmp_path), never_pause).keeps == ((keep,) if keep else ())
 
 
-def test_a_name_that_is_no_text_is_written_so_that_it_can_be_sent(tmp_path):
+def test_a_name_that_is_not_utf8_is_encoded(tmp_path):
     write(tmp_path / os.fsdecode(b"\xff.pt"))
     assert count(str(tmp_path), never_pause).keeps == ("\\xff.pt",)
 
 
-def test_an_empty_checkpoint_is_no_loss(tmp_path):
+def test_an_empty_checkpoint_is_not_kept(tmp_path):
     write(tmp_path / "model.pt", 0)
     assert count(str(tmp_path), never_pause).keeps == ()
 
 
-def test_some_names_are_enough(tmp_path):
+def test_the_number_of_kept_names_is_limited(tmp_path):
     for number in range(MAX_KEPT_LISTED + 5):
         write(tmp_path / f"{number}.pt")
     assert len(count(str(tmp_path), never_pause).keeps) == MAX_KEPT_LISTED
@@ -83,7 +83,7 @@ def test_too_many_files_have_no_size(tmp_path):
     assert count(str(tmp_path), never_pause, most=4).size is None
 
 
-def test_it_pauses_on_the_way(tmp_path):
+def test_the_counting_pauses_regularly(tmp_path):
     for number in range(401):
         (tmp_path / str(number)).touch()
     pauses: list[float] = []
@@ -91,7 +91,7 @@ def test_it_pauses_on_the_way(tmp_path):
     assert len(pauses) == 2
 
 
-def test_a_disk_that_fills_has_its_folders_counted_anew(tmp_path, monkeypatch):
+def test_the_folders_of_a_disk_that_fills_are_counted_again(tmp_path, monkeypatch):
     used = [0.5]
     monkeypatch.setattr(module, "_measure_use", lambda folder: used[0])
     monkeypatch.setattr(module, "CHECK_INTERVAL_S", 0.01)

@@ -1,4 +1,4 @@
-"""Whose files take how much of a folder."""
+"""The bytes of each user in a folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def write(path: Path, blocks: int) -> Path:
     return path
 
 
-def test_files_count_for_their_owner_once_under_each_name_and_links_lead_nowhere(tmp_path):
+def test_files_count_once_for_their_owner_and_links_are_not_followed(tmp_path):
     outside = write(tmp_path / "outside", 100)
     place = tmp_path / "shm"
     file = write(place / "folder" / "nccl-1", 2)
@@ -28,13 +28,13 @@ def test_files_count_for_their_owner_once_under_each_name_and_links_lead_nowhere
     assert measure_owners(str(place)) == {os.getuid(): 3 * BLOCK}
 
 
-def test_what_is_not_written_takes_nothing(tmp_path):
+def test_a_sparse_file_takes_no_space(tmp_path):
     with (tmp_path / "plasma").open("wb") as file:
         file.truncate(1 << 30)
     assert measure_owners(str(tmp_path)) == {os.getuid(): 0}
 
 
-def test_too_many_files_are_nobody_s_and_what_is_too_deep_is_out_of_sight(tmp_path):
+def test_too_many_files_have_no_owners_and_too_deep_folders_are_not_counted(tmp_path):
     for number in range(5):
         write(tmp_path / str(number), 1)
     assert measure_owners(str(tmp_path), 4) is None
@@ -43,13 +43,13 @@ def test_too_many_files_are_nobody_s_and_what_is_too_deep_is_out_of_sight(tmp_pa
     assert measure_owners(str(tmp_path)) == {os.getuid(): 5 * BLOCK}
 
 
-def test_the_amount_is_known_where_the_files_may_not_be_seen(tmp_path):
+def test_the_amount_is_known_even_if_the_files_can_not_be_read(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path)
     found = read_shared_memory(str(tmp_path / "link"))
     assert (found.owners, bool(found.amount["total"])) == (None, True)
 
 
-def test_the_largest_are_told_always_in_the_same_order():
+def test_the_largest_users_are_reported_always_in_the_same_order():
     told = shm_users({uid: 1000 - uid for uid in range(30, 0, -1)}, lambda uid: f"u{uid}")
     assert [one["user"] for one in told] == [f"u{uid}" for uid in range(1, MOST_USERS + 1)]
     assert shm_users(None, str) is None

@@ -1,4 +1,4 @@
-"""What py-spy sees of real processes here, and what is said where it can't look."""
+"""Stacks of real processes by py-spy, and the errors if it can't read them."""
 
 from __future__ import annotations
 
@@ -39,29 +39,29 @@ def ticks(pid: int) -> int:
     return read_stat(pid).ticks
 
 
-def test_a_process_is_where_its_innermost_call_is(run: Run):
+def test_the_first_frame_is_the_innermost_call(run: Run):
     pid = run(sys.executable, "-c", SLEEPER)
     seen = stack(pid, ticks(pid))
     assert (seen["pid"], seen["ticks"]) == (pid, ticks(pid))
     assert [frame["name"] for frame in seen["threads"][0]["frames"]] == ["waits_for_the_others", "<module>"]
 
 
-def test_another_process_with_that_pid_is_not_looked_into(run: Run):
+def test_another_process_with_this_pid_is_not_read(run: Run):
     pid = run(sys.executable, "-c", SLEEPER)
     assert stack(pid, ticks(pid) + 1) == {"error": f"Process {pid} has ended; that pid is free or another process's now."}
     assert stack(pid, 0)["ticks"] == ticks(pid)
 
 
-def test_what_runs_no_python_is_said_to_be_so(run: Run):
+def test_a_process_without_python_is_reported_as_such(run: Run):
     pid = run("sleep", "60")
     assert stack(pid, ticks(pid)) == {"error": f"process {pid} runs no Python that py-spy knows"}
 
 
-def test_without_py_spy_it_is_said_what_to_do(run: Run, monkeypatch: pytest.MonkeyPatch):
+def test_without_py_spy_the_error_explains_the_remedy(run: Run, monkeypatch: pytest.MonkeyPatch):
     pid = run("sleep", "60")
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(stacks, "_theirs", lambda pid: [])
+    monkeypatch.setattr(stacks, "read_environ", lambda pid: {"PATH": "/nowhere"})
     assert "pip install py-spy" in stack(pid, ticks(pid))["error"]
 
 
@@ -74,7 +74,7 @@ def test_a_py_spy_that_others_may_write_is_not_run_as_root(run: Run, tmp_path: P
     pid = run("sleep", "60")
     monkeypatch.setattr(sys, "executable", f"{tmp_path}/python")
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(stacks, "_theirs", lambda pid: [str(own)])
+    monkeypatch.setattr(stacks, "read_environ", lambda pid: {"PATH": str(tmp_path)})
     error = stack(pid, ticks(pid))["error"]
     assert f"{own} is not run as root" in error
     assert "can be written by everybody" in error
@@ -93,21 +93,21 @@ def test_a_py_spy_that_others_may_write_is_not_run_as_root(run: Run, tmp_path: P
         ("", "no output"),
     ],
 )
-def test_what_py_spy_complains_of_is_a_sentence(said: str, told: str):
-    assert told in stacks._why(said, 7)
+def test_an_error_of_py_spy_becomes_a_sentence(said: str, told: str):
+    assert told in stacks._explain(said, 7)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it becomes another user")
-def test_why_py_spy_may_not_look_is_the_rule_that_forbids_it(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_denied_py_spy_is_explained_by_the_kernels_rule(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     own = os.getpid()
     monkeypatch.setattr(stacks, "PTRACE_SCOPE", str(tmp_path / "ptrace_scope"))
-    assert "run cockpit as root (in a container" in stacks._why("Permission denied", own)
+    assert "run cockpit as root (in a container" in stacks._explain("Permission denied", own)
     (tmp_path / "ptrace_scope").write_text("1\n")
-    assert "kernel.yama.ptrace_scope is 1 on this host: run cockpit as root" in stacks._why("Permission denied", own)
+    assert "kernel.yama.ptrace_scope is 1 on this host: run cockpit as root" in stacks._explain("Permission denied", own)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    assert "it is another user's: run cockpit as root or as its user" in stacks._why("Permission denied", own)
+    assert "it is another user's: run cockpit as root or as its user" in stacks._explain("Permission denied", own)
 
 
-def test_what_is_no_answer_is_an_error():
-    assert "can't be read" in stacks._threads(b"[{}]")["error"]
-    assert "can't be read" in stacks._threads(b"half a")["error"]
+def test_invalid_output_is_an_error():
+    assert "can't be read" in stacks._parse_threads(b"[{}]")["error"]
+    assert "can't be read" in stacks._parse_threads(b"half a")["error"]

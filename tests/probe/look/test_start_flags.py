@@ -1,4 +1,4 @@
-"""How Ray was started, read off the command lines of a raylet, a GCS and a dashboard as Ray 2.60 makes them."""
+"""The flags of `ray start`, read from command lines of a raylet, a GCS and a dashboard of Ray 2.60."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def changed(**flags):
     return [*kept, *(f"--{name}={value}" for name, value in flags.items() if value is not None)]
 
 
-def test_a_raylet_shows_with_which_flags_it_was_started():
+def test_the_flags_of_a_raylet_are_found_in_its_command_line():
     assert raylet_flags(RAYLET) == FLAGS
 
 
-def test_what_ray_does_when_nothing_is_given_is_no_flag():
+def test_rays_defaults_are_no_flags():
     usual = changed(
         min_worker_port="10002",
         max_worker_port="19999",
@@ -87,12 +87,12 @@ def test_what_ray_does_when_nothing_is_given_is_no_flag():
         {"python_worker_command": "python"},
     ],
 )
-def test_whatever_a_command_line_says_it_is_read(flags):
+def test_any_command_line_can_be_read(flags):
     json.dumps(raylet_flags(changed(**flags)))
     assert all(len(value) <= MAX_CHARS for value in raylet_flags(changed(**flags)).values())
 
 
-def test_a_head_shows_where_its_gcs_and_its_dashboard_listen():
+def test_the_flags_of_a_head_have_the_addresses_of_its_gcs_and_dashboard():
     dashboard = ("python", "/env/lib/python3.11/site-packages/ray/dashboard/dashboard.py", "--host=0.0.0.0", "--port=8300")
     assert head_flags(("gcs_server", "--gcs_server_port=6380"), dashboard) == {
         "port": "6380",
@@ -102,7 +102,7 @@ def test_a_head_shows_where_its_gcs_and_its_dashboard_listen():
     assert head_flags(("gcs_server", "--gcs_server_port=0"), ()) == {}
 
 
-def test_flags_are_told_of_our_own_raylet_and_of_the_dashboard_of_its_session(monkeypatch):
+def test_flags_are_reported_of_our_own_raylet_and_its_sessions_dashboard(monkeypatch):
     script = "/env/lib/python3.11/site-packages/ray/dashboard/dashboard.py"
     board = process(70, f"python {script} --host=127.0.0.1 --port=8265 --session-dir={SESSION}")
     other = process(71, f"python {script} --host=0.0.0.0 --port=8266 --session-dir=/tmp/ray/session_2025-01-01_00-00-00_000000_1")
@@ -115,7 +115,7 @@ def test_flags_are_told_of_our_own_raylet_and_of_the_dashboard_of_its_session(mo
     assert {one.start for one in Rays().read(there).values()} == {None}
 
 
-def test_a_gcs_that_has_chosen_its_port_itself_does_not_tell_where_it_is():
+def test_a_gcs_that_chose_its_own_port_has_no_known_address():
     argv = f"/env/ray/core/src/ray/gcs/gcs_server --log_dir={SESSION}/logs --gcs_server_port={{}} --node-ip-address=127.0.0.1"
     assert gcs_address(process(90, argv.format(6379))) == "127.0.0.1:6379"
     assert gcs_address(process(90, argv.format(0))) is None

@@ -1,4 +1,4 @@
-"""What processes in D state wait for: a real one is the parent of a vfork, which waits there until its child ends."""
+"""File systems for which processes in D state wait. A real one is the parent of a vfork, which waits until its child ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if ctypes.CDLL(None).syscall(number, 0x4000 | signal.SIGCHLD, 0, 0, 0, 0) == 0: 
 
 @contextmanager
 def vfork_parent(path: Path) -> Iterator[ScannedProcess]:
-    """A process in D state with that file open; it ends with its child."""
+    """A process in D state with this file open; it ends with its child."""
     with subprocess.Popen([sys.executable, "-c", VFORK, str(path)], start_new_session=True) as parent:
         try:
             until = time.monotonic() + 60
@@ -43,7 +43,7 @@ def vfork_parent(path: Path) -> Iterator[ScannedProcess]:
             os.killpg(parent.pid, signal.SIGKILL)
 
 
-def test_one_that_stays_in_d_state_is_told_with_the_kernels_function(tmp_path):
+def test_a_process_that_stays_in_d_state_is_reported_with_the_kernels_function(tmp_path):
     (tmp_path / "data").touch()
     scanner, looks = ProcessScanner(), StuckProcesses()
     with vfork_parent(tmp_path / "data") as parent:

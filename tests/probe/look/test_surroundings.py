@@ -1,4 +1,4 @@
-"""What the workers of a raylet find where it runs: of this very process, and of real ones in namespaces of their own."""
+"""The surroundings of a raylet's workers: of this test's own process, and of real ones in namespaces of their own."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_all_addresses_are_read_also_the_second_one_of_an_interface(tmp_path):
     assert read_addresses(7, net(tmp_path)) == ("10.0.0.6", "192.168.7.2", "fd00::2")
 
 
-def test_of_too_many_routes_or_addresses_nothing_is_told(tmp_path, monkeypatch):
+def test_too_many_routes_or_addresses_are_unknown(tmp_path, monkeypatch):
     monkeypatch.setattr(network, "MOST_ADDRESSES", 2)
     assert read_addresses(7, net(tmp_path)) is None
     monkeypatch.setattr(network, "MOST_ADDRESSES", 99)
@@ -57,7 +57,7 @@ def test_of_too_many_routes_or_addresses_nothing_is_told(tmp_path, monkeypatch):
     assert read_addresses(7, str(tmp_path)) is None
 
 
-def test_a_table_of_ipv6_addresses_of_any_length_is_read_only_so_far(tmp_path, monkeypatch):
+def test_a_very_long_table_of_ipv6_addresses_is_read_only_in_part(tmp_path, monkeypatch):
     monkeypatch.setattr(network, "MOST_IPV6_BYTES", 200)
     read, asked = network.read_at_most, []
     monkeypatch.setattr(network, "read_at_most", lambda path, most: asked.append(path) or read(path, most))
@@ -73,7 +73,7 @@ def test_a_kernel_without_ipv6_has_addresses_too(tmp_path):
     assert read_addresses(7, str(tmp_path)) == ("10.0.0.6", "192.168.7.2")
 
 
-def test_what_can_not_be_read_is_unknown(tmp_path):
+def test_unreadable_addresses_are_unknown(tmp_path):
     assert read_addresses(7, str(tmp_path)) is None
     assert read_addresses(4_000_000) is None
     assert network_of(4_000_000) is None
@@ -87,7 +87,7 @@ def test_this_host_s_own_addresses_are_among_them():
     assert (boot, namespace) == (Path("/proc/sys/kernel/random/boot_id").read_text().strip(), os.readlink("/proc/self/ns/net"))
 
 
-def test_a_limit_of_locked_memory_counts_only_for_those_who_must_keep_it(monkeypatch):
+def test_the_limit_of_locked_memory_counts_only_without_the_capability(monkeypatch):
     monkeypatch.setattr(surroundings, "has_capability", lambda pid, wanted: (pid, wanted) == (HERE, 1 << 14))
     assert read_surroundings(process(HERE), 65536).locked_memory is None
     monkeypatch.setattr(surroundings, "has_capability", lambda *_: False)
@@ -104,17 +104,17 @@ def devices(root: Path, *, files: bool = True) -> str:
     return str(root)
 
 
-def test_devices_that_can_be_opened_are_told(tmp_path):
+def test_devices_that_can_be_opened_are_reported(tmp_path):
     assert rdma_devices(devices(tmp_path)) == ("mlx5_0", "mlx5_1")
 
 
-def test_a_container_that_was_given_no_device_has_none(tmp_path):
+def test_a_container_without_device_files_has_no_devices(tmp_path):
     assert rdma_devices(devices(tmp_path, files=False)) == ()
     assert rdma_devices(str(tmp_path / "none")) == ()
 
 
 @pytest.mark.parametrize("folder", ["dev/infiniband", "sys/class/infiniband", "sys"])
-def test_a_link_leads_to_the_files_of_the_container_and_not_to_those_of_this_host(tmp_path, folder):
+def test_a_link_leads_to_files_of_the_container_not_of_this_host(tmp_path, folder):
     root, ours = tmp_path / "root", tmp_path / "ours"
     devices(root)
     (root / folder).rename(ours)
@@ -125,19 +125,19 @@ def test_a_link_leads_to_the_files_of_the_container_and_not_to_those_of_this_hos
     assert rdma_devices(str(root)) == ("mlx5_0", "mlx5_1")
 
 
-def test_of_a_folder_of_devices_only_so_many_names_are_read(tmp_path, monkeypatch):
+def test_the_number_of_devices_read_is_limited(tmp_path, monkeypatch):
     monkeypatch.setattr(surroundings, "MOST_ENTRIES", 1)
     found = rdma_devices(devices(tmp_path))
     assert found is not None
     assert len(found) < 2
 
 
-def test_devices_that_may_not_be_looked_at_are_unknown(tmp_path):
+def test_unreadable_devices_are_unknown(tmp_path):
     (tmp_path / "dev").write_text("no folder")
     assert rdma_devices(str(tmp_path)) is None
 
 
-def test_the_name_of_this_host_is_looked_up_in_the_files_that_the_raylet_sees(tmp_path, monkeypatch):
+def test_the_hosts_name_is_looked_up_in_the_raylets_own_files(tmp_path, monkeypatch):
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc" / "hosts").write_text(f"127.0.1.1 {socket.gethostname()}\n10.0.0.1 in-there\n")
     (tmp_path / "etc" / "hostname").write_text("in-there\n")

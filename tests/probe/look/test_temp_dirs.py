@@ -1,4 +1,4 @@
-"""Ray's temp dirs, and where their pointers lead: real folders, links, sockets."""
+"""Ray's temp dirs and the targets of their pointers, with real folders, links and sockets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def here(monkeypatch) -> None:
 
 
 def old(path: Path) -> Path:
-    """That nobody has just made."""
+    """Makes a file look old."""
     os.utime(path, (1e9, 1e9), follow_symlinks=False)
     return path
 
@@ -50,14 +50,14 @@ def look(temp: Path, found: ProcessTable | None = None) -> temp_dirs.TempDirs:
 
 
 def pointer(temp: Path, name: str, found: ProcessTable | None = None) -> tuple[str, bool | None]:
-    """Its target, and whether that Ray lives."""
+    """Its target, and whether that Ray is alive."""
     (fact,) = [fact for fact in look(temp, found).pointers if fact["path"] == f"{temp}/{name}"]
     return fact["target"], fact["alive"]
 
 
 @contextmanager
 def stranger() -> Iterator[None]:
-    """For a moment we are nobody: what may be done is asked for the real user."""
+    """Makes us the user nobody for a moment: access checks use the real user."""
     os.setresuid(65534, 65534, 0)
     try:
         yield
@@ -68,7 +68,7 @@ def stranger() -> Iterator[None]:
 # Temp dirs
 
 
-def test_a_temp_dir_says_whose_it_is(temp):
+def test_a_temp_dir_has_its_owner(temp):
     assert look(temp).temps == ({"path": str(temp), "owner": str(os.getuid()), "writable": True},)
 
 
@@ -84,7 +84,7 @@ def test_two_names_of_one_temp_dir_are_one(temp, tmp_path):
 @pytest.mark.parametrize(
     ("mode", "file", "writable"), [(0o755, None, False), (0o777, None, True), (0o777, 0o644, False), (0o777, 0o666, True)]
 )
-def test_a_stranger_may_start_a_ray_only_where_he_may_write_all_of_it(temp, mode, file, writable):
+def test_a_temp_dir_is_writable_only_if_all_of_it_is(temp, mode, file, writable):
     if file is not None:
         cluster(temp, "10.9.9.9:6379")
         (temp / CURRENT).chmod(file)
@@ -97,7 +97,7 @@ def test_a_stranger_may_start_a_ray_only_where_he_may_write_all_of_it(temp, mode
 # session_latest
 
 
-def test_where_nothing_points_nothing_is_told(temp):
+def test_without_pointers_nothing_is_reported(temp):
     session(temp)
     assert look(temp).pointers == ()
 
@@ -110,7 +110,7 @@ def test_the_latest_session_lives_while_its_raylet_or_gcs_does(temp):
     assert pointer(temp, LATEST) == (str(path), False)
 
 
-def test_it_lives_when_its_raylet_only_answers(temp):
+def test_a_session_lives_if_its_raylets_socket_answers(temp):
     (temp / LATEST).symlink_to(NAME)
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(session(temp) / "sockets" / "raylet"))
@@ -133,12 +133,12 @@ def test_a_session_that_is_just_being_started_is_not_called_dead(temp):
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, Path.touch])
-def test_what_is_no_link_leads_nowhere(temp, make):
+def test_a_file_in_the_place_of_the_link_leads_nowhere(temp, make):
     make(temp / LATEST)
     assert pointer(temp, LATEST) == ("", False)
 
 
-def test_on_a_file_system_that_hosts_share_it_may_live_elsewhere(temp, monkeypatch):
+def test_on_a_shared_file_system_the_session_may_live_elsewhere(temp, monkeypatch):
     monkeypatch.setattr(temp_dirs, "why_shared", lambda _: "it lies on a file system that other hosts share (nfs4)")
     (temp / LATEST).symlink_to(session(temp))
     cluster(temp, "127.0.0.1:1")
@@ -157,14 +157,14 @@ def head(address: str, port: int = 6379) -> ProcessTable:
     return table(process(90, f"/e/ray/core/src/ray/gcs/gcs_server --log_dir=/l --gcs_server_port={port} --node-ip-address={address}"))
 
 
-def test_the_current_cluster_lives_while_somebody_here_belongs_to_it(temp):
+def test_the_current_cluster_lives_while_a_process_here_belongs_to_it(temp):
     cluster(temp, "10.0.0.1:6379")
     assert pointer(temp, CURRENT, head("10.0.0.1")) == ("10.0.0.1:6379", True)
     joined = table(process(100, "/e/ray/core/src/ray/raylet/raylet --raylet_socket_name=s --gcs-address=10.0.0.1:6379"))
     assert pointer(temp, CURRENT, joined) == ("10.0.0.1:6379", True)
 
 
-def test_an_address_of_this_host_at_which_nobody_listens_is_dead(temp):
+def test_an_address_of_this_host_without_a_listener_is_dead(temp):
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{sock.getsockname()[1]}"
@@ -174,7 +174,7 @@ def test_an_address_of_this_host_at_which_nobody_listens_is_dead(temp):
         assert pointer(temp, CURRENT) == (address, True)
 
 
-def test_one_that_has_just_been_written_is_not_called_dead(temp):
+def test_an_address_that_was_just_written_is_not_called_dead(temp):
     cluster(temp, "127.0.0.1:1")
     os.utime(temp / CURRENT)
     assert pointer(temp, CURRENT) == ("127.0.0.1:1", None)
@@ -186,7 +186,7 @@ def test_an_address_of_another_host_cannot_be_judged_from_here(temp, address):
     assert pointer(temp, CURRENT, head("10.0.0.1")) == (address, None)
 
 
-def test_while_others_processes_are_hidden_nothing_is_called_dead(temp):
+def test_nothing_is_called_dead_while_other_users_processes_are_hidden(temp):
     (temp / LATEST).symlink_to(NAME)
     old(temp / LATEST)
     cluster(temp, "127.0.0.1:1")
@@ -194,12 +194,12 @@ def test_while_others_processes_are_hidden_nothing_is_called_dead(temp):
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "10.0.0.1:99999999", "\x00\xff:1"])
-def test_what_is_no_address_leads_nowhere(temp, text):
+def test_an_invalid_address_leads_nowhere(temp, text):
     cluster(temp, text)
     assert pointer(temp, CURRENT)[1] in (False, None)
     assert pointer(temp, CURRENT)[1] is False or ":1" in text
 
 
-def test_what_is_no_file_leads_nowhere(temp):
+def test_a_link_in_the_place_of_the_file_leads_nowhere(temp):
     (temp / CURRENT).symlink_to("/etc/hostname")
     assert pointer(temp, CURRENT) == ("", False)

@@ -1,4 +1,4 @@
-"""Going through a folder by descriptors."""
+"""Walks through folders by descriptors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def top(tmp_path):
     os.close(descriptor)
 
 
-def test_a_folder_comes_after_all_that_lies_in_it(top):
+def test_a_folder_comes_after_its_contents(top):
     assert [entry.path for entry in Walk(top)] == ["four", "a/three", "a", "b/one", "b/c/two", "b/c", "b"]
 
 
@@ -29,11 +29,11 @@ def test_one_folder_of_the_top_can_be_last(top):
     assert [entry.path for entry in Walk(top, last="a")][-2:] == ["a/three", "a"]
 
 
-def test_a_folder_that_is_not_wanted_is_passed_over(top):
+def test_an_unwanted_folder_is_skipped(top):
     assert [entry.path for entry in Walk(top, lambda path: path != "b")] == ["four", "a/three", "a"]
 
 
-def test_an_entry_can_be_reached_by_its_folders_descriptor(top):
+def test_an_entry_can_be_opened_by_its_folders_descriptor(top):
     for entry in Walk(top):
         assert os.stat(entry.name, dir_fd=entry.folder, follow_symlinks=False).st_ino == entry.status.st_ino
 
@@ -55,7 +55,7 @@ def test_a_folder_that_becomes_a_link_is_not_entered(top, tmp_path):
     assert troubles == [("b", "it was replaced")] or "b" in found, "listed before as a folder, or after as a link"
 
 
-def test_a_folder_moved_away_is_not_left_upwards(top, tmp_path):
+def test_a_walk_does_not_go_up_from_a_moved_folder(top, tmp_path):
     walk = iter(Walk(top))
     while next(walk).path != "b/c/two":
         pass
@@ -64,7 +64,7 @@ def test_a_folder_moved_away_is_not_left_upwards(top, tmp_path):
         next(walk)
 
 
-def test_a_folder_moved_away_is_noticed_before_anything_is_done_in_it(top, tmp_path):
+def test_a_moved_folder_is_noticed_before_anything_is_done_in_it(top, tmp_path):
     walk = Walk(top)
     entries = iter(walk)
     while next(entries).path != "b/c/two":
@@ -84,7 +84,7 @@ def test_no_descriptor_stays_open(top):
 @pytest.mark.parametrize(
     "raw", [b"/plain/path", b"\xff", b"a\\xff", b"\\", b"\\\\x41\xc3\xa4\xc3", b"line\nbreak\xf0\x9f\x90", "größe".encode()]
 )
-def test_a_path_that_is_no_text_finds_its_way_there_and_back(raw):
+def test_a_path_that_is_not_utf8_is_encoded_and_decoded(raw):
     path = os.fsdecode(raw)
     there = json.dumps(encode_path(path)).encode().decode("ascii")
     assert decode_path(json.loads(there)) == path

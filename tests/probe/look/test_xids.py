@@ -1,4 +1,4 @@
-"""Xids: the driver's lines in the kernel's log, and events where that may not be read."""
+"""Xids: the driver's lines in the kernel's log, and events if that may not be read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_nvml_and_the_kernel_write_a_bus_differently():
 
 
 @given(st.text(max_size=200))
-def test_no_text_trips_the_reader(text):
+def test_any_text_can_be_parsed(text):
     parse_line(text, 0.0)
     parse_bus(text)
     parse_xid(text, 0.0)
@@ -59,7 +59,7 @@ def test_a_record_of_the_log_has_its_moment_and_must_begin_with_the_driver_s_nam
     assert parse_xid(LOST, 1000.0) is None
 
 
-def test_the_kernel_keeps_those_of_a_day_by_bus(tmp_path):
+def test_the_xids_of_a_day_are_kept_by_bus(tmp_path):
     log, now = tmp_path / "kmsg", time.time()
     booted = now - time.clock_gettime(time.CLOCK_MONOTONIC)
     log.write_text(record(LOST, now - 60, booted))
@@ -72,7 +72,7 @@ def test_the_kernel_keeps_those_of_a_day_by_bus(tmp_path):
     assert len(kernel.xids[BUS]) == 1, "what was told stays told"
 
 
-def test_a_log_that_may_not_be_read_tells_of_none(tmp_path):
+def test_an_unreadable_log_reports_no_xids(tmp_path):
     kernel = Kernel(str(tmp_path / "absent"), ())
     kernel.read()
     assert (kernel.is_readable, kernel.xids) == (False, None)
@@ -91,7 +91,7 @@ class RefusedError(Exception):
 
 
 def nvml(*told: tuple[int, int], end: int = 10, register: int = 0, lost: int | None = None) -> Any:
-    """Whose events tell of a GPU and a code each, and then no more."""
+    """An NVML with these events, each with a GPU and a code."""
     left = list(told)
 
     def wait(_: object, limit: int) -> Any:
@@ -116,7 +116,7 @@ def nvml(*told: tuple[int, int], end: int = 10, register: int = 0, lost: int | N
     )  # fmt: skip
 
 
-def test_events_tell_of_what_comes_and_it_stays_told():
+def test_events_are_collected_and_kept():
     events = XidEvents(lambda: 5.0)
     assert events.read(nvml(), [0, 1]) == {}
     assert events.read(nvml((1, 79), (1, 45)), [0, 1]) == {1: [{"code": code, "moment": 5.0, "text": ""} for code in (79, 45)]}
@@ -130,11 +130,11 @@ def test_a_gpu_that_is_lost_with_its_xid_has_that_xid():
     assert {index: [xid["code"] for xid in xids] for index, xids in told.items()} == {1: [79], 0: [45]}
 
 
-def test_an_xid_of_a_gpu_that_nobody_knows_is_nobody_s():
+def test_an_xid_of_an_unknown_gpu_is_dropped():
     assert XidEvents(lambda: 5.0).read(nvml((1, 79), lost=1), [0]) == {}
 
 
-def test_a_driver_that_refuses_is_not_asked_again_and_nothing_is_known():
+def test_a_driver_that_refuses_is_not_asked_again():
     events = XidEvents()
     assert events.read(nvml(register=3), [0]) is None
     assert events.read(nvml((0, 79)), [0]) is None
@@ -142,7 +142,7 @@ def test_a_driver_that_refuses_is_not_asked_again_and_nothing_is_known():
     assert events.read(nvml((0, 79)), [0]) is not None
 
 
-def test_a_flood_of_events_holds_nobody_up():
+def test_a_flood_of_events_delays_nothing():
     assert len(XidEvents().read(nvml(*[(0, 13)] * 1000), [0])[0]) == MAX_XIDS
 
 
@@ -156,12 +156,12 @@ def test_a_flood_of_events_holds_nobody_up():
         ((0, 1, 3), (), {}),
     ],
 )
-def test_the_only_gpu_that_is_lost_is_where_no_other_is(known, there, found):
+def test_a_single_lost_gpu_has_the_remaining_bus(known, there, found):
     buses = [(0, bus, 0) for bus in range(5)]
     assert bus_of_lost({index: buses[index] for index in known}, 4, [buses[bus] for bus in there]) == found
 
 
-def test_gpus_have_what_the_log_tells_of_their_bus_else_what_events_told():
+def test_gpus_have_the_xids_of_the_log_or_else_of_the_events():
     gpus = [{"index": 0}, {"index": 1000}, {"index": 2}]
     buses = {0: BUS, 1: (0, 2, 0)}
     told = {"code": 79, "moment": 1.0, "text": LOST}

@@ -1,4 +1,4 @@
-"""What the parts of one clean-up share: the request, the answer in the making, and how a deed says that it was not done."""
+"""Holds the request and the growing answer of one clean-up, and the errors and checks that its parts share."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ from typing import Any, Dict, NamedTuple
 from ...look.proc import user_name
 from ...look.processes import ProcessTable
 from ...look.tree import encode_path
-from ..host_state import HostScanner, Request, Target, Tell
+from ..host_state import HostScanner, OnProgress, Request, Target
 
 
 class CleanRefusedError(Exception):
-    """It is not removed; its text says why."""
+    """The target is not removed; the text is the reason."""
 
 
 class FailedError(Exception):
-    """It could not be removed whole; its text says why, and what is gone."""
+    """The target could not be removed completely; the text has the reason, and how much was removed."""
 
 
 class Cleaning(NamedTuple):
-    """One clean-up, planned or done."""
+    """One clean-up, in the stage `plan` or `do`."""
 
     request: Request
     scanner: HostScanner
-    tell: Tell
+    on_progress: OnProgress
     answer: Dict[str, Any]
 
     @property
     def everything(self) -> bool:
-        """No session was named."""
+        """Whether everything is cleaned, because no session was named."""
         return self.request.get("sessions") is None
 
     def add_target(self, target: Target, reason: str | None) -> None:
-        """Into the plan, or among what is refused."""
+        """Adds a target to the plan, or with a reason to the refused ones."""
         self.answer["refused" if reason else "targets"].append({**target, "reason": reason} if reason else target)
 
     def note(self, text: str) -> None:
-        """Something to know besides."""
+        """Adds a note to the answer."""
         self.answer["notes"].append(text)
 
     def add_freed_bytes(self, kind: str, size: int) -> None:
-        """So many bytes more."""
+        """Adds freed bytes to the answer; `kind` is `disk` or `shm`."""
         self.answer["freed"][kind] += size
 
 
 def file_target(what: str, path: str, status: os.stat_result) -> Target:
-    """A link or a plain file."""
+    """A link or a regular file as a target."""
     return {
         "what": what,
         "path": encode_path(path),
@@ -61,7 +61,7 @@ def file_target(what: str, path: str, status: os.stat_result) -> Target:
 
 
 def not_ours(uid: int, table: ProcessTable) -> str | None:
-    """Why a file of that user is not removed, or `None`. Root removes what somebody has left who runs nothing here any more."""
+    """The reason for not removing a file of this user, or `None`. Root removes files of a user who has no processes here any more."""
     if uid == os.geteuid():
         return None
     if os.geteuid() != 0:
@@ -72,7 +72,7 @@ def not_ours(uid: int, table: ProcessTable) -> str | None:
 
 
 def sentence(error: Exception) -> str:
-    """What went wrong."""
+    """The text of an error for the answer."""
     if not isinstance(error, OSError):
         return str(error)
     if error.errno in (errno.ELOOP, errno.ENOTDIR):

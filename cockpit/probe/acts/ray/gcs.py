@@ -1,7 +1,7 @@
-"""What runs in the cluster's own Python: asks its GCS what actors, placement groups or nodes are now, and ends or drains them.
+"""Runs in the cluster's own Python: asks its GCS for the state of actors, placement groups or nodes, and ends or drains them.
 
-It speaks to the GCS as Ray's dashboard does, with the stubs of the Ray that is installed there. So it is no driver, and no job of its own
-appears in the cluster. Its text goes into `python -` with a call of `main` at its end. Seen on Ray 2.9.3, 2.44.1 and 2.60.0.
+It calls the GCS as Ray's dashboard does, by the gRPC stubs of the Ray that is installed there. So it is no driver, and creates no job in
+the cluster. Its text goes into `python -` with a call of `main` at its end. Seen on Ray 2.9.3, 2.44.1 and 2.60.0.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import time
 from typing import Any, Callable, Dict, Mapping
 
 ANSWER = 5.0
-"""Seconds that the GCS gets for one answer."""
+"""Seconds for one answer of the GCS."""
 OVER = 10.0
-"""Seconds until the GCS says that what was ended is over."""
+"""Seconds in which the GCS must report that an ended thing is over."""
 NO_DRAIN = "this Ray version can't drain a node, or does not report it"
 _INTERNAL = "_ray_internal_"
 _SUPERVISORS = "SUPERVISOR_ACTOR_RAY_NAMESPACE"
@@ -23,29 +23,34 @@ Facts = Dict[str, Any]
 
 
 class NoServiceError(Exception):
-    """The cluster's version of Ray can't do it; its text is one sentence."""
+    """The cluster's version of Ray can't do it; the text is one sentence."""
 
 
 class Gcs:
-    """One Ray's book-keeper. Ray is imported by name, because cockpit has none: it serves whatever Ray the cluster has."""
+    """The GCS of one Ray. Ray's modules are imported by name, because only the cluster has them, in its own version."""
 
     def __init__(self, address: str) -> None:
         self.address = address
         self.tables = importlib.import_module("ray.core.generated.gcs_pb2")
         self._messages = importlib.import_module("ray.core.generated.gcs_service_pb2")
         self._stubs = importlib.import_module("ray.core.generated.gcs_service_pb2_grpc")
-        self._channel = _dial(address)
-        self._over: dict[str, bool | None] = {}
+        try:
+            utils = importlib.import_module("ray._private.grpc_utils")
+        except ImportError:  # before 2.52
+            utils = importlib.import_module("ray._private.utils")
+        # This function of Ray uses the cluster's own token and certificates.
+        self._channel = utils.init_grpc_channel(address, options=[("grpc.enable_http_proxy", 0)])
+        self._ended_jobs: dict[str, bool | None] = {}
 
     def ask(self, service: str, method: str, **fields: Any) -> Any:
-        """What it answers; fields that this version of Ray doesn't know are left out."""
+        """The reply to one request. Fields that this version of Ray doesn't know are left out."""
         shape = getattr(self._messages, f"{method}Request")
         known = {name: value for name, value in fields.items() if name in shape.DESCRIPTOR.fields_by_name}
         stub = getattr(self._stubs, f"{service}GcsServiceStub")(self._channel)
         return getattr(stub, method)(shape(**known), timeout=ANSWER)
 
     def ask_autoscaler(self, method: str, **fields: Any) -> Any:
-        """The same of the service that autoscalers use. Raises `NoServiceError` where this Ray has none of it."""
+        """The reply of the service for autoscalers. Raises `NoServiceError` if this Ray has no such service or method."""
         shape = self._of_autoscaler("autoscaler_pb2", f"{method}Request")
         stub = self._of_autoscaler("autoscaler_pb2_grpc", "AutoscalerStateServiceStub")(self._channel)
         if not hasattr(stub, method):
@@ -53,7 +58,7 @@ class Gcs:
         return getattr(stub, method)(shape(**fields), timeout=ANSWER)
 
     def autoscaler_number(self, enum: str, name: str) -> int:
-        """What that service calls it. Raises `NoServiceError` where this Ray doesn't know it."""
+        """The number of a name in an enum of that service. Raises `NoServiceError` if this Ray doesn't know it."""
         numbers: Dict[str, int] = dict(self._of_autoscaler("autoscaler_pb2", enum).items())
         if name not in numbers:
             raise NoServiceError(NO_DRAIN)
@@ -67,30 +72,21 @@ class Gcs:
             raise NoServiceError(NO_DRAIN) from None
 
     def session(self) -> str:
-        """The name of the session it serves."""
+        """The name of the session that this GCS serves."""
         value: bytes = self.ask("InternalKV", "InternalKVGet", namespace=b"session", key=b"session_name").value
         return value.decode("utf-8", "replace")
 
-    def job_over(self, job: str) -> bool | None:
-        """Whether that job has ended; `None` when the GCS doesn't know it. Asked once: targets share a job, and it may know thousands."""
-        if job not in self._over:
+    def has_job_ended(self, job: str) -> bool | None:
+        """`None` if the GCS doesn't know the job. It is asked once per job: targets share jobs, and the GCS may know thousands of them."""
+        if job not in self._ended_jobs:
             asked = {"job_or_submission_id": job, "skip_submission_job_info_field": True, "skip_is_running_tasks_field": True}
             jobs = {entry.job_id.hex(): entry.is_dead for entry in self.ask("JobInfo", "GetAllJobInfo", **asked).job_info_list}
-            self._over[job] = jobs.get(job)
-        return self._over[job]
+            self._ended_jobs[job] = jobs.get(job)
+        return self._ended_jobs[job]
 
 
-def _dial(address: str) -> Any:
-    """A channel with the cluster's own token and certificates."""
-    try:
-        utils = importlib.import_module("ray._private.grpc_utils")
-    except ImportError:  # before 2.52
-        utils = importlib.import_module("ray._private.utils")
-    return utils.init_grpc_channel(address, options=[("grpc.enable_http_proxy", 0)])
-
-
-def look_actor(gcs: Gcs, name: str) -> Facts | None:
-    """What that actor is now; `None` when the GCS knows none."""
+def read_actor(gcs: Gcs, name: str) -> Facts | None:
+    """The state of this actor now; `None` if the GCS knows no such actor."""
     reply = gcs.ask("ActorInfo", "GetActorInfo", actor_id=bytes.fromhex(name))
     if not reply.HasField("actor_table_data"):
         return None
@@ -101,17 +97,17 @@ def look_actor(gcs: Gcs, name: str) -> Facts | None:
         "state": gcs.tables.ActorTableData.ActorState.Name(data.state), "job": job, "detached": data.is_detached,
         "node": _id(data.node_id), "pid": data.pid or None,
     }  # fmt: skip
-    return {**facts, **_leak(facts, gcs.job_over(job))}
+    return {**facts, **_describe_leak(facts, gcs.has_job_ended(job))}
 
 
-def look_group(gcs: Gcs, name: str) -> Facts | None:
-    """What that placement group is now; `None` when the GCS knows none."""
+def read_group(gcs: Gcs, name: str) -> Facts | None:
+    """The state of this placement group now; `None` if the GCS knows no such group."""
     reply = gcs.ask("PlacementGroupInfo", "GetPlacementGroup", placement_group_id=bytes.fromhex(name))
     if not reply.HasField("placement_group_table_data"):
         return None
     data = reply.placement_group_table_data
     job = data.creator_job_id.hex()
-    over = gcs.job_over(job)
+    is_over = gcs.has_job_ended(job)
     actor = None if data.creator_actor_dead else _id(data.creator_actor_id)
     nodes = {_id(bundle.node_id) for bundle in data.bundles}
     facts = {
@@ -119,13 +115,13 @@ def look_group(gcs: Gcs, name: str) -> Facts | None:
         "state": gcs.tables.PlacementGroupTableData.PlacementGroupState.Name(data.state), "job": job, "detached": data.is_detached,
         "node": nodes.pop() if len(nodes) == 1 else None, "pid": None,
     }  # fmt: skip
-    if over and actor:
+    if is_over and actor:
         return {**facts, "leaked": False, "why": [f"its job {job} has ended, but the actor {actor} that made it is alive"]}
-    return {**facts, **_leak(facts, over)}
+    return {**facts, **_describe_leak(facts, is_over)}
 
 
-def look_node(gcs: Gcs, name: str) -> Facts | None:
-    """What that node is now, `DRAINING` if so; `None` when the GCS knows none."""
+def read_node(gcs: Gcs, name: str) -> Facts | None:
+    """The state of this node now, which may be `DRAINING`; `None` if the GCS knows no such node."""
     raw = bytes.fromhex(name)
     data = next((node for node in gcs.ask("NodeInfo", "GetAllNodeInfo").node_info_list if node.node_id == raw), None)
     if data is None:
@@ -142,28 +138,28 @@ def look_node(gcs: Gcs, name: str) -> Facts | None:
 
 
 def _id(raw: bytes) -> str | None:
-    """Ray's nil is all ones; nothing at all is as good."""
+    """An id in hex; `None` for Ray's nil, which is all ones, or for no bytes."""
     return raw.hex() if raw.strip(b"\xff") else None
 
 
-def _leak(facts: Facts, over: bool | None) -> Facts:
-    """Whether it is there although nobody uses it any more: its job is `over`."""
+def _describe_leak(facts: Facts, is_over: bool | None) -> Facts:
+    """Whether it still exists although its job is over (`is_over`; `None`: unknown), and the reason."""
     if facts["state"] in ENDED:
         return {"leaked": False, "why": []}
     job = f"its job {facts['job']}"
-    if over is None:
+    if is_over is None:
         return {"leaked": None, "why": [f"Ray does not report whether {job} has ended"]}
     kept = " and it is detached: nothing else ends it" if facts["detached"] else ""
-    return {"leaked": over, "why": [f"{job} has ended{kept}" if over else f"{job} still runs"]}
+    return {"leaked": is_over, "why": [f"{job} has ended{kept}" if is_over else f"{job} still runs"]}
 
 
 def kill_actor(gcs: Gcs, name: str) -> str | None:
-    """As ray.kill(actor, no_restart=True) does, but for an actor of whatever job. Ray's reason if it refuses."""
+    """Like ray.kill(actor, no_restart=True), but for an actor of any job. Returns Ray's reason if it refuses."""
     return _why_refused(gcs.ask("ActorInfo", "KillActorViaGcs", actor_id=bytes.fromhex(name), force_kill=True, no_restart=True))
 
 
 def remove_group(gcs: Gcs, name: str) -> str | None:
-    """As ray.util.remove_placement_group does. Ray's reason if it refuses."""
+    """Like ray.util.remove_placement_group. Returns Ray's reason if it refuses."""
     return _why_refused(gcs.ask("PlacementGroupInfo", "RemovePlacementGroup", placement_group_id=bytes.fromhex(name)))
 
 
@@ -172,7 +168,7 @@ def _why_refused(reply: Any) -> str | None:
 
 
 def drain_node(gcs: Gcs, name: str) -> str | None:
-    """As `ray drain-node` does; for this reason also a node that works, and without a deadline. Ray's reason if it refuses."""
+    """Like `ray drain-node`. The reason PREEMPTION drains also a busy node, without a deadline. Returns Ray's reason if it refuses."""
     reason = gcs.autoscaler_number("DrainNodeReason", "DRAIN_NODE_REASON_PREEMPTION")
     more = {"reason": reason, "reason_message": "drained by an operator with cockpit"}
     reply = gcs.ask_autoscaler("DrainNode", node_id=bytes.fromhex(name), **more)
@@ -180,12 +176,12 @@ def drain_node(gcs: Gcs, name: str) -> str | None:
 
 
 ENDED = ("DEAD", "REMOVED", "DRAINING")
-LOOKS: Mapping[str, Callable[[Gcs, str], Any]] = {"actor": look_actor, "placement_group": look_group, "node": look_node}
-DEEDS: Mapping[str, Callable[[Gcs, str], str | None]] = {"actor": kill_actor, "placement_group": remove_group, "node": drain_node}
+READERS: Mapping[str, Callable[[Gcs, str], Any]] = {"actor": read_actor, "placement_group": read_group, "node": read_node}
+ACTIONS: Mapping[str, Callable[[Gcs, str], str | None]] = {"actor": kill_actor, "placement_group": remove_group, "node": drain_node}
 
 
-def refusal(what: str, now: Facts | None) -> str | None:
-    """Why this one is not ended, or `None`."""
+def why_refused(what: str, now: Facts | None) -> str | None:
+    """The reason for not ending this target, or `None`."""
     if now is None:
         return f"this Ray session has no {what.replace('_', ' ')} with that id"
     if now["state"] == "DRAINING":
@@ -200,51 +196,49 @@ def refusal(what: str, now: Facts | None) -> str | None:
 
 
 def plan(gcs: Gcs, targets: list[Facts]) -> Facts:
-    """What they are now."""
+    """The targets with their state now."""
     answer: Facts = {"targets": [], "refused": [], "notes": []}
     for target in targets:
-        now = LOOKS[target["what"]](gcs, target["id"])
-        why_not = refusal(target["what"], now)
+        now = READERS[target["what"]](gcs, target["id"])
+        why_not = why_refused(target["what"], now)
         known = {**target, **(now or {})}
         (answer["refused"] if why_not else answer["targets"]).append({**known, "reason": why_not} if why_not else known)
     return answer
 
 
 def do(gcs: Gcs, targets: list[Facts]) -> Facts:
-    """Ends those that are still what they were."""
+    """Ends the targets that have not changed since the plan."""
     answer: Facts = {"done": [], "refused": [], "failed": [], "notes": []}
-    told: list[Facts] = []
+    accepted: list[Facts] = []
     for target in targets:
-        now = LOOKS[target["what"]](gcs, target["id"])
-        why_not = refusal(target["what"], now) or _why_changed(target, now)
+        now = READERS[target["what"]](gcs, target["id"])
+        why_not = why_refused(target["what"], now)
+        changed = [key for key in ("class", "name", "namespace", "job") if target.get(key) != now[key]] if not why_not else []
+        if changed:
+            why_not = f"its {changed[0]} has changed since the plan was made"
         if why_not:
             answer["refused"].append({**target, "reason": why_not})
             continue
-        refused = DEEDS[target["what"]](gcs, target["id"])
+        refused = ACTIONS[target["what"]](gcs, target["id"])
         if refused is not None:
             answer["failed"].append({**target, **now, "error": f"Ray refused: {refused}"})
         else:
-            told.append({**target, **now})
-    _await_end(gcs, told, answer)
+            accepted.append({**target, **now})
+    _await_end(gcs, accepted, answer)
     return answer
 
 
-def _why_changed(planned: Facts, now: Facts) -> str | None:
-    other = [key for key in ("class", "name", "namespace", "job") if planned.get(key) != now[key]]
-    return f"its {other[0]} has changed since the plan was made" if other else None
-
-
-def _await_end(gcs: Gcs, told: list[Facts], answer: Facts) -> None:
-    """How it went with those that Ray was told to end."""
+def _await_end(gcs: Gcs, accepted: list[Facts], answer: Facts) -> None:
+    """Waits until the GCS reports the end of the targets, and adds their outcomes to the answer."""
     began = time.monotonic()
-    while told:
+    while accepted:
         waiting = []
-        for target in told:
-            now = LOOKS[target["what"]](gcs, target["id"])
+        for target in accepted:
+            now = READERS[target["what"]](gcs, target["id"])
             took = time.monotonic() - began
             if now is None or now["state"] in ENDED:
-                said = now["state"] if now else "it as gone"
-                answer["done"].append({**target, "outcome": f"Ray reported {said} {took:.1f} s after the request"})
+                state = now["state"] if now else "it as gone"
+                answer["done"].append({**target, "outcome": f"Ray reported {state} {took:.1f} s after the request"})
             elif took > OVER:
                 verb = {"node": "drain", "actor": "kill"}.get(target["what"], "remove")
                 answer["failed"].append(
@@ -252,12 +246,12 @@ def _await_end(gcs: Gcs, told: list[Facts], answer: Facts) -> None:
                 )
             else:
                 waiting.append(target)
-        told = waiting
-        time.sleep(0.1 if told else 0)
+        accepted = waiting
+        time.sleep(0.1 if accepted else 0)
 
 
 def main(question: Mapping[str, Any]) -> None:
-    """One line of JSON on stdout. The alarm ends this program even when whoever started it is gone."""
+    """Writes one line of JSON to stdout. The alarm ends this program even if its parent has ended."""
     signal.alarm(int(question["limit"]))
     gcs = Gcs(question["address"])
     try:

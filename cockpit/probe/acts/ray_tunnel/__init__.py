@@ -1,1 +1,1 @@
-"""Hosts that only a living Ray reaches: what runs in the cluster's own Python and carries our requests."""
+"""Reaches hosts through a live Ray if nothing else reaches them: a program in the cluster's own Python carries our requests."""

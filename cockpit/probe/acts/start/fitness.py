@@ -1,4 +1,4 @@
-"""Whether a host is fit for the Ray that is to be started there: GPUs, ports, shared memory, disk, open files; each with its numbers."""
+"""Checks whether this host is fit for a Ray that is to be started: GPUs, ports, shared memory, disk, open files, each with its numbers."""
 
 from __future__ import annotations
 
@@ -20,27 +20,30 @@ from ..host_state import HostState
 from .slurm_step import find_step
 
 PORTS = {"--port": 6379, "--dashboard-port": 8265, "--ray-client-server-port": 10001}
-"""What a head takes when nothing is said."""
+"""Default ports of a head."""
 AGENT = {"--dashboard-agent-listen-port": 52365}
-"""What each node takes; without it Ray runs, and no job can be submitted to that node."""
+"""Default port of each node. If it is taken, Ray runs, but no job can be submitted to that node."""
 FULL = 0.95
-"""Part of a disk from which on Ray writes no more objects there (RAY_local_fs_capacity_threshold)."""
+"""Used share of a disk from which on Ray writes no objects there (RAY_local_fs_capacity_threshold)."""
 FILES = 65536
-"""Open files that Ray asks for."""
+"""Open files that Ray needs."""
 GIB = 1 << 30
 _STEP = re.compile(r"/job_(\d+)/step_(\d+)(?:/|$)", re.MULTILINE)
 
 
 class Fitness(NamedTuple):
-    """What speaks against it, what a person should know, and the numbers."""
+    """The result of all checks."""
 
     against: List[str]
+    """Reasons for not starting Ray."""
     doubts: List[str]
+    """Warnings for a person."""
     facts: Dict[str, Any]
+    """The numbers of the host."""
 
 
 def judge(
-    look: HostState,
+    state: HostState,
     words: Sequence[str],
     environ: Mapping[str, str],
     *,
@@ -50,15 +53,15 @@ def judge(
     version: str | None = None,
     session: str | None = None,
 ) -> Fitness:
-    """As of now, for `ray start` with these words in this environment; not `alone`: what another Ray has is not held against it yet.
+    """Checks the host now for `ray start` with these words in this environment.
 
-    `job`: one is to be submitted to the head. `version`: of the installed Ray, `None` where it is unknown. `session`: that of the head, if
-    it has one by now.
+    `alone`: false if another Ray still runs here, so that taken ports do not count yet. `job`: a job will be submitted to the head.
+    `version`: of the installed Ray, `None` if unknown. `session`: of the head, if it has one already.
     """
     fit = Fitness([], [], {})
-    _judge_gpus(fit, look, words, environ)
+    _judge_gpus(fit, state, words, environ)
     if alone:
-        _judge_ports(fit, look, words, head=head, job=job)
+        _judge_ports(fit, state, words, head=head, job=job)
     _judge_shared_memory(fit, words)
     _judge_disk(fit, words, environ)
     _judge_sockets(fit, words, environ, version, session, head=head)
@@ -67,50 +70,42 @@ def judge(
     return fit
 
 
-def _judge_gpus(fit: Fitness, look: HostState, words: Sequence[str], environ: Mapping[str, str]) -> None:
-    """As Ray counts them: those of NVML that CUDA_VISIBLE_DEVICES lets through."""
-    wanted, found, visible = to_number(flag(words, "--num-gpus")), _count(look), _visible(environ)
-    held = _measure_held_memory(look)
-    fit.facts.update(gpus=found, gpus_visible=visible, num_gpus=wanted, **held)
+def _judge_gpus(fit: Fitness, state: HostState, words: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Counts GPUs as Ray does: the GPUs of NVML, as far as CUDA_VISIBLE_DEVICES allows them."""
+    gpus, wanted = state.reading.gpus, to_number(flag(words, "--num-gpus"))
+    found: int | None = None
+    if gpus is not None and not any(gpu["index"] >= 1000 for gpu in gpus):  # MIG devices are counted by other rules
+        found = sum(not gpu.get("fault") for gpu in gpus)
+    devices = environ.get("CUDA_VISIBLE_DEVICES")
+    visible = None if devices is None else len([one for one in devices.split(",") if one.strip() and one.strip() != "NoDevFiles"])
+
+    # GPU memory that the new Ray would not get, or not soon.
+    held: int | None = None
+    holders: int | None = None
+    if gpus is not None:
+        others = [
+            holds
+            for pid, holds in state.reading.holders.items()
+            if pid not in state.verdicts or state.verdicts[pid].kind not in OWNED_KINDS
+        ]
+        amounts = [amount for holds in others for amount in holds.values()]
+        held = None if None in amounts else sum(amount or 0 for amount in amounts)
+        holders = len(others)
+
+    fit.facts.update(gpus=found, gpus_visible=visible, num_gpus=wanted, gpu_memory_held=held, gpu_holders=holders)
     if wanted and visible is not None and visible < wanted:
         fit.against.append(f"num_gpus is {wanted}, but CUDA_VISIBLE_DEVICES lists {visible}")
     if wanted and found is not None and found < wanted:
         fit.against.append(f"num_gpus is {wanted}, but NVML finds {found}")
     if wanted and found is None:
-        fit.doubts.append(f"num_gpus is {wanted}; the number of GPUs is unknown: {look.fault or 'no NVML'}")
-    if held["gpu_memory_held"]:
-        who = "a process" if held["gpu_holders"] == 1 else f"{held['gpu_holders']} processes"
-        fit.doubts.append(f"{held['gpu_memory_held'] / GIB:.1f} GiB of GPU memory is held by {who} that no live Ray session owns")
+        fit.doubts.append(f"num_gpus is {wanted}; the number of GPUs is unknown: {state.fault or 'no NVML'}")
+    if held:
+        who = "a process" if holders == 1 else f"{holders} processes"
+        fit.doubts.append(f"{held / GIB:.1f} GiB of GPU memory is held by {who} that no live Ray session owns")
 
 
-def _count(look: HostState) -> int | None:
-    """MIG devices are counted by other rules."""
-    gpus = look.reading.gpus
-    if gpus is None or any(gpu["index"] >= 1000 for gpu in gpus):
-        return None
-    return sum(not gpu.get("fault") for gpu in gpus)
-
-
-def _visible(environ: Mapping[str, str]) -> int | None:
-    """`None`: all of them."""
-    said = environ.get("CUDA_VISIBLE_DEVICES")
-    return None if said is None else len([one for one in said.split(",") if one.strip() and one.strip() != "NoDevFiles"])
-
-
-def _measure_held_memory(look: HostState) -> Dict[str, Any]:
-    """What a Ray that is started now would not get, or not soon."""
-    if look.reading.gpus is None:
-        return {"gpu_memory_held": None, "gpu_holders": None}
-    others = [
-        holds for pid, holds in look.reading.holders.items() if pid not in look.verdicts or look.verdicts[pid].kind not in OWNED_KINDS
-    ]
-    amounts = [amount for holds in others for amount in holds.values()]
-    known = None if None in amounts else sum(amount or 0 for amount in amounts)
-    return {"gpu_memory_held": known, "gpu_holders": len(others)}
-
-
-def _judge_ports(fit: Fitness, look: HostState, words: Sequence[str], *, head: bool, job: bool) -> None:
-    """A port that was asked for must be free; of those that Ray would choose by itself some move on."""
+def _judge_ports(fit: Fitness, state: HostState, words: Sequence[str], *, head: bool, job: bool) -> None:
+    """A requested port must be free. If a default port is taken, Ray uses another one in some cases."""
     asked = {word.partition("=")[0] for word in words if word.startswith("--") and word.partition("=")[0].endswith("port")}
     wanted = {name: to_number(flag(words, name)) for name in asked if "worker-port" not in name}
     usual = {name: port for name, port in {**(PORTS if head else {}), **AGENT}.items() if name not in wanted}
@@ -119,24 +114,23 @@ def _judge_ports(fit: Fitness, look: HostState, words: Sequence[str], *, head: b
     for name, port in sorted({**wanted, **usual}.items()):
         if not port or port not in taken:
             continue
-        text = f"port {port} ({name[2:].replace('-', '_')}) is taken by {_holder(look, port)}"
+        text = f"port {port} ({name[2:].replace('-', '_')}) is taken by {_describe_listener(state, port)}"
         loss = ": no job could be submitted to this node" if name in AGENT else ""
         (fit.against if name in needed else fit.doubts).append(text + loss)
 
 
-def _holder(look: HostState, port: int) -> str:
-    """Who listens there."""
+def _describe_listener(state: HostState, port: int) -> str:
     for found in port_listeners(port)["listeners"]:
-        process = look.table.get(found["pid"])
+        process = state.table.get(found["pid"])
         if process is not None:
             return f"{process.origin.role or process.name} {process.pid} of {found['user']}"
     return "a process that can't be seen from here"
 
 
 def _judge_shared_memory(fit: Fitness, words: Sequence[str]) -> None:
-    """Ray puts the object store elsewhere, on a disk, when it doesn't fit into /dev/shm."""
+    """Ray puts the object store on a disk if it does not fit into /dev/shm."""
     wanted = to_number(flag(words, "--object-store-memory"))
-    free, total = free_space("/dev/shm")  # noqa: S108 where Ray's objects lie
+    free, total = free_space("/dev/shm")  # noqa: S108 Ray's objects
     held = memory()
     left = None if held.used is None or held.total is None else held.total - held.used
     fit.facts.update(shm_free=free, shm=total, memory_free=left, memory=held.total)
@@ -146,8 +140,8 @@ def _judge_shared_memory(fit: Fitness, words: Sequence[str]) -> None:
 
 
 def _judge_disk(fit: Fitness, words: Sequence[str], environ: Mapping[str, str]) -> None:
-    """Where the session's folder will lie."""
-    place = flag(words, "--temp-dir") or environ.get("RAY_TMPDIR") or "/tmp"  # noqa: S108 Ray's own choice
+    """Checks the disk of the session's folder."""
+    place = flag(words, "--temp-dir") or environ.get("RAY_TMPDIR") or "/tmp"  # noqa: S108 Ray's default
     while not os.path.isdir(place) and place != "/":
         place = os.path.dirname(place) or "/"
     free, total = free_space(place)
@@ -162,7 +156,7 @@ def _judge_disk(fit: Fitness, words: Sequence[str], environ: Mapping[str, str]) 
 def _judge_sockets(
     fit: Fitness, words: Sequence[str], environ: Mapping[str, str], version: str | None, session: str | None, *, head: bool
 ) -> None:
-    """A worker has the temp dir of its head, unless it is told another one; its session is called as the head's."""
+    """A worker has the temp dir of its head, unless a flag names another one; its session has the same name as the head's."""
     if not head and flag(words, "--temp-dir") is None:
         return
     pids = read_pid_range() if head else PidRange(None, read_pid_range().most)
@@ -189,27 +183,27 @@ def _judge_files(fit: Fitness) -> None:
 
 
 def _judge_slurm_step(fit: Fitness) -> None:
-    """Slurm ends with a step whatever that has started (proctrack/cgroup); steps without a number end with the job.
+    """When a step with a number ends, Slurm kills everything that it has started (proctrack/cgroup); other steps end with the job.
 
-    Without an `srun`, or without Slurm's variables, no other step can be made from here.
+    Without an `srun`, or without Slurm's variables, no other step can be started from here.
     """
     step = _STEP.search(read_or_nothing("/proc/self/cgroup"))
     if step is None or find_step({}) is not None:
         return
-    own = f"srun --overlap --jobid={step[1]} --nodes=1 --ntasks=1 -w {socket.gethostname()} ray start ... --block"
+    command = f"srun --overlap --jobid={step[1]} --nodes=1 --ntasks=1 -w {socket.gethostname()} ray start ... --block"
     why = f"cockpit is in step {step[2]} of Slurm job {step[1]}: when that step ends, Slurm kills everything started in it"
-    fit.against.append(f"{why}; no other step can be started without srun and SLURM_JOB_ID. Run this instead: {own}")
+    fit.against.append(f"{why}; no other step can be started without srun and SLURM_JOB_ID. Run this instead: {command}")
 
 
 def own_address(name: str | None, toward: str = "") -> str | None:
-    """Under which address the others of a cluster find this host: that of the name, else the one on the way to them, or to the world."""
-    mine = addresses()
+    """The address by which the other hosts of a cluster find this host: the address of its name, else the one on the route to `toward`."""
+    ours = addresses()
     with suppress(OSError):
         found = [entry[4][0] for entry in socket.getaddrinfo(name, None, socket.AF_UNSPEC, socket.SOCK_STREAM)] if name else []
-        near = [str(address) for address in found if address in mine]
-        if near:
-            return near[0]
-    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
-        way.connect((toward or "192.0.2.1", 9))  # nothing is sent: the kernel only chooses a way
-        return str(way.getsockname()[0])
-    return mine[0] if mine else None
+        own = [str(address) for address in found if address in ours]
+        if own:
+            return own[0]
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((toward or "192.0.2.1", 9))  # nothing is sent: the kernel only chooses a route
+        return str(probe.getsockname()[0])
+    return ours[0] if ours else None

@@ -1,4 +1,4 @@
-"""Runs `ray start` so that what it starts outlives us, and says what went wrong in a sentence and in the lines that matter."""
+"""Runs `ray start` so that its Ray outlives this program, and explains a failure in one sentence with the relevant output lines."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from ... import programs, trust
 from ...look.network import split_address
-from ..host_state import Tell
+from ..host_state import OnProgress
 from ..ray import NoWayError
 from . import slurm_step
 from .installation import Installation
 from .slurm_step import SlurmStep
 
 START_TIMEOUT_S = 180.0
-"""Seconds after which a `ray start` that is still at work is ended: Ray's own patience with a slow raylet is not longer."""
-TELL_INTERVAL_S = 2.0
-LAST, WHOLE = 3, 6
-"""Lines of its that are told when it fails; of an exception so many."""
-CONNECT = 5.0
-"""Seconds in which the head's GCS must take a connection; Ray itself would try for minutes."""
+"""Seconds after which a `ray start` is killed; Ray itself waits no longer for a slow raylet."""
+PROGRESS_INTERVAL_S = 2.0
+LAST_LINES, EXCEPTION_LINES = 3, 6
+"""Output lines in the text of a failure: the last relevant ones, or those of an exception."""
+CONNECT_TIMEOUT_S = 5.0
+"""Seconds in which the head's GCS must accept a connection; Ray itself would try for minutes."""
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_TELLING = re.compile(r"error|exception|fail|mismatch|denied|no such|usage:|taken|in use|invalid|unable|cannot|can't", re.IGNORECASE)
+_RELEVANT = re.compile(r"error|exception|fail|mismatch|denied|no such|usage:|taken|in use|invalid|unable|cannot|can't", re.IGNORECASE)
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception)(?:: |$)")
 _FRAME = re.compile(r'File "|raise |\^+$|-+$|srun: (?:error: \S+: task 0: Exited with|cluster configuration lacks)')
 CAUSES: Sequence[Tuple[str, str]] = (
@@ -49,81 +49,78 @@ CAUSES: Sequence[Tuple[str, str]] = (
     (r"[Ff]ailed to (?:get|connect).*(?:GCS|gcs)|Unable to connect to (?:GCS|Redis)|Connection refused|(?i:deadline.exceeded)|timed out",
      "the head's GCS does not answer from here"),
 )  # fmt: skip
-"""What Ray 2.9 to 2.60 write, and what it means; the first that fits counts."""
+"""Patterns in the output of Ray 2.9 to 2.60, and their meaning; the first match counts."""
 
 
 class Outcome(NamedTuple):
-    """How it ended."""
+    """The outcome of `ray start`."""
 
     code: int | None
-    """`None`: it is still at work."""
+    """`None`: it did not end in time."""
     text: str
-    """All that it wrote."""
+    """Its output."""
     log: str
+    """The file with its output."""
 
     @property
     def sentence(self) -> str:
-        """Why it failed, with the last lines that matter."""
+        """The reason of its failure, with the relevant lines."""
         cause = next((words for pattern, words in CAUSES if re.search(pattern, self.text, re.MULTILINE)), None)
         how = (
             f"`ray start` has not ended within {START_TIMEOUT_S:.0f} s"
             if self.code is None
             else f"`ray start` ended with exit code {self.code}"
         )
-        said = " / ".join(line[:300] for line in dict.fromkeys(_telling_lines(self.text))) or "no output"
-        return f"{f'{cause}: ' if cause else ''}{how}: {said} (full output: {self.log})"
+        lines = " / ".join(line[:300] for line in dict.fromkeys(_relevant_lines(self.text))) or "no output"
+        return f"{f'{cause}: ' if cause else ''}{how}: {lines} (full output: {self.log})"
 
 
-def _telling_lines(text: str) -> List[str]:
-    """The exception that it ended with and what that says, else the last lines that speak of something wrong."""
+def _relevant_lines(text: str) -> List[str]:
+    """The lines of its last exception, or else the last lines that report a failure."""
     lines = [line for line in map(str.strip, text.splitlines()) if line and not _FRAME.match(line)]
     ends = [number for number, line in enumerate(lines) if _EXCEPTION.match(line)]
     if ends:
-        return lines[ends[-1] : ends[-1] + WHOLE]
-    return [line for line in lines if _TELLING.search(line)][-LAST:] or lines[-LAST:]
+        return lines[ends[-1] : ends[-1] + EXCEPTION_LINES]
+    return [line for line in lines if _RELEVANT.search(line)][-LAST_LINES:] or lines[-LAST_LINES:]
 
 
 @contextmanager
-def turn(gcs: str, tell: Tell) -> Iterator[int]:
-    """Ours alone to start a part of the Ray of that GCS here: a lock in a folder that nobody else can write to. Raises `NoWayError`.
+def turn(gcs: str, on_progress: OnProgress) -> Iterator[int]:
+    """Takes the lock for starting a part of this cluster's Ray here, in a folder that nobody else can write to. Raises `NoWayError`.
 
-    Whoever was first is waited for, and so is a `ray start` of theirs that goes on without them: it has the same file open, or in a step
-    of Slurm's the one beside it.
+    It waits for an earlier caller, and also for a `ray start` that goes on after its caller has ended: that has the same file open, or in a
+    Slurm step the file beside it.
     """
     folder = trust.private_folder()
     if folder is None:
         raise NoWayError("no private folder for the lock file of `ray start`: none could be made in /run, /dev/shm or /tmp")
     held = os.open(f"{folder}/ray-start-{split_address(gcs)[1]}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        _await_lock(held, tell)
-        _await_step(held, tell)
+        _await_lock(held, on_progress)
+        with suppress(FileNotFoundError), trust.open_fd(_lock_of_step(held), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC) as beside:
+            _await_lock(beside, on_progress)
         yield held
     finally:
         os.close(held)
-
-
-def _await_step(held: int, tell: Tell) -> None:
-    with suppress(FileNotFoundError), trust.open_fd(_lock_of_step(held), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC) as beside:
-        _await_lock(beside, tell)
 
 
 def _lock_of_step(held: int) -> str:
     return os.readlink(f"/proc/self/fd/{held}") + ".step"
 
 
-def _await_lock(held: int, tell: Tell) -> None:
-    began = told = time.monotonic()
-    while not _is_locked(held):
+def _await_lock(held: int, on_progress: OnProgress) -> None:
+    began = reported = time.monotonic()
+    while not _try_lock(held):
         now = time.monotonic()
         if now - began > START_TIMEOUT_S:
             raise NoWayError(f"another `ray start` of that cluster has been running here for {START_TIMEOUT_S:.0f} s")
-        if now - told > TELL_INTERVAL_S:
-            told = now
-            tell(f"another `ray start` of that cluster is running here: waiting for it, {now - began:.0f} s")
+        if now - reported > PROGRESS_INTERVAL_S:
+            reported = now
+            on_progress(f"another `ray start` of that cluster is running here: waiting for it, {now - began:.0f} s")
         time.sleep(0.1)
 
 
-def _is_locked(held: int) -> bool:
+def _try_lock(held: int) -> bool:
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -131,15 +128,19 @@ def _is_locked(held: int) -> bool:
     return True
 
 
-def run(installation: Installation, words: Sequence[str], name: str, held: int, tell: Tell, step: SlurmStep | None = None) -> Outcome:
-    """In a session of its own: neither our end nor that of the connection reaches what it starts. It alone keeps the lock that is `held`.
+def run(
+    installation: Installation, words: Sequence[str], name: str, held: int, on_progress: OnProgress, step: SlurmStep | None = None
+) -> Outcome:
+    """Runs `ray start` in a session of its own, so that its Ray survives the end of this program and of the connection.
 
-    In a Slurm job that takes a `step`. Raises `OSError`, `TrustError`.
+    The child inherits the lock that is `held`. In a Slurm job, it runs in a `step`. Raises `OSError`, `TrustError`.
     """
-    log, file = _log(name)
-    tell(" ".join([installation.ray, *words]))
+    log, file = _open_log(name)
+    on_progress(" ".join([installation.ray, *words]))
     settings: Dict[str, Any] = {"stdout": file, "stderr": subprocess.STDOUT, "pass_fds": (held,)}
-    command, home = [installation.ray, *words], _home(installation)
+    command = [installation.ray, *words]
+    home = installation.environ.get("HOME", "/")
+    home = home if os.path.isdir(home) else "/"  # a person who logs in starts it in the home
     try:
         if step is None:
             process = programs.start(command, installation.account, installation.environ, cwd=home, **settings)
@@ -148,39 +149,40 @@ def run(installation: Installation, words: Sequence[str], name: str, held: int, 
             process = step.start(command, installation.account, installation.ours, given, **settings)
     finally:
         os.close(file)
-    return Outcome(_await_start(process, log, tell, step), _text(log), log)
+    return Outcome(_await_start(process, log, on_progress, step), _text(log), log)
 
 
-def _await_start(process: subprocess.Popen[bytes], log: str, tell: Tell, step: SlurmStep | None) -> int | None:
-    """How it ended; one in a step has done so when it says so, and is left alone from then on."""
-    began = told = time.monotonic()
+def _await_start(process: subprocess.Popen[bytes], log: str, on_progress: OnProgress, step: SlurmStep | None) -> int | None:
+    """Its exit code, or `None`. In a Slurm step, a line in the log reports the success; the step then goes on without us."""
+    began = reported = time.monotonic()
     while process.poll() is None and time.monotonic() - began < START_TIMEOUT_S:
         time.sleep(0.05)
         if step is not None and slurm_step.STARTED in _text(log):
             slurm_step.release(process)
             return 0
-        if time.monotonic() - told > TELL_INTERVAL_S:
-            told = time.monotonic()
-            tell(f"`ray start` has been running for {told - began:.0f} s: {_last(log)}")
+        if time.monotonic() - reported > PROGRESS_INTERVAL_S:
+            reported = time.monotonic()
+            lines = [line.strip() for line in _text(log).splitlines() if line.strip()]
+            on_progress(f"`ray start` has been running for {reported - began:.0f} s: {lines[-1][:200] if lines else 'no output yet'}")
     code = process.poll()
     if code is None:
         (programs.end if step is None else slurm_step.give_up)(process)
     return code
 
 
-def why_apart(gcs: str) -> str | None:
-    """Why a worker here could not join the Ray of that GCS; `None`: something answers there."""
+def why_unreachable(gcs: str) -> str | None:
+    """The reason why a worker here can't reach this GCS; `None` if something answers there."""
     host, port = split_address(gcs)
     try:
-        socket.create_connection((host, port or 0), timeout=CONNECT).close()
+        socket.create_connection((host, port or 0), timeout=CONNECT_TIMEOUT_S).close()
     except OSError as error:
         why = "timed out" if isinstance(error, socket.timeout) else (error.strerror or str(error)).lower()
         return f"the head's GCS at {gcs} can't be reached from here: {why}"
     return None
 
 
-def _log(name: str) -> Tuple[str, int]:
-    """A file of ours and this host's alone, for hosts may share a home; the last `ray start` of that name here is overwritten."""
+def _open_log(name: str) -> Tuple[str, int]:
+    """Path and descriptor of a log of our own for this host, because hosts may share a home. It overwrites the log of the last start."""
     file = f"ray-start-{name}-{socket.gethostname().replace('/', '_')}-{os.geteuid()}.log"
     state = os.path.join(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "cockpit")
     with suppress(OSError):
@@ -193,18 +195,7 @@ def _log(name: str) -> Tuple[str, int]:
     return os.devnull, os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
 
-def _home(installation: Installation) -> str:
-    """Where an operator stands who logs in."""
-    home = installation.environ.get("HOME", "/")
-    return home if os.path.isdir(home) else "/"
-
-
 def _text(log: str) -> str:
     with suppress(OSError):
         return _COLOURS.sub("", trust.read_begin(log, 1 << 18, trust.own_uids()).decode("utf-8", "replace"))
     return ""
-
-
-def _last(log: str) -> str:
-    lines: List[str] = [line.strip() for line in _text(log).splitlines() if line.strip()]
-    return lines[-1][:200] if lines else "no output yet"

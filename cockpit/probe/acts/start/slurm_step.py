@@ -1,11 +1,11 @@
-"""Runs `ray start` in a step of Slurm's of its own, which lives on when whoever has asked for it ends, and ends with its Ray.
+"""Runs `ray start` in a Slurm step of its own, which survives the end of cockpit, and ends with its Ray.
 
-Slurm ends with a step whatever that has started: nothing that a step of cockpit's starts can outlive it, not even an `srun`.
-A step needs its `srun` only to be started and to have its output carried. But each `srun` has a child that waits for its end to end the
-step too; where a step's end kills both, it is chance which of them goes first. So here both are held, then killed at once, as soon as Ray
-runs: from then on the step has no `srun`, and ends with Ray, by `scancel JOB.STEP`, or with the job.
+When a step ends, Slurm kills everything that it has started. So nothing that cockpit's own step starts can survive it, not even an `srun`.
+A step needs its `srun` only for its start and for its output. But each `srun` has a child that waits for the end of the `srun`, and then
+ends the step. If the end of cockpit's step killed both, the order would be random. So here both are stopped, and then killed together, as
+soon as Ray runs: from then on the step has no `srun`, and ends with Ray, by `scancel JOB.STEP`, or with the job.
 
-`ray start --block` would not do in it: it stays when the parts of its Ray have ended as they were asked to (2.60), and so would the step.
+`ray start --block` can't be used in the step: it keeps running after its Ray was stopped on request (2.60), and so would the step.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from typing import Any, List, Mapping, NamedTuple, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
 from ... import programs
 from ...slurm import without_slurm
@@ -26,7 +26,7 @@ from ...trust import Account
 JOB = "SLURM_JOB_ID"
 NODE = "SLURMD_NODENAME"
 STARTED = "`ray start` ended with exit code 0: this step stays until all its processes have ended"
-"""What stands in the log once Ray runs."""
+"""The line in the log that reports that Ray runs."""
 _CODE = f"""\
 import ctypes, fcntl, json, os, signal, subprocess, sys
 asked = json.load(sys.stdin)
@@ -55,47 +55,48 @@ try:
 except ChildProcessError:
     pass
 """
-"""In the step. What it is to run comes by its stdin, as secrets are in it; it writes to the log itself: nothing carries its output later.
+"""The program of the step. It reads the command from stdin, because it has secrets, and writes to the log itself, because no `srun` carries
+its output later.
 
-While `ray start` runs it adopts what that leaves behind (PR_SET_CHILD_SUBREAPER), which is Ray's parts, and waits for their end; later
-orphans are not its own. As long as `ray start` runs it holds a lock that whoever comes next waits for: who has asked may be gone by then.
-Then it outlives SIGTERM: where Slurm tells by their parents what belongs to a step (proctrack/linuxproc), Ray would outlive the job.
+While `ray start` runs, the program adopts the processes that it leaves behind (PR_SET_CHILD_SUBREAPER), which are Ray's parts, and waits
+for their end; it does not adopt later orphans. It holds a lock while `ray start` runs, so that the next start waits even if the caller has
+ended. Afterwards it ignores SIGTERM: where Slurm finds the processes of a step by their parents (proctrack/linuxproc), Ray would otherwise
+survive the job.
 """
 
 
 class SlurmStep(NamedTuple):
-    """Where a step would be started."""
+    """The job and node in which a step can be started."""
 
     srun: str
     job: str
     node: str
-    """By Slurm's name."""
+    """Slurm's name of the node."""
 
     @property
     def why(self) -> str:
-        """For whoever agrees to it."""
+        """A sentence for the plan."""
         return f"in its own step of Slurm job {self.job}: the step ends with Ray, by scancel, or with the job"
 
     def start(
         self, words: Sequence[str], account: Account, environ: Mapping[str, str], given: Mapping[str, Any], **more: Any
     ) -> subprocess.Popen[bytes]:
-        """The `srun` of a step in which these words are run, in `environ`, over that what Slurm says, and over that `given["env"]`.
+        """Starts the `srun` of a step that runs these words.
 
-        `given` also says the `log`, the `lock` and the `home`. Raises `OSError`, `TrustError`.
+        The environment of the words is `environ`, then Slurm's variables, then `given["env"]`; a later one overrides an earlier one.
+        `given` also has the `log`, the `lock` and the `home`. Raises `OSError`, `TrustError`.
         """
-        asked = {"host": os.uname().nodename, "words": list(words), **given}
+        request = {"host": os.uname().nodename, "words": list(words), **given}
+        options = [f"--jobid={self.job}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={self.node}", "--cpu-bind=none"]
+        command = [self.srun, *options, "--job-name=ray", "--quiet", sys.executable, "-I", "-c", _CODE]
         with os.fdopen(os.memfd_create("request"), "w+b") as text:
-            text.write(json.dumps(asked).encode())
+            text.write(json.dumps(request).encode())
             text.seek(0)
-            return programs.start(self._command(), account, without_slurm(environ), stdin=text, **more)
-
-    def _command(self) -> List[str]:
-        where = [f"--jobid={self.job}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={self.node}", "--cpu-bind=none"]
-        return [self.srun, *where, "--job-name=ray", "--quiet", sys.executable, "-I", "-c", _CODE]
+            return programs.start(command, account, without_slurm(environ), stdin=text, **more)
 
 
 def find_step(request: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> SlurmStep | None:
-    """`None`: we are in no Slurm job, or there is no `srun` here."""
+    """`None` if we are in no Slurm job, or if there is no `srun` here."""
     srun, job = shutil.which("srun", path=environ.get("PATH")), environ.get(JOB, "")
     if srun is None or not job:
         return None
@@ -103,7 +104,7 @@ def find_step(request: Mapping[str, Any], environ: Mapping[str, str] = os.enviro
 
 
 def release(srun: subprocess.Popen[bytes]) -> None:
-    """End an `srun`, not its step. Its child can't act once it is stopped, and doesn't wake before it dies."""
+    """Ends an `srun`, but not its step: its child is stopped first, and dies before it can react."""
     for number in (signal.SIGSTOP, signal.SIGKILL):
         with suppress(OSError):
             os.killpg(srun.pid, number)
@@ -111,7 +112,7 @@ def release(srun: subprocess.Popen[bytes]) -> None:
 
 
 def give_up(srun: subprocess.Popen[bytes]) -> None:
-    """End an `srun` and its step: its child sees to that."""
+    """Ends an `srun` and its step, which the child of the `srun` ends."""
     srun.kill()
     with suppress(subprocess.TimeoutExpired):
         srun.wait(2)

@@ -1,4 +1,4 @@
-"""Leftovers in /dev/shm: only what is known, nobody's, and used by nobody, wherever that may run."""
+"""Left-over files in /dev/shm: only known, unused files are removed, also if processes in other containers could use them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KINDS = {
 
 
 class Leftovers:
-    """Files there that are this test's own."""
+    """Files in /dev/shm that only this test uses."""
 
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
@@ -50,7 +50,7 @@ class Leftovers:
         return path
 
     def plan(self) -> dict[str, list]:
-        """Of these files alone."""
+        """A plan with these files only."""
         answer = clean.plan(self.ground.request(), self.ground.scanner(), self.ground.tell)
         mine = {str(path) for path in self.made}
         return {key: [one for one in answer[key] if one["path"] in mine] for key in ("targets", "refused")}
@@ -60,7 +60,7 @@ class Leftovers:
 
 
 def once_it_is_done(leftovers: Leftovers, within: float = 60) -> list:
-    """Somebody else on this machine may have the file open for a moment: then it is refused, and rightly."""
+    """Another process on this machine may have the file open for a moment; then it is rightly refused."""
     deadline = time.monotonic() + within
     while True:
         answer = leftovers.do(leftovers.plan()["targets"])
@@ -78,7 +78,7 @@ def leftovers(ground) -> Iterator[Leftovers]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_leftover_of_a_known_kind_goes_and_its_bytes_are_counted(leftovers, kind):
+def test_an_unused_file_of_a_known_kind_is_removed_and_its_bytes_are_counted(leftovers, kind):
     path = leftovers.make(kind, size=1 << 20)
     planned = leftovers.plan()
     (target,) = planned["targets"]
@@ -90,7 +90,7 @@ def test_a_leftover_of_a_known_kind_goes_and_its_bytes_are_counted(leftovers, ki
 
 
 @pytest.mark.parametrize("name", ["mydata", "psm_model", "sem.lock", "sem.mp-", "torch_compile", "nccl.conf", "plasma", "notpsm_01234567"])
-def test_a_file_of_an_unknown_name_is_nobodys_business(leftovers, name):
+def test_a_file_with_an_unknown_name_stays(leftovers, name):
     path = leftovers.make(name=f"{name}" if name != "mydata" else f"mydata{os.getpid()}")
     assert leftovers.plan() == {"targets": [], "refused": []}
     status = path.lstat()
@@ -99,7 +99,7 @@ def test_a_file_of_an_unknown_name_is_nobodys_business(leftovers, name):
     assert path.exists()
 
 
-def test_a_folder_a_link_or_a_pipe_of_a_known_name_is_left(leftovers, tmp_path):
+def test_a_folder_a_link_or_a_pipe_with_a_known_name_stays(leftovers, tmp_path):
     precious = tmp_path / "precious"
     precious.write_text("x")
     folder, link, pipe = (SHM / KINDS["python"]() for _ in range(3))
@@ -115,26 +115,26 @@ def test_a_folder_a_link_or_a_pipe_of_a_known_name_is_left(leftovers, tmp_path):
     assert precious.exists()
 
 
-def test_a_young_one_is_left_to_whoever_may_hand_it_on(leftovers):
+def test_a_young_file_stays(leftovers):
     leftovers.make(old=30)
     (refused,) = leftovers.plan()["refused"]
     assert refused["reason"].startswith("it was written 3")
 
 
-def test_one_whose_maker_runs_is_left(leftovers):
+def test_a_file_whose_maker_runs_stays(leftovers):
     with program("train") as pid:
         leftovers.make(name=f"torch_{pid}_{secrets.randbelow(1 << 31)}_0")
         (refused,) = leftovers.plan()["refused"]
     assert refused["reason"] == f"process {pid}, whose pid is in its name, is running"
 
 
-def test_what_somebody_has_open_is_left(leftovers):
+def test_an_open_file_stays(leftovers):
     path = leftovers.make()
     with path.open("rb"):
         assert leftovers.plan() == {"targets": [], "refused": []}
 
 
-def test_what_somebody_has_mapped_and_no_longer_open_is_left(leftovers):
+def test_a_mapped_file_stays(leftovers):
     path = leftovers.make()
     with path.open("r+b") as file:
         mapped = mmap.mmap(file.fileno(), 8192)
@@ -143,7 +143,7 @@ def test_what_somebody_has_mapped_and_no_longer_open_is_left(leftovers):
     assert what(leftovers.plan()["targets"]) == [path.name]
 
 
-def test_the_shared_memory_of_a_living_python_is_left(leftovers):
+def test_the_shared_memory_of_a_live_python_stays(leftovers):
     memory = SharedMemory(create=True, size=4096)
     path = age(SHM / memory.name.lstrip("/"))
     leftovers.made.append(path)
@@ -153,8 +153,8 @@ def test_the_shared_memory_of_a_living_python_is_left(leftovers):
 
 
 @ROOT
-def test_what_a_process_that_cannot_be_seen_has_mapped_is_left(leftovers, monkeypatch):
-    """As in another container that shares /dev/shm: no look at /proc shows it."""
+def test_a_file_that_an_unseen_process_has_mapped_stays(leftovers, monkeypatch):
+    """Like a process in another container that shares /dev/shm: /proc does not show it."""
     path = leftovers.make()
     code = f"import mmap; f = open('{path}', 'r+b'); m = mmap.mmap(f.fileno(), 4096); f.close(); print(flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
@@ -164,7 +164,7 @@ def test_what_a_process_that_cannot_be_seen_has_mapped_is_left(leftovers, monkey
         child.kill()
 
 
-def test_what_was_opened_since_it_was_planned_is_left(leftovers):
+def test_a_file_that_was_opened_after_the_plan_stays(leftovers):
     path = leftovers.make()
     planned = leftovers.plan()
     with path.open("rb"):
@@ -173,7 +173,7 @@ def test_what_was_opened_since_it_was_planned_is_left(leftovers):
     assert path.exists()
 
 
-def test_another_file_of_the_same_name_is_left(leftovers):
+def test_a_file_that_replaced_the_planned_one_stays(leftovers):
     path, other = leftovers.make(), leftovers.make()
     planned = leftovers.plan()
     os.replace(other, path)
@@ -181,8 +181,8 @@ def test_another_file_of_the_same_name_is_left(leftovers):
     assert path.exists()
 
 
-def test_whoever_opens_one_at_the_last_moment_keeps_it(leftovers):
-    """The kernel makes him wait until the lease is given back, and the lease tells that he waits."""
+def test_a_file_that_is_opened_at_the_last_moment_stays(leftovers):
+    """The kernel makes the opener wait until the lease ends, and the lease shows that somebody waits."""
     path = leftovers.make()
     folder = os.open(SHM, FOLDER)
     found = shm.leftover(folder, path.name)
@@ -202,7 +202,7 @@ def test_whoever_opens_one_at_the_last_moment_keeps_it(leftovers):
 
 
 @ROOT
-def test_another_users_goes_only_when_he_runs_nothing_here(leftovers):
+def test_root_removes_another_users_file_only_if_he_has_no_processes_here(leftovers):
     uid = 54321
     path = leftovers.make()
     os.chown(path, uid, uid)
@@ -214,7 +214,7 @@ def test_another_users_goes_only_when_he_runs_nothing_here(leftovers):
 
 
 @ROOT
-def test_another_users_is_nothing_for_a_plain_user(leftovers):
+def test_a_plain_user_can_not_remove_another_users_file(leftovers):
     path = leftovers.make()
     os.seteuid(NOBODY)
     try:
@@ -226,7 +226,7 @@ def test_another_users_is_nothing_for_a_plain_user(leftovers):
     assert path.exists()
 
 
-def test_where_the_kernel_says_nothing_everything_stays(leftovers, monkeypatch):
+def test_without_leases_of_the_kernel_all_files_stay(leftovers, monkeypatch):
     path = leftovers.make()
     planned = leftovers.plan()
 
@@ -247,23 +247,23 @@ def test_named_sessions_leave_shared_memory_alone(leftovers):
     assert path.exists()
 
 
-def test_many_leftovers_cost_one_look_and_are_told_of(leftovers, monkeypatch):
+def test_many_files_cost_one_scan_and_their_progress_is_reported(leftovers, monkeypatch):
     for _ in range(5):
         leftovers.make()
     planned = leftovers.plan()
     looks = []
-    look = HostScanner.look
-    monkeypatch.setattr(HostScanner, "look", lambda *words: looks.append(1) or look(*words))
+    look = HostScanner.scan
+    monkeypatch.setattr(HostScanner, "scan", lambda *words: looks.append(1) or look(*words))
     monkeypatch.setattr(HostScanner.recent, "__defaults__", (60.0,))
-    monkeypatch.setattr(clean, "TELL_INTERVAL_S", 0.0)
+    monkeypatch.setattr(clean, "PROGRESS_INTERVAL_S", 0.0)
     assert len(leftovers.do(planned["targets"])["done"]) == 5
     assert len(looks) == 1
     assert [text for text in leftovers.ground.told if "of 5 done" in text] == [f"{done} of 5 done" for done in range(5)]
 
 
-def test_while_processes_hang_it_is_told_how_many_were_asked(ground, monkeypatch):
+def test_the_number_of_checked_processes_is_reported_while_one_hangs(ground, monkeypatch):
     monkeypatch.setattr(holders, "LOCKED_MAP_TIMEOUT_S", 0.1)
-    monkeypatch.setattr(holders, "_links", lambda pid: time.sleep(5 if pid == hanging else 0) or ())
+    monkeypatch.setattr(holders, "_used_paths", lambda pid: time.sleep(5 if pid == hanging else 0) or ())
     with program() as hanging:
         table = {pid: process for pid, process in ProcessScanner().scan().items() if pid == hanging}
         assert holders.find_file_uses(table, ground.tell) == ((), (hanging,))

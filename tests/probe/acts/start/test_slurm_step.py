@@ -1,4 +1,4 @@
-"""In a Slurm job a Ray is started in a step of its own: what `srun` is told, what it is not, and what is left when it is gone."""
+"""A Ray in a Slurm job starts in a step of its own: the arguments and environment of `srun`, and the processes after its end."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ code=$?
 [ $code = 0 ] || echo "srun: error: w1: task 0: Exited with exit code $code" >&2
 exit $code
 """
-"""What stands in for Slurm: the step is in a session of its own and has nothing of `srun`'s open, as no process of it is its child."""
+"""A stand-in for Slurm: the step has a session of its own and no file of `srun` open, because it is no child of `srun`."""
 
 
 @pytest.fixture
 def notes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """What the stand-ins write down, beside themselves."""
+    """The files that the stand-ins write beside themselves."""
     with tempfile.TemporaryDirectory(prefix="step") as folder:
         path = Path(folder)
         monkeypatch.setenv("XDG_STATE_HOME", f"{folder}/state")
@@ -89,7 +89,7 @@ def test_ray_runs_in_a_step_that_needs_no_srun_and_ends_with_it(notes: Path, gcs
     until(lambda: not is_there(step))
 
 
-def test_whoever_comes_next_waits_for_a_start_whose_cockpit_was_ended_with_its_step(notes: Path, gcs: str):
+def test_the_next_start_waits_for_one_whose_cockpit_ended_with_its_step(notes: Path, gcs: str):
     slow = RAYLET.replace("setsid", f"touch {notes}/begun; sleep 1; setsid").replace(">{notes}/argv", ">>{notes}/argv")
     stand_in(notes / "ray", slow.format(notes=notes, python=sys.executable, session=SESSION, gcs=gcs))
     asked = request(notes, gcs)
@@ -107,7 +107,7 @@ def test_whoever_comes_next_waits_for_a_start_whose_cockpit_was_ended_with_its_s
     assert len((notes / "argv").read_text().splitlines()) == 1
 
 
-def test_its_environment_is_the_presets_over_slurms_and_srun_hears_none_of_it(notes: Path, gcs: str):
+def test_the_preset_overrides_slurms_variables_and_srun_gets_no_variable_of_it(notes: Path, gcs: str):
     raylet(notes, gcs)
     asked = request(notes, gcs, env={"TRAIN_API_KEY": "sk-5e5e", "CUDA_VISIBLE_DEVICES": "3"})
     run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})
@@ -118,21 +118,21 @@ def test_its_environment_is_the_presets_over_slurms_and_srun_hears_none_of_it(no
     assert "sk-5e5e" not in told + (notes / "srun_env").read_text()
 
 
-def test_the_job_that_was_named_counts_not_the_one_that_cockpit_runs_in(notes: Path, gcs: str):
+def test_the_named_job_counts_not_the_job_of_cockpit(notes: Path, gcs: str):
     raylet(notes, gcs)
     asked = request(notes, gcs, slurm="43")
     run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})
     assert (notes / "srun_argv").read_text().startswith("--jobid=43 ")
 
 
-def test_a_ray_that_fails_in_its_step_is_told_in_its_own_words(notes: Path, gcs: str):
+def test_the_error_of_a_ray_in_a_step_is_reported(notes: Path, gcs: str):
     stand_in(notes / "ray", "echo 'ValueError: no such thing'; exit 3")
     asked = request(notes, gcs)
     (failed,) = run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})["failed"]
     assert failed["error"].startswith("`ray start` ended with exit code 3: ValueError: no such thing (full output: ")
 
 
-def test_a_step_that_slurm_does_not_start_is_told_in_slurms_words(notes: Path, gcs: str):
+def test_slurms_error_is_reported_if_no_step_starts(notes: Path, gcs: str):
     stand_in(notes / "ray", "exit 0")
     stand_in(notes / "srun", "echo 'srun: error: Unable to create step for job 42: Invalid job id specified' >&2; exit 1")
     asked = request(notes, gcs)
