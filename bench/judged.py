@@ -17,7 +17,6 @@ from bench import big
 from bench.row import Row, unmeasured
 from cockpit.budget import Budget, Group
 from cockpit.check.check import check
-from cockpit.cli.screen import tune_interpreter
 from cockpit.findings import DETECTORS, FindingTracker, Limits
 from cockpit.model import Host, Snapshot
 from cockpit.monitor.join import Join
@@ -42,8 +41,7 @@ _PARTS = {"ray.nodes": "nodes", "ray.status": "status", "ray.actors": "actors", 
 
 
 def measure() -> list[Row]:
-    """What the thread that joins and judges takes, look by look, with new figures each time; garbage is collected as on a screen."""
-    tune_interpreter()
+    """What the thread that joins and judges takes, look by look, with new figures each time."""
     options = ("--nodes", str(big.NODES), "--gpus", str(big.GPUS), "--actors", str(big.ACTORS), "--pending", str(big.PENDING))
     try:
         with big.dashboard(*options) as address, _decoding() as decodes:

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-from bench import big, judged, log, process, real, sample, screen, several
+from bench import big, judged, process, real, sample, screen, several
 from bench.row import Row, table
 
-PARTS = ("real", "probe", "big", "judged", "log", "several")
+PARTS = ("real", "probe", "big", "judged", "several")
 QUIET_SHARE = 0.1
 """Of a core, used by what was not started from here."""
 
@@ -53,7 +53,6 @@ def main() -> int:
             "probe": sample.measure,
             "big": lambda: big.measure(env, options.seconds),
             "judged": judged.measure,
-            "log": log.measure,
             "several": lambda: several.measure(env, options.seconds),
         }
         for part in chosen:

@@ -18,7 +18,7 @@ from cockpit.sources.probes.spawn import local_command, watch_words
 GPUS, PROCESSES, HOLDERS = 8, 500, 16
 SAMPLES = 15
 PEER_RUNS = 3
-LINES = ((f"one probe sample, {GPUS} GPUs and {PROCESSES} processes / `nvitop -1`, CPU", 0.2, ""),)
+LINES = ((f"one probe sample, {GPUS} GPUs and {PROCESSES} processes / `nvitop -1`, CPU", 0.3, ""),)
 
 
 def measure() -> list[Row]:

@@ -116,10 +116,6 @@ def age(seconds: float | None) -> str:
     return UNKNOWN if seconds is None else _age(max(0, int(seconds)))
 
 
-CACHED: Final = (size, _age)
-"""What remembers its answers."""
-
-
 def plural(number: int, noun: str, many: str = "") -> str:
     """`1 node`, `2 nodes`; `many` where an s is not enough."""
     return f"{number} {noun if number == 1 else many or noun + 's'}"

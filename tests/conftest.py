@@ -76,7 +76,6 @@ SLOW = (
     "recording/test_hostile.py::test_no_mutation*",
     "test_secrets.py::*takes_longer_than_its_length*",
     "ui/test_footer.py::test_changing_pages_leaves_nothing_behind",
-    "ui/test_garbage.py::test_what_came_since*",
     "ui/test_log_view.py::test_ten_thousand_lines*",
     "ui/test_log_view.py::*takes_longer_than_its_length*",
     "ui/test_plan_dialog.py::test_hostile_text*",

@@ -51,10 +51,16 @@ with contextlib.suppress(SystemExit), open(os.devnull, 'w') as nowhere, contextl
 
 
 @pytest.mark.process
-def test_a_start_waits_for_no_import_that_only_acts_need():
-    """The screen's first probe begins once this is imported: on two cores it works while the rest is."""
+def test_the_program_imports_neither_the_screen_nor_a_command_before_it_knows_which_is_wanted():
     loaded = imported_by("import cockpit.cli.main")
     assert not {"asyncio", "httpx", "textual", "rich", "cockpit.presets", "cockpit.acts.table", "cockpit.monitor.monitor"} & loaded
+
+
+@pytest.mark.process
+def test_the_help_of_all_commands_needs_no_screen():
+    loaded = imported_by("import cockpit.cli.main as cli; cli.main.get_command(None, 'no such command')")
+    assert "cockpit.cli.replay" in loaded
+    assert "textual" not in loaded
 
 
 @pytest.mark.process

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 import msgspec
@@ -19,9 +19,11 @@ from msgspec.structs import replace
 from cockpit import output
 from cockpit.acts.act import Act, Flag
 from cockpit.acts.audit import brief, outcome_of
+from cockpit.acts.executor import ActionExecutor
 from cockpit.acts.plan import Aim, Plan, Receipt, count_missed
 from cockpit.acts.table import ACTS, find_act
 from cockpit.acts.text import count_targets, plan_lines, receipt_lines
+from cockpit.acts.world import UnclearSessionError
 from cockpit.cli.completion import BY_ROW, complete_hosts, complete_sessions
 from cockpit.cli.options import (
     ACT_EXIT_CODES,
@@ -42,12 +44,10 @@ from cockpit.config.address import explain_choices
 from cockpit.config.document import InputError
 from cockpit.config.reach import HostEntry, check_host
 from cockpit.config.settings import Config
+from cockpit.monitor.monitor import look_once
+from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import NotMeantError, SourceError
 from cockpit.text import clean
-
-if TYPE_CHECKING:
-    from cockpit.acts.executor import ActionExecutor
-    from cockpit.sources.probes.requests import Progress
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What asks us to end: ctrl+c, an operator or a system that goes down, a terminal that is closed."""
@@ -183,10 +183,6 @@ class EndSignal:
 
 
 async def _plan_and_act(act: Act, aim: Aim, config: Config, ending: EndSignal, *, as_json: bool, **how: bool) -> int:
-    from cockpit.acts.executor import ActionExecutor
-    from cockpit.acts.world import UnclearSessionError
-    from cockpit.monitor.monitor import look_once
-
     monitor = await look_once(config)
     if meant := [address for address in monitor.open_choices if aim.session == address.origin]:
         monitor = await look_once(msgspec.structs.replace(config, address=meant[0].url))

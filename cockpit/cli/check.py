@@ -10,6 +10,9 @@ import click
 from msgspec.structs import replace
 
 from cockpit import output
+from cockpit.check.preset import HOSTS_PATIENCE_S, hosts_of, look_and_check
+from cockpit.check.result import check_json, exit_code
+from cockpit.check.text import check_text
 from cockpit.cli.completion import complete_presets
 from cockpit.cli.options import NO_ANSWER, cluster_options, command, json_option, print_error, with_config
 from cockpit.cli.service import look_interruptibly
@@ -58,10 +61,6 @@ def preset_of(command: tuple[str, ...]) -> Preset:
 async def _check(config: Config, name: str | None, words: tuple[str, ...], *, as_json: bool) -> int:
     preset = with_hosts(find_preset(name), config) if name else preset_of(words)
     # Deferred: whoever mistypes a name waits for no HTTP client.
-    from cockpit.check.preset import HOSTS_PATIENCE_S, hosts_of, look_and_check
-    from cockpit.check.result import check_json, exit_code
-    from cockpit.check.text import check_text
-
     known = {entry.name for entry in config.hosts}
     config = replace(config, hosts=(*config.hosts, *(entry for entry in hosts_of(preset) if known.isdisjoint(config.names_of(entry.name)))))
     monitor = await look_at_one(config, everywhere=config.probe_hosts != "never", patience=HOSTS_PATIENCE_S)

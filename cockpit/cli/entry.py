@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 import sys
 
@@ -13,14 +12,11 @@ def main() -> None:
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     _answer_line()
-    gc.disable()  # what is imported is no garbage: to look for some took a tenth of the start
     from cockpit.cli.main import main as command
     from cockpit.output import never_fail, say_traceback
 
     sys.excepthook = say_traceback
     never_fail()
-    gc.freeze()
-    gc.enable()
     signal.signal(signal.SIGINT, before)
     command()
 

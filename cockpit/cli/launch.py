@@ -8,11 +8,13 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cockpit import output
+from cockpit.acts.executor import ActionExecutor
+from cockpit.acts.launch.submission import secret_hider
 from cockpit.acts.plan import Aim
 from cockpit.acts.table import find_act
 from cockpit.cli.acts import EndSignal, ask_and_act, print_failure, run_until_signal
@@ -23,12 +25,10 @@ from cockpit.cli.targets import explain
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
 from cockpit.model import SUPERVISOR, Job, Snapshot
+from cockpit.monitor.monitor import ClusterMonitor, look_once
 from cockpit.presets import Preset, fill_preset, find_preset
 from cockpit.secrets import LineRedactor
 from cockpit.sources.source import NotMeantError, SourceError
-
-if TYPE_CHECKING:
-    from cockpit.monitor.monitor import ClusterMonitor
 
 PENDING_GRACE_S = 4.0
 """For which a job may be pending before the reason is printed."""
@@ -61,8 +61,6 @@ def launch(config: Config, preset: str, *, no_follow: bool, **how: Any) -> None:
 
 
 async def _launch(config: Config, name: str, ending: EndSignal, *, follow: bool, force: bool, **how: Any) -> int:
-    from cockpit.acts.executor import ActionExecutor
-
     try:
         preset = find_preset(name)
         monitor = await look_at_one(config)
@@ -87,8 +85,6 @@ async def _launch(config: Config, name: str, ending: EndSignal, *, follow: bool,
 
 async def _follow(config: Config, monitor: ClusterMonitor, name: str, preset: Preset) -> int:
     """Print the log to stdout, and why the job is pending and how it ended to stderr; the exit code."""
-    from cockpit.acts.launch.submission import secret_hider
-
     hide, hide_others = secret_hider(fill_preset(preset, os.environ).hidden), LineRedactor()
     waiting = asyncio.create_task(_print_why_pending(config, monitor, name, hide))
     output.say(err=True)
@@ -157,8 +153,6 @@ async def _print_why_pending(config: Config, monitor: ClusterMonitor, name: str,
 
 async def _why_pending(config: Config, job: Job) -> str:
     """Why the job's supervisor actor is pending as cockpit knows it, else Ray's message."""
-    from cockpit.monitor.monitor import look_once
-
     snapshot: Snapshot = (await look_once(config)).poller.snapshot
     actor = next((actor for actor in snapshot.actors or () if actor.name == f"{SUPERVISOR}{job.id}"), None)
     return (actor.why if actor else None) or job.message or "Ray gives no reason"

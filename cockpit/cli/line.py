@@ -6,16 +6,9 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from cockpit.line_file import OLD_S, StatusLine, read_line
 from cockpit.text import UNKNOWN, to_ascii
-
-if TYPE_CHECKING:
-    from cockpit.config.settings import Config
-    from cockpit.model import Snapshot
-    from cockpit.monitor.monitor import ClusterMonitor
 
 STALE, NOTHING_KNOWN = 1, 3
 
@@ -61,21 +54,3 @@ def _say(text: str, *, ascii: bool) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def attach_line_writer(config: Config, monitor: ClusterMonitor) -> None:
-    """Have what this monitor sees left as a line; a read-only cockpit writes no file."""
-    if not config.readonly:
-        from cockpit.report.line import LineWriter
-
-        monitor.poller.subscribe(LineWriter([host.name for host in config.hosts]).hear)
-
-
-def write_line_of(config: Config, snapshot: Snapshot) -> None:
-    """The same of a single look. Where it can't be written, the old line stays and says how old it is."""
-    if not config.readonly:
-        from cockpit.report.line import is_worth_a_line, make_line, write_line
-
-        with suppress(OSError):
-            if is_worth_a_line(snapshot):
-                write_line(make_line(snapshot, [host.name for host in config.hosts]))

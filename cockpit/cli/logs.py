@@ -18,7 +18,7 @@ from cockpit.cli.targets import MAX_NAMED, UnclearTargetError, did_you_mean, exp
 from cockpit.config.settings import Config
 from cockpit.model import Job, Node, Snapshot
 from cockpit.monitor.logs import HEAD_PARTS, NODE_PARTS, Log, LogFinder
-from cockpit.monitor.monitor import ClusterMonitor
+from cockpit.monitor.monitor import ClusterMonitor, hosts_timeout_s, look_once
 from cockpit.secrets import LineRedactor
 from cockpit.sources.source import SourceError
 from cockpit.text import clean, join_first
@@ -77,8 +77,6 @@ def logs(config: Config, **request: Any) -> None:
 
 
 async def _print(config: Config, request: LogRequest) -> int:
-    from cockpit.monitor.monitor import hosts_timeout_s, look_once
-
     # Where Ray can't be asked, the hosts say which sessions there are.
     monitor = await look_once(config, hosts_patience=hosts_timeout_s(config))
     try:

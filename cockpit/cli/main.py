@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
 import click
-from msgspec.structs import replace
 
 from cockpit import __version__, output
 from cockpit.cli.options import (
@@ -21,46 +19,46 @@ from cockpit.cli.options import (
     plain_option,
     print_error,
     screen_options,
+    why_no_screen,
     with_config,
     with_exit_codes,
 )
-from cockpit.cli.plain import show_plain
-from cockpit.cli.screen import show, why_no_screen
-from cockpit.config.document import InputError, json_schema
-from cockpit.config.settings import Config, ConfigFile, config_path, config_text, init
+from cockpit.config.document import InputError
+from cockpit.config.settings import Config, config_path, config_text, init
 from cockpit.secrets import redact
 from cockpit.text import explain_os_error
 
-# What is imported late is what not every command needs, and what can wait until the first probe has been started: Textual costs a third of
-# a second, asyncio a twentieth.
 _COMMANDS: Final = {
     "check": "check.check",
+    "demo": "demo.demo",
     "doctor": "status.doctor",
     "launch": "launch.launch",
     "logs": "logs.logs",
-    "metrics": "status.metrics",
+    "metrics": "metrics.metrics",
     "notify": "notify.notify_command",
     "presets": "presets.presets_command",
     "record": "record.record",
     "recover": "recover.recover",
-    "replay": "record.replay",
+    "replay": "replay.replay",
     "report": "report.report",
+    "schema": "schema.print_schema",
     "status": "status.status",
     "watch": "notify.watch_command",
 }
-"""Where each is that is not defined here and is no act."""
+"""The command, and where it is: its module is imported when it is called. Actions and `config` are not listed here."""
 
 
 class CommandGroup(click.Group):
     """The program: every command of it ends with the same code when it is used badly."""
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Most are imported when they are wanted: no other waits for that."""
+        """Import the command that was asked for; all of them where there is none of that name: click names one that is similar."""
         if name in _COMMANDS:
-            return _import_command(name)
+            command: click.Command = _find_in_cli(_COMMANDS[name])
+            return command
         found = super().get_command(context, name) or _act_commands().get(name)
-        if found is None:  # click looks among these for what was meant
-            self.commands.update({**_act_commands(), **{each: _import_command(each) for each in _COMMANDS}})
+        if found is None:
+            self.commands.update({**_act_commands(), **{each: _find_in_cli(place) for each, place in _COMMANDS.items()}})
         return found
 
     def list_commands(self, context: click.Context) -> list[str]:
@@ -107,13 +105,11 @@ def main(context: click.Context, /, **_: Any) -> None:
 def screen(config: Config) -> None:
     """The screen."""
     if config.plain:
-        sys.exit(show_plain(config))
+        sys.exit(_find_in_cli("plain.show_plain")(config))
     if (reason := why_no_screen()) is not None:
-        from cockpit.cli.status import print_status
-
         output.note(f"no screen here, because {reason}: this is the output of `cockpit status`\n")
-        sys.exit(print_status(config))
-    code = show(config)
+        sys.exit(_find_in_cli("status.print_status")(config))
+    code = _find_in_cli("screen.show")(config)
     # A thread in a resolver or a driver may never come back; nobody waits for it.
     sys.stdout.flush()
     os._exit(code)
@@ -148,60 +144,12 @@ def config_file() -> None:
     output.say(str(config_path()))
 
 
-@main.command("schema")
-@click.argument("what", type=click.Choice(["status", "check", "report", "preset", "config"]), default="status")
-def print_schema(what: str) -> None:
-    """Print a JSON Schema.
-
-    It describes the output of `status --json`, `check --json` or `report -o FILE.json`, a preset, or the config file.
-    """
-    from cockpit.check.result import CheckStatus
-    from cockpit.presets.schema import PresetFile
-    from cockpit.report.incident.account import Account
-    from cockpit.report.status import Status
-
-    described = {"status": Status, "check": CheckStatus, "report": Account, "preset": PresetFile, "config": ConfigFile}[what]
-    output.say_json(json.dumps(json_schema(described), indent=2))
-
-
-@main.command()
-@cluster_options
-@screen_options
-@plain_option
-@with_config
-def demo(config: Config) -> None:
-    """Try cockpit on a local Ray with simulated GPUs.
-
-    It starts a real Ray cluster on this host, with simulated GPUs and some faults, opens the screen on it, and stops it on quit.
-    It needs gcc, and Ray in the same environment as cockpit.
-    """
-    from cockpit.demo import run_demo
-
-    if not config.plain and (reason := why_no_screen()) is not None:
-        sys.exit(print_error(f"the demo draws a screen, and {reason}; `cockpit demo --plain` prints lines of text", BAD_USAGE))
-    sys.exit(run_demo(partial(_demo_screen, config)))
-
-
-def _import_command(name: str) -> click.Command:
-    module, _, command = _COMMANDS[name].partition(".")
-    found: click.Command = getattr(import_module(f"cockpit.cli.{module}"), command)
-    return found
+def _find_in_cli(place: str) -> Any:
+    """`check.check`: imports `cockpit.cli.check`, as no other command needs it."""
+    module, _, name = place.partition(".")
+    return getattr(import_module(f"cockpit.cli.{module}"), name)
 
 
 @cache
 def _act_commands() -> dict[str, click.Command]:
-    from cockpit.cli.acts import act_commands
-
-    return {command.name: command for command in act_commands() if command.name}
-
-
-def _demo_screen(config: Config, address: str, _: dict[str, str]) -> None:
-    config, greeting = (
-        replace(config, address=address),
-        f"Demo cluster at {address}; q stops it and its jobs. To try recover: 7, then R on the preset demo",
-    )
-    if config.plain:
-        output.note(greeting)
-        show_plain(config)
-    else:
-        show(config, greeting=greeting)
+    return {command.name: command for command in _find_in_cli("acts.act_commands")() if command.name}

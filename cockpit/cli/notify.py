@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
@@ -16,10 +16,13 @@ from cockpit.config.document import abbreviate_home
 from cockpit.config.notify import NotifyTarget
 from cockpit.config.settings import Config, config_path
 from cockpit.model import Cluster, Snapshot
-
-if TYPE_CHECKING:
-    from cockpit.monitor.monitor import ClusterMonitor
-    from cockpit.notify.notifier import Notifier
+from cockpit.monitor.monitor import ClusterMonitor
+from cockpit.notify.delivery import deliver
+from cockpit.notify.message import Message, cluster_name
+from cockpit.notify.notifier import Notifier
+from cockpit.notify.robots import ChatBotRefusedError
+from cockpit.notify.told import notify_path
+from cockpit.report.text import changes
 
 SETTLING_S = 8.0
 """For which `watch` waits until everybody has answered before it prints findings."""
@@ -29,9 +32,6 @@ def attach_notifier(config: Config, monitor: ClusterMonitor) -> Notifier | None:
     """Notify of what this monitor sees until it ends; `None` without targets, or where nothing may be written."""
     if config.readonly or not config.notify:
         return None
-    from cockpit.notify.notifier import Notifier
-    from cockpit.notify.told import notify_path
-
     notifier = Notifier(config.notify, notify_path(), partial(_say_fault, monitor))
     monitor.poller.subscribe(notifier.hear)
     monitor.ending.append(notifier.close)
@@ -72,8 +72,6 @@ def _attach_notifier(config: Config, monitor: ClusterMonitor) -> PollStep:
 
 
 def _print_changes(before: Snapshot, snapshot: Snapshot) -> None:
-    from cockpit.report.text import changes
-
     for line in changes(before, snapshot):
         output.say(line)
     failures = [{fault.text for fault in one.faults if fault.source == "notify"} for one in (before, snapshot)]
@@ -82,8 +80,6 @@ def _print_changes(before: Snapshot, snapshot: Snapshot) -> None:
 
 
 def _try_targets(config: Config, number: int | None) -> int:
-    import asyncio
-
     if not config.notify:
         return print_error(f"notify: {abbreviate_home(config_path())} lists no targets under `notify`", NOT_ALL)
     if number is not None and not 1 <= number <= len(config.notify):
@@ -93,10 +89,6 @@ def _try_targets(config: Config, number: int | None) -> int:
 
 
 async def _test(config: Config, place: int, target: NotifyTarget) -> int:
-    from cockpit.notify.delivery import deliver
-    from cockpit.notify.message import Message, cluster_name
-    from cockpit.notify.robots import ChatBotRefusedError
-
     message = Message(cluster_name(Cluster(config.address)) if config.address else "none, this is only a test", time.time(), is_test=True)
     try:
         await deliver(target, message)

@@ -16,6 +16,7 @@ from cockpit.cli.completion import complete_themes
 from cockpit.config.document import InputError
 from cockpit.config.settings import load
 from cockpit.config.slurm import has_other_names
+from cockpit.config.themes import find_theme_file
 
 DONE, NOT_ALL, NO_ANSWER = 0, 1, 3
 BAD_USAGE: Final = NO_ANSWER
@@ -48,6 +49,14 @@ def print_error(text: str, code: int) -> int:
     return code
 
 
+def why_no_screen() -> str | None:
+    """Why no screen can be drawn here; `None`: it can."""
+    for stream, name in ((sys.stdin, "stdin"), (sys.stdout, "stdout")):
+        if not (stream and stream.isatty()):
+            return f"{name} is not a terminal"
+    return "TERM=dumb is a terminal that can't draw" if os.environ.get("TERM") == "dumb" else None
+
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 Option = Callable[[Function], Function]
 
@@ -76,11 +85,9 @@ def with_options(*options: Option[Function]) -> Option[Function]:
 
 def name_of_theme(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
     """One that there is, also where nothing is drawn; only a name of Textual's own waits for Textual."""
-    from cockpit.config.themes import find_theme_file
-
     if name is None or find_theme_file(name) is not None:
         return name
-    from cockpit.ui.theme import why_no_theme
+    from cockpit.ui.theme import why_no_theme  # it imports Textual
 
     if (reason := why_no_theme(name)) is not None:
         raise click.BadParameter(reason)

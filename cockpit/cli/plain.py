@@ -5,7 +5,6 @@ from __future__ import annotations
 import select
 import sys
 import time
-from typing import TYPE_CHECKING
 
 from cockpit import output
 from cockpit.cli.notify import SETTLING_S, attach_notifier
@@ -13,10 +12,9 @@ from cockpit.cli.options import DONE
 from cockpit.cli.record import attach_recorder
 from cockpit.cli.service import PollStep, serve
 from cockpit.config.settings import Config
-
-if TYPE_CHECKING:
-    from cockpit.model import Snapshot
-    from cockpit.monitor.monitor import ClusterMonitor
+from cockpit.model import Snapshot
+from cockpit.monitor.monitor import ClusterMonitor
+from cockpit.report.text import plain_changes, status_text
 
 KEYS = "Enter prints the state again, q and Enter quits."
 
@@ -27,8 +25,6 @@ def show_plain(config: Config) -> int:
 
 
 def _attach(config: Config, monitor: ClusterMonitor) -> PollStep:
-    from cockpit.report.text import plain_changes, status_text  # deferred: the screen doesn't wait for it
-
     attach_recorder(config, monitor)
     attach_notifier(config, monitor)
     begun = time.monotonic()

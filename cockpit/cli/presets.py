@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from cockpit import output
+from cockpit.check.preset import budget_for
 from cockpit.cli.completion import complete_presets
 from cockpit.cli.options import BAD_USAGE, NOT_ALL, command, json_option, print_error, with_config
 from cockpit.config.document import InputError, abbreviate_home
@@ -85,8 +86,6 @@ def _row(one: Preset | PresetError) -> tuple[str, str, str, str]:
 
 def _gpus(one: Preset) -> float | None:
     """GPUs that its command asks for; else those of `needs` in the preset."""
-    from cockpit.check.preset import budget_for  # deferred: only the list needs what reads commands
-
     asked = budget_for(one, os.environ).amount("GPU") if one.job else None
     return one.needs.amount("GPU") if asked is None else asked
 

@@ -1,40 +1,38 @@
-"""`cockpit record`, which records without a screen and cuts a part out; `cockpit replay`; and where recordings are found."""
+"""`cockpit record`, which records without a screen and cuts a part out; and where recordings are found."""
 
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from cockpit import output
-from cockpit.cli.options import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, cluster_options, command, print_error, screen_options, with_config
+from cockpit.acts.audit import audit_path
+from cockpit.cli.options import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, cluster_options, command, print_error, with_config
 from cockpit.cli.service import PollStep, serve, unit_text
 from cockpit.config.settings import Config
+from cockpit.model import Cluster
+from cockpit.moment import moment_text, parse_moment, parse_span
+from cockpit.monitor.monitor import ClusterMonitor
+from cockpit.notify.message import is_near
+from cockpit.recording.cut import cut
+from cockpit.recording.files import Segment, list_segments
+from cockpit.recording.folder import list_recordings, recordings_path
+from cockpit.recording.recorder import Recorder
+from cockpit.recording.recording import Recording, RecordingError
+from cockpit.report.status import exit_code, status_json
+from cockpit.report.text import status_text
 from cockpit.text import explain_os_error
-
-if TYPE_CHECKING:
-    from cockpit.monitor.monitor import ClusterMonitor
-    from cockpit.recording.recorder import Recorder
-    from cockpit.recording.recording import Recording
-    from cockpit.ui.app import Cockpit
-    from cockpit.ui.services import Services
 
 
 def attach_recorder(config: Config, monitor: ClusterMonitor) -> Recorder | None:
     """Record what this monitor sees until it ends; `None` where nothing is to be recorded."""
     if config.readonly or not config.record:
         return None
-    from cockpit.acts.audit import audit_path
-    from cockpit.recording.folder import recordings_path
-    from cockpit.recording.recorder import Recorder
-
     recorder = Recorder(recordings_path(), config.recording, acts_log=audit_path())
     monitor.poller.subscribe(recorder.hear)
     monitor.ending.append(recorder.close)
@@ -65,9 +63,6 @@ def _attach_recorder(config: Config, monitor: ClusterMonitor) -> PollStep:
 
 def find_recording(path: str | None, moment: float | None = None, address: str | None = None) -> Recording:
     """The one that was named; else the last that covers that moment, of that address. Raises `RecordingError`."""
-    from cockpit.recording.folder import list_recordings, recordings_path
-    from cockpit.recording.recording import Recording, RecordingError
-
     if path is not None:
         return Recording.open(Path(path))
     spans: list[tuple[float, float]] = []
@@ -90,8 +85,6 @@ def find_recording(path: str | None, moment: float | None = None, address: str |
 
 def _why_nothing_at(moment: float, spans: Sequence[tuple[float, float]]) -> str:
     """`spans`: of each recording the gap that the moment is in, else from when to when the recording reaches."""
-    from cockpit.moment import moment_text
-
     now = time.time()
     gap = next((span for span in spans if span[0] < moment < span[1]), None)
     first, last = gap or (min(begin for begin, _ in spans), max(end for _, end in spans))
@@ -102,11 +95,6 @@ def _why_nothing_at(moment: float, spans: Sequence[tuple[float, float]]) -> str:
 
 def folders_at(address: str | None, host: str | None) -> Iterator[Path]:
     """The folders that were recorded of this address as that host sees it, and those of no Ray at all; the oldest first."""
-    from cockpit.model import Cluster
-    from cockpit.notify.message import is_near
-    from cockpit.recording.files import RecordingError, Segment, list_segments
-    from cockpit.recording.folder import list_recordings, recordings_path
-
     hosts = (host, None) if is_near(Cluster(address)) else None  # of an older cockpit's it is not known
 
     for folder in reversed(list(list_recordings(recordings_path()))):
@@ -120,10 +108,6 @@ def folders_at(address: str | None, host: str | None) -> Iterator[Path]:
 
 
 def _cut_out(config: Config, span: str, path: str, source: str | None) -> int:
-    from cockpit.moment import parse_span
-    from cockpit.recording.cut import cut
-    from cockpit.recording.recording import RecordingError
-
     try:
         recording = find_recording(source, None, config.address)
         begin, end = parse_span(span, recording.end if source else time.time())
@@ -161,11 +145,6 @@ def record(config: Config, recording: str | None, unit: bool, span: str | None, 
 
 def status_at(config: Config, at: str, *, as_json: bool) -> int:
     """Print the status as it was at that moment; the exit code."""
-    from cockpit.moment import moment_text, parse_moment
-    from cockpit.recording.recording import RecordingError
-    from cockpit.report.status import exit_code, status_json
-    from cockpit.report.text import status_text
-
     try:
         moment = parse_moment(at, time.time(), at_its_end=True)
         snapshot = find_recording(None, moment, config.address).snapshot_at(moment)
@@ -180,69 +159,3 @@ def status_at(config: Config, at: str, *, as_json: bool) -> int:
     else:
         output.say(f"As recorded at {moment_text(snapshot.taken, time.time())}:\n{status_text(snapshot)}")
     return exit_code(snapshot, [host.name for host in config.hosts])
-
-
-def attach_past(app: Cockpit) -> None:
-    """Where this screen's keys of time find what was recorded of its cluster, by this cockpit or by another one."""
-    from cockpit.recording.folder import recordings_path
-    from cockpit.ui.recorded import RecordedPast
-
-    app.services.recorded = RecordedPast(partial(_open_past, app.services), recordings_path())
-
-
-def _open_past(services: Services) -> Recording:
-    """All sessions at its address: Ray may have been started anew since. Raises `SourceError`."""
-    from cockpit.recording.recording import Recording, RecordingError
-    from cockpit.sources.source import SourceError
-
-    own = services.recorder.state.path if services.recorder else None
-    folders = list(folders_at(services.snapshot.cluster.address, socket.gethostname()))
-    if own is not None:
-        folders = [*(folder for folder in folders if folder != own.parent), own.parent]
-    try:
-        if folders:
-            return Recording.open(*folders)
-    except RecordingError as error:
-        raise SourceError(str(error)) from None
-    reason = services.recorder.state.reason if services.recorder else None
-    raise SourceError(f"no recording of this cluster yet{f': {reason}' if reason else ''}")
-
-
-@command("replay", {0: "quit", 3: "no such recording, it can't be read, no terminal, or bad usage"})
-@click.argument("recording", required=False, type=click.Path())
-@click.option("-t", "time", metavar="TIME", help="Begin at 03:10, 11-22 03:10, or -20m before its end. Default: its end.")
-@screen_options
-@with_config
-def replay(config: Config, recording: str | None, time: str | None) -> None:
-    """Open the screen on a recording, without a cluster.
-
-    RECORDING is a file, or the folder of a cluster; default: the latest. It needs no cluster and no Ray.
-    """
-    from cockpit.cli.screen import run_screen, why_no_screen
-
-    if (reason := why_no_screen()) is not None:
-        sys.exit(print_error(f"replay draws a screen, and {reason}; `cockpit status --at TIME` prints one moment", BAD_USAGE))
-
-    sys.exit(_replay(config, recording, time, run_screen))
-
-
-def _replay(config: Config, path: str | None, time: str | None, show: Callable[[Cockpit], int]) -> int:
-    from cockpit.moment import parse_moment
-    from cockpit.recording.recording import RecordingError
-
-    try:
-        recording = find_recording(path, None, config.address)
-        begins_at = None if time is None else parse_moment(time, recording.end, at_its_end=True)
-    except (RecordingError, ValueError) as error:
-        return print_error(str(error), NO_ANSWER if isinstance(error, RecordingError) else BAD_USAGE)
-    return show(_screen_on(config, recording, begins_at))
-
-
-def _screen_on(config: Config, recording: Recording, begins_at: float | None) -> Cockpit:
-    """Its monitor looks at nothing: it is never run."""
-    from cockpit.monitor.monitor import ClusterMonitor
-    from cockpit.ui.app import Cockpit
-    from cockpit.ui.recorded import RecordedPast
-
-    replayed = RecordedPast(lambda: recording, recording.path)
-    return Cockpit(config, lambda publish: ClusterMonitor(config, publish), replayed=replayed, begins_at=begins_at)

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -17,6 +17,7 @@ import msgspec
 from cockpit import output
 from cockpit.acts.audit import brief, outcome_of
 from cockpit.acts.plan import Plan
+from cockpit.acts.recover.runbook import Recovery, begin_recovery
 from cockpit.acts.recover.step_state import NAMES, Step, StepError
 from cockpit.acts.text import plan_lines
 from cockpit.cli.acts import EndSignal, is_confirmed, print_failure, run_until_signal
@@ -28,9 +29,6 @@ from cockpit.presets import find_preset
 from cockpit.presets.folder import is_shared
 from cockpit.sources.source import SourceError
 from cockpit.text import clean
-
-if TYPE_CHECKING:
-    from cockpit.acts.recover.runbook import Recovery
 
 
 @command("recover", {0: "done", 1: "a step failed, or nothing was done", 3: "no answer, no such preset, or bad usage"})
@@ -54,8 +52,6 @@ def recover(config: Config, preset: str, *, begin: str, skip: tuple[str, ...], f
 
 
 async def _recover(config: Config, name: str, about: dict[str, Any], ending: EndSignal, *, as_json: bool, **how: bool) -> int:
-    from cockpit.acts.recover.runbook import begin_recovery
-
     try:
         async with begin_recovery(config, find_preset(name), os.environ, **about) as recovery:
             return await _confirm_and_run(recovery, ending, as_json=as_json, **how)

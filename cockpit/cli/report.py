@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -19,11 +19,13 @@ from cockpit.model import Cluster
 from cockpit.moment import parse_moment
 from cockpit.recording.files import RecordingError, list_segments
 from cockpit.recording.folder import folder_name
+from cockpit.recording.recording import Recording
+from cockpit.report.incident.account import Account, account_json
+from cockpit.report.incident.gather import make_account
+from cockpit.report.incident.html import account_html
+from cockpit.report.incident.markdown import account_markdown, who_markdown
 from cockpit.text import explain_os_error
-
-if TYPE_CHECKING:
-    from cockpit.recording.recording import Recording
-    from cockpit.report.incident.account import Account
+from cockpit.whole_file import OWNER_READS, write_whole
 
 DEFAULT_SPAN_S = 86_400.0
 """Of the end of a recording that is told of, where nobody says from when."""
@@ -59,8 +61,6 @@ def report(config: Config, recording: Path | None, file: Path | None, **wanted: 
 
 def _report(config: Config, path: Path | None, file: Path | None, *, begin: str | None, end: str | None, job: str | None, who: bool) -> str:
     """Its text, in the form that the file's name asks for. Raises `RecordingError`, `ValueError`."""
-    from cockpit.report.incident.gather import make_account
-
     write = _writer(file, who=who)
     recording = find_recording(None if path is None else str(path), None, config.address)
     now = recording.end if path is not None else time.time()
@@ -81,8 +81,6 @@ def _report(config: Config, path: Path | None, file: Path | None, *, begin: str 
 
 def _with_earlier(recording: Recording, since: float) -> Recording:
     """Together with the sessions of its Ray that were recorded since then: it may have been started anew in that time."""
-    from cockpit.recording.recording import Recording
-
     own = recording.path
     found = [folder for folder in folders_at(recording.cluster.address, recording.cluster.host) if folder.name != folder_name(Cluster())]
     earlier = [folder for folder in found if folder != own and max(path.stat().st_mtime for path in list_segments(folder)) >= since]
@@ -103,10 +101,6 @@ def _job_span(recording: Recording, name: str) -> tuple[float | None, float | No
 
 
 def _writer(file: Path | None, *, who: bool) -> Callable[[Account], str]:
-    from cockpit.report.incident.account import account_json
-    from cockpit.report.incident.html import account_html
-    from cockpit.report.incident.markdown import account_markdown, who_markdown
-
     markdown = who_markdown if who else account_markdown
     kinds: dict[str, Callable[[Account], str]] = {".html": account_html, ".md": markdown, ".json": account_json}
     if file is None:
@@ -123,8 +117,6 @@ def _deliver(config: Config, text: str, file: Path | None) -> int:
         return 0
     if config.readonly:
         return print_error(f"report -o: {config.readonly_reason}; without -o the report is printed", NOT_ALL)
-    from cockpit.whole_file import OWNER_READS, write_whole
-
     try:
         write_whole(file, text, OWNER_READS)
     except OSError as error:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
 import shutil
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from cockpit.cli.line import attach_line_writer
 from cockpit.cli.options import BAD_USAGE, NOT_ALL, print_error
 from cockpit.config.address import explain_choices
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
-
-if TYPE_CHECKING:
-    from cockpit.monitor.monitor import ClusterMonitor
+from cockpit.model import Snapshot
+from cockpit.monitor.monitor import ClusterMonitor
+from cockpit.report.line import LineWriter, is_worth_a_line, make_line, write_line
 
 LOOK_EVERY_S = 1.0
 PollStep = Callable[[], "int | None"]
@@ -48,8 +49,6 @@ WantedBy=default.target"""
 
 def look_interruptibly(look: Coroutine[Any, Any, int]) -> int:
     """Its exit code, that of bad usage for an `InputError`; ctrl+c and a reader who has gone end it without a word."""
-    import asyncio
-
     try:
         return asyncio.run(look)
     except InputError as error:
@@ -67,10 +66,6 @@ def serve(config: Config, attach: Attach, *, every: float = LOOK_EVERY_S, wait: 
 
 
 async def _serve(config: Config, attach: Attach, every: float, wait: WaitForFacts | None) -> int:
-    import asyncio
-
-    from cockpit.monitor.monitor import ClusterMonitor
-
     monitor = ClusterMonitor(config, lambda _: None)
     look = attach(config, monitor)
     attach_line_writer(config, monitor)
@@ -92,6 +87,20 @@ async def _serve(config: Config, attach: Attach, every: float, wait: WaitForFact
         monitor.close()
         running.cancel()
     return 128 + signal.SIGTERM if ended.is_set() else NOT_ALL
+
+
+def attach_line_writer(config: Config, monitor: ClusterMonitor) -> None:
+    """Have what this monitor sees left as a line for `status --line`; a read-only cockpit writes no file."""
+    if not config.readonly:
+        monitor.poller.subscribe(LineWriter([host.name for host in config.hosts]).hear)
+
+
+def write_line_of(config: Config, snapshot: Snapshot) -> None:
+    """The same of a single look. Where it can't be written, the old line stays and says how old it is."""
+    if not config.readonly:
+        with suppress(OSError):
+            if is_worth_a_line(snapshot):
+                write_line(make_line(snapshot, [host.name for host in config.hosts]))
 
 
 def unit_text(config: Config, name: str, does: str) -> str:

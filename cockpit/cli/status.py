@@ -1,27 +1,30 @@
-"""`cockpit status`, `doctor` and `metrics`: one look at the cluster, or one at each interval until it is interrupted."""
+"""`cockpit status` and `doctor`: one look at the cluster, or one at each interval until it is interrupted."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cockpit import output
-from cockpit.cli.line import print_line, write_line_of
-from cockpit.cli.options import DONE, NOT_ALL, STATUS_EXIT_CODES, cluster_options, command, json_option, print_error, with_config
+from cockpit.cli.line import print_line
+from cockpit.cli.options import STATUS_EXIT_CODES, cluster_options, command, json_option, with_config
 from cockpit.cli.record import status_at
-from cockpit.cli.service import PollStep, look_interruptibly, serve
+from cockpit.cli.service import PollStep, look_interruptibly, serve, write_line_of
 from cockpit.config.address import explain_choices
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
+from cockpit.model import Snapshot
+from cockpit.monitor.monitor import ClusterMonitor, hosts_timeout_s, look_once
+from cockpit.recording.folder import folder_name, recordings_path
+from cockpit.report.doctor import doctor_json, doctor_text, last_half_hour, run_checks, write_bundle
+from cockpit.report.status import exit_code, status_json
+from cockpit.report.text import changes, status_text
 from cockpit.text import explain_os_error
-
-if TYPE_CHECKING:
-    from cockpit.model import Snapshot
-    from cockpit.monitor.monitor import ClusterMonitor
 
 DOCTOR_PATIENCE_S = 20.0
 """For which `doctor` waits for every host."""
@@ -77,28 +80,21 @@ def doctor(config: Config, as_json: bool, bundle: str | None) -> None:
 
 async def look_at_one(config: Config, **how: Any) -> ClusterMonitor:
     """One look, as `look_once` takes it. Raises `InputError` where a person must choose between several Rays."""
-    from cockpit.monitor.monitor import look_once
-
     monitor = await look_once(config, **how)
     if monitor.open_choices:
         raise InputError(explain_choices(monitor.open_choices))
     return monitor
 
 
-async def _look(config: Config) -> Snapshot:
+async def look_and_leave_line(config: Config) -> Snapshot:
     """One look; it leaves its line for `status --line`."""
-    from cockpit.monitor.monitor import hosts_timeout_s
-
     snapshot = (await look_at_one(config, hosts_patience=hosts_timeout_s(config))).poller.snapshot
     write_line_of(config, snapshot)
     return snapshot
 
 
 async def _print_status(config: Config, *, as_json: bool) -> int:
-    from cockpit.report.status import exit_code, status_json
-    from cockpit.report.text import status_text
-
-    snapshot = await _look(config)
+    snapshot = await look_and_leave_line(config)
     if as_json:
         output.say_json(status_json(snapshot, indent=2))
     else:
@@ -107,8 +103,6 @@ async def _print_status(config: Config, *, as_json: bool) -> int:
 
 
 def _watch(config: Config, *, as_json: bool) -> int:
-    import asyncio
-
     async def wait_for_facts(monitor: ClusterMonitor) -> None:
         await asyncio.sleep(config.interval if as_json else 0)
         await monitor.wait_until_complete(0 if as_json else FIRST_SAMPLE_PATIENCE_S)
@@ -117,9 +111,6 @@ def _watch(config: Config, *, as_json: bool) -> int:
 
 
 def _attach_printer(_: Config, monitor: ClusterMonitor, *, as_json: bool) -> PollStep:
-    from cockpit.report.status import status_json
-    from cockpit.report.text import changes, status_text
-
     printed: Snapshot | None = None
 
     def look() -> None:
@@ -136,10 +127,6 @@ def _attach_printer(_: Config, monitor: ClusterMonitor, *, as_json: bool) -> Pol
 
 
 async def _print_report(config: Config, *, as_json: bool, bundle: str | None) -> int:
-    from cockpit.recording.folder import folder_name, recordings_path
-    from cockpit.report.doctor import doctor_json, doctor_text, last_half_hour, run_checks, write_bundle
-    from cockpit.report.status import exit_code
-
     look = await look_at_one(config, everywhere=config.probe_hosts != "never", patience=DOCTOR_PATIENCE_S)
     snapshot = look.poller.snapshot
     checked = run_checks(snapshot, config.limits)
@@ -155,40 +142,3 @@ async def _print_report(config: Config, *, as_json: bool, bundle: str | None) ->
             raise InputError(f"{bundle}: {explain_os_error(error)}") from None
         output.say(f"\nWritten: {bundle} (secrets hidden; read it before you send it)", err=True)
     return exit_code(snapshot, [host.name for host in config.hosts])
-
-
-@command(
-    "metrics", {0: "printed or written, even if no Ray answers", 1: "not written", 3: "several Ray clusters to choose from, or bad usage"}
-)
-@click.option(
-    "--textfile",
-    "path",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Replace FILE atomically; node_exporter reads NAME.prom.",
-)
-@cluster_options
-@with_config
-def metrics(config: Config, path: Path | None) -> None:
-    """Print the state once, as metrics for Prometheus.
-
-    Text format 0.0.4. Unknown values are left out; while Ray does not answer, cockpit_ray_reachable is 0. Run it from
-    cron or a systemd timer, such as once a minute.
-    """
-    sys.exit(look_interruptibly(_print_metrics(config, path)))
-
-
-async def _print_metrics(config: Config, path: Path | None) -> int:
-    from cockpit.report.metrics import metrics_text
-    from cockpit.whole_file import ALL_READ, write_whole
-
-    snapshot = await _look(config)
-    text = metrics_text(snapshot, [host.name for host in config.hosts])
-    if path is None:
-        output.say(text.rstrip("\n"))
-        return DONE
-    try:
-        write_whole(path, text, ALL_READ)
-    except OSError as error:
-        return print_error(f"{path}: {explain_os_error(error)}", NOT_ALL)
-    return DONE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -55,7 +54,6 @@ class ClusterMonitor:
         publish: Callable[[Snapshot], None],
         *,
         env: Mapping[str, str] = os.environ,
-        early: subprocess.Popen[bytes] | None = None,
         once: bool = False,
         everywhere: bool = False,
         named: bool = False,
@@ -71,7 +69,7 @@ class ClusterMonitor:
         tracker = FindingTracker(config.limits, DETECTORS, assumed=SINGLE_LOOK_ASSUMED_S if once else 0.0)
         ids = config.slurm.ids if config.slurm else frozenset[str]()
         self.poller = Poller(publish, expected=expected, slurm_ids=ids, tracker=tracker, clock=self.clock)
-        self.pool = ProbePool(config, self.poller, early=early, clock=self.clock, timings=SINGLE_LOOK_PACE if once else None)
+        self.pool = ProbePool(config, self.poller, clock=self.clock, timings=SINGLE_LOOK_PACE if once else None)
         self.choice = ClusterChoice(config, env, self.poller, self.pool.local)
         self.selection = HostSelection(config, self.pool, everywhere=everywhere, named=named)
         self.logs = LogFinder(lambda: self.poller.snapshot, self.choice.followed_ray, self.pool, self.selection)

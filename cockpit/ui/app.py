@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rich.text import Text
 from textual import events
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
@@ -26,14 +24,12 @@ from cockpit.model import Snapshot
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.text import clean
 from cockpit.ui.alarm import Alarm, alarm_sequence
-from cockpit.ui.driver import AsciiDriver, TerminalDriver
-from cockpit.ui.garbage import GarbageCollector, tune_heap
 from cockpit.ui.notices import say
 from cockpit.ui.recorded import RecordedPast
 from cockpit.ui.screens.live import LiveScreen
 from cockpit.ui.screens.replay import ReplayScreen
 from cockpit.ui.services import Services
-from cockpit.ui.textual_internals import end_with
+from cockpit.ui.textual_internals import AsciiDriver
 from cockpit.ui.theme import DEFAULT_THEME, choose_signs, expect_theme, register_theme, register_themes, variable_defaults
 from cockpit.ui.tones import TonedApp
 
@@ -43,8 +39,6 @@ if TYPE_CHECKING:
 
 SETTLE_DELAY_S = 0.5
 """Seconds after which the first frame has been drawn."""
-GARBAGE_INTERVAL_S = 2.0
-"""Seconds between two looks whether garbage should be collected."""
 
 
 class Cockpit(TonedApp):
@@ -96,10 +90,6 @@ class Cockpit(TonedApp):
         self.after_first_frame: Callable[[], object] = lambda: None
         self._replayed, self._begins_at = replayed, begins_at
         self._alarm = Alarm()
-        self._garbage = GarbageCollector()
-
-    def get_driver_class(self) -> type[TerminalDriver]:
-        return TerminalDriver
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Our own colours, for themes that don't have them."""
@@ -115,6 +105,7 @@ class Cockpit(TonedApp):
 
     async def on_mount(self) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._end, 128 + signal.SIGTERM)
+        self.handle_stop_signals()
         self.theme, mistake = self._first_theme
         self._warn([mistake])
         await AwaitMount(self.screen, [self.screen])  # a key that is pressed at once finds its table
@@ -125,7 +116,6 @@ class Cockpit(TonedApp):
             self.call_after_refresh(self._begin_to_follow, self.live)
         elif self.live is not None:
             self._begin_to_follow(self.live)
-        self.set_interval(GARBAGE_INTERVAL_S, self._garbage.tick)
         if self.greeting:
             say(self, self.greeting)
 
@@ -138,7 +128,6 @@ class Cockpit(TonedApp):
 
     def _start_deferred_work(self) -> None:
         """What can wait until the first frame has been drawn."""
-        tune_heap()
         self._warn(register_themes(self))
         self.after_first_frame()
 
@@ -150,14 +139,14 @@ class Cockpit(TonedApp):
     # Facts
 
     def take(self, snapshot: Snapshot) -> None:
-        """A new snapshot: it is looked at for what is critical, and drawn."""
+        """Store a new snapshot, ring for critical findings, and draw it."""
         services, cluster = self.services, snapshot.cluster
         if cluster.replaced not in (None, services.snapshot.cluster.replaced) and self.is_running:
             say(self, replaced_words(cluster), "warning")
         services.take(snapshot)
         new = self._alarm.take_new(snapshot, services.hidden.keys)
-        if new and self._driver and not services.config.quiet:
-            self._driver.write(alarm_sequence(new, os.environ, ascii=services.config.ascii))
+        if new and not services.config.quiet:
+            self.write_to_terminal(alarm_sequence(new, os.environ, ascii=services.config.ascii))
         if self.live is not None and self.is_running:
             self.call_later(self.live.draw_newest)
 
@@ -165,8 +154,6 @@ class Cockpit(TonedApp):
 
     async def on_event(self, event: events.Event) -> None:
         """Every key and click passes here."""
-        if isinstance(event, events.InputEvent):
-            self._garbage.note_key()
         if isinstance(event, events.Key) and not event.is_forwarded and not self._admits(event):
             return
         await super().on_event(event)
@@ -201,11 +188,10 @@ class Cockpit(TonedApp):
 
     # The end
 
-    def _fatal_error(self) -> None:
-        """A bug, in one sentence: Textual's own picture of it would show every value on the way, a token among them."""
+    def fail(self, error: BaseException) -> None:
+        """End with one sentence about the bug."""
         self.monitor.close()
-        error = sys.exc_info()[1]
-        end_with(self, Text(clean(bug(error))) if error else None)
+        self.end_with_message(clean(bug(error)))
 
     async def action_quit(self) -> None:
         """Quit at once, even if a source hangs."""

@@ -22,15 +22,14 @@ MAX_DRAWN_CHARS: Final = 4_000
 SLACK_CHARS: Final = 200
 """Read beyond that, so that a secret across the cut is still whole enough to be known as one."""
 
-_SEQUENCE: Final = r"""(?x)\x1b(?:
+_SEQUENCE: Final = re.compile(r"""(?x)\x1b(?:
         \[(?P<sgr>[0-9;]{0,99})m                   # a colour; all that SGR knows in one sequence takes half of that
       | \[[0-9:;<=>?]*[ -/]*[@-~]                # any other control sequence: cursor, erase, modes
       | \][^\x07\x1b]*(?:\x07|\x1b\\)            # OSC: title, clipboard, link
       | [PX^_][^\x1b]*\x1b\\                     # DCS, SOS, PM, APC
       | [ -/][0-~]                               # character sets
       | [0-?@-OQ-WYZ`-~]                         # the rest
-    )"""
-_CONTROL: Final = r"\x1b\[[0-9:;<=>?]*[ -/]*[@-~]"
+    )""")
 _DRAWN: Final = ("bold", "dim", "italic", "underline", "reverse", "strike")
 """Beside the colours: what blinks, hides or frames text is not drawn."""
 
@@ -43,12 +42,7 @@ def drop_overwritten(line: str) -> str:
 def strip_sequences(line: str) -> str:
     """The text alone, for searching in."""
     line = drop_overwritten(line)
-    return re.sub(_SEQUENCE, "", line) if "\x1b" in line else line
-
-
-def strip_controls(text: str) -> str:
-    """Several lines without colours and other control sequences: where no escape is left in it, it holds what is `visible` of each line."""
-    return re.sub(_CONTROL, "", text) if "\x1b" in text else text
+    return _SEQUENCE.sub("", line) if "\x1b" in line else line
 
 
 def split_line(line: str, *, cut: str = "…", hide: Callable[[str], str] = redact) -> list[tuple[str, Style]]:
@@ -68,7 +62,7 @@ def _split_colours(line: str) -> list[tuple[str, Style]]:
         return [(clean(line.expandtabs()), Style.null())]
     found: list[tuple[str, Style]] = []
     written, at, column = Style.null(), 0, 0
-    for match in (*re.finditer(_SEQUENCE, line), None):
+    for match in (*_SEQUENCE.finditer(line), None):
         text = line[at : match.start() if match else None]
         if text:
             text = _expand_tabs(text, column)

@@ -54,7 +54,7 @@ class LineDrawing:
         return _highlight(strip, pattern, self._style("current" if is_current else "match")) if pattern else strip
 
     def _is_marked(self, number: int) -> bool:
-        return bool(self._searches.marks) and self._searches.marks.has(self._lines[number])
+        return bool(self._searches.marks) and self._searches.marks.has(self._lines.searched(number))
 
     def _base(self, number: int) -> Style:
         return self._style("") + self._style("mark") if self._is_marked(number) else self._style("")

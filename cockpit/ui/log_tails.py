@@ -33,7 +33,7 @@ FIRST_LINES_TIMEOUT_S: Final = 10.0
 MAX_READ_S: Final = 2.5
 """Seconds from the first lines on, after which a log that is still being written is read no further; one that is not ends sooner."""
 
-_RAY_MARK: Final = r":(?:job_id|actor_name|task_name):.*"
+_RAY_MARK: Final = re.compile(r":(?:job_id|actor_name|task_name):.*")
 """What Ray's workers write at the top of out and err alike, and before a task: no words of the program."""
 
 
@@ -141,4 +141,4 @@ def fit_lines(lines: Iterable[str]) -> tuple[str, ...]:
     """The last of these raw lines that say something, without secrets and fit to be drawn."""
     hide = LineRedactor()
     safe = ("".join(text for text, _ in split_line(line, hide=hide)).rstrip() for line in lines)
-    return tuple([line[:MAX_LINE_CHARS] for line in safe if line and not re.fullmatch(_RAY_MARK, line)][-TAIL_LINES:])
+    return tuple([line[:MAX_LINE_CHARS] for line in safe if line and not _RAY_MARK.fullmatch(line)][-TAIL_LINES:])

@@ -23,9 +23,6 @@ from cockpit.ui.log_strips import LineDrawing, find_places, shift_to_see
 
 REDRAW_INTERVAL_S: Final = 1 / 15
 """Seconds between two looks at what has arrived: more often nobody can read."""
-SEARCH_SLICE_S: Final = 0.005
-"""Seconds that looking for texts may take before keys have their turn."""
-SEARCH_PAUSE_S: Final = 0.001
 OPENING_S: Final = 3.0
 """Seconds in which a log's first lines come in: a marked line among them is gone to, a later one is not."""
 GOAL_PARTS: Final = 3
@@ -97,14 +94,11 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         """The number of the line with a match or a mark that was gone to last."""
         self._own_shift = 0
         """Cells by which that line alone is moved to the side, so that its match is seen; all others are moved by `left`."""
-        self._goal: tuple[int, int] | None = None
-        """From which line on, and in which direction, the next match is to be gone to once it is found."""
         self._note = ""
         """About the last step from match to match."""
         self._opening_ends: float | None = None
         """Until then marked lines are gone to; infinite before there are lines."""
         self._moving = self._update_due = False
-        self._show_due = 0.0
         self._layout: tuple[object, list[_Place]] = (None, [])
         self._drawn_places: list[_Place] | None = None
         self._strips: LRUCache[tuple[int, int | None, int, bool], list[Strip]] = LRUCache(1024)
@@ -115,7 +109,9 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         """Add lines, without their line ends."""
         if lines:
             self.lines.extend(lines)
-            self._schedule_update(REDRAW_INTERVAL_S)
+            if not self._update_due and self.is_mounted:
+                self._update_due = True
+                self.set_timer(REDRAW_INTERVAL_S, self._update)
 
     def clear(self) -> None:
         """Begin anew, with the same filter, search and marks, following."""
@@ -142,10 +138,10 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        self._goal, self._note, self._own_shift = None, "", 0
+        self._note, self._own_shift = "", 0
         self._redraw()
         if self.is_mounted:
-            self._catch_up()
+            self._update()
 
     def _redraw(self) -> None:
         self._strips.clear()
@@ -158,40 +154,17 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         """In words: how much there is, what is found, whether it follows, what is left out."""
         current = self._current if self._current is not None and self._is_in_sight(self._current) else None
         parts = [self._searches.filter_in_words(), self._searches.stops_in_words(current, self._note)]
-        parts.append("following" if self.follow else f"paused at line {max(self._anchor, self.lines.dropped) + 1:,}")
+        parts.append("following" if self.follow else f"paused at line {max(self._anchor, self.lines.cut) + 1:,}")
         parts.append(f"shifted by {self.left}: Left moves back" if self.left else "")
-        if self.lines.dropped:
-            parts.append(f"{self.lines.dropped:,} older lines dropped (limit {self.lines.limit})")
+        parts.append(self.lines.cut_in_words())
         return (" - " if self.ascii else " · ").join(filter(None, parts))
 
-    def _schedule_update(self, delay: float) -> None:
-        if not self._update_due and self.is_mounted:
-            self._update_due = True
-            self.set_timer(delay, self._look_on)
-
-    def _look_on(self) -> None:
-        """Each slice of a long search is too short to be worth drawing what it found."""
+    def _update(self) -> None:
+        """Show what has arrived or is looked for since the last time."""
         self._update_due = False
-        is_all = self._look()
-        if is_all or self._clock() >= self._show_due:
-            self._show(is_all=is_all)
-
-    def _look(self) -> bool:
-        until = self._clock() + SEARCH_SLICE_S
-        is_all = self._searches.look(lambda: self._clock() >= until)
-        if not is_all:
-            self._schedule_update(SEARCH_PAUSE_S)
-        return is_all
-
-    def _catch_up(self) -> None:
-        self._show(is_all=self._look())
-
-    def _show(self, *, is_all: bool) -> None:
-        """Show what has arrived or been found since the last time."""
-        self._show_due = self._clock() + REDRAW_INTERVAL_S
+        self._searches.look()
         self._rows = self._searches.rows
         self._open_at_mark()
-        self._go_on(is_all=is_all)
         last = self._first_fitting(len(self._rows), self.size.height)
         self.virtual_size = Size(1, last + self.size.height)
         self._move_to(last if self.follow else bisect_left(self._rows, self._anchor))
@@ -211,27 +184,21 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         self._step(-1)
 
     def _step(self, by: int) -> None:
-        self._opening_ends, self._note = None, "" if self._searches.stops else "no match to go to: press / to search"
-        if self._searches.stops:
+        """Go to the next stop in this direction; past the last line go on at the other end."""
+        self._opening_ends, self._note = None, ""
+        self._update()
+        stops = self._searches.stops
+        if not stops:
+            self._note = "no match to go to: press / to search"
+        elif stops.found:
             numbers = [number for number, _ in self._places()] or [self._anchor]
             at = self._current + by if self._current in numbers else numbers[0 if by > 0 else -1]
-            self._goal = at, by
-        self._catch_up()
-
-    def _go_on(self, *, is_all: bool) -> None:
-        """Go to the goal, if it is found yet; past the last line go on at the other end."""
-        if self._goal is None:
-            return
-        (at, by), found = self._goal, self._searches.stops.found
-        target = self._searches.stops.next(at) if by > 0 else self._searches.stops.previous(at)
-        if target is None and not is_all:
-            return
-        self._goal = None
-        if target is None and found:
-            target = found[0 if by > 0 else -1]
-            self._note = ", from the top" if by > 0 else ", from the end"
-        if target is not None:
+            target = stops.next(at) if by > 0 else stops.previous(at)
+            if target is None:
+                target = stops.found[0 if by > 0 else -1]
+                self._note = ", from the top" if by > 0 else ", from the end"
             self._go_to(target)
+        self._update()
 
     def _open_at_mark(self) -> None:
         if self._opening_ends is None or not len(self.lines):
@@ -280,7 +247,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         row = round(new_value)
         if not self._moving and row < len(self._rows):
             self.follow = new_value >= self.max_scroll_y
-            self._goal = self._opening_ends = None
+            self._opening_ends = None
             self._anchor = self._rows[row]
             self.post_message(self.Changed())
 
@@ -301,8 +268,8 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
 
     def action_end(self) -> None:
         """Go to the newest line and stay with it."""
-        self.follow, self._goal, self._opening_ends = True, None, None
-        self._catch_up()
+        self.follow, self._opening_ends = True, None
+        self._update()
         self.post_message(self.Changed())
 
     def action_shift(self, by: int) -> None:
@@ -319,15 +286,15 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
     def action_wrap(self) -> None:
         """Wrap long lines, or cut them off at the edge of the screen."""
         self.wrap, self.left, self._own_shift = not self.wrap, 0, 0
-        self._catch_up()
+        self._update()
 
     def on_mount(self) -> None:
         """Show what came before there was a screen."""
-        self._catch_up()
+        self._update()
 
     def on_resize(self) -> None:
         """Another height has another end."""
-        self._catch_up()
+        self._update()
 
     # Drawing
 
@@ -381,8 +348,8 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         return max(0, min(row, end - 1))
 
     def _parts(self, number: int) -> list[Strip]:
-        """A line as it is drawn: one strip, or several when it is wrapped; blank when it has been dropped in the meantime."""
-        if not self.lines.dropped <= number < self.lines.end:
+        """A line as it is drawn: one strip, or several when it is wrapped; blank when it has been cut in the meantime."""
+        if not self.lines.cut <= number < self.lines.end:
             return [Strip.blank(self.scrollable_content_region.width, self._style(""))]
         left = None if self.wrap else self._shift_of(number)
         is_apart = left is not None and left != self.left

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import isfinite
-from typing import Final, Literal
+from typing import Literal
 
 Tone = Literal[
     "", "dim", "faint", "ok", "warn", "bad", "accent", "bold", "low", "mid", "high", "kill", "stale", "reserved", "here", "past", "cursor",
@@ -82,10 +82,6 @@ def bar(fraction: float | None, width: int, mark: float | None = None, *, ascii:
     cells = _fill(fraction, width, ascii=ascii)
     track: tuple[Piece, ...] = ((cells, full), (("." if ascii else "·") * (width - len(cells)), "faint"))
     return merge(track if mark is None else _draw_mark(track, min(width - 1, int(mark * width)), "|" if ascii else "│"))
-
-
-CACHED: Final = (_step, heat, bar)
-"""Functions with a cache, for whoever clears it."""
 
 
 def chart(

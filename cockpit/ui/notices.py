@@ -11,7 +11,7 @@ from textual.dom import DOMNode
 
 from cockpit.sources.source import SourceError
 from cockpit.text import clean
-from cockpit.ui.textual_internals import withdraw_information
+from cockpit.ui.textual_internals import take_back_notifications
 
 Answer = TypeVar("Answer")
 WAIT_NOTICE_DELAY_S: Final = 0.7
@@ -20,7 +20,7 @@ WAIT_NOTICE_DELAY_S: Final = 0.7
 
 def say(node: DOMNode, text: str, severity: Any = "information") -> None:
     """Show a notification in place of the last one: it tells of the newest key. Text from a cluster is never markup."""
-    withdraw_information(node.app)
+    take_back_notifications(node.app, "information")
     node.app.notify(clean(text), severity=severity, markup=False, timeout=6)
 
 
@@ -42,7 +42,7 @@ async def await_aloud(node: DOMNode, work: Coroutine[Any, Any, Answer], words: s
             return task.result()
         say(node, words)
         answer = await task
-        withdraw_information(node.app)
+        take_back_notifications(node.app, "information")
         return answer
     finally:
         task.cancel()

@@ -157,17 +157,17 @@ class PageView(Vertical):
         """Whether somebody types a filter."""
         return isinstance(self.screen.focused, Input)
 
-    def draw(self, *, in_slices: bool = False) -> None:
-        """Draw the open page. `in_slices`: nobody waits for it, so that a key may come before the rest of it."""
+    def draw(self) -> None:
+        """Draw the open page."""
         services, view = self._services, self._owner.make_view()
         self.view, self._is_drawn = view, True
         with self.app.batch_update():
             recorded = services.recorder.state_of(view.snapshot.cluster) if services.recorder else None
             notes = page_notes(self.page, self.table, recorded, time=self._owner.time_note(), readonly=services.config.readonly)
             room = view.height - self.header.show(view, self.pages, notes) - FOOTER_LINES
-            self.table.show(self.page.sections(view), view, self.page.heading, expected_room=room, in_slices=in_slices)
+            self.table.show(self.page.sections(view), view, self.page.heading, expected_room=room)
             is_first = len(self.pages) == 1
-            self.body.show(lends=is_first, may_cover=is_first and not isinstance(self.page, OverviewPage), in_slices=in_slices)
+            self.body.show(lends=is_first, may_cover=is_first and not isinstance(self.page, OverviewPage))
 
     def open(self, pages: list[Page]) -> None:
         """Show the last of these; Esc leads back through the others."""

@@ -44,9 +44,9 @@ class Part(Table, can_focus=False):
     BINDINGS: ClassVar[list[BindingType]] = []
     start = -1
 
-    def _repaint(self, scroll: int | None, *, in_slices: bool) -> None:  # noqa: ARG002 it is not scrolled
+    def _repaint(self, scroll: int | None) -> None:  # noqa: ARG002 it is not scrolled
         """From one row to the next most headings, names and blanks stay."""
-        self._refresh_changed(in_slices=in_slices)
+        self._refresh_changed()
 
     def on_click(self, event: events.Click) -> None:
         """Nothing is chosen here."""
@@ -101,25 +101,19 @@ class Body(Vertical):
         super().__init__(self._table, self._pane)
         self.is_wanted = True
         self._lends = self._may_cover = False
-        self._is_fresh = False
-        """Whether the table has new facts that the pane hasn't."""
         self._timer: Timer | None = None
 
-    def show(self, *, lends: bool, may_cover: bool, in_slices: bool = False) -> None:
+    def show(self, *, lends: bool, may_cover: bool) -> None:
         """The pane anew, for what the table says now.
 
         `lends`: every row has more to say, so that the pane comes before texts that are cut; `may_cover`: also before rows of a long table.
-        `in_slices`: nobody waits for it, so that it comes a moment after the table.
         """
         self._lends, self._may_cover = lends, may_cover
         has_pane = self.is_wanted and is_large(self.app.size)
         if self._table.lends != (lends and has_pane):
             self._table.lends = lends and has_pane
             self._table.on_resize()
-        if in_slices:
-            self._show_later(fresh=True)
-        else:
-            self._show_pane(fresh=True)
+        self._pane.show(self._table.selected, self._lines(), self._table.view, fresh=True)
 
     @property
     def row(self) -> Any:
@@ -134,26 +128,18 @@ class Body(Vertical):
 
     def on_resize(self) -> None:
         """How much room there is for the pane is known only now."""
-        self._show_pane(fresh=False)
+        self._follow_table()
 
     def on_table_moved(self) -> None:
         """Rows that a held key passes are left out."""
-        self._show_later(fresh=False)
-
-    def _show_later(self, *, fresh: bool) -> None:
-        self._is_fresh |= fresh
         if self._timer is None:
             self._timer = self.set_timer(PANE_DELAY_S, self._follow_table)
-        elif not fresh:
+        else:
             self._timer.reset()
 
     def _follow_table(self) -> None:
         self._timer = None
-        self._show_pane(fresh=self._is_fresh)
-
-    def _show_pane(self, *, fresh: bool) -> None:
-        self._is_fresh = False
-        self._pane.show(self._table.selected, self._lines(), self._table.view, fresh=fresh)
+        self._pane.show(self._table.selected, self._lines(), self._table.view, fresh=False)
 
     def _lines(self) -> int:
         if not self.is_wanted or not is_large(self.app.size):

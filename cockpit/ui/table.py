@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
@@ -15,7 +14,6 @@ from textual.geometry import Region, Size, Spacing
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
-from textual.timer import Timer
 from textual.widget import Widget
 
 from cockpit.ui.block import GUTTER_CELLS, Block, lay_out, sort_rows
@@ -23,10 +21,6 @@ from cockpit.ui.drawing import Drawing
 from cockpit.ui.section import Section
 from cockpit.ui.view import View
 
-SLICE_LINES = 12
-"""Lines that are compared and drawn at once; a key waits for those at most."""
-SLICE_PAUSE_S = 0.02
-"""Seconds between two slices: Textual paints at most sixty times a second, and paints together what is drawn within that time."""
 MAX_PLACES = 100
 """Pages of which it is remembered where the cursor was left: those left longest ago are forgotten first."""
 
@@ -106,7 +100,6 @@ class Table(ScrollView, can_focus=True):
         """Each line as it was drawn last."""
         self._drawn: dict[tuple[int, int], Strip] = {}
         """Lines that were drawn and wait to be painted, by their place and the scroll offset; empty once what they show has changed."""
-        self._next_slice: Timer | None = None
 
     # What is shown
 
@@ -115,13 +108,10 @@ class Table(ScrollView, can_focus=True):
         selected = self.selected if self._has_moved else None
         return CursorPlace(None if selected is None else selected.key, self.at, self.scroll_offset.y)
 
-    def show(
-        self, sections: Sequence[Section[Any]], view: View, page: str | None = None, *, expected_room: int = 0, in_slices: bool = False
-    ) -> None:
+    def show(self, sections: Sequence[Section[Any]], view: View, page: str | None = None, *, expected_room: int = 0) -> None:
         """Replace everything. Another `page` than the last opens where its cursor was left, or at its top.
 
         `expected_room`: lines that it will have, where it isn't laid out yet, so that its first frame looks as the next.
-        `in_slices`: nobody waits for it, so that it may come line by line, and a key before the rest of it.
         """
         is_other = page not in (None, self._page)
         place = self._place
@@ -139,7 +129,7 @@ class Table(ScrollView, can_focus=True):
         self.at = self._find(place) if self._has_moved else self.start
         if is_other:
             self._drawing.forget_rows()
-        self._repaint(place.scroll if is_other else None, in_slices=in_slices and not is_other)
+        self._repaint(place.scroll if is_other else None)
 
     def continue_from(self, other: Table) -> None:
         """Show the rows of another moment as another table did: in its order, with its filter, tags and cursors."""
@@ -230,34 +220,15 @@ class Table(ScrollView, can_focus=True):
         self._on_screen[y] = strip
         return strip
 
-    def _refresh_changed(self, *, in_slices: bool = False) -> None:
+    def _refresh_changed(self) -> None:
         """Have those lines painted that look different now: from one snapshot to the next most stay."""
-        self._forget_drawn()
-        if in_slices:
-            self._refresh_slice(0)
-        else:
-            self._refresh_lines(0, self.size.height)
-
-    def _refresh_slice(self, first: int) -> None:
-        """Some lines now, the rest in a moment: a key that is pressed meanwhile waits for these alone."""
-        last = min(first + SLICE_LINES, self.size.height)
-        self._refresh_lines(first, last)
-        self._next_slice = self.set_timer(SLICE_PAUSE_S, partial(self._refresh_slice, last)) if last < self.size.height else None
-
-    def _refresh_lines(self, first: int, last: int) -> None:
+        self._drawn.clear()
         top, width = self.scroll_offset.y, self.size.width  # Textual works them out anew each time: a tenth of a line's time
-        for y in range(first, last):
+        for y in range(self.size.height):
             before, strip = self._on_screen.get(y), self._draw_line(y, top, width)
             if strip is not before and strip != before:
                 self._drawn[y, top] = strip
                 self.refresh(Region(0, y, width, 1))
-
-    def _forget_drawn(self) -> None:
-        """Something has changed that lines are drawn from."""
-        self._drawn.clear()
-        if self._next_slice is not None:
-            self._next_slice.stop()
-            self._next_slice = None
 
     def _draw_line(self, y: int, top: int, width: int) -> Strip:
         """A heading, a row, or nothing; `top`: lines that are scrolled off."""
@@ -283,13 +254,13 @@ class Table(ScrollView, can_focus=True):
         index = number - block.first
         return Region(0, block.line_of(index), self.size.width, block.height_of(index))
 
-    def _repaint(self, scroll: int | None, *, in_slices: bool) -> None:
+    def _repaint(self, scroll: int | None) -> None:
         """All of it; scrolled down by so many lines where another page is opened."""
         self.virtual_size = Size(self.size.width, self.lines)
         if scroll is not None:
             self.scroll_to(0, scroll, animate=False, force=True, immediate=True)
         self._keep_in_sight()
-        self._refresh_changed(in_slices=in_slices)
+        self._refresh_changed()
 
     def _keep_in_sight(self) -> None:
         region = Region(0, 0, 1, 1) if self.at == 0 else self._region_of(self.at)

@@ -1,22 +1,116 @@
-"""The private names of Textual that cockpit uses: each has one function here, so that a new Textual breaks one file."""
+"""The private names of Textual that cockpit uses, each with its reason: the one file to look at when Textual is updated."""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from rich.console import RenderableType
+from rich.text import Text
 from textual.app import App
+from textual.drivers.linux_driver import LinuxDriver
+
+from cockpit.text import to_ascii
 
 
-def withdraw_information(app: App[Any]) -> None:
-    """Take back what was said last, but for warnings and errors: Textual lets a notification only run out."""
+class TerminalDriver(LinuxDriver):
+    """Textual's driver, which draws on stdout and survives a terminal that is left, gone, or sends nonsense."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """`_file`: Textual draws on stderr, which is not the terminal in `cockpit 2>file`."""
+        super().__init__(*args, **options)
+        self._file = sys.__stdout__
+
+    def run_input_thread(self) -> None:
+        """Read keys. Textual's parser raises errors at some sequences that no terminal should send: keys after one must still work."""
+        while not self.exit_event.is_set():
+            with suppress(Exception):  # an OSError too: the terminal is gone, and `cockpit.cli.screen` ends the program
+                super().run_input_thread()
+
+    def write(self, data: str) -> None:
+        """Write only while a thread reads `_writer_thread`'s queue: it takes 30 texts, and the next one would wait for ever.
+
+        There is no such thread while an editor has the terminal, in the background of a shell, and after the terminal is gone.
+        """
+        if self._writer_thread is not None and self._writer_thread.is_alive():
+            super().write(data)
+
+
+class AsciiDriver(TerminalDriver):
+    """For `--ascii`: whatever widget draws a sign, an ASCII one is written."""
+
+    def write(self, data: str) -> None:
+        super().write(to_ascii(data))
+
+
+class PatchedApp(App[None]):
+    """An App whose process can be stopped and continued, and which shows no values of variables when it fails."""
+
+    def get_driver_class(self) -> type[TerminalDriver]:
+        return TerminalDriver
+
+    def handle_stop_signals(self) -> None:
+        """Have the event loop handle SIGTSTP and SIGCONT, which Textual handles inside the signal handler.
+
+        A handler runs at any moment: also while the main thread holds the lock of the writer's queue, and then waits for that lock for
+        ever. And after a SIGSTOP, which no program hears of, Textual would start its threads a second time.
+        """
+        if self._driver is not None and self._driver.can_suspend:
+            loop = asyncio.get_running_loop()
+            loop.add_signal_handler(signal.SIGTSTP, self.action_suspend_process)
+            loop.add_signal_handler(signal.SIGCONT, self._retake_terminal)
+
+    @contextmanager
+    def suspend(self) -> Iterator[None]:
+        """As Textual does it; meanwhile both signals do what they do to any program, so that ctrl+z in an editor stops cockpit too."""
+        with super().suspend():
+            handlers = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTSTP, signal.SIGCONT)}
+            try:
+                yield
+            finally:
+                for number, handler in handlers.items():
+                    signal.signal(number, handler)
+
+    def action_suspend_process(self) -> None:
+        """Stop the whole process group, as a terminal does at ctrl+z: Textual stops itself alone, and a `make` around it runs on.
+
+        The kernel ignores SIGTSTP where no shell could continue the group.
+        """
+        if self._driver is not None and self._driver.can_suspend:
+            with self.suspend():
+                os.killpg(0, signal.SIGTSTP)
+
+    def _retake_terminal(self) -> None:
+        """After a SIGSTOP: the shell has changed the terminal's modes and overwritten the screen."""
+        with self.suspend():
+            pass
+
+    def write_to_terminal(self, data: str) -> None:
+        """Write escape sequences that draw nothing, such as a bell. Textual has no public call for it."""
+        if self._driver is not None:
+            self._driver.write(data)
+
+    def end_with_message(self, text: str) -> None:
+        """End now, and print the text once the terminal is restored."""
+        self._exit_renderables.append(Text(text))
+        self._close_messages_no_wait()
+
+    def _fatal_error(self) -> None:
+        """Textual prints a traceback with the values of all variables, a token among them."""
+        if error := sys.exc_info()[1]:
+            self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        """Called with an exception that nobody caught."""
+        self.end_with_message(type(error).__name__)
+
+
+def take_back_notifications(app: App[Any], severity: str) -> None:
+    """Remove the notifications of this severity. Textual's `clear_notifications` removes all."""
     for notification in list(app._notifications):
-        if notification.severity == "information":
+        if notification.severity == severity:
             app._unnotify(notification)
-
-
-def end_with(app: App[Any], text: RenderableType | None) -> None:
-    """End at once, and print a text below the prompt in place of Textual's own picture of an error."""
-    if text is not None:
-        app._exit_renderables.append(text)
-    app._close_messages_no_wait()

@@ -24,7 +24,7 @@ COLORS: Final = ("primary", "secondary", "accent", "foreground", "background", "
 OWN_VARIABLES: Final = ("faint", "heat-low", "heat-mid", "heat-high", "kill-line", "reserved", "stale")
 """The variables that are ours; Textual's own may be set as well."""
 _ANSI: Final = ("ansi_bright_black", "ansi_cyan", "ansi_green", "ansi_yellow", "ansi_magenta", "ansi_magenta", "ansi_bright_black")
-_SHADE: Final = r"(?P<color>.+?)(?: (?:100|\d{1,2})%)?"
+_SHADE: Final = re.compile(r"(?P<color>.+?)(?: (?:100|\d{1,2})%)?")
 _WORDS_OF_STYLE: Final = {"none", "not", "bold", "dim", "italic", "underline", "reverse", "strike"}
 _EXPECTED: Final = {"dark": "true or false", "ansi": "true or false", "colors": "names with colours", "variables": "names with colours"}
 
@@ -187,7 +187,7 @@ def _is_valid(name: str, value: str) -> bool:
     """Whether Textual's CSS will take the value: what it can't read ends the program."""
     if "-style" in name:  # also link-style-hover
         return bool(value) and _WORDS_OF_STYLE.issuperset(value.split())
-    match = re.fullmatch(_SHADE, value)
+    match = _SHADE.fullmatch(value)
     if match is None or (match["color"] == "auto" and name in COLORS):
         return False
     try:

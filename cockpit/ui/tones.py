@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Final, cast
 
 from rich.segment import Segment
 from rich.style import Style
-from textual.app import App
 from textual.strip import Strip
 from textual.widget import Widget
 
 from cockpit.text import clean
 from cockpit.ui.marks import Piece
+from cockpit.ui.textual_internals import PatchedApp
 
 _LOOKS: Final[Mapping[str, str]] = {
     "header": "color: $text-muted; background: $panel",
@@ -41,7 +41,7 @@ _BOLD_IN_LINES: Final = ("warn", "cursor")
 _NORMAL, _BOLD = Style.null(), Style(bold=True)
 
 
-class TonedApp(App[None]):
+class TonedApp(PatchedApp):
     """An app whose widgets draw in tones. It has their styles for all: in each widget they took 3 ms at each of its new styles."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"tone--{name}" for name in _LOOKS}

@@ -11,11 +11,11 @@ from click.testing import CliRunner
 
 from cockpit.check import preset
 from cockpit.check.preset import look_and_check
+from cockpit.cli import status as status_command
 from cockpit.cli.check import preset_of
 from cockpit.cli.main import main
 from cockpit.config.address import Address
 from cockpit.config.settings import Config
-from cockpit.monitor import monitor as monitor_module
 from cockpit.presets import read_preset
 from cockpit.sources import source
 from tests.check.worlds import asked, cluster, group, machine
@@ -54,7 +54,7 @@ def seen(monkeypatch, tmp_path):
         configs.append(config)
         return Looked(config, cluster(machine(1)))
 
-    monkeypatch.setattr(monitor_module, "look_once", look_once)
+    monkeypatch.setattr(status_command, "look_once", look_once)
     return configs
 
 

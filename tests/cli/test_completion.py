@@ -6,7 +6,7 @@ import pytest
 from click.shell_completion import ShellComplete, get_completion_class
 from msgspec.structs import replace
 
-from cockpit.cli.completion import last_recorded
+from cockpit.cli.known_names import last_recorded
 from cockpit.cli.main import main
 from cockpit.config.settings import config_path
 from cockpit.config.themes import shipped_folder

@@ -62,8 +62,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         async def look(*_: Any, **__: Any) -> Any:
             return monitor
 
-        monkeypatch.setattr("cockpit.monitor.monitor.look_once", look)
-        monkeypatch.setattr("cockpit.acts.executor.ActionExecutor", Executor)
+        for command in ("acts", "launch", "logs", "status"):
+            monkeypatch.setattr(f"cockpit.cli.{command}.look_once", look)
+        for command in ("acts", "launch"):
+            monkeypatch.setattr(f"cockpit.cli.{command}.ActionExecutor", Executor)
         return CliRunner().invoke(main, words.split()).exit_code
 
     return invoke

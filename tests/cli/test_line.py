@@ -9,8 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from cockpit.cli import line as line_command
-from cockpit.cli.line import answer_line, print_line, write_line_of
+from cockpit.cli.line import answer_line, print_line
 from cockpit.cli.main import main
+from cockpit.cli.service import attach_line_writer, write_line_of
 from cockpit.config.settings import Config
 from cockpit.line_file import line_path, lines_path, read_line
 from tests.world import snapshot
@@ -105,7 +106,7 @@ def test_a_monitor_that_is_read_only_has_no_writer():
     class Monitor:
         poller = None
 
-    line_command.attach_line_writer(Config(readonly=True), Monitor())
+    attach_line_writer(Config(readonly=True), Monitor())
 
 
 @pytest.mark.process

@@ -113,7 +113,7 @@ def printed(monkeypatch, looked, request, *, terminal=False):
     async def look_once(config, **how):
         return looked
 
-    monkeypatch.setattr("cockpit.monitor.monitor.look_once", look_once)
+    monkeypatch.setattr("cockpit.cli.logs.look_once", look_once)
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
     return print_log(Config(), request)
 

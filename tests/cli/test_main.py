@@ -294,7 +294,7 @@ def test_two_live_sessions_are_listed_and_none_is_taken(monkeypatch):
     async def look(_, **patience):
         return Two()
 
-    monkeypatch.setattr("cockpit.monitor.monitor.look_once", look)
+    monkeypatch.setattr("cockpit.cli.status.look_once", look)
     result = cockpit("status")
     assert result.exit_code == 3
     assert "name one with --address" in result.stderr
@@ -315,7 +315,7 @@ def test_watching_takes_none_of_two_live_sessions_either(monkeypatch):
 
         def close(self): ...
 
-    monkeypatch.setattr("cockpit.monitor.monitor.ClusterMonitor", Two)
+    monkeypatch.setattr("cockpit.cli.service.ClusterMonitor", Two)
     result = cockpit("status", "--watch", "--readonly")
     assert result.exit_code == 3
     assert "http://10.0.0.1:9266  session_2" in result.stderr
@@ -467,9 +467,9 @@ def test_the_demo_gets_the_flags_it_was_given(monkeypatch):
         screen("http://127.0.0.1:8299", {})
         return 0
 
-    monkeypatch.setattr("cockpit.demo.run_demo", run_demo)
-    monkeypatch.setattr("cockpit.cli.main.why_no_screen", lambda: None)
-    monkeypatch.setattr("cockpit.cli.main.show", lambda config, greeting: shown.append((config.address, config.theme, greeting)))
+    monkeypatch.setattr("cockpit.cli.demo.run_demo", run_demo)
+    monkeypatch.setattr("cockpit.cli.demo.why_no_screen", lambda: None)
+    monkeypatch.setattr("cockpit.cli.demo.show", lambda config, greeting: shown.append((config.address, config.theme, greeting)))
     assert cockpit("--theme", "nord", "demo").exit_code == 0
     greeting = "Demo cluster at http://127.0.0.1:8299; q stops it and its jobs. To try recover: 7, then R on the preset demo"
     assert shown == [("http://127.0.0.1:8299", "nord", greeting)]

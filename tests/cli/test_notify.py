@@ -15,7 +15,6 @@ import pytest
 from click.testing import CliRunner
 
 from cockpit.cli.main import main
-from cockpit.notify import delivery
 from cockpit.notify.robots import ChatBotRefusedError
 
 SECRET = "0a1b2c3d4e5f6789"
@@ -52,7 +51,7 @@ def heard(monkeypatch):
         if target.command:
             raise ChatBotRefusedError("it ended with exit code 7: no pager")
 
-    monkeypatch.setattr(delivery, "deliver", send)
+    monkeypatch.setattr("cockpit.cli.notify.deliver", send)
     return targets
 
 

@@ -1,8 +1,7 @@
-"""The screen is imported in steps: Ray's answers are read between two of them, and signals end it at once, its children too."""
+"""While the screen is imported, a signal ends cockpit without a word, its probe too."""
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -10,46 +9,30 @@ import sys
 import psutil
 import pytest
 
-IMPORTED = """
-import json, sys
-from importlib import import_module
-steps = import_module("cockpit.ui").IMPORT_STEPS
-news = []
-for step in steps:
-    before = len(sys.modules)
-    import_module(step)
-    news.append(len(sys.modules) - before)
-print(json.dumps([steps[-1], news]))
-"""
 SIGNALLED = """
-import os, sys
+import os, sys, threading
 from cockpit.cli import screen
 from cockpit.config.settings import load
-spawn = screen.spawn_local
-def spawn_and_tell(interval):
-    child = spawn(interval)
+from cockpit.sources.probes import host_probe
+spawn, has_spawned = host_probe.spawn, threading.Event()
+def spawn_and_tell(command):
+    child = spawn(command)
     print(child.pid, flush=True)
+    has_spawned.set()
     return child
-screen.spawn_local = spawn_and_tell
+host_probe.spawn = spawn_and_tell
 class Importing:
     def find_spec(self, name, *_):
         if name == "textual.app":
+            has_spawned.wait(50)
             os.kill(os.getpid(), {number})
 sys.meta_path.insert(0, Importing())
 screen.show(load({{}}))
 """
 
 
-def test_each_step_imports_something_and_none_of_them_most_of_it():
-    done = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True, timeout=60)
-    last, news = json.loads(done.stdout)
-    assert last == "cockpit.ui.app"
-    assert all(news)
-    assert max(news) < sum(news) / 2
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_in_the_middle_of_a_step_ends_it_without_a_word_and_its_probe_too(number):
+def test_a_signal_while_textual_is_imported_ends_it_without_a_word_and_its_probe_too(number):
     done = subprocess.run([sys.executable, "-c", SIGNALLED.format(number=int(number))], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (128 + number, "")
     _, alive = psutil.wait_procs([one for one in psutil.process_iter() if one.pid == int(done.stdout)], timeout=60)

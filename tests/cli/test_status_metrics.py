@@ -31,7 +31,7 @@ def run(tmp_path, monkeypatch):
         async def look(*_, **__):
             return Monitor(snapshot() if shot is None else shot, choices)
 
-        monkeypatch.setattr("cockpit.monitor.monitor.look_once", look)
+        monkeypatch.setattr("cockpit.cli.status.look_once", look)
         return CliRunner().invoke(main, ["metrics", *words])
 
     return invoke

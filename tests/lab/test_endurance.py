@@ -171,7 +171,7 @@ def test_a_terminal_that_changes_its_size_a_thousand_times(watched: Screen):
     program = watched.program.outer
     turn(watched, 500)
     files = usage(program, 0.0).files
-    # Memory is at its highest, 35 MB more, when caches are full and garbage was collected between keys: after some ten thousand sizes.
+    # Memory is at its highest, 35 MB more, when caches are full: after some ten thousand sizes.
     assert any(growth_of(watched, 1000) < 1 for _ in range(30)), "what comes for ever comes every time"
     watched.resize(160, 50)
     text = watched.until("nodes 2/2", "Overview", within=PATIENCE)

@@ -1,4 +1,4 @@
-"""Searching a log, going from match to match, and marked lines: in slices, wherever the text stands."""
+"""Searching a log, going from match to match, and marked lines, wherever the text stands."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.ui.log_colours import strip_sequences
-from cockpit.ui.log_lines import BLOCK_LINES, LogLines
-from cockpit.ui.log_search import LineSearch
+from cockpit.ui.log_lines import LogLines
+from cockpit.ui.log_search import LineSearch, LogSearches
 from tests.ui.logs import numbered, shown, texts, until
 
 PIECES = st.sampled_from(["er", "ror", "ERROR", " ", "\x1b[31m", "\x1b[0m", "\x1b]0;error\x07", "\x1b[", "\x1b", "\r", "é", "ß"])
@@ -16,9 +16,8 @@ LINES = st.lists(st.lists(PIECES, max_size=5).map("".join), max_size=40)
 
 
 def found(lines: LogLines, search: LineSearch) -> list[int]:
-    while not search.look(lines, lambda: True):
-        pass
-    return list(search.found)
+    search.look(lines, range(lines.cut, lines.end))
+    return search.found
 
 
 def log_of(lines: list[str]) -> LogLines:
@@ -44,36 +43,28 @@ def test_signs_of_regular_expressions_mean_themselves(text: str) -> None:
     assert pattern.findall(f"has {text} in it") == [text]
 
 
-def test_within_a_filter_it_finds_only_lines_of_the_filter() -> None:
-    log = log_of(["red one", "blue one", "red two", "blue two"])
-    assert found(log, LineSearch(["two"], within=LineSearch(["red"]))) == [2]
-    assert found(log, LineSearch(["two"], within=LineSearch(["red"], invert=True))) == [3]
+@pytest.mark.parametrize(("invert", "matches"), [(False, [2]), (True, [3])])
+def test_within_a_filter_only_lines_of_the_filter_are_found(invert: bool, matches: list[int]) -> None:
+    searches = LogSearches(log_of(["red one", "blue one", "red two", "blue two"]))
+    searches.set_filter("red", invert=invert)
+    searches.set_search("two")
+    searches.look()
+    assert searches.search.found == matches
 
 
-def test_what_was_dropped_is_no_longer_found() -> None:
+def test_what_was_cut_is_no_longer_found() -> None:
     log, search = LogLines(max_lines=300), LineSearch(["7"])
     for begin in range(0, 2000, 100):
         log.extend(numbered(100, begin))
-        assert found(log, search) == [number for number in range(log.dropped, log.end) if "7" in str(number)]
+        assert found(log, search) == [number for number in range(log.cut, log.end) if "7" in str(number)]
 
 
-def test_it_looks_at_each_line_once_a_block_at_a_time() -> None:
-    log, search = log_of(numbered(3 * BLOCK_LINES)), LineSearch(["line"])
-    assert not search.look(log, lambda: True)
-    assert search.seen == BLOCK_LINES
-    assert search.look(log, lambda: False)
-    log.extend(numbered(5, 3 * BLOCK_LINES))
-    assert search.look(log, lambda: True)
-    assert list(search.found) == list(range(3 * BLOCK_LINES + 5))
-
-
-def test_the_line_before_is_not_known_while_lines_up_to_it_are_not_looked_at() -> None:
-    log, search = log_of(numbered(3 * BLOCK_LINES)), LineSearch(["line"])
-    search.look(log, lambda: True)
-    assert search.previous(10) == 10
-    assert search.previous(2 * BLOCK_LINES) is None
-    assert search.next(10) == 10
-    assert search.next(2 * BLOCK_LINES) is None
+def test_it_looks_at_each_line_once() -> None:
+    log, search = log_of(numbered(300)), LineSearch(["line"])
+    assert found(log, search) == list(range(300))
+    log.extend(numbered(5, 300))
+    assert found(log, search) == list(range(305))
+    assert found(log, search) == list(range(305))
 
 
 # Going from match to match
@@ -100,7 +91,6 @@ async def test_next_goes_to_the_first_match_from_the_topmost_line_in_sight_on_an
         statuses = []
         for key in "nnnNNNNNNNN":
             await pilot.press(key)
-            await until(lambda: "to search" not in view.status)
             statuses.append(view.status.split(" · ")[1])
         assert statuses[:3] == ["match 5 of 20", "match 6 of 20", "match 7 of 20"]
         assert statuses[3:] == [*(f"match {place} of 20" for place in (6, 5, 4, 3, 2, 1)), "match 20 of 20, from the end", "match 19 of 20"]
@@ -240,31 +230,6 @@ async def test_a_search_goes_through_the_lines_of_the_filter_alone() -> None:
         assert [text for text, style, _ in view.render_line(2) if style and style.reverse] == ["1"]
         view.filter("")
         await until(lambda: "match 3 of 28" in view.status)
-
-
-async def test_a_long_search_works_in_slices_and_goes_to_its_match_once_it_is_found() -> None:
-    ticks = iter(range(1_000_000))
-    async with shown(clock=lambda: next(ticks)) as (view, _):
-        view.extend(numbered(2000))
-        view.search("line 1999")
-        assert view.status == "2,000 lines · 0 matches, 1,744 lines to search · following"
-        view.action_previous()
-        await until(lambda: "match 1 of 1 ·" in view.status)
-        view.search("line 1500")
-        view.action_next()
-        await until(lambda: "match 1 of 1, from the top ·" in view.status)
-        assert "line 1500" in texts(view)
-
-
-async def test_a_reader_who_moves_is_not_taken_to_a_match_that_is_found_later() -> None:
-    ticks = iter(range(1_000_000))
-    async with shown(clock=lambda: next(ticks)) as (view, _):
-        view.extend(numbered(2000))
-        view.search("line 1999")
-        view.action_next()
-        view.action_top()
-        await until(lambda: "1 match ·" in view.status)
-        assert texts(view)[0] == "line 0"
 
 
 # Marks

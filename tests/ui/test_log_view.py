@@ -185,16 +185,16 @@ async def test_every_key_moves_as_it_says() -> None:
         assert tops == [f"line {n}" for n in (0, 1, 2, 11, 2, 1, 0, 90)]
 
 
-async def test_the_same_lines_stay_while_older_ones_are_dropped() -> None:
+async def test_the_same_lines_stay_while_older_ones_are_cut() -> None:
     async with shown(max_lines=100) as (view, pilot):
         view.extend(numbered(100))
         await until(lambda: texts(view)[-1] == "line 99")
         await pilot.press("pageup")
         before = texts(view)
         view.extend(numbered(40, 100))
-        await until(lambda: view.lines.dropped == 40 and view._rows[0] == 40)
+        await until(lambda: view.lines.cut == 40 and view._rows[0] == 40)
         assert texts(view) == before
-        assert view.status == "100 lines · paused at line 82 · 40 older lines dropped (limit 100 lines, 64M packed)"
+        assert view.status == "100 lines · paused at line 82 · older lines are cut: 40 (limit 100 lines, 128M)"
         view.extend(numbered(100, 140))
         await until(lambda: texts(view)[0] == "line 140")
 
@@ -286,24 +286,30 @@ async def test_a_reader_stays_at_the_same_line_through_a_filter() -> None:
         await until(lambda: texts(view)[:2] == ["line 270", "line 271"])
 
 
-async def test_the_filter_forgets_what_was_dropped() -> None:
+async def test_the_filter_forgets_what_was_cut() -> None:
     async with shown(max_lines=100) as (view, _):
         view.filter("0")
         view.extend(numbered(100))
         await until(lambda: texts(view)[0] == "line 0")
         view.extend(["none"] * 95)
-        await until(lambda: view.status == '0 of 100 lines with "0" · following · 95 older lines dropped (limit 100 lines, 64M packed)')
+        await until(lambda: view.status == '0 of 100 lines with "0" · following · older lines are cut: 95 (limit 100 lines, 128M)')
         assert not any(texts(view))
 
 
-async def test_a_big_filter_works_in_slices_and_says_so() -> None:
-    ticks = iter(range(1_000_000))
-    async with shown(clock=lambda: next(ticks)) as (view, _):
-        view.extend(numbered(2000))
-        view.filter("line 1999")
-        assert view.status == '0 of 2,000 lines with "line 1999", 1,744 lines to search · following'
-        await until(lambda: texts(view)[0] == "line 1999")
-        assert "to search" not in view.status
+async def test_of_a_million_lines_the_last_200_000_scroll_and_are_searched() -> None:
+    async with shown(size=(120, 10)) as (view, pilot):
+        for begin in range(0, 1_000_000, 10_000):
+            view.extend(numbered(10_000, begin))
+        await until(lambda: texts(view)[-1] == "line 999999")
+        assert view.status == "200,000 lines · following · older lines are cut: 800,000 (limit 200,000 lines, 128M)"
+        await pilot.press("g")
+        assert texts(view)[0] == "line 800000"
+        view.search("line 912345")
+        await pilot.press("n")
+        assert "line 912345" in texts(view)
+        assert "match 1 of 1" in view.status
+        view.filter("99999")
+        assert view.status.startswith('11 of 200,000 lines with "99999"')
 
 
 # Width

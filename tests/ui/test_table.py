@@ -12,11 +12,10 @@ from rich.cells import cell_len
 from cockpit.text import clean
 from cockpit.ui.block import CUTS, GUTTER_CELLS, fit_text, fold_text, lay_out, lay_out_cell
 from cockpit.ui.section import MIN_GROWING_CELLS, Column, Section, fit_columns
-from cockpit.ui.table import MAX_PLACES, SLICE_LINES, Table
+from cockpit.ui.table import MAX_PLACES, Table
 from cockpit.ui.theme import variable_defaults
 from cockpit.ui.tones import TonedApp, find_style
 from cockpit.ui.view import View
-from tests.ui.screen import until
 
 
 class Thing(msgspec.Struct, frozen=True):
@@ -591,60 +590,6 @@ async def test_only_lines_on_the_screen_are_drawn():
 async def test_a_sentence_that_is_cut_ends_with_an_ellipsis():
     async with table(section(nothing="unknown (1 host probed; 5 processes could not be classified)")) as (shown, _):
         assert lines(shown)[0].rstrip() == "  THINGS 0  unknown (1 host probed; 5 p…"
-
-
-# In slices
-
-TALL = (40, 40)
-MANY = [f"thing{number}" for number in range(38)]
-
-
-def seen(pilot):
-    return [strip.text for strip in pilot.app.screen._compositor.render_strips()]
-
-
-async def refilled(shown, pilot, note="new"):
-    """New facts of the same rows, as a snapshot brings them that nobody waits for."""
-    rows = [replace(thing, note=note) for thing in things(*MANY)]
-    shown.show((section(*rows),), View(), in_slices=True)
-
-
-def painted(pilot, note):
-    return sum(f" {note}" in line for line in seen(pilot))
-
-
-async def test_what_nobody_waits_for_is_drawn_slice_by_slice_until_all_of_it_is_there():
-    async with table(section(*things(*MANY)), size=TALL) as (shown, pilot):
-        await refilled(shown, pilot)
-        assert len(shown._drawn) < SLICE_LINES
-        await until(pilot, lambda: painted(pilot, "new") == len(MANY))
-        assert not shown._drawn
-
-
-async def test_a_key_between_two_slices_moves_the_cursor_at_once_and_no_line_is_left_as_it_was():
-    async with table(section(*things(*MANY)), size=TALL) as (shown, pilot):
-        await refilled(shown, pilot)
-        shown.action_move(1)
-        shown.action_tag()
-        await until(pilot, lambda: painted(pilot, "new") == len(MANY))
-        assert seen(pilot) == lines(shown)
-        assert [line[:2] for line in seen(pilot)[1:4]] == ["  ", " *", " ▸"]
-
-
-async def test_facts_that_come_before_the_last_slice_are_drawn_in_its_place():
-    async with table(section(*things(*MANY)), size=TALL) as (shown, pilot):
-        await refilled(shown, pilot, "old")
-        await refilled(shown, pilot, "new")
-        await until(pilot, lambda: painted(pilot, "new") == len(MANY))
-        assert painted(pilot, "old") == 0
-
-
-async def test_a_table_that_is_scrolled_between_two_slices_shows_the_lines_that_are_there_then():
-    async with table(section(*things(*MANY)), size=(40, 20)) as (shown, pilot):
-        await refilled(shown, pilot)
-        shown.scroll_to(0, 7, animate=False, immediate=True)
-        await until(pilot, lambda: painted(pilot, "new") == 19)
-        assert [line[:30] for line in seen(pilot)] == [line[:30] for line in lines(shown)]  # beyond them is the scroll bar
 
 
 async def test_tones_are_those_of_the_theme():

@@ -103,16 +103,14 @@ class HostProbe:
         self._skews: deque[float] = deque(maxlen=10)
         self._ended: list[Popen[bytes]] = []
 
-    def start(
-        self, command: Sequence[str], interval: float, text: Sequence[bytes] | None = None, early: Popen[bytes] | None = None
-    ) -> None:
-        """Run the probe and send it the text, or take over one that runs already."""
+    def start(self, command: Sequence[str], interval: float, text: Sequence[bytes] | None = None) -> None:
+        """Run the probe and send it the text."""
         self._ended = [process for process in self._ended if process.returncode is None]
         if len(self._ended) >= MAX_UNREAPED_CHILDREN:
             self.stop_and_retry(f"{len(self._ended)} probes of {self.name} were killed but are stuck in its kernel; no more are started")
             return
         try:
-            process = early or spawn(command)
+            process = spawn(command)
         except OSError as error:
             self.stop_and_retry(f"{self.name}: {command[0]}: {explain_os_error(error)}")
             return

@@ -8,7 +8,6 @@ import socket
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from subprocess import Popen
 from typing import Any
 
 from cockpit.clock import CLOCK
@@ -40,7 +39,6 @@ class ProbePool:
         config: Config,
         listener: ProbeListener,
         *,
-        early: Popen[bytes] | None = None,
         clock: Callable[[], float] = CLOCK,
         timings: ProbeTimings | None = None,
     ) -> None:
@@ -48,7 +46,7 @@ class ProbePool:
         """The name of this host."""
         self.control_sockets = SshControlSockets()
         """The open ssh connections, to be shared with others that connect to the same hosts."""
-        self._config, self._listener, self._early, self._clock = config, listener, early, clock
+        self._config, self._listener, self._clock = config, listener, clock
         self._timings = timings or ProbeTimings()
         self._interval = config.interval
         self._woken = asyncio.Event()
@@ -179,9 +177,6 @@ class ProbePool:
         self._closed = True
         processes = [process for watch in (self._here, *self._watches.values()) for process in watch.release()]
         processes += [child.release() for child in self._asked]
-        if self._early is not None:
-            processes.append(self._early)
-            self._early = None
         kill_and_reap(*processes)
         self.control_sockets.close()
         if self._packing is not None and not self._packing.done():
@@ -189,12 +184,6 @@ class ProbePool:
 
     def _watch_local(self, now: float) -> None:
         command = local_command(watch_words(self._interval))
-        if self._early is not None:
-            early, self._early = self._early, None
-            if list(early.args) == command:  # type: ignore[arg-type]  # a list: `spawn` was given one
-                self._here.start(command, self._interval, early=early)
-                return
-            kill_and_reap(early)
         if self._here.child is not None and self._here.interval != self._interval:
             self._here.stop()
         if self._here.child is None and now >= self._here.due:

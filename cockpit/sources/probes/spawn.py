@@ -56,11 +56,6 @@ def watch_words(interval: float) -> list[str]:
     return ["--interval", f"{interval:g}"]
 
 
-def spawn_local(interval: float) -> subprocess.Popen[bytes]:
-    """Call it first of all, and give the child to `ProbePool(early=…)`: it gets ready while everything else is being imported."""
-    return spawn(local_command(watch_words(interval)))
-
-
 def spawn(command: Sequence[str]) -> subprocess.Popen[bytes]:
     """Start a child behind three unbuffered pipes, in a session of its own and in the folder `/`.
 

@@ -22,7 +22,6 @@ from cockpit.acts.table import ACTION_KEYS, ACTS, actions_on
 from cockpit.check.preset_list import PresetEntry, check_presets
 from cockpit.config.address import Address
 from cockpit.config.document import InputError, abbreviate_home
-from cockpit.config.thresholds import THREAD_MIN_NODES
 from cockpit.model import Finding, Job, Process, Session, Snapshot
 from cockpit.model.about import find_things
 from cockpit.monitor.logs import Log
@@ -141,18 +140,13 @@ class LiveScreen(Screen[None]):
     def time_note(self) -> str | None:
         return None if self.frozen_at is None else "PAUSED"
 
-    def draw(self, *, is_awaited: bool = True) -> None:
-        """Draw the open page as of the newest snapshot, or of the one at which the screen was paused.
-
-        Not `is_awaited`: nobody has pressed a key for it.
-        """
+    def draw(self) -> None:
+        """Draw the open page as of the newest snapshot, or of the one at which the screen was paused."""
         if not self.is_mounted or self._is_left:
             return
-        is_new = self.frozen_at is None and self.snapshot is not self.services.snapshot
-        if is_new:
+        if self.frozen_at is None and self.snapshot is not self.services.snapshot:
             self._look_at(self.services.snapshot)
-        is_large = len(self.snapshot.nodes or ()) > THREAD_MIN_NODES
-        self.page_view.draw(in_slices=is_large and (is_new or not is_awaited))
+        self.page_view.draw()
         self.on_table_moved()
         self._refresh_presets()
 
@@ -170,7 +164,7 @@ class LiveScreen(Screen[None]):
             return
         clock, page = self.services.clock, self.page_view.page
         if self.frozen_at is None and clock() - self.snapshot.taken > AGE_REDRAW_AFTER_S:
-            self.draw(is_awaited=False)
+            self.draw()
         if isinstance(page, NodePage) and clock() - (page.asked_at or clock()) > NODE_PROCESSES_INTERVAL_S:
             self._ask_processes(page)
         self._refresh_presets()

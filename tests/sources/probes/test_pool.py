@@ -20,11 +20,10 @@ from cockpit.clock import CLOCK
 from cockpit.config.reach import NO_PROMPT, HostEntry
 from cockpit.config.settings import Config
 from cockpit.model import AgentReport, Fault, Gpu, Host, Node
-from cockpit.sources.probes import pool as hosts_module
 from cockpit.sources.probes.host_probe import ProbeTimings, why_it_ended
 from cockpit.sources.probes.pool import ProbePool, has_complete_sample
 from cockpit.sources.probes.process import LineCutter
-from cockpit.sources.probes.spawn import kill_and_reap, spawn, spawn_local, watch_words
+from cockpit.sources.probes.spawn import kill_and_reap, local_command, spawn, watch_words
 from cockpit.sources.ray.nodes import NodeFacts
 from cockpit.sources.source import SourceError
 from tests.sources.probes.audience import RecordingListener
@@ -47,14 +46,14 @@ class Lab:
         self.hosts: ProbePool
         self.task: asyncio.Task[None]
 
-    def begin(self, *, timings: ProbeTimings = QUICK, config: Config = DEFAULT, early: subprocess.Popen[bytes] | None = None) -> ProbePool:
+    def begin(self, *, timings: ProbeTimings = QUICK, config: Config = DEFAULT) -> ProbePool:
         whole = Config(
             hosts=config.hosts,
             interval=config.interval,
             reach=REACH if config.reach == DEFAULT.reach else config.reach,
             probe_hosts=config.probe_hosts,
         )
-        self.hosts = ProbePool(whole, self.listener, timings=timings, early=early)
+        self.hosts = ProbePool(whole, self.listener, timings=timings)
         self.task = asyncio.create_task(self.hosts.run())
         return self.hosts
 
@@ -108,25 +107,6 @@ async def test_this_host_is_watched_without_being_a_target(lab):
     assert host.processes is None
     assert host.gpus is None
     assert lab.listener.faults == {}
-
-
-async def test_a_child_that_was_started_early_is_used(lab, monkeypatch):
-    early = lab.children
-    command = [sys.executable, str(FAKE), *watch_words(2.0), "well"]
-    early.append(spawn(command))
-    lab.begin(early=early[0])
-    await lab.until(lambda: HERE in lab.listener.hosts)
-    assert lab.pid(HERE) == early[0].pid
-    assert len(lab.children) == 1
-
-
-async def test_a_child_that_was_started_early_with_another_interval_is_replaced(lab):
-    lab.children.append(spawn([sys.executable, str(FAKE), *watch_words(2.0), "well"]))
-    lab.begin(early=lab.children[0], config=Config(interval=5.0))
-    await lab.until(lambda: HERE in lab.listener.hosts)
-    assert lab.pid(HERE) == lab.children[1].pid
-    assert "5" in lab.children[1].args
-    assert lab.children[0].wait(60) == -signal.SIGKILL
 
 
 async def test_a_new_interval_restarts_this_hosts_probe_without_a_fault(lab):
@@ -602,19 +582,11 @@ def test_a_line_that_is_too_long_is_dropped():
     assert lines.dropped == 2
 
 
-def test_the_first_child_starts_before_heavy_modules_are_imported():
-    heavy = ["asyncio", "msgspec", "yaml", "httpx", "textual"]
-    code = f"import sys; import cockpit.sources.probes.spawn; print(sorted({set(heavy)} & set(sys.modules)))"
-    place = Path(hosts_module.__file__).parents[3]
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=place)
-    assert out.stdout == "[]\n"
-
-
 def test_the_probe_imports_nothing_from_the_current_folder(tmp_path, monkeypatch):
     for name in ("psutil", "pynvml", "cockpit", "json"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('a stranger')")
     monkeypatch.chdir(tmp_path)
-    with spawn_local(2.0) as child:
+    with spawn(local_command(watch_words(2.0))) as child:
         assert child.stdout is not None
         line = child.stdout.readline()
         child.kill()

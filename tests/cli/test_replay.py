@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from cockpit.cli import record as command
+from cockpit.cli import app
+from cockpit.cli import replay as command
 from cockpit.config.settings import Config
 from cockpit.model import Cluster
 from cockpit.recording.folder import recordings_path
@@ -37,12 +38,18 @@ def screen(recorder=None, cluster=HERE):
     return SimpleNamespace(recorder=recorder, snapshot=snapshot(cluster=cluster))
 
 
-def test_a_recording_is_opened_at_its_end_or_at_the_time_that_is_asked_for():
+def test_a_recording_is_opened_at_its_end_or_at_the_time_that_is_asked_for(monkeypatch):
     path = write("session_now", NOW, NOW + 5, NOW + 10)
     apps = []
-    assert command._replay(Config(), str(path), None, lambda app: apps.append(app) or 0) == 0
-    assert command._replay(Config(), str(path.parent), "-5s", lambda app: apps.append(app) or 0) == 0
-    first = [app.get_default_screen() for app in apps]
+
+    async def run(shown):
+        apps.append(shown)
+        return 0
+
+    monkeypatch.setattr(command, "run_until_quit", run)
+    assert command._replay(Config(), str(path), None) == 0
+    assert command._replay(Config(), str(path.parent), "-5s") == 0
+    first = [shown.get_default_screen() for shown in apps]
     assert all(isinstance(each, ReplayScreen) for each in first)
     assert [each._wanted for each in first] == [None, NOW + 5]
 
@@ -50,10 +57,11 @@ def test_a_recording_is_opened_at_its_end_or_at_the_time_that_is_asked_for():
 @pytest.mark.parametrize(
     ("path", "time", "said"), [("missing", None, "no such file"), (None, None, "no recording"), (None, "soon", "soon")]
 )
-def test_what_can_not_be_shown_is_one_sentence_and_no_screen(tmp_path, capsys, path, time, said):
+def test_what_can_not_be_shown_is_one_sentence_and_no_screen(tmp_path, capsys, monkeypatch, path, time, said):
+    monkeypatch.setattr(command, "run_until_quit", pytest.fail)
     if time is not None:
         write("session_now", NOW)
-    assert command._replay(Config(), path and str(tmp_path / path), time, pytest.fail) == 3
+    assert command._replay(Config(), path and str(tmp_path / path), time) == 3
     assert said in capsys.readouterr().err
 
 
@@ -68,7 +76,7 @@ def test_the_past_of_a_cluster_goes_back_beyond_its_session():
     write("session_old", NOW - 100, cluster=Cluster(address=HERE.address, session="session_old"))
     write("session_elsewhere", NOW - 50, cluster=Cluster(address="http://other:8265", session="session_elsewhere"))
     own = write("session_now", NOW)
-    past = command._open_past(screen(SimpleNamespace(state=SimpleNamespace(path=own, reason=None))))
+    past = app._open_past(screen(SimpleNamespace(state=SimpleNamespace(path=own, reason=None))))
     assert (past.begin, past.end) == (NOW - 100, NOW)
     assert past.snapshot_at(NOW - 50) is None
     assert past.snapshot_at(NOW - 100).cluster.session == "session_old"
@@ -77,10 +85,10 @@ def test_the_past_of_a_cluster_goes_back_beyond_its_session():
 def test_what_another_cockpit_records_is_the_past_of_this_one_too():
     write("session_now", NOW)
     state = SimpleNamespace(path=None, reason="recorded by another cockpit, pid 7 on head")
-    assert command._open_past(screen(SimpleNamespace(state=state))).end == NOW
+    assert app._open_past(screen(SimpleNamespace(state=state))).end == NOW
 
 
 def test_where_nothing_is_recorded_it_is_said_why():
     state = SimpleNamespace(path=None, reason="the disk has too little space for recordings")
     with pytest.raises(SourceError, match="no recording of this cluster yet: the disk has too little space"):
-        command._open_past(screen(SimpleNamespace(state=state)))
+        app._open_past(screen(SimpleNamespace(state=state)))
