@@ -50,9 +50,9 @@ class ProbePool:
         self._timings = timings or ProbeTimings()
         self._interval = config.interval
         self._woken = asyncio.Event()
-        self._here = HostProbe(self.local, listener, self._timings, clock, self._woken.set, local=True)
+        self._local_probe = HostProbe(self.local, listener, self._timings, clock, self._woken.set, local=True)
         """The probe of this host."""
-        self._watches: dict[str, HostProbe] = {}
+        self._probes: dict[str, HostProbe] = {}
         """The probes of other hosts, by host name."""
         self._entries: dict[str, HostEntry] = {entry.name: entry for entry in config.hosts}
         self._complete: frozenset[str] = frozenset()
@@ -67,18 +67,22 @@ class ProbePool:
         try:
             while not self._closed:
                 now = time.monotonic()
-                probes = (self._here, *self._watches.values())
+                probes = (self._local_probe, *self._probes.values())
                 # If this program stood still, the silence of the probes was ours.
                 if now - last_turn > self._timings.frozen + self._timings.idle_tick:
                     for probe in probes:
                         probe.shift_deadlines(now - last_turn)
                 for probe in probes:
                     probe.check_child(now)
-                self._watch_local(now)
+                # A new interval restarts the probe of this host.
+                if self._local_probe.child is not None and self._local_probe.interval != self._interval:
+                    self._local_probe.stop()
+                if self._local_probe.child is None and now >= self._local_probe.due:
+                    self._local_probe.start(local_command(watch_words(self._interval)), self._interval)
                 self._make_room(now)
                 self._start_due(now)
                 last_turn = now
-                is_starting = any(probe.child is None for probe in (self._here, *self._watches.values()))
+                is_starting = any(probe.child is None for probe in (self._local_probe, *self._probes.values()))
                 await wait_for_event(self._woken, self._timings.tick if is_starting else self._timings.idle_tick)
                 self._woken.clear()
         finally:
@@ -90,18 +94,18 @@ class ProbePool:
             return
         wanted = {name: entry for name, entry in targets.items() if name != self.local}
         for name, entry in wanted.items():
-            if name not in self._watches or self._entries.get(name) != entry:
-                if name in self._watches:
-                    self._watches[name].stop()
+            if name not in self._probes or self._entries.get(name) != entry:
+                if name in self._probes:
+                    self._probes[name].stop()
                 self._entries[name] = entry
-                self._watches[name] = HostProbe(name, self._listener, self._timings, self._clock, self._woken.set)
-                self._watches[name].due = time.monotonic()
-            self._watches[name].unwanted = None
-        for name in self._watches.keys() - wanted.keys():
-            probe = self._watches[name]
+                self._probes[name] = HostProbe(name, self._listener, self._timings, self._clock, self._woken.set)
+                self._probes[name].due = time.monotonic()
+            self._probes[name].unwanted = None
+        for name in self._probes.keys() - wanted.keys():
+            probe = self._probes[name]
             probe.unwanted = probe.unwanted or time.monotonic()
             # It may be this host under another name, which was unknown until this host's probe listed its addresses.
-            if self._entries[name].target in self._here.addresses:
+            if self._entries[name].target in self._local_probe.addresses:
                 self._drop(name)
         self._woken.set()
 
@@ -116,7 +120,7 @@ class ProbePool:
 
     def refresh(self) -> None:
         """Start at once the probes that pause after a failure."""
-        for probe in (self._here, *self._watches.values()):
+        for probe in (self._local_probe, *self._probes.values()):
             probe.due = min(probe.due, time.monotonic())
         self._woken.set()
 
@@ -175,27 +179,20 @@ class ProbePool:
     def close(self) -> None:
         """Kill every child at once, without waiting for any; none is started afterwards."""
         self._closed = True
-        processes = [process for watch in (self._here, *self._watches.values()) for process in watch.release()]
+        processes = [process for probe in (self._local_probe, *self._probes.values()) for process in probe.release()]
         processes += [child.release() for child in self._asked]
         kill_and_reap(*processes)
         self.control_sockets.close()
         if self._packing is not None and not self._packing.done():
             self._packing.cancel()
 
-    def _watch_local(self, now: float) -> None:
-        command = local_command(watch_words(self._interval))
-        if self._here.child is not None and self._here.interval != self._interval:
-            self._here.stop()
-        if self._here.child is None and now >= self._here.due:
-            self._here.start(command, self._interval)
-
     def _make_room(self, now: float) -> None:
         """Stop the probes of hosts that are no longer targets, and some of the others if more hosts wait than places are free."""
-        for name, probe in list(self._watches.items()):
+        for name, probe in list(self._probes.items()):
             if probe.unwanted is not None and now - probe.unwanted > self._timings.grace:
                 self._drop(name)
-        started = {probe: probe.child.started for probe in self._watches.values() if probe.child is not None}
-        waiting = sum(probe.child is None and now >= probe.due for probe in self._watches.values())
+        started = {probe: probe.child.started for probe in self._probes.values() if probe.child is not None}
+        waiting = sum(probe.child is None and now >= probe.due for probe in self._probes.values())
         free = self._timings.most - len(started)
         needed = max(0, min(waiting - free, self._timings.burst))
         # First the hosts whose samples are complete: they are not started again.
@@ -209,7 +206,7 @@ class ProbePool:
                 probe.yield_turn(now)
 
     def _drop(self, name: str) -> None:
-        self._watches.pop(name).stop()
+        self._probes.pop(name).stop()
         if all(name != entry.name for entry in self._config.hosts):
             del self._entries[name]
         self._listener.clear_fault("probe", name)
@@ -217,9 +214,9 @@ class ProbePool:
 
     def _start_due(self, now: float) -> None:
         """Start the probes that are due, the longest overdue first."""
-        running = sum(probe.child is not None for probe in self._watches.values())
+        running = sum(probe.child is not None for probe in self._probes.values())
         places = min(self._timings.most - running, self._timings.burst)
-        due = sorted((probe for probe in self._watches.values() if probe.child is None and now >= probe.due), key=lambda probe: probe.due)
+        due = sorted((probe for probe in self._probes.values() if probe.child is None and now >= probe.due), key=lambda probe: probe.due)
         if not due or places <= 0:
             return
         # Packing the program takes a quarter of a second, so another thread does it first.

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from getopt import GetoptError, getopt
 from pathlib import Path
 
 from cockpit.probe.slurm import without_slurm
@@ -91,8 +92,6 @@ def replace_dash(command: Sequence[str]) -> list[str]:
 
 def _is_plain_ssh(command: Sequence[str]) -> bool:
     """Whether the command is `ssh OPTIONS HOST PYTHON -`."""
-    from getopt import GetoptError, getopt
-
     if os.path.basename(command[0]) != "ssh":
         return False
     with suppress(GetoptError):

@@ -322,7 +322,7 @@ async def test_of_forty_hosts_thirty_two_run_at_once_and_each_has_its_turn(lab):
 
     def all_heard() -> bool:
         nonlocal most
-        most = max(most, sum(watch.child is not None for watch in lab.hosts._watches.values()))
+        most = max(most, sum(watch.child is not None for watch in lab.hosts._probes.values()))
         return set(names) <= lab.listener.hosts.keys()
 
     await lab.until(all_heard, 60)
@@ -383,7 +383,7 @@ async def test_no_more_probes_are_started_while_killed_ones_hang_in_the_kernel(l
     lab.want("refused-1")
     await lab.until(lambda: lab.listener.reports)
     stuck = [spawn(["sleep", "60"]) for _ in range(3)]
-    lab.hosts._watches["refused-1"]._ended.extend(stuck)
+    lab.hosts._probes["refused-1"]._ended.extend(stuck)
     await lab.until(lambda: "stuck in its kernel" in lab.listener.faults["refused-1"])
     for process in stuck:
         kill_and_reap(process)
