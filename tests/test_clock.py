@@ -97,5 +97,5 @@ def test_a_kill_that_ray_tells_of_is_dated_by_our_clock(jump):
     walls = Walls()
     walls.ahead += jump
     worker = WorkerRecord(node_id="n", pid=7, end_time_ms=1000 * (walls.wall - 60), exit_type="NODE_OUT_OF_MEMORY", exit_detail="")
-    told = OomKills(walls.clock).take(Listing(result=[worker], total=1), None, 0.1)
+    told = OomKills(walls.clock).update(Listing(result=[worker], total=1), None, 0.1)
     assert walls.clock() - told.kills[0].moment == pytest.approx(60)

@@ -10,7 +10,7 @@ from cockpit.config.settings import Config
 from cockpit.monitor.cluster_choice import ClusterChoice
 from cockpit.monitor.host_selection import HostSelection
 from cockpit.monitor.poller import Poller
-from cockpit.sources.probes.pool import has_told
+from cockpit.sources.probes.pool import has_complete_sample
 
 
 class Coverage:
@@ -52,7 +52,7 @@ class Coverage:
         """Other hosts of which a probe has told everything, sessions too: those may come later."""
         parts, now = self._poller.parts, self._poller.clock()
         others = (host for host in parts.hosts.values() if not host.local and host.sessions is not None)
-        return {host.name for host in others if has_told(host, parts.nodes, now)}
+        return {host.name for host in others if has_complete_sample(host, parts.nodes, now)}
 
     async def wait_until_complete(self, timeout: float) -> None:
         """Wait until everybody who is asked has answered once, but not longer than that; it is in the snapshot then."""
@@ -92,4 +92,4 @@ class Coverage:
         host = parts.hosts.get(name)
         if host is None or host.sessions is None or (parts.slurm_ids and "rays" in host.unanswered):
             return False
-        return has_told(host, parts.nodes, self._poller.clock())
+        return has_complete_sample(host, parts.nodes, self._poller.clock())

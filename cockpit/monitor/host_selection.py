@@ -36,7 +36,7 @@ class HostSelection:
         """Have those probed that matter now."""
         self._meet_pods(snapshot.kubernetes)
         if self._config.probe_hosts != "never":
-            self._pool.want(self.select_hosts(snapshot))
+            self._pool.set_targets(self.select_hosts(snapshot))
 
     def _meet_pods(self, cluster: RayCluster | None) -> None:
         """Pods come and go: those that run now are hosts beside those of the config."""

@@ -18,7 +18,7 @@ from cockpit.sources.ray.log_names import (
     GCS_LINES,
     GCS_LOG,
     PART_GLOB,
-    family,
+    file_pattern,
     lost_workers,
     part_logs,
     part_of,
@@ -107,7 +107,7 @@ class LogFinder:
         if not logs:
             raise SourceError(f"no log: what this finding is about has none ({finding.subject})")
         named = {one.file: one for one in logs}.values()
-        return tuple(sorted(named, key=lambda log: (family(log.file) not in words, BEFORE not in log.label)))
+        return tuple(sorted(named, key=lambda log: (file_pattern(log.file) not in words, BEFORE not in log.label)))
 
     async def logs_of_pid(self, node: Node, pid: int) -> tuple[Log, ...]:
         """Of a worker that had this pid on a node; it may have ended long ago."""

@@ -269,7 +269,7 @@ async def look_once(
     that have not been heard.
     """
     monitor = ClusterMonitor(config, lambda _: None, env=env, once=True, everywhere=everywhere, named=hosts_patience > 0)
-    monitor.poller.subscribe(lambda _: monitor.pool.replace_told(monitor.coverage.told_hosts()))
+    monitor.poller.subscribe(lambda _: monitor.pool.set_complete_hosts(monitor.coverage.told_hosts()))
     task = asyncio.ensure_future(monitor.run())
     try:
         await asyncio.wait(

@@ -1,4 +1,4 @@
-"""JSON of others into values, also where Python has written what is no JSON."""
+"""Decodes the JSON of other programs, including the invalid JSON that Python writes."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import msgspec
 
 T = TypeVar("T")
 MEND_MAX_BYTES: Final = 32 << 20
-"""Bytes. Python's reader takes seconds for so many, and no key is drawn meanwhile."""
+"""The longest invalid JSON that is repaired. Python's decoder takes seconds for it, in which the screen does not react to keys."""
 _MAX_DIGITS: Final = 30
-"""Of a whole number: no amount of anything has more, and a float holds no number of 309."""
+"""The longest integer that is read. No amount of anything is longer, and an integer of 309 digits is too large for a float."""
 
 
 class NotRayError(Exception):
-    """A body that is not what Ray answers; the text says how it differs."""
+    """The body is not an answer of the expected program; the text says how it differs."""
 
 
 _DECODERS: dict[object, msgspec.json.Decoder[Any]] = {}
 
 
 def decode(body: bytes | msgspec.Raw, shape: type[T]) -> T:
-    """The body as `shape`, or `NotRayError`.
+    """Decode the body as `shape`. Raises `NotRayError`.
 
-    Python writes NaN, Infinity and lone surrogates into its JSON, which msgspec rightly refuses: those come the slow way.
+    Python writes NaN, Infinity and lone surrogates into its JSON. msgspec refuses them, so such a body is repaired first, which is slow.
     """
     try:
         try:
@@ -41,32 +41,32 @@ def decode(body: bytes | msgspec.Raw, shape: type[T]) -> T:
 
 
 def loads(text: bytes) -> Any:
-    """What Python has written, with `None` for what is no number that anything is counted in. Raises `ValueError`."""
-    said = text.decode("utf-8", "replace")
+    """Decode JSON that Python has written. NaN, infinities and absurdly long integers become `None`. Raises `ValueError`."""
+    decoded = text.decode("utf-8", "replace")
     try:
-        found = json.loads(said, parse_constant=lambda _: None, parse_float=_parse_finite, parse_int=_parse_whole)
-        if "\\ud" in said.lower():  # half a surrogate can't be written down again, neither in a file nor in a request
-            return json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
-        return found
+        value = json.loads(decoded, parse_constant=lambda _: None, parse_float=_parse_finite, parse_int=_parse_int)
+        if "\\ud" in decoded.lower():  # half a surrogate can't be encoded again, for a file or a request
+            return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+        return value
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
 def mend(text: bytes, largest: int) -> bytes:
-    """The same as JSON that everybody reads. Raises `ValueError`."""
+    """Turn JSON that Python has written into valid JSON. Raises `ValueError`, also if it is larger than `largest` bytes."""
     if len(text) > largest:
         raise ValueError(f"it is not JSON, and larger than {largest >> 20} MiB")
     return json.dumps(loads(text), ensure_ascii=False).encode()
 
 
 def _decoder(shape: type[T]) -> msgspec.json.Decoder[T]:
-    """Building one costs more than using it."""
+    """The decoder of a shape. It is kept, since building one costs more than using it."""
     if shape not in _DECODERS:
         _DECODERS[shape] = msgspec.json.Decoder(shape, strict=False)
     return _DECODERS[shape]
 
 
-def _parse_whole(digits: str) -> int | None:
+def _parse_int(digits: str) -> int | None:
     return int(digits) if len(digits) <= _MAX_DIGITS else None
 
 

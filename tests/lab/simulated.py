@@ -22,7 +22,7 @@ from cockpit.config.settings import Config
 from cockpit.model import Snapshot
 from cockpit.monitor import poller
 from cockpit.monitor.logs import Log
-from cockpit.sources.probes.decode import Sample, host_of, read_line
+from cockpit.sources.probes.decode import Sample, make_host, read_line
 from cockpit.sources.ray.client import RayClient
 from cockpit.sources.source import Source, SourceError
 from cockpit.ui.app import Cockpit
@@ -193,7 +193,7 @@ class ClusterMonitor:
         while True:
             taken = self._clock()
             said = read_line(sample(self._clock, node, shape), Sample)
-            self.poller.update_host(host_of(said, shape.host(node), (shape.ip(node),), taken, 0.0, local=node == 0))
+            self.poller.update_host(make_host(said, shape.host(node), (shape.ip(node),), taken, 0.0, local=node == 0))
             await asyncio.sleep(LOOK / self._clock.pace)
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ def selected(known: Snapshot, *, named: bool = True, **config: object) -> tuple[
     """The hosts that are looked at."""
     wanted: list[dict[str, HostEntry]] = []
     place = KubernetesPlace("default", "ray") if named else KubernetesPlace("default", "ray", CLUSTER, inside=True)
-    pool = SimpleNamespace(local="laptop", want=wanted.append)
+    pool = SimpleNamespace(local="laptop", set_targets=wanted.append)
     selection = HostSelection(Config(kubernetes=place, **config), pool, named=True)  # type: ignore[arg-type]  # as a pool is
     selection.hear(known)
     return wanted[-1], selection

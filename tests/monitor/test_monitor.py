@@ -485,7 +485,7 @@ def test_a_host_that_ray_does_not_know_is_no_target_of_its_own(idle):
 async def test_never_means_never(look, monkeypatch):
     asked = []
     monitor = look(Config(probe_hosts="never", hosts=(HostEntry("w7"),)))
-    monkeypatch.setattr(monitor.pool, "want", asked.append)
+    monkeypatch.setattr(monitor.pool, "set_targets", asked.append)
     monitor.selection.hear(snapshot(cluster=Cluster(reachable=False)))
     assert not asked
 
@@ -493,7 +493,7 @@ async def test_never_means_never(look, monkeypatch):
 async def test_a_dead_node_is_looked_at_as_soon_as_it_is_published(look, monkeypatch):
     asked = []
     monitor = look(Config())
-    monkeypatch.setattr(monitor.pool, "want", asked.append)
+    monkeypatch.setattr(monitor.pool, "set_targets", asked.append)
     monitor.poller.update_host(here(nodes=(node(1).id,)))
     facts = NodeFacts(nodes=(node(1), node(3, state="DEAD")), workers=(), holders=())
     monitor.poller._learn("ray.nodes", facts)

@@ -1,4 +1,4 @@
-"""What squeue and sinfo print, as Slurm 22.05 did, and what is made of it."""
+"""The output of squeue and sinfo of Slurm 22.05, and the facts made from it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOW = 1_700_000_000.0
 
 @pytest.fixture
 def printed(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
-    """What each program prints; with `asked`, the words that it was given."""
+    """The lines that each program prints; `asked` has the commands that were run."""
     told: dict[str, list[str]] = {"squeue": [], "sinfo": [], "asked": []}
 
     async def ask(program: str, *words: str) -> list[str]:
@@ -42,7 +42,7 @@ async def test_a_job_has_its_time_left_and_each_of_its_nodes_once(printed: dict[
 @pytest.mark.parametrize(
     ("left", "seconds"), [("3:04", 184), ("0:00", 0), ("12:00:00", 43200), ("10-00:00:00", 864000), ("UNLIMITED", None), ("INVALID", None)]
 )
-async def test_time_left_is_read_as_squeue_writes_it(printed: dict[str, list[str]], left: str, seconds: float | None):
+async def test_the_time_left_is_read_in_all_formats_of_squeue(printed: dict[str, list[str]], left: str, seconds: float | None):
     printed["squeue"] = [f"42|42|RUNNING|{left}|gpu1"]
     assert (await read_allocation("42", 0.0)).ends == seconds
 
@@ -56,23 +56,23 @@ ARRAY = ["5|4_0|RUNNING|3:04|gpu1", "6|4_1|RUNNING|3:04|gpu2", "4|4_2|RUNNING|3:
 """The last task of an array has the array's own id."""
 
 
-async def test_of_an_array_a_task_is_named(printed: dict[str, list[str]]):
+async def test_one_task_of_an_array_must_be_named(printed: dict[str, list[str]]):
     printed["squeue"] = ARRAY
     with pytest.raises(SourceError, match=r"4 matches several Slurm jobs; name one: 4_0 \(RUNNING\), 4_1 \(RUNNING\), 4_2 \(RUNNING\)"):
         await find_parts("4")
     assert [(one.id, one.nodes) for one in await find_parts("4_1")] == [("6", "gpu2")]
-    assert [node.name for node in (await read_allocation("4", NOW)).nodes] == [], "that task alone, of which sinfo says nothing"
+    assert [node.name for node in (await read_allocation("4", NOW)).nodes] == [], "only that task, whose node sinfo does not list"
     assert printed["asked"][-1].startswith("sinfo --all --nodes=gpu3 ")
 
 
-async def test_a_part_of_a_heterogeneous_job_knows_the_others(printed: dict[str, list[str]]):
+async def test_a_component_of_a_heterogeneous_job_brings_the_others(printed: dict[str, list[str]]):
     printed["squeue"] = ["7|7+0|RUNNING|3:04|gpu1", "8|7+1|RUNNING|3:04|gpu[2-3]"]
     assert [(one.id, one.nodes) for one in await find_parts("7+1")] == [("8", "gpu[2-3]"), ("7", "gpu1")]
     with pytest.raises(SourceError, match=r"7 matches several Slurm jobs; name one: 7\+0"):
         await find_parts("7")
 
 
-async def test_the_time_left_is_told_where_nobody_may_ask_for_nodes(monkeypatch: pytest.MonkeyPatch):
+async def test_the_time_left_is_known_even_if_nodes_may_not_be_listed(monkeypatch: pytest.MonkeyPatch):
     async def ask(program: str, *_: str) -> list[str]:
         if program == "sinfo":
             raise SourceError("sinfo: slurm_load_node: Access/permission denied")
@@ -84,20 +84,20 @@ async def test_the_time_left_is_told_where_nobody_may_ask_for_nodes(monkeypatch:
     assert found.lacks == "Slurm does not report the state of its nodes: sinfo: slurm_load_node: Access/permission denied"
 
 
-async def test_a_job_that_waits_has_no_nodes(printed: dict[str, list[str]]):
+async def test_a_waiting_job_has_no_nodes(printed: dict[str, list[str]]):
     printed["squeue"] = ["42|42|PENDING|1:00:00|"]
     with pytest.raises(SourceError, match="has no nodes: it is PENDING"):
         await find_parts("42")
     assert (await read_allocation("42", NOW)).nodes == ()
 
 
-async def test_what_is_no_list_of_nodes_is_given_to_no_program(printed: dict[str, list[str]]):
+async def test_a_text_that_is_no_list_of_nodes_is_passed_to_no_program(printed: dict[str, list[str]]):
     printed["squeue"] = ["42|42|RUNNING|3:04|gpu1 --config=/tmp/x"]
     assert (await read_allocation("42", NOW)).nodes == ()
     assert len(printed["asked"]) == 1
 
 
-async def test_a_node_has_its_other_names_and_the_address_that_slurm_tells_or_that_its_name_resolves_to(printed: dict[str, list[str]]):
+async def test_a_node_has_its_other_names_and_its_address_from_slurm_or_the_resolver(printed: dict[str, list[str]]):
     printed["sinfo"] = ["gpu1|c27n01|10.0.0.1|mixed|none", "gpu2|gpu2|localhost|mixed|none", "gpu3|gpu3|no.such.name.invalid|mixed|none"]
     first, second, third = await read_names("gpu[1-3]")
     assert first == NodeNames("gpu1", ("c27n01", "10.0.0.1"), "10.0.0.1")
@@ -105,7 +105,7 @@ async def test_a_node_has_its_other_names_and_the_address_that_slurm_tells_or_th
     assert third == NodeNames("gpu3", ("gpu3", "no.such.name.invalid"))
 
 
-async def test_a_line_that_is_cut_is_no_node(printed: dict[str, list[str]]):
+async def test_an_incomplete_line_is_no_node(printed: dict[str, list[str]]):
     printed["squeue"] = ["42|42|RUNNING|3:04|gpu1"]
     printed["sinfo"] = ["gpu1|gpu1", "", "|||"]
     assert (await read_allocation("42", NOW)).nodes == ()
@@ -120,7 +120,7 @@ async def test_a_job_that_slurm_has_forgotten_has_ended(monkeypatch: pytest.Monk
         await find_parts("42")
 
 
-async def test_a_slurmctld_that_does_not_answer_keeps_nobody_waiting_for_addresses(monkeypatch: pytest.MonkeyPatch):
+async def test_a_slurmctld_that_does_not_answer_times_out(monkeypatch: pytest.MonkeyPatch):
     async def ask(*_: str) -> list[str]:
         await asyncio.Event().wait()
         raise AssertionError
@@ -131,9 +131,7 @@ async def test_a_slurmctld_that_does_not_answer_keeps_nobody_waiting_for_address
         await read_names("gpu1")
 
 
-async def test_of_a_resolver_that_hangs_the_addresses_that_it_has_told_count(
-    printed: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
-):
+async def test_addresses_found_before_the_resolver_hung_are_used(printed: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch):
     printed["sinfo"] = ["gpu1|gpu1|10.0.0.1|mixed|none", "gpu2|gpu2|gpu2|mixed|none"]
     ends, resolve = threading.Event(), socket.getaddrinfo
 
@@ -150,7 +148,7 @@ async def test_of_a_resolver_that_hangs_the_addresses_that_it_has_told_count(
         ends.set()
 
 
-async def test_a_node_of_the_job_has_all_names_that_are_known_of_it(printed: dict[str, list[str]]):
+async def test_a_node_of_the_job_has_all_its_known_names(printed: dict[str, list[str]]):
     printed["squeue"] = ["42|42|RUNNING|3:04|gpu1"]
     printed["sinfo"] = ["gpu1|c27n01|c27n01|mixed|none"]
     (node,) = (await read_allocation("42", NOW, lambda name: (name, "c27n01", "10.0.0.1"))).nodes

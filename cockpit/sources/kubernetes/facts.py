@@ -1,4 +1,4 @@
-"""What a RayCluster is, read of the API server: its state, its pods with what their containers went through, the RayJobs on it."""
+"""Reads a RayCluster from the Kubernetes API server: its state, its pods and their containers, and its RayJobs. Deletes a pod."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from cockpit.sources.kubernetes.api import KubernetesApi, KubernetesRefusedError
 
 T = TypeVar("T")
 _NODE_TYPES: Final = ("head", "worker")
-"""Of the label ray.io/node-type: a pod that cleans Redis up has another."""
+"""The values of the label ray.io/node-type that are nodes of Ray; a pod that cleans up Redis has another value."""
 _CACHED: Final = {"resourceVersion": "0"}
-"""From the API server's memory, not from etcd; it may be some seconds old."""
-_ENDS = "DisruptionTarget"
-"""The condition that says why a pod is taken away (Kubernetes 1.26 and later)."""
+"""Reads from the API server's cache instead of etcd; the answer may be some seconds old."""
+_DISRUPTION = "DisruptionTarget"
+"""The condition of a pod that is being removed, with the reason (Kubernetes 1.26 and later)."""
 _FAILURE = "ReplicaFailure"
-"""The condition of a RayCluster whose pods KubeRay can't make or remove."""
+"""The condition of a RayCluster whose pods KubeRay can't create or delete."""
 _QUANTITY: Final = r"(\d{1,18}(?:\.\d{1,9})?(?:[eE]\d{1,2})?)([numkMGTPE]|[KMGTPE]i)?"
 _UNITS: Final[Mapping[str, float]] = {
     "": 1, "n": 1e-9, "u": 1e-6, "m": 1e-3,
@@ -32,11 +32,11 @@ _UNITS: Final[Mapping[str, float]] = {
 }  # fmt: skip
 
 
-# The JSON of Kubernetes and KubeRay (ray.io/v1), as far as it is read
+# The JSON of Kubernetes and KubeRay (ray.io/v1): only the fields that are read
 
 
 class _Object(msgspec.Struct, rename="camel", frozen=True):
-    """All of it is written in camelCase, and leaves out what is empty."""
+    """Names are in camelCase, and empty fields are left out."""
 
 
 class _Owner(_Object, frozen=True):
@@ -50,7 +50,7 @@ class _Metadata(_Object, frozen=True):
     labels: Mapping[str, str] | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    """When its grace period ends."""
+    """The end of its grace period."""
     owner_references: tuple[_Owner, ...] | None = None
 
 
@@ -61,7 +61,7 @@ class _Condition(_Object, frozen=True):
     message: str | None = None
 
 
-class _Stage(_Object, frozen=True):
+class _StateDetails(_Object, frozen=True):
     reason: str | None = None
     message: str | None = None
     exit_code: int | None = None
@@ -69,10 +69,10 @@ class _Stage(_Object, frozen=True):
 
 
 class _ContainerState(_Object, frozen=True):
-    """`state`, `lastState`: one of them, or none."""
+    """`state` or `lastState`. At most one field is set."""
 
-    waiting: _Stage | None = None
-    terminated: _Stage | None = None
+    waiting: _StateDetails | None = None
+    terminated: _StateDetails | None = None
 
 
 class _ContainerStatus(_Object, frozen=True):
@@ -113,7 +113,7 @@ class _Pod(_Object, frozen=True):
 
 
 class _RayClusterStatus(_Object, frozen=True):
-    """`status`. KubeRay's operator leaves a number out where it is 0."""
+    """The `status`. KubeRay's operator leaves out a number that is 0."""
 
     state: str | None = None
     reason: str | None = None
@@ -122,7 +122,7 @@ class _RayClusterStatus(_Object, frozen=True):
 
 
 class _RayCluster(_Object, frozen=True):
-    """Of `/apis/ray.io/v1`. Without a status the operator hasn't seen it yet."""
+    """A RayCluster of `/apis/ray.io/v1`. It has no status until the operator has seen it."""
 
     metadata: _Metadata = _Metadata()
     status: _RayClusterStatus | None = None
@@ -145,20 +145,23 @@ class _List(_Object, Generic[T], frozen=True):
     items: tuple[T, ...] = ()
 
 
-# As facts
+# The facts made from it
 
 
 async def read_ray_cluster(api: KubernetesApi) -> RayCluster:
-    """What may not be read is `None`, and `lacks` says why. Raises `SourceError` where anything else goes wrong."""
+    """The RayCluster. A part that we have no right to read is `None`, with the reason in `lacks`. Raises `SourceError` for other errors."""
     lacks: dict[str, str] = {}
-    known, pods = await asyncio.gather(_allowed(lacks, "raycluster", _read_resource(api)), _allowed(lacks, "pods", list_pods(api)))
-    jobs = await _allowed(lacks, "rayjobs", _list_jobs(api, known.metadata if known else _Metadata()))
+    known, pods = await asyncio.gather(
+        _read_if_allowed(lacks, "raycluster", _read_resource(api)), _read_if_allowed(lacks, "pods", list_pods(api))
+    )
+    jobs = await _read_if_allowed(lacks, "rayjobs", _list_jobs(api, known.metadata if known else _Metadata()))
     status = (known.status if known else None) or _RayClusterStatus()
+    failures = [one.message or one.reason for one in status.conditions or () if one.type == _FAILURE and one.status == "True"]
     return RayCluster(
         api.place.namespace,
         api.place.cluster,
         state=status.state or None,
-        trouble=_trouble(status),
+        trouble=next(filter(None, failures), None) or status.reason or None,
         wanted=status.desired_worker_replicas if known and known.status else None,
         pods=pods,
         jobs=jobs,
@@ -167,33 +170,37 @@ async def read_ray_cluster(api: KubernetesApi) -> RayCluster:
 
 
 async def check_ray_cluster(api: KubernetesApi) -> None:
-    """Raises `SourceError` where there is none of that name, or it may not be read."""
+    """Raise `SourceError` if there is no RayCluster of that name, or if we have no right to read it."""
     await _read_resource(api)
 
 
 async def list_pods(api: KubernetesApi) -> tuple[Pod, ...]:
-    """The nodes of Ray's, there and to come. Raises `KubernetesRefusedError`, `SourceError`."""
+    """The pods that are nodes of Ray, including those that don't run yet. Raises `KubernetesRefusedError`, `SourceError`."""
     query = urlencode({"labelSelector": f"ray.io/cluster={api.place.cluster}", **_CACHED})
-    found = await api.get(f"{_pods(api)}?{query}", _List[_Pod])
+    found = await api.get(f"{_pods_path(api)}?{query}", _List[_Pod])
     return tuple(_pod(each, api.place.cluster) for each in found.items if _label(each, "node-type") in _NODE_TYPES)
 
 
 async def delete_pod(api: KubernetesApi, pod: str, uid: str) -> None:
-    """One pod alone. Raises `KubernetesRefusedError`: `NotFound` where it is gone, `Conflict` where another has its name; `SourceError`."""
-    await api.delete(f"{_pods(api)}/{quote(pod, safe='')}", uid)
+    """Delete one pod. Raises `KubernetesRefusedError` and `SourceError`.
+
+    The reason of a `KubernetesRefusedError` is `NotFound` if the pod is gone, and `Conflict` if another pod has its name (another uid).
+    """
+    await api.delete(f"{_pods_path(api)}/{quote(pod, safe='')}", uid)
 
 
-def _pods(api: KubernetesApi) -> str:
+def _pods_path(api: KubernetesApi) -> str:
     return f"/api/v1/namespaces/{api.place.namespace}/pods"
 
 
-def _rays(api: KubernetesApi, kind: str) -> str:
+def _ray_path(api: KubernetesApi, kind: str) -> str:
     return f"/apis/ray.io/v1/namespaces/{api.place.namespace}/{kind}"
 
 
-async def _allowed(lacks: dict[str, str], part: str, question: Awaitable[T]) -> T | None:
+async def _read_if_allowed(lacks: dict[str, str], part: str, answer: Awaitable[T]) -> T | None:
+    """The answer; `None` if we have no right to it, with the reason in `lacks`."""
     try:
-        return await question
+        return await answer
     except KubernetesRefusedError as error:
         if error.reason != FORBIDDEN:
             raise
@@ -202,28 +209,25 @@ async def _allowed(lacks: dict[str, str], part: str, question: Awaitable[T]) -> 
 
 
 async def _read_resource(api: KubernetesApi) -> _RayCluster:
-    return await api.get(f"{_rays(api, 'rayclusters')}/{api.place.cluster}?{urlencode(_CACHED)}", _RayCluster)
+    return await api.get(f"{_ray_path(api, 'rayclusters')}/{api.place.cluster}?{urlencode(_CACHED)}", _RayCluster)
 
 
 async def _list_jobs(api: KubernetesApi, cluster: _Metadata) -> tuple[RayJob, ...]:
-    """Where a RayJob has made the RayCluster, that one is asked for; else all have to be: what they run on is no label of theirs."""
+    """The RayJobs of this RayCluster. A RayJob that created the RayCluster is read alone.
+
+    Otherwise all RayJobs are read, since they have no label with the name of their RayCluster.
+    """
     owner = next((owner.name for owner in cluster.owner_references or () if owner.kind == "RayJob"), None)
-    path = _rays(api, "rayjobs")
+    path = _ray_path(api, "rayjobs")
     if owner is not None:
         found: Iterable[_RayJob] = (await api.get(f"{path}/{quote(owner, safe='')}?{urlencode(_CACHED)}", _RayJob),)
     else:
         found = (await api.get(f"{path}?{urlencode(_CACHED)}", _List[_RayJob])).items
-    return tuple(_job(each) for each in found if each.status.ray_cluster_name == api.place.cluster)
-
-
-def _job(job: _RayJob) -> RayJob:
-    status = job.status
-    return RayJob(job.metadata.name, status.job_id, status.job_status, status.job_deployment_status, status.message)
-
-
-def _trouble(status: _RayClusterStatus) -> str | None:
-    failures = [one.message or one.reason for one in status.conditions or () if one.type == _FAILURE and one.status == "True"]
-    return next(filter(None, failures), None) or status.reason or None
+    return tuple(
+        RayJob(job.metadata.name, job.status.job_id, job.status.job_status, job.status.job_deployment_status, job.status.message)
+        for job in found
+        if job.status.ray_cluster_name == api.place.cluster
+    )
 
 
 def _label(pod: _Pod, name: str) -> str:
@@ -233,7 +237,7 @@ def _label(pod: _Pod, name: str) -> str:
 def _pod(pod: _Pod, cluster: str) -> Pod:
     metadata, status = pod.metadata, pod.status
     conditions = {one.type: one for one in status.conditions or ()}
-    scheduled, ends = conditions.get("PodScheduled"), conditions.get(_ENDS)
+    scheduled, ends = conditions.get("PodScheduled"), conditions.get(_DISRUPTION)
     return Pod(
         metadata.name,
         metadata.uid,
@@ -244,14 +248,14 @@ def _pod(pod: _Pod, cluster: str) -> Pod:
         owned=any((owner.kind, owner.name) == ("RayCluster", cluster) for owner in metadata.owner_references or ()),
         created=parse_time(metadata.creation_timestamp),
         ends=parse_time(metadata.deletion_timestamp),
-        why_ends=_words(ends) if ends and ends.status == "True" else None,
-        unscheduled=_words(scheduled) if scheduled and scheduled.status == "False" else None,
+        why_ends=_reason(ends) if ends and ends.status == "True" else None,
+        unscheduled=_reason(scheduled) if scheduled and scheduled.status == "False" else None,
         reason=": ".join(filter(None, (status.reason, status.message))) or None,
         containers=tuple(_containers(pod)),
     )
 
 
-def _words(condition: _Condition) -> str:
+def _reason(condition: _Condition) -> str:
     return condition.message or condition.reason or "no reason given"
 
 
@@ -270,7 +274,7 @@ def _containers(pod: _Pod) -> Iterator[Container]:
 
 
 def parse_time(text: str | None) -> float | None:
-    """Seconds since the epoch, of `2025-09-08T08:41:43Z`; `None`: it is no moment."""
+    """The seconds since the epoch of `2025-09-08T08:41:43Z`; `None` if it is not a time."""
     try:
         return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else None
     except (ValueError, OverflowError):
@@ -278,6 +282,6 @@ def parse_time(text: str | None) -> float | None:
 
 
 def parse_bytes(quantity: str | float | None) -> int | None:
-    """Of `64Gi`, `500M`, `1e9` (k8s.io/apimachinery/pkg/api/resource/quantity.go); `None`: it is no amount."""
+    """The bytes in `64Gi`, `500M` or `1e9` (k8s.io/apimachinery/pkg/api/resource/quantity.go); `None` if it is not an amount."""
     match = re.fullmatch(_QUANTITY, str(quantity))
     return int(float(match[1]) * _UNITS[match[2] or ""]) if match else None

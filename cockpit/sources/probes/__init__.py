@@ -1,1 +1,1 @@
-"""Probes as sources: started here, over ssh or through Ray, and heard line by line."""
+"""Runs probes on this host, over ssh or through Ray, and reads their output line by line."""

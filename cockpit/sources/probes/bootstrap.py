@@ -1,7 +1,7 @@
-"""The first thing that runs on a host where nothing is installed: the probe's modules come out of memory, so no file is ever written there.
+"""Runs the probe on a host where nothing is installed: its modules are imported from memory, so no file is written there.
 
-It travels inside the payload, runs on Python 3.8 and later, and imports nothing of cockpit by itself. A full disk, a read-only one, a
-`/tmp` mounted noexec, a `kill -9`: none of them matters, and nothing is left behind.
+It is part of the payload, runs on Python 3.8 and later, and imports nothing of cockpit by itself. It works on a host whose disk is full or
+read-only, or whose `/tmp` is mounted noexec; even a `kill -9` leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ PROBE = "cockpit.probe"
 
 
 Modules = Union[Mapping[str, str], Mapping[str, CodeType]]  # noqa: UP007 Python 3.8
-"""By their dotted names, a package's ends in `.__init__`: the sources, or what they are compiled to where that Python is like ours."""
+"""The sources, or the bytecode for a Python of the same version, by dotted name; the name of a package ends in `.__init__`."""
 
 
 class MemoryImporter:
-    """Finds and loads the modules that it was given. Without its base classes: importlib.abc takes longer to import than all of them."""
+    """Imports modules from memory. It has no base class: importlib.abc takes longer to import than all of these modules."""
 
     def __init__(self, modules: Modules) -> None:
         self._modules = modules
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002 as importlib calls it
-        """`None`: not one of ours."""
+        """The spec of one of the modules; `None`: it is another one."""
         if fullname in self._modules or self.is_package(fullname):
             return spec_from_loader(fullname, self)  # type: ignore[arg-type]
         return None
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """As usual."""
+        """Create the module as usual."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Fill it."""
+        """Run the code of the module."""
         exec(self.get_code(module.__name__), module.__dict__)  # noqa: S102 as importlib does
 
     def is_package(self, fullname: str) -> bool:
-        """Whether it holds modules."""
+        """Whether the module is a package."""
         return f"{fullname}.__init__" in self._modules
 
     def get_code(self, fullname: str) -> CodeType:
-        """To compile the sources takes longer than to look at a host."""
+        """The code of a module. Bytecode is used as it is: to compile all sources takes longer than to read a host."""
         module = self._find(fullname)
         return compile(module, f"<{fullname}>", "exec") if isinstance(module, str) else module
 
     def get_source(self, fullname: str) -> str | None:
-        """What a traceback shows; `None`: it came without."""
+        """The source of a module, for tracebacks; `None`: only its bytecode was sent."""
         module = self._find(fullname)
         return module if isinstance(module, str) else None
 
@@ -61,16 +61,16 @@ class MemoryImporter:
 
 
 def main(modules: Modules, words: Sequence[str]) -> None:
-    """Run the probe with these words; ours come first, whatever is installed there."""
+    """Run the probe with these arguments. These modules take precedence over all that are installed there."""
     os.chdir("/")
-    threading.Thread(target=_end_with_the_reader, name="reader", daemon=True).start()
+    threading.Thread(target=_exit_with_reader, name="reader", daemon=True).start()
     sys.meta_path.insert(0, MemoryImporter(modules))
     sys.argv = [PROBE, *words]
     runpy.run_module(PROBE, None, "__main__", True)
 
 
-def _end_with_the_reader() -> None:
-    """The program came through stdin, which has ended; stdout tells when nobody is there any more, long before the next sample would."""
+def _exit_with_reader() -> None:
+    """Exit as soon as the reader of stdout is gone. stdin can't show that: it has ended with the program."""
     poll = select.poll()
     poll.register(1, 0)
     poll.poll()

@@ -1,4 +1,4 @@
-"""What a probe says, in the words of the model."""
+"""Decodes the JSON lines of a probe and converts them into values of the model, without secrets."""
 
 from __future__ import annotations
 
@@ -41,29 +41,29 @@ T = TypeVar("T")
 CLOCK_TOLERANCE_S: Final = 2.0
 """Seconds by which two clocks may differ before times are converted."""
 MEND_MAX_BYTES: Final = 4 << 20
-"""Bytes of what is no JSON: our own probes write some, other programs may write it for ever."""
+"""The longest invalid JSON that is repaired. Our own probes write some (NaN), but another program may write it without end."""
 _BEYOND_FLOAT: Final = re.compile(rb"\d{300}")
-"""What may be a number that no float holds: it would come out wherever it is divided."""
+"""Finds numbers that may be too large for a float, which would raise an error at the first division."""
 
 
 class Hello(msgspec.Struct):
-    """Who speaks."""
+    """The first line of a probe."""
 
     hello: int
     addresses: tuple[str, ...] = ()
 
 
 class Sample(msgspec.Struct):
-    """One look, by the host's own clock. Its values are the model's own, raw: `host_of` says whose they are, and hides secrets."""
+    """One sample, with times of the host's own clock. Its values are those of the model, but raw; `make_host` completes them."""
 
     taken: float
     up: float | None = None
-    """The same by a clock that nobody sets: seconds since the host was started."""
+    """The same moment by a clock that nobody sets: seconds since the boot of the host."""
     machine: str | None = None
     observed: Mapping[str, float] = {}
-    """By source of the probe, called as in its faults: when its facts were true, by the clock of `up`."""
+    """For each source, under its name in `faults`: when its facts were read, by the clock of `up`."""
     paces: Mapping[str, float] = {}
-    """By source that is read seldom because it costs much CPU: seconds from one answer to the next."""
+    """For each source that is read seldom, because it costs much CPU: the seconds between two reads."""
     cpu: float | None = None
     cpus: int | None = None
     memory: HostMemory | None = None
@@ -92,7 +92,7 @@ class Sample(msgspec.Struct):
 
 
 class StackFrame(msgspec.Struct, frozen=True):
-    """A frame of a stack."""
+    """One call in a stack."""
 
     name: str
     file: str
@@ -100,7 +100,7 @@ class StackFrame(msgspec.Struct, frozen=True):
 
 
 class StackThread(msgspec.Struct):
-    """The innermost call first."""
+    """The stack of one thread; the innermost call is first."""
 
     frames: tuple[StackFrame, ...]
 
@@ -109,34 +109,37 @@ _DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {kind: msgspec.json.De
 
 
 def is_hello(line: bytes) -> bool:
-    """Whether a line introduces the one who speaks."""
+    """Whether a line is the first line of a probe."""
     return b'"hello"' in line[:16]
 
 
 def read_line(line: bytes, kind: type[T]) -> T:
-    """A line as `Hello` or `Sample`. Raises `SourceError`."""
+    """Decode a line as `Hello` or `Sample`. Raises `SourceError`."""
     decoder: msgspec.json.Decoder[T] = _DECODERS[kind]
     try:
         if _BEYOND_FLOAT.search(line) is None:
             return decoder.decode(line)
     except (msgspec.MsgspecError, RecursionError):
         pass
-    try:  # half a surrogate in a process title, a NaN: Python's json writes them, no other reads them
+    try:  # Python's json writes half a surrogate of a process title, or NaN, which are not valid JSON
         return decoder.decode(mend(line, MEND_MAX_BYTES))
     except (ValueError, RecursionError) as error:  # msgspec's own errors are ValueErrors
         raise SourceError(str(error)) from error
 
 
 def convert_answer(answer: Mapping[str, Any], key: str, shape: type[T], host: str) -> T:
-    """What a probe was asked for. Raises `SourceError`: over there anything may have answered."""
+    """Decode one field of an answer. Raises `SourceError`, since another program may have answered."""
     try:
         return msgspec.convert(answer.get(key), shape)
     except msgspec.ValidationError as error:
         raise SourceError(f"the output of the probe of {host} can't be read: {error}") from error
 
 
-def host_of(sample: Sample, name: str, addresses: Sequence[str], taken: float, skew: float, *, local: bool) -> Host:
-    """The model's value; `taken` is by our clock, and `skew` is what that is ahead of that host's own clock, in seconds."""
+def make_host(sample: Sample, name: str, addresses: Sequence[str], taken: float, skew: float, *, local: bool) -> Host:
+    """The host of a sample. `taken` is a time of our clock; `skew` is how many seconds our clock is ahead of the host's.
+
+    The caller gives the name: a probe can't report facts about another host.
+    """
     shift = skew if abs(skew) > CLOCK_TOLERANCE_S else 0.0
     return Host(
         name=name,
@@ -157,14 +160,21 @@ def host_of(sample: Sample, name: str, addresses: Sequence[str], taken: float, s
         memory_users=tuple(
             MemoryUser(user.pid, user.rss, user.user, _redact_optional(user.command), user.shared) for user in sample.memory_users or ()
         ),
-        sessions=None if sample.sessions is None else tuple(_session(session, name, shift) for session in sample.sessions),
+        sessions=None if sample.sessions is None else tuple(
+            replace(session, host=name, started=redate(session.started, shift)) for session in sample.sessions
+        ),
         nodes=sample.nodes,
         rays=None if sample.rays is None else tuple(map(_ray_process, sample.rays)),
         pointers=sample.pointers,
         temps=sample.temps,
         driver=sample.driver,
         proxy=sample.proxy and _proxy(sample.proxy),
-        oom_kills=None if sample.oom_kills is None else tuple(_oom_kill(kill, name, shift) for kill in sample.oom_kills),
+        oom_kills=None if sample.oom_kills is None else tuple(
+            replace(
+                kill, host=name, ours=None, moment=redate(kill.moment, shift), name=_redact_optional(kill.name), text=_redact(kill.text)
+            )
+            for kill in sample.oom_kills
+        ),
         wrote={session: {job: moment + shift for job, moment in jobs.items()} for session, jobs in sample.written.items()},
         stuck=None if sample.stuck is None else tuple(replace(one, source=_redact_optional(one.source)) for one in sample.stuck),
         rdma_ports=sample.rdma_ports,
@@ -177,23 +187,27 @@ def host_of(sample: Sample, name: str, addresses: Sequence[str], taken: float, s
 
 
 def redact_listener(listener: Listener) -> Listener:
-    """Fit to be shown."""
+    """The listener with a command that can be shown."""
     return replace(listener, command=_redact_optional(listener.command))
 
 
-# What a host is called, and which Ray is the followed one, is never for a probe to say: it speaks for no other host.
-
-
 def _process(process: Process, host: str, shift: float) -> Process:
+    sockets = process.sockets
     return replace(
         process,
         host=host,
-        ours=None,
+        ours=None,  # only this side knows which Ray cluster is followed, and which jobs are others'
         other_job=None,
         command=_redact_optional(process.command),
         name=_redact_optional(process.name),
         why=tuple(map(_redact, process.why)),
-        sockets=process.sockets and _sockets(process.sockets),
+        sockets=sockets
+        and SocketInterfaces(
+            _redact_optional(sockets.nccl),
+            _redact_optional(sockets.gloo),
+            tuple(map(_redact, sockets.there)),
+            _redact_optional(sockets.default),
+        ),
         started=redate(process.started, shift),
     )
 
@@ -205,7 +219,7 @@ def _gpu(gpu: Gpu, shift: float) -> Gpu:
 
 
 def _filled_disk(disk: FilledDisk, shift: float) -> FilledDisk:
-    told = [
+    fillers = [
         replace(
             one,
             path=_redact(one.path),
@@ -215,16 +229,10 @@ def _filled_disk(disk: FilledDisk, shift: float) -> FilledDisk:
         )
         for one in disk.fillers
     ]
-    return replace(disk, fillers=tuple(told), seen=redate(disk.seen, shift))
-
-
-def _sockets(sockets: SocketInterfaces) -> SocketInterfaces:
-    told = (_redact_optional(sockets.nccl), _redact_optional(sockets.gloo), tuple(map(_redact, sockets.there)))
-    return SocketInterfaces(*told, _redact_optional(sockets.default))
+    return replace(disk, fillers=tuple(fillers), seen=redate(disk.seen, shift))
 
 
 def _ray_process(ray: RayProcess) -> RayProcess:
-    """With its command line's and its environment's words fit to be shown."""
     if (ray.start, ray.proxy, ray.loopback_line, ray.gloo) == (None, None, None, None):
         return ray
     return replace(
@@ -237,16 +245,8 @@ def _ray_process(ray: RayProcess) -> RayProcess:
 
 
 def _proxy(proxy: HttpProxy) -> HttpProxy:
-    """Without what may be a password: a probe of another version, or another program, may have answered."""
+    """The proxy without passwords. The probe removes them too, but an older probe or another program may have answered."""
     return HttpProxy(_redact(proxy.variable), _redact_optional(proxy.proxy), _redact(proxy.exceptions))
-
-
-def _session(session: Session, host: str, shift: float) -> Session:
-    return replace(session, host=host, started=redate(session.started, shift))
-
-
-def _oom_kill(kill: OomKill, host: str, shift: float) -> OomKill:
-    return replace(kill, host=host, ours=None, moment=redate(kill.moment, shift), name=_redact_optional(kill.name), text=_redact(kill.text))
 
 
 def _redact_optional(text: str | None) -> str | None:
@@ -258,4 +258,4 @@ def _redact(text: str) -> str:
 
 
 _redact_cached = Recent(redact, 8192)
-"""Commands hardly change from sample to sample."""
+"""Most texts, such as commands, are the same in every sample."""

@@ -1,4 +1,4 @@
-"""The probe as one program text, to be piped into `python -` on a host where nothing is installed."""
+"""Packs the probe into one program text, to be piped into a Python on a host where nothing is installed."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ OLDEST_PYTHON: Final = (3, 8)
 """The oldest Python that the probe runs on."""
 
 ACTING_PACKAGE: Final = "cockpit.probe.acts"
-"""The package that changes something on a host."""
+"""The package of the actions, which change something on a host."""
 
 _FORWARDED: Final = {"cockpit.probe.acts.ray.gcs", "cockpit.probe.acts.ray_tunnel.task_tunnel"}
-"""Of which a probe hands the text on, to the Python of a cluster."""
-_PYTHON: Final = (MAGIC_NUMBER, sys.implementation.cache_tag)
-"""What the Python has to be like that takes what ours has compiled."""
+"""Modules whose source a probe sends on to the Python of a cluster: they are never compiled."""
+_BYTECODE_FORMAT: Final = (MAGIC_NUMBER, sys.implementation.cache_tag)
+"""Identifies the Pythons that can run the bytecode of this one."""
 _EMPTY: Final = compile("", "cockpit", "exec")
 
-# The whole text is compiled before any of it runs, so it must be readable to Python 2 as well: it says what is wrong there.
-# Nothing may be imported from the folder that it is started in, so that entry goes first of all.
+# The whole text is compiled before any of it runs, so its syntax must be valid in Python 2, which then prints the reason for its exit.
+# The current folder is removed from the path first, so that nothing is imported from it.
 _TEXT = """\
 import sys
 sys.path = [folder for folder in sys.path if folder.startswith("/")]
@@ -43,15 +43,14 @@ exec(modules.pop("boot"), boot)
 
 
 def program(words: Sequence[str], *, acting: bool = False) -> bytes:
-    """The text that runs the probe with these words, for any Python; its half that changes something travels only when `acting`."""
+    """The program that runs the probe with these arguments on any Python; it contains the actions only if `acting`."""
     return b"".join(program_for(("-",), words, acting=acting))
 
 
 def program_for(command: Sequence[str], words: Sequence[str], *, acting: bool = False) -> tuple[bytes, bytes]:
-    """The same for the Python at the end of a command, in two parts: the first, of hundreds of kilobytes, is one for all hosts.
+    """The program for the Python that this command runs, in two parts. The first, of hundreds of kilobytes, is shared by all hosts.
 
-    Where its program isn't read byte by byte, what the sources are compiled to travels as well, for a Python that is like ours: it spares
-    it 0.2 to 0.3 s of CPU.
+    Unless the Python reads its program byte by byte (`-`), bytecode is added, which saves a Python of our version 0.2 to 0.3 s of CPU.
     """
     return _pack(acting, compiled=command[-1] != "-"), f'boot["main"](modules, {json.dumps(list(words))})\n'.encode("ascii")
 
@@ -64,41 +63,37 @@ def _pack(acting: bool, *, compiled: bool) -> bytes:
     if compiled:
         found = {loader.name: _without_path(loader.get_code(loader.name), f"<{loader.name}>") for loader in loaders}
         found |= {name: sources[name] for name in _FORWARDED & sources.keys()}
-        python, codes = _PYTHON, _squeeze(marshal.dumps({"cockpit.__init__": _EMPTY, **found}))
-    return _TEXT.format(oldest=OLDEST_PYTHON, python=python, codes=codes, sources=_squeeze(json.dumps(sources).encode())).encode("ascii")
+        python, codes = _BYTECODE_FORMAT, _compress(marshal.dumps({"cockpit.__init__": _EMPTY, **found}))
+    return _TEXT.format(oldest=OLDEST_PYTHON, python=python, codes=codes, sources=_compress(json.dumps(sources).encode())).encode("ascii")
 
 
 def _without_path(code: Any, name: str) -> Any:
-    """Over there our paths are anybody's: a traceback would open what lies at them. Constants that are no code stay as they are."""
+    """The code without paths of this host: on another host, a traceback would open a file there that others may have placed."""
     if not isinstance(code, CodeType):
         return code
-    return code.replace(co_filename=name, co_consts=tuple(_without_path(one, name) for one in code.co_consts))
+    return code.replace(co_filename=name, co_consts=tuple(_without_path(constant, name) for constant in code.co_consts))
 
 
-def _squeeze(data: bytes) -> str:
+def _compress(data: bytes) -> str:
     return base64.b64encode(zlib.compress(data)).decode("ascii")
 
 
 def _modules(acting: bool) -> Iterator[tuple[str, Path]]:
-    """What travels: each module's name over there, and where its source is here."""
+    """The modules of the program: their names there, and the paths of their sources here."""
     yield "boot", Path(__file__).with_name("bootstrap.py")
     for name, path in _modules_of("cockpit.probe", Path(__file__).parents[2] / "probe"):
         if acting or not name.startswith(ACTING_PACKAGE):
             yield name, path
-    yield from _modules_of("pynvml", _find_installed("pynvml"))
+    spec = find_spec("pynvml")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("pynvml is not installed beside cockpit", name="pynvml")
+    origin = Path(spec.origin)
+    yield from _modules_of("pynvml", origin.parent if origin.name == "__init__.py" else origin)
 
 
 def _modules_of(name: str, place: Path) -> Iterator[tuple[str, Path]]:
+    """The modules of a package's folder, or one module's file."""
     if place.is_file():
         yield name, place
     for path in sorted(place.rglob("*.py")) if place.is_dir() else ():
         yield ".".join((name, *path.relative_to(place).with_suffix("").parts)), path
-
-
-def _find_installed(name: str) -> Path:
-    """A module's file, or a package's folder."""
-    spec = find_spec(name)
-    if spec is None or spec.origin is None:
-        raise ModuleNotFoundError(f"{name} is not installed beside cockpit", name=name)
-    origin = Path(spec.origin)
-    return origin.parent if origin.name == "__init__.py" else origin

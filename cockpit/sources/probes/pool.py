@@ -1,4 +1,4 @@
-"""Looks at hosts through their probes: always at this one, at others when somebody wants to; none can hold up another, or us."""
+"""Runs the probes of all hosts: always the probe of this host, and the probes of other hosts on request; no host delays another."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from cockpit.secrets import redact
 from cockpit.sources.probes.decode import is_hello
 from cockpit.sources.probes.host_probe import HostProbe, ProbeListener, ProbeTimings, why_it_ended
 from cockpit.sources.probes.payload import program_for
-from cockpit.sources.probes.process import Child, HearLines, parse_message, start_child, wait_for_exit
+from cockpit.sources.probes.process import Child, OnLines, parse_message, start_child, wait_for_exit
 from cockpit.sources.probes.spawn import kill_and_reap, local_command, replace_dash, watch_words
 from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.ray.nodes import NodeFacts
 from cockpit.sources.source import SourceError, wait_for_event
 
 MAX_ANSWER_BYTES = 16 << 20
-"""That one question may be answered with: an environment has at most 6 MiB, a stack far less."""
+"""The longest answer to one question: an environment has at most 6 MiB, a stack far less."""
 NVML_TIMEOUT_S = 5.0
-"""Seconds after which a first answer is waited for no longer."""
+"""The time that NVML has for its first answer; a host whose NVML takes longer counts as complete without GPUs."""
 
 
 class ProbePool:
-    """Every probe there is. `run` needs the event loop; `close` doesn't."""
+    """All probes of this cockpit. `run` needs the event loop; `close` doesn't."""
 
     def __init__(
         self,
@@ -43,77 +43,93 @@ class ProbePool:
         timings: ProbeTimings | None = None,
     ) -> None:
         self.local = socket.gethostname()
-        """What this host is called here."""
+        """The name of this host."""
         self.control_sockets = SshControlSockets()
-        """The connections that are kept open, for whoever else goes to the same hosts."""
+        """The open ssh connections, to be shared with others that connect to the same hosts."""
         self._config, self._listener, self._clock = config, listener, clock
         self._timings = timings or ProbeTimings()
         self._interval = config.interval
-        self._here = HostProbe(self.local, listener, self._timings, clock, local=True)
-        self._watches: dict[str, HostProbe] = {}
-        self._entries: dict[str, HostEntry] = {entry.name: entry for entry in config.hosts}
-        self._told: frozenset[str] = frozenset()
-        self._program: asyncio.Task[tuple[bytes, bytes]] | None = None
-        self._asked: set[Child] = set()
         self._woken = asyncio.Event()
+        self._local_probe = HostProbe(self.local, listener, self._timings, clock, self._woken.set, local=True)
+        """The probe of this host."""
+        self._probes: dict[str, HostProbe] = {}
+        """The probes of other hosts, by host name."""
+        self._entries: dict[str, HostEntry] = {entry.name: entry for entry in config.hosts}
+        self._complete: frozenset[str] = frozenset()
+        self._packing: asyncio.Task[tuple[bytes, bytes]] | None = None
+        self._asked: set[Child] = set()
+        """The children that answer one question each."""
         self._closed = False
-        self._here.wake = self._woken.set
 
     async def run(self) -> None:
-        """Look until closed or cancelled; every child has been ended when this returns."""
-        before = time.monotonic()
+        """Keep the probes running until closed or cancelled; every child has been killed when this returns."""
+        last_turn = time.monotonic()
         try:
             while not self._closed:
                 now = time.monotonic()
-                self._tick(now, now - before)
-                before = now
-                await wait_for_event(self._woken, self._timings.tick if self._is_starting else self._timings.idle_tick)
+                probes = (self._local_probe, *self._probes.values())
+                # If this program stood still, the silence of the probes was ours.
+                if now - last_turn > self._timings.frozen + self._timings.idle_tick:
+                    for probe in probes:
+                        probe.shift_deadlines(now - last_turn)
+                for probe in probes:
+                    probe.check_child(now)
+                # A new interval restarts the probe of this host.
+                if self._local_probe.child is not None and self._local_probe.interval != self._interval:
+                    self._local_probe.stop()
+                if self._local_probe.child is None and now >= self._local_probe.due:
+                    self._local_probe.start(local_command(watch_words(self._interval)), self._interval)
+                self._make_room(now)
+                self._start_due(now)
+                last_turn = now
+                is_starting = any(probe.child is None for probe in (self._local_probe, *self._probes.values()))
+                await wait_for_event(self._woken, self._timings.tick if is_starting else self._timings.idle_tick)
                 self._woken.clear()
         finally:
             self.close()
 
-    @property
-    def _is_starting(self) -> bool:
-        """Whether a host waits for its probe."""
-        return self._here.child is None or any(watch.child is None for watch in self._watches.values())
-
-    def want(self, targets: Mapping[str, HostEntry]) -> None:
-        """The other hosts to be looked at from now on. One that is left out is looked at for a minute longer."""
+    def set_targets(self, targets: Mapping[str, HostEntry]) -> None:
+        """Replace the other hosts to be watched. A host that is no longer a target is watched for a minute longer."""
         if self._config.probe_hosts == "never" or self._config.reach == THROUGH_RAY:
             return
         wanted = {name: entry for name, entry in targets.items() if name != self.local}
         for name, entry in wanted.items():
-            if name not in self._watches or self._entries.get(name) != entry:
-                self._watch(name, entry)
-            self._watches[name].unwanted = None
-        for name in self._watches.keys() - wanted.keys():
-            watch = self._watches[name]
-            watch.unwanted = watch.unwanted or time.monotonic()
-            if self._entries[name].target in self._here.addresses:  # this host by another name: it had not told its names yet
+            if name not in self._probes or self._entries.get(name) != entry:
+                if name in self._probes:
+                    self._probes[name].stop()
+                self._entries[name] = entry
+                self._probes[name] = HostProbe(name, self._listener, self._timings, self._clock, self._woken.set)
+                self._probes[name].due = time.monotonic()
+            self._probes[name].unwanted = None
+        for name in self._probes.keys() - wanted.keys():
+            probe = self._probes[name]
+            probe.unwanted = probe.unwanted or time.monotonic()
+            # It may be this host under another name, which was unknown until this host's probe listed its addresses.
+            if self._entries[name].target in self._local_probe.addresses:
                 self._drop(name)
         self._woken.set()
 
-    def replace_told(self, names: Iterable[str]) -> None:
-        """These have told all that a single look asks for: as soon as others wait for a place, they get one of theirs."""
-        self._told = frozenset(names)
+    def set_complete_hosts(self, names: Iterable[str]) -> None:
+        """Set the hosts whose samples have all that a command needs: they give up their places as soon as others wait for one."""
+        self._complete = frozenset(names)
 
     def set_interval(self, seconds: float) -> None:
-        """Seconds between samples: this host's probe starts anew, others keep theirs until they are started next."""
+        """Set the seconds between samples. This host's probe is restarted with it; the others get it at their next start."""
         self._interval = min(max(seconds, 0.5), 3600.0)
         self._woken.set()
 
     def refresh(self) -> None:
-        """Try again now, also where a pause was made after a failure."""
-        for watch in (self._here, *self._watches.values()):
-            watch.due = min(watch.due, time.monotonic())
+        """Start at once the probes that pause after a failure."""
+        for probe in (self._local_probe, *self._probes.values()):
+            probe.due = min(probe.due, time.monotonic())
         self._woken.set()
 
     async def ask(self, host: str, words: Sequence[str], entry: HostEntry | None = None) -> dict[str, Any]:
-        """One question to a probe of its own, such as `environ PID TICKS`. Raises `SourceError`. The answer is raw: secrets are in it.
+        """Ask one question of a probe of its own, such as `environ PID TICKS`. Raises `SourceError`.
 
-        `entry` says how to reach a host that has not been looked at.
+        The answer is raw and contains secrets. `entry` says how to reach a host that is not watched.
         """
-        answers: list[bytes] = []  # the last of them counts
+        answers: list[bytes] = []  # the last one counts
         child = await self._start_question(host, words, entry, lambda lines: answers.extend(filter(_may_be_answer, lines)))
         try:
             code = await wait_for_exit(child, f"the probe of {host}", self._timings.answer, MAX_ANSWER_BYTES)
@@ -124,31 +140,31 @@ class ProbePool:
         raise SourceError(why_it_ended(host, code, child.last_words, spoke=False))
 
     async def listen(self, host: str, words: Sequence[str], entry: HostEntry | None = None) -> AsyncIterator[dict[str, Any]]:
-        """The same for a question that is answered little by little, such as `log SESSION NAME LINES --follow`, until `{"end": true}`."""
-        heard: deque[bytes] = deque()
-        turned = asyncio.Event()
+        """Like `ask`, for a question with many answers, such as `log SESSION NAME LINES --follow`; ends after `{"end": true}`."""
+        received: deque[bytes] = deque()
+        changed = asyncio.Event()
 
-        def hear(lines: Sequence[bytes]) -> None:
-            heard.extend(filter(_may_be_answer, lines))
-            turned.set()
+        def on_lines(lines: Sequence[bytes]) -> None:
+            received.extend(filter(_may_be_answer, lines))
+            changed.set()
 
-        child = await self._start_question(host, words, entry, hear, turned.set)
+        child = await self._start_question(host, words, entry, on_lines, changed.set)
         try:
-            while (code := child.poll_exit()) is None or heard:
-                while heard:
-                    answer = _parse_answer(heard.popleft(), host)
+            while (code := child.poll_exit()) is None or received:
+                while received:
+                    answer = _parse_answer(received.popleft(), host)
                     yield answer
                     if answer.get("end") is True:
                         return
-                turned.clear()
-                await wait_for_event(turned, self._timings.tick)
+                changed.clear()
+                await wait_for_event(changed, self._timings.tick)
         finally:
             child.end()
             self._asked.discard(child)
         raise SourceError(why_it_ended(host, code, child.last_words, spoke=False))
 
     async def _start_question(
-        self, host: str, words: Sequence[str], entry: HostEntry | None, hear: HearLines, wake: Callable[[], None] = lambda: None
+        self, host: str, words: Sequence[str], entry: HostEntry | None, on_lines: OnLines, on_end: Callable[[], None] = lambda: None
     ) -> Child:
         text: Sequence[bytes] | None = None
         if host == self.local:
@@ -156,102 +172,73 @@ class ProbePool:
         else:
             command = command_to_reach(host, self._config.reach, self._entries.get(host) or entry, self.control_sockets)
             text = await asyncio.to_thread(program_for, command, ["--no-lifeline", *words])
-        child = start_child(host, command, hear, wake, text)
+        child = start_child(host, command, on_lines, on_end, text)
         self._asked.add(child)
         return child
 
     def close(self) -> None:
-        """End every child at once, without waiting for any; none is started any more."""
+        """Kill every child at once, without waiting for any; none is started afterwards."""
         self._closed = True
-        processes = [process for watch in (self._here, *self._watches.values()) for process in watch.release()]
+        processes = [process for probe in (self._local_probe, *self._probes.values()) for process in probe.release()]
         processes += [child.release() for child in self._asked]
         kill_and_reap(*processes)
         self.control_sockets.close()
-        if self._program is not None and not self._program.done():
-            self._program.cancel()
+        if self._packing is not None and not self._packing.done():
+            self._packing.cancel()
 
-    def _watch(self, name: str, entry: HostEntry) -> None:
-        if name in self._watches:
-            self._watches[name].stop()
-        self._entries[name] = entry
-        self._watches[name] = watch = HostProbe(name, self._listener, self._timings, self._clock)
-        watch.due = time.monotonic()
-        watch.wake = self._woken.set
-
-    def _tick(self, now: float, gap: float) -> None:
-        watches = (self._here, *self._watches.values())
-        if gap > self._timings.frozen + self._timings.idle_tick:
-            for watch in watches:
-                watch.shift_deadlines(gap)
-        for watch in watches:
-            watch.check_child(now)
-        self._watch_local(now)
-        self._drop_unwanted(now)
-        self._start_due(now)
-
-    def _watch_local(self, now: float) -> None:
-        command = local_command(watch_words(self._interval))
-        if self._here.child is not None and self._here.interval != self._interval:
-            self._here.stop()
-        if self._here.child is None and now >= self._here.due:
-            self._here.start(command, self._interval)
-
-    def _drop_unwanted(self, now: float) -> None:
-        """Let go of hosts that nobody has wanted for a while, and of those whose turn is over while others wait."""
-        for name, watch in list(self._watches.items()):
-            if watch.unwanted is not None and now - watch.unwanted > self._timings.grace:
+    def _make_room(self, now: float) -> None:
+        """Stop the probes of hosts that are no longer targets, and some of the others if more hosts wait than places are free."""
+        for name, probe in list(self._probes.items()):
+            if probe.unwanted is not None and now - probe.unwanted > self._timings.grace:
                 self._drop(name)
-        running = [watch for watch in self._watches.values() if watch.child is not None]
-        waiting = sum(watch.child is None and now >= watch.due for watch in self._watches.values())
-        spare = self._timings.most - len(running)
-        self._make_room(running, max(0, min(waiting - spare, self._timings.burst)), now)
+        started = {probe: probe.child.started for probe in self._probes.values() if probe.child is not None}
+        waiting = sum(probe.child is None and now >= probe.due for probe in self._probes.values())
+        free = self._timings.most - len(started)
+        needed = max(0, min(waiting - free, self._timings.burst))
+        # First the hosts whose samples are complete: they are not started again.
+        complete = [probe for probe in started if probe.name in self._complete][:needed]
+        for probe in complete:
+            probe.stop_for_good()
+        # Then the hosts that have run longest, if their turn is over: they wait for the next one.
+        others = sorted(started.keys() - set(complete), key=lambda probe: started[probe])
+        for probe in others[: needed - len(complete)]:
+            if now - started[probe] > self._timings.turn:
+                probe.yield_turn(now)
 
     def _drop(self, name: str) -> None:
-        self._watches.pop(name).stop()
+        self._probes.pop(name).stop()
         if all(name != entry.name for entry in self._config.hosts):
             del self._entries[name]
         self._listener.clear_fault("probe", name)
         self._listener.forget_host(name)
 
-    def _make_room(self, running: Sequence[HostProbe], places: int, now: float) -> None:
-        """First those that need not come back, then whoever has run longest."""
-        started = {watch: watch.child.started for watch in running if watch.child is not None}
-        told = [watch for watch in started if watch.name in self._told][:places]
-        for watch in told:
-            watch.stop_for_good()
-        others = sorted(started.keys() - set(told), key=lambda watch: started[watch])
-        for watch in others[: places - len(told)]:
-            if now - started[watch] > self._timings.turn:
-                watch.yield_turn(now)
-
     def _start_due(self, now: float) -> None:
-        """Start the probes whose time has come, whoever waits longest first."""
-        running = sum(watch.child is not None for watch in self._watches.values())
+        """Start the probes that are due, the longest overdue first."""
+        running = sum(probe.child is not None for probe in self._probes.values())
         places = min(self._timings.most - running, self._timings.burst)
-        due = sorted((watch for watch in self._watches.values() if watch.child is None and now >= watch.due), key=lambda watch: watch.due)
-        if not due or places <= 0 or not self._is_program_packed():
+        due = sorted((probe for probe in self._probes.values() if probe.child is None and now >= probe.due), key=lambda probe: probe.due)
+        if not due or places <= 0:
             return
-        for watch in due[:places]:
-            self._start(watch)
+        # Packing the program takes a quarter of a second, so another thread does it first.
+        if self._packing is None:
+            self._packing = asyncio.create_task(asyncio.to_thread(program_for, replace_dash(shlex.split(self._config.reach)), ()))
+            self._packing.add_done_callback(lambda _: self._woken.set())
+        if not self._packing.done():
+            return
+        for probe in due[:places]:
+            self._start(probe)
 
-    def _is_program_packed(self) -> bool:
-        """Whether the text to send is ready: packing it takes a quarter of a second, so another thread does it."""
-        if self._program is None:
-            self._program = asyncio.create_task(asyncio.to_thread(program_for, replace_dash(shlex.split(self._config.reach)), ()))
-            self._program.add_done_callback(lambda _: self._woken.set())
-        return self._program.done()
-
-    def _start(self, watch: HostProbe) -> None:
+    def _start(self, probe: HostProbe) -> None:
         try:
-            command = command_to_reach(watch.name, self._config.reach, self._entries[watch.name], self.control_sockets)
+            command = command_to_reach(probe.name, self._config.reach, self._entries[probe.name], self.control_sockets)
         except SourceError as error:
-            watch.stop_and_retry(str(error))
+            probe.stop_and_retry(str(error))
             return
-        watch.start(command, self._interval, program_for(command, [*watch_words(self._interval), "--no-lifeline"]))
+        probe.start(command, self._interval, program_for(command, [*watch_words(self._interval), "--no-lifeline"]))
 
 
 def command_to_reach(host: str, reach: str, entry: HostEntry | None, sockets: SshControlSockets | None) -> list[str]:
-    """The words that give a pipe to a Python there. Raises `SourceError`."""
+    """The command that pipes its stdin to a Python on that host. Raises `SourceError`."""
     if entry is None or reach == THROUGH_RAY:
         raise SourceError(f"cockpit has no way to reach {host}: add it under `hosts` in the config")
     try:
@@ -261,14 +248,14 @@ def command_to_reach(host: str, reach: str, entry: HostEntry | None, sockets: Ss
 
 
 def _may_be_answer(line: bytes) -> bool:
-    """A login shell prints other things too."""
+    """Whether the line may be an answer: not a hello, and not the output of a login shell."""
     return line.startswith(b"{") and not is_hello(line)
 
 
-def has_told(host: Host, rays: NodeFacts | None, now: float) -> bool:
-    """Whether a probe has told of processes, and of GPUs where there may be some: a driver that nothing uses wakes for seconds.
+def has_complete_sample(host: Host, rays: NodeFacts | None, now: float) -> bool:
+    """Whether the probe has sent the processes, and the GPUs if there may be some: a driver that nothing uses takes seconds to wake up.
 
-    A node that the host only claims can do no more than make cockpit wait that long.
+    `host.nodes` is a claim of the host. A false claim makes cockpit wait `NVML_TIMEOUT_S` at most.
     """
     seen_by_ray = any(node.agent.gpus for node in (rays.nodes if rays else ()) if node.id in host.nodes)
     fails = seen_by_ray and any(fault.source == "nvml" for fault in host.faults)  # without a fault there is no driver to be asked

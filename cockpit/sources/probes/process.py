@@ -1,4 +1,4 @@
-"""A program behind pipes, heard line by line as the event loop turns; whatever it does, nobody waits for it."""
+"""Runs a program behind pipes and reads its output line by line in the event loop, without ever waiting for the program."""
 
 from __future__ import annotations
 
@@ -18,21 +18,26 @@ from cockpit.sources.source import SourceError
 from cockpit.text import clean, explain_os_error
 
 MAX_LINE_BYTES: Final = 16 << 20
-"""Bytes; a look at a host of ten thousand processes has a quarter of it."""
+"""The longest line that is kept; a sample of a host with ten thousand processes has a quarter of it."""
+ANSWER_S: Final = 10.0
+"""The timeout of one answer in seconds: a busy slurmctld or API server takes a few."""
+MAX_BYTES: Final = 64 << 20
+"""The longest answer: a pod has some 10 kB, and there may be thousands."""
 _CHUNK_BYTES: Final = 1 << 16
 _CHUNKS_AT_ONCE: Final = 64
-"""Chunks read before others get their turn: a flood must not stop the screen."""
+"""The number of chunks read at once: a flood of output must not stop the screen."""
 _STDERR_BYTES: Final = 8192
-"""Bytes of stderr that are remembered."""
+"""The number of bytes of stderr that are kept, from its end."""
 _LINGER_S: Final = 1.0
-"""Seconds given to a program that has closed its stdout to end by itself."""
+"""The seconds that a program has to exit after it has closed its stdout."""
+_EXIT_CHECK_S: Final = 0.02
 
-
-HearLines = Callable[[list[bytes]], None]
+OnLines = Callable[[list[bytes]], None]
+"""Called with all lines that have come at once."""
 
 
 class LineCutter:
-    """Cuts a stream into lines; of one that is too long nothing is kept."""
+    """Cuts a stream into lines, and drops lines that are too long."""
 
     def __init__(self, longest: int = MAX_LINE_BYTES) -> None:
         self._longest = longest
@@ -63,53 +68,54 @@ class LineCutter:
 
 
 class Child:
-    """A running program. `hear` gets its lines, as many as have come at once; `wake` is called when it says no more."""
+    """A running program. `on_lines` gets its lines; `on_end` is called when it closes its stdout."""
 
     def __init__(
         self,
         process: subprocess.Popen[bytes],
-        hear: HearLines,
-        wake: Callable[[], None],
-        send: Sequence[bytes] | None = None,
+        on_lines: OnLines,
+        on_end: Callable[[], None],
+        text: Sequence[bytes] | None = None,
     ) -> None:
-        """`send`: the parts of a text that it gets; what is sent to many is one part, and is never copied."""
+        """`text` is written to its stdin, in parts: a part that many children get is shared and never copied."""
         assert process.stdin and process.stdout and process.stderr, "it has three pipes"  # noqa: PT018, S101 `spawn` sees to it
         self.process, self.started = process, time.monotonic()
         self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
         self.garbage = ""
-        """The last line that was not meant for us: a banner, a message of the day."""
-        held = send is not None and isinstance(process.args, list) and HELD_CODE in process.args
-        self._hear, self._wake = hear, wake
-        self._send = [memoryview(part) for part in send or ()]
-        if held:
-            self._send.insert(0, memoryview(b"%d\n" % sum(map(len, self._send))))
-        self._stays = send is None or held  # its end tells the child that we are gone; but it may have to come before a text is read
+        """The last line that was not meant for cockpit, such as a banner or a message of the day."""
+        is_held = text is not None and isinstance(process.args, list) and HELD_CODE in process.args
+        self._on_lines, self._on_end = on_lines, on_end
+        self._unsent = [memoryview(part) for part in text or ()]
+        if is_held:
+            self._unsent.insert(0, memoryview(b"%d\n" % sum(map(len, self._unsent))))
+        # An open stdin ends with this program, which ends the child. But `python -` reads its program only up to the end of stdin.
+        self._keeps_stdin = text is None or is_held
         self._lines, self._errors = LineCutter(), b""
         self.size = 0
-        """Bytes of its lines so far."""
+        """The number of bytes in its lines so far."""
         self._closed: float | None = None
         self._loop = asyncio.get_running_loop()
         for pipe in (self._stdin, self._stdout, self._stderr):
             os.set_blocking(pipe.fileno(), False)
         self._loop.add_reader(self._stdout, self._read)
         self._loop.add_reader(self._stderr, self._read_errors)
-        if send is not None:
+        if text is not None:
             self._loop.add_writer(self._stdin, self._write)
 
     @property
     def last_words(self) -> str:
-        """The last line of its stderr, else the last that was no sample: what a person would look at first."""
-        said = last_words(self._errors.decode("utf-8", "replace")) or self.garbage
-        return redact(clean(said.strip()))[:300]
+        """The last line of its stderr, else `garbage`: the line that a person would read first. Without secrets."""
+        line = last_words(self._errors.decode("utf-8", "replace")) or self.garbage
+        return redact(clean(line.strip()))[:300]
 
-    def say(self, text: bytes) -> None:
-        """Send it more, after all that was said before; only to one that was started without a text."""
-        self._send.append(memoryview(text))
+    def send(self, text: bytes) -> None:
+        """Write more to its stdin, which must be open: it was started without a text."""
+        self._unsent.append(memoryview(text))
         if not self._stdin.closed:
             self._loop.add_writer(self._stdin, self._write)
 
     def poll_exit(self) -> int | None:
-        """Its exit code once it is over, and everything it said has been heard."""
+        """The exit code once the program has ended and all its output has been read; else `None`."""
         if self._stdout.closed:
             return self.process.returncode or -signal.SIGKILL
         if self._closed is not None and time.monotonic() - self._closed > _LINGER_S:
@@ -122,11 +128,11 @@ class Child:
         return self.process.returncode
 
     def end(self) -> None:
-        """Kill it, if it still runs, and let go of it."""
+        """Kill it, if it still runs, and close its pipes."""
         kill_and_reap(self.release())
 
     def release(self) -> subprocess.Popen[bytes]:
-        """Listen no more; the process, for whoever ends it."""
+        """Stop reading and writing. Returns the process, for the caller to kill."""
         if not self._loop.is_closed() and not self._stdout.closed:
             for pipe in (self._stdout, self._stderr):
                 self._loop.remove_reader(pipe)
@@ -142,14 +148,14 @@ class Child:
             if not chunk:
                 self._closed = time.monotonic()
                 self._loop.remove_reader(self._stdout)
-                self._wake()
+                self._on_end()
                 break
             lines += self._lines.cut(chunk)
         if self._lines.dropped:
             self.garbage = f"a line of more than {MAX_LINE_BYTES >> 20} MiB"
         if lines:
             self.size += sum(map(len, lines))
-            self._hear(lines)
+            self._on_lines(lines)
 
     def _read_errors(self) -> None:
         for _ in range(_CHUNKS_AT_ONCE):
@@ -161,17 +167,17 @@ class Child:
             self._errors = (self._errors + chunk)[-_STDERR_BYTES:]
 
     def _write(self) -> None:
-        self._send = [part for part in self._send if part]
+        self._unsent = [part for part in self._unsent if part]
         try:
-            if self._send:
-                self._send[0] = self._send[0][os.write(self._stdin.fileno(), self._send[0][:_CHUNK_BYTES]) :]
+            if self._unsent:
+                self._unsent[0] = self._unsent[0][os.write(self._stdin.fileno(), self._unsent[0][:_CHUNK_BYTES]) :]
         except BlockingIOError:
             return
-        except OSError:  # it has ended, or doesn't want to hear it; its own last words say why
-            self._send = []
-        if not any(self._send):
+        except OSError:  # it has ended or closed its stdin; its stderr says why
+            self._unsent = []
+        if not any(self._unsent):
             self._stop_writing()
-            if not self._stays:
+            if not self._keeps_stdin:
                 self._stdin.close()
 
     def _stop_writing(self) -> None:
@@ -179,44 +185,37 @@ class Child:
             self._loop.remove_writer(self._stdin)
 
 
+def _read_chunk(pipe: IO[bytes]) -> bytes | None:
+    """The next bytes; `None`: there are none now; empty: the pipe is closed."""
+    try:
+        return os.read(pipe.fileno(), _CHUNK_BYTES)
+    except (BlockingIOError, ValueError):  # ValueError: the lines just read made the receiver end this child, which closes its pipes
+        return None
+
+
 def parse_message(line: bytes) -> dict[str, Any] | None:
-    """What a probe says; `None`: a banner, a message of the day, whatever else a host prints."""
+    """The JSON object that a probe has sent; `None` for other output of the host, such as a banner or a message of the day."""
     if not line.startswith(b"{"):
         return None
     try:
-        said = loads(line)
+        message = loads(line)
     except ValueError:
         return None
-    return said if isinstance(said, dict) else None
-
-
-def _read_chunk(pipe: IO[bytes]) -> bytes | None:
-    """`None`: nothing now; empty: nothing ever again."""
-    try:
-        return os.read(pipe.fileno(), _CHUNK_BYTES)
-    except (BlockingIOError, ValueError):  # ValueError: closed, because what was just heard made somebody end this child
-        return None
-
-
-ANSWER_S: Final = 10.0
-"""Seconds for one answer: a busy slurmctld or API server takes a few."""
-MAX_BYTES: Final = 64 << 20
-"""Of an answer: of thousands of pods it is some 10 kB each."""
-_TURN_S: Final = 0.02
+    return message if isinstance(message, dict) else None
 
 
 def start_child(
-    who: str, command: Sequence[str], hear: HearLines, wake: Callable[[], None] = lambda: None, send: Sequence[bytes] | None = None
+    who: str, command: Sequence[str], on_lines: OnLines, on_end: Callable[[], None] = lambda: None, text: Sequence[bytes] | None = None
 ) -> Child:
-    """A program that runs; raises `SourceError`, which begins with who was meant to be asked by it."""
+    """Start a program. Raises `SourceError`, whose text begins with `who`: the host or service that the program asks."""
     try:
-        return Child(spawn(command), hear, wake, send)
+        return Child(spawn(command), on_lines, on_end, text)
     except OSError as error:
         raise SourceError(f"{who}: {command[0]}: {explain_os_error(error)}") from error
 
 
 async def wait_for_exit(child: Child, who: str, seconds: float, most_bytes: int) -> int:
-    """Its exit code; it has been ended when this returns. Raises `SourceError` where it takes longer, or says more."""
+    """Wait for the exit code. Raises `SourceError` if it takes too long or prints too much. The child has been killed on return."""
     deadline = time.monotonic() + seconds
     try:
         while (code := child.poll_exit()) is None:
@@ -224,18 +223,18 @@ async def wait_for_exit(child: Child, who: str, seconds: float, most_bytes: int)
                 raise SourceError(f"{who} sent more than {most_bytes >> 20} MiB and was stopped")
             if time.monotonic() > deadline:
                 raise SourceError(f"{who} did not answer within {seconds:.0f} s")
-            await asyncio.sleep(_TURN_S)
+            await asyncio.sleep(_EXIT_CHECK_S)
     finally:
         child.end()
     return code
 
 
 async def ask_program(who: str, *words: str, send: bytes = b"") -> list[bytes]:
-    """The lines that it prints; `who` is asked by it. Raises `SourceError`."""
+    """Run a program such as squeue and return the lines that it prints; `who` is the service that it asks. Raises `SourceError`."""
     lines: list[bytes] = []
-    child = start_child(f"{who} can't be asked", words, lines.extend, send=(send,))
+    child = start_child(f"{who} can't be asked", words, lines.extend, text=(send,))
     code = await wait_for_exit(child, f"{who} ({words[0]})", ANSWER_S, MAX_BYTES)
     if code or child.garbage:
-        said = child.last_words.removeprefix(f"{words[0]}: ")
-        raise SourceError(f"{words[0]}: {said or f'exit code {code}'}")
+        reason = child.last_words.removeprefix(f"{words[0]}: ")
+        raise SourceError(f"{words[0]}: {reason or f'exit code {code}'}")
     return lines

@@ -1,4 +1,4 @@
-"""Reaches hosts through a Ray that lives: a program runs as a task on its node, and is heard as if it were a child of ours."""
+"""Runs programs as tasks on nodes of a live Ray cluster, for hosts that ssh can't reach."""
 
 from __future__ import annotations
 
@@ -11,58 +11,58 @@ from typing import Final
 import msgspec
 
 from cockpit.secrets import redact
-from cockpit.sources.probes.process import Child, HearLines, parse_message, start_child
+from cockpit.sources.probes.process import Child, OnLines, parse_message, start_child
 from cockpit.sources.probes.spawn import local_command
 from cockpit.text import clean
 
 IDLE_TIMEOUT_S: Final = 60.0
-"""Seconds after which a tunnel without a task ends."""
+"""The seconds after which a tunnel without tasks ends."""
 
 
 class RayPlace(msgspec.Struct, frozen=True):
-    """Where a host is in Ray: the session that lives there, and its node in it."""
+    """The place of a host in Ray: the live session on it, and the id of its node."""
 
     session: str
     node: str
 
 
 class RayTask:
-    """A program on a node; `hear`, `wake` and the rest are as those of a `Child`."""
+    """A program that runs on a node. It has the same interface as `Child`, which runs a program of this host."""
 
-    def __init__(self, hear: HearLines, wake: Callable[[], None], tunnel: RayTunnel, number: int) -> None:
+    def __init__(self, on_lines: OnLines, on_end: Callable[[], None], tunnel: RayTunnel, number: int) -> None:
         self.garbage = ""
         self.number = number
-        self._hear, self._wake, self._tunnel = hear, wake, tunnel
+        self._on_lines, self._on_end, self._tunnel = on_lines, on_end, tunnel
         self._code: int | None = None
         self._errors = ""
 
     @property
     def last_words(self) -> str:
-        """The last line of its stderr, else the last that was not meant for us."""
+        """The last line of its stderr, else the last line that was not meant for cockpit. Without secrets."""
         return redact(clean(self._errors.strip().rpartition("\n")[2] or self.garbage))[:300]
 
     def poll_exit(self) -> int | None:
-        """Its exit code once it is over; 255 also when Ray could not run it."""
+        """The exit code once the program has ended, 255 if Ray could not run it; else `None`."""
         if self._code is None:
-            self._tunnel.notice_end()
+            self._tunnel.check_exit()
         return self._code
 
     def end(self) -> None:
-        """End it there, if it still runs, and listen no more."""
+        """End the program, if it still runs, and ignore its output from now on."""
         if self._code is None:
             self._tunnel.cancel(self.number)
 
-    def learn(self, said: dict[str, object]) -> None:
-        """Called by the tunnel."""
-        if "line" in said:
-            self._hear([str(said["line"]).rstrip("\n").encode()])
+    def receive(self, message: dict[str, object]) -> None:
+        """Process a message of the tunnel about this task."""
+        if "line" in message:
+            self._on_lines([str(message["line"]).rstrip("\n").encode()])
         elif self._code is None:
-            self._errors, self._code = str(said.get("err", "")), int(str(said.get("code", 255)))
-            self._wake()
+            self._errors, self._code = str(message.get("err", "")), int(str(message.get("code", 255)))
+            self._on_end()
 
 
 class RayTunnel:
-    """One process in the cluster's own Python, connected to it, for all its nodes; started on first need."""
+    """One process in the cluster's own Python, connected to the cluster, that runs the tasks of all nodes; started on first use."""
 
     def __init__(self, session: str) -> None:
         self._session = session
@@ -71,58 +71,54 @@ class RayTunnel:
         self._number = 0
         self._idle: asyncio.TimerHandle | None = None
 
-    def run(self, node: str, text: bytes, hear: HearLines, wake: Callable[[], None]) -> RayTask:
-        """Run a program there. Raises `SourceError` when this host can't even begin."""
-        self.notice_end()
+    def run(self, node: str, text: bytes, on_lines: OnLines, on_end: Callable[[], None]) -> RayTask:
+        """Run a Python program on a node. Raises `SourceError` if the tunnel's own process can't be started on this host."""
+        self.check_exit()
         self._number += 1
-        task = self._tasks[self._number] = RayTask(hear, wake, self, self._number)
-        program = base64.b64encode(text).decode("ascii")
-        self._start_if_needed().say(_line(id=self._number, node=node, program=program))
+        task = self._tasks[self._number] = RayTask(on_lines, on_end, self, self._number)
+        if self._idle is not None:
+            self._idle.cancel()
+        if self._child is None or self._child.poll_exit() is not None:
+            command = local_command(["--no-lifeline", "ray-tunnel", self._session])
+            self._child = start_child("Ray can't be used to reach other hosts", command, self._on_lines, self.check_exit)
+        self._child.send(_line(id=self._number, node=node, program=base64.b64encode(text).decode("ascii")))
         return task
 
     def cancel(self, number: int) -> None:
-        """End that program; nothing more is heard of it."""
+        """End the program of a task."""
         self._tasks.pop(number, None)
         if self._child is not None and self._child.poll_exit() is None:
-            self._child.say(_line(cancel=number))
+            self._child.send(_line(cancel=number))
         self._end_when_idle()
 
-    def notice_end(self) -> None:
-        """Notice that the tunnel's process has ended: then nothing of its tasks is known any more."""
+    def check_exit(self) -> None:
+        """If the tunnel's process has ended, end all its tasks with an error: nothing more is known of them."""
         if self._child is None or (code := self._child.poll_exit()) is None:
             return
-        said = self._child.last_words or f"the cluster's Python ended with exit code {code}"
+        reason = self._child.last_words or f"the cluster's Python ended with exit code {code}"
         self.close()
         tasks, self._tasks = self._tasks, {}
         for task in tasks.values():
-            task.learn({"code": 255, "err": said})
+            task.receive({"code": 255, "err": reason})
 
     def close(self) -> None:
-        """End it at once; Ray ends what it had begun on other hosts."""
+        """Kill the tunnel's process at once; Ray then ends its tasks on other hosts."""
         if self._child is not None:
             self._child.end()
             self._child = None
 
     def close_if_idle(self) -> None:
-        """End it if no task runs in it."""
+        """Kill the tunnel's process if it has no task."""
         if not self._tasks:
             self.close()
 
-    def _start_if_needed(self) -> Child:
-        if self._idle is not None:
-            self._idle.cancel()
-        if self._child is None or self._child.poll_exit() is not None:
-            command = local_command(["--no-lifeline", "ray-tunnel", self._session])
-            self._child = start_child("Ray can't be used to reach other hosts", command, self._hear, self.notice_end)
-        return self._child
-
-    def _hear(self, lines: list[bytes]) -> None:
-        for said in filter(None, map(parse_message, lines)):
-            number = said.get("id")
+    def _on_lines(self, lines: list[bytes]) -> None:
+        for message in filter(None, map(parse_message, lines)):
+            number = message.get("id")
             task = self._tasks.get(number) if isinstance(number, int) else None
             if task is not None:
-                task.learn(said)
-            if task is not None and "code" in said:
+                task.receive(message)
+            if task is not None and "code" in message:
                 self._tasks.pop(task.number, None)
         self._end_when_idle()
 

@@ -1,4 +1,4 @@
-"""The connections that OpenSSH keeps open for us, one per host: where their sockets lie, and how they end when we do."""
+"""Chooses a folder for the control sockets of OpenSSH's shared connections, and ends these connections when cockpit ends."""
 
 from __future__ import annotations
 
@@ -15,39 +15,42 @@ from typing import Final
 from cockpit.trust import why_not_ours
 
 _MAX_PREFIX_BYTES: Final = 107 - 17 - 40
-"""Bytes of a socket's path, less what ssh adds while it makes one, less the digest of a host that `%C` stands for."""
+"""The bytes of a socket's path, without the suffix that ssh adds while it creates one, and without the digest of a host (`%C`)."""
 _EXIT_REQUEST: Final = struct.pack(">III", 8, 1, 4) + struct.pack(">III", 8, 0x10000005, 0)
-"""`ssh -O exit` without a process for each host, as OpenSSH's PROTOCOL.mux says: a hello of version 4, and MUX_C_TERMINATE."""
+"""The request of `ssh -O exit`, sent without a process for each host (OpenSSH's PROTOCOL.mux): a hello of version 4 and MUX_C_TERMINATE."""
 _CLOSE_TIMEOUT_S: Final = 0.2
-"""Seconds for all of them together; one takes half a millisecond."""
+"""For all connections together; one takes half a millisecond."""
 
 
 class SshControlSockets:
-    """Those of this cockpit alone, so that none is cut that another one uses. After a kill -9 each ends by itself, a minute unused."""
+    """The control sockets of this cockpit alone: it never ends a connection of another cockpit.
+
+    After a `kill -9` of cockpit, each connection ends by itself after a minute without use.
+    """
 
     def __init__(self) -> None:
         self._prefix: str | None = None
 
     @property
     def control(self) -> str:
-        """What `{control}` in a reach stands for; `none` where no socket can lie, and then each call connects anew."""
+        """The value of `{control}` in a reach; `none` if there is no folder for sockets: then each call opens its own connection."""
         if self._prefix is None:
-            self._prefix = _prefix()
+            self._prefix = _find_prefix()
         return f"{self._prefix}%C" if self._prefix else "none"
 
     def close(self) -> None:
-        """Ask each to end; one that hangs is left to end by itself."""
-        until = time.monotonic() + _CLOSE_TIMEOUT_S
+        """Ask each connection to end. One that hangs ends by itself later."""
+        deadline = time.monotonic() + _CLOSE_TIMEOUT_S
         for path in Path(self._prefix).parent.glob(f"{Path(self._prefix).name}*") if self._prefix else ():
             with suppress(OSError), socket.socket(socket.AF_UNIX) as master:
-                master.settimeout(max(until - time.monotonic(), 0.001))
+                master.settimeout(max(deadline - time.monotonic(), 0.001))
                 master.connect(str(path))
                 master.sendall(_EXIT_REQUEST)
-                master.recv(64)  # it hears nobody out who doesn't let it finish its own hello
+                master.recv(64)  # ssh reads the request only after its own hello has been read
 
 
-def _prefix() -> str:
-    """Of the sockets' paths; empty where they would be too long, or where somebody else could reach them."""
+def _find_prefix() -> str:
+    """The start of the sockets' paths; empty if all folders are too long or reachable for other users."""
     runtime, user = os.environ.get("XDG_RUNTIME_DIR"), f"cockpit-{os.geteuid()}"
     for folder in ([f"{runtime}/cockpit"] if runtime else []) + [f"{place}/{user}" for place in (tempfile.gettempdir(), "/tmp")]:  # noqa: S108
         prefix = f"{folder}/{os.getpid()}-"
@@ -57,7 +60,10 @@ def _prefix() -> str:
 
 
 def _is_private(folder: str) -> bool:
-    """Made by us, and open to nobody else: in /tmp, somebody may have been there before; in another user's folder, he may be later."""
+    """Create the folder if needed; return whether it is ours and closed to all other users.
+
+    In /tmp, another user may have created it first. In a folder that another user can write to, it could be replaced later.
+    """
     try:
         above = os.stat(os.path.dirname(folder))
         if why_not_ours(Path(folder)) is not None or (above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX):

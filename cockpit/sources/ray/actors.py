@@ -1,4 +1,4 @@
-"""What Ray's state and job APIs say of actors, placement groups and jobs, put into the words of the model."""
+"""Converts the answers of Ray's state and job APIs about actors, placement groups and jobs into values of the model."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from cockpit.sources.ray.status import GroupDemand
 
 WAITING = ("DEPENDENCIES_UNREADY", "PENDING_CREATION", "RESTARTING")
 MAX_MESSAGE_CHARS = 21_000
-"""Characters. Ray itself cuts the log in a failed job's message at 20,000."""
+"""The longest message of a job that is kept. Ray itself cuts the log in a failed job's message at 20,000 characters."""
 MAX_ENV_BYTES = 128 << 10
-"""Of a runtime environment, or a command, that is read; what is read is kept. Linux gives a program no text that is longer."""
-NEVER_MS = 2.5e14
-"""Milliseconds: the year 9892. A date that can't be written would be a time that can't be drawn."""
+"""The longest runtime environment or command that is read and kept. Linux passes no longer argument to a program."""
+MAX_TIME_MS = 2.5e14
+"""The latest time that counts, in the year 9892: later ones can't be formatted as a date."""
 _SENTENCE_CHARS = 600
 _NOTHING = (b"null", b"[]", b"{}")
 
@@ -33,7 +33,7 @@ SCHEDULING = {
     "INFEASIBLE": "its bundles do not fit, even on empty nodes",
     "FAILED_TO_COMMIT_RESOURCES": "the free resources were taken during placement; Ray tries again",
 }
-"""`stats.scheduling_state` in words. Ray 2.9 says NO_RESOURCES where 2.60 says INFEASIBLE."""
+"""The texts for `stats.scheduling_state`. Ray 2.9 has NO_RESOURCES for the INFEASIBLE of 2.60."""
 
 
 class ActorFacts(Value, frozen=True):
@@ -41,9 +41,9 @@ class ActorFacts(Value, frozen=True):
 
     actors: tuple[Actor, ...]
     counts: Mapping[str, int] | None
-    """By state; a lower bound for a state whose list was cut."""
+    """The number of actors by state; a lower bound if the list of a state was cut."""
     complete: bool
-    """Ray cuts its answers at 10,000."""
+    """False if a list was cut: Ray cuts its answers at 10,000 entries."""
 
 
 class GroupFacts(Value, frozen=True):
@@ -51,39 +51,39 @@ class GroupFacts(Value, frozen=True):
 
     groups: tuple[PlacementGroup, ...]
     complete: bool = True
-    """Ray cuts its answers at 10,000, and removed groups count."""
+    """False if the list was cut: Ray cuts its answers at 10,000 entries, removed groups included."""
 
 
 class JobFacts(Value, frozen=True):
-    """All submissions and drivers, over or not."""
+    """All submissions and drivers, including those that have ended."""
 
     jobs: tuple[Job, ...]
 
 
 class WaitStart(msgspec.Struct, frozen=True):
-    """When an actor was first seen waiting; `at_least`: it already waited when the looking began."""
+    """When an actor was first seen waiting. `at_least`: it was already waiting in the first answer, so it waits longer."""
 
     moment: float
     at_least: bool
 
 
 SHORT_CHARS = 500
-"""Characters, up to which there may be one for each job and actor; beyond, few differ."""
+"""The longest text of which each job and actor may have its own. There are few longer ones."""
 _short, _long = Recent(secrets.redact, 16_384), Recent(secrets.redact, 1024)
 
 
-def redact(told: str) -> str:
-    """What Ray says again with every answer, without secrets."""
-    return (_short if len(told) <= SHORT_CHARS else _long)(told)
+def redact(text: str) -> str:
+    """The text without secrets. Results are cached, since Ray repeats most texts in every answer."""
+    return (_short if len(text) <= SHORT_CHARS else _long)(text)
 
 
 def shorten_message(message: str | None) -> str | None:
-    """A message on one line, short, and without secrets."""
+    """The message on one line, cut, and without secrets."""
     return redact(" ".join(message[: 4 * _SENTENCE_CHARS].split()))[:_SENTENCE_CHARS] or None if message else None
 
 
 def parse_actor(entry: wire.Actor, since: WaitStart | None, groups: Mapping[str, PlacementGroup]) -> Actor:
-    """One actor; of the groups, the one it is bound to explains why it waits."""
+    """Convert one actor. `groups`, by id: the group that the actor is bound to may explain why it waits."""
     name, namespace = entry.name or "", entry.ray_namespace or ""
     return Actor(
         id=entry.actor_id,
@@ -110,7 +110,7 @@ def parse_actor(entry: wire.Actor, since: WaitStart | None, groups: Mapping[str,
 
 
 def _why_waiting(entry: wire.Actor, groups: Mapping[str, PlacementGroup]) -> str | None:
-    """Ray gives no reason; this is what follows from its own facts alone."""
+    """Why an actor waits, as far as it follows from its state and its group: Ray gives no reason."""
     if entry.state == "DEPENDENCIES_UNREADY":
         return "its constructor's arguments are not ready"
     group = groups.get(entry.placement_group_id or "")
@@ -120,28 +120,28 @@ def _why_waiting(entry: wire.Actor, groups: Mapping[str, PlacementGroup]) -> str
 
 
 _PREAMBLE = "The actor is dead because "
-"""Begins what Ray says of every actor that has died; the cause comes after it."""
+"""The start of Ray's message about every dead actor; the cause follows."""
 
 
 def _why_dead(cause: wire.DeathCause | None) -> str | None:
-    """One sentence for each of the five causes (`ActorDeathCause` in common.proto)."""
+    """One sentence for each of the five causes of death (`ActorDeathCause` in common.proto)."""
     if cause is None:
         return None
     if failure := cause.creation_task_failure_context:
-        return f"its constructor failed: {shorten_message(_exception(failure.formatted_exception_string)) or 'Ray gives no reason'}"
+        return f"its constructor failed: {shorten_message(_error_line(failure.formatted_exception_string)) or 'Ray gives no reason'}"
     if setup := cause.runtime_env_failed_context:
-        return f"its runtime environment could not be set up: {shorten_message(_exception(setup.error_message)) or 'Ray gives no reason'}"
+        return f"its runtime environment could not be set up: {shorten_message(_error_line(setup.error_message)) or 'Ray gives no reason'}"
     if oom := cause.oom_context:
-        told, _, _ = (oom.error_message or "").partition("Object store memory usage")
-        return f"Ray's memory monitor killed it: {shorten_message(told) or 'the node ran low on memory'}"
+        message, _, _ = (oom.error_message or "").partition("Object store memory usage")
+        return f"Ray's memory monitor killed it: {shorten_message(message) or 'the node ran low on memory'}"
     if stuck := cause.actor_unschedulable_context:
         return shorten_message(stuck.error_message) or "it can't be placed on any node"
     died = cause.actor_died_error_context
     return shorten_message((died.error_message or died.reason or "").removeprefix(_PREAMBLE)) if died else None
 
 
-def _exception(trace: str | None) -> str | None:
-    """The first `Error: …` line of a traceback; what follows are the exceptions it was wrapped in."""
+def _error_line(trace: str | None) -> str | None:
+    """The first `Error: …` line of a traceback; those after it are the exceptions that it was wrapped in."""
     lines = [line.strip() for line in (trace or "")[:100_000].splitlines() if line.strip() and not line.startswith((" ", "\t"))]
     raised = [
         line for line in lines if not line.startswith(("Traceback", "During handling", "The above exception", "[", "Could not create"))
@@ -150,11 +150,11 @@ def _exception(trace: str | None) -> str | None:
 
 
 def parse_group(entry: wire.Group, since: float | None, strategy: str | None, shift: float = 0.0) -> PlacementGroup:
-    """One placement group; `shift` makes a date of Ray's one of our clock."""
+    """Convert one placement group. `since` is when it was first seen in its state; `shift` is added to Ray's times to get ours."""
     state = entry.state or ""
-    asked = entry.stats.creation_request_received_ns if entry.stats else None
-    if state != "RESCHEDULING" and asked and 0 < asked < NEVER_MS * 1e6:
-        since = asked / 1e9 + shift
+    requested = entry.stats.creation_request_received_ns if entry.stats else None
+    if state != "RESCHEDULING" and requested and 0 < requested < MAX_TIME_MS * 1e6:
+        since = requested / 1e9 + shift
     return PlacementGroup(
         id=entry.placement_group_id,
         name=entry.name or "",
@@ -172,34 +172,34 @@ def parse_group(entry: wire.Group, since: float | None, strategy: str | None, sh
 
 
 Shape = tuple[tuple[tuple[str, float], ...], ...]
-"""Bundles in an order of their own, so that equal ones are equal."""
+"""The bundles of a group in sorted order, so that groups with the same bundles compare equal."""
 
 
-def strategies(demands: Iterable[GroupDemand]) -> Mapping[Shape, frozenset[str | None]]:
-    """By the bundles of waiting groups, the strategies with which groups of such bundles wait."""
+def strategies_by_shape(demands: Iterable[GroupDemand]) -> Mapping[Shape, frozenset[str | None]]:
+    """The strategies of waiting groups, by their bundles."""
     found: dict[Shape, set[str | None]] = {}
     for demand in demands:
-        found.setdefault(_count_bundles(demand.bundles), set()).add(demand.strategy)
+        found.setdefault(_shape(demand.bundles), set()).add(demand.strategy)
     return {shape: frozenset(names) for shape, names in found.items()}
 
 
-def strategy(entry: wire.Group, known: Mapping[Shape, frozenset[str | None]]) -> str | None:
-    """The strategy of a waiting group, found by its bundles; `None` when groups of the same bundles wait with different ones.
+def find_strategy(entry: wire.Group, known: Mapping[Shape, frozenset[str | None]]) -> str | None:
+    """The strategy of a waiting group, found by its bundles; `None` if groups with the same bundles wait with different strategies.
 
-    Also where it has a strategy of another kind: that of a rack or a switch, say, of which a node has only a label.
+    `None` also for a group with a topology strategy, which places it by a label of nodes such as a rack.
     """
     if entry.topology_strategy or not known:
         return None
-    found = known.get(_count_bundles(strip_group_names(bundle.unit_resources) for bundle in entry.bundles or ()), frozenset())
+    found = known.get(_shape(strip_group_names(bundle.unit_resources) for bundle in entry.bundles or ()), frozenset())
     return next(iter(found)) if len(found) == 1 else None
 
 
-def _count_bundles(bundles: Iterable[Mapping[str, float]]) -> Shape:
+def _shape(bundles: Iterable[Mapping[str, float]]) -> Shape:
     return tuple(sorted(tuple(sorted(bundle.items())) for bundle in bundles))
 
 
 def parse_job(entry: wire.Job) -> Job | None:
-    """One job; `None` for an entry without any id."""
+    """Convert one job; `None` for an entry without an id."""
     name = entry.submission_id or entry.job_id
     if name is None:
         return None
@@ -219,7 +219,9 @@ def parse_job(entry: wire.Job) -> Job | None:
         exit_code=plausible_amount(entry.driver_exit_code),
         preset=entry.get_text(wire.PRESET),
         runtime_env=_read_environment(environment) if len(environment) <= MAX_ENV_BYTES else None,
-        metadata=_metadata(entry.texts) if entry.metadata else None,
+        metadata={name: _redact_variable((name, value[:MAX_MESSAGE_CHARS])) for name, value in entry.texts.items() if name != wire.PRESET}
+        if entry.metadata
+        else None,
     )
 
 
@@ -231,15 +233,11 @@ def _decode_environment(raw: bytes) -> Mapping[str, Any] | None:
     return secrets.redact_within(found) if found and isinstance(found, dict) else None
 
 
-def _metadata(entries: Mapping[str, str]) -> Mapping[str, str]:
-    return {name: _variable((name, value[:MAX_MESSAGE_CHARS])) for name, value in entries.items() if name != wire.PRESET}
-
-
-_variable: Recent[tuple[str, str], str] = Recent(lambda variable: secrets.redact_variable(*variable), 4096)
+_redact_variable: Recent[tuple[str, str], str] = Recent(lambda variable: secrets.redact_variable(*variable), 4096)
 _read_environment = Recent(_decode_environment, 1024)
-"""Once, though Ray says it again with every answer."""
+"""Cached, since Ray repeats the environments in every answer."""
 
 
 def _seconds(milliseconds: float | None) -> float | None:
-    """0 stands for a time that has not come, and the largest 64-bit number for one that was never written."""
-    return milliseconds / 1000 if milliseconds and 0 < milliseconds < NEVER_MS else None
+    """The time in seconds; `None` for 0, a time that has not come, and for the largest 64-bit number, a time that was never set."""
+    return milliseconds / 1000 if milliseconds and 0 < milliseconds < MAX_TIME_MS else None

@@ -22,7 +22,7 @@ from cockpit.sources.ray.http import Dashboard, DashboardRefusedError, run_in_th
 from cockpit.sources.ray.jobs import JobActs
 from cockpit.sources.ray.listings import NOT_DEAD, PAUSE_PER_ANSWER_TIME, ActorLists, GroupLists
 from cockpit.sources.ray.log_files import LOG_LINES, LogFiles
-from cockpit.sources.ray.logs import versions
+from cockpit.sources.ray.logs import parse_version
 from cockpit.sources.ray.nodes import NodeFacts, Nodes, processes
 from cockpit.sources.ray.oom import OomFacts
 from cockpit.sources.ray.replies import NodeReader
@@ -257,8 +257,8 @@ class RayClient:
             reader = NodeReader()
             rest = await self._dashboard.data("/nodes", wire.NodesData, timeout=12.0, params={"view": "summary"}, take=reader.take)
             data = reader.add_to(rest)
-            await run_in_thread_if(len(data.summary) > THREAD_MIN_ITEMS, nodes.take, data)
-            nodes.learn(await (names or self._list_names_if_due(nodes)))
+            await run_in_thread_if(len(data.summary) > THREAD_MIN_ITEMS, nodes.update, data)
+            nodes.add_identities(await (names or self._list_names_if_due(nodes)))
         finally:
             if names is not None:
                 names.cancel()
@@ -269,7 +269,7 @@ class RayClient:
 
     async def _list_names_if_due(self, nodes: Nodes) -> Sequence[wire.NodeEntry]:
         """Now and then, and soon when there is one that nobody knows."""
-        is_due = self._known_at is None or self._clock() - self._known_at >= (10.0 if nodes.strange else 60.0)
+        is_due = self._known_at is None or self._clock() - self._known_at >= (10.0 if nodes.needs_identities else 60.0)
         return await self._list_names() if is_due else ()
 
     async def _list_names(self) -> Sequence[wire.NodeEntry]:
@@ -285,7 +285,7 @@ class RayClient:
         told = self._status_told = asyncio.Event()
         try:
             facts = await self._ask_status()
-            self._strategies = actors.strategies(facts.strategies)
+            self._strategies = actors.strategies_by_shape(facts.strategies)
             return facts
         finally:
             told.set()
@@ -305,7 +305,7 @@ class RayClient:
 
     async def _take_status(self, status: wire.AutoscalerReport, error: str | None) -> StatusFacts:
         known = self._status
-        facts = await run_in_thread_if(len(self._nodes) > THREAD_MIN_ITEMS, known.take, status, error)
+        facts = await run_in_thread_if(len(self._nodes) > THREAD_MIN_ITEMS, known.update, status, error)
         if known is not self._status:
             raise SourceError(_MEANWHILE)
         return facts
@@ -325,10 +325,10 @@ class RayClient:
 
     async def _list_actors(self, known: ActorLists, state: str) -> None:
         """Ask for one list, when it is due."""
-        if known.due(state):
+        if known.is_due(state):
             started = time.monotonic()
             listing = await self._list("actors", wire.Listed[wire.Actor], _only_in_state(state))
-            await run_in_thread_if(len(listing.result) > THREAD_MIN_ITEMS, known.take, state, listing, time.monotonic() - started)
+            await run_in_thread_if(len(listing.result) > THREAD_MIN_ITEMS, known.update, state, listing, time.monotonic() - started)
 
     async def dead_actors(self) -> tuple[Actor, ...]:
         """Some of the actors that have died, each with its cause; Ray can't say which were the last."""
@@ -338,9 +338,9 @@ class RayClient:
     async def read_placement_groups(self) -> GroupFacts:
         """All placement groups but removed ones."""
         known, listing = self._groups, await self._list("placement_groups", wire.Listed[wire.Group])
-        known.doubt_loss(listing)
+        known.check_loss(listing)
         await self._strategies_for(listing.result)
-        await run_in_thread_if(len(self._nodes) > THREAD_MIN_ITEMS, known.take, listing.result, self._strategies)
+        await run_in_thread_if(len(self._nodes) > THREAD_MIN_ITEMS, known.update, listing.result, self._strategies)
         if known is not self._groups:
             raise SourceError(_MEANWHILE)
         return GroupFacts(groups=tuple(known.groups.values()), complete=not listing.cut)
@@ -368,13 +368,13 @@ class RayClient:
     async def read_kills(self) -> OomFacts:
         """Workers that its memory monitor has ended; Ray filters after it has cut its list, so that then its events are asked too."""
         kills, started = self._kills, time.monotonic()
-        workers = await self._list("workers", wire.Listed[oom.WorkerRecord], oom.ONLY)
+        workers = await self._list("workers", wire.Listed[oom.WorkerRecord], oom.OOM_FILTER)
         events = None
         if workers.cut:
             events = await self._dashboard.data("/events", oom.RayEvents, timeout=12.0, params={"job_id": "global"})
         if kills is not self._kills:
             raise SourceError(_MEANWHILE)
-        return kills.take(workers, events, time.monotonic() - started)
+        return kills.update(workers, events, time.monotonic() - started)
 
     async def node_processes(self, node_id: str) -> tuple[Process, ...]:
         """Ray's processes on one node, up to 35 s old."""
@@ -392,7 +392,7 @@ class RayClient:
     async def log_files(self) -> LogFiles:
         """The logs that this Ray keeps."""
         await self.check_meant()
-        return LogFiles(self._dashboard, versions(self._cluster.ray_version or (await self.identify()).ray_version))
+        return LogFiles(self._dashboard, parse_version(self._cluster.ray_version or (await self.identify()).ray_version))
 
     async def _list(self, what: str, shape: type[wire.Listed[wire.T]], params: Params | None = None) -> wire.Listing[wire.T]:
         asked = {"limit": MAX_LISTED, "detail": 1, "timeout": 6, **(params or {})}

@@ -1,4 +1,4 @@
-"""The logs of jobs and the files in the logs folders of nodes, through Ray's log API."""
+"""Reads the logs of jobs and the files in the logs folders of nodes through Ray's log API."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cockpit.sources.ray.logs import STREAMS_SINCE, LineDecoder, LogFile, LogStr
 from cockpit.sources.source import SourceError
 
 MAX_POLLED_BYTES = 32 * 2**20
-OVER = ("SUCCEEDED", "FAILED", "STOPPED")
+ENDED_STATUSES = ("SUCCEEDED", "FAILED", "STOPPED")
 
 
 class JobLog:
@@ -27,54 +27,50 @@ class JobLog:
         self._path = f"/api/jobs/{quote(job, safe='', errors='replace')}"
         self._job = job
         self._lines = lines
-        self._over = False
+        self._has_ended = False
 
     async def follow(self, version: tuple[int, ...]) -> AsyncIterator[list[str]]:
-        """Batches of raw lines until the job is over and its log is read; beginning with the last `lines` of them."""
-        job = await self._wait_for_node()
-        if job is None:
-            return
-        async for batch in self._stream(job) if version >= STREAMS_SINCE else self._poll():
-            yield batch
-
-    async def _ask(self) -> wire.Job:
-        job = await self._dashboard.json(self._path, wire.Job, timeout=8.0, endpoint="/api/jobs/{id}")
-        self._over = job.status in OVER
-        return job
-
-    async def _wait_for_node(self) -> wire.Job | None:
-        """The job, once its driver has a node; `None` when it was over before."""
+        """Batches of raw lines, from the last `lines` of the log until the job has ended and its log has been read."""
         while True:
-            job = await self._ask()
+            job = await self._read_job()
             if job.type == "DRIVER" or job.submission_id is None:
                 raise SourceError(
                     f"{self._job} was started by hand, not submitted: its output went to its terminal or file, and Ray has no log of it"
                 )
+            # The log exists once the driver has a node; a job that ended before has none.
             if job.driver_node_id:
-                return job
-            if self._over:
-                return None
+                break
+            if self._has_ended:
+                return
             await asyncio.sleep(1.0)
+        if version >= STREAMS_SINCE:
+            file = LogFile(job.driver_node_id, f"job-driver-{job.submission_id}.log", f"the log of {self._job}")
+            batches = LogStream(self._dashboard, file, self._lines, self._check_end, over=self._has_ended).batches()
+        else:
+            batches = self._poll()
+        async for batch in batches:
+            yield batch
 
-    def _stream(self, job: wire.Job) -> AsyncIterator[list[str]]:
-        file = LogFile(job.driver_node_id or "", f"job-driver-{job.submission_id}.log", f"the log of {self._job}")
-        return LogStream(self._dashboard, file, self._lines, self._look, over=self._over).batches()
+    async def _read_job(self) -> wire.Job:
+        job = await self._dashboard.json(self._path, wire.Job, timeout=8.0, endpoint="/api/jobs/{id}")
+        self._has_ended = job.status in ENDED_STATUSES
+        return job
 
-    async def _look(self) -> bool:
-        """Whether the job is over. When nobody can say, the log is still followed; when the job is gone, it is over."""
+    async def _check_end(self) -> bool:
+        """Whether the job has ended, or Ray no longer lists it. As long as that is unknown, the log is followed."""
         try:
-            await self._ask()
+            await self._read_job()
         except DashboardRefusedError as error:
-            self._over = error.status == 404
+            self._has_ended = error.status == 404
         except SourceError:
             pass
-        return self._over
+        return self._has_ended
 
     async def _poll(self) -> AsyncIterator[list[str]]:
-        """The whole log again and again, for a Ray whose streams can't be read."""
+        """Read the whole log repeatedly, from a Ray whose streams can't be read."""
         read = LineDecoder()
         while True:
-            over = self._over
+            had_ended = self._has_ended
             logs = await self._dashboard.json(f"{self._path}/logs", wire.JobLogs, timeout=20.0, endpoint="/api/jobs/{id}/logs")
             data = logs.logs.encode("utf-8", "replace")
             if len(data) > MAX_POLLED_BYTES:
@@ -87,37 +83,37 @@ class JobLog:
                 read.size = len(data) - len(new)
             if batch := read.feed(new):
                 yield batch
-            if over:
+            if had_ended:
                 break
             await asyncio.sleep(1.0 + len(data) / 2**20)
-            await self._ask()
+            await self._read_job()
         if last := read.last():
             yield last
 
 
 LOG_LINES = 5000
 AGENT_TIMEOUT_S = 6.0
-"""For Ray's agent on a node to answer: one that hangs is given up, and the host's own probe is asked."""
+"""The time that Ray's agent on a node has for an answer. After that, the probe of the host is asked."""
 
 
 class LogNames(wire.Snake, frozen=True):
-    """`/api/v0/logs`: names of files, by what Ray takes them for."""
+    """`/api/v0/logs`: the names of files by Ray's categories."""
 
     result: Mapping[str, Annotated[tuple[str, ...], Meta(max_length=wire.MAX_DECODED_ENTRIES)]] | None = None
 
 
 class LogFiles:
-    """Reads them as this version of Ray has them. Every failure is a `SourceError`."""
+    """Reads logs as this version of Ray serves them. Every failure is a `SourceError`."""
 
     def __init__(self, dashboard: Dashboard, version: tuple[int, ...]) -> None:
         self._dashboard, self._version = dashboard, version
 
     def follow_job(self, job: str, lines: int) -> AsyncIterator[list[str]]:
-        """The log of a job's driver in batches of raw lines, from the last `lines` (all: -1) until the job is over and all is read."""
+        """The log of a job's driver in batches of raw lines, from the last `lines` (-1: all) until the job has ended and all is read."""
         return JobLog(self._dashboard, job, lines).follow(self._version)
 
     async def names(self, node: str, glob: str) -> tuple[str, ...]:
-        """What the node's agent lists in its logs folder: hostile, to be matched against names that Ray gives."""
+        """The names of files in a node's logs folder. They are hostile: match them against the names that Ray gives (`log_names`)."""
         params: Params = {"node_id": node, "glob": glob, "timeout": int(AGENT_TIMEOUT_S)}
         data = await self._dashboard.data("/api/v0/logs", LogNames, timeout=AGENT_TIMEOUT_S, endpoint=f"/api/v0/logs {node}", params=params)
         if data.result is None:
@@ -125,7 +121,7 @@ class LogFiles:
         return tuple(name for names in data.result.values() for name in names)
 
     async def read_end(self, node: str, name: str, lines: int) -> list[str]:
-        """The last so many lines as they are now."""
+        """The last `lines` lines of a file."""
         self._refuse_old()
         params: Params = {"node_id": node, "filename": name, "lines": lines, "format": "text", "timeout": int(AGENT_TIMEOUT_S)}
         path = "/api/v0/logs/file"
@@ -133,7 +129,7 @@ class LogFiles:
         return without_error_mark(body, self._dashboard.shown).decode("utf-8", "replace").splitlines()
 
     async def follow(self, node: str, name: str, lines: int, is_over: Callable[[], Awaitable[bool]]) -> AsyncIterator[list[str]]:
-        """A file that has just been listed, in batches of raw lines from the last `lines` on, until `is_over`, and all is read."""
+        """A file that was just listed, in batches of raw lines, from its last `lines` until `is_over` is true and all is read."""
         self._refuse_old()
         stream = LogStream(self._dashboard, LogFile(node, name, name, is_listed=True), lines, is_over, over=await is_over())
         async for batch in stream.batches():

@@ -1,4 +1,4 @@
-"""Which file in the logs folder of a Ray session is whose, by names as Ray 2.9 to 2.60 gives them; other names are nobody's."""
+"""Maps the names of files in a session's logs folder to workers and parts of Ray, as Ray 2.9 to 2.60 names them."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Final
 import msgspec
 
 PART_GLOB: Final = "[dglmr]*"
-"""What parts of Ray and runtime environments write, and no worker does."""
+"""The pattern of files that parts of Ray and runtime environments write, and no worker."""
 MAX_NAMES: Final = 200
-"""Names that one question yields; a folder may hold tens of thousands."""
+"""The number of names in one result; a folder may have tens of thousands."""
 GCS_LOG: Final = "gcs_server.out"
 GCS_LINES: Final = 20_000
-"""Lines of the GCS's log in which the processes before a restart are looked for: some 2 MB."""
+"""The number of lines of the GCS's log that are searched for the processes of an actor before its restart: some 2 MB."""
 
 _WORKER: Final = r"worker-([0-9a-f]{56})-([0-9a-f]{8}|)-(\d{1,10})\.(out|err)(\.\d{1,3})?\Z"
 _PART: Final = (
     r"(raylet|gcs_server|dashboard_agent|runtime_env_agent|dashboard(?:_[A-Z]\w{1,30})?|monitor|log_monitor)(?:\.(\d{1,4}))?\.(out|err|log)\Z|"
     r"(runtime_env_setup)-[\w.-]{1,64}\.log\Z"
 )
-_FAILED: Final = r"ctor (?:[0-9a-f]{32} )?is failed on worker ([0-9a-f]{56}) (?:at|on) node ([0-9a-f]{56})"
+_FAILED_WORKER: Final = r"ctor (?:[0-9a-f]{32} )?is failed on worker ([0-9a-f]{56}) (?:at|on) node ([0-9a-f]{56})"
 _OWN_NODE: Final = r"\(raylet\) .*ode ID(?: to:?)? ?(?:node_id=)?:? ?([0-9a-f]{56})$"
 _NUMBERED = ("raylet", "dashboard_agent", "runtime_env_agent")
 _DASHBOARD_MODULE: Final = r"ray-dashboard-([A-Z]\w{1,30})-\d"
-"""How Ray 2.49 and later call the processes of its dashboard."""
+"""The titles of the processes of the dashboard in Ray 2.49 and later."""
 _NO_JOB = ("", "ffffffff")
-"""In the names of a worker that was started before it had a job."""
+"""The job id in the names of a worker that was started before it had a job."""
 _PART_WORDS: Final = (
     ("raylet/raylet", "raylet"),
     ("gcs_server", "gcs_server"),
@@ -39,11 +39,11 @@ _PART_WORDS: Final = (
     ("log_monitor.py", "log_monitor"),
     ("monitor.py", "monitor"),
 )
-"""What is in the command of a part of Ray, the first that fits."""
+"""Texts in the command of a part of Ray. The first one that is found decides."""
 
 
 class WorkerLog(msgspec.Struct, frozen=True):
-    """What one worker has written to its stdout or stderr."""
+    """The file of one worker's stdout or stderr."""
 
     name: str
     worker: str
@@ -54,14 +54,17 @@ class WorkerLog(msgspec.Struct, frozen=True):
 
 
 class LostWorker(msgspec.Struct, frozen=True):
-    """The process of an actor before a restart."""
+    """The process of an actor before its restart."""
 
     worker: str
     node: str
 
 
 def worker_logs(names: Iterable[str], *, pid: int | None = None, worker: str | None = None, job: str | None = None) -> list[WorkerLog]:
-    """Of that process, the newest file of each stream: `out`, then `err`. A pid may be given again: `job` tells two of one pid apart."""
+    """The logs of the matching workers, `out` before `err` for each; without rotated files.
+
+    Pids are reused: `job` separates two workers with the same pid.
+    """
     found = [
         WorkerLog(name, match[1], match[2], int(match[3]), match[4])
         for name in names
@@ -72,56 +75,56 @@ def worker_logs(names: Iterable[str], *, pid: int | None = None, worker: str | N
 
 
 def worker_glob(pid: int) -> str:
-    """The pattern of its names."""
+    """The pattern of the names of a worker's logs."""
     return f"worker-*-{pid}.*"
 
 
 def part_logs(names: Iterable[str], part: str, suffix: str | None = None) -> list[str]:
-    """Those that such a part of Ray writes; several raylets on one host number theirs, and what belongs to them."""
+    """The logs of a part of Ray. The logs of several raylets on one host, and of their agents, have numbers."""
     matches = ((name, re.match(_PART, name)) for name in names)
-    mine = [name for name, match in matches if match and part in (match[1], match[4]) and suffix in (None, match[3])]
-    return sorted(mine, key=lambda name: (len(name), name))[:MAX_NAMES]
+    found = [name for name, match in matches if match and part in (match[1], match[4]) and suffix in (None, match[3])]
+    return sorted(found, key=lambda name: (len(name), name))[:MAX_NAMES]
 
 
 def without_others(names: Iterable[str], raylet_log: str) -> list[str]:
-    """Without what belongs to raylets of the host whose log is another one; a host's GCS, dashboard and monitor have no number."""
+    """The names without the logs of other raylets of the host and of their agents. Logs of the GCS, dashboard and monitor stay."""
     matches = [(name, re.match(_PART, name)) for name in names]
     number = match[2] if (match := re.match(_PART, raylet_log)) else None
     return [name for name, match in matches if match is None or match[1] not in _NUMBERED or match[2] == number]
 
 
 def setup_logs(names: Iterable[str], job: str | None) -> list[str]:
-    """How runtime environments were set up: of that job, then of the session."""
+    """The logs of the setup of runtime environments, those of the job first."""
     found = part_logs(names, "runtime_env_setup")
     return sorted(found, key=lambda name: f"-{job}." not in name)
 
 
 def part_of(command: str) -> str | None:
-    """Which part of Ray a command starts."""
+    """The part of Ray that a command runs; `None`: it is none."""
     module = re.match(_DASHBOARD_MODULE, command)
     return f"dashboard_{module[1]}" if module else next((part for words, part in _PART_WORDS if words in command), None)
 
 
 def lost_workers(gcs_lines: Iterable[str], actor: str) -> list[LostWorker]:
-    """The processes that an actor has had and lost, the last one first, as the log of the GCS tells."""
+    """The processes that an actor has lost, the last one first, by lines of the GCS's log."""
     lines = (line for line in gcs_lines if actor in line)
-    found = [LostWorker(match[1], match[2]) for line in lines if (match := re.search(_FAILED, line))]
+    found = [LostWorker(match[1], match[2]) for line in lines if (match := re.search(_FAILED_WORKER, line))]
     return list(dict.fromkeys(reversed(found)))
 
 
 def node_of(raylet_lines: Iterable[str]) -> str | None:
-    """Which node the first lines of a raylet's log are of; further lines tell of other nodes too."""
+    """The node of a raylet, by the first lines of its log; later lines name other nodes too."""
     return next((match[1] for line in raylet_lines if (match := re.search(_OWN_NODE, line))), None)
 
 
 def short_name(name: str) -> str:
-    """Fit for a title: the id of a worker cut to what tells it from others."""
+    """The name for a title, with the id of a worker cut to its first eight digits."""
     match = re.match(_WORKER, name)
     return f"worker-{match[1][:8]}-{match[2]}-{match[3]}.{match[4]}" if match else name
 
 
-def family(name: str) -> str:
-    """How people and findings write of such files: `worker-*.err`."""
+def file_pattern(name: str) -> str:
+    """The pattern by which findings name such files: `worker-*.err`."""
     match = re.match(_WORKER, name)
     if match:
         return f"worker-*.{match[4]}"

@@ -1,4 +1,4 @@
-"""Following a file in the logs folder of a node over HTTP, through cuts, without losing or repeating a line."""
+"""Follows a file in the logs folder of a node over HTTP, across broken connections, without losing or repeating a line."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from cockpit.sources.http_client import Params
 from cockpit.sources.ray.http import Dashboard, DashboardRefusedError
 from cockpit.sources.source import SourceError, wait_within
 
-STREAM = "/api/v0/logs/stream"
+STREAM_PATH = "/api/v0/logs/stream"
 STREAMS_SINCE = (2, 44)
-"""Before, every chunk of a stream begins with a mark that can't be told from the text (2.9.3, state_head.py)."""
+"""In older versions every chunk of a stream begins with a mark that can't be separated from the text (2.9.3, state_head.py)."""
 STREAM_INTERVAL_S = 0.5
 OVERLAP_LINES = 20_000
-"""Lines to ask for again after a cut: two seconds of a driver that writes 10,000 a second."""
+"""The number of lines that are requested again after a cut: two seconds of a driver that writes 10,000 a second."""
 NEEDLE_BYTES = 32 * 1024
-"""Bytes already had that are looked for after a cut. A log whose last 32 KB repeat one pattern can't be taken up exactly."""
+"""The number of last bytes that are searched for after a cut. A log whose last 32 KB repeat one pattern can't be resumed exactly."""
 WHOLE_LOG_BYTES = 16 * 2**20
-"""A log that was had from its beginning is asked for whole again up to this size: then bytes can be counted, and nothing is looked for."""
+"""Up to this size, a log that was read from its start is requested whole again: then bytes are counted, and nothing is searched."""
 MAX_LINE_BYTES = 2**20
 DRAINED_AFTER_S = 1.5
-"""Seconds of silence, three of Ray's intervals, after which a log that nobody writes to any more has been read."""
-BEAT_S, LOOK_INTERVAL_S = 0.25, 2.0
-"""Seconds between two looks at whether anything came, and, in silence, at whether anybody still writes."""
+"""The seconds of silence (three of Ray's intervals) after which a log that has ended has been read."""
+SILENCE_STEP_S, END_CHECK_INTERVAL_S = 0.25, 2.0
+"""The steps in which silence is counted, and the interval in which `is_over` is asked during silence."""
 MAX_TRIES = 6
 FIND_TIMEOUT_S, FIND_IN_WHOLE_TIMEOUT_S = 5.0, 120.0
-"""Seconds in which the place must have been found in the last lines, and in a whole log."""
-_FAILED = b"[get_logs] Fetch log error"
+"""The time to find the place again: in the last lines, and in a whole log."""
+_ERROR_MARK = b"[get_logs] Fetch log error"
 
 
 class LogFile(msgspec.Struct, frozen=True):
@@ -42,13 +42,13 @@ class LogFile(msgspec.Struct, frozen=True):
     """Ray's id of the node."""
     name: str
     shown: str
-    """What a person calls it."""
+    """The name that is shown."""
     is_listed: bool = False
-    """Ray has just listed it: where it can't be read, nobody waits for it to be written."""
+    """Ray has just listed it: if it can't be read, that is an error and not a file that does not exist yet."""
 
 
 class LineDecoder:
-    """Bytes in, whole lines out. It knows how much came, and how it ended."""
+    """Turns bytes into whole lines; counts the bytes and lines, and keeps the last bytes."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -57,7 +57,7 @@ class LineDecoder:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[str]:
-        """The lines that `data` completes, without their ends; a line without an end is given out at a megabyte."""
+        """The lines that `data` completes, without their newlines. A line without a newline is cut at a megabyte."""
         self.size += len(data)
         self.count += data.count(b"\n")
         self.tail = (self.tail + data)[-NEEDLE_BYTES:]
@@ -67,31 +67,31 @@ class LineDecoder:
         return [line.decode("utf-8", "replace") for line in whole]
 
     def last(self) -> list[str]:
-        """The last line, when it has no end."""
+        """The last line, if it has no newline."""
         rest, self._rest = self._rest, b""
         return [rest.decode("utf-8", "replace")] if rest else []
 
 
 class Skip:
-    """After a cut: leaves out as many bytes as were had before."""
+    """After a cut: skips the bytes that were read before, by their number."""
 
     def __init__(self, size: int) -> None:
         self._left = size
 
     @property
     def is_found(self) -> bool:
-        """Whether the place has been reached."""
+        """Whether all of them have been skipped."""
         return self._left == 0
 
     def feed(self, data: bytes) -> bytes:
-        """What of `data` is new."""
+        """The new part of `data`."""
         skipped = min(self._left, len(data))
         self._left -= skipped
         return data[skipped:]
 
 
 class Search:
-    """After a cut: leaves out everything up to the bytes that were had last."""
+    """After a cut: skips all bytes up to and including those that were read last."""
 
     def __init__(self, needle: bytes) -> None:
         self._needle = needle
@@ -99,7 +99,7 @@ class Search:
         self.is_found = False
 
     def feed(self, data: bytes) -> bytes:
-        """What of `data` is new."""
+        """The new part of `data`."""
         if self.is_found:
             return data
         self._window += data
@@ -112,10 +112,10 @@ class Search:
 
 
 class LogStream:
-    """One file in the logs folder of a node, followed over one connection after the other."""
+    """Follows one file in the logs folder of a node over one connection after the other."""
 
     def __init__(self, dashboard: Dashboard, file: LogFile, lines: int, is_over: Callable[[], Awaitable[bool]], *, over: bool) -> None:
-        """`is_over`: whether nobody writes to it any more; asked in silence, and once before: `over`. Then it is read up to its end."""
+        """`is_over` returns whether nobody writes to the file any more, `over` its first result. Then the file is read to its end."""
         self._dashboard, self._file, self._is_over = dashboard, file, is_over
         self._first = lines
         self._read = LineDecoder()
@@ -123,7 +123,10 @@ class LogStream:
         self._over = over
 
     async def batches(self) -> AsyncIterator[list[str]]:
-        """Raw lines until it is over and read to its end; Ray cuts each connection at 300 s (the proxy to a dashboard module, 2.49 on)."""
+        """Batches of raw lines until the file is over and read to its end.
+
+        Ray cuts each connection after 300 s (the proxy to a dashboard module, since 2.49).
+        """
         params: Params = {"node_id": self._file.node, "filename": self._file.name, "interval": STREAM_INTERVAL_S, "format": "text"}
         failures, overlap = 0, max(OVERLAP_LINES, self._first)
         while True:
@@ -146,7 +149,7 @@ class LogStream:
             yield last
 
     def _resumption(self, overlap: int) -> tuple[int, Skip | Search]:
-        """How many lines to ask for, and how to find the place in them."""
+        """The number of lines to request, and the way to find the place in them."""
         if self._read.size == 0:
             return self._first, Skip(0)
         if self._from_start and self._read.size <= WHOLE_LOG_BYTES:
@@ -154,10 +157,10 @@ class LogStream:
         return overlap, Search(self._read.tail)
 
     async def _until_cut(self, connection: _Connection, place: Skip | Search, patience: float) -> AsyncIterator[bytes]:
-        """What is new on one connection, until it ends, until the log is drained, or until the place isn't found."""
-        silence, asked, begun = 0.0, 0.0, time.monotonic()
-        fresh = self._read.size == 0
-        async for data in connection.pieces(BEAT_S):
+        """The new bytes of one connection, until it ends, the log has been read, or the place has not been found in time."""
+        silence, since_check, begun = 0.0, 0.0, time.monotonic()
+        is_first = self._read.size == 0
+        async for data in connection.pieces(SILENCE_STEP_S):
             if not place.is_found and time.monotonic() - begun > patience:
                 return
             if data:
@@ -165,21 +168,22 @@ class LogStream:
                 if new := place.feed(data):
                     yield new
                 continue
-            silence, asked = silence + BEAT_S, asked + BEAT_S
-            if fresh and self._read.size:
-                fresh, self._from_start = False, self._from_start or self._read.count < self._first - 1
+            silence, since_check = silence + SILENCE_STEP_S, since_check + SILENCE_STEP_S
+            # A first answer with fewer lines than requested is the whole file.
+            if is_first and self._read.size:
+                is_first, self._from_start = False, self._from_start or self._read.count < self._first - 1
             if not place.is_found and silence >= 2 * DRAINED_AFTER_S:
                 return
             if self._over and place.is_found and silence >= DRAINED_AFTER_S:
                 connection.drained = True
                 return
-            if not self._over and asked >= LOOK_INTERVAL_S:
-                asked = 0.0
+            if not self._over and since_check >= END_CHECK_INTERVAL_S:
+                since_check = 0.0
                 self._over = await self._is_over()
 
 
 class _Connection:
-    """One stream, read by a task of its own, because Ray sends not even a header before there is a line."""
+    """One stream. A task of its own reads it, because Ray sends nothing, not even headers, before there is a line."""
 
     def __init__(self, dashboard: Dashboard, params: Params) -> None:
         self._dashboard = dashboard
@@ -189,13 +193,13 @@ class _Connection:
         self.lived = False
         self.drained = False
 
-    async def pieces(self, beat: float) -> AsyncIterator[bytes]:
-        """What comes; nothing, for every `beat` seconds in which nothing comes. Ends with the connection."""
+    async def pieces(self, step: float) -> AsyncIterator[bytes]:
+        """The bytes that arrive, and an empty piece after every `step` seconds of silence. Ends with the connection."""
         task = asyncio.create_task(self._pump())
         try:
             while True:
                 try:
-                    data = await wait_within(beat, self._queue.get())
+                    data = await wait_within(step, self._queue.get())
                 except asyncio.TimeoutError:
                     data = b""
                 if data is None:
@@ -208,7 +212,7 @@ class _Connection:
 
     async def _pump(self) -> None:
         try:
-            async with self._dashboard.stream(STREAM, self._params) as answer:
+            async with self._dashboard.stream(STREAM_PATH, self._params) as answer:
                 async for data in answer.aiter_raw():
                     self.lived = bool(without_error_mark(data, self._dashboard.shown))
                     await self._queue.put(data)
@@ -218,14 +222,14 @@ class _Connection:
 
 
 def without_error_mark(data: bytes, dashboard: str) -> bytes:
-    """The text itself. Ray before 2.49 sends a failure as text, too; then a `DashboardRefusedError` is raised."""
-    if data.startswith(_FAILED):
-        raise DashboardRefusedError(f"{dashboard} can't read the log: {data[len(_FAILED) : 300].decode('utf-8', 'replace')}", 500)
+    """The data. Raises `DashboardRefusedError` if they are an error message, which Ray before 2.49 sends as text."""
+    if data.startswith(_ERROR_MARK):
+        raise DashboardRefusedError(f"{dashboard} can't read the log: {data[len(_ERROR_MARK) : 300].decode('utf-8', 'replace')}", 500)
     return data
 
 
 def last_lines(data: bytes, count: int) -> bytes:
-    """The end of `data` with that many lines, as `tail -n` has it."""
+    """The last `count` lines of `data`, as `tail -n` prints them; all if `count` is negative."""
     if count < 0:
         return data
     ends = len(data) - 1 if data.endswith(b"\n") else len(data)
@@ -236,7 +240,7 @@ def last_lines(data: bytes, count: int) -> bytes:
     return data[ends + 1 :]
 
 
-def versions(text: str | None) -> tuple[int, ...]:
-    """`(2, 44)` of `2.44.1`; nothing known counts as new."""
+def parse_version(text: str | None) -> tuple[int, ...]:
+    """`(2, 44)` for `2.44.1`; an unknown version counts as a new one."""
     match = re.match(r"(\d{1,9})\.(\d{1,9})", text or "")
     return (int(match[1]), int(match[2])) if match else (999,)

@@ -1,4 +1,4 @@
-"""Workers that Ray's memory monitor has ended: what the state API and the dashboard's events say of them, each once."""
+"""Reads the workers that Ray's memory monitor has killed from the state API and from the dashboard's events, each kill once."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from cockpit.model.value import Value
 from cockpit.secrets import redact
 from cockpit.sources.ray.wire import Listing, Snake
 
-ONLY = {"filter_keys": "exit_type", "filter_predicates": "=", "filter_values": "NODE_OUT_OF_MEMORY"}
-LABEL = "Out of Memory"
+OOM_FILTER = {"filter_keys": "exit_type", "filter_predicates": "=", "filter_values": "NODE_OUT_OF_MEMORY"}
+_EVENT_LABEL = "Out of Memory"
 KEEP_S = 3600.0
-"""Seconds for which a kill is told."""
+"""The seconds for which a kill is kept."""
 MAX_KILLS = 1000
-"""Kills that are told; more in an hour is a loop, and the newest are enough to see it."""
+"""The number of kills that are kept. More in an hour are a loop, which the newest kills show well enough."""
 CALM_PAUSE_S, PAUSE_PER_ANSWER_TIME = 30.0, 20
-"""Seconds between two questions; and so many times as long as the answer took, because Ray goes through every worker for it."""
+"""The least seconds between two requests, and the pause as a multiple of the time of the last answer: Ray scans all workers for it."""
 _GIB = 1 << 30
 _VICTIM: Final = (
     r"Selected to kill: \((?:Actor\((?P<actor>[0-9a-f]{32})\)|Task): job ID=(?P<job>[0-9a-f]{8}), [^\n]{0,300}?"
@@ -32,8 +32,8 @@ _OLD_VICTIM: Final = (
     r"where the task \((?:actor ID: (?P<actor>[0-9a-f]{32})|task ID: (?P<task>[0-9a-f]{48})), name=(?P<name>[^\n]{0,300}?),"
     r" pid=(?P<pid>\d{1,9}), memory used=(?P<held>\d{1,9}\.\d\d)GB\)"
 )
-"""Before 2.56 (worker_killing_policy.cc): one task in each text; the ids end with the job's."""
-_SAYS: Final = r"Memory on the node[^\n]{0,600}?(?=\. Ray killed|\n|$)"
+"""The text before Ray 2.56 (worker_killing_policy.cc), with one task each; both ids end with the id of the job."""
+_SUMMARY: Final = r"Memory on the node[^\n]{0,600}?(?=\. Ray killed|\n|$)"
 
 
 class WorkerRecord(Snake, frozen=True):
@@ -47,7 +47,7 @@ class WorkerRecord(Snake, frozen=True):
 
 
 class RayEvent(Snake, frozen=True, rename="camel"):
-    """An event of `/events`; the raylet's time is a number, that of others a text."""
+    """An event of `/events`. The time is a number in events of the raylet, and a text in others."""
 
     label: str | None = None
     message: str | None = None
@@ -56,19 +56,19 @@ class RayEvent(Snake, frozen=True, rename="camel"):
 
 
 class RayEvents(Snake, frozen=True):
-    """`/events?job_id=global`: those that belong to no job."""
+    """`/events?job_id=global`: the events that belong to no job."""
 
     events: tuple[RayEvent, ...] = ()
 
 
 class OomFacts(Value, frozen=True):
-    """The kills of the last hour, the newest first."""
+    """The kills of the last hour, newest first."""
 
     kills: tuple[OomKill, ...]
 
 
 class OomKills:
-    """Remembers what was told: a list that is cut, or empty for a moment, takes back nothing."""
+    """Collects the kills of all answers. A kill stays known even if a later list is cut or empty."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self._shift = clock, shift_of(clock)
@@ -76,14 +76,15 @@ class OomKills:
         self._took = 0.0
 
     def pause(self) -> float:
-        """Seconds until the next question."""
+        """The seconds until the next request."""
         return max(CALM_PAUSE_S, PAUSE_PER_ANSWER_TIME * self._took)
 
-    def take(self, workers: Listing[WorkerRecord], events: RayEvents | None, took: float) -> OomFacts:
-        """What is known after these answers; a worker's own record is believed before an event, which has whole seconds."""
+    def update(self, workers: Listing[WorkerRecord], events: RayEvents | None, took: float) -> OomFacts:
+        """Add the kills of these answers, which took `took` seconds, and return all known kills."""
         self._took = took
-        found = [*_of_events(events or RayEvents()), *_of_workers(workers.result)]
-        self._known.update((kill.key, kill) for kill in found)
+        # The records of workers come last and win: events have only whole seconds.
+        for kill in (*_read_events(events or RayEvents()), *_read_workers(workers.result)):
+            self._known[kill.key] = kill
         shift = self._shift()
         limit = self._clock() - shift - KEEP_S
         kept = [kill for kill in self._known.values() if kill.moment is not None and kill.moment >= limit]
@@ -92,31 +93,35 @@ class OomKills:
         return OomFacts(tuple(replace(kill, moment=redate(kill.moment, shift)) for kill in self._known.values()))
 
 
-def _of_workers(workers: Iterable[WorkerRecord]) -> Iterator[OomKill]:
+def _read_workers(workers: Iterable[WorkerRecord]) -> Iterator[OomKill]:
     for worker in workers:
-        if worker.exit_type == ONLY["filter_values"] and worker.pid:
+        if worker.exit_type == OOM_FILTER["filter_values"] and worker.pid:
             text = worker.exit_detail or ""
             ended = worker.end_time_ms / 1000 if worker.end_time_ms else None
-            bare = OomKill("ray", ended, worker.pid, node=worker.node_id, text=_line(text))
-            victim = next((victim for victim in victims(text) if victim.pid == worker.pid), None)
-            yield bare if victim is None else _with_victim(bare, victim)
+            kill = OomKill("ray", ended, worker.pid, node=worker.node_id, text=_summary(text))
+            victim = next((victim for victim in find_victims(text) if victim.pid == worker.pid), None)
+            yield kill if victim is None else _add_victim(kill, victim)
 
 
-def _of_events(events: RayEvents) -> Iterator[OomKill]:
+def _read_events(events: RayEvents) -> Iterator[OomKill]:
     for event in events.events:
-        if event.label == LABEL and event.message:
+        if event.label == _EVENT_LABEL and event.message:
             node = (event.custom_fields or {}).get("nodeId")
-            for victim in victims(event.message):
-                where = node if isinstance(node, str) else None
-                yield _with_victim(OomKill("ray", _moment(event.timestamp), victim.pid, node=where, text=_line(event.message)), victim)
+            try:
+                moment = None if event.timestamp is None else float(event.timestamp)
+            except ValueError:
+                moment = None
+            for victim in find_victims(event.message):
+                kill = OomKill("ray", moment, victim.pid, node=node if isinstance(node, str) else None, text=_summary(event.message))
+                yield _add_victim(kill, victim)
 
 
-def _with_victim(kill: OomKill, victim: OomKill) -> OomKill:
+def _add_victim(kill: OomKill, victim: OomKill) -> OomKill:
     return replace(kill, name=victim.name, actor=victim.actor, job=victim.job, held=victim.held)
 
 
-def victims(text: str) -> Iterator[OomKill]:
-    """Those that a text of Ray's says it has killed, whatever its version."""
+def find_victims(text: str) -> Iterator[OomKill]:
+    """The killed workers in a text of Ray, of any version."""
     for match in (*re.finditer(_VICTIM, text), *re.finditer(_OLD_VICTIM, text)):
         found = match.groupdict()
         job = found.get("job") or (found.get("actor") or found.get("task") or "")[-8:]
@@ -124,13 +129,7 @@ def victims(text: str) -> Iterator[OomKill]:
         yield OomKill("ray", None, int(match["pid"]), redact(match["name"]), match["actor"], job or None, held=held)
 
 
-def _line(text: str) -> str:
-    match = re.search(_SAYS, text)
+def _summary(text: str) -> str:
+    """The sentence about the node's memory, else the first line, without secrets."""
+    match = re.search(_SUMMARY, text)
     return redact(match[0] if match else text[:300].splitlines()[0] if text else "")
-
-
-def _moment(told: float | str | None) -> float | None:
-    try:
-        return None if told is None else float(told)
-    except ValueError:
-        return None

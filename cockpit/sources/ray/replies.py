@@ -1,7 +1,6 @@
-"""Ray's replies into values, the large ones in pieces.
+"""Decodes Ray's replies, large ones in pieces.
 
-One call of msgspec holds Python's lock (the GIL) from its first byte to its last: 34 ms for 31 MB of nodes, 15 ms for 9 MB of actors. The
-thread that draws keys would wait for it.
+msgspec holds the GIL during a whole call: 34 ms for 31 MB of nodes, 15 ms for 9 MB of actors. The thread that reacts to keys would wait.
 """
 
 from __future__ import annotations
@@ -17,38 +16,44 @@ from cockpit.sources.ray import wire
 
 T = TypeVar("T")
 PIECE_BYTES: Final = 1 << 18
-"""Of a reply: what is larger is read in pieces of about so many, each in half a millisecond."""
+"""The size from which a reply is decoded in pieces, and the approximate size of a piece, which takes half a millisecond."""
 _NODES_BEGIN: Final = re.compile(rb'"summary": ?\[(?=(\{"\w+": ?))')
-_BETWEEN: Final = frozenset((b'}, {"now": ', b'}, {"raylet": '))
-"""What stands between two nodes, beside what the first begins with: a living one of 2.44 to 2.60 and a dead one begin differently."""
+_SEPARATORS: Final = frozenset((b'}, {"now": ', b'}, {"raylet": '))
+"""The separators of two nodes: a living node of Ray 2.44 to 2.60 and a dead node begin differently. The first node gives another one."""
 
 
 def decode_reply(body: bytes, shape: type[T]) -> wire.Reply[T]:
-    """The reply whose data have this shape. Raises `NotRayError`."""
+    """Decode a reply whose data have this shape. Raises `NotRayError`."""
     if get_origin(shape) is wire.Listed and len(body) > PIECE_BYTES:
         return _decode_list(body, shape)
-    return decode(body, wire.Reply[shape])  # type: ignore[valid-type]  # a shape is a value here
+    return decode(body, wire.Reply[shape])  # type: ignore[valid-type]  # the shape is a value here
 
 
 class NodeReader:
-    """Takes the nodes out of a reply while it comes in: the whole of it, 31 MB for 1,000 nodes, is never held.
+    """Decodes the nodes of a reply while it arrives, so that the whole reply, 31 MB for 1,000 nodes, is never in memory.
 
-    Cut where the text shows what stands between two. No text within a node looks like that, as a quote in a text has a backslash before
-    it; a cut in a list within a node would leave a piece whose brackets don't match: from there on the reply is left whole.
+    The reply is cut at the separators of nodes. A string within a node can't look like a separator, since its quotes are escaped. If a list
+    within a node does, the brackets of the piece don't match: then the rest of the reply is left whole.
     """
 
     def __init__(self) -> None:
         self._nodes: list[wire.Summary] = []
-        self._begin, self._searched, self._between = 0, 0, _BETWEEN
-        self._is_cut = True
+        self._begin, self._searched, self._separators = 0, 0, _SEPARATORS
+        self._can_cut = True
 
     def take(self, body: bytearray) -> None:
-        """Shorten what has come so far by the nodes that are in it."""
-        if len(body) - self._begin < PIECE_BYTES or not self._is_cut:
+        """Decode the complete nodes of the part that has arrived, and remove them from `body`."""
+        if len(body) - self._begin < PIECE_BYTES or not self._can_cut:
             return
-        if not self._begin and not self._find_begin(body):
-            return
-        end = max(body.rfind(between, max(self._begin, self._searched - len(between))) for between in self._between)
+        # The nodes must begin in the first piece; else the reply is left whole and not searched again.
+        if not self._begin:
+            begin = _NODES_BEGIN.search(body)
+            if begin is None:
+                self._can_cut = False
+                return
+            self._begin = self._searched = begin.end()
+            self._separators = _SEPARATORS | {b"}, " + begin[1]}
+        end = max(body.rfind(separator, max(self._begin, self._searched - len(separator))) for separator in self._separators)
         self._searched = len(body)
         if end < 0:
             return
@@ -59,24 +64,15 @@ class NodeReader:
             del body[self._begin : end + len(b"}, ")]
             self._searched = self._begin
         except NotRayError:
-            self._is_cut = False
-
-    def _find_begin(self, body: bytearray) -> bool:
-        """Whether the nodes begin in the first piece; what has none there is left whole, and not searched again."""
-        begin = _NODES_BEGIN.search(body)
-        self._is_cut = begin is not None
-        if begin:
-            self._begin = self._searched = begin.end()
-            self._between = _BETWEEN | {b"}, " + begin[1]}
-        return self._is_cut
+            self._can_cut = False
 
     def add_to(self, data: wire.NodesData) -> wire.NodesData:
-        """The data of what was left of the reply, with the nodes that were taken out of it."""
+        """The data of the rest of the reply, together with the nodes that were decoded before."""
         return replace(data, summary=(*self._nodes, *data.summary))
 
 
 def _decode_list(body: bytes, shape: Any) -> wire.Reply[Any]:
-    """Entry by entry."""
+    """Decode a list entry by entry."""
     reply = decode(body, wire.Reply[wire.Listed[msgspec.Raw]])
     if reply.data is None:
         return reply

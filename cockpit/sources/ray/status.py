@@ -1,4 +1,4 @@
-"""What the autoscaler monitor says of resources that are handed out or waited for, as a blob or, under autoscaler v2, as text."""
+"""Reads the autoscaler monitor's report of used and requested resources: JSON, or a text with autoscaler v2."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from cockpit.model import Demand, Quantity, Value
 from cockpit.secrets import redact
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.ray import wire
-from cockpit.sources.ray.resources import ResourceNames, is_grouped, parse_amount, plausible_amount, strip_group_names, whole
+from cockpit.sources.ray.resources import ResourceNames, is_grouped, parse_amount, plausible_amount, plausible_int, strip_group_names
 from cockpit.sources.source import SourceError
 
 FROZEN_AFTER_S = 20.0
-"""The monitor writes every 5 s (AUTOSCALER_UPDATE_INTERVAL_S)."""
+"""The age at which a report is refused; the monitor writes one every 5 s (AUTOSCALER_UPDATE_INTERVAL_S)."""
 
 MAX_BUNDLES = 10_000
-"""Bundles of one shape, beyond which no more are counted."""
+"""The number of equal bundles of a group that are counted; more are ignored."""
 
 
 class GroupDemand(Value, frozen=True):
-    """So many waiting placement groups of one shape. Only here does Ray tell a group's strategy."""
+    """Waiting placement groups with the same bundles and strategy. Ray reports the strategy of a group only here."""
 
     bundles: tuple[Mapping[str, float], ...]
     strategy: str | None
@@ -31,17 +31,17 @@ class GroupDemand(Value, frozen=True):
 
 
 class StatusFacts(Value, frozen=True):
-    """Handed out is what tasks and actors hold, and what placement groups have reserved, used or not."""
+    """Used are the resources that tasks and actors hold, and all that placement groups have reserved."""
 
     usage: Mapping[str, Mapping[str, Quantity]] | None
-    """By node id; `None` where only a text was to be had."""
+    """The used resources by node id; `None` if there was only a text."""
     demand: tuple[Demand, ...] | None
-    """Waiting tasks and actors. Those bound to a waiting placement group are here and in `strategies`: never add the two."""
+    """The waiting tasks and actors. Those of a waiting placement group are here and in `strategies`: never add the two."""
     strategies: tuple[GroupDemand, ...] = ()
 
 
 class StatusReports:
-    """The blobs so far: whether they still change, and real names for the mangled ones in them."""
+    """Reads one report after the other: knows whether they still change, and the real names of mangled resources."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -49,10 +49,13 @@ class StatusReports:
         self._time: float | None = None
         self._changed = 0.0
         self._usage: dict[str, tuple[tuple[bytes, int], Mapping[str, Quantity]]] = {}
-        """By node id: what the last blob said of it and how many names were known then; and what that means."""
+        """For each node: its JSON in the last report, the number of names known then, and the usage that they gave."""
 
-    def take(self, status: wire.AutoscalerReport, error: str | None) -> StatusFacts:
-        """One blob; refused when the monitor has stopped writing. Only changes of its time count: clocks of hosts differ."""
+    def update(self, status: wire.AutoscalerReport, error: str | None) -> StatusFacts:
+        """Read one report. Raises `SourceError` if the monitor has stopped writing.
+
+        The age of a report is the time since its date changed, since the clocks of hosts differ.
+        """
         if status.time != self._time or self._time is None:
             self._time, self._changed = status.time, self._clock()
         elif (age := self._clock() - self._changed) > FROZEN_AFTER_S:
@@ -62,46 +65,42 @@ class StatusReports:
         report = status.load_metrics_report or wire.LoadMetrics()
         for shape, _ in report.node_types:
             self._names.learn(shape)
-        nodes = report.usage_by_node
+        groups = []
+        for group, count in report.pg_demand:
+            if waiting := plausible_int(count):
+                repeated = (needs for needs, times in group.bundles for _ in range(min(plausible_int(times) or 0, MAX_BUNDLES)))
+                groups.append(GroupDemand(tuple(map(strip_group_names, repeated)), group.strategy, waiting))
         return StatusFacts(
-            usage=self._read_usage(nodes) if nodes is not None else None,
+            usage=self._read_usage(report.usage_by_node) if report.usage_by_node is not None else None,
             demand=_demands((strip_group_names(needs), count) for needs, count in report.resource_demand),
-            strategies=tuple(_group(shape, times) for shape, count in report.pg_demand if (times := whole(count))),
+            strategies=tuple(groups),
         )
 
     def _read_usage(self, nodes: Mapping[str, Raw]) -> dict[str, Mapping[str, Quantity]]:
-        """Of most nodes a blob says what the last one said: at 1,000 nodes to read all of them took 7% of the screen's CPU."""
+        """The usage of all nodes. Most are the same as in the last report: reading all 1,000 each time took 7% of the screen's CPU."""
         before, self._usage = self._usage, {}
         for node_id, raw in nodes.items():
-            of, known = (bytes(raw), self._names.count), before.get(node_id)
-            self._usage[node_id] = known if known and known[0] == of else (of, self._quantities(_read_uses(raw)))
+            inputs, known = (bytes(raw), self._names.count), before.get(node_id)
+            self._usage[node_id] = known if known and known[0] == inputs else (inputs, self._read_node(raw))
         return {node_id: usage for node_id, (_, usage) in self._usage.items()}
 
-    def _quantities(self, usage: Mapping[str, tuple[float, float]]) -> dict[str, Quantity]:
+    def _read_node(self, raw: Raw) -> dict[str, Quantity]:
+        try:
+            uses = decode(raw, wire.Uses)
+        except NotRayError as error:
+            raise SourceError(f"the autoscaler monitor's report of used resources is not in Ray's format: {error}", "monitor") from None
         return {
             self._names.unmangle(name): Quantity(used=plausible_amount(used), total=plausible_amount(total))
-            for name, (used, total) in usage.items()
+            for name, (used, total) in uses.items()
             if not is_grouped(name)
         }
 
 
-def _read_uses(usage: Raw) -> wire.Uses:
-    try:
-        return decode(usage, wire.Uses)
-    except NotRayError as error:
-        raise SourceError(f"the autoscaler monitor's report of used resources is not in Ray's format: {error}", "monitor") from None
-
-
-def _group(shape: wire.GroupShape, count: int) -> GroupDemand:
-    bundles = tuple(strip_group_names(needs) for needs, times in shape.bundles for _ in range(min(whole(times) or 0, MAX_BUNDLES)))
-    return GroupDemand(bundles=bundles, strategy=shape.strategy, count=count)
-
-
 def _demands(shapes: Iterable[tuple[Mapping[str, float], float]]) -> tuple[Demand, ...]:
-    """One for each shape, now that the names of placement groups are off."""
+    """The demands, with equal shapes counted together: they may have differed only in the names of placement groups."""
     counts: dict[tuple[tuple[str, float], ...], int] = {}
     for needs, count in shapes:
-        if needs and (times := whole(count)):
+        if needs and (times := plausible_int(count)):
             key = tuple(sorted(needs.items()))
             counts[key] = counts.get(key, 0) + times
     return tuple(Demand(needs=dict(key), count=count) for key, count in counts.items())
@@ -116,7 +115,10 @@ _NEED: Final = r"'([^']+)': ([\d.e+-]+)"
 
 
 def parse_status(text: str) -> StatusFacts:
-    """What `ray status` prints (`format_info_string` in autoscaler/_private/util.py): what waits, nothing by node."""
+    """Read the text of `ray status` (`format_info_string` in autoscaler/_private/util.py). It has the demand, but no usage by node.
+
+    Raises `SourceError`.
+    """
     if not text.partition("Usage:\n")[2].partition("\n\n")[0]:
         raise SourceError("the autoscaler's status text has no usage list; used and pending resources are unknown")
     waiting = [match for line in text.partition("Demands:\n")[2].splitlines() if (match := re.fullmatch(_DEMAND, line))]

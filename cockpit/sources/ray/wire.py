@@ -1,7 +1,7 @@
-"""Ray's JSON, typed: only the fields that are read, in the dialects of Ray 2.9 to 2.60.
+"""Declares the JSON of Ray 2.9 to 2.60 as types: only the fields that are read.
 
-Decoding is lax, because protobuf writes 64-bit numbers as strings and leaves zeros out; a field that is missing is `None`, which stands
-for unknown until whoever reads it knows better.
+Decoding is lax, because protobuf writes 64-bit numbers as strings and leaves out zeros. So a missing field is `None`, which means unknown
+unless the code that reads it knows that 0 was left out.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from cockpit.sources.lenient_json import NotRayError, decode
 T = TypeVar("T")
 Resources = Mapping[str, float]
 Uses = dict[str, tuple[float, float]]
-"""Used and total of each resource."""
+"""The used and the total amount of each resource."""
 NULL: Final = msgspec.Raw(b"null")
 MAX_DECODED_ENTRIES: Final = 100_000
-"""Entries of one list: ten times what Ray lists, whatever it is asked for. A million would be gigabytes here."""
+"""The longest list that is decoded: ten times what Ray itself lists. A list of a million entries would take gigabytes here."""
 
 
 class Snake(msgspec.Struct, frozen=True, gc=False):
-    """The dialect of the state and job APIs: names as in Python."""
+    """The base of the types of the state and job APIs, with names as in Python."""
 
 
 class Camel(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The dialect of `/nodes` and `/api/cluster_status`: names as in JavaScript, resource names mangled (`resources`)."""
+    """The base of the types of `/nodes` and `/api/cluster_status`: JavaScript names, and mangled resource names (`resources.mangle`)."""
 
 
 class Reply(Snake, Generic[T], frozen=True):
-    """The envelope of everything but the job API; `result` is false on a refusal, and `msg` then says why."""
+    """The envelope of all answers but those of the job API. If `result` is false, `msg` has the reason."""
 
     result: bool = False
     msg: str | None = None
@@ -58,14 +58,14 @@ class ClusterId(Camel, frozen=True):
 
 
 class GpuProcess(Camel, frozen=True):
-    """A process on a GPU; memory in MiB, 0 or missing where NVML can't tell whose it is."""
+    """A process on a GPU. The memory is in MiB; it is 0 or missing if NVML does not know how much the process uses."""
 
     pid: float | None = None
     gpu_memory_usage: float | None = None
 
 
 class Gpu(Camel, frozen=True):
-    """Memory in MiB, -1 where NVML failed."""
+    """A GPU. Memory is in MiB; figures are -1 if NVML failed."""
 
     index: float | None = None
     name: str | None = None
@@ -79,7 +79,7 @@ class Gpu(Camel, frozen=True):
 
 
 class CoreWorker(Camel, frozen=True):
-    """A worker or driver, as its raylet counts it."""
+    """A worker or driver in the figures of its raylet."""
 
     pid: float | None = None
     job_id: str | None = None
@@ -88,13 +88,13 @@ class CoreWorker(Camel, frozen=True):
 
 
 class DeathInfo(Camel, frozen=True):
-    """Why a node died, where `stateMessage` doesn't say."""
+    """The reason of a node's death, in case `stateMessage` has none."""
 
     reason_message: str | None = None
 
 
 class Raylet(Camel, frozen=True):
-    """A node's entry in the GCS, mixed with its raylet's figures; nearly blank once the node is dead."""
+    """The entry of a node in the GCS together with the figures of its raylet; nearly empty once the node is dead."""
 
     node_id: str | None = None
     state: str | None = None
@@ -115,7 +115,7 @@ class Raylet(Camel, frozen=True):
 
 
 class DiskUse(Camel, frozen=True):
-    """Bytes; `free` is what a user can still write."""
+    """The bytes of a disk; `free` is the space that users can still write to."""
 
     used: float | None = None
     total: float | None = None
@@ -123,7 +123,7 @@ class DiskUse(Camel, frozen=True):
 
 
 class Agent(Camel, frozen=True):
-    """The node's dashboard agent."""
+    """The dashboard agent of a node."""
 
     pid: float | None = None
 
@@ -138,9 +138,9 @@ class Summary(Camel, frozen=True):
     cpu: float | None = None
     cpus: tuple[float | None, ...] | None = None
     mem: tuple[float | None, ...] | None = None
-    """Total, available, percent, used."""
+    """The memory in bytes: total, available, percent, used."""
     shm: float | None = None
-    """Shared memory in use, not how much of it there is."""
+    """The bytes of shared memory in use."""
     disk: Mapping[str, DiskUse] | None = None
     gpus: tuple[Gpu, ...] | None = None
     agent: Agent | None = None
@@ -154,13 +154,13 @@ class NodesData(Camel, frozen=True):
 
 
 class ProcessMemory(Camel, frozen=True):
-    """Bytes."""
+    """The memory of a process in bytes."""
 
     rss: float | None = None
 
 
 class ProcessInfo(Camel, frozen=True):
-    """A process of Ray's on a node; `cmdline` is padded with empty strings by the hundred."""
+    """A process of Ray on a node. `cmdline` ends with hundreds of empty strings."""
 
     pid: int
     create_time: float | None = None
@@ -176,50 +176,50 @@ class Detail(Summary, frozen=True):
 
 
 class DetailData(Camel, frozen=True):
-    """`/nodes/{id}`; an unknown id gives an empty skeleton."""
+    """`/nodes/{id}`. For an unknown id, all fields are empty."""
 
     detail: Detail
 
 
 class GroupShape(Camel, frozen=True):
-    """A placement group that waits: how often each bundle, and how they are to be placed."""
+    """The shape of a placement group that waits: its bundles with their counts, and its strategy."""
 
     bundles: tuple[tuple[Resources, float], ...] = ()
     strategy: str | None = None
 
 
 class LoadMetrics(Camel, frozen=True):
-    """What the autoscaler monitor counts; the names in `usageByNode` are mangled, the others are not."""
+    """The figures of the autoscaler monitor. Resource names are mangled in `usageByNode` only."""
 
     usage_by_node: Mapping[str, msgspec.Raw] | None = None
-    """Of each node what `Uses` is: 2 MB with 1,000 nodes, read one by one."""
+    """The `Uses` of each node, not decoded yet: 2 MB for 1,000 nodes."""
     resource_demand: tuple[tuple[Resources, float], ...] = ()
     pg_demand: tuple[tuple[GroupShape, float], ...] = ()
     node_types: tuple[tuple[Resources, float], ...] = ()
 
 
 class AutoscalerReport(Camel, frozen=True):
-    """The blob that the monitor leaves in the GCS every 5 s; `time` is its host's clock."""
+    """The report that the autoscaler monitor writes to the GCS every 5 s; `time` is by the clock of its host."""
 
     time: float | None = None
     load_metrics_report: LoadMetrics | None = None
 
 
 class StatusData(Camel, frozen=True):
-    """`/api/cluster_status`; the status is null under autoscaler v2."""
+    """`/api/cluster_status`. The status is null with autoscaler v2."""
 
     cluster_status: AutoscalerReport | None = None
     autoscaling_error: str | None = None
 
 
 class StatusText(Camel, frozen=True):
-    """`/api/cluster_status?format=1`: what `ray status` prints."""
+    """`/api/cluster_status?format=1`: the text of `ray status`."""
 
     cluster_status: str | None = None
 
 
 class Listing(Snake, Generic[T], frozen=True):
-    """A list of the state API: `total` in the GCS, of which all but `num_after_truncation` were cut off before filtering."""
+    """A list of the state API. Of `total` entries in the GCS, the first `num_after_truncation` were filtered; the others were cut off."""
 
     result: Annotated[tuple[T, ...], msgspec.Meta(max_length=MAX_DECODED_ENTRIES)] = ()
     total: int | None = None
@@ -228,19 +228,19 @@ class Listing(Snake, Generic[T], frozen=True):
 
     @property
     def cut(self) -> bool:
-        """Whether there are more than are listed."""
-        source = self.total is not None and self.num_after_truncation is not None and self.total > self.num_after_truncation
-        return source or (self.num_filtered is not None and self.num_filtered > len(self.result))
+        """Whether entries are missing in the list."""
+        is_truncated = self.total is not None and self.num_after_truncation is not None and self.total > self.num_after_truncation
+        return is_truncated or (self.num_filtered is not None and self.num_filtered > len(self.result))
 
 
 class Listed(Snake, Generic[T], frozen=True):
-    """The state API's second envelope."""
+    """The second envelope of the state API, within `Reply`."""
 
     result: Listing[T]
 
 
 class NodeEntry(Snake, frozen=True):
-    """A node of `/api/v0/nodes?detail=1`: names unmangled, and kept when the node is dead."""
+    """A node of `/api/v0/nodes?detail=1`. Resource names are not mangled, and dead nodes keep their entries."""
 
     node_id: str
     node_ip: str | None = None
@@ -255,7 +255,7 @@ class NodeEntry(Snake, frozen=True):
 
 
 class Message(Snake, frozen=True):
-    """A cause of death: one message, or the constructor's exception, whose pickle is never read."""
+    """The message of a cause of death, or the exception of a constructor as text; its pickle is never read."""
 
     error_message: str | None = None
     reason: str | None = None
@@ -263,7 +263,7 @@ class Message(Snake, frozen=True):
 
 
 class DeathCause(Snake, frozen=True):
-    """One of the five is set."""
+    """The cause of an actor's death. One of the five fields is set."""
 
     actor_died_error_context: Message | None = None
     creation_task_failure_context: Message | None = None
@@ -293,7 +293,7 @@ class Actor(Snake, frozen=True):
 
 
 class GroupBundle(Snake, frozen=True):
-    """One bundle; `node_id` is empty while it has no place."""
+    """One bundle; `node_id` is empty until it is placed."""
 
     unit_resources: Resources | None = None
     node_id: str | None = None
@@ -301,7 +301,7 @@ class GroupBundle(Snake, frozen=True):
 
 
 class GroupStats(Snake, frozen=True):
-    """How the placing of a group goes."""
+    """The state of the placement of a group."""
 
     creation_request_received_ns: int | None = None
     scheduling_state: str | None = None
@@ -321,18 +321,18 @@ class Group(Snake, frozen=True):
 
 
 class DriverInfo(Snake, frozen=True):
-    """The driver of a job that has connected."""
+    """The driver of a job, once it has connected."""
 
     pid: int | None = None
     node_ip_address: str | None = None
 
 
 PRESET = "cockpit_preset"
-"""In a job's metadata: the name of the preset that it was launched from."""
+"""The key in a job's metadata for the name of the preset that it was launched from."""
 
 
 class Job(Snake, frozen=True):
-    """A submission or a driver of `/api/jobs/`; times in milliseconds, 0 or null while they have not come."""
+    """A submission or a driver of `/api/jobs/`. Times are in milliseconds; 0 or null: not yet."""
 
     type: str | None = None
     job_id: str | None = None
@@ -350,24 +350,24 @@ class Job(Snake, frozen=True):
     metadata: Mapping[str, msgspec.Raw] | None = None
 
     def get_text(self, name: str) -> str | None:
-        """A text of its metadata, where anybody may have written anything."""
+        """One text of the metadata; `None` if it is missing or not a text: any user may have written it."""
         value = (self.metadata or {}).get(name, NULL)
         return text_of(value) if bytes(value).startswith(b'"') else None
 
     @property
     def texts(self) -> Mapping[str, str]:
-        """All of its metadata. Ray takes nothing but texts."""
+        """All metadata as texts: Ray accepts only texts."""
         return {name: text_of(value) for name, value in (self.metadata or {}).items()}
 
 
 class JobLogs(Snake, frozen=True):
-    """`/api/jobs/{id}/logs`: the whole file."""
+    """`/api/jobs/{id}/logs`: the whole log."""
 
     logs: str = ""
 
 
 def text_of(value: msgspec.Raw) -> str:
-    """A text, or the JSON of anything else as it came: to build that may take a hundred times its bytes."""
+    """The text; for other values their JSON, since building the value may take a hundred times its bytes."""
     try:
         return decode(value, str)
     except NotRayError:

@@ -1,4 +1,4 @@
-"""What an API server answers of a RayCluster, and what is made of it."""
+"""The answers of an API server about a RayCluster, and the facts made from them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def recorded(name: str) -> Any:
 
 @pytest.fixture
 def answers() -> Answers:
-    """By path; an error is raised."""
+    """The answers by path; an answer that is an error is raised."""
     return {
         PODS: recorded("pods.json"),
         RAYCLUSTER: recorded("raycluster.json"),
@@ -65,7 +65,7 @@ async def test_a_raycluster_is_read_with_its_pods_and_the_rayjob_that_made_it(ap
     assert not found.lacks
 
 
-async def test_of_a_pod_is_known_why_it_waits_how_its_containers_ended_and_why_it_goes(api: KubernetesApi):
+async def test_a_pod_has_the_reasons_why_it_waits_why_its_containers_ended_and_why_it_is_removed(api: KubernetesApi):
     found = await read_ray_cluster(api)
     killed = ContainerEnd("OOMKilled", 137, 1_795_487_465.0)
     assert named(found, "4v9tn").containers == (Container("ray-worker", 2, memory_limit=64 << 30, ended=killed),)
@@ -76,7 +76,7 @@ async def test_of_a_pod_is_known_why_it_waits_how_its_containers_ended_and_why_i
     assert (leaving.ends, leaving.why_ends) == (1_795_488_330.0, "Taint manager: deleting due to NoExecute taint")
 
 
-async def test_of_a_raycluster_that_no_rayjob_made_all_rayjobs_are_asked_which_run_on_it(api: KubernetesApi, answers: Answers):
+async def test_the_rayjobs_of_a_raycluster_that_none_created_are_found_among_all(api: KubernetesApi, answers: Answers):
     answers[RAYCLUSTER]["metadata"]["ownerReferences"] = []
     other = recorded("rayjob.json")
     other["status"]["rayClusterName"] = "another"
@@ -84,7 +84,7 @@ async def test_of_a_raycluster_that_no_rayjob_made_all_rayjobs_are_asked_which_r
     assert [job.name for job in (await read_ray_cluster(api)).jobs or ()] == ["rayjob-sample"]
 
 
-async def test_what_may_not_be_read_is_unknown_and_why_is_said(api: KubernetesApi, answers: Answers):
+async def test_a_part_without_the_right_to_read_it_is_unknown_with_the_reason(api: KubernetesApi, answers: Answers):
     answers[PODS] = KubernetesRefusedError("Forbidden", 'pods is forbidden: User "x" cannot list resource "pods"')
     found = await read_ray_cluster(api)
     assert found.pods is None
@@ -93,7 +93,7 @@ async def test_what_may_not_be_read_is_unknown_and_why_is_said(api: KubernetesAp
     assert found.wanted == 6
 
 
-async def test_one_that_the_operator_has_not_seen_yet_wants_nothing_that_is_known(api: KubernetesApi, answers: Answers):
+async def test_a_raycluster_that_the_operator_has_not_seen_yet_has_an_unknown_number_of_workers(api: KubernetesApi, answers: Answers):
     del answers[RAYCLUSTER]["status"]
     found = await read_ray_cluster(api)
     assert (found.state, found.wanted) == (None, None)
@@ -113,7 +113,7 @@ async def test_a_pod_that_is_no_node_of_rays_is_left_out(api: KubernetesApi, ans
         ({"status": {"desiredWorkerReplicas": "many"}}, "Kubernetes answers in a way that cockpit can't read: unexpected JSON"),
     ],
 )
-async def test_whatever_else_goes_wrong_is_an_error(api: KubernetesApi, answers: Answers, wrong: object, said: str):
+async def test_any_other_failure_is_an_error(api: KubernetesApi, answers: Answers, wrong: object, said: str):
     answers[RAYCLUSTER] = wrong
     for ask in (read_ray_cluster, check_ray_cluster):
         with pytest.raises(SourceError, match=said):
@@ -150,5 +150,5 @@ async def test_a_pod_is_deleted_by_its_uid():
         (parse_time, None, None),
     ],
 )
-def test_amounts_and_moments_are_read_as_kubernetes_writes_them(read: Callable[[Any], Any], text: Any, value: float | None):
+def test_amounts_and_times_are_read_in_the_formats_of_kubernetes(read: Callable[[Any], Any], text: Any, value: float | None):
     assert read(text) == value

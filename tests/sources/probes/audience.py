@@ -1,4 +1,4 @@
-"""Who hears what probes say, and writes it down."""
+"""A listener for tests that records the samples and faults of probes."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from cockpit.sources.probes.pool import ProbePool
 
 
 class RecordingListener:
-    """A listener that writes down what it is told."""
+    """Records the last sample and fault of each host, and all reports in order."""
 
     def __init__(self) -> None:
         self.hosts: dict[str, Host] = {}
         self.faults: dict[str, str] = {}
-        self.said: list[tuple[str, str]] = []
-        self.lost: list[str] = []
-        self.heard: list[str] = []
+        self.reports: list[tuple[str, str]] = []
+        self.dropped: list[str] = []
+        self.samples: list[str] = []
 
     def update_host(self, host: Host) -> None:
         self.hosts[host.name] = host
-        self.heard.append(host.name)
+        self.samples.append(host.name)
 
     def forget_host(self, host: str) -> None:
-        self.lost.append(host)
+        self.dropped.append(host)
 
     def report_fault(self, source: str, text: str, host: str | None = None) -> None:
         assert source == "probe"
         assert host is not None
         self.faults[host] = text
-        self.said.append((host, text))
+        self.reports.append((host, text))
 
     def clear_fault(self, source: str, host: str | None = None) -> None:
         self.faults.pop(host or "", None)
 
 
 async def watch_host(reach: str, entry: HostEntry) -> tuple[ProbePool, asyncio.Task[None], RecordingListener]:
-    """Everything as it is once the host has spoken, or a fault has."""
-    told = RecordingListener()
-    hosts = ProbePool(Config(reach=reach, interval=0.5), told)
+    """Watch one host, and return once it has sent a sample or a fault was reported."""
+    listener = RecordingListener()
+    hosts = ProbePool(Config(reach=reach, interval=0.5), listener)
     task = asyncio.create_task(hosts.run())
-    hosts.want({entry.name: entry})
+    hosts.set_targets({entry.name: entry})
     limit = time.monotonic() + 60
-    while entry.name not in told.hosts and entry.name not in told.faults:
+    while entry.name not in listener.hosts and entry.name not in listener.faults:
         assert time.monotonic() < limit
         await asyncio.sleep(0.02)
-    return hosts, task, told
+    return hosts, task, listener

@@ -1,4 +1,4 @@
-"""A child that speaks the probe's protocol, and misbehaves as its last argument says."""
+"""A fake probe: it sends the probe's messages, and its last argument selects a misbehaviour."""
 
 import json
 import os
@@ -52,7 +52,7 @@ if mode == "dies":
 if mode == "stops":
     say(sample())
     os.kill(os.getpid(), signal.SIGSTOP)
-if mode == "closes":  # says no more, and lives on
+if mode == "closes":  # closes its stdout and keeps running
     say(sample())
     os.close(1)
     time.sleep(3600)
@@ -86,7 +86,7 @@ if mode == "skewed":
         sessions=[{"name": "s", "path": "/tmp/ray/s", "started": time.time() - 1100}],
         faults=[{"source": "nvml", "text": "NVML has not answered for 12 s", "since": time.time() - 1012}],
     )
-if mode == "set":  # its wall clock is set again and again, an hour forwards and backwards
+if mode == "set":  # its wall clock is set repeatedly, an hour forwards and backwards
     begun = time.clock_gettime(time.CLOCK_BOOTTIME)
     for number in range(100_000):
         up, wall = time.clock_gettime(time.CLOCK_BOOTTIME), time.time() + (0, 3600, -3600)[number // 3 % 3]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def master_pids() -> list[int]:
-    """The connections that are kept open for this process."""
+    """The pids of the ssh masters of this process."""
     return [
         int(title.parent.name)
         for title in Path("/proc").glob("[0-9]*/cmdline")

@@ -1,4 +1,4 @@
-"""What a probe says reaches the model whole."""
+"""All facts that a probe sends reach the model."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from cockpit.sources.source import SourceError
 
 
 def decode_sample(line: bytes, skew: float = 0.0) -> Host:
-    return decode.host_of(decode.read_line(line, decode.Sample), "w1", (), 1.0, skew, local=False)
+    return decode.make_host(decode.read_line(line, decode.Sample), "w1", (), 1.0, skew, local=False)
 
 
-def test_a_probe_speaks_for_no_other_host_and_not_of_whose_things_are():
+def test_a_probe_cannot_report_facts_of_another_host_or_decide_what_belongs_to_the_followed_ray():
     host = decode_sample(
         b'{"taken": 1.0, "processes": [{"pid": 7, "host": "w2", "ours": true, "other_job": "x"}], "faults": [{"source": "a", "text": "b",'
         b' "since": 1.0, "host": "w2", "cause": "gcs", "sources": ["c"]}], "sessions": [{"name": "s", "path": "/s", "host": "w2"}],'
@@ -27,21 +27,21 @@ def test_a_probe_speaks_for_no_other_host_and_not_of_whose_things_are():
 
 
 @pytest.mark.parametrize("part", ['"processes": [{"ticks": 7}]', '"sessions": [{"name": "s"}]', '"oom_kills": [{"pid": 7}]'])
-def test_a_thing_without_its_identity_is_no_sample(part):
+def test_a_sample_with_an_entry_without_identity_is_refused(part):
     with pytest.raises(SourceError):
         decode.read_line(b'{"taken": 1.0, ' + part.encode() + b"}", decode.Sample)
 
 
-def test_what_a_probe_has_seen_passes_through_unchanged():
+def test_what_a_probe_remembers_of_a_process_passes_through_unchanged():
     seen = b'[200,2000,100,1000,"/tmp/ray/session_x","02",5000,0]'
     line = b'{"taken": 1.0, "processes": [{"pid": 7, "ticks": 9, "past": ' + seen + b'}, {"pid": 8, "past": null}]}'
-    host = decode.host_of(decode.read_line(line, decode.Sample), "w1", (), 1.0, 0.0, local=False)
+    host = decode.make_host(decode.read_line(line, decode.Sample), "w1", (), 1.0, 0.0, local=False)
     assert host.processes
     assert [process.past for process in host.processes] == [(200, 2000, 100, 1000, "/tmp/ray/session_x", "02", 5000, 0), None]
     assert "past" not in ProcessStatus.__struct_fields__
 
 
-def test_what_explains_things_is_read():
+def test_facts_that_explain_findings_are_read():
     host = decode_sample(
         b'{"taken": 1.0, "memory": {"used": 1, "total": 2, "host_total": 4, "kill_at": null}, "driver": "580.1",'
         b' "gpus": [{"index": 0, "recovery": "reset", "remap": true, "slowed": ["thermal"]}],'
@@ -60,9 +60,9 @@ def test_what_explains_things_is_read():
     assert host.pointers == (Pointer("/tmp/ray/session_latest", "s", None),)
 
 
-def test_what_a_process_was_told_of_network_interfaces_is_read_without_secrets():
+def test_the_network_interfaces_of_a_process_are_read_without_secrets():
     line = b'{"taken": 1.0, "processes": [{"pid": 7, "sockets": {"nccl": "hf_%s", "gloo": null, "there": ["lo", "eth0"]}}]}' % (b"aB3" * 12)
-    host = decode.host_of(decode.read_line(line, decode.Sample), "w1", (), 1.0, 0.0, local=False)
+    host = decode.make_host(decode.read_line(line, decode.Sample), "w1", (), 1.0, 0.0, local=False)
     assert host.processes
     sockets = host.processes[0].sockets
     assert sockets
@@ -70,7 +70,7 @@ def test_what_a_process_was_told_of_network_interfaces_is_read_without_secrets()
     assert "aB3aB3" not in str(sockets)
 
 
-def test_what_a_raylet_has_around_it_is_read_without_secrets():
+def test_the_environment_of_a_raylet_is_read_without_secrets():
     host = decode_sample(
         b'{"taken": 1.0, "proxy": {"variable": "http_proxy", "proxy": "proxy:3128", "exceptions": "localhost"}, "rays": [{"role": "raylet",'
         b' "pid": 7, "cpu_limit": {"affinity": 8, "quota": 3.5, "path": "/sys/fs/cgroup/cpu.max"}, "locked_memory": 65536,'
@@ -80,21 +80,21 @@ def test_what_a_raylet_has_around_it_is_read_without_secrets():
     )
     assert host.proxy == HttpProxy("http_proxy", "proxy:3128", "localhost")
     assert host.rays
-    told = host.rays[0]
-    assert (told.cpu_limit, told.locked_memory) == (CpuLimit(8, 3.5, "/sys/fs/cgroup/cpu.max"), 65536)
-    assert (told.rdma, told.addresses, told.network, told.gloo) == (("mlx5_0",), ("10.0.0.1",), "b net:[1]", "eth0")
-    assert told.proxy
-    assert told.loopback_line
-    assert (told.proxy.variable, told.loopback_line.startswith("127.0.1.1 w1 ")) == ("ALL_PROXY", True)
+    raylet = host.rays[0]
+    assert (raylet.cpu_limit, raylet.locked_memory) == (CpuLimit(8, 3.5, "/sys/fs/cgroup/cpu.max"), 65536)
+    assert (raylet.rdma, raylet.addresses, raylet.network, raylet.gloo) == (("mlx5_0",), ("10.0.0.1",), "b net:[1]", "eth0")
+    assert raylet.proxy
+    assert raylet.loopback_line
+    assert (raylet.proxy.variable, raylet.loopback_line.startswith("127.0.1.1 w1 ")) == ("ALL_PROXY", True)
     assert "verysecret" not in str(host)
 
 
-def test_what_a_probe_does_not_say_is_unknown():
+def test_facts_that_a_probe_does_not_send_are_unknown():
     host = decode_sample(b'{"taken": 1.0}')
     assert host.rays is host.temps is host.pointers is host.oom_kills is host.driver is host.memory.host_total is None
 
 
-def test_times_of_another_clock_are_ours_and_secrets_are_taken_out():
+def test_times_of_another_clock_are_converted_and_secrets_removed():
     host = decode_sample(
         b'{"taken": 1.0, "written": {"session_1": {"raysubmit_1": 100.0}},'
         b' "oom_kills": [{"by": "kernel", "moment": 50.0, "pid": 3, "name": "python",'
@@ -107,7 +107,7 @@ def test_times_of_another_clock_are_ours_and_secrets_are_taken_out():
     assert "verysecret" not in host.oom_kills[0].text
 
 
-def test_what_fills_a_disk_is_read_without_secrets():
+def test_the_files_that_fill_a_disk_are_read_without_secrets():
     token = "hf_" + "abcdefghijklmnopqrstuvwxyzABCDEFGH"
     filler = b'{"kind": "file", "path": "/data/%s.bin", "size": 5, "command": "x --token %s", "job": null, "more": 1}' % (
         (token.encode(),) * 2

@@ -24,7 +24,7 @@ from tests.sources.probes.ray_stop import WORDS_OF_RAY_STOP
 
 @contextmanager
 def running(interpreter: str, words: list[str], **env: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The payload piped through a shell, as `ssh` would do it, on a Python that sees nothing of ours."""
+    """Pipe the payload through a shell, as ssh does, into a Python without our modules and environment."""
     bare = {"PATH": "/usr/bin:/bin", "HOME": env.pop("HOME", "/root"), **env}
     command = ["sh", "-c", f"cat | exec {interpreter} -"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=bare, cwd="/") as child:
@@ -48,11 +48,11 @@ def first_lines(child: subprocess.Popen[bytes]) -> tuple[dict[str, object], dict
 
 
 @pytest.mark.parametrize("version", ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13"])
-def test_the_probe_speaks_on_every_python_it_promises(version):
+def test_the_probe_runs_on_every_supported_python(version):
     with running(python_or_skip(version), ["--interval", "0.5", "--no-lifeline"]) as child:
         hello, sample = first_lines(child)
         assert child.stdout
-        while sample["memory"]["total"] is None:  # unknown until it was read
+        while sample["memory"]["total"] is None:  # unknown until the probe has read it
             sample = json.loads(child.stdout.readline())
     assert str(hello["python"]).startswith(version + ".")
     assert sample["cpus"] == os.cpu_count()
@@ -60,7 +60,7 @@ def test_the_probe_speaks_on_every_python_it_promises(version):
 
 
 @pytest.mark.parametrize("version", ["2.7", "3.6", "3.7"])
-def test_an_older_python_is_named_in_one_sentence(version):
+def test_an_older_python_is_refused_in_one_sentence(version):
     with running(python_or_skip(version), ["--no-lifeline"]) as child:
         assert child.stderr is not None
         assert child.wait(60) == 1
@@ -74,19 +74,19 @@ def test_nothing_is_written_on_the_host(tmp_path):
     before = [set(place.rglob("*")) for place in places]
     with running(sys.executable, ["--interval", "0.5", "--no-lifeline"], HOME=str(home), TMPDIR=str(tmp_path)) as child:
         hello, _ = first_lines(child)
-        files = [*filter(None, map(read_link, glob.glob(f"/proc/{hello['pid']}/fd/*")))]  # it opens and closes some meanwhile
+        files = [*filter(None, map(read_link, glob.glob(f"/proc/{hello['pid']}/fd/*")))]  # it may close some of them meanwhile
         assert [set(place.rglob("*")) for place in places] == before
         assert not any("memfd" in file or str(tmp_path) in file for file in files)
 
 
-def test_the_probe_uses_what_it_brings_along_and_nothing_that_lies_around(tmp_path):
+def test_the_probe_imports_its_own_modules_and_none_of_the_current_folder(tmp_path):
     for name in ("pynvml", "cockpit"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('a stranger')")
     with running(sys.executable, ["--interval", "0.5", "--no-lifeline"], PYTHONPATH=str(tmp_path)) as child:
         assert first_lines(child)[0]["hello"] == 1
 
 
-def test_ray_stop_does_not_know_it():
+def test_ray_stop_does_not_match_the_probe():
     with running(sys.executable, ["--interval", "0.5", "--no-lifeline"]) as child:
         hello, _ = first_lines(child)
         process = Path(f"/proc/{hello['pid']}")
@@ -95,7 +95,7 @@ def test_ray_stop_does_not_know_it():
     assert not [word for word in WORDS_OF_RAY_STOP if word in words]
 
 
-def test_it_ends_when_nobody_listens_any_more_and_not_only_at_its_next_sample():
+def test_the_probe_ends_when_its_reader_is_gone_without_waiting_for_the_next_sample():
     with running(sys.executable, ["--interval", "3600", "--no-lifeline"]) as child:
         hello, _ = first_lines(child)
         assert child.stdout is not None
@@ -123,7 +123,7 @@ def test_one_question_gets_one_answer():
     assert answer["environ"] == {"FLAVOUR": "vanilla"}
 
 
-def test_words_travel_unharmed():
+def test_arguments_arrive_unchanged():
     with running(sys.executable, ['"; import os; os.abort() #', "\\", "–"]) as child:
         assert child.stderr is not None
         said = child.stderr.read().decode()
@@ -131,7 +131,7 @@ def test_words_travel_unharmed():
     assert child.returncode == 2
 
 
-def test_it_is_small_and_made_once():
+def test_the_program_is_small_and_packed_once():
     payload._pack.cache_clear()
     text = program(["--interval", "2"])
     assert len(text) < 220_000, "each start of a probe sends so many bytes to its host"
@@ -140,7 +140,7 @@ def test_it_is_small_and_made_once():
 
 
 @pytest.mark.parametrize("version", ["3.8", "3.11", "3.13"])
-def test_what_is_compiled_is_taken_by_a_python_like_ours_and_by_no_other(version):
+def test_bytecode_is_used_by_a_python_of_our_version_and_by_no_other(version):
     is_ours = version == f"{sys.version_info[0]}.{sys.version_info[1]}"
     command = [python_or_skip(version), *LOCAL_PYTHON[1:]]
     shared, own = program_for(command, ["--no-lifeline", "environ", "1"])
@@ -152,8 +152,8 @@ def test_what_is_compiled_is_taken_by_a_python_like_ours_and_by_no_other(version
 
 
 @pytest.mark.parametrize("module", ["cockpit.probe.acts.ray.gcs", "cockpit.probe.acts.ray_tunnel.task_tunnel"])
-def test_what_a_probe_sends_on_itself_is_text_also_where_it_is_compiled(module):
-    """As in `program_text`, by which a cluster's own Python is told what to do."""
+def test_modules_that_a_probe_sends_on_are_source_even_if_the_others_are_compiled(module):
+    """`program_text` sends such a module to the cluster's own Python."""
     shared, _ = program_for(LOCAL_PYTHON, [], acting=True)
     ask = f"""
 import sys
@@ -167,8 +167,8 @@ print(find_spec("cockpit.probe.acts.perform").loader.get_source("cockpit.probe.a
     assert int(said[1]) > 1000
 
 
-def test_of_what_is_compiled_no_path_of_ours_is_left():
-    """Over there it would be somebody else's to put a pipe at, which a traceback opens."""
+def test_bytecode_contains_no_path_of_this_host():
+    """On another host, another user could put a pipe at that path, and a traceback would open it."""
     shared, _ = program_for(LOCAL_PYTHON, [])
     (line,) = (line for line in shared.splitlines() if line.startswith(b"modules = "))
     codes = zlib.decompress(base64.b64decode(line.split(b'"')[1]))
@@ -176,7 +176,7 @@ def test_of_what_is_compiled_no_path_of_ours_is_left():
     assert not [path for path in (payload.__file__, sys.prefix) if str(Path(path).parent).encode() in codes]
 
 
-def test_a_python_that_reads_byte_by_byte_is_sent_no_more_than_it_needs():
+def test_a_python_that_reads_byte_by_byte_gets_no_bytecode():
     command = ["ssh", "w1", "sudo", "python3", "-"]
     assert b"".join(program_for(command, ["x"])) == program(["x"])
     assert len(program_for(LOCAL_PYTHON, ["x"])[0]) > 2 * len(program(["x"]))

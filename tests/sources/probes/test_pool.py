@@ -21,7 +21,7 @@ from cockpit.config.reach import NO_PROMPT, HostEntry
 from cockpit.config.settings import Config
 from cockpit.model import AgentReport, Fault, Gpu, Host, Node
 from cockpit.sources.probes.host_probe import ProbeTimings, why_it_ended
-from cockpit.sources.probes.pool import ProbePool, has_told
+from cockpit.sources.probes.pool import ProbePool, has_complete_sample
 from cockpit.sources.probes.process import LineCutter
 from cockpit.sources.probes.spawn import kill_and_reap, local_command, spawn, watch_words
 from cockpit.sources.ray.nodes import NodeFacts
@@ -38,10 +38,10 @@ QUICK = ProbeTimings(
 
 
 class Lab:
-    """Hosts whose probes are fakes, running until the test ends."""
+    """A pool whose probes are fakes; it runs until the test ends."""
 
     def __init__(self) -> None:
-        self.told = RecordingListener()
+        self.listener = RecordingListener()
         self.children: list[subprocess.Popen[bytes]] = []
         self.hosts: ProbePool
         self.task: asyncio.Task[None]
@@ -53,25 +53,25 @@ class Lab:
             reach=REACH if config.reach == DEFAULT.reach else config.reach,
             probe_hosts=config.probe_hosts,
         )
-        self.hosts = ProbePool(whole, self.told, timings=timings)
+        self.hosts = ProbePool(whole, self.listener, timings=timings)
         self.task = asyncio.create_task(self.hosts.run())
         return self.hosts
 
     def want(self, *names: str) -> None:
-        self.hosts.want({name: HostEntry(name) for name in names})
+        self.hosts.set_targets({name: HostEntry(name) for name in names})
 
     async def until(self, what: Callable[[], Any], seconds: float = 60) -> Any:
-        """Wait for a fact."""
+        """Wait until `what` returns something true, and return it."""
         limit = time.monotonic() + seconds
         while not (fact := what()):
             if self.task.done():
                 self.task.result()
-            assert time.monotonic() < limit, f"never came true; faults: {self.told.faults}"
+            assert time.monotonic() < limit, f"never came true; faults: {self.listener.faults}"
             await asyncio.sleep(0.01)
         return fact
 
     def pid(self, name: str) -> int:
-        return int(self.told.hosts[name].nodes[0])
+        return int(self.listener.hosts[name].nodes[0])
 
 
 @pytest.fixture
@@ -98,59 +98,59 @@ async def lab(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Lab]:
         assert child.returncode is not None
 
 
-async def test_this_host_is_looked_at_by_itself(lab):
+async def test_this_host_is_watched_without_being_a_target(lab):
     began = time.time()
     lab.begin()
-    host = await lab.until(lambda: lab.told.hosts.get(HERE))
+    host = await lab.until(lambda: lab.listener.hosts.get(HERE))
     assert (host.local, host.cpu, host.cpus, host.addresses) == (True, 12.5, 4, ("10.0.0.9",))
     assert began - 1 < host.taken < time.time() + 1
     assert host.processes is None
     assert host.gpus is None
-    assert lab.told.faults == {}
+    assert lab.listener.faults == {}
 
 
-async def test_a_new_interval_starts_this_hosts_probe_anew_without_a_fault(lab):
+async def test_a_new_interval_restarts_this_hosts_probe_without_a_fault(lab):
     hosts = lab.begin()
-    await lab.until(lambda: HERE in lab.told.hosts)
+    await lab.until(lambda: HERE in lab.listener.hosts)
     first = lab.pid(HERE)
     hosts.set_interval(7)
     await lab.until(lambda: lab.pid(HERE) != first)
     assert "7" in lab.children[1].args
-    assert lab.told.said == []
+    assert lab.listener.reports == []
     hosts.set_interval(0)
     await lab.until(lambda: "0.5" in lab.children[-1].args)
 
 
-async def test_a_killed_probe_is_started_again_and_said_so(lab):
+async def test_a_killed_probe_is_reported_and_restarted(lab):
     lab.begin()
-    await lab.until(lambda: HERE in lab.told.hosts)
+    await lab.until(lambda: HERE in lab.listener.hosts)
     first = lab.pid(HERE)
     os.kill(first, signal.SIGKILL)
-    await lab.until(lambda: lab.told.said)
-    assert lab.told.said == [(HERE, f"the probe of {HERE} was killed by signal 9; started again")]
+    await lab.until(lambda: lab.listener.reports)
+    assert lab.listener.reports == [(HERE, f"the probe of {HERE} was killed by signal 9; started again")]
     await lab.until(lambda: lab.pid(HERE) != first)
-    assert lab.told.faults == {}
+    assert lab.listener.faults == {}
 
 
-async def test_a_probe_that_hangs_is_told_of_and_then_replaced(lab):
+async def test_a_probe_that_hangs_is_reported_and_then_replaced(lab):
     lab.begin(config=Config(interval=0.5))
-    await lab.until(lambda: HERE in lab.told.hosts)
+    await lab.until(lambda: HERE in lab.listener.hosts)
     first = lab.pid(HERE)
     os.kill(first, signal.SIGSTOP)
-    text = await lab.until(lambda: lab.told.faults.get(HERE))
+    text = await lab.until(lambda: lab.listener.faults.get(HERE))
     assert text == f"the probe of {HERE} has not answered for 2 s"
     await lab.until(lambda: lab.pid(HERE) != first)
-    assert lab.told.said[-1][1].endswith("s; started again")
-    await lab.until(lambda: HERE not in lab.told.faults)
+    assert lab.listener.reports[-1][1].endswith("s; started again")
+    await lab.until(lambda: HERE not in lab.listener.faults)
 
 
-async def test_a_probe_that_wakes_up_in_time_is_trusted_again(lab):
+async def test_a_probe_that_wakes_up_in_time_is_not_replaced(lab):
     lab.begin(config=Config(interval=0.5), timings=replace(QUICK, restart=60))
-    await lab.until(lambda: HERE in lab.told.hosts)
+    await lab.until(lambda: HERE in lab.listener.hosts)
     os.kill(lab.pid(HERE), signal.SIGSTOP)
-    await lab.until(lambda: HERE in lab.told.faults)
+    await lab.until(lambda: HERE in lab.listener.faults)
     os.kill(lab.pid(HERE), signal.SIGCONT)
-    await lab.until(lambda: HERE not in lab.told.faults)
+    await lab.until(lambda: HERE not in lab.listener.faults)
     assert len(lab.children) == 1
 
 
@@ -167,78 +167,78 @@ async def test_a_probe_that_wakes_up_in_time_is_trusted_again(lab):
         ("silent-1", "the probe of silent-1 has not answered for 6 s"),
     ],
 )
-async def test_what_went_wrong_is_said_in_one_sentence(lab, name, text):
+async def test_a_failure_is_reported_in_one_sentence(lab, name, text):
     lab.begin()
     lab.want(name)
-    assert await lab.until(lambda: lab.told.faults.get(name), 15) == text
+    assert await lab.until(lambda: lab.listener.faults.get(name), 15) == text
 
 
-async def test_a_host_is_tried_again_and_again_but_ever_more_slowly(lab):
+async def test_a_failing_probe_is_restarted_after_ever_longer_pauses(lab):
     lab.begin(timings=replace(QUICK, longest_pause=60))
     lab.want("refused-1")
     began = time.monotonic()
-    await lab.until(lambda: len(lab.told.said) == 4)
+    await lab.until(lambda: len(lab.listener.reports) == 4)
     assert time.monotonic() - began > 0.1 * 0.8 * (1 + 2 + 4)
 
 
-async def test_refresh_tries_at_once_what_was_put_off(lab):
+async def test_refresh_restarts_a_pausing_probe_at_once(lab):
     hosts = lab.begin(timings=replace(QUICK, first_pause=60, longest_pause=60))
     lab.want("refused-1")
-    await lab.until(lambda: len(lab.told.said) == 1)
+    await lab.until(lambda: len(lab.listener.reports) == 1)
     hosts.refresh()
-    await lab.until(lambda: len(lab.told.said) == 2)
+    await lab.until(lambda: len(lab.listener.reports) == 2)
 
 
-async def test_a_command_that_is_not_there_is_named(lab):
+async def test_a_missing_command_is_named(lab):
     lab.begin(config=Config(reach="no-such-command {address}"))
     lab.want("w1")
-    assert await lab.until(lambda: lab.told.faults.get("w1")) == "w1: no-such-command: no such file or directory"
+    assert await lab.until(lambda: lab.listener.faults.get("w1")) == "w1: no-such-command: no such file or directory"
 
 
 async def test_a_name_that_could_be_an_option_starts_nothing(lab):
     lab.begin()
     lab.want("-oProxyCommand=id", "well-1")
-    await lab.until(lambda: "well-1" in lab.told.hosts)
-    assert lab.told.faults["-oProxyCommand=id"].endswith("can't be the name of a host")
+    await lab.until(lambda: "well-1" in lab.listener.hosts)
+    assert lab.listener.faults["-oProxyCommand=id"].endswith("can't be the name of a host")
     assert all("-oProxyCommand=id" not in child.args for child in lab.children)
 
 
 async def test_banners_are_skipped(lab):
     lab.begin()
     lab.want("banner-1")
-    await lab.until(lambda: "banner-1" in lab.told.hosts)
-    assert lab.told.faults == {}
+    await lab.until(lambda: "banner-1" in lab.listener.hosts)
+    assert lab.listener.faults == {}
 
 
-async def test_lines_that_come_in_halves_are_put_together(lab):
+async def test_lines_that_arrive_in_halves_are_joined(lab):
     lab.begin()
     lab.want("halves-1")
-    await lab.until(lambda: lab.told.heard.count("halves-1") > 3)
-    assert lab.told.said == []
+    await lab.until(lambda: lab.listener.samples.count("halves-1") > 3)
+    assert lab.listener.reports == []
 
 
 async def test_a_line_that_is_too_long_is_dropped_and_the_next_one_counts(lab):
     lab.begin()
     lab.want("huge-1")
-    await lab.until(lambda: "huge-1" in lab.told.hosts, 30)
-    assert lab.told.faults == {}
+    await lab.until(lambda: "huge-1" in lab.listener.hosts, 30)
+    assert lab.listener.faults == {}
 
 
 async def test_a_flood_neither_stops_the_loop_nor_hides_other_hosts(lab):
     lab.begin()
     lab.want("floods-1", "well-1")
-    await lab.until(lambda: "floods-1" in lab.told.hosts)
-    before, turns = lab.told.heard.count("well-1"), 0
-    while lab.told.heard.count("well-1") < before + 10:
+    await lab.until(lambda: "floods-1" in lab.listener.hosts)
+    before, turns = lab.listener.samples.count("well-1"), 0
+    while lab.listener.samples.count("well-1") < before + 10:
         await asyncio.sleep(0)
         turns += 1
-    assert turns > 10, "the loop stood still while it read"
+    assert turns > 10, "the loop stood still during the flood"
 
 
-async def test_odd_text_and_numbers_cost_only_themselves(lab):
+async def test_a_strange_text_or_number_spoils_only_its_own_field(lab):
     lab.begin()
     lab.want("odd-1")
-    host = await lab.until(lambda: lab.told.hosts.get("odd-1"))
+    host = await lab.until(lambda: lab.listener.hosts.get("odd-1"))
     assert host.cpu is None
     assert host.memory_users[0].command == "half ? surrogate"
 
@@ -246,15 +246,15 @@ async def test_odd_text_and_numbers_cost_only_themselves(lab):
 async def test_a_sample_that_cannot_be_read_is_a_fault(lab):
     lab.begin()
     lab.want("broken-1")
-    text = await lab.until(lambda: lab.told.faults.get("broken-1"))
+    text = await lab.until(lambda: lab.listener.faults.get("broken-1"))
     assert text == "the output of the probe of broken-1 can't be read: Expected `float | null`, got `str` - at `$.cpu`"
 
 
-async def test_times_of_a_host_with_another_clock_are_converted_and_secrets_taken_out(lab):
+async def test_times_of_a_host_with_another_clock_are_converted_and_secrets_removed(lab):
     began = time.time()
     lab.begin()
     lab.want("skewed-1")
-    host = await lab.until(lambda: lab.told.hosts.get("skewed-1"))
+    host = await lab.until(lambda: lab.listener.hosts.get("skewed-1"))
     (process,) = host.processes
     assert (process.host, process.kind, process.command) == ("skewed-1", "worker", "python train.py --api-key=•••")
     assert began - 1 < process.started + 100 < time.time() + 1
@@ -264,54 +264,54 @@ async def test_times_of_a_host_with_another_clock_are_converted_and_secrets_take
     assert began - 1 < host.taken < time.time() + 1
 
 
-async def test_a_host_whose_clock_is_set_is_no_older_for_it(lab):
+async def test_a_host_whose_clock_is_set_does_not_look_older(lab):
     lab.begin()
     lab.want("set-1")
-    await lab.until(lambda: lab.told.hosts.get("set-1"))
-    began = lab.told.hosts["set-1"].processes[0].started
+    await lab.until(lambda: lab.listener.hosts.get("set-1"))
+    began = lab.listener.hosts["set-1"].processes[0].started
     seen = set()
     while len(seen) < 10:
-        host = lab.told.hosts["set-1"]
+        host = lab.listener.hosts["set-1"]
         assert abs(CLOCK() - host.taken) < 10
         assert abs(host.processes[0].started - began) < 3
         seen.add(host.taken)
         await asyncio.sleep(0.05)
-    assert lab.told.faults == {}
+    assert lab.listener.faults == {}
 
 
-async def test_a_host_nobody_wants_any_more_is_let_go_after_a_while(lab):
+async def test_a_host_that_is_no_longer_a_target_is_dropped_after_a_while(lab):
     lab.begin()
     lab.want("well-1", "well-2")
-    await lab.until(lambda: {"well-1", "well-2"} <= lab.told.hosts.keys())
+    await lab.until(lambda: {"well-1", "well-2"} <= lab.listener.hosts.keys())
     child = next(child for child in lab.children if child.pid == lab.pid("well-1"))
     lab.want("well-2")
     assert child.poll() is None
-    await lab.until(lambda: lab.told.lost == ["well-1"])
+    await lab.until(lambda: lab.listener.dropped == ["well-1"])
     await lab.until(lambda: child.poll() == -signal.SIGKILL)
-    assert HERE in lab.told.hosts
+    assert HERE in lab.listener.hosts
 
 
-async def test_a_host_that_turns_out_to_be_this_one_is_let_go_at_once(lab):
-    """A busy host's own probe may be the last to say what it is called."""
+async def test_a_target_that_turns_out_to_be_this_host_is_dropped_at_once(lab):
+    """The probe of a busy host may be the last one to report its addresses."""
     hosts = lab.begin(timings=replace(QUICK, grace=10_000))
-    hosts.want({"well-1": HostEntry("well-1", "10.0.0.9"), "well-2": HostEntry("well-2")})
-    await lab.until(lambda: {HERE, "well-1", "well-2"} <= lab.told.hosts.keys())
-    hosts.want({})
-    assert lab.told.lost == ["well-1"]
+    hosts.set_targets({"well-1": HostEntry("well-1", "10.0.0.9"), "well-2": HostEntry("well-2")})
+    await lab.until(lambda: {HERE, "well-1", "well-2"} <= lab.listener.hosts.keys())
+    hosts.set_targets({})
+    assert lab.listener.dropped == ["well-1"]
     child = next(child for child in lab.children if child.pid == lab.pid("well-1"))
     await lab.until(lambda: child.poll() == -signal.SIGKILL)
 
 
-async def test_a_host_wanted_again_in_time_keeps_its_probe(lab):
+async def test_a_host_that_becomes_a_target_again_in_time_keeps_its_probe(lab):
     lab.begin(timings=replace(QUICK, grace=0.5))
     lab.want("well-1")
-    await lab.until(lambda: "well-1" in lab.told.hosts)
+    await lab.until(lambda: "well-1" in lab.listener.hosts)
     pid = lab.pid("well-1")
     lab.want()
     lab.want("well-1")
-    told = len(lab.told.heard)
-    await lab.until(lambda: len(lab.told.heard) > told + 30)
-    assert (lab.pid("well-1"), lab.told.lost) == (pid, [])
+    count = len(lab.listener.samples)
+    await lab.until(lambda: len(lab.listener.samples) > count + 30)
+    assert (lab.pid("well-1"), lab.listener.dropped) == (pid, [])
 
 
 async def test_of_forty_hosts_thirty_two_run_at_once_and_each_has_its_turn(lab):
@@ -322,51 +322,51 @@ async def test_of_forty_hosts_thirty_two_run_at_once_and_each_has_its_turn(lab):
 
     def all_heard() -> bool:
         nonlocal most
-        most = max(most, sum(watch.child is not None for watch in lab.hosts._watches.values()))
-        return set(names) <= lab.told.hosts.keys()
+        most = max(most, sum(watch.child is not None for watch in lab.hosts._probes.values()))
+        return set(names) <= lab.listener.hosts.keys()
 
     await lab.until(all_heard, 60)
     assert most == 32
-    assert lab.told.said == []
+    assert lab.listener.reports == []
 
 
-async def test_who_has_told_all_that_one_look_asks_makes_room_for_others_and_is_not_started_again(lab):
+async def test_a_host_with_a_complete_sample_makes_room_for_others_and_is_not_restarted(lab):
     lab.begin(timings=replace(QUICK, most=2, turn=60.0))
     lab.want("calm-1", "calm-2", "calm-3", "calm-4", "calm-5")
     first = {"calm-1", "calm-2"}
-    await lab.until(lambda: first <= lab.told.hosts.keys())
-    lab.hosts.replace_told(first)
-    await lab.until(lambda: {"calm-3", "calm-4"} <= lab.told.hosts.keys())
-    lab.hosts.replace_told(lab.told.hosts.keys())
-    await lab.until(lambda: "calm-5" in lab.told.hosts)
+    await lab.until(lambda: first <= lab.listener.hosts.keys())
+    lab.hosts.set_complete_hosts(first)
+    await lab.until(lambda: {"calm-3", "calm-4"} <= lab.listener.hosts.keys())
+    lab.hosts.set_complete_hosts(lab.listener.hosts.keys())
+    await lab.until(lambda: "calm-5" in lab.listener.hosts)
     assert len(lab.children) == 6
-    assert lab.told.said == []
+    assert lab.listener.reports == []
 
 
 async def test_a_host_that_hangs_delays_no_other(lab):
     lab.begin(timings=replace(QUICK, most=4))
     lab.want(*[f"silent-{number}" for number in range(6)], "well-1", "well-2")
-    await lab.until(lambda: {"well-1", "well-2"} <= lab.told.hosts.keys(), 20)
+    await lab.until(lambda: {"well-1", "well-2"} <= lab.listener.hosts.keys(), 20)
 
 
 async def test_probes_of_other_hosts_can_be_forbidden(lab):
     lab.begin(config=Config(probe_hosts="never"))
     lab.want("well-1")
-    await lab.until(lambda: lab.told.heard.count(HERE) > 3)
+    await lab.until(lambda: lab.listener.samples.count(HERE) > 3)
     assert len(lab.children) == 1
 
 
-async def test_this_host_is_not_looked_at_twice(lab):
+async def test_this_host_is_not_watched_twice(lab):
     lab.begin()
     lab.want(HERE, "well-1")
-    await lab.until(lambda: {HERE, "well-1"} <= lab.told.hosts.keys())
+    await lab.until(lambda: {HERE, "well-1"} <= lab.listener.hosts.keys())
     assert len(lab.children) == 2
 
 
 async def test_closing_waits_for_no_child(lab, monkeypatch):
     hosts = lab.begin(timings=replace(QUICK, burst=32))
     lab.want(*[f"stops-{number}" for number in range(12)], *[f"silent-{number}" for number in range(12)])
-    await lab.until(lambda: len(lab.children) == 25 and sum(name.startswith("stops") for name in lab.told.hosts) == 12, 20)
+    await lab.until(lambda: len(lab.children) == 25 and sum(name.startswith("stops") for name in lab.listener.hosts) == 12, 20)
     waiting: list[threading.Thread] = []
     wait = subprocess.Popen.wait
     monkeypatch.setattr(subprocess.Popen, "wait", lambda *words: (waiting.append(threading.current_thread()), wait(*words))[1])
@@ -378,19 +378,19 @@ async def test_closing_waits_for_no_child(lab, monkeypatch):
         assert child.wait(60) == -signal.SIGKILL
 
 
-async def test_where_killed_probes_hang_in_the_kernel_no_more_are_piled_up(lab):
+async def test_no_more_probes_are_started_while_killed_ones_hang_in_the_kernel(lab):
     lab.begin()
     lab.want("refused-1")
-    await lab.until(lambda: lab.told.said)
+    await lab.until(lambda: lab.listener.reports)
     stuck = [spawn(["sleep", "60"]) for _ in range(3)]
-    lab.hosts._watches["refused-1"]._ended.extend(stuck)
-    await lab.until(lambda: "stuck in its kernel" in lab.told.faults["refused-1"])
+    lab.hosts._probes["refused-1"]._ended.extend(stuck)
+    await lab.until(lambda: "stuck in its kernel" in lab.listener.faults["refused-1"])
     for process in stuck:
         kill_and_reap(process)
-    await lab.until(lambda: lab.told.faults["refused-1"].endswith("Connection refused"))
+    await lab.until(lambda: lab.listener.faults["refused-1"].endswith("Connection refused"))
 
 
-def test_a_child_of_another_user_ends_with_its_pipes(monkeypatch):
+def test_a_child_of_another_user_ends_when_its_pipes_close(monkeypatch):
     child = spawn(["cat"])
 
     def refused() -> None:
@@ -401,17 +401,17 @@ def test_a_child_of_another_user_ends_with_its_pipes(monkeypatch):
     assert child.wait(60) == 0
 
 
-async def test_the_real_probe_is_understood_here_and_through_a_pipe():
-    told = RecordingListener()
-    hosts = ProbePool(Config(reach=f"sh -c 'cat | {sys.executable} -'", interval=0.5), told)
+async def test_the_real_probe_works_on_this_host_and_through_a_pipe():
+    listener = RecordingListener()
+    hosts = ProbePool(Config(reach=f"sh -c 'cat | {sys.executable} -'", interval=0.5), listener)
     task = asyncio.create_task(hosts.run())
-    hosts.want({"w1": HostEntry("w1")})
+    hosts.set_targets({"w1": HostEntry("w1")})
     limit = time.monotonic() + 60
-    while not {HERE, "w1"} <= {name for name, host in told.hosts.items() if host.processes is not None}:
-        assert time.monotonic() < limit, told.faults
+    while not {HERE, "w1"} <= {name for name, host in listener.hosts.items() if host.processes is not None}:
+        assert time.monotonic() < limit, listener.faults
         await asyncio.sleep(0.02)
     for name in (HERE, "w1"):
-        host = told.hosts[name]
+        host = listener.hosts[name]
         assert host.addresses
         assert host.memory.total > 0
         assert all(process.host == name and process.ticks for process in host.processes or ())
@@ -426,44 +426,44 @@ async def test_the_real_probe_is_understood_here_and_through_a_pipe():
     await task
 
 
-async def test_while_we_sleep_nobody_is_blamed(lab):
+async def test_no_probe_is_reported_after_this_program_stood_still(lab):
     lab.begin(config=Config(interval=0.5), timings=replace(QUICK, frozen=0.5))
     lab.want("well-1")
-    await lab.until(lambda: {HERE, "well-1"} <= lab.told.hosts.keys())
+    await lab.until(lambda: {HERE, "well-1"} <= lab.listener.hosts.keys())
     pids = lab.pid(HERE), lab.pid("well-1")
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
-    time.sleep(3)  # the whole loop stands still, as under a closed lid
+    time.sleep(3)  # the whole program stands still, as in a suspended laptop
     for pid in pids:
         os.kill(pid, signal.SIGCONT)
-    told = len(lab.told.heard)
-    await lab.until(lambda: len(lab.told.heard) > told + 4)
-    assert lab.told.said == []
+    count = len(lab.listener.samples)
+    await lab.until(lambda: len(lab.listener.samples) > count + 4)
+    assert lab.listener.reports == []
     assert (lab.pid(HERE), lab.pid("well-1")) == pids
 
 
-async def test_a_sample_that_lay_in_the_pipe_while_we_slept_is_shown_as_old_as_it_is(lab):
+async def test_a_sample_that_lay_in_the_pipe_keeps_its_real_age(lab):
     lab.begin(config=Config(interval=0.5), timings=replace(QUICK, frozen=0.5))
-    await lab.until(lambda: HERE in lab.told.hosts)
-    first = lab.told.hosts[HERE]
+    await lab.until(lambda: HERE in lab.listener.hosts)
+    first = lab.listener.hosts[HERE]
     time.sleep(0.3)
     os.kill(lab.pid(HERE), signal.SIGSTOP)
     time.sleep(1.5)
     taken = first.taken
-    await lab.until(lambda: lab.told.hosts[HERE] is not first)
-    assert lab.told.hosts[HERE].taken < time.time() - 1
+    await lab.until(lambda: lab.listener.hosts[HERE] is not first)
+    assert lab.listener.hosts[HERE].taken < time.time() - 1
     os.kill(lab.pid(HERE), signal.SIGCONT)
-    await lab.until(lambda: lab.told.hosts[HERE].taken > taken + 1.4)
+    await lab.until(lambda: lab.listener.hosts[HERE].taken > taken + 1.4)
 
 
-async def test_a_question_is_answered_little_by_little_until_its_end(lab):
+async def test_listen_yields_answers_until_the_end(lab):
     hosts = lab.begin(config=Config(hosts=(HostEntry("well-1"),), reach=f"{sys.executable} {FAKE} --read log {{name}}"))
     for host in (HERE, "well-1"):
         assert [answer["text"] async for answer in hosts.listen(host, ["log", "s", "a.out", "-1"])] == ["one\n", "two\n", ""]
     assert not hosts._asked
 
 
-async def test_who_listens_no_more_ends_the_probe(lab):
+async def test_closing_the_answers_ends_the_probe(lab):
     hosts = lab.begin()
     answers = hosts.listen(HERE, ["log", "s", "a.out", "-1", "--follow"])
     assert (await anext(answers))["text"] == "one\n"
@@ -485,7 +485,7 @@ async def test_a_probe_that_ends_before_its_last_answer_is_an_error(lab):
     assert heard == ["one\n", "two\n"]
 
 
-async def test_a_question_is_answered_here_and_elsewhere(lab):
+async def test_a_question_is_answered_on_this_host_and_on_another(lab):
     hosts = lab.begin(config=Config(hosts=(HostEntry("well-1"),), reach=f"{sys.executable} {FAKE} --read environ {{name}}"))
     assert await hosts.ask(HERE, ["environ", "7", "99"]) == {"pid": 7, "environ": {"A": "1"}}
     assert lab.children[0].args[-4:] == ["environ", "7", "99", "well"]
@@ -501,7 +501,7 @@ async def test_a_question_is_answered_here_and_elsewhere(lab):
         ("silent-1", "the probe of silent-1 did not answer within 1 s"),
     ],
 )
-async def test_a_question_that_finds_no_answer_says_why(lab, host, text):
+async def test_a_question_without_an_answer_raises_the_reason(lab, host, text):
     known = tuple(HostEntry(name) for name in ("refused-1", "leaves-1", "silent-1"))
     hosts = lab.begin(config=Config(hosts=known), timings=replace(QUICK, answer=1.0))
     if host == "leaves-1":
@@ -512,7 +512,7 @@ async def test_a_question_that_finds_no_answer_says_why(lab, host, text):
     assert str(caught.value) == text
 
 
-async def test_a_question_that_nobody_waits_for_any_more_ends_its_child(lab):
+async def test_cancelling_a_question_ends_its_child(lab):
     hosts = lab.begin(config=Config(hosts=(HostEntry("silent-1"),)))
     task = asyncio.create_task(hosts.ask("silent-1", ["environ", "7", "99"]))
     child = await lab.until(lambda: next((child for child in lab.children if "silent-1" in child.args), None))
@@ -525,7 +525,7 @@ async def test_a_question_that_nobody_waits_for_any_more_ends_its_child(lab):
 NO_EXEC = (
     'Error from server (Forbidden): pods "w1" is forbidden: User "me" cannot get resource "pods/exec" in API group "" in the namespace "r"'
 )
-"""As kubectl prints it."""
+"""The error as kubectl prints it."""
 
 
 @pytest.mark.parametrize(
@@ -574,7 +574,7 @@ def test_lines_are_cut_wherever_the_chunks_end():
         assert found == [b"one", b"", b"two and a half", b"three"]
 
 
-def test_of_a_line_that_is_too_long_nothing_is_kept():
+def test_a_line_that_is_too_long_is_dropped():
     lines = LineCutter(longest=5)
     assert lines.cut(b"12345\n123456\n12") == [b"12345"]
     assert lines.cut(b"3456789" * 100) == []
@@ -582,7 +582,7 @@ def test_of_a_line_that_is_too_long_nothing_is_kept():
     assert lines.dropped == 2
 
 
-def test_the_probe_is_found_whatever_lies_in_the_current_folder(tmp_path, monkeypatch):
+def test_the_probe_imports_nothing_from_the_current_folder(tmp_path, monkeypatch):
     for name in ("psutil", "pynvml", "cockpit", "json"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('a stranger')")
     monkeypatch.chdir(tmp_path)
@@ -594,7 +594,7 @@ def test_the_probe_is_found_whatever_lies_in_the_current_folder(tmp_path, monkey
 
 
 @pytest.mark.parametrize(
-    ("facts", "told"),
+    ("facts", "expected"),
     [
         ({"gpus": (Gpu(0),)}, True),
         ({}, True),
@@ -605,15 +605,15 @@ def test_the_probe_is_found_whatever_lies_in_the_current_folder(tmp_path, monkey
         ({"faults": (Fault("nvml", "NVML has not answered for 2 s", 98.0),)}, False),
     ],
 )
-def test_a_probe_has_told_when_it_has_seen_the_gpus_that_rays_agent_sees_or_nvml_hangs(facts, told):
+def test_a_sample_is_complete_with_the_gpus_that_rays_agent_sees_or_when_nvml_hangs(facts, expected):
     rays = NodeFacts(nodes=(Node("n1", "w1", agent=AgentReport(gpus=(Gpu(0),))),), workers=(), holders=())
     host = Host("w1", **{"processes": (), "nodes": ("n1",), **facts})
-    assert has_told(host, rays, 100.0) is told
+    assert has_complete_sample(host, rays, 100.0) is expected
     waits = host.processes is None or "nvml" in host.unanswered
-    assert has_told(host, None, 100.0) is not waits, "of GPUs that nobody has seen none are waited for"
+    assert has_complete_sample(host, None, 100.0) is not waits, "it does not wait for GPUs that Ray's agent does not report either"
 
 
-@pytest.mark.parametrize(("faults", "told"), [((), False), ((Fault("nvml", "NVML has not answered for 6 s", 94.0),), True)])
-def test_a_probe_whose_nvml_has_not_answered_yet_has_not_told_unless_it_hangs(faults, told):
-    assert has_told(Host("w1", processes=(), unanswered=("nvml",), faults=faults), None, 100.0) is told
-    assert has_told(Host("w1", processes=(), unanswered=("disks",)), None, 100.0)
+@pytest.mark.parametrize(("faults", "expected"), [((), False), ((Fault("nvml", "NVML has not answered for 6 s", 94.0),), True)])
+def test_a_sample_is_incomplete_until_nvml_has_answered_unless_it_hangs(faults, expected):
+    assert has_complete_sample(Host("w1", processes=(), unanswered=("nvml",), faults=faults), None, 100.0) is expected
+    assert has_complete_sample(Host("w1", processes=(), unanswered=("disks",)), None, 100.0)

@@ -1,4 +1,4 @@
-"""A program that is asked: its lines, or one sentence that says what was wrong with it; real programs."""
+"""Running a program gives its lines, or an error of one sentence. The programs are real ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cockpit.sources.probes.process import ask_program
 from cockpit.sources.source import SourceError
 
 
-async def test_what_it_prints_is_its_answer():
+async def test_the_answer_is_the_printed_lines():
     assert await ask_program("Slurm", "printf", "a\nb\n") == [b"a", b"b"]
     assert await ask_program("Kubernetes", "cat", send=b"heard\n") == [b"heard"]
 
@@ -24,7 +24,7 @@ async def test_what_it_prints_is_its_answer():
         (("yes",), r"Slurm \(yes\) sent more than 0 MiB and was stopped"),
     ],
 )  # fmt: skip
-async def test_why_it_has_not_answered_is_one_sentence(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], why: str):
+async def test_a_failure_is_one_sentence(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], why: str):
     monkeypatch.setattr(program, "ANSWER_S", 0.3 if words[0] == "sleep" else 20.0)
     monkeypatch.setattr(program, "MAX_BYTES", 100_000)
     with pytest.raises(SourceError, match=why):

@@ -1,4 +1,4 @@
-"""Requests to real probes: here, through real programs in the place of ssh, and on every Python that is found."""
+"""Requests to real probes: on this host, through real programs in place of ssh, and on every Python that is installed."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tests.sources.probes.ray_stop import WORDS_OF_RAY_STOP
 
 PLAN = {"act": "kill", "stage": "plan"}
 NEVER = "sh -c 'echo $$ >> {folder}/pids; exec sleep 600'"
-"""A host that connects and then says nothing."""
+"""A reach to a host that connects and then stays silent."""
 
 
 class Heard:
-    """What was told on the way."""
+    """Records all progress."""
 
     def __init__(self) -> None:
         self.said: list[tuple[str, Progress]] = []
@@ -67,7 +67,7 @@ async def until(fact: Callable[[], Any], seconds: float = 60) -> Any:
     return found
 
 
-async def test_this_host_answers_without_any_reach():
+async def test_this_host_answers_without_a_reach():
     heard = Heard()
     answer = await answer_of(errands("false"), "here", hear=heard)
     assert (answer.way, answer.error) == ("local", None)
@@ -76,14 +76,14 @@ async def test_this_host_answers_without_any_reach():
 
 
 @pytest.mark.parametrize("version", ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13"])
-async def test_an_act_is_planned_on_every_python_that_is_promised(version):
+async def test_an_act_is_planned_on_every_supported_python(version):
     answer = await answer_of(errands("env -i {python} -", "w1", python=python_or_skip(version)), "w1")
     assert (answer.way, answer.error) == ("reach", None)
     assert set(answer.reply) >= {"targets", "refused", "unknown"}
 
 
-async def test_an_act_is_planned_on_every_python_that_lies_around():
-    """Those of the PATH and of pyenv; an older one says so in one sentence."""
+async def test_an_act_is_planned_on_every_installed_python():
+    """The Pythons in PATH and of pyenv. One that is too old is reported in one sentence."""
     folders = [*os.environ["PATH"].split(":"), *glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin"))]
     found = {
         os.path.realpath(path) for folder in folders for path in glob.glob(f"{folder}/python3*") if re.search(r"python3(\.\d+)?$", path)
@@ -97,13 +97,13 @@ async def test_an_act_is_planned_on_every_python_that_lies_around():
 
 
 def minor_of(python: str) -> int | None:
-    """`None`: a shim of a version that is not there."""
+    """The version of a Python; `None` for a shim of a version that is not installed."""
     said = subprocess.run([python, "-c", "import sys; print(sys.version_info[1])"], capture_output=True, text=True, check=False).stdout
     return int(said) if said else None
 
 
-async def test_no_command_line_says_what_is_asked_or_what_ray_stop_looks_for(tmp_path):
-    """The command lines of everything that an errand starts here and over there, while it runs."""
+async def test_no_command_line_contains_the_request_or_a_word_that_ray_stop_matches(tmp_path):
+    """Checks the command lines of all processes that a request starts on both hosts, while it runs."""
     request = {**PLAN, "stage": "do", "targets": [target(os.getppid())], "any": True, "marker": "raylet monitor.py"}
     seen: set[str] = set()
     before = sessions()
@@ -117,12 +117,12 @@ async def test_no_command_line_says_what_is_asked_or_what_ray_stop_looks_for(tmp
 
 
 def target(pid: int) -> dict[str, Any]:
-    """A process that will not be found: its start is another one."""
+    """A request to kill a process that will not be found, since its start time is wrong."""
     return {"what": "process", "pid": pid, "ticks": 1, "kind": "orphan"}
 
 
 def sessions() -> set[str]:
-    """Those that this process has begun: a lab that other tests left running is one of them."""
+    """The descendants of this process. A lab that other tests left running may be among them."""
     mine = set()
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -152,13 +152,13 @@ async def test_a_host_that_hangs_delays_no_other():
         await sent
 
 
-async def test_a_host_that_says_nothing_is_given_up(tmp_path):
+async def test_a_silent_host_gets_an_error(tmp_path):
     answers = await errands(NEVER.format(folder=tmp_path), "w1").send({"w1": PLAN}, Heard(), patience=1)
     assert re.fullmatch(r"w1: timed out, no answer for \d+ s", str(answers["w1"].error))
     await until(lambda: not alive(tmp_path))
 
 
-async def test_words_on_the_way_renew_the_patience(tmp_path):
+async def test_each_report_of_progress_renews_the_patience(tmp_path):
     script(
         tmp_path,
         "slow",
@@ -170,8 +170,8 @@ async def test_words_on_the_way_renew_the_patience(tmp_path):
     assert ("w1", Progress("step", 6, 6)) in heard.said
 
 
-async def test_no_more_than_so_many_hosts_are_asked_at_once(tmp_path):
-    """Each answers when it may, and until then nobody's turn is over."""
+async def test_only_a_limited_number_of_hosts_is_asked_at_once(tmp_path):
+    """Each host answers only when the test allows it, and keeps its place until then."""
     script(tmp_path, "held", f"echo $$ >> {tmp_path}/pids; until [ -e {tmp_path}/go ]; do sleep 0.2; done; echo '{{\"done\": []}}'")
     names, heard = [f"w{number}" for number in range(HOSTS_AT_ONCE + 3)], Heard()
     sent = asyncio.ensure_future(errands(f"sh {tmp_path}/held", *names).send(dict.fromkeys(names, PLAN), heard))
@@ -183,7 +183,7 @@ async def test_no_more_than_so_many_hosts_are_asked_at_once(tmp_path):
     assert len((tmp_path / "pids").read_text().split()) == HOSTS_AT_ONCE + 3
 
 
-async def test_when_it_is_broken_off_every_child_ends_at_once(tmp_path):
+async def test_a_cancellation_ends_every_child_at_once(tmp_path):
     names = ["w1", "w2", "w3"]
     sent = asyncio.ensure_future(errands(NEVER.format(folder=tmp_path), *names).send(dict.fromkeys(names, PLAN), Heard()))
     await until(lambda: len(alive(tmp_path)) == 3, 60)
@@ -193,7 +193,7 @@ async def test_when_it_is_broken_off_every_child_ends_at_once(tmp_path):
     await until(lambda: not alive(tmp_path))
 
 
-async def test_when_it_is_closed_every_child_ends_at_once_and_none_is_started_any_more(tmp_path):
+async def test_closing_ends_every_child_at_once_and_starts_no_more(tmp_path):
     names = [f"w{number}" for number in range(HOSTS_AT_ONCE + 3)]
     sent = errands(NEVER.format(folder=tmp_path), *names, places={name: RayPlace("session_x", "ab") for name in names})
     task = asyncio.ensure_future(sent.send(dict.fromkeys(names, PLAN), Heard()))
@@ -205,8 +205,8 @@ async def test_when_it_is_closed_every_child_ends_at_once_and_none_is_started_an
     assert len((tmp_path / "pids").read_text().split()) == HOSTS_AT_ONCE
 
 
-async def test_when_cockpit_is_killed_the_act_ends(tmp_path):
-    """The probe that acts is waiting for a process to obey when its reader dies."""
+async def test_the_act_ends_when_cockpit_is_killed(tmp_path):
+    """The acting probe waits for a process to end when its reader is killed."""
     with subprocess.Popen(["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"], start_new_session=True) as stubborn:
         ticks = int(Path(f"/proc/{stubborn.pid}/stat").read_text().rpartition(")")[2].split()[19])
         request = {
@@ -252,13 +252,13 @@ async def test_when_cockpit_is_killed_the_act_ends(tmp_path):
         ("""sh -c 'echo "{\\"error\\": \\"no token=abcdefgh here\\"}"'""", "w1: no token=••• here"),
     ],
 )
-async def test_what_went_wrong_is_one_sentence(reach, error):
+async def test_a_failing_way_is_reported_in_one_sentence(reach, error):
     answer = await answer_of(errands(reach, "w1"), "w1")
     assert answer.reply is None
     assert answer.error == error
 
 
-async def test_a_host_that_nobody_knows_is_refused():
+async def test_an_unknown_host_is_refused():
     assert (await answer_of(errands("sh"), "w9")).error == "cockpit has no way to reach w9: add it under `hosts` in the config"
 
 
@@ -270,21 +270,21 @@ async def test_a_ray_is_never_stopped_through_itself():
     assert (await answer_of(sent, "w1", {"act": "stop", "stage": "plan"})).way == "reach"
 
 
-async def test_where_no_ray_lives_both_ways_are_told():
+async def test_without_a_live_ray_the_errors_of_both_ways_are_reported():
     sent = errands("sh -c 'echo refused >&2; exit 255'", "w1", places={"w1": RayPlace("session_that_is_not_there", "ab")})
     answer = await answer_of(sent, "w1")
     assert answer.error == "w1: refused; through Ray: w1: no raylet of session_that_is_not_there runs on this host"
     sent.close()
 
 
-async def test_who_has_spoken_is_not_asked_again_through_ray():
+async def test_a_host_whose_probe_has_spoken_is_not_asked_again_through_ray():
     reach = """sh -c 'echo "{\\"tell\\": \\"half done\\"}"; exit 255'"""
     answer = await answer_of(errands(reach, "w1", places={"w1": RayPlace("session_x", "ab")}), "w1")
     assert answer.way == "reach"
     assert answer.error
 
 
-def test_what_ssh_says_of_host_keys_is_made_plain():
+def test_sshs_warning_about_host_keys_is_explained():
     changed = "@@@\nOffending ED25519 key in /home/me/.ssh/known_hosts:7\n  remove with:\nHost key verification failed.\r\n"
     assert last_words(changed) == "its host key has changed and does not match /home/me/.ssh/known_hosts:7; nothing was sent"
     assert "is unknown here" in last_words("Host key verification failed.")

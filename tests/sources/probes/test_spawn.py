@@ -1,4 +1,4 @@
-"""What is sent into a container: it ends with us, though its engine goes on reading what it prints."""
+"""A program in a container ends with cockpit, although the container's engine keeps reading its output."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from cockpit.sources.probes.spawn import find_executor, replace_dash, spawn
         ("", None),
     ],
 )
-def test_it_is_known_by_the_command(command, executor):
+def test_a_container_engine_is_found_in_the_command(command, executor):
     assert find_executor(shlex.split(command)) == executor
 
 
@@ -42,7 +42,7 @@ def test_it_is_known_by_the_command(command, executor):
         "podman exec -i train python3 -",
     ],
 )
-def test_a_program_is_read_whole_where_its_way_is_known(command):
+def test_a_program_is_read_whole_if_its_way_is_known(command):
     *words, last = replace_dash(shlex.split(command))
     assert words == [*shlex.split(command)[:-1], "-c"]
     assert shlex.split(last)[0].startswith("import"), "quoted for no more than one shell"
@@ -62,12 +62,12 @@ def test_a_program_is_read_whole_where_its_way_is_known(command):
         "pdsh w1 python3 -",
     ],
 )
-def test_elsewhere_it_stays_as_it_was_written(command):
+def test_other_commands_stay_unchanged(command):
     assert replace_dash(shlex.split(command)) == shlex.split(command)
 
 
 @pytest.mark.process
-async def test_a_probe_in_a_container_speaks_and_ends_when_its_stdin_does(tmp_path, monkeypatch):
+async def test_a_probe_in_a_container_sends_samples_and_ends_when_its_stdin_closes(tmp_path, monkeypatch):
     engine = tmp_path / "podman"
     engine.write_text('#!/bin/sh\nshift 3\nexec "$@"\n')
     engine.chmod(stat.S_IRWXU)

@@ -1,4 +1,4 @@
-"""Probes through a real OpenSSH: a server of our own on the loopback, with keys of its own."""
+"""Probes through a real OpenSSH server of the test's own, on the loopback interface, with its own keys."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin:/sbin")
 
 @pytest.fixture(scope="module")
 def reach(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The default way to reach a host, through a config that knows our server."""
+    """The default reach with an ssh config for the test's server."""
     if SSHD is None or os.getuid() != 0:
         pytest.skip("NO SSHD OR NOT ROOT: nothing was tried through a real ssh")
     folder = tmp_path_factory.mktemp("ssh")
@@ -55,10 +55,10 @@ def reach(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         server.kill()
 
 
-async def test_a_host_is_looked_at_through_ssh_and_left_alone_at_once(reach):
-    hosts, task, told = await watch_host(reach, HostEntry("w1", "127.0.0.1", getpass.getuser(), sys.executable))
-    assert told.faults == {}
-    assert told.hosts["w1"].memory.total is not None
+async def test_a_host_is_watched_through_ssh_and_its_probe_ends_at_once(reach):
+    hosts, task, listener = await watch_host(reach, HostEntry("w1", "127.0.0.1", getpass.getuser(), sys.executable))
+    assert listener.faults == {}
+    assert listener.hosts["w1"].memory.total is not None
     assert carried()
     hosts.close()
     await task
@@ -68,11 +68,11 @@ async def test_a_host_is_looked_at_through_ssh_and_left_alone_at_once(reach):
         await asyncio.sleep(0.05)
 
 
-async def test_one_connection_is_kept_open_and_ends_with_us(reach):
+async def test_one_connection_is_kept_open_and_ends_with_cockpit(reach):
     entry = HostEntry("w1", "127.0.0.1", getpass.getuser(), sys.executable)
     hosts, task, _ = await watch_host(reach, entry)
     answers = await asyncio.gather(*(hosts.ask("w1", ("environ", str(os.getpid()), "0")) for _ in range(3)), return_exceptions=True)
-    assert all("has ended" in str(answer) for answer in answers)  # those ticks are nobody's
+    assert all("has ended" in str(answer) for answer in answers)  # no process has that start time
     assert len(master_pids()) == 1
     hosts.close()
     await task
@@ -83,7 +83,7 @@ async def test_one_connection_is_kept_open_and_ends_with_us(reach):
 
 
 async def test_a_killed_cockpit_leaves_no_connection_for_long(reach):
-    """Here `ControlPersist` is two seconds, and not sixty."""
+    """`ControlPersist` is two seconds here, not sixty."""
     with_two = reach.replace("ControlPersist=60", "ControlPersist=2")
     program = (
         "import asyncio, getpass, os, sys\n"
@@ -91,8 +91,8 @@ async def test_a_killed_cockpit_leaves_no_connection_for_long(reach):
         "from tests.sources.probes.audience import watch_host\n"
         "from tests.sources.probes.ssh_masters import master_pids\n"
         "async def main():\n"
-        "    hosts, task, told = await watch_host(sys.argv[1], HostEntry('w1', '127.0.0.1', getpass.getuser(), sys.executable))\n"
-        "    print(told.faults or 'looking', os.getpid(), master_pids()[0], flush=True)\n"
+        "    hosts, task, listener = await watch_host(sys.argv[1], HostEntry('w1', '127.0.0.1', getpass.getuser(), sys.executable))\n"
+        "    print(listener.faults or 'looking', os.getpid(), master_pids()[0], flush=True)\n"
         "    await task\n"
         "asyncio.run(main())\n"
     )
@@ -110,7 +110,7 @@ async def test_a_killed_cockpit_leaves_no_connection_for_long(reach):
 
 
 def carried() -> list[str]:
-    """Programs that were sent through our server and still run."""
+    """The programs that were sent through the test's server and still run."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -132,8 +132,8 @@ def carried() -> list[str]:
         (HostEntry("w1", "no-such-host.invalid"), "w1: ssh: Could not resolve hostname no-such-host.invalid"),
     ],
 )
-async def test_what_ssh_says_is_told(reach, entry, text):
-    hosts, task, told = await watch_host(reach, entry)
-    assert text in told.faults["w1"]
+async def test_an_error_of_ssh_is_reported(reach, entry, text):
+    hosts, task, listener = await watch_host(reach, entry)
+    assert text in listener.faults["w1"]
     hosts.close()
     await task

@@ -14,20 +14,20 @@ from cockpit.sources.probes.ssh_control import SshControlSockets
 
 @pytest.fixture
 def runtime(monkeypatch) -> Iterator[Path]:
-    """Short, as a user's runtime folder is: a socket's path has 107 bytes."""
+    """A runtime folder with a short path, since a socket's path may have only 107 bytes."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
         yield Path(folder)
 
 
-def test_sockets_lie_where_nobody_else_can_reach_them(runtime):
+def test_the_folder_of_the_sockets_is_closed_to_other_users(runtime):
     control = Path(SshControlSockets().control)
     assert control == runtime / "cockpit" / f"{os.getpid()}-%C"
     assert stat.S_IMODE(control.parent.stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize("trap", ["open", "link", "file"])
-def test_a_folder_that_somebody_else_prepared_is_not_used(runtime, monkeypatch, tmp_path, trap):
+def test_a_folder_that_another_user_prepared_is_not_used(runtime, monkeypatch, tmp_path, trap):
     made = runtime / "cockpit"
     if trap == "open":
         made.mkdir()
@@ -40,14 +40,14 @@ def test_a_folder_that_somebody_else_prepared_is_not_used(runtime, monkeypatch, 
     assert str(made) + "/" not in SshControlSockets().control
 
 
-def test_without_a_place_for_a_socket_each_call_connects_anew(runtime, monkeypatch):
+def test_without_a_folder_for_sockets_each_call_opens_its_own_connection(runtime, monkeypatch):
     monkeypatch.setattr("cockpit.sources.probes.ssh_control._MAX_PREFIX_BYTES", 5)
     control_sockets = SshControlSockets()
     assert control_sockets.control == "none"
     control_sockets.close()
 
 
-def test_one_that_hangs_holds_nobody_up(runtime):
+def test_a_connection_that_hangs_does_not_delay_close(runtime):
     control_sockets = SshControlSockets()
     with socket.socket(socket.AF_UNIX) as hung:
         hung.bind(control_sockets.control.replace("%C", "a"))
@@ -63,5 +63,5 @@ def test_another_cockpits_connections_stay(runtime):
         server.listen()
         server.setblocking(False)
         control_sockets.close()
-        with pytest.raises(BlockingIOError):  # whoever had connected would be waiting here
+        with pytest.raises(BlockingIOError):  # nobody has connected
             server.accept()

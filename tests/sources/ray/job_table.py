@@ -1,4 +1,4 @@
-"""A Ray that takes jobs and packages as a real one does: an id once, packages below a size, errors as tracebacks."""
+"""A fake Ray that accepts jobs and packages like a real one: each id once, packages below a size, errors as tracebacks."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ RuntimeError: Request failed with status code 400: Traceback (most recent call l
 ValueError: Job with submission_id {} already exists. Please use a different submission_id.
 .
 """
-"""As Ray 2.60 says it, shortened in the middle."""
+"""The message of Ray 2.60, shortened in the middle."""
 
 
 class JobTable:
-    """`jobs` by id, `packages` by name, what `supervisors` held by the job's id, `asked` in order; a `twist` may answer in its place."""
+    """`jobs` by id, `packages` by name, `supervisors` by the id of their job, all requests in `asked`. A `twist` may answer instead."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, dict[str, Any]] = {}
@@ -84,14 +84,14 @@ def dashboard(table: JobTable) -> Dashboard:
 
 
 class Known:
-    """What is known of the cluster."""
+    """The facts about the cluster."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
 
 
 class Operator:
-    """As much of a monitor as a launch needs."""
+    """The parts of a monitor that a launch needs."""
 
     config = Config()
 
@@ -111,4 +111,4 @@ class Operator:
         return self.doubt
 
     doubt: str | None = None
-    """Why nothing secret may be sent."""
+    """The reason why no secret may be sent."""

@@ -1,4 +1,4 @@
-"""A Ray that answers as one has answered once: tests change single answers to make it lie, stall or die."""
+"""A fake Ray with recorded answers; tests change single answers to make it lie, stall or die."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Clock:
 
 
 Answer = Any
-"""JSON, or a status and a text, or a function of the request that gives one of these."""
+"""An answer: JSON, a status and a text, or a function that returns one of these for a request."""
 
 
 class RecordedRay:
-    """`paths` are answered with what is recorded of `version`; `asked` is all that was asked."""
+    """`paths` has the recorded answers of `version`; `asked` collects all requests."""
 
     def __init__(self, version: str = "2.60", **other: str) -> None:
         names = {"nodes": "nodes", "status": "status", "actors": "actors", "placement_groups": "placement_groups", "jobs": "jobs", **other}
@@ -72,7 +72,7 @@ class RecordedRay:
 
 
 def of_state(listing: Any) -> Callable[[httpx.Request], Any]:
-    """Filters as Ray's state API does at its source."""
+    """Filter the entries as Ray's state API does."""
 
     def answer(request: httpx.Request) -> Any:
         state, same = request.url.params.get("filter_values"), request.url.params.get("filter_predicates") == "="
@@ -84,7 +84,7 @@ def of_state(listing: Any) -> Callable[[httpx.Request], Any]:
 
 
 def listing(*entries: dict[str, Any], **counts: int) -> Any:
-    """A state API answer."""
+    """An answer of the state API."""
     number = len(entries)
     result = {"total": number, "num_after_truncation": number, "num_filtered": number, **counts, "result": list(entries)}
     return {"result": True, "msg": "", "data": {"result": result}}

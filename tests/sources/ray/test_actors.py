@@ -34,7 +34,7 @@ def an_actor(number: int, state: str, **more: Any) -> dict[str, Any]:
 
 
 class Actors(RecordedRay):
-    """Whatever actors a test puts in."""
+    """A Ray with the actors that a test puts in."""
 
     def __init__(self, *actors: dict[str, Any]) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Actors(RecordedRay):
         self.paths["/api/v0/actors"] = of_state(listing(*actors, **counts))
 
 
-async def test_only_actors_that_are_not_dead_are_listed_and_only_asked_for_by_their_state():
+async def test_only_living_actors_are_listed_by_state():
     ray = RecordedRay()
     facts = await ray.ray().read_actors()
     assert {actor.state for actor in facts.actors} == {"ALIVE", "PENDING_CREATION", "DEPENDENCIES_UNREADY"}
@@ -56,7 +56,7 @@ async def test_only_actors_that_are_not_dead_are_listed_and_only_asked_for_by_th
 
 
 @pytest.mark.parametrize("version", ["2.60", "2.44.1", "2.9.3"])
-async def test_a_jobs_supervisor_is_rays_own(version):
+async def test_the_supervisor_of_a_job_is_internal(version):
     facts = await RecordedRay(version).ray().read_actors()
     assert {actor.class_ for actor in facts.actors if actor.internal} == {"JobSupervisor"}
     assert any(not actor.internal for actor in facts.actors)
@@ -67,19 +67,19 @@ async def test_how_often_an_actor_was_restarted_is_unknown_to_an_old_ray():
     assert {actor.restarts for actor in (await RecordedRay("2.44.1").ray().read_actors()).actors} == {0}
 
 
-async def test_what_an_actor_in_a_group_needs_has_no_groups_name():
+async def test_the_needs_of_an_actor_in_a_group_do_not_contain_the_groups_name():
     facts = await RecordedRay(actors="actors_groups").ray().read_actors()
     bound = next(actor for actor in facts.actors if actor.name == "w1")
     assert bound.needs == {"GPU": 1.0, "CPU": 1.0}
     assert bound.placement_group == "1170df76616358ce8c39a7b4122302000000"
 
 
-async def test_an_actor_that_is_nowhere_has_no_node_and_no_process():
+async def test_an_actor_that_is_not_placed_has_no_node_and_no_process():
     pending = next(actor for actor in (await RecordedRay().ray().read_actors()).actors if actor.pending)
     assert (pending.node, pending.pid) == (None, None)
 
 
-async def test_ray_gives_no_reason_for_waiting_and_none_is_made_up():
+async def test_no_reason_for_waiting_is_invented():
     ray = RecordedRay().ray()
     await ray.read_placement_groups()
     why = {(actor.state, actor.placement_group is not None): actor.why for actor in (await ray.read_actors()).actors}
@@ -100,7 +100,7 @@ async def test_an_actor_waits_since_it_was_first_seen_waiting():
     assert [actor.since for actor in (await it.read_actors()).actors] == [None]
 
 
-async def test_an_actor_that_waited_before_the_looking_began_has_waited_at_least_so_long():
+async def test_an_actor_that_waits_in_the_first_answer_has_waited_at_least_since_then():
     ray = Actors(an_actor(1, "PENDING_CREATION"))
     it = ray.ray(ray.clock)
     await it.read_actors()
@@ -109,7 +109,7 @@ async def test_an_actor_that_waited_before_the_looking_began_has_waited_at_least
     assert [actor.at_least for actor in (await it.read_actors()).actors] == [True, False]
 
 
-async def test_a_list_that_was_cut_is_not_complete():
+async def test_a_cut_list_is_incomplete():
     ray = Actors()
     ray.put(*(an_actor(number, "PENDING_CREATION") for number in range(3)), total=12203, num_after_truncation=10091)
     facts = await ray.ray().read_actors()
@@ -118,7 +118,7 @@ async def test_a_list_that_was_cut_is_not_complete():
     assert facts.counts["PENDING_CREATION"] == 3
 
 
-async def test_of_many_actors_those_that_live_are_asked_for_less_often_than_those_that_wait():
+async def test_of_many_actors_the_living_are_listed_less_often_than_the_waiting():
     ray = Actors()
     ray.put(an_actor(1, "ALIVE"), total=201, num_after_truncation=201)
     it = ray.ray(ray.clock)
@@ -129,7 +129,7 @@ async def test_of_many_actors_those_that_live_are_asked_for_less_often_than_thos
 
 
 @pytest.mark.parametrize("total", [1, 201])
-async def test_an_actor_that_stops_waiting_is_looked_for_among_the_living_at_once(total: int):
+async def test_the_living_are_listed_at_once_when_an_actor_stops_waiting(total: int):
     ray = Actors()
     ray.put(an_actor(1, "PENDING_CREATION"), total=total)
     it = ray.ray(ray.clock)
@@ -140,13 +140,13 @@ async def test_an_actor_that_stops_waiting_is_looked_for_among_the_living_at_onc
 
 
 def asked_at_last(ray: RecordedRay) -> list[tuple[str, str]]:
-    """How the last look at actors asked for them, after an earlier one."""
-    told = [request.url.params for request in ray.asked if request.url.path == "/api/v0/actors"]
-    return [(params["filter_predicates"], params["filter_values"]) for params in told[4:]]
+    """The requests of the second read of the actors."""
+    asked = [request.url.params for request in ray.asked if request.url.path == "/api/v0/actors"]
+    return [(params["filter_predicates"], params["filter_values"]) for params in asked[4:]]
 
 
 @pytest.mark.parametrize("version", ["2.60", "2.44.1", "2.9.3"])
-async def test_few_actors_are_asked_for_by_one_question_and_told_as_by_four(version: str):
+async def test_few_actors_are_read_by_one_request_with_the_same_result_as_by_four(version: str):
     ray, clock = RecordedRay(version), Clock()
     it = ray.ray(clock)
     first = await it.read_actors()
@@ -158,7 +158,7 @@ async def test_few_actors_are_asked_for_by_one_question_and_told_as_by_four(vers
 
 
 @pytest.mark.parametrize("counts", [{"total": 201}, {"total": 200, "num_after_truncation": 199}, {"total": 200, "num_filtered": 3}])
-async def test_a_list_of_all_states_is_believed_only_while_they_are_few_and_none_was_cut_off(counts: dict[str, int]):
+async def test_a_list_of_all_states_counts_only_while_actors_are_few_and_it_is_not_cut(counts: dict[str, int]):
     ray = Actors(an_actor(1, "ALIVE"))
     it = ray.ray(ray.clock)
     await it.read_actors()
@@ -169,7 +169,7 @@ async def test_a_list_of_all_states_is_believed_only_while_they_are_few_and_none
     assert {actor.state for actor in facts.actors} == {"ALIVE", "PENDING_CREATION"}
 
 
-async def test_actors_that_have_become_few_are_asked_for_by_one_question():
+async def test_actors_that_have_become_few_are_read_by_one_request():
     ray = Actors()
     ray.put(an_actor(1, "ALIVE"), total=201, num_after_truncation=201)
     it = ray.ray(ray.clock)
@@ -181,21 +181,21 @@ async def test_actors_that_have_become_few_are_asked_for_by_one_question():
     assert asked_at_last(ray)[-1] == ("!=", "DEAD")
 
 
-async def test_a_dear_list_is_left_alone_for_twenty_times_as_long_as_it_took():
+async def test_a_slow_list_is_not_requested_for_twenty_times_its_duration():
     actors = ActorLists(clock := Clock())
     empty: wire.Listing[wire.Actor] = wire.Listing(total=1)
-    actors.take("PENDING_CREATION", empty, took=2.0)
+    actors.update("PENDING_CREATION", empty, took=2.0)
     clock.now += 39.0
-    assert not actors.due("PENDING_CREATION")
+    assert not actors.is_due("PENDING_CREATION")
     clock.now += 1.0
-    assert actors.due("PENDING_CREATION")
+    assert actors.is_due("PENDING_CREATION")
 
 
-async def test_a_gcs_that_has_forgotten_all_actors_even_dead_ones_is_not_believed_at_once():
+async def test_the_loss_of_all_actors_even_dead_ones_is_not_accepted_at_once():
     ray = Actors(an_actor(1, "ALIVE"), an_actor(2, "DEAD"))
     it = ray.ray(ray.clock)
     await it.read_actors()
-    for _ in range(3):  # each loss is doubted anew, however often there has been one
+    for _ in range(3):  # each loss must be confirmed again
         ray.put()
         for _ in range(2):
             ray.clock.now += 10.0
@@ -205,7 +205,7 @@ async def test_a_gcs_that_has_forgotten_all_actors_even_dead_ones_is_not_believe
         assert len((await it.read_actors()).actors) == 1
 
 
-async def test_actors_that_stay_forgotten_are_believed_to_be_gone_at_last():
+async def test_a_lasting_loss_of_all_actors_is_accepted():
     ray = Actors(an_actor(1, "ALIVE"), an_actor(2, "RESTARTING"), an_actor(3, "DEAD"))
     it = ray.ray(ray.clock)
     await it.read_actors()
@@ -218,7 +218,7 @@ async def test_actors_that_stay_forgotten_are_believed_to_be_gone_at_last():
     assert (await it.read_actors()).actors == ()
 
 
-async def test_actors_that_all_end_at_once_are_believed():
+async def test_actors_that_all_end_at_once_are_accepted():
     ray = Actors(an_actor(1, "ALIVE"))
     it = ray.ray(ray.clock)
     await it.read_actors()
@@ -227,7 +227,7 @@ async def test_actors_that_all_end_at_once_are_believed():
     assert (await it.read_actors()).actors == ()
 
 
-async def test_the_dead_are_told_with_their_causes():
+async def test_dead_actors_have_their_causes():
     why = {actor.name or actor.class_: actor.why or "" for actor in await RecordedRay().ray().dead_actors()}
     assert why["BadInit"] == "its constructor failed: RuntimeError: constructor blew up: CUDA out of memory (fake)"
     assert why["bad_affinity"].startswith("The node specified via NodeAffinitySchedulingStrategy doesn't exist")
@@ -249,7 +249,7 @@ async def test_the_dead_are_told_with_their_causes():
         {"oom_context": {"error_message": "ended, HF_TOKEN=hf_abcdefghijkl"}},
     ],
 )
-async def test_no_cause_of_death_tells_a_secret(cause):
+async def test_no_cause_of_death_contains_a_secret(cause):
     ray = Actors(an_actor(1, "DEAD", death_cause=cause))
     (dead,) = await ray.ray().dead_actors()
     assert dead.why is not None
@@ -263,12 +263,12 @@ async def test_a_death_without_a_message_breaks_nothing(context):
     assert dead.why is None or len(dead.why) > 10
 
 
-async def test_groups_that_were_removed_are_left_out():
+async def test_removed_groups_are_left_out():
     facts = await RecordedRay().ray().read_placement_groups()
     assert [group.name for group in facts.groups] == ["pg_strict_spread", "pg_infeasible", "pg_ok"]
 
 
-async def test_a_bundle_has_a_node_once_it_has_a_place():
+async def test_a_bundle_has_a_node_once_it_is_placed():
     groups = {group.name: group for group in (await RecordedRay().ray().read_placement_groups()).groups}
     assert [bundle.node for bundle in groups["pg_strict_spread"].bundles] == [None, None]
     assert groups["pg_ok"].bundles[0].node is not None
@@ -289,17 +289,17 @@ async def test_a_waiting_groups_strategy_is_found_by_its_bundles_and_then_rememb
 def test_two_strategies_for_the_same_bundles_leave_it_unknown():
     group = wire.Group("a", bundles=(wire.GroupBundle({"GPU": 1.0}),))
     demands = [actors.GroupDemand(({"GPU": 1.0},), strategy, 1) for strategy in ("PACK", "SPREAD")]
-    assert actors.strategy(group, actors.strategies(demands[:1])) == "PACK"
-    assert actors.strategy(group, actors.strategies(demands)) is None
+    assert actors.find_strategy(group, actors.strategies_by_shape(demands[:1])) == "PACK"
+    assert actors.find_strategy(group, actors.strategies_by_shape(demands)) is None
 
 
 @pytest.mark.parametrize("version", ["2.44.1", "2.9.3"])
-async def test_older_rays_say_no_resources_where_newer_ones_say_infeasible(version):
+async def test_no_resources_of_older_rays_is_infeasible_in_newer_ones(version):
     (group,) = (await RecordedRay(version).ray().read_placement_groups()).groups
     assert (group.pending, group.why) == (True, "not enough resources are free for all its bundles")
 
 
-async def test_groups_are_asked_for_more_often_while_one_waits():
+async def test_groups_are_read_more_often_while_one_waits():
     ray = RecordedRay()
     it = ray.ray()
     source = next(source for source in it.sources if source.name == "ray.placement_groups")
@@ -308,7 +308,7 @@ async def test_groups_are_asked_for_more_often_while_one_waits():
     assert source.pause() == 5.0
 
 
-async def test_jobs_are_told_as_ray_knows_them():
+async def test_jobs_are_read_with_all_their_facts():
     jobs = {job.id: job for job in (await RecordedRay().ray().read_jobs()).jobs}
     done, failed, waiting = jobs["raysubmit_P8GeGrtyjBPkys5g"], jobs["fail-1"], jobs["needs-gpus"]
     assert (done.job, done.status, done.exit_code, done.driver_pid) == ("03000000", "SUCCEEDED", 0, 14172)
@@ -319,12 +319,12 @@ async def test_jobs_are_told_as_ray_knows_them():
     assert (waiting.running, waiting.job, waiting.ended) == (True, None, None)
 
 
-async def test_a_driver_that_was_not_submitted_is_called_by_its_job():
+async def test_a_driver_that_was_not_submitted_has_the_id_of_its_job():
     jobs = {job.id: job for job in (await RecordedRay(jobs="jobs_driver").ray().read_jobs()).jobs}
     assert (jobs["03000000"].submission, jobs["03000000"].ended, jobs["03000000"].driver_pid) == (None, None, 17937)
 
 
-async def test_a_jobs_secrets_stay_with_the_job():
+async def test_a_job_is_read_without_its_secrets():
     ray = RecordedRay()
     ray.paths["/api/jobs/"] = [
         {
@@ -339,7 +339,7 @@ async def test_a_jobs_secrets_stay_with_the_job():
     assert job.message == "Bearer •••"
 
 
-async def test_a_jobs_environment_is_told_without_its_secrets():
+async def test_a_jobs_environment_is_read_without_its_secrets():
     jobs = {job.id: job for job in (await RecordedRay().ray().read_jobs()).jobs}
     assert [job.runtime_env for job in jobs.values() if job.runtime_env] == [
         {"working_dir": "/home/user/jobs"},
@@ -356,7 +356,7 @@ async def test_a_jobs_environment_is_told_without_its_secrets():
     assert {other.runtime_env for other in others} == {None}
 
 
-async def test_a_jobs_message_has_an_end():
+async def test_a_jobs_message_is_cut():
     ray = RecordedRay()
     ray.paths["/api/jobs/"] = [{"submission_id": "a", "message": "x" * 10**6}]
     (job,) = (await ray.ray().read_jobs()).jobs
@@ -364,21 +364,21 @@ async def test_a_jobs_message_has_an_end():
     assert len(job.message) == actors.MAX_MESSAGE_CHARS
 
 
-async def test_times_that_never_came_are_unknown():
+async def test_times_that_were_never_set_are_unknown():
     ray = RecordedRay()
     ray.paths["/api/jobs/"] = [{"submission_id": "a", "start_time": 18446744073709551615, "end_time": 0}]
     (job,) = (await ray.ray().read_jobs()).jobs
     assert (job.started, job.ended) == (None, None)
 
 
-async def test_times_that_no_calendar_has_are_unknown():
+async def test_times_beyond_the_calendar_are_unknown():
     ray = RecordedRay()
     ray.paths["/api/jobs/"] = [{"submission_id": "a", "start_time": 2.5e14, "end_time": "nan", "driver_exit_code": 10**30}]
     (job,) = (await ray.ray().read_jobs()).jobs
     assert (job.started, job.ended, job.exit_code) == (None, None, None)
 
 
-async def test_a_group_that_was_asked_for_in_no_calendar_waits_since_it_was_seen():
+async def test_a_group_with_a_creation_time_beyond_the_calendar_waits_since_it_was_seen():
     ray, clock = RecordedRay(), Clock()
     stats = {"creation_request_received_ns": 10**400, "scheduling_state": "QUEUED"}
     ray.paths["/api/v0/placement_groups"] = listing({"placement_group_id": "a", "state": "PENDING", "stats": stats})
@@ -386,7 +386,7 @@ async def test_a_group_that_was_asked_for_in_no_calendar_waits_since_it_was_seen
     assert group.since == clock.now
 
 
-async def test_jobs_are_asked_for_more_often_while_one_runs():
+async def test_jobs_are_read_more_often_while_one_runs():
     ray = RecordedRay()
     it = ray.ray()
     source = next(source for source in it.sources if source.name == "ray.jobs")
@@ -402,7 +402,7 @@ def waiting_for(**more: Any) -> Any:
     return actors.parse_actor(entry, None, {})
 
 
-def test_what_an_actor_asks_of_labels_is_known_unless_others_would_do_too():
+def test_the_labels_of_an_actor_are_known_unless_it_has_a_fallback():
     assert waiting_for(label_selector={"gpu": "h100"}).labels == {"gpu": "h100"}
     assert waiting_for(label_selector={"gpu": "h100"}, fallback_strategy=[{"label_selector": {"gpu": "a100"}}]).labels == {}
     assert waiting_for(label_selector=None).labels == {}
@@ -415,18 +415,18 @@ def test_the_bundle_that_an_actor_is_bound_to_is_in_the_names_of_its_resources()
     assert waiting_for(required_resources={"GPU": 1.0}).bundle is None
 
 
-def test_a_group_that_asks_for_more_than_a_strategy_has_none_that_is_known():
+def test_a_group_with_a_topology_strategy_has_no_known_strategy():
     bundles = [{"unit_resources": {"GPU": 1.0}, "label_selector": {"gpu": "h100"}}]
     demands = [GroupDemand(({"GPU": 1.0},), "PACK", 1)]
     plain, racked = (
         decode(json.dumps({"placement_group_id": "a", "bundles": bundles, "topology_strategy": topology}).encode(), wire.Group)
         for topology in ({}, {"rack": "STRICT_PACK"})
     )
-    assert tuple(actors.strategy(group, actors.strategies(demands)) for group in (plain, racked)) == ("PACK", None)
+    assert tuple(actors.find_strategy(group, actors.strategies_by_shape(demands)) for group in (plain, racked)) == ("PACK", None)
     assert actors.parse_group(plain, None, None).bundles[0].labels == {"gpu": "h100"}
 
 
-def test_what_ray_says_again_of_thousands_of_jobs_is_searched_for_secrets_once(monkeypatch: pytest.MonkeyPatch):
+def test_texts_that_ray_repeats_are_searched_for_secrets_once(monkeypatch: pytest.MonkeyPatch):
     entries = [
         wire.Job(submission_id=f"ppo-{n}", entrypoint=f"python train.py --token=abc{n}defgh", message=f"job {n} failed")
         for n in range(5000)

@@ -1,4 +1,4 @@
-"""Jobs are stopped and deleted only when they are the ones that were meant, and what can't be known is not claimed."""
+"""Only the planned jobs are stopped and deleted, and an unknown result is reported as unknown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OVER = {**RUNNING, "status": "STOPPED", "end_time": RUNNING["start_time"] + 5000
 
 
 class JobServer:
-    """Answers `GET` with the next of these (the last one for ever), and writes with `written`."""
+    """Answers each `GET` with the next of the given answers, from then on with the last one, and each write with `written`."""
 
     def __init__(self, *looks: Any, written: Any = None) -> None:
         self.looks, self.written = list(looks), written
@@ -64,7 +64,7 @@ async def delete(server: JobServer, name: str = NAME, started: float | None = ST
         return await acts.delete_job(name, started)
 
 
-async def test_a_stopped_job_is_waited_for():
+async def test_stop_waits_until_the_job_has_ended():
     server = JobServer(RUNNING, RUNNING, RUNNING, OVER, written={"stopped": True})
     ended = await stop(server)
     assert (ended.job.status, ended.job.id, ended.already) == ("STOPPED", NAME, False)
@@ -72,7 +72,7 @@ async def test_a_stopped_job_is_waited_for():
     assert server.asked == [("GET", f"/api/jobs/{NAME}"), ("POST", f"/api/jobs/{NAME}/stop"), *[("GET", f"/api/jobs/{NAME}")] * 3]
 
 
-async def test_a_job_that_is_over_is_not_told_to_stop():
+async def test_an_ended_job_gets_no_stop():
     server = JobServer(OVER)
     assert (await stop(server)).already
     assert server.writes == []
@@ -84,19 +84,19 @@ async def test_a_job_that_ended_in_between_has_ended_by_itself():
     assert (ended.job.status, ended.already) == ("FAILED", True)
 
 
-async def test_a_job_that_does_not_end_is_no_success():
+async def test_a_job_that_does_not_end_is_an_error():
     with pytest.raises(SourceError, match=r"is still RUNNING after 0.05 s$"):
         await stop(JobServer(RUNNING, written={"stopped": True}), patience=0.05)
     with pytest.raises(SourceError, match="Ray reports that there was nothing to stop"):
         await stop(JobServer(RUNNING, written={"stopped": False}), patience=0.05)
 
 
-async def test_silence_while_it_ends_is_waited_out():
+async def test_requests_without_an_answer_are_repeated():
     ended = await stop(JobServer(RUNNING, httpx.ReadError("gone"), OVER, written={"stopped": True}))
     assert ended.job.status == "STOPPED"
 
 
-async def test_silence_to_the_end_leaves_it_open():
+async def test_without_any_answer_the_end_is_unknown():
     with pytest.raises(SourceError, match=r"whether it stopped is unknown: .* closed the connection"):
         await stop(JobServer(RUNNING, httpx.ReadError("gone"), written={"stopped": True}), patience=0.05)
 
@@ -119,7 +119,7 @@ async def test_a_job_that_is_not_the_planned_one_is_left_alone(act: Any, now: An
     assert server.writes == []
 
 
-async def test_a_driver_that_connected_by_itself_is_pointed_at():
+async def test_the_process_of_a_driver_that_was_not_submitted_is_named():
     server = JobServer(DRIVER)
     with pytest.raises(NotMeantError, match=r"was not submitted to Ray.*process 17937 on 127\.0\.0\.1"):
         await stop(server, DRIVER["job_id"], DRIVER["start_time"] / 1000)
@@ -139,14 +139,14 @@ async def test_an_id_that_ray_may_take_for_another_is_never_sent(act: Any, name:
     assert server.asked == []
 
 
-async def test_an_id_of_other_letters_is_sent_encoded():
+async def test_an_id_with_other_characters_is_sent_encoded():
     name = "größe 1&x=é"
     server = JobServer({**OVER, "submission_id": name}, (404, "gone"), written={"deleted": True})
     await delete(server, name)
     assert server.writes == [("DELETE", "/api/jobs/gr%C3%B6%C3%9Fe%201%26x%3D%C3%A9")]
 
 
-async def test_a_finished_job_is_deleted_and_looked_for():
+async def test_an_ended_job_is_deleted_and_its_absence_checked():
     server = JobServer(OVER, (404, "Job pg-1 does not exist"), written={"deleted": True})
     assert (await delete(server)).status == "STOPPED"
     assert server.asked == [("GET", f"/api/jobs/{NAME}"), ("DELETE", f"/api/jobs/{NAME}"), ("GET", f"/api/jobs/{NAME}")]
@@ -165,7 +165,7 @@ async def test_a_job_that_is_still_listed_was_not_deleted(monkeypatch: pytest.Mo
         await delete(JobServer(OVER, written={"deleted": True}))
 
 
-async def test_a_job_that_ray_writes_down_anew_is_deleted_again():
+async def test_a_job_that_ray_stores_again_is_deleted_again():
     anew = {**OVER, "status": "FAILED", "entrypoint": "Entrypoint not found.", "start_time": None}
     server = JobServer(OVER, anew, (404, "Job pg-1 does not exist"), written={"deleted": True})
     assert (await delete(server)).status == "STOPPED"
@@ -173,7 +173,7 @@ async def test_a_job_that_ray_writes_down_anew_is_deleted_again():
 
 
 @pytest.mark.parametrize("other", [{**RUNNING, "start_time": None}, {**OVER, "start_time": RUNNING["start_time"] + 9000}])
-async def test_a_new_job_of_a_deleted_ones_id_is_let_alone(other: Any):
+async def test_a_new_job_with_the_deleted_id_is_left_alone(other: Any):
     server = JobServer(OVER, other, written={"deleted": True})
     with pytest.raises(SourceError, match="still lists job pg-1"):
         await delete(server)
@@ -189,7 +189,7 @@ async def test_a_new_job_of_a_deleted_ones_id_is_let_alone(other: Any):
         ((200, "<html>"), r"sent an HTML page \(asked to stop a job\)"),
     ],
 )  # fmt: skip
-async def test_rays_refusals_are_told(answer: Any, why: str):
+async def test_rays_refusals_are_reported(answer: Any, why: str):
     with pytest.raises(SourceError, match=why):
         await stop(JobServer(RUNNING, written=answer))
 
@@ -199,7 +199,7 @@ async def test_a_write_that_breaks_off_may_have_been_done():
         await stop(JobServer(RUNNING, written=httpx.ReadError("gone")))
 
 
-async def test_a_dashboard_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch):
+async def test_a_dashboard_that_hangs_is_an_error(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(jobs, "_WRITE_TIMEOUT_S", 0.05)
     server = JobServer(OVER)
 

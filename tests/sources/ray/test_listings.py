@@ -1,4 +1,4 @@
-"""What Ray lists again unchanged stays the same value; what has changed is made anew."""
+"""An unchanged entry of Ray's lists stays the same value; a changed one is converted again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def clock():
 
 
 def group(id_: str, state: str) -> wire.Group:
-    """As decoded from a new answer each time."""
+    """Entries that are decoded again from each answer, so that no two are the same object."""
     return msgspec.json.decode(GROUP.replace(b"%s", id_.encode(), 1).replace(b"%s", state.encode()), type=wire.Group)
 
 
@@ -36,44 +36,44 @@ def actors(*states: str) -> wire.Listing[wire.Actor]:
 
 def test_a_group_stays_the_same_value_until_it_changes(clock):
     lists = GroupLists(clock)
-    lists.take([group("aa", "CREATED"), group("bb", "PENDING")], {})
+    lists.update([group("aa", "CREATED"), group("bb", "PENDING")], {})
     first = dict(lists.groups)
     clock.now += 5
-    lists.take([group("aa", "CREATED"), group("bb", "CREATED")], {})
+    lists.update([group("aa", "CREATED"), group("bb", "CREATED")], {})
     assert lists.groups["aa"] is first["aa"]
     assert lists.groups["bb"].state == "CREATED"
     assert lists.groups["bb"] is not first["bb"]
 
 
-def test_a_waiting_group_whose_strategy_becomes_known_is_made_anew_and_keeps_its_age(clock):
+def test_a_waiting_group_whose_strategy_becomes_known_changes_and_keeps_its_age(clock):
     lists = GroupLists(clock)
-    lists.take([group("aa", "PENDING")], {})
+    lists.update([group("aa", "PENDING")], {})
     first = lists.groups["aa"]
     clock.now += 5
-    lists.take([group("aa", "PENDING")], WAITING)
+    lists.update([group("aa", "PENDING")], WAITING)
     assert lists.groups["aa"].strategy == "PACK"
     assert lists.groups["aa"].since == first.since
 
 
-def test_a_removed_group_is_none(clock):
+def test_a_removed_group_is_left_out(clock):
     lists = GroupLists(clock)
-    lists.take([group("aa", "CREATED")], {})
-    lists.take([group("aa", "REMOVED")], {})
+    lists.update([group("aa", "CREATED")], {})
+    lists.update([group("aa", "REMOVED")], {})
     assert lists.groups == {}
 
 
-def test_an_actor_that_lives_on_stays_the_same_value(clock):
+def test_an_unchanged_actor_stays_the_same_value(clock):
     lists = ActorLists(clock)
-    lists.take("ALIVE", actors("ALIVE", "ALIVE"), 0.1)
+    lists.update("ALIVE", actors("ALIVE", "ALIVE"), 0.1)
     first = lists.facts({}).actors
-    lists.take("ALIVE", actors("ALIVE", "RESTARTING"), 0.1)
+    lists.update("ALIVE", actors("ALIVE", "RESTARTING"), 0.1)
     second = lists.facts({}).actors
     assert second[0] is first[0]
     assert second[1].state == "RESTARTING"
 
 
-def test_an_actor_holds_on_to_no_reply(clock):
+def test_an_actor_does_not_keep_its_reply_in_memory(clock):
     reply = bytearray(b'{"result": [{"actor_id": "aa", "state": "ALIVE", "fallback_strategy": null}], "total": 1}')
     lists = ActorLists(clock)
-    lists.take("ALIVE", msgspec.json.decode(reply, type=wire.Listing[wire.Actor]), 0.1)
-    reply.extend(b" ")  # raises BufferError while anybody looks into it
+    lists.update("ALIVE", msgspec.json.decode(reply, type=wire.Listing[wire.Actor]), 0.1)
+    reply.extend(b" ")  # raises BufferError as long as there is a reference to its bytes

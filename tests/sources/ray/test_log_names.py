@@ -1,4 +1,4 @@
-"""Whose a log is, by its name; what the log of the GCS tells of processes before a restart."""
+"""The names of logs, and the processes before a restart in the log of the GCS."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from cockpit.sources.ray.log_names import (
     LostWorker,
-    family,
+    file_pattern,
     lost_workers,
     node_of,
     part_logs,
@@ -25,7 +25,7 @@ def name(worker: str = A, job: str = "03000000", pid: int = 769, suffix: str = "
     return f"worker-{worker}-{job}-{pid}.{suffix}"
 
 
-def test_a_process_has_what_it_wrote_to_stdout_first():
+def test_a_workers_stdout_comes_before_its_stderr():
     found = worker_logs([name(suffix="err"), name(), name(pid=7690), name(pid=1769)], pid=769)
     assert [(log.name, log.stream) for log in found] == [(name(), "out"), (name(suffix="err"), "err")]
 
@@ -45,7 +45,7 @@ def test_a_worker_that_was_started_before_its_job_is_found():
     "hostile",
     ["../../etc/shadow", f"/etc/{name()}", f"{name()}\n", f"../{name()}", f"old/{name()}", name(suffix="out.1"), name(suffix="sh"), ""],
 )
-def test_a_name_that_ray_does_not_give_is_nobodys(hostile):
+def test_a_name_that_ray_does_not_give_is_ignored(hostile):
     assert worker_logs([hostile], pid=769) == []
     assert [part_logs([hostile], part) for part in ("raylet", "runtime_env_setup")] == [[], []]
 
@@ -58,7 +58,7 @@ def test_a_part_of_ray_is_found_among_others():
     assert part_logs(["dashboard.log", "dashboard_MetricsHead.log"], "dashboard") == ["dashboard.log"]
 
 
-def test_a_node_has_what_is_numbered_as_its_raylet():
+def test_a_node_has_the_logs_with_the_number_of_its_raylet():
     names = ["raylet.out", "raylet.1.out", "dashboard_agent.log", "dashboard_agent.1.log", "gcs_server.out"]
     assert without_others(names, "raylet.1.out") == ["raylet.1.out", "dashboard_agent.1.log", "gcs_server.out"]
     assert without_others(names, "raylet.out") == ["raylet.out", "dashboard_agent.log", "gcs_server.out"]
@@ -91,12 +91,12 @@ FAILED = (
 OLDER = f"(gcs_server) gcs_actor_manager.cc:992: Actor {ACTOR} is failed on worker {B} at node {NODE}, need_reschedule = 1"
 
 
-def test_the_gcs_tells_which_processes_an_actor_had_the_last_first():
+def test_the_log_of_the_gcs_names_an_actors_lost_processes_the_last_first():
     lines = [OLDER, FAILED.replace(ACTOR, "1" * 32), "Leasing worker for actor. actor_id=" + ACTOR, FAILED]
     assert lost_workers(lines, ACTOR) == [LostWorker(A, NODE), LostWorker(B, NODE)]
 
 
-def test_a_raylets_first_lines_name_its_own_node_not_the_others():
+def test_the_first_lines_of_a_raylets_log_name_its_own_node():
     lines = [
         f"[x] (raylet) accessor.cc:1: Received notification for node, IsAlive = 1 node_id={A}",
         f"[x] (raylet) main.cc:711: Setting node ID node_id={NODE}",
@@ -106,13 +106,13 @@ def test_a_raylets_first_lines_name_its_own_node_not_the_others():
     assert node_of(["nothing"]) is None
 
 
-def test_a_long_name_is_cut_where_it_says_least():
+def test_a_long_name_is_cut_within_the_workers_id():
     assert short_name(name()) == "worker-a1a1a1a1-03000000-769.out"
     assert short_name("raylet.out") == "raylet.out"
 
 
-def test_findings_write_of_files_by_their_family():
-    assert [family(one) for one in (name(suffix="err"), "raylet.1.out", "runtime_env_setup-01000000.log", "job-driver-x.log")] == [
+def test_findings_name_files_by_a_pattern():
+    assert [file_pattern(one) for one in (name(suffix="err"), "raylet.1.out", "runtime_env_setup-01000000.log", "job-driver-x.log")] == [
         "worker-*.err",
         "raylet.out",
         "runtime_env_setup-*.log",

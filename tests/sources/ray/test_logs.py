@@ -1,4 +1,4 @@
-"""Logs through cuts: a server that streams a growing file as Ray does, and breaks off when it is told to; real sockets."""
+"""Logs across cut connections. A real server streams a growing file as Ray does, and cuts the connection on request."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 
 from cockpit.sources.ray import logs
 from cockpit.sources.ray.client import RayClient
-from cockpit.sources.ray.logs import LineDecoder, Search, Skip, last_lines, versions
+from cockpit.sources.ray.logs import LineDecoder, Search, Skip, last_lines, parse_version
 from cockpit.sources.source import SourceError
 
 
 class LogServer:
-    """One job whose log is `written`; each stream is broken off after the next number of bytes in `cuts`, if there is one."""
+    """Serves one job with the log `written`. Each stream is cut after the next number of bytes in `cuts`, if there is one."""
 
     def __init__(self, version: str = "2.60.0") -> None:
         self.version = version
@@ -106,8 +106,8 @@ async def serving(log: LogServer) -> AsyncIterator[RayClient]:
 @pytest.fixture(autouse=True)
 def in_haste(monkeypatch):
     monkeypatch.setattr(logs, "DRAINED_AFTER_S", 0.3)
-    monkeypatch.setattr(logs, "BEAT_S", 0.05)
-    monkeypatch.setattr(logs, "LOOK_INTERVAL_S", 0.2)
+    monkeypatch.setattr(logs, "SILENCE_STEP_S", 0.05)
+    monkeypatch.setattr(logs, "END_CHECK_INTERVAL_S", 0.2)
 
 
 async def followed(log: LogServer, lines: int = 5000) -> list[str]:
@@ -119,7 +119,7 @@ def numbered(first: int, last: int) -> list[str]:
     return [f"line {number}" for number in range(first, last)]
 
 
-async def test_a_log_of_a_job_that_is_over_is_read_to_its_end():
+async def test_the_log_of_an_ended_job_is_read_to_its_end():
     log = LogServer()
     log.write(*numbered(0, 10))
     log.written += b"no end"
@@ -127,14 +127,14 @@ async def test_a_log_of_a_job_that_is_over_is_read_to_its_end():
     assert await followed(log) == [*numbered(0, 10), "no end"]
 
 
-async def test_only_thelast_lines_are_wanted_to_begin_with():
+async def test_a_log_begins_with_its_last_lines():
     log = LogServer()
     log.write(*numbered(0, 1000))
     log.status = "FAILED"
     assert await followed(log, lines=3) == numbered(997, 1000)
 
 
-async def test_lines_come_as_they_are_written_until_the_job_is_over():
+async def test_lines_come_as_they_are_written_until_the_job_has_ended():
     log = LogServer()
     log.write("first")
     got: list[str] = []
@@ -178,7 +178,7 @@ async def test_a_log_that_grows_loses_and_repeats_nothing_at_cuts(cuts, lines):
 
 
 @pytest.mark.parametrize("cuts", [[700], [40_000, 250_000, 200_000]])
-async def test_a_log_had_from_its_middle_loses_and_repeats_nothing_at_cuts(cuts):
+async def test_a_log_read_from_its_middle_loses_and_repeats_nothing_at_cuts(cuts):
     log = LogServer()
     log.write(*numbered(0, 50_000))
     log.cuts = list(cuts)
@@ -187,7 +187,7 @@ async def test_a_log_had_from_its_middle_loses_and_repeats_nothing_at_cuts(cuts)
     assert len(log.streams) == len(cuts) + 1
 
 
-async def test_a_log_that_says_the_same_again_and_again_is_counted_when_it_was_had_from_its_beginning():
+async def test_a_log_that_repeats_itself_is_resumed_by_counting_bytes_if_read_from_its_start():
     log = LogServer()
     log.write(*["tick"] * 20)
     log.status = "RUNNING"
@@ -203,7 +203,7 @@ async def test_a_log_that_says_the_same_again_and_again_is_counted_when_it_was_h
     assert len(got) == 20_020
 
 
-async def test_a_log_that_went_on_for_long_after_a_cut_is_taken_up_from_the_whole(monkeypatch):
+async def test_a_log_that_grew_much_after_a_cut_is_resumed_from_the_whole_log(monkeypatch):
     monkeypatch.setattr(logs, "FIND_TIMEOUT_S", 0.3)
     log = LogServer()
     log.write(*numbered(0, 10_000))
@@ -219,7 +219,7 @@ async def test_a_log_that_went_on_for_long_after_a_cut_is_taken_up_from_the_whol
     assert [params["lines"] for params in log.streams] == ["9000", "20000", "-1"]
 
 
-async def test_a_log_that_is_another_one_after_a_cut_is_not_mixed_with_the_first(monkeypatch):
+async def test_a_log_that_was_replaced_after_a_cut_is_not_mixed_with_the_first(monkeypatch):
     monkeypatch.setattr(logs, "FIND_TIMEOUT_S", 0.3)
     monkeypatch.setattr(logs, "FIND_IN_WHOLE_TIMEOUT_S", 0.3)
     log = LogServer()
@@ -258,7 +258,7 @@ async def test_a_job_that_ray_does_not_know_is_not_an_empty_log():
                 pass
 
 
-async def test_a_log_whose_node_is_gone_says_what_ray_says(monkeypatch):
+async def test_a_log_on_a_dead_node_raises_rays_message(monkeypatch):
     monkeypatch.setattr(logs, "MAX_TRIES", 2)
     log = LogServer()
     log.fail = (500, b"Agent for node id: abab doesn't exist.")
@@ -274,7 +274,7 @@ async def test_an_error_within_a_stream_is_no_line_of_the_log(monkeypatch):
         await followed(log)
 
 
-async def test_a_stream_of_an_old_ray_is_not_read_but_the_whole_log_is_asked_for():
+async def test_of_an_old_ray_the_whole_log_is_polled():
     log = LogServer("2.9.3")
     log.write(*numbered(0, 100))
     got: list[str] = []
@@ -304,7 +304,7 @@ def _only_servers(before: set[asyncio.Task[object]]) -> bool:
     return not any("_pump" in repr(task) for task in asyncio.all_tasks() - before)
 
 
-def test_a_line_without_an_end_is_given_out_at_a_megabyte():
+def test_a_line_without_a_newline_is_cut_at_a_megabyte():
     lines = LineDecoder()
     assert lines.feed(b"x" * 2**20) == []
     assert [len(line) for line in lines.feed(b"y\nz")] == [2**20 + 1]
@@ -318,13 +318,13 @@ def test_bytes_that_are_no_text_are_replaced_but_a_character_cut_in_two_is_not()
     assert lines.feed("tök".encode()[2:] + b"\n\xff\n") == ["tök", "\N{REPLACEMENT CHARACTER}"]
 
 
-def test_a_skip_leaves_out_exactly_what_was_had():
+def test_a_skip_skips_exactly_the_bytes_read_before():
     skip = Skip(5)
     assert [skip.feed(b"abc"), skip.is_found, skip.feed(b"defg"), skip.is_found, skip.feed(b"h")] == [b"", False, b"fg", True, b"h"]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
-def test_a_search_finds_the_place_however_the_bytes_are_cut(size):
+def test_a_search_finds_the_place_wherever_the_chunks_end(size):
     data = b"one two three four five"
     search = Search(b"three ")
     assert b"".join(search.feed(data[start : start + size]) for start in range(0, len(data), size)) == b"four five"
@@ -345,8 +345,9 @@ def testlast_lines_are_those_that_tail_shows(data, count, left):
     assert last_lines(data, count) == left
 
 
-def test_versions_are_compared_by_number_and_nothing_known_counts_as_new():
-    assert versions("2.9.3") < (2, 44) <= versions("2.44.1") < versions("2.60.0") < versions(None) == versions("nightly")
+def test_versions_are_compared_by_number_and_an_unknown_one_counts_as_new():
+    assert parse_version("2.9.3") < (2, 44) <= parse_version("2.44.1") < parse_version("2.60.0")
+    assert parse_version("2.60.0") < parse_version(None) == parse_version("nightly")
 
 
 # Files of a node
@@ -358,7 +359,7 @@ async def is_over() -> bool:
     return True
 
 
-async def test_names_are_what_the_node_lists():
+async def test_names_are_those_that_the_node_lists():
     log = LogServer()
     async with serving(log) as ray:
         files = await ray.log_files()
@@ -368,7 +369,7 @@ async def test_names_are_what_the_node_lists():
             await files.names(NODE, "*")
 
 
-async def test_a_file_of_a_process_that_has_ended_is_read_to_its_end():
+async def test_the_file_of_an_ended_process_is_read_to_its_end():
     log = LogServer()
     log.write(*numbered(0, 10))
     async with serving(log) as ray:
@@ -408,7 +409,7 @@ async def test_a_listed_file_that_cannot_be_read_is_not_waited_for():
     assert len(log.streams) == 1
 
 
-async def test_an_old_ray_marks_its_chunks_and_is_asked_for_no_file():
+async def test_an_old_ray_which_marks_its_chunks_is_asked_for_no_file():
     async with serving(LogServer("2.9.3")) as ray:
         files = await ray.log_files()
         with pytest.raises(SourceError, match="is older than"):

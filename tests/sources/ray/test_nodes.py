@@ -15,7 +15,7 @@ NODE = "65ce6d7fb998dc5136443a763b5e22db0f5920b16d6aba220d7d61ea"
 
 
 class Cluster(RecordedRay):
-    """A recorded node, as many times as needed, in states as needed."""
+    """A cluster with copies of a recorded node, in the states that a test needs."""
 
     def __init__(self, count: int = 1) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Cluster(RecordedRay):
         return await self.it.read_nodes()
 
 
-async def test_a_node_is_told_in_the_models_words():
+async def test_a_node_is_converted_into_a_value_of_the_model():
     facts = await RecordedRay().ray().read_nodes()
     (node,) = facts.nodes
     assert (node.id, node.host, node.ip, node.head, node.state) == (NODE, "vm", "127.0.0.1", True, "ALIVE")
@@ -56,13 +56,13 @@ async def test_gpus_are_in_bytes_and_watts():
     assert (gpu.utilization, gpu.power, gpu.temperature) == (55.0, 350.0, 61.0)
 
 
-async def test_every_process_on_a_gpu_is_named_rays_or_not():
+async def test_every_process_on_a_gpu_is_a_holder_even_if_it_is_not_rays():
     facts = await RecordedRay().ray().read_nodes()
     assert Holder(node=NODE, index=0, pid=999999, memory=9520 * MIB) in facts.holders
     assert {worker.pid for worker in facts.workers if not worker.driver} >= {23669, 23670, 23799}
 
 
-async def test_the_agent_is_no_driver_though_ray_calls_it_one():
+async def test_the_agent_is_no_driver_although_ray_lists_it_as_one():
     facts = await RecordedRay().ray().read_nodes()
     assert [worker.pid for worker in facts.workers if worker.driver] == [23768]
 
@@ -72,7 +72,7 @@ async def test_a_worker_of_no_job_and_no_actor_has_none():
     assert all("f" * 8 not in (worker.job or "") + (worker.actor or "") for worker in facts.workers)
 
 
-async def test_what_nvml_could_not_tell_is_unknown():
+async def test_figures_that_nvml_could_not_read_are_unknown():
     cluster = Cluster()
     gpu = {"index": 1002, "uuid": "MIG-1", "name": "MIG 1g", "utilizationGpu": -1, "memoryUsed": -1, "memoryTotal": 9856, "powerMw": -1}
     cluster.entries[0]["gpus"] = [
@@ -87,7 +87,7 @@ async def test_what_nvml_could_not_tell_is_unknown():
 
 
 @pytest.mark.parametrize("absurd", [1e305, 1e18, -1e300, "nan", "inf", "-Infinity"])
-async def test_what_is_no_number_or_no_amount_is_unknown(absurd):
+async def test_an_implausible_number_is_unknown(absurd):
     cluster = Cluster()
     held = {"pid": absurd, "gpuMemoryUsage": absurd}
     numbers = ("index", "utilizationGpu", "memoryUsed", "memoryTotal", "powerMw", "temperatureC")
@@ -113,26 +113,26 @@ async def test_what_is_no_number_or_no_amount_is_unknown(absurd):
 
 
 @pytest.mark.parametrize(("version", "known"), [("2.60", True), ("2.44.1", True), ("2.9.3", False)])
-async def test_no_gpus_seen_on_a_node_that_was_given_some_is_not_no_gpus(version, known):
+async def test_an_empty_list_of_gpus_on_a_node_with_gpus_is_unknown(version, known):
     (node,) = (await RecordedRay(version).ray().read_nodes()).nodes
     assert node.resources["GPU"].total == 2.0
     assert (node.agent.gpus is not None) is known
 
 
-async def test_no_gpus_on_a_node_without_any_is_none_of_them():
+async def test_an_empty_list_of_gpus_on_a_node_without_gpus_is_empty():
     cluster = Cluster()
     cluster.entries[0]["gpus"] = []
     del cluster.entries[0]["raylet"]["resourcesTotal"]["GPU"]
     assert (await cluster.read()).nodes[0].agent.gpus == ()
 
 
-async def test_the_disk_that_ray_makes_up_in_kubernetes_is_left_out():
+async def test_the_disk_that_ray_invents_in_kubernetes_is_left_out():
     cluster = Cluster()
     cluster.entries[0]["disk"] = {"/": {"total": 1, "used": 0, "free": 1, "percent": 0.0}}
     assert (await cluster.read()).nodes[0].agent.disks == ()
 
 
-async def test_a_node_was_seen_when_its_agents_clock_last_moved_whatever_that_clock_says():
+async def test_a_node_was_seen_when_its_agents_time_last_changed():
     cluster = Cluster()
     cluster.entries[0]["now"] = 42.0
     first = (await cluster.read()).nodes[0].agent.seen
@@ -142,7 +142,7 @@ async def test_a_node_was_seen_when_its_agents_clock_last_moved_whatever_that_cl
     assert (await cluster.read()).nodes[0].agent.seen == cluster.clock.now
 
 
-async def test_a_node_that_was_silent_before_we_came_is_as_old_as_its_figures():
+async def test_a_node_that_was_silent_before_the_start_is_as_old_as_its_figures():
     cluster = Cluster(4)
     for entry, now in zip(cluster.entries, (5000.0, 1400.0, 4991.0, "nan"), strict=True):
         entry["now"] = now
@@ -152,7 +152,7 @@ async def test_a_node_that_was_silent_before_we_came_is_as_old_as_its_figures():
     assert (await cluster.read()).nodes[1].agent.seen == cluster.clock.now, "its clock is slow, but it goes"
 
 
-async def test_a_dead_node_keeps_its_name_and_its_last_words_but_no_figures():
+async def test_a_dead_node_keeps_its_name_and_its_message_but_no_figures():
     cluster = Cluster(2)
     await cluster.read()
     blank = next(entry for entry in recorded("nodes_dead")["data"]["summary"] if entry["raylet"]["state"] == "DEAD")
@@ -170,7 +170,7 @@ async def test_a_dead_node_keeps_its_name_and_its_last_words_but_no_figures():
     assert {worker.node for worker in facts.workers} == {facts.nodes[0].id}
 
 
-async def test_a_node_that_was_dead_before_anyone_looked_is_known_to_the_state_api():
+async def test_a_node_that_was_dead_before_the_start_is_read_from_the_state_api():
     facts = await RecordedRay(nodes="nodes_dead").ray().read_nodes()
     dead = next(node for node in facts.nodes if node.state == "DEAD")
     assert (dead.id, dead.name, dead.ip) == (WORKER, "worker1", "127.0.0.1")
@@ -178,7 +178,7 @@ async def test_a_node_that_was_dead_before_anyone_looked_is_known_to_the_state_a
     assert dead.labels["accel"] == "h100"
 
 
-async def test_who_the_nodes_are_is_asked_rarely_unless_one_is_strange():
+async def test_identities_are_read_rarely_unless_a_node_has_none():
     ray, clock = RecordedRay(nodes="nodes_dead"), Clock()
     it = ray.ray(clock)
     for _ in range(10):
@@ -190,7 +190,7 @@ async def test_who_the_nodes_are_is_asked_rarely_unless_one_is_strange():
     assert ray.times_asked("/api/v0/nodes") == 2
 
 
-async def test_at_first_it_is_asked_at_once_who_the_nodes_are_not_only_when_their_figures_have_come():
+async def test_the_first_identities_are_requested_together_with_the_figures():
     ray = RecordedRay()
     ray.paths["/nodes"] = (500, "500 Internal Server Error")
     with pytest.raises(SourceError):
@@ -198,13 +198,13 @@ async def test_at_first_it_is_asked_at_once_who_the_nodes_are_not_only_when_thei
     assert ray.times_asked("/api/v0/nodes") == 1
 
 
-async def test_figures_dont_wait_for_names():
+async def test_figures_do_not_wait_for_identities():
     cluster = Cluster()
     cluster.paths["/api/v0/nodes"] = (500, "500 Internal Server Error\n\nServer got itself in trouble")
     assert (await cluster.read()).nodes[0].agent.cpu == 34.8
 
 
-async def test_a_sudden_empty_list_is_not_believed_at_once():
+async def test_a_sudden_empty_list_is_not_accepted_at_once():
     cluster = Cluster(3)
     await cluster.read()
     cluster.entries.clear()
@@ -214,7 +214,7 @@ async def test_a_sudden_empty_list_is_not_believed_at_once():
     assert (await cluster.read()).nodes == ()
 
 
-async def test_an_empty_list_that_is_repeated_in_haste_is_not_believed_either():
+async def test_an_empty_list_that_is_repeated_quickly_is_not_accepted_either():
     cluster = Cluster(3)
     await cluster.read()
     cluster.entries.clear()
@@ -223,7 +223,7 @@ async def test_an_empty_list_that_is_repeated_in_haste_is_not_believed_either():
             await cluster.read(later=1.0)
 
 
-async def test_nodes_that_all_lose_their_figures_at_once_are_not_believed_at_once():
+async def test_the_loss_of_all_figures_is_not_accepted_at_once():
     cluster = Cluster(2)
     await cluster.read()
     whole = copy.deepcopy(cluster.entries)
@@ -263,14 +263,14 @@ async def test_a_node_that_never_had_figures_has_none():
 
 
 @pytest.mark.parametrize(("count", "seconds"), [(1, 5.0), (100, 5.0), (101, 10.0), (401, 15.0)])
-async def test_many_nodes_are_asked_for_less_often(count, seconds):
+async def test_many_nodes_are_read_less_often(count, seconds):
     cluster = Cluster(count)
     await cluster.read()
     source = next(source for source in cluster.it.sources if source.name == "ray.nodes")
     assert source.pause() == seconds
 
 
-async def test_every_question_is_a_new_one_to_rays_cache():
+async def test_every_request_bypasses_rays_cache():
     cluster = Cluster()
     await cluster.read()
     await cluster.read()
@@ -279,7 +279,7 @@ async def test_every_question_is_a_new_one_to_rays_cache():
     assert asked[0]["_"] != asked[1]["_"]
 
 
-async def test_a_nodes_processes_come_without_their_padding_and_with_their_gpus():
+async def test_the_processes_of_a_node_have_their_gpus_and_no_padding():
     ray = RecordedRay()
     ray.paths[f"/nodes/{NODE}"] = recorded("node")
     found = {process.pid: process for process in await ray.ray().node_processes(NODE)}
@@ -290,14 +290,14 @@ async def test_a_nodes_processes_come_without_their_padding_and_with_their_gpus(
     assert found[23768].kind == "driver"
 
 
-async def test_a_node_that_ray_does_not_know_is_not_an_empty_one():
+async def test_an_unknown_node_is_an_error_and_not_an_empty_node():
     ray = RecordedRay()
     ray.paths["/nodes/abc"] = {"result": True, "msg": "", "data": {"detail": {"raylet": {"objectStoreUsedMemory": 0}, "workers": []}}}
     with pytest.raises(SourceError, match="knows no node abc"):
         await ray.ray().node_processes("abc")
 
 
-async def test_a_cluster_grows_where_an_autoscaler_has_made_a_node():
+async def test_a_cluster_grows_if_an_autoscaler_has_started_a_node():
     ray = RecordedRay()
     assert not (await ray.ray().read_nodes()).growing
     ray.paths["/nodes"]["data"]["summary"][0]["raylet"]["nodeTypeName"] = "gpu-worker"

@@ -1,21 +1,21 @@
-"""Workers that Ray's memory monitor has ended, as real Rays told of them: new and old words, each kill once, none taken back."""
+"""Kills of Ray's memory monitor, recorded from real Rays of new and old versions: each kill appears once and none disappears."""
 
 from __future__ import annotations
 
 import pytest
 
-from cockpit.sources.ray.oom import CALM_PAUSE_S, KEEP_S, PAUSE_PER_ANSWER_TIME, OomKills, victims
+from cockpit.sources.ray.oom import CALM_PAUSE_S, KEEP_S, PAUSE_PER_ANSWER_TIME, OomKills, find_victims
 from cockpit.sources.ray.wire import Listing
 from cockpit.sources.source import SourceError
 from tests.sources.ray.recorded_ray import Clock, RecordedRay, listing, recorded
 
 ENDED = {"2.60": 1_795_274_422.458, "2.44.1": 1_795_274_569.953}
-"""When the last of the three workers of each recording was ended."""
+"""The time of the last of the three kills in each recording."""
 GIB = 1 << 30
 
 
-def told_by(version, *, cut=False, events="events_oom", after=60.0):
-    """A Ray that answers as it did then, so many seconds later; its list of workers may be cut."""
+def recorded_kills(version, *, cut=False, events="events_oom", after=60.0):
+    """A Ray with the recorded answers, `after` seconds after the kills; its list of workers may be cut."""
     ray, clock = RecordedRay(version), Clock()
     clock.now = ENDED[version] + after
     workers = recorded("workers_oom", version)
@@ -27,8 +27,8 @@ def told_by(version, *, cut=False, events="events_oom", after=60.0):
 
 
 @pytest.mark.parametrize("version", ["2.60", "2.44.1"])
-async def test_who_was_ended_when_and_what_it_held(version):
-    ray, clock = told_by(version)
+async def test_a_kill_has_its_worker_its_time_and_its_memory(version):
+    ray, clock = recorded_kills(version)
     kills = (await ray.ray(clock).read_kills()).kills
     assert [(kill.by, kill.name, kill.job) for kill in kills] == [
         ("ray", "hogtask", "02000000"),
@@ -45,17 +45,17 @@ async def test_who_was_ended_when_and_what_it_held(version):
 
 
 @pytest.mark.parametrize(("version", "known"), [("2.60", 3), ("2.44.1", 2)])
-async def test_where_ray_cuts_its_list_its_events_tell_the_same(version, known):
-    """Of the last kill the events of the old one had not told yet."""
-    ray, clock = told_by(version, cut=True)
+async def test_if_ray_cuts_its_list_the_kills_come_from_its_events(version, known):
+    """The events of the old version did not have the last kill yet."""
+    ray, clock = recorded_kills(version, cut=True)
     kills = (await ray.ray(clock).read_kills()).kills
     assert len(kills) == known
     assert {kill.name for kill in kills} <= {"hogtask", "hog:Hog.__init__"}
     assert all(kill.held and kill.node and ENDED[version] - 60 < kill.moment <= ENDED[version] for kill in kills)
 
 
-async def test_it_asks_calmly_for_these_workers_alone_and_for_events_only_where_it_must():
-    ray, clock = told_by("2.60")
+async def test_only_these_workers_are_requested_at_long_intervals_and_events_only_if_needed():
+    ray, clock = recorded_kills("2.60")
     it = ray.ray(clock)
     await it.read_kills()
     asked = [request.url.params for request in ray.asked if request.url.path == "/api/v0/workers"]
@@ -64,22 +64,22 @@ async def test_it_asks_calmly_for_these_workers_alone_and_for_events_only_where_
     assert next(source for source in it.sources if source.name == "ray.oom").pause() >= CALM_PAUSE_S
 
 
-def test_what_took_long_is_asked_for_seldom():
+def test_a_slow_answer_is_requested_seldom():
     kills = OomKills(Clock())
-    kills.take(Listing(), None, 10.0)
+    kills.update(Listing(), None, 10.0)
     assert kills.pause() == 10.0 * PAUSE_PER_ANSWER_TIME
 
 
-async def test_a_list_that_is_empty_for_a_moment_takes_nothing_back():
-    ray, clock = told_by("2.60")
+async def test_an_empty_list_removes_no_known_kill():
+    ray, clock = recorded_kills("2.60")
     it = ray.ray(clock)
     before = await it.read_kills()
     ray.paths["/api/v0/workers"] = listing()
     assert await it.read_kills() == before
 
 
-async def test_after_an_hour_it_is_forgotten():
-    ray, clock = told_by("2.60")
+async def test_a_kill_is_forgotten_after_an_hour():
+    ray, clock = recorded_kills("2.60")
     it = ray.ray(clock)
     await it.read_kills()
     clock.now += KEEP_S
@@ -87,7 +87,7 @@ async def test_after_an_hour_it_is_forgotten():
 
 
 async def test_another_cluster_has_had_no_such_kills():
-    ray, clock = told_by("2.60")
+    ray, clock = recorded_kills("2.60")
     it = ray.ray(clock)
     await it.identify()
     await it.read_kills()
@@ -98,14 +98,14 @@ async def test_another_cluster_has_had_no_such_kills():
 
 
 async def test_a_ray_that_refuses_is_a_fault():
-    ray, clock = told_by("2.60")
+    ray, clock = recorded_kills("2.60")
     ray.paths["/api/v0/workers"] = (500, "500 Internal Server Error")
     with pytest.raises(SourceError):
         await ray.ray(clock).read_kills()
 
 
-async def test_a_worker_of_which_ray_says_little_is_told_all_the_same():
-    ray, clock = told_by("2.60")
+async def test_a_kill_with_few_details_is_reported_too():
+    ray, clock = recorded_kills("2.60")
     bare = {"node_id": "ab" * 28, "pid": 77, "exit_type": "NODE_OUT_OF_MEMORY", "end_time_ms": int(clock.now * 1000) - 1000}
     others = {"exit_type": "USER_ERROR", "pid": 78, "node_id": "ab" * 28, "end_time_ms": bare["end_time_ms"]}
     ray.paths["/api/v0/workers"] = listing(bare, {**bare, "pid": 0}, {**bare, "pid": 79, "end_time_ms": 0}, others)
@@ -113,12 +113,12 @@ async def test_a_worker_of_which_ray_says_little_is_told_all_the_same():
     assert (kill.pid, kill.name, kill.held, kill.text) == (77, None, None, "")
 
 
-def test_words_that_are_made_up_by_a_task_cost_no_time_and_hide_secrets():
+def test_a_text_that_a_task_invented_costs_no_time_and_hides_secrets():
     text = "Selected to kill: (Task: job ID=02000000, lease ID=0, task name=" + "a, task name=" * 20_000
-    assert list(victims(text)) == []
+    assert list(find_victims(text)) == []
     name = "WANDB_API_KEY=0123456789abcdef0123"
     told = (
         f"Selected to kill: (Task: job ID=02000000, lease ID=0, task name={name}, required resources={{}}, pid=5, actual memory used=1.00GB"
     )
-    (victim,) = victims(told)
+    (victim,) = find_victims(told)
     assert "0123456789abcdef" not in victim.name

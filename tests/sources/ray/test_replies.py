@@ -15,7 +15,7 @@ MANY = 400
 
 
 def nodes_reply(*more: dict[str, Any]) -> dict[str, Any]:
-    """A recorded answer with its nodes over and over, and some more in the midst of them."""
+    """A recorded answer with many copies of its nodes, and some other nodes among them."""
     reply = recorded("nodes")
     nodes = [{**node, "hostname": f"{node['hostname']}-{number}"} for number in range(MANY) for node in reply["data"]["summary"]]
     reply["data"]["summary"] = [*nodes[: MANY // 2], *more, *nodes[MANY // 2 :]]
@@ -23,7 +23,7 @@ def nodes_reply(*more: dict[str, Any]) -> dict[str, Any]:
 
 
 CHUNK_BYTES = 1 << 16
-"""That come at once."""
+"""The bytes that arrive at once."""
 
 
 def read_nodes(text: str, most_held: float = float("inf")) -> wire.NodesData:
@@ -63,18 +63,18 @@ def test_nodes_are_read_however_their_json_is_spaced():
         assert read_nodes(text) == whole(text)
 
 
-def test_of_nodes_alone_hardly_more_is_held_than_a_piece():
+def test_little_more_than_a_piece_is_kept_of_a_reply_with_only_nodes():
     read_nodes(json.dumps(nodes_reply()), most_held=PIECE_BYTES + 2 * CHUNK_BYTES)
 
 
-def test_nodes_of_which_the_first_is_dead_are_not_held_either():
+def test_a_reply_whose_first_node_is_dead_is_not_kept_either():
     reply = nodes_reply()
     reply["data"]["summary"].insert(0, {"raylet": {"state": "DEAD"}, "hostname": "dead"})
     text = json.dumps(reply)
     assert read_nodes(text, most_held=PIECE_BYTES + 2 * CHUNK_BYTES) == whole(text)
 
 
-def test_what_has_no_nodes_in_its_first_piece_is_searched_only_once(monkeypatch):
+def test_a_reply_without_nodes_in_its_first_piece_is_searched_only_once(monkeypatch):
     begins = []
     monkeypatch.setattr(replies, "_NODES_BEGIN", SimpleNamespace(search=begins.append))
     body, reader = bytearray(PIECE_BYTES), NodeReader()
@@ -83,7 +83,7 @@ def test_what_has_no_nodes_in_its_first_piece_is_searched_only_once(monkeypatch)
     assert len(begins) == 1
 
 
-def test_what_has_no_end_of_a_node_is_searched_once_from_end_to_end():
+def test_a_reply_without_a_separator_is_searched_once():
     searched = []
 
     class Body(bytearray):
@@ -100,23 +100,23 @@ def test_what_has_no_end_of_a_node_is_searched_once_from_end_to_end():
     assert CHUNK_BYTES <= max(searched) < CHUNK_BYTES + 100
 
 
-def test_a_number_that_is_none_in_one_node_leaves_the_others_as_they_are():
+def test_an_invalid_number_in_one_node_does_not_change_the_others():
     read = read_nodes(json.dumps(nodes_reply({"now": float("nan"), "hostname": "odd"}))).summary
     assert [node.now for node in read if node.hostname == "odd"] == [None]
     assert sum(node.mem is not None for node in read) == len(read) - 1
 
 
-def test_nodes_of_which_the_end_is_missing_are_not_ray():
+def test_a_truncated_reply_is_not_ray():
     with pytest.raises(NotRayError, match="not JSON"):
         read_nodes(json.dumps(nodes_reply())[:-40])
 
 
-def test_a_node_of_another_shape_says_where_it_differs():
+def test_the_error_for_an_unexpected_node_names_the_field():
     with pytest.raises(NotRayError, match=r"unexpected JSON .*cpu"):
         read_nodes(json.dumps(nodes_reply({"now": 1, "cpu": "warm"})))
 
 
-def test_a_long_list_is_the_same_entry_by_entry():
+def test_a_long_list_decoded_by_entries_is_the_same():
     reply = recorded("actors")
     reply["data"]["result"]["result"] *= MANY
     body = json.dumps(reply).encode()

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from cockpit.sources.ray.resources import ResourceNames, is_grouped, mangle, parse_uses, plausible_amount, strip_group_names, whole
+from cockpit.sources.ray.resources import ResourceNames, is_grouped, mangle, parse_uses, plausible_amount, plausible_int, strip_group_names
 
 GROUP = "1170df76616358ce8c39a7b4122302000000"
 
@@ -22,7 +22,7 @@ def test_names_are_mangled_as_the_dashboard_does_it(real, mangled):
     assert mangle(real) == mangled
 
 
-def test_a_name_comes_back_once_it_has_been_seen():
+def test_a_real_name_is_restored_once_it_has_been_seen():
     names = ResourceNames()
     assert names.unmangle("specialHwA") == "specialHwA"
     names.learn(["special_hw_a", "GPU"])
@@ -34,7 +34,7 @@ def test_a_name_comes_back_once_it_has_been_seen():
     ]
 
 
-def test_a_groups_share_is_known_by_both_its_names():
+def test_a_groups_share_is_recognized_by_its_real_and_its_mangled_name():
     assert is_grouped(f"GPU_group_0_{GROUP}")
     assert is_grouped("GPUGroup1170Df76616358Ce8C39A7B4122302000000")
     assert not is_grouped("GPU")
@@ -50,27 +50,28 @@ def test_a_gpu_that_a_group_names_twice_is_one_gpu():
     }
 
 
-def test_what_a_group_reserves_is_handed_out_used_or_not():
+def test_all_that_a_group_reserves_counts_as_used():
     text = "2.5/8.0 GPU (1.0 used of 2.0 reserved in placement groups)\n0.0/4.0 CPU (0.0 used of 1.0 reserved in placement groups)"
     assert parse_uses(text) == {"GPU": (3.5, 8.0), "CPU": (1.0, 4.0)}
 
 
-def test_memory_comes_in_units():
+def test_memory_is_read_with_its_unit():
     assert parse_uses("1.50GiB/22.20GiB memory\n0B/190.73MiB object_store_memory") == {
         "memory": (1.5 * 2**30, 22.2 * 2**30),
         "object_store_memory": (0.0, 190.73 * 2**20),
     }
 
 
-def test_lines_that_say_nothing_of_use_say_nothing():
+def test_lines_of_another_format_are_ignored():
     assert parse_uses("hello\n/ GPU\n1-e/2 GPU x\n\n") == {}
 
 
 @pytest.mark.parametrize("absurd", [math.nan, math.inf, -math.inf, 1e18, -1e300])
-def test_what_is_no_amount_is_unknown(absurd):
-    assert plausible_amount(absurd) is whole(absurd) is None
+def test_an_implausible_amount_is_unknown(absurd):
+    assert plausible_amount(absurd) is plausible_int(absurd) is None
     assert strip_group_names({"GPU": absurd, "CPU": 1.0}) == {"CPU": 1.0}
 
 
-def test_what_is_an_amount_stays():
-    assert [plausible_amount(0), plausible_amount(-1.5), plausible_amount(None), whole(2.9), whole(None)] == [0, -1.5, None, 2, None]
+def test_a_plausible_amount_stays():
+    assert [plausible_amount(0), plausible_amount(-1.5), plausible_amount(None)] == [0, -1.5, None]
+    assert [plausible_int(2.9), plausible_int(None)] == [2, None]

@@ -10,7 +10,7 @@ from cockpit.sources.source import SourceError
 from tests.sources.ray.recorded_ray import HEAD, Clock, RecordedRay, recorded
 
 
-async def test_what_is_handed_out_and_waited_for_is_read_from_the_monitors_blob():
+async def test_usage_and_demand_are_read_from_the_monitors_report():
     facts = await RecordedRay().ray().read_status()
     assert facts.usage is not None
     assert facts.usage[HEAD]["CPU"] == Quantity(used=2.0, total=2.0)
@@ -26,7 +26,7 @@ async def test_what_is_handed_out_and_waited_for_is_read_from_the_monitors_blob(
 
 
 @pytest.mark.parametrize("version", ["2.44.1", "2.9.3"])
-async def test_older_rays_say_the_same(version):
+async def test_older_rays_report_the_same(version):
     facts = await RecordedRay(version).ray().read_status()
     assert facts.usage is not None
     assert next(iter(facts.usage.values()))["accelerator_type:H100"].total == 1.0
@@ -34,7 +34,7 @@ async def test_older_rays_say_the_same(version):
     assert facts.strategies[0].strategy == "PACK"
 
 
-async def test_what_a_blob_repeats_of_a_node_stays_the_same_value_and_what_it_changes_is_read_anew():
+async def test_an_unchanged_node_stays_the_same_value_and_a_changed_one_is_read_again():
     ray = RecordedRay()
     it, usage = ray.ray(), ray.paths["/api/cluster_status"]["data"]["clusterStatus"]["loadMetricsReport"]["usageByNode"]
     first = (await it.read_status()).usage
@@ -50,16 +50,16 @@ async def test_what_a_blob_repeats_of_a_node_stays_the_same_value_and_what_it_ch
     assert HEAD not in ((await it.read_status()).usage or {})
 
 
-def test_what_was_read_before_a_name_was_known_is_read_again_with_it():
+def test_a_node_is_read_again_when_a_new_name_becomes_known():
     reports, blob = StatusReports(lambda: 0.0), {"time": 1.0, "loadMetricsReport": {"usageByNode": {HEAD: {"specialHwA": [0.0, 1.0]}}}}
-    before = reports.take(msgspec.json.decode(msgspec.json.encode(blob), type=wire.AutoscalerReport), None)
+    before = reports.update(msgspec.json.decode(msgspec.json.encode(blob), type=wire.AutoscalerReport), None)
     assert before.usage == {HEAD: {"specialHwA": Quantity(used=0.0, total=1.0)}}
     blob["loadMetricsReport"]["nodeTypes"] = [[{"special_hw_a": 1.0}, 1]]
-    after = reports.take(msgspec.json.decode(msgspec.json.encode(blob), type=wire.AutoscalerReport), None)
+    after = reports.update(msgspec.json.decode(msgspec.json.encode(blob), type=wire.AutoscalerReport), None)
     assert after.usage == {HEAD: {"special_hw_a": Quantity(used=0.0, total=1.0)}}
 
 
-async def test_a_monitor_that_has_stopped_writing_is_not_believed():
+async def test_the_report_of_a_monitor_that_has_stopped_is_refused():
     ray, clock = RecordedRay(), Clock()
     it = ray.ray(clock)
     await it.read_status()
@@ -73,7 +73,7 @@ async def test_a_monitor_that_has_stopped_writing_is_not_believed():
     assert (await it.read_status()).usage
 
 
-async def test_why_the_monitor_died_is_told_if_ray_knows():
+async def test_the_monitors_error_is_reported_if_ray_knows_it():
     ray, clock = RecordedRay(), Clock()
     ray.paths["/api/cluster_status"]["data"]["autoscalingError"] = "Traceback\n  File x\nKeyError: 'password=hunter22'"
     it = ray.ray(clock)
@@ -91,13 +91,13 @@ def v2() -> RecordedRay:
     return ray
 
 
-async def test_under_autoscaler_v2_the_text_is_read_and_use_by_node_is_unknown():
+async def test_with_autoscaler_v2_the_text_is_read_and_usage_by_node_is_unknown():
     facts = await v2().ray().read_status()
     assert facts.usage is None
     assert facts.demand == (Demand(needs={"CPU": 1.0, "GPU": 50.0}, count=1),)
 
 
-async def test_once_it_is_known_the_text_is_asked_for_at_once():
+async def test_once_autoscaler_v2_is_known_only_the_text_is_requested():
     ray = v2()
     it = ray.ray()
     await it.read_status()
@@ -105,7 +105,7 @@ async def test_once_it_is_known_the_text_is_asked_for_at_once():
     assert [request.url.params.get("format") for request in ray.asked if request.url.path == "/api/cluster_status"] == [None, "1", "1"]
 
 
-async def test_text_and_blob_agree_on_what_waits():
+async def test_text_and_json_report_the_same_demand():
     ray = RecordedRay()
     blob = await ray.ray().read_status()
     ray.paths["/api/cluster_status"] = lambda request: recorded("status_text" if "format" in request.url.params else "status_v2")
@@ -116,13 +116,13 @@ async def test_text_and_blob_agree_on_what_waits():
     assert sorted(text.strategies, key=str) == sorted(blob.strategies, key=str)
 
 
-async def test_no_status_at_all_is_unknown_not_empty():
+async def test_a_missing_status_is_unknown_and_not_empty():
     ray = RecordedRay(status="status_v2")
     with pytest.raises(SourceError, match="no status yet"):
         await ray.ray().read_status()
 
 
-async def test_a_text_of_another_kind_is_unknown_not_empty():
+async def test_a_text_of_another_format_is_unknown_and_not_empty():
     ray = v2()
     ray.paths["/api/cluster_status"] = lambda request: (
         {"result": True, "msg": "", "data": {"clusterStatus": "No cluster status." if "format" in request.url.params else None}}
@@ -131,7 +131,7 @@ async def test_a_text_of_another_kind_is_unknown_not_empty():
         await ray.ray().read_status()
 
 
-async def test_counts_that_count_nothing_are_left_out():
+async def test_demands_with_an_implausible_count_are_left_out():
     ray = RecordedRay()
     blob = {
         "usageByNode": {HEAD: {"GPU": ["nan", "inf"], "CPU": [1.0, 2.0]}},
@@ -145,7 +145,7 @@ async def test_counts_that_count_nothing_are_left_out():
     assert facts.strategies == ()
 
 
-def test_a_count_longer_than_a_line_is_no_count():
+def test_an_overlong_count_is_ignored():
     text = "Usage:\n 1e999/2.0 CPU\n\nDemands:\n {'CPU': 1.0}: %s pending tasks/actors\n {'GPU': 1e999} * 2: 3+ pending tasks/actors\n"
     facts = parse_status(text % ("9" * 5000))
     assert facts.demand == ()

@@ -16,18 +16,18 @@ def as_nodes(body: bytes) -> wire.NodesData:
     return data
 
 
-def test_numbers_that_protobuf_wrote_as_strings_are_numbers():
+def test_numbers_that_protobuf_writes_as_strings_are_numbers():
     body = b'{"placement_group_id": "a", "stats": {"creation_request_received_ns": "1795223981165841567"}}'
     assert decode(body, wire.Group).stats == wire.GroupStats(creation_request_received_ns=1795223981165841567)
     assert decode(b'{"actor_id": "a", "num_restarts": "2"}', wire.Actor).num_restarts == 2
 
 
-def test_what_is_left_out_is_unknown_and_what_is_new_is_ignored():
+def test_missing_fields_are_unknown_and_new_ones_are_ignored():
     assert decode(b'{"actor_id": "a", "invented_in_3.0": [1]}', wire.Actor) == wire.Actor("a")
 
 
 @pytest.mark.parametrize("version", ["2.60", "2.44.1", "2.9.3"])
-def test_what_three_rays_answered_can_be_read(version):
+def test_recorded_answers_of_three_versions_can_be_read(version):
     folder = RECORDED / version
     assert as_nodes((folder / "nodes.json").read_bytes()).summary[0].mem is not None
     assert decode((folder / "actors.json").read_bytes(), wire.Reply[wire.Listed[wire.Actor]]).data
@@ -39,7 +39,7 @@ def test_what_three_rays_answered_can_be_read(version):
     assert status.cluster_status.load_metrics_report is not None
 
 
-def test_what_python_writes_and_json_does_not_know_is_unknown():
+def test_the_invalid_json_of_python_is_read():
     entry = as_nodes(b'{"data": {"summary": [{"cpu": NaN, "now": 1e999, "hostname": "\\udc80"}]}}').summary[0]
     assert (entry.cpu, entry.now, entry.hostname) == (None, None, "?")
 
@@ -56,18 +56,18 @@ def test_what_python_writes_and_json_does_not_know_is_unknown():
         b'{"data": {"summary": [{"cpu": 1' + b"0" * 5000 + b"}]}}",
     ],
 )
-def test_what_is_not_json_is_not_ray(body):
+def test_a_body_that_is_not_json_is_not_ray(body):
     with pytest.raises(NotRayError):
         decode_reply(body, wire.NodesData)
 
 
 @pytest.mark.parametrize("body", [b"[]", b'{"data": {"summary": 3}}', b'{"data": {}}', b'{"data": {"summary": [{"cpu": "warm"}]}}'])
-def test_json_of_another_shape_says_where_it_differs(body):
+def test_the_error_for_unexpected_json_names_the_field(body):
     with pytest.raises(NotRayError, match="unexpected JSON"):
         decode_reply(body, wire.NodesData)
 
 
-def test_a_list_that_was_cut_says_so():
+def test_a_cut_list_is_marked():
     whole = recorded("placement_groups")["data"]["result"]
     cut_at_the_source = {**whole, "total": 12203, "num_after_truncation": 10000}
     cut_by_the_limit = {**whole, "num_filtered": 12}
