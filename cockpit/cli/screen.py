@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import select
 import signal
@@ -18,8 +19,6 @@ from cockpit.monitor.monitor import ClusterMonitor
 if TYPE_CHECKING:
     from cockpit.ui.app import Cockpit
 
-SWITCH_INTERVAL_S: Final = 0.0001
-"""Seconds after which a thread that decodes or judges lets a key go first (docs/decisions/0008-keys-on-a-large-cluster.md)."""
 HANGUP_CHECK_INTERVAL_S: Final = 1.0
 """Seconds after which the terminal is looked at again: not every kind of terminal wakes whoever waits for nothing but its end."""
 
@@ -45,7 +44,7 @@ async def _show(config: Config, greeting: str | None) -> int:
 
 async def run_until_quit(app: Cockpit) -> int:
     """The exit code."""
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.freeze()  # a full collection need not visit what was imported: docs/decisions/0008-keys-on-a-large-cluster.md
     signal.signal(signal.SIGHUP, partial(_hang_up, app))
     threading.Thread(target=_wait_for_hangup, name="terminal", daemon=True).start()
     await app.run_async()
