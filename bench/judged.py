@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -49,6 +50,7 @@ def measure() -> list[Row]:
     except SourceError as error:
         return unmeasured(LINES, str(error))
     decode = sum(decodes)
+    gc.freeze()  # as the screen does (cockpit/cli/screen.py)
     values = [_checked(Join()(parts, time.time()), decode)]
     probed = replace(parts, hosts=_hosts(Join()(parts, time.time())))
     for seen in (parts, probed):

@@ -49,8 +49,10 @@ def proxy_of_shell(facts: Facts) -> Iterator[Finding]:
 @rests_on("ray.nodes", "rays")
 def proxies_of_raylets(facts: Facts) -> Iterator[Finding]:
     """Proxies in the environment of raylets, one finding for all nodes: workers and drivers inherit it, and connect to nodes' addresses."""
-    addresses = list(dict.fromkeys(node.ip for node in facts.living_nodes if node.ip))
     having = [(live.node, live.raylet.proxy) for live in live_raylets(facts) if live.raylet.proxy]
+    if not having:
+        return
+    addresses = list(dict.fromkeys(node.ip for node in facts.living_nodes if node.ip))
     hosts = AskedHosts(addresses)
     not_excepted = {exceptions: hosts.not_excepted(exceptions) for exceptions in {proxy.exceptions for _, proxy in having}}
     found = [(node, proxy) for node, proxy in having if not_excepted[proxy.exceptions]]
