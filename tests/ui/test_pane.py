@@ -140,6 +140,10 @@ async def test_a_click_in_the_pane_chooses_nothing(make):
     app = make(snapshot(findings=(LOST,)))
     async with app.run_test(size=(160, 60)) as pilot:
         await until(pilot, lambda: "FINDING" in pane(app))
+        place = None
+        while place != app.query_one(Pane).region:  # until the screen has been laid out
+            place = app.query_one(Pane).region
+            await pilot.pause(0.1)
         for line in range(1, 8):
             await pilot.click(app.query_one(Pane), offset=(20, line))
         assert table_of(app).at == 0
