@@ -112,7 +112,7 @@ class Body(Vertical):
         has_pane = self.is_wanted and is_large(self.app.size)
         if self._table.lends != (lends and has_pane):
             self._table.lends = lends and has_pane
-            self._table.on_resize()
+            self._table.lay_out_again()
         self._pane.show(self._table.selected, self._lines(), self._table.view, fresh=True)
 
     @property

@@ -111,7 +111,7 @@ class Table(ScrollView, can_focus=True):
     def show(self, sections: Sequence[Section[Any]], view: View, page: str | None = None, *, expected_room: int = 0) -> None:
         """Replace everything. Another `page` than the last opens where its cursor was left, or at its top.
 
-        `expected_room`: lines that it will have, where it isn't laid out yet, so that its first frame looks as the next.
+        `expected_room`: lines that it and the pane will have after the next layout, so that one frame looks as the next.
         """
         is_other = page not in (None, self._page)
         place = self._place
@@ -156,7 +156,7 @@ class Table(ScrollView, can_focus=True):
     def room(self) -> int:
         """Lines that sections may take without being scrolled: its own, and those that a pane below it has been lent."""
         around = self.parent if isinstance(self.parent, Widget) else self
-        return around.size.height or self._expected_room
+        return self._expected_room or around.size.height
 
     @property
     def count(self) -> int:
@@ -362,6 +362,10 @@ class Table(ScrollView, can_focus=True):
                 return
 
     def on_resize(self) -> None:
+        self._expected_room = 0
+        self.lay_out_again()
+
+    def lay_out_again(self) -> None:
         """Columns come and go with the room."""
         self.show(self._sections, self.view)
         self.post_message(self.Moved())

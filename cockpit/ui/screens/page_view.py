@@ -164,7 +164,11 @@ class PageView(Vertical):
         with self.app.batch_update():
             recorded = services.recorder.state_of(view.snapshot.cluster) if services.recorder else None
             notes = page_notes(self.page, self.table, recorded, time=self._owner.time_note(), readonly=services.config.readonly)
-            room = view.height - self.header.show(view, self.pages, notes) - FOOTER_LINES
+            header_lines = self.header.show(view, self.pages, notes)
+            if self.body.size.height:  # laid out, perhaps with more or fewer lines of the header
+                room = self.body.size.height + self.header.size.height - header_lines
+            else:
+                room = view.height - header_lines - FOOTER_LINES
             self.table.show(self.page.sections(view), view, self.page.heading, expected_room=room)
             is_first = len(self.pages) == 1
             self.body.show(lends=is_first, may_cover=is_first and not isinstance(self.page, OverviewPage))
