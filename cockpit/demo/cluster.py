@@ -169,7 +169,7 @@ def _submit_jobs(
     write_preset(folder, ray_python(), facts["gcs"], port, _free_ports(2), {**_ray_variables(folder, _free_ports(2)), **gpus})
     env = {**gpus, "RAY_API_SERVER_ADDRESS": address, DEMO_FOLDER: str(folder / "presets")}
     demo = DemoCluster(address, env, folder, session)
-    _write_dead_session(session.parent)
+    write_dead_session(session.parent)
     on_step(f"Ray's dashboard is at {address}; submitting {len(JOBS)} jobs")
     for name, entrypoint in JOBS.items():
         demo.submit(name, entrypoint)
@@ -215,7 +215,7 @@ def _read_first_line(keeper: subprocess.Popen[bytes], folder: Path) -> dict[str,
     return facts
 
 
-def _write_dead_session(temp: Path) -> None:
+def write_dead_session(temp: Path) -> None:
     """Write the files of a Ray session that ended three weeks ago, with a checkpoint."""
     session = temp / time.strftime("session_%Y-%m-%d_%H-%M-%S_104729_4242", time.localtime(time.time() - 21 * 86400))
     for name, size in {

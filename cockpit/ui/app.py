@@ -29,7 +29,7 @@ from cockpit.ui.recorded import RecordedPast
 from cockpit.ui.screens.live import LiveScreen
 from cockpit.ui.screens.replay import ReplayScreen
 from cockpit.ui.services import RunbookFactory, Services
-from cockpit.ui.textual_internals import AsciiDriver
+from cockpit.ui.textual_internals import AsciiDriver, Palette
 from cockpit.ui.theme import DEFAULT_THEME, choose_signs, expect_theme, register_theme, register_themes, variable_defaults
 from cockpit.ui.tones import TonedApp
 
@@ -169,8 +169,6 @@ class Cockpit(TonedApp):
 
     def action_command_palette(self) -> None:
         """Find pages, actions and keys by their names or by what they do."""
-        from cockpit.ui.palette import Palette
-
         if not isinstance(self.screen, Palette):
             self.push_screen(Palette(id="--command-palette"))
 

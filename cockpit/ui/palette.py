@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
-from textual import work
 from textual.app import SystemCommand
-from textual.command import CommandPalette, Hit, Hits
+from textual.command import Hit, Hits
 from textual.system_commands import SystemCommandsProvider
 
 from cockpit.acts.table import ACTS
@@ -76,14 +75,6 @@ class Commands(SystemCommandsProvider):
                 yield Hit(score, matcher.highlight(name), run, help=about)
             elif all(word in told for word in words):
                 yield Hit(FOUND_BY_WORDS, name, run, help=about)
-
-
-class Palette(CommandPalette):
-    """Textual's own (8.2.8); but one that is closed at once, while its search begins, doesn't end the program."""
-
-    @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP, exit_on_error=False)
-    async def _gather_commands(self, search_value: str) -> None:
-        await CommandPalette._gather_commands.__wrapped__(self, search_value)  # type: ignore[attr-defined]  # `work` wraps it
 
 
 def all_commands(screen: LiveScreen | ReplayScreen, theirs: Iterable[SystemCommand]) -> Iterator[SystemCommand]:

@@ -11,7 +11,9 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from rich.text import Text
+from textual import work
 from textual.app import App
+from textual.command import CommandPalette
 from textual.drivers.linux_driver import LinuxDriver
 
 from cockpit.text import to_ascii
@@ -114,3 +116,11 @@ def take_back_notifications(app: App[Any], severity: str) -> None:
     for notification in list(app._notifications):
         if notification.severity == severity:
             app._unnotify(notification)
+
+
+class Palette(CommandPalette):
+    """Textual's palette (8.2.8). If it is closed while its search begins, Textual ends the program with an error."""
+
+    @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP, exit_on_error=False)
+    async def _gather_commands(self, search_value: str) -> None:
+        await CommandPalette._gather_commands.__wrapped__(self, search_value)  # type: ignore[attr-defined]  # `work` wraps it

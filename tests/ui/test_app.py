@@ -19,7 +19,7 @@ from cockpit.ui.app import Cockpit
 from cockpit.ui.footer import Footer
 from cockpit.ui.header import fault_lines
 from cockpit.ui.pages import PAGES
-from cockpit.ui.palette import OTHER_WORDS, Commands, Palette
+from cockpit.ui.palette import OTHER_WORDS, Commands
 from cockpit.ui.screens.dialogs import NameDialog, TextScreen
 from cockpit.ui.screens.help import key_name, own_bindings
 from cockpit.ui.screens.live import LiveScreen
@@ -27,6 +27,7 @@ from cockpit.ui.screens.log import LogScreen
 from cockpit.ui.screens.page_view import PageView
 from cockpit.ui.screens.replay import ReplayScreen
 from cockpit.ui.table import Table
+from cockpit.ui.textual_internals import Palette
 from cockpit.ui.view import Index
 from tests.ui.conftest import Hand
 from tests.ui.screen import HOSTILE, pages_of, said, shown, table_of, unsafe, until

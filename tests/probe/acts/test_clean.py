@@ -45,7 +45,7 @@ def test_a_dead_session_is_removed_completely(ground):
 
 
 def test_the_dead_session_of_the_demo_can_be_cleaned_and_its_checkpoint_stays(ground):
-    demo._leave_stale_session(ground.temp)
+    demo.write_dead_session(ground.temp)
     planned = ground.plan()
     (target,) = planned["targets"]
     assert (target["live"], planned["refused"]) == (False, [])
