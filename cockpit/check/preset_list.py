@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cockpit.check.check import check
-from cockpit.check.installed import find_frameworks
-from cockpit.check.preset import budget_for
-from cockpit.check.result import CheckOutcome
 from cockpit.config.settings import Config
 from cockpit.model import Snapshot, Value
 from cockpit.presets import Preset, PresetError, presets, redact_preset, with_hosts
+
+if TYPE_CHECKING:
+    from cockpit.check.result import CheckOutcome
 
 
 class PresetEntry(Value, frozen=True):
@@ -39,6 +39,10 @@ def hide_secrets(entry: PresetEntry) -> PresetEntry:
 
 def check_presets(snapshot: Snapshot, env: Mapping[str, str], config: Config) -> tuple[PresetEntry, ...]:
     """Read and check all presets, with the scripts that they name. It takes some tenths of a second on a slow disk."""
+    from cockpit.check.check import check  # all three: what reads commands takes 80 ms of the start, and no first page needs it
+    from cockpit.check.installed import find_frameworks
+    from cockpit.check.preset import budget_for
+
     entries = []
     for found in presets():
         if isinstance(found, PresetError):

@@ -7,8 +7,6 @@ from functools import partial
 from typing import ClassVar
 
 from cockpit.acts.act import Act, DiskRead, Impact, Nouns
-from cockpit.acts.launch.launch import Launches
-from cockpit.acts.launch.submission import preset_of_job
 from cockpit.acts.plan import Aim, Plan, Receipt
 from cockpit.acts.world import ActContext, Hear
 from cockpit.config.document import InputError
@@ -33,9 +31,13 @@ class LaunchAct(Act):
 
     async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
         """Plan the submission. The plan itself decides whether a word must be typed, because that depends on the other jobs."""
+        from cockpit.acts.launch.launch import Launches  # here and below: with it all that reads commands, 80 ms of the start
+
         return await context.keep(Launches).plan(self, aim, hear)
 
     async def perform(self, plan: Plan, context: ActContext, hear: Hear) -> Receipt:
+        from cockpit.acts.launch.launch import Launches
+
         return await context.keep(Launches).perform(plan, hear)
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
@@ -75,6 +77,8 @@ def reading_of_preset(row: Preset | Job) -> DiskRead:
 
 def _read(row: Preset | Job) -> Aim | str:
     """Return an aim at the preset as it is now (at the job if it has no preset), or why its file can't be used."""
+    from cockpit.acts.launch.submission import preset_of_job
+
     if isinstance(row, Job) and row.preset is None:
         return Aim(rows=(row,))
     try:
