@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 _ANY: Final = frozenset(("0.0.0.0", "::"))  # noqa: S104 what others bind
 _TABLE, _TABLE_OF_IPV6 = "/proc/net/tcp", "/proc/net/tcp6"
 _LISTEN: Final = "0A"
+_ESTABLISHED: Final = 1
 End = tuple[str, int]
 """An address and a port; an IPv4 address is always written as such."""
 Connection = tuple[End, End]
@@ -57,12 +58,25 @@ def find_server(port: int, addresses: frozenset[str], connections: frozenset[Con
     """
     sockets = list(_read_tables(port))
     peers = [found for found in sockets if not found.listens and (found.own, found.other) in connections]
-    addresses |= {peer.own[0] for peer in peers}
+    # Who opens and closes many sockets can hide one from a reading: he may listen unseen, and hold the other end of our connection.
+    hidden = {server for server, client in connections - {(peer.own, peer.other) for peer in peers} if _are_on_one_host(server, client)}
+    ends = frozenset(peer.own[0] for peer in peers) | {address for address, _ in hidden}
+    addresses |= ends
+    if connections and not addresses:  # all lead to other hosts: who listens on that port here says nothing of them
+        return Server(frozenset(), frozenset())
     listeners = {found.user for found in sockets if found.listens and (not addresses or found.own[0] in addresses | _ANY)}
     owners = {peer.user for peer in peers if peer.inode}
-    # Who opens and closes many sockets can hide one from a reading: he may listen unseen, and accept our connection later.
-    is_one_hidden = not listeners and any(not peer.inode for peer in peers)
-    return Server(frozenset() if is_one_hidden else frozenset(owners | listeners), frozenset(peer.own[0] for peer in peers))
+    is_one_hidden = bool(hidden) or (not listeners and any(not peer.inode for peer in peers))
+    return Server(frozenset() if is_one_hidden else frozenset(owners | listeners), ends)
+
+
+def _are_on_one_host(server: End, client: End) -> bool:
+    return server[0] == client[0] or ip_address(server[0]).is_loopback
+
+
+def is_established(client: socket.socket) -> bool:
+    """Whether neither end has closed a connection (tcpi_state, linux/tcp.h)."""
+    return client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED
 
 
 def connection_of(client: socket.socket) -> Connection:
@@ -89,9 +103,11 @@ def _end(address: str, port: int) -> End:
 
 def _read_tables(port: int) -> Iterator[TcpSocket]:
     """The sockets with that port at their own end. Raises `OSError`."""
-    lines = _read_lines(_TABLE)
+    # IPv6 first: a socket can become one of IPv4 (IPV6_ADDRFORM) and never the other way round. So each is in one of the two readings.
+    lines: list[str] = []
     with suppress(FileNotFoundError):  # a kernel without IPv6
         lines += _read_lines(_TABLE_OF_IPV6)
+    lines += _read_lines(_TABLE)
     ending = f":{port:04X}"
     for line in lines:
         if ending in line:

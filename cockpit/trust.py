@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from cockpit.probe import trust as probe_trust
 from cockpit.probe.trust import open_fd, read_begin, walk_path
-from cockpit.sockets import Connection, Server, connection_of, find_server, normal
+from cockpit.sockets import Connection, Server, connection_of, find_server, is_established, normal
 from cockpit.text import explain_os_error
 
 ROOT: Final = 0
@@ -45,17 +45,18 @@ class Peer:
         It is asked once: who holds the other end of a connection doesn't change.
         """
         self._sockets = [one for one in self._sockets if one.fileno() >= 0] + [client]
-        return self.why_not_trusted()
+        return self.why_not_trusted(client)
 
-    def why_not_trusted(self) -> str | None:
+    def why_not_trusted(self, newest: socket.socket | None = None) -> str | None:
         """Why nothing secret is sent, and nothing taken as Ray's word, in half a sentence; read anew each time.
 
         On this host the kernel tells whose sockets serve the address, whatever it is called: where our own connections end is what
         counts. An address that was given is believed; but what took its place later, when Ray has ended and another user has bound the
-        port, is not. Nor is a connection that ends on this host at nobody who can be seen.
+        port, is not. Nor is a connection that ends on this host at nobody who can be seen. `newest`: a connection that counts even if its
+        other end was closed already.
         """
         try:
-            users, addresses = self._find_server()
+            users, addresses = self._find_server(newest)
         except OSError as error:
             return f"the kernel can't be asked who serves port {self._port}: {explain_os_error(error)}"
         if self._given and not self._here:
@@ -81,7 +82,7 @@ class Peer:
             return bool(users) and users <= own_uids()
         return False
 
-    def _find_server(self) -> Server:
+    def _find_server(self, newest: socket.socket | None = None) -> Server:
         """Whoever serves it on this host; those who did when it was met first are believed if a person has named it.
 
         Raises `OSError` if that can't be known.
@@ -89,7 +90,8 @@ class Peer:
         connections = set()
         for one in self._sockets:
             with suppress(OSError):  # it is closed
-                connections.add(connection_of(one))
+                if one is newest or is_established(one):
+                    connections.add(connection_of(one))
         found = (self._find or find_server)(self._port, self._here, frozenset(connections))
         self._here |= found.addresses
         if self._given and self._here and self._first is None and found.users:

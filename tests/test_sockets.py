@@ -89,6 +89,44 @@ def test_nobody_is_known_to_serve_a_connection_whose_listener_is_hidden(server: 
             assert find_server(port, NOTHING, through(first, waiting)) == Server(NOBODY, frozenset(["127.0.0.2"]))
 
 
+def test_a_socket_that_becomes_one_of_ipv4_between_two_readings_is_seen(monkeypatch: pytest.MonkeyPatch):
+    """Linux turns an accepted socket of IPv6 into one of IPv4 for everybody (IPV6_ADDRFORM), and never back."""
+    with socket.socket(socket.AF_INET6) as ours:
+        ours.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        ours.bind(("::", 0))
+        ours.listen()
+        port = ours.getsockname()[1]
+        client = socket.create_connection(("127.0.0.1", port))
+        accepted, _ = ours.accept()
+    read, tables = sockets._read_lines, []
+
+    def read_and_turn(table: str) -> list[str]:
+        lines = read(table)
+        if not tables:
+            accepted.setsockopt(socket.IPPROTO_IPV6, 1, socket.AF_INET)  # IPV6_ADDRFORM, linux/in6.h
+        tables.append(table)
+        return lines
+
+    monkeypatch.setattr(sockets, "_read_lines", read_and_turn)
+    with client, accepted:
+        assert find_server(port, LOOPBACK, through(client)).users == ME
+    assert len(tables) == 2
+
+
+def test_a_connection_on_this_host_whose_other_end_is_not_seen_hides_who_serves_it(server: socket.socket):
+    """Whoever hides the socket that has accepted it need not listen any more; that somebody else listens says nothing."""
+    port = server.getsockname()[1]
+    hidden = frozenset([(("127.0.0.2", port), ("127.0.0.1", 9))])
+    assert find_server(port, frozenset(["127.0.0.2"]), hidden) == Server(NOBODY, frozenset(["127.0.0.2"]))
+    with socket.create_connection(("127.0.0.2", port)) as client:
+        assert find_server(port, NOTHING, through(client) | hidden).users == NOBODY
+
+
+def test_who_listens_here_says_nothing_of_a_connection_to_another_host(server: socket.socket):
+    port = server.getsockname()[1]
+    assert find_server(port, NOTHING, frozenset([(("192.0.2.7", port), ("192.0.2.1", 9))])) == Server(NOBODY, NOTHING)
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
 def test_a_server_of_both_protocols_is_found_by_either(address: str):
     with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as ours:

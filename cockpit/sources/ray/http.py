@@ -7,7 +7,7 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, Literal, ParamSpec, TypeVar, cast
@@ -37,6 +37,8 @@ Take = Callable[[bytearray], None]
 
 MAX_BODY_BYTES = 128 * 2**20
 """Bytes. `/nodes?view=summary` of 1,000 nodes with 20 workers each is 29 MB."""
+MAX_ERROR_BYTES, ERROR_TIMEOUT_S = 1 << 17, 5.0
+"""Bytes, and seconds, of the body of a refusal that are read: a traceback of Ray's has some kilobytes."""
 THREAD_MIN_BYTES = 1 << 18
 """Bytes from which an answer is decoded in a thread."""
 AUTH_CACHE_S = 5.0
@@ -268,7 +270,7 @@ class Dashboard:
         headers = {**headers, **await self._headers(path)}
         has_token = "Authorization" in headers
         with self._failures(path, method):
-            is_secret = has_token or hide is not None
+            is_secret = has_token or hide is not None or method == "PUT"  # a package may have secrets in its files
             async with self._open_client(is_secret=is_secret).stream(
                 method,
                 f"{self._url}{path}",
@@ -281,7 +283,7 @@ class Dashboard:
                 self.told_at = _moment(answer.headers.get("date")) or self.told_at
                 self.server = _line(clean(answer.headers.get("server", "")))[:MAX_SERVER_CHARS] or None
                 if answer.status_code != 200:
-                    body = await self._body(answer, method, path)
+                    body = await _read_error(answer)
                     said = hide(body.decode("utf-8", "replace")).encode() if hide else body
                     self._judge(answer, method, path, said, has_token=has_token)
                 yield answer
@@ -417,6 +419,21 @@ class Dashboard:
             raise SourceError(f"Ray dashboard {self.shown} can't be asked: {_line(redact(f'{error}')) or type(error).__name__}") from None
 
 
+async def _read_error(answer: httpx.Response) -> bytes:
+    """The beginning of the body of a refusal, or what comes of it in time: it is only shown."""
+    body = bytearray()
+
+    async def read() -> None:
+        async for piece in answer.aiter_raw():
+            body.extend(piece)
+            if len(body) >= MAX_ERROR_BYTES:
+                return
+
+    with suppress(asyncio.TimeoutError):
+        await wait_within(ERROR_TIMEOUT_S, read())
+    return bytes(body[:MAX_ERROR_BYTES])
+
+
 def _without_credentials(address: str) -> str:
     """The address without a user's name and password."""
     scheme, _, rest = address.partition("://")
@@ -426,7 +443,7 @@ def _without_credentials(address: str) -> str:
 
 def _line(text: str) -> str:
     """The first sentence or so of what came, for the end of a sentence."""
-    return redact(" ".join(text[:2000].split()))[:200]
+    return redact(clean(" ".join(text[:2000].split())))[:200]
 
 
 def _reason(body: bytes) -> str:

@@ -78,6 +78,30 @@ async def failure(talk: Talk, timeout: float = 5.0) -> str:
         return text
 
 
+async def test_of_a_refusal_only_the_beginning_is_read_and_not_for_ever():
+    """Of a traceback its last line is shown: with 30 MB of it that took a second of the screen's, and 700 MB."""
+    sent = 0
+
+    async def endless(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(b'HTTP/1.1 500 X\r\nServer: aiohttp\r\n\r\n{"msg": "Traceback')
+        while sent < 1 << 28:
+            writer.write(b"\\nab" * 1000)
+            sent += 4000
+            await writer.drain()
+
+    assert "answered HTTP 500 (asked for its version)" in await failure(endless)
+    assert sent < 64 * http.MAX_ERROR_BYTES, "what the connection holds has been sent, no more"
+
+
+async def test_a_refusal_has_no_control_characters():
+    body = b'{"msg": "\\u001b[2Jhi\\u202e"}'
+    head = b"HTTP/1.1 500 X\r\nServer: aiohttp\r\nContent-Length: %d\r\n\r\n" % len(body)
+    said = await failure(saying(head + body))
+    assert "hi" in said
+    assert not [char for char in said if ord(char) < 32 or char == "\u202e"]
+
+
 async def test_a_good_answer_in_small_pieces_is_a_good_answer():
     async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for byte in OK + b'Content-Length: 22\r\n\r\n{"ray_version": "2.9"}':
