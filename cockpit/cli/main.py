@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from functools import cache
@@ -109,6 +110,7 @@ def screen(config: Config) -> None:
     if (reason := why_no_screen()) is not None:
         output.note(f"no screen here, because {reason}: this is the output of `cockpit status`\n")
         sys.exit(_find_in_cli("status.print_status")(config))
+    gc.disable()  # until the screen runs: docs/decisions/0005-start-of-the-screen.md
     code = _find_in_cli("screen.show")(config)
     # A thread in a resolver or a driver may never come back; nobody waits for it.
     sys.stdout.flush()

@@ -44,6 +44,7 @@ async def _show(config: Config, greeting: str | None) -> int:
 
 async def run_until_quit(app: Cockpit) -> int:
     """The exit code."""
+    gc.enable()
     gc.freeze()  # a full collection need not visit what was imported: docs/decisions/0008-keys-on-a-large-cluster.md
     signal.signal(signal.SIGHUP, partial(_hang_up, app))
     threading.Thread(target=_wait_for_hangup, name="terminal", daemon=True).start()
