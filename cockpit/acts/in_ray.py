@@ -49,7 +49,7 @@ class RayAct(HostAct):
         return plan
 
     def is_asked_for(self, refused: Target, plan: Plan) -> bool:
-        """What has ended is what was asked for."""
+        """A refused target that has ended needs no action."""
         return refused.state not in ENDED_STATES
 
     def hosts(self, aim: Aim, context: ActContext) -> tuple[str, ...]:

@@ -73,7 +73,7 @@ def print_status(config: Config, *, as_json: bool = False) -> int:
 def doctor(config: Config, as_json: bool, bundle: str | None) -> None:
     """Run every check once, on every host.
 
-    It prints what is wrong, what is OK, and what could not be checked.
+    It prints problems, passed checks, and checks that could not run.
     """
     sys.exit(look_interruptibly(_print_report(config, as_json=as_json, bundle=bundle)))
 

@@ -15,9 +15,11 @@ from cockpit.model.value import Value
 Kind = Literal["ray", "worker", "driver", "child", "stale", "orphan", "foreign", "unknown"]
 LEFT_OVER: tuple[Kind, ...] = ("orphan", "stale")
 Cause = Literal["silent", "gcs", "monitor", "no token", "wrong token", "not ray", "other session"]
-"""Why a source can't be believed, where that is known: nothing answers · the GCS doesn't · the autoscaler monitor writes no more · a
-token is asked for, and none was found · the one that was found is refused · what answers is not Ray · another Ray session answers than
-the one that a person has chosen."""
+"""Why a source can't be believed, if that is known.
+
+`silent`: nothing answers. `gcs`: the GCS does not answer. `monitor`: the autoscaler monitor no longer writes. `no token`: Ray asks for a
+token, and none was found. `wrong token`: Ray refuses the token. `not ray`: another program answers. `other session`: another Ray session
+answers, not the one that a person has chosen."""
 Past = tuple[int | str | None, ...]
 """Evidence of a probe for another one, which alone understands it."""
 

@@ -23,9 +23,11 @@ DEADLOCK = "deadlock, none continues until one releases its resources: "
 
 
 Wait = Literal["never", "held", "fragmented", "short", "label", "deadlock", "itself", "group", "removed", "starting", "room"]
-"""Why something waits: it can never be placed · others hold what it needs · enough is free, but not together · CPUs are short · only nodes
-without its label have room · jobs wait for each other · its own job holds what it needs · its placement group waits · that group was
-removed · its environment or worker is being started · there is room for it."""
+"""Why something waits.
+
+`never`: no node is large enough. `held`: others hold its resources. `fragmented`: enough is free, but not on one node. `short`: CPUs are
+missing. `label`: only nodes without its label have room. `deadlock`: jobs wait for each other. `itself`: its own job holds the resources.
+`group`: its placement group waits. `removed`: that group was removed. `starting`: its worker is being started. `room`: a node has room."""
 
 
 class Quantity(Value, frozen=True):

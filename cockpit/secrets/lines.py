@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
-from cockpit.secrets.redaction import HIDDEN, compile_once, find_secrets, hide, redact
+from cockpit.secrets.redaction import HIDDEN, find_secrets, hide, redact
 
 _BEGIN: Final = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _BODY: Final = r"\s*([A-Za-z0-9+/]+={0,2}|=[A-Za-z0-9+/]{4})\s*"
@@ -32,17 +33,17 @@ class LineRedactor:
 
     def skip(self, line: str) -> None:
         """Pass over a line that is not shown."""
-        if "-----BEGIN" in line and (begin := compile_once(_BEGIN).search(line)):
+        if "-----BEGIN" in line and (begin := re.compile(_BEGIN).search(line)):
             self._prefix = line[: begin.start()]
         elif self._prefix is not None:
             rest = line.removeprefix(self._prefix)
-            if not (compile_once(_BODY).fullmatch(rest) or compile_once(_HEADER).fullmatch(rest)):
+            if not (re.compile(_BODY).fullmatch(rest) or re.compile(_HEADER).fullmatch(rest)):
                 self._prefix = None
         self._before = line
 
     def _redact(self, line: str) -> str:
         # A line of a private key.
-        if self._prefix is not None and (body := compile_once(_BODY).fullmatch(line.removeprefix(self._prefix))):
+        if self._prefix is not None and (body := re.compile(_BODY).fullmatch(line.removeprefix(self._prefix))):
             return f"{line[: len(line) - len(body[0]) + body.start(1)]}{HIDDEN}"
         if self._prefix is not None or not ("value" in line or self._before.rstrip().endswith(_CONTINUES)):
             return redact(line)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -137,12 +137,6 @@ _FOLDERS: Final = ("PWD", "OLDPWD")
 _HUMP: Final = r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
 
 
-@cache
-def _compile(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern at its first use, so that no start has to wait for it."""
-    return re.compile(pattern, re.IGNORECASE)
-
-
 def secrecy(name: str) -> Secrecy:
     """Return the secrecy of a value by the name of its variable, flag or field."""
     return _secrecy(name[-MAX_NAME_CHARS:])
@@ -170,7 +164,7 @@ def _split_words(name: str) -> str:
 def is_plain(value: str, name: str = "") -> bool:
     """Return whether the value is no secret, although it is at the place of one."""
     return len(value) <= MAX_PLAIN_CHARS and any(
-        _compile(rule.pattern).fullmatch(value) for rule in PLAIN_RULES if _compile(rule.under).search(name.strip("_"))
+        re.fullmatch(rule.pattern, value, re.IGNORECASE) for rule in PLAIN_RULES if re.search(rule.under, name.strip("_"), re.IGNORECASE)
     )
 
 
@@ -186,7 +180,7 @@ def looks_random(value: str) -> bool:
     Such a text is a UUID; or at least 16 letters and digits without a break, some of them digits; or at least 16 letters, digits, `-` and
     `_` in which small letters, capitals and digits alternate.
     """
-    return _compile(_RANDOM).search(value) is not None or any(map(_is_mixed, re.findall(r"[A-Za-z0-9_-]{16,}", value)))
+    return re.search(_RANDOM, value, re.IGNORECASE) is not None or any(map(_is_mixed, re.findall(r"[A-Za-z0-9_-]{16,}", value)))
 
 
 def _is_mixed(text: str) -> bool:

@@ -92,15 +92,9 @@ def _beginnings() -> re.Pattern[str]:
     return re.compile(f"(?<![a-z0-9])(?=({'|'.join(branches)}))")
 
 
-@cache
-def compile_once(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern at its first use, so that no start has to wait for it."""
-    return re.compile(pattern)
-
-
 def _find_names(text: str) -> list[re.Match[str]]:
     """Return the words that may be followed by a secret."""
-    words = compile_once(r"[\w.-]+").finditer(text)
+    words = re.compile(r"[\w.-]+").finditer(text)
     return [word for word in words if word.end() - word.start() <= MAX_NAME_CHARS and can_be_secret(word[0])]
 
 
@@ -108,7 +102,7 @@ def _behind_names(rule: Rule, text: str, names: list[re.Match[str]]) -> Iterator
     """Yield the secrets that follow one of the names."""
     if not names:
         return
-    lead, done = compile_once(rule.lead), 0
+    lead, done = re.compile(rule.lead), 0
     for name in names:
         if name.end() < done or (rule.after == "flag" and not name[0].startswith("-")):
             continue
@@ -120,7 +114,7 @@ def _behind_names(rule: Rule, text: str, names: list[re.Match[str]]) -> Iterator
 
 def _find_value(rule: Rule, text: str, start: int, name: str) -> Span | None:
     """Return the span of a secret value that begins at `start`, or `None` if the value is no secret under this name."""
-    value = compile_once(rule.value)
+    value = re.compile(rule.value)
     if secrecy(name) < Secrecy.CERTAIN:
         head = value.match(text, start, start + MAX_LIKELY_CHARS)
         if head is None or not (looks_random(head[0]) or (secrecy(name) is Secrecy.LIKELY and is_key_variable(name, head[0]))):
@@ -132,9 +126,9 @@ def _find_value(rule: Rule, text: str, start: int, name: str) -> Span | None:
 def _anywhere(rule: Rule, text: str) -> Iterator[Span]:
     """Yield the secrets that the rule finds at any place."""
     if not rule.lead:
-        yield from (match.span() for match in compile_once(f"(?<![A-Za-z0-9]){rule.value}").finditer(text))
+        yield from (match.span() for match in re.compile(f"(?<![A-Za-z0-9]){rule.value}").finditer(text))
         return
-    lead, value, end = compile_once(rule.lead), compile_once(rule.value), 0
+    lead, value, end = re.compile(rule.lead), re.compile(rule.value), 0
     while before := lead.search(text, end):
         match = value.match(text, before.end())
         end = match.end() if match else before.end()

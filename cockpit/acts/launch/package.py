@@ -110,6 +110,7 @@ def pack(contents: Contents, on_packed: OnPacked = lambda *_: None, *, stopped: 
         target.close()
         raise
     if length >= MAX_PACKAGE_BYTES:
+        target.close()
         raise InputError(too_large(contents, length))
     return Package(f"gcs://_ray_pkg_{digest}.zip", length, contents, target)
 
@@ -294,8 +295,10 @@ def pack_archive(path: Path) -> Package:
         source = path.open("rb")
         length = os.fstat(source.fileno()).st_size
         if not zipfile.is_zipfile(source):
+            source.close()
             raise InputError(f"working_dir {path} is neither a folder nor a zip file")
         if length >= MAX_PACKAGE_BYTES:
+            source.close()
             raise InputError(f"working_dir {path} is {size(length)}, but Ray accepts less than {size(MAX_PACKAGE_BYTES)}")
         source.seek(0)
         digest = hashlib.sha256(source.read())

@@ -80,7 +80,7 @@ async def ask_kubectl(method: Method, path: str, body: bytes = b"") -> bytes:
 
 
 class _Status(msgspec.Struct):
-    """What the API server answers instead of what was asked for."""
+    """The API server's answer to a request that it refuses."""
 
     reason: str = ""
     message: str = ""

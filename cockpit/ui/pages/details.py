@@ -36,7 +36,7 @@ DETACHED = {None: UNKNOWN, True: "yes: it outlives its job", False: "no"}
 MIN_LOG_LINES = 4
 """Listed even where lines below must be scrolled to: the end of a traceback."""
 LOG_PART = 5
-"""Of the lines of the screen or pane one in so many is kept for the log, whatever lies below it."""
+"""A log gets at least one line in five of the screen or pane, even if sections follow below it."""
 OLD_AFTER_S = 15.0
 """Seconds from which on it is said when the lines were read."""
 

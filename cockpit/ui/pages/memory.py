@@ -262,7 +262,7 @@ def _growth(row: OwnerRow, _: View) -> Cell:
 
 
 def memory_node(page: Page, row: Any, snapshot: Snapshot) -> Node | None:
-    """The node of what is under the cursor, else of what is open; `None`: no node is known."""
+    """The node of the row under the cursor, else of the open page; `None`: no node is known."""
     thing = row if isinstance(row, Finding) else getattr(row, "about", row)
     ids = {node.id: node for node in snapshot.nodes or () if node.id}
     found = (thing, *(getattr(one, "node", None) for one in (row, thing, page)))

@@ -155,7 +155,7 @@ class RecoverScreen(ActDialog):
                 yield f"      {step.error}"
 
     def _fill_choices(self, steps: Sequence[Step]) -> None:
-        """The steps as they would be done; those before the first that is meant can't be chosen."""
+        """List the steps; the steps before the chosen first one are not ticked."""
         choices = self.query_one(SelectionList)
         with self.prevent(SelectionList.SelectedChanged):
             choices.clear_options()
