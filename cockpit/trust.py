@@ -40,12 +40,27 @@ class Peer:
         self._sockets: list[socket.socket] = []
 
     def meet(self, client: socket.socket) -> str | None:
-        """To be called once for each new connection to this address. Why nothing secret may be sent through it, as `why_not_trusted`.
+        """To be called once for each new connection that is to carry secrets. Why none may be sent through it, as `why_not_trusted`.
 
         It is asked once: who holds the other end of a connection doesn't change.
         """
-        self._sockets = [one for one in self._sockets if one.fileno() >= 0] + [client]
+        self._add(client)
         return self.why_not_trusted(client)
+
+    def remember(self, client: socket.socket) -> None:
+        """To be called once for each new connection that carries no secret.
+
+        The kernel's tables take milliseconds to read, so they are read only until it is known who served the address first.
+        """
+        is_only_one = self._add(client) == 1
+        if is_only_one or (self._given and self._here and self._first is None):
+            with suppress(OSError):
+                self._find_server(client)
+
+    def _add(self, client: socket.socket) -> int:
+        """How many connections are open."""
+        self._sockets = [one for one in self._sockets if one.fileno() >= 0] + [client]
+        return len(self._sockets)
 
     def why_not_trusted(self, newest: socket.socket | None = None) -> str | None:
         """Why nothing secret is sent, and nothing taken as Ray's word, in half a sentence; read anew each time.

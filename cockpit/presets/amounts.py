@@ -6,8 +6,6 @@ import re
 import sys
 from typing import Any, Final
 
-from packaging.specifiers import SpecifierSet
-
 _POWERS: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 _AMOUNT: Final = r"(?i)\s*(\d{1,20}(?:\.\d{1,20})?|\.\d{1,20})\s*([KMGTP]?)(I?B|)\s*"
 _PART: Final = r"\s*(==|!=|>=|<=|>|<|)\s*(\d{1,9}(?:\.\d{1,9}){0,3})(?:\.\*)?\s*"
@@ -39,5 +37,7 @@ def version_matches(wanted: str, version: str) -> bool | None:
     parts = [re.fullmatch(_PART, part) for part in wanted.split(",")]
     if have is None or not all(parts):
         return None
+    from packaging.specifiers import SpecifierSet  # takes 5 ms of the start of the screen, which compares no versions
+
     rules = (f"{part[1] or '=='}{part[2]}{'' if part[1].startswith(('>', '<')) else '.*'}" for part in parts if part)
     return SpecifierSet(",".join(rules)).contains(have[1])

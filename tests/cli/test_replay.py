@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from cockpit.cli import app
 from cockpit.cli import replay as command
+from cockpit.cli.writers import open_recording
 from cockpit.config.settings import Config
 from cockpit.model import Cluster
 from cockpit.recording.folder import recordings_path
@@ -76,7 +76,7 @@ def test_the_past_of_a_cluster_goes_back_beyond_its_session():
     write("session_old", NOW - 100, cluster=Cluster(address=HERE.address, session="session_old"))
     write("session_elsewhere", NOW - 50, cluster=Cluster(address="http://other:8265", session="session_elsewhere"))
     own = write("session_now", NOW)
-    past = app._open_past(screen(SimpleNamespace(state=SimpleNamespace(path=own, reason=None))))
+    past = open_recording(screen(SimpleNamespace(state=SimpleNamespace(path=own, reason=None))))
     assert (past.begin, past.end) == (NOW - 100, NOW)
     assert past.snapshot_at(NOW - 50) is None
     assert past.snapshot_at(NOW - 100).cluster.session == "session_old"
@@ -85,10 +85,10 @@ def test_the_past_of_a_cluster_goes_back_beyond_its_session():
 def test_what_another_cockpit_records_is_the_past_of_this_one_too():
     write("session_now", NOW)
     state = SimpleNamespace(path=None, reason="recorded by another cockpit, pid 7 on head")
-    assert app._open_past(screen(SimpleNamespace(state=state))).end == NOW
+    assert open_recording(screen(SimpleNamespace(state=state))).end == NOW
 
 
 def test_where_nothing_is_recorded_it_is_said_why():
     state = SimpleNamespace(path=None, reason="the disk has too little space for recordings")
     with pytest.raises(SourceError, match="no recording of this cluster yet: the disk has too little space"):
-        app._open_past(screen(SimpleNamespace(state=state)))
+        open_recording(screen(SimpleNamespace(state=state)))

@@ -338,8 +338,9 @@ class Dashboard:
             if step == "connection.connect_tcp.complete":
                 stream = info["return_value"]
                 opened.append(stream.get_extra_info("socket"))
-                reason = self._peer.meet(opened[0])
-                if is_secret and reason is not None:
+                if not is_secret:
+                    self._peer.remember(opened[0])
+                elif (reason := self._peer.meet(opened[0])) is not None:
                     await stream.aclose()
                     what = "requires a token, cockpit sends none" if has_token else "is sent no secret"
                     raise DashboardRefusedError(f"{self.shown} {what}: {reason}; if it is the right Ray, name it with --address", 401)
