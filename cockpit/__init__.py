@@ -1,3 +1,3 @@
 """A terminal cockpit for people who run LLM reinforcement learning on Ray."""
 
-__version__ = "0.1.0"
+__version__ = "0.9.0"
