@@ -104,7 +104,7 @@ findings-page: $(READY) ## docs/findings.md, from the tests of the findings
 man: $(READY) ## man/cockpit.1, from the commands
 	@$(BIN)/python -m manual.man_page
 
-screenshots: $(READY) ## the pictures in docs/screenshots/, from the demo cluster
+screenshots: $(READY) ## the pictures in screenshots/, from the demo cluster
 	@$(BIN)/python -m bench.screenshots
 
 $(VENV)/.release: $(READY)

@@ -17,7 +17,7 @@ SIZES = (2, 10, 100, 300, 1000, 3000)
 ACTORS_PER_NODE, WAITING_SHARE = 10, 0.2
 MOST_ACTORS = 10_000
 """That Ray's state API lists, however many there are."""
-DRAWING = Path(__file__).parents[1] / "docs" / "screenshots" / "growth.svg"
+DRAWING = Path(__file__).parents[1] / "screenshots" / "growth.svg"
 TITLES = ("nodes", "CPU, % of a core", "memory, MB", "key p99, ms", "requests a minute", "MB a minute")
 COLOURS = ("#3987e5", "#0ca30c", "#c98500", "#9085e9", "#d03b3b")
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 760, 380, 60, 30, 40

@@ -1,4 +1,4 @@
-"""The pictures in docs/screenshots/: every page of the real screen, and a walk through it, on the demo's real Ray cluster."""
+"""The pictures in screenshots/: every page of the real screen, and a walk through it, on the demo's real Ray cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cockpit.ui.app import Cockpit
 from cockpit.ui.pages import PAGES
 from cockpit.ui.screens.plan import ActDialog
 
-FOLDER = Path(__file__).parents[1] / "docs" / "screenshots"
+FOLDER = Path(__file__).parents[1] / "screenshots"
 WIDE, PANE = (120, 40), (80, 24)
 MEMORY = 45.0
 """Seconds of history before the first picture: sparks need a past."""
@@ -65,7 +65,7 @@ async def take(address: str) -> None:
             await pilot.press("1", *keys)
             await pilot.pause(1.5)
             (FOLDER / f"{name}.svg").write_text(app.export_screenshot(title="cockpit"), encoding="utf-8")
-            print(f"docs/screenshots/{name}.svg")
+            print(f"screenshots/{name}.svg")
         await record_walk(app, pilot)
         app.monitor.close()
 
@@ -84,7 +84,7 @@ async def record_walk(app: Cockpit, pilot: Pilot[Any]) -> None:
     picture = moving_picture(screens)
     assert len(picture) < MAX_MOVING_BYTES, len(picture)
     (FOLDER / "demo.svg").write_text(picture, encoding="utf-8")
-    print("docs/screenshots/demo.svg")
+    print("screenshots/demo.svg")
 
 
 async def until_asked(app: Cockpit, pilot: Pilot[Any]) -> None:

@@ -28,7 +28,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name in COPIED:
         text = _links_in_docs((ROOT / name).read_text(encoding="utf-8"))
         files.append(File.generated(config, name.lower(), content=text))
+    for picture in sorted((ROOT / "screenshots").glob("*.svg")):
+        files.append(File.generated(config, f"screenshots/{picture.name}", abs_src_path=str(picture)))
     return files
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Pictures lie at the top of the repository, and beside the pages in what is built."""
+    return markdown.replace("](../screenshots/", "](screenshots/")
 
 
 def _links_in_docs(text: str) -> str:
