@@ -150,7 +150,7 @@ def mark_lane(item: pytest.Item) -> None:
         item.add_marker("process")
     if is_listed(item, SLOW):
         item.add_marker("slow")
-    if not any(map(item.get_closest_marker, NOT_UNIT)):
+    if not any(map(item.get_closest_marker, (*NOT_UNIT, "screen"))):
         is_screen = is_listed(item, SCREEN) and iscoroutinefunction(getattr(item, "obj", None))
         item.add_marker("screen" if is_screen else "unit")
 
