@@ -9,8 +9,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from fnmatch import translate
-from functools import cache
 from inspect import iscoroutinefunction
 from pathlib import Path
 
@@ -32,62 +30,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs this in the
 LANES = {"unit": "unit", "screen": "screen", "real": "not unit and not screen and not incident and not truth and not remedy"}
 """What `--lane` selects: `make test` runs one after the other, `make unit` and `make screen` one alone."""
 NOT_UNIT = ("process", "slow", "lab", "incident", "remedy", "truth", "old_ray", "gpu")
-"""A test with none of these marks is marked `unit`; where it opens the screen, `screen`."""
-SCREEN = ("ui/*",)
-"""Where the coroutines open the screen in this process, each in a fifth of a second."""
-PROCESS = (
-    "acts/launch/test_package.py::test_patterns_are_read_as_git_reads_them",
-    "acts/test_audit.py::test_the_log_is_complete_and_json_after_a_kill*",
-    "acts/test_audit.py::test_two_cockpits_never_mix_their_lines",
-    "budget/scripts/test_scripts.py::*bash*",
-    "budget/scripts/test_streams.py",
-    "cli/test_acts.py",
-    "cli/test_entry.py",
-    "cli/test_launch.py",
-    "cli/test_main.py",
-    "cli/test_screen.py",
-    "demo/*",
-    "monitor/test_monitor.py",
-    "probe/test_*.py",
-    "probe/acts/*",
-    "probe/look/test_processes.py",
-    "probe/look/test_raylets.py",
-    "probe/look/test_sessions.py",
-    "probe/look/test_stacks.py",
-    "sources/kubernetes/test_api.py",
-    "sources/kubernetes/test_api_official_client.py",
-    "sources/probes/test_payload.py",
-    "sources/probes/test_pool.py",
-    "sources/probes/test_requests.py",
-    "sources/probes/test_ssh.py",
-    "sources/probes/test_process.py",
-    "test_attacks_words.py",
-    "test_output.py",
-    "test_soak.py",
-    "ui/test_alarm.py::*tmux*",
-    "ui/test_presets_page.py::*edit*",
-)
-"""Modules and tests that start processes, as patterns of `path::name`; a test may also bear the mark `process` itself."""
-SLOW = (
-    "findings/test_hostile_hosts.py::test_hostile*",
-    "findings/test_hostile_waiting.py::test_hostile*",
-    "monitor/test_pending.py::test_absurd*",
-    "probe/look/test_many.py",
-    "recording/test_hostile.py::test_no_mutation*",
-    "test_secrets.py::*takes_longer_than_its_length*",
-    "ui/test_footer.py::test_changing_pages_leaves_nothing_behind",
-    "ui/test_log_view.py::test_ten_thousand_lines*",
-    "ui/test_log_view.py::*takes_longer_than_its_length*",
-    "ui/test_plan_dialog.py::test_hostile_text*",
-)
-"""The same for tests that take seconds of a core each."""
-SKIPPING = (
-    "acts/recover/*",
-    "monitor/test_poller.py",
-    "sources/ray/*",
-    "ui/*",
-)
-"""Tests that pause, retry and give up, with all that they wait for in this process: no time passes unused in their loop."""
+"""A test with none of these marks is marked `unit`; a coroutine in tests/ui opens the screen, and is marked `screen`."""
+WHOLE_MODULE = re.compile(r"^pytestmark = .*\bmark\.(?:process|slow|lab)\b", re.MULTILINE)
 STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
 
 _started: list[str] = []
@@ -107,32 +51,16 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.addaudithook(lambda event, _: _started.append(event) if event in STARTS else None)
 
 
-@cache
-def expression(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """One for all: thousands of tests against dozens of patterns took a tenth of the collection."""
-    return re.compile("|".join(translate(pattern if "::" in pattern else f"{pattern}::*") for pattern in patterns))
-
-
-@cache
-def name_of(path: Path) -> str:
-    return path.relative_to(TESTS).as_posix()
-
-
-def is_listed(item: pytest.Item, patterns: tuple[str, ...]) -> bool:
-    return bool(expression(patterns).match(f"{name_of(item.path)}::{item.name}"))
-
-
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """What has no unit test need not be imported to know it."""
-    whole = tuple(pattern for pattern in (*PROCESS, *SLOW, "lab/*") if "::" not in pattern)
-    lane, name = config.getoption("lane"), f"{name_of(collection_path)}::"
-    if collection_path.suffix != ".py" or lane not in ("unit", "screen"):
+    """A module without a unit test need not be imported to know that: it would take a fifth of the time of `make unit`."""
+    if collection_path.suffix != ".py" or config.getoption("lane") not in ("unit", "screen"):
         return None
-    return bool(expression(whole).match(name) or (lane == "screen" and not expression(SCREEN).match(name))) or None
+    is_of_screen = collection_path.is_relative_to(TESTS / "ui")
+    return bool(WHOLE_MODULE.search(collection_path.read_text())) or (config.getoption("lane") == "screen" and not is_of_screen) or None
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    return {"skips": Loop} if is_listed(item, SKIPPING) else {"waits": asyncio.new_event_loop}
+    return {"skips": Loop} if item.get_closest_marker("skips_time") else {"waits": asyncio.new_event_loop}
 
 
 @pytest.fixture
@@ -146,12 +74,10 @@ def needs_root(item: pytest.Item) -> bool:
 
 
 def mark_lane(item: pytest.Item) -> None:
-    if needs_root(item) or is_listed(item, PROCESS):
+    if needs_root(item):
         item.add_marker("process")
-    if is_listed(item, SLOW):
-        item.add_marker("slow")
     if not any(map(item.get_closest_marker, (*NOT_UNIT, "screen"))):
-        is_screen = is_listed(item, SCREEN) and iscoroutinefunction(getattr(item, "obj", None))
+        is_screen = item.path.is_relative_to(TESTS / "ui") and iscoroutinefunction(getattr(item, "obj", None))
         item.add_marker("screen" if is_screen else "unit")
 
 
@@ -162,9 +88,9 @@ def pytest_runtest_setup() -> None:
 
 @pytest.hookimpl(trylast=True)  # after fixtures have ended
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Holds the table above: what starts a process is in neither of these lanes."""
+    """What starts a process is in neither of these lanes."""
     if _started and (item.get_closest_marker("unit") or item.get_closest_marker("screen")):
-        pytest.fail(f"a unit test starts processes ({_started[0]}): mark it `process`, or list it in PROCESS (tests/conftest.py)")
+        pytest.fail(f"a unit test starts processes ({_started[0]}): mark it `process`")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -31,6 +31,8 @@ from cockpit.text import clean
 from cockpit.ui.block import MAX_CELL_CHARS, lay_out_cell, truncate_cell
 from cockpit.ui.section import MAX_FACT_CHARS, facts
 
+pytestmark = pytest.mark.process
+
 COCKPIT = Path(sys.executable).with_name("cockpit")
 EVIL = "\x1b]52;c;cm0=\x07\x1b]8;;file:///etc/shadow\x07\x1b[2J\x9b31m\x1bP1$r\x1b\\\u202egnp\u200b\U000e0041[bold][@click=app.quit]z[/]\t\0\udc80"
 ACTS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e0fff]")

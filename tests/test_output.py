@@ -13,6 +13,8 @@ import pytest
 from cockpit import output
 from cockpit.output import escape_json
 
+pytestmark = pytest.mark.process
+
 HOSTILE = "a\x1b[2J\x9b31m\x07\u202eb\u2066\U000e0041"
 
 

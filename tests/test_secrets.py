@@ -434,6 +434,7 @@ def test_a_secret_inside_a_variable_is_hidden_whatever_its_name(name, value):
     assert KEY not in redact_variable(name, value)
 
 
+@pytest.mark.slow
 def test_no_name_of_a_variable_takes_longer_than_its_length():
     for piece in ("token", "key", "a", "pass", "api", "_", "pwd1"):
         assert is_linear(lambda times, piece=piece: redact_variable(piece * times, "value"), 2000), piece
@@ -444,6 +445,7 @@ def test_hiding_twice_hides_no_more(text):
     assert redact(redact(text)) == redact(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece",
     [

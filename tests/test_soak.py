@@ -19,6 +19,8 @@ from tests.lab.simulated import PAUSES, WORKERS, Clock, ClusterMonitor, job_id
 from tests.lab.soak import Run, dashboard
 from tests.lab.usage import Usage, judge, slope, usage
 
+pytestmark = pytest.mark.process
+
 HOUR = 3600.0
 
 

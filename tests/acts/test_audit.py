@@ -66,6 +66,7 @@ def test_a_line_that_was_cut_off_does_not_spoil_the_next(path):
     assert json.loads(path.read_text().splitlines()[1])["outcome"] == "begun"
 
 
+@pytest.mark.process
 def test_the_log_is_complete_and_json_after_a_kill_in_the_middle_of_an_act(path):
     text = (
         "import sys, time; from pathlib import Path; from cockpit.acts.audit import Audit; from cockpit.acts.plan import *\n"
@@ -85,6 +86,7 @@ def test_the_log_is_complete_and_json_after_a_kill_in_the_middle_of_an_act(path)
     assert "done" in outcomes[1]
 
 
+@pytest.mark.process
 def test_two_cockpits_never_mix_their_lines(path):
     text = (
         "import sys; from pathlib import Path; from cockpit.acts.audit import Audit; from cockpit.acts.plan import *\n"

@@ -19,6 +19,8 @@ from cockpit.acts.plan import Plan, Target
 from cockpit.cli.acts import EndSignal, is_confirmed
 from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
 
+pytestmark = pytest.mark.process
+
 PROGRAM = [sys.executable, "-c", "from cockpit.cli.main import main; main()"]
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(300)"
 SLEEPER = "import signal, time; print('up', flush=True); time.sleep(300)"

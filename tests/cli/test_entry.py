@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 INTERRUPTED = """
 import os, signal, sys
 class Importing:

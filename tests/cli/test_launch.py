@@ -14,6 +14,8 @@ from cockpit.config.settings import Config
 from cockpit.model import Job
 from cockpit.presets import Preset, read_preset
 
+pytestmark = pytest.mark.process
+
 SECRET = "not-for-anybodys-eyes-1b2c"
 
 

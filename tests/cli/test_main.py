@@ -22,6 +22,8 @@ from cockpit.cli.main import main
 from cockpit.monitor.monitor import Address
 from cockpit.monitor.poller import Poller
 
+pytestmark = pytest.mark.process
+
 CLOSED = "http://127.0.0.1:9"
 PROGRAM = [sys.executable, "-c", "from cockpit.cli.main import main; main()"]
 

@@ -9,6 +9,8 @@ import sys
 import psutil
 import pytest
 
+pytestmark = pytest.mark.process
+
 SIGNALLED = """
 import os, sys, threading
 from cockpit.cli import screen

@@ -25,6 +25,7 @@ from cockpit.demo import DemoCluster, DemoError, cluster, demo_cluster, nvml, pr
 pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="the demo needs Ray: pip install 'ray[default]'"),
+    pytest.mark.process,
 ]
 
 

@@ -12,6 +12,8 @@ import pytest
 from cockpit.demo import nvml
 from cockpit.demo.cluster import SCRIPTS
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def models(monkeypatch):

@@ -14,6 +14,8 @@ import pytest
 
 from cockpit.demo import nvml
 
+pytestmark = pytest.mark.process
+
 GIB = 1 << 30
 PRELUDE = """
 import json, pynvml as n

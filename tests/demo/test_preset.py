@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import socket
 
+import pytest
+
 from cockpit.acts.recover.steps import is_demo
 from cockpit.budget import budget_of
 from cockpit.demo.preset import NAME, write_preset
 from cockpit.demo.processes import MARK
 from cockpit.presets import RayStart, doubts, read_preset
+
+pytestmark = pytest.mark.process
 
 
 def test_it_names_the_demos_own_ray_by_its_ports_and_asks_for_no_more_gpus_than_its_one_node_has(tmp_path):

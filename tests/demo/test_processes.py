@@ -12,6 +12,8 @@ import pytest
 
 from cockpit.demo import processes
 
+pytestmark = pytest.mark.process
+
 CHAIN = """
 import subprocess, sys
 child = subprocess.Popen(["sleep", "60"], start_new_session=True, stdout=-3, stderr=-3)

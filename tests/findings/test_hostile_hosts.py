@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -146,6 +147,7 @@ RUNNING = (Job("job", "01000000", "job", "RUNNING", started=NOW - 900),)
 ACTORS = (Actor("a" * 56, "Critic", state="ALIVE", job="01000000", node="a" * 56, needs={"GPU": 2.0}),)
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(CLUSTERS, st.none() | NODES, hosts("w1"), hosts("w2"), PROCESSES, st.none() | KILLS, FAULTS, AS_OF)
 def test_hostile_hosts_make_no_nonsense(cluster, nodes, first, second, processes, kills, faults, as_of):

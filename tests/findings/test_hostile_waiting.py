@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import string
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,6 +42,7 @@ JOBS = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.none() | st.lists(ACTORS, max_size=6).map(tuple), st.none() | st.lists(GROUPS, max_size=5).map(tuple),
        st.none() | st.lists(JOBS, max_size=5).map(tuple))  # fmt: skip

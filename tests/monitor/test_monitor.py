@@ -30,6 +30,8 @@ from cockpit.sources.ray.client import JobFacts, NodeFacts
 from cockpit.sources.source import Source, SourceError
 from tests.world import NOW, node, process, snapshot, theirs
 
+pytestmark = pytest.mark.process
+
 HERE = socket.gethostname()
 QUIET = [sys.executable, "-c", "import time; time.sleep(3600)"]
 WORKER = node(2)

@@ -411,6 +411,7 @@ def test_when_a_node_has_come_that_is_large_enough_nothing_is_said_of_its_tasks_
     assert join(parts(replace(listed, nodes=(*listed.nodes, large)), demand=(LARGE,)), NOW).demand == (LARGE,)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.lists(RESOURCES, max_size=3), st.lists(ACTOR, max_size=5), st.lists(GROUP, max_size=4), NEEDS)
 def test_absurd_facts_make_no_absurd_sentence(resources, actors, groups, demand):

@@ -17,7 +17,7 @@ JOBS = JobFacts(jobs=(Job("ppo-7b", status="RUNNING"),))
 NODES = NodeFacts(nodes=(node(1),), workers=(), holders=())
 HERE = Cluster("http://head:8265", "2.60.0", "session_1", "cluster_1", reachable=True)
 
-pytestmark = pytest.mark.usefixtures("seconds_of_the_loop")
+pytestmark = [pytest.mark.usefixtures("seconds_of_the_loop"), pytest.mark.skips_time]
 
 
 class Asked:

@@ -25,6 +25,8 @@ from cockpit.probe.look.sessions import SessionScanner
 from cockpit.probe.trust import Account, account_of, why_not_interpret, why_not_run
 from tests.probe.silent_kernel import SilentKernel
 
+pytestmark = pytest.mark.process
+
 MALLORY = 12345
 NAME = "session_2026-11-20_08-02-10_714202_"
 SYSTEM_PYTHON = "/usr/bin/python3"

@@ -23,6 +23,8 @@ from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
 from tests.probe.probe_copy import copy_probe
 from tests.pythons import installed_pythons, version_of
 
+pytestmark = pytest.mark.process
+
 GIB = 1 << 30
 
 

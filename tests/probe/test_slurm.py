@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cockpit.probe.slurm import without_slurm
+
+pytestmark = pytest.mark.process
 
 
 def test_only_slurms_address_and_the_job_stay():

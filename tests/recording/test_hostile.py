@@ -19,6 +19,7 @@ from tests.recording.recorded import write
 MUTATIONS = 1500
 
 
+@pytest.mark.slow
 def test_no_mutation_of_a_recording_does_anything_but_lose_a_part_of_it():
     assert fuzz.run(MUTATIONS) > MUTATIONS
 

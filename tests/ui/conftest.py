@@ -19,7 +19,7 @@ from cockpit.sources.source import SourceError
 from cockpit.ui import theme
 from cockpit.ui.app import Cockpit
 from cockpit.usage import Usage
-from tests.loop import loop_time
+from tests.loop import Loop, loop_time
 from tests.world import GIB, NOW, snapshot
 
 
@@ -250,3 +250,8 @@ def make(clock):
         return made
 
     return app
+
+
+def pytest_asyncio_loop_factories() -> dict[str, type[Loop]]:
+    """All that these tests wait for is in this process: no time passes unused in their loop."""
+    return {"skips": Loop}

@@ -73,6 +73,7 @@ def test_the_notification_is_one_line_without_control_characters():
     assert alarm_sequence([hostile], {}, ascii=True).isascii()
 
 
+@pytest.mark.process
 def test_inside_tmux_it_is_wrapped():
     for env in ({"TMUX": "/tmp/tmux-0/default,1,0"}, {"TERM": "tmux-256color"}):
         assert alarm_sequence([found()], env) == "\x07\x1bPtmux;\x1b\x1b]9;cockpit: w1 is dead\x07\x1b\\"
@@ -93,6 +94,7 @@ async def test_the_screen_rings_unless_it_is_to_be_quiet(make, quiet, monkeypatc
         assert ("\x07\x1b]9;cockpit: w1 is dead\x07" in written) is not quiet
 
 
+@pytest.mark.process
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="no tmux here")
 @pytest.mark.parametrize(("passes", "wrapped"), [("on", True), ("off", True), ("on", False)])
 def test_a_real_tmux_rings_and_hands_on_what_is_wrapped(tmp_path, passes, wrapped):

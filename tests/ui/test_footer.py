@@ -74,6 +74,7 @@ async def test_it_ends_with_a_whole_word(make, width):
         assert footer(app).rstrip() in [" ".join([*keys[:number], "q Quit", "? Help"]) for number in range(3, len(keys))]
 
 
+@pytest.mark.slow
 async def test_changing_pages_leaves_nothing_behind(make):
     app = make(snapshot())
     async with app.run_test(size=(160, 40)) as pilot:

@@ -117,6 +117,7 @@ def test_a_long_line_is_cut_and_so_is_a_secret_across_the_cut() -> None:
     assert len("".join(text for text, _ in split_line("y" * 100_000))) == MAX_DRAWN_CHARS + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", ["token", "\x1b[1m", "\x1b]", "\x1b[1;", "1;", "漢", "eyJ-", "\x1b["])
 def test_no_line_takes_longer_than_its_length(piece: str) -> None:
     assert is_linear(lambda times: split_line(f"a\x1b[{piece * times}"), 500)
@@ -420,6 +421,7 @@ async def test_another_theme_draws_anew() -> None:
 # Speed
 
 
+@pytest.mark.slow
 async def test_ten_thousand_lines_a_second_do_not_hold_up_the_keys() -> None:
     line = "\x1b[36m(WorkerDict pid=%d, ip=10.0.0.1)\x1b[0m step:%d - actor/loss:0.123 - reward/mean:1.25 - timing/gen:12.1s"
     lines = [line % (number, number) for number in range(500)]

@@ -403,6 +403,7 @@ async def test_no_notice_covers_a_dialog(make):
         await until(pilot, lambda: "said meanwhile" in shown(app))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 async def test_hostile_text_is_drawn_exactly_and_does_nothing(make, size):
     text = " ".join(HOSTILE)

@@ -132,6 +132,7 @@ async def test_a_preset_is_shown_in_full_but_for_its_secrets(make, folder):
             assert secret not in app.screen.text
 
 
+@pytest.mark.process
 async def test_e_edits_a_preset_in_the_editor_of_its_user(make, folder, monkeypatch):
     lay(folder)
     script = folder / "edit.py"
@@ -148,6 +149,7 @@ async def test_e_edits_a_preset_in_the_editor_of_its_user(make, folder, monkeypa
         await until(pilot, lambda: "tiny model" in shown(app))
 
 
+@pytest.mark.process
 async def test_an_editor_that_is_no_command_is_said_and_ends_nothing(make, folder, monkeypatch):
     lay(folder)
     monkeypatch.setenv("EDITOR", "'vi")
@@ -160,6 +162,7 @@ async def test_an_editor_that_is_no_command_is_said_and_ends_nothing(make, folde
         await until(pilot, lambda: any("Can't start an editor" in toast.message for toast in app._notifications))
 
 
+@pytest.mark.process
 async def test_of_a_ready_made_preset_a_copy_is_edited(make, folder, monkeypatch):
     monkeypatch.setenv("EDITOR", "true")
     app = make(snapshot())

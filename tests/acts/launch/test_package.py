@@ -54,6 +54,7 @@ def test_a_folder_is_packed_with_its_modes_and_empty_folders(folder):
     assert [each.name for each in package.contents.largest] == ["lib/data.txt", "train.py"]
 
 
+@pytest.mark.process
 def test_patterns_are_read_as_git_reads_them(folder):
     git = "*.log\n!keep.log\n/build/\n# data\ndata/*\n!data/small.txt\n"
     lay(

@@ -67,6 +67,7 @@ KNOWN = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.skipif(BASH is None, reason="no bash here")
 @pytest.mark.parametrize("script", KNOWN.values(), ids=KNOWN.keys())
 def test_a_script_runs_what_bash_would_run(script: str):
@@ -112,6 +113,7 @@ _SCRIPTS = st.recursive(
 )
 
 
+@pytest.mark.process
 @pytest.mark.skipif(BASH is None, reason="no bash here")
 @given(_SCRIPTS, st.lists(_VALUES, max_size=3))
 def test_any_script_runs_what_bash_would_run(script: str, args: list[str]):

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from cockpit.budget.scripts import UNKNOWN, commands
 from tests.budget.scripts.bash import BASH, all_that_is_known_is_so, by_bash, only, read_here
 
+pytestmark = pytest.mark.process
+
 HOSTS = "a slots=4\nb slots=4\n# c slots=4\nd slots=4\n"
 
 KNOWN = {

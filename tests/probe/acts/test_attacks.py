@@ -17,7 +17,7 @@ from cockpit.probe.acts.host_state import HostScanner
 from cockpit.probe.acts.stop import everything
 from tests.probe.acts.grounds import NAME, OTHER, Ground, age, program, session, what, write
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")
+pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users"), pytest.mark.process]
 
 MALLORY, ALICE = 12345, 12346
 

@@ -19,6 +19,8 @@ from tests.probe.acts.grounds import NAME, OTHER, Ground, age, listening, progra
 from tests.probe.probe_copy import copy_probe
 from tests.pythons import installed_pythons, version_of
 
+pytestmark = pytest.mark.process
+
 ROOT = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be two users")
 NOBODY = 65534
 

@@ -12,6 +12,8 @@ from cockpit.probe.look import sessions
 from cockpit.probe.look import tree as mounted
 from tests.probe.acts.grounds import NAME, OTHER, Ground, age, session, what
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def shared(ground: Ground, mounts: list[Path], monkeypatch: pytest.MonkeyPatch) -> Path:

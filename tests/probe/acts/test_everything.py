@@ -16,6 +16,8 @@ from cockpit.probe.acts.stop import everything
 from cockpit.probe.acts.stop.everything import RayCommand, run
 from cockpit.probe.look.processes import lives, read_stat
 
+pytestmark = pytest.mark.process
+
 PARENT = """
 import sys, time
 from cockpit.probe.acts.stop.everything import _start

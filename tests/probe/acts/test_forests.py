@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 ROUNDS = int(os.environ.get("COCKPIT_ROUNDS", "60"))

@@ -12,6 +12,8 @@ from cockpit.probe.acts import holders
 from cockpit.probe.acts.holders import _mapped_paths, find_file_uses
 from cockpit.probe.look.processes import ProcessScanner
 
+pytestmark = pytest.mark.process
+
 NAME = "session_2026-11-21_08-02-10_714202_8139"
 HOLD = 'exec 3<"$0"; echo; read x'
 

@@ -14,6 +14,8 @@ from cockpit.probe.look.kinds import KindVerdict
 from cockpit.probe.look.sessions import Sessions
 from tests.probe.forests import SESSION, process, raylet, table, worker
 
+pytestmark = pytest.mark.process
+
 ASKED = KindVerdict(
     "unknown",
     ("its worker 200 is gone", "it comes from raylet 100, which still runs", "only Ray knows whether job 02 still runs"),

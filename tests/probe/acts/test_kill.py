@@ -25,6 +25,8 @@ from cockpit.probe.look.processes import read_stat
 from cockpit.sources.probes import payload
 from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
 
+pytestmark = pytest.mark.process
+
 GIB = 1 << 30
 BELOW = ": the reasons are below"
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"

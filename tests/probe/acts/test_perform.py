@@ -9,6 +9,8 @@ import pytest
 
 from cockpit.probe.acts.perform import perform
 
+pytestmark = pytest.mark.process
+
 
 def lines(request: Any) -> list[dict[str, Any]]:
     said: list[dict[str, Any]] = []

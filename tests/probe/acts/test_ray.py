@@ -23,6 +23,8 @@ from cockpit.probe.acts.ray import gcs
 from cockpit.sources.probes import payload
 from tests.probe.acts.grounds import program
 
+pytestmark = pytest.mark.process
+
 SESSION, OTHER = (f"session_2026-11-{day}_01-17-58_164160_{os.getpid()}" for day in (21, 20))
 """No other test creates processes with these names."""
 NODE = "ab" * 28

@@ -22,6 +22,8 @@ from cockpit.probe.look.tree import MovedError
 from cockpit.probe.trust import FOLDER
 from tests.probe.acts.grounds import NAME, age, listening, session, what, write
 
+pytestmark = pytest.mark.process
+
 ROOT = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 
 

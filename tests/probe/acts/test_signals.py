@@ -18,6 +18,8 @@ from cockpit.probe.acts import signals
 from cockpit.probe.acts.signals import ProtectedError, end, open_handle
 from cockpit.probe.look.processes import read_stat
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[3]
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
 LEADERLESS = """

@@ -29,6 +29,8 @@ from cockpit.sources.probes import payload
 from tests.probe import forests
 from tests.probe.acts.start_stand_in import RAYLET, SESSION, VERSIONS, own_gcs, raylet, request, run_stage, stand_in
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def notes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:

@@ -24,6 +24,8 @@ from cockpit.probe.look.sessions import Sessions
 from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
 from tests.probe.forests import FOLDERS, NODE, OTHER, RAY, SESSION, gcs, left, process, raylet, table, worker
 
+pytestmark = pytest.mark.process
+
 NAME, OTHER_NAME = os.path.basename(SESSION), os.path.basename(OTHER)
 
 

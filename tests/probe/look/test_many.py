@@ -18,6 +18,8 @@ from cockpit.probe.look.sample import Sampler
 from cockpit.probe.look.sessions import Sessions
 from cockpit.sources.probes.decode import Sample, read_line
 
+pytestmark = pytest.mark.slow
+
 FORK = """
 import os, sys
 for _ in range(int(sys.argv[1])):

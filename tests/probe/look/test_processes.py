@@ -16,6 +16,8 @@ from cockpit.probe.look import processes
 from cockpit.probe.look.proc import PAGE_BYTES, Users, boot_time, make_legible, user_name
 from cockpit.probe.look.processes import Details, ProcessScanner, ScannedProcess, parse_stat, read_details, read_environ, read_stat
 
+pytestmark = pytest.mark.process
+
 CAPTURED = (
     b"8913 (ray::A) S 8432 8913 4637 0 -1 4194304 21873 0 0 0 117 21 0 0 35 15 27 0 27283 13894438912 17291 "
     b"18446744073709551615 4194304 4197033 140722 0 0 0 0 16781312 134235650 0 0 0 17 1 0 0 0 0 0 6340 6884 3420 14072 140 1407 14073 0\n"

@@ -20,6 +20,8 @@ from cockpit.probe.look.raylets import Rays, RayService, Started, frameworks, pa
 from cockpit.probe.look.roots import resolve_links
 from tests.probe.forests import SESSION, process, raylet, table
 
+pytestmark = pytest.mark.process
+
 HERE = ".".join(map(str, sys.version_info[:3]))
 HEADERS = Path(sysconfig.get_path("include")) / "patchlevel.h"
 

@@ -21,6 +21,8 @@ from cockpit.probe.look.session_folder import answers
 from cockpit.probe.look.sessions import SessionScanner, date_writes
 from tests.probe.forests import RAY, process, raylet, table
 
+pytestmark = pytest.mark.process
+
 NAME = "session_2026-11-21_08-02-10_714202_8139"
 
 

@@ -14,6 +14,8 @@ from cockpit.probe.look import stacks
 from cockpit.probe.look.processes import read_stat
 from cockpit.probe.look.stacks import stack
 
+pytestmark = pytest.mark.process
+
 SLEEPER = "import time\ndef waits_for_the_others():\n    print(flush=True)\n    time.sleep(600)\nwaits_for_the_others()"
 Run = Callable[..., int]
 

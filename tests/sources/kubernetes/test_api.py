@@ -18,6 +18,8 @@ from tests.fakes import kubernetes
 from tests.fakes.kubernetes import EVERYTHING
 from tests.sources.kubernetes.recorded import PLACE, TOKEN, UID, WORKER
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(params=["kubectl", "service account"])
 def api(

@@ -23,6 +23,8 @@ from cockpit.sources.kubernetes.facts import delete_pod, list_pods, read_ray_clu
 from tests.fakes import kubernetes
 from tests.sources.kubernetes.recorded import PLACE, UID, WORKER
 
+pytestmark = pytest.mark.process
+
 T = TypeVar("T")
 NAMESPACE, CLUSTER = PLACE.namespace, PLACE.cluster
 RAY = ("ray.io", "v1", NAMESPACE)

@@ -21,6 +21,8 @@ from cockpit.sources.probes.spawn import LOCAL_PYTHON
 from tests.pythons import python_or_skip
 from tests.sources.probes.ray_stop import WORDS_OF_RAY_STOP
 
+pytestmark = pytest.mark.process
+
 
 @contextmanager
 def running(interpreter: str, words: list[str], **env: str) -> Iterator[subprocess.Popen[bytes]]:

@@ -28,6 +28,8 @@ from cockpit.sources.ray.nodes import NodeFacts
 from cockpit.sources.source import SourceError
 from tests.sources.probes.audience import RecordingListener
 
+pytestmark = pytest.mark.process
+
 FAKE = Path(__file__).with_name("fake_probe.py")
 REACH = f"{sys.executable} {FAKE} --read {{name}}"
 DEFAULT = Config()

@@ -8,6 +8,8 @@ from cockpit.sources.probes import process as program
 from cockpit.sources.probes.process import ask_program
 from cockpit.sources.source import SourceError
 
+pytestmark = pytest.mark.process
+
 
 async def test_the_answer_is_the_printed_lines():
     assert await ask_program("Slurm", "printf", "a\nb\n") == [b"a", b"b"]

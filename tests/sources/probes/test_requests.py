@@ -24,6 +24,8 @@ from cockpit.sources.probes.requests import HOSTS_AT_ONCE, HostAnswer, ProbeRequ
 from tests.pythons import python_or_skip
 from tests.sources.probes.ray_stop import WORDS_OF_RAY_STOP
 
+pytestmark = pytest.mark.process
+
 PLAN = {"act": "kill", "stage": "plan"}
 NEVER = "sh -c 'echo $$ >> {folder}/pids; exec sleep 600'"
 """A reach to a host that connects and then stays silent."""

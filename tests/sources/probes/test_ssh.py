@@ -19,6 +19,8 @@ from cockpit.config.reach import DEFAULT_REACH, HostEntry
 from tests.sources.probes.audience import watch_host
 from tests.sources.probes.ssh_masters import master_pids, read_text
 
+pytestmark = pytest.mark.process
+
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin:/sbin")
 
 

@@ -23,6 +23,8 @@ from cockpit.probe.trust import FOLDER
 from tests.probe.acts.grounds import LONG_AGO, Ground, age, program, what
 from tests.probe.alone import ended_pid
 
+pytestmark = pytest.mark.process
+
 SHM = Path("/dev/shm")
 ROOT = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be two users")
 NOBODY = 65534

@@ -21,6 +21,8 @@ from cockpit.probe.acts.start.slurm_step import SlurmStep, find_step
 from cockpit.sources.probes import payload
 from tests.probe.acts.start_stand_in import RAYLET, SESSION, VERSIONS, own_gcs, raylet, request, run_stage, stand_in
 
+pytestmark = pytest.mark.process
+
 SRUN = """
 echo "$@" >{notes}/srun_argv; env >{notes}/srun_env; echo $$ >{notes}/srun_pid
 while [ "$1" != --quiet ]; do shift; done
