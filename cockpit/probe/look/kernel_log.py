@@ -8,10 +8,9 @@ import re
 import time
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence, Tuple
 
-from .cgroups import cgroup_folders
+from .cgroups import cgroup_folders, parse_slurm_job
 from .host import lowest_limit
 from .proc import in_first_namespace, read_or_nothing
-from .raylets import parse_slurm_job
 from .xids import MARK, Bus, Xid, newest, parse_line
 
 Kill = Dict[str, Any]

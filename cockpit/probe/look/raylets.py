@@ -12,11 +12,11 @@ from contextlib import suppress
 from typing import Dict, List, Mapping, NamedTuple, Tuple
 
 from .. import trust
-from .cgroups import CGROUPS, cgroup_folders
+from .cgroups import folders_above, parse_slurm_job
 from .host import MemoryUse, lowest_limit
 from .origin import flag
 from .port_ranges import RayPorts, read_ray_ports
-from .proc import has_capability, in_first_namespace, is_in_our_namespace, make_legible, read_at_once, read_or_nothing
+from .proc import has_capability, in_first_namespace, is_in_our_namespace, make_legible, read, read_or_nothing
 from .processes import Identity, ProcessTable, ScannedProcess, read_environ
 from .proxies import HttpProxy, find_http_proxy
 from .roots import list_folder, resolve_links, root_of
@@ -32,10 +32,6 @@ _HEADER = re.compile(r'^#define\s+PY_VERSION\s+"([^"\n]{1,40})"', re.MULTILINE)
 _VENV = re.compile(r"^version(?:_info)?\s*=\s*(\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?)", re.MULTILINE)
 _INCLUDE = re.compile(r"python3\.\d+t?$")
 _FRAMEWORK = re.compile(r"(openrlhf|verl)-(\d[\w.!+]{0,40}?)(?:-py3[\w.]*)?\.(?:dist|egg)-info$")
-_SLURM_JOB = re.compile(
-    r"^\d{1,9}:[^:\n]{0,200}:/(?:slurm(?:_[\w.-]{1,200})?|system\.slice/(?:[\w.-]{1,200}_)?slurmstepd\.scope)[^\n]{0,500}?/job_(\d{1,12})(?:/|$)",
-    re.MULTILINE,
-)
 OF_HOST = (("threads", "/proc/sys/kernel/threads-max"), ("pids", "/proc/sys/kernel/pid_max"))
 EXEMPT = 1 << 21 | 1 << 24
 """CAP_SYS_ADMIN and CAP_SYS_RESOURCE: `ulimit -u` does not apply to a process with one of them, nor to root (kernel/fork.c)."""
@@ -85,7 +81,8 @@ class RayService(NamedTuple):
     tasks: Tuple[TaskLimit, ...] | None = None
     """Only of a raylet."""
     slurm_memory: MemoryUse | None = None
-    """Only of a raylet in a Slurm job: the memory limit above it, which Ray does not know."""
+    """Only of a raylet in a Slurm job: the lowest memory limit above it, of the job or step (cgroup.conf: ConstrainRAMSpace). Ray does not
+    know it."""
     start: Mapping[str, str] | None = None
     """The flags of `ray start` that its command line shows; `None` for other users, who can fake such a process."""
     surroundings: RaySurroundings = RaySurroundings()
@@ -109,11 +106,14 @@ class Rays:
 
 
 def _read_service(process: ScannedProcess, started: Started, table: ProcessTable) -> RayService:
-    lines = ((line[:25].rstrip(), line[25:].split()) for line in read_or_nothing(f"/proc/{process.pid}/limits").splitlines())
+    pid, role, argv, own = process.pid, process.origin.role, process.details.argv, trust.own_uids()
+    lines = ((line[:25].rstrip(), line[25:].split()) for line in read_or_nothing(f"/proc/{pid}/limits").splitlines())
     limits = {name: int(words[0]) for name, words in lines if words and words[0].isdigit()}  # soft limits, without `unlimited` ones
-    files = _count_open_files(process.pid), limits.get("Max open files")
-    role, argv, own = process.origin.role, process.details.argv, trust.own_uids()
-    in_our_network = is_in_our_namespace(process.pid, "net") is True
+    number: int | None = None
+    with suppress(OSError):  # Linux 6.2 and later report the number as the size of the folder, older ones 0
+        number = os.stat(f"/proc/{pid}/fd").st_size or len(os.listdir(f"/proc/{pid}/fd"))
+    files = number, limits.get("Max open files")
+    in_our_network = is_in_our_namespace(pid, "net") is True
     ports = read_ray_ports(role or "", argv, in_our_network=in_our_network) if argv else None
     start: Mapping[str, str] | None = None
     if process.details.uid in own and role == "raylet":
@@ -126,7 +126,7 @@ def _read_service(process: ScannedProcess, started: Started, table: ProcessTable
     if role != "raylet":
         return RayService(started, *files, start=start, ports=ports)
     installed = None if process.details.stuck else frameworks(process)
-    memory = slurm_memory(process.pid) if started.slurm else None
+    memory = lowest_limit(folders_above(pid, "memory")) if started.slurm else None
     tasks = task_limits(process, table, limits.get("Max processes"))
     surroundings = read_surroundings(process, limits.get("Max locked memory"))
     return RayService(started, *files, installed, tasks, memory, start, surroundings, ports)
@@ -152,25 +152,6 @@ def read_slurm_job(pid: int, environ: Mapping[str, str]) -> str | None:
     """The Slurm job of a process, from its cgroup; from its environment if Slurm makes no cgroups (proctrack/linuxproc)."""
     own = re.fullmatch(r"\d{1,12}", environ.get("SLURM_JOB_ID", ""), re.ASCII)
     return parse_slurm_job(read_or_nothing(f"/proc/{pid}/cgroup")) or (own[0] if own else None)
-
-
-def parse_slurm_job(cgroups: str) -> str | None:
-    """The job in /proc/PID/cgroup, which only root writes: `…/slurmstepd.scope/job_42/step_0/…` or `/slurm/uid_7/job_42/…`."""
-    found = set(_SLURM_JOB.findall(cgroups))
-    return found.pop() if len(found) == 1 else None
-
-
-def slurm_memory(pid: int) -> MemoryUse | None:
-    """The lowest memory limit above it, of its job or step (cgroup.conf: ConstrainRAMSpace); `None` if there is none, or if unknown."""
-    return lowest_limit(cgroup_folders(read_or_nothing(f"/proc/{pid}/cgroup"), "memory", CGROUPS))
-
-
-def _count_open_files(pid: int) -> int | None:
-    """Linux 6.2 and later report the number as the size of the folder; older ones report 0, so the entries are counted."""
-    try:
-        return os.stat(f"/proc/{pid}/fd").st_size or len(os.listdir(f"/proc/{pid}/fd"))
-    except OSError:
-        return None
 
 
 def gcs_address(process: ScannedProcess) -> str | None:
@@ -258,7 +239,7 @@ def task_limits(process: ScannedProcess, table: ProcessTable, nproc: int | None)
 
     # The limits of its cgroup and of all cgroups above it: only the one that is nearest to its limit is reported.
     cgroups: List[TaskLimit] = []
-    for folder in cgroup_folders(read_or_nothing(f"/proc/{pid}/cgroup"), "pids", CGROUPS):
+    for folder in folders_above(pid, "pids"):
         limit, used = (read_or_nothing(f"{folder}/{name}").strip() for name in ("pids.max", "pids.current"))
         if limit.isdigit() and used.isdigit() and int(limit) > 0:
             cgroups.append(TaskLimit("cgroup", int(used), int(limit), make_legible(f"{folder}/pids.max")))
@@ -268,7 +249,7 @@ def task_limits(process: ScannedProcess, table: ProcessTable, nproc: int | None)
     # The limits of the host; each thread takes a pid. In a container, the count and the limits may belong to different namespaces.
     if in_first_namespace():
         with suppress(OSError, ValueError, IndexError):
-            number = int(read_at_once("/proc/loadavg", 256).split()[3].partition(b"/")[2])
-            limits = [(what, int(read_at_once(path, 64))) for what, path in OF_HOST]
+            number = int(read("/proc/loadavg", 256).split()[3].partition(b"/")[2])
+            limits = [(what, int(read(path, 64))) for what, path in OF_HOST]
             found += [TaskLimit(what, number, limit) for what, limit in limits if limit > 0]
     return tuple(found)

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, Dict, List, NamedTuple, Set
 
 from .. import trust
-from .proc import make_legible, read_at_once, read_link
+from .proc import make_legible, read, read_link
 from .processes import Identity, ProcessTable, ScannedProcess
 from .tree import LOCAL, Mount, read_mounts
 
@@ -51,7 +51,7 @@ class StuckProcesses:
 
 def _fact(process: ScannedProcess) -> Fact:
     try:
-        function = read_at_once(f"/proc/{process.pid}/wchan", 128).decode("utf-8", "replace").strip()
+        function = read(f"/proc/{process.pid}/wchan", 128).decode("utf-8", "replace").strip()
     except OSError:
         function = ""  # often only root may read it
     place = find_wait_place(process.pid)
@@ -91,7 +91,7 @@ def find_wait_place(pid: int) -> WaitPlace | None:
 def _file_of_call(pid: int) -> str | None:
     """The number of the file that its system call works on, from /proc/PID/syscall; `None` if there is none, or if we may not read it."""
     try:
-        words = read_at_once(f"/proc/{pid}/syscall", 256).split()
+        words = read(f"/proc/{pid}/syscall", 256).split()
     except OSError:
         return None
     if len(words) < 2 or not words[0].isdigit() or int(words[0]) not in _OF_FILE.get(os.uname().machine, ()):
@@ -104,7 +104,7 @@ def _mount_of_file(pid: int, name: str | None) -> int | None:
     if name is None:
         return None
     try:
-        lines = read_at_once(f"/proc/{pid}/fdinfo/{name}", 1024).split(b"\n")
+        lines = read(f"/proc/{pid}/fdinfo/{name}", 1024).split(b"\n")
     except OSError:
         return None
     return next((int(line.split()[1]) for line in lines if line.startswith(b"mnt_id:")), None)

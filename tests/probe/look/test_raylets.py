@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from cockpit.probe.look import raylets
+from cockpit.probe.look.cgroups import parse_slurm_job
 from cockpit.probe.look.processes import ScannedProcess, read_stat
-from cockpit.probe.look.raylets import Rays, RayService, Started, frameworks, parse_slurm_job, python_version, ray_version
+from cockpit.probe.look.raylets import Rays, RayService, Started, frameworks, python_version, ray_version
 from cockpit.probe.look.roots import resolve_links
 from tests.probe.forests import SESSION, process, raylet, table
 

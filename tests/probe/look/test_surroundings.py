@@ -14,10 +14,11 @@ import pytest
 
 from cockpit.probe.look import network, surroundings
 from cockpit.probe.look.network import network_of, read_addresses
-from cockpit.probe.look.surroundings import rdma_devices, read_surroundings
+from cockpit.probe.look.surroundings import find_loopback_line, rdma_devices, read_surroundings
 from tests.probe.forests import process
 
 HERE = os.getpid()
+LOCAL = "127.0.0.1 localhost\n::1 localhost ip6-localhost\n"
 ROUTES = """\
 Main:
   +-- 0.0.0.0/0 3 0 5
@@ -59,8 +60,8 @@ def test_too_many_routes_or_addresses_are_unknown(tmp_path, monkeypatch):
 
 def test_a_very_long_table_of_ipv6_addresses_is_read_only_in_part(tmp_path, monkeypatch):
     monkeypatch.setattr(network, "MOST_IPV6_BYTES", 200)
-    read, asked = network.read_at_most, []
-    monkeypatch.setattr(network, "read_at_most", lambda path, most: asked.append(path) or read(path, most))
+    read, asked = network.read, []
+    monkeypatch.setattr(network, "read", lambda path, most: asked.append(path) or read(path, most))
     assert read_addresses(7, net(tmp_path, own=IF_INET6.splitlines()[1] + "\n")) == ("10.0.0.6", "192.168.7.2")
     (tmp_path / "7" / "net" / "if_inet6").write_text(IF_INET6 * 100)
     assert read_addresses(7, str(tmp_path)) is None, "some addresses would be missing"
@@ -172,3 +173,30 @@ def test_a_process_in_its_own_namespaces_has_its_own_addresses_and_limits():
     assert found.network != network_of(HERE)
     assert found.locked_memory == 65536
     assert read_surroundings(process(HERE), 65536).locked_memory is None, "root may pin any amount"
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ("127.0.1.1\tw1.example.com  w1\n", "127.0.1.1 w1.example.com w1"),
+        ("127.0.1.1 W1 # by the installer\n", "127.0.1.1 W1"),
+        ("10.0.0.1 w1\n127.0.1.1 w1\n", "127.0.1.1 w1"),
+        ("::1 w1\n", "::1 w1"),
+        ("10.0.0.1 w1\n", None),
+        ("127.0.1.1 w10 xw1\n", None),
+        ("# 127.0.1.1 w1\n", None),
+        ("127.0.1.1\n\n \n", None),
+        ("w1 127.0.1.1\n", None),
+        ("", None),
+    ],
+)
+def test_the_first_line_that_makes_the_name_loopback_is_found(lines, found):
+    assert find_loopback_line(LOCAL + lines, "w1") == found
+
+
+def test_a_host_that_is_called_localhost_is_loopback():
+    assert find_loopback_line(LOCAL, "localhost") == "127.0.0.1 localhost"
+
+
+def test_a_long_line_is_cut():
+    assert len(find_loopback_line("127.0.1.1 w1 " + "x" * 5000, "w1") or "") == 200
