@@ -22,7 +22,7 @@ from .origin import SOCKET_INTERFACES
 from .past import ProcessHistory
 from .proc import TICKS_PER_SECOND, Users, boot_time, in_first_namespace, make_legible, read_pid_range, uptime
 from .processes import Identity, ProcessScanner, ProcessTable, ScannedProcess, shown_command
-from .proxies import own_proxy
+from .proxies import find_http_proxy
 from .raylets import MOST_SERVICES, ROLES, Rays, RayService
 from .sessions import DEFAULT_TEMP, Folder, Sessions, SessionScanner, date_writes
 from .sizes import SharedMemory, Size, Sizes, read_shared_memory, shm_users
@@ -55,7 +55,7 @@ class Sampler:
         self.first = threading.Event()
         """Set whenever a collector has its first answer."""
         self._machine = host.machine()
-        self._proxy = own_proxy()
+        self._proxy = find_http_proxy(os.environ)
         self._cpu = host.Cpu()
         self._past = ProcessHistory()
         self._unlisted_since: float | None = None
@@ -131,6 +131,22 @@ class Sampler:
         pids = read_pid_range()
         live = [sessions.of[pid] for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in sessions.of]
         shm, temps, (kills, written_to) = self._shm.facts, self._temps.facts, self._logs.facts or (None, {})
+        if kills is not None:
+            # Whether a process that the kernel killed belonged to Ray: only processes that were seen before are known.
+            kills = [
+                {**kill, "rays": self._past.was_rays(kill["pid"], (kill["moment"] - self.boot) * TICKS_PER_SECOND)}
+                if kill["by"] == "kernel" and kill.get("pid")
+                else kill
+                for kill in kills
+            ]
+
+        # Raylets and GCSs as they are now. The facts of one that has just started are empty until its files have been read.
+        parts = [pid for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in table and table[pid].origin.role in ROLES]
+        parts.sort(key=lambda pid: table[pid].details.uid not in trust.own_uids())
+        known = self._rays.facts or {}
+        services = [
+            ray_fact(table[pid], verdicts[pid], known.get(table[pid].identity, RayService()), memory.total) for pid in parts[:MOST_SERVICES]
+        ]
 
         memory_users = [
             {
@@ -142,6 +158,13 @@ class Sampler:
             }
             for one in sorted(table.values(), key=lambda process: process.rss, reverse=True)[:MEMORY_USERS]
         ]
+
+        faults: List[Sample] = [fault for one in self.collectors for fault in [one.fault()] if fault]
+        more = len(verdicts) - MOST_PROCESSES
+        self._unlisted_since = None if more <= 0 else self._unlisted_since or time.time()
+        if more > 0:
+            text = f"{more:,} processes are not listed (too many): GPU holders and those of root and of your user are listed first"
+            faults.insert(0, {"source": "processes", "text": text, "since": self._unlisted_since})
 
         # Measured in threads of their own, for a later sample.
         self._sizes.want(folder.path for folder in sessions.folders)
@@ -166,19 +189,19 @@ class Sampler:
             "memory_users": memory_users if table else None,
             "sessions": [self._session_fact(folder, sessions, live) for folder in sessions.folders] if self._sessions.facts else None,
             "nodes": sorted({verdict.node for verdict in verdicts.values() if verdict.kind == "ray" and verdict.node}),
-            "rays": self._service_facts(table, verdicts, memory.total) if table else None,
+            "rays": services if table else None,
             "temps": temps and temps.temps,
             "pointers": temps and temps.pointers,
             "driver": reading.driver,
             "proxy": self._proxy and self._proxy._asdict(),
-            "oom_kills": None if kills is None else [self._kill_fact(kill) for kill in kills],
+            "oom_kills": kills,
             "written": written_to,
             "stuck": self._stuck.facts,
             "rdma_ports": self._rdma.facts,
             "pid_digits": pids.digits,
             "pid_max": pids.most,
             "unanswered": unanswered,
-            "faults": [*self._list_faults(len(verdicts)), *(fault for one in self.collectors for fault in [one.fault()] if fault)],
+            "faults": faults,
         }
 
     def _judge(self, table: ProcessTable, reading: GpuReading, sessions: Sessions) -> Dict[int, KindVerdict]:
@@ -194,16 +217,6 @@ class Sampler:
             self._past.learn(table, verdicts, int(uptime() * TICKS_PER_SECOND))
             self._judged = table, have_sessions, verdicts, time.monotonic() + REST_PER_CPU_S * (time.thread_time() - before)
         return verdicts
-
-    def _list_faults(self, number: int) -> list[Sample]:
-        """A fault if there are more processes than a sample lists."""
-        if number <= MOST_PROCESSES:
-            self._unlisted_since = None
-            return []
-        self._unlisted_since = self._unlisted_since or time.time()
-        more = number - MOST_PROCESSES
-        text = f"{more:,} processes are not listed (too many): GPU holders and those of root and of your user are listed first"
-        return [{"source": "processes", "text": text, "since": self._unlisted_since}]
 
     def _process_facts(self, table: ProcessTable, verdicts: Mapping[int, KindVerdict], reading: GpuReading) -> list[Sample]:
         """If there are too many, GPU holders come first, then processes of root and of our user: any user can fake Ray processes."""
@@ -254,11 +267,6 @@ class Sampler:
             **about,
         }
 
-    def _kill_fact(self, kill: Kill) -> Kill:
-        """Adds whether a process that the kernel killed belonged to Ray: only processes that were seen before are known."""
-        known = kill["by"] == "kernel" and kill.get("pid")
-        return {**kill, "rays": self._past.was_rays(known, (kill["moment"] - self.boot) * TICKS_PER_SECOND)} if known else kill
-
     def _session_fact(self, folder: Folder, sessions: Sessions, live: Iterable[SessionFolder]) -> Sample:
         counted = self._sizes.known.get(folder.path, Size(None, ()))
         lives = True if any(folder.facts.is_same(other) for other in live) else folder.answers
@@ -277,16 +285,6 @@ class Sampler:
             "nodes": list(folder.nodes),
             "log_files": folder.log_files - folder.log_files % 1000,  # it grows all the time
         }
-
-    def _service_facts(self, table: ProcessTable, verdicts: Mapping[int, KindVerdict], memory: int | None) -> list[Sample]:
-        """Raylets and GCSs as they are now. The facts of one that has just started are empty until its files have been read."""
-        parts = ((table[pid], verdict) for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in table)
-        own, known = trust.own_uids(), self._rays.facts or {}
-        services = [(process, verdict) for process, verdict in parts if process.origin.role in ROLES]
-        services.sort(key=lambda service: service[0].details.uid not in own)
-        return [
-            ray_fact(process, verdict, known.get(process.identity, RayService()), memory) for process, verdict in services[:MOST_SERVICES]
-        ]
 
     def _read_disks(self) -> list[host.Amount]:
         self._sessions.answered.wait(1.0)

@@ -198,16 +198,15 @@ class SessionScanner:
         The number is limited: root's sessions and ours come first, then the latest ones of other users.
         """
         found: Dict[FileId, Tuple[bool, str, str]] = {}
-        by_owner: Dict[int | None, List[Tuple[str, FileId]]] = {}
+        by_owner: Dict[int | None, List[Tuple[bool, str, str]]] = {}
         for path in islice(self._list_paths(temps), MOST_LOGS):
             where, owner = find_folder(Route(path), self._vouched)
             if where is not None and where not in found:
                 found[where] = owner in trust.own_uids(), os.path.basename(path), path
-                by_owner.setdefault(owner, []).append((os.path.basename(path), where))
-        latest = []
+                by_owner.setdefault(owner, []).append(found[where])
+        latest: List[Tuple[bool, str, str]] = []
         for owner, sessions in by_owner.items():
-            most = MOST_SESSIONS if owner in trust.own_uids() else MOST_OF_ONE
-            latest += [found[where] for _, where in nlargest(most, sessions)]
+            latest += nlargest(MOST_SESSIONS if owner in trust.own_uids() else MOST_OF_ONE, sessions)
         chosen = {path for _, _, path in nlargest(MOST_SESSIONS, latest)}
         return tuple(path for _, _, path in found.values() if path in chosen)
 
@@ -255,7 +254,7 @@ def _folder(path: str, facts: SessionFolder, name_of: Callable[[int], str | None
     latest = os.path.basename(read_link(f"{temp}/session_latest") or "") == name
     stopped = has_received_sigterm(f"{path}/logs/raylet.out") if latest and facts.answers is False else None
     owner = name_of(facts.uid) if facts.uid is not None else None
-    return Folder(path, facts, owner, started, latest, stopped, tuple(sorted(logs.records.nodes)), logs.files)
+    return Folder(path, facts, owner, started, latest, stopped, tuple(sorted(logs.nodes)), logs.files)
 
 
 def has_received_sigterm(log: str) -> bool | None:

@@ -159,7 +159,7 @@ def test_a_file_that_an_unseen_process_has_mapped_stays(leftovers, monkeypatch):
     code = f"import mmap; f = open('{path}', 'r+b'); m = mmap.mmap(f.fileno(), 4096); f.close(); print(flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout.readline()
-        monkeypatch.setattr("cockpit.probe.look.processes._pids", lambda: [1, os.getpid()])
+        monkeypatch.setattr("cockpit.probe.look.processes.find_pids", lambda: [1, os.getpid()])
         assert leftovers.plan() == {"targets": [], "refused": []}
         child.kill()
 
