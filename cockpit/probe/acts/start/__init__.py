@@ -48,32 +48,28 @@ def plan(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Ans
 
 def do(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answer:
     """Checks the host again, and starts Ray. If it already runs as planned, that counts as done."""
+    answer: Answer = {"done": [], "refused": [], "failed": [], "notes": []}
+    (planned,) = request["targets"]
     try:
         with _take_turn(request, on_progress) as held:
-            return _carry_out(request, scanner, held, on_progress)
+            target, installation = _consider_target(request, scanner.scan(), on_progress, measured=False)
+            target.pop("notes")
+            changed = None if target["id"] == planned.get("id") else f"its command has changed since the plan was made: {target['command']}"
+            if target.get("reason") or changed:
+                answer["refused"].append({**target, "reason": target.get("reason") or changed})
+            elif target["live"]:
+                answer["done"].append({**target, "outcome": f"already runs: {target['session']}"})
+            else:
+                key, target = _start(request, scanner, target, installation, held, on_progress)
+                answer[key].append(target)
     except NoWayError as error:
         return {"error": str(error)}
+    return answer
 
 
 def _take_turn(request: Request, on_progress: OnProgress) -> ContextManager[Any]:
     """The lock of this cluster's starts on this host. A survey starts nothing, and takes no lock."""
     return nullcontext() if request.get("survey") else ray_start.turn(_gcs(request, _own(request)), on_progress)
-
-
-def _carry_out(request: Request, scanner: HostScanner, held: int, on_progress: OnProgress) -> Answer:
-    (planned,) = request["targets"]
-    target, installation = _consider_target(request, scanner.scan(), on_progress, measured=False)
-    target.pop("notes")
-    answer: Answer = {"done": [], "refused": [], "failed": [], "notes": []}
-    changed = None if target["id"] == planned.get("id") else f"its command has changed since the plan was made: {target['command']}"
-    if target.get("reason") or changed:
-        answer["refused"].append({**target, "reason": target.get("reason") or changed})
-    elif target["live"]:
-        answer["done"].append({**target, "outcome": f"already runs: {target['session']}"})
-    else:
-        key, target = _start(request, scanner, target, installation, held, on_progress)
-        answer[key].append(target)
-    return answer
 
 
 def _start(
@@ -105,16 +101,7 @@ def _consider_target(request: Request, state: HostState, on_progress: OnProgress
     if measured:
         on_progress(f"asking {installation.ray} for its version")
         found_versions["ray_version"], found_versions["python_version"] = versions(installation)
-    fitness = judge(
-        state,
-        request["words"],
-        installation.environ,
-        head=request["role"] == "head",
-        alone=not survey,
-        job=bool(request.get("job")),
-        version=found_versions.get("ray_version"),
-        session=request.get("session"),
-    )
+    fitness = judge(state, request, installation.environ, found_versions.get("ray_version"))
     facts = {
         "ray": installation.ray,
         "user": installation.user,

@@ -69,9 +69,14 @@ class Installation(NamedTuple):
 
 def install(request: Request, state: HostState) -> Installation:
     """The `ray` of the request, else of the Ray that runs or ran here, else of the PATH, else at the head's path. Raises `NoWayError`."""
-    ray, user, why = (
-        _find_in_request(request) or _find_in_sessions(state) or _find_in_old_logs(state) or _find_on_path() or _find_like_head(request)
-    )
+    found = _find_in_request(request) or _find_in_sessions(state) or _find_in_old_logs(state) or _find_on_path()
+    if found is None:
+        # Hosts of one cluster mostly have the same installation.
+        likely = str(request.get("likely") or "")
+        if not os.access(likely, os.X_OK):
+            raise NoWayError("no `ray` command is on the PATH, nor on that of a login shell: set ray.python in the preset")
+        found = likely, user_name(os.geteuid()), "at the same path as on the head"
+    ray, user, why = found
     if not os.access(ray, os.X_OK):
         raise NoWayError(f"{ray} does not exist or can't be run")
     with suppress(OSError):  # a program that we may run may still be unreadable
@@ -134,14 +139,6 @@ def _find_on_path() -> Tuple[str, str, str] | None:
     output = _read_output([shell, "-lc", "command -v ray"], programs.our_account(), programs.our_environment())
     ray = next((line for line in reversed(output.splitlines()) if line.startswith("/")), "")
     return (ray, our_name, "on the PATH of a login shell") if ray else None
-
-
-def _find_like_head(request: Request) -> Tuple[str, str, str]:
-    """The `ray` at the same path as on the head: hosts of one cluster mostly have the same installation. Raises `NoWayError`."""
-    ray = str(request.get("likely") or "")
-    if not os.access(ray, os.X_OK):
-        raise NoWayError("no `ray` command is on the PATH, nor on that of a login shell: set ray.python in the preset")
-    return ray, user_name(os.geteuid()), "at the same path as on the head"
 
 
 def environment(ray: str, user: str) -> Dict[str, str]:
