@@ -117,8 +117,14 @@ class Survey:
             return self.files, self.size
         if len(self._sizes) < self.files:
             return None, None
-        removed = [size for path, size in self._sizes.items() if not any(above in kept for above in _with_folders_above(path))]
-        return len(removed), sum(removed)
+        number, total = 0, 0
+        for path, size in self._sizes.items():
+            above = path
+            while above and above not in kept:
+                above = os.path.dirname(above)
+            if not above:
+                number, total = number + 1, total + size
+        return number, total
 
     def _why_not(self, path: str, status: os.stat_result) -> str | None:
         """Everybody can write to Ray's folders, and may move a folder of another user there, so that root removes it."""
@@ -214,8 +220,10 @@ class Removal:
 
     def _remove_entry(self, entry: FolderEntry) -> None:
         try:
-            if entry.is_folder:
-                self._remove_folder(entry)
+            if entry.is_folder and (entry.path in self._stay or (entry.path in MARKS and self._keeps_marks)):
+                self._mark_staying(entry.path)
+            elif entry.is_folder:
+                os.rmdir(entry.name, dir_fd=entry.folder)
             elif self._protected.why_kept(entry.path, entry.status) is not None and not self._is_named(entry.path):
                 self._spare(entry.path)  # also a file that is newer than the survey
             else:
@@ -226,18 +234,10 @@ class Removal:
         except FileNotFoundError:
             return  # somebody else was faster
         except OSError as error:
-            self._fail(entry.path, str(error.strerror))
-
-    def _remove_folder(self, entry: FolderEntry) -> None:
-        if entry.path in self._stay or (entry.path in MARKS and self._keeps_marks):
-            self._mark_staying(entry.path)
-            return
-        try:
-            os.rmdir(entry.name, dir_fd=entry.folder)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-            self._again = True  # somebody has written into it since it was read
+            if entry.is_folder and error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                self._again = True  # somebody has written into it since it was read
+            else:
+                self._fail(entry.path, str(error.strerror))
 
     def _spare(self, path: str) -> None:
         self.kept[path] = None
@@ -252,12 +252,6 @@ class Removal:
         while path not in self._stay:
             self._stay.add(path)
             path = os.path.dirname(path)
-
-
-def _with_folders_above(path: str) -> Iterator[str]:
-    while path:
-        yield path
-        path = os.path.dirname(path)
 
 
 def in_words(size: float) -> str:

@@ -80,9 +80,10 @@ class _Classifier:
         if worker:
             return worker
         driver = self.facts.drivers.get(process.pid)
-        if driver and driver.ticks == process.ticks and self.evidence.is_alive(self.evidence.folder_at(driver.session), process):
-            why = f"driver of job {driver.job} in live {session_name(driver.session)}"
-            return KindVerdict("driver", (why,), driver.job, driver.session)
+        if driver and driver.ticks == process.ticks:
+            folder = next((folder for folder in self.facts.folders if folder.path == driver.session), SessionFolder(driver.session))
+            if self.evidence.is_alive(folder, process):
+                return KindVerdict("driver", (f"driver of job {driver.job} in live {folder.name}",), driver.job, driver.session)
         return self._judge_by_parent(process) or self._judge_by_signs(process)
 
     # Parts of Ray
@@ -90,7 +91,7 @@ class _Classifier:
     def _judge_service(self, process: ScannedProcess) -> KindVerdict:
         """The verdict on a raylet, a gcs_server, an agent, a dashboard or another service of Ray."""
         origin, role = process.origin, str(process.origin.role)
-        raylet = self.lineage.raylet(process)
+        raylet = next((other for other in self.lineage.ancestors(process) if other.origin.role == "raylet"), None)
         session = origin.session or (raylet.origin.session if raylet else None) or self._parent_verdict(process).session
         node = origin.node or (raylet.origin.node if raylet else None)
         verdict = KindVerdict("ray", (f"{role} of {session_name(session)}",), session=session, node=node)
@@ -185,8 +186,8 @@ class _Classifier:
         origin, pasts, raylet = process.origin, self.facts.find_past_workers(process), self.evidence.raylet_of(process)
         session = self._session_of(process)
         if session is None:
-            folder = self.evidence.session_of_raylet(process)
-            session = folder.path if folder else None
+            sessions = self.evidence.possible_sessions(process)
+            session = sessions[0].path if len(sessions) == 1 else None
         job = origin.submission or origin.job or next((worker.job for worker in pasts if worker.job), None)
         return KindVerdict("unknown", tuple(sign.text for sign in signs), job, session, raylet.origin.node if raylet else None)
 
@@ -248,7 +249,8 @@ class _Classifier:
             title = f"it has the title {origin.engine or 'of a Ray worker'}, but " if has_title else ""
             why = f"{title}its environment can't be read: no permission"
             return NO_SIGN._replace(kind="unknown", why=(why,), from_ray=has_title)
-        if origin.engine and self.lineage.has_lost_parent(process):
+        parent = self.table.get(process.parent)
+        if origin.engine and (parent is None or is_reaper(parent)):
             why = f"title {origin.engine}, its parent is gone, and nothing says that Ray started it"
             return NO_SIGN._replace(kind="unknown", why=(why,))
         return NO_SIGN

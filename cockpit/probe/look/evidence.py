@@ -45,10 +45,6 @@ class Lineage:
             self._owners[process.pid] = next((one for one in above if one.origin.role == "raylet" or one.origin.role in WORKERS), None)
         return self._owners[process.pid]
 
-    def raylet(self, process: ScannedProcess) -> ScannedProcess | None:
-        """The nearest live ancestor that is a raylet."""
-        return next((other for other in self.ancestors(process) if other.origin.role == "raylet"), None)
-
     def session(self, process: ScannedProcess) -> str | None:
         """The folder of the session that the process names, else the one that its nearest live ancestor names."""
         if process.pid not in self._sessions:
@@ -60,11 +56,6 @@ class Lineage:
         """Whether it is a fork of a part of Ray that has not yet called exec."""
         parent = self.table.get(process.parent)
         return parent is not None and parent.origin.role == process.origin.role and parent.details.argv == process.details.argv
-
-    def has_lost_parent(self, process: ScannedProcess) -> bool:
-        """Whether the process that started it is gone."""
-        parent = self.table.get(process.parent)
-        return parent is None or is_reaper(parent)
 
     def why_on_terminal(self, process: ScannedProcess) -> str | None:
         """Why a person may use it on a terminal; `None`: nothing shows that."""
@@ -121,7 +112,7 @@ class Evidence:
 
         # A live raylet that knows itself by that pid, of a session that may be the process's own, in a PID namespace that the process is
         # not in. The process may have left that namespace.
-        sessions = self._possible_sessions(process)
+        sessions = self.possible_sessions(process)
         for raylet in self._possible_raylets(process):
             folder = self.session_folder(raylet)
             if folder and any(folder.is_same(session) for session in sessions):
@@ -162,12 +153,7 @@ class Evidence:
         users = (process.details.uid, ROOT, None)
         return [raylet for raylet in named if raylet.ticks <= process.ticks and raylet.details.uid in users]
 
-    def session_of_raylet(self, process: ScannedProcess) -> SessionFolder | None:
-        """The session whose raylet the process names; `None` if there is none, or more than one."""
-        sessions = self._possible_sessions(process)
-        return sessions[0] if len(sessions) == 1 else None
-
-    def _possible_sessions(self, process: ScannedProcess) -> List[SessionFolder]:
+    def possible_sessions(self, process: ScannedProcess) -> List[SessionFolder]:
         """The sessions of the process's user that had, by their logs, the raylet that the process names.
 
         A pid alone can't decide between several: pids are reused, and each container counts its own. The session that the process writes
@@ -278,10 +264,6 @@ class Evidence:
         """The folder of the session that the process names or writes to."""
         session = process.origin.session
         return self._facts.folder_of.get(process.pid) or (SessionFolder(session) if session else None)
-
-    def folder_at(self, path: str) -> SessionFolder:
-        """The known facts of the session's folder at `path`; nothing but the path if it is not known."""
-        return next((folder for folder in self._facts.folders if folder.path == path), SessionFolder(path))
 
 
 def _by_own_pid(processes: Iterable[ScannedProcess]) -> Mapping[int, list[ScannedProcess]]:

@@ -100,16 +100,13 @@ class Kernel:
         """
         if not self.is_readable or self._log is None:
             return self._read_counters()
-        return self._read_log(self._log)
-
-    def _read_log(self, log: int) -> list[Kill]:
-        """Each `os.read` returns one record. Records that were overwritten before they were read are lost."""
+        # Each `os.read` returns one record. Records that were overwritten before they were read are lost.
         booted = self._now() - time.clock_gettime(time.CLOCK_MONOTONIC)
         found: list[Kill] = []
         xids = {bus: list(known) for bus, known in (self.xids or {}).items()}
         for _ in range(MAX_RECORDS):
             try:
-                record = os.read(log, 8192)
+                record = os.read(self._log, 8192)
             except BrokenPipeError:
                 continue
             except BlockingIOError:

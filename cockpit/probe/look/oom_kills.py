@@ -120,28 +120,27 @@ class RayletLog:
                 self._entry = self._entry._replace(node=node[1])
             patterns = _KILLED if "memory used=" in line else ()
             found = next((found for found in (pattern.search(line) for pattern in patterns) if found), None)
-            if found and self._entry:
-                kills.append(_make_kill(found, line, self._entry))
+            if found is None or self._entry is None:
+                continue
+            fields = found.groupdict()
+            owner = fields["actor"] or fields.get("task") or ""
+            actor = fields["actor"]
+            if not actor and owner.startswith(_NIL) and not owner[len(_NIL) :].startswith(_NIL):
+                actor = owner[len(_NIL) :]  # a task that creates an actor has the actor's id, after a nil
+            kills.append(
+                {
+                    "by": "ray",
+                    "moment": self._entry.moment,
+                    "pid": int(fields["pid"]),
+                    "name": fields["name"],
+                    "actor": actor,
+                    "job": fields.get("job") or owner[-8:] or None,  # the ids of actors and tasks end with the eight digits of their job
+                    "node": self._entry.node,
+                    "held": int(float(fields["held"]) * GIB),
+                    "text": line.strip()[:MAX_LINE_CHARS],
+                }
+            )
         return kills
-
-
-def _make_kill(found: re.Match[str], line: str, headline: KillHeadline) -> Kill:
-    fields = found.groupdict()
-    owner = fields["actor"] or fields.get("task") or ""
-    actor = fields["actor"]
-    if not actor and owner.startswith(_NIL) and not owner[len(_NIL) :].startswith(_NIL):
-        actor = owner[len(_NIL) :]  # a task that creates an actor has the actor's id, after a nil
-    return {
-        "by": "ray",
-        "moment": headline.moment,
-        "pid": int(fields["pid"]),
-        "name": fields["name"],
-        "actor": actor,
-        "job": fields.get("job") or owner[-8:] or None,  # the ids of actors and tasks end with the eight digits of their job
-        "node": headline.node,
-        "held": int(float(fields["held"]) * GIB),
-        "text": line.strip()[:MAX_LINE_CHARS],
-    }
 
 
 def _posix(stamp: re.Match[bytes]) -> float | None:

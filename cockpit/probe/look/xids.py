@@ -63,7 +63,13 @@ class XidEvents:
         if self._refused:
             return None
         try:
-            self._events = self._events or self._register(nvml, handles)
+            if self._events is None:
+                # If one GPU can't report events, none is watched: Xids of some GPUs only would look as if the others had none.
+                events = nvml.nvmlEventSetCreate()
+                for handle in handles:
+                    nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
+                self._indices = {_address(handle): nvml.nvmlDeviceGetIndex(handle) for handle in handles}
+                self._events = events
             for _ in range(MOST_EVENTS):
                 event = nvml.nvmlEventSetWait(self._events, WAIT_MS)
                 xid = {"code": int(event.eventData), "moment": self._now(), "text": ""}
@@ -76,14 +82,6 @@ class XidEvents:
     def forget(self) -> None:
         """Drops the event set when NVML stops; the Xids found so far stay."""
         self._events, self._refused = None, False
-
-    def _register(self, nvml: Any, handles: Sequence[Any]) -> Any:
-        """If one GPU can't report events, none is watched: Xids of some GPUs only would look as if the others had none."""
-        events = nvml.nvmlEventSetCreate()
-        for handle in handles:
-            nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
-        self._indices = {_address(handle): nvml.nvmlDeviceGetIndex(handle) for handle in handles}
-        return events
 
     def _index(self, nvml: Any, device: Any) -> int:
         try:

@@ -78,23 +78,18 @@ def do(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answe
     report = report_seldom(on_progress, PROGRESS_INTERVAL_S)
     for done, target in enumerate(targets):
         report(f"{done} of {len(targets)} done", done, len(targets))
-        _remove_target(cleaning, target)
+        if target["what"] not in REMOVERS:
+            answer["refused"].append({**target, "reason": "not something that clean removes"})
+            continue
+        try:
+            answer["done"].append({**target, "outcome": REMOVERS[target["what"]](cleaning, target)})
+        except CleanRefusedError as error:
+            answer["refused"].append({**target, "reason": str(error)})
+        except (OSError, MovedError, FailedError) as error:
+            answer["failed"].append({**target, "error": sentence(error)})
+        except Exception as error:  # noqa: BLE001 otherwise the outcome of the other targets would be lost
+            answer["failed"].append({**target, "error": describe_bug(error)})
     return answer
-
-
-def _remove_target(cleaning: Cleaning, target: Target) -> None:
-    remove = REMOVERS.get(target["what"])
-    if remove is None:
-        cleaning.answer["refused"].append({**target, "reason": "not something that clean removes"})
-        return
-    try:
-        cleaning.answer["done"].append({**target, "outcome": remove(cleaning, target)})
-    except CleanRefusedError as error:
-        cleaning.answer["refused"].append({**target, "reason": str(error)})
-    except (OSError, MovedError, FailedError) as error:
-        cleaning.answer["failed"].append({**target, "error": sentence(error)})
-    except Exception as error:  # noqa: BLE001 otherwise the outcome of the other targets would be lost
-        cleaning.answer["failed"].append({**target, "error": describe_bug(error)})
 
 
 REMOVERS: Mapping[str, Callable[[Cleaning, Target], str]] = {
