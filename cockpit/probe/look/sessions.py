@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from heapq import nlargest
 from itertools import islice
-from typing import Callable, Counter, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Set, Tuple
+from typing import Callable, Counter, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Tuple
 
 from .. import trust
 from .kinds import Driver, SessionFolder, SocketListener
@@ -17,7 +17,7 @@ from .origin import flag, to_number
 from .proc import is_in_our_namespace, make_legible, open_files, read_link, user_name
 from .processes import Identity, ProcessTable, ScannedProcess
 from .session_folder import MOST_LOGS, Logs, MountKinds, Route, find_folder, inspect
-from .tree import FileId, file_id, mount_kinds, mount_number, vouched_mounts
+from .tree import FileId, mount_kinds, mount_number, vouched_mounts
 
 DEFAULT_TEMP = "/tmp/ray"  # noqa: S108 Ray's own default
 _NAME = re.compile(r"session_(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)_\d+_\d+$")
@@ -211,16 +211,11 @@ class SessionScanner:
         return tuple(path for _, _, path in found.values() if path in chosen)
 
     def _list_paths(self, temps: Iterable[str]) -> Iterator[str]:
-        """The paths of all sessions in these temp dirs. A temp dir with several names is read once."""
-        read: Set[FileId] = set()
+        """The paths of all sessions in these temp dirs."""
         left = MOST_NAMES
         for temp in temps:
             self.at = temp
             with suppress(OSError), os.scandir(temp) as entries:
-                where = file_id(os.stat(temp))
-                if where in read:
-                    continue
-                read.add(where)
                 names = []
                 for entry in islice(entries, left):
                     left -= 1
@@ -252,17 +247,12 @@ def _folder(path: str, facts: SessionFolder, name_of: Callable[[int], str | None
         if match := _NAME.match(name):
             started = time.mktime(time.strptime(match[1], "%Y-%m-%d_%H-%M-%S"))
     latest = os.path.basename(read_link(f"{temp}/session_latest") or "") == name
-    stopped = has_received_sigterm(f"{path}/logs/raylet.out") if latest and facts.answers is False else None
+    stopped: bool | None = None
+    if latest and facts.answers is False:
+        with suppress(OSError):
+            stopped = bool(_SIGTERM_LINE.search(trust.read_end(f"{path}/logs/raylet.out", LOG_TAIL_BYTES)))
     owner = name_of(facts.uid) if facts.uid is not None else None
     return Folder(path, facts, owner, started, latest, stopped, tuple(sorted(logs.nodes)), logs.files)
-
-
-def has_received_sigterm(log: str) -> bool | None:
-    """Whether the last lines of a raylet's log report a SIGTERM; `None` if the log can't be read."""
-    try:
-        return bool(_SIGTERM_LINE.search(trust.read_end(log, LOG_TAIL_BYTES)))
-    except OSError:
-        return None
 
 
 def date_writes(logs: Iterable[Logs]) -> Dict[str, float]:
