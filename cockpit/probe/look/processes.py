@@ -196,8 +196,11 @@ def read_details(stat: ScannedProcess) -> Details:
         with suppress(OSError):  # opened through the process, whose mounts may differ from ours
             head = trust.read_begin(f"/proc/{pid}/fd/1", 512, link=0)
     origin = trace(argv, stat.name, environ, logs, head)
-    if origin.role and _runs_setuid_program(pid):
-        origin = ProcessOrigin(readable=False)
+    if origin.role:
+        # A program such as sudo belongs to root, but any user chooses its name, words and files.
+        with suppress(OSError):
+            if os.stat(f"/proc/{pid}/exe").st_mode & trust.SETS_ID:
+                origin = ProcessOrigin(readable=False)
 
     is_inside, mounts = len(pids) > 1, read_link(f"/proc/{pid}/ns/mnt")
     return Details(
@@ -213,14 +216,6 @@ def read_details(stat: ScannedProcess) -> Details:
         settled=settled,
         cgroup=read_container_id(pid) if is_inside else None,
     )
-
-
-def _runs_setuid_program(pid: int) -> bool:
-    """Whether it runs a program such as sudo: the process then belongs to root, but any user chooses its name, words and files."""
-    try:
-        return bool(os.stat(f"/proc/{pid}/exe").st_mode & trust.SETS_ID)
-    except OSError:
-        return False
 
 
 def read_argv(pid: int) -> Tuple[str, ...]:

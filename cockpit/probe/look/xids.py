@@ -73,7 +73,12 @@ class XidEvents:
             for _ in range(MOST_EVENTS):
                 event = nvml.nvmlEventSetWait(self._events, WAIT_MS)
                 xid = {"code": int(event.eventData), "moment": self._now(), "text": ""}
-                index = self._index(nvml, event.device)
+                try:
+                    index = int(nvml.nvmlDeviceGetIndex(event.device))
+                except nvml.NVMLError as error:
+                    if error.value != nvml.NVML_ERROR_GPU_IS_LOST or _address(event.device) not in self._indices:
+                        raise
+                    index = self._indices[_address(event.device)]
                 self._found[index] = list(newest([*self._found.get(index, ()), xid], self._now()))
         except nvml.NVMLError as error:
             self._refused = error.value not in (nvml.NVML_ERROR_TIMEOUT, nvml.NVML_ERROR_GPU_IS_LOST)
@@ -82,14 +87,6 @@ class XidEvents:
     def forget(self) -> None:
         """Drops the event set when NVML stops; the Xids found so far stay."""
         self._events, self._refused = None, False
-
-    def _index(self, nvml: Any, device: Any) -> int:
-        try:
-            return int(nvml.nvmlDeviceGetIndex(device))
-        except nvml.NVMLError as error:
-            if error.value != nvml.NVML_ERROR_GPU_IS_LOST or _address(device) not in self._indices:
-                raise
-            return self._indices[_address(device)]
 
 
 def _address(handle: Any) -> int | None:

@@ -21,7 +21,7 @@ from typing import Callable, Mapping
 
 from ...look.tree import MovedError, decode_path
 from ..holders import describe_uses, find_file_uses, why_in_use
-from ..host_state import Answer, HostScanner, HostState, OnProgress, Request, Target, describe_bug, report_seldom
+from ..host_state import Answer, HostScanner, OnProgress, Request, Target, describe_bug, report_seldom
 from ..removal import PROGRESS_INTERVAL_S
 from . import dead_sessions, pointers, shm
 from .request import Cleaning, CleanRefusedError, FailedError, sentence
@@ -37,19 +37,9 @@ def plan(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Ans
     for text in dead_sessions.describe_unknown(request, state):
         cleaning.note(text)
     dead = [target for folder in dead_sessions.select_sessions(request, state) if (target := dead_sessions.plan(cleaning, state, folder))]
-    unused = _drop_used(cleaning, state, dead) if dead else []
-    cleaning.answer["targets"] += unused
-    removed_whole = [decode_path(target["path"]) for target in unused if not target["keeps"] and target["size"] is not None]
-    for temp in state.sessions.temps:
-        pointers.plan(cleaning, state, temp, {os.path.basename(path) for path in removed_whole if os.path.dirname(path) == temp})
-    if cleaning.everything:
-        shm.plan(cleaning, state)
-    return cleaning.answer
 
-
-def _drop_used(cleaning: Cleaning, state: HostState, dead: list[Target]) -> list[Target]:
-    """Refuses sessions whose files a live Ray uses; notes report the files that other processes hold open."""
-    used, hanging = find_file_uses(state.table, cleaning.on_progress)
+    # Sessions whose files a live Ray uses are refused; notes report the files that other processes hold open.
+    used, hanging = find_file_uses(state.table, on_progress) if dead else ((), ())
     for pid in hanging[:MOST_NAMED]:
         cleaning.note(
             f"the open files of process {pid} could not all be read: it hangs, has too much mapped, or its user's processes take too long"
@@ -60,13 +50,18 @@ def _drop_used(cleaning: Cleaning, state: HostState, dead: list[Target]) -> list
     unused = []
     for target in dead:
         in_use = why_in_use(state, used, hanging, str(target["name"]), int(target["uid"]))
-        if in_use is not None:
-            cleaning.add_target(target, in_use)
-            continue
-        unused.append(target)
-        for text in describe_uses(used, state.table, str(target["name"])):
-            cleaning.note(text)
-    return unused
+        cleaning.add_target(target, in_use)
+        if in_use is None:
+            unused.append(target)
+            for text in describe_uses(used, state.table, str(target["name"])):
+                cleaning.note(text)
+
+    removed_whole = [decode_path(target["path"]) for target in unused if not target["keeps"] and target["size"] is not None]
+    for temp in state.sessions.temps:
+        pointers.plan(cleaning, state, temp, {os.path.basename(path) for path in removed_whole if os.path.dirname(path) == temp})
+    if cleaning.everything:
+        shm.plan(cleaning, state)
+    return cleaning.answer
 
 
 def do(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answer:

@@ -233,7 +233,7 @@ def _empty_folder(cleaning: Cleaning, opened: _Opened, state: HostState) -> str:
         removal.remove(opened.parent, opened.name, opened.folder)
     except (AliveError, MovedError, OSError) as error:
         stopped = error
-    cleaning.add_freed_bytes("disk", removal.freed)
+    cleaning.answer["freed"]["disk"] += removal.freed
 
     removed = f"{removal.files:,} file{'' if removal.files == 1 else 's'} removed, {in_words(removal.freed)} freed"
     if isinstance(stopped, AliveError):
