@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Iterator, NamedTuple, Tuple
 
 from .origin import to_number
-from .proc import read, read_link, read_or_nothing
+from .proc import read, read_or_nothing
 
 _UP, _REJECT = 0x1, 0x200
 """RTF_UP and RTF_REJECT of linux/route.h."""
@@ -87,12 +87,6 @@ def read_addresses(pid: int, proc: str = "/proc") -> Tuple[str, ...] | None:
     rows = [line.split() for line in ipv6.decode("ascii", "replace").splitlines()]
     found += [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0])) for row in rows if row[3] == "00"]
     return tuple(dict.fromkeys(found)) if len(found) <= MOST_ADDRESSES else None
-
-
-def network_of(pid: int) -> str | None:
-    """An identity of the process's network namespace that no other has, on this or another host; `None`: unknown."""
-    boot, namespace = read_or_nothing("/proc/sys/kernel/random/boot_id").strip(), read_link(f"/proc/{pid}/ns/net")
-    return f"{boot} {namespace}" if boot and namespace else None
 
 
 def is_here(host: str) -> bool:

@@ -7,7 +7,7 @@ import re
 import time
 from collections import deque
 from contextlib import suppress
-from typing import Callable, Dict, Iterable, NamedTuple, Tuple
+from typing import Callable, Dict, Iterable, Tuple
 
 from .. import trust
 from .kernel_log import Kernel, Kill
@@ -80,25 +80,21 @@ def session_of(log: str) -> str:
     return os.path.basename(os.path.dirname(os.path.dirname(log)))
 
 
-class KillHeadline(NamedTuple):
-    """The line that comes before the lines of one kill."""
-
-    moment: float
-    node: str | None
-
-
 class RayletLog:
     """The log of one raylet; reading goes on at the place where it stopped."""
 
     def __init__(self) -> None:
         self._at = 0
-        self._entry: KillHeadline | None = None
+        self._moment: float | None = None
+        self._node: str | None = None
+        """The time and the node in the headline, which comes before the lines of one kill; `None`: there was none."""
 
     def read_on(self, file: int, status: os.stat_result, since: float) -> list[Kill]:
         """Reads whole lines only, and nothing of a log that was last written before `since` (POSIX time)."""
         self._at = min(self._at, status.st_size) if status.st_mtime >= since else status.st_size
         start = max(self._at, status.st_size - MOST_BYTES)
-        self._entry = self._entry if start == self._at else None
+        if start != self._at:
+            self._moment = None
         text = os.pread(file, status.st_size - start, start)
         whole = text[: text.rfind(b"\n") + 1]
         self._at = start + len(whole)
@@ -115,12 +111,12 @@ class RayletLog:
             line = match[0][:MAX_LINE_CHARS].decode("utf-8", "replace")
             stamp, node = _STAMP.match(match[0]), _NODE.search(line)
             if stamp:
-                self._entry = KillHeadline((_posix(stamp) or 0.0) + shift, None)
-            if self._entry and node:
-                self._entry = self._entry._replace(node=node[1])
+                self._moment, self._node = (_posix(stamp) or 0.0) + shift, None
+            if node:
+                self._node = node[1]
             patterns = _KILLED if "memory used=" in line else ()
             found = next((found for found in (pattern.search(line) for pattern in patterns) if found), None)
-            if found is None or self._entry is None:
+            if found is None or self._moment is None:
                 continue
             fields = found.groupdict()
             owner = fields["actor"] or fields.get("task") or ""
@@ -130,12 +126,12 @@ class RayletLog:
             kills.append(
                 {
                     "by": "ray",
-                    "moment": self._entry.moment,
+                    "moment": self._moment,
                     "pid": int(fields["pid"]),
                     "name": fields["name"],
                     "actor": actor,
                     "job": fields.get("job") or owner[-8:] or None,  # the ids of actors and tasks end with the eight digits of their job
-                    "node": self._entry.node,
+                    "node": self._node,
                     "held": int(float(fields["held"]) * GIB),
                     "text": line.strip()[:MAX_LINE_CHARS],
                 }

@@ -68,6 +68,12 @@ def is_in_our_namespace(pid: int, kind: str) -> bool | None:
     return None if theirs is None or ours is None else theirs == ours
 
 
+def namespace_id(pid: int | str, kind: str) -> str | None:
+    """An identity of the process's namespace of this kind that no other has, on this or another host; `None`: unknown."""
+    boot, namespace = read_or_nothing("/proc/sys/kernel/random/boot_id").strip(), read_link(f"/proc/{pid}/ns/{kind}")
+    return f"{boot} {namespace}" if boot and namespace else None
+
+
 def has_capability(pid: int, wanted: int) -> bool:
     """Whether it has one of these capabilities (a bit mask); true also if that can't be read."""
     lines = read_or_nothing(f"/proc/{pid}/status").split("\n")

@@ -258,22 +258,23 @@ class ProcessScanner:
         self._known = {stat.identity: self._known[stat.identity] for stat in stats}
         return {stat.pid: stat._replace(details=self._known[stat.identity][1]) for stat in stats}
 
-    def _read_one(self, stat: ScannedProcess) -> Details:
-        """A user may prevent the parsing of his process; then only its user and pids are known."""
-        try:
-            return self._look(stat)
-        except (ValueError, ArithmeticError, RecursionError):
-            return _unread(stat)
-
     def _read_all(self, stats: list[ScannedProcess]) -> None:
         """Reads these processes in a thread, marks each that hangs as stuck, and goes on with the next one."""
+
+        def read_one(stat: ScannedProcess) -> Tuple[Identity, Tuple[str, Details]]:
+            """A user may prevent the parsing of his process; then only its user and pids are known."""
+            try:
+                return stat.identity, (stat.name, self._look(stat))
+            except (ValueError, ArithmeticError, RecursionError):
+                return stat.identity, (stat.name, _unread(stat))
+
         ended = [one for one in self._hanging if one[1].finished.is_set()]
         self._hanging = [one for one in self._hanging if one not in ended]
         for place, hung in ended:
             self._known.update(hung.answers[place:])
         patience = self._patience
         while stats:
-            batch = Batch(stats, lambda stat: (stat.identity, (stat.name, self._read_one(stat))))
+            batch = Batch(stats, read_one)
             at = batch.wait(patience)
             patience = max(patience / 2, MIN_STUCK_AFTER_S)
             self._known.update(batch.answers)

@@ -8,8 +8,8 @@ from typing import NamedTuple, Tuple
 
 from .. import trust
 from .cgroups import CpuLimit, cpu_limit, folders_above
-from .network import network_of, read_addresses
-from .proc import has_capability, is_in_our_namespace, make_legible
+from .network import read_addresses
+from .proc import has_capability, is_in_our_namespace, make_legible, namespace_id
 from .processes import ScannedProcess
 from .roots import list_folder, resolve_links, root_of
 
@@ -55,7 +55,7 @@ def read_surroundings(process: ScannedProcess, locked: int | None) -> RaySurroun
         locked_memory=None if has_capability(pid, PINS_ANY_AMOUNT) else locked,
         rdma=rdma_devices(root),
         addresses=read_addresses(pid),
-        network=network_of(pid),
+        network=namespace_id(pid, "net"),
         loopback_line=line and make_legible(line),
     )
 

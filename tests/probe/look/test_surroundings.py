@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from cockpit.probe.look import network, surroundings
-from cockpit.probe.look.network import network_of, read_addresses
+from cockpit.probe.look.network import read_addresses
+from cockpit.probe.look.proc import namespace_id
 from cockpit.probe.look.surroundings import find_loopback_line, rdma_devices, read_surroundings
 from tests.probe.forests import process
 
@@ -77,14 +78,14 @@ def test_a_kernel_without_ipv6_has_addresses_too(tmp_path):
 def test_unreadable_addresses_are_unknown(tmp_path):
     assert read_addresses(7, str(tmp_path)) is None
     assert read_addresses(4_000_000) is None
-    assert network_of(4_000_000) is None
+    assert namespace_id(4_000_000, "net") is None
     gone = read_surroundings(process(4_000_000), None)
     assert gone.addresses is gone.network is gone.locked_memory is None
 
 
 def test_this_host_s_own_addresses_are_among_them():
     assert set(network.addresses()) <= set(read_addresses(HERE) or ())
-    boot, _, namespace = (network_of(HERE) or "").partition(" ")
+    boot, _, namespace = (namespace_id(HERE, "net") or "").partition(" ")
     assert (boot, namespace) == (Path("/proc/sys/kernel/random/boot_id").read_text().strip(), os.readlink("/proc/self/ns/net"))
 
 
@@ -170,7 +171,7 @@ def test_a_process_in_its_own_namespaces_has_its_own_addresses_and_limits():
         resource.prlimit(pid, resource.RLIMIT_MEMLOCK, (65536, 65536))
         found = read_surroundings(process(pid), 65536)
     assert found.addresses == ("10.77.0.1",)
-    assert found.network != network_of(HERE)
+    assert found.network != namespace_id(HERE, "net")
     assert found.locked_memory == 65536
     assert read_surroundings(process(HERE), 65536).locked_memory is None, "root may pin any amount"
 
