@@ -23,11 +23,11 @@ from .past import ProcessHistory
 from .proc import TICKS_PER_SECOND, Users, boot_time, in_first_namespace, make_legible, read_pid_range, uptime
 from .processes import Identity, ProcessScanner, ProcessTable, ScannedProcess, shown_command
 from .proxies import find_http_proxy
-from .raylets import MOST_SERVICES, ROLES, Rays, RayService
+from .raylets import MOST_SERVICES, ROLES, Rays
 from .sessions import DEFAULT_TEMP, Folder, Sessions, SessionScanner, date_writes
-from .sizes import SharedMemory, Size, Sizes, read_shared_memory, shm_users
+from .sizes import Size, Sizes, read_shared_memory, shm_users
 from .stuck_io import StuckProcesses
-from .temp_dirs import TempDirs, read_temp_dirs
+from .temp_dirs import read_temp_dirs
 from .xids import Bus, Xid
 
 Sample = Dict[str, Any]
@@ -71,9 +71,9 @@ class Sampler:
         self._stuck_reader = StuckProcesses()
         self._scanner = SessionScanner(usual_temps(), users.name)
         self._processes: Collector[ProcessTable] = Collector("processes", "/proc", ProcessScanner().scan, None)
-        self._nvml: Collector[GpuReading] = Collector("nvml", "NVML", Nvml(events=not self._kernel.is_readable).read, None)
+        self._nvml = Collector("nvml", "NVML", Nvml(events=not self._kernel.is_readable).read, None)
         self._memory = Collector("memory", "The host's memory", host.memory, None)
-        self._shm: Collector[SharedMemory] = Collector("shm", "/dev/shm", read_shared_memory, SLOWLY)  # noqa: S108 where plasma lies
+        self._shm = Collector("shm", "/dev/shm", read_shared_memory, SLOWLY)  # noqa: S108 where plasma lies
         self._disks = Collector("disks", "A disk", self._read_disks, SLOWLY)
         self._sessions: Collector[Sessions] = Collector(
             "sessions",
@@ -82,16 +82,16 @@ class Sampler:
             SESSIONS_EVERY,
             after=self._processes,
         )
-        self._rays: Collector[Dict[Identity, RayService]] = Collector(
+        self._rays: Collector[Dict[Identity, Sample]] = Collector(
             "rays", "A Ray process", lambda: self._known_rays.read(self._processes.facts or {}), SLOWLY, after=self._processes
         )
-        self._temps: Collector[TempDirs] = Collector("temps", "A Ray temp dir", self._read_temp_dirs, SLOWLY, after=self._sessions)
+        self._temps = Collector("temps", "A Ray temp dir", self._read_temp_dirs, SLOWLY, after=self._sessions)
         self._stuck: Collector[List[Sample]] = Collector(
             "stuck", "What processes in D state wait for", lambda: self._stuck_reader.read(self._processes.facts or {}), SLOWLY,
             after=self._processes,
         )  # fmt: skip
-        self._rdma: Collector[List[Sample]] = Collector("rdma", "An InfiniBand or RoCE port", infiniband.read_ports, RARELY)
-        self._logs: Collector[LogFacts] = Collector("logs", "A Ray log", self._read_logs, SLOWLY)
+        self._rdma = Collector("rdma", "An InfiniBand or RoCE port", infiniband.read_ports, RARELY)
+        self._logs = Collector("logs", "A Ray log", self._read_logs, SLOWLY)
         self.collectors: Tuple[Collector[Any], ...] = (
             self._processes, self._nvml, self._memory, self._shm, self._sessions, self._disks, self._rays, self._temps, self._logs,
             self._stuck, self._rdma,
@@ -130,7 +130,7 @@ class Sampler:
         memory = self._memory.facts or host.MemoryUse(None, None)
         pids = read_pid_range()
         live = [sessions.of[pid] for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in sessions.of]
-        shm, temps, (kills, written_to) = self._shm.facts, self._temps.facts, self._logs.facts or (None, {})
+        shm, (temps, pointers), (kills, written_to) = self._shm.facts, self._temps.facts or (None, None), self._logs.facts or (None, {})
         if kills is not None:
             # Whether a process that the kernel killed belonged to Ray: only processes that were seen before are known.
             kills = [
@@ -144,9 +144,7 @@ class Sampler:
         parts = [pid for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in table and table[pid].origin.role in ROLES]
         parts.sort(key=lambda pid: table[pid].details.uid not in trust.own_uids())
         known = self._rays.facts or {}
-        services = [
-            ray_fact(table[pid], verdicts[pid], known.get(table[pid].identity, RayService()), memory.total) for pid in parts[:MOST_SERVICES]
-        ]
+        services = [ray_fact(table[pid], verdicts[pid], known.get(table[pid].identity, {}), memory.total) for pid in parts[:MOST_SERVICES]]
 
         memory_users = [
             {
@@ -190,8 +188,8 @@ class Sampler:
             "sessions": [self._session_fact(folder, sessions, live) for folder in sessions.folders] if self._sessions.facts else None,
             "nodes": sorted({verdict.node for verdict in verdicts.values() if verdict.kind == "ray" and verdict.node}),
             "rays": services if table else None,
-            "temps": temps and temps.temps,
-            "pointers": temps and temps.pointers,
+            "temps": temps,
+            "pointers": pointers,
             "driver": reading.driver,
             "proxy": self._proxy and self._proxy._asdict(),
             "oom_kills": kills,
@@ -291,7 +289,7 @@ class Sampler:
         known = self._sessions.facts
         return host.disks([*(known.temps if known else ()), "/"])
 
-    def _read_temp_dirs(self) -> TempDirs:
+    def _read_temp_dirs(self) -> Tuple[List[Sample], List[Sample]]:
         known = self._sessions.facts or Sessions()
         return read_temp_dirs(known.temps, self._processes.facts or {}, known, self._users.name)
 
@@ -327,9 +325,9 @@ def with_xids(reading: GpuReading, logged: Mapping[Bus, Sequence[Xid]] | None) -
     return reading.gpus and [{**gpu, "xids": xids(gpu["index"] // 1000 if gpu["index"] >= 1000 else gpu["index"])} for gpu in reading.gpus]
 
 
-def ray_fact(process: ScannedProcess, verdict: KindVerdict, ray: RayService, memory: int | None) -> Sample:
-    """One raylet or GCS; `memory` is the memory of the host in bytes."""
-    role, started, around = process.origin.role, ray.started, ray.surroundings
+def ray_fact(process: ScannedProcess, verdict: KindVerdict, known: Sample, memory: int | None) -> Sample:
+    """One raylet or GCS. `known`: what was read of it; `memory`: the memory of the host in bytes."""
+    role = process.origin.role
     return {
         "role": role,
         "pid": process.pid,
@@ -337,18 +335,8 @@ def ray_fact(process: ScannedProcess, verdict: KindVerdict, ray: RayService, mem
         "node": verdict.node if role == "raylet" else None,
         "state": process.state,
         "apart": process.details.apart,
-        **started._replace(proxy=None)._asdict(),
-        **around._replace(cpu_limit=None)._asdict(),
-        "proxy": started.proxy and started.proxy._asdict(),
-        "cpu_limit": around.cpu_limit and around.cpu_limit._asdict(),
-        "files": ray.files,
-        "files_limit": ray.files_limit,
-        "frameworks": ray.frameworks,
-        "start": ray.start,
-        "tasks": None if ray.tasks is None else [limit._asdict() for limit in ray.tasks],
+        **known,
         "kill_at": host.kill_at(memory, process) if role == "raylet" else None,
-        "ports": ray.ports and {**ray.ports._asdict(), "fixed": dict(ray.ports.fixed)},
-        "slurm_memory": ray.slurm_memory and {"used": ray.slurm_memory.used, "total": ray.slurm_memory.total},
     }
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import NamedTuple, Tuple
+from typing import Any, Dict, Tuple
 
 from .. import trust
-from .cgroups import CpuLimit, cpu_limit, folders_above
+from .cgroups import cpu_limit, folders_above
 from .network import read_addresses
 from .proc import has_capability, is_in_our_namespace, make_legible, namespace_id
 from .processes import ScannedProcess
@@ -25,24 +25,8 @@ MAX_LINE_CHARS = 200
 """Characters of its line that are returned."""
 
 
-class RaySurroundings(NamedTuple):
-    """Limits, devices and network of a raylet's workers. `None` of each: unknown."""
-
-    cpu_limit: CpuLimit | None = None
-    locked_memory: int | None = None
-    """Bytes that a worker may pin (`ulimit -l`, the soft limit); `None` also if it is unlimited or does not apply."""
-    rdma: Tuple[str, ...] | None = None
-    """Names of the InfiniBand and RDMA devices that it may open."""
-    addresses: Tuple[str, ...] | None = None
-    """The addresses of its network, without loopback."""
-    network: str | None = None
-    """An id of its network namespace that no other host or container has."""
-    loopback_line: str | None = None
-    """The line of its /etc/hosts that gives the host's own name a loopback address; `None` also if there is none."""
-
-
-def read_surroundings(process: ScannedProcess, locked: int | None) -> RaySurroundings:
-    """`locked`: the raylet's limit of locked memory in bytes.
+def read_surroundings(process: ScannedProcess, locked: int | None) -> Dict[str, Any]:
+    """Facts by the names in `RayProcess` of cockpit.model. `locked`: the raylet's limit of locked memory in bytes.
 
     Everything is read again each time: limits, addresses and /etc/hosts may change while the raylet lives.
     """
@@ -50,14 +34,14 @@ def read_surroundings(process: ScannedProcess, locked: int | None) -> RaySurroun
     pid, root = process.pid, root_of(process)
     name = os.uname().nodename if is_in_our_namespace(pid, "uts") else _read_file(root, "/etc/hostname", LONGEST_NAME).strip()
     line = find_loopback_line(_read_file(root, "/etc/hosts", MOST_HOSTS_BYTES), name) if name else None
-    return RaySurroundings(
-        cpu_limit=cpu_limit(pid, folders_above(pid, "cpu")),
-        locked_memory=None if has_capability(pid, PINS_ANY_AMOUNT) else locked,
-        rdma=rdma_devices(root),
-        addresses=read_addresses(pid),
-        network=namespace_id(pid, "net"),
-        loopback_line=line and make_legible(line),
-    )
+    return {
+        "cpu_limit": cpu_limit(pid, folders_above(pid, "cpu"))._asdict(),
+        "locked_memory": None if has_capability(pid, PINS_ANY_AMOUNT) else locked,
+        "rdma": rdma_devices(root),
+        "addresses": read_addresses(pid),
+        "network": namespace_id(pid, "net"),
+        "loopback_line": line and make_legible(line),
+    }
 
 
 def find_loopback_line(hosts: str, name: str) -> str | None:

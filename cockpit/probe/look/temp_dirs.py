@@ -102,15 +102,10 @@ MIN_AGE_S = 60.0
 """A younger file that points to nothing live may point to a session that is just starting: its folder exists before its processes."""
 
 
-class TempDirs(NamedTuple):
-    """Temp dirs, and the pointers in them."""
-
-    temps: Tuple[Fact, ...] = ()
-    pointers: Tuple[Fact, ...] = ()
-
-
-def read_temp_dirs(temps: Iterable[str], table: ProcessTable, sessions: Sessions, name: Callable[[int], str | None]) -> TempDirs:
-    """Each folder once, under the first of its names."""
+def read_temp_dirs(
+    temps: Iterable[str], table: ProcessTable, sessions: Sessions, name: Callable[[int], str | None]
+) -> Tuple[List[Fact], List[Fact]]:
+    """The temp dirs, each folder once under the first of its names, and the pointers in them."""
     folders: Dict[FileId, str] = {}
     for temp in temps:
         with suppress(OSError):
@@ -126,7 +121,7 @@ def read_temp_dirs(temps: Iterable[str], table: ProcessTable, sessions: Sessions
         places.append({"path": make_legible(temp), "owner": name(os.stat(temp).st_uid), "writable": writable})
         readers = ((LINK, _read_link_fact), (FILE, _read_file_fact))
         pointers += [read(temp, table, sessions) for pointer, read in readers if os.path.lexists(f"{temp}/{pointer}")]
-    return TempDirs(tuple(places), tuple(pointers))
+    return places, pointers
 
 
 def _read_link_fact(temp: str, table: ProcessTable, sessions: Sessions) -> Fact:

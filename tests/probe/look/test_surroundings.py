@@ -80,7 +80,7 @@ def test_unreadable_addresses_are_unknown(tmp_path):
     assert read_addresses(4_000_000) is None
     assert namespace_id(4_000_000, "net") is None
     gone = read_surroundings(process(4_000_000), None)
-    assert gone.addresses is gone.network is gone.locked_memory is None
+    assert gone["addresses"] is gone["network"] is gone["locked_memory"] is None
 
 
 def test_this_host_s_own_addresses_are_among_them():
@@ -91,9 +91,9 @@ def test_this_host_s_own_addresses_are_among_them():
 
 def test_the_limit_of_locked_memory_counts_only_without_the_capability(monkeypatch):
     monkeypatch.setattr(surroundings, "has_capability", lambda pid, wanted: (pid, wanted) == (HERE, 1 << 14))
-    assert read_surroundings(process(HERE), 65536).locked_memory is None
+    assert read_surroundings(process(HERE), 65536)["locked_memory"] is None
     monkeypatch.setattr(surroundings, "has_capability", lambda *_: False)
-    assert read_surroundings(process(HERE), 65536).locked_memory == 65536
+    assert read_surroundings(process(HERE), 65536)["locked_memory"] == 65536
 
 
 def devices(root: Path, *, files: bool = True) -> str:
@@ -144,11 +144,11 @@ def test_the_hosts_name_is_looked_up_in_the_raylets_own_files(tmp_path, monkeypa
     (tmp_path / "etc" / "hosts").write_text(f"127.0.1.1 {socket.gethostname()}\n10.0.0.1 in-there\n")
     (tmp_path / "etc" / "hostname").write_text("in-there\n")
     monkeypatch.setattr(surroundings, "root_of", lambda _: str(tmp_path))
-    assert read_surroundings(process(HERE), None).loopback_line == f"127.0.1.1 {socket.gethostname()}"
+    assert read_surroundings(process(HERE), None)["loopback_line"] == f"127.0.1.1 {socket.gethostname()}"
     monkeypatch.setattr(surroundings, "is_in_our_namespace", lambda *_: False)
-    assert read_surroundings(process(HERE), None).loopback_line is None, "in a container its name is another one"
+    assert read_surroundings(process(HERE), None)["loopback_line"] is None, "in a container its name is another one"
     (tmp_path / "etc" / "hosts").write_text("127.0.0.1 in-there\n")
-    assert read_surroundings(process(HERE), None).loopback_line == "127.0.0.1 in-there"
+    assert read_surroundings(process(HERE), None)["loopback_line"] == "127.0.0.1 in-there"
 
 
 @contextmanager
@@ -170,10 +170,10 @@ def test_a_process_in_its_own_namespaces_has_its_own_addresses_and_limits():
     with living(*given) as pid:
         resource.prlimit(pid, resource.RLIMIT_MEMLOCK, (65536, 65536))
         found = read_surroundings(process(pid), 65536)
-    assert found.addresses == ("10.77.0.1",)
-    assert found.network != namespace_id(HERE, "net")
-    assert found.locked_memory == 65536
-    assert read_surroundings(process(HERE), 65536).locked_memory is None, "root may pin any amount"
+    assert found["addresses"] == ("10.77.0.1",)
+    assert found["network"] != namespace_id(HERE, "net")
+    assert found["locked_memory"] == 65536
+    assert read_surroundings(process(HERE), 65536)["locked_memory"] is None, "root may pin any amount"
 
 
 @pytest.mark.parametrize(
