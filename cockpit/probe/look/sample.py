@@ -69,7 +69,7 @@ class Sampler:
         self._kills = KillScanner(self._kernel)
         self._known_rays = Rays()
         self._stuck_reader = StuckProcesses()
-        self._scanner = SessionScanner(usual_temps(), users.name)
+        self._scanner = SessionScanner(usual_temps())
         self._processes: Collector[ProcessTable] = Collector("processes", "/proc", ProcessScanner().scan, None)
         self._nvml = Collector("nvml", "NVML", Nvml(events=not self._kernel.is_readable).read, None)
         self._memory = Collector("memory", "The host's memory", host.memory, None)
@@ -272,7 +272,7 @@ class Sampler:
             "name": os.path.basename(folder.path),
             "path": folder.path,
             "live": lives,
-            "owner": folder.owner,
+            "owner": self._users.name(folder.facts.uid),
             "trusted": folder.facts.uid in trust.own_uids(),
             "size": counted.size,
             "keeps": list(counted.keeps),

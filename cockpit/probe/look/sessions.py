@@ -8,13 +8,13 @@ import time
 from contextlib import suppress
 from heapq import nlargest
 from itertools import islice
-from typing import Callable, Counter, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Tuple
+from typing import Counter, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Tuple
 
 from .. import trust
 from .kinds import Driver, SessionFolder, SocketListener
 from .network import listening_sockets
 from .origin import flag, to_number
-from .proc import is_in_our_namespace, make_legible, open_files, read_link, user_name
+from .proc import is_in_our_namespace, make_legible, open_files, read_link
 from .processes import Identity, ProcessTable, ScannedProcess
 from .session_folder import MOST_LOGS, Logs, MountKinds, Route, find_folder, inspect
 from .tree import FileId, mount_kinds, mount_number, vouched_mounts
@@ -35,9 +35,7 @@ LOG_TAIL_BYTES = 1 << 14
 class Folder(NamedTuple):
     """A session's folder in one of Ray's temp dirs."""
 
-    path: str
     facts: SessionFolder
-    owner: str | None
     started: float | None
     latest: bool
     stopped: bool | None = None
@@ -45,6 +43,11 @@ class Folder(NamedTuple):
     nodes: Tuple[str, ...] = ()
     """Ray's ids of the nodes whose raylets wrote logs here, from logs of its owner: other hosts may share the folder."""
     log_files: int = 0
+
+    @property
+    def path(self) -> str:
+        """The path of the folder."""
+        return self.facts.path
 
     @property
     def answers(self) -> bool | None:
@@ -73,10 +76,9 @@ class Sessions(NamedTuple):
 class SessionScanner:
     """Reads the sessions again and again, and remembers each temp dir that it once found."""
 
-    def __init__(self, temps: Iterable[str] = (), name: Callable[[int], str | None] = user_name) -> None:
+    def __init__(self, temps: Iterable[str] = ()) -> None:
         self.at = ""
         """The folder that is being read: its file system may hang."""
-        self._name = name
         self._given: Dict[str, None] = dict.fromkeys(temps)
         self._found_temps: Tuple[str, ...] = ()
         self._logs: Dict[str, Logs] = {}
@@ -110,7 +112,7 @@ class SessionScanner:
         live = [path for path in listed if facts[Route(path)].answers]
         named = {pid: facts[route] for pid, route in routes.items()}
         return Sessions(
-            folders=tuple(_folder(path, facts[Route(path)], self._name, logs[path]) for path in listed),
+            folders=tuple(_folder(facts[Route(path)], logs[path]) for path in listed),
             all=tuple(facts.values()),
             of=named,
             drivers={pid: driver for path in live for pid, driver in self._find_drivers(path, table).items()},
@@ -239,8 +241,8 @@ def _find_routes(table: ProcessTable) -> Dict[int, Route]:
     return found
 
 
-def _folder(path: str, facts: SessionFolder, name_of: Callable[[int], str | None], logs: Logs) -> Folder:
-    temp, name = os.path.split(path)
+def _folder(facts: SessionFolder, logs: Logs) -> Folder:
+    temp, name = os.path.split(facts.path)
     started = None
     with suppress(ValueError, OverflowError):
         # Its name has this host's local time.
@@ -250,9 +252,8 @@ def _folder(path: str, facts: SessionFolder, name_of: Callable[[int], str | None
     stopped: bool | None = None
     if latest and facts.answers is False:
         with suppress(OSError):
-            stopped = bool(_SIGTERM_LINE.search(trust.read_end(f"{path}/logs/raylet.out", LOG_TAIL_BYTES)))
-    owner = name_of(facts.uid) if facts.uid is not None else None
-    return Folder(path, facts, owner, started, latest, stopped, tuple(sorted(logs.nodes)), logs.files)
+            stopped = bool(_SIGTERM_LINE.search(trust.read_end(f"{facts.path}/logs/raylet.out", LOG_TAIL_BYTES)))
+    return Folder(facts, started, latest, stopped, tuple(sorted(logs.nodes)), logs.files)
 
 
 def date_writes(logs: Iterable[Logs]) -> Dict[str, float]:

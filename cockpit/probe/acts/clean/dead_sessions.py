@@ -89,7 +89,8 @@ def is_called(path: str, name: str) -> bool:
 
 def plan(cleaning: Cleaning, state: HostState, folder: Folder) -> Target | None:
     """The target for one session; `None` if it stays. Then the answer has the reason."""
-    target: Target = {"what": "session", "path": encode_path(folder.path), "name": os.path.basename(folder.path), "owner": folder.owner}
+    owner = None if folder.facts.uid is None else user_name(folder.facts.uid)
+    target: Target = {"what": "session", "path": encode_path(folder.path), "name": os.path.basename(folder.path), "owner": owner}
     try:
         with _open(folder.path) as opened:
             target.update(device=opened.status.st_dev, inode=opened.status.st_ino, uid=opened.status.st_uid)
