@@ -64,10 +64,11 @@ class Remarks:
 class Survey:
     """The contents of a folder. `size`: bytes on disk; a file with several names in the folder counts once."""
 
-    def __init__(self, name: str, on_progress: OnProgress) -> None:
+    def __init__(self, name: str, top: int, on_progress: OnProgress) -> None:
+        """Counts the contents of the open folder `top`. Raises `MovedError`, `OSError`."""
         self.files = 0
         self.size = 0
-        self.newest = 0.0
+        self.newest = os.fstat(top).st_mtime
         """The time of the last write to anything in it (POSIX time)."""
         self.protected = ProtectedFiles()
         self.folders: Set[FileId] = set()
@@ -78,13 +79,8 @@ class Survey:
         """Folders that could not be read, and why."""
         self._sizes: Dict[str, int] = {}
         """By path: the size of each of the first files; a file with several names counts once."""
-        self._name, self._on_progress = name, report_seldom(on_progress, PROGRESS_INTERVAL_S)
-        self._owner = -1
-
-    def take(self, top: int) -> Survey:
-        """Counts the contents of an open folder. Raises `MovedError`, `OSError`."""
-        self.newest = os.fstat(top).st_mtime
         self._owner = os.fstat(top).st_uid
+        report = report_seldom(on_progress, PROGRESS_INTERVAL_S)
         linked: Set[int] = set()
         path_chars = 0
         for entry in Walk(top, trouble=self._see_trouble, why_not=self._why_not):
@@ -103,8 +99,7 @@ class Survey:
                     self._sizes[entry.path] = size
             if self.protected.are_too_many:
                 raise OSError(errno.E2BIG, "too many files in it look like checkpoints or results to list them: check the folder yourself")
-            self._on_progress(f"{self._name}: {self.files:,} file{'' if self.files == 1 else 's'} counted, {in_words(self.size)}")
-        return self
+            report(f"{name}: {self.files:,} file{'' if self.files == 1 else 's'} counted, {in_words(self.size)}")
 
     @property
     def age(self) -> float:

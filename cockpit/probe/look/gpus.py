@@ -205,7 +205,12 @@ class Nvml:
         reasons = _call(nvml, "nvmlDeviceGetCurrentClocksEventReasons", handle)
         if reasons is None:  # drivers before 535 call it throttling
             reasons = _call(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
-        return {**self._health[index], **self._links[index], "clock_reasons": reasons, "slowed": _slowdown_causes(reasons)}
+        slowed = None
+        if reasons is not None:  # "hardware" is left out if the hardware names a more exact cause
+            is_hot, is_braked = reasons & (SOFTWARE_THERMAL | HARDWARE_THERMAL), reasons & POWER_BRAKE
+            is_other = reasons & HARDWARE and not (reasons & HARDWARE_THERMAL or is_braked)
+            slowed = [cause for cause, holds in (("thermal", is_hot), ("power brake", is_braked), ("hardware", is_other)) if holds]
+        return {**self._health[index], **self._links[index], "clock_reasons": reasons, "slowed": slowed}
 
     def _lost_gpu(self, nvml: Any, index: int, error: Exception) -> Gpu:
         """A GPU that can't be read because of `error`. Raises that error if NVML or the driver does not run any more."""
@@ -228,15 +233,6 @@ def _text(value: Any) -> str | None:
 
 def _to_watts(milliwatts: int | None) -> float | None:
     return None if milliwatts is None else milliwatts / 1000
-
-
-def _slowdown_causes(reasons: int | None) -> list[str] | None:
-    """The bad signs in bits of nvmlClocksEventReasons. "hardware" is left out if the hardware names a more exact cause."""
-    if reasons is None:
-        return None
-    is_hot, is_braked = reasons & (SOFTWARE_THERMAL | HARDWARE_THERMAL), reasons & POWER_BRAKE
-    is_other = reasons & HARDWARE and not (reasons & HARDWARE_THERMAL or is_braked)
-    return [cause for cause, holds in (("thermal", is_hot), ("power brake", is_braked), ("hardware", is_other)) if holds]
 
 
 def _memory_by_pid(nvml: Any, handle: Any) -> Dict[int, int | None]:

@@ -55,24 +55,20 @@ class KillScanner:
         """The kills, oldest first; `None` if neither a log nor the kernel could be read."""
         paths = tuple(logs)
         by_kernel = self._kernel.read()
-        new = [kill for path in paths for kill in self._read_log(path)] + (by_kernel or [])
+        new = list(by_kernel or ())
+        for path in paths:
+            # Any user may put a log into a session of Ray, but only logs of its owner count.
+            owner: Tuple[int, ...] | None = None
+            with suppress(OSError):
+                owner = (os.stat(os.path.dirname(os.path.dirname(path))).st_uid,)
+            with suppress(OSError), trust.open_file(path, owner) as file:
+                status = os.fstat(file)
+                log = self._logs.setdefault((status.st_dev, status.st_ino), RayletLog())  # a rotated log keeps its inode
+                new += [{**kill, "session": session_of(path)} for kill in log.read_on(file, status, self._now() - WINDOW_S)]
         oldest, latest = self._now() - WINDOW_S, self._now() + ZONE_STEP_S
         found = (kill for kill in self._found + new if oldest <= kill["moment"] <= latest)
         self._found = sorted(found, key=lambda kill: float(kill["moment"]))[-MAX_KILLS:]
         return self._found if paths or by_kernel is not None or self._found else None
-
-    def _read_log(self, path: str) -> Iterable[Kill]:
-        """A rotated log keeps its inode, so its old part is not read again."""
-        owner: Tuple[int, ...] | None = None
-        with suppress(OSError):  # any user may put a log into a session of Ray, but only logs of its owner count
-            owner = (os.stat(os.path.dirname(os.path.dirname(path))).st_uid,)
-        try:
-            with trust.open_file(path, owner) as file:
-                status = os.fstat(file)
-                log = self._logs.setdefault((status.st_dev, status.st_ino), RayletLog())
-                return [{**kill, "session": session_of(path)} for kill in log.read_on(file, status, self._now() - WINDOW_S)]
-        except OSError:
-            return ()
 
 
 def session_of(log: str) -> str:

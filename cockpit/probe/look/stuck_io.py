@@ -10,8 +10,8 @@ from itertools import islice
 from typing import Any, Dict, List, NamedTuple, Set
 
 from .. import trust
-from .proc import make_legible, read, read_link
-from .processes import Identity, ProcessTable, ScannedProcess
+from .proc import make_legible, read, read_link, read_or_nothing
+from .processes import Identity, ProcessTable
 from .tree import LOCAL, Mount, read_mounts
 
 MOST_STUCK = 32
@@ -46,25 +46,23 @@ class StuckProcesses:
         again = [process for process in stuck if process.identity in self._before]
         self._before = {process.identity for process in stuck}
         again.sort(key=lambda process: process.details.uid not in trust.own_uids())
-        return [_fact(process) for process in again[:MOST_STUCK]]
-
-
-def _fact(process: ScannedProcess) -> Fact:
-    try:
-        function = read(f"/proc/{process.pid}/wchan", 128).decode("utf-8", "replace").strip()
-    except OSError:
-        function = ""  # often only root may read it
-    place = find_wait_place(process.pid)
-    mount = place.mount if place else None
-    return {
-        "pid": process.pid,
-        "ticks": process.ticks,
-        "waits_in": function if function not in ("", "0") else None,
-        "mount": mount and make_legible(mount.point),
-        "kind": mount and make_legible(mount.kind),
-        "source": mount and make_legible(mount.source),
-        "certain": place.certain if place else None,
-    }
+        facts = []
+        for process in again[:MOST_STUCK]:
+            function = read_or_nothing(f"/proc/{process.pid}/wchan").strip()  # often only root may read it
+            place = find_wait_place(process.pid)
+            mount = place.mount if place else None
+            facts.append(
+                {
+                    "pid": process.pid,
+                    "ticks": process.ticks,
+                    "waits_in": function if function not in ("", "0") else None,
+                    "mount": mount and make_legible(mount.point),
+                    "kind": mount and make_legible(mount.kind),
+                    "source": mount and make_legible(mount.source),
+                    "certain": place.certain if place else None,
+                }
+            )
+        return facts
 
 
 def find_wait_place(pid: int) -> WaitPlace | None:

@@ -139,7 +139,7 @@ def _why_not_removed(request: Request, state: HostState, opened: _Opened) -> str
 
 
 def _survey_target(cleaning: Cleaning, opened: _Opened, target: Target) -> Target | None:
-    survey = Survey(opened.name, cleaning.on_progress).take(opened.folder)
+    survey = Survey(opened.name, opened.folder, cleaning.on_progress)
     young = _why_too_young(cleaning.request, survey)
     if young is not None:
         if cleaning.everything:
@@ -207,7 +207,7 @@ def do(cleaning: Cleaning, target: Target) -> str:
 
 
 def _empty_folder(cleaning: Cleaning, opened: _Opened, state: HostState) -> str:
-    survey = Survey(opened.name, cleaning.on_progress).take(opened.folder)
+    survey = Survey(opened.name, opened.folder, cleaning.on_progress)
     young = _why_too_young(cleaning.request, survey)
     if young is not None:
         raise CleanRefusedError(young)
