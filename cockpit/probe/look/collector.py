@@ -18,7 +18,7 @@ REST_PER_CPU_S = 9.0
 """Seconds of rest for each second of CPU that an answer took: a collector takes at most a tenth of a core, on a host of 100,000 processes
 too."""
 SELDOM_REST_S = 10.0
-"""From so many seconds of rest on, a fault says that the facts are read only seldom."""
+"""If a collector rests for longer, a fault says that its facts are read only seldom."""
 
 
 class CollectError(Exception):

@@ -286,7 +286,7 @@ def session_name(session: str | None) -> str:
 
 
 def is_reaper(parent: ScannedProcess) -> bool:
-    """Whether it adopts processes whose parent has died: the first process of a PID namespace, or a program that asks the kernel for it."""
+    """Whether it adopts orphans: it is the first process of a PID namespace, or a program that asks the kernel for them."""
     is_first = parent.pid == 1 or parent.details.pids[-1:] == (1,)
     return is_first or parent.name.split(":")[0].strip() in REAPERS
 

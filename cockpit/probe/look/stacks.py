@@ -94,7 +94,7 @@ def _explain(errors: str, pid: int) -> str:
 
 
 def _find_py_spy(pid: int) -> "tuple[str | None, str | None]":
-    """The py-spy beside our Python, else on our PATH, else on the PATH of the process. The second value: why a py-spy is not run.
+    """Looks for py-spy beside our Python, on our PATH, then on the PATH of the process. The second value: why a py-spy is not run.
 
     A py-spy of the process is run only if nobody but root and us could have written it.
     """

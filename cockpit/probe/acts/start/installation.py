@@ -68,7 +68,10 @@ class Installation(NamedTuple):
 
 
 def install(request: Request, state: HostState) -> Installation:
-    """The `ray` of the request, else of the Ray that runs or ran here, else of the PATH, else at the head's path. Raises `NoWayError`."""
+    """Finds the `ray` to start: that of the request, of a Ray that runs or ran here, of the PATH, or at the head's path, in this order.
+
+    Raises `NoWayError`.
+    """
     found = _find_in_request(request) or _find_in_sessions(state) or _find_in_old_logs(state) or _find_on_path()
     if found is None:
         # Hosts of one cluster mostly have the same installation.

@@ -17,7 +17,7 @@ from ..signals import find_own_ancestry
 ORDER = ("raylet", "agent", "dashboard", "autoscaler", "log_monitor", "client_server", "worker", "child", "driver", "gcs_server")
 """The order of `ray stop` (2.9 to 2.60): the raylet first, so that its agents don't complain; the GCS last, since others need it to end."""
 ROOTS = ("raylet", "gcs_server")
-"""One of these, or `ray start` for one of these, has started all other processes of a session."""
+"""These two, or the `ray start` that started them, have started all other processes of a session."""
 Members = Mapping[int, str]
 """Pid → part, in ORDER."""
 
@@ -27,7 +27,7 @@ class SessionError(Exception):
 
 
 def choose_session(state: HostState, name: str | None, slurm: Collection[str] = ()) -> str | None:
-    """The named session, else the only live one, else the only one that has left processes. `None`: there is none.
+    """Returns the named session. Without a name, it returns the only live one, or the only one that has left processes; `None`: none.
 
     `slurm`: ids of a Slurm job; a live session that runs in another job is never chosen.
     """
