@@ -79,11 +79,25 @@ class Survey:
         """Folders that could not be read, and why."""
         self._sizes: Dict[str, int] = {}
         """By path: the size of each of the first files; a file with several names counts once."""
-        self._owner = os.fstat(top).st_uid
+        owner = os.fstat(top).st_uid
+
+        def why_not(path: str, status: os.stat_result) -> str | None:
+            """Everybody can write to Ray's folders, and may move a folder of another user there, so that root removes it."""
+            if status.st_uid == owner:
+                self.folders.add(file_id(status))
+                return None
+            reason = f"it belongs to {user_name(status.st_uid)}"
+            self.foreign.add(path, reason)
+            return reason
+
+        def on_trouble(path: str, text: str) -> None:
+            if not self.foreign.is_last(path):
+                self.unread.add(path, text)
+
         report = report_seldom(on_progress, PROGRESS_INTERVAL_S)
         linked: Set[int] = set()
         path_chars = 0
-        for entry in Walk(top, trouble=self._see_trouble, why_not=self._why_not):
+        for entry in Walk(top, trouble=on_trouble, why_not=why_not):
             status = entry.status
             self.newest = max(self.newest, status.st_mtime)
             self.protected.see(entry)
@@ -120,19 +134,6 @@ class Survey:
             if not above:
                 number, total = number + 1, total + size
         return number, total
-
-    def _why_not(self, path: str, status: os.stat_result) -> str | None:
-        """Everybody can write to Ray's folders, and may move a folder of another user there, so that root removes it."""
-        if status.st_uid == self._owner:
-            self.folders.add(file_id(status))
-            return None
-        reason = f"it belongs to {user_name(status.st_uid)}"
-        self.foreign.add(path, reason)
-        return reason
-
-    def _see_trouble(self, path: str, text: str) -> None:
-        if not self.foreign.is_last(path):
-            self.unread.add(path, text)
 
 
 class Removal:

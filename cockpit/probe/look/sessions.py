@@ -99,7 +99,15 @@ class SessionScanner:
         self._confirmed = {key: is_open for key, is_open in self._confirmed.items() if key[0][0] in table}
 
         temps = self._find_temp_dirs(table)
-        routes = _find_routes(table)
+        # By pid: the route to the session that the process names. A session in another mount namespace is reached through the first process
+        # there of the same user.
+        routes: Dict[int, Route] = {}
+        first: Dict[Tuple[str | None, int | None, str], Route] = {}
+        for process in table.values():
+            session, uid, namespace = process.origin.session, process.details.uid, process.details.mount_namespace
+            if session:
+                route = Route(session) if namespace is None else Route(f"/proc/{process.pid}/root{session}", namespace, process.pid, uid)
+                routes[process.pid] = first.setdefault((namespace, uid if namespace else None, session), route)
         listed = self._find_session_paths(temps)
         known_raylets = self._find_raylets(table, routes)
         facts: Dict[Route, SessionFolder] = {}
@@ -224,21 +232,6 @@ class SessionScanner:
                     if _NAME.match(entry.name):
                         names.append(entry.name)
                 yield from (f"{temp}/{name}" for name in sorted(names))
-
-
-def _find_routes(table: ProcessTable) -> Dict[int, Route]:
-    """By pid: the route to the session that the process names.
-
-    A session in another mount namespace is reached through the first process there of the same user.
-    """
-    routes: Dict[Tuple[str | None, int | None, str], Route] = {}
-    found: Dict[int, Route] = {}
-    for process in table.values():
-        session, uid, namespace = process.origin.session, process.details.uid, process.details.mount_namespace
-        if session:
-            route = Route(session) if namespace is None else Route(f"/proc/{process.pid}/root{session}", namespace, process.pid, uid)
-            found[process.pid] = routes.setdefault((namespace, uid if namespace else None, session), route)
-    return found
 
 
 def _folder(facts: SessionFolder, logs: Logs) -> Folder:

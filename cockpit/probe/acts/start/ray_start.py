@@ -142,17 +142,14 @@ def run(
             process = step.start(command, installation.account, installation.ours, given, **settings)
     finally:
         os.close(file)
-    return Outcome(_await_start(process, log, on_progress, step), _text(log), log)
 
-
-def _await_start(process: subprocess.Popen[bytes], log: str, on_progress: OnProgress, step: SlurmStep | None) -> int | None:
-    """Its exit code, or `None`. In a Slurm step, a line in the log reports the success; the step then goes on without us."""
+    # In a Slurm step, a line in the log reports the success; the step then goes on without us.
     began = reported = time.monotonic()
     while process.poll() is None and time.monotonic() - began < START_TIMEOUT_S:
         time.sleep(0.05)
         if step is not None and slurm_step.STARTED in _text(log):
             slurm_step.release(process)
-            return 0
+            return Outcome(0, _text(log), log)
         if time.monotonic() - reported > PROGRESS_INTERVAL_S:
             reported = time.monotonic()
             lines = [line.strip() for line in _text(log).splitlines() if line.strip()]
@@ -160,7 +157,7 @@ def _await_start(process: subprocess.Popen[bytes], log: str, on_progress: OnProg
     code = process.poll()
     if code is None:
         (programs.end if step is None else slurm_step.give_up)(process)
-    return code
+    return Outcome(code, _text(log), log)
 
 
 def why_unreachable(gcs: str) -> str | None:
