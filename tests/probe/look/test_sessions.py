@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,14 +20,6 @@ from cockpit.probe.look.sessions import SessionScanner, date_writes
 from tests.probe.forests import RAY, process, raylet, table
 
 NAME = "session_2026-11-21_08-02-10_714202_8139"
-
-
-@pytest.fixture
-def temp() -> Iterator[Path]:
-    """A short path: the name of a Unix socket has at most 107 bytes."""
-    folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
-    yield folder
-    shutil.rmtree(folder)
 
 
 def session(temp: Path, name: str = NAME) -> Path:

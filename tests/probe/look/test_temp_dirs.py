@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,13 +17,6 @@ from tests.probe.forests import gcs, process, raylet, table
 
 NAME = "session_2026-11-21_08-02-10_714202_8139"
 LATEST, CURRENT = "session_latest", "ray_current_cluster"
-
-
-@pytest.fixture
-def temp() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
-    yield folder
-    shutil.rmtree(folder)
 
 
 @pytest.fixture(autouse=True)
