@@ -18,8 +18,8 @@ its own container (`null` if it is the same), `inside` is that PID namespace, an
 
 A process with `undecided` = `"job"` is `unknown` only because this host does not know whether its `job` (Ray's job id or a submission id)
 still runs in one of the sessions in `asks`. It is a `child` while the job runs, and an `orphan` once all these sessions report that it
-does not. A program that has asked Ray may replace the kind; `why` ends with this question. The descendants of such a process depend on
-the same job.
+does not. A program that has asked Ray may replace the kind; `why` ends with this question. Its descendants
+depend on the same job.
 
 `past` has facts that only a probe knows which has watched for a while: the worker above the process, or in whose process group it is, and
 when that worker was last seen alive. An `act` request passes it on to the acting probe as evidence.

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import pwd
 import re
-import selectors
+import resource
 import signal
 import subprocess
-import time
 from contextlib import suppress
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, NoReturn, Sequence
 
@@ -16,8 +15,7 @@ from . import trust
 from .trust import Account, TrustError
 
 MOST_BYTES = 32 << 20
-"""Bytes of output; a program that writes more is killed."""
-_CHUNK_BYTES = 1 << 16
+"""Bytes of stdout, and of stderr; a program can't write more."""
 _LOADS = re.compile(
     r"(?:BASH_ENV|ENV|BASH_FUNC_.*|SHELLOPTS|BASHOPTS|LD_PRELOAD|LD_AUDIT|PYTHON(?:HOME|PATH|STARTUP|USERBASE|INSPECT|BREAKPOINT))\Z"
 )
@@ -28,7 +26,7 @@ class Finished(NamedTuple):
     """How a program ended."""
 
     code: int | None
-    """`None`: it was killed, because it took too long or wrote too much."""
+    """`None`: it took too long and was killed, or it wrote too much."""
     out: bytes
     err: bytes
 
@@ -81,16 +79,30 @@ def start(
 
 
 def run(words: Sequence[str], account: Account, environ: Mapping[str, str], *, limit_s: float, text: bytes = b"") -> Finished:
-    """Runs a program until it ends; `text` is its input. Raises `TrustError`, `OSError`."""
-    pipe = subprocess.PIPE
-    process = start(words, account, environ, stdin=pipe if text else subprocess.DEVNULL, stdout=pipe, stderr=pipe)
-    try:
-        out, err, ended = _communicate(process, text, time.monotonic() + limit_s)
-        return Finished(process.wait(2) if ended else None, out, err)
-    except subprocess.TimeoutExpired:
-        return Finished(None, b"", b"")
-    finally:
-        end(process)
+    """Runs a program until it ends; `text` is its input. Raises `TrustError`, `OSError`.
+
+    Input and output are files in memory, not pipes: the kernel itself limits their size, and nobody has to read while the program runs.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    most = MOST_BYTES if hard == resource.RLIM_INFINITY else min(MOST_BYTES, hard)
+
+    def limit_output() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write beyond the limit fails, instead of a core dump
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+    given, out, err = (os.fdopen(os.memfd_create(name), "w+b", buffering=0) for name in ("stdin", "stdout", "stderr"))
+    with given, out, err:
+        given.write(text)
+        given.seek(0)
+        process = start(words, account, environ, stdin=given, stdout=out, stderr=err, before=limit_output)
+        code: int | None = None
+        try:
+            with suppress(subprocess.TimeoutExpired):
+                code = process.wait(limit_s)
+        finally:
+            end(process)
+        texts = [os.pread(file.fileno(), most, 0) for file in (out, err)]
+        return Finished(None if most in map(len, texts) else code, *texts)
 
 
 def replace_us(words: Sequence[str], account: Account, environ: Mapping[str, str]) -> NoReturn:
@@ -119,40 +131,3 @@ def _check(program: str) -> None:
     reason = trust.why_not_run(program, trust.ROOT) or trust.why_not_interpret(program)
     if reason is not None:
         raise TrustError(f"root does not run {program}: {reason}")
-
-
-def _communicate(process: subprocess.Popen[bytes], text: bytes, until: float) -> tuple[bytes, bytes, bool]:
-    """Its stdout and stderr, and whether it closed both within the limits of time and size."""
-    output = {process.stdout: bytearray(), process.stderr: bytearray()}
-    with selectors.DefaultSelector() as ready:
-        for stream in output:
-            ready.register(stream, selectors.EVENT_READ)  # type: ignore[arg-type]  # both are pipes
-        if process.stdin is not None:
-            os.set_blocking(process.stdin.fileno(), False)
-            ready.register(process.stdin, selectors.EVENT_WRITE)
-        while ready.get_map() and time.monotonic() < until and sum(map(len, output.values())) < MOST_BYTES:
-            for key, _ in ready.select(max(0.0, until - time.monotonic())):
-                if key.fileobj is process.stdin:
-                    text = _write(process.stdin, text)
-                    done = not text
-                else:
-                    chunk = os.read(key.fd, _CHUNK_BYTES)
-                    output[key.fileobj].extend(chunk)  # type: ignore[index]  # one of the two
-                    done = not chunk
-                if done:
-                    ready.unregister(key.fileobj)
-        ended = not ready.get_map()
-    return bytes(output[process.stdout]), bytes(output[process.stderr]), ended
-
-
-def _write(stream: Any, text: bytes) -> bytes:
-    """Writes a part of the text, and returns the rest; nothing is left if nobody reads it any more."""
-    try:
-        text = text[os.write(stream.fileno(), text[:_CHUNK_BYTES]) :]
-    except BlockingIOError:
-        return text
-    except OSError:
-        text = b""
-    if not text:
-        stream.close()
-    return text

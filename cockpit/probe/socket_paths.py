@@ -92,7 +92,7 @@ class SocketFault(NamedTuple):
 
 
 def find_fault(temp: str, sockets: Tuple[str | None, ...], pids: PidRange) -> SocketFault | None:
-    """The first socket whose path is too long now, or else the first one whose path may become too long; `None` if all fit."""
+    """Returns the first socket whose path is too long now. Without such a socket, it returns one that may become too long, or `None`."""
     names = tuple(filter(None, sockets))
     for digits, certain in ((pids.digits or 1, True), (len(str(pids.most - 1)) if pids.most else MAX_PID_DIGITS, False)):
         for name in names:

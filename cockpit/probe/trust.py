@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Dict, Iterator, List, Mapping, NamedTuple, Tuple
 
 ROOT = 0
@@ -144,17 +144,13 @@ def _why_not_import(python: str) -> str | None:
         lines = read_begin(os.path.realpath(file), _PTH_BYTES).decode("utf-8", "replace").splitlines()
         pairs = ((name.strip(), value.strip()) for name, _, value in (line.partition("=") for line in lines))
         prefixes.update(os.path.dirname(value) for name, value in pairs if name == "home" and value.startswith("/"))
-    found = [f"{prefix}/{lib}/{name}" for prefix in sorted(prefixes) for lib in _LIBS for name in _pythons(f"{prefix}/{lib}")]
+    found: List[str] = []
+    for lib in (f"{prefix}/{lib}" for prefix in sorted(prefixes) for lib in _LIBS):
+        with suppress(OSError):
+            found += [f"{lib}/{name}" for name in os.listdir(lib) if name.startswith("python3")]
     folders = [path for lib in found for path in (lib, f"{lib}/site-packages", f"{lib}/dist-packages") if os.path.isdir(path)]
     reasons = (why_changeable(folder, ROOT) or _why_entry_changeable(folder) for folder in folders)
     return next(filter(None, (*(why_changeable(file, ROOT) for file in settings), *reasons)), None)
-
-
-def _pythons(folder: str) -> List[str]:
-    try:
-        return [name for name in os.listdir(folder) if name.startswith("python3")]
-    except OSError:
-        return []
 
 
 def _why_entry_changeable(folder: str) -> str | None:
@@ -164,18 +160,14 @@ def _why_entry_changeable(folder: str) -> str | None:
             reason = _why_changeable(entry.path, entry.stat(follow_symlinks=False), ROOT)
             if reason is not None:
                 return f"{entry.path} {reason}"
-            reason = _why_pth_changeable(folder, entry.path) if entry.name.endswith(".pth") else None
-            if reason is not None:
-                return reason
+            # A .pth file adds folders to sys.path, as an editable installation does.
+            text = read_begin(os.path.realpath(entry.path), _PTH_BYTES).decode("utf-8", "replace") if entry.name.endswith(".pth") else ""
+            lines = (line for line in text.splitlines() if line.strip() and not line.startswith(("#", "import ", "import\t")))
+            for path in filter(os.path.isdir, (os.path.join(folder, line.strip()) for line in lines)):
+                reason = why_changeable(path, ROOT)
+                if reason is not None:
+                    return f"{entry.path} leads to {path}: {reason}"
     return None
-
-
-def _why_pth_changeable(folder: str, file: str) -> str | None:
-    """The reason why others than root could change a folder that a .pth file adds to sys.path, as an editable installation does."""
-    lines = read_begin(os.path.realpath(file), _PTH_BYTES).decode("utf-8", "replace").splitlines()
-    paths = (os.path.join(folder, line.strip()) for line in lines if line.strip() and not line.startswith(("#", "import ", "import\t")))
-    reasons = ((path, why_changeable(path, ROOT)) for path in paths if os.path.isdir(path))
-    return next((f"{file} leads to {path}: {reason}" for path, reason in reasons if reason), None)
 
 
 def why_changeable(path: str, uid: int) -> str | None:
@@ -209,17 +201,11 @@ def _why_changeable(path: str, status: os.stat_result, uid: int) -> str | None:
         return "can be written by everybody"
     if status.st_mode & stat.S_IWGRP and not _is_own_group(status.st_gid, status.st_uid):
         return f"can be written by group {status.st_gid}"
-    if status.st_mode & stat.S_IWGRP and _has_acl(path):
-        return "can be written by others whom an access list (ACL) names"
+    # An access list may give rights to further users and groups; the mode shows their maximum as the rights of its group.
+    with suppress(OSError):
+        if status.st_mode & stat.S_IWGRP and os.getxattr(path, "system.posix_acl_access", follow_symlinks=False):
+            return "can be written by others whom an access list (ACL) names"
     return None
-
-
-def _has_acl(path: str) -> bool:
-    """Whether an access list gives rights to further users and groups; the mode shows their maximum as the rights of its group."""
-    try:
-        return bool(os.getxattr(path, "system.posix_acl_access", follow_symlinks=False))
-    except OSError:
-        return False
 
 
 def walk_path(path: str) -> Iterator[Tuple[str, os.stat_result]]:

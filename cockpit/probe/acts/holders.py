@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Dict, Iterable, Iterator, Mapping, NamedTuple, Set, Tuple
 
 from ..look.kinds import OWNED_KINDS
-from ..look.proc import Batch, open_files, read_link
+from ..look.proc import Batch, open_files, read, read_link
 from ..look.processes import ProcessTable
 from ..trust import own_uids
 from .host_state import HostState, OnProgress, report_seldom
@@ -38,15 +38,6 @@ class FileUse(NamedTuple):
     how: str
 
 
-class _Answer(NamedTuple):
-    """The uses by one process."""
-
-    pid: int
-    uses: Set[FileUse]
-    is_whole: bool
-    """False if it has too much mapped, or if the processes of its user took too long."""
-
-
 def find_file_uses(table: ProcessTable, on_progress: OnProgress) -> Tuple[Tuple[FileUse, ...], Tuple[int, ...]]:
     """All uses of files in sessions, and the pids whose uses are unknown: they hang or have too much open. Only root sees other users'."""
     left = [pid for pid, process in table.items() if process.alive and not process.details.stuck and pid != os.getpid()]
@@ -55,29 +46,28 @@ def find_file_uses(table: ProcessTable, on_progress: OnProgress) -> Tuple[Tuple[
     spent: Dict[int | None, float] = {}
     """Seconds that the processes of each user have taken so far."""
 
-    def ask(pid: int) -> _Answer:
+    def ask(pid: int) -> Tuple[int, Set[FileUse], bool]:
+        """The uses by one process; false: there may be more, because too much is mapped, or its user's processes took too long."""
         uid, before = table[pid].details.uid, time.monotonic()
         if spent.get(uid, 0.0) > BUDGET_S and uid not in own_uids():
-            return _Answer(pid, set(), is_whole=False)
-        uses: Set[FileUse] = set()
-        try:
-            places = ((how, _PLACE.search(path)) for path, how in _used_paths(pid))
-            found_uses = (FileUse(pid, place[1], place[2] or "", how) for how, place in places if place)
-            uses.update(islice(found_uses, MAX_USES))
-            return _Answer(pid, uses, is_whole=True)
-        except _TooLongError:
-            return _Answer(pid, uses, is_whole=False)
-        finally:
-            spent[uid] = spent.get(uid, 0.0) + time.monotonic() - before
+            return pid, set(), False
+        maps = b""
+        with suppress(OSError):  # it has ended, or we may not read it
+            maps = read(f"/proc/{pid}/maps", MOST_MAPS_BYTES)
+        places = ((how, _PLACE.search(path)) for path, how in _used_paths(pid, maps))
+        uses = set(islice((FileUse(pid, place[1], place[2] or "", how) for how, place in places if place), MAX_USES))
+        spent[uid] = spent.get(uid, 0.0) + time.monotonic() - before
+        return pid, uses, len(maps) < MOST_MAPS_BYTES
 
     report = report_seldom(on_progress, PROGRESS_INTERVAL_S)
     while left:
         asked = len(left)
         batch = Batch(left, ask)
         at = batch.wait(LOCKED_MAP_TIMEOUT_S, lambda number: report(f"open files of {number} of {asked} processes checked", number, asked))  # noqa: B023 called before the next round
-        answers = batch.answers[:at]
-        found += [use for answer in answers for use in answer.uses]
-        hanging += [answer.pid for answer in answers if not answer.is_whole]
+        for pid, uses, is_whole in batch.answers[:at]:
+            found += uses
+            if not is_whole:
+                hanging.append(pid)
         if at is None:
             break
         # The one that hangs is left out, and those after it are asked next.
@@ -116,29 +106,14 @@ def describe_uses(used: Iterable[FileUse], table: ProcessTable, session: str) ->
         yield f"{session}: {what} {one.how} {by}: {'their' if more else 'its'} space is freed when that process ends"
 
 
-def _used_paths(pid: int) -> Iterator[Tuple[str, str]]:
-    """Each path that the process uses, and how it uses it. Raises `_TooLongError`."""
+def _used_paths(pid: int, maps: bytes) -> Iterator[Tuple[str, str]]:
+    """Each path that the process uses, and how it uses it. `maps`: its memory map, or the beginning of that."""
     yield from ((link, how) for name, how in _LINKS.items() for link in [read_link(f"/proc/{pid}/{name}")] if link)
     with suppress(OSError):  # it has ended, or we may not read it
         yield from ((link, "held open") for link in open_files(pid))
-    with suppress(OSError), open(f"/proc/{pid}/maps", "rb") as maps:
-        for path in _mapped_paths(maps):
-            yield os.fsdecode(path).replace("\\012", "\n"), "mapped"
-
-
-class _TooLongError(Exception):
-    """The memory map is longer than MOST_MAPS_BYTES."""
-
-
-def _mapped_paths(maps: Iterable[bytes]) -> Iterator[bytes]:
-    """Raises `_TooLongError`."""
-    read_bytes = 0
-    for line in maps:
-        read_bytes += len(line)
-        if read_bytes > MOST_MAPS_BYTES:
-            raise _TooLongError
+    for line in maps.split(b"\n")[:-1]:  # the last line may be cut
         if b"/session_" in line:
-            yield line[line.index(b"/") :].rstrip(b"\n")
+            yield os.fsdecode(line[line.index(b"/") :]).replace("\\012", "\n"), "mapped"
 
 
 _LINKS: Mapping[str, str] = {"cwd": "used as working directory", "exe": "executed", "root": "used as root directory"}

@@ -122,7 +122,8 @@ def do(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Dict[
             held[identity] = state.target(handle.pid), handle
     endings = end_held(request, [handle for _, handle in held.values()], on_progress)
     for identity, (target, handle) in held.items():
-        record(answer, target, endings[identity])
+        ending = endings[identity]
+        answer["done" if ending.gone else "failed"].append({**target, "outcome" if ending.gone else "error": ending.text})
         handle.release()
     answer["freed"] = measure_freed(state, scanner, [target for target, _ in held.values()], answer["notes"])
 
@@ -184,14 +185,6 @@ def end_held(request: Request, handles: list[ProcessHandle], on_progress: OnProg
     return end(handles, grace_of(request, GRACE_S), first, last, on_progress) if handles else {}
 
 
-def record(answer: Dict[str, Any], target: Target, ending: Ending) -> None:
-    """Adds the target to `done` or `failed` of the answer."""
-    if ending.gone:
-        answer["done"].append({**target, "outcome": ending.text})
-    else:
-        answer["failed"].append({**target, "error": ending.text})
-
-
 def measure_freed(state: HostState, scanner: HostScanner, targets: Iterable[Target], notes: list[str]) -> Dict[str, Any]:
     """GPU memory that NVML no longer counts for the ended targets, in bytes. Notes report memory that is in use without a process."""
     gone = [int(target["pid"]) for target in targets if not lives(int(target["pid"]), int(target["ticks"]))]
@@ -199,26 +192,25 @@ def measure_freed(state: HostState, scanner: HostScanner, targets: Iterable[Targ
     if not held:
         return {"gpu": None if state.fault or state.reading.gpus is None else 0}
     until = time.monotonic() + FREED_TIMEOUT_S
-    after = scanner.reading(FREED_TIMEOUT_S)
-    while (
-        after is not None
-        and (_explain_unfreed(state.reading, after, held) or not held.keys().isdisjoint(after.holders))
-        and time.monotonic() < until
-    ):
-        time.sleep(0.1)
+    while True:
         after = scanner.reading(FREED_TIMEOUT_S)
-    if after is None:
-        notes.append("NVML no longer answers: whether the GPU memory is free is unknown")
-        return {"gpu": None}
-    notes += _explain_unfreed(state.reading, after, held)
+        if after is None:
+            notes.append("NVML no longer answers: whether the GPU memory is free is unknown")
+            return {"gpu": None}
+        unfreed = _explain_unfreed(state.reading, after, held)
+        if (not unfreed and held.keys().isdisjoint(after.holders)) or time.monotonic() >= until:
+            break
+        time.sleep(0.1)
+    notes += unfreed
     freed = [memory for pid, holds in held.items() for memory in holds.values() if pid not in after.holders]
     known = [memory for memory in freed if memory is not None]
     return {"gpu": sum(known) if len(known) == len(freed) else None}
 
 
 def _explain_unfreed(before: GpuReading, after: GpuReading, held: Mapping[int, Mapping[int, Any]]) -> list[str]:
-    """A sentence for each of these GPUs whose memory was not freed, if NVML reports the holders of all of it."""
-    used, was = _used_memory(after), _used_memory(before)
+    """Writes a sentence about each of these GPUs whose memory is still in use, unless NVML hides some of its holders."""
+    used: Dict[int, Any] = {gpu["index"]: gpu.get("memory_used") for gpu in after.gpus or ()}
+    was: Dict[int, Any] = {gpu["index"]: gpu.get("memory_used") for gpu in before.gpus or ()}
     found = []
     for index in sorted({index for holds in held.values() for index in holds}):
         freed = [holds[index] for holds in held.values() if index in holds]
@@ -232,7 +224,3 @@ def _explain_unfreed(before: GpuReading, after: GpuReading, held: Mapping[int, M
                 "or the driver itself, which only a reset of the GPU (nvidia-smi --gpu-reset) or a reboot fixes"
             )
     return found
-
-
-def _used_memory(reading: GpuReading) -> Dict[int, Any]:
-    return {gpu["index"]: gpu.get("memory_used") for gpu in reading.gpus or ()}

@@ -59,14 +59,12 @@ class LivenessGuard:
     def __call__(self, fully: bool = False) -> None:
         """Raises `AliveError`. It is cheap enough to be called for each file."""
         self._asks += 1
-        now = time.monotonic()
+        now, why = time.monotonic(), None
         if fully or self._asks % ASK_EVERY == 0 or now - self._asked > ASK_AFTER_S:
             self._asked = now
-            self._raise_if(why_answers(self._session))
-        if fully or now > self._due:
-            self._raise_if(why_alive(self._scanner.scan(0.0), self._facts))
+            why = why_answers(self._session)
+        if why is None and (fully or now > self._due):
+            why = why_alive(self._scanner.scan(0.0), self._facts)
             self._due = time.monotonic() + max(LOOK_EVERY_S, 20 * (time.monotonic() - now))
-
-    def _raise_if(self, why: str | None) -> None:
         if why is not None:
             raise AliveError(why)

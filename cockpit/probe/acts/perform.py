@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
-from typing import Callable
+from typing import Any, Callable
 
-from .host_state import Answer, HostScanner, OnProgress, Request, describe_bug
+from . import clean, kill, ray, start, stop
+from .host_state import Answer, HostScanner, describe_bug
 
-Stage = Callable[[Request, HostScanner, OnProgress], Answer]
+ACTS = {"kill": kill, "stop": stop, "clean": clean, "ray": ray, "start": start}
+"""The modules of the acts, each with a `plan` and a `do`."""
+DOUBT = ": part of it may have been done"
 
 
 def perform(text: str, write_line: Callable[[Answer], None]) -> None:
@@ -18,26 +20,18 @@ def perform(text: str, write_line: Callable[[Answer], None]) -> None:
         write_line({"tell": words, "done": done, "of": of})
 
     on_progress("checking")  # written first: without this line, the caller knows that nothing was done
-    write_line(_carry_out(text, on_progress))
-
-
-def _carry_out(text: str, on_progress: OnProgress) -> Answer:
     doubt = ""
     try:
         request = json.loads(text)
-        act, stage = request.get("act"), request.get("stage")
-        if act not in ACTS or stage not in ("plan", "do"):
-            return {"error": "The probe does not know this action: it may be of another cockpit version"}
-        # Only this act is imported: an import from source takes a tenth of a second, and a person waits.
-        perform_stage: Stage = getattr(import_module(f".{act}", __package__), stage)
-        doubt = DOUBT if stage == "do" else ""
-        return perform_stage(request, HostScanner(request), on_progress)
+        act: Any = ACTS.get(request.get("act"))
+        stage = {"plan": act.plan, "do": act.do}.get(request.get("stage")) if act else None
+        if stage is None:
+            answer = {"error": "The probe does not know this action: it may be of another cockpit version"}
+        else:
+            doubt = DOUBT if stage is act.do else ""
+            answer = stage(request, HostScanner(request), on_progress)
     except OSError as error:
-        return {"error": f"{error}{doubt}"}
+        answer = {"error": f"{error}{doubt}"}
     except Exception as error:  # noqa: BLE001 otherwise a traceback would be the only answer
-        return {"error": describe_bug(error) + doubt}
-
-
-DOUBT = ": part of it may have been done"
-ACTS = ("kill", "stop", "clean", "ray", "start")
-"""The modules of the acts, each with a `plan` and a `do`."""
+        answer = {"error": describe_bug(error) + doubt}
+    write_line(answer)

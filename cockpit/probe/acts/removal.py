@@ -64,10 +64,11 @@ class Remarks:
 class Survey:
     """The contents of a folder. `size`: bytes on disk; a file with several names in the folder counts once."""
 
-    def __init__(self, name: str, on_progress: OnProgress) -> None:
+    def __init__(self, name: str, top: int, on_progress: OnProgress) -> None:
+        """Counts the contents of the open folder `top`. Raises `MovedError`, `OSError`."""
         self.files = 0
         self.size = 0
-        self.newest = 0.0
+        self.newest = os.fstat(top).st_mtime
         """The time of the last write to anything in it (POSIX time)."""
         self.protected = ProtectedFiles()
         self.folders: Set[FileId] = set()
@@ -78,16 +79,25 @@ class Survey:
         """Folders that could not be read, and why."""
         self._sizes: Dict[str, int] = {}
         """By path: the size of each of the first files; a file with several names counts once."""
-        self._name, self._on_progress = name, report_seldom(on_progress, PROGRESS_INTERVAL_S)
-        self._owner = -1
+        owner = os.fstat(top).st_uid
 
-    def take(self, top: int) -> Survey:
-        """Counts the contents of an open folder. Raises `MovedError`, `OSError`."""
-        self.newest = os.fstat(top).st_mtime
-        self._owner = os.fstat(top).st_uid
+        def why_not(path: str, status: os.stat_result) -> str | None:
+            """Everybody can write to Ray's folders, and may move a folder of another user there, so that root removes it."""
+            if status.st_uid == owner:
+                self.folders.add(file_id(status))
+                return None
+            reason = f"it belongs to {user_name(status.st_uid)}"
+            self.foreign.add(path, reason)
+            return reason
+
+        def on_trouble(path: str, text: str) -> None:
+            if not self.foreign.is_last(path):
+                self.unread.add(path, text)
+
+        report = report_seldom(on_progress, PROGRESS_INTERVAL_S)
         linked: Set[int] = set()
         path_chars = 0
-        for entry in Walk(top, trouble=self._see_trouble, why_not=self._why_not):
+        for entry in Walk(top, trouble=on_trouble, why_not=why_not):
             status = entry.status
             self.newest = max(self.newest, status.st_mtime)
             self.protected.see(entry)
@@ -103,8 +113,7 @@ class Survey:
                     self._sizes[entry.path] = size
             if self.protected.are_too_many:
                 raise OSError(errno.E2BIG, "too many files in it look like checkpoints or results to list them: check the folder yourself")
-            self._on_progress(f"{self._name}: {self.files:,} file{'' if self.files == 1 else 's'} counted, {in_words(self.size)}")
-        return self
+            report(f"{name}: {self.files:,} file{'' if self.files == 1 else 's'} counted, {in_words(self.size)}")
 
     @property
     def age(self) -> float:
@@ -117,21 +126,14 @@ class Survey:
             return self.files, self.size
         if len(self._sizes) < self.files:
             return None, None
-        removed = [size for path, size in self._sizes.items() if not any(above in kept for above in _with_folders_above(path))]
-        return len(removed), sum(removed)
-
-    def _why_not(self, path: str, status: os.stat_result) -> str | None:
-        """Everybody can write to Ray's folders, and may move a folder of another user there, so that root removes it."""
-        if status.st_uid == self._owner:
-            self.folders.add(file_id(status))
-            return None
-        reason = f"it belongs to {user_name(status.st_uid)}"
-        self.foreign.add(path, reason)
-        return reason
-
-    def _see_trouble(self, path: str, text: str) -> None:
-        if not self.foreign.is_last(path):
-            self.unread.add(path, text)
+        number, total = 0, 0
+        for path, size in self._sizes.items():
+            above = path
+            while above and above not in kept:
+                above = os.path.dirname(above)
+            if not above:
+                number, total = number + 1, total + size
+        return number, total
 
 
 class Removal:
@@ -214,8 +216,10 @@ class Removal:
 
     def _remove_entry(self, entry: FolderEntry) -> None:
         try:
-            if entry.is_folder:
-                self._remove_folder(entry)
+            if entry.is_folder and (entry.path in self._stay or (entry.path in MARKS and self._keeps_marks)):
+                self._mark_staying(entry.path)
+            elif entry.is_folder:
+                os.rmdir(entry.name, dir_fd=entry.folder)
             elif self._protected.why_kept(entry.path, entry.status) is not None and not self._is_named(entry.path):
                 self._spare(entry.path)  # also a file that is newer than the survey
             else:
@@ -226,18 +230,10 @@ class Removal:
         except FileNotFoundError:
             return  # somebody else was faster
         except OSError as error:
-            self._fail(entry.path, str(error.strerror))
-
-    def _remove_folder(self, entry: FolderEntry) -> None:
-        if entry.path in self._stay or (entry.path in MARKS and self._keeps_marks):
-            self._mark_staying(entry.path)
-            return
-        try:
-            os.rmdir(entry.name, dir_fd=entry.folder)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-            self._again = True  # somebody has written into it since it was read
+            if entry.is_folder and error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                self._again = True  # somebody has written into it since it was read
+            else:
+                self._fail(entry.path, str(error.strerror))
 
     def _spare(self, path: str) -> None:
         self.kept[path] = None
@@ -252,12 +248,6 @@ class Removal:
         while path not in self._stay:
             self._stay.add(path)
             path = os.path.dirname(path)
-
-
-def _with_folders_above(path: str) -> Iterator[str]:
-    while path:
-        yield path
-        path = os.path.dirname(path)
 
 
 def in_words(size: float) -> str:

@@ -49,8 +49,18 @@ class ProcessHandle:
         """Raises `ProcessLookupError` if it has ended, `PermissionError` if it belongs to another user."""
         if self.state() is None:
             raise ProcessLookupError(self.pid)
-        if self._pidfd is None or not _pidfd_send(self._pidfd, number):
+        if self._pidfd is None:
             os.kill(self.pid, number)
+            return
+        try:
+            if hasattr(signal, "pidfd_send_signal"):
+                signal.pidfd_send_signal(self._pidfd, number)
+            else:
+                _syscall(_PIDFD_SEND_SIGNAL, self._pidfd, number, None, 0)
+        except OSError as error:
+            if error.errno != errno.ENOSYS:
+                raise
+            os.kill(self.pid, number)  # the kernel has no such system call
 
     def state(self) -> str | None:
         """Its state as in ps, `D` if any thread hangs; `None` once it has ended, even if it is still a zombie."""
@@ -96,28 +106,32 @@ def end(
     if last is not None and left and first != last:
         found.update(_send(left, last))
         _wait(handles, found, last, began, time.monotonic() - began + KILL_TIMEOUT_S, on_progress)
+    took = time.monotonic() - began
     for held in handles:
         if held.identity not in found:
-            found[held.identity] = Ending(False, _describe_survivor(held, last or first, time.monotonic() - began))
+            reason = f"it has not ended {took:.0f} s after the first signal (last signal: {signal.Signals(last or first).name})"
+            if held.state() == "D":
+                reason = (
+                    f"it hangs in the kernel (state D), most often in the GPU driver, and has not ended {took:.0f} s after the first "
+                    "signal: only a reset of that GPU (nvidia-smi --gpu-reset) or a reboot of the host ends it"
+                )
+            found[held.identity] = Ending(False, reason)
     return found
 
 
 def _send(handles: Sequence[ProcessHandle], number: int) -> Dict[Identity, Ending]:
     """Returns only the processes that could not be signalled."""
-    tried = ((held.identity, _send_one(held, number)) for held in handles)
-    return {identity: ending for identity, ending in tried if ending is not None}
-
-
-def _send_one(held: ProcessHandle, number: int) -> Ending | None:
-    try:
-        held.send(number)
-        if number == signal.SIGTERM and held.state() == "T":
-            held.send(signal.SIGCONT)  # a stopped process reacts to no other signal
-    except ProcessLookupError:
-        return Ending(True, "had already ended")
-    except PermissionError:
-        return Ending(False, "it belongs to another user: no permission to signal it")
-    return None
+    found = {}
+    for held in handles:
+        try:
+            held.send(number)
+            if number == signal.SIGTERM and held.state() == "T":
+                held.send(signal.SIGCONT)  # a stopped process reacts to no other signal
+        except ProcessLookupError:  # noqa: PERF203 each process has its own outcome
+            found[held.identity] = Ending(True, "had already ended")
+        except PermissionError:
+            found[held.identity] = Ending(False, "it belongs to another user: no permission to signal it")
+    return found
 
 
 def _wait(
@@ -144,15 +158,6 @@ def _wait(
             return
         time.sleep(nap)
         nap = min(2 * nap, MAX_POLL_INTERVAL_S)
-
-
-def _describe_survivor(held: ProcessHandle, number: int, took: float) -> str:
-    if held.state() == "D":
-        return (
-            f"it hangs in the kernel (state D), most often in the GPU driver, and has not ended {took:.0f} s after the first signal: "
-            "only a reset of that GPU (nvidia-smi --gpu-reset) or a reboot of the host ends it"
-        )
-    return f"it has not ended {took:.0f} s after the first signal (last signal: {signal.Signals(number).name})"
 
 
 def make_parent_death_hook() -> Callable[[int], None]:
@@ -203,20 +208,6 @@ def _try_pidfd_open(pid: int) -> int:
         return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else _syscall(_PIDFD_OPEN, pid, 0)
     except OSError as error:
         return -(error.errno or errno.EIO)
-
-
-def _pidfd_send(pidfd: int, number: int) -> bool:
-    """False if the kernel has no such system call."""
-    try:
-        if hasattr(signal, "pidfd_send_signal"):
-            signal.pidfd_send_signal(pidfd, number)
-        else:
-            _syscall(_PIDFD_SEND_SIGNAL, pidfd, number, None, 0)
-    except OSError as error:
-        if error.errno != errno.ENOSYS:
-            raise
-        return False
-    return True
 
 
 def _syscall(*words: int | None) -> int:

@@ -1,1 +1,1 @@
-"""What a probe looks at: GPUs, memory, processes, Ray's sessions; it changes nothing."""
+"""Reads the state of a host: GPUs, memory, processes and Ray's sessions. It changes nothing."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import Dict, Iterable
 
 from .containers import find_container, why_probed_inside
-from .evidence import Evidence, Lineage, has_same_variables, is_reaper, session_name
+from .evidence import Evidence, has_same_variables, is_reaper, session_name
 from .gpus import NOBODY
 from .kinds import LEFT_OVER_KINDS, NO_SIGN, OWNED_KINDS, KindVerdict, ProcessFacts, SessionFolder, Sign
 from .origin import SERVICES, WORKERS
@@ -46,15 +46,14 @@ class _Classifier:
 
     def __init__(self, table: ProcessTable, facts: ProcessFacts) -> None:
         self.table, self.facts = table, facts
-        self.lineage = Lineage(table)
-        self.evidence = Evidence(self.lineage, facts)
+        self.evidence = Evidence(table, facts)
         self.verdicts: Dict[int, KindVerdict] = {}
 
     def classify(self) -> Dict[int, KindVerdict]:
         for process in self.table.values():
             line = [process]
             if process.parent not in self.verdicts:
-                line += self.lineage.ancestors(process, dead=True)
+                line += self.evidence.ancestors(process, dead=True)
             for other in reversed(line):
                 if other.pid not in self.verdicts:
                     self.verdicts[other.pid] = self._judge(other)
@@ -74,15 +73,16 @@ class _Classifier:
                 job, session, node = parent_verdict.job, parent_verdict.session, parent_verdict.node
                 return KindVerdict("child", (why,), job, session, node, owner=parent_verdict.owner)
             return NO_SIGN._replace(kind="unknown", why=(why,))
-        if process.origin.role in SERVICES and not self.lineage.is_copy(process):
+        if process.origin.role in SERVICES and not self.evidence.is_copy(process):
             return self._judge_service(process)
         worker = self._judge_worker(process) if process.origin.role in WORKERS else None
         if worker:
             return worker
         driver = self.facts.drivers.get(process.pid)
-        if driver and driver.ticks == process.ticks and self.evidence.is_alive(self.evidence.folder_at(driver.session), process):
-            why = f"driver of job {driver.job} in live {session_name(driver.session)}"
-            return KindVerdict("driver", (why,), driver.job, driver.session)
+        if driver and driver.ticks == process.ticks:
+            folder = next((folder for folder in self.facts.folders if folder.path == driver.session), SessionFolder(driver.session))
+            if self.evidence.is_alive(folder, process):
+                return KindVerdict("driver", (f"driver of job {driver.job} in live {folder.name}",), driver.job, driver.session)
         return self._judge_by_parent(process) or self._judge_by_signs(process)
 
     # Parts of Ray
@@ -90,7 +90,7 @@ class _Classifier:
     def _judge_service(self, process: ScannedProcess) -> KindVerdict:
         """The verdict on a raylet, a gcs_server, an agent, a dashboard or another service of Ray."""
         origin, role = process.origin, str(process.origin.role)
-        raylet = self.lineage.raylet(process)
+        raylet = next((other for other in self.evidence.ancestors(process) if other.origin.role == "raylet"), None)
         session = origin.session or (raylet.origin.session if raylet else None) or self._parent_verdict(process).session
         node = origin.node or (raylet.origin.node if raylet else None)
         verdict = KindVerdict("ray", (f"{role} of {session_name(session)}",), session=session, node=node)
@@ -122,7 +122,7 @@ class _Classifier:
 
     def _judge_worker(self, process: ScannedProcess) -> KindVerdict | None:
         """The verdict on a process with a worker's title; `None`: it is no worker, such as a fork of one, which keeps the title."""
-        owner = self.lineage.owner(process)
+        owner = self.evidence.owner(process)
         title = process.details.argv[0] if process.details.argv else process.name
         job, session = process.origin.job, self._session_of(process)
         if owner and owner.origin.role == "raylet":
@@ -159,12 +159,12 @@ class _Classifier:
         why = f"child of {parent.name} {parent.pid}{'' if parent_verdict.undecided else f' ({parent_verdict.kind})'}"
         owner = parent.pid if parent_verdict.kind in ("worker", "driver") else parent_verdict.owner
         verdict = parent_verdict._replace(kind=kind, why=(why, *(sign.text for sign in signs if kind == "orphan")), owner=owner)
-        if kind == "child" and self.lineage.owner(process):
+        if kind == "child" and self.evidence.owner(process):
             return verdict
         against = [sign.text for sign in signs if sign.proves and sign.lives is not None and sign.lives is (kind == "orphan")]
         if against:
             return verdict._replace(kind="unknown", why=(why, *against, CONTRADICTION), owner=None)
-        in_use = self.lineage.why_on_terminal(process) if kind == "orphan" else None
+        in_use = self.evidence.why_on_terminal(process) if kind == "orphan" else None
         return verdict._replace(kind="unknown", why=(why, in_use)) if in_use else verdict
 
     def _judge_by_signs(self, process: ScannedProcess) -> KindVerdict:
@@ -185,8 +185,8 @@ class _Classifier:
         origin, pasts, raylet = process.origin, self.facts.find_past_workers(process), self.evidence.raylet_of(process)
         session = self._session_of(process)
         if session is None:
-            folder = self.evidence.session_of_raylet(process)
-            session = folder.path if folder else None
+            sessions = self.evidence.possible_sessions(process)
+            session = sessions[0].path if len(sessions) == 1 else None
         job = origin.submission or origin.job or next((worker.job for worker in pasts if worker.job), None)
         return KindVerdict("unknown", tuple(sign.text for sign in signs), job, session, raylet.origin.node if raylet else None)
 
@@ -248,7 +248,8 @@ class _Classifier:
             title = f"it has the title {origin.engine or 'of a Ray worker'}, but " if has_title else ""
             why = f"{title}its environment can't be read: no permission"
             return NO_SIGN._replace(kind="unknown", why=(why,), from_ray=has_title)
-        if origin.engine and self.lineage.has_lost_parent(process):
+        parent = self.table.get(process.parent)
+        if origin.engine and (parent is None or is_reaper(parent)):
             why = f"title {origin.engine}, its parent is gone, and nothing says that Ray started it"
             return NO_SIGN._replace(kind="unknown", why=(why,))
         return NO_SIGN
@@ -257,7 +258,7 @@ class _Classifier:
 
     def _why_in_use(self, process: ScannedProcess) -> str | None:
         """Why somebody may use the process although everything of Ray that it comes from is gone; `None`: nothing shows that."""
-        on_terminal = self.lineage.why_on_terminal(process)
+        on_terminal = self.evidence.why_on_terminal(process)
         if on_terminal:
             return on_terminal
         parent = self.table.get(process.parent)

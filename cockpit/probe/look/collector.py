@@ -18,7 +18,7 @@ REST_PER_CPU_S = 9.0
 """Seconds of rest for each second of CPU that an answer took: a collector takes at most a tenth of a core, on a host of 100,000 processes
 too."""
 SELDOM_REST_S = 10.0
-"""From so many seconds of rest on, a fault says that the facts are read only seldom."""
+"""If a collector rests for longer, a fault says that its facts are read only seldom."""
 
 
 class CollectError(Exception):
@@ -110,8 +110,17 @@ class Collector(Generic[T]):
         while True:
             self._asked = time.monotonic()
             self._hurry.clear()
-            before = time.thread_time()
-            self._collect_once()
+            before, started = time.thread_time(), uptime()
+            try:
+                self.facts = self._collect()
+                self.observed = round(started, 3)
+                self._has_facts.set()
+                self._error = None
+            except (CollectError, OSError, ValueError, LookupError, ArithmeticError, AttributeError, TypeError, RuntimeError) as error:
+                if self._error is None:
+                    self._error_since = time.monotonic()
+                is_sentence = isinstance(error, CollectError)
+                self._error = str(error) if is_sentence else f"{self._title_now} can't be read: {type(error).__name__}: {error}"
             self._spent = time.thread_time() - before
             self.as_of, self._asked = self._asked, None
             self._fresh.set()
@@ -122,19 +131,6 @@ class Collector(Generic[T]):
             self._seldom_since = None if rest < SELDOM_REST_S else self._seldom_since or time.monotonic()
             time.sleep(rest)
             self._hurry.wait(self._every)
-
-    def _collect_once(self) -> None:
-        try:
-            started = uptime()
-            self.facts = self._collect()
-            self.observed = round(started, 3)
-            self._has_facts.set()
-            self._error = None
-        except (CollectError, OSError, ValueError, LookupError, ArithmeticError, AttributeError, TypeError, RuntimeError) as error:
-            text = str(error) if isinstance(error, CollectError) else f"{self._title_now} can't be read: {type(error).__name__}: {error}"
-            if self._error is None:
-                self._error_since = time.monotonic()
-            self._error = text
 
 
 def _to_posix(moment: float) -> float:

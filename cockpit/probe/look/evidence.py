@@ -15,25 +15,42 @@ REAPERS = ("systemd", "init", "tini", "dumb-init", "docker-init", "catatonit", "
 _WORKERS = frozenset(WORKERS)
 
 
-class Lineage:
-    """The process tree of one scan."""
+class Evidence:
+    """The process tree of one scan, and the signs of what started each process."""
 
-    def __init__(self, table: ProcessTable) -> None:
-        self.table = table
+    def __init__(self, table: ProcessTable, facts: ProcessFacts) -> None:
+        self._table, self._facts = table, facts
         self._owners: Dict[int, ScannedProcess | None] = {}
         self._sessions: Dict[int, str | None] = {}
-        self.terminal_servers: Set[int] = set()
+        self._terminal_servers: Set[int] = set()
         """All ancestors of a process that leads a session on a terminal of its own: tmux, screen, sshd, a notebook with a terminal."""
         for process in table.values():
             parent = table.get(process.parent)
             if process.alive and process.terminal and process.leader == process.pid and parent and parent.terminal != process.terminal:
-                self.terminal_servers.update(other.pid for other in self.ancestors(process))
+                self._terminal_servers.update(other.pid for other in self.ancestors(process))
+
+        living = [process for process in table.values() if process.alive and process.origin.role]
+        raylets = [process for process in living if process.origin.role == "raylet" and not self.is_copy(process)]
+        self._roots = [*raylets, *(process for process in living if process.origin.role == "gcs_server")]
+        """Live raylets and GCS servers: a session lives while one of them does."""
+        self._raylets = _by_own_pid(raylets)
+        self._workers = _by_own_pid(process for process in living if process.origin.role in WORKERS)
+        self._by_job: Dict[str, List[ScannedProcess]] = {}
+        for process in table.values():
+            for job in {process.origin.job, process.origin.submission} - {None} if process.alive else ():
+                self._by_job.setdefault(job or "", []).append(process)
+        self._are_processes_hidden = 1 not in table
+        """Other users' processes can't be seen (hidepid): not even the first process of this PID namespace."""
+        self._unseen = [(folder, one) for folder in facts.folders for one in folder.listeners or () if one.pid not in table]
+        """Raylets that listen on this host and are in another PID namespace."""
+        self.nodes = {process.origin.node for process in raylets if process.origin.node}
+        """Ray's node ids of the live raylets that can be seen."""
 
     def ancestors(self, process: ScannedProcess, dead: bool = False) -> Iterable[ScannedProcess]:
         """The nearest first; zombies only if `dead`. It ends at a loop, which is possible, since /proc is not read in one moment."""
         passed = {process.pid}
-        while process.parent not in passed and process.parent in self.table:
-            process = self.table[process.parent]
+        while process.parent not in passed and process.parent in self._table:
+            process = self._table[process.parent]
             passed.add(process.pid)
             if dead or process.alive:
                 yield process
@@ -45,11 +62,7 @@ class Lineage:
             self._owners[process.pid] = next((one for one in above if one.origin.role == "raylet" or one.origin.role in WORKERS), None)
         return self._owners[process.pid]
 
-    def raylet(self, process: ScannedProcess) -> ScannedProcess | None:
-        """The nearest live ancestor that is a raylet."""
-        return next((other for other in self.ancestors(process) if other.origin.role == "raylet"), None)
-
-    def session(self, process: ScannedProcess) -> str | None:
+    def nearest_session(self, process: ScannedProcess) -> str | None:
         """The folder of the session that the process names, else the one that its nearest live ancestor names."""
         if process.pid not in self._sessions:
             above = (other.origin.session for other in self.ancestors(process) if other.origin.session)
@@ -58,19 +71,14 @@ class Lineage:
 
     def is_copy(self, process: ScannedProcess) -> bool:
         """Whether it is a fork of a part of Ray that has not yet called exec."""
-        parent = self.table.get(process.parent)
+        parent = self._table.get(process.parent)
         return parent is not None and parent.origin.role == process.origin.role and parent.details.argv == process.details.argv
-
-    def has_lost_parent(self, process: ScannedProcess) -> bool:
-        """Whether the process that started it is gone."""
-        parent = self.table.get(process.parent)
-        return parent is None or is_reaper(parent)
 
     def why_on_terminal(self, process: ScannedProcess) -> str | None:
         """Why a person may use it on a terminal; `None`: nothing shows that."""
-        if process.pid in self.terminal_servers:
+        if process.pid in self._terminal_servers:
             return "it serves a terminal that is in use"
-        leader = self.table.get(process.leader)
+        leader = self._table.get(process.leader)
         if leader is None or not leader.terminal or not leader.alive or leader.ticks > process.ticks:
             return None
         if leader.pid == process.pid:
@@ -79,32 +87,6 @@ class Lineage:
             known = "has the same Ray variables" if leader.origin.readable else "can't be read"
             return f"it runs on a terminal in the session of {leader.name} {leader.pid}, which {known}"
         return None
-
-
-class Evidence:
-    """The signs of what started each process of one scan."""
-
-    def __init__(self, lineage: Lineage, facts: ProcessFacts) -> None:
-        self._lineage, self._facts = lineage, facts
-        self._table: ProcessTable = lineage.table
-        living = [process for process in self._table.values() if process.alive and process.origin.role]
-        raylets = [process for process in living if process.origin.role == "raylet" and not lineage.is_copy(process)]
-        self._roots = [*raylets, *(process for process in living if process.origin.role == "gcs_server")]
-        """Live raylets and GCS servers: a session lives while one of them does."""
-        self._raylets = _by_own_pid(raylets)
-        self._workers = _by_own_pid(process for process in living if process.origin.role in WORKERS)
-        self._by_job: Dict[str, List[ScannedProcess]] = {}
-        for process in self._table.values():
-            for job in {process.origin.job, process.origin.submission} - {None} if process.alive else ():
-                self._by_job.setdefault(job or "", []).append(process)
-        self._are_processes_hidden = 1 not in self._table
-        """Other users' processes can't be seen (hidepid): not even the first process of this PID namespace."""
-        self._unseen = [
-            (folder, listener) for folder in facts.folders for listener in folder.listeners or () if listener.pid not in self._table
-        ]
-        """Raylets that listen on this host and are in another PID namespace."""
-        self.nodes = {process.origin.node for process in raylets if process.origin.node}
-        """Ray's node ids of the live raylets that can be seen."""
 
     def signs(self, process: ScannedProcess) -> Tuple[Sign, ...]:
         """All signs that the process carries, and those of earlier scans."""
@@ -121,7 +103,7 @@ class Evidence:
 
         # A live raylet that knows itself by that pid, of a session that may be the process's own, in a PID namespace that the process is
         # not in. The process may have left that namespace.
-        sessions = self._possible_sessions(process)
+        sessions = self.possible_sessions(process)
         for raylet in self._possible_raylets(process):
             folder = self.session_folder(raylet)
             if folder and any(folder.is_same(session) for session in sessions):
@@ -162,12 +144,7 @@ class Evidence:
         users = (process.details.uid, ROOT, None)
         return [raylet for raylet in named if raylet.ticks <= process.ticks and raylet.details.uid in users]
 
-    def session_of_raylet(self, process: ScannedProcess) -> SessionFolder | None:
-        """The session whose raylet the process names; `None` if there is none, or more than one."""
-        sessions = self._possible_sessions(process)
-        return sessions[0] if len(sessions) == 1 else None
-
-    def _possible_sessions(self, process: ScannedProcess) -> List[SessionFolder]:
+    def possible_sessions(self, process: ScannedProcess) -> List[SessionFolder]:
         """The sessions of the process's user that had, by their logs, the raylet that the process names.
 
         A pid alone can't decide between several: pids are reused, and each container counts its own. The session that the process writes
@@ -269,8 +246,8 @@ class Evidence:
         for other in self._by_job.get(job, ()):
             if other.pid == process.pid:
                 continue
-            above = self._lineage.owner(other)
-            at = self._lineage.session(above) if above and _WORKERS.intersection((other.origin.role, above.origin.role)) else None
+            above = self.owner(other)
+            at = self.nearest_session(above) if above and _WORKERS.intersection((other.origin.role, above.origin.role)) else None
             if above and session_name(at) in names:
                 yield other.pid, at
 
@@ -278,10 +255,6 @@ class Evidence:
         """The folder of the session that the process names or writes to."""
         session = process.origin.session
         return self._facts.folder_of.get(process.pid) or (SessionFolder(session) if session else None)
-
-    def folder_at(self, path: str) -> SessionFolder:
-        """The known facts of the session's folder at `path`; nothing but the path if it is not known."""
-        return next((folder for folder in self._facts.folders if folder.path == path), SessionFolder(path))
 
 
 def _by_own_pid(processes: Iterable[ScannedProcess]) -> Mapping[int, list[ScannedProcess]]:
@@ -313,7 +286,7 @@ def session_name(session: str | None) -> str:
 
 
 def is_reaper(parent: ScannedProcess) -> bool:
-    """Whether it adopts processes whose parent has died: the first process of a PID namespace, or a program that asks the kernel for it."""
+    """Whether it adopts orphans: it is the first process of a PID namespace, or a program that asks the kernel for them."""
     is_first = parent.pid == 1 or parent.details.pids[-1:] == (1,)
     return is_first or parent.name.split(":")[0].strip() in REAPERS
 

@@ -277,13 +277,19 @@ class _DiskCounter:
 
     def _count_below(self, root: str, top: int) -> None:
         """Counts all files below `root`, whose descriptor is `top`, until a limit is reached."""
-        walk = Walk(
-            top,
-            self._may_enter,
-            self._on_trouble,
-            why_not=lambda _path, status: COUNTED if file_id(status) in self._counted_roots else None,
-        )
-        for entry in walk:
+
+        def may_enter(path: str) -> bool:
+            is_too_deep = path.count("/") >= MAX_DEPTH
+            self.is_whole = self.is_whole and not is_too_deep
+            return not is_too_deep
+
+        def on_trouble(_path: str, why: str) -> None:
+            self.is_whole = self.is_whole and why in (COUNTED, OTHER_MOUNT)
+
+        def why_not(_path: str, status: os.stat_result) -> str | None:
+            return COUNTED if file_id(status) in self._counted_roots else None
+
+        for entry in Walk(top, may_enter, on_trouble, why_not=why_not):
             self._entries += 1
             if self._entries % PAUSE_EVERY_ENTRIES == 0:
                 self._sleep(PAUSE_S)
@@ -308,15 +314,6 @@ class _DiskCounter:
             folders = [f"{root}/{'/'.join(names[:depth])}" for depth in range(1, min(len(names), MAX_NAMED_DEPTH) + 1)]
             for folder in folders or [root or "/"]:
                 self._folders.setdefault(folder, _Sum()).add(size, status.st_uid)
-
-    def _may_enter(self, path: str) -> bool:
-        if path.count("/") >= MAX_DEPTH:
-            self.is_whole = False
-            return False
-        return True
-
-    def _on_trouble(self, _path: str, why: str) -> None:
-        self.is_whole = self.is_whole and why in (COUNTED, OTHER_MOUNT)
 
     def _is_over_limit(self) -> bool:
         is_spent = self._entries >= self._root_entries or time.monotonic() > self._root_until

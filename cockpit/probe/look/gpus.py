@@ -189,7 +189,12 @@ class Nvml:
         """The facts of a whole GPU, which are the same for each of its MIG devices."""
         if index not in self._health:
             rows = _call(nvml, "nvmlDeviceGetRemappedRows", handle)
-            self._health[index] = {"recovery": _recovery_action(nvml, handle), "remap": bool(rows[2]) if rows else None}
+            # No action: none is needed, or the driver has no such field yet.
+            field = getattr(nvml, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", None)
+            answers = _call(nvml, "nvmlDeviceGetFieldValues", handle, [field]) if field is not None else None
+            action = answers[0].value.uiVal if answers and answers[0].nvmlReturn == nvml.NVML_SUCCESS else 0
+            recovery = RECOVERY_ACTIONS.get(action, f"recovery action {action}") if action else None
+            self._health[index] = {"recovery": recovery, "remap": bool(rows[2]) if rows else None}
         if now >= self._links_due.get(index, 0.0):
             self._links_due[index] = now + LINKS_INTERVAL_S + (0.0 if index in self._links else LINKS_SPACING_S * index)
             bus = parse_bus(_text(getattr(_call(nvml, "nvmlDeviceGetPciInfo", handle), "busId", None)) or "")
@@ -200,7 +205,12 @@ class Nvml:
         reasons = _call(nvml, "nvmlDeviceGetCurrentClocksEventReasons", handle)
         if reasons is None:  # drivers before 535 call it throttling
             reasons = _call(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
-        return {**self._health[index], **self._links[index], "clock_reasons": reasons, "slowed": _slowdown_causes(reasons)}
+        slowed = None
+        if reasons is not None:  # "hardware" is left out if the hardware names a more exact cause
+            is_hot, is_braked = reasons & (SOFTWARE_THERMAL | HARDWARE_THERMAL), reasons & POWER_BRAKE
+            is_other = reasons & HARDWARE and not (reasons & HARDWARE_THERMAL or is_braked)
+            slowed = [cause for cause, holds in (("thermal", is_hot), ("power brake", is_braked), ("hardware", is_other)) if holds]
+        return {**self._health[index], **self._links[index], "clock_reasons": reasons, "slowed": slowed}
 
     def _lost_gpu(self, nvml: Any, index: int, error: Exception) -> Gpu:
         """A GPU that can't be read because of `error`. Raises that error if NVML or the driver does not run any more."""
@@ -223,25 +233,6 @@ def _text(value: Any) -> str | None:
 
 def _to_watts(milliwatts: int | None) -> float | None:
     return None if milliwatts is None else milliwatts / 1000
-
-
-def _recovery_action(nvml: Any, handle: Any) -> str | None:
-    """`None`: no action is needed, or the driver has no such field yet."""
-    field = getattr(nvml, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", None)
-    answers = _call(nvml, "nvmlDeviceGetFieldValues", handle, [field]) if field is not None else None
-    if not answers or answers[0].nvmlReturn != nvml.NVML_SUCCESS or not answers[0].value.uiVal:
-        return None
-    action = answers[0].value.uiVal
-    return RECOVERY_ACTIONS.get(action, f"recovery action {action}")
-
-
-def _slowdown_causes(reasons: int | None) -> list[str] | None:
-    """The bad signs in bits of nvmlClocksEventReasons. "hardware" is left out if the hardware names a more exact cause."""
-    if reasons is None:
-        return None
-    is_hot, is_braked = reasons & (SOFTWARE_THERMAL | HARDWARE_THERMAL), reasons & POWER_BRAKE
-    is_other = reasons & HARDWARE and not (reasons & HARDWARE_THERMAL or is_braked)
-    return [cause for cause, holds in (("thermal", is_hot), ("power brake", is_braked), ("hardware", is_other)) if holds]
 
 
 def _memory_by_pid(nvml: Any, handle: Any) -> Dict[int, int | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Dict, Iterable, NamedTuple, Tuple
 
-from .proc import PAGE_BYTES, read, read_link, read_or_nothing
+from .proc import PAGE_BYTES, namespace_id, read, read_or_nothing
 from .processes import ScannedProcess
 
 Amount = Dict[str, "int | str | None"]
@@ -153,5 +153,4 @@ def disks(folders: Iterable[str]) -> list[Amount]:
 
 def machine() -> str | None:
     """An identity that no other host has, nor another container on this host; `None`: unknown."""
-    boot, namespace = read_or_nothing("/proc/sys/kernel/random/boot_id").strip(), read_link("/proc/self/ns/pid")
-    return f"{boot} {namespace}" if boot and namespace else None
+    return namespace_id("self", "pid")

@@ -8,10 +8,9 @@ import re
 import time
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence, Tuple
 
-from .cgroups import cgroup_folders
+from .cgroups import cgroup_folders, parse_slurm_job
 from .host import lowest_limit
 from .proc import in_first_namespace, read_or_nothing
-from .raylets import parse_slurm_job
 from .xids import MARK, Bus, Xid, newest, parse_line
 
 Kill = Dict[str, Any]
@@ -101,16 +100,13 @@ class Kernel:
         """
         if not self.is_readable or self._log is None:
             return self._read_counters()
-        return self._read_log(self._log)
-
-    def _read_log(self, log: int) -> list[Kill]:
-        """Each `os.read` returns one record. Records that were overwritten before they were read are lost."""
+        # Each `os.read` returns one record. Records that were overwritten before they were read are lost.
         booted = self._now() - time.clock_gettime(time.CLOCK_MONOTONIC)
         found: list[Kill] = []
         xids = {bus: list(known) for bus, known in (self.xids or {}).items()}
         for _ in range(MAX_RECORDS):
             try:
-                record = os.read(log, 8192)
+                record = os.read(self._log, 8192)
             except BrokenPipeError:
                 continue
             except BlockingIOError:

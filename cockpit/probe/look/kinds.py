@@ -98,7 +98,7 @@ class ProcessFacts(NamedTuple):
     """No process of this machine is hidden: we are in its first PID namespace."""
 
     def find_past_workers(self, process: ScannedProcess) -> Tuple[SeenWorker, ...]:
-        """The worker of the same user below which the process was seen, or whose process group or session it is still in; one at most."""
+        """The worker of the same user that the process was seen below, or that leads its process group or session: one at most."""
         seen = self.seen.get(process.identity)
         if seen is None and not self.workers:
             return ()

@@ -39,11 +39,6 @@ _INSTALLED = re.compile(r"/(?:site|dist)-packages/")
 _RUNTIME_ENV = re.compile(r"(?P<folder>.*/runtime_resources)/", re.DOTALL)
 _WANDB = re.compile(r"(?P<folder>.*/wandb)/(?:(?:offline-)?run-|latest-run)", re.DOTALL)
 _CORE = re.compile(r"core(?:[.-].*\d)?$", re.DOTALL)
-_HINT = re.compile(
-    r"/session_\d|/ray_spilled|/\.cache/|/hub/|triton|inductor|step|checkpoint-|/iter_|/epoch_|/wandb/|/runtime_resources/|/core[^/]*$"
-    r"|\.(?:safetensors|distcp|ckpt|pth?|gguf|bin)$"
-)
-"""Every path of a known file matches this. Most paths do not, so one search is enough for them."""
 
 
 class KnownFiles(NamedTuple):
@@ -83,8 +78,6 @@ def recognize(path: str, uid: int | None = None, sessions: Mapping[str, KnownSes
             match = pattern.match(os.path.basename(path))
             if match is not None:
                 return KnownFiles("shm", f"{SHM}/{match['start']}*", name)  # together, since there may be thousands
-        return None
-    if _HINT.search(path) is None:
         return None
     match = _SESSION.match(path)
     session = sessions.get(match["folder"]) if match is not None else None

@@ -71,8 +71,8 @@ def read_log(temps: "list[str]", session: str, name: str, lines: int, send: Send
 def _open_logs_folder(temps: "list[str]", session: str) -> "Iterator[tuple[int, int]]":
     """The descriptor of that session's logs folder, and its owner. Raises `LogError` and `OSError`.
 
-    Of several sessions with that name it is one of root's or ours, else one that is alive. Ray makes these folders writable for all users,
-    so both are checked after they were opened.
+    If several sessions have that name, one of root or of our user comes first, then a live one. Ray makes these folders writable for all
+    users, so both are checked after they were opened.
     """
     folders = [each.facts for each in SessionScanner(temps).read(ProcessScanner().scan()).folders]
     found = [each for each in folders if each.name == session and each.place is not None]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import socket
 import struct
 from contextlib import suppress
 from typing import Iterator, NamedTuple, Tuple
 
 from .origin import to_number
-from .proc import read_at_most, read_link, read_or_nothing
+from .proc import read, read_or_nothing
 
 _UP, _REJECT = 0x1, 0x200
 """RTF_UP and RTF_REJECT of linux/route.h."""
@@ -33,7 +34,7 @@ class Interfaces(NamedTuple):
 def read_interfaces(pid: int, proc: str = "/proc") -> Interfaces | None:
     """`None`: unknown, also if the table of interfaces is too long."""
     try:
-        table = read_at_most(f"{proc}/{pid}/net/dev", MOST_ROUTES_BYTES)
+        table = read(f"{proc}/{pid}/net/dev", MOST_ROUTES_BYTES)
     except OSError:
         return None
     if len(table) >= MOST_ROUTES_BYTES:
@@ -41,7 +42,7 @@ def read_interfaces(pid: int, proc: str = "/proc") -> Interfaces | None:
     lines = table.decode("utf-8", "replace").split("\n")[2:]
     routes = b""
     with suppress(OSError):
-        routes = read_at_most(f"{proc}/{pid}/net/route", MOST_ROUTES_BYTES)  # default routes stand first
+        routes = read(f"{proc}/{pid}/net/route", MOST_ROUTES_BYTES)  # default routes stand first
     rows = [line.split() for line in routes.decode("utf-8", "replace").split("\n")[1:]]
     usable = (row for row in rows if len(row) > 7 and row[1] == row[7] == _ANY and int(row[3], 16) & (_UP | _REJECT) == _UP)
     preferred = min(usable, key=lambda row: int(row[6]), default=None)
@@ -51,8 +52,6 @@ def read_interfaces(pid: int, proc: str = "/proc") -> Interfaces | None:
 
 def addresses() -> list[str]:
     """The addresses of this host without those of loopback and link-local ones, IPv4 first."""
-    import fcntl  # needed once, for the greeting
-
     found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for _, name in socket.if_nameindex():
@@ -71,7 +70,7 @@ def read_addresses(pid: int, proc: str = "/proc") -> Tuple[str, ...] | None:
     The table of routes has every IPv4 address, also the second one of an interface: `|-- 10.0.0.1`, and on the next line `/32 host LOCAL`.
     """
     try:
-        routes = read_at_most(f"{proc}/{pid}/net/fib_trie", MOST_ROUTES_BYTES).decode("ascii", "replace")
+        routes = read(f"{proc}/{pid}/net/fib_trie", MOST_ROUTES_BYTES).decode("ascii", "replace")
     except OSError:
         return None
     found, leaf = [], ""
@@ -82,18 +81,12 @@ def read_addresses(pid: int, proc: str = "/proc") -> Tuple[str, ...] | None:
             found.append(leaf)
     ipv6 = b""
     with suppress(OSError):  # a kernel without IPv6 has no such table
-        ipv6 = read_at_most(f"{proc}/{pid}/net/if_inet6", MOST_IPV6_BYTES)
+        ipv6 = read(f"{proc}/{pid}/net/if_inet6", MOST_IPV6_BYTES)
     if len(routes) >= MOST_ROUTES_BYTES or len(ipv6) >= MOST_IPV6_BYTES:
         return None  # some addresses would be missing
     rows = [line.split() for line in ipv6.decode("ascii", "replace").splitlines()]
     found += [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0])) for row in rows if row[3] == "00"]
     return tuple(dict.fromkeys(found)) if len(found) <= MOST_ADDRESSES else None
-
-
-def network_of(pid: int) -> str | None:
-    """An identity of the process's network namespace that no other has, on this or another host; `None`: unknown."""
-    boot, namespace = read_or_nothing("/proc/sys/kernel/random/boot_id").strip(), read_link(f"/proc/{pid}/ns/net")
-    return f"{boot} {namespace}" if boot and namespace else None
 
 
 def is_here(host: str) -> bool:

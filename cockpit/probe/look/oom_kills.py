@@ -7,7 +7,7 @@ import re
 import time
 from collections import deque
 from contextlib import suppress
-from typing import Callable, Dict, Iterable, NamedTuple, Tuple
+from typing import Callable, Dict, Iterable, Tuple
 
 from .. import trust
 from .kernel_log import Kernel, Kill
@@ -55,24 +55,20 @@ class KillScanner:
         """The kills, oldest first; `None` if neither a log nor the kernel could be read."""
         paths = tuple(logs)
         by_kernel = self._kernel.read()
-        new = [kill for path in paths for kill in self._read_log(path)] + (by_kernel or [])
+        new = list(by_kernel or ())
+        for path in paths:
+            # Any user may put a log into a session of Ray, but only logs of its owner count.
+            owner: Tuple[int, ...] | None = None
+            with suppress(OSError):
+                owner = (os.stat(os.path.dirname(os.path.dirname(path))).st_uid,)
+            with suppress(OSError), trust.open_file(path, owner) as file:
+                status = os.fstat(file)
+                log = self._logs.setdefault((status.st_dev, status.st_ino), RayletLog())  # a rotated log keeps its inode
+                new += [{**kill, "session": session_of(path)} for kill in log.read_on(file, status, self._now() - WINDOW_S)]
         oldest, latest = self._now() - WINDOW_S, self._now() + ZONE_STEP_S
         found = (kill for kill in self._found + new if oldest <= kill["moment"] <= latest)
         self._found = sorted(found, key=lambda kill: float(kill["moment"]))[-MAX_KILLS:]
         return self._found if paths or by_kernel is not None or self._found else None
-
-    def _read_log(self, path: str) -> Iterable[Kill]:
-        """A rotated log keeps its inode, so its old part is not read again."""
-        owner: Tuple[int, ...] | None = None
-        with suppress(OSError):  # any user may put a log into a session of Ray, but only logs of its owner count
-            owner = (os.stat(os.path.dirname(os.path.dirname(path))).st_uid,)
-        try:
-            with trust.open_file(path, owner) as file:
-                status = os.fstat(file)
-                log = self._logs.setdefault((status.st_dev, status.st_ino), RayletLog())
-                return [{**kill, "session": session_of(path)} for kill in log.read_on(file, status, self._now() - WINDOW_S)]
-        except OSError:
-            return ()
 
 
 def session_of(log: str) -> str:
@@ -80,25 +76,21 @@ def session_of(log: str) -> str:
     return os.path.basename(os.path.dirname(os.path.dirname(log)))
 
 
-class KillHeadline(NamedTuple):
-    """The line that comes before the lines of one kill."""
-
-    moment: float
-    node: str | None
-
-
 class RayletLog:
     """The log of one raylet; reading goes on at the place where it stopped."""
 
     def __init__(self) -> None:
         self._at = 0
-        self._entry: KillHeadline | None = None
+        self._moment: float | None = None
+        self._node: str | None = None
+        """The time and the node in the headline, which comes before the lines of one kill; `None`: there was none."""
 
     def read_on(self, file: int, status: os.stat_result, since: float) -> list[Kill]:
         """Reads whole lines only, and nothing of a log that was last written before `since` (POSIX time)."""
         self._at = min(self._at, status.st_size) if status.st_mtime >= since else status.st_size
         start = max(self._at, status.st_size - MOST_BYTES)
-        self._entry = self._entry if start == self._at else None
+        if start != self._at:
+            self._moment = None
         text = os.pread(file, status.st_size - start, start)
         whole = text[: text.rfind(b"\n") + 1]
         self._at = start + len(whole)
@@ -115,33 +107,32 @@ class RayletLog:
             line = match[0][:MAX_LINE_CHARS].decode("utf-8", "replace")
             stamp, node = _STAMP.match(match[0]), _NODE.search(line)
             if stamp:
-                self._entry = KillHeadline((_posix(stamp) or 0.0) + shift, None)
-            if self._entry and node:
-                self._entry = self._entry._replace(node=node[1])
+                self._moment, self._node = (_posix(stamp) or 0.0) + shift, None
+            if node:
+                self._node = node[1]
             patterns = _KILLED if "memory used=" in line else ()
             found = next((found for found in (pattern.search(line) for pattern in patterns) if found), None)
-            if found and self._entry:
-                kills.append(_make_kill(found, line, self._entry))
+            if found is None or self._moment is None:
+                continue
+            fields = found.groupdict()
+            owner = fields["actor"] or fields.get("task") or ""
+            actor = fields["actor"]
+            if not actor and owner.startswith(_NIL) and not owner[len(_NIL) :].startswith(_NIL):
+                actor = owner[len(_NIL) :]  # a task that creates an actor has the actor's id, after a nil
+            kills.append(
+                {
+                    "by": "ray",
+                    "moment": self._moment,
+                    "pid": int(fields["pid"]),
+                    "name": fields["name"],
+                    "actor": actor,
+                    "job": fields.get("job") or owner[-8:] or None,  # the ids of actors and tasks end with the eight digits of their job
+                    "node": self._node,
+                    "held": int(float(fields["held"]) * GIB),
+                    "text": line.strip()[:MAX_LINE_CHARS],
+                }
+            )
         return kills
-
-
-def _make_kill(found: re.Match[str], line: str, headline: KillHeadline) -> Kill:
-    fields = found.groupdict()
-    owner = fields["actor"] or fields.get("task") or ""
-    actor = fields["actor"]
-    if not actor and owner.startswith(_NIL) and not owner[len(_NIL) :].startswith(_NIL):
-        actor = owner[len(_NIL) :]  # a task that creates an actor has the actor's id, after a nil
-    return {
-        "by": "ray",
-        "moment": headline.moment,
-        "pid": int(fields["pid"]),
-        "name": fields["name"],
-        "actor": actor,
-        "job": fields.get("job") or owner[-8:] or None,  # the ids of actors and tasks end with the eight digits of their job
-        "node": headline.node,
-        "held": int(float(fields["held"]) * GIB),
-        "text": line.strip()[:MAX_LINE_CHARS],
-    }
 
 
 def _posix(stamp: re.Match[bytes]) -> float | None:

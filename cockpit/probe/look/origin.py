@@ -102,6 +102,11 @@ def trace(argv: Sequence[str], name: str, environ: Mapping[str, str] | None, log
         # Once the worker gets a job, it writes that into the first lines of its log (Ray 2.9 to 2.60).
         line = _JOB_LINE.search(head)
         job = line[1].decode() if line else None
+
+    # PyTorch names the main thread of *every* program `pt_main_thread`; only a child of multiprocessing is part of an engine.
+    engine = next((title for title in (argv[0] if argv else "", name) if title.startswith(_ENGINES)), None)
+    if name == "pt_main_thread" and any(mark in word for word in argv[1:] for mark in _SPAWNED):
+        engine = engine or name
     return ProcessOrigin(
         role=role,
         session=_session(argv if role in SERVICES else (), logs),
@@ -110,7 +115,7 @@ def trace(argv: Sequence[str], name: str, environ: Mapping[str, str] | None, log
         job=None if submission or role == "supervisor" else job,
         submission=submission,
         worker=int(worker_log[2]) if worker_log else None,
-        engine=_engine_title(argv, name),
+        engine=engine,
         temp=os.path.join(variables["RAY_TMPDIR"], "ray") if variables.get("RAY_TMPDIR") else None,
         readable=environ is not None,
     )
@@ -159,12 +164,3 @@ def _session(argv: Sequence[str], logs: Sequence[str]) -> str | None:
 def to_number(text: str | None) -> int | None:
     """`None` if it is not a number. Users write these texts, and `int` accepts other digits than 0 to 9, and fails at very many of them."""
     return int(text) if text and _NUMBER.fullmatch(text) else None
-
-
-def _engine_title(argv: Sequence[str], name: str) -> str | None:
-    """PyTorch names the main thread of *every* program `pt_main_thread`; only a child of multiprocessing is part of an engine."""
-    for title in (argv[0] if argv else "", name):
-        if title.startswith(_ENGINES):
-            return title
-    spawned = name == "pt_main_thread" and any(mark in word for word in argv[1:] for mark in _SPAWNED)
-    return name if spawned else None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Dict
 
 from .network import listening_sockets
-from .proc import make_legible, open_files, user_name
+from .proc import find_pids, make_legible, open_files, user_name
 from .processes import read_argv, read_stat
 
 MOST_LISTENERS = 8
@@ -22,7 +21,7 @@ def port_listeners(port: int) -> Dict[str, Any]:
     owners = {one.link: one.uid for one in listening_sockets() if one.port == port}
     # The oldest process that holds a socket is its owner: its children may hold it too.
     holders: Dict[str, Dict[str, Any]] = {}
-    for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()) if owners else ():
+    for pid in sorted(find_pids()) if owners else ():
         try:
             held = owners.keys() & open_files(pid)
         except OSError:

@@ -19,10 +19,15 @@ FIRST_PID_NAMESPACE = "pid:[4026531836]"
 """PROC_PID_INIT_INO of linux/proc_ns.h."""
 
 
-def read(path: str) -> bytes:
-    """Reads a whole file of /proc."""
+def read(path: str, most: int | None = None) -> bytes:
+    """Reads a file of /proc: the whole file, or its first `most` bytes."""
+    found = bytearray()
     with open(path, "rb", buffering=0) as file:
-        return file.read()
+        if most is None:
+            return file.read()
+        while len(found) < most and (more := file.read(most - len(found))):
+            found += more
+    return bytes(found)
 
 
 def read_or_nothing(path: str) -> str:
@@ -31,24 +36,6 @@ def read_or_nothing(path: str) -> str:
         return read(path).decode("utf-8", "replace")
     except OSError:
         return ""
-
-
-def read_at_once(path: str, most: int) -> bytes:
-    """Reads at most `most` bytes by one system call, which returns most files of a process as a whole."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(handle, most)
-    finally:
-        os.close(handle)
-
-
-def read_at_most(path: str, most: int) -> bytes:
-    """Reads at most `most` bytes of a file of /proc that needs many system calls."""
-    found = bytearray()
-    with open(path, "rb", buffering=0) as file:
-        while len(found) < most and (more := file.read(most - len(found))):
-            found += more
-    return bytes(found)
 
 
 def read_link(path: str) -> str | None:
@@ -81,11 +68,22 @@ def is_in_our_namespace(pid: int, kind: str) -> bool | None:
     return None if theirs is None or ours is None else theirs == ours
 
 
+def namespace_id(pid: int | str, kind: str) -> str | None:
+    """An identity of the process's namespace of this kind that no other has, on this or another host; `None`: unknown."""
+    boot, namespace = read_or_nothing("/proc/sys/kernel/random/boot_id").strip(), read_link(f"/proc/{pid}/ns/{kind}")
+    return f"{boot} {namespace}" if boot and namespace else None
+
+
 def has_capability(pid: int, wanted: int) -> bool:
     """Whether it has one of these capabilities (a bit mask); true also if that can't be read."""
     lines = read_or_nothing(f"/proc/{pid}/status").split("\n")
     effective = next((line.split()[1] for line in lines if line.startswith("CapEff:")), None)
     return effective is None or bool(int(effective, 16) & wanted)
+
+
+def find_pids() -> List[int]:
+    """The pids of all processes that we see."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def read_pid_range() -> PidRange:

@@ -10,7 +10,18 @@ from .. import trust
 from .cgroups import read_container_id
 from .network import Interfaces, read_interfaces
 from .origin import NO_JOB, SOCKET_INTERFACES, WANTED, ProcessOrigin, trace
-from .proc import PAGE_BYTES, TICKS_PER_SECOND, Batch, is_in_our_namespace, make_legible, read_at_once, read_link, read_or_nothing, uptime
+from .proc import (
+    PAGE_BYTES,
+    TICKS_PER_SECOND,
+    Batch,
+    find_pids,
+    is_in_our_namespace,
+    make_legible,
+    read,
+    read_link,
+    read_or_nothing,
+    uptime,
+)
 
 STUCK_AFTER_S = 1.0
 """Seconds to wait for one process: reading its cmdline or environ hangs while its memory map is locked."""
@@ -24,7 +35,6 @@ MIN_STUCK_AFTER_S = 0.3
 """Lowest value of STUCK_AFTER_S. It is halved after each process that hangs in one scan, because a user may have many of them."""
 SETTLED_AFTER_S = 3.0
 """Seconds after which a process has finished its start: fork, redirection and exec."""
-_CHUNK_BYTES = 1 << 16
 _BEGINNINGS = (b"RAY_", *(f"{name}=".encode() for name in SOCKET_INTERFACES))
 _KERNEL_THREAD = 0x00200000
 """PF_KTHREAD of linux/sched.h. Pids do not identify kernel threads: in a container, pid 2 is an ordinary program."""
@@ -128,13 +138,13 @@ def parse_stat(text: bytes) -> ScannedProcess:
 def read_stat(pid: int) -> ScannedProcess | None:
     """`None` if there is no such process any more."""
     try:
-        found = parse_stat(read_at_once(f"/proc/{pid}/stat", 4096))
+        found = parse_stat(read(f"/proc/{pid}/stat", 4096))
     except (OSError, ValueError, IndexError):
         return None
     if found.state == "Z" and found.threads > 1:
         # The main thread has ended and looks like a zombie, but others live on. A process that hangs in a driver does that.
         try:
-            texts = [read_at_once(f"/proc/{pid}/task/{name}/stat", 4096) for name in os.listdir(f"/proc/{pid}/task")]
+            texts = [read(f"/proc/{pid}/task/{name}/stat", 4096) for name in os.listdir(f"/proc/{pid}/task")]
         except OSError:
             return found  # a thread has just ended
         living = {state for state in (parse_stat(text).state for text in texts) if state not in "ZXx"}
@@ -150,19 +160,16 @@ def lives(pid: int, ticks: int) -> bool:
 
 def read_environ(pid: int) -> Dict[str, str] | None:
     """The whole environment that it was started with; `None` if it can't be read. `os.fsencode` gives the original bytes."""
-    text = _read_environ_bytes(pid)
+    text = read_environ_bytes(pid)
     return None if text is None else _pairs(text.split(b"\0"))
 
 
-def _read_environ_bytes(pid: int) -> bytes | None:
-    found = bytearray()
+def read_environ_bytes(pid: int) -> bytes | None:
+    """The environment as the kernel shows it; `None` if it can't be read."""
     try:
-        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
-            while len(found) < MOST_ENVIRON_BYTES and (more := file.read(_CHUNK_BYTES)):
-                found += more
+        return read(f"/proc/{pid}/environ", MOST_ENVIRON_BYTES)
     except OSError:
         return None
-    return bytes(found)
 
 
 def _pairs(entries: Iterable[bytes]) -> Dict[str, str]:
@@ -174,7 +181,7 @@ def read_details(stat: ScannedProcess) -> Details:
     """May hang if the memory map of the process is locked."""
     pid = stat.pid
     argv = read_argv(pid)
-    text = _read_environ_bytes(pid) if stat.alive else b""
+    text = read_environ_bytes(pid) if stat.alive else b""
     environ: Dict[str, str] | None = None if text is None else {}
     if text and b"RAY_" in text:  # few environments have it, so the others are not split
         found = _pairs(entry for entry in text.split(b"\0") if entry.startswith(_BEGINNINGS))
@@ -189,10 +196,13 @@ def read_details(stat: ScannedProcess) -> Details:
         with suppress(OSError):  # opened through the process, whose mounts may differ from ours
             head = trust.read_begin(f"/proc/{pid}/fd/1", 512, link=0)
     origin = trace(argv, stat.name, environ, logs, head)
-    if origin.role and _runs_setuid_program(pid):
-        origin = ProcessOrigin(readable=False)
+    if origin.role:
+        # A program such as sudo belongs to root, but any user chooses its name, words and files.
+        with suppress(OSError):
+            if os.stat(f"/proc/{pid}/exe").st_mode & trust.SETS_ID:
+                origin = ProcessOrigin(readable=False)
 
-    is_inside = len(pids) > 1
+    is_inside, mounts = len(pids) > 1, read_link(f"/proc/{pid}/ns/mnt")
     return Details(
         argv,
         environ,
@@ -201,31 +211,17 @@ def read_details(stat: ScannedProcess) -> Details:
         read_link(f"/proc/{pid}/ns/pid") if is_inside else None,
         origin,
         apart=is_inside or is_in_our_namespace(pid, "cgroup") is False,
-        mount_namespace=read_mount_namespace(pid),
+        mount_namespace=None if mounts == read_link("/proc/self/ns/mnt") else mounts,
         interfaces=read_interfaces(pid) if any(name in (environ or {}) for name in SOCKET_INTERFACES) else None,
         settled=settled,
         cgroup=read_container_id(pid) if is_inside else None,
     )
 
 
-def read_mount_namespace(pid: int) -> str | None:
-    """Its mount namespace; `None`: it is ours, or unknown."""
-    found = read_link(f"/proc/{pid}/ns/mnt")
-    return None if found == read_link("/proc/self/ns/mnt") else found
-
-
-def _runs_setuid_program(pid: int) -> bool:
-    """Whether it runs a program such as sudo: the process then belongs to root, but any user chooses its name, words and files."""
-    try:
-        return bool(os.stat(f"/proc/{pid}/exe").st_mode & trust.SETS_ID)
-    except OSError:
-        return False
-
-
 def read_argv(pid: int) -> Tuple[str, ...]:
     """The words of its command; empty also if there is no such process."""
     try:
-        text = read_at_once(f"/proc/{pid}/cmdline", MOST_COMMAND_BYTES)
+        text = read(f"/proc/{pid}/cmdline", MOST_COMMAND_BYTES)
     except OSError:
         return ()
     text = text.rstrip(b"\0")
@@ -251,7 +247,7 @@ class ProcessScanner:
 
     def scan(self) -> ProcessTable:
         """All processes but kernel threads, which hold no memory and start nothing of Ray."""
-        stats = [stat for stat in map(read_stat, _pids()) if stat and not stat.kernel]
+        stats = [stat for stat in map(read_stat, find_pids()) if stat and not stat.kernel]
 
         # New is also a process with a new name. Exec and setproctitle change it: a Ray worker is `ray::IDLE`, later `ray::` and its actor.
         known = ((stat, self._known.get(stat.identity)) for stat in stats)
@@ -262,22 +258,23 @@ class ProcessScanner:
         self._known = {stat.identity: self._known[stat.identity] for stat in stats}
         return {stat.pid: stat._replace(details=self._known[stat.identity][1]) for stat in stats}
 
-    def _read_one(self, stat: ScannedProcess) -> Details:
-        """A user may prevent the parsing of his process; then only its user and pids are known."""
-        try:
-            return self._look(stat)
-        except (ValueError, ArithmeticError, RecursionError):
-            return _unread(stat)
-
     def _read_all(self, stats: list[ScannedProcess]) -> None:
         """Reads these processes in a thread, marks each that hangs as stuck, and goes on with the next one."""
+
+        def read_one(stat: ScannedProcess) -> Tuple[Identity, Tuple[str, Details]]:
+            """A user may prevent the parsing of his process; then only its user and pids are known."""
+            try:
+                return stat.identity, (stat.name, self._look(stat))
+            except (ValueError, ArithmeticError, RecursionError):
+                return stat.identity, (stat.name, _unread(stat))
+
         ended = [one for one in self._hanging if one[1].finished.is_set()]
         self._hanging = [one for one in self._hanging if one not in ended]
         for place, hung in ended:
             self._known.update(hung.answers[place:])
         patience = self._patience
         while stats:
-            batch = Batch(stats, lambda stat: (stat.identity, (stat.name, self._read_one(stat))))
+            batch = Batch(stats, read_one)
             at = batch.wait(patience)
             patience = max(patience / 2, MIN_STUCK_AFTER_S)
             self._known.update(batch.answers)
@@ -293,7 +290,3 @@ def _unread(stat: ScannedProcess) -> Details:
     """The details that can be read without its memory, so without the danger to hang."""
     uid, pids = read_status(stat.pid)
     return Details(uid=uid, origin=trace((), stat.name, None), pids=pids or (stat.pid,))
-
-
-def _pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Mapping, NamedTuple
 
@@ -38,8 +37,3 @@ def find_http_proxy(environ: Mapping[str, str]) -> HttpProxy | None:
             place = (value.partition("://")[2] or value).rpartition("@")[2].partition("/")[0]
             return HttpProxy(variable, place if _PLACE.fullmatch(place) else None, make_legible(exceptions))
     return None
-
-
-def own_proxy() -> HttpProxy | None:
-    """The proxy in the environment of the probe itself."""
-    return find_http_proxy(os.environ)

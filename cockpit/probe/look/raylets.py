@@ -9,19 +9,19 @@ import os
 import re
 from collections import Counter
 from contextlib import suppress
-from typing import Dict, List, Mapping, NamedTuple, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
 from .. import trust
-from .cgroups import CGROUPS, cgroup_folders
-from .host import MemoryUse, lowest_limit
+from .cgroups import folders_above, parse_slurm_job
+from .host import lowest_limit
 from .origin import flag
-from .port_ranges import RayPorts, read_ray_ports
-from .proc import has_capability, in_first_namespace, is_in_our_namespace, make_legible, read_at_once, read_or_nothing
+from .port_ranges import read_ray_ports
+from .proc import has_capability, in_first_namespace, is_in_our_namespace, make_legible, read, read_or_nothing
 from .processes import Identity, ProcessTable, ScannedProcess, read_environ
-from .proxies import HttpProxy, find_http_proxy
+from .proxies import find_http_proxy
 from .roots import list_folder, resolve_links, root_of
 from .start_flags import head_flags, raylet_flags
-from .surroundings import RaySurroundings, read_surroundings
+from .surroundings import read_surroundings
 
 ROLES = ("raylet", "gcs_server")
 MOST_SERVICES = 500
@@ -32,10 +32,6 @@ _HEADER = re.compile(r'^#define\s+PY_VERSION\s+"([^"\n]{1,40})"', re.MULTILINE)
 _VENV = re.compile(r"^version(?:_info)?\s*=\s*(\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?)", re.MULTILINE)
 _INCLUDE = re.compile(r"python3\.\d+t?$")
 _FRAMEWORK = re.compile(r"(openrlhf|verl)-(\d[\w.!+]{0,40}?)(?:-py3[\w.]*)?\.(?:dist|egg)-info$")
-_SLURM_JOB = re.compile(
-    r"^\d{1,9}:[^:\n]{0,200}:/(?:slurm(?:_[\w.-]{1,200})?|system\.slice/(?:[\w.-]{1,200}_)?slurmstepd\.scope)[^\n]{0,500}?/job_(\d{1,12})(?:/|$)",
-    re.MULTILINE,
-)
 OF_HOST = (("threads", "/proc/sys/kernel/threads-max"), ("pids", "/proc/sys/kernel/pid_max"))
 EXEMPT = 1 << 21 | 1 << 24
 """CAP_SYS_ADMIN and CAP_SYS_RESOURCE: `ulimit -u` does not apply to a process with one of them, nor to root (kernel/fork.c)."""
@@ -43,6 +39,9 @@ MOST_CHARS = 1024
 """Characters kept of a text: any user can name a program raylet, and choose its texts."""
 MOST_PACKAGES = 10_000
 """Entries read of a folder of packages: any user can name a program raylet, and choose this folder."""
+
+Fact = Dict[str, Any]
+"""Facts of one raylet or GCS, by the names in `RayProcess` of cockpit.model, which explains them. A missing one is unknown."""
 
 
 class TaskLimit(NamedTuple):
@@ -56,50 +55,13 @@ class TaskLimit(NamedTuple):
     """The file of the cgroup that sets the limit."""
 
 
-class Started(NamedTuple):
-    """The facts of a raylet or GCS that do not change while it lives."""
-
-    ray: str | None = None
-    python: str | None = None
-    visible: str | None = None
-    """Its CUDA_VISIBLE_DEVICES."""
-    slurm: str | None = None
-    """The Slurm job in which it was started."""
-    gcs: str | None = None
-    """Host and port of its GCS (of a GCS, its own), from its command line."""
-    gloo: str | None = None
-    """Its GLOO_SOCKET_IFNAME."""
-    proxy: HttpProxy | None = None
-    """The HTTP proxy of its environment, which its workers and drivers inherit."""
-
-
-class RayService(NamedTuple):
-    """The facts of a raylet or GCS that the process table does not contain."""
-
-    started: Started = Started()
-    files: int | None = None
-    files_limit: int | None = None
-    """The soft limit; `prlimit` can change it while the process lives."""
-    frameworks: Mapping[str, str] | None = None
-    """Only of a raylet, because it starts workers: the training frameworks in the folder of its Ray, and their releases."""
-    tasks: Tuple[TaskLimit, ...] | None = None
-    """Only of a raylet."""
-    slurm_memory: MemoryUse | None = None
-    """Only of a raylet in a Slurm job: the memory limit above it, which Ray does not know."""
-    start: Mapping[str, str] | None = None
-    """The flags of `ray start` that its command line shows; `None` for other users, who can fake such a process."""
-    surroundings: RaySurroundings = RaySurroundings()
-    """Only of a raylet."""
-    ports: RayPorts | None = None
-
-
 class Rays:
     """Reads the services again and again, and their unchanging facts only once."""
 
     def __init__(self) -> None:
-        self._known: Dict[Identity, Started] = {}
+        self._known: Dict[Identity, Fact] = {}
 
-    def read(self, table: ProcessTable) -> Dict[Identity, RayService]:
+    def read(self, table: ProcessTable) -> Dict[Identity, Fact]:
         """The unchanging facts of a very young process are read again."""
         there = [process for process in table.values() if process.alive and process.origin.role in ROLES]
         there = sorted(there, key=lambda process: process.details.uid not in trust.own_uids())[:MOST_SERVICES]
@@ -108,69 +70,65 @@ class Rays:
         return {process.identity: _read_service(process, found[process.identity], table) for process in there}
 
 
-def _read_service(process: ScannedProcess, started: Started, table: ProcessTable) -> RayService:
-    lines = ((line[:25].rstrip(), line[25:].split()) for line in read_or_nothing(f"/proc/{process.pid}/limits").splitlines())
-    limits = {name: int(words[0]) for name, words in lines if words and words[0].isdigit()}  # soft limits, without `unlimited` ones
-    files = _count_open_files(process.pid), limits.get("Max open files")
-    role, argv, own = process.origin.role, process.details.argv, trust.own_uids()
-    in_our_network = is_in_our_namespace(process.pid, "net") is True
-    ports = read_ray_ports(role or "", argv, in_our_network=in_our_network) if argv else None
-    start: Mapping[str, str] | None = None
-    if process.details.uid in own and role == "raylet":
-        start = raylet_flags(argv)
-    elif process.details.uid in own:
-        # The address of the dashboard is only in the dashboard's own command line.
-        session = process.origin.session
-        dashboards = (one.details.argv for one in table.values() if one.alive and one.origin.role == "dashboard" and one.details.uid in own)
-        start = head_flags(argv, next((words for words in dashboards if session and f"--session-dir={session}" in words), ()))
-    if role != "raylet":
-        return RayService(started, *files, start=start, ports=ports)
-    installed = None if process.details.stuck else frameworks(process)
-    memory = slurm_memory(process.pid) if started.slurm else None
-    tasks = task_limits(process, table, limits.get("Max processes"))
-    surroundings = read_surroundings(process, limits.get("Max locked memory"))
-    return RayService(started, *files, installed, tasks, memory, start, surroundings, ports)
+def _read_started(process: ScannedProcess) -> Fact:
+    """The facts that do not change while it lives.
 
-
-def _read_started(process: ScannedProcess) -> Started:
-    """Reads nothing of a process that is stuck in the kernel, because reading its environment would hang.
-
-    Any user can start a process that looks like the raylet of our session. So the address of the head, and the Slurm job in the
-    environment, are believed only from processes of root and of our user.
+    Reads nothing of a process that is stuck in the kernel, because reading its environment would hang. Any user can start a process that
+    looks like the raylet of our session. So the address of the head, and the Slurm job in the environment, are believed only from processes
+    of root and of our user.
     """
     if process.details.stuck:
-        return Started()
+        return {}
     environ = read_environ(process.pid) or {}
     is_own = process.details.uid in trust.own_uids()
     texts = (environ.get("CUDA_VISIBLE_DEVICES"), gcs_address(process) if is_own else None, environ.get("GLOO_SOCKET_IFNAME"))
     visible, gcs, gloo = (None if text is None else make_legible(text[:MOST_CHARS]) for text in texts)
-    slurm = read_slurm_job(process.pid, environ if is_own else {})
-    return Started(ray_version(process), python_version(process), visible, slurm, gcs, gloo, find_http_proxy(environ))
+    proxy = find_http_proxy(environ)
+    return {
+        "ray": ray_version(process),
+        "python": python_version(process),
+        "visible": visible,
+        "slurm": read_slurm_job(process.pid, environ if is_own else {}),
+        "gcs": gcs,
+        "gloo": gloo,
+        "proxy": proxy and proxy._asdict(),
+    }
+
+
+def _read_service(process: ScannedProcess, started: Fact, table: ProcessTable) -> Fact:
+    pid, role, argv, own = process.pid, process.origin.role, process.details.argv, trust.own_uids()
+    lines = ((line[:25].rstrip(), line[25:].split()) for line in read_or_nothing(f"/proc/{pid}/limits").splitlines())
+    limits = {name: int(words[0]) for name, words in lines if words and words[0].isdigit()}  # soft limits, without `unlimited` ones
+    found: Fact = {**started, "files_limit": limits.get("Max open files")}
+    with suppress(OSError):  # Linux 6.2 and later report the number as the size of the folder, older ones 0
+        found["files"] = os.stat(f"/proc/{pid}/fd").st_size or len(os.listdir(f"/proc/{pid}/fd"))
+    if argv:
+        ports = read_ray_ports(role or "", argv, in_our_network=is_in_our_namespace(pid, "net") is True)
+        found["ports"] = {**ports._asdict(), "fixed": dict(ports.fixed)}
+
+    # The flags of `ray start` that its command line shows; not of other users, who can fake such a process.
+    if process.details.uid in own and role == "raylet":
+        found["start"] = raylet_flags(argv)
+    elif process.details.uid in own:
+        # The address of the dashboard is only in the dashboard's own command line.
+        session = process.origin.session
+        dashboards = (one.details.argv for one in table.values() if one.alive and one.origin.role == "dashboard" and one.details.uid in own)
+        found["start"] = head_flags(argv, next((words for words in dashboards if session and f"--session-dir={session}" in words), ()))
+
+    if role == "raylet":
+        found["frameworks"] = None if process.details.stuck else frameworks(process)
+        found["tasks"] = [limit._asdict() for limit in task_limits(process, table, limits.get("Max processes"))]
+        # The lowest memory limit of its Slurm job or step (cgroup.conf: ConstrainRAMSpace). Ray does not know it.
+        memory = lowest_limit(folders_above(pid, "memory")) if started.get("slurm") else None
+        found["slurm_memory"] = memory and {"used": memory.used, "total": memory.total}
+        found.update(read_surroundings(process, limits.get("Max locked memory")))
+    return found
 
 
 def read_slurm_job(pid: int, environ: Mapping[str, str]) -> str | None:
     """The Slurm job of a process, from its cgroup; from its environment if Slurm makes no cgroups (proctrack/linuxproc)."""
     own = re.fullmatch(r"\d{1,12}", environ.get("SLURM_JOB_ID", ""), re.ASCII)
     return parse_slurm_job(read_or_nothing(f"/proc/{pid}/cgroup")) or (own[0] if own else None)
-
-
-def parse_slurm_job(cgroups: str) -> str | None:
-    """The job in /proc/PID/cgroup, which only root writes: `…/slurmstepd.scope/job_42/step_0/…` or `/slurm/uid_7/job_42/…`."""
-    found = set(_SLURM_JOB.findall(cgroups))
-    return found.pop() if len(found) == 1 else None
-
-
-def slurm_memory(pid: int) -> MemoryUse | None:
-    """The lowest memory limit above it, of its job or step (cgroup.conf: ConstrainRAMSpace); `None` if there is none, or if unknown."""
-    return lowest_limit(cgroup_folders(read_or_nothing(f"/proc/{pid}/cgroup"), "memory", CGROUPS))
-
-
-def _count_open_files(pid: int) -> int | None:
-    """Linux 6.2 and later report the number as the size of the folder; older ones report 0, so the entries are counted."""
-    try:
-        return os.stat(f"/proc/{pid}/fd").st_size or len(os.listdir(f"/proc/{pid}/fd"))
-    except OSError:
-        return None
 
 
 def gcs_address(process: ScannedProcess) -> str | None:
@@ -258,7 +216,7 @@ def task_limits(process: ScannedProcess, table: ProcessTable, nproc: int | None)
 
     # The limits of its cgroup and of all cgroups above it: only the one that is nearest to its limit is reported.
     cgroups: List[TaskLimit] = []
-    for folder in cgroup_folders(read_or_nothing(f"/proc/{pid}/cgroup"), "pids", CGROUPS):
+    for folder in folders_above(pid, "pids"):
         limit, used = (read_or_nothing(f"{folder}/{name}").strip() for name in ("pids.max", "pids.current"))
         if limit.isdigit() and used.isdigit() and int(limit) > 0:
             cgroups.append(TaskLimit("cgroup", int(used), int(limit), make_legible(f"{folder}/pids.max")))
@@ -268,7 +226,7 @@ def task_limits(process: ScannedProcess, table: ProcessTable, nproc: int | None)
     # The limits of the host; each thread takes a pid. In a container, the count and the limits may belong to different namespaces.
     if in_first_namespace():
         with suppress(OSError, ValueError, IndexError):
-            number = int(read_at_once("/proc/loadavg", 256).split()[3].partition(b"/")[2])
-            limits = [(what, int(read_at_once(path, 64))) for what, path in OF_HOST]
+            number = int(read("/proc/loadavg", 256).split()[3].partition(b"/")[2])
+            limits = [(what, int(read(path, 64))) for what, path in OF_HOST]
             found += [TaskLimit(what, number, limit) for what, limit in limits if limit > 0]
     return tuple(found)

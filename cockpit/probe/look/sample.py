@@ -22,12 +22,12 @@ from .origin import SOCKET_INTERFACES
 from .past import ProcessHistory
 from .proc import TICKS_PER_SECOND, Users, boot_time, in_first_namespace, make_legible, read_pid_range, uptime
 from .processes import Identity, ProcessScanner, ProcessTable, ScannedProcess, shown_command
-from .proxies import own_proxy
-from .raylets import MOST_SERVICES, ROLES, Rays, RayService
+from .proxies import find_http_proxy
+from .raylets import MOST_SERVICES, ROLES, Rays
 from .sessions import DEFAULT_TEMP, Folder, Sessions, SessionScanner, date_writes
-from .sizes import SharedMemory, Size, Sizes, read_shared_memory, shm_users
+from .sizes import Size, Sizes, read_shared_memory, shm_users
 from .stuck_io import StuckProcesses
-from .temp_dirs import TempDirs, read_temp_dirs
+from .temp_dirs import read_temp_dirs
 from .xids import Bus, Xid
 
 Sample = Dict[str, Any]
@@ -55,7 +55,7 @@ class Sampler:
         self.first = threading.Event()
         """Set whenever a collector has its first answer."""
         self._machine = host.machine()
-        self._proxy = own_proxy()
+        self._proxy = find_http_proxy(os.environ)
         self._cpu = host.Cpu()
         self._past = ProcessHistory()
         self._unlisted_since: float | None = None
@@ -69,11 +69,11 @@ class Sampler:
         self._kills = KillScanner(self._kernel)
         self._known_rays = Rays()
         self._stuck_reader = StuckProcesses()
-        self._scanner = SessionScanner(usual_temps(), users.name)
+        self._scanner = SessionScanner(usual_temps())
         self._processes: Collector[ProcessTable] = Collector("processes", "/proc", ProcessScanner().scan, None)
-        self._nvml: Collector[GpuReading] = Collector("nvml", "NVML", Nvml(events=not self._kernel.is_readable).read, None)
+        self._nvml = Collector("nvml", "NVML", Nvml(events=not self._kernel.is_readable).read, None)
         self._memory = Collector("memory", "The host's memory", host.memory, None)
-        self._shm: Collector[SharedMemory] = Collector("shm", "/dev/shm", read_shared_memory, SLOWLY)  # noqa: S108 where plasma lies
+        self._shm = Collector("shm", "/dev/shm", read_shared_memory, SLOWLY)  # noqa: S108 where plasma lies
         self._disks = Collector("disks", "A disk", self._read_disks, SLOWLY)
         self._sessions: Collector[Sessions] = Collector(
             "sessions",
@@ -82,16 +82,16 @@ class Sampler:
             SESSIONS_EVERY,
             after=self._processes,
         )
-        self._rays: Collector[Dict[Identity, RayService]] = Collector(
+        self._rays: Collector[Dict[Identity, Sample]] = Collector(
             "rays", "A Ray process", lambda: self._known_rays.read(self._processes.facts or {}), SLOWLY, after=self._processes
         )
-        self._temps: Collector[TempDirs] = Collector("temps", "A Ray temp dir", self._read_temp_dirs, SLOWLY, after=self._sessions)
+        self._temps = Collector("temps", "A Ray temp dir", self._read_temp_dirs, SLOWLY, after=self._sessions)
         self._stuck: Collector[List[Sample]] = Collector(
             "stuck", "What processes in D state wait for", lambda: self._stuck_reader.read(self._processes.facts or {}), SLOWLY,
             after=self._processes,
         )  # fmt: skip
-        self._rdma: Collector[List[Sample]] = Collector("rdma", "An InfiniBand or RoCE port", infiniband.read_ports, RARELY)
-        self._logs: Collector[LogFacts] = Collector("logs", "A Ray log", self._read_logs, SLOWLY)
+        self._rdma = Collector("rdma", "An InfiniBand or RoCE port", infiniband.read_ports, RARELY)
+        self._logs = Collector("logs", "A Ray log", self._read_logs, SLOWLY)
         self.collectors: Tuple[Collector[Any], ...] = (
             self._processes, self._nvml, self._memory, self._shm, self._sessions, self._disks, self._rays, self._temps, self._logs,
             self._stuck, self._rdma,
@@ -130,7 +130,21 @@ class Sampler:
         memory = self._memory.facts or host.MemoryUse(None, None)
         pids = read_pid_range()
         live = [sessions.of[pid] for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in sessions.of]
-        shm, temps, (kills, written_to) = self._shm.facts, self._temps.facts, self._logs.facts or (None, {})
+        shm, (temps, pointers), (kills, written_to) = self._shm.facts, self._temps.facts or (None, None), self._logs.facts or (None, {})
+        if kills is not None:
+            # Whether a process that the kernel killed belonged to Ray: only processes that were seen before are known.
+            kills = [
+                {**kill, "rays": self._past.was_rays(kill["pid"], (kill["moment"] - self.boot) * TICKS_PER_SECOND)}
+                if kill["by"] == "kernel" and kill.get("pid")
+                else kill
+                for kill in kills
+            ]
+
+        # Raylets and GCSs as they are now. The facts of one that has just started are empty until its files have been read.
+        parts = [pid for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in table and table[pid].origin.role in ROLES]
+        parts.sort(key=lambda pid: table[pid].details.uid not in trust.own_uids())
+        known = self._rays.facts or {}
+        services = [ray_fact(table[pid], verdicts[pid], known.get(table[pid].identity, {}), memory.total) for pid in parts[:MOST_SERVICES]]
 
         memory_users = [
             {
@@ -142,6 +156,13 @@ class Sampler:
             }
             for one in sorted(table.values(), key=lambda process: process.rss, reverse=True)[:MEMORY_USERS]
         ]
+
+        faults: List[Sample] = [fault for one in self.collectors for fault in [one.fault()] if fault]
+        more = len(verdicts) - MOST_PROCESSES
+        self._unlisted_since = None if more <= 0 else self._unlisted_since or time.time()
+        if more > 0:
+            text = f"{more:,} processes are not listed (too many): GPU holders and those of root and of your user are listed first"
+            faults.insert(0, {"source": "processes", "text": text, "since": self._unlisted_since})
 
         # Measured in threads of their own, for a later sample.
         self._sizes.want(folder.path for folder in sessions.folders)
@@ -166,19 +187,19 @@ class Sampler:
             "memory_users": memory_users if table else None,
             "sessions": [self._session_fact(folder, sessions, live) for folder in sessions.folders] if self._sessions.facts else None,
             "nodes": sorted({verdict.node for verdict in verdicts.values() if verdict.kind == "ray" and verdict.node}),
-            "rays": self._service_facts(table, verdicts, memory.total) if table else None,
-            "temps": temps and temps.temps,
-            "pointers": temps and temps.pointers,
+            "rays": services if table else None,
+            "temps": temps,
+            "pointers": pointers,
             "driver": reading.driver,
             "proxy": self._proxy and self._proxy._asdict(),
-            "oom_kills": None if kills is None else [self._kill_fact(kill) for kill in kills],
+            "oom_kills": kills,
             "written": written_to,
             "stuck": self._stuck.facts,
             "rdma_ports": self._rdma.facts,
             "pid_digits": pids.digits,
             "pid_max": pids.most,
             "unanswered": unanswered,
-            "faults": [*self._list_faults(len(verdicts)), *(fault for one in self.collectors for fault in [one.fault()] if fault)],
+            "faults": faults,
         }
 
     def _judge(self, table: ProcessTable, reading: GpuReading, sessions: Sessions) -> Dict[int, KindVerdict]:
@@ -194,16 +215,6 @@ class Sampler:
             self._past.learn(table, verdicts, int(uptime() * TICKS_PER_SECOND))
             self._judged = table, have_sessions, verdicts, time.monotonic() + REST_PER_CPU_S * (time.thread_time() - before)
         return verdicts
-
-    def _list_faults(self, number: int) -> list[Sample]:
-        """A fault if there are more processes than a sample lists."""
-        if number <= MOST_PROCESSES:
-            self._unlisted_since = None
-            return []
-        self._unlisted_since = self._unlisted_since or time.time()
-        more = number - MOST_PROCESSES
-        text = f"{more:,} processes are not listed (too many): GPU holders and those of root and of your user are listed first"
-        return [{"source": "processes", "text": text, "since": self._unlisted_since}]
 
     def _process_facts(self, table: ProcessTable, verdicts: Mapping[int, KindVerdict], reading: GpuReading) -> list[Sample]:
         """If there are too many, GPU holders come first, then processes of root and of our user: any user can fake Ray processes."""
@@ -254,11 +265,6 @@ class Sampler:
             **about,
         }
 
-    def _kill_fact(self, kill: Kill) -> Kill:
-        """Adds whether a process that the kernel killed belonged to Ray: only processes that were seen before are known."""
-        known = kill["by"] == "kernel" and kill.get("pid")
-        return {**kill, "rays": self._past.was_rays(known, (kill["moment"] - self.boot) * TICKS_PER_SECOND)} if known else kill
-
     def _session_fact(self, folder: Folder, sessions: Sessions, live: Iterable[SessionFolder]) -> Sample:
         counted = self._sizes.known.get(folder.path, Size(None, ()))
         lives = True if any(folder.facts.is_same(other) for other in live) else folder.answers
@@ -266,7 +272,7 @@ class Sampler:
             "name": os.path.basename(folder.path),
             "path": folder.path,
             "live": lives,
-            "owner": folder.owner,
+            "owner": self._users.name(folder.facts.uid),
             "trusted": folder.facts.uid in trust.own_uids(),
             "size": counted.size,
             "keeps": list(counted.keeps),
@@ -278,22 +284,12 @@ class Sampler:
             "log_files": folder.log_files - folder.log_files % 1000,  # it grows all the time
         }
 
-    def _service_facts(self, table: ProcessTable, verdicts: Mapping[int, KindVerdict], memory: int | None) -> list[Sample]:
-        """Raylets and GCSs as they are now. The facts of one that has just started are empty until its files have been read."""
-        parts = ((table[pid], verdict) for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in table)
-        own, known = trust.own_uids(), self._rays.facts or {}
-        services = [(process, verdict) for process, verdict in parts if process.origin.role in ROLES]
-        services.sort(key=lambda service: service[0].details.uid not in own)
-        return [
-            ray_fact(process, verdict, known.get(process.identity, RayService()), memory) for process, verdict in services[:MOST_SERVICES]
-        ]
-
     def _read_disks(self) -> list[host.Amount]:
         self._sessions.answered.wait(1.0)
         known = self._sessions.facts
         return host.disks([*(known.temps if known else ()), "/"])
 
-    def _read_temp_dirs(self) -> TempDirs:
+    def _read_temp_dirs(self) -> Tuple[List[Sample], List[Sample]]:
         known = self._sessions.facts or Sessions()
         return read_temp_dirs(known.temps, self._processes.facts or {}, known, self._users.name)
 
@@ -329,9 +325,9 @@ def with_xids(reading: GpuReading, logged: Mapping[Bus, Sequence[Xid]] | None) -
     return reading.gpus and [{**gpu, "xids": xids(gpu["index"] // 1000 if gpu["index"] >= 1000 else gpu["index"])} for gpu in reading.gpus]
 
 
-def ray_fact(process: ScannedProcess, verdict: KindVerdict, ray: RayService, memory: int | None) -> Sample:
-    """One raylet or GCS; `memory` is the memory of the host in bytes."""
-    role, started, around = process.origin.role, ray.started, ray.surroundings
+def ray_fact(process: ScannedProcess, verdict: KindVerdict, known: Sample, memory: int | None) -> Sample:
+    """One raylet or GCS. `known`: what was read of it; `memory`: the memory of the host in bytes."""
+    role = process.origin.role
     return {
         "role": role,
         "pid": process.pid,
@@ -339,18 +335,8 @@ def ray_fact(process: ScannedProcess, verdict: KindVerdict, ray: RayService, mem
         "node": verdict.node if role == "raylet" else None,
         "state": process.state,
         "apart": process.details.apart,
-        **started._replace(proxy=None)._asdict(),
-        **around._replace(cpu_limit=None)._asdict(),
-        "proxy": started.proxy and started.proxy._asdict(),
-        "cpu_limit": around.cpu_limit and around.cpu_limit._asdict(),
-        "files": ray.files,
-        "files_limit": ray.files_limit,
-        "frameworks": ray.frameworks,
-        "start": ray.start,
-        "tasks": None if ray.tasks is None else [limit._asdict() for limit in ray.tasks],
+        **known,
         "kill_at": host.kill_at(memory, process) if role == "raylet" else None,
-        "ports": ray.ports and {**ray.ports._asdict(), "fixed": dict(ray.ports.fixed)},
-        "slurm_memory": ray.slurm_memory and {"used": ray.slurm_memory.used, "total": ray.slurm_memory.total},
     }
 
 

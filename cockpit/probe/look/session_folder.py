@@ -35,13 +35,6 @@ _FOLDER = trust.FOLDER_PLACE | os.O_NOFOLLOW
 """Opens a session's folder even if we may not read it; a link in its place is an error."""
 
 
-class Records(NamedTuple):
-    """The pids and node ids that the logs of a session's raylets report."""
-
-    raylets: FrozenSet[int] = frozenset()
-    nodes: FrozenSet[str] = frozenset()
-
-
 class Logs(NamedTuple):
     """The logs of a session."""
 
@@ -57,7 +50,9 @@ class Logs(NamedTuple):
     """By submission id: the file with the output of its entrypoint."""
     raylets: Tuple[str, ...] = ()
     """Names of the raylets' logs."""
-    records: Records = Records()
+    pids: FrozenSet[int] = frozenset()
+    nodes: FrozenSet[str] = frozenset()
+    """The pids of the raylets and Ray's ids of their nodes, as these logs report them."""
     path: str = ""
     """The folder of these logs."""
     files: int = 0
@@ -110,7 +105,8 @@ def inspect(
             alive = tuple(one for one in running.get(where, ()) if one.uid in (uid, trust.ROOT))
             if kinds.get(mount_number(folder) or 0) not in LOCAL:
                 return SessionFolder(route.path, where, uid, alive or None, mount_namespace=route.mount_namespace), logs
-            return SessionFolder(route.path, where, uid, alive or find_listeners(folder), *logs.records, route.mount_namespace), logs
+            listeners = alive or find_listeners(folder)
+            return SessionFolder(route.path, where, uid, listeners, logs.pids, logs.nodes, route.mount_namespace), logs
     except (FileNotFoundError, NotADirectoryError):
         return SessionFolder(route.path, mount_namespace=route.mount_namespace), Logs()
     except OSError:
@@ -129,14 +125,14 @@ def _read_logs(session: int, path: str, uid: int | None, before: Logs) -> Logs:
                 with os.scandir(logs) as entries:
                     names = tuple(entry.name for entry in islice(entries, MOST_LOGS))
             raylets = before.raylets if names is None else tuple(sorted(filter(_RAYLET_LOG.match, names)))
-            records = before.records
-            is_young = not records.raylets and abs(time.time() - status.st_mtime) < FIRST_WORDS_WITHIN_S
+            pids, nodes = before.pids, before.nodes
+            is_young = not pids and abs(time.time() - status.st_mtime) < FIRST_WORDS_WITHIN_S
             if uid is not None and raylets and (names is not None or is_young) and mount_number(logs) == mount_number(session):
-                records = read_records(logs, raylets, uid)
+                pids, nodes = read_records(logs, raylets, uid)
     except OSError:
         return Logs()
     if names is None:
-        return before._replace(records=records)
+        return before._replace(pids=pids, nodes=nodes)
     drivers = [(match, name) for name in names for match in [_DRIVER_LOG.match(name)] if match]
     return Logs(
         before.place,
@@ -145,7 +141,8 @@ def _read_logs(session: int, path: str, uid: int | None, before: Logs) -> Logs:
         {int(match[2]): (match[1], name) for match, name in drivers},
         {match[1]: f"{path}/logs/{name}" for name in names for match in [_JOB_LOG.match(name)] if match},
         raylets,
-        records,
+        pids,
+        nodes,
         f"{path}/logs",
         len(names),
     )
@@ -154,16 +151,10 @@ def _read_logs(session: int, path: str, uid: int | None, before: Logs) -> Logs:
 def find_listeners(session: int) -> Tuple[SocketListener, ...] | None:
     """Listeners on raylet sockets of an open session folder. `None`: unknown. Several raylets of one session have numbered sockets."""
     try:
-        with trust.open_fd("sockets", folder=session) as folder:
-            return _listeners_in(folder, session)
-    except FileNotFoundError:
-        return ()
-    except OSError:
-        return None
-
-
-def _listeners_in(folder: int, session: int) -> Tuple[SocketListener, ...] | None:
-    """A missing file in the folder of sockets proves nothing, because a user's file system may report anything: the answer is `None`."""
+        folder = os.open("sockets", trust.FOLDER, dir_fd=session)
+    except OSError as error:
+        return () if isinstance(error, FileNotFoundError) else None
+    # Below, a missing file proves nothing, because a user's file system may report anything: the answer is `None`.
     try:
         with os.scandir(folder) as entries:
             names = [entry.name for entry in islice(entries, MOST_SOCKETS + 1)]
@@ -172,6 +163,8 @@ def _listeners_in(folder: int, session: int) -> Tuple[SocketListener, ...] | Non
         found = [_listener(folder, name, users) for name in raylets] if len(names) <= MOST_SOCKETS else [None]
     except OSError:
         return None
+    finally:
+        os.close(folder)
     return None if None in found else tuple(one for one in found if isinstance(one, SocketListener))
 
 
@@ -211,8 +204,8 @@ def _ask(held: int, maker: int, users: Tuple[int, ...]) -> SocketListener | bool
         return SocketListener(pid, uid if maker in (uid, trust.ROOT) else maker)
 
 
-def read_records(logs: int, names: Tuple[str, ...], uid: int) -> Records:
-    """Reads these logs of raylets in an open folder; only files of the session's owner count.
+def read_records(logs: int, names: Tuple[str, ...], uid: int) -> Tuple[FrozenSet[int], FrozenSet[str]]:
+    """The pids and node ids in these logs of raylets in an open folder; only files of the session's owner count.
 
     Files on another mount do not count: a FUSE file system of a user reports any owner that he likes.
     """
@@ -221,7 +214,5 @@ def read_records(logs: int, names: Tuple[str, ...], uid: int) -> Records:
         with suppress(OSError), trust.open_file(name, (uid,), logs) as file:
             if mount_number(file) == mount_number(logs):
                 lines += [line for line in os.pread(file, LOG_HEAD_BYTES, 0).split(b"\n") if b"(raylet) " in line]
-    return Records(
-        frozenset(int(match[1]) for match in map(_RAYLET_LINE.match, lines) if match),
-        frozenset(match[1].decode() for match in map(_NODE_LINE.search, lines) if match),
-    )
+    pids = frozenset(int(match[1]) for match in map(_RAYLET_LINE.match, lines) if match)
+    return pids, frozenset(match[1].decode() for match in map(_NODE_LINE.search, lines) if match)

@@ -8,16 +8,16 @@ import time
 from contextlib import suppress
 from heapq import nlargest
 from itertools import islice
-from typing import Callable, Counter, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Set, Tuple
+from typing import Counter, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Tuple
 
 from .. import trust
 from .kinds import Driver, SessionFolder, SocketListener
 from .network import listening_sockets
 from .origin import flag, to_number
-from .proc import is_in_our_namespace, make_legible, open_files, read_link, user_name
+from .proc import is_in_our_namespace, make_legible, open_files, read_link
 from .processes import Identity, ProcessTable, ScannedProcess
 from .session_folder import MOST_LOGS, Logs, MountKinds, Route, find_folder, inspect
-from .tree import FileId, file_id, mount_kinds, mount_number, vouched_mounts
+from .tree import FileId, mount_kinds, mount_number, vouched_mounts
 
 DEFAULT_TEMP = "/tmp/ray"  # noqa: S108 Ray's own default
 _NAME = re.compile(r"session_(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)_\d+_\d+$")
@@ -35,9 +35,7 @@ LOG_TAIL_BYTES = 1 << 14
 class Folder(NamedTuple):
     """A session's folder in one of Ray's temp dirs."""
 
-    path: str
     facts: SessionFolder
-    owner: str | None
     started: float | None
     latest: bool
     stopped: bool | None = None
@@ -45,6 +43,11 @@ class Folder(NamedTuple):
     nodes: Tuple[str, ...] = ()
     """Ray's ids of the nodes whose raylets wrote logs here, from logs of its owner: other hosts may share the folder."""
     log_files: int = 0
+
+    @property
+    def path(self) -> str:
+        """The path of the folder."""
+        return self.facts.path
 
     @property
     def answers(self) -> bool | None:
@@ -73,10 +76,9 @@ class Sessions(NamedTuple):
 class SessionScanner:
     """Reads the sessions again and again, and remembers each temp dir that it once found."""
 
-    def __init__(self, temps: Iterable[str] = (), name: Callable[[int], str | None] = user_name) -> None:
+    def __init__(self, temps: Iterable[str] = ()) -> None:
         self.at = ""
         """The folder that is being read: its file system may hang."""
-        self._name = name
         self._given: Dict[str, None] = dict.fromkeys(temps)
         self._found_temps: Tuple[str, ...] = ()
         self._logs: Dict[str, Logs] = {}
@@ -97,7 +99,15 @@ class SessionScanner:
         self._confirmed = {key: is_open for key, is_open in self._confirmed.items() if key[0][0] in table}
 
         temps = self._find_temp_dirs(table)
-        routes = _find_routes(table)
+        # By pid: the route to the session that the process names. A session in another mount namespace is reached through the first process
+        # there of the same user.
+        routes: Dict[int, Route] = {}
+        first: Dict[Tuple[str | None, int | None, str], Route] = {}
+        for process in table.values():
+            session, uid, namespace = process.origin.session, process.details.uid, process.details.mount_namespace
+            if session:
+                route = Route(session) if namespace is None else Route(f"/proc/{process.pid}/root{session}", namespace, process.pid, uid)
+                routes[process.pid] = first.setdefault((namespace, uid if namespace else None, session), route)
         listed = self._find_session_paths(temps)
         known_raylets = self._find_raylets(table, routes)
         facts: Dict[Route, SessionFolder] = {}
@@ -110,7 +120,7 @@ class SessionScanner:
         live = [path for path in listed if facts[Route(path)].answers]
         named = {pid: facts[route] for pid, route in routes.items()}
         return Sessions(
-            folders=tuple(_folder(path, facts[Route(path)], self._name, logs[path]) for path in listed),
+            folders=tuple(_folder(facts[Route(path)], logs[path]) for path in listed),
             all=tuple(facts.values()),
             of=named,
             drivers={pid: driver for path in live for pid, driver in self._find_drivers(path, table).items()},
@@ -198,30 +208,24 @@ class SessionScanner:
         The number is limited: root's sessions and ours come first, then the latest ones of other users.
         """
         found: Dict[FileId, Tuple[bool, str, str]] = {}
-        by_owner: Dict[int | None, List[Tuple[str, FileId]]] = {}
+        by_owner: Dict[int | None, List[Tuple[bool, str, str]]] = {}
         for path in islice(self._list_paths(temps), MOST_LOGS):
             where, owner = find_folder(Route(path), self._vouched)
             if where is not None and where not in found:
                 found[where] = owner in trust.own_uids(), os.path.basename(path), path
-                by_owner.setdefault(owner, []).append((os.path.basename(path), where))
-        latest = []
+                by_owner.setdefault(owner, []).append(found[where])
+        latest: List[Tuple[bool, str, str]] = []
         for owner, sessions in by_owner.items():
-            most = MOST_SESSIONS if owner in trust.own_uids() else MOST_OF_ONE
-            latest += [found[where] for _, where in nlargest(most, sessions)]
+            latest += nlargest(MOST_SESSIONS if owner in trust.own_uids() else MOST_OF_ONE, sessions)
         chosen = {path for _, _, path in nlargest(MOST_SESSIONS, latest)}
         return tuple(path for _, _, path in found.values() if path in chosen)
 
     def _list_paths(self, temps: Iterable[str]) -> Iterator[str]:
-        """The paths of all sessions in these temp dirs. A temp dir with several names is read once."""
-        read: Set[FileId] = set()
+        """The paths of all sessions in these temp dirs."""
         left = MOST_NAMES
         for temp in temps:
             self.at = temp
             with suppress(OSError), os.scandir(temp) as entries:
-                where = file_id(os.stat(temp))
-                if where in read:
-                    continue
-                read.add(where)
                 names = []
                 for entry in islice(entries, left):
                     left -= 1
@@ -230,40 +234,19 @@ class SessionScanner:
                 yield from (f"{temp}/{name}" for name in sorted(names))
 
 
-def _find_routes(table: ProcessTable) -> Dict[int, Route]:
-    """By pid: the route to the session that the process names.
-
-    A session in another mount namespace is reached through the first process there of the same user.
-    """
-    routes: Dict[Tuple[str | None, int | None, str], Route] = {}
-    found: Dict[int, Route] = {}
-    for process in table.values():
-        session, uid, namespace = process.origin.session, process.details.uid, process.details.mount_namespace
-        if session:
-            route = Route(session) if namespace is None else Route(f"/proc/{process.pid}/root{session}", namespace, process.pid, uid)
-            found[process.pid] = routes.setdefault((namespace, uid if namespace else None, session), route)
-    return found
-
-
-def _folder(path: str, facts: SessionFolder, name_of: Callable[[int], str | None], logs: Logs) -> Folder:
-    temp, name = os.path.split(path)
+def _folder(facts: SessionFolder, logs: Logs) -> Folder:
+    temp, name = os.path.split(facts.path)
     started = None
     with suppress(ValueError, OverflowError):
         # Its name has this host's local time.
         if match := _NAME.match(name):
             started = time.mktime(time.strptime(match[1], "%Y-%m-%d_%H-%M-%S"))
     latest = os.path.basename(read_link(f"{temp}/session_latest") or "") == name
-    stopped = has_received_sigterm(f"{path}/logs/raylet.out") if latest and facts.answers is False else None
-    owner = name_of(facts.uid) if facts.uid is not None else None
-    return Folder(path, facts, owner, started, latest, stopped, tuple(sorted(logs.records.nodes)), logs.files)
-
-
-def has_received_sigterm(log: str) -> bool | None:
-    """Whether the last lines of a raylet's log report a SIGTERM; `None` if the log can't be read."""
-    try:
-        return bool(_SIGTERM_LINE.search(trust.read_end(log, LOG_TAIL_BYTES)))
-    except OSError:
-        return None
+    stopped: bool | None = None
+    if latest and facts.answers is False:
+        with suppress(OSError):
+            stopped = bool(_SIGTERM_LINE.search(trust.read_end(f"{facts.path}/logs/raylet.out", LOG_TAIL_BYTES)))
+    return Folder(facts, started, latest, stopped, tuple(sorted(logs.nodes)), logs.files)
 
 
 def date_writes(logs: Iterable[Logs]) -> Dict[str, float]:

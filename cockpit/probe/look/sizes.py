@@ -58,8 +58,6 @@ class Sizes:
     def __init__(self, sleep: Callable[[float], None] = time.sleep) -> None:
         self.known: Dict[str, Size] = {}
         self._wanted: Tuple[str, ...] = ()
-        self._counted: Dict[str, Tuple[float, float]] = {}
-        """By folder: when to count it again, and the used share of its disk at the last count."""
         self._wake = threading.Event()
         self._sleep = sleep
 
@@ -69,7 +67,6 @@ class Sizes:
         if wanted != self._wanted:
             self._wanted = wanted
             self.known = {folder: size for folder, size in self.known.items() if folder in wanted}
-            self._counted = {folder: counted for folder, counted in self._counted.items() if folder in wanted}
             self._wake.set()
 
     def start(self) -> None:
@@ -78,13 +75,15 @@ class Sizes:
 
     def _run(self) -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)  # on Linux, this sets only this thread
+        counted: Dict[str, Tuple[float, float]] = {}  # by folder: when to count it again, and the used share of its disk at the last count
         while True:
+            counted = {folder: last for folder, last in counted.items() if folder in self._wanted}
             for folder in self._wanted:
                 used = _measure_use(folder)
-                due, before = self._counted.get(folder, (0.0, used))
+                due, before = counted.get(folder, (0.0, used))
                 if time.monotonic() >= due or abs(used - before) >= RECOUNT_CHANGE_SHARE:
                     self.known = {**self.known, folder: count(folder, self._sleep)}
-                    self._counted = {**self._counted, folder: (time.monotonic() + RECOUNT_INTERVAL_S, used)}
+                    counted[folder] = time.monotonic() + RECOUNT_INTERVAL_S, used
             self._wake.wait(CHECK_INTERVAL_S)
             self._wake.clear()
 

@@ -78,26 +78,23 @@ def _parse_threads(printed: bytes) -> Answer:
 def _explain(errors: str, pid: int) -> str:
     """One sentence from the error output of py-spy."""
     if "ermission" in errors:
-        return f"py-spy is not allowed to read process {pid}: {_why_denied(pid)}"
+        # The rule of the kernel that forbids it (ptrace(2)).
+        uid, _ = read_status(pid)
+        scope = read_or_nothing(PTRACE_SCOPE).strip()  # empty if the kernel has no such rule
+        why = "run cockpit as root (in a container: with the capability SYS_PTRACE)"
+        if os.geteuid() not in (uid, trust.ROOT) and uid is not None:
+            why = "it is another user's: run cockpit as root or as its user"
+        elif scope not in ("", "0"):
+            why = f"kernel.yama.ptrace_scope is {scope} on this host: run cockpit as root, or set it to 0 to read your own processes"
+        return f"py-spy is not allowed to read process {pid}: {why}"
     if "python version" in errors or "python interpreter" in errors.lower():
         return f"process {pid} runs no Python that py-spy knows"
     line = next((line for line in reversed(errors.splitlines()) if line.strip() and not line.startswith((" ", "\t"))), "no output")
     return f"py-spy can't read process {pid}: {line.strip()[:300]}"
 
 
-def _why_denied(pid: int) -> str:
-    """The rule of the kernel that forbids it (ptrace(2))."""
-    uid, _ = read_status(pid)
-    if os.geteuid() not in (uid, trust.ROOT) and uid is not None:
-        return "it is another user's: run cockpit as root or as its user"
-    scope = read_or_nothing(PTRACE_SCOPE).strip()  # empty if the kernel has no such rule
-    if scope not in ("", "0"):
-        return f"kernel.yama.ptrace_scope is {scope} on this host: run cockpit as root, or set it to 0 to read your own processes"
-    return "run cockpit as root (in a container: with the capability SYS_PTRACE)"
-
-
 def _find_py_spy(pid: int) -> "tuple[str | None, str | None]":
-    """The py-spy beside our Python, else on our PATH, else on the PATH of the process. The second value: why a py-spy is not run.
+    """Looks for py-spy beside our Python, on our PATH, then on the PATH of the process. The second value: why a py-spy is not run.
 
     A py-spy of the process is run only if nobody but root and us could have written it.
     """

@@ -40,12 +40,25 @@ def raylet_flags(argv: Sequence[str]) -> Dict[str, str]:
     agent = flag((_value(argv, "dashboard_agent_command") or "").split(" "), "--listen-port")
     if agent and agent not in (AGENT_PORT, "0"):
         found["dashboard_agent_listen_port"] = agent
-    found.update(_resource_flags(_value(argv, "static_resource_list") or ""))
+
+    # Such as `CPU,32,GPU,8,object_store_memory,104857600,fast_disk,1`. Ray itself adds entries for nodes and GPU models.
+    words = (_value(argv, "static_resource_list") or "").split(",")
+    amounts = dict(zip(words[::2], words[1::2]))  # noqa: B905 Python 3.8
+    for resource, name in (("CPU", "num_cpus"), ("GPU", "num_gpus"), ("object_store_memory", "object_store_memory")):
+        if resource in amounts:
+            found[name] = amounts.pop(resource)
+        elif words != [""] and resource != "object_store_memory":
+            found[name] = "0"
+    own = {name: amount for name, amount in amounts.items() if name != "memory" and not name.startswith(("node:", "accelerator_type:"))}
+    with suppress(ValueError):
+        if own:
+            found["resources"] = json.dumps({name: float(amount) for name, amount in own.items()})
+
     with suppress(ValueError, RecursionError):  # the text may be no JSON, or nested too deeply to read or to write
         labels = json.loads(_value(argv, "labels") or "{}")
-        own = {name: value for name, value in labels.items() if not name.startswith("ray.io/")} if isinstance(labels, dict) else {}
-        if own:
-            found["labels"] = json.dumps(own)
+        given = {name: value for name, value in labels.items() if not name.startswith("ray.io/")} if isinstance(labels, dict) else {}
+        if given:
+            found["labels"] = json.dumps(given)
     python = (_value(argv, "python_worker_command") or "").split(" ", 1)[0]
     if os.path.isabs(python):
         found["python"] = python
@@ -68,20 +81,3 @@ def _legible(flags: Dict[str, str]) -> Dict[str, str]:
 
 def _value(argv: Sequence[str], name: str) -> str | None:
     return flag(argv, f"--{name}", f"--{name.replace('_', '-')}")
-
-
-def _resource_flags(listed: str) -> Dict[str, str]:
-    """Parses `CPU,32,GPU,8,object_store_memory,104857600,fast_disk,1`. Ray itself adds entries for nodes and GPU models."""
-    found: Dict[str, str] = {}
-    words = listed.split(",")
-    amounts = dict(zip(words[::2], words[1::2]))  # noqa: B905 Python 3.8
-    for resource, name in (("CPU", "num_cpus"), ("GPU", "num_gpus"), ("object_store_memory", "object_store_memory")):
-        if resource in amounts:
-            found[name] = amounts.pop(resource)
-        elif listed and resource != "object_store_memory":
-            found[name] = "0"
-    own = {name: amount for name, amount in amounts.items() if name != "memory" and not name.startswith(("node:", "accelerator_type:"))}
-    with suppress(ValueError):
-        if own:
-            found["resources"] = json.dumps({name: float(amount) for name, amount in own.items()})
-    return found

@@ -10,8 +10,8 @@ from itertools import islice
 from typing import Any, Dict, List, NamedTuple, Set
 
 from .. import trust
-from .proc import make_legible, read_at_once, read_link
-from .processes import Identity, ProcessTable, ScannedProcess
+from .proc import make_legible, read, read_link, read_or_nothing
+from .processes import Identity, ProcessTable
 from .tree import LOCAL, Mount, read_mounts
 
 MOST_STUCK = 32
@@ -46,25 +46,23 @@ class StuckProcesses:
         again = [process for process in stuck if process.identity in self._before]
         self._before = {process.identity for process in stuck}
         again.sort(key=lambda process: process.details.uid not in trust.own_uids())
-        return [_fact(process) for process in again[:MOST_STUCK]]
-
-
-def _fact(process: ScannedProcess) -> Fact:
-    try:
-        function = read_at_once(f"/proc/{process.pid}/wchan", 128).decode("utf-8", "replace").strip()
-    except OSError:
-        function = ""  # often only root may read it
-    place = find_wait_place(process.pid)
-    mount = place.mount if place else None
-    return {
-        "pid": process.pid,
-        "ticks": process.ticks,
-        "waits_in": function if function not in ("", "0") else None,
-        "mount": mount and make_legible(mount.point),
-        "kind": mount and make_legible(mount.kind),
-        "source": mount and make_legible(mount.source),
-        "certain": place.certain if place else None,
-    }
+        facts = []
+        for process in again[:MOST_STUCK]:
+            function = read_or_nothing(f"/proc/{process.pid}/wchan").strip()  # often only root may read it
+            place = find_wait_place(process.pid)
+            mount = place.mount if place else None
+            facts.append(
+                {
+                    "pid": process.pid,
+                    "ticks": process.ticks,
+                    "waits_in": function if function not in ("", "0") else None,
+                    "mount": mount and make_legible(mount.point),
+                    "kind": mount and make_legible(mount.kind),
+                    "source": mount and make_legible(mount.source),
+                    "certain": place.certain if place else None,
+                }
+            )
+        return facts
 
 
 def find_wait_place(pid: int) -> WaitPlace | None:
@@ -91,7 +89,7 @@ def find_wait_place(pid: int) -> WaitPlace | None:
 def _file_of_call(pid: int) -> str | None:
     """The number of the file that its system call works on, from /proc/PID/syscall; `None` if there is none, or if we may not read it."""
     try:
-        words = read_at_once(f"/proc/{pid}/syscall", 256).split()
+        words = read(f"/proc/{pid}/syscall", 256).split()
     except OSError:
         return None
     if len(words) < 2 or not words[0].isdigit() or int(words[0]) not in _OF_FILE.get(os.uname().machine, ()):
@@ -104,7 +102,7 @@ def _mount_of_file(pid: int, name: str | None) -> int | None:
     if name is None:
         return None
     try:
-        lines = read_at_once(f"/proc/{pid}/fdinfo/{name}", 1024).split(b"\n")
+        lines = read(f"/proc/{pid}/fdinfo/{name}", 1024).split(b"\n")
     except OSError:
         return None
     return next((int(line.split()[1]) for line in lines if line.startswith(b"mnt_id:")), None)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import NamedTuple, Tuple
+from typing import Any, Dict, Tuple
 
 from .. import trust
-from .cgroups import CGROUPS, cgroup_folders
-from .cpus import CpuLimit, cpu_limit
-from .names import MOST_BYTES, find_loopback_line
-from .network import network_of, read_addresses
-from .proc import has_capability, is_in_our_namespace, make_legible, read_or_nothing
+from .cgroups import cpu_limit, folders_above
+from .network import read_addresses
+from .proc import has_capability, is_in_our_namespace, make_legible, namespace_id
 from .processes import ScannedProcess
 from .roots import list_folder, resolve_links, root_of
 
@@ -21,41 +19,43 @@ MOST_DEVICES = 64
 MOST_ENTRIES = 1024
 """Entries read of a folder of devices: any user can name a program raylet and choose its root. With SR-IOV there may be hundreds."""
 LONGEST_NAME = 256
+MOST_HOSTS_BYTES = 1 << 20
+"""Bytes of /etc/hosts that are read: 10,000 hosts take 400 KB."""
+MAX_LINE_CHARS = 200
+"""Characters of its line that are returned."""
 
 
-class RaySurroundings(NamedTuple):
-    """Limits, devices and network of a raylet's workers. `None` of each: unknown."""
-
-    cpu_limit: CpuLimit | None = None
-    locked_memory: int | None = None
-    """Bytes that a worker may pin (`ulimit -l`, the soft limit); `None` also if it is unlimited or does not apply."""
-    rdma: Tuple[str, ...] | None = None
-    """Names of the InfiniBand and RDMA devices that it may open."""
-    addresses: Tuple[str, ...] | None = None
-    """The addresses of its network, without loopback."""
-    network: str | None = None
-    """An id of its network namespace that no other host or container has."""
-    loopback_line: str | None = None
-    """The line of its /etc/hosts that gives the host's own name a loopback address; `None` also if there is none."""
-
-
-def read_surroundings(process: ScannedProcess, locked: int | None) -> RaySurroundings:
-    """`locked`: the raylet's limit of locked memory in bytes.
+def read_surroundings(process: ScannedProcess, locked: int | None) -> Dict[str, Any]:
+    """Facts by the names in `RayProcess` of cockpit.model. `locked`: the raylet's limit of locked memory in bytes.
 
     Everything is read again each time: limits, addresses and /etc/hosts may change while the raylet lives.
     """
     # The files of the raylet itself; in a container its name is in /etc/hostname.
     pid, root = process.pid, root_of(process)
     name = os.uname().nodename if is_in_our_namespace(pid, "uts") else _read_file(root, "/etc/hostname", LONGEST_NAME).strip()
-    line = find_loopback_line(_read_file(root, "/etc/hosts", MOST_BYTES), name) if name else None
-    return RaySurroundings(
-        cpu_limit=cpu_limit(pid, cgroup_folders(read_or_nothing(f"/proc/{pid}/cgroup"), "cpu", CGROUPS)),
-        locked_memory=None if has_capability(pid, PINS_ANY_AMOUNT) else locked,
-        rdma=rdma_devices(root),
-        addresses=read_addresses(pid),
-        network=network_of(pid),
-        loopback_line=line and make_legible(line),
-    )
+    line = find_loopback_line(_read_file(root, "/etc/hosts", MOST_HOSTS_BYTES), name) if name else None
+    return {
+        "cpu_limit": cpu_limit(pid, folders_above(pid, "cpu"))._asdict(),
+        "locked_memory": None if has_capability(pid, PINS_ANY_AMOUNT) else locked,
+        "rdma": rdma_devices(root),
+        "addresses": read_addresses(pid),
+        "network": namespace_id(pid, "net"),
+        "loopback_line": line and make_legible(line),
+    }
+
+
+def find_loopback_line(hosts: str, name: str) -> str | None:
+    """The first line of the text of /etc/hosts that gives `name` an address of loopback, with single blanks; `None`: there is none.
+
+    glibc reads /etc/hosts before it asks any server. Other lines with that name don't help: getaddrinfo returns the addresses of loopback
+    first (RFC 6724, rule 8), and Gloo takes the first address that it can bind to (createDefaultDevice in PyTorch's ProcessGroupGloo.cpp).
+    """
+    wanted = name.lower()
+    for line in hosts.splitlines():
+        words = line.partition("#")[0].split()
+        if wanted in (word.lower() for word in words[1:]) and words[0].startswith(("127.", "::1")):
+            return " ".join(words)[:MAX_LINE_CHARS]
+    return None
 
 
 def rdma_devices(root: str) -> Tuple[str, ...] | None:

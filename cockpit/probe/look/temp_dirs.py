@@ -102,15 +102,10 @@ MIN_AGE_S = 60.0
 """A younger file that points to nothing live may point to a session that is just starting: its folder exists before its processes."""
 
 
-class TempDirs(NamedTuple):
-    """Temp dirs, and the pointers in them."""
-
-    temps: Tuple[Fact, ...] = ()
-    pointers: Tuple[Fact, ...] = ()
-
-
-def read_temp_dirs(temps: Iterable[str], table: ProcessTable, sessions: Sessions, name: Callable[[int], str | None]) -> TempDirs:
-    """Each folder once, under the first of its names."""
+def read_temp_dirs(
+    temps: Iterable[str], table: ProcessTable, sessions: Sessions, name: Callable[[int], str | None]
+) -> Tuple[List[Fact], List[Fact]]:
+    """The temp dirs, each folder once under the first of its names, and the pointers in them."""
     folders: Dict[FileId, str] = {}
     for temp in temps:
         with suppress(OSError):
@@ -124,48 +119,44 @@ def read_temp_dirs(temps: Iterable[str], table: ProcessTable, sessions: Sessions
         file = f"{temp}/{FILE}"
         writable = os.access(temp, os.W_OK | os.X_OK) and (os.access(file, os.W_OK) or not os.path.lexists(file))
         places.append({"path": make_legible(temp), "owner": name(os.stat(temp).st_uid), "writable": writable})
-        readers = ((LINK, _read_link_fact), (FILE, _read_file_fact))
-        pointers += [read(temp, table, sessions) for pointer, read in readers if os.path.lexists(f"{temp}/{pointer}")]
-    return TempDirs(tuple(places), tuple(pointers))
+        for pointer in (LINK, FILE):
+            path, found = f"{temp}/{pointer}", read_pointer(temp, pointer)
+            if found is not None:
+                alive = _has_live_target(found, table, sessions)
+            else:  # it is of another type, or it is the file and we may not read it
+                alive = None if pointer == FILE and os.path.isfile(path) and not os.path.islink(path) else False
+            if found is not None or os.path.lexists(path):
+                pointers.append({"path": make_legible(path), "target": make_legible(found.target if found else ""), "alive": alive})
+    return places, pointers
 
 
-def _read_link_fact(temp: str, table: ProcessTable, sessions: Sessions) -> Fact:
-    found = read_pointer(temp, LINK)
-    if found is None:
-        return _fact(f"{temp}/{LINK}", "", False)
+def _has_live_target(found: SessionPointer, table: ProcessTable, sessions: Sessions) -> bool | None:
+    """Whether the session or the cluster that it points to lives; `None`: unknown."""
+    lives: bool | None
+    if found.name == FILE:
+        target = found.path
+        lives, _ = has_live_cluster(found, table, sessions.folders)
+        host, port = split_address(found.target)
+        if not lives and port is not None and not is_here(host):
+            return None  # an address of another host, and no raylet of that cluster runs here
+    else:
+        # A session lives if a process of it lives, or if a raylet listens on its socket.
+        target = os.path.join(found.temp, found.target)
+        services = (process.origin for process in table.values() if process.alive and process.origin.role in ("raylet", "gcs_server"))
+        lives = any(os.path.basename(origin.session or "") == found.session for origin in services)
+        if not lives:
+            answers = [folder.answers for folder in sessions.folders if os.path.basename(folder.path) == found.session]
+            unseen = None in answers or (not answers and 1 not in table)
+            lives = True if True in answers else None if unseen else False
+    if lives:
+        return True
 
-    # A session lives if a process of it lives, or if a raylet listens on its socket.
-    services = (process.origin for process in table.values() if process.alive and process.origin.role in ("raylet", "gcs_server"))
-    lives: bool | None = any(os.path.basename(origin.session or "") == found.session for origin in services)
-    if not lives:
-        answers = [folder.answers for folder in sessions.folders if os.path.basename(folder.path) == found.session]
-        unseen = None in answers or (not answers and 1 not in table)
-        lives = True if True in answers else None if unseen else False
-    return _fact(found.path, found.target, lives if lives or not _is_doubtful(found, os.path.join(temp, found.target)) else None)
-
-
-def _read_file_fact(temp: str, table: ProcessTable, sessions: Sessions) -> Fact:
-    """An address of another host is unknown here, unless a raylet of that cluster runs here."""
-    path, found = f"{temp}/{FILE}", read_pointer(temp, FILE)
-    if found is None:
-        return _fact(path, "", None if os.path.isfile(path) and not os.path.islink(path) else False)
-    lives, _ = has_live_cluster(found, table, sessions.folders)
-    host, port = split_address(found.target)
-    elsewhere = port is not None and not is_here(host)
-    return _fact(path, found.target, lives if lives or not (elsewhere or _is_doubtful(found, path)) else None)
-
-
-def _is_doubtful(found: SessionPointer, target: str) -> bool:
-    """Whether a target that is not alive here may have just been started, or may live on another host that shares the folder."""
+    # It may have just been started, or may live on another host that shares the folder.
     try:
         status = os.stat(target)
     except OSError:
         status = found.status
     if time.time() - status.st_mtime < MIN_AGE_S and (stat.S_ISREG(status.st_mode) or is_session(os.path.basename(target))):
-        return True
+        return None
     with trust.open_fd(found.temp, trust.FOLDER_PLACE) as temp:
-        return why_shared(temp) is not None
-
-
-def _fact(path: str, target: str, alive: bool | None) -> Fact:
-    return {"path": make_legible(path), "target": make_legible(target), "alive": alive}
+        return lives if why_shared(temp) is None else None

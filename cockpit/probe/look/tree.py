@@ -236,8 +236,7 @@ def mount_number(descriptor: int) -> int | None:
 def read_mounts(pid: int) -> Tuple[Mount, ...]:
     """The mounts that another process sees; empty if there are too many, because a user can create 100,000 of them."""
     try:
-        with open(f"/proc/{pid}/mountinfo", "rb") as file:
-            table = file.read(MOST_MOUNTS_BYTES)
+        table = read(f"/proc/{pid}/mountinfo", MOST_MOUNTS_BYTES)
     except OSError:
         return ()
     return () if len(table) == MOST_MOUNTS_BYTES else tuple(_parse_mounts(table))

@@ -63,11 +63,22 @@ class XidEvents:
         if self._refused:
             return None
         try:
-            self._events = self._events or self._register(nvml, handles)
+            if self._events is None:
+                # If one GPU can't report events, none is watched: Xids of some GPUs only would look as if the others had none.
+                events = nvml.nvmlEventSetCreate()
+                for handle in handles:
+                    nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
+                self._indices = {_address(handle): nvml.nvmlDeviceGetIndex(handle) for handle in handles}
+                self._events = events
             for _ in range(MOST_EVENTS):
                 event = nvml.nvmlEventSetWait(self._events, WAIT_MS)
                 xid = {"code": int(event.eventData), "moment": self._now(), "text": ""}
-                index = self._index(nvml, event.device)
+                try:
+                    index = int(nvml.nvmlDeviceGetIndex(event.device))
+                except nvml.NVMLError as error:
+                    if error.value != nvml.NVML_ERROR_GPU_IS_LOST or _address(event.device) not in self._indices:
+                        raise
+                    index = self._indices[_address(event.device)]
                 self._found[index] = list(newest([*self._found.get(index, ()), xid], self._now()))
         except nvml.NVMLError as error:
             self._refused = error.value not in (nvml.NVML_ERROR_TIMEOUT, nvml.NVML_ERROR_GPU_IS_LOST)
@@ -76,22 +87,6 @@ class XidEvents:
     def forget(self) -> None:
         """Drops the event set when NVML stops; the Xids found so far stay."""
         self._events, self._refused = None, False
-
-    def _register(self, nvml: Any, handles: Sequence[Any]) -> Any:
-        """If one GPU can't report events, none is watched: Xids of some GPUs only would look as if the others had none."""
-        events = nvml.nvmlEventSetCreate()
-        for handle in handles:
-            nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
-        self._indices = {_address(handle): nvml.nvmlDeviceGetIndex(handle) for handle in handles}
-        return events
-
-    def _index(self, nvml: Any, device: Any) -> int:
-        try:
-            return int(nvml.nvmlDeviceGetIndex(device))
-        except nvml.NVMLError as error:
-            if error.value != nvml.NVML_ERROR_GPU_IS_LOST or _address(device) not in self._indices:
-                raise
-            return self._indices[_address(device)]
 
 
 def _address(handle: Any) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import subprocess
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.probe.acts import holders
-from cockpit.probe.acts.holders import _mapped_paths, find_file_uses
+from cockpit.probe.acts.holders import find_file_uses
 from cockpit.probe.look.processes import ProcessScanner
 
 pytestmark = pytest.mark.process
@@ -58,9 +59,15 @@ def test_the_open_files_of_a_process_with_too_much_mapped_are_found(tmp_path: Pa
     assert pid in hanging
 
 
-def test_a_very_long_memory_map_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch):
-    line = f"7f00-7f01 r--p 00000000 00:1b 5 /tmp/ray/{NAME}/x\n".encode()
-    assert [*_mapped_paths([line])] == [f"/tmp/ray/{NAME}/x".encode()]
-    monkeypatch.setattr(holders, "MOST_MAPS_BYTES", 100)
-    with pytest.raises(holders._TooLongError):
-        list(_mapped_paths([line] * 10))
+def test_a_very_long_memory_map_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = tmp_path / NAME / "x"
+    file.parent.mkdir()
+    file.write_bytes(b"x" * 4096)
+    with file.open("rb") as held, mmap.mmap(held.fileno(), 0, access=mmap.ACCESS_READ):
+        own = ProcessScanner().scan()[os.getpid()]
+        monkeypatch.setattr(os, "getpid", lambda: 0)
+        for most, found in ((holders.MOST_MAPS_BYTES, {"held open", "mapped"}), (100, {"held open"})):
+            monkeypatch.setattr(holders, "MOST_MAPS_BYTES", most)
+            used, hanging = find_file_uses({own.pid: own}, lambda *_: None)
+            assert {use.how for use in used} == found
+            assert hanging == (() if "mapped" in found else (own.pid,))

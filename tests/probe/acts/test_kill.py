@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +23,7 @@ from cockpit.probe.look.kinds import KindVerdict, ProcessFacts
 from cockpit.probe.look.processes import read_stat
 from cockpit.sources.probes import payload
 from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
+from tests.probe.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -103,13 +103,6 @@ def answer(probe) -> dict:
 
 def pids(targets) -> list[int]:
     return [target["pid"] for target in targets]
-
-
-def until(fact, what: str) -> None:
-    limit = time.monotonic() + 60
-    while not fact():
-        assert time.monotonic() < limit, what
-        time.sleep(0.01)
 
 
 def test_an_unnamed_orphan_is_found_and_ended(act, orphan):

@@ -444,7 +444,7 @@ def test_progress_is_reported_a_few_times_a_second(tmp_path):
     told: list[float] = []
     top = os.open(tmp_path / "folder", FOLDER)
     began = time.monotonic()
-    Survey("folder", lambda *_: told.append(time.monotonic())).take(top)
+    Survey("folder", top, lambda *_: told.append(time.monotonic()))
     Removal("folder", ProtectedFiles(), (), (), lambda _: None, lambda *_: told.append(time.monotonic()), Everything()).empty(top, 3000)
     os.close(top)
     assert 2 <= len(told) <= 2 + (time.monotonic() - began) * 5

@@ -17,6 +17,7 @@ import pytest
 from cockpit.probe.acts import signals
 from cockpit.probe.acts.signals import ProtectedError, end, open_handle
 from cockpit.probe.look.processes import read_stat
+from tests.probe.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -77,13 +78,6 @@ def held(process: subprocess.Popen):
 def ending(process: subprocess.Popen, *words: object, **more: object):
     one = held(process)
     return end([one], *words, **more)[one.identity]
-
-
-def until(fact, what: str) -> None:
-    limit = time.monotonic() + 60
-    while not fact():
-        assert time.monotonic() < limit, what
-        time.sleep(0.01)
 
 
 def test_a_process_that_honours_term_is_never_killed(run, way):

@@ -9,13 +9,7 @@ import pytest
 
 from cockpit.probe.look import collector
 from cockpit.probe.look.collector import CollectError, Collector
-
-
-def until(fact) -> None:
-    end = time.monotonic() + 60
-    while not fact():
-        assert time.monotonic() < end
-        time.sleep(0.005)
+from tests.probe.waiting import until
 
 
 def test_facts_are_collected_in_another_thread():

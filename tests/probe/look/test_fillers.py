@@ -16,6 +16,7 @@ from cockpit.probe.look.fillers import Filler, Fillers, count_disk, tell
 from cockpit.probe.look.kinds import SessionFolder
 from cockpit.probe.look.origin import ProcessOrigin
 from cockpit.probe.look.processes import Details, ProcessScanner, ScannedProcess
+from tests.probe.waiting import until
 
 NAME = "session_2026-11-27_10-00-00_123456_789"
 MIB = 1 << 20
@@ -166,23 +167,16 @@ def test_only_working_directories_of_root_s_and_our_own_processes_are_counted(ui
     assert (os.getcwd() in module._roots("/", (), {os.getpid(): working})) is is_root
 
 
-def settled(fact) -> None:
-    end = time.monotonic() + 60
-    while not fact():
-        assert time.monotonic() < end
-        time.sleep(0.005)
-
-
 def test_only_a_disk_above_the_mark_is_counted_and_its_answer_is_dropped_below_it(disk):
     fillers = Fillers(dict, never_pause)
     fillers.start()
     write(disk / "ray" / "x.bin", 56)
     full = {"path": str(disk), "used": 56 * MIB, "total": 64 * MIB}
     fillers.want([{"path": str(disk.parent), "used": 10, "total": 100}, full], (f"{disk}/ray",))
-    settled(lambda: fillers.known())
+    until(lambda: fillers.known())
     assert list(fillers.known()) == [str(disk)]
     fillers.want([{**full, "used": 10 * MIB}], ())
-    settled(lambda: not fillers.known())
+    until(lambda: not fillers.known())
 
 
 def test_a_disk_that_is_gone_does_not_stop_the_others(disk):
@@ -197,7 +191,7 @@ def test_a_disk_that_is_gone_does_not_stop_the_others(disk):
         ],
         (),
     )
-    settled(lambda: fillers.known())
+    until(lambda: fillers.known())
     assert list(fillers.known()) == [str(disk)]
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,13 +16,10 @@ NAME = f"session_2026-11-21_08-02-10_{os.getpid()}_7"
 
 
 @pytest.fixture
-def temp() -> Iterator[Path]:
-    """A short path: the name of a Unix socket has at most 107 bytes."""
-    folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
+def temp(temp: Path) -> Path:
     for part in ("sockets", "logs"):
-        (folder / NAME / part).mkdir(parents=True)
-    yield folder
-    shutil.rmtree(folder)
+        (temp / NAME / part).mkdir(parents=True)
+    return temp
 
 
 @pytest.fixture

@@ -257,10 +257,10 @@ def test_the_job_of_a_worker_that_waited_for_one_is_read_from_its_log(tmp_path):
 
 def test_a_process_that_names_a_network_interface_is_reported_with_its_interfaces(monkeypatch):
     monkeypatch.setattr(
-        "cockpit.probe.look.processes._read_environ_bytes", lambda _: b"RAY_JOB_ID=01\0NCCL_SOCKET_IFNAME=eth7\0X_NCCL_SOCKET_IFNAME=y\0"
+        "cockpit.probe.look.processes.read_environ_bytes", lambda _: b"RAY_JOB_ID=01\0NCCL_SOCKET_IFNAME=eth7\0X_NCCL_SOCKET_IFNAME=y\0"
     )
     found = read_details(read_stat(os.getpid()))
     assert found.environ == {"RAY_JOB_ID": "01", "NCCL_SOCKET_IFNAME": "eth7"}
     assert "lo" in found.interfaces.names
-    monkeypatch.setattr("cockpit.probe.look.processes._read_environ_bytes", lambda _: b"RAY_JOB_ID=01\0")
+    monkeypatch.setattr("cockpit.probe.look.processes.read_environ_bytes", lambda _: b"RAY_JOB_ID=01\0")
     assert read_details(read_stat(os.getpid())).interfaces is None

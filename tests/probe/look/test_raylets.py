@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from cockpit.probe.look import raylets
+from cockpit.probe.look.cgroups import parse_slurm_job
 from cockpit.probe.look.processes import ScannedProcess, read_stat
-from cockpit.probe.look.raylets import Rays, RayService, Started, frameworks, parse_slurm_job, python_version, ray_version
+from cockpit.probe.look.raylets import Fact, Rays, frameworks, python_version, ray_version
 from cockpit.probe.look.roots import resolve_links
 from tests.probe.forests import SESSION, process, raylet, table
 
@@ -52,7 +53,7 @@ def living(program: Path, *words: str, **environ: str) -> Iterator[ScannedProces
         child.communicate(b"")
 
 
-def look(process: ScannedProcess) -> RayService:
+def look(process: ScannedProcess) -> Fact:
     return Rays().read(table(process))[process.identity]
 
 
@@ -61,17 +62,17 @@ def test_the_versions_and_settings_of_a_raylet_are_read(package):
     words = (f"--raylet_socket_name={SESSION}/sockets/raylet", f"--session_dir={SESSION}")
     with living(program, *words, CUDA_VISIBLE_DEVICES="0,1") as one:
         found = look(one)
-        assert found.files == len(os.listdir(f"/proc/{one.pid}/fd"))
+        assert found["files"] == len(os.listdir(f"/proc/{one.pid}/fd"))
         limits = Path(f"/proc/{one.pid}/limits").read_text()
-    assert (found.started.ray, found.started.visible) == ("2.60.0", "0,1")
-    assert f"Max open files            {found.files_limit} " in limits
+    assert (found["ray"], found["visible"]) == ("2.60.0", "0,1")
+    assert f"Max open files            {found['files_limit']} " in limits
 
 
 def test_the_versions_and_settings_of_a_gcs_are_read(package):
     with living(package / "core" / "src" / "ray" / "gcs" / "gcs_server", f"--log_dir={SESSION}/logs") as one:
         found = look(one)
-    assert (found.started.ray, found.started.python, found.started.visible) == ("2.60.0", None, os.environ.get("CUDA_VISIBLE_DEVICES"))
-    assert found.files
+    assert (found["ray"], found["python"], found["visible"]) == ("2.60.0", None, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    assert found["files"]
 
 
 def test_unchanging_facts_are_read_once_and_open_files_are_counted_again(package):
@@ -79,12 +80,12 @@ def test_unchanging_facts_are_read_once_and_open_files_are_counted_again(package
     with living(package / "core" / "src" / "ray" / "raylet" / "raylet", f"--raylet_socket_name={SESSION}/sockets/raylet") as one:
         first = rays.read(table(one))[one.identity]
         (package / "_version.py").write_text('version = "9.9.9"\n')
-        assert rays.read(table(one))[one.identity].started == first.started
+        assert rays.read(table(one))[one.identity]["ray"] == first["ray"] == "2.60.0"
         young = one._replace(details=one.details._replace(settled=False))
         again = Rays()
         again.read(table(young))
         (package / "_version.py").write_text('version = "2.60.1"\n')
-        assert again.read(table(young))[one.identity].started.ray == "2.60.1"
+        assert again.read(table(young))[one.identity]["ray"] == "2.60.1"
 
 
 def test_training_frameworks_beside_ray_are_reported_and_new_ones_are_found_while_ray_lives(package):
@@ -95,7 +96,7 @@ def test_training_frameworks_beside_ray_are_reported_and_new_ones_are_found_whil
     with living(package / "core" / "src" / "ray" / "raylet" / "raylet", f"--raylet_socket_name={SESSION}/sockets/raylet") as one:
 
         def told() -> Mapping[str, str] | None:
-            return rays.read(table(one))[one.identity].frameworks
+            return rays.read(table(one))[one.identity]["frameworks"]
 
         assert told() == {"openrlhf": "0.8.5.post1", "verl": "0.5.0.dev0"}
         (site / "verl-0.5.0.dev0-py3.10.egg-info").rmdir()
@@ -113,18 +114,18 @@ def test_the_limit_of_open_files_is_read_again(package):
         rays = Rays()
         rays.read(table(one))
         resource.prlimit(one.pid, resource.RLIMIT_NOFILE, (512, 1024))
-        assert rays.read(table(one))[one.identity].files_limit == 512
+        assert rays.read(table(one))[one.identity]["files_limit"] == 512
 
 
 def test_nothing_is_known_of_an_ended_process():
     found = look(raylet(4_000_000))
-    assert found.files is found.files_limit is found.started.visible is None
+    assert found.get("files") is found["files_limit"] is found["visible"] is None
 
 
 def test_a_process_that_is_stuck_in_the_kernel_is_not_read(monkeypatch):
     monkeypatch.setattr("cockpit.probe.look.raylets.read_environ", lambda _: pytest.fail("it would hang"))
     stuck = process(os.getpid(), name="raylet", stuck=True)
-    assert look(stuck).started == Started()
+    assert "ray" not in look(stuck)
 
 
 def workers(interpreter: Path) -> ScannedProcess:
@@ -230,7 +231,7 @@ def test_gcs_address_and_slurm_job_are_believed_only_of_our_own_raylet(monkeypat
     planted = raylet(os.getpid(), uid=uid)
     argv = (*planted.details.argv, "--gcs-address=10.0.0.9:6379")
     started = raylets._read_started(planted._replace(details=planted.details._replace(argv=argv)))
-    assert (started.gcs, started.slurm) == told
+    assert (started["gcs"], started["slurm"]) == told
 
 
 def test_its_proxy_and_interface_are_read_once_and_its_surroundings_each_time(package):
@@ -239,8 +240,8 @@ def test_its_proxy_and_interface_are_read_once_and_its_surroundings_each_time(pa
     environ = {"http_proxy": "http://ann:secret@proxy:3128", "GLOO_SOCKET_IFNAME": "eth0"}
     with living(program, *words, **environ) as one:
         found = look(one)
-    assert found.started.proxy
-    assert (found.started.proxy.proxy, found.started.gloo) == ("proxy:3128", "eth0")
-    assert found.surroundings.cpu_limit
-    assert found.surroundings.cpu_limit.affinity == len(os.sched_getaffinity(0))
-    assert found.surroundings.addresses is not None
+    assert found["proxy"]
+    assert (found["proxy"]["proxy"], found["gloo"]) == ("proxy:3128", "eth0")
+    assert found["cpu_limit"]
+    assert found["cpu_limit"]["affinity"] == len(os.sched_getaffinity(0))
+    assert found["addresses"] is not None

@@ -31,9 +31,9 @@ sys.stdin.read()
 
 
 @pytest.fixture(autouse=True)
-def _plain(monkeypatch, tmp_path):
+def _plain(monkeypatch):
     """A host without limits of cgroups and of its own, and a raylet without the capability."""
-    monkeypatch.setattr(tasks, "CGROUPS", str(tmp_path / "none"))
+    monkeypatch.setattr(tasks, "folders_above", lambda _pid, _controller: ())
     monkeypatch.setattr(tasks, "in_first_namespace", lambda: False)
     monkeypatch.setattr(tasks, "has_capability", lambda _pid, _bits: False)
 
@@ -91,8 +91,7 @@ def test_all_cgroups_above_it_are_read(text, folders):
 
 
 def of_cgroups(monkeypatch, root: Path):
-    monkeypatch.setattr(tasks, "CGROUPS", str(root))
-    monkeypatch.setattr(tasks, "cgroup_folders", lambda _, name, root: cgroup_folders("0::/slice/unit\n", name, root))
+    monkeypatch.setattr(tasks, "folders_above", lambda _pid, name: cgroup_folders("0::/slice/unit\n", name, str(root)))
     one = raylet(HERE, uid=0)
     return task_limits(one, table(one), None)
 

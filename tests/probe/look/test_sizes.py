@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from cockpit.probe.look import sizes as module
 from cockpit.probe.look.sizes import MAX_KEPT_LISTED, Sizes, count
+from tests.probe.waiting import until
 
 
 def never_pause(_seconds: float) -> None:
@@ -98,19 +98,12 @@ def test_the_folders_of_a_disk_that_fills_are_counted_again(tmp_path, monkeypatc
     sizes = Sizes(never_pause)
     sizes.start()
     sizes.want([str(tmp_path)])
-    settled(lambda: str(tmp_path) in sizes.known)
+    until(lambda: str(tmp_path) in sizes.known)
     before = sizes.known[str(tmp_path)].size
     write(tmp_path / "spilled")
     used[0] = 0.56
-    settled(lambda: sizes.known[str(tmp_path)].size != before)
+    until(lambda: sizes.known[str(tmp_path)].size != before)
     sizes.want([])
-
-
-def settled(fact) -> None:
-    end = time.monotonic() + 60
-    while not fact():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def test_folders_are_counted_when_wanted_and_forgotten_when_not(tmp_path):
@@ -118,7 +111,7 @@ def test_folders_are_counted_when_wanted_and_forgotten_when_not(tmp_path):
     sizes = Sizes(never_pause)
     sizes.start()
     sizes.want([str(tmp_path / "a")])
-    settled(lambda: str(tmp_path / "a") in sizes.known)
+    until(lambda: str(tmp_path / "a") in sizes.known)
     sizes.want([])
     assert sizes.known == {}
     assert any(thread.name == "sizes" and thread.daemon for thread in threading.enumerate())

@@ -109,10 +109,10 @@ def test_flags_are_reported_of_our_own_raylet_and_its_sessions_dashboard(monkeyp
     there = table(raylet(), gcs(), other, board)
     monkeypatch.setattr("cockpit.probe.trust.own_uids", lambda: {there[100].details.uid})
     told = Rays().read(there)
-    starts = {one.pid: told[one.identity].start for one in there.values() if one.identity in told}
+    starts = {one.pid: told[one.identity]["start"] for one in there.values() if one.identity in told}
     assert starts == {100: {}, 90: {"port": "6379", "dashboard_host": "127.0.0.1", "dashboard_port": "8265"}}
     monkeypatch.setattr("cockpit.probe.trust.own_uids", lambda: {4242})
-    assert {one.start for one in Rays().read(there).values()} == {None}
+    assert {one.get("start") for one in Rays().read(there).values()} == {None}
 
 
 def test_a_gcs_that_chose_its_own_port_has_no_known_address():

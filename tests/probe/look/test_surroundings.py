@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 from cockpit.probe.look import network, surroundings
-from cockpit.probe.look.network import network_of, read_addresses
-from cockpit.probe.look.surroundings import rdma_devices, read_surroundings
+from cockpit.probe.look.network import read_addresses
+from cockpit.probe.look.proc import namespace_id
+from cockpit.probe.look.surroundings import find_loopback_line, rdma_devices, read_surroundings
 from tests.probe.forests import process
 
 HERE = os.getpid()
+LOCAL = "127.0.0.1 localhost\n::1 localhost ip6-localhost\n"
 ROUTES = """\
 Main:
   +-- 0.0.0.0/0 3 0 5
@@ -59,8 +61,8 @@ def test_too_many_routes_or_addresses_are_unknown(tmp_path, monkeypatch):
 
 def test_a_very_long_table_of_ipv6_addresses_is_read_only_in_part(tmp_path, monkeypatch):
     monkeypatch.setattr(network, "MOST_IPV6_BYTES", 200)
-    read, asked = network.read_at_most, []
-    monkeypatch.setattr(network, "read_at_most", lambda path, most: asked.append(path) or read(path, most))
+    read, asked = network.read, []
+    monkeypatch.setattr(network, "read", lambda path, most: asked.append(path) or read(path, most))
     assert read_addresses(7, net(tmp_path, own=IF_INET6.splitlines()[1] + "\n")) == ("10.0.0.6", "192.168.7.2")
     (tmp_path / "7" / "net" / "if_inet6").write_text(IF_INET6 * 100)
     assert read_addresses(7, str(tmp_path)) is None, "some addresses would be missing"
@@ -76,22 +78,22 @@ def test_a_kernel_without_ipv6_has_addresses_too(tmp_path):
 def test_unreadable_addresses_are_unknown(tmp_path):
     assert read_addresses(7, str(tmp_path)) is None
     assert read_addresses(4_000_000) is None
-    assert network_of(4_000_000) is None
+    assert namespace_id(4_000_000, "net") is None
     gone = read_surroundings(process(4_000_000), None)
-    assert gone.addresses is gone.network is gone.locked_memory is None
+    assert gone["addresses"] is gone["network"] is gone["locked_memory"] is None
 
 
 def test_this_host_s_own_addresses_are_among_them():
     assert set(network.addresses()) <= set(read_addresses(HERE) or ())
-    boot, _, namespace = (network_of(HERE) or "").partition(" ")
+    boot, _, namespace = (namespace_id(HERE, "net") or "").partition(" ")
     assert (boot, namespace) == (Path("/proc/sys/kernel/random/boot_id").read_text().strip(), os.readlink("/proc/self/ns/net"))
 
 
 def test_the_limit_of_locked_memory_counts_only_without_the_capability(monkeypatch):
     monkeypatch.setattr(surroundings, "has_capability", lambda pid, wanted: (pid, wanted) == (HERE, 1 << 14))
-    assert read_surroundings(process(HERE), 65536).locked_memory is None
+    assert read_surroundings(process(HERE), 65536)["locked_memory"] is None
     monkeypatch.setattr(surroundings, "has_capability", lambda *_: False)
-    assert read_surroundings(process(HERE), 65536).locked_memory == 65536
+    assert read_surroundings(process(HERE), 65536)["locked_memory"] == 65536
 
 
 def devices(root: Path, *, files: bool = True) -> str:
@@ -142,11 +144,11 @@ def test_the_hosts_name_is_looked_up_in_the_raylets_own_files(tmp_path, monkeypa
     (tmp_path / "etc" / "hosts").write_text(f"127.0.1.1 {socket.gethostname()}\n10.0.0.1 in-there\n")
     (tmp_path / "etc" / "hostname").write_text("in-there\n")
     monkeypatch.setattr(surroundings, "root_of", lambda _: str(tmp_path))
-    assert read_surroundings(process(HERE), None).loopback_line == f"127.0.1.1 {socket.gethostname()}"
+    assert read_surroundings(process(HERE), None)["loopback_line"] == f"127.0.1.1 {socket.gethostname()}"
     monkeypatch.setattr(surroundings, "is_in_our_namespace", lambda *_: False)
-    assert read_surroundings(process(HERE), None).loopback_line is None, "in a container its name is another one"
+    assert read_surroundings(process(HERE), None)["loopback_line"] is None, "in a container its name is another one"
     (tmp_path / "etc" / "hosts").write_text("127.0.0.1 in-there\n")
-    assert read_surroundings(process(HERE), None).loopback_line == "127.0.0.1 in-there"
+    assert read_surroundings(process(HERE), None)["loopback_line"] == "127.0.0.1 in-there"
 
 
 @contextmanager
@@ -168,7 +170,34 @@ def test_a_process_in_its_own_namespaces_has_its_own_addresses_and_limits():
     with living(*given) as pid:
         resource.prlimit(pid, resource.RLIMIT_MEMLOCK, (65536, 65536))
         found = read_surroundings(process(pid), 65536)
-    assert found.addresses == ("10.77.0.1",)
-    assert found.network != network_of(HERE)
-    assert found.locked_memory == 65536
-    assert read_surroundings(process(HERE), 65536).locked_memory is None, "root may pin any amount"
+    assert found["addresses"] == ("10.77.0.1",)
+    assert found["network"] != namespace_id(HERE, "net")
+    assert found["locked_memory"] == 65536
+    assert read_surroundings(process(HERE), 65536)["locked_memory"] is None, "root may pin any amount"
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ("127.0.1.1\tw1.example.com  w1\n", "127.0.1.1 w1.example.com w1"),
+        ("127.0.1.1 W1 # by the installer\n", "127.0.1.1 W1"),
+        ("10.0.0.1 w1\n127.0.1.1 w1\n", "127.0.1.1 w1"),
+        ("::1 w1\n", "::1 w1"),
+        ("10.0.0.1 w1\n", None),
+        ("127.0.1.1 w10 xw1\n", None),
+        ("# 127.0.1.1 w1\n", None),
+        ("127.0.1.1\n\n \n", None),
+        ("w1 127.0.1.1\n", None),
+        ("", None),
+    ],
+)
+def test_the_first_line_that_makes_the_name_loopback_is_found(lines, found):
+    assert find_loopback_line(LOCAL + lines, "w1") == found
+
+
+def test_a_host_that_is_called_localhost_is_loopback():
+    assert find_loopback_line(LOCAL, "localhost") == "127.0.0.1 localhost"
+
+
+def test_a_long_line_is_cut():
+    assert len(find_loopback_line("127.0.1.1 w1 " + "x" * 5000, "w1") or "") == 200

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,13 +17,6 @@ from tests.probe.forests import gcs, process, raylet, table
 
 NAME = "session_2026-11-21_08-02-10_714202_8139"
 LATEST, CURRENT = "session_latest", "ray_current_cluster"
-
-
-@pytest.fixture
-def temp() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
-    yield folder
-    shutil.rmtree(folder)
 
 
 @pytest.fixture(autouse=True)
@@ -44,14 +35,14 @@ def session(temp: Path, name: str = NAME) -> Path:
     return old(temp / name)
 
 
-def look(temp: Path, found: ProcessTable | None = None) -> temp_dirs.TempDirs:
+def look(temp: Path, found: ProcessTable | None = None) -> tuple[list[dict], list[dict]]:
     found = table() if found is None else found
     return temp_dirs.read_temp_dirs([str(temp)], found, SessionScanner([str(temp)]).read(found), str)
 
 
 def pointer(temp: Path, name: str, found: ProcessTable | None = None) -> tuple[str, bool | None]:
     """Its target, and whether that Ray is alive."""
-    (fact,) = [fact for fact in look(temp, found).pointers if fact["path"] == f"{temp}/{name}"]
+    (fact,) = [fact for fact in look(temp, found)[1] if fact["path"] == f"{temp}/{name}"]
     return fact["target"], fact["alive"]
 
 
@@ -69,7 +60,7 @@ def stranger() -> Iterator[None]:
 
 
 def test_a_temp_dir_has_its_owner(temp):
-    assert look(temp).temps == ({"path": str(temp), "owner": str(os.getuid()), "writable": True},)
+    assert look(temp)[0] == [{"path": str(temp), "owner": str(os.getuid()), "writable": True}]
 
 
 def test_two_names_of_one_temp_dir_are_one(temp, tmp_path):
@@ -77,7 +68,7 @@ def test_two_names_of_one_temp_dir_are_one(temp, tmp_path):
     found = temp_dirs.read_temp_dirs(
         [str(temp), str(tmp_path / "link"), str(tmp_path / "absent")], table(), SessionScanner().read(table()), str
     )
-    assert [fact["path"] for fact in found.temps] == [str(temp)]
+    assert [fact["path"] for fact in found[0]] == [str(temp)]
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be somebody else")
@@ -90,7 +81,7 @@ def test_a_temp_dir_is_writable_only_if_all_of_it_is(temp, mode, file, writable)
         (temp / CURRENT).chmod(file)
     temp.chmod(mode)
     with stranger():
-        found = look(temp).temps
+        found = look(temp)[0]
     assert found[0]["writable"] is writable
 
 
@@ -99,7 +90,7 @@ def test_a_temp_dir_is_writable_only_if_all_of_it_is(temp, mode, file, writable)
 
 def test_without_pointers_nothing_is_reported(temp):
     session(temp)
-    assert look(temp).pointers == ()
+    assert look(temp)[1] == []
 
 
 def test_the_latest_session_lives_while_its_raylet_or_gcs_does(temp):
@@ -142,7 +133,7 @@ def test_on_a_shared_file_system_the_session_may_live_elsewhere(temp, monkeypatc
     monkeypatch.setattr(temp_dirs, "why_shared", lambda _: "it lies on a file system that other hosts share (nfs4)")
     (temp / LATEST).symlink_to(session(temp))
     cluster(temp, "127.0.0.1:1")
-    assert [fact["alive"] for fact in look(temp).pointers] == [None, None]
+    assert [fact["alive"] for fact in look(temp)[1]] == [None, None]
 
 
 # ray_current_cluster
@@ -190,7 +181,7 @@ def test_nothing_is_called_dead_while_other_users_processes_are_hidden(temp):
     (temp / LATEST).symlink_to(NAME)
     old(temp / LATEST)
     cluster(temp, "127.0.0.1:1")
-    assert [fact["alive"] for fact in look(temp, table(init=False)).pointers] == [None, None]
+    assert [fact["alive"] for fact in look(temp, table(init=False))[1]] == [None, None]
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "10.0.0.1:99999999", "\x00\xff:1"])

@@ -21,7 +21,7 @@ from typing import Callable, Mapping
 
 from ...look.tree import MovedError, decode_path
 from ..holders import describe_uses, find_file_uses, why_in_use
-from ..host_state import Answer, HostScanner, HostState, OnProgress, Request, Target, describe_bug, report_seldom
+from ..host_state import Answer, HostScanner, OnProgress, Request, Target, describe_bug, report_seldom
 from ..removal import PROGRESS_INTERVAL_S
 from . import dead_sessions, pointers, shm
 from .request import Cleaning, CleanRefusedError, FailedError, sentence
@@ -37,19 +37,9 @@ def plan(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Ans
     for text in dead_sessions.describe_unknown(request, state):
         cleaning.note(text)
     dead = [target for folder in dead_sessions.select_sessions(request, state) if (target := dead_sessions.plan(cleaning, state, folder))]
-    unused = _drop_used(cleaning, state, dead) if dead else []
-    cleaning.answer["targets"] += unused
-    removed_whole = [decode_path(target["path"]) for target in unused if not target["keeps"] and target["size"] is not None]
-    for temp in state.sessions.temps:
-        pointers.plan(cleaning, state, temp, {os.path.basename(path) for path in removed_whole if os.path.dirname(path) == temp})
-    if cleaning.everything:
-        shm.plan(cleaning, state)
-    return cleaning.answer
 
-
-def _drop_used(cleaning: Cleaning, state: HostState, dead: list[Target]) -> list[Target]:
-    """Refuses sessions whose files a live Ray uses; notes report the files that other processes hold open."""
-    used, hanging = find_file_uses(state.table, cleaning.on_progress)
+    # Sessions whose files a live Ray uses are refused; notes report the files that other processes hold open.
+    used, hanging = find_file_uses(state.table, on_progress) if dead else ((), ())
     for pid in hanging[:MOST_NAMED]:
         cleaning.note(
             f"the open files of process {pid} could not all be read: it hangs, has too much mapped, or its user's processes take too long"
@@ -60,13 +50,18 @@ def _drop_used(cleaning: Cleaning, state: HostState, dead: list[Target]) -> list
     unused = []
     for target in dead:
         in_use = why_in_use(state, used, hanging, str(target["name"]), int(target["uid"]))
-        if in_use is not None:
-            cleaning.add_target(target, in_use)
-            continue
-        unused.append(target)
-        for text in describe_uses(used, state.table, str(target["name"])):
-            cleaning.note(text)
-    return unused
+        cleaning.add_target(target, in_use)
+        if in_use is None:
+            unused.append(target)
+            for text in describe_uses(used, state.table, str(target["name"])):
+                cleaning.note(text)
+
+    removed_whole = [decode_path(target["path"]) for target in unused if not target["keeps"] and target["size"] is not None]
+    for temp in state.sessions.temps:
+        pointers.plan(cleaning, state, temp, {os.path.basename(path) for path in removed_whole if os.path.dirname(path) == temp})
+    if cleaning.everything:
+        shm.plan(cleaning, state)
+    return cleaning.answer
 
 
 def do(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answer:
@@ -78,23 +73,18 @@ def do(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answe
     report = report_seldom(on_progress, PROGRESS_INTERVAL_S)
     for done, target in enumerate(targets):
         report(f"{done} of {len(targets)} done", done, len(targets))
-        _remove_target(cleaning, target)
+        if target["what"] not in REMOVERS:
+            answer["refused"].append({**target, "reason": "not something that clean removes"})
+            continue
+        try:
+            answer["done"].append({**target, "outcome": REMOVERS[target["what"]](cleaning, target)})
+        except CleanRefusedError as error:
+            answer["refused"].append({**target, "reason": str(error)})
+        except (OSError, MovedError, FailedError) as error:
+            answer["failed"].append({**target, "error": sentence(error)})
+        except Exception as error:  # noqa: BLE001 otherwise the outcome of the other targets would be lost
+            answer["failed"].append({**target, "error": describe_bug(error)})
     return answer
-
-
-def _remove_target(cleaning: Cleaning, target: Target) -> None:
-    remove = REMOVERS.get(target["what"])
-    if remove is None:
-        cleaning.answer["refused"].append({**target, "reason": "not something that clean removes"})
-        return
-    try:
-        cleaning.answer["done"].append({**target, "outcome": remove(cleaning, target)})
-    except CleanRefusedError as error:
-        cleaning.answer["refused"].append({**target, "reason": str(error)})
-    except (OSError, MovedError, FailedError) as error:
-        cleaning.answer["failed"].append({**target, "error": sentence(error)})
-    except Exception as error:  # noqa: BLE001 otherwise the outcome of the other targets would be lost
-        cleaning.answer["failed"].append({**target, "error": describe_bug(error)})
 
 
 REMOVERS: Mapping[str, Callable[[Cleaning, Target], str]] = {

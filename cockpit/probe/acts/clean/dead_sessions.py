@@ -89,7 +89,8 @@ def is_called(path: str, name: str) -> bool:
 
 def plan(cleaning: Cleaning, state: HostState, folder: Folder) -> Target | None:
     """The target for one session; `None` if it stays. Then the answer has the reason."""
-    target: Target = {"what": "session", "path": encode_path(folder.path), "name": os.path.basename(folder.path), "owner": folder.owner}
+    owner = None if folder.facts.uid is None else user_name(folder.facts.uid)
+    target: Target = {"what": "session", "path": encode_path(folder.path), "name": os.path.basename(folder.path), "owner": owner}
     try:
         with _open(folder.path) as opened:
             target.update(device=opened.status.st_dev, inode=opened.status.st_ino, uid=opened.status.st_uid)
@@ -138,7 +139,7 @@ def _why_not_removed(request: Request, state: HostState, opened: _Opened) -> str
 
 
 def _survey_target(cleaning: Cleaning, opened: _Opened, target: Target) -> Target | None:
-    survey = Survey(opened.name, cleaning.on_progress).take(opened.folder)
+    survey = Survey(opened.name, opened.folder, cleaning.on_progress)
     young = _why_too_young(cleaning.request, survey)
     if young is not None:
         if cleaning.everything:
@@ -206,7 +207,7 @@ def do(cleaning: Cleaning, target: Target) -> str:
 
 
 def _empty_folder(cleaning: Cleaning, opened: _Opened, state: HostState) -> str:
-    survey = Survey(opened.name, cleaning.on_progress).take(opened.folder)
+    survey = Survey(opened.name, opened.folder, cleaning.on_progress)
     young = _why_too_young(cleaning.request, survey)
     if young is not None:
         raise CleanRefusedError(young)
@@ -233,7 +234,7 @@ def _empty_folder(cleaning: Cleaning, opened: _Opened, state: HostState) -> str:
         removal.remove(opened.parent, opened.name, opened.folder)
     except (AliveError, MovedError, OSError) as error:
         stopped = error
-    cleaning.add_freed_bytes("disk", removal.freed)
+    cleaning.answer["freed"]["disk"] += removal.freed
 
     removed = f"{removal.files:,} file{'' if removal.files == 1 else 's'} removed, {in_words(removal.freed)} freed"
     if isinstance(stopped, AliveError):

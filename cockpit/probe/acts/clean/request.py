@@ -42,10 +42,6 @@ class Cleaning(NamedTuple):
         """Adds a note to the answer."""
         self.answer["notes"].append(text)
 
-    def add_freed_bytes(self, kind: str, size: int) -> None:
-        """Adds freed bytes to the answer; `kind` is `disk` or `shm`."""
-        self.answer["freed"][kind] += size
-
 
 def file_target(what: str, path: str, status: os.stat_result) -> Target:
     """A link or a regular file as a target."""

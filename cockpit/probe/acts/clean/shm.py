@@ -69,7 +69,7 @@ def do(cleaning: Cleaning, target: Target) -> str:
             reason = why_kept(found, cleaning.scanner.recent().table)
             if reason is not None:
                 raise CleanRefusedError(reason)
-            cleaning.add_freed_bytes("shm", remove(folder, found))
+            cleaning.answer["freed"]["shm"] += remove(folder, found)
     except BlockingIOError as error:
         raise CleanRefusedError("a process has it open or mapped now") from error
     return "removed"

@@ -135,24 +135,21 @@ def find_cluster_python(state: HostState, session: str | None) -> ClusterPython:
     name = session or next(iter(raylets), "")
     if name not in raylets:
         raise NoWayError(f"no raylet of {name} runs on this host" if name else "no Ray runs on this host")
-    try:
-        return _read_cluster_python(_choose_raylet(state, name, raylets[name]), name)
-    except (TrustError, OSError) as error:
-        raise NoWayError(f"the raylet of {name} can't be used: {error}") from None
 
-
-def _choose_raylet(state: HostState, session: str, raylets: List[ScannedProcess]) -> ScannedProcess:
-    """A raylet of the session's owner: any user can name a process raylet, and give it any session."""
-    folders = [state.sessions.of.get(raylet.pid, SessionFolder("")) for raylet in raylets]
+    # A raylet of the session's owner: any user can name a process raylet, and give it any session.
+    folders = [state.sessions.of.get(raylet.pid, SessionFolder("")) for raylet in raylets[name]]
     owners = {folder.uid for folder in folders} - {None}
     owners = owners.intersection(trust.own_uids()) or owners
-    users = {raylet.details.uid for raylet in raylets}
+    users = {raylet.details.uid for raylet in raylets[name]}
     if len(owners) > 1 or (not owners and len(users) > 1):
-        raise NoWayError(f"raylets of several users claim to belong to {session}: which of them is real is unknown")
-    genuine = [raylet for raylet in raylets if not owners or raylet.details.uid in owners]
+        raise NoWayError(f"raylets of several users claim to belong to {name}: which of them is real is unknown")
+    genuine = [raylet for raylet in raylets[name] if not owners or raylet.details.uid in owners]
     if not genuine:
-        raise NoWayError(f"the raylets that claim to belong to {session} are not run by the owner of its folder")
-    return genuine[0]
+        raise NoWayError(f"the raylets that claim to belong to {name} are not run by the owner of its folder")
+    try:
+        return _read_cluster_python(genuine[0], name)
+    except (TrustError, OSError) as error:
+        raise NoWayError(f"the raylet of {name} can't be used: {error}") from None
 
 
 def _read_cluster_python(raylet: ScannedProcess, session: str) -> ClusterPython:

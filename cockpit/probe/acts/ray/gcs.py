@@ -224,12 +224,8 @@ def do(gcs: Gcs, targets: list[Facts]) -> Facts:
             answer["failed"].append({**target, **now, "error": f"Ray refused: {refused}"})
         else:
             accepted.append({**target, **now})
-    _await_end(gcs, accepted, answer)
-    return answer
 
-
-def _await_end(gcs: Gcs, accepted: list[Facts], answer: Facts) -> None:
-    """Waits until the GCS reports the end of the targets, and adds their outcomes to the answer."""
+    # Waits until the GCS reports the end of the targets.
     began = time.monotonic()
     while accepted:
         waiting = []
@@ -248,6 +244,7 @@ def _await_end(gcs: Gcs, accepted: list[Facts], answer: Facts) -> None:
                 waiting.append(target)
         accepted = waiting
         time.sleep(0.1 if accepted else 0)
+    return answer
 
 
 def main(question: Mapping[str, Any]) -> None:

@@ -48,9 +48,30 @@ def plan(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Ans
 
 def do(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answer:
     """Checks the host again, and starts Ray. If it already runs as planned, that counts as done."""
+    answer: Answer = {"done": [], "refused": [], "failed": [], "notes": []}
+    (planned,) = request["targets"]
     try:
         with _take_turn(request, on_progress) as held:
-            return _carry_out(request, scanner, held, on_progress)
+            target, installation = _consider_target(request, scanner.scan(), on_progress, measured=False)
+            target.pop("notes")
+            changed = None if target["id"] == planned.get("id") else f"its command has changed since the plan was made: {target['command']}"
+            if target.get("reason") or changed:
+                return {**answer, "refused": [{**target, "reason": target.get("reason") or changed}]}
+            if target["live"]:
+                return {**answer, "done": [{**target, "outcome": f"already runs: {target['session']}"}]}
+            gcs = target["facts"]["gcs"]
+            unreachable = ray_start.why_unreachable(gcs) if request["role"] != "head" else None
+            if unreachable:
+                return {**answer, "failed": [{**target, "error": unreachable}]}
+            try:
+                outcome = ray_start.run(installation, _words(request, gcs), request["role"], held, on_progress, find_step(request))
+            except (OSError, TrustError) as error:
+                return {**answer, "failed": [{**target, "error": f"{target['facts']['ray']} can't be started: {error}"}]}
+            runs = _running_sessions(scanner.scan(0), gcs)
+            target = {**target, "live": bool(runs), "session": runs[0] if runs else None}
+            if outcome.code == 0 and runs:
+                return {**answer, "done": [{**target, "outcome": f"started: {runs[0]}"}]}
+            return {**answer, "failed": [{**target, "error": outcome.sentence}]}
     except NoWayError as error:
         return {"error": str(error)}
 
@@ -58,41 +79,6 @@ def do(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answe
 def _take_turn(request: Request, on_progress: OnProgress) -> ContextManager[Any]:
     """The lock of this cluster's starts on this host. A survey starts nothing, and takes no lock."""
     return nullcontext() if request.get("survey") else ray_start.turn(_gcs(request, _own(request)), on_progress)
-
-
-def _carry_out(request: Request, scanner: HostScanner, held: int, on_progress: OnProgress) -> Answer:
-    (planned,) = request["targets"]
-    target, installation = _consider_target(request, scanner.scan(), on_progress, measured=False)
-    target.pop("notes")
-    answer: Answer = {"done": [], "refused": [], "failed": [], "notes": []}
-    changed = None if target["id"] == planned.get("id") else f"its command has changed since the plan was made: {target['command']}"
-    if target.get("reason") or changed:
-        answer["refused"].append({**target, "reason": target.get("reason") or changed})
-    elif target["live"]:
-        answer["done"].append({**target, "outcome": f"already runs: {target['session']}"})
-    else:
-        key, target = _start(request, scanner, target, installation, held, on_progress)
-        answer[key].append(target)
-    return answer
-
-
-def _start(
-    request: Request, scanner: HostScanner, target: Target, installation: Installation, held: int, on_progress: OnProgress
-) -> Tuple[str, Target]:
-    """Starts Ray; the first value is `done` or `failed`. `held`: the lock of its turn."""
-    gcs = target["facts"]["gcs"]
-    unreachable = ray_start.why_unreachable(gcs) if request["role"] != "head" else None
-    if unreachable:
-        return "failed", {**target, "error": unreachable}
-    try:
-        outcome = ray_start.run(installation, _words(request, gcs), request["role"], held, on_progress, find_step(request))
-    except (OSError, TrustError) as error:
-        return "failed", {**target, "error": f"{target['facts']['ray']} can't be started: {error}"}
-    runs = _running_sessions(scanner.scan(0), gcs)
-    target = {**target, "live": bool(runs), "session": runs[0] if runs else None}
-    if outcome.code == 0 and runs:
-        return "done", {**target, "outcome": f"started: {runs[0]}"}
-    return "failed", {**target, "error": outcome.sentence}
 
 
 def _consider_target(request: Request, state: HostState, on_progress: OnProgress, *, measured: bool) -> Tuple[Target, Installation]:
@@ -105,16 +91,7 @@ def _consider_target(request: Request, state: HostState, on_progress: OnProgress
     if measured:
         on_progress(f"asking {installation.ray} for its version")
         found_versions["ray_version"], found_versions["python_version"] = versions(installation)
-    fitness = judge(
-        state,
-        request["words"],
-        installation.environ,
-        head=request["role"] == "head",
-        alone=not survey,
-        job=bool(request.get("job")),
-        version=found_versions.get("ray_version"),
-        session=request.get("session"),
-    )
+    fitness = judge(state, request, installation.environ, found_versions.get("ray_version"))
     facts = {
         "ray": installation.ray,
         "user": installation.user,
@@ -128,10 +105,20 @@ def _consider_target(request: Request, state: HostState, on_progress: OnProgress
     runs = _running_sessions(state, gcs)
     reason = "; ".join(fitness.against) if survey else _why_not_started(request, state, gcs, runs, fitness)
     command = " ".join([installation.ray, *_words(request, gcs)])
+
+    # The command, how it will run, and the host's numbers.
+    version = f"Ray {facts.get('ray_version') or '?'}, Python {facts.get('python_version') or '?'}"
+    step = find_step(request)
+    gpus = "an unknown number of GPUs" if facts["gpus"] is None else f"{facts['gpus']} GPU{'' if facts['gpus'] == 1 else 's'} by NVML"
+    shm = ("/dev/shm", "shm_free", "shm")  # noqa: S108 Ray's objects
+    amounts = (("memory", "memory_free", "memory"), shm, (facts["disk_path"], "disk_free", "disk"))
+    free = [f"{what}: {facts[name] / GIB:.0f} of {facts[of] / GIB:.0f} GiB free" for what, name, of in amounts if facts[name] is not None]
+    user = f"as {installation.user}, {version} ({installation.why})"
+    why = [command, user, *([step.why] if step else []), ", ".join([gpus, *free])]
     target: Target = {
         "what": "host", "id": hashlib.sha256(command.encode()).hexdigest()[:12], "name": request["role"], "part": request["role"],
         "user": installation.user, "command": command,
-        "live": bool(runs), "session": runs[0] if runs else None, "facts": facts, "why": _describe(request, installation, facts, command),
+        "live": bool(runs), "session": runs[0] if runs else None, "facts": facts, "why": why,
         "notes": [] if runs or survey else list(fitness.doubts),
     }  # fmt: skip
     return ({**target, "reason": reason} if reason else target), installation
@@ -217,15 +204,3 @@ def _live_sessions(state: HostState) -> List[Dict[str, Any]]:
         if address
     }
     return [{"session": session, "gcs": gcs, "here": here, "slurm": job or None} for session, gcs, here, job in sorted(found) if session]
-
-
-def _describe(request: Request, installation: Installation, facts: Dict[str, Any], command: str) -> List[str]:
-    """The command, how it will run, and the host's numbers."""
-    version = f"Ray {facts.get('ray_version') or '?'}, Python {facts.get('python_version') or '?'}"
-    step = find_step(request)
-    gpus = "an unknown number of GPUs" if facts["gpus"] is None else f"{facts['gpus']} GPU{'' if facts['gpus'] == 1 else 's'} by NVML"
-    shm = ("/dev/shm", "shm_free", "shm")  # noqa: S108 Ray's objects
-    amounts = (("memory", "memory_free", "memory"), shm, (facts["disk_path"], "disk_free", "disk"))
-    free = [f"{what}: {facts[name] / GIB:.0f} of {facts[of] / GIB:.0f} GiB free" for what, name, of in amounts if facts[name] is not None]
-    user = f"as {installation.user}, {version} ({installation.why})"
-    return [command, user, *([step.why] if step else []), ", ".join([gpus, *free])]

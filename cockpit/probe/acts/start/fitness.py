@@ -16,7 +16,7 @@ from ...look.origin import flag, to_number
 from ...look.ports import port_listeners
 from ...look.proc import read_or_nothing, read_pid_range
 from ...socket_paths import PidRange, dashboard_socket, find_fault, node_socket, temp_dir
-from ..host_state import HostState
+from ..host_state import HostState, Request
 from .slurm_step import find_step
 
 PORTS = {"--port": 6379, "--dashboard-port": 8265, "--ray-client-server-port": 10001}
@@ -42,30 +42,19 @@ class Fitness(NamedTuple):
     """The numbers of the host."""
 
 
-def judge(
-    state: HostState,
-    words: Sequence[str],
-    environ: Mapping[str, str],
-    *,
-    head: bool,
-    alone: bool,
-    job: bool = False,
-    version: str | None = None,
-    session: str | None = None,
-) -> Fitness:
-    """Checks the host now for `ray start` with these words in this environment.
-
-    `alone`: false if another Ray still runs here, so that taken ports do not count yet. `job`: a job will be submitted to the head.
-    `version`: of the installed Ray, `None` if unknown. `session`: of the head, if it has one already.
-    """
-    fit = Fitness([], [], {})
+def judge(state: HostState, request: Request, environ: Mapping[str, str], version: str | None) -> Fitness:
+    """Checks the host now for the `ray start` of the request in this environment. `version`: of the installed Ray, `None` if unknown."""
+    fit, words = Fitness([], [], {}), request["words"]
     _judge_gpus(fit, state, words, environ)
-    if alone:
-        _judge_ports(fit, state, words, head=head, job=job)
+    if not request.get("survey"):  # in a survey another Ray still runs here, and taken ports do not count yet
+        _judge_ports(fit, state, request)
     _judge_shared_memory(fit, words)
     _judge_disk(fit, words, environ)
-    _judge_sockets(fit, words, environ, version, session, head=head)
-    _judge_files(fit)
+    _judge_sockets(fit, request, environ, version)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    fit.facts["open_files"] = None if soft == resource.RLIM_INFINITY else soft
+    if soft != resource.RLIM_INFINITY and soft < FILES:
+        fit.doubts.append(f"open files are limited to {soft} (hard limit {hard}), but Ray asks for {FILES}")
     _judge_slurm_step(fit)
     return fit
 
@@ -104,27 +93,26 @@ def _judge_gpus(fit: Fitness, state: HostState, words: Sequence[str], environ: M
         fit.doubts.append(f"{held / GIB:.1f} GiB of GPU memory is held by {who} that no live Ray session owns")
 
 
-def _judge_ports(fit: Fitness, state: HostState, words: Sequence[str], *, head: bool, job: bool) -> None:
+def _judge_ports(fit: Fitness, state: HostState, request: Request) -> None:
     """A requested port must be free. If a default port is taken, Ray uses another one in some cases."""
+    words, is_head = request["words"], request["role"] == "head"
     asked = {word.partition("=")[0] for word in words if word.startswith("--") and word.partition("=")[0].endswith("port")}
     wanted = {name: to_number(flag(words, name)) for name in asked if "worker-port" not in name}
-    usual = {name: port for name, port in {**(PORTS if head else {}), **AGENT}.items() if name not in wanted}
-    needed = {*asked, "--port", *(AGENT if head and job else ())}
+    usual = {name: port for name, port in {**(PORTS if is_head else {}), **AGENT}.items() if name not in wanted}
+    needed = {*asked, "--port", *(AGENT if is_head and request.get("job") else ())}
     taken = {one.port for one in listening_sockets()}
     for name, port in sorted({**wanted, **usual}.items()):
         if not port or port not in taken:
             continue
-        text = f"port {port} ({name[2:].replace('-', '_')}) is taken by {_describe_listener(state, port)}"
+        by = "a process that can't be seen from here"
+        for found in port_listeners(port)["listeners"]:
+            if found["pid"] in state.table:
+                process = state.table[found["pid"]]
+                by = f"{process.origin.role or process.name} {process.pid} of {found['user']}"
+                break
+        text = f"port {port} ({name[2:].replace('-', '_')}) is taken by {by}"
         loss = ": no job could be submitted to this node" if name in AGENT else ""
         (fit.against if name in needed else fit.doubts).append(text + loss)
-
-
-def _describe_listener(state: HostState, port: int) -> str:
-    for found in port_listeners(port)["listeners"]:
-        process = state.table.get(found["pid"])
-        if process is not None:
-            return f"{process.origin.role or process.name} {process.pid} of {found['user']}"
-    return "a process that can't be seen from here"
 
 
 def _judge_shared_memory(fit: Fitness, words: Sequence[str]) -> None:
@@ -153,17 +141,16 @@ def _judge_disk(fit: Fitness, words: Sequence[str], environ: Mapping[str, str]) 
         fit.doubts.append(f"the disk of {place} is {full}: above 95% Ray stops creating objects that may need to be spilled")
 
 
-def _judge_sockets(
-    fit: Fitness, words: Sequence[str], environ: Mapping[str, str], version: str | None, session: str | None, *, head: bool
-) -> None:
+def _judge_sockets(fit: Fitness, request: Request, environ: Mapping[str, str], version: str | None) -> None:
     """A worker has the temp dir of its head, unless a flag names another one; its session has the same name as the head's."""
-    if not head and flag(words, "--temp-dir") is None:
+    words, is_head = request["words"], request["role"] == "head"
+    if not is_head and flag(words, "--temp-dir") is None:
         return
-    pids = read_pid_range() if head else PidRange(None, read_pid_range().most)
-    if session:
-        digits = len(session.rpartition("_")[2])
+    pids = read_pid_range() if is_head else PidRange(None, read_pid_range().most)
+    if request.get("session"):
+        digits = len(request["session"].rpartition("_")[2])
         pids = PidRange(digits, 10**digits)
-    has_dashboard = head and flag(words, "--include-dashboard") != "false"
+    has_dashboard = is_head and flag(words, "--include-dashboard") != "false"
     fault = find_fault(temp_dir(words, environ), (node_socket(words), dashboard_socket(version) if has_dashboard else None), pids)
     if fault is None:
         return
@@ -173,13 +160,6 @@ def _judge_sockets(
     else:
         fit.doubts.append(text)
         fit.facts["temp_dir_doubt"] = text
-
-
-def _judge_files(fit: Fitness) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    fit.facts["open_files"] = None if soft == resource.RLIM_INFINITY else soft
-    if soft != resource.RLIM_INFINITY and soft < FILES:
-        fit.doubts.append(f"open files are limited to {soft} (hard limit {hard}), but Ray asks for {FILES}")
 
 
 def _judge_slurm_step(fit: Fitness) -> None:

@@ -68,19 +68,33 @@ class Installation(NamedTuple):
 
 
 def install(request: Request, state: HostState) -> Installation:
-    """The `ray` of the request, else of the Ray that runs or ran here, else of the PATH, else at the head's path. Raises `NoWayError`."""
-    ray, user, why = (
-        _find_in_request(request) or _find_in_sessions(state) or _find_in_old_logs(state) or _find_on_path() or _find_like_head(request)
-    )
+    """Finds the `ray` to start: that of the request, of a Ray that runs or ran here, of the PATH, or at the head's path, in this order.
+
+    Raises `NoWayError`.
+    """
+    our_name = user_name(os.geteuid())
+    found: Tuple[str, str, str] | None
+    if request.get("ray"):  # it was found here before Ray was stopped
+        found = str(request["ray"]), str(request.get("user") or our_name), str(request.get("how") or "as found before")
+    elif request.get("python"):
+        python = shutil.which(os.path.expanduser(str(request["python"]))) or str(request["python"])
+        ray = os.path.join(os.path.dirname(python), "ray")
+        found = ray, str(request.get("user") or our_name), "beside the preset's Python"
+    else:
+        found = _find_in_sessions(state) or _find_in_old_logs(state) or _find_on_path()
+    if found is None:
+        # Hosts of one cluster mostly have the same installation.
+        likely = str(request.get("likely") or "")
+        if not os.access(likely, os.X_OK):
+            raise NoWayError("no `ray` command is on the PATH, nor on that of a login shell: set ray.python in the preset")
+        found = likely, our_name, "at the same path as on the head"
+    ray, user, why = found
     if not os.access(ray, os.X_OK):
         raise NoWayError(f"{ray} does not exist or can't be run")
     with suppress(OSError):  # a program that we may run may still be unreadable
         interpreter = trust.interpreter(ray)
         if not os.access(interpreter, os.X_OK):
-            raise NoWayError(
-                f"{ray} can't be run here: its interpreter {interpreter} is missing, or not accessible to {user_name(os.geteuid())}"
-            )
-    our_name = user_name(os.geteuid())
+            raise NoWayError(f"{ray} can't be run here: its interpreter {interpreter} is missing, or not accessible to {our_name}")
     if user not in (our_name, str(os.geteuid())) and (os.geteuid() != 0 or _entry(user) is None):
         raise NoWayError(f"Ray ran as {user} here; {our_name} can't start it as that user")
     given = {str(name): str(value) for name, value in (request.get("env") or {}).items()}
@@ -89,17 +103,6 @@ def install(request: Request, state: HostState) -> Installation:
     if reason is not None:
         raise NoWayError(f"root does not run {ray} ({why}): {reason}")
     return installation
-
-
-def _find_in_request(request: Request) -> Tuple[str, str, str] | None:
-    """The `ray` that was found here before Ray was stopped, or the `ray` beside the preset's Python."""
-    our_name = user_name(os.geteuid())
-    if request.get("ray"):
-        return str(request["ray"]), str(request.get("user") or our_name), str(request.get("how") or "as found before")
-    if request.get("python"):
-        python = shutil.which(os.path.expanduser(str(request["python"]))) or str(request["python"])
-        return os.path.join(os.path.dirname(python), "ray"), str(request.get("user") or our_name), "beside the preset's Python"
-    return None
 
 
 def _find_in_sessions(state: HostState) -> Tuple[str, str, str] | None:
@@ -134,14 +137,6 @@ def _find_on_path() -> Tuple[str, str, str] | None:
     output = _read_output([shell, "-lc", "command -v ray"], programs.our_account(), programs.our_environment())
     ray = next((line for line in reversed(output.splitlines()) if line.startswith("/")), "")
     return (ray, our_name, "on the PATH of a login shell") if ray else None
-
-
-def _find_like_head(request: Request) -> Tuple[str, str, str]:
-    """The `ray` at the same path as on the head: hosts of one cluster mostly have the same installation. Raises `NoWayError`."""
-    ray = str(request.get("likely") or "")
-    if not os.access(ray, os.X_OK):
-        raise NoWayError("no `ray` command is on the PATH, nor on that of a login shell: set ray.python in the preset")
-    return ray, user_name(os.geteuid()), "at the same path as on the head"
 
 
 def environment(ray: str, user: str) -> Dict[str, str]:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import time
 from contextlib import contextmanager, suppress
-from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Iterator, NamedTuple, Sequence, Tuple
 
 from ... import programs, trust
 from ...look.network import split_address
@@ -71,17 +71,15 @@ class Outcome(NamedTuple):
             if self.code is None
             else f"`ray start` ended with exit code {self.code}"
         )
-        lines = " / ".join(line[:300] for line in dict.fromkeys(_relevant_lines(self.text))) or "no output"
-        return f"{f'{cause}: ' if cause else ''}{how}: {lines} (full output: {self.log})"
-
-
-def _relevant_lines(text: str) -> List[str]:
-    """The lines of its last exception, or else the last lines that report a failure."""
-    lines = [line for line in map(str.strip, text.splitlines()) if line and not _FRAME.match(line)]
-    ends = [number for number, line in enumerate(lines) if _EXCEPTION.match(line)]
-    if ends:
-        return lines[ends[-1] : ends[-1] + EXCEPTION_LINES]
-    return [line for line in lines if _RELEVANT.search(line)][-LAST_LINES:] or lines[-LAST_LINES:]
+        # The lines of its last exception, or else the last lines that report a failure.
+        lines = [line for line in map(str.strip, self.text.splitlines()) if line and not _FRAME.match(line)]
+        ends = [number for number, line in enumerate(lines) if _EXCEPTION.match(line)]
+        if ends:
+            lines = lines[ends[-1] : ends[-1] + EXCEPTION_LINES]
+        else:
+            lines = [line for line in lines if _RELEVANT.search(line)][-LAST_LINES:] or lines[-LAST_LINES:]
+        shown = " / ".join(line[:300] for line in dict.fromkeys(lines)) or "no output"
+        return f"{f'{cause}: ' if cause else ''}{how}: {shown} (full output: {self.log})"
 
 
 @contextmanager
@@ -110,7 +108,10 @@ def _lock_of_step(held: int) -> str:
 
 def _await_lock(held: int, on_progress: OnProgress) -> None:
     began = reported = time.monotonic()
-    while not _try_lock(held):
+    while True:
+        with suppress(BlockingIOError):
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
         now = time.monotonic()
         if now - began > START_TIMEOUT_S:
             raise NoWayError(f"another `ray start` of that cluster has been running here for {START_TIMEOUT_S:.0f} s")
@@ -118,14 +119,6 @@ def _await_lock(held: int, on_progress: OnProgress) -> None:
             reported = now
             on_progress(f"another `ray start` of that cluster is running here: waiting for it, {now - began:.0f} s")
         time.sleep(0.1)
-
-
-def _try_lock(held: int) -> bool:
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def run(
@@ -149,17 +142,14 @@ def run(
             process = step.start(command, installation.account, installation.ours, given, **settings)
     finally:
         os.close(file)
-    return Outcome(_await_start(process, log, on_progress, step), _text(log), log)
 
-
-def _await_start(process: subprocess.Popen[bytes], log: str, on_progress: OnProgress, step: SlurmStep | None) -> int | None:
-    """Its exit code, or `None`. In a Slurm step, a line in the log reports the success; the step then goes on without us."""
+    # In a Slurm step, a line in the log reports the success; the step then goes on without us.
     began = reported = time.monotonic()
     while process.poll() is None and time.monotonic() - began < START_TIMEOUT_S:
         time.sleep(0.05)
         if step is not None and slurm_step.STARTED in _text(log):
             slurm_step.release(process)
-            return 0
+            return Outcome(0, _text(log), log)
         if time.monotonic() - reported > PROGRESS_INTERVAL_S:
             reported = time.monotonic()
             lines = [line.strip() for line in _text(log).splitlines() if line.strip()]
@@ -167,7 +157,7 @@ def _await_start(process: subprocess.Popen[bytes], log: str, on_progress: OnProg
     code = process.poll()
     if code is None:
         (programs.end if step is None else slurm_step.give_up)(process)
-    return code
+    return Outcome(code, _text(log), log)
 
 
 def why_unreachable(gcs: str) -> str | None:

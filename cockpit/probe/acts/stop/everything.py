@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import time
 from contextlib import suppress
-from typing import Any, Collection, Dict, List, Mapping, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 from ... import programs, trust
 from ...look.proc import user_name
@@ -163,7 +163,13 @@ def do(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answe
     try:
         command = find_ray(state, request.get("session"))
         hits, _ = _split(state, command, _find_targets(state, None))
-        _refuse_new(state, [one for one in hits if one["hit"]], planned)
+        # Workers of a planned raylet may be new: it starts them all the time.
+        raylets = [pid for (pid, ticks), one in planned.items() if one.get("part") == "raylet" and state.find_same(one)]
+        workers = {below for pid in raylets for below in state.find_descendants(pid)}
+        new = [one for one in hits if one["hit"] and (one["pid"], one["ticks"]) not in planned and one["pid"] not in workers]
+        if new:
+            named = ", ".join(f"{one['name']} {one['pid']} ({one['hit']})" for one in new)
+            return {"error": f"`ray stop` would now kill processes that are not in the plan: {named}; nothing was done"}
         # Each session is held from now on, so that its left-over processes are known afterwards.
         for name in sorted({one["session"] for one in targets if one.get("part") and one.get("session")}):
             of_session = [one for one in targets if one.get("part") and one.get("session") == name]
@@ -189,18 +195,6 @@ def do(request: Request, scanner: HostScanner, on_progress: OnProgress) -> Answe
     return add_freed(answer, state, scanner, shared)
 
 
-def _refuse_new(state: HostState, hits: Collection[Target], planned: Mapping[Identity, Target]) -> None:
-    """Raises `SessionError` for a process that is not in the plan. Workers of a planned raylet may be new: it starts them all the time."""
-    agreed = [pid for pid, ticks in planned if pid in state.table and state.table[pid].ticks == ticks]
-    of_planned = {
-        below for pid in agreed if planned[pid, state.table[pid].ticks].get("part") == "raylet" for below in state.find_descendants(pid)
-    }
-    new = [one for one in hits if (one["pid"], one["ticks"]) not in planned and one["pid"] not in of_planned]
-    if new:
-        listed = ", ".join(f"{one['name']} {one['pid']} ({one['hit']})" for one in new)
-        raise SessionError(f"`ray stop` would now kill processes that are not in the plan: {listed}; nothing was done")
-
-
 def run(command: RayCommand, request: Request, on_progress: OnProgress) -> str:
     """Runs the command, reports its output lines as progress, and returns the last one. Raises `NoWayError` if it can't be started."""
     grace = max(1, round(grace_of(request, GRACE_S)))
@@ -210,8 +204,25 @@ def run(command: RayCommand, request: Request, on_progress: OnProgress) -> str:
         process = _start(words, command.cluster)
     except (OSError, TrustError) as error:
         raise NoWayError(f"{command.path} can't be started: {error}") from None
+    until = time.monotonic() + grace + SLACK_S
+    text, last = b"", "`ray stop` wrote nothing"
+    output: Any = process.stdout  # it is a pipe
     try:
-        return _relay_output(process, time.monotonic() + grace + SLACK_S, on_progress)
+        while time.monotonic() < until:
+            ready, _, _ = select.select([output], [], [], min(QUIET_S, max(0.0, until - time.monotonic())))
+            if not ready:
+                on_progress("`ray stop` is still running")
+                continue
+            more = os.read(output.fileno(), 4096)
+            if not more:
+                with suppress(subprocess.TimeoutExpired):
+                    return f"{last} (`ray stop` ended with exit code {process.wait(max(0.1, until - time.monotonic()))})"
+                break
+            *lines, text = (text + more).replace(b"\r", b"\n").split(b"\n")  # a line that another one replaces ends in a carriage return
+            for line in filter(None, (one.decode("utf-8", "replace").strip() for one in lines)):
+                on_progress(line)
+                last = last if last.startswith(SUMMARY) else line
+        return f"{last} (`ray stop` did not end in time)"
     finally:
         programs.end(process)
 
@@ -221,23 +232,3 @@ def _start(words: List[str], cluster: ClusterPython | None) -> subprocess.Popen[
     bind, our_pid, pipe = make_parent_death_hook(), os.getpid(), subprocess.PIPE
     account, environ = (cluster.account, cluster.environ) if cluster else (programs.our_account(), programs.our_environment())
     return programs.start(words, account, environ, stdout=pipe, stderr=subprocess.STDOUT, before=lambda: bind(our_pid))
-
-
-def _relay_output(process: subprocess.Popen[bytes], until: float, on_progress: OnProgress) -> str:
-    text, last = b"", "`ray stop` wrote nothing"
-    output: Any = process.stdout  # it is a pipe
-    while time.monotonic() < until:
-        ready, _, _ = select.select([output], [], [], min(QUIET_S, max(0.0, until - time.monotonic())))
-        if not ready:
-            on_progress("`ray stop` is still running")
-            continue
-        more = os.read(output.fileno(), 4096)
-        if not more:
-            with suppress(subprocess.TimeoutExpired):
-                return f"{last} (`ray stop` ended with exit code {process.wait(max(0.1, until - time.monotonic()))})"
-            break
-        *lines, text = (text + more).replace(b"\r", b"\n").split(b"\n")  # a line that another one replaces ends in a carriage return
-        for line in filter(None, (one.decode("utf-8", "replace").strip() for one in lines)):
-            on_progress(line)
-            last = last if last.startswith(SUMMARY) else line
-    return f"{last} (`ray stop` did not end in time)"

@@ -8,7 +8,7 @@ from typing import Any, Collection, Dict, List, Mapping, Tuple
 from ... import trust
 from ...look.kinds import LEFT_OVER_KINDS
 from ...look.origin import SERVICES
-from ...look.processes import Identity, ScannedProcess, read_environ
+from ...look.processes import Identity, read_environ
 from ...look.raylets import gcs_address, read_slurm_job
 from ...trust import own_uids
 from ..host_state import HostState, Target
@@ -17,7 +17,7 @@ from ..signals import find_own_ancestry
 ORDER = ("raylet", "agent", "dashboard", "autoscaler", "log_monitor", "client_server", "worker", "child", "driver", "gcs_server")
 """The order of `ray stop` (2.9 to 2.60): the raylet first, so that its agents don't complain; the GCS last, since others need it to end."""
 ROOTS = ("raylet", "gcs_server")
-"""One of these, or `ray start` for one of these, has started all other processes of a session."""
+"""These two, or the `ray start` that started them, have started all other processes of a session."""
 Members = Mapping[int, str]
 """Pid → part, in ORDER."""
 
@@ -27,7 +27,7 @@ class SessionError(Exception):
 
 
 def choose_session(state: HostState, name: str | None, slurm: Collection[str] = ()) -> str | None:
-    """The named session, else the only live one, else the only one that has left processes. `None`: there is none.
+    """Returns the named session. Without a name, it returns the only live one, or the only one that has left processes; `None`: none.
 
     `slurm`: ids of a Slurm job; a live session that runs in another job is never chosen.
     """
@@ -88,15 +88,12 @@ def impostors(state: HostState, name: str) -> List[Tuple[int, str]]:
 
 def _find_claimants(state: HostState, name: str, known: Collection[Identity] = (), raylets: Collection[Identity] = ()) -> Dict[int, str]:
     """All processes that look like processes of this session, in ORDER."""
-
-    def is_child(process: ScannedProcess) -> bool:
-        return not process.details.apart and any(process.origin.raylet == pid and process.ticks >= ticks for pid, ticks in raylets)
-
     found = {}
     for pid in state.sort_deepest_first(pid for pid in state.verdicts if pid in state.table):
         process, session = state.table[pid], _name(state.verdicts[pid].session)
         part = _part(state, pid) if process.alive else None
-        if part and (session == name or (not session and (process.identity in known or is_child(process)))):
+        is_child = not process.details.apart and any(process.origin.raylet == one and process.ticks >= ticks for one, ticks in raylets)
+        if part and (session == name or (not session and (process.identity in known or is_child))):
             found[pid] = part
     return dict(sorted(found.items(), key=lambda one: ORDER.index(one[1])))
 

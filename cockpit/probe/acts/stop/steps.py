@@ -126,23 +126,20 @@ class Stopping:
             elif ending is not None:
                 answer["failed"].append({**target, "error": ending.text})
             elif target["part"] in ("driver", "child") and state.target(identity[0])["kind"] not in LEFT_OVER_KINDS:
-                answer["refused"].append({**target, "reason": _why_spared(state, target)})
+                now = state.target(identity[0])
+                reason = f"it still runs as {now['kind']}: {'; '.join(now['why'])}"
+                if target["part"] == "driver":
+                    holds = ""
+                    with suppress(OSError):  # a process that has read one object keeps the memory of the whole store in use
+                        if now["state"] != "D" and b"/dev/shm/plasma" in read(f"/proc/{now['pid']}/maps"):
+                            holds = ", and holds Ray's shared memory until it ends"
+                    reason = f"it still runs without its Ray{holds}: a user started it, and it is not ended with the session"
+                answer["refused"].append({**target, "reason": reason})
             else:
                 answer["failed"].append({**target, "error": "it is still alive"})
         for held in self._handles.values():
             held.release()
         return answer
-
-
-def _why_spared(state: HostState, target: Target) -> str:
-    now = state.target(int(target["pid"]))
-    if target["part"] != "driver":
-        return f"it still runs as {now['kind']}: {'; '.join(now['why'])}"
-    holds = ""
-    with suppress(OSError):  # a process that has read one object keeps the memory of the whole store in use
-        if now["state"] != "D" and b"/dev/shm/plasma" in read(f"/proc/{now['pid']}/maps"):
-            holds = ", and holds Ray's shared memory until it ends"
-    return f"it still runs without its Ray{holds}: a user started it, and it is not ended with the session"
 
 
 def add_freed(answer: Answer, before: HostState, scanner: HostScanner, shared: int | None) -> Answer:

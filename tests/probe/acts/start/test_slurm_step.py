@@ -8,8 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from cockpit.probe.acts.start.ray_start import Outcome
 from cockpit.probe.acts.start.slurm_step import SlurmStep, find_step
 from cockpit.sources.probes import payload
 from tests.probe.acts.start_stand_in import RAYLET, SESSION, VERSIONS, own_gcs, raylet, request, run_stage, stand_in
+from tests.probe.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -66,13 +66,6 @@ def is_there(pid: int) -> bool:
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False
-
-
-def until(fact: Callable[[], bool], within: float = 60.0) -> None:
-    deadline = time.monotonic() + within
-    while not fact():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_ray_runs_in_a_step_that_needs_no_srun_and_ends_with_it(notes: Path, gcs: str):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.probe.look.cpus import CpuLimit, cpu_limit
+from cockpit.probe.look.cgroups import CpuLimit, cpu_limit
 
 ALL = len(os.sched_getaffinity(0))
 
