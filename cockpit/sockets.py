@@ -37,7 +37,7 @@ class Server(NamedTuple):
     users: frozenset[int]
     """The owners of the sockets that listen, and of the other ends of our connections: who accepted one may have stopped listening.
 
-    Empty if the owner of one of our connections can't be seen.
+    Empty if the owner of one of our connections can't be seen: it has not been accepted, or is over, and nobody listens where it leads.
     """
     addresses: frozenset[str]
     """The addresses of this host at which our connections end; empty if they lead to other hosts, or if there are none."""
@@ -64,10 +64,17 @@ def find_server(port: int, addresses: frozenset[str], connections: frozenset[Con
     addresses |= ends
     if connections and not addresses:  # all lead to other hosts: who listens on that port here says nothing of them
         return Server(frozenset(), frozenset())
-    listeners = {found.user for found in sockets if found.listens and (not addresses or found.own[0] in addresses | _ANY)}
+    listening = [found for found in sockets if found.listens]
+    listeners = {found.user for found in listening if not addresses or found.own[0] in addresses | _ANY}
     owners = {peer.user for peer in peers if peer.inode}
-    is_one_hidden = bool(hidden) or (not listeners and any(not peer.inode for peer in peers))
+    waiting = {peer.own[0] for peer in peers if not peer.inode}
+    is_one_hidden = bool(hidden) or any(not any(_accepts_at(found.own[0], address) for found in listening) for address in waiting)
     return Server(frozenset() if is_one_hidden else frozenset(owners | listeners), ends)
+
+
+def _accepts_at(listening: str, address: str) -> bool:
+    """Whether who listens there may accept a connection to this address: `::` may mean both protocols."""
+    return listening in (address, "::") or (listening == "0.0.0.0" and ":" not in address)  # noqa: S104 what others bind
 
 
 def _are_on_one_host(server: End, client: End) -> bool:

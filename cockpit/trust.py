@@ -38,23 +38,29 @@ class Peer:
         self._given, self._find = given, find
         self._first: frozenset[int] | None = None
         self._sockets: list[socket.socket] = []
+        self._met: set[str] = set()
+        """The addresses to which our connections led when it was looked up who serves it."""
 
     def meet(self, client: socket.socket) -> str | None:
-        """To be called once for each new connection that is to carry secrets. Why none may be sent through it, as `why_not_trusted`.
+        """To be called once for each new connection that is to carry secrets, or answers that decide. Why it may not, as `why_not_trusted`.
 
-        It is asked once: who holds the other end of a connection doesn't change.
+        It is asked once: who holds the other end of a connection doesn't change. Raises `OSError` if the other end has reset it: nobody
+        knows who that was, and an answer may have come already.
         """
+        connection_of(client)
         self._add(client)
         return self.why_not_trusted(client)
 
     def remember(self, client: socket.socket) -> None:
-        """To be called once for each new connection that carries no secret.
+        """To be called once for each new connection that carries neither.
 
-        The kernel's tables take milliseconds to read, so they are read only until it is known who served the address first.
+        The kernel's tables take milliseconds to read, so they are read only until it is known who served the address first, and for each
+        address to which a name leads.
         """
         is_only_one = self._add(client) == 1
-        if is_only_one or (self._given and self._here and self._first is None):
-            with suppress(OSError):
+        with suppress(OSError):
+            (address, _), _ = connection_of(client)
+            if is_only_one or address not in self._met or (self._given and self._here and self._first is None):
                 self._find_server(client)
 
     def _add(self, client: socket.socket) -> int:
@@ -103,12 +109,15 @@ class Peer:
         Raises `OSError` if that can't be known.
         """
         connections = set()
+        if newest is not None:
+            connections.add(connection_of(newest))
         for one in self._sockets:
             with suppress(OSError):  # it is closed
-                if one is newest or is_established(one):
+                if is_established(one):
                     connections.add(connection_of(one))
         found = (self._find or find_server)(self._port, self._here, frozenset(connections))
         self._here |= found.addresses
+        self._met |= {address for (address, _), _ in connections}
         if self._given and self._here and self._first is None and found.users:
             self._first = found.users
         return found

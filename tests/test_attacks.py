@@ -20,10 +20,12 @@ from cockpit.config import settings
 from cockpit.config.document import InputError
 from cockpit.config.settings import config_path, init, load
 from cockpit.line_file import lines_path
+from cockpit.monitor.cluster_choice import jobs_by_session
 from cockpit.presets.folder import find_preset, write_preset
 from cockpit.recording.folder import make_folder
 from cockpit.sockets import Connection, Server, find_server, listening_users
 from cockpit.sources.probes.ssh_control import SshControlSockets
+from cockpit.sources.ray.client import RayClient
 from cockpit.sources.ray.http import Dashboard
 from cockpit.sources.source import SourceError
 from cockpit.trust import Peer, find_token, why_not_ours
@@ -55,18 +57,69 @@ while True:
     talking.close()
 """
 """Asks for a token, and prints all that it is told."""
+LIAR = """
+import socket, sys
+listening = socket.socket()
+listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listening.bind((sys.argv[2], int(sys.argv[1])))
+listening.listen()
+print("ready", flush=True)
+left = {"/api/authentication_mode": 9, "/api/version": 2, "/api/jobs/": 9}
+bodies = {"/api/authentication_mode": b'{"authentication_mode": "disabled"}', "/api/jobs/": b"[]"}
+talking, _ = listening.accept()
+if "leaves" in sys.argv:
+    listening.close()
+while True:
+    said = b""
+    while b"\\r\\n\\r\\n" not in said:
+        said += talking.recv(4096) or sys.exit()
+    path = said.split()[1].decode().partition("?")[0]
+    left[path] -= 1
+    body = bodies.get(path, b'{"ray_version": "2.60.0", "session_name": "session_of_the_dead"}')
+    length = b"Content-Length: %d\\r\\n" % len(body) if left[path] else b"Connection: close\\r\\n"
+    talking.sendall(b"HTTP/1.1 200 OK\\r\\n%s\\r\\n%s" % (length, body))
+    print("lied about", path, flush=True)
+    if not left[path]:
+        talking.close()
+        talking, _ = listening.accept()
+"""
+"""Says that no job runs, to one who asks over one connection, and has closed it when the last answer is read."""
+HASTY = """
+import socket, struct, sys
+listening = socket.socket()
+listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listening.bind((sys.argv[2], int(sys.argv[1])))
+listening.listen()
+print("ready", flush=True)
+talking, _ = listening.accept()
+listening.close()
+body = b'{"ray_version": "2.60.0", "session_name": "session_of_the_dead"}'
+talking.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: %d\\r\\n\\r\\n%s" % (len(body), body))
+if "resets" in sys.argv:
+    talking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+talking.close()
+print("gone", flush=True)
+sys.stdin.read()
+"""
+"""Answers before it is asked, and is gone at once."""
 
 
 class Taker:
     """Another user's dashboard, from when it is started on."""
 
-    def __init__(self, port: int, *words: str) -> None:
+    def __init__(self, port: int, *words: str, program: str = DASHBOARD) -> None:
         self._process = subprocess.Popen(
-            ["/usr/bin/python3", "-c", DASHBOARD, str(port), *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            ["/usr/bin/python3", "-c", program, str(port), *words],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
             user=MALLORY, group=MALLORY, extra_groups=[], cwd="/",
         )  # fmt: skip
         assert self._process.stdout
         assert self._process.stdout.readline() == "ready\n"
+
+    def next_line(self) -> str:
+        """What it prints next."""
+        assert self._process.stdout
+        return self._process.stdout.readline()
 
     def heard(self) -> str:
         """All of it."""
@@ -200,6 +253,94 @@ async def test_a_jobs_secrets_go_to_nobody_who_binds_the_port_in_that_moment():
         await dashboard.write("POST", "/api/jobs/", dict, timeout=5, content=TOKEN.encode(), hide=str)
     await dashboard.close()
     assert TOKEN not in taker.heard()
+
+
+@pytest.mark.parametrize("words", [(), ("leaves",)])
+async def test_nothing_that_is_said_by_who_took_the_port_and_has_left_ends_a_process(words: tuple[str, ...]):
+    """The address was given, and Ray has ended. He binds the port after it was asked who listens; asked again, the kernel says nobody."""
+    port = free_port()
+    peer = Peer(f"http://127.0.0.1:{port}", given=True)
+    with socket.create_server(("127.0.0.1", port)):  # our own Ray has been asked before
+        assert peer.why_not_trusted() is None
+    assert peer.why_not_trusted() is None
+    liar = Taker(port, "127.0.0.1", *words, program=LIAR)
+    client = RayClient(f"http://127.0.0.1:{port}", token=lambda: None, peer=peer)
+    client._dashboard.auth = "disabled"
+    with pytest.raises(SourceError, match=f"what listens on port {port} of this host belongs to user {MALLORY}"):
+        await jobs_by_session(client, (), lambda: None, client._clock, lambda _: peer.why_not_trusted())
+    await client.close()
+    liar.heard()
+
+
+def resolve_head_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
+    """What `head` is called, in this order."""
+    find = socket.getaddrinfo
+
+    def find_addresses(host: str | bytes, *rest: object, **more: object) -> list[object]:
+        names = addresses if host in ("head", b"head") else (host,)
+        return [found for name in names for found in find(name, *rest, **more)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", find_addresses)
+
+
+async def test_who_listens_at_another_address_of_a_name_is_noticed_though_he_has_closed_the_connection(monkeypatch: pytest.MonkeyPatch):
+    """The connections of a name need not lead to one address: Ray holds one, and another user has bound its port at another."""
+    with socket.create_server(("127.0.0.1", 0)) as ours:
+        port = ours.getsockname()[1]
+        peer = Peer(f"http://head:{port}", given=True)
+        with socket.create_connection(("127.0.0.1", port)) as first:
+            peer.remember(first)
+            assert peer.why_not_trusted() is None
+            liar = Taker(port, "127.0.0.2", program=LIAR)
+            resolve_head_to(monkeypatch, "127.0.0.2", "127.0.0.1")
+            client = RayClient(f"http://head:{port}", token=lambda: None, peer=peer)
+            assert [await client.session() for _ in range(2)] == ["session_of_the_dead"] * 2
+            assert peer.why_not_trusted() == f"what listens on port {port} of this host belongs to user {MALLORY}"
+            await client.close()
+            liar.heard()
+
+
+@pytest.mark.parametrize("words", [(), ("leaves",)])
+async def test_who_holds_another_address_of_a_name_ends_no_process(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]):
+    with socket.create_server(("127.0.0.1", 0)) as ours:
+        port = ours.getsockname()[1]
+        peer = Peer(f"http://head:{port}", given=True)
+        with socket.create_connection(("127.0.0.1", port)) as first:
+            peer.remember(first)
+        liar = Taker(port, "127.0.0.2", *words, program=LIAR)
+        resolve_head_to(monkeypatch, "127.0.0.2", "127.0.0.1")
+        client = RayClient(f"http://head:{port}", token=lambda: None, peer=peer)
+        client._dashboard.auth = "disabled"
+        with pytest.raises(SourceError, match=f"what listens on port {port} of this host belongs to user {MALLORY}"):
+            await jobs_by_session(client, (), lambda: None, client._clock, lambda _: peer.why_not_trusted())
+        await client.close()
+        liar.heard()
+
+
+@pytest.mark.parametrize("words", [(), ("resets",)])
+async def test_an_answer_that_came_before_anybody_was_asked_is_nobodys_word(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]):
+    """It is read though the connection is over; he who sent it is gone, and Ray listens at the other address of the name."""
+    gone: list[str] = []
+
+    class SlowPeer(Peer):
+        def meet(self, client: socket.socket) -> str | None:
+            gone.append(hasty.next_line())
+            return super().meet(client)
+
+    with socket.create_server(("127.0.0.1", 0)) as ours:
+        port = ours.getsockname()[1]
+        peer = SlowPeer(f"http://head:{port}", given=True)
+        with socket.create_connection(("127.0.0.1", port)) as first:
+            peer.remember(first)
+        hasty = Taker(port, "127.0.0.2", *words, program=HASTY)
+        resolve_head_to(monkeypatch, "127.0.0.2", "127.0.0.1")
+        client = RayClient(f"http://head:{port}", token=lambda: None, peer=peer)
+        client._dashboard.auth = "disabled"
+        with pytest.raises(SourceError, match="closed the connection" if words else "is not believed: no process that can be seen"):
+            await client.session(decides=True)
+        await client.close()
+        hasty.heard()
+    assert gone == ["gone\n"]
 
 
 def test_a_pipe_in_place_of_a_token_is_not_waited_for(common: Path):

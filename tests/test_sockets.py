@@ -89,6 +89,31 @@ def test_nobody_is_known_to_serve_a_connection_whose_listener_is_hidden(server: 
             assert find_server(port, NOTHING, through(first, waiting)) == Server(NOBODY, frozenset(["127.0.0.2"]))
 
 
+def test_who_listens_at_another_address_says_nothing_of_a_connection_whose_listener_is_hidden(
+    server: socket.socket, monkeypatch: pytest.MonkeyPatch
+):
+    """A name may have several addresses: what Ray holds at one does not vouch for who will accept our connection at another."""
+    port, tables = server.getsockname()[1], sockets._read_tables
+    with socket.create_server(("127.0.0.1", port)), socket.create_connection(("127.0.0.2", port)) as waiting:
+        both = frozenset(["127.0.0.1", "127.0.0.2"])
+        assert find_server(port, both, through(waiting)) == Server(ME, frozenset(["127.0.0.2"]))
+        is_his = ("127.0.0.2", port)
+        monkeypatch.setattr(sockets, "_read_tables", lambda port: [one for one in tables(port) if not (one.listens and one.own == is_his)])
+        assert find_server(port, both, through(waiting)) == Server(NOBODY, frozenset(["127.0.0.2"]))
+
+
+def test_who_listens_at_all_addresses_of_ipv4_says_nothing_of_one_of_ipv6(monkeypatch: pytest.MonkeyPatch):
+    tables = sockets._read_tables
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as his:
+        port = his.getsockname()[1]
+        with socket.create_server(("0.0.0.0", port)), socket.create_connection(("::1", port)) as waiting:
+            assert find_server(port, LOOPBACK, through(waiting)).users == ME
+            monkeypatch.setattr(
+                sockets, "_read_tables", lambda port: [one for one in tables(port) if not (one.listens and one.own[0] == "::1")]
+            )
+            assert find_server(port, LOOPBACK, through(waiting)).users == NOBODY
+
+
 def test_a_socket_that_becomes_one_of_ipv4_between_two_readings_is_seen(monkeypatch: pytest.MonkeyPatch):
     """Linux turns an accepted socket of IPv6 into one of IPv4 for everybody (IPV6_ADDRFORM), and never back."""
     with socket.socket(socket.AF_INET6) as ours:

@@ -332,8 +332,8 @@ async def _read_jobs_of_other(session: Session, token: Token, clock: Callable[[]
 
 
 async def _read_jobs(ray: RayClient) -> SessionJobs:
-    session = await ray.session()
-    jobs = (await ray.read_jobs()).jobs
-    if session is None or await ray.session() != session:
+    session = await ray.session(decides=True)
+    jobs = (await ray.read_jobs(decides=True)).jobs
+    if session is None or await ray.session(decides=True) != session:
         raise SourceError("the session that answers there is unknown")
     return session, jobs

@@ -17,6 +17,16 @@ def refuse_certificate(_: httpx.Request) -> httpx.Response:
     raise ssl.SSLError(1, "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required")
 
 
+class Socket(socket.socket):
+    """A closed one that says that it leads to another host."""
+
+    def getpeername(self) -> tuple[str, int]:
+        return "192.0.2.7", 8265
+
+    def getsockname(self) -> tuple[str, int]:
+        return "192.0.2.1", 50000
+
+
 class Stream:
     """As much of a connection as is asked of a new one."""
 
@@ -24,7 +34,7 @@ class Stream:
         self.is_closed = False
 
     def get_extra_info(self, _: str) -> socket.socket:
-        with socket.socket() as closed:
+        with Socket() as closed:
             return closed
 
     async def aclose(self) -> None:

@@ -75,12 +75,12 @@ class Ray:
     async def check_meant(self):
         pass
 
-    async def session(self):
+    async def session(self, *, decides=False):
         if self.address == self.silent:
             raise SourceError("connection refused")
         return self.claims.get(self.address, f"of {self.address}")
 
-    async def read_jobs(self):
+    async def read_jobs(self, *, decides=False):
         return JobFacts(("job",))
 
     async def dead_actors(self):

@@ -51,11 +51,11 @@ def find_file_uses(table: ProcessTable, on_progress: OnProgress) -> Tuple[Tuple[
         uid, before = table[pid].details.uid, time.monotonic()
         if spent.get(uid, 0.0) > BUDGET_S and uid not in own_uids():
             return pid, set(), False
+        uses = set(islice(_uses(pid, _opened_paths(pid)), MAX_USES))
         maps = b""
         with suppress(OSError):  # it has ended, or we may not read it
-            maps = read(f"/proc/{pid}/maps", MOST_MAPS_BYTES)
-        places = ((how, _PLACE.search(path)) for path, how in _used_paths(pid, maps))
-        uses = set(islice((FileUse(pid, place[1], place[2] or "", how) for how, place in places if place), MAX_USES))
+            maps = read(f"/proc/{pid}/maps", MOST_MAPS_BYTES)  # read last: whoever maps a file opens it first, and then closes it
+        uses.update(islice(_uses(pid, _mapped_paths(maps)), MAX_USES - len(uses)))
         spent[uid] = spent.get(uid, 0.0) + time.monotonic() - before
         return pid, uses, len(maps) < MOST_MAPS_BYTES
 
@@ -106,11 +106,22 @@ def describe_uses(used: Iterable[FileUse], table: ProcessTable, session: str) ->
         yield f"{session}: {what} {one.how} {by}: {'their' if more else 'its'} space is freed when that process ends"
 
 
-def _used_paths(pid: int, maps: bytes) -> Iterator[Tuple[str, str]]:
-    """Each path that the process uses, and how it uses it. `maps`: its memory map, or the beginning of that."""
+def _uses(pid: int, paths: Iterable[Tuple[str, str]]) -> Iterator[FileUse]:
+    """The paths that lie in a session."""
+    for path, how in paths:
+        if place := _PLACE.search(path):
+            yield FileUse(pid, place[1], place[2] or "", how)
+
+
+def _opened_paths(pid: int) -> Iterator[Tuple[str, str]]:
+    """Each path that the process has open, and how it uses it."""
     yield from ((link, how) for name, how in _LINKS.items() for link in [read_link(f"/proc/{pid}/{name}")] if link)
     with suppress(OSError):  # it has ended, or we may not read it
         yield from ((link, "held open") for link in open_files(pid))
+
+
+def _mapped_paths(maps: bytes) -> Iterator[Tuple[str, str]]:
+    """The same of what it has mapped. `maps`: its memory map, or the beginning of that."""
     for line in maps.split(b"\n")[:-1]:  # the last line may be cut
         if b"/session_" in line:
             yield os.fsdecode(line[line.index(b"/") :]).replace("\\012", "\n"), "mapped"

@@ -160,16 +160,16 @@ class RayClient:
             self._dashboard.wake()
         return found
 
-    async def _ask_version(self) -> wire.Version:
-        version = await self._dashboard.find("/api/version", wire.Version, timeout=4.0)
+    async def _ask_version(self, *, decides: bool = False) -> wire.Version:
+        version = await self._dashboard.find("/api/version", wire.Version, timeout=4.0, decides=decides)
         if version is None:
             server = f", server {self._dashboard.server}" if self._dashboard.server else ""
             raise SourceError(f"{self.address} is not a Ray dashboard: it reports no Ray version (HTTP 404{server})", "not ray")
         return version
 
-    async def session(self) -> str | None:
-        """The session that answers now."""
-        return (await self._ask_version()).session_name
+    async def session(self, *, decides: bool = False) -> str | None:
+        """The session that answers now. `decides`: something ends by this answer."""
+        return (await self._ask_version(decides=decides)).session_name
 
     def _read_of_meant(self, read: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
         """The same answer, believed only if the session that is meant still answers after it; only where one session alone is meant.
@@ -351,9 +351,9 @@ class RayClient:
             with suppress(asyncio.TimeoutError):
                 await wait_within(STATUS_WAIT_S, self._status_told.wait())
 
-    async def read_jobs(self) -> JobFacts:
-        """All jobs, over or not."""
-        entries = await self._from_gcs(self._dashboard.json("/api/jobs/", tuple[wire.Job, ...], timeout=10.0))
+    async def read_jobs(self, *, decides: bool = False) -> JobFacts:
+        """All jobs, over or not. `decides`: something ends by this answer."""
+        entries = await self._from_gcs(self._dashboard.json("/api/jobs/", tuple[wire.Job, ...], timeout=10.0, decides=decides))
         jobs = tuple(job for entry in entries if (job := actors.parse_job(entry)))
         self._jobs_running = any(job.running for job in jobs)
         return JobFacts(jobs=jobs)

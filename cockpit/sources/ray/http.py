@@ -113,7 +113,7 @@ class Dashboard:
         self._clock = clock
         self._transport = transport
         self._clients: dict[bool, httpx.AsyncClient] = {}
-        """By whether they may carry secrets."""
+        """By whether their connections are checked."""
         self._asking = asyncio.Lock()
         self._auth_asked = 0.0
         self._busy: dict[str, asyncio.Lock] = {}
@@ -130,15 +130,15 @@ class Dashboard:
         """Ask every path again at once: what kept Ray from answering is over."""
         self._rests.clear()
 
-    async def json(self, path: str, shape: type[T], *, timeout: float, endpoint: str | None = None) -> T:
-        """The answer to `GET path`, decoded."""
-        body = await self.get(path, timeout=timeout, endpoint=endpoint)
+    async def json(self, path: str, shape: type[T], *, timeout: float, endpoint: str | None = None, decides: bool = False) -> T:
+        """The answer to `GET path`, decoded. `decides`: something ends by it, so that it is heard only from whom secrets are sent to."""
+        body = await self.get(path, timeout=timeout, endpoint=endpoint, decides=decides)
         return await self._read_body(body, "GET", path, partial(decode, shape=shape))
 
-    async def find(self, path: str, shape: type[T], *, timeout: float, endpoint: str | None = None) -> T | None:
+    async def find(self, path: str, shape: type[T], *, timeout: float, endpoint: str | None = None, decides: bool = False) -> T | None:
         """The same; `None` where there is no such thing (404)."""
         try:
-            return await self.json(path, shape, timeout=timeout, endpoint=endpoint)
+            return await self.json(path, shape, timeout=timeout, endpoint=endpoint, decides=decides)
         except DashboardRefusedError as error:
             if error.status == 404:
                 return None
@@ -184,7 +184,14 @@ class Dashboard:
         return f"an HTML page{f' titled “{_line(title)[:MAX_TITLE_CHARS]}”' if title else ''}{self._server_words}"
 
     async def get(
-        self, path: str, *, timeout: float, endpoint: str | None = None, params: Params | None = None, take: Take | None = None
+        self,
+        path: str,
+        *,
+        timeout: float,
+        endpoint: str | None = None,
+        params: Params | None = None,
+        take: Take | None = None,
+        decides: bool = False,
     ) -> bytes:
         """The body of a success, whole, or what `take` has left of it.
 
@@ -199,7 +206,7 @@ class Dashboard:
             self._counter += 1
             fresh = {**(params or {}), "nocache": 1, "_": self._counter}
             try:
-                body = await wait_within(timeout, self._exchange("GET", path, fresh, take=take))
+                body = await wait_within(timeout, self._exchange("GET", path, fresh, take=take, decides=decides))
             except asyncio.TimeoutError:
                 self._rest(endpoint, timeout)
                 raise NoAnswerError(f"Ray dashboard {self.shown} did not answer within {timeout:g} s ({words})") from None
@@ -252,8 +259,10 @@ class Dashboard:
         hide: Hide | None = None,
         headers: Mapping[str, str] = {},
         take: Take | None = None,
+        *,
+        decides: bool = False,
     ) -> bytes:
-        async with self._ask(method, path, params, content, hide, headers) as answer:
+        async with self._ask(method, path, params, content, hide, headers, decides=decides) as answer:
             return await self._body(answer, method, path, take)
 
     @asynccontextmanager
@@ -265,19 +274,23 @@ class Dashboard:
         content: bytes | AsyncIterator[bytes] = b"",
         hide: Hide | None = None,
         headers: Mapping[str, str] = {},
+        *,
+        decides: bool = False,
     ) -> AsyncIterator[httpx.Response]:
         """A success, with its body yet to be read."""
         headers = {**headers, **await self._headers(path)}
         has_token = "Authorization" in headers
         with self._failures(path, method):
             is_secret = has_token or hide is not None or method == "PUT"  # a package may have secrets in its files
-            async with self._open_client(is_secret=is_secret).stream(
+            why = "requires a token, cockpit sends none" if has_token else "is sent no secret" if is_secret else "is not believed"
+            is_checked = is_secret or decides
+            async with self._open_client(is_checked=is_checked).stream(
                 method,
                 f"{self._url}{path}",
                 params=params or None,
                 headers=headers,
                 content=content or None,
-                extensions={"trace": self._make_trace(asked_for(method, path), has_token=has_token, is_secret=is_secret)},
+                extensions={"trace": self._make_trace(asked_for(method, path), why if is_checked else None)},
             ) as answer:
                 self._refuse_encoded(answer, method, path)
                 self.told_at = _moment(answer.headers.get("date")) or self.told_at
@@ -317,9 +330,9 @@ class Dashboard:
             raise SourceError(f"{self.shown} requires a token, and the one found is not valid (looked in {TOKEN_PLACES})")
         return {"Authorization": f"Bearer {token}"}
 
-    def _open_client(self, *, is_secret: bool) -> httpx.AsyncClient:
-        """Secrets have a client of their own: each of its connections was opened, and so checked, by a request with secrets."""
-        if is_secret not in self._clients:
+    def _open_client(self, *, is_checked: bool) -> httpx.AsyncClient:
+        """Secrets, and answers that decide, have a client of their own: each of its connections was checked when it was opened."""
+        if is_checked not in self._clients:
             url = httpx.URL(self._url)
             if url.scheme not in ("http", "https") or not url.host:
                 raise ValueError("it is not an address such as http://head:8265")
@@ -327,29 +340,39 @@ class Dashboard:
                 trust = load_trust() if url.scheme == "https" else None
             except OSError as error:
                 raise SourceError(f"the TLS certificates of this host can't be read: {explain_os_error(error)}") from None
-            self._clients[is_secret] = open_client(trust, transport=self._transport)
-        return self._clients[is_secret]
+            self._clients[is_checked] = open_client(trust, transport=self._transport)
+        return self._clients[is_checked]
 
-    def _make_trace(self, asked: str, *, has_token: bool, is_secret: bool) -> Trace:
-        """What httpcore calls at each step of a request: it checks a new connection before anything is sent through it."""
+    def _make_trace(self, asked: str, refusal: str | None) -> Trace:
+        """What httpcore calls at each step of a request: it checks a new connection before anything is sent through it.
+
+        `refusal`: what an untrusted server is told of, in words; `None`: nothing is checked.
+        """
         opened: list[socket.socket] = []
 
         async def trace(step: str, info: dict[str, Any]) -> None:
             if step == "connection.connect_tcp.complete":
                 stream = info["return_value"]
                 opened.append(stream.get_extra_info("socket"))
-                if not is_secret:
-                    self._peer.remember(opened[0])
-                elif (reason := self._peer.meet(opened[0])) is not None:
+                if refusal is None:
+                    self._peer.remember(opened[-1])
+                elif (error := self._why_not_used(opened[-1], refusal, asked)) is not None:
                     await stream.aclose()
-                    what = "requires a token, cockpit sends none" if has_token else "is sent no secret"
-                    raise DashboardRefusedError(f"{self.shown} {what}: {reason}; if it is the right Ray, name it with --address", 401)
+                    raise error
             # httpcore says the same whether nothing came or something in another protocol, as SSH.
             ended = step == "http11.receive_response_headers.failed" and "Server disconnected" in str(info["exception"])
             if ended and self._url.startswith("http:") and any(map(has_received, opened)):
                 raise NotRayAnswerError(f"{self.shown} is not a Ray dashboard: it does not speak HTTP ({asked})")
 
         return trace
+
+    def _why_not_used(self, connection: socket.socket, refusal: str, asked: str) -> SourceError | None:
+        try:
+            reason = self._peer.meet(connection)
+        except OSError:
+            return NoAnswerError(f"Ray dashboard {self.shown} closed the connection ({asked})")
+        hint = "if it is the right Ray, name it with --address"
+        return None if reason is None else DashboardRefusedError(f"{self.shown} {refusal}: {reason}; {hint}", 401)
 
     async def find_auth(self, *, known: bool = False) -> Auth:
         """Whether a token is wanted; asked unless that is `known`, or was asked a moment ago. Ray before 2.52 knows no such path."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import subprocess
@@ -57,6 +58,40 @@ def test_the_open_files_of_a_process_with_too_much_mapped_are_found(tmp_path: Pa
     used, hanging, pid = ask(tmp_path, None)
     assert pid in used
     assert pid in hanging
+
+
+def test_a_file_that_is_mapped_and_closed_meanwhile_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As whoever maps a file does: it was open before it was mapped."""
+    file = tmp_path / NAME / "x"
+    file.parent.mkdir()
+    file.write_bytes(b"x" * 4096)
+    look, read, turned = holders.open_files, holders.read, []
+    map_file = ctypes.CDLL(None).mmap  # Python's keeps the file open
+    map_file.restype = ctypes.c_void_p
+    with file.open("rb") as held:
+        own = ProcessScanner().scan()[os.getpid()]
+        monkeypatch.setattr(os, "getpid", lambda: 0)
+
+        def turn() -> None:
+            if not turned:
+                turned.append(map_file(None, ctypes.c_size_t(4096), mmap.PROT_READ, mmap.MAP_PRIVATE, held.fileno(), ctypes.c_long(0)))
+                held.close()
+
+        def open_files(pid: int) -> list[str]:
+            found = list(look(pid))
+            turn()
+            return found
+
+        def read_maps(path: str, most: int) -> bytes:
+            found = read(path, most)
+            turn()
+            return found
+
+        monkeypatch.setattr(holders, "open_files", open_files)
+        monkeypatch.setattr(holders, "read", read_maps)
+        used, _ = find_file_uses({own.pid: own}, lambda *_: None)
+    ctypes.CDLL(None).munmap(ctypes.c_void_p(turned[0]), ctypes.c_size_t(4096))
+    assert {use.how for use in used} == {"held open", "mapped"}
 
 
 def test_a_very_long_memory_map_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

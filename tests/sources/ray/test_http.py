@@ -237,7 +237,7 @@ def test_where_it_cant_be_told_who_serves_an_address_nothing_secret_is_sent():
 
     for given in (True, False):
         peer = Peer("http://127.0.0.1:8265", given=given, find=fail)
-        with socket.socket() as client:
+        with socket.create_server(("127.0.0.1", 0)) as ours, socket.create_connection(ours.getsockname()) as client:
             assert peer.meet(client) == "the kernel can't be asked who serves port 8265: too many open files"
         assert peer.why_not_trusted() == "the kernel can't be asked who serves port 8265: too many open files"
         assert not peer.is_ours()
