@@ -15,7 +15,7 @@ from . import trust
 from .trust import Account, TrustError
 
 MOST_BYTES = 32 << 20
-"""Bytes of stdout, and of stderr; a program can't write more."""
+"""Bytes of stdout, and of stderr; a limited program can't write more, and of no other is more read."""
 _LOADS = re.compile(
     r"(?:BASH_ENV|ENV|BASH_FUNC_.*|SHELLOPTS|BASHOPTS|LD_PRELOAD|LD_AUDIT|PYTHON(?:HOME|PATH|STARTUP|USERBASE|INSPECT|BREAKPOINT))\Z"
 )
@@ -78,10 +78,14 @@ def start(
         raise PermissionError(1, f"can't switch to user {account.uid}: {error}") from None
 
 
-def run(words: Sequence[str], account: Account, environ: Mapping[str, str], *, limit_s: float, text: bytes = b"") -> Finished:
+def run(
+    words: Sequence[str], account: Account, environ: Mapping[str, str], *, limit_s: float, text: bytes = b"", limited: bool = True
+) -> Finished:
     """Runs a program until it ends; `text` is its input. Raises `TrustError`, `OSError`.
 
     Input and output are files in memory, not pipes: the kernel itself limits their size, and nobody has to read while the program runs.
+    All files that its descendants write have that limit, for as long as they live. So a login shell of our own account is not `limited`:
+    its profile may start programs that go on, as an agent or tmux.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     most = MOST_BYTES if hard == resource.RLIM_INFINITY else min(MOST_BYTES, hard)
@@ -94,7 +98,8 @@ def run(words: Sequence[str], account: Account, environ: Mapping[str, str], *, l
     with given, out, err:
         given.write(text)
         given.seek(0)
-        process = start(words, account, environ, stdin=given, stdout=out, stderr=err, before=limit_output)
+        before = limit_output if limited else lambda: None
+        process = start(words, account, environ, stdin=given, stdout=out, stderr=err, before=before)
         code: int | None = None
         try:
             with suppress(subprocess.TimeoutExpired):

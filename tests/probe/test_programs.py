@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 
 import pytest
@@ -38,3 +39,15 @@ def test_a_child_that_goes_on_does_not_delay_the_answer():
     ended = run("sleep 600 >/dev/null & echo $!")
     os.kill(int(ended.out), signal.SIGKILL)
     assert ended.code == 0
+
+
+def test_what_a_login_shell_starts_keeps_no_limit_of_ours(monkeypatch: pytest.MonkeyPatch):
+    """A tmux that a profile starts would write no large file any more, in all its windows."""
+    monkeypatch.setattr(programs, "MOST_BYTES", 5000)
+    script = "sleep 600 >/dev/null & echo $!"
+    ended = programs.run(["/bin/sh", "-c", script], programs.our_account(), ENVIRON, limit_s=20, limited=False)
+    started = int(ended.out)
+    assert resource.prlimit(started, resource.RLIMIT_FSIZE) == resource.getrlimit(resource.RLIMIT_FSIZE)
+    os.kill(started, signal.SIGKILL)
+    flood = programs.run(["/bin/sh", "-c", "head -c 9000 /dev/zero"], programs.our_account(), ENVIRON, limit_s=20, limited=False)
+    assert (flood.code, len(flood.out)) == (None, 5000)

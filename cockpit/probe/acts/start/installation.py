@@ -134,7 +134,7 @@ def _find_on_path() -> Tuple[str, str, str] | None:
         return ray, our_name, "on the PATH"
     entry = _entry(our_name)
     shell = entry.pw_shell if entry and entry.pw_shell else "/bin/sh"
-    output = _read_output([shell, "-lc", "command -v ray"], programs.our_account(), programs.our_environment())
+    output = _read_output([shell, "-lc", "command -v ray"], programs.our_account(), programs.our_environment(), limited=False)
     ray = next((line for line in reversed(output.splitlines()) if line.startswith("/")), "")
     return (ray, our_name, "on the PATH of a login shell") if ray else None
 
@@ -169,10 +169,10 @@ def versions(installation: Installation) -> Tuple[str | None, str | None]:
     return ray, version
 
 
-def _read_output(words: list[str], account: Account, environ: Mapping[str, str]) -> str:
+def _read_output(words: list[str], account: Account, environ: Mapping[str, str], *, limited: bool = True) -> str:
     """The output of a short command; empty if it fails or hangs."""
     try:
-        ended = programs.run(words, account, environ, limit_s=OUTPUT_TIMEOUT_S)
+        ended = programs.run(words, account, environ, limit_s=OUTPUT_TIMEOUT_S, limited=limited)
     except (TrustError, OSError):
         return ""
     return ended.out.decode("utf-8", "replace") if ended.code == 0 else ""
