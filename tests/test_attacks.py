@@ -95,13 +95,14 @@ talking, _ = listening.accept()
 listening.close()
 body = b'{"ray_version": "2.60.0", "session_name": "session_of_the_dead"}'
 talking.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: %d\\r\\n\\r\\n%s" % (len(body), body))
+sys.stdin.readline()
 if "resets" in sys.argv:
     talking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 talking.close()
 print("gone", flush=True)
 sys.stdin.read()
 """
-"""Answers before it is asked, and is gone at once."""
+"""Answers before it is asked, and is gone once it is told to."""
 
 
 class Taker:
@@ -116,9 +117,12 @@ class Taker:
         assert self._process.stdout
         assert self._process.stdout.readline() == "ready\n"
 
-    def next_line(self) -> str:
-        """What it prints next."""
+    def go(self) -> str:
+        """Tells it to go, and waits for what it prints then."""
+        assert self._process.stdin
         assert self._process.stdout
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
         return self._process.stdout.readline()
 
     def heard(self) -> str:
@@ -324,7 +328,7 @@ async def test_an_answer_that_came_before_anybody_was_asked_is_nobodys_word(monk
 
     class SlowPeer(Peer):
         def meet(self, client: socket.socket) -> str | None:
-            gone.append(hasty.next_line())
+            gone.append(hasty.go())
             return super().meet(client)
 
     with socket.create_server(("127.0.0.1", 0)) as ours:
