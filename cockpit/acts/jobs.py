@@ -1,4 +1,4 @@
-"""Acts that Ray's job API carries out: a job is stopped and waited for, a finished one deleted."""
+"""Defines the actions of Ray's job API: stop a job and wait for its end, and delete a finished job."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 MAX_NAMED_JOBS = 8
 Outcome = tuple[str, tuple[str, ...]]
-"""What became of a job, and what it has left behind."""
+"""The result for a job, and sentences about what it leaves behind."""
 
 
 class JobAct(Act):
-    """Done to one job, as Ray knows it at that moment."""
+    """The common part: one job, as Ray lists it at that moment."""
 
     operand = "id"
     takes = Job
@@ -36,14 +36,14 @@ class JobAct(Act):
 
     @abstractmethod
     async def carry_out(self, target: Target, monitor: ClusterMonitor) -> Outcome:
-        """Done only to the same job: same id, same start. Raises `NotMeantError` where it is another, `SourceError`."""
+        """Do it if the job is the same: same id, same start. Raises `NotMeantError` if it is another, and `SourceError`."""
 
     def nothing_to_do(self, job: Job) -> str | None:
-        """Why that is so already, which is no failure; `None`: it isn't."""
+        """Return why nothing needs to be done, which is no failure, or `None`."""
         return None
 
     def leaves(self, job: Job, snapshot: Snapshot) -> tuple[str, ...]:
-        """What stays when it is done."""
+        """Return what stays afterwards."""
         return ()
 
     async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
@@ -59,7 +59,7 @@ class JobAct(Act):
         return plan_one(self, target, self.leaves(job, context.snapshot))
 
     async def perform(self, plan: Plan, context: ActContext, hear: Hear) -> Receipt:
-        from cockpit.sources.probes.requests import Progress  # deferred, as in `act`; whoever acts has imported it
+        from cockpit.sources.probes.requests import Progress  # deferred, as in `act`; by now it is imported anyway
 
         (target,) = plan.targets
         hear(RAY, Progress(f"{plan.title} {target.id}"))
@@ -73,7 +73,7 @@ class JobAct(Act):
 
 
 class StopJob(JobAct):
-    """What is over already is no failure."""
+    """Stops a job. A job that has already ended is no failure."""
 
     id = "stop-job"
     keys = "J"
@@ -101,7 +101,7 @@ class StopJob(JobAct):
 
 
 class DeleteJob(JobAct):
-    """Only a finished one."""
+    """Deletes a finished job from Ray's list."""
 
     id = "delete-job"
     keys = "X"

@@ -1,4 +1,4 @@
-"""One Ray session is stopped on all its hosts, or on some; or every Ray on them."""
+"""Defines the action that stops one Ray session on all its hosts or on some, or every Ray on them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Stop(HostAct):
-    """The session is named, or the one that is followed: never whichever happens to live on a host."""
+    """Stops the named session, or the followed one; never a session only because it lives on a host."""
 
     id = "stop"
     keys = "S"
@@ -45,7 +45,7 @@ class Stop(HostAct):
         return without_none(act="stop", session=aim.session, everything=aim.everything, force=aim.force, grace=aim.grace, **more)
 
     def aim_at(self, rows: Sequence[Session]) -> Aim | str:
-        """One session, on however many hosts it was chosen."""
+        """Allow rows of one session, on any number of hosts."""
         names = tuple(dict.fromkeys(row.name for row in rows))
         return Aim(session=names[0]) if len(names) == 1 else f"{self.title}: one at a time, but rows of {len(names)} sessions are tagged"
 
@@ -53,7 +53,7 @@ class Stop(HostAct):
         return replace(aim, session=context.session(aim), slurm_ids=tuple(sorted(context.snapshot.slurm_ids)))
 
     async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
-        """Of one session: where hosts answer of several, somebody has to choose."""
+        """Plan for one session. Raise `UnclearSessionError` if the hosts have several, because a person must choose."""
         plan = await super().plan(aim, context, hear)
         sessions = set() if aim.everything else {target.session for target in plan.targets if target.session}
         if len(sessions) > 1:
@@ -61,7 +61,7 @@ class Stop(HostAct):
         return plan
 
     def with_unknown_hosts(self, plan: Plan, unknown: str, context: ActContext) -> Plan:
-        """They would not be stopped, so that they count as not reached; and what works there is not known."""
+        """Count unknown hosts as not reached, because Ray would not be stopped there. Their work is unknown too."""
         if not plan.targets:
             return super().with_unknown_hosts(plan, unknown, context)
         has_ray = any(target.kind == "ray" for target in plan.targets)
@@ -69,7 +69,7 @@ class Stop(HostAct):
         return replace(plan, losses=(*plan.losses, *more), unreached=(*plan.unreached, Unreached("other hosts", unknown)))
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
-        """All that works in it; nothing is known here of a Ray that isn't followed."""
+        """Return all work in the session. The work of a Ray that is not followed is unknown here."""
         hosts = {target.host for target in plan.targets}
         if snapshot.cluster.session not in {target.session for target in plan.targets}:
             hosts = set()
