@@ -133,9 +133,7 @@ class Act(Operation, Protocol):
     why_word: ClassVar[str] = "Running work will end."
     """Why a word must be typed."""
     is_for_followed: ClassVar[bool] = False
-    """It changes the followed Ray. At the confirmation that must still be the session of the plan."""
-    needs_cluster: ClassVar[bool] = False
-    """It can be planned only when the followed cluster is known. Leftovers can be found without it."""
+    """It changes the followed Ray: that must be known for the plan, and must still be the same session when the plan is performed."""
 
     @abstractmethod
     async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:

@@ -31,7 +31,6 @@ class RayAct(HostAct):
     operand = "ray_id"
     id_digits: ClassVar[tuple[int, ...]] = (32, 36)  # of actors and of placement groups: the probe says which of them it is
     max_rows = MAX_AT_ONCE
-    needs_cluster = True
     is_for_followed = True
 
     def request(self, aim: Aim, host: str) -> dict[str, Any]:

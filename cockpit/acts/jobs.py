@@ -31,32 +31,22 @@ class JobAct(Act):
     takes = Job
     noun = "a job"
     nouns: ClassVar[Nouns] = {"job": ("job", "jobs")}
-    needs_cluster = True
     is_for_followed = True
 
     @abstractmethod
     async def carry_out(self, target: Target, monitor: ClusterMonitor) -> Outcome:
         """Do it if the job is the same: same id, same start. Raises `NotMeantError` if it is another, and `SourceError`."""
 
-    def nothing_to_do(self, job: Job) -> str | None:
-        """Return why nothing needs to be done, which is no failure, or `None`."""
-        return None
-
-    def leaves(self, job: Job, snapshot: Snapshot) -> tuple[str, ...]:
-        """Return what stays afterwards."""
-        return ()
-
-    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
+    async def find_job(self, aim: Aim, context: ActContext) -> tuple[Job, Target]:
+        """Return the job, and the job as a target. Raises `SourceError` if Ray does not list it."""
         jobs = await context.monitor.jobs()
         job = next((job for job in jobs if aim.id in (job.id, job.job)), None)
         if job is None:
             running = ", ".join([job.id for job in jobs if job.running][:MAX_NAMED_JOBS])
             raise SourceError(f"Ray has no job {aim.id}; {f'running: {running}' if running else 'none is running'}")
-        if (nothing := self.nothing_to_do(job)) is not None:
-            return Plan(self.id, self.title, notes=(nothing,), hosts=(RAY,))
         why = tuple(text.strip().splitlines()[0] for text in (job.entrypoint, job.message) if text and text.strip())
         target = Target("job", RAY, why, id=job.id, job=job.job, state=job.status, started=job.started, reason=self.why_not(job))
-        return plan_one(self, target, self.leaves(job, context.snapshot))
+        return job, target
 
     async def perform(self, plan: Plan, context: ActContext, hear: Hear) -> Receipt:
         from cockpit.sources.probes.requests import Progress  # deferred, as in `act`; by now it is imported anyway
@@ -83,11 +73,11 @@ class StopJob(JobAct):
     def why_not(self, row: Job) -> str | None:
         return None if row.running else f"Job {row.id} has already ended ({row.status})"
 
-    def nothing_to_do(self, job: Job) -> str | None:
-        return None if job.running else f"job {job.id} has already ended ({job.status})"
-
-    def leaves(self, job: Job, snapshot: Snapshot) -> tuple[str, ...]:
-        return left_by_job(snapshot, job.id)
+    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
+        job, target = await self.find_job(aim, context)
+        if not job.running:
+            return Plan(self.id, self.title, notes=(f"job {job.id} has already ended ({job.status})",), hosts=(RAY,))
+        return plan_one(self, target, left_by_job(context.snapshot, job.id))
 
     async def carry_out(self, target: Target, monitor: ClusterMonitor) -> Outcome:
         name = target.id or ""
@@ -110,6 +100,10 @@ class DeleteJob(JobAct):
 
     def why_not(self, row: Job) -> str | None:
         return f"Job {row.id} is still running: stop it first" if row.running else None
+
+    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
+        _, target = await self.find_job(aim, context)
+        return plan_one(self, target, ())
 
     async def carry_out(self, target: Target, monitor: ClusterMonitor) -> Outcome:
         await monitor.choice.followed_ray().job_acts().delete_job(target.id or "", target.started)

@@ -36,7 +36,6 @@ class Stop(HostAct):
         "KubeRay runs this Ray cluster and would start it again: delete the pod of a node (`cockpit delete-pod NODE`), "
         "or suspend or delete the RayCluster with kubectl"
     )
-    needs_cluster = True
     is_for_followed = True
     grace_s = 16.0  # Ray's own (scripts.py, `ray stop --grace-period`)
 
