@@ -94,7 +94,6 @@ class StuckProcess(Value, frozen=True, kw_only=True):
     waits_in: str | None = None
     """The kernel function (/proc/PID/wchan)."""
     mount: str | None = None
-    """The mount point of the file system."""
     kind: str | None = None
     """The type of the file system: nfs4, lustre, fuse.sshfs, …"""
     source: str | None = None
@@ -166,7 +165,6 @@ class Process(Value, frozen=True, kw_only=True):
     other_job: str | None = None
     """Its job, if that is not known to be of the followed cluster: each Ray counts its jobs from 1."""
     node: str | None = None
-    """Ray's id of its node, if known."""
     ns_pid: int | None = None
     """Its pid in its container; `None` if it is the same, or unknown."""
     inside: str | None = None
@@ -259,7 +257,6 @@ class RayProcess(Value, frozen=True):
     pid: int
     session: str | None = None
     node: str | None = None
-    """A raylet's: Ray's id of its node."""
     state: str | None = None
     """As in ps; T is stopped by a signal."""
     ray: str | None = None
@@ -270,7 +267,6 @@ class RayProcess(Value, frozen=True):
     """Its CUDA_VISIBLE_DEVICES; `None`: it has none, or it is unknown."""
     files: int | None = None
     files_limit: int | None = None
-    """Open files, and their soft limit."""
     frameworks: Mapping[str, str] | None = None
     """A raylet's: the versions of `openrlhf` and `verl` that are installed beside its Ray."""
     tasks: tuple[TaskLimit, ...] | None = None
@@ -329,7 +325,6 @@ class Session(Value, frozen=True, kw_only=True):
     """The folder of a Ray session on a host."""
 
     host: str = ""
-    """As in `Process`."""
     name: str
     path: str
     live: bool | None = None
@@ -413,7 +408,6 @@ class Host(Value, frozen=True):
     pid_digits: int | None = None
     """The digits of the newest pid; the next one has as many, or one more."""
     pid_max: int | None = None
-    """kernel.pid_max: all pids are below it."""
     machine: str | None = None
     """The boot id of its kernel and its probe's PID namespace: different for every host and container."""
     faults: tuple[Fault, ...] = ()

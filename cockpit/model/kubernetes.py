@@ -26,7 +26,6 @@ class Container(Value, frozen=True):
     message: str | None = None
     """Details of `waiting`."""
     memory_limit: int | None = None
-    """`None`: no limit."""
     ended: ContainerEnd | None = None
 
 
@@ -37,7 +36,6 @@ class Pod(Value, frozen=True):
     uid: str
     """Its identity: a later pod with the same name has another uid."""
     ip: str = ""
-    """Empty until it has one."""
     phase: str = ""
     """`Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`."""
     head: bool = False

@@ -17,9 +17,7 @@ class OomKill(Value, frozen=True):
     """Ray's name of a task or actor, or a command."""
     actor: str | None = None
     job: str | None = None
-    """As in `Process`."""
     node: str | None = None
-    """Ray's id of its node."""
     host: str | None = None
     held: int | None = None
     text: str = ""

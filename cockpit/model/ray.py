@@ -76,7 +76,6 @@ class Node(Value, frozen=True):
     ended: float | None = None
     """When it joined Ray, and when Ray declared it dead, by the head's clock."""
     pod: str | None = None
-    """Its pod in Kubernetes."""
     had: tuple[str, ...] = ()
     """For a dead node: ids of the actors whose workers Ray last listed on it."""
 
@@ -167,7 +166,6 @@ class Bundle(Value, frozen=True):
     needs: Mapping[str, float]
     node: str | None = None
     labels: Mapping[str, str] = {}
-    """As in `Actor`."""
 
 
 class PlacementGroup(Value, frozen=True):
@@ -214,7 +212,6 @@ class Job(Value, frozen=True):
     driver_pid: int | None = None
     exit_code: int | None = None
     preset: str | None = None
-    """The name of the preset that it was launched from."""
     runtime_env: Mapping[str, Any] | None = None
     """Without secrets."""
     metadata: Mapping[str, str] | None = None
