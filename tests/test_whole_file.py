@@ -38,7 +38,7 @@ def test_a_pipe_or_a_device_keeps_its_place(tmp_path):
     assert stat.S_ISFIFO((tmp_path / "pipe").lstat().st_mode)
 
 
-def test_what_can_not_be_written_leaves_the_old_one_and_nothing_beside_it(tmp_path, monkeypatch):
+def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
     path = tmp_path / "a.prom"
     path.write_text("old")
 

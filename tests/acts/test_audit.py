@@ -53,7 +53,7 @@ def test_a_link_in_the_place_of_the_log_is_not_followed(path, tmp_path):
     assert (tmp_path / "other").read_text() == "kept"
 
 
-def test_an_act_that_was_broken_off_says_so(path):
+def test_an_aborted_action_is_logged_as_aborted(path):
     audit = Audit(path, lambda: 0.0)
     audit.end(audit.begin(PLAN), PLAN, None, "the terminal is gone")
     assert lines(path)[1]["outcome"] == {"broken_off": "the terminal is gone"}
@@ -97,12 +97,12 @@ def test_two_cockpits_never_mix_their_lines(path):
     assert len(lines(path)) == 60
 
 
-def test_it_lies_where_the_desktop_specification_says(monkeypatch):
+def test_its_folder_is_that_of_the_xdg_specification(monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
     assert str(audit_path()) == "/state/cockpit/acts.jsonl"
 
 
-def test_what_is_not_known_is_left_out_of_a_row():
+def test_unknown_fields_are_not_in_a_row():
     row = brief(ORPHAN, "kill", {})
     assert row["host"], row["act"] == ("w1", "kill")
     assert row["why"] == "its raylet is dead"
@@ -115,11 +115,11 @@ def test_a_row_has_the_host_s_own_name_and_what_people_call_it():
     assert "host_title" not in brief(ORPHAN, "kill", {ORPHAN.host: ORPHAN.host})
 
 
-def test_freed_memory_that_nobody_measured_is_null():
+def test_freed_memory_that_was_not_measured_is_null():
     assert outcome_of(RECEIPT)["freed"] == {"gpu": 7, "disk": None, "shm": None}
 
 
-def test_a_user_whose_uid_has_no_name_is_called_by_the_uid(monkeypatch):
+def test_a_user_without_a_name_is_named_by_the_uid(monkeypatch):
     """As in a container that runs as any uid."""
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(name, raising=False)

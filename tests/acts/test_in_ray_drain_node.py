@@ -37,7 +37,7 @@ def test_nodes_are_asked_for_by_the_ids_that_ray_gave_them():
     assert DRAIN.request(Aim(id=WORKER), "head")["ids"] == [WORKER]
 
 
-def test_its_name_is_typed_and_what_goes_on_is_told():
+def test_its_name_must_be_typed_and_the_continuing_actors_are_named():
     world = replace(snapshot(), actors=(actor(1, node=WORKER), actor(2, node=WORKER), actor(3)))
     impact = DRAIN.impact(plan("w1"), world, {})
     assert impact.word == "w1"

@@ -44,7 +44,7 @@ def test_gpus_of_a_group_are_not_counted_again_for_the_actors_in_it():
     assert lost == "3 actors and 1 placement group of job train1 end with it and free 5 GPUs: 2 × Critic, Policy"
 
 
-def test_what_waits_holds_nothing_but_ends_too():
+def test_pending_actors_and_groups_end_too_and_free_nothing():
     waiting = placed(4, state="PENDING", bundles=(Bundle({"GPU": 4.0}),))
     lost = lost_with_job(world(critic(1, state="PENDING_CREATION"), groups=(waiting,)), "train1")
     assert lost == ("1 actor and 1 placement group of job train1 end with it: Critic",)
@@ -67,7 +67,7 @@ def test_detached_things_stay_and_are_named():
 
 
 @pytest.mark.parametrize("ask", [lost_with_job, left_by_job])
-def test_unknown_lists_are_said_to_be_unknown(ask: Any):
+def test_unknown_lists_are_reported_as_unknown(ask: Any):
     assert ask(world(actors=None, placement_groups=None), "train1") == (
         "the list of actors is unknown",
         "the list of placement groups is unknown",
@@ -97,7 +97,7 @@ def test_a_driver_of_unknown_place_is_no_driver_elsewhere():
     assert said == "job 03000000 may end: its driver's node is unknown"
 
 
-def test_without_a_dashboard_nobody_knows_what_a_stop_costs():
+def test_without_a_dashboard_the_losses_of_a_stop_are_unknown():
     assert "unknown" in lost_with_session(Snapshot(), {"node1"})[0]
 
 
@@ -154,13 +154,13 @@ def test_an_actor_and_what_it_holds():
     assert lost_with_actor(world(), f"{1:032x}") == ("what this actor does and holds is unknown",)
 
 
-def test_a_job_that_is_over_or_not_known_is_not_said_to_fail():
+def test_an_ended_or_unknown_job_is_not_reported_to_fail():
     over = Job("train1", "02000000", "train1", "FAILED")
     for jobs in ((over,), (), None):
         assert lost_with_actor(world(critic(1), jobs=jobs), f"{1:032x}")[1:] == ()
 
 
-def test_nobody_knows_who_uses_a_detached_actor():
+def test_the_jobs_that_use_a_detached_actor_are_unknown():
     lost = lost_with_actor(world(critic(1, detached=True, name="keeper")), f"{1:032x}")
     assert lost[1:] == ("actor Critic keeper is detached: the jobs that use it are unknown",)
 

@@ -70,7 +70,7 @@ def test_more_nodes_than_can_be_looked_at_are_refused(tmp_path: Path):
         named_allocation("42", "n[0001-1500],m[0001-1500]")
 
 
-def test_what_the_file_or_a_flag_says_holds_before_it(programs: Path, tmp_path: Path):
+def test_the_config_file_and_flags_override_slurm(programs: Path, tmp_path: Path):
     path = tmp_path / "config.yaml"
     path.write_text("reach: ssh {address} {python} -\n")
     config = load({"hosts": "w1"}, allocation(programs), path)
@@ -93,7 +93,7 @@ def test_a_list_of_nodes_is_expanded_as_scontrol_does(nodes: str, names: list[st
 
 
 @pytest.mark.parametrize("nodes", ["n[1-", "n[a-b]", "n]1[", "n[1-999999999]", "n[1-2000,1-2000]", "n[]"])
-def test_what_is_no_list_of_nodes_leaves_the_hosts_to_ray(programs: Path, nodes: str):
+def test_an_invalid_list_of_nodes_leaves_the_hosts_to_ray(programs: Path, nodes: str):
     found = find_allocation(allocation(programs, nodes))
     assert found is not None
     assert found.hosts == ()
@@ -118,7 +118,7 @@ def test_outside_of_a_job_there_is_none(programs: Path, env: dict[str, str]):
     assert find_allocation({"PATH": str(programs), **env}) is None
 
 
-def test_without_srun_hosts_are_reached_as_ever(tmp_path: Path):
+def test_without_srun_hosts_are_reached_by_ssh(tmp_path: Path):
     assert load({}, allocation(tmp_path), tmp_path / "none.yaml").reach == DEFAULT_REACH
 
 

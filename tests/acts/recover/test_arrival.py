@@ -74,7 +74,7 @@ async def test_another_session_behind_the_same_address_is_not_believed(monkeypat
         await whole(dashboard(looks, "session_2026-11-20_01-17-58_164160_1"), {"head": 8.0, "w1": 8.0})
 
 
-async def test_what_is_missing_in_the_end_is_said(monkeypatch: pytest.MonkeyPatch):
+async def test_the_missing_gpus_are_in_the_error_after_the_timeout(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(arrival, "JOIN_TIMEOUT_S", 0.6)
     with pytest.raises(StepError, match=r"cluster not complete after 1 s: w1: 4 of 8 GPUs"):
         await whole(dashboard([[node("10.0.0.1", 8), node("10.0.0.2", 4)]]), {"head": 8.0, "w1": 8.0})
