@@ -136,11 +136,11 @@ class Act(Operation, Protocol):
     """It changes the followed Ray: that must be known for the plan, and must still be the same session when the plan is performed."""
 
     @abstractmethod
-    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
+    async def plan(self, aim: Aim, context: ActContext, on_progress: Hear) -> Plan:
         """Return exactly what would be changed now, and what is refused, with reasons. Changes nothing. Raises `SourceError`."""
 
     @abstractmethod
-    async def perform(self, plan: Plan, context: ActContext, hear: Hear) -> Receipt:
+    async def perform(self, plan: Plan, context: ActContext, on_progress: Hear) -> Receipt:
         """Carry out the plan on targets whose identity is proven again at this moment. Raises `SourceError`."""
 
     @abstractmethod

@@ -45,7 +45,7 @@ class DeletePod(Act):
         aim = super().aim_at(rows)
         return aim if isinstance(aim, str) else Aim(rows=tuple(rows), id=rows[0].pod)
 
-    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
+    async def plan(self, aim: Aim, context: ActContext, on_progress: Hear) -> Plan:
         from cockpit.sources.kubernetes.facts import list_pods  # deferred, here and below: most clusters have no pods
 
         api, name = _api_of(context), aim.id or ""
@@ -72,7 +72,7 @@ class DeletePod(Act):
         target = Target("pod", KUBERNETES, id=pod.uid, name=pod.name, state=pod.phase, part=part, node=node_id, reason=why_not)
         return plan_one(self, target, tuple(notes))
 
-    async def perform(self, plan: Plan, context: ActContext, hear: Hear) -> Receipt:
+    async def perform(self, plan: Plan, context: ActContext, on_progress: Hear) -> Receipt:
         """Delete the planned pod. A newer pod with the same name stays."""
         from cockpit.sources.kubernetes.api import KubernetesRefusedError
         from cockpit.sources.kubernetes.facts import delete_pod

@@ -40,7 +40,7 @@ class ActionExecutor:
         """Return cockpit's name for a host; an unknown host is reached as the entry says from now on. Raises `SourceError`."""
         return self._context.register_host(entry)
 
-    async def plan(self, act: Act, aim: Aim, hear: Hear = lambda *_: None) -> Plan:
+    async def plan(self, act: Act, aim: Aim, on_progress: Hear = lambda *_: None) -> Plan:
         """Return what would be changed now, which live work ends, and the word to be typed. Nothing is changed.
 
         Raises `NotMeantError` if the action is not possible for this Ray, and `SourceError`.
@@ -49,13 +49,13 @@ class ActionExecutor:
             raise NotMeantError(act.why_not_in_pods)
         await self._monitor.wait_until_complete()  # a key may be pressed before the first answers
         self._context.refuse_unshown(aim.shown)
-        plan = self._context.with_ray(await act.plan(aim, self._context, self._by_title(hear)), aim)
+        plan = self._context.with_ray(await act.plan(aim, self._context, self._by_title(on_progress)), aim)
         if act.is_for_followed and not plan.empty:
             await self._context.refuse_other_ray(plan)
         impact = act.impact(plan, self._context.snapshot, self._context.addresses) if plan.targets else Impact()
         return replace(plan, losses=(*plan.losses, *impact.ends), word=plan.word or impact.word)
 
-    async def perform(self, plan: Plan, hear: Hear = lambda *_: None) -> Receipt:
+    async def perform(self, plan: Plan, on_progress: Hear = lambda *_: None) -> Receipt:
         """Perform exactly the plan, on targets that are still the same. Raises `SourceError` if nothing was begun."""
         if self._busy.locked():
             raise SourceError("another action is running")
@@ -72,16 +72,16 @@ class ActionExecutor:
                 unlogged = error.strerror or str(error)
             self._running = log_id, plan
             try:
-                receipt = await act.perform(plan, self._context, self._by_title(hear))
+                receipt = await act.perform(plan, self._context, self._by_title(on_progress))
             finally:
                 unlogged = self._log_outcome(receipt) or unlogged
                 self._monitor.refresh()
             notes = (*receipt.notes, *([f"the action log could not be written: {unlogged}"] if unlogged else []))
             return replace(receipt, took=time.monotonic() - began, notes=notes)
 
-    def _by_title(self, hear: Hear) -> Hear:
+    def _by_title(self, on_progress: Hear) -> Hear:
         """Report the progress of a host under the name that people use."""
-        return lambda host, progress: hear(self._context.titles_of([host])[host], progress)
+        return lambda host, progress: on_progress(self._context.titles_of([host])[host], progress)
 
     def _log_outcome(self, receipt: Receipt | None) -> str | None:
         """Log the outcome once, also if `close` aborts the action. Return why it can't be logged, or `None`."""

@@ -39,9 +39,9 @@ class RayAct(HostAct):
     def at_session(self, aim: Aim, context: ActContext) -> Aim:
         return replace(aim, session=context.session(aim))
 
-    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
+    async def plan(self, aim: Aim, context: ActContext, on_progress: Hear) -> Plan:
         """Raise `SourceError` also if Ray knows nothing with the id that was typed."""
-        plan = await super().plan(aim, context, hear)
+        plan = await super().plan(aim, context, on_progress)
         unknown = [target for target in plan.refused if target.what in self.nouns and target.state is None]
         if unknown and not aim.rows:
             raise SourceError(unknown[0].reason or "")

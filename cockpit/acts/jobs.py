@@ -48,11 +48,11 @@ class JobAct(Act):
         target = Target("job", RAY, why, id=job.id, job=job.job, state=job.status, started=job.started, reason=self.why_not(job))
         return job, target
 
-    async def perform(self, plan: Plan, context: ActContext, hear: Hear) -> Receipt:
+    async def perform(self, plan: Plan, context: ActContext, on_progress: Hear) -> Receipt:
         from cockpit.sources.probes.requests import Progress  # deferred, as in `act`; by now it is imported anyway
 
         (target,) = plan.targets
-        hear(RAY, Progress(f"{plan.title} {target.id}"))
+        on_progress(RAY, Progress(f"{plan.title} {target.id}"))
         try:
             outcome, notes = await self.carry_out(target, context.monitor)
         except NotMeantError as error:
@@ -73,7 +73,7 @@ class StopJob(JobAct):
     def why_not(self, row: Job) -> str | None:
         return None if row.running else f"Job {row.id} has already ended ({row.status})"
 
-    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
+    async def plan(self, aim: Aim, context: ActContext, on_progress: Hear) -> Plan:
         job, target = await self.find_job(aim, context)
         if not job.running:
             return Plan(self.id, self.title, notes=(f"job {job.id} has already ended ({job.status})",), hosts=(RAY,))
@@ -101,7 +101,7 @@ class DeleteJob(JobAct):
     def why_not(self, row: Job) -> str | None:
         return f"Job {row.id} is still running: stop it first" if row.running else None
 
-    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
+    async def plan(self, aim: Aim, context: ActContext, on_progress: Hear) -> Plan:
         _, target = await self.find_job(aim, context)
         return plan_one(self, target, ())
 

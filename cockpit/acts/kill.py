@@ -40,9 +40,9 @@ class KillAct(HostAct):
         chosen = tuple(sorted({row.host for row in aim.rows if isinstance(row, Process)}))
         return chosen or ((context.monitor.pool.local,) if aim.pids else context.all_hosts)
 
-    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
+    async def plan(self, aim: Aim, context: ActContext, on_progress: Hear) -> Plan:
         """Plan as every action on hosts, and name the owner of each process of another Ray."""
-        return with_owners(await super().plan(aim, context, hear), context.snapshot)
+        return with_owners(await super().plan(aim, context, on_progress), context.snapshot)
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         """Leftovers end nothing. Otherwise the word names the work of the first process, or of the first one of another Ray."""

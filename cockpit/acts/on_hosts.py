@@ -47,13 +47,13 @@ class HostAct(Act):
         """Return the hosts to ask if the user has named none."""
         return context.all_hosts
 
-    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
+    async def plan(self, aim: Aim, context: ActContext, on_progress: Hear) -> Plan:
         aim = self.at_session(aim, context)
         context.update_hosts()
         hosts = context.named_hosts(aim.hosts) if aim.hosts else self.hosts(aim, context)
         jobs, silent = await context.jobs_by_session() if self.asks_for_jobs else ([], ())
         asked = {host: {**self.request(aim, host), "stage": "plan", "jobs": jobs, "past": _past(context.snapshot, host)} for host in hosts}
-        answers = await context.requests.send(asked, hear, PLAN_SILENCE_S)
+        answers = await context.requests.send(asked, on_progress, PLAN_SILENCE_S)
 
         followed, titles, snapshot = context.follows(aim.session), context.titles_of(hosts), context.snapshot
         plan = with_gpus(build_plan(self, answers, asked, followed=followed, titles=titles), snapshot)
@@ -74,7 +74,7 @@ class HostAct(Act):
         anything = plan.targets or plan.refused or any(one.live for one in context.snapshot.sessions or ())
         return replace(plan, notes=(*plan.notes, unknown)) if anything else plan
 
-    async def perform(self, plan: Plan, context: ActContext, hear: Hear) -> Receipt:
+    async def perform(self, plan: Plan, context: ActContext, on_progress: Hear) -> Receipt:
         """Send each host its own targets; the host checks them again."""
         jobs, _ = await context.jobs_by_session()
         asked = {}
@@ -83,7 +83,7 @@ class HostAct(Act):
             own = {"jobs": jobs, "stage": "do", "targets": mine, "past": _past(context.snapshot, host)}
             asked[host] = {**plan.requests[host], **own}
         silence = ACT_SILENCE_S + max((self._grace_of(one) for one in asked.values()), default=0.0)
-        receipt = build_receipt(self, plan, await context.requests.send(asked, hear, silence))
+        receipt = build_receipt(self, plan, await context.requests.send(asked, on_progress, silence))
         named = {name: with_names(getattr(receipt, name), context.snapshot) for name in ("done", "refused", "failed")}
         return replace(receipt, **named)
 

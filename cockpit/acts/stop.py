@@ -51,9 +51,9 @@ class Stop(HostAct):
     def at_session(self, aim: Aim, context: ActContext) -> Aim:
         return replace(aim, session=context.session(aim), slurm_ids=tuple(sorted(context.snapshot.slurm_ids)))
 
-    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
+    async def plan(self, aim: Aim, context: ActContext, on_progress: Hear) -> Plan:
         """Plan for one session. Raise `UnclearSessionError` if the hosts have several, because a person must choose."""
-        plan = await super().plan(aim, context, hear)
+        plan = await super().plan(aim, context, on_progress)
         sessions = set() if aim.everything else {target.session for target in plan.targets if target.session}
         if len(sessions) > 1:
             raise context.unclear_session(sessions)

@@ -261,7 +261,7 @@ class ActContext:
         unbelieved = [host for host in hosts.values() if any(node.id in host.nodes for node in called)]
         if count_different(meant) > 1 or (unbelieved and not meant):
             claims = ", ".join(sorted({host.name for host in meant or unbelieved}))
-            raise NotMeantError(f"which host {name} is can't be told, it is claimed by {claims}; give the name of the host that you mean")
+            raise NotMeantError(f"it is unclear which host {name} is: claimed by {claims}; give the name of the host that you mean")
         reached = (self.monitor.pool.local if host.local else host.name for host in meant if host.local or host.name in self._entries)
         return next(reached, None)
 

@@ -338,7 +338,7 @@ class Session(Value, frozen=True, kw_only=True):
     """`session_latest` points to it."""
     started: float | None = None
     stopped: bool | None = None
-    """Its raylet was told to end, as `ray stop` does it; known only for the latest session, if it is dead."""
+    """Its raylet was stopped in order, as by `ray stop`; known only for the latest session, if it is dead."""
     nodes: tuple[str, ...] = ()
     """Ray's ids of the nodes that have written into it, also on other hosts that share the folder."""
     log_files: int | None = None

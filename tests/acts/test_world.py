@@ -94,7 +94,7 @@ def test_no_host_is_chosen_if_several_may_be_meant(addresses):
     a, b = (place(name, address, W1) for name, address in zip("ab", addresses, strict=True))
     made = context(a, b)
     for find in (lambda: made.named_hosts(("w1",)), lambda: made.register_host(HostEntry("w1"))):
-        with pytest.raises(NotMeantError, match="which host w1 is can't be told, it is claimed by a, b; give the name"):
+        with pytest.raises(NotMeantError, match="it is unclear which host w1 is: claimed by a, b; give the name"):
             find()
     assert made.named_hosts(("a", "b")) == ("a", "b")
 

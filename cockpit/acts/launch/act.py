@@ -32,12 +32,12 @@ class LaunchAct(Act):
         """Read the preset's file as it is now; it may have changed since the page was drawn."""
         return reading_of_preset(row)
 
-    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
+    async def plan(self, aim: Aim, context: ActContext, on_progress: Hear) -> Plan:
         """Plan the submission. The plan itself decides whether a word must be typed, because that depends on the other jobs."""
-        return await _launches_of(context).plan(self, aim, hear)
+        return await _launches_of(context).plan(self, aim, on_progress)
 
-    async def perform(self, plan: Plan, context: ActContext, hear: Hear) -> Receipt:
-        return await _launches_of(context).perform(plan, hear)
+    async def perform(self, plan: Plan, context: ActContext, on_progress: Hear) -> Receipt:
+        return await _launches_of(context).perform(plan, on_progress)
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         return Impact()

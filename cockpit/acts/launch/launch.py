@@ -29,7 +29,6 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import ParamSpec
 
 import msgspec
 from msgspec.structs import replace
@@ -72,7 +71,6 @@ PROGRESS_INTERVAL_S = 0.5
 """Between two progress reports while a folder is packed or uploaded."""
 MAX_SKIPPED = 10
 """Lines about files that can't be packed."""
-P = ParamSpec("P")
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -242,15 +240,15 @@ class Launches:
         return self._monitor.choice.followed_ray().job_acts().submissions
 
 
-def throttle(report: Callable[P, None]) -> Callable[P, None]:
+def throttle(report: Callable[..., None]) -> Callable[..., None]:
     """Return `report` limited to one call per `PROGRESS_INTERVAL_S`; calls in between are dropped."""
     last = 0.0
 
-    def report_seldom(*args: P.args, **more: P.kwargs) -> None:
+    def report_seldom(*progress: int) -> None:
         nonlocal last
         if (now := time.monotonic()) - last >= PROGRESS_INTERVAL_S:
             last = now
-            report(*args, **more)
+            report(*progress)
 
     return report_seldom
 
