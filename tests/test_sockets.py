@@ -169,7 +169,7 @@ def test_a_connection_that_only_comes_from_that_port_is_no_server():
         assert find_server(coming.getsockname()[1], frozenset(["127.0.0.3"]), NONE).users == NOBODY
 
 
-def test_an_address_has_one_name():
+def test_an_address_has_one_normal_form():
     assert normal("::ffff:127.0.0.1") == normal("127.0.0.1") == "127.0.0.1"
     assert normal("0:0:0:0:0:0:0:1") == "::1"
     with pytest.raises(ValueError, match="head"):

@@ -9,7 +9,7 @@ from cockpit.whole_file import ALL_READ, OWNER_READS, write_whole
 
 
 @pytest.mark.parametrize("mode", [ALL_READ, OWNER_READS])
-def test_it_takes_the_place_of_what_was_there_with_its_own_mode(tmp_path, mode):
+def test_a_file_is_replaced_with_the_given_mode(tmp_path, mode):
     path = tmp_path / "a.prom"
     path.write_text("old")
     path.chmod(0o666)

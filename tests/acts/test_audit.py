@@ -26,7 +26,7 @@ def lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_an_act_has_a_line_before_it_begins_and_one_when_it_is_over(path):
+def test_an_action_is_logged_before_it_begins_and_after_it_ends(path):
     audit = Audit(path, lambda: 5.0)
     act = audit.begin(PLAN)
     audit.end(act, PLAN, RECEIPT)
@@ -66,7 +66,7 @@ def test_a_line_that_was_cut_off_does_not_spoil_the_next(path):
     assert json.loads(path.read_text().splitlines()[1])["outcome"] == "begun"
 
 
-def test_the_log_is_complete_and_json_after_a_kill_in_the_middle_of_an_act(path):
+def test_the_log_is_complete_json_after_a_kill_during_an_action(path):
     text = (
         "import sys, time; from pathlib import Path; from cockpit.acts.audit import Audit; from cockpit.acts.plan import *\n"
         "plan = Plan('stop', 'Stop Ray', targets=(Target('process', 'h', pid=1, ticks=2),), hosts=('h',))\n"
@@ -109,7 +109,7 @@ def test_unknown_fields_are_not_in_a_row():
     assert "path" not in row
 
 
-def test_a_row_has_the_host_s_own_name_and_what_people_call_it():
+def test_a_row_has_the_name_of_its_host_and_its_title():
     row = brief(ORPHAN, "kill", {ORPHAN.host: "head"})
     assert (row["host"], row["host_title"]) == (ORPHAN.host, "head")
     assert "host_title" not in brief(ORPHAN, "kill", {ORPHAN.host: ORPHAN.host})

@@ -72,7 +72,7 @@ def test_only_a_node_that_is_a_pod_can_be_the_target():
 
 
 @pytest.mark.parametrize("name", [WORKER, "node2", "10.0.0.2", f"{2:056x}"])
-async def test_a_pod_is_found_by_its_name_or_by_what_its_node_is_called(name: str):
+async def test_a_pod_is_found_by_its_name_or_by_a_name_of_its_node(name: str):
     plan = await planned(Server(listed("ray-head", 1), listed(WORKER, 2)), name)
     (target,) = plan.targets
     assert (target.id, target.name, target.part, target.node) == ("uid-2", WORKER, "gpu", f"{2:056x}")

@@ -170,7 +170,7 @@ async def test_a_target_without_a_reported_outcome_has_failed(executor):
     assert [(target.pid, target.error) for target in receipt.failed] == [(13, "its host did not report the outcome")]
 
 
-async def test_stopping_another_session_claims_no_losses_of_the_one_that_is_shown(executor):
+async def test_stopping_another_session_reports_no_losses_of_the_followed_one(executor):
     other = "session_2026-11-20_10-00-00_000001_77"
     world = known(jobs=(Job("train1", job="02000000", status="RUNNING", driver_node=f"{2:056x}"),))
     weight = {"jobs": ["01000000"], "drivers": [], "others": ["eve"]}
@@ -190,7 +190,7 @@ async def test_a_probe_that_does_nothing_is_a_refusal_and_no_silence(executor):
     assert [target.reason for target in plan.refused] == ["head: started anew", "w1: started anew", "w7: started anew"]
 
 
-async def test_rays_word_on_jobs_is_asked_for_anew_and_sent_along(executor):
+async def test_the_running_jobs_are_read_from_ray_and_sent_to_the_hosts(executor):
     jobs = (Job("ppo", job="02000000", submission="ppo", status="RUNNING"), Job("old", job="01000000", status="FAILED"))
     made = executor(jobs=jobs)
     await made.plan(find_act("kill-orphans"), Aim())
@@ -203,7 +203,7 @@ async def test_if_ray_is_silent_no_running_jobs_are_assumed(executor):
     assert made._context.requests.asked[0]["w1"]["jobs"] == []
 
 
-async def test_only_what_was_planned_is_sent_back_and_only_to_its_host(executor, tmp_path):
+async def test_a_host_is_sent_only_its_own_planned_targets(executor, tmp_path):
     made = executor(head={"plan": {}}, w1={"plan": {"targets": [ROW]}, "do": {"done": [{**ROW, "outcome": "ended"}], "freed": {"gpu": 5}}})
     receipt = await made.perform(await made.plan(find_act("kill-orphans"), Aim()))
     asked = made._context.requests.asked[1]
@@ -236,7 +236,7 @@ async def test_a_host_that_falls_silent_is_in_the_receipt_and_delays_no_other(ex
     assert not receipt.well
 
 
-async def test_live_work_asks_for_the_name_of_its_job(executor):
+async def test_ending_live_work_needs_the_name_of_its_job(executor):
     row = process(1001, host="w1", ticks=5, kind="worker", job="02000000")
     world = known(processes=(row,), jobs=(Job("train1", job="02000000", status="RUNNING"),))
     reply = {"targets": [{"what": "process", "pid": 1001, "ticks": 5, "kind": "worker", "job": "02000000"}]}
@@ -277,7 +277,7 @@ async def test_nothing_is_done_if_another_ray_answers_than_the_plan_was_made_for
     assert len(made._context.requests.asked) == asked
 
 
-async def test_a_plan_names_its_ray_where_others_live_on_the_hosts(executor):
+async def test_a_plan_names_its_ray_if_others_live_on_the_hosts(executor):
     sessions = tuple(
         Session(host="head", name=name, path=f"/tmp/ray/{name}", live=True, dashboard="http://b") for name in (SESSION, "session_b")
     )
@@ -353,13 +353,13 @@ async def test_names_that_only_ray_knows_are_in_plan_and_receipt(executor):
     assert (await made.perform(plan)).failed[0].error == "job train1 lives"
 
 
-async def test_an_act_of_rays_own_is_carried_out_on_one_host_with_a_live_ray(executor):
+async def test_an_action_through_ray_uses_one_host_with_a_live_ray(executor):
     made = executor()
     await made.plan(find_act("kill-actor"), Aim(id="ab"))
     assert list(made._context.requests.asked[0]) == ["head"]
 
 
-async def test_an_id_that_nothing_has_is_a_mistake_where_it_was_typed_and_a_refusal_where_a_row_has_gone(executor):
+async def test_an_unknown_id_is_an_error_if_it_was_typed_and_a_refusal_if_its_row_is_gone(executor):
     gone = {"what": "actor", "id": f"{1:032x}", "reason": "this Ray has no actor with that id"}
     made = executor(head={"plan": {"refused": [gone]}})
     with pytest.raises(SourceError, match="this Ray has no actor with that id"):
@@ -367,7 +367,7 @@ async def test_an_id_that_nothing_has_is_a_mistake_where_it_was_typed_and_a_refu
     assert (await made.plan(find_act("kill-actor"), Aim(rows=(actor(1),)))).refused[0].reason == gone["reason"]
 
 
-async def test_while_one_act_is_under_way_no_other_begins(executor):
+async def test_only_one_action_runs_at_a_time(executor):
     made = executor(head={"plan": {"targets": [ROW]}})
     plan = await made.plan(find_act("kill-orphans"), Aim())
     made._context.requests.hang = True
@@ -379,7 +379,7 @@ async def test_while_one_act_is_under_way_no_other_begins(executor):
     await asyncio.wait([first])
 
 
-async def test_an_act_that_is_broken_off_is_in_the_log(executor, tmp_path):
+async def test_a_cancelled_action_is_logged(executor, tmp_path):
     made = executor(head={"plan": {"targets": [ROW]}})
     plan = await made.plan(find_act("kill-orphans"), Aim())
     made._context.requests.hang = True

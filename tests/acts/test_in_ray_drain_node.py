@@ -25,11 +25,11 @@ def plan(*names: str) -> Plan:
     ("row", "said"),
     [(node(1), "is the head node"), (node(2, state="DEAD"), "No live Ray on node2"), (node(2, id=None), "No live Ray on node2")],
 )
-def test_only_a_living_worker_node_may_be_aimed_at(row, said):
+def test_only_a_living_worker_node_can_be_the_target(row, said):
     assert said in str(choose_action((DRAIN,), Selection([row])))
 
 
-def test_nodes_are_asked_for_by_the_ids_that_ray_gave_them():
+def test_nodes_are_named_by_rays_ids_in_the_request():
     choice = choose_action(actions_on("D"), Selection([node(2), node(3)]))
     assert isinstance(choice, Choice)
     asked = DRAIN.request(choice.target, "head")

@@ -79,7 +79,7 @@ def test_a_live_worker_of_another_ray_is_named_by_its_pid_and_never_by_a_job_of_
     assert weigh(followed(), killing(worker(7, MINE)))[1] == "train1"
 
 
-def test_one_of_another_ray_among_ours_asks_for_its_pid():
+def test_a_process_of_another_ray_among_ours_needs_its_pid():
     assert weigh(followed(), killing(worker(6, MINE), worker(7, THEIRS)))[1] == "7"
 
 

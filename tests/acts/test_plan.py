@@ -18,7 +18,7 @@ def test_a_probes_answer_becomes_targets_of_its_host():
     assert reply.notes == ("w1: n",)
 
 
-def test_a_field_that_a_newer_probe_adds_is_no_trouble():
+def test_unknown_fields_of_a_newer_probe_are_ignored():
     row = {"what": "session", "path": "/tmp/ray/s", "colour": "red"}
     assert reply_of("w1", {"targets": [row], "more": 1}, KINDS).targets[0].path == "/tmp/ray/s"
 
@@ -34,7 +34,7 @@ def test_an_answer_of_another_shape_is_an_error():
         reply_of("w1", {"targets": [{"what": "planet"}]}, KINDS)
 
 
-def test_a_target_of_a_kind_that_its_act_does_not_know_is_an_error():
+def test_a_target_of_a_kind_that_the_action_does_not_know_is_an_error():
     with pytest.raises(msgspec.ValidationError, match=r"Invalid kind of target 'session' - at `\$.done`"):
         reply_of("w1", {"done": [{"what": "session", "path": "/tmp/ray/s"}]}, ("process",))
 

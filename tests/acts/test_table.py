@@ -19,12 +19,12 @@ from tests.world import actor, node, process, snapshot
 FORBIDDEN = {"ctrl+a", "ctrl+b", "ctrl+d", "delete", "backspace", "ctrl+c"}
 
 
-def test_every_act_has_a_name_of_its_own_and_a_sentence():
+def test_every_action_has_its_own_id_and_a_help_sentence():
     assert len({act.id for act in ACTS}) == len(ACTS)
     assert all(act.help and act.title and act.keys for act in ACTS)
 
 
-def test_no_act_is_on_a_key_that_people_press_by_mistake():
+def test_no_action_has_a_key_that_people_press_by_mistake():
     keys = {key for act in ACTS for key in act.keys.split(",")}
     assert not keys & FORBIDDEN
     assert all(key.isupper() or key == "f9" for key in keys)
@@ -109,7 +109,7 @@ def test_terminating_sends_no_sigkill():
     assert find_act("terminate").request(Aim(rows=(process(5, ticks=7, host="a"),)), "a")["only"] == "TERM"
 
 
-def test_orphans_by_pid_may_be_another_users_and_still_no_other_kind():
+def test_a_named_pid_may_be_another_users_but_must_be_left_over():
     asked = find_act("kill-orphans").request(Aim(pids=(5,), force=True), "a")
     assert asked == {"act": "kill", "named": [[5, None]], "pids": True, "force": True}
 
@@ -124,7 +124,7 @@ def test_a_host_without_a_selected_row_is_asked_for_nothing_instead_of_everythin
     assert find_act("clean").request(Aim(rows=(Session(host="a", name="s", path="/tmp/ray/s"),)), "b")["sessions"] == []
 
 
-def test_an_act_that_lacks_a_part_of_its_definition_can_not_be_made():
+def test_an_action_without_an_impact_can_not_be_created():
     class Careless(HostAct):
         id, keys, title, help = "careless", "Z", "Careless", "Do something"
         nouns: ClassVar[Nouns] = {}
@@ -136,12 +136,12 @@ def test_an_act_that_lacks_a_part_of_its_definition_can_not_be_made():
         Careless()
 
 
-def test_no_two_acts_call_a_kind_of_target_differently():
+def test_all_actions_use_the_same_nouns_for_a_kind_of_target():
     pairs = [pair for act in (*ACTS, *STEPS) if isinstance(act, HostAct | JobAct) for pair in act.nouns.items()]
     assert len({what for what, _ in pairs}) == len(set(pairs))
 
 
-def test_nothing_branches_on_the_name_of_an_act():
+def test_no_code_branches_on_the_id_of_an_action():
     names = "|".join(act.id for act in (*ACTS, *STEPS))
     branch = re.compile(
         rf"""\b(act|act\.id|act\.verb|verb)\s*(==|!=|in|not in)\s*[(\[{{]?\s*["']({names}|kill_actor|remove_placement_group)["']"""

@@ -64,7 +64,7 @@ FALSE_W2 = place("w2", "10.0.0.3", W1, W2)
 """Before `w1` in the list; a process of any user's there looks like the raylet of `w1`."""
 
 
-def test_a_false_raylet_on_another_host_draws_no_act_there():
+def test_a_false_raylet_on_another_host_attracts_no_action():
     made = context(FALSE_W2, place("w1", "10.0.0.2", W1), nodes=(HEAD, W1, W2))
     assert made.named_hosts(("w1", "gpu2", "10.0.0.2", W1.id or "")) == ("w1",)
     assert made.named_hosts(("w2", "gpu3", "10.0.0.3", W2.id or "")) == ("w2",)
@@ -107,6 +107,6 @@ def test_two_living_nodes_with_one_name_are_distinguished_by_their_ids():
         made.named_hosts(("w1",))
 
 
-def test_a_host_that_is_looked_at_by_two_names_is_one():
+def test_a_host_that_is_probed_under_two_names_is_one():
     made = context(place("a", "172.17.0.1", W1, machine="boot 1"), place("b", "172.17.0.1", W1, machine="boot 1"))
     assert made.named_hosts(("w1",)) == ("a",)

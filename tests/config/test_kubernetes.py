@@ -63,7 +63,7 @@ def test_a_name_that_kubernetes_would_not_accept_is_refused(name: str, programs:
         named_place(f"default/{name}", {"PATH": programs})
 
 
-def test_one_that_is_named_holds_before_the_file_and_the_pod_around(programs: str, tmp_path: Path):
+def test_a_named_raycluster_overrides_the_config_file_and_the_current_pod(programs: str, tmp_path: Path):
     path = tmp_path / "config.yaml"
     path.write_text("reach: ssh {address} {python} -\n")
     env = {**POD, "PATH": programs}

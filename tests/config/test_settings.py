@@ -327,7 +327,7 @@ def test_a_mistake_in_a_hosts_file_names_its_line(tmp_path, content, message):
         parse_hosts(str(tmp_path / "hosts"))
 
 
-def test_a_file_of_hosts_that_another_user_could_have_put_there_is_not_obeyed(tmp_path, monkeypatch):
+def test_a_file_of_hosts_that_another_user_could_have_written_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("w1").write_text("- {name: w1, python: /tmp/evil}\n")
     Path("w1").chmod(0o666)
@@ -402,7 +402,7 @@ def test_values_that_could_be_an_option_or_a_command_are_refused(entry):
         reach_command("ssh {name} {user@}{address} {python} -", entry)
 
 
-def test_an_odd_name_that_ray_gave_a_node_does_no_harm_where_only_its_address_is_used():
+def test_an_invalid_node_name_is_no_error_if_only_the_address_is_used():
     assert reach_command(DEFAULT_REACH, HostEntry("worker 1; id", "10.0.0.2"))[-3:] == ["10.0.0.2", "python3", "-"]
 
 

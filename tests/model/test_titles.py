@@ -51,7 +51,7 @@ def test_a_false_raylet_gives_its_host_no_name_of_another_node():
     assert known.names_of("w1") == {"one"}
 
 
-def test_a_name_that_several_hosts_claim_without_its_address_is_nobodys():
+def test_a_node_that_several_hosts_claim_without_its_address_names_none_of_them():
     known = titles(W1, a=vm(W1, name="a", addresses=("172.17.0.1",)), b=vm(W1, name="b", addresses=("172.18.0.1",)))
     assert (known.of_host("a"), known.of_host("b")) == ("a", "b")
 

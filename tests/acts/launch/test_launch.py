@@ -159,7 +159,7 @@ async def test_jobs_of_other_presets_are_no_reason_to_ask(table, preset):
     assert (await plan(operator(table), preset)).word is None
 
 
-async def test_one_that_was_launched_after_the_plan_was_made_is_left_alone(table, preset):
+async def test_nothing_is_submitted_if_another_job_was_launched_after_the_plan(table, preset):
     one = operator(table)
     made = await plan(one, preset)
     started(table, "ppo-other", "PENDING", 1)
@@ -216,7 +216,7 @@ async def test_a_launch_at_the_end_of_a_minute_waits_and_lists_the_jobs_again(ta
     assert "job ppo-20261121-1848 of this preset is PENDING" in (receipt.refused[0].reason or "")
 
 
-async def test_another_version_of_the_preset_in_the_same_moment_is_not_taken_for_this_one(table, preset):
+async def test_another_version_of_the_preset_launched_at_the_same_moment_is_not_this_job(table, preset):
     one = operator(table)
     made = await plan(one, preset)
 
@@ -231,7 +231,7 @@ async def test_another_version_of_the_preset_in_the_same_moment_is_not_taken_for
     assert len(table.jobs) == 1
 
 
-async def test_an_id_that_a_job_of_another_kind_takes_is_left_to_it(table, preset):
+async def test_the_next_id_is_used_if_another_job_has_taken_the_first(table, preset):
     one = operator(table)
     made = await plan(one, preset)
 
@@ -244,7 +244,7 @@ async def test_an_id_that_a_job_of_another_kind_takes_is_left_to_it(table, prese
     assert receipt.done[0].id == "ppo-20261121-1848-2"
 
 
-async def test_a_ray_at_which_every_id_is_taken_is_not_asked_for_ever(table, preset):
+async def test_a_dashboard_at_which_every_id_is_taken_is_given_up(table, preset):
     one = operator(table)
     made = await plan(one, preset)
 

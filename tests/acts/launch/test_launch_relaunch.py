@@ -86,7 +86,7 @@ async def test_rays_refusal_contains_no_secret(table):
     assert SECRET not in repr(receipt)
 
 
-async def test_its_command_is_given_what_it_had(table):
+async def test_its_command_gets_the_same_resources_as_before(table):
     table.supervisors["by-hand"] = {"state": "DEAD", "required_resources": {"GPU": 1, "memory": 2 * 2**30, "disk": 0.5}}
     made = await plan(operator(table))
     await launched(table)
@@ -128,7 +128,7 @@ async def test_a_job_that_was_made_of_another_is_made_of_the_first_again(table):
     assert (await plan(operator(table))).word == "by-hand"
 
 
-async def test_one_that_has_failed_at_once_needs_no_more_than_any_other(table):
+async def test_an_original_job_that_failed_at_once_needs_no_word(table):
     lay(table, start_time=int((NOW - 2) * 1000))
     assert (await plan(operator(table), known(table, "by-hand"))).word is None
 
@@ -157,7 +157,7 @@ async def test_two_operators_and_a_double_press_make_one_job(table):
     assert {receipt.done[0].id for receipt in receipts if receipt.done} == {"by-hand-20261121-1848"}
 
 
-async def test_its_uploaded_folder_goes_with_it_as_long_as_ray_has_that(table):
+async def test_its_uploaded_folder_is_used_again_while_ray_has_it(table):
     lay(table, runtime_env={"working_dir": URI, "py_modules": [URI]})
     with pytest.raises(NotMeantError, match=rf"no longer has the folder.*\({URI}\).*set its working_dir"):
         await plan(operator(table))

@@ -47,7 +47,7 @@ def test_an_id_contains_the_minute_and_a_number_if_it_is_taken():
         ("Größe", "", "Gr-e-{time}"),
     ],
 )
-def test_a_template_is_a_presets_own_or_its_name_and_the_time(tmp_path, name, line, template):
+def test_a_template_is_the_presets_own_or_its_name_and_the_time(tmp_path, name, line, template):
     assert template_of(written(tmp_path, f"job:\n  entrypoint: python a.py\n  {line}\n", name)) == template
 
 

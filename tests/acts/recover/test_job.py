@@ -141,7 +141,7 @@ async def test_hosts_are_unreachable_if_none_answers():
     assert not runbook.has_answers
 
 
-async def test_a_part_that_is_in_the_way_is_mended_by_stopping_and_all_else_by_hand():
+async def test_a_running_part_of_ray_is_fixed_by_the_step_stop_and_other_obstacles_by_hand():
     half = Target("host", "w1", live=True, session="session_1", reason="only a part of that Ray runs here: raylet, without gcs_server")
     for refused, begin in ((half, "stop"), (replace(half, live=False), None)):
         runbook, _ = deeds({"head": "login-1", "10.0.0.1": "w1"}, Plan("start", "Start Ray", refused=(refused,)))
@@ -206,7 +206,7 @@ async def test_rays_own_lines_in_a_jobs_log_are_no_progress():
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_actors_that_live_are_a_sign_and_rays_own_are_none():
+async def test_live_actors_are_progress_and_rays_own_are_not():
     trainers = tuple(Actor(str(one), "Trainer", state="ALIVE", job="02000000", needs={"GPU": 8.0}) for one in range(2))
     assert await followed(Look([RUNS], RAYS, trainers)) == "job ppo-1 is RUNNING, 2 actors with 16 GPUs"
     with pytest.raises(StepError, match="showed no progress"):

@@ -51,7 +51,7 @@ class Scripted(Recovery):
         return deed
 
 
-def test_the_runbook_of_a_demo_leaves_alone_what_other_rays_have_left_on_the_host():
+def test_the_runbook_of_a_demo_does_not_touch_leftovers_of_other_rays():
     demo = replace(PRESET, ray=RayStart(RayNode("head"), env={MARK: "/tmp/cockpit-demo-x"}))
     assert {step.name for step in Scripted(preset=demo).steps if step.state == "skipped"} == {"kill-orphans", "clean"}
     assert not {step.name for step in Scripted().steps if step.state == "skipped"}
