@@ -51,7 +51,7 @@ def listening_users(port: int) -> frozenset[int]:
 def find_server(port: int, addresses: frozenset[str], connections: frozenset[Connection]) -> Server:
     """Return who serves that port at these addresses, and at the addresses that our connections lead to; without both, at all addresses.
 
-    Raises `OSError` if the tables can't be read, also because no file descriptor is free: then nobody is known to serve it.
+    Raises `OSError` if the tables can't be read, also because no file descriptor is free: the server is unknown then, not missing.
     """
     sockets = list(_read_tables(port))
     peers = [found for found in sockets if not found.listens and (found.own, found.other) in connections]

@@ -57,7 +57,7 @@ class ClusterIndex:
         return {actor.id: actor for actor in self._actors}
 
     def job_title(self, job: str | None) -> str:
-        """Return the submission id of a job if it is known, else `job`."""
+        """Return `Job.id`, the name that people use, for a `Job.job`; an unknown job keeps its own."""
         known = self.jobs.get(job or "")
         return known.id if known else job or ""
 
