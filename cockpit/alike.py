@@ -1,4 +1,4 @@
-"""Things that have something in common, put together."""
+"""Groups values by a common key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Thing = TypeVar("Thing")
 
 
 def group_by(things: Iterable[Thing], key: Callable[[Thing], Key]) -> dict[Key, list[Thing]]:
-    """By what `key` says of each; the groups, and the things in each, in the order in which they came."""
+    """Return the groups by their key. Groups and their members keep the order of the input."""
     groups: dict[Key, list[Thing]] = {}
     for thing in things:
         groups.setdefault(key(thing), []).append(thing)

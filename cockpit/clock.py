@@ -1,7 +1,7 @@
-"""What time it is for cockpit: the date at which it was started, carried on by a clock that nobody sets.
+"""Provides the time: the wall clock's date at the start, continued by a clock that nobody can set.
 
-A wall clock that is set would make everything look an hour old, or nothing grow old for an hour. What others date by a wall clock of theirs
-is told by this one with `shift`.
+If somebody sets the wall clock, all facts would look an hour old, or none would grow old for an hour. Dates from other wall clocks are
+converted with `shift`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import time
 from collections.abc import Callable
 
 MIN_STEP_S = 1.0
-"""Seconds by which a wall clock must differ to have been set; less is only its drift, and would make every date a new one."""
+"""A difference from which the wall clock counts as set. A smaller one is drift; following it would change every date all the time."""
 
 
 def since_boot() -> float:
-    """Seconds; those in which a laptop slept count, as they do for what it looks at."""
+    """Return seconds, including those in which the host was suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Clock:
-    """Seconds since 1970, as this host's wall clock had them when this was made."""
+    """Returns seconds since 1970, by the wall clock at its creation."""
 
     def __init__(self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = since_boot) -> None:
         self._wall, self._steady = wall, steady
@@ -27,11 +27,11 @@ class Clock:
         self._shift = 0.0
 
     def __call__(self) -> float:
-        """Now."""
+        """Return the current time."""
         return self._begun + self._steady()
 
     def shift(self) -> float:
-        """Seconds to add to a date of the wall clock, so that it is one of this clock; 0 while nobody has set that."""
+        """Return the seconds to add to a date of the wall clock; 0 while nobody has set it."""
         ahead = self() - self._wall()
         if abs(ahead - self._shift) > MIN_STEP_S:
             self._shift = ahead if abs(ahead) > MIN_STEP_S else 0.0
@@ -39,14 +39,14 @@ class Clock:
 
 
 CLOCK = Clock()
-"""The one that all of a program's facts are dated by."""
+"""The clock for the dates of all facts."""
 
 
 def shift_of(clock: Callable[[], float]) -> Callable[[], float]:
-    """How dates of the wall clock become dates of `clock`; one that is not ours is taken for the wall clock."""
+    """Return the function with the seconds to add to dates of the wall clock, so that they are dates of `clock`."""
     return clock.shift if isinstance(clock, Clock) else lambda: 0.0
 
 
 def redate(moment: float | None, by: float) -> float | None:
-    """An unknown date stays unknown."""
+    """Return the date plus `by` seconds; an unknown date stays unknown."""
     return None if moment is None else moment + by

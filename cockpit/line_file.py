@@ -1,6 +1,6 @@
-"""The file in which the last look at a cluster leaves its one line: where it lies, and what of it is believed.
+"""Reads the file with the last status line of a cluster.
 
-It imports little: `cockpit status --line` runs every few seconds, in a prompt at every command.
+It imports little, because `cockpit status --line` runs at every shell prompt.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ SUFFIX: Final = ".json"
 MAX_BYTES: Final = 4096
 MAX_LINE_CHARS: Final = 160
 OLD_S: Final = 60.0
-"""Seconds after which a line is called old: while somebody looks, it is written every 30 s at least."""
+"""A line counts as old after this time; a running cockpit writes it at least every 30 s."""
 EARLY_S: Final = 5.0
-"""So far in the future a line may have been written; beyond that, nobody knows how old it is."""
+"""A line dated further in the future is refused, because its age is unknown."""
 _UNFIT: Final = r"[^\w ·,–.:/@+()-]"
-"""What tmux, or a shell that expands its prompt, could obey: #[…], %{…}, `…`, $(…)."""
+"""Characters that tmux, or a shell that expands its prompt, may execute: #[…], %{…}, `…`, $(…)."""
 
 
 class StatusLine(NamedTuple):
-    """What a look has left."""
+    """The last status line of a cluster."""
 
     text: str
     code: int
-    """The exit code that `cockpit status` would have had."""
+    """The exit code of `cockpit status` at that time."""
     age: float
-    """Seconds since it was written."""
+    """Seconds."""
 
 
 def lines_path() -> Path:
-    """`$XDG_STATE_HOME/cockpit/lines`; platformdirs would say the same, but takes its time."""
+    """Return `$XDG_STATE_HOME/cockpit/lines`, as platformdirs does, whose import takes longer."""
     state = os.environ.get("XDG_STATE_HOME", "").strip()
     return Path(state or Path.home() / ".local" / "state") / "cockpit" / "lines"
 
 
 def line_path(address: str | None) -> Path:
-    """That of the cluster whose dashboard is there."""
+    """Return the path of the file for the cluster at a dashboard's address."""
     import hashlib  # only where an address is known: a prompt names none
 
     where = (address or "").rstrip("/")
@@ -50,7 +50,7 @@ def line_path(address: str | None) -> Path:
 
 
 def find_line_file(address: str | None) -> Path | None:
-    """That of an address; without one, that of the cluster that was looked at last."""
+    """Return the file of an address; without one, the file that was written last."""
     if address is not None:
         return line_path(address)
     try:
@@ -62,11 +62,11 @@ def find_line_file(address: str | None) -> Path | None:
 
 
 def read_line(address: str | None, now: float) -> StatusLine | None:
-    """What was left last; `None` where nothing was, or nothing that can be believed."""
+    """Return the last line, or `None` if there is none that can be trusted."""
     path = find_line_file(address)
     try:
-        said = json.loads(read_end(path, MAX_BYTES)) if path else {}
-        text, code, age = str(said["text"]), int(said["code"]), now - float(said["written"])
+        content = json.loads(read_end(path, MAX_BYTES)) if path else {}
+        text, code, age = str(content["text"]), int(content["code"]), now - float(content["written"])
     except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError):
         return None
     if code not in range(4) or not age >= -EARLY_S:

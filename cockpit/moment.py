@@ -1,4 +1,4 @@
-"""A moment as people type it, and as they read it: `03:10`, `-20m`, `11-22 03:10`."""
+"""Reads and writes a time as people do: `03:10`, `-20m`, `11-22 03:10`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from cockpit.clock import CLOCK
 from cockpit.text import UNKNOWN
 
 EXAMPLES: Final = "03:10, 03:10:20, -20m, -1h30m, 11-22 03:10, 2026-11-22 03:10"
-"""One of each form."""
 ALMOST_A_SECOND: Final = 0.999
 _UNITS: Final = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _BEFORE: Final = r"(?a)-\s*((?:\d{1,6}(?:\.\d{1,3})?\s*[dhms]\s*)+)"
@@ -21,9 +20,9 @@ _ONE_DAY: Final = timedelta(days=1)
 
 
 def parse_moment(text: str, now: float, *, at_its_end: bool = False) -> float:
-    """The moment that is meant; a time without its date is the last such time before `now`. Raises `ValueError` with a sentence.
+    """Return the time in seconds since 1970. A time without a date is the last one before `now`. Raises `ValueError` with a sentence.
 
-    `at_its_end`: of the second that is named; what is told to have happened in it has happened then.
+    `at_its_end` returns the end of the named second, so that everything in that second has happened.
     """
     typed = text.strip()
     if before := re.fullmatch(_BEFORE, typed):
@@ -39,7 +38,7 @@ def parse_moment(text: str, now: float, *, at_its_end: bool = False) -> float:
 
 
 def parse_span(text: str, now: float) -> tuple[float, float]:
-    """`02:10..02:40`. Raises `ValueError`."""
+    """Return begin and end of a span such as `02:10..02:40`. Raises `ValueError`."""
     first, mark, last = text.partition("..")
     if not mark:
         raise ValueError(f"expected two times such as 02:10..02:40, got {text}")
@@ -51,7 +50,7 @@ def parse_span(text: str, now: float) -> tuple[float, float]:
 
 
 def _last_such(parts: Sequence[int | None], now: float) -> float:
-    """Year, month, day, hour, minute, second: of what is not given the last that is not after `now`; with a year there is no choice."""
+    """Complete year, month, day, hour, minute and second, so that the result is the last such time before `now`; a given year is kept."""
     today = _local(now)
     year, month, day = (named if given is None else given for given, named in zip(parts, today.timetuple()[:3], strict=False))
     hour, minute, second = (part or 0 for part in parts[3:])
@@ -66,7 +65,7 @@ def _local(moment: float) -> datetime:
 
 
 def moment_text(moment: float, now: float, *, seconds: bool = True) -> str:
-    """`03:10:20`; `11-22 03:10:20` where it is of another day than `now`."""
+    """Return `03:10:20`, with the date if it is another day than `now`."""
     try:
         there, here = _local(moment), _local(now)
     except (ValueError, OverflowError, OSError):  # a clock that is far off

@@ -1,4 +1,4 @@
-"""Answers that are asked for again and again, kept for as long as somebody does: what they are about may be gone in the next minute."""
+"""Caches the results of a function for as long as they are in use."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final, Generic, TypeVar
 Question = TypeVar("Question", bound=Hashable)
 Answer = TypeVar("Answer")
 KEPT_S: Final = 60.0
-"""Seconds at least for which an answer is kept after it was asked for; at most twice as long."""
+"""A result stays at least this long after its last use, and at most twice as long."""
 
 
 class Recent(Generic[Question, Answer]):
-    """Calls a function once for each argument. `most` bounds how many answers are kept: twice as many, at the worst moment.
+    """Calls a function once for each argument. It keeps at most twice `most` results.
 
-    An lru_cache would be full of the names of jobs that have ended before it forgets the first.
+    An lru_cache would keep the texts of ended jobs until it is full.
     """
 
     def __init__(self, answer: Callable[[Question], Answer], most: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -25,7 +25,7 @@ class Recent(Generic[Question, Answer]):
         self._begun = clock()
 
     def __call__(self, question: Question) -> Answer:
-        """The answer, which several threads may ask for: at worst it is found twice."""
+        """Return the result. If two threads ask at the same time, the function may be called twice."""
         if self._clock() - self._begun >= KEPT_S or len(self._now) >= self._most:
             self._before, self._now, self._begun = self._now, {}, self._clock()
         now, before = self._now, self._before

@@ -1,4 +1,4 @@
-"""Which users' TCP sockets serve a port of this host, read from the kernel's tables in /proc/net."""
+"""Finds the users whose TCP sockets serve a port of this host, from the kernel's tables in /proc/net."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from typing import Final, NamedTuple
 
-_ANY: Final = frozenset(("0.0.0.0", "::"))  # noqa: S104 what others bind
+_ANY: Final = frozenset(("0.0.0.0", "::"))  # noqa: S104 other programs bind them
 _TABLE, _TABLE_OF_IPV6 = "/proc/net/tcp", "/proc/net/tcp6"
 _LISTEN: Final = "0A"
 _ESTABLISHED: Final = 1
 End = tuple[str, int]
-"""An address and a port; an IPv4 address is always written as such."""
+"""An address and a port; an IPv4 address is never in its IPv6 form."""
 Connection = tuple[End, End]
-"""The end at the server, then the end of the client."""
+"""The server's end, then the client's end."""
 
 
 class TcpSocket(NamedTuple):
@@ -28,41 +28,38 @@ class TcpSocket(NamedTuple):
     listens: bool
     user: int
     inode: int
-    """0: of a connection that nobody has accepted yet, or that is over."""
+    """0: a connection that was not accepted yet, or is closed."""
 
 
 class Server(NamedTuple):
-    """Who serves a port of this host."""
+    """The users that serve a port of this host, and the addresses of our connections to it."""
 
     users: frozenset[int]
-    """The owners of the sockets that listen, and of the other ends of our connections: who accepted one may have stopped listening.
+    """The owners of the listening sockets and of the other ends of our connections: a process may stop listening after it has accepted one.
 
     Empty if the owner of one of our connections can't be seen.
     """
     addresses: frozenset[str]
-    """The addresses of this host at which our connections end; empty if they lead to other hosts, or if there are none."""
+    """The addresses of this host that our connections lead to; empty if they lead to other hosts, or if there are none."""
 
 
 def listening_users(port: int) -> frozenset[int]:
-    """The users whose sockets listen on that port of this host, at any address; empty if nobody listens.
-
-    Raises `OSError` if the tables can't be read.
-    """
+    """Return the users whose sockets listen on that port of this host, at any address. Raises `OSError` if the tables can't be read."""
     return frozenset(found.user for found in _read_tables(port) if found.listens)
 
 
 def find_server(port: int, addresses: frozenset[str], connections: frozenset[Connection]) -> Server:
-    """Who serves that port at these addresses, and at those to which these connections of ours lead; without both, at all addresses.
+    """Return who serves that port at these addresses, and at the addresses that our connections lead to; without both, at all addresses.
 
-    Raises `OSError` if the tables can't be read, or if no descriptor is free to read them: who serves the port is not known then.
+    Raises `OSError` if the tables can't be read, also because no file descriptor is free: the server is unknown then, not missing.
     """
     sockets = list(_read_tables(port))
     peers = [found for found in sockets if not found.listens and (found.own, found.other) in connections]
-    # Who opens and closes many sockets can hide one from a reading: he may listen unseen, and hold the other end of our connection.
+    # A user who opens and closes many sockets can hide one from a reading: it may be the other end of our connection.
     hidden = {server for server, client in connections - {(peer.own, peer.other) for peer in peers} if _are_on_one_host(server, client)}
     ends = frozenset(peer.own[0] for peer in peers) | {address for address, _ in hidden}
     addresses |= ends
-    if connections and not addresses:  # all lead to other hosts: who listens on that port here says nothing of them
+    if connections and not addresses:  # all lead to other hosts, so the listeners here don't matter
         return Server(frozenset(), frozenset())
     listeners = {found.user for found in sockets if found.listens and (not addresses or found.own[0] in addresses | _ANY)}
     owners = {peer.user for peer in peers if peer.inode}
@@ -75,23 +72,23 @@ def _are_on_one_host(server: End, client: End) -> bool:
 
 
 def is_established(client: socket.socket) -> bool:
-    """Whether neither end has closed a connection (tcpi_state, linux/tcp.h)."""
+    """Return whether neither end has closed a connection (tcpi_state, linux/tcp.h)."""
     return client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED
 
 
 def connection_of(client: socket.socket) -> Connection:
-    """Both ends of a client's socket. Raises `OSError` if it is not connected, or closed."""
+    """Return both ends of a client's socket. Raises `OSError` if it is not connected, or closed."""
     return _end(*client.getpeername()[:2]), _end(*client.getsockname()[:2])
 
 
 def has_received(client: socket.socket) -> bool:
-    """Whether anything came through a connection but its end, which counts as one byte (tcpi_bytes_received, linux/tcp.h)."""
+    """Return whether a connection has received data. Its end counts as one byte (tcpi_bytes_received, linux/tcp.h)."""
     info = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 136)
     return int.from_bytes(info[128:136], sys.byteorder) > 1
 
 
 def normal(address: str) -> str:
-    """One way to write each address (`::ffff:127.0.0.1` is 127.0.0.1). Raises `ValueError` if it is a name."""
+    """Return an address in its normal form (`::ffff:127.0.0.1` is 127.0.0.1). Raises `ValueError` if it is a name."""
     found = ip_address(address)
     mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
     return str(mapped or found)
@@ -102,8 +99,8 @@ def _end(address: str, port: int) -> End:
 
 
 def _read_tables(port: int) -> Iterator[TcpSocket]:
-    """The sockets with that port at their own end. Raises `OSError`."""
-    # IPv6 first: a socket can become one of IPv4 (IPV6_ADDRFORM) and never the other way round. So each is in one of the two readings.
+    """Yield the sockets whose own end has that port. Raises `OSError`."""
+    # IPv6 first: an IPv6 socket can become an IPv4 socket (IPV6_ADDRFORM), but never the reverse. So no socket is missed.
     lines: list[str] = []
     with suppress(FileNotFoundError):  # a kernel without IPv6
         lines += _read_lines(_TABLE_OF_IPV6)
@@ -121,7 +118,7 @@ def _read_lines(table: str) -> list[str]:
 
 
 def _read_end(written: str) -> End:
-    """As the kernel writes it: words of 32 bits, the bytes of each in the order of this machine (tcp4_seq_show, net/ipv4/tcp_ipv4.c)."""
+    """Read an end as the kernel writes it: words of 32 bits in this machine's byte order (tcp4_seq_show, net/ipv4/tcp_ipv4.c)."""
     address, _, port = written.rpartition(":")
     words = [int(address[place : place + 8], 16) for place in range(0, len(address), 8)]
     raw = b"".join(word.to_bytes(4, sys.byteorder) for word in words)

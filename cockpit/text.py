@@ -1,6 +1,6 @@
-"""Foreign text made fit for a terminal, and amounts put into words.
+"""Cleans foreign text for a terminal, and writes sizes, ages and other amounts as words.
 
-The model keeps names exactly as they came, because they are sent back in calls; whatever draws them calls `clean`.
+The model keeps names exactly as they came, because they are sent back in calls; the code that draws them calls `clean`.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ UNSAFE = (
     *range(0x1D173, 0x1D17B),
     *range(0xE0000, 0xE1000),
 )  # fmt: skip
-"""Code points that move the cursor, colour, hide or reorder, or can't be written."""
+"""Code points that move the cursor, colour, hide or reorder text, or can't be encoded."""
 _MARKS = r"[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe00-\ufe0f\ufe20-\ufe2f]"
 _STACKED = re.compile(f"({_MARKS}{{4}}){_MARKS}+")
-"""More marks on one letter than any language writes: many terminals draw them over the lines above and below."""
+"""More combining marks on one letter than any language has: many terminals draw them over other lines."""
 _CONTROLS = {code: _BREAKS.get(code, "\N{REPLACEMENT CHARACTER}") for code in UNSAFE}
 
 
 def clean(text: str) -> str:
-    """One line that can't move the cursor, colour the screen, hide or reorder its neighbours."""
+    """Return the text as one line that can't move the cursor, colour the screen, or hide or reorder other text."""
     return text if text.isascii() and text.isprintable() else _STACKED.sub("\\1\N{REPLACEMENT CHARACTER}", text.translate(_CONTROLS))
 
 
@@ -49,13 +49,13 @@ _ASCII_SIGNS: Final = str.maketrans({
     "\N{RIGHT-POINTING MAGNIFYING GLASS}": "? ",
     "\N{REPLACEMENT CHARACTER}": "?",
 })  # fmt: skip
-"""Each sign that cockpit or Textual draws, as an ASCII sign that is as wide."""
+"""An ASCII sign of the same width for each sign that cockpit or Textual draws."""
 
 
 def to_ascii(text: str, *, is_drawn: bool = True) -> str:
-    """The text with an ASCII sign for each sign of cockpit's own; letters of other languages stay.
+    """Return the text with an ASCII sign for each of cockpit's signs. Letters of other languages stay.
 
-    Not `is_drawn`: it is printed, where a sign may become wider.
+    `is_drawn` keeps the width; printed text may become wider.
     """
     if text.isascii():
         return text
@@ -67,7 +67,7 @@ _UNITS = ("B", "K", "M", "G", "T", "P")
 
 @lru_cache(1024)
 def size(amount: float | None) -> str:
-    """Bytes in at most five characters: `512M`, `3.4G`, `80G`."""
+    """Return bytes in at most five characters: `512M`, `3.4G`, `80G`."""
     if amount is None:
         return UNKNOWN
     unit = 0
@@ -78,55 +78,54 @@ def size(amount: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """`None` is "not known", and never reads as zero."""
+    """Return `42%`; `–` if unknown."""
     return UNKNOWN if value is None else f"{value:.0f}%"
 
 
 def share_percent(fraction: float | None) -> str:
-    """A part between 0 and 1, rounded down everywhere: what is below a mark must not look as if it were at it."""
+    """Return a fraction as `42%`, rounded down: a value below a threshold must not look as if it had reached it."""
     return percent(None if fraction is None else floor(100 * fraction + 1e-6) if isfinite(fraction) else fraction)
 
 
 def ratio(used: float | None, total: float | None) -> float | None:
-    """0-1, or `None` when either is unknown or there is nothing to have."""
+    """Return the used share from 0 to 1, or `None` if a number is unknown or the total is 0."""
     return used / total if used is not None and total else None
 
 
 def count(value: float | None) -> str:
-    """A quantity of a resource: `8`, `0.25`."""
+    """Return an amount of a resource: `8`, `0.25`."""
     return UNKNOWN if value is None else f"{value:.4g}" if abs(value) < 10000 else f"{value:.0f}"
 
 
 def gpus_words(number: float) -> str:
-    """`1 GPU`, `0.25 GPUs`."""
+    """Return `1 GPU`, `0.25 GPUs`."""
     return f"{count(number)} GPU{'' if number == 1 else 's'}"
 
 
-@lru_cache(512)
-def _age(seconds: int) -> str:
-    for unit, length, below, smaller in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
-        if seconds >= length:
-            rest = seconds % length // smaller
-            return f"{seconds // length}{unit}{rest:02}{below}" if seconds < 100 * length or unit != "d" else f"{seconds // length}{unit}"
-    return f"{seconds}s"
-
-
 def age(seconds: float | None) -> str:
-    """`8s`, `3m07s`, `5h02m`, `12d04h`; a little in the future reads as now."""
-    return UNKNOWN if seconds is None else _age(max(0, int(seconds)))
+    """Return `8s`, `3m07s`, `5h02m`, `12d04h`; a time in the future is `0s`."""
+    if seconds is None:
+        return UNKNOWN
+    whole = max(0, int(seconds))
+    if whole >= 100 * 86400:
+        return f"{whole // 86400}d"
+    for unit, length, smaller_unit, smaller in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
+        if whole >= length:
+            return f"{whole // length}{unit}{whole % length // smaller:02}{smaller_unit}"
+    return f"{whole}s"
 
 
 def plural(number: int, noun: str, many: str = "") -> str:
-    """`1 node`, `2 nodes`; `many` where an s is not enough."""
+    """Return `1 node`, `2 nodes`; `many` is the plural if it needs more than an s."""
     return f"{number} {noun if number == 1 else many or noun + 's'}"
 
 
 def join_first(names: Sequence[str], most: int = 4, more: str = "more") -> str:
-    """`a, b and 3 more`: the first of them, and how many there are besides."""
+    """Return `a, b and 3 more`: the first names, and the number of the others."""
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} {more}" if rest > 0 else "")
 
 
 def explain_os_error(error: OSError) -> str:
-    """`no space left on device`: why the system refused, to be put behind a path."""
+    """Return the reason of a system error, such as `no space left on device`, to be put after a path."""
     return (error.strerror or str(error)).lower()

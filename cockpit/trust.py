@@ -1,4 +1,4 @@
-"""Whom cockpit follows without being told to, who gets a token or a preset's secrets, and how a file that others own is read."""
+"""Decides which users cockpit trusts: whose Ray it follows unasked, who gets tokens and secrets, and which files it reads."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ from cockpit.sockets import Connection, Server, connection_of, find_server, is_e
 from cockpit.text import explain_os_error
 
 ROOT: Final = 0
-TOKEN_PLACES: Final = "RAY_AUTH_TOKEN, the file named by RAY_AUTH_TOKEN_PATH, ~/.ray/auth_token"  # noqa: S105 where one lies
+TOKEN_PLACES: Final = "RAY_AUTH_TOKEN, the file named by RAY_AUTH_TOKEN_PATH, ~/.ray/auth_token"  # noqa: S105 places, no token
 _TOKEN_BYTES: Final = 1 << 16
 FindServer = Callable[[int, frozenset[str], frozenset[Connection]], Server]
 
 
 def own_uids() -> frozenset[int]:
-    """Whom we believe: root, and ourselves."""
+    """Return the trusted users: root and the current user."""
     return frozenset((ROOT, os.geteuid()))
 
 
 class Peer:
-    """Whoever answers at one address, and whether secrets may be sent there."""
+    """The server at one address; knows whether secrets may be sent there."""
 
     def __init__(self, url: str, *, given: bool, find: FindServer | None = None) -> None:
-        """`given`: a person has named this address, by a flag, a variable or in the config; else it was only found on this host."""
+        """`given`: the user has named this address, by a flag, a variable or in the config. Otherwise it was found on this host."""
         self._port, self._here = _place(url)
         self._given, self._find = given, find
         self._first: frozenset[int] | None = None
         self._sockets: list[socket.socket] = []
 
     def meet(self, client: socket.socket) -> str | None:
-        """To be called once for each new connection that is to carry secrets. Why none may be sent through it, as `why_not_trusted`.
+        """Remember a new connection that is to carry secrets. Return why none may be sent through it, or `None`.
 
-        It is asked once: who holds the other end of a connection doesn't change.
+        One check for each connection is enough, because the other end of a connection keeps its owner.
         """
         self._add(client)
         return self.why_not_trusted(client)
 
     def remember(self, client: socket.socket) -> None:
-        """To be called once for each new connection that carries no secret.
+        """Remember a new connection that carries no secret.
 
         The kernel's tables take milliseconds to read, so they are read only until it is known who served the address first.
         """
@@ -58,17 +58,16 @@ class Peer:
                 self._find_server(client)
 
     def _add(self, client: socket.socket) -> int:
-        """How many connections are open."""
+        """Return how many connections are open."""
         self._sockets = [one for one in self._sockets if one.fileno() >= 0] + [client]
         return len(self._sockets)
 
     def why_not_trusted(self, newest: socket.socket | None = None) -> str | None:
-        """Why nothing secret is sent, and nothing taken as Ray's word, in half a sentence; read anew each time.
+        """Return why no secret is sent there and no answer is believed, in half a sentence, or `None`. Checked again at each call.
 
-        On this host the kernel tells whose sockets serve the address, whatever it is called: where our own connections end is what
-        counts. An address that was given is believed; but what took its place later, when Ray has ended and another user has bound the
-        port, is not. Nor is a connection that ends on this host at nobody who can be seen. `newest`: a connection that counts even if its
-        other end was closed already.
+        On this host the kernel knows the owners of the sockets that serve the address; the ends of our own connections decide, not the name
+        of the address. A given address is trusted, but not another user who binds its port after Ray has ended. A connection to this host
+        whose other end has no visible owner is not trusted. `newest` is a connection that counts even if its other end is closed already.
         """
         try:
             users, addresses = self._find_server(newest)
@@ -85,23 +84,20 @@ class Peer:
         return f"what listens on port {self._port} of this host belongs to {others}"
 
     def is_at(self, port: int | None) -> bool:
-        """Whether it is known to be on this host, at that port."""
+        """Return whether it is known to be on this host, at that port."""
         with suppress(OSError):
             self._find_server()
         return self._port == port and bool(self._here)
 
     def is_ours(self) -> bool:
-        """Whether root or we serve it on this host: on another of its addresses another user may have the same port."""
+        """Return whether root or we serve it on this host. Another user may have the same port at another address of this host."""
         with suppress(OSError):
             users = self._find_server().users
             return bool(users) and users <= own_uids()
         return False
 
     def _find_server(self, newest: socket.socket | None = None) -> Server:
-        """Whoever serves it on this host; those who did when it was met first are believed if a person has named it.
-
-        Raises `OSError` if that can't be known.
-        """
+        """Return who serves it on this host. For a given address, remember the first users: they are trusted. Raises `OSError`."""
         connections = set()
         for one in self._sockets:
             with suppress(OSError):  # it is closed
@@ -115,9 +111,9 @@ class Peer:
 
 
 def find_token(env: Mapping[str, str] | None = None, home: Path | None = None) -> str | None:
-    """Ray's token, looked for where Ray looks, in Ray's order (ray/_private/authentication, 2.60).
+    """Return Ray's token, searched in Ray's places and order (ray/_private/authentication, 2.60), or `None`.
 
-    A `RAY_AUTH_TOKEN_PATH` that can't be read ends the search, as it does in Ray: the token at home belongs to another cluster.
+    An unreadable `RAY_AUTH_TOKEN_PATH` ends the search, as in Ray: the token in the home folder belongs to another cluster.
     """
     env = os.environ if env is None else env
     if token := env.get("RAY_AUTH_TOKEN", "").strip():
@@ -128,17 +124,17 @@ def find_token(env: Mapping[str, str] | None = None, home: Path | None = None) -
         if not named and why_not_ours(path) is not None:
             return None
         return read_small(path).decode("utf-8").strip() or None
-    except (OSError, ValueError, RuntimeError):  # the last: nobody knows where this user's home is
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: the home folder is unknown
         return None
 
 
 def read_small(path: Path) -> bytes:
-    """The file of a token, or of what lies beside one; a pipe or device in its place is not opened. Raises `OSError`."""
+    """Read a token file, or a file beside one. A pipe or device is not opened. Raises `OSError`."""
     return read_begin(str(path), _TOKEN_BYTES, link=0)
 
 
 def _place(url: str) -> tuple[int, frozenset[str]]:
-    """Its port, and its addresses on this host as far as they stand there; of what is no address neither."""
+    """Return the port of a URL, and its addresses on this host if it contains any; 0 and none if it is no URL."""
     try:
         parts = urlsplit(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -153,31 +149,33 @@ def _place(url: str) -> tuple[int, frozenset[str]]:
 
 
 def read_end(path: Path, most_bytes: int) -> bytes:
-    """The last bytes of a file that root or we own, at a place where others may have put a link, a pipe or a file of theirs.
+    """Return the last bytes of a file that root or we own. Raises `OSError`, also for a link, a pipe or another user's file.
 
-    Raises `OSError`. No link is followed in its last two parts: Ray lets everybody write to a session's `logs`.
+    No link is followed in the last two parts of the path, because Ray lets everybody write to a session's `logs`.
     """
     with open_fd(str(path.parent)) as folder:
         return probe_trust.read_end(path.name, most_bytes, tuple(own_uids()), folder)
 
 
 def is_plain(status: os.stat_result) -> bool:
-    """A regular file of root's or ours, with no other name: what lies in it, nobody else has put there."""
+    """Return whether it is a regular file of root or us, with one name only: then nobody else has written it."""
     return stat.S_ISREG(status.st_mode) and status.st_uid in own_uids() and status.st_nlink == 1
 
 
 def why_not_ours(path: Path) -> str | None:
-    """Why what lies there is not obeyed, and nothing is written there: another user has put it there, or could.
+    """Return why a file is neither trusted nor written: another user has put it there, or could. `None` if it is ours or missing.
 
-    `sudo` may leave HOME as it was: then root would read, and do, what that user has written, or what a link of his leads to. Every folder
-    and link on the way counts, and as far as there is one: whoever owns none of them can't swap any between this answer and its use.
+    `sudo` may keep HOME, so root could run commands from a user's file, or from the target of a user's link. Every existing folder and link
+    on the path is checked: another user who owns none of them can't replace any between this check and the use of the file.
     """
     try:
         for place, status in walk_path(os.path.abspath(path)):
             it = "it" if place == str(path) else place
             if status.st_uid not in own_uids() | _nobody():
                 return f"{it} belongs to another user (user {status.st_uid}), and only files of root and of this user are trusted"
-            if status.st_mode & stat.S_IWOTH and not stat.S_ISLNK(status.st_mode) and not _is_sticky(status):
+            # In a sticky folder everybody may create files, but only their owner may rename them.
+            is_sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+            if status.st_mode & stat.S_IWOTH and not stat.S_ISLNK(status.st_mode) and not is_sticky:
                 return f"everybody can write to {it}"
     except FileNotFoundError:
         return None
@@ -186,14 +184,9 @@ def why_not_ours(path: Path) -> str | None:
     return None
 
 
-def _is_sticky(status: os.stat_result) -> bool:
-    """A folder in which everybody may make something, but only its owner rename it."""
-    return stat.S_ISDIR(status.st_mode) and bool(status.st_mode & stat.S_ISVTX)
-
-
 @cache
 def _nobody() -> frozenset[int]:
-    """Whom root's files seem to belong to in a user namespace that has no number for root, as in a container of a user's own."""
+    """Return the uid that root's files seem to have in a user namespace without root, as in a rootless container."""
     mapped = [line.split() for line in Path("/proc/self/uid_map").read_text(encoding="ascii").splitlines()]
     if any(int(first) == ROOT for first, *_ in mapped):
         return frozenset()

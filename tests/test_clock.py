@@ -63,7 +63,7 @@ def test_drift_makes_no_new_dates():
 
 
 @pytest.mark.parametrize("jump", JUMPS)
-def test_what_has_just_been_heard_is_no_older_and_no_fault_lasts_longer(jump):
+def test_new_facts_are_no_older_and_no_fault_lasts_longer(jump):
     walls, published = Walls(), []
     poller = Poller(published.append, clock=walls.clock)
     poller.report_fault("ray.nodes", "no answer")
@@ -93,7 +93,7 @@ def test_nothing_is_found_because_of_it(jump):
 
 
 @pytest.mark.parametrize("jump", JUMPS)
-def test_a_kill_that_ray_tells_of_is_dated_by_our_clock(jump):
+def test_a_kill_that_ray_reports_is_dated_by_our_clock(jump):
     walls = Walls()
     walls.ahead += jump
     worker = WorkerRecord(node_id="n", pid=7, end_time_ms=1000 * (walls.wall - 60), exit_type="NODE_OUT_OF_MEMORY", exit_detail="")

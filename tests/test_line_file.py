@@ -27,13 +27,13 @@ def left(address=HEAD, **more) -> Path:
     return path
 
 
-def test_it_lies_where_platformdirs_says(monkeypatch):
+def test_its_folder_is_that_of_platformdirs(monkeypatch):
     assert lines_path().parent == platformdirs.user_state_path("cockpit")
     monkeypatch.delenv("XDG_STATE_HOME")
     assert lines_path().parent == platformdirs.user_state_path("cockpit")
 
 
-def test_what_was_left_last_is_read_and_of_an_address_what_was_left_of_it():
+def test_the_last_line_is_read_or_the_line_of_the_given_address():
     os.utime(left(text="of head"), (NOW, NOW))
     os.utime(left("http://other:1", text="of other", code=2), (NOW - 9, NOW - 9))
     assert read_line(None, NOW) == StatusLine("of head", 0, 3.0)
@@ -70,7 +70,7 @@ def test_garbage_is_not_believed(text):
     assert read_line(None, NOW) is None
 
 
-def test_what_another_user_has_put_there_is_not_believed(monkeypatch):
+def test_a_line_of_another_user_is_not_trusted(monkeypatch):
     left()
     assert read_line(None, NOW) is not None
     monkeypatch.setattr("cockpit.trust.own_uids", lambda: frozenset(uid + 1 for uid in own_uids() if uid))

@@ -62,7 +62,7 @@ def test_a_log_on_a_terminal_does_nothing_to_it_and_shows_no_secret():
     os.close(its)
 
 
-def test_what_is_wrong_with_a_command_is_clean_too():
+def test_a_usage_error_is_cleaned_too():
     done = subprocess.run(
         [sys.executable, "-c", "from cockpit.cli.main import main; main()", f"--nope{HOSTILE}"], capture_output=True, text=True, check=False
     )

@@ -20,7 +20,7 @@ def made(most=100):
     return Recent(answer, most, clock), clock, asked
 
 
-def test_what_is_asked_again_is_answered_once():
+def test_a_repeated_call_is_computed_once():
     recent, clock, asked = made()
     for _ in range(10):
         assert recent("job") == "JOB"
@@ -28,7 +28,7 @@ def test_what_is_asked_again_is_answered_once():
     assert asked == ["job"]
 
 
-def test_what_nobody_asks_for_any_more_is_forgotten():
+def test_an_unused_result_is_dropped():
     recent, clock, _ = made()
     recent("gone")
     for _ in range(3):
@@ -44,7 +44,7 @@ def test_a_flood_of_questions_keeps_no_more_than_twice_as_many_as_allowed():
     assert len(recent) <= 20
 
 
-def test_an_answer_that_says_nothing_is_an_answer():
+def test_none_is_a_result_too():
     asked = []
     recent = Recent(asked.append, 10)
     assert recent("job") is None

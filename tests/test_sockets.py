@@ -33,7 +33,7 @@ def through(*clients: socket.socket) -> frozenset[Connection]:
     return frozenset(map(connection_of, clients))
 
 
-def test_who_listens_at_an_address_serves_that_one_alone(server: socket.socket):
+def test_a_listener_at_one_address_serves_only_that_address(server: socket.socket):
     port = server.getsockname()[1]
     assert find_server(port, frozenset(["127.0.0.2"]), NONE).users == ME
     assert find_server(port, LOOPBACK, NONE).users == NOBODY
@@ -41,14 +41,14 @@ def test_who_listens_at_an_address_serves_that_one_alone(server: socket.socket):
 
 
 @pytest.mark.parametrize(("family", "address"), [(socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")])
-def test_who_listens_at_all_addresses_serves_each(family: socket.AddressFamily, address: str):
+def test_a_listener_at_all_addresses_serves_each(family: socket.AddressFamily, address: str):
     with socket.socket(family) as ours:
         ours.bind((address, 0))
         ours.listen()
         assert find_server(ours.getsockname()[1], LOOPBACK, NONE).users == ME
 
 
-def test_where_our_connections_lead_on_this_host_is_known_while_they_are_open(server: socket.socket):
+def test_the_addresses_of_our_connections_are_known_while_they_are_open(server: socket.socket):
     port = server.getsockname()[1]
     with socket.create_connection(("127.0.0.2", port)) as client:
         connections = through(client)
@@ -58,7 +58,7 @@ def test_where_our_connections_lead_on_this_host_is_known_while_they_are_open(se
         connection_of(client)
 
 
-def test_who_holds_the_other_end_serves_it_though_nobody_listens_any_more(server: socket.socket):
+def test_the_owner_of_the_other_end_serves_it_after_it_has_stopped_listening(server: socket.socket):
     port = server.getsockname()[1]
     with socket.create_connection(("127.0.0.2", port)) as client:
         talking, _ = server.accept()
@@ -68,7 +68,7 @@ def test_who_holds_the_other_end_serves_it_though_nobody_listens_any_more(server
             assert find_server(port, NOTHING, NONE).users == NOBODY
 
 
-def test_a_connection_that_nobody_has_accepted_has_no_user(server: socket.socket):
+def test_a_connection_that_was_not_accepted_has_no_user(server: socket.socket):
     port = server.getsockname()[1]
     with socket.create_connection(("127.0.0.2", port)) as client:
         connections = through(client)
@@ -76,7 +76,7 @@ def test_a_connection_that_nobody_has_accepted_has_no_user(server: socket.socket
         assert find_server(port, NOTHING, connections).users == NOBODY
 
 
-def test_nobody_is_known_to_serve_a_connection_whose_listener_is_hidden(server: socket.socket, monkeypatch: pytest.MonkeyPatch):
+def test_a_connection_with_a_hidden_listener_has_no_known_server(server: socket.socket, monkeypatch: pytest.MonkeyPatch):
     """Whose other connections are known says nothing about this one."""
     port = server.getsockname()[1]
     with socket.create_connection(("127.0.0.2", port)) as first:
@@ -113,7 +113,7 @@ def test_a_socket_that_becomes_one_of_ipv4_between_two_readings_is_seen(monkeypa
     assert len(tables) == 2
 
 
-def test_a_connection_on_this_host_whose_other_end_is_not_seen_hides_who_serves_it(server: socket.socket):
+def test_a_local_connection_with_an_invisible_other_end_has_no_known_server(server: socket.socket):
     """Whoever hides the socket that has accepted it need not listen any more; that somebody else listens says nothing."""
     port = server.getsockname()[1]
     hidden = frozenset([(("127.0.0.2", port), ("127.0.0.1", 9))])
@@ -122,7 +122,7 @@ def test_a_connection_on_this_host_whose_other_end_is_not_seen_hides_who_serves_
         assert find_server(port, NOTHING, through(client) | hidden).users == NOBODY
 
 
-def test_who_listens_here_says_nothing_of_a_connection_to_another_host(server: socket.socket):
+def test_a_listener_here_does_not_serve_a_connection_to_another_host(server: socket.socket):
     port = server.getsockname()[1]
     assert find_server(port, NOTHING, frozenset([(("192.0.2.7", port), ("192.0.2.1", 9))])) == Server(NOBODY, NOTHING)
 
@@ -148,7 +148,7 @@ def test_each_of_many_that_listen_on_a_port_is_found():
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
-def test_who_has_bound_his_end_to_a_device_still_serves_it(address: str):
+def test_a_socket_bound_to_a_device_still_serves_it(address: str):
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.create_server((address, 0), family=family) as ours:
         port = ours.getsockname()[1]
@@ -169,14 +169,14 @@ def test_a_connection_that_only_comes_from_that_port_is_no_server():
         assert find_server(coming.getsockname()[1], frozenset(["127.0.0.3"]), NONE).users == NOBODY
 
 
-def test_an_address_has_one_name():
+def test_an_address_has_one_normal_form():
     assert normal("::ffff:127.0.0.1") == normal("127.0.0.1") == "127.0.0.1"
     assert normal("0:0:0:0:0:0:0:1") == "::1"
     with pytest.raises(ValueError, match="head"):
         normal("head")
 
 
-def test_what_came_through_a_connection_is_told_from_its_mere_end(server: socket.socket):
+def test_received_data_is_distinguished_from_the_end_of_a_connection(server: socket.socket):
     for said in (b"", b"x"):
         with socket.create_connection(server.getsockname()) as client:
             talking, _ = server.accept()
@@ -187,7 +187,7 @@ def test_what_came_through_a_connection_is_told_from_its_mere_end(server: socket
             assert has_received(client) is bool(said)
 
 
-def test_without_a_free_descriptor_it_is_not_known_who_serves(server: socket.socket):
+def test_without_a_free_descriptor_the_server_is_unknown(server: socket.socket):
     """Never nobody: whose address a person has named is believed where nobody is seen to have taken it."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with ExitStack() as stack:

@@ -9,7 +9,7 @@ from cockpit.whole_file import ALL_READ, OWNER_READS, write_whole
 
 
 @pytest.mark.parametrize("mode", [ALL_READ, OWNER_READS])
-def test_it_takes_the_place_of_what_was_there_with_its_own_mode(tmp_path, mode):
+def test_a_file_is_replaced_with_the_given_mode(tmp_path, mode):
     path = tmp_path / "a.prom"
     path.write_text("old")
     path.chmod(0o666)
@@ -38,7 +38,7 @@ def test_a_pipe_or_a_device_keeps_its_place(tmp_path):
     assert stat.S_ISFIFO((tmp_path / "pipe").lstat().st_mode)
 
 
-def test_what_can_not_be_written_leaves_the_old_one_and_nothing_beside_it(tmp_path, monkeypatch):
+def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
     path = tmp_path / "a.prom"
     path.write_text("old")
 

@@ -1,1 +1,1 @@
-"""What an operator can do to a cluster: one module for each act, or family of acts; how they are carried out, said, and written down."""
+"""Plans and carries out everything that changes a cluster: one module for each action or family, the executor, and the log."""

@@ -1,4 +1,4 @@
-"""What a key means for the selected rows: one action with its target, or the reason why it means nothing there."""
+"""Decides what a key means for the selected rows: one action with its target, or the reason why it does nothing there."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ GONE_TEXT = "what this finding is about no longer exists"
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """What an operator has selected on the screen."""
+    """The rows that an operator has selected on the screen."""
 
     things: Sequence[Any] = ()
-    """The things of the tagged rows. If no row is tagged: that of the row under the cursor, or the one whose page is open."""
+    """The tagged rows. If no row is tagged: the row under the cursor, or the one whose page is open."""
     hosts: tuple[str, ...] = ()
-    """The hosts of tagged nodes, or of the node whose page is open: an action that needs no row goes there. Empty: to all hosts."""
+    """The hosts of tagged nodes, or of the node whose page is open: the target of an action that needs no row. Empty: all hosts."""
     snapshot: Snapshot = msgspec.field(default_factory=Snapshot)
-    """The snapshot that is drawn: the things that a finding is about are looked up in it."""
+    """The drawn snapshot, in which the subjects of a finding are found."""
     in_pods: bool = False
     """Whether KubeRay runs this Ray."""
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """What a key means."""
+    """The meaning of a key."""
 
     action: Act | Runbook
     target: Aim
@@ -38,9 +38,9 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 def choose_action(actions: Sequence[Act | Runbook], selection: Selection) -> Choice | str:
-    """Which of these actions is meant, and its target; or why none is. Those of one key: `actions_on(key)`.
+    """Return which of these actions the key means, with its target, or why it means none. `actions_on(key)` has the actions of one key.
 
-    The remedy of a selected finding is meant before any other, then the first action that takes one of the rows or needs none.
+    The remedy of a selected finding goes first, then the first action that takes one of the rows or needs none.
     """
     findings = [thing for thing in selection.things if isinstance(thing, Finding)]
     rows = [thing for thing in selection.things if not isinstance(thing, Finding)]
@@ -52,45 +52,40 @@ def choose_action(actions: Sequence[Act | Runbook], selection: Selection) -> Cho
         return f"{actions[0].title}: put the cursor on {' or '.join(action.noun for action in actions if action.takes)}"
     if selection.in_pods and action.why_not_in_pods is not None:
         return action.why_not_in_pods
-    if mending is None:
-        target = _target_rows(action, rows, selection)
-    else:
+
+    if mending is not None:
         mended = [finding for finding in findings if finding.remedy and finding.remedy.act == action.id]
         target = _target_findings(action, mended, rows, selection.snapshot)
+    elif action.takes is not None:
+        own = _of_type(action.takes, rows)
+        target = next((reason for row in own if (reason := action.why_not(row))), None) or action.aim_at(own)
+    else:
+        own = _of_type(action.also_takes, rows)
+        target = action.aim_at(own) if own else Aim(hosts=selection.hosts)
     return target if isinstance(target, str) else Choice(action, target, mends=mending is not None)
 
 
-def _target_rows(action: Act | Runbook, rows: Sequence[Any], selection: Selection) -> Aim | str:
-    if action.takes is None:
-        own = _of_kind(action.also_takes, rows)
-        return action.aim_at(own) if own else Aim(hosts=selection.hosts)
-    own = _of_kind(action.takes, rows)
-    reasons = (action.why_not(row) for row in own)
-    return next((reason for reason in reasons if reason), None) or action.aim_at(own)
-
-
 def _target_findings(action: Act | Runbook, findings: Sequence[Finding], rows: Sequence[Any], snapshot: Snapshot) -> Aim | str:
-    """What these findings are about, as it is now. If that is gone, nothing is meant: an empty target would mean everything."""
+    """Return the current subjects of these findings as a target. If all are gone, return a text: an empty target would mean everything."""
     about = {thing.key: thing for finding in findings for thing in find_things(finding, snapshot)}
     things = [*{**about, **{row.key: row for row in rows}}.values()]
-    named = _of_kind(action.takes or action.also_takes or action.takes_of_finding, things)
+    named = _of_type(action.takes or action.also_takes or action.takes_of_finding, things)
     able = [thing for thing in named if action.why_not(thing) is None]
     if action.takes is not None and named and not able:
         return str(action.why_not(named[0]))
     if able:
         return action.aim_at(able)
-    hosts = () if action.takes is not None else _hosts_of(things, snapshot)
-    is_about_nothing = action.takes is None and not any(finding.about for finding in findings)
-    return Aim(hosts=hosts) if hosts or is_about_nothing else f"{action.title}: {GONE_TEXT}"
 
-
-def _of_kind(kind: type[Any] | None, things: Iterable[Any]) -> list[Any]:
-    return [thing for thing in things if kind is not None and isinstance(thing, kind)]
-
-
-def _hosts_of(things: Iterable[Any], snapshot: Snapshot) -> tuple[str, ...]:
-    """The hosts that these things are on."""
+    # No subject is a possible target itself: the target is the hosts of the subjects.
     nodes = {node.id: node for node in snapshot.nodes or () if node.id}
-    homes = (thing if isinstance(thing, Process | Session) else nodes.get(getattr(thing, "node", None) or "", thing) for thing in things)
-    named = (home.ip or home.title if isinstance(home, Node) else getattr(home, "host", None) for home in homes)
-    return tuple(dict.fromkeys(name for name in named if name))
+    hosts: list[str | None] = []
+    for thing in things if action.takes is None else ():
+        home = thing if isinstance(thing, Process | Session) else nodes.get(getattr(thing, "node", None) or "", thing)
+        hosts.append(home.ip or home.title if isinstance(home, Node) else getattr(home, "host", None))
+    names = tuple(dict.fromkeys(filter(None, hosts)))
+    is_about_nothing = action.takes is None and not any(finding.about for finding in findings)
+    return Aim(hosts=names) if names or is_about_nothing else f"{action.title}: {GONE_TEXT}"
+
+
+def _of_type(kind: type[Any] | None, things: Iterable[Any]) -> list[Any]:
+    return [thing for thing in things if kind is not None and isinstance(thing, kind)]

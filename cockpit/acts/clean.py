@@ -1,4 +1,4 @@
-"""What dead sessions have left in Ray's temp dirs and in /dev/shm is removed."""
+"""Defines the action that removes the files of dead sessions from Ray's temp dirs and /dev/shm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Clean(HostAct):
-    """Of all dead sessions on all hosts, or of some."""
+    """Cleans up after all dead sessions on all hosts, or after some."""
 
     id = "clean"
     keys = "C"
@@ -45,7 +45,7 @@ class Clean(HostAct):
     ends_nothing_alive = True
 
     def request(self, aim: Aim, host: str) -> dict[str, Any]:
-        """Chosen folders of this host, names of sessions, or neither: then all."""
+        """Name the selected folders of this host, or sessions by name, or neither: then all."""
         rows = [row for row in aim.rows if isinstance(row, Session)]
         sessions = [row.path for row in rows if row.host == host] if rows else list(aim.sessions) if aim.sessions else None
         more = {"older_than": aim.older_than, "protected": list(aim.protected), "ended": list(aim.ended)}
@@ -55,11 +55,11 @@ class Clean(HostAct):
         return Aim(rows=tuple(rows), hosts=tuple(dict.fromkeys(session.host for session in rows)))
 
     def hosts(self, aim: Aim, context: ActContext) -> tuple[str, ...]:
-        """A path means one thing, on one host."""
+        """Return all hosts; only this one if paths are named, because a path means one file on one host."""
         return (context.monitor.pool.local,) if aim.protected else context.all_hosts
 
     def is_asked_for(self, refused: Target, plan: Plan) -> bool:
-        """That sessions stay which live is what it is about, unless somebody has named them."""
+        """Live sessions are meant to stay, unless a session was named."""
         named = any(request.get("sessions") for request in plan.requests.values())
         return named or not (refused.what == "session" and refused.live)
 

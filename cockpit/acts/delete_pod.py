@@ -1,4 +1,4 @@
-"""The pod of a node of Ray's is deleted, as the API server of Kubernetes does it; KubeRay makes another in its place."""
+"""Defines the action that deletes the pod of a Ray node through the Kubernetes API; KubeRay creates another in its place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cockpit.acts import losses
 from cockpit.acts.act import Act, Impact, Nouns, plan_one
 from cockpit.acts.plan import KUBERNETES, Aim, Plan, Receipt, Target
-from cockpit.model import Node, Pod, Snapshot
+from cockpit.model import Node, Snapshot
 from cockpit.sources.source import SourceError
 from cockpit.text import clean
 
@@ -23,11 +23,11 @@ GONE_REASONS: Mapping[str, str] = {
     "NotFound": "it is gone already",
     "Conflict": "a new pod has taken its name",
 }
-"""By the reason of a refusal: what was meant is no more."""
+"""Reasons of a refusal, in Kubernetes' word, that mean the planned pod no longer exists."""
 
 
 class DeletePod(Act):
-    """Its uid is its identity: the API server compares it at the moment at which it deletes."""
+    """Deletes a pod by its uid, which the API server compares at the moment of the deletion."""
 
     id = "delete-pod"
     keys = "X"
@@ -45,21 +45,35 @@ class DeletePod(Act):
         aim = super().aim_at(rows)
         return aim if isinstance(aim, str) else Aim(rows=tuple(rows), id=rows[0].pod)
 
-    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
+    async def plan(self, aim: Aim, context: ActContext, on_progress: Hear) -> Plan:
         from cockpit.sources.kubernetes.facts import list_pods  # deferred, here and below: most clusters have no pods
 
-        api = _api_of(context)
+        api, name = _api_of(context), aim.id or ""
         pods = await list_pods(api)
-        pod = _find(aim.id or "", pods, context.snapshot)
+        nodes = context.snapshot.nodes or ()
+
+        # The pod has this name, or the address of a node with this name.
+        called = {node.ip for node in nodes if name in (node.id, node.title, node.host, node.ip) and node.state != "DEAD"}
+        by_address = (pod for pod in pods if pod.ip and pod.ip in called)
+        pod = next((pod for pod in pods if pod.name == name), None) or next(by_address, None)
         if pod is None:
             names = ", ".join([one.name for one in pods][:MAX_NAMED])
             raise SourceError(f"RayCluster {api.place.title} has no pod {aim.id}; {f'it has {names}' if names else 'it has none'}")
-        why_not = _why_not(pod)
-        notes = () if why_not else ("KubeRay creates another pod in its place, with an empty disk",)
-        return plan_one(self, _target(pod, context.snapshot, why_not), (_place_words(pod, api.place.title), *notes))
 
-    async def perform(self, plan: Plan, context: ActContext, hear: Hear) -> Receipt:
-        """That pod alone: one that was made anew under its name stays."""
+        why_not = None if pod.owned else "KubeRay did not create it for this RayCluster and would not replace it"
+        if pod.ends is not None:
+            why_not = "it is being deleted already"
+        role = "the head" if pod.head else f"a worker of group {clean(pod.group)}" if pod.group else "a pod"
+        notes = [f"{clean(pod.name)} is {role} of RayCluster {api.place.title}"]
+        if not why_not:
+            notes.append("KubeRay creates another pod in its place, with an empty disk")
+        node_id = next((node.id for node in nodes if pod.ip and node.ip == pod.ip and node.state == "ALIVE"), None)
+        part = "head" if pod.head else pod.group or None
+        target = Target("pod", KUBERNETES, id=pod.uid, name=pod.name, state=pod.phase, part=part, node=node_id, reason=why_not)
+        return plan_one(self, target, tuple(notes))
+
+    async def perform(self, plan: Plan, context: ActContext, on_progress: Hear) -> Receipt:
+        """Delete the planned pod. A newer pod with the same name stays."""
         from cockpit.sources.kubernetes.api import KubernetesRefusedError
         from cockpit.sources.kubernetes.facts import delete_pod
 
@@ -75,7 +89,7 @@ class DeletePod(Act):
         return plan.receipt(done=(replace(target, outcome="deleted; it ends within its grace period"),))
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
-        """What runs on the node; with the head the whole Ray ends, whose word is asked for always."""
+        """Return what runs on the node. The head always needs a word, because all of Ray ends with it."""
         (target,) = plan.targets
         ends = losses.lost_with_session(snapshot, {target.node} if target.node else set())
         if target.part == "head":
@@ -87,29 +101,3 @@ def _api_of(context: ActContext) -> KubernetesApi:
     if context.monitor.kubernetes is None:
         raise SourceError("the RayCluster is unknown: name it with --kubernetes NAMESPACE/RAYCLUSTER")
     return context.monitor.kubernetes
-
-
-def _find(name: str, pods: Sequence[Pod], snapshot: Snapshot) -> Pod | None:
-    """By its name, or by what its node is called."""
-    nodes = [node for node in snapshot.nodes or () if name in (node.id, node.title, node.host, node.ip) and node.state != "DEAD"]
-    addresses = {node.ip for node in nodes if node.ip}
-    return next((pod for pod in pods if pod.name == name), None) or next((pod for pod in pods if pod.ip and pod.ip in addresses), None)
-
-
-def _place_words(pod: Pod, cluster: str) -> str:
-    role = "the head" if pod.head else f"a worker of group {clean(pod.group)}" if pod.group else "a pod"
-    return f"{clean(pod.name)} is {role} of RayCluster {cluster}"
-
-
-def _why_not(pod: Pod) -> str | None:
-    if pod.ends is not None:
-        return "it is being deleted already"
-    return None if pod.owned else "KubeRay did not create it for this RayCluster and would not replace it"
-
-
-def _target(pod: Pod, snapshot: Snapshot, why_not: str | None) -> Target:
-    alive = [node for node in snapshot.nodes or () if pod.ip and node.ip == pod.ip and node.state == "ALIVE"]
-    part = "head" if pod.head else pod.group or None
-    return Target(
-        "pod", KUBERNETES, id=pod.uid, name=pod.name, state=pod.phase, part=part, node=alive[0].id if alive else None, reason=why_not
-    )

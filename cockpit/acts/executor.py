@@ -1,7 +1,6 @@
-"""The only way anything is changed: an act is planned, performed as planned, logged before and after, and followed by a refresh.
+"""Carries out actions, the only way anything is changed: plans them, performs exactly the plan, logs before and after, and refreshes.
 
-It knows of an act only that it can be planned, weighed and performed. It is never built when cockpit is read-only, and neither is the way
-to hosts that writes.
+It is not built when cockpit is read-only, and neither is the connection that changes hosts.
 """
 
 from __future__ import annotations
@@ -22,81 +21,75 @@ from cockpit.sources.source import NotMeantError, SourceError
 
 
 class ActionExecutor:
-    """Makes plans of acts, and carries out plans. One act at a time."""
+    """Plans actions, and performs one plan at a time."""
 
     def __init__(self, monitor: ClusterMonitor, audit: Audit | None = None) -> None:
         self._monitor, self._audit = monitor, audit or Audit(audit_path(), time.time)
         self._context = ActContext(monitor)
         self._busy = asyncio.Lock()
-        self._under_way: tuple[str, Plan] | None = None
-        """The act that the log has no outcome of yet."""
+        self._running: tuple[str, Plan] | None = None
+        """The log id and plan of the action whose outcome is not logged yet."""
         monitor.ending.append(self.close)
 
     def close(self) -> None:
-        """End what is under way at once; an act on a host ends with whoever listens to it, and the log says that it was broken off."""
+        """Abort the running action. Its part on each host ends when the connection closes, and the log records that it was broken off."""
         self._context.close()
-        self._end(None)
+        self._log_outcome(None)
 
     def register_host(self, entry: HostEntry) -> str:
-        """What a host is called here; one that nobody knows is reached as the entry says from now on. Raises `SourceError`."""
+        """Return cockpit's name for a host; an unknown host is reached as the entry says from now on. Raises `SourceError`."""
         return self._context.register_host(entry)
 
-    async def plan(self, act: Act, aim: Aim, hear: Hear = lambda *_: None) -> Plan:
-        """What would be hit, as of now, what ends with it, and the word to be typed; nothing is changed.
+    async def plan(self, act: Act, aim: Aim, on_progress: Hear = lambda *_: None) -> Plan:
+        """Return what would be changed now, which live work ends, and the word to be typed. Nothing is changed.
 
-        Raises `NotMeantError` where it is not for this Ray, `SourceError`.
+        Raises `NotMeantError` if the action is not possible for this Ray, and `SourceError`.
         """
         if act.why_not_in_pods is not None and self._monitor.kubernetes is not None:
             raise NotMeantError(act.why_not_in_pods)
-        await self._monitor.wait_until_complete()  # a key may be pressed before the first answers are in
+        await self._monitor.wait_until_complete()  # a key may be pressed before the first answers
         self._context.refuse_unshown(aim.shown)
-        plan = self._context.with_ray(await act.plan(aim, self._context, self._by_title(hear)), aim)
+        plan = self._context.with_ray(await act.plan(aim, self._context, self._by_title(on_progress)), aim)
         if act.is_for_followed and not plan.empty:
             await self._context.refuse_other_ray(plan)
         impact = act.impact(plan, self._context.snapshot, self._context.addresses) if plan.targets else Impact()
         return replace(plan, losses=(*plan.losses, *impact.ends), word=plan.word or impact.word)
 
-    async def perform(self, plan: Plan, hear: Hear = lambda *_: None) -> Receipt:
-        """Exactly what was planned, where it is still so. Raises `SourceError` when nothing was begun."""
+    async def perform(self, plan: Plan, on_progress: Hear = lambda *_: None) -> Receipt:
+        """Perform exactly the plan, on targets that are still the same. Raises `SourceError` if nothing was begun."""
         if self._busy.locked():
             raise SourceError("another action is running")
         async with self._busy:
-            if find_act(plan.act).is_for_followed:
+            act = find_act(plan.act)
+            if act.is_for_followed:
                 await self._context.refuse_other_ray(plan)
-            return await self._log(plan, hear)
 
-    async def _log(self, plan: Plan, hear: Hear) -> Receipt:
-        began, receipt = time.monotonic(), None
-        unlogged = self._begin(plan)
-        try:
-            receipt = await find_act(plan.act).perform(plan, self._context, self._by_title(hear))
-        finally:
-            unlogged = self._end(receipt) or unlogged
-            self._monitor.refresh()
-        notes = (*receipt.notes, *([f"the action log could not be written: {unlogged}"] if unlogged else []))
-        return replace(receipt, took=time.monotonic() - began, notes=notes)
+            # A full disk must not block the action that frees it: a log that can't be written is only reported.
+            began, log_id, unlogged, receipt = time.monotonic(), "", None, None
+            try:
+                log_id = self._audit.begin(plan)
+            except OSError as error:
+                unlogged = error.strerror or str(error)
+            self._running = log_id, plan
+            try:
+                receipt = await act.perform(plan, self._context, self._by_title(on_progress))
+            finally:
+                unlogged = self._log_outcome(receipt) or unlogged
+                self._monitor.refresh()
+            notes = (*receipt.notes, *([f"the action log could not be written: {unlogged}"] if unlogged else []))
+            return replace(receipt, took=time.monotonic() - began, notes=notes)
 
-    def _by_title(self, hear: Hear) -> Hear:
-        """Tells how far a host is by what people call it."""
-        return lambda host, progress: hear(self._context.titles_of([host])[host], progress)
+    def _by_title(self, on_progress: Hear) -> Hear:
+        """Report the progress of a host under the name that people use."""
+        return lambda host, progress: on_progress(self._context.titles_of([host])[host], progress)
 
-    def _begin(self, plan: Plan) -> str | None:
-        """Why it is not in the log, if it isn't: a full disk must not hinder the act that mends it."""
-        act, unlogged = "", None
-        try:
-            act = self._audit.begin(plan)
-        except OSError as error:
-            unlogged = error.strerror or str(error)
-        self._under_way = act, plan
-        return unlogged
-
-    def _end(self, receipt: Receipt | None) -> str | None:
-        """Once: whoever closes it in the middle of an act may not come back to its end."""
-        if self._under_way is None:
+    def _log_outcome(self, receipt: Receipt | None) -> str | None:
+        """Log the outcome once, also if `close` aborts the action. Return why it can't be logged, or `None`."""
+        if self._running is None:
             return None
-        (act, plan), self._under_way = self._under_way, None
+        (log_id, plan), self._running = self._running, None
         try:
-            self._audit.end(act, plan, receipt)
+            self._audit.end(log_id, plan, receipt)
         except OSError as error:
             return error.strerror or str(error)
         return None

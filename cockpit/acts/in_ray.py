@@ -1,8 +1,8 @@
-"""Acts on what a live Ray holds, by Ray's own stubs in its own Python: an actor is killed, a group removed, a node drained."""
+"""Defines the actions on a live Ray, done with Ray's own stubs in its own Python: kill an actor, remove a placement group, drain a node."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
@@ -20,18 +20,17 @@ if TYPE_CHECKING:
 
 ENDED_STATES = ("DEAD", "REMOVED", "DRAINING")
 MAX_AT_ONCE = 100
-"""Things of Ray's at once: what asks Ray about them has seconds for all of them."""
+"""Targets in one request: the program that asks Ray about them has some seconds for all of them."""
 
 
 class RayAct(HostAct):
-    """Carried out on one host that has a live raylet of the cluster."""
+    """The common part: one host with a live raylet of the cluster carries it out."""
 
     verb: ClassVar[str]
-    """What the probe calls it."""
+    """Its name in the probe."""
     operand = "ray_id"
     id_digits: ClassVar[tuple[int, ...]] = (32, 36)  # of actors and of placement groups: the probe says which of them it is
     max_rows = MAX_AT_ONCE
-    needs_cluster = True
     is_for_followed = True
 
     def request(self, aim: Aim, host: str) -> dict[str, Any]:
@@ -40,9 +39,9 @@ class RayAct(HostAct):
     def at_session(self, aim: Aim, context: ActContext) -> Aim:
         return replace(aim, session=context.session(aim))
 
-    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
-        """Raises `SourceError` also where somebody has typed an id that nothing there has."""
-        plan = await super().plan(aim, context, hear)
+    async def plan(self, aim: Aim, context: ActContext, on_progress: Hear) -> Plan:
+        """Raise `SourceError` also if Ray knows nothing with the id that was typed."""
+        plan = await super().plan(aim, context, on_progress)
         unknown = [target for target in plan.refused if target.what in self.nouns and target.state is None]
         if unknown and not aim.rows:
             raise SourceError(unknown[0].reason or "")
@@ -56,12 +55,12 @@ class RayAct(HostAct):
         return (context.ray_host(),)
 
     def unknown_hosts(self, aim: Aim, context: ActContext) -> str | None:
-        """None matters: the GCS alone is asked."""
+        """Return `None`: only the GCS is asked, so other hosts don't matter."""
         return None
 
 
 class KillActor(RayAct):
-    """Of whatever job."""
+    """Kills actors of any job."""
 
     id = "kill-actor"
     keys = "K,f9"
@@ -82,7 +81,7 @@ class KillActor(RayAct):
 
 
 class RemovePlacementGroup(RayAct):
-    """What runs in it ends with it."""
+    """Removes placement groups, with the actors and tasks in them."""
 
     id = "remove-placement-group"
     keys = "X"
@@ -94,7 +93,7 @@ class RemovePlacementGroup(RayAct):
     nouns: ClassVar[Nouns] = {"placement_group": ("placement group", "placement groups")}
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
-        """One that is used is named, several are counted; what is leaked needs no word."""
+        """A used group needs its name as the word, several need their number, a leaked group needs none."""
         ends = {target: losses.lost_with_group(snapshot, target.id or "") for target in plan.targets}
         used = [target for target, lines in ends.items() if lines and not target.leaked]
         all_ends = tuple(dict.fromkeys(line for lines in ends.values() for line in lines))
@@ -104,7 +103,7 @@ class RemovePlacementGroup(RayAct):
 
 
 class DrainNode(RayAct):
-    """It can't be taken back, so that a word is asked for also where nothing runs."""
+    """Drains nodes. This can't be undone, so it always needs a word, even if nothing runs there."""
 
     id = "drain-node"
     keys = "D"
@@ -123,17 +122,13 @@ class DrainNode(RayAct):
         return f"{row.title} is the head node, which can't be drained; S stops this Ray session" if row.head else None
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
-        ends = tuple(line for target in plan.targets for line in _ends(target, snapshot))
-        (target, *others) = plan.targets
-        return Impact(ends, f"{len(plan.targets)} nodes" if others else target.name or (target.id or "")[:8])
-
-
-def _ends(target: Target, snapshot: Snapshot) -> Iterator[str]:
-    name = target.name or (target.id or "")[:8]
-    yield f"node {name} takes no new work, and its Ray stops when nothing runs there; this can't be undone"
-    if snapshot.actors is None:
-        yield f"the actors on {name} are unknown"
-    alive = [actor for actor in snapshot.actors or () if actor.node == target.id and actor.state == "ALIVE"]
-    if alive:
-        ending = "continues until its job ends it" if len(alive) == 1 else "continue until their jobs end them"
-        yield f"{plural(len(alive), 'actor')} on {name} {ending}"
+        ends, names = [], [target.name or (target.id or "")[:8] for target in plan.targets]
+        for target, name in zip(plan.targets, names, strict=True):
+            ends.append(f"node {name} takes no new work, and its Ray stops when nothing runs there; this can't be undone")
+            if snapshot.actors is None:
+                ends.append(f"the actors on {name} are unknown")
+            alive = [actor for actor in snapshot.actors or () if actor.node == target.id and actor.state == "ALIVE"]
+            if alive:
+                ending = "continues until its job ends it" if len(alive) == 1 else "continue until their jobs end them"
+                ends.append(f"{plural(len(alive), 'actor')} on {name} {ending}")
+        return Impact(tuple(ends), f"{len(names)} nodes" if len(names) > 1 else names[0])

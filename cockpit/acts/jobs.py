@@ -1,4 +1,4 @@
-"""Acts that Ray's job API carries out: a job is stopped and waited for, a finished one deleted."""
+"""Defines the actions of Ray's job API: stop a job and wait for its end, and delete a finished job."""
 
 from __future__ import annotations
 
@@ -21,48 +21,38 @@ if TYPE_CHECKING:
 
 MAX_NAMED_JOBS = 8
 Outcome = tuple[str, tuple[str, ...]]
-"""What became of a job, and what it has left behind."""
+"""The result for a job, and sentences about what it leaves behind."""
 
 
 class JobAct(Act):
-    """Done to one job, as Ray knows it at that moment."""
+    """The common part: one job, as Ray lists it at that moment."""
 
     operand = "id"
     takes = Job
     noun = "a job"
     nouns: ClassVar[Nouns] = {"job": ("job", "jobs")}
-    needs_cluster = True
     is_for_followed = True
 
     @abstractmethod
     async def carry_out(self, target: Target, monitor: ClusterMonitor) -> Outcome:
-        """Done only to the same job: same id, same start. Raises `NotMeantError` where it is another, `SourceError`."""
+        """Do it if the job is the same: same id, same start. Raises `NotMeantError` if it is another, and `SourceError`."""
 
-    def nothing_to_do(self, job: Job) -> str | None:
-        """Why that is so already, which is no failure; `None`: it isn't."""
-        return None
-
-    def leaves(self, job: Job, snapshot: Snapshot) -> tuple[str, ...]:
-        """What stays when it is done."""
-        return ()
-
-    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
+    async def find_job(self, aim: Aim, context: ActContext) -> tuple[Job, Target]:
+        """Return the job, and the job as a target. Raises `SourceError` if Ray does not list it."""
         jobs = await context.monitor.jobs()
         job = next((job for job in jobs if aim.id in (job.id, job.job)), None)
         if job is None:
             running = ", ".join([job.id for job in jobs if job.running][:MAX_NAMED_JOBS])
             raise SourceError(f"Ray has no job {aim.id}; {f'running: {running}' if running else 'none is running'}")
-        if (nothing := self.nothing_to_do(job)) is not None:
-            return Plan(self.id, self.title, notes=(nothing,), hosts=(RAY,))
         why = tuple(text.strip().splitlines()[0] for text in (job.entrypoint, job.message) if text and text.strip())
         target = Target("job", RAY, why, id=job.id, job=job.job, state=job.status, started=job.started, reason=self.why_not(job))
-        return plan_one(self, target, self.leaves(job, context.snapshot))
+        return job, target
 
-    async def perform(self, plan: Plan, context: ActContext, hear: Hear) -> Receipt:
-        from cockpit.sources.probes.requests import Progress  # deferred, as in `act`; whoever acts has imported it
+    async def perform(self, plan: Plan, context: ActContext, on_progress: Hear) -> Receipt:
+        from cockpit.sources.probes.requests import Progress  # deferred, as in `act`; by now it is imported anyway
 
         (target,) = plan.targets
-        hear(RAY, Progress(f"{plan.title} {target.id}"))
+        on_progress(RAY, Progress(f"{plan.title} {target.id}"))
         try:
             outcome, notes = await self.carry_out(target, context.monitor)
         except NotMeantError as error:
@@ -73,7 +63,7 @@ class JobAct(Act):
 
 
 class StopJob(JobAct):
-    """What is over already is no failure."""
+    """Stops a job. A job that has already ended is no failure."""
 
     id = "stop-job"
     keys = "J"
@@ -83,11 +73,11 @@ class StopJob(JobAct):
     def why_not(self, row: Job) -> str | None:
         return None if row.running else f"Job {row.id} has already ended ({row.status})"
 
-    def nothing_to_do(self, job: Job) -> str | None:
-        return None if job.running else f"job {job.id} has already ended ({job.status})"
-
-    def leaves(self, job: Job, snapshot: Snapshot) -> tuple[str, ...]:
-        return left_by_job(snapshot, job.id)
+    async def plan(self, aim: Aim, context: ActContext, on_progress: Hear) -> Plan:
+        job, target = await self.find_job(aim, context)
+        if not job.running:
+            return Plan(self.id, self.title, notes=(f"job {job.id} has already ended ({job.status})",), hosts=(RAY,))
+        return plan_one(self, target, left_by_job(context.snapshot, job.id))
 
     async def carry_out(self, target: Target, monitor: ClusterMonitor) -> Outcome:
         name = target.id or ""
@@ -101,7 +91,7 @@ class StopJob(JobAct):
 
 
 class DeleteJob(JobAct):
-    """Only a finished one."""
+    """Deletes a finished job from Ray's list."""
 
     id = "delete-job"
     keys = "X"
@@ -110,6 +100,10 @@ class DeleteJob(JobAct):
 
     def why_not(self, row: Job) -> str | None:
         return f"Job {row.id} is still running: stop it first" if row.running else None
+
+    async def plan(self, aim: Aim, context: ActContext, on_progress: Hear) -> Plan:
+        _, target = await self.find_job(aim, context)
+        return plan_one(self, target, ())
 
     async def carry_out(self, target: Target, monitor: ClusterMonitor) -> Outcome:
         await monitor.choice.followed_ray().job_acts().delete_job(target.id or "", target.started)

@@ -1,8 +1,8 @@
-"""Processes are ended: those under the cursor, or all that a dead Ray has left over. A probe proves of each what it is."""
+"""Defines the actions that end processes: the selected ones, or those left over from a dead Ray. A probe proves the identity of each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cockpit.acts import losses
 from cockpit.acts.act import Flag, Impact, Nouns, session_word
 from cockpit.acts.on_hosts import FORCE, GRACE, HostAct, owners_of, with_owners, without_none
-from cockpit.acts.plan import Aim, Plan, Target
+from cockpit.acts.plan import Aim, Plan
 from cockpit.model import LEFT_OVER, Process, Snapshot
 
 if TYPE_CHECKING:
@@ -20,15 +20,15 @@ PID = Flag("pids", "--pid", "pid", "Only this process, on this host or HOST. One
 
 
 class KillAct(HostAct):
-    """What all of them share."""
+    """The common part."""
 
     nouns: ClassVar[Nouns] = {"process": ("process", "processes")}
     grace_s = 10.0
     kills_any_kind: ClassVar[bool] = False
-    """Whether chosen processes are killed whatever they are; if not, the probe refuses all that are not left over."""
+    """Kill selected processes of any kind. Otherwise the probe refuses all that are not left over."""
 
     def request(self, aim: Aim, host: str) -> dict[str, Any]:
-        """Chosen processes with their start times, pids without, or neither: then all that is left over."""
+        """Name the selected processes with their start times, or pids without, or neither: then all leftovers."""
         rows = [[row.pid, row.ticks] for row in aim.rows if isinstance(row, Process) and row.host == host]
         chosen = any(isinstance(row, Process) for row in aim.rows)
         named = rows if chosen else [[pid, None] for pid in aim.pids] if aim.pids else None
@@ -36,25 +36,31 @@ class KillAct(HostAct):
         return without_none(act="kill", named=named, any=(chosen and self.kills_any_kind) or None, pids=bool(aim.pids) or None, **how)
 
     def hosts(self, aim: Aim, context: ActContext) -> tuple[str, ...]:
-        """Those of the chosen processes. A pid means one process, on one host."""
+        """Return the hosts of the selected processes, or all hosts. A pid means one process on one host: this one."""
         chosen = tuple(sorted({row.host for row in aim.rows if isinstance(row, Process)}))
         return chosen or ((context.monitor.pool.local,) if aim.pids else context.all_hosts)
 
-    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
-        """With whose each process is that is another Ray's."""
-        return with_owners(await super().plan(aim, context, hear), context.snapshot)
+    async def plan(self, aim: Aim, context: ActContext, on_progress: Hear) -> Plan:
+        """Plan as every action on hosts, and name the owner of each process of another Ray."""
+        return with_owners(await super().plan(aim, context, on_progress), context.snapshot)
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
-        """What is left over ends nothing; of all else, the word is what it works for."""
+        """Leftovers end nothing. Otherwise the word names the work of the first process, or of the first one of another Ray."""
         alive = [target for target in plan.targets if target.kind not in LEFT_OVER]
         known = {(one.host, one.pid, one.ticks): one for one in snapshot.processes or ()}
         processes = [known[key] for target in alive if (key := (target.host, target.pid, target.ticks)) in known]
+        ends = losses.lost_with_processes(snapshot, processes)
+        if not alive:
+            return Impact(ends)
         others = [target for target, owner in zip(alive, owners_of(alive, snapshot), strict=True) if owner is not None]
-        return Impact(losses.lost_with_processes(snapshot, processes), _name_of_work(snapshot, others or alive, ours=not others))
+        first = (others or alive)[0]
+        if first.job and not others:
+            return Impact(ends, next((job.id for job in snapshot.jobs or () if first.job in (job.job, job.submission)), first.job))
+        return Impact(ends, session_word(first.session) if first.kind == "ray" and first.session else str(first.pid))
 
 
 class KillOrphans(KillAct):
-    """Of all hosts, or of some; never of another kind than `orphan` and `stale`."""
+    """Kills processes of the kinds `orphan` and `stale` only, on all hosts or on some."""
 
     id = "kill-orphans"
     keys = "K"
@@ -66,12 +72,12 @@ class KillOrphans(KillAct):
     flags = (PID, FORCE, GRACE)
 
     def why_not(self, row: Process) -> str | None:
-        """The processes of a finding that are proven to be left over."""
+        """Allow only processes that are proven to be left over."""
         return None if row.left_over and row.ticks is not None else f"process {row.pid} is not known to be left over"
 
 
 class Kill(KillAct):
-    """Of the processes that were chosen, each on its own host, whatever kind they are."""
+    """Kills the selected processes of any kind, each on its own host."""
 
     id = "kill"
     keys = "K,f9"
@@ -84,14 +90,14 @@ class Kill(KillAct):
     kills_any_kind = True
 
     def why_not(self, row: Process) -> str | None:
-        """A pid alone may be given again."""
+        """Refuse a process without a known start time, because a pid alone may have been reused."""
         if row.ticks is not None:
             return None
         return f"No probe has seen process {row.pid}: its pid may belong to another process by now"
 
 
 class Terminate(Kill):
-    """The same, and no SIGKILL follows."""
+    """Sends SIGTERM, and no SIGKILL after it."""
 
     id = "terminate"
     keys = "T"
@@ -100,15 +106,3 @@ class Terminate(Kill):
 
     def request(self, aim: Aim, host: str) -> dict[str, Any]:
         return super().request(replace(aim, only="TERM"), host)
-
-
-def _name_of_work(snapshot: Snapshot, targets: Sequence[Target], *, ours: bool) -> str | None:
-    """The job of the first of them, else the end of its session's name; its pid for a process of nobody's here, or of another Ray."""
-    for target in targets:
-        job = next((job.id for job in snapshot.jobs or () if target.job and target.job in (job.job, job.submission)), target.job)
-        return (
-            (job if ours else None)
-            or (session_word(target.session) if target.kind == "ray" and target.session else None)
-            or str(target.pid)
-        )
-    return None

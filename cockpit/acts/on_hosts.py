@@ -1,10 +1,10 @@
-"""Acts that the probes of hosts plan and do: what each host is asked, and one plan and one receipt out of what they answer and Ray adds."""
+"""Defines actions that the probes of hosts plan and perform: builds the request for each host, and merges the answers."""
 
 from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from cockpit.acts.act import Act, Flag
 from cockpit.acts.plan import Aim, Plan, ProbeReply, Receipt, Target, Unreached, losses_of, reply_of, sum_freed
-from cockpit.model import Process, Snapshot, describe_owner
+from cockpit.model import Snapshot, describe_owner
 
 if TYPE_CHECKING:
     from cockpit.acts.world import ActContext, Hear  # deferred, as in `act`
@@ -21,72 +21,77 @@ if TYPE_CHECKING:
 ACT_SILENCE_S = 30.0
 """Seconds of silence, beyond the grace, after which a host is given up."""
 PLAN_SILENCE_S = 12.0
-"""The same while a plan is made: the hosts that have answered wait for the one that hangs."""
+"""The same for a plan: a person waits for it."""
 FORCE: Final = Flag("force", "--force", "switch", "SIGKILL at once, without SIGTERM first.")
 GRACE: Final = Flag("grace", "--grace", "seconds", "Seconds between SIGTERM and SIGKILL, 0 to 3600.", "S")
+_RAY_ID: Final = r"\b(?:job [0-9a-f]{8}|actor [0-9a-f]{32})\b"
 
 
 class HostAct(Act):
-    """Asks all its hosts at once. The stage `plan` changes nothing; the stage `do` is given the targets that were agreed to."""
+    """Asks all its hosts at once. The stage `plan` changes nothing; the stage `do` gets the confirmed targets."""
 
     grace_s: ClassVar[float] = 0.0
-    """Between SIGTERM and SIGKILL where nobody says otherwise; 0: it sends no signals."""
+    """The default time between SIGTERM and SIGKILL; 0: it sends no signals."""
     asks_for_jobs: ClassVar[bool] = True
-    """Whether a plan needs Ray's word on which jobs run."""
+    """Whether a plan needs the running jobs from Ray."""
 
     @abstractmethod
     def request(self, aim: Aim, host: str) -> dict[str, Any]:
-        """What this host is asked, besides what every request holds."""
+        """Return the request for this host, without the fields that every request has."""
 
-    def at_session(self, aim: Aim, context: ActContext) -> Aim:  # what is left over is of no session that lives
-        """The aim with the session that is meant. Raises `SourceError` where that can't be told."""
+    def at_session(self, aim: Aim, context: ActContext) -> Aim:
+        """Return the target with the session that is meant, for an action on a live session. Raises `SourceError` if it is unclear."""
         return aim
 
-    def hosts(self, aim: Aim, context: ActContext) -> tuple[str, ...]:  # all of them, unless something says where
-        """Those that are asked when nobody has named any."""
+    def hosts(self, aim: Aim, context: ActContext) -> tuple[str, ...]:
+        """Return the hosts to ask if the user has named none."""
         return context.all_hosts
 
-    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
-        """What the probes of all these hosts would do."""
+    async def plan(self, aim: Aim, context: ActContext, on_progress: Hear) -> Plan:
         aim = self.at_session(aim, context)
         context.update_hosts()
         hosts = context.named_hosts(aim.hosts) if aim.hosts else self.hosts(aim, context)
         jobs, silent = await context.jobs_by_session() if self.asks_for_jobs else ([], ())
         asked = {host: {**self.request(aim, host), "stage": "plan", "jobs": jobs, "past": _past(context.snapshot, host)} for host in hosts}
-        answers = await context.requests.send(asked, hear, PLAN_SILENCE_S)
-        made = build_plan(self, answers, asked, followed=context.follows(aim.session), titles=context.titles_of(hosts))
-        plan = with_gpus(made, context.snapshot)
-        plan = replace(plan, targets=with_names(plan.targets, context.snapshot), refused=with_names(plan.refused, context.snapshot))
-        plan = replace(plan, notes=(*self._signals(plan), *plan.notes, *(silent if plan.refused else ())))
+        answers = await context.requests.send(asked, on_progress, PLAN_SILENCE_S)
+
+        followed, titles, snapshot = context.follows(aim.session), context.titles_of(hosts), context.snapshot
+        plan = with_gpus(build_plan(self, answers, asked, followed=followed, titles=titles), snapshot)
+        notes = (*self._signals(plan), *plan.notes, *(silent if plan.refused else ()))
+        plan = replace(plan, targets=with_names(plan.targets, snapshot), refused=with_names(plan.refused, snapshot), notes=notes)
         unknown = self.unknown_hosts(aim, context)
         return plan if unknown is None else self.with_unknown_hosts(plan, unknown, context)
 
     def unknown_hosts(self, aim: Aim, context: ActContext) -> str | None:
-        """That there may be hosts which only a Ray knows that has not answered; `None`: there are none, or they were named."""
+        """Return a sentence if there may be hosts that only a silent Ray knows, or `None`."""
         snapshot = context.snapshot
         if aim.hosts or (snapshot.nodes is not None and context.follows(aim.session) and snapshot.cluster.reachable):
             return None
         return "Ray has not answered: if it has more hosts than these, name them"
 
     def with_unknown_hosts(self, plan: Plan, unknown: str, context: ActContext) -> Plan:
-        """It is worth a word where there is anything at all."""
+        """Add the sentence, unless no Ray was found anywhere."""
         anything = plan.targets or plan.refused or any(one.live for one in context.snapshot.sessions or ())
         return replace(plan, notes=(*plan.notes, unknown)) if anything else plan
 
-    async def perform(self, plan: Plan, context: ActContext, hear: Hear) -> Receipt:
-        """Each host is sent its own targets, and looks at them again."""
+    async def perform(self, plan: Plan, context: ActContext, on_progress: Hear) -> Receipt:
+        """Send each host its own targets; the host checks them again."""
         jobs, _ = await context.jobs_by_session()
-        asked = {host: _deed(plan, host, jobs, context.snapshot) for host in {target.host: None for target in plan.targets}}
+        asked = {}
+        for host in dict.fromkeys(target.host for target in plan.targets):
+            mine = [msgspec.to_builtins(target) for target in plan.targets if target.host == host]
+            own = {"jobs": jobs, "stage": "do", "targets": mine, "past": _past(context.snapshot, host)}
+            asked[host] = {**plan.requests[host], **own}
         silence = ACT_SILENCE_S + max((self._grace_of(one) for one in asked.values()), default=0.0)
-        receipt = build_receipt(self, plan, await context.requests.send(asked, hear, silence))
-        told = {name: with_names(getattr(receipt, name), context.snapshot) for name in ("done", "refused", "failed")}
-        return replace(receipt, **told)
+        receipt = build_receipt(self, plan, await context.requests.send(asked, on_progress, silence))
+        named = {name: with_names(getattr(receipt, name), context.snapshot) for name in ("done", "refused", "failed")}
+        return replace(receipt, **named)
 
     def _grace_of(self, request: Mapping[str, Any]) -> float:
         return self.grace_s if request.get("grace") is None else float(request["grace"])
 
     def _signals(self, plan: Plan) -> tuple[str, ...]:
-        """Which signals, and how long between them."""
+        """Say which signals are sent, and the time between them."""
         first: Mapping[str, Any] = next(iter(plan.requests.values()), {})
         if not self.grace_s or not plan.targets or first.get("everything"):
             return ()
@@ -98,40 +103,38 @@ class HostAct(Act):
 
 
 def without_none(**fields: Any) -> dict[str, Any]:
-    """A request without what nobody has said."""
+    """Return a request without the fields that are `None`."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _deed(plan: Plan, host: str, jobs: list[dict[str, Any]], snapshot: Snapshot) -> dict[str, Any]:
-    mine = [msgspec.to_builtins(target) for target in plan.targets if target.host == host]
-    return {**plan.requests[host], "jobs": jobs, "stage": "do", "targets": mine, "past": _past(snapshot, host)}
-
-
 def _past(snapshot: Snapshot, host: str) -> list[Any]:
-    """What the probe of that host has seen before, as it has said it."""
+    """Return the evidence that the watching probe of that host has collected."""
     return [[process.pid, process.ticks, process.past] for process in snapshot.processes or () if process.host == host and process.past]
 
 
 def build_plan(
-    act: Act,
-    answers: Mapping[str, HostAnswer],
-    asked: Mapping[str, Mapping[str, Any]],
-    *,
-    followed: bool,
-    titles: Mapping[str, str] | None = None,
+    act: Act, answers: Mapping[str, HostAnswer], asked: Mapping[str, Mapping[str, Any]], *, followed: bool, titles: Mapping[str, str]
 ) -> Plan:
-    """One plan out of what the hosts have answered. A host that has two names is one host. `titles`: by host, what people call it."""
-    titles = titles or {}
-    replies, refused, silent = _replies(act, answers, titles)
+    """Merge the answers of all hosts into one plan. `titles` maps hosts to the names that people use."""
+    replies, refused, silent = _read_answers(act, answers, titles)
+
+    # A host with two names is one host.
     machines: dict[str, str] = {}
+    twice = []
     for host, reply in replies.items():
-        machines.setdefault(reply.machine or host, host)
-    twice = tuple(
-        f"{host} and {machines[reply.machine or host]} are the same host"
-        for host, reply in replies.items()
-        if machines[reply.machine or host] != host
-    )
-    replies = {host: _without_inner(replies[host], machines) for host in machines.values()}
+        first = machines.setdefault(reply.machine or host, host)
+        if first != host:
+            twice.append(f"{host} and {first} are the same host")
+
+    # A container that was asked itself reports its own processes.
+    for host in machines.values():
+        reply = replies[host]
+        boot = (reply.machine or "").partition(" ")[0]
+        for name in ("targets", "refused"):
+            own = (one for one in getattr(reply, name) if one.inside is None or f"{boot} {one.inside}" not in machines)
+            setattr(reply, name, tuple(own))
+
+    replies = {host: replies[host] for host in machines.values()}
     kept = {host: {name: value for name, value in asked[host].items() if name not in ("jobs", "past", "stage")} for host in asked}
     return Plan(
         act=act.id,
@@ -148,22 +151,15 @@ def build_plan(
     )
 
 
-def _without_inner(reply: ProbeReply, machines: Collection[str]) -> ProbeReply:
-    """What runs in a container that was asked itself is that one's to tell."""
-    boot = (reply.machine or "").partition(" ")[0]
-
-    def own(targets: Sequence[Target]) -> tuple[Target, ...]:
-        return tuple(target for target in targets if target.inside is None or f"{boot} {target.inside}" not in machines)
-
-    return replace(reply, targets=own(reply.targets), refused=own(reply.refused))
-
-
 def build_receipt(act: Act, plan: Plan, answers: Mapping[str, HostAnswer]) -> Receipt:
-    """One receipt out of what the hosts have answered; what none of them speaks of has not been done."""
-    replies, refused, silent = _replies(act, answers, plan.titles)
-    said = (*_all(replies, "done"), *_all(replies, "refused"), *_all(replies, "failed"))
-    known = {_identity(target) for target in said}
-    lost = [target for target in plan.targets if target.host in replies and _identity(target) not in known]
+    """Merge the answers of all hosts into one receipt. A target that no answer mentions has failed."""
+    replies, refused, silent = _read_answers(act, answers, plan.titles)
+
+    def identity(target: Target) -> tuple[object, ...]:
+        return target.host, target.what, target.pid, target.ticks, target.path, target.id
+
+    reported = {identity(target) for name in ("done", "refused", "failed") for target in _all(replies, name)}
+    lost = [target for target in plan.targets if target.host in replies and identity(target) not in reported]
     return Receipt(
         act=plan.act,
         title=plan.title,
@@ -178,55 +174,65 @@ def build_receipt(act: Act, plan: Plan, answers: Mapping[str, HostAnswer]) -> Re
     )
 
 
-def _identity(target: Target) -> tuple[object, ...]:
-    return target.host, target.what, target.pid, target.ticks, target.path, target.id
-
-
 def _all(replies: Mapping[str, ProbeReply], name: str) -> tuple[Any, ...]:
     return tuple(one for reply in replies.values() for one in getattr(reply, name))
 
 
-def _replies(
+def _read_answers(
     act: Act, answers: Mapping[str, HostAnswer], titles: Mapping[str, str]
 ) -> tuple[dict[str, ProbeReply], tuple[Target, ...], tuple[Unreached, ...]]:
-    """What hosts have answered, which of them refused altogether, and which could not be asked."""
-    read = {host: _reply(act, answer, titles.get(host, host)) for host, answer in answers.items()}
-    replies = {host: reply for host, reply in read.items() if isinstance(reply, ProbeReply)}
-    errors = {host: error for host, error in read.items() if isinstance(error, str)}
-    refused = tuple(Target("host", host, name=host, reason=error) for host, error in errors.items() if answers[host].refused)
-    return replies, refused, tuple(Unreached(host, error) for host, error in errors.items() if not answers[host].refused)
-
-
-def _reply(act: Act, answer: HostAnswer, title: str) -> ProbeReply | str:
-    if answer.reply is None:
-        return answer.error or f"{answer.host} gave no answer"
-    try:
-        return reply_of(answer.host, answer.reply, act.nouns, title)
-    except msgspec.ValidationError as error:
-        return f"{answer.host}: the answer of its probe can't be read: {error}"
-
-
-_RAYS_ID: Final = r"\b(?:job [0-9a-f]{8}|actor [0-9a-f]{32})\b"
+    """Return the replies by host, the hosts that refused, and the hosts that could not be asked."""
+    replies: dict[str, ProbeReply] = {}
+    refused: list[Target] = []
+    silent: list[Unreached] = []
+    for host, answer in answers.items():
+        error = answer.error or f"{answer.host} gave no answer"
+        if answer.reply is not None:
+            try:
+                replies[host] = reply_of(answer.host, answer.reply, act.nouns, titles.get(host, host))
+                continue
+            except msgspec.ValidationError as mistake:
+                error = f"{answer.host}: the answer of its probe can't be read: {mistake}"
+        if answer.refused:
+            refused.append(Target("host", host, name=host, reason=error))
+        else:
+            silent.append(Unreached(host, error))
+    return replies, tuple(refused), tuple(silent)
 
 
 def owners_of(targets: Sequence[Target], snapshot: Snapshot) -> list[str | None]:
-    """Of each target in words, where it is another Ray, or can't be told; `None`: the followed cluster, or nobody of Ray's."""
+    """Return the owner of each target, in words, if it is another or an unknown Ray; `None` for the followed one, or for none."""
     known = {(process.host, process.pid, process.ticks): process for process in snapshot.processes or ()}
-    return [_owner(target, known.get((target.host, target.pid or 0, target.ticks)), snapshot.cluster.session) for target in targets]
+    followed, owners = snapshot.cluster.session, []
+    for target in targets:
+        process = known.get((target.host, target.pid or 0, target.ticks))
+        if process is not None and (process.ours or process.job or process.other_owner):
+            owner = process.other_owner
+        elif target.session is None or followed is None:
+            owner = describe_owner(target.job, target.session, another=False) if target.job else None
+        else:
+            owner = None if target.session == followed else describe_owner(target.job, target.session, another=True)
+        owners.append(owner)
+    return owners
 
 
 def with_owners(plan: Plan, snapshot: Snapshot) -> Plan:
-    """The plan in which each process of another Ray says first whose it is."""
-    return replace(plan, targets=_name_owners(plan.targets, snapshot), refused=_name_owners(plan.refused, snapshot))
+    """Return the plan with the owner as the first reason of each process of another Ray."""
+
+    def name_owners(targets: Sequence[Target]) -> tuple[Target, ...]:
+        pairs = zip(targets, owners_of(targets, snapshot), strict=True)
+        return tuple(target if owner is None else replace(target, why=(owner, *target.why)) for target, owner in pairs)
+
+    return replace(plan, targets=name_owners(plan.targets), refused=name_owners(plan.refused))
 
 
 def with_names(targets: Sequence[Target], snapshot: Snapshot) -> tuple[Target, ...]:
-    """Of the followed cluster, sentences call jobs and actors as people do: a probe knows Ray's own ids alone."""
+    """Put the names of jobs and actors of the followed cluster in place of Ray's ids; a probe knows only the ids."""
     names = {f"job {job.job}": f"job {job.id}" for job in snapshot.jobs or () if job.job}
     names |= {f"actor {actor.id}": f"actor {actor.name or actor.class_}" for actor in snapshot.actors or () if actor.name or actor.class_}
 
     def name_ids(text: str | None) -> str | None:
-        return text and re.sub(_RAYS_ID, lambda found: names.get(found[0], found[0]), text)
+        return text and re.sub(_RAY_ID, lambda found: names.get(found[0], found[0]), text)
 
     def name_ids_in(target: Target) -> Target:
         if target.session is None or target.session != snapshot.cluster.session:
@@ -238,20 +244,7 @@ def with_names(targets: Sequence[Target], snapshot: Snapshot) -> tuple[Target, .
 
 
 def with_gpus(plan: Plan, snapshot: Snapshot) -> Plan:
-    """What Ray's agents count: of several raylets on a host each may have been given GPUs that its probe does not see."""
+    """Add the GPUs from Ray's agents: if a host has several raylets, each may have GPUs that the host's probe does not see."""
     held = {(process.host, process.pid, process.ticks): process.gpus for process in snapshot.processes or ()}
     targets = (replace(one, gpus=one.gpus or held.get((one.host, one.pid or 0, one.ticks), ())) for one in plan.targets)
     return replace(plan, targets=tuple(targets))
-
-
-def _owner(target: Target, process: Process | None, followed: str | None) -> str | None:
-    if process is not None and (process.ours or process.job or process.other_owner):
-        return process.other_owner
-    if target.session is None or followed is None:
-        return describe_owner(target.job, target.session, another=False) if target.job else None
-    return None if target.session == followed else describe_owner(target.job, target.session, another=True)
-
-
-def _name_owners(targets: Sequence[Target], snapshot: Snapshot) -> tuple[Target, ...]:
-    pairs = zip(targets, owners_of(targets, snapshot), strict=True)
-    return tuple(target if owner is None else replace(target, why=(owner, *target.why)) for target, owner in pairs)

@@ -1,4 +1,4 @@
-"""What somebody has pointed at, what an act would hit, what was hit, and how that is merged over hosts."""
+"""Defines the target of an action (`Aim`), its plan, its receipt, and the reply of a probe, with the sums over several hosts."""
 
 from __future__ import annotations
 
@@ -11,48 +11,50 @@ from cockpit.model import Hold, Value
 from cockpit.secrets import redact
 
 RAY = "ray"
-"""What stands for a host where Ray's job API is asked."""
+"""In place of a host: Ray's job API."""
 KUBERNETES = "kubernetes"
-"""The same where the API server of Kubernetes is asked."""
+"""In place of a host: the API server of Kubernetes."""
 APIS = ((RAY,), (KUBERNETES,))
-"""`Plan.hosts` of what no host is asked for."""
+"""`Plan.hosts` of a plan without hosts."""
 
 
 class Aim(msgspec.Struct, frozen=True):
-    """What somebody has pointed at, and how they want it. Nothing named: everything that the act is for."""
+    """The requested target and options. Without a named target: everything that the action is for."""
 
     rows: tuple[Any, ...] = ()
-    """On the screen: what is tagged, or under the cursor."""
+    """The selected rows on the screen."""
     hosts: tuple[str, ...] = ()
     """Names of hosts; empty for all."""
     shown: str | None = None
-    """On the screen: the session that was shown when the key was pressed. Another one is not meant."""
+    """The session on the screen when the key was pressed; another session is refused."""
     id: str | None = None
     """Of a job, an actor, a placement group."""
     pids: tuple[int, ...] = ()
     session: str | None = None
     slurm_ids: tuple[str, ...] = ()
-    """Of the Slurm job whose nodes the hosts are: where no session is named, that of another job is not meant."""
+    """The Slurm job whose nodes the hosts are: unless a session is named, sessions of other jobs are not meant."""
     sessions: tuple[str, ...] = ()
     ended: tuple[str, ...] = ()
-    """Sessions that we have ended ourselves: none of them is about to come alive."""
+    """Sessions that cockpit itself has stopped: none of them is just starting."""
     everything: bool = False
     force: bool = False
     only: str | None = None
     """`TERM`: no SIGKILL follows."""
     grace: float | None = None
+    """Seconds between SIGTERM and SIGKILL."""
     older_than: float | None = None
+    """Seconds."""
     protected: tuple[str, ...] = ()
     """Paths that look like checkpoints or core dumps, to be deleted all the same."""
     requests: Mapping[str, Mapping[str, Any]] = msgspec.field(default_factory=dict)
-    """What each host is asked, where they are not all asked the same."""
+    """The request for each host, if they differ."""
 
 
 class Target(Value, frozen=True):
-    """One thing that an act is about; which fields it has depends on `what` it is. `None` is unknown, as everywhere."""
+    """One thing that an action changes. Its kind `what` decides which fields it has; `None` is unknown."""
 
     what: str
-    """A kind that its act has nouns for; `host`: all that was asked of it."""
+    """A kind that its action has nouns for; `host`: the whole request to that host."""
     host: str = ""
     why: tuple[str, ...] = ()
     pid: int | None = None
@@ -66,11 +68,11 @@ class Target(Value, frozen=True):
     rss: int | None = None
     kind: str | None = None
     inside: str | None = None
-    """As of a `Process`."""
+    """As in `Process`."""
     part: str | None = None
-    """Which part of a Ray it is, when that Ray is to be stopped."""
+    """Which part of a Ray it is, if that Ray is to be stopped."""
     beyond: bool | None = None
-    """It belongs to none of what was aimed at, and would be hit all the same."""
+    """It does not belong to the requested target, but is stopped too."""
     job: str | None = None
     session: str | None = None
     gpus: tuple[Hold, ...] = ()
@@ -92,19 +94,18 @@ class Target(Value, frozen=True):
     detached: bool | None = None
     node: str | None = None
     leaked: bool | None = None
-    """Its job is over, and it still holds what it holds."""
+    """Its job has ended, but it still holds its resources."""
     reason: str | None = None
     """Why it was refused."""
     error: str | None = None
     """Why it failed."""
     outcome: str | None = None
-    """What became of it."""
     facts: Mapping[str, Any] | None = None
-    """What a host on which Ray is to be started says of itself."""
+    """The report of a host on which Ray is to be started."""
 
     @property
     def gpu_memory(self) -> int | None:
-        """Bytes over all GPUs; `None` when NVML won't say for any of them."""
+        """Bytes over all GPUs; `None` if NVML reports none of them."""
         known = [hold.memory for hold in self.gpus if hold.memory is not None]
         return sum(known) if known else None
 
@@ -117,7 +118,7 @@ class Unreached(Value, frozen=True):
 
 
 class Freed(Value, frozen=True):
-    """Bytes that were measured free after an act; `None` where nobody could measure."""
+    """Bytes that were measured free after an action; `None` if they could not be measured."""
 
     gpu: int | None = None
     disk: int | None = None
@@ -125,34 +126,34 @@ class Freed(Value, frozen=True):
 
 
 class Plan(Value, frozen=True):
-    """Exactly what an act would do. Nothing else is ever touched when it is carried out."""
+    """Exactly the changes of an action. Nothing beyond the plan is touched."""
 
     act: str
     title: str
     targets: tuple[Target, ...] = ()
     refused: tuple[Target, ...] = ()
     unknown: tuple[str, ...] = ()
-    """Why there may be more to do than the targets, in sentences; empty when everything could be judged."""
+    """Why there may be more targets, in sentences; empty if everything could be judged."""
     notes: tuple[str, ...] = ()
     losses: tuple[str, ...] = ()
-    """What ends with it, in sentences; empty when no live work does."""
+    """The live work that ends, in sentences."""
     unreached: tuple[Unreached, ...] = ()
     hosts: tuple[str, ...] = ()
-    """All that were asked."""
+    """All hosts that were asked."""
     word: str | None = None
-    """What must be typed before it is done; `None`: a plain yes will do."""
+    """The word that must be typed; `None`: a plain yes is enough."""
     requests: Mapping[str, Mapping[str, Any]] = {}
-    """What each host is sent besides the targets."""
+    """The request for each host, without the targets."""
     titles: Mapping[str, str] = {}
-    """By host, what people call it; none: by its own name."""
+    """The name that people use for each host; a missing host has its own name."""
     session: str | None = None
-    """The Ray session that is meant; `None`: it was not known."""
+    """The Ray session that is meant; `None`: unknown."""
     address: str | None = None
-    """Where its dashboard is, as far as that is known."""
+    """The URL of that session's dashboard, if known."""
     followed: bool = False
     """Whether that session was the followed one when the plan was made."""
     beside: tuple[str, ...] = ()
-    """Other Ray sessions that live on the hosts: then the plan says which one is meant."""
+    """Other live Ray sessions on the hosts. If there are any, the plan names the session that is meant."""
 
     @property
     def empty(self) -> bool:
@@ -160,12 +161,12 @@ class Plan(Value, frozen=True):
         return not self.targets
 
     def receipt(self, **what: Any) -> Receipt:
-        """What came of it, or of a part of it."""
+        """Return a receipt of this plan, or of a part of it."""
         return Receipt(self.act, self.title, hosts=self.hosts, titles=self.titles, **what)
 
 
 class Receipt(Value, frozen=True):
-    """What really happened."""
+    """The result of an action."""
 
     act: str
     title: str
@@ -177,17 +178,18 @@ class Receipt(Value, frozen=True):
     hosts: tuple[str, ...] = ()
     freed: Freed = Freed()
     took: float = 0.0
+    """Seconds."""
     titles: Mapping[str, str] = {}
-    """As of a `Plan`."""
+    """As in `Plan`."""
 
     @property
     def well(self) -> bool:
-        """Whether everything that was agreed to has been done."""
+        """Whether the whole plan was done."""
         return not (self.refused or self.failed or self.unreached)
 
 
 def count_missed(whole: Plan | Receipt) -> int:
-    """How many of the hosts that were asked have given no answer. Hosts that nobody knows of are `unreached` too, and not among these."""
+    """Return how many of the asked hosts gave no answer. Unknown hosts are in `unreached` too, but were not asked."""
     return sum(one.host in whole.hosts for one in whole.unreached)
 
 
@@ -198,15 +200,16 @@ class _Driver(msgspec.Struct):
 
 
 class _Weight(msgspec.Struct):
-    """What makes the question of stopping a Ray a grave one."""
+    """The work in a Ray session that is to be stopped, as far as its host can see it."""
 
     drivers: tuple[_Driver, ...] = ()
     jobs: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
+    """Other users."""
 
 
 class ProbeReply(msgspec.Struct):
-    """What a probe answers, in either stage."""
+    """The reply of a probe, in either stage."""
 
     targets: tuple[Target, ...] = ()
     done: tuple[Target, ...] = ()
@@ -217,26 +220,31 @@ class ProbeReply(msgspec.Struct):
     freed: Freed | None = None
     weight: _Weight | None = None
     machine: str | None = None
-    """What no other host, and no other container, says of itself."""
+    """A text that is different on every other host and in every other container."""
 
 
 def reply_of(host: str, answer: Mapping[str, Any], kinds: Collection[str], title: str = "") -> ProbeReply:
-    """A probe's answer, typed; its targets are of these kinds, and secrets are taken out of it here. Raises `msgspec.ValidationError`.
+    """Return a probe's answer, typed and without secrets. Raises `msgspec.ValidationError`, also for targets of other kinds than these.
 
-    `title`: what people call the host; its own name where that is empty.
+    `title` is the name that people use for the host; if empty, its own name.
     """
     reply = msgspec.convert(answer, ProbeReply, strict=False)
     for name in ("targets", "done", "refused", "failed"):
-        if strange := [target.what for target in getattr(reply, name) if target.what not in kinds]:
-            raise msgspec.ValidationError(f"Invalid kind of target {strange[0][:40]!r} - at `$.{name}`")
-        setattr(reply, name, tuple(_of_host(target, host) for target in getattr(reply, name)))
+        safe = []
+        for target in getattr(reply, name):
+            if target.what not in kinds:
+                raise msgspec.ValidationError(f"Invalid kind of target {target.what[:40]!r} - at `$.{name}`")
+            texts = {key: getattr(target, key) for key in ("command", "reason", "error", "outcome", "name", "namespace")}
+            redacted = {key: text and redact(text) for key, text in texts.items()}
+            safe.append(msgspec.structs.replace(target, host=host, why=tuple(map(redact, target.why)), **redacted))
+        setattr(reply, name, tuple(safe))
     for name in ("unknown", "notes"):
         setattr(reply, name, tuple(f"{title or host}: {redact(text)}" for text in getattr(reply, name)))
     return reply
 
 
 def losses_of(reply: ProbeReply, host: str, *, followed: bool) -> tuple[str, ...]:
-    """What this host alone knows to end there; `host` is its title. Of a Ray that is not `followed` that is all that is known."""
+    """Return the losses that only this host knows. `host` is its title. Of a Ray that is not `followed` nothing else is known."""
     weight = reply.weight or _Weight()
     drivers = [
         f"driver {one.pid} of {one.user or '?'} on {host} loses its connection to Ray: {redact(one.command or '')}"
@@ -247,18 +255,11 @@ def losses_of(reply: ProbeReply, host: str, *, followed: bool) -> tuple[str, ...
     return (*drivers, *others, *jobs)
 
 
-def _of_host(target: Target, host: str) -> Target:
-    texts = {name: getattr(target, name) for name in ("command", "reason", "error", "outcome", "name", "namespace")}
-    safe = {name: text and redact(text) for name, text in texts.items()}
-    return msgspec.structs.replace(target, host=host, why=tuple(map(redact, target.why)), **safe)
-
-
 def sum_freed(parts: Iterable[Freed | None]) -> Freed:
-    """Over hosts; what one of them could not measure is unknown in all."""
+    """Sum over hosts. If one host could not measure an amount, its sum is unknown."""
     known = [part for part in parts if part is not None]
-    return Freed(**{name: _sum([getattr(part, name) for part in known]) for name in Freed.__struct_fields__})
-
-
-def _sum(amounts: list[int | None]) -> int | None:
-    measured = [amount for amount in amounts if amount is not None]
-    return sum(measured) if measured and len(measured) == len(amounts) else None
+    sums = {}
+    for name in Freed.__struct_fields__:
+        amounts = [getattr(part, name) for part in known]
+        sums[name] = sum(amounts) if amounts and None not in amounts else None
+    return Freed(**sums)

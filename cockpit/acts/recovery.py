@@ -20,5 +20,5 @@ class Recover(Runbook):
     starts_job = True
 
     def find_disk_read(self, row: Preset) -> DiskRead:
-        """Read the preset's file as it is now."""
+        """Return the read of the preset's file as it is now."""
         return reading_of_preset(row)

@@ -1,4 +1,4 @@
-"""Ray is started on a cluster's hosts, each with its own flags: a step of the runbook, which decides on its own whether it may be done."""
+"""Defines the action that starts Ray on a cluster's hosts, each with its own flags."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cockpit.model import Snapshot
 
 
 class Start(HostAct):
-    """No key and no command is made of it."""
+    """A step of the runbook, without a key or command of its own."""
 
     id = "start"
     keys = ""

@@ -1,4 +1,4 @@
-"""One Ray session is stopped on all its hosts, or on some; or every Ray on them."""
+"""Defines the action that stops one Ray session on all its hosts or on some, or every Ray on them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Stop(HostAct):
-    """The session is named, or the one that is followed: never whichever happens to live on a host."""
+    """Stops the named session, or the followed one; never a session only because it lives on a host."""
 
     id = "stop"
     keys = "S"
@@ -36,7 +36,6 @@ class Stop(HostAct):
         "KubeRay runs this Ray cluster and would start it again: delete the pod of a node (`cockpit delete-pod NODE`), "
         "or suspend or delete the RayCluster with kubectl"
     )
-    needs_cluster = True
     is_for_followed = True
     grace_s = 16.0  # Ray's own (scripts.py, `ray stop --grace-period`)
 
@@ -45,23 +44,23 @@ class Stop(HostAct):
         return without_none(act="stop", session=aim.session, everything=aim.everything, force=aim.force, grace=aim.grace, **more)
 
     def aim_at(self, rows: Sequence[Session]) -> Aim | str:
-        """One session, on however many hosts it was chosen."""
+        """Allow rows of one session, on any number of hosts."""
         names = tuple(dict.fromkeys(row.name for row in rows))
         return Aim(session=names[0]) if len(names) == 1 else f"{self.title}: one at a time, but rows of {len(names)} sessions are tagged"
 
     def at_session(self, aim: Aim, context: ActContext) -> Aim:
         return replace(aim, session=context.session(aim), slurm_ids=tuple(sorted(context.snapshot.slurm_ids)))
 
-    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
-        """Of one session: where hosts answer of several, somebody has to choose."""
-        plan = await super().plan(aim, context, hear)
+    async def plan(self, aim: Aim, context: ActContext, on_progress: Hear) -> Plan:
+        """Plan for one session. Raise `UnclearSessionError` if the hosts have several, because a person must choose."""
+        plan = await super().plan(aim, context, on_progress)
         sessions = set() if aim.everything else {target.session for target in plan.targets if target.session}
         if len(sessions) > 1:
             raise context.unclear_session(sessions)
         return plan
 
     def with_unknown_hosts(self, plan: Plan, unknown: str, context: ActContext) -> Plan:
-        """They would not be stopped, so that they count as not reached; and what works there is not known."""
+        """Count unknown hosts as not reached, because Ray would not be stopped there. Their work is unknown too."""
         if not plan.targets:
             return super().with_unknown_hosts(plan, unknown, context)
         has_ray = any(target.kind == "ray" for target in plan.targets)
@@ -69,7 +68,7 @@ class Stop(HostAct):
         return replace(plan, losses=(*plan.losses, *more), unreached=(*plan.unreached, Unreached("other hosts", unknown)))
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
-        """All that works in it; nothing is known here of a Ray that isn't followed."""
+        """Return all work in the session. The work of a Ray that is not followed is unknown here."""
         hosts = {target.host for target in plan.targets}
         if snapshot.cluster.session not in {target.session for target in plan.targets}:
             hosts = set()

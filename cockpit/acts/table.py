@@ -1,4 +1,4 @@
-"""The one table of acts: from it come keys, footer, palette, help and commands."""
+"""Lists all actions; keys, footer, palette, help and commands are made from this list."""
 
 from __future__ import annotations
 
@@ -13,28 +13,6 @@ from cockpit.acts.recovery import Recover
 from cockpit.acts.start import Start
 from cockpit.acts.stop import Stop
 
-
-def actions_on(key: str) -> tuple[Act | Runbook, ...]:
-    """Those that share this key: what is selected decides which of them it means (`choose_action`)."""
-    return tuple(act for act in ACTS if key in act.keys.split(","))
-
-
-def find_operation(name: str) -> Act | Runbook:
-    """By its id."""
-    return next(act for act in (*ACTS, *STEPS) if act.id == name)
-
-
-def find_act(name: str) -> Act:
-    """By its id; of what the executor carries out."""
-    return next(act for act in (*ACTS, *STEPS) if act.id == name and not isinstance(act, Runbook))
-
-
-def nouns() -> Nouns:
-    """Of all acts, in their order."""
-    return {what: words for act in (*ACTS, *STEPS) if not isinstance(act, Runbook) for what, words in act.nouns.items()}
-
-
-# In the order of footer and help.
 ACTS: tuple[Act | Runbook, ...] = (
     Kill(),
     Terminate(),
@@ -51,9 +29,27 @@ ACTS: tuple[Act | Runbook, ...] = (
     DrainNode(),
     DeletePod(),
 )
-
-# What is only done as a step of a runbook: no key and no command is made of it.
+"""In the order of footer and help."""
 STEPS: tuple[Act, ...] = (Start(),)
-
+"""Actions that are only steps of a runbook: they have no key and no command."""
 ACTION_KEYS = tuple(dict.fromkeys(key for act in ACTS for key in act.keys.split(",")))
-"""All keys of actions, in the order of the table."""
+
+
+def actions_on(key: str) -> tuple[Act | Runbook, ...]:
+    """Return the actions of a key; the selected rows decide which one it means (`choose_action`)."""
+    return tuple(act for act in ACTS if key in act.keys.split(","))
+
+
+def find_operation(name: str) -> Act | Runbook:
+    """Return an action or runbook by its id."""
+    return next(act for act in (*ACTS, *STEPS) if act.id == name)
+
+
+def find_act(name: str) -> Act:
+    """Return an action by its id."""
+    return next(act for act in (*ACTS, *STEPS) if act.id == name and not isinstance(act, Runbook))
+
+
+def nouns() -> Nouns:
+    """Return the nouns of all kinds of targets, in the order of the actions."""
+    return {what: words for act in (*ACTS, *STEPS) if not isinstance(act, Runbook) for what, words in act.nouns.items()}

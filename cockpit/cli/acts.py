@@ -186,7 +186,7 @@ async def _plan_and_act(act: Act, aim: Aim, config: Config, ending: EndSignal, *
     monitor = await look_once(config)
     if meant := [address for address in monitor.open_choices if aim.session == address.origin]:
         monitor = await look_once(msgspec.structs.replace(config, address=meant[0].url))
-    if monitor.open_choices and act.needs_cluster and not (aim.session or aim.everything):
+    if monitor.open_choices and act.is_for_followed and not (aim.session or aim.everything):
         return print_failure(explain_choices(monitor.open_choices), NO_ANSWER, as_json=as_json)
     executor = ActionExecutor(monitor)
     try:

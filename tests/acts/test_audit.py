@@ -26,7 +26,7 @@ def lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_an_act_has_a_line_before_it_begins_and_one_when_it_is_over(path):
+def test_an_action_is_logged_before_it_begins_and_after_it_ends(path):
     audit = Audit(path, lambda: 5.0)
     act = audit.begin(PLAN)
     audit.end(act, PLAN, RECEIPT)
@@ -53,7 +53,7 @@ def test_a_link_in_the_place_of_the_log_is_not_followed(path, tmp_path):
     assert (tmp_path / "other").read_text() == "kept"
 
 
-def test_an_act_that_was_broken_off_says_so(path):
+def test_an_aborted_action_is_logged_as_aborted(path):
     audit = Audit(path, lambda: 0.0)
     audit.end(audit.begin(PLAN), PLAN, None, "the terminal is gone")
     assert lines(path)[1]["outcome"] == {"broken_off": "the terminal is gone"}
@@ -67,7 +67,7 @@ def test_a_line_that_was_cut_off_does_not_spoil_the_next(path):
 
 
 @pytest.mark.process
-def test_the_log_is_complete_and_json_after_a_kill_in_the_middle_of_an_act(path):
+def test_the_log_is_complete_json_after_a_kill_during_an_action(path):
     text = (
         "import sys, time; from pathlib import Path; from cockpit.acts.audit import Audit; from cockpit.acts.plan import *\n"
         "plan = Plan('stop', 'Stop Ray', targets=(Target('process', 'h', pid=1, ticks=2),), hosts=('h',))\n"
@@ -99,29 +99,29 @@ def test_two_cockpits_never_mix_their_lines(path):
     assert len(lines(path)) == 60
 
 
-def test_it_lies_where_the_desktop_specification_says(monkeypatch):
+def test_its_folder_is_that_of_the_xdg_specification(monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
     assert str(audit_path()) == "/state/cockpit/acts.jsonl"
 
 
-def test_what_is_not_known_is_left_out_of_a_row():
+def test_unknown_fields_are_not_in_a_row():
     row = brief(ORPHAN, "kill", {})
     assert row["host"], row["act"] == ("w1", "kill")
     assert row["why"] == "its raylet is dead"
     assert "path" not in row
 
 
-def test_a_row_has_the_host_s_own_name_and_what_people_call_it():
+def test_a_row_has_the_name_of_its_host_and_its_title():
     row = brief(ORPHAN, "kill", {ORPHAN.host: "head"})
     assert (row["host"], row["host_title"]) == (ORPHAN.host, "head")
     assert "host_title" not in brief(ORPHAN, "kill", {ORPHAN.host: ORPHAN.host})
 
 
-def test_freed_memory_that_nobody_measured_is_null():
+def test_freed_memory_that_was_not_measured_is_null():
     assert outcome_of(RECEIPT)["freed"] == {"gpu": 7, "disk": None, "shm": None}
 
 
-def test_a_user_whose_uid_has_no_name_is_called_by_the_uid(monkeypatch):
+def test_a_user_without_a_name_is_named_by_the_uid(monkeypatch):
     """As in a container that runs as any uid."""
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(name, raising=False)

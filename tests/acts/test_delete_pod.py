@@ -64,7 +64,7 @@ async def performed(server: Server) -> Receipt:
     return await DELETE.perform(await planned(server, WORKER), world_of(server), lambda *_: None)
 
 
-def test_a_node_that_is_a_pod_may_be_aimed_at_and_another_says_why_not():
+def test_only_a_node_that_is_a_pod_can_be_the_target():
     choice = choose_action(actions_on("X"), Selection([node(2, pod=WORKER)]))
     assert isinstance(choice, Choice)
     assert (choice.action.id, choice.target.id) == ("delete-pod", WORKER)
@@ -72,7 +72,7 @@ def test_a_node_that_is_a_pod_may_be_aimed_at_and_another_says_why_not():
 
 
 @pytest.mark.parametrize("name", [WORKER, "node2", "10.0.0.2", f"{2:056x}"])
-async def test_a_pod_is_found_by_its_name_or_by_what_its_node_is_called(name: str):
+async def test_a_pod_is_found_by_its_name_or_by_a_name_of_its_node(name: str):
     plan = await planned(Server(listed("ray-head", 1), listed(WORKER, 2)), name)
     (target,) = plan.targets
     assert (target.id, target.name, target.part, target.node) == ("uid-2", WORKER, "gpu", f"{2:056x}")
@@ -100,7 +100,7 @@ async def test_a_name_that_no_pod_has_is_an_error_and_so_is_no_raycluster():
         ({"deletionTimestamp": "2026-11-24T02:45:30Z"}, "it is being deleted already"),
     ],
 )
-async def test_a_pod_that_nobody_would_make_anew_or_that_goes_already_is_refused(more: dict[str, Any], reason: str):
+async def test_a_pod_that_kuberay_would_not_replace_or_that_is_being_deleted_is_refused(more: dict[str, Any], reason: str):
     plan = await planned(Server(listed(WORKER, 2, **more)), WORKER)
     assert plan.empty
     assert plan.refused[0].reason is not None
@@ -127,14 +127,14 @@ async def test_the_uid_that_was_agreed_to_goes_with_the_order():
         (SourceError("no answer"), None, "no answer; whether it was deleted is unknown"),
     ],
 )
-async def test_what_was_not_done_is_told_as_that(error: SourceError, refused: str | None, failed: str | None):
+async def test_a_refused_deletion_is_reported_as_refused_or_failed(error: SourceError, refused: str | None, failed: str | None):
     receipt = await performed(Server(listed(WORKER, 2), refuses=error))
     assert not receipt.well
     assert [one.reason for one in receipt.refused] == ([refused] if refused else [])
     assert [one.error for one in receipt.failed] == ([failed] if failed else [])
 
 
-async def test_what_runs_on_its_node_ends_with_it_and_its_name_is_typed():
+async def test_the_work_on_its_node_ends_and_its_name_must_be_typed():
     known = replace(snapshot(), actors=(actor(1, node=f"{2:056x}"), actor(2)), jobs=())
     impact = DELETE.impact(await planned(Server(listed(WORKER, 2)), WORKER, known), known, {})
     assert impact.word == WORKER
@@ -143,7 +143,7 @@ async def test_what_runs_on_its_node_ends_with_it_and_its_name_is_typed():
     assert DELETE.impact(await planned(Server(listed(WORKER, 2)), WORKER, idle), idle, {}) == Impact()
 
 
-async def test_with_the_head_the_whole_ray_ends_also_where_nothing_runs():
+async def test_with_the_head_all_of_ray_ends_even_if_nothing_runs():
     idle = replace(snapshot(), actors=(), placement_groups=(), jobs=())
     impact = DELETE.impact(await planned(Server(listed("ray-head", 1)), "ray-head", idle), idle, {})
     assert impact.ends == ("this is the head's pod: Ray ends on all nodes of this cluster",)
@@ -151,7 +151,7 @@ async def test_with_the_head_the_whole_ray_ends_also_where_nothing_runs():
 
 
 @pytest.mark.parametrize(("act", "instead"), [("stop", "cockpit delete-pod"), ("start", "edit the RayCluster")])
-def test_what_makes_no_sense_in_a_pod_says_what_to_do_instead(act: str, instead: str):
+def test_an_action_that_makes_no_sense_in_pods_names_the_alternative(act: str, instead: str):
     assert instead in (find_act(act).why_not_in_pods or "")
 
 

@@ -99,7 +99,7 @@ def log(tmp_path):
 
 
 @pytest.mark.parametrize("act", ["stop", "start"])
-async def test_what_kuberay_would_undo_is_refused_before_a_host_is_asked(executor, act):
+async def test_an_action_that_kuberay_would_undo_is_refused_before_any_host_is_asked(executor, act):
     made = executor(head={"plan": {"targets": [ROW]}})
     made._monitor.kubernetes = object()
     with pytest.raises(NotMeantError, match=r"^KubeRay .*: "):
@@ -107,7 +107,7 @@ async def test_what_kuberay_would_undo_is_refused_before_a_host_is_asked(executo
     assert made._context.requests.asked == []
 
 
-async def test_a_plan_is_made_of_what_every_host_says(executor):
+async def test_a_plan_merges_the_answers_of_all_hosts(executor):
     made = executor(
         head={"plan": {"targets": [ROW]}}, w1={"plan": {"refused": [{**ROW, "reason": "another user's"}]}}, w7={"plan": "w7: timed out"}
     )
@@ -145,7 +145,7 @@ async def test_a_host_that_has_two_names_is_one_host(executor):
     assert "w7 and w1 are the same host" in plan.notes
 
 
-async def test_a_container_that_is_asked_itself_tells_of_its_own_processes(executor):
+async def test_a_container_with_its_own_probe_reports_its_own_processes(executor):
     outer = {**ROW, "pid": 9012, "inside": "pid:[2]"}
     asked = {
         "head": {
@@ -164,13 +164,13 @@ async def test_a_container_that_is_asked_itself_tells_of_its_own_processes(execu
     assert [target.pid for target in plan.targets] == [9012, 5, 12]
 
 
-async def test_what_a_host_is_silent_about_has_not_been_done(executor):
+async def test_a_target_without_a_reported_outcome_has_failed(executor):
     made = executor(w1={"plan": {"targets": [ROW, {**ROW, "pid": 13}]}, "do": {"done": [ROW]}})
     receipt = await made.perform(await made.plan(find_act("kill-orphans"), Aim()))
     assert [(target.pid, target.error) for target in receipt.failed] == [(13, "its host did not report the outcome")]
 
 
-async def test_stopping_another_session_claims_no_losses_of_the_one_that_is_shown(executor):
+async def test_stopping_another_session_reports_no_losses_of_the_followed_one(executor):
     other = "session_2026-11-20_10-00-00_000001_77"
     world = known(jobs=(Job("train1", job="02000000", status="RUNNING", driver_node=f"{2:056x}"),))
     weight = {"jobs": ["01000000"], "drivers": [], "others": ["eve"]}
@@ -190,20 +190,20 @@ async def test_a_probe_that_does_nothing_is_a_refusal_and_no_silence(executor):
     assert [target.reason for target in plan.refused] == ["head: started anew", "w1: started anew", "w7: started anew"]
 
 
-async def test_rays_word_on_jobs_is_asked_for_anew_and_sent_along(executor):
+async def test_the_running_jobs_are_read_from_ray_and_sent_to_the_hosts(executor):
     jobs = (Job("ppo", job="02000000", submission="ppo", status="RUNNING"), Job("old", job="01000000", status="FAILED"))
     made = executor(jobs=jobs)
     await made.plan(find_act("kill-orphans"), Aim())
     assert made._context.requests.asked[0]["w1"]["jobs"] == [{"session": SESSION, "running": ["02000000", "ppo"], "ended": ["01000000"]}]
 
 
-async def test_when_ray_is_silent_nobody_guesses_which_jobs_run(executor):
+async def test_if_ray_is_silent_no_running_jobs_are_assumed(executor):
     made = executor(jobs=SourceError("no answer"))
     await made.plan(find_act("kill-orphans"), Aim())
     assert made._context.requests.asked[0]["w1"]["jobs"] == []
 
 
-async def test_only_what_was_planned_is_sent_back_and_only_to_its_host(executor, tmp_path):
+async def test_a_host_is_sent_only_its_own_planned_targets(executor, tmp_path):
     made = executor(head={"plan": {}}, w1={"plan": {"targets": [ROW]}, "do": {"done": [{**ROW, "outcome": "ended"}], "freed": {"gpu": 5}}})
     receipt = await made.perform(await made.plan(find_act("kill-orphans"), Aim()))
     asked = made._context.requests.asked[1]
@@ -214,7 +214,7 @@ async def test_only_what_was_planned_is_sent_back_and_only_to_its_host(executor,
     assert made._monitor.refreshed == 1
 
 
-async def test_of_a_ray_that_is_silent_neither_its_hosts_nor_its_work_is_known_and_that_is_said(executor):
+async def test_the_plan_says_that_hosts_and_work_of_a_silent_ray_are_unknown(executor):
     silent = replace(
         known(),
         cluster=Cluster(session=SESSION, reachable=False),
@@ -236,7 +236,7 @@ async def test_a_host_that_falls_silent_is_in_the_receipt_and_delays_no_other(ex
     assert not receipt.well
 
 
-async def test_live_work_asks_for_the_name_of_its_job(executor):
+async def test_ending_live_work_needs_the_name_of_its_job(executor):
     row = process(1001, host="w1", ticks=5, kind="worker", job="02000000")
     world = known(processes=(row,), jobs=(Job("train1", job="02000000", status="RUNNING"),))
     reply = {"targets": [{"what": "process", "pid": 1001, "ticks": 5, "kind": "worker", "job": "02000000"}]}
@@ -256,7 +256,7 @@ async def test_stopping_ray_means_the_session_that_is_shown(executor):
 OF_SESSION = {"plan": {"targets": [{**ROW, "part": "raylet", "session": SESSION, "kind": "ray"}]}}
 
 
-async def test_where_another_ray_is_followed_than_was_shown_no_plan_is_made(executor):
+async def test_no_plan_is_made_if_another_ray_is_followed_than_the_screen_showed(executor):
     made = executor(w1=OF_SESSION)
     with pytest.raises(NotMeantError, match=f"the screen showed session_a, and cockpit follows {SESSION} now"):
         await made.plan(find_act("stop"), Aim(shown="session_a"))
@@ -265,7 +265,7 @@ async def test_where_another_ray_is_followed_than_was_shown_no_plan_is_made(exec
 
 
 @pytest.mark.parametrize("is_followed_still", [True, False])
-async def test_where_another_ray_answers_than_was_planned_for_nothing_is_done(executor, is_followed_still):
+async def test_nothing_is_done_if_another_ray_answers_than_the_plan_was_made_for(executor, is_followed_still):
     made = executor(w1=OF_SESSION)
     plan = await made.plan(find_act("stop"), Aim())
     made._monitor.session = "session_b"
@@ -277,7 +277,7 @@ async def test_where_another_ray_answers_than_was_planned_for_nothing_is_done(ex
     assert len(made._context.requests.asked) == asked
 
 
-async def test_a_plan_names_its_ray_where_others_live_on_the_hosts(executor):
+async def test_a_plan_names_its_ray_if_others_live_on_the_hosts(executor):
     sessions = tuple(
         Session(host="head", name=name, path=f"/tmp/ray/{name}", live=True, dashboard="http://b") for name in (SESSION, "session_b")
     )
@@ -290,7 +290,7 @@ async def test_a_plan_names_its_ray_where_others_live_on_the_hosts(executor):
     assert (plan.session, plan.address, plan.beside) == ("session_b", "http://b", (SESSION,))
 
 
-async def test_with_two_live_sessions_and_no_dashboard_it_asks_which(executor):
+async def test_with_two_live_sessions_and_no_dashboard_the_user_must_choose(executor):
     sessions = tuple(Session(host="head", name=name, path=f"/tmp/ray/{name}", live=True) for name in ("session_a", "session_b"))
     with pytest.raises(SourceError, match="several Ray sessions run: session_a, session_b"):
         await executor(replace(known(sessions=sessions), cluster=Cluster())).plan(find_act("stop"), Aim())
@@ -316,7 +316,7 @@ async def test_a_ray_in_another_slurm_job_of_ours_is_stopped_only_by_its_name(ex
     ("url", "meant"),
     [("http://10.0.0.1:8265", True), ("http://localhost:8265", True), ("http://10.0.0.1:8266", False), ("http://elsewhere:8265", False)],
 )
-async def test_a_session_that_lives_here_is_not_stopped_for_one_whose_dashboard_is_silent(executor, url, meant):
+async def test_a_live_session_here_is_not_stopped_in_place_of_one_with_a_silent_dashboard(executor, url, meant):
     lives = Session(host="head", name=SESSION, path=f"/tmp/ray/{SESSION}", live=True, dashboard="http://10.0.0.1:8265")
     made = executor(replace(known(sessions=(lives,)), cluster=Cluster()))
     made._monitor.choice.address = Address(url, "--address")
@@ -338,7 +338,7 @@ async def test_two_sessions_on_two_hosts_are_never_stopped_as_one(executor):
         await made.plan(find_act("stop"), Aim())
 
 
-async def test_what_only_ray_knows_of_a_target_is_in_plan_and_receipt(executor):
+async def test_names_that_only_ray_knows_are_in_plan_and_receipt(executor):
     """The memory of a second Ray node on that host, whose GPUs its probe doesn't see, and what people call its job."""
     world = known(
         processes=(process(12, host="w1", ticks=99, gpus=(Hold(0, 7),)),), jobs=(Job("train1", job="02000000", status="RUNNING"),)
@@ -353,13 +353,13 @@ async def test_what_only_ray_knows_of_a_target_is_in_plan_and_receipt(executor):
     assert (await made.perform(plan)).failed[0].error == "job train1 lives"
 
 
-async def test_an_act_of_rays_own_is_carried_out_on_one_host_with_a_live_ray(executor):
+async def test_an_action_through_ray_uses_one_host_with_a_live_ray(executor):
     made = executor()
     await made.plan(find_act("kill-actor"), Aim(id="ab"))
     assert list(made._context.requests.asked[0]) == ["head"]
 
 
-async def test_an_id_that_nothing_has_is_a_mistake_where_it_was_typed_and_a_refusal_where_a_row_has_gone(executor):
+async def test_an_unknown_id_is_an_error_if_it_was_typed_and_a_refusal_if_its_row_is_gone(executor):
     gone = {"what": "actor", "id": f"{1:032x}", "reason": "this Ray has no actor with that id"}
     made = executor(head={"plan": {"refused": [gone]}})
     with pytest.raises(SourceError, match="this Ray has no actor with that id"):
@@ -367,7 +367,7 @@ async def test_an_id_that_nothing_has_is_a_mistake_where_it_was_typed_and_a_refu
     assert (await made.plan(find_act("kill-actor"), Aim(rows=(actor(1),)))).refused[0].reason == gone["reason"]
 
 
-async def test_while_one_act_is_under_way_no_other_begins(executor):
+async def test_only_one_action_runs_at_a_time(executor):
     made = executor(head={"plan": {"targets": [ROW]}})
     plan = await made.plan(find_act("kill-orphans"), Aim())
     made._context.requests.hang = True
@@ -379,7 +379,7 @@ async def test_while_one_act_is_under_way_no_other_begins(executor):
     await asyncio.wait([first])
 
 
-async def test_an_act_that_is_broken_off_is_in_the_log(executor, tmp_path):
+async def test_a_cancelled_action_is_logged(executor, tmp_path):
     made = executor(head={"plan": {"targets": [ROW]}})
     plan = await made.plan(find_act("kill-orphans"), Aim())
     made._context.requests.hang = True
@@ -391,7 +391,7 @@ async def test_an_act_that_is_broken_off_is_in_the_log(executor, tmp_path):
     assert log(tmp_path)[1]["outcome"] == {"broken_off": "cancelled"}
 
 
-async def test_an_act_in_the_middle_of_which_the_door_is_closed_is_in_the_log_once(executor, tmp_path):
+async def test_an_action_that_close_aborts_is_logged_once(executor, tmp_path):
     made = executor(head={"plan": {"targets": [ROW]}})
     plan = await made.plan(find_act("kill-orphans"), Aim())
     made._context.requests.hang, made._context.requests.close = True, lambda: None
@@ -405,7 +405,7 @@ async def test_an_act_in_the_middle_of_which_the_door_is_closed_is_in_the_log_on
     assert len(log(tmp_path)) == 2
 
 
-async def test_a_full_disk_hinders_no_act_and_is_said(executor, monkeypatch):
+async def test_a_log_that_can_not_be_written_is_reported_and_blocks_no_action(executor, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
@@ -416,7 +416,7 @@ async def test_a_full_disk_hinders_no_act_and_is_said(executor, monkeypatch):
     assert receipt.notes == ("the action log could not be written: No space left on device",)
 
 
-async def test_what_a_host_says_in_another_shape_is_that_hosts_trouble_alone(executor):
+async def test_an_invalid_answer_makes_only_its_own_host_unreached(executor):
     made = executor(head={"plan": {"targets": [{"what": "planet"}]}}, w1={"plan": {"targets": [ROW]}})
     plan = await made.plan(find_act("kill-orphans"), Aim())
     assert [one.host for one in plan.unreached] == ["head"]

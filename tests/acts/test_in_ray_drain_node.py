@@ -25,11 +25,11 @@ def plan(*names: str) -> Plan:
     ("row", "said"),
     [(node(1), "is the head node"), (node(2, state="DEAD"), "No live Ray on node2"), (node(2, id=None), "No live Ray on node2")],
 )
-def test_only_a_living_worker_node_may_be_aimed_at(row, said):
+def test_only_a_living_worker_node_can_be_the_target(row, said):
     assert said in str(choose_action((DRAIN,), Selection([row])))
 
 
-def test_nodes_are_asked_for_by_the_ids_that_ray_gave_them():
+def test_nodes_are_named_by_rays_ids_in_the_request():
     choice = choose_action(actions_on("D"), Selection([node(2), node(3)]))
     assert isinstance(choice, Choice)
     asked = DRAIN.request(choice.target, "head")
@@ -37,7 +37,7 @@ def test_nodes_are_asked_for_by_the_ids_that_ray_gave_them():
     assert DRAIN.request(Aim(id=WORKER), "head")["ids"] == [WORKER]
 
 
-def test_its_name_is_typed_and_what_goes_on_is_told():
+def test_its_name_must_be_typed_and_the_continuing_actors_are_named():
     world = replace(snapshot(), actors=(actor(1, node=WORKER), actor(2, node=WORKER), actor(3)))
     impact = DRAIN.impact(plan("w1"), world, {})
     assert impact.word == "w1"

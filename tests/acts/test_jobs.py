@@ -27,7 +27,7 @@ def context(*jobs: Job) -> Any:
         ((Job("old", status="FAILED"),), "Ray has no job nope; none is running"),
     ],
 )
-async def test_a_job_that_ray_does_not_have_is_one_sentence_with_those_that_run(jobs, said):
+async def test_the_error_for_an_unknown_job_names_the_running_jobs(jobs, said):
     with pytest.raises(SourceError) as raised:
         await find_act("stop-job").plan(Aim(id="nope"), context(*jobs), lambda *_: None)
     assert str(raised.value) == said

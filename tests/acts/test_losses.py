@@ -33,7 +33,7 @@ def world(*actors: Actor, groups: tuple[PlacementGroup, ...] = (), **more: Any) 
     return Snapshot(**facts)
 
 
-def test_a_job_takes_its_actors_and_their_gpus_along():
+def test_actors_end_with_their_job_and_free_their_gpus():
     lost = lost_with_job(world(*(critic(number, needs={"GPU": 8 / 3}) for number in range(3))), "train1")
     assert lost == ("3 actors of job train1 end with it and free 8 GPUs: 3 × Critic",)
 
@@ -44,13 +44,13 @@ def test_gpus_of_a_group_are_not_counted_again_for_the_actors_in_it():
     assert lost == "3 actors and 1 placement group of job train1 end with it and free 5 GPUs: 2 × Critic, Policy"
 
 
-def test_what_waits_holds_nothing_but_ends_too():
+def test_pending_actors_and_groups_end_too_and_free_nothing():
     waiting = placed(4, state="PENDING", bundles=(Bundle({"GPU": 4.0}),))
     lost = lost_with_job(world(critic(1, state="PENDING_CREATION"), groups=(waiting,)), "train1")
     assert lost == ("1 actor and 1 placement group of job train1 end with it: Critic",)
 
 
-def test_only_its_own_and_only_the_living_end_with_a_job():
+def test_only_its_own_live_actors_end_with_a_job():
     others = (critic(1, job="03000000"), critic(2, state="DEAD"), critic(3, internal=True), critic(4, detached=True))
     assert lost_with_job(world(*others), "train1") == ()
     over = Job("train1", "02000000", "train1", "FAILED")
@@ -67,7 +67,7 @@ def test_detached_things_stay_and_are_named():
 
 
 @pytest.mark.parametrize("ask", [lost_with_job, left_by_job])
-def test_unknown_lists_are_said_to_be_unknown(ask: Any):
+def test_unknown_lists_are_reported_as_unknown(ask: Any):
     assert ask(world(actors=None, placement_groups=None), "train1") == (
         "the list of actors is unknown",
         "the list of placement groups is unknown",
@@ -76,7 +76,7 @@ def test_unknown_lists_are_said_to_be_unknown(ask: Any):
     assert "is unknown" in ask(world(jobs=None), "train1")[0]
 
 
-def test_the_head_takes_the_whole_cluster_along():
+def test_with_the_head_the_whole_cluster_ends():
     detached = critic(1, node=OTHER, detached=True, job="01000000")
     assert lost_with_session(world(detached, critic(2, node=OTHER)), {"node1"}) == (
         "job train1 ends",
@@ -85,7 +85,7 @@ def test_the_head_takes_the_whole_cluster_along():
     )
 
 
-def test_another_host_takes_along_what_runs_there():
+def test_with_another_host_only_its_own_work_ends():
     snapshot = world(critic(1, node=HEAD), critic(2, node=OTHER, needs={}))
     assert lost_with_session(snapshot, {"node2"}) == ("1 actor of job train1 ends with it: Critic",)
     assert lost_with_session(snapshot, {"w7"}) == ()
@@ -97,7 +97,7 @@ def test_a_driver_of_unknown_place_is_no_driver_elsewhere():
     assert said == "job 03000000 may end: its driver's node is unknown"
 
 
-def test_without_a_dashboard_nobody_knows_what_a_stop_costs():
+def test_without_a_dashboard_the_losses_of_a_stop_are_unknown():
     assert "unknown" in lost_with_session(Snapshot(), {"node1"})[0]
 
 
@@ -139,7 +139,7 @@ def test_left_over_and_foreign_processes_cost_nothing():
     assert told(process(70, kind="orphan"), process(71, kind="stale"), process(72, kind="foreign")) == ()
 
 
-def test_parents_that_go_in_a_circle_are_gone_round_once():
+def test_a_circle_of_parents_ends_the_search():
     assert told(process(1, parent=2, kind="child"), process(2, parent=1, kind="child")) == (
         "process 1 works for a live Ray session",
         "process 2 works for a live Ray session",
@@ -154,23 +154,23 @@ def test_an_actor_and_what_it_holds():
     assert lost_with_actor(world(), f"{1:032x}") == ("what this actor does and holds is unknown",)
 
 
-def test_a_job_that_is_over_or_not_known_is_not_said_to_fail():
+def test_an_ended_or_unknown_job_is_not_reported_to_fail():
     over = Job("train1", "02000000", "train1", "FAILED")
     for jobs in ((over,), (), None):
         assert lost_with_actor(world(critic(1), jobs=jobs), f"{1:032x}")[1:] == ()
 
 
-def test_nobody_knows_who_uses_a_detached_actor():
+def test_the_jobs_that_use_a_detached_actor_are_unknown():
     lost = lost_with_actor(world(critic(1, detached=True, name="keeper")), f"{1:032x}")
     assert lost[1:] == ("actor Critic keeper is detached: the jobs that use it are unknown",)
 
 
-def test_a_group_takes_the_actors_in_it_along():
+def test_the_actors_in_a_group_end_with_it():
     inside = critic(1, placement_group=GROUP, detached=True, job="01000000")
     assert lost_with_group(world(inside, groups=(placed(4, job="01000000"),)), GROUP) == ("1 actor of job 01000000 ends with it: Critic",)
 
 
-def test_a_group_of_a_running_job_is_missed_even_when_it_is_empty():
+def test_the_reservation_of_an_empty_group_of_a_running_job_is_a_loss():
     assert lost_with_group(world(groups=(placed(4),)), GROUP) == (
         "placement group engines of running job train1 is removed and frees 4 GPUs",
         "job train1 (4 GPUs) uses it and will probably fail",

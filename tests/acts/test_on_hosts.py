@@ -47,7 +47,7 @@ def test_one_actor_is_named_and_several_are_counted():
     assert word == "2 actors"
 
 
-def test_groups_that_nobody_uses_need_no_word_however_many_they_are():
+def test_unused_groups_need_no_word():
     assert weigh(WORLD, plan("remove-placement-group", "placement_group", "0", "1", leaked=True))[1] is None
     assert weigh(WORLD, plan("remove-placement-group", "placement_group", "0", "1"))[1] == "2 groups"
     assert weigh(WORLD, plan("remove-placement-group", "placement_group", "0"))[1] == "n0"
@@ -79,7 +79,7 @@ def test_a_live_worker_of_another_ray_is_named_by_its_pid_and_never_by_a_job_of_
     assert weigh(followed(), killing(worker(7, MINE)))[1] == "train1"
 
 
-def test_one_of_another_ray_among_ours_asks_for_its_pid():
+def test_a_process_of_another_ray_among_ours_needs_its_pid():
     assert weigh(followed(), killing(worker(6, MINE), worker(7, THEIRS)))[1] == "7"
 
 
@@ -90,7 +90,7 @@ def test_a_raylet_of_another_ray_is_named_by_its_session_and_ends_no_job_of_ours
     assert ends == (f"process 7 on head is a part of another Ray session ({OTHER_RAY}): what ends with it is unknown",)
 
 
-def test_a_plan_says_first_whose_a_process_is_that_is_not_ours():
+def test_a_plan_names_the_owner_of_another_rays_process_first():
     plan = with_owners(killing(worker(6, MINE, why=("a",)), worker(7, THEIRS, why=("b",)), worker(8, None, kind="orphan")), followed())
     assert [target.why for target in plan.targets] == [
         ("a",),

@@ -18,12 +18,12 @@ def test_a_probes_answer_becomes_targets_of_its_host():
     assert reply.notes == ("w1: n",)
 
 
-def test_a_field_that_a_newer_probe_adds_is_no_trouble():
+def test_unknown_fields_of_a_newer_probe_are_ignored():
     row = {"what": "session", "path": "/tmp/ray/s", "colour": "red"}
     assert reply_of("w1", {"targets": [row], "more": 1}, KINDS).targets[0].path == "/tmp/ray/s"
 
 
-def test_secrets_are_taken_out_of_whatever_a_host_says():
+def test_secrets_are_removed_from_the_answer_of_a_host():
     row = {"what": "process", "pid": 7, "command": f"serve --token {TOKEN}", "why": [f"saw {TOKEN}"], "reason": TOKEN}
     reply = reply_of("w1", {"refused": [row], "notes": [TOKEN], "weight": {"drivers": [{"pid": 3, "command": TOKEN}]}}, KINDS)
     assert TOKEN not in repr(reply.refused) + repr(reply.notes) + repr(losses_of(reply, "w1", followed=True))
@@ -34,20 +34,20 @@ def test_an_answer_of_another_shape_is_an_error():
         reply_of("w1", {"targets": [{"what": "planet"}]}, KINDS)
 
 
-def test_a_target_of_a_kind_that_its_act_does_not_know_is_an_error():
+def test_a_target_of_a_kind_that_the_action_does_not_know_is_an_error():
     with pytest.raises(msgspec.ValidationError, match=r"Invalid kind of target 'session' - at `\$.done`"):
         reply_of("w1", {"done": [{"what": "session", "path": "/tmp/ray/s"}]}, ("process",))
 
 
-def test_memory_freed_is_summed_over_hosts_and_unknown_where_nobody_measured():
+def test_freed_memory_is_the_sum_over_hosts_and_unknown_if_a_host_did_not_measure_it():
     assert sum_freed([Freed(gpu=3, disk=1), Freed(gpu=4), None]) == Freed(gpu=7, disk=None)
 
 
-def test_memory_of_which_nvml_says_nothing_is_unknown():
+def test_memory_that_nvml_does_not_report_is_unknown():
     (target,) = reply_of("h", {"targets": [{"what": "process", "pid": 7, "gpus": [{"index": 0, "memory": None}]}]}, KINDS).targets
     assert target.gpu_memory is None
 
 
-def test_what_a_host_says_begins_with_its_title():
+def test_notes_of_a_host_begin_with_its_title():
     reply = reply_of("vm", {"notes": ["n"], "unknown": ["u"], "targets": [{"what": "process", "pid": 3}]}, KINDS, "head")
     assert (reply.notes, reply.unknown, reply.targets[0].host) == (("head: n",), ("head: u",), "vm")

@@ -19,18 +19,18 @@ from tests.world import actor, node, process, snapshot
 FORBIDDEN = {"ctrl+a", "ctrl+b", "ctrl+d", "delete", "backspace", "ctrl+c"}
 
 
-def test_every_act_has_a_name_of_its_own_and_a_sentence():
+def test_every_action_has_its_own_id_and_a_help_sentence():
     assert len({act.id for act in ACTS}) == len(ACTS)
     assert all(act.help and act.title and act.keys for act in ACTS)
 
 
-def test_no_act_is_on_a_key_that_people_press_by_mistake():
+def test_no_action_has_a_key_that_people_press_by_mistake():
     keys = {key for act in ACTS for key in act.keys.split(",")}
     assert not keys & FORBIDDEN
     assert all(key.isupper() or key == "f9" for key in keys)
 
 
-def test_every_flag_fills_a_field_of_what_is_asked_for():
+def test_every_flag_sets_a_field_of_aim():
     assert {flag.field for act in ACTS if not isinstance(act, Runbook) for flag in act.flags} <= set(Aim.__struct_fields__)
 
 
@@ -50,7 +50,7 @@ def test_every_flag_fills_a_field_of_what_is_asked_for():
         ("X", [PlacementGroup("ab")], "remove-placement-group"),
     ],
 )
-def test_what_a_key_means_hangs_on_what_is_under_the_cursor(key, rows, meant):
+def test_the_selected_row_decides_what_a_key_means(key, rows, meant):
     found = choose_action(actions_on(key), Selection(rows))
     assert isinstance(found, Choice)
     assert found.action.id == meant
@@ -66,7 +66,7 @@ def test_what_a_key_means_hangs_on_what_is_under_the_cursor(key, rows, meant):
         ("K", [actor(1, state="DEAD")], "That actor is dead"),
     ],
 )
-def test_a_key_that_means_nothing_says_why(key, rows, said):
+def test_a_key_without_a_meaning_gives_the_reason(key, rows, said):
     assert said in str(choose_action(actions_on(key), Selection(rows)))
 
 
@@ -74,7 +74,7 @@ def orphans(*about, act="kill-orphans"):
     return Finding("gpu-memory-orphaned", "critical", "node1", "an orphan holds a GPU", (), None, Remedy("kill it", act), about)
 
 
-def test_the_remedy_of_a_finding_is_meant_for_the_orphans_that_it_names_and_for_no_other():
+def test_the_target_of_a_remedy_is_the_orphans_of_the_finding_and_no_others():
     mine, other = process(1, ticks=10, kind="orphan"), process(2, ticks=20, kind="orphan")
     alive = process(3, ticks=30)
     found = orphans(mine.key, alive.key)
@@ -85,7 +85,7 @@ def test_the_remedy_of_a_finding_is_meant_for_the_orphans_that_it_names_and_for_
     assert asked == {"act": "kill", "named": [[1, 10]]}, "the probe still ends no other kind"
 
 
-def test_a_finding_that_names_no_process_is_meant_for_the_host_that_it_is_about():
+def test_the_target_for_a_finding_without_processes_is_its_host():
     found = orphans(node(1).key)
     choice = choose_action(actions_on("K"), Selection([found], snapshot=snapshot(findings=(found,))))
     assert isinstance(choice, Choice)
@@ -109,7 +109,7 @@ def test_terminating_sends_no_sigkill():
     assert find_act("terminate").request(Aim(rows=(process(5, ticks=7, host="a"),)), "a")["only"] == "TERM"
 
 
-def test_orphans_by_pid_may_be_another_users_and_still_no_other_kind():
+def test_a_named_pid_may_be_another_users_but_must_be_left_over():
     asked = find_act("kill-orphans").request(Aim(pids=(5,), force=True), "a")
     assert asked == {"act": "kill", "named": [[5, None]], "pids": True, "force": True}
 
@@ -119,12 +119,12 @@ def test_dead_sessions_that_were_chosen_are_cleaned_on_their_own_hosts_alone():
     assert find_act("clean").request(Aim(rows=rows), "b")["sessions"] == ["/data/ray/session_2"]
 
 
-def test_where_something_was_chosen_elsewhere_a_host_is_asked_for_nothing_and_not_for_everything():
+def test_a_host_without_a_selected_row_is_asked_for_nothing_instead_of_everything():
     assert find_act("kill").request(Aim(rows=(process(5, ticks=7, host="a"),)), "b")["named"] == []
     assert find_act("clean").request(Aim(rows=(Session(host="a", name="s", path="/tmp/ray/s"),)), "b")["sessions"] == []
 
 
-def test_an_act_that_lacks_a_part_of_its_definition_can_not_be_made():
+def test_an_action_without_an_impact_can_not_be_created():
     class Careless(HostAct):
         id, keys, title, help = "careless", "Z", "Careless", "Do something"
         nouns: ClassVar[Nouns] = {}
@@ -136,12 +136,12 @@ def test_an_act_that_lacks_a_part_of_its_definition_can_not_be_made():
         Careless()
 
 
-def test_no_two_acts_call_a_kind_of_target_differently():
+def test_all_actions_use_the_same_nouns_for_a_kind_of_target():
     pairs = [pair for act in (*ACTS, *STEPS) if isinstance(act, HostAct | JobAct) for pair in act.nouns.items()]
     assert len({what for what, _ in pairs}) == len(set(pairs))
 
 
-def test_nothing_branches_on_the_name_of_an_act():
+def test_no_code_branches_on_the_id_of_an_action():
     names = "|".join(act.id for act in (*ACTS, *STEPS))
     branch = re.compile(
         rf"""\b(act|act\.id|act\.verb|verb)\s*(==|!=|in|not in)\s*[(\[{{]?\s*["']({names}|kill_actor|remove_placement_group)["']"""

@@ -18,19 +18,19 @@ def plan(**more):
     return Plan("kill-orphans", "Kill orphans", **{"targets": (ORPHAN,), "hosts": ("head", "w1"), **more})
 
 
-def test_a_plan_says_exactly_which_process_would_be_hit():
+def test_a_plan_has_the_exact_processes():
     text = "\n".join(plan_lines(plan(), now=4600.0))
     for word in ("w1", "4711", "orphan", "train", "started 1h00m ago", "79G of GPU 0,1", "python serve.py", "its raylet 100 is dead"):
         assert word in text
 
 
-def test_a_plan_says_which_ray_it_means_where_there_are_several():
+def test_a_plan_names_its_ray_if_there_are_several():
     assert "Ray cluster" not in plan_lines(plan(session="session_a", address="http://a"), now=0.0)
     lines = plan_lines(plan(session="session_a", address="http://a", beside=("session_b",)), now=0.0)
     assert lines[2:5] == ["Ray cluster", "  session_a at http://a", "  other Ray sessions here: session_b"]
 
 
-def test_a_plan_says_what_ends_what_is_refused_and_who_was_not_asked():
+def test_a_plan_lists_losses_refusals_and_unreachable_hosts():
     refused = Target("process", "w1", pid=5, ticks=1, reason="it is a worker")
     silent = {"hosts": ("w1", "w7"), "unreached": (Unreached("w7", "w7: timed out"),)}
     lines = plan_lines(plan(losses=("3 actors end",), refused=(refused,), notes=("n",), **silent), 0.0)
@@ -38,7 +38,7 @@ def test_a_plan_says_what_ends_what_is_refused_and_who_was_not_asked():
     assert lines[0] == "Kill orphans: 1 process on 1 of 2 hosts, 79G of GPU memory"
 
 
-def test_equal_reasons_are_given_once_with_all_whom_they_concern():
+def test_equal_reasons_are_listed_once_with_all_their_targets():
     refused = [Target("process", "w1", pid=pid, reason="it is a worker") for pid in range(10, 20)]
     refused += [Target("process", "w2", pid=5, reason="it has ended"), Target("process", "w3", pid=6, reason="it has ended")]
     refused += [Target("host", host, name=host, reason=f"{host}: 2 Ray sessions run") for host in ("w4", "w5")]
@@ -54,7 +54,7 @@ def test_equal_reasons_are_given_once_with_all_whom_they_concern():
     assert "  2 processes on w1 (pids 1, 2): state D" in receipt_lines(Receipt("kill", "Kill", failed=failed))
 
 
-def test_where_not_everything_could_be_judged_nothing_is_not_said():
+def test_a_plan_does_not_claim_that_nothing_was_found_if_it_could_not_judge_everything():
     unsure = plan(targets=(), hosts=("w1",), unknown=("w1: 2 processes hold GPU memory and can't be classified",))
     first, _, head, said, *_ = plan_lines(unsure, 0.0)
     assert first == "Kill orphans: nothing found on 1 host; not everything could be checked"
@@ -69,22 +69,22 @@ def test_an_id_is_shown_only_of_what_has_no_name():
     assert "02000000" not in lines
 
 
-def test_what_is_kept_of_a_folder_is_listed():
+def test_the_kept_files_of_a_folder_are_listed():
     text = "\n".join(plan_lines(Plan("clean", "Clean", targets=(FOLDER,), hosts=("head",)), 0.0))
     assert "kept: ckpt/a.pt" in text
     assert "/tmp/ray/session_1  3.0G  20 files  1d00h old  of root" in text
 
 
-def test_what_would_be_hit_beyond_the_aim_stands_out():
+def test_targets_beyond_the_requested_session_are_marked():
     text = "\n".join(plan_lines(plan(targets=(Target("process", "w1", pid=8, ticks=1, beyond=True, command="vim monitor.py"),)), 0.0))
     assert "NOT in that session  vim monitor.py" in text
 
 
-def test_an_empty_plan_says_nothing_would_be_done():
+def test_an_empty_plan_says_that_nothing_would_be_done():
     assert headline(plan(targets=())) == "Kill orphans: nothing on 2 hosts"
 
 
-def test_a_receipt_tells_which_host_was_missed():
+def test_a_receipt_names_the_unreached_host():
     receipt = Receipt(
         "kill-orphans", "Kill orphans", done=(ORPHAN,), failed=(Target("process", "w2", pid=6, error="state D"),),
         unreached=(Unreached("w7", "w7: timed out"),), hosts=tuple(f"w{n}" for n in range(32)), freed=Freed(gpu=79 * GIB), took=2.13,
@@ -93,7 +93,7 @@ def test_a_receipt_tells_which_host_was_missed():
     assert "  w2 pid 6: state D" in receipt_lines(receipt)
 
 
-def test_hosts_that_nobody_knows_of_are_no_host_that_was_missed():
+def test_unknown_hosts_do_not_count_as_missed():
     more = {"hosts": ("head",), "unreached": (Unreached("other hosts", "name them"),)}
     assert headline(plan(**more)).startswith("Kill orphans: 1 process on 1 host,")
     assert "other hosts: name them" in "\n".join(plan_lines(plan(**more), 0.0))

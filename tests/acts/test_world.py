@@ -39,12 +39,12 @@ def context(*others: Host, nodes: Sequence[Node] = (HEAD, W1)) -> ActContext:
     return made
 
 
-def test_a_host_is_meant_by_the_name_of_its_node_as_by_its_own():
+def test_a_host_is_found_by_the_name_of_its_node_and_by_its_own():
     assert context().named_hosts(("head", "vm", "localhost", HEAD.id or "")) == ("vm",)
     assert context().named_hosts(("w1", "gpu2", "10.0.0.2", "worker-alias")) == ("worker-alias",)
 
 
-def test_a_name_that_nobody_knows_is_reached_by_itself():
+def test_an_unknown_host_is_contacted_under_the_given_name():
     assert context().named_hosts(("elsewhere",)) == ("elsewhere",)
 
 
@@ -64,7 +64,7 @@ FALSE_W2 = place("w2", "10.0.0.3", W1, W2)
 """Before `w1` in the list; a process of any user's there looks like the raylet of `w1`."""
 
 
-def test_a_false_raylet_on_another_host_draws_no_act_there():
+def test_a_false_raylet_on_another_host_attracts_no_action():
     made = context(FALSE_W2, place("w1", "10.0.0.2", W1), nodes=(HEAD, W1, W2))
     assert made.named_hosts(("w1", "gpu2", "10.0.0.2", W1.id or "")) == ("w1",)
     assert made.named_hosts(("w2", "gpu3", "10.0.0.3", W2.id or "")) == ("w2",)
@@ -72,13 +72,13 @@ def test_a_false_raylet_on_another_host_draws_no_act_there():
     assert made.titles_of(["w1", "w2"]) == {"w1": "w1", "w2": "w2"}
 
 
-def test_a_host_that_no_probe_has_looked_at_is_meant_by_its_own_name_and_by_its_nodes_address():
+def test_a_host_without_a_probe_is_found_by_its_own_name_and_by_its_nodes_address():
     made = context(FALSE_W2, nodes=(HEAD, W1, W2))
     made._entries["w1"] = HostEntry("w1", address="10.0.0.2")
     assert made.named_hosts(("w1", "10.0.0.2", "gpu2")) == ("w1",)
 
 
-def test_a_host_that_has_a_nodes_address_is_meant_rather_than_the_only_one_that_claims_the_node():
+def test_a_host_with_the_nodes_address_goes_before_the_only_host_that_claims_the_node():
     assert context(FALSE_W2, place("w1", "10.0.0.2"), nodes=(HEAD, W1, W2)).named_hosts(("gpu2",)) == ("w1",)
 
 
@@ -90,16 +90,16 @@ def test_a_false_raylet_of_the_head_draws_no_question_for_ray_away_from_this_hos
 
 
 @pytest.mark.parametrize("addresses", [("172.17.0.1", "172.18.0.1"), ("10.0.0.2", "10.0.0.2")])
-def test_no_host_is_chosen_where_several_may_be_meant(addresses):
+def test_no_host_is_chosen_if_several_may_be_meant(addresses):
     a, b = (place(name, address, W1) for name, address in zip("ab", addresses, strict=True))
     made = context(a, b)
     for find in (lambda: made.named_hosts(("w1",)), lambda: made.register_host(HostEntry("w1"))):
-        with pytest.raises(NotMeantError, match="which host w1 is can't be told, it is claimed by a, b; give the name"):
+        with pytest.raises(NotMeantError, match="it is unclear which host w1 is: claimed by a, b; give the name"):
             find()
     assert made.named_hosts(("a", "b")) == ("a", "b")
 
 
-def test_two_living_nodes_of_one_name_are_told_apart_by_their_ids():
+def test_two_living_nodes_with_one_name_are_distinguished_by_their_ids():
     twin = node(3, name="w1", ip="10.0.0.3", host="gpu3", probed=True, id="b" * 56)
     made = context(place("a", "10.0.0.2", W1), place("b", "10.0.0.3", twin), nodes=(HEAD, W1, twin))
     assert made.named_hosts(("w1 (bbbbbbbb)", twin.id or "")) == ("b",)
@@ -107,6 +107,6 @@ def test_two_living_nodes_of_one_name_are_told_apart_by_their_ids():
         made.named_hosts(("w1",))
 
 
-def test_a_host_that_is_looked_at_by_two_names_is_one():
+def test_a_host_that_is_probed_under_two_names_is_one():
     made = context(place("a", "172.17.0.1", W1, machine="boot 1"), place("b", "172.17.0.1", W1, machine="boot 1"))
     assert made.named_hosts(("w1",)) == ("a",)

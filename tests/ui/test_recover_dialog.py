@@ -72,6 +72,12 @@ async def agreed(pilot, app):
     await until(pilot, lambda: app.screen.stage in ("receipt", "failed") and app.screen._read)
 
 
+def unavailable(app):
+    """The steps that can't be ticked."""
+    options = app.screen.query_one("#steps").options
+    return [option.value for option in options if option.disabled]
+
+
 async def test_one_question_with_all_that_ends_and_all_steps(make, folder):
     book = Book()
     app = make(snapshot(), hand=Hand(), runbook=book)
@@ -110,6 +116,7 @@ async def test_a_step_that_fails_is_gone_on_with_after_another_look(make, folder
         await pilot.click("#agree")
         await until(pilot, lambda: app.screen.stage == "plan" and app.screen._read)
         assert book.made[-1] == ("start", ())
+        assert unavailable(app) == list(NAMES[: NAMES.index("start")])
         await agreed(pilot, app)
         assert app.screen.stage == "receipt"
         assert "✓ Start Ray" in shown(app)
@@ -127,6 +134,29 @@ async def test_a_step_can_be_left_out(make, folder):
         await pilot.press("space")
         await until(pilot, lambda: len(book.made) == 2 and app.screen.stage == "plan" and app.screen._read)
         assert book.made[-1] == ("stop", ("clean",))
+        assert unavailable(app) == []
+        app.screen.set_focus(steps)
+        steps.highlighted = NAMES.index("clean")
+        await pilot.press("space")
+        await until(pilot, lambda: len(book.made) == 3 and app.screen.stage == "plan" and app.screen._read)
+        assert book.made[-1] == ("stop", ())
+
+
+async def test_a_step_that_was_left_out_and_lies_before_the_step_to_continue_at_can_not_be_ticked(make, folder):
+    book = Book(fails="start")
+    app = make(snapshot(), hand=Hand(), runbook=book)
+    async with app.run_test(size=(120, 50)) as pilot:
+        await begun(pilot, app, folder)
+        steps = app.screen.query_one("#steps")
+        app.screen.set_focus(steps)
+        steps.highlighted = NAMES.index("clean")
+        await pilot.press("space")
+        await until(pilot, lambda: len(book.made) == 2 and app.screen.stage == "plan" and app.screen._read)
+        await agreed(pilot, app)
+        await pilot.click("#agree")
+        await until(pilot, lambda: app.screen.stage == "plan" and app.screen._read)
+        assert book.made[-1] == ("start", ())
+        assert unavailable(app) == list(NAMES[: NAMES.index("start")])
 
 
 async def test_live_work_asks_for_its_name(make, folder):

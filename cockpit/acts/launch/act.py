@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from cockpit.acts.act import Act, DiskRead, Impact, Nouns
 from cockpit.acts.plan import Aim, Plan, Receipt
@@ -12,6 +12,9 @@ from cockpit.acts.world import ActContext, Hear
 from cockpit.config.document import InputError
 from cockpit.model import Job, Snapshot
 from cockpit.presets import Preset, read_preset
+
+if TYPE_CHECKING:
+    from cockpit.acts.launch.launch import Launches
 
 
 class LaunchAct(Act):
@@ -29,16 +32,12 @@ class LaunchAct(Act):
         """Read the preset's file as it is now; it may have changed since the page was drawn."""
         return reading_of_preset(row)
 
-    async def plan(self, aim: Aim, context: ActContext, hear: Hear) -> Plan:
+    async def plan(self, aim: Aim, context: ActContext, on_progress: Hear) -> Plan:
         """Plan the submission. The plan itself decides whether a word must be typed, because that depends on the other jobs."""
-        from cockpit.acts.launch.launch import Launches  # here and below: with it all that reads commands, 80 ms of the start
+        return await _launches_of(context).plan(self, aim, on_progress)
 
-        return await context.keep(Launches).plan(self, aim, hear)
-
-    async def perform(self, plan: Plan, context: ActContext, hear: Hear) -> Receipt:
-        from cockpit.acts.launch.launch import Launches
-
-        return await context.keep(Launches).perform(plan, hear)
+    async def perform(self, plan: Plan, context: ActContext, on_progress: Hear) -> Receipt:
+        return await _launches_of(context).perform(plan, on_progress)
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         return Impact()
@@ -68,6 +67,15 @@ class LaunchAgain(LaunchAct):
         return (
             None if row.submission else f"Job {row.id} was never submitted to Ray: its driver was started by hand; start it by hand again"
         )
+
+
+def _launches_of(context: ActContext) -> Launches:
+    """Return the object that keeps a planned launch until it is confirmed."""
+    from cockpit.acts.launch.launch import Launches  # deferred: with it all that reads commands, 80 ms of the start
+
+    launches: Launches = context.launches or Launches(context.monitor)
+    context.launches = launches
+    return launches
 
 
 def reading_of_preset(row: Preset | Job) -> DiskRead:

@@ -29,7 +29,6 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import ParamSpec
 
 import msgspec
 from msgspec.structs import replace
@@ -67,12 +66,11 @@ MINUTE_END_GUARD_S = 5.0
 """No launch in the last seconds of a minute. Ray records a submission within tenths of a second; its first within 0.6 (2.60)."""
 MINUTE_S = 60.0
 MAX_LAST_LOOKS, MAX_TAKEN_IDS = 3, 20
-"""Limits for a dashboard whose clock always shows the end of a minute, and for one that reports every id as taken."""
+"""Limits for a broken dashboard: its clock always shows the end of a minute, or every id is taken."""
 PROGRESS_INTERVAL_S = 0.5
 """Between two progress reports while a folder is packed or uploaded."""
 MAX_SKIPPED = 10
 """Lines about files that can't be packed."""
-P = ParamSpec("P")
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -138,7 +136,14 @@ class Launches:
         if package is not None:
             target = replace(target, size=package.size, files=package.contents.files)
         notes = [_describe(other, listed) for other in others]
-        notes += [*doubts, *_changes(ready, listed), *_folder_lines(order, package), *order.notes]
+        notes += doubts
+        # An operator who relaunches a failed job should know whether it differs from the last one.
+        launched = [job for job in listed.jobs if job.origin == order.origin and job.content]
+        last = max(launched, key=lambda job: job.started or 0.0, default=None)
+        if last is not None and last.content != ready.content:
+            what = "the preset or its working_dir" if order.origin.mark == PRESET else "what Ray reports of it"
+            notes.append(f"{what} has changed since {last.id} was launched")
+        notes += [*_folder_lines(order, package), *order.notes]
         if "{time}" in order.template:
             notes.append(f"the job's id contains the minute of its launch; if launched now: {target.id}")
         return Plan(
@@ -168,7 +173,14 @@ class Launches:
 
     async def _submit(self, ready: Ready, target: Target, on_progress: Hear) -> tuple[Target, tuple[str, ...]]:
         """Return the submitted job as a target, and notes. Raises `NotMeantError`, `InputError`, `SourceError`."""
-        uploaded = await self._upload(ready.package, on_progress) if ready.package else ""
+        uploaded, package = "", ready.package
+        if package is not None and await self._submissions.has(package.name):
+            uploaded = f"; its package of {size(package.size)} was already uploaded"
+        elif package is not None:
+            total = package.size
+            report = throttle(lambda sent: on_progress(RAY, Progress(f"{size(sent)} of {size(total)} uploaded", sent, total)))
+            await self._submissions.upload(package.name, package.pieces(), total, report)
+            uploaded = f"; {size(total)} uploaded"
         await check_uploaded(self._submissions, ready.order.uploaded)
         on_progress(RAY, Progress("submitting"))
         listed = await self._list_away_from_minute_end(ready)
@@ -219,17 +231,6 @@ class Launches:
             await asyncio.sleep(left)
         raise NotMeantError("the clock of Ray's dashboard does not advance, and the job's id contains the time: nothing was submitted")
 
-    async def _upload(self, package: Package, on_progress: Hear) -> str:
-        """Upload the package if Ray lacks it. Return words for the outcome."""
-        if await self._submissions.has(package.name):
-            return f"; its package of {size(package.size)} was already uploaded"
-
-        def report(sent: int) -> None:
-            on_progress(RAY, Progress(f"{size(sent)} of {size(package.size)} uploaded", sent, package.size))
-
-        await self._submissions.upload(package.name, package.pieces(), package.size, throttle(report))
-        return f"; {size(package.size)} uploaded"
-
     @property
     def _submissions(self) -> Submissions:
         """The dashboard that gets the preset's secrets. Raises `NotMeantError` if it is not trusted."""
@@ -239,15 +240,15 @@ class Launches:
         return self._monitor.choice.followed_ray().job_acts().submissions
 
 
-def throttle(report: Callable[P, None]) -> Callable[P, None]:
+def throttle(report: Callable[..., None]) -> Callable[..., None]:
     """Return `report` limited to one call per `PROGRESS_INTERVAL_S`; calls in between are dropped."""
     last = 0.0
 
-    def report_seldom(*args: P.args, **more: P.kwargs) -> None:
+    def report_seldom(*progress: int) -> None:
         nonlocal last
         if (now := time.monotonic()) - last >= PROGRESS_INTERVAL_S:
             last = now
-            report(*args, **more)
+            report(*progress)
 
     return report_seldom
 
@@ -283,15 +284,6 @@ def _describe(job: ListedSubmission, listed: SubmissionList) -> str:
     since = f"launched {age((listed.moment or time.time()) - job.started)} ago" if job.started is not None else "launched"
     which = "" if job.first else " of this preset" if job.origin.mark == PRESET else f" ({job.origin} launched again)"
     return f"job {job.id}{which} is {job.status}, {since} by {job.user or 'somebody'}"
-
-
-def _changes(ready: Ready, listed: SubmissionList) -> Iterator[str]:
-    """A note if the job differs from the last one of its origin: an operator who relaunches a failed job should know."""
-    launched = [job for job in listed.jobs if job.origin == ready.order.origin and job.content]
-    last = max(launched, key=lambda job: job.started or 0.0, default=None)
-    if last is not None and last.content != ready.content:
-        what = "the preset or its working_dir" if ready.order.origin.mark == PRESET else "what Ray reports of it"
-        yield f"{what} has changed since {last.id} was launched"
 
 
 def _folder_lines(order: Order, package: Package | None) -> Iterator[str]:

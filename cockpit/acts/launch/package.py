@@ -255,7 +255,7 @@ class _Walk:
             self._skip(name, "it is neither a file nor a folder")
         elif "\\" in name:
             self._skip(name, "Ray can't unpack a name with a backslash")
-        elif not _is_utf8(name):
+        elif name.encode("utf-8", "ignore").decode() != name:
             self._skip(name, "its name is not UTF-8")
         elif is_folder:
             self.enter(Path(entry.path), name, above, rules)
@@ -279,14 +279,6 @@ class _Walk:
 
     def _skip(self, name: str, why: str) -> None:
         self.contents.skipped.append(f"{clean(name) or 'the folder'} is left out: {why}")
-
-
-def _is_utf8(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def pack_archive(path: Path) -> Package:

@@ -40,7 +40,12 @@ async def wait_for_all(
         else:
             missing = []
             for host, address in addresses.items():
-                lack = _missing_of(gpus.get(host), address, members)
+                wanted, here = gpus.get(host), [member for member in members if member.node_ip == address and member.state == "ALIVE"]
+                found, lack = sum(map(_gpus, here)), ""
+                if not here:
+                    lack = "its node has not joined yet"
+                elif wanted is not None and found < wanted:
+                    lack = f"{found:g} of {wanted:g} GPUs"
                 on_state(host, lack or "joined")
                 if lack:
                     missing.append(f"{host}: {lack}")
@@ -56,15 +61,6 @@ async def _read_members(ray: RayClient, session: str) -> tuple[NodeEntry, ...]:
     if (await ray.identify()).session != session:
         raise SourceError(f"{ray.address} does not serve {session} yet: another session answers")
     return await ray.members()
-
-
-def _missing_of(wanted: float | None, address: str, members: tuple[NodeEntry, ...]) -> str | None:
-    """Return what the node at this address still lacks of the wanted GPUs, or `None`."""
-    here = [member for member in members if member.node_ip == address and member.state == "ALIVE"]
-    if not here:
-        return "its node has not joined yet"
-    found = sum(map(_gpus, here))
-    return f"{found:g} of {wanted:g} GPUs" if wanted is not None and found < wanted else None
 
 
 def _gpus(member: NodeEntry) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -15,7 +15,7 @@ from cockpit.acts.recover.step_state import StepError
 from cockpit.acts.table import find_act
 from cockpit.acts.world import Hear
 from cockpit.check.preset import look_and_check
-from cockpit.model import Actor, Job
+from cockpit.model import Actor
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.presets import Preset, RayStart
 from cockpit.secrets import redact
@@ -64,7 +64,10 @@ class JobSteps:
         """Return the doubts about the job. Raises `StepError` if it does not fit now."""
         # A Ray that has just started first reports its resources, and some seconds later their use.
         deadline = time.monotonic() + USAGE_TIMEOUT_S
-        while not self._is_usage_known() and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            alive = [node for node in self._monitor.poller.snapshot.nodes or () if node.state == "ALIVE"]
+            if alive and all(has.used is not None for node in alive for has in node.resources.values()):
+                break
             self._monitor.refresh()
             await asyncio.sleep(POLL_INTERVAL_S)
 
@@ -76,10 +79,6 @@ class JobSteps:
             reasons = "; ".join(line.text + (f" ({line.change})" if line.change else "") for line in worst[:MAX_LINES])
             raise StepError(f"{self._preset.name} {when}: {reasons}")
         return tuple(line.text for line in checked.lines if line.level in ("doubt", "unknown")) or ("it fits",)
-
-    def _is_usage_known(self) -> bool:
-        alive = [node for node in self._monitor.poller.snapshot.nodes or () if node.state == "ALIVE"]
-        return bool(alive) and all(has.used is not None for node in alive for has in node.resources.values())
 
     async def launch(self, on_progress: Hear, show: Callable[[Plan | Receipt], None]) -> tuple[str, ...]:
         """Submit the job once. Raises `StepError` if it was not submitted."""
@@ -98,12 +97,19 @@ class JobSteps:
 
     async def follow(self, on_progress: Hear) -> tuple[str, ...]:
         """Wait until the job runs and has written a line or has actors. Raises `StepError` if it ends before that, or after the timeout."""
-        job = self.id or await self._latest_job()
+        job = self.id
+        if job is None:  # an earlier recovery has launched it
+            mine = [job for job in await self._monitor.jobs() if job.preset == self._preset.name]
+            if not mine:
+                raise StepError(f"no job of {self._preset.name} to follow")
+            job = max(mine, key=lambda job: job.started or 0.0).id
         reading = asyncio.ensure_future(self._read_log(job))
         began = refreshed = time.monotonic()
         try:
             while time.monotonic() - began < PROGRESS_TIMEOUT_S:
-                state = await self._state(job)
+                state = None
+                with suppress(SourceError):  # Ray does not answer
+                    state = next((one for one in await self._monitor.jobs() if job in (one.id, one.submission)), None)
                 if state is not None and state.status in ("FAILED", "STOPPED"):
                     # Ray's reason without the log lines that it repeats, and the last line of the log.
                     first, *log = [line.strip() for line in (state.message or "").splitlines() if line.strip()] or ["Ray gives no reason"]
@@ -132,36 +138,20 @@ class JobSteps:
         raise StepError(f"job {job} showed no progress within {PROGRESS_TIMEOUT_S:.0f} s{_last_line(self._own_lines)}")
 
     async def _read_log(self, job: str) -> None:
-        """Read the job's log from its beginning. A job that was just submitted has no log yet."""
-        while True:
-            with suppress(SourceError):
-                async for batch in self._monitor.follow_log(job):
-                    self._take_lines(line.strip() for line in batch)
-                return
-            await self._monitor.poller.change(1.0)
-
-    def _take_lines(self, lines: Iterable[str]) -> None:
-        """Keep the job's own lines. Ray's lines, and the entrypoint that Ray repeats, don't show that the job works."""
+        """Read the job's log from its beginning, and keep the job's own lines."""
+        # Ray's lines, and the entrypoint that Ray repeats, don't show that the job works.
         entrypoint = self._preset.job.entrypoint.splitlines() if self._preset.job else []
         repeated = {line.strip() for line in entrypoint}
-        own = [line for line in lines if line and line not in repeated and not RAY_LINE.match(line)]
-        if own and self._first_own_line_at is None:
-            self._first_own_line_at = time.monotonic()
-        self._own_lines = [*self._own_lines, *own][-MAX_LINES:]
-
-    async def _latest_job(self) -> str:
-        """Return the id of this preset's latest job, launched by an earlier recovery."""
-        mine = [job for job in await self._monitor.jobs() if job.preset == self._preset.name]
-        if not mine:
-            raise StepError(f"no job of {self._preset.name} to follow")
-        return max(mine, key=lambda job: job.started or 0.0).id
-
-    async def _state(self, job: str) -> Job | None:
-        """Return the job, or `None` if Ray does not list it or does not answer."""
-        try:
-            return next((one for one in await self._monitor.jobs() if job in (one.id, one.submission)), None)
-        except SourceError:
-            return None
+        while True:
+            with suppress(SourceError):  # a job that was just submitted has no log yet
+                async for batch in self._monitor.follow_log(job):
+                    lines = [line.strip() for line in batch]
+                    own = [line for line in lines if line and line not in repeated and not RAY_LINE.match(line)]
+                    if own and self._first_own_line_at is None:
+                        self._first_own_line_at = time.monotonic()
+                    self._own_lines = [*self._own_lines, *own][-MAX_LINES:]
+                return
+            await self._monitor.poller.change(1.0)
 
 
 def _last_line(lines: list[str]) -> str:

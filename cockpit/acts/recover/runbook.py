@@ -109,30 +109,24 @@ class Recovery:
     async def run(self) -> AsyncIterator[Step]:
         """Yield a step whenever it has changed, until all steps are done or one has failed."""
         for name in [step.name for step in self.steps if step.state != "skipped"]:
-            async for step in self._run_step(name):
-                yield step
-            if self.failed is not None:
+            began = time.monotonic()
+            yield self._set(name, state="running", hosts={})
+            task = asyncio.ensure_future(self._outcome(name))
+            try:
+                while not task.done():
+                    changed = asyncio.ensure_future(self._changed.wait())
+                    await asyncio.wait([task, changed], return_when=asyncio.FIRST_COMPLETED)
+                    changed.cancel()
+                    self._changed.clear()
+                    if not task.done():
+                        yield self[name]
+            finally:
+                task.cancel()
+            done = await task
+            took = time.monotonic() - began
+            if isinstance(done, StepError):
+                yield self._set(name, state="failed", error=str(done), begin=done.begin, took=took)
                 return
-
-    async def _run_step(self, name: str) -> AsyncIterator[Step]:
-        began = time.monotonic()
-        yield self._set(name, state="running", hosts={})
-        task = asyncio.ensure_future(self._outcome(name))
-        try:
-            while not task.done():
-                changed = asyncio.ensure_future(self._changed.wait())
-                await asyncio.wait([task, changed], return_when=asyncio.FIRST_COMPLETED)
-                changed.cancel()
-                self._changed.clear()
-                if not task.done():
-                    yield self[name]
-        finally:
-            task.cancel()
-        done = await task
-        took = time.monotonic() - began
-        if isinstance(done, StepError):
-            yield self._set(name, state="failed", error=str(done), begin=done.begin, took=took)
-        else:
             yield self._set(name, state="done", lines=done, took=took)
 
     async def _outcome(self, name: str) -> Lines | StepError:

@@ -45,7 +45,7 @@ class Step(Value, frozen=True):
     name: str
     title: str
     will: str
-    """What it does, in words."""
+    """Its description."""
     state: StepState = "waiting"
     hosts: Mapping[str, str] = {}
     """The progress of each host."""
@@ -57,7 +57,7 @@ class Step(Value, frozen=True):
     """After a failure: the earlier step to begin again with, if there is one."""
     plan: Plan | None = None
     receipts: tuple[Receipt, ...] = ()
-    """What it has done, also if it has failed later."""
+    """The results of its actions, also if it has failed later."""
     took: float | None = None
 
     @property

@@ -114,6 +114,7 @@ class RecoverScreen(ActDialog):
         state = [f"  {line}" for line in recovery.left]
         text = "\n".join([*texts, "", *(["State now"] if state else []), *state])
         self._begin, self._has_stopped = failed.go_on, True
+        self._skip = tuple(name for name in self._skip if NAMES.index(name) >= NAMES.index(self._begin))
         self._enter("failed", f"Recover {self._preset.name}: stopped at {failed.title}", text)
         agree = self.query_one("#agree", Button)
         agree.label, agree.display = Content(f"Continue at {failed.title}"), True
@@ -155,12 +156,14 @@ class RecoverScreen(ActDialog):
                 yield f"      {step.error}"
 
     def _fill_choices(self, steps: Sequence[Step]) -> None:
-        """List the steps; the steps before the chosen first one are not ticked."""
+        """List the steps. A step that the runbook itself skips, such as one before the first step, can't be ticked."""
         choices = self.query_one(SelectionList)
         with self.prevent(SelectionList.SelectedChanged):
             choices.clear_options()
             for step in steps:
-                choices.add_option(Selection(Content(f"{step.title}: {step.will}"), step.name, step.state != "skipped"))
+                is_skipped = step.state == "skipped"
+                text, is_fixed = Content(f"{step.title}: {step.will}"), is_skipped and step.name not in self._skip
+                choices.add_option(Selection(text, step.name, not is_skipped, disabled=is_fixed))
 
     def _enter(self, stage: Stage, title: str, text: str = "") -> None:
         super()._enter(stage, title, text)
@@ -171,6 +174,7 @@ class RecoverScreen(ActDialog):
         event.stop()
         if self.stage != "plan" or self._recovery is None:
             return
-        self._skip = tuple(step.name for step in self._recovery.steps if step.name not in event.selection_list.selected)
+        free = [step.name for step in self._recovery.steps if step.state != "skipped" or step.name in self._skip]
+        self._skip = tuple(name for name in free if name not in event.selection_list.selected)
         self._look_again()
         self.set_focus(event.selection_list)

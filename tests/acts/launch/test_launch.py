@@ -58,7 +58,7 @@ def operator(table: JobTable, snapshot: Snapshot | None = None) -> Launches:
     return Launches(Operator(dashboard(table), snapshot))  # type: ignore[arg-type]
 
 
-async def test_a_presets_secrets_are_not_sent_to_whom_nobody_believes(table, preset):
+async def test_a_presets_secrets_are_not_sent_to_an_untrusted_dashboard(table, preset):
     who = Operator(dashboard(table))
     who.doubt = "what listens on port 8265 of this host belongs to user 666"
     with pytest.raises(NotMeantError, match=r"nothing is sent to the Ray at .*: what listens on port 8265 .* user 666"):
@@ -79,7 +79,7 @@ def started(table: JobTable, name: str, status: str = "RUNNING", ago: float = 36
     table.jobs[name] = {"submission_id": name, "status": status, "start_time": (table.now - ago) * 1000, "metadata": marks}
 
 
-async def test_a_plan_tells_what_goes_where_and_changes_nothing(table, preset):
+async def test_a_plan_shows_the_submission_and_changes_nothing(table, preset):
     made = await plan(operator(table), preset)
     text = "\n".join(plan_lines(made, NOW))
     assert made.targets[0].id == "ppo-20261121-1848"
@@ -91,7 +91,7 @@ async def test_a_plan_tells_what_goes_where_and_changes_nothing(table, preset):
     assert {method for method, _ in table.asked} == {"GET"}
 
 
-async def test_what_is_submitted_is_the_preset_with_its_secrets_and_marks(table, preset):
+async def test_the_submission_is_the_preset_with_its_secrets_and_marks(table, preset):
     receipt = await launched(table, preset)
     (job,) = table.jobs.values()
     (package,) = table.packages
@@ -145,7 +145,7 @@ async def test_local_files_of_a_runtime_env_are_read_here(table, preset, tmp_pat
 @pytest.mark.parametrize(
     ("status", "ago", "asks"), [("RUNNING", 9000, True), ("PENDING", 9000, True), ("FAILED", 3, True), ("FAILED", 30, False)]
 )
-async def test_whoever_would_launch_a_second_one_is_asked_for_its_name(table, preset, status, ago, asks):
+async def test_a_second_launch_needs_the_name_of_the_preset(table, preset, status, ago, asks):
     started(table, "ppo-1", status, ago)
     made = await plan(operator(table), preset)
     assert made.word == ("ppo" if asks else None)
@@ -159,7 +159,7 @@ async def test_jobs_of_other_presets_are_no_reason_to_ask(table, preset):
     assert (await plan(operator(table), preset)).word is None
 
 
-async def test_one_that_was_launched_after_the_plan_was_made_is_left_alone(table, preset):
+async def test_nothing_is_submitted_if_another_job_was_launched_after_the_plan(table, preset):
     one = operator(table)
     made = await plan(one, preset)
     started(table, "ppo-other", "PENDING", 1)
@@ -199,7 +199,7 @@ async def test_two_operators_in_the_same_moment_launch_one_job(table, preset):
     assert sum(outcome.startswith("submitted") for outcome in outcomes) == 1
 
 
-async def test_who_looks_at_the_end_of_a_minute_waits_for_the_next_and_looks_again(table, preset, monkeypatch):
+async def test_a_launch_at_the_end_of_a_minute_waits_and_lists_the_jobs_again(table, preset, monkeypatch):
     one = operator(table)
     table.now = NOW + 25  # 18:48:57
     made = await plan(one, preset)
@@ -216,7 +216,7 @@ async def test_who_looks_at_the_end_of_a_minute_waits_for_the_next_and_looks_aga
     assert "job ppo-20261121-1848 of this preset is PENDING" in (receipt.refused[0].reason or "")
 
 
-async def test_another_version_of_the_preset_in_the_same_moment_is_not_taken_for_this_one(table, preset):
+async def test_another_version_of_the_preset_launched_at_the_same_moment_is_not_this_job(table, preset):
     one = operator(table)
     made = await plan(one, preset)
 
@@ -231,7 +231,7 @@ async def test_another_version_of_the_preset_in_the_same_moment_is_not_taken_for
     assert len(table.jobs) == 1
 
 
-async def test_an_id_that_a_job_of_another_kind_takes_is_left_to_it(table, preset):
+async def test_the_next_id_is_used_if_another_job_has_taken_the_first(table, preset):
     one = operator(table)
     made = await plan(one, preset)
 
@@ -244,7 +244,7 @@ async def test_an_id_that_a_job_of_another_kind_takes_is_left_to_it(table, prese
     assert receipt.done[0].id == "ppo-20261121-1848-2"
 
 
-async def test_a_ray_at_which_every_id_is_taken_is_not_asked_for_ever(table, preset):
+async def test_a_dashboard_at_which_every_id_is_taken_is_given_up(table, preset):
     one = operator(table)
     made = await plan(one, preset)
 
@@ -258,7 +258,7 @@ async def test_a_ray_at_which_every_id_is_taken_is_not_asked_for_ever(table, pre
     assert len(table.jobs) == launch.MAX_TAKEN_IDS
 
 
-async def test_a_ray_whose_minute_never_ends_is_not_asked_for_ever(table, preset, monkeypatch):
+async def test_a_dashboard_whose_minute_never_ends_is_given_up(table, preset, monkeypatch):
     monkeypatch.setattr(launch, "MINUTE_END_GUARD_S", launch.MINUTE_S)
     waited = []
 
@@ -271,7 +271,7 @@ async def test_a_ray_whose_minute_never_ends_is_not_asked_for_ever(table, preset
     assert len(waited) == launch.MAX_LAST_LOOKS
 
 
-async def test_where_ray_was_slow_a_second_look_tells_of_a_twin(table, preset, monkeypatch):
+async def test_a_second_job_is_reported_after_a_slow_submission(table, preset, monkeypatch):
     monkeypatch.setattr(launch, "MINUTE_END_GUARD_S", -1.0)
     one = operator(table)
     made = await plan(one, preset)
@@ -294,7 +294,7 @@ async def test_a_plan_that_another_has_replaced_is_not_carried_out(table, preset
     assert table.jobs == {}
 
 
-async def test_whoever_launches_again_is_told_that_it_is_not_the_same(table, preset, tmp_path):
+async def test_the_plan_says_that_the_preset_has_changed_since_the_last_launch(table, preset, tmp_path):
     await launched(table, preset)
     assert not [note for note in (await plan(operator(table), preset)).notes if "has changed since" in note]
     (tmp_path / "job" / "train.py").write_text("print(2)")
@@ -316,7 +316,7 @@ async def test_a_variable_that_is_not_set_a_folder_that_is_too_large_and_a_prese
     assert {method for method, _ in table.asked} <= {"GET"}
 
 
-async def test_what_can_never_fit_is_refused_unless_somebody_insists(table, preset, tmp_path):
+async def test_a_job_that_can_never_fit_is_refused_without_force(table, preset, tmp_path):
     preset = written(tmp_path, "job: {entrypoint: sleep 1, entrypoint_num_gpus: 64}")
     here = replace(snapshot(), cluster=Cluster(reachable=True), nodes=(node(1), node(2)))
     made = await plan(operator(table, here), preset)
@@ -334,7 +334,7 @@ async def test_a_refusal_by_ray_is_a_failure_in_a_sentence(table, preset):
     assert (receipt.failed[0].error or "").endswith("answered HTTP 500 (asked to start a job): RuntimeError: no •••")
 
 
-async def test_nobody_waits_for_the_packing_of_a_plan_that_was_given_up(table, preset, tmp_path):
+async def test_a_cancelled_plan_does_not_wait_for_its_packing(table, preset, tmp_path):
     for number in range(3000):
         (tmp_path / "job" / f"{number}.txt").write_text("x")
     task = asyncio.create_task(plan(operator(table), preset))

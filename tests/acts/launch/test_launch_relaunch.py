@@ -58,7 +58,7 @@ def known(table: JobTable, name: str) -> Job:
     return Job(name, submission=name, status=table.jobs[name]["status"], started=table.jobs[name]["start_time"] / 1000)
 
 
-async def test_it_is_submitted_word_for_word_and_says_what_it_was_made_of(table):
+async def test_it_is_submitted_unchanged_and_marked_with_its_origin(table):
     receipt = await launched(table)
     made = table.jobs["by-hand-20261121-1848"]
     assert receipt.done[0].id == "by-hand-20261121-1848"
@@ -79,14 +79,14 @@ async def test_no_secret_of_it_leaves_for_any_eye(table):
     assert table.jobs["by-hand-20261121-1848"]["runtime_env"]["env_vars"]["WANDB_API_KEY"] == SECRET
 
 
-async def test_what_ray_says_against_it_holds_no_secret_either(table):
+async def test_rays_refusal_contains_no_secret(table):
     table.twist = lambda request: httpx.Response(400, text=f"TypeError: {ENV}") if request.method == "POST" else None
     receipt = await launched(table)
     assert "TypeError" in (receipt.failed[0].error or "")
     assert SECRET not in repr(receipt)
 
 
-async def test_its_command_is_given_what_it_had(table):
+async def test_its_command_gets_the_same_resources_as_before(table):
     table.supervisors["by-hand"] = {"state": "DEAD", "required_resources": {"GPU": 1, "memory": 2 * 2**30, "disk": 0.5}}
     made = await plan(operator(table))
     await launched(table)
@@ -95,7 +95,7 @@ async def test_its_command_is_given_what_it_had(table):
     assert not [note for note in made.notes if "reserved" in note]
 
 
-async def test_where_it_had_to_run_is_told_unless_ray_itself_had_put_it_there(table):
+async def test_the_required_labels_are_noted_unless_ray_chose_the_node(table):
     table.supervisors["by-hand"] = {"state": "DEAD", "label_selector": {"ray.io/node-id": "d2d48f36"}}
     assert not [note for note in (await plan(operator(table))).notes if "ran on a node" in note]
     table.supervisors["by-hand"]["label_selector"] = {"gpu": "h100"}
@@ -103,7 +103,7 @@ async def test_where_it_had_to_run_is_told_unless_ray_itself_had_put_it_there(ta
 
 
 @pytest.mark.parametrize("twist", [None, httpx.Response(500, text="no state API")])
-async def test_where_ray_has_forgotten_what_its_command_had_the_plan_says_so(table, twist):
+async def test_the_plan_says_if_ray_no_longer_knows_the_reserved_resources(table, twist):
     table.twist = lambda request: twist if request.url.path == "/api/v0/actors" else None
     (told,) = [note for note in (await plan(operator(table))).notes if "reserved" in note]
     assert "this time nothing is reserved" in told
@@ -128,12 +128,12 @@ async def test_a_job_that_was_made_of_another_is_made_of_the_first_again(table):
     assert (await plan(operator(table))).word == "by-hand"
 
 
-async def test_one_that_has_failed_at_once_needs_no_more_than_any_other(table):
+async def test_an_original_job_that_failed_at_once_needs_no_word(table):
     lay(table, start_time=int((NOW - 2) * 1000))
     assert (await plan(operator(table), known(table, "by-hand"))).word is None
 
 
-async def test_what_has_run_and_seems_never_to_fit_asks_for_its_name(table):
+async def test_a_job_that_has_run_but_seems_never_to_fit_needs_its_name(table):
     lay(table, entrypoint="python -m openrlhf.cli.train_ppo_ray --actor.num_gpus_per_node 64")
     here = replace(snapshot(), cluster=Cluster(reachable=True), nodes=(node(1),))
     one = Launches(Operator(dashboard(table), here))  # type: ignore[arg-type]
@@ -142,7 +142,7 @@ async def test_what_has_run_and_seems_never_to_fit_asks_for_its_name(table):
     assert "by-hand can't run as written" in made.notes[0]
 
 
-async def test_one_that_still_runs_is_told_and_its_name_asked_for(table):
+async def test_a_job_that_still_runs_is_noted_and_needs_its_name(table):
     lay(table, status="RUNNING")
     made = await plan(operator(table), known(table, "by-hand"))
     assert made.word == "by-hand"
@@ -157,7 +157,7 @@ async def test_two_operators_and_a_double_press_make_one_job(table):
     assert {receipt.done[0].id for receipt in receipts if receipt.done} == {"by-hand-20261121-1848"}
 
 
-async def test_its_uploaded_folder_goes_with_it_as_long_as_ray_has_that(table):
+async def test_its_uploaded_folder_is_used_again_while_ray_has_it(table):
     lay(table, runtime_env={"working_dir": URI, "py_modules": [URI]})
     with pytest.raises(NotMeantError, match=rf"no longer has the folder.*\({URI}\).*set its working_dir"):
         await plan(operator(table))
@@ -181,7 +181,7 @@ async def test_its_uploaded_folder_goes_with_it_as_long_as_ray_has_that(table):
         ({"entrypoint": ""}, "does not report the entrypoint of job by-hand"),
     ],
 )
-async def test_what_can_not_be_made_again_is_refused(table, told, said):
+async def test_a_job_that_can_not_be_reproduced_is_refused(table, told, said):
     lay(table, **told)
     with pytest.raises(NotMeantError, match=said):
         await plan(operator(table))
@@ -203,7 +203,7 @@ async def test_an_id_that_is_too_long_or_odd_leaves_room_for_the_time(table):
     assert receipt.done[0].id == f"x-{'y' * 77}-20261121-1848"
 
 
-async def test_no_mark_that_somebody_has_written_makes_a_word_that_nobody_can_type(table):
+async def test_metadata_of_a_job_never_makes_a_word_that_can_not_be_typed(table):
     lay(table, metadata={"cockpit_again": " \u202e"})
     await launched(table)
     assert (await plan(operator(table))).word == "job"

@@ -116,7 +116,7 @@ def test_rayignore_leaves_out_more_and_brings_nothing_back(folder):
     assert "b.bin" in names(folder, RAY_RUNTIME_ENV_IGNORE_GITIGNORE="1")
 
 
-def test_what_ray_leaves_out_of_itself_is_left_out(folder):
+def test_files_that_ray_excludes_are_left_out(folder):
     lay(folder, _git__config="", _venv__bin__python="", a_py="", sub__b_py="")
     (folder / "sub" / "__pycache__").mkdir()
     (folder / "sub" / "__pycache__" / "a.pyc").write_text("")
@@ -170,7 +170,7 @@ def test_behind_links_lie_files_as_ray_packs_them(folder, tmp_path):
     assert unpacked(pack(contents)) == {"deep/x.py": b"x", "reward.py": b"r"}
 
 
-def test_what_cant_be_packed_is_said(folder):
+def test_files_that_can_not_be_packed_are_reported(folder):
     lay(folder, a_py="")
     os.mkfifo(folder / "pipe")
     listener = socket.socket(socket.AF_UNIX)
@@ -188,7 +188,7 @@ def test_what_cant_be_packed_is_said(folder):
     ]
 
 
-def test_what_vanishes_or_changes_while_it_is_packed_is_said(folder, monkeypatch):
+def test_files_that_vanish_or_change_during_packing_are_reported(folder, monkeypatch):
     lay(folder, a_py="1", b_log="2", c_txt="3")
     contents = find_contents(folder)
     (folder / "a.py").unlink()
@@ -228,7 +228,7 @@ def test_a_file_that_grows_without_end_is_given_up(folder, monkeypatch):
         pack(contents)
 
 
-def test_packing_ends_when_nobody_waits_for_it(folder):
+def test_packing_stops_when_its_caller_is_gone(folder):
     lay(folder, a_py="1")
     with pytest.raises(StoppedError):
         find_contents(folder, stopped=lambda: True)
@@ -236,7 +236,7 @@ def test_packing_ends_when_nobody_waits_for_it(folder):
         pack(find_contents(folder), stopped=lambda: True)
 
 
-def test_progress_is_told(folder):
+def test_progress_is_reported(folder):
     lay(folder, a_py="1", b_py="2")
     heard = []
     pack(find_contents(folder), lambda *far: heard.append(far))
@@ -253,7 +253,7 @@ def test_no_folder_is_no_working_dir(tmp_path):
         pack_archive(tmp_path / "file")
 
 
-def test_a_package_that_somebody_has_made_goes_as_it_is(tmp_path):
+def test_a_zip_file_is_uploaded_unchanged(tmp_path):
     with zipfile.ZipFile(tmp_path / "job.zip", "w") as archive:
         archive.writestr("a.py", "1")
     package = pack_archive(tmp_path / "job.zip")

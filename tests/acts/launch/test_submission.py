@@ -32,7 +32,7 @@ def written(tmp_path: Path, text: str, name: str = "ppo") -> Preset:
     return read_preset(path)
 
 
-def test_an_id_tells_the_minute_and_is_numbered_where_it_is_taken():
+def test_an_id_contains_the_minute_and_a_number_if_it_is_taken():
     assert name_for("ppo-{time}", NOON, ()) == "ppo-20261121-1212"
     assert name_for("ppo-{time}", NOON, {"ppo-20261121-1212", "other"}) == "ppo-20261121-1212-2"
     assert name_for("ppo", NOON, {"ppo", "ppo-2"}) == "ppo-3"
@@ -47,7 +47,7 @@ def test_an_id_tells_the_minute_and_is_numbered_where_it_is_taken():
         ("Größe", "", "Gr-e-{time}"),
     ],
 )
-def test_a_template_is_a_presets_own_or_its_name_and_the_time(tmp_path, name, line, template):
+def test_a_template_is_the_presets_own_or_its_name_and_the_time(tmp_path, name, line, template):
     assert template_of(written(tmp_path, f"job:\n  entrypoint: python a.py\n  {line}\n", name)) == template
 
 
@@ -60,7 +60,7 @@ def content(preset: Preset) -> str:
     return content_of(order_of(preset, {}).shown, None)
 
 
-def test_content_is_the_same_for_the_same_job_and_tells_nothing_of_its_secrets(tmp_path):
+def test_the_hash_is_equal_for_the_same_job_and_independent_of_its_secrets(tmp_path):
     text = "job: {{entrypoint: python a.py, env: {{MODE: {mode}, WANDB_API_KEY: {key}}}}}"
     one = content(written(tmp_path, text.format(mode="fast", key="abcdefabcdef1")))
     assert content(written(tmp_path, text.format(mode="fast", key="abcdefabcdef2"))) == one
@@ -95,7 +95,7 @@ def test_a_job_finds_its_preset_by_name(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["~nobody-of-that-name/x", "/etc/passwd", "../ppo.yaml", "ppo.yaml"])
-def test_what_somebody_has_written_into_a_job_is_no_path_to_be_read(name):
+def test_a_path_in_a_jobs_metadata_is_not_read(name):
     assert "not the name of a preset" in str(preset_of_job(Job("j1", preset=name)))
 
 
@@ -119,13 +119,13 @@ def test_a_file_of_ours_is_not_launched_because_a_job_names_another_users_link_t
     assert "belongs to another user" in str(preset_of_job(Job("j1", preset="ppo", metadata=mark)))
 
 
-def test_whoever_launches_a_preset_is_told_of_each_file_whose_content_is_sent(tmp_path):
+def test_the_plan_names_each_file_whose_content_is_sent(tmp_path):
     (tmp_path / "needs.txt").write_text("torch")
     order = order_of(written(tmp_path, "job: {entrypoint: x, runtime_env: {pip: needs.txt}}"), {})
     assert f"runtime_env.pip is read from {tmp_path}/needs.txt" in order.notes
 
 
-def test_a_conda_file_that_is_no_yaml_is_said(tmp_path):
+def test_a_conda_file_that_is_no_yaml_is_an_error(tmp_path):
     (tmp_path / "env.yaml").write_text("[")
     preset = written(tmp_path, "job: {entrypoint: x, runtime_env: {conda: env.yaml}}")
     assert preset.job is not None

@@ -53,28 +53,28 @@ async def whole(handle: Callable[[httpx.Request], httpx.Response], gpus: dict[st
         await ray.close()
 
 
-async def test_it_is_whole_when_all_nodes_and_all_their_gpus_are_there():
+async def test_the_cluster_is_complete_when_all_nodes_have_joined_with_all_their_gpus():
     looks = [[node("10.0.0.1", 8)], [node("10.0.0.1", 8), node("10.0.0.2", 7)], [node("10.0.0.1", 8), node("10.0.0.2", 8)]]
     found, told = await whole(dashboard(looks), {"head": 8.0, "w1": 8.0})
     assert found == 16
     assert [line for line in told if line.startswith("w1")] == ["w1: its node has not joined yet", "w1: 7 of 8 GPUs", "w1: joined"]
 
 
-async def test_a_dead_node_of_the_same_host_is_none():
+async def test_a_dead_node_of_the_same_host_does_not_count():
     looks = [[node("10.0.0.1", 8), node("10.0.0.2", 8, "DEAD")], [node("10.0.0.1", 8), node("10.0.0.2", 8, "DEAD"), node("10.0.0.2", 8)]]
     found, told = await whole(dashboard(looks), {"head": 8.0, "w1": None})
     assert found == 16
     assert "w1: its node has not joined yet" in told
 
 
-async def test_another_session_behind_the_same_address_is_not_believed(monkeypatch: pytest.MonkeyPatch):
+async def test_another_session_at_the_same_address_does_not_count(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(arrival, "JOIN_TIMEOUT_S", 0.6)
     looks = [[node("10.0.0.1", 8), node("10.0.0.2", 8)]]
     with pytest.raises(StepError, match="does not serve session_"):
         await whole(dashboard(looks, "session_2026-11-20_01-17-58_164160_1"), {"head": 8.0, "w1": 8.0})
 
 
-async def test_what_is_missing_in_the_end_is_said(monkeypatch: pytest.MonkeyPatch):
+async def test_the_missing_gpus_are_in_the_error_after_the_timeout(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(arrival, "JOIN_TIMEOUT_S", 0.6)
     with pytest.raises(StepError, match=r"cluster not complete after 1 s: w1: 4 of 8 GPUs"):
         await whole(dashboard([[node("10.0.0.1", 8), node("10.0.0.2", 4)]]), {"head": 8.0, "w1": 8.0})

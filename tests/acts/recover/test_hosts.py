@@ -43,7 +43,7 @@ def plan(*targets: Target, **more: Any) -> Plan:
     return Plan("start", "Start Ray", targets=targets, **more)
 
 
-def test_a_host_that_the_config_places_elsewhere_is_told():
+def test_a_host_with_another_address_in_the_config_is_reported():
     config = (HostEntry("w1", address="192.168.0.2"), HostEntry("head", address="192.168.0.1"))
     assert list(address_conflicts(START, config)) == [
         "w1 has address 192.168.0.2 in the config and 10.0.0.2 in the preset; 192.168.0.2 is used"
@@ -60,7 +60,7 @@ def test_each_host_is_asked_with_its_own_flags_and_the_presets_environment():
     assert all(one["env"] == {"A": "b"} and one["python"] == "/py" and one["survey"] for one in requests.values())
 
 
-def test_workers_are_told_where_the_head_is_and_everybody_which_ray_was_found():
+def test_workers_get_the_address_of_the_head_and_each_host_the_ray_that_was_found():
     requests = start_requests(START, NAMES, {}, {"login-1": HEAD, "w1": WORKER})
     assert (requests["login-1"]["gcs"], requests["w1"]["gcs"]) == (None, "10.0.0.1:6400")
     assert {(one["ray"], one["user"]) for one in requests.values()} == {("/venv/bin/ray", "train")}
@@ -99,7 +99,7 @@ def test_the_ray_of_another_job_on_a_node_that_both_share_is_refused(job: str | 
         ("10.0.0.1:6400", True, True),
     ],
 )
-def test_on_the_head_its_own_port_says_whose_session_it_is(gcs: str, here: bool, ours: bool):
+def test_on_the_head_the_port_decides_whether_a_session_is_this_clusters(gcs: str, here: bool, ours: bool):
     old = "session_2026-11-21_01-00-00_000001_1"
     head = said("login-1", "head", gcs="10.0.0.1:6400", rays=[{"session": old, "gcs": gcs, "here": here}])
     assert sessions_of(START, NAMES, {"login-1": head}) == ((old,) if ours else ())
@@ -116,7 +116,7 @@ def test_on_the_head_its_own_port_says_whose_session_it_is(gcs: str, here: bool,
         ("w1", None, (), False),
     ],
 )
-def test_a_session_whose_own_raylet_has_another_gcs_is_not_stopped_whatever_somebody_has_said_of_it(host, gcs, addresses, another):
+def test_a_session_whose_own_raylet_has_another_gcs_is_never_stopped(host, gcs, addresses, another):
     """Anybody may call a process raylet, and name any session and the preset's GCS."""
     meant = Target("process", host, pid=7, part="raylet", session="session_1", facts={"gcs": gcs})
     reason = why_another_ray(START, NAMES, {"login-1": HEAD}, [meant], addresses)
@@ -139,15 +139,15 @@ def test_nothing_speaks_against_hosts_that_are_alike():
         (plan(HEAD), "w1 is the same host as another host of the preset"),
     ],
 )
-def test_what_speaks_against_one_of_them_is_one_sentence(answered: Plan, sentence: str):
+def test_the_reasons_against_a_start_are_one_sentence(answered: Plan, sentence: str):
     assert why_not(START, NAMES, answered) == sentence
 
 
-def test_versions_that_nobody_knows_speak_against_nothing():
+def test_unknown_versions_are_no_reason_against_a_start():
     assert why_not(START, NAMES, plan(HEAD, said("w1", "worker", ray_version=None, python_version=None))) is None
 
 
-def test_gpus_that_nobody_can_count_are_unknown():
+def test_gpus_that_can_not_be_counted_are_unknown():
     targets = [said("a", "head", num_gpus=8, gpus=8), said("b", "worker", gpus=8, gpus_visible=2), said("c", "worker", gpus=None)]
     assert expected_gpus(targets) == {"a": 8.0, "b": 2.0, "c": None}
 
@@ -178,6 +178,6 @@ def test_two_names_of_one_host_are_found_before_anything_is_stopped():
     assert "head and 10.0.0.1 are the same host (login-1)" in str(same_host({"head": "login-1", "w1": "w1", "10.0.0.1": "login-1"}))
 
 
-def test_what_runs_already_and_the_hosts_numbers_are_told_apart():
+def test_the_line_of_a_host_has_its_running_session_and_its_numbers():
     one = Target("host", "w1", session="session_1", live=True, why=("ray start", "as root, Ray 2.60.0", "8 GPUs by NVML"))
     assert list(host_lines([one])) == ["w1: already runs session_1; as root, Ray 2.60.0; 8 GPUs by NVML"]

@@ -59,7 +59,7 @@ def deeds(called: dict[str, str], plan: Plan, preset: Preset = PRESET, followed:
     return RecoverySteps(monitor, executor, preset, {}, "http://head:8265"), executor
 
 
-async def test_a_launch_that_is_refused_says_why_and_submits_nothing():
+async def test_a_refused_launch_fails_with_the_reason_and_submits_nothing():
     executor: Any = Door(Plan("launch", "Launch", refused=(Target("job", "Ray", reason="it can never fit"),)), {})
     nobody: Any = SimpleNamespace()
     with pytest.raises(StepError, match="it can never fit"):
@@ -73,14 +73,14 @@ async def test_one_host_under_two_names_is_refused_before_it_is_asked_anything()
     assert executor.asked == 0
 
 
-async def test_a_head_that_has_said_nothing_is_not_waited_for():
+async def test_wait_fails_if_the_head_has_not_answered():
     runbook, _ = deeds({"head": "login-1", "10.0.0.1": "w1"}, Plan("start", "Start Ray"))
     await runbook.survey(quiet)
     with pytest.raises(StepError, match="no Ray is known to run on the head"):
         await runbook.wait(quiet, quiet)
 
 
-async def test_every_host_is_told_of_which_job_of_slurms_it_is_a_node():
+async def test_each_request_contains_the_slurm_job_of_the_hosts():
     runbook, executor = deeds({"head": "login-1", "10.0.0.1": "w1"}, Plan("start", "Start Ray"))
     await runbook.survey(quiet)
     assert {host: request["slurm"] for host, request in executor.aim.requests.items()} == {"login-1": "42", "w1": "42"}
@@ -96,7 +96,7 @@ def head_with_ray(**more: Any) -> Target:
     return Target("host", "gpu1", part="head", facts={"gcs": "10.0.0.1:6379", "rays": rays})
 
 
-async def test_on_the_nodes_of_a_job_of_slurms_the_plan_says_which_is_what():
+async def test_the_plan_says_on_which_nodes_of_a_slurm_job_head_and_workers_run():
     runbook, _ = deeds(CALLED, Plan("start", "Start Ray"), ANYWHERE)
     await runbook.survey(quiet)
     assert runbook.describe_placement() == ("Slurm job 42: the head runs on gpu1, workers on login-1",)
@@ -106,7 +106,7 @@ async def test_on_the_nodes_of_a_job_of_slurms_the_plan_says_which_is_what():
 
 
 @pytest.mark.parametrize(("workers", "told"), [(["gpu2", "gpu3"], "workers on gpu2, gpu3"), ([], "no workers")])
-def test_which_node_of_slurms_job_is_what_is_one_sentence(workers: list[str], told: str):
+def test_the_placement_in_a_slurm_job_is_one_sentence(workers: list[str], told: str):
     runbook, _ = deeds(CALLED, Plan("start", "Start Ray"), ANYWHERE)
     runbook.names = {name: name for name in ("gpu1", *workers)}
     assert runbook.describe_placement() == (f"Slurm job 42: the head runs on gpu1, {told}",)
@@ -134,14 +134,14 @@ async def test_the_ray_of_another_job_on_its_nodes_is_refused_before_anything_is
         await runbook.survey(quiet)
 
 
-async def test_hosts_of_which_none_answers_are_not_reachable():
+async def test_hosts_are_unreachable_if_none_answers():
     silent = Plan("start", "Start Ray", unreached=(Unreached("login-1", "login-1: no route"), Unreached("w1", "w1: no route")))
     runbook, _ = deeds({"head": "login-1", "10.0.0.1": "w1"}, silent)
     assert await runbook.survey(quiet) == "login-1: no route; w1: no route"
     assert not runbook.has_answers
 
 
-async def test_a_part_that_is_in_the_way_is_mended_by_stopping_and_all_else_by_hand():
+async def test_a_running_part_of_ray_is_fixed_by_the_step_stop_and_other_obstacles_by_hand():
     half = Target("host", "w1", live=True, session="session_1", reason="only a part of that Ray runs here: raylet, without gcs_server")
     for refused, begin in ((half, "stop"), (replace(half, live=False), None)):
         runbook, _ = deeds({"head": "login-1", "10.0.0.1": "w1"}, Plan("start", "Start Ray", refused=(refused,)))
@@ -152,7 +152,7 @@ async def test_a_part_that_is_in_the_way_is_mended_by_stopping_and_all_else_by_h
         assert runbook.left() == (("only some parts of Ray run on w1 (session_1)", "not started on login-1") if begin else ())
 
 
-async def test_what_runs_already_is_told_to_whoever_goes_on():
+async def test_the_state_after_a_failure_names_hosts_where_ray_runs():
     session = "session_2026-11-21_01-00-00_000001_1"
     rays = [{"session": session, "gcs": "10.0.0.1:6379", "here": True}]
     head = Target("host", "login-1", part="head", facts={"gcs": "10.0.0.1:6379", "rays": rays})
@@ -199,14 +199,14 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_what_ray_writes_into_a_jobs_log_is_no_sign_of_progress():
+async def test_rays_own_lines_in_a_jobs_log_are_no_progress():
     with pytest.raises(StepError, match=r"showed no progress within 1 s$"):
         await followed(Look([RUNS], RAYS))
     assert await followed(Look([RUNS], [*RAYS, "loading the model"])) == "job ppo-1 is RUNNING; last log line: loading the model"
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_actors_that_live_are_a_sign_and_rays_own_are_none():
+async def test_live_actors_are_progress_and_rays_own_are_not():
     trainers = tuple(Actor(str(one), "Trainer", state="ALIVE", job="02000000", needs={"GPU": 8.0}) for one in range(2))
     assert await followed(Look([RUNS], RAYS, trainers)) == "job ppo-1 is RUNNING, 2 actors with 16 GPUs"
     with pytest.raises(StepError, match="showed no progress"):
@@ -247,7 +247,7 @@ class Started:
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_a_check_waits_until_a_ray_that_has_just_started_tells_what_is_free():
+async def test_a_check_waits_until_a_new_ray_reports_its_used_resources():
     monitor: Any = Started()
     nobody: Any = SimpleNamespace()
     wide = replace(PRESET, needs=Needs(bundles=(({"GPU": 8.0}, 1),)))

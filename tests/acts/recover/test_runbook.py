@@ -51,7 +51,7 @@ class Scripted(Recovery):
         return deed
 
 
-def test_the_runbook_of_a_demo_leaves_alone_what_other_rays_have_left_on_the_host():
+def test_the_runbook_of_a_demo_does_not_touch_leftovers_of_other_rays():
     demo = replace(PRESET, ray=RayStart(RayNode("head"), env={MARK: "/tmp/cockpit-demo-x"}))
     assert {step.name for step in Scripted(preset=demo).steps if step.state == "skipped"} == {"kill-orphans", "clean"}
     assert not {step.name for step in Scripted().steps if step.state == "skipped"}
@@ -91,7 +91,7 @@ async def test_nothing_before_the_step_to_go_on_at_is_ever_done(begin, preset, f
     assert recovery.done == left
 
 
-def test_where_no_step_is_left_it_is_said():
+def test_skipping_all_steps_is_an_error():
     with pytest.raises(StepError, match="no step"):
         Scripted(skip=NAMES)
 
@@ -105,7 +105,7 @@ async def test_it_stops_at_the_first_step_that_fails():
     assert states(recovery.steps) == ["done"] * 3 + ["failed"] + ["waiting"] * 5
 
 
-async def test_what_was_done_is_kept_also_where_the_step_fails_and_an_earlier_step_may_mend_it():
+async def test_a_failed_step_keeps_its_receipts_and_names_the_step_to_repeat():
     recovery = Scripted({"start": StepError("w1: only a part of that Ray runs here", "stop"), "wait": StepError("never")})
     await changes(recovery)
     assert recovery.failed is not None
@@ -118,14 +118,14 @@ async def test_a_bug_is_not_taken_for_a_failed_step():
         await changes(Scripted({"clean": ZeroDivisionError()}))
 
 
-async def test_it_goes_on_where_it_is_told_to_and_leaves_out_what_is_not_wanted():
+async def test_it_begins_at_the_given_step_and_skips_the_given_steps():
     recovery = Scripted(begin="start", skip=("check",))
     await changes(recovery)
     assert recovery.done == ["start", "wait", "launch", "follow"]
     assert states(recovery.steps) == ["skipped"] * 4 + ["done", "done", "skipped", "done", "done"]
 
 
-async def test_without_a_job_it_ends_with_a_cluster():
+async def test_without_a_job_the_last_step_is_wait():
     recovery = Scripted(preset=Preset("idle", Path("idle.yaml"), ray=RayStart(RayNode("head"))))
     assert [step.name for step in recovery.steps] == ["stop", "kill-orphans", "clean", "hosts", "start", "wait"]
     assert [step.name for step in Scripted(follow=False).steps][-1] == "launch"
@@ -167,14 +167,14 @@ async def test_hosts_that_a_preset_names_are_not_asked_of_slurm(monkeypatch):
     await check_allocation(Config(slurm=named_allocation("42", "gpu[1-2]")), RayStart(RayNode("gpu1")))
 
 
-async def test_the_presets_secrets_are_in_nothing_that_is_told():
+async def test_the_presets_secrets_are_in_no_step():
     recovery = Scripted({"launch": StepError(f"Ray refused {TOKEN}")})
     assert TOKEN not in repr(await changes(recovery))
     assert recovery.failed is not None
     assert (recovery.failed.error or "").startswith("Ray refused ")
 
 
-async def test_whoever_leaves_in_the_middle_ends_the_deed_that_is_under_way():
+async def test_leaving_a_run_cancels_the_running_step():
     recovery = Scripted()
     steps = recovery.run()
     await anext(steps)
