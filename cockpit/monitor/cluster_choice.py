@@ -115,7 +115,7 @@ class ClusterChoice:
             self._poller.report_fault("cockpit", bug(error))
             return
         if self.address is address and self.is_astray:
-            self._poller.tell_others(others)
+            self._poller.set_other_rays(others)
 
     def follow(self, address: Address) -> None:
         """Ask this dashboard from now on; where its session was chosen, only as long as that one answers there."""

@@ -52,7 +52,7 @@ class PortQuestions:
     def _forget_others(self, wanted: tuple[WantedPort, ...]) -> None:
         self._answers = {one: answer for one, answer in self._answers.items() if one in wanted}
         self._due = {one: due for one, due in self._due.items() if one in wanted}
-        self._poller.tell_ports(tuple(self._answers.values()))
+        self._poller.set_ports(tuple(self._answers.values()))
 
     async def _ask_all(self, due: list[WantedPort]) -> None:
         for one in due:
@@ -61,7 +61,7 @@ class PortQuestions:
             self._answers.pop(one, None)
             if answer is not None:
                 self._answers[one] = answer
-        self._poller.tell_ports(tuple(self._answers.values()))
+        self._poller.set_ports(tuple(self._answers.values()))
 
     async def _ask(self, wanted: WantedPort) -> Port | None:
         """`None`: it can't be asked; the finding then says how to find out."""

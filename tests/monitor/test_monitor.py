@@ -261,7 +261,7 @@ async def test_a_single_look_at_a_wrong_address_waits_until_the_others_were_aske
     monitor.poller.update_host(here(session("session_1", 9265), taken=monitor.clock(), gpus=()))
     assert monitor.poller.parts.cluster.others is None, "no snapshot has told the choice of this host yet"
     assert not monitor.coverage.is_complete()
-    monitor.poller.tell_others(())
+    monitor.poller.set_other_rays(())
     assert monitor.coverage.is_complete()
 
 
@@ -496,7 +496,7 @@ async def test_a_dead_node_is_looked_at_as_soon_as_it_is_published(look, monkeyp
     monkeypatch.setattr(monitor.pool, "set_targets", asked.append)
     monitor.poller.update_host(here(nodes=(node(1).id,)))
     facts = NodeFacts(nodes=(node(1), node(3, state="DEAD")), workers=(), holders=())
-    monitor.poller._learn("ray.nodes", facts)
+    monitor.poller._store("ray.nodes", facts)
     await until(lambda: asked and asked[-1])
     assert set(asked[-1]) == {"node3"}
 
@@ -771,7 +771,7 @@ async def test_a_host_whose_gpu_processes_have_no_known_owner_is_waited_for_and_
     monitor.poller.update_host(here())
     holder = Holder(WORKER.id, 0, 77, 1 << 30)
     facts = NodeFacts(nodes=(node(1), WORKER, node(3, state="DEAD")), workers=(), holders=(holder,))
-    monitor.poller._learn("ray.nodes", facts)
+    monitor.poller._store("ray.nodes", facts)
     monitor.poller.rejoin()
     assert set(monitor.coverage.unanswered_hosts()) == {"node2"}
     told = Host("node2", taken=NOW, processes=(), gpus=(), nodes=(WORKER.id,))

@@ -25,7 +25,7 @@ class Poller:
     def clock(self) -> float:
         return self.now
 
-    def tell_ports(self, ports: tuple[Port, ...]) -> None:
+    def set_ports(self, ports: tuple[Port, ...]) -> None:
         self.told: tuple[Port, ...] = ports
 
 
