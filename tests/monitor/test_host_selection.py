@@ -22,7 +22,7 @@ def selected(known: Snapshot, *, named: bool = True, **config: object) -> tuple[
     place = KubernetesPlace("default", "ray") if named else KubernetesPlace("default", "ray", CLUSTER, inside=True)
     pool = SimpleNamespace(local="laptop", set_targets=wanted.append)
     selection = HostSelection(Config(kubernetes=place, **config), pool, named=True)  # type: ignore[arg-type]  # as a pool is
-    selection.hear(known)
+    selection.on_snapshot(known)
     return wanted[-1], selection
 
 
@@ -45,7 +45,7 @@ def test_a_node_is_reached_by_the_name_of_its_pod_and_no_longer_when_that_is_gon
     _, selection = selected(well)
     assert selection.entry(node(2)) == WORKER
     gone = snapshot(nodes=(node(1),), processes=(), kubernetes=RayCluster("default", "ray", pods=()))
-    selection.hear(gone)
+    selection.on_snapshot(gone)
     assert "ray-worker" not in selection.select_others(gone)
     assert selection.entry(node(2)) == HostEntry("node2", address="10.0.0.2")
 

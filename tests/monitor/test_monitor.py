@@ -486,7 +486,7 @@ async def test_never_means_never(look, monkeypatch):
     asked = []
     monitor = look(Config(probe_hosts="never", hosts=(HostEntry("w7"),)))
     monkeypatch.setattr(monitor.pool, "set_targets", asked.append)
-    monitor.selection.hear(snapshot(cluster=Cluster(reachable=False)))
+    monitor.selection.on_snapshot(snapshot(cluster=Cluster(reachable=False)))
     assert not asked
 
 

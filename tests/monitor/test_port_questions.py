@@ -52,7 +52,7 @@ def made() -> tuple[Poller, Pool, PortQuestions]:
 
 
 async def heard(questions: PortQuestions, snapshot: Snapshot) -> None:
-    questions.hear(snapshot)
+    questions.on_snapshot(snapshot)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
 
