@@ -65,7 +65,7 @@ class HostSelection:
         suspects: set[str | None] = set()
         """Nodes with a process that the followed Ray does not know, on the GPU or left over.
 
-        What a probe has found out about it since must not end the probing: then it would be unknown again.
+        They stay suspects after the probe has classified the process: without the probe it would be unknown again.
         """
         for process in snapshot.processes or ():
             is_owned = process.kind in _OWNED_KINDS and process.ours is not False
@@ -95,7 +95,7 @@ class HostSelection:
         return named_apart(reached.values())
 
     def _entries(self, nodes: Sequence[Node], snapshot: Snapshot) -> Iterator[HostEntry]:
-        """How to reach the hosts of these nodes, without nodes whose raylet runs on this host, perhaps in a container.
+        """How to reach the hosts of these nodes. A node whose raylet runs on this host, perhaps in a container, is left out.
 
         Ray forgets the host names of dead nodes: a dead node's host is that of a living node with its address.
         """
@@ -111,7 +111,7 @@ class HostSelection:
 
 
 def _hides_gpus(node: Node, snapshot: Snapshot) -> bool:
-    """Whether Ray assigns GPUs on a living node whose agent sees none: NVML may fail, and only a probe finds out why."""
+    """Whether a living node offers GPUs that its agent does not see: NVML may fail, and only a probe finds out why."""
     offered = node.resources.get("GPU")
     has_gpus = bool(offered and offered.total) and node.agent.seen is not None
     return node.state == "ALIVE" and has_gpus and not snapshot.index.machine(node).gpus
