@@ -26,7 +26,7 @@ module.RETRY_S = 0.2
 recorder = Recorder(Path(sys.argv[1]))
 print("begun", flush=True)
 for number, snapshot in enumerate(snapshots(int(sys.argv[2]))):
-    recorder.hear(snapshot)
+    recorder.on_snapshot(snapshot)
     while recorder._waiting.qsize():
         time.sleep(0.001)
     print(number, recorder.state.reason, flush=True)

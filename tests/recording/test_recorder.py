@@ -39,7 +39,7 @@ def record(root, *heard, recorder=None, **options):
     """The recorder after it has heard these and ended."""
     recorder = recorder or Recorder(root, **options)
     for snapshot in heard:
-        recorder.hear(snapshot)
+        recorder.on_snapshot(snapshot)
         while recorder._waiting.qsize():
             threading.Event().wait(0.001)
     end(recorder)
@@ -112,7 +112,7 @@ def test_its_own_begin_and_end_are_events(root):
 
 def test_a_second_cockpit_says_that_another_one_records(root):
     first, second = Recorder(root), None
-    first.hear(at(0))
+    first.on_snapshot(at(0))
     while first.state.path is None:
         threading.Event().wait(0.001)
     second = record(root, at(1))
@@ -124,10 +124,10 @@ def test_a_second_cockpit_says_that_another_one_records(root):
 
 def test_what_is_said_of_one_cluster_is_not_said_of_the_next(root):
     first, second = Recorder(root), Recorder(root)
-    first.hear(at(0))
+    first.on_snapshot(at(0))
     while first.state.path is None:
         threading.Event().wait(0.001)
-    second.hear(at(1))
+    second.on_snapshot(at(1))
     while second.state.reason is None:
         threading.Event().wait(0.001)
     here = world.snapshot().cluster
@@ -136,7 +136,7 @@ def test_what_is_said_of_one_cluster_is_not_said_of_the_next(root):
     other = replace(here, address="http://10.0.0.1:8366", session="session_2026-11-22_00-00-00_000000_1")
     assert second.state_of(connecting).reason is None
     assert second.state_of(other).reason is None
-    second.hear(at(10, cluster=other))
+    second.on_snapshot(at(10, cluster=other))
     while second.state.path is None:  # at once, and not when the first cluster would be tried again
         threading.Event().wait(0.001)
     assert second.state_of(other).path is not None
@@ -157,16 +157,16 @@ def test_without_locks_it_records_in_a_file_of_its_own_and_says_so(root, monkeyp
 def test_a_full_disk_is_said_and_it_goes_on_when_there_is_room(root, monkeypatch):
     recorder = Recorder(root)
     monkeypatch.setattr(recording_of, "RETRY_S", 0.0)
-    write = writing._write_whole
+    write = os.write
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     states = []
 
     def write_or_not(file, data):
         if len(states) == 1:
             raise full
-        write(file, data)
+        return write(file, data)
 
-    monkeypatch.setattr(writing, "_write_whole", write_or_not)
+    monkeypatch.setattr(writing.os, "write", write_or_not)
     for number, snapshot in enumerate((at(0), at(5), at(10))):
         recorder._try_to_record(snapshot)
         states.append(recorder.state)
@@ -208,7 +208,7 @@ def test_a_disk_that_hangs_fills_no_memory(root, monkeypatch):
     held, recorder = threading.Event(), Recorder(root)
     monkeypatch.setattr(recorder, "_try_to_record", lambda _: held.wait())
     for second in range(0, 500, 5):
-        recorder.hear(at(second))
+        recorder.on_snapshot(at(second))
     assert recorder._waiting.qsize() <= recording_of.MAX_WAITING
     held.set()
     end(recorder)
@@ -263,7 +263,7 @@ def test_old_recordings_go_when_it_begins(root, monkeypatch):
 
 def test_after_its_end_nothing_more_is_recorded(root):
     recorder = record(root, at(0))
-    recorder.hear(at(5))
+    recorder.on_snapshot(at(5))
     recorder.close()
     assert Recording.open(only_folder(root)).end == world.NOW
 
