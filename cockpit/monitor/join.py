@@ -43,14 +43,13 @@ class Join:
         self._made: dict[Callable[..., Any], tuple[tuple[Any, ...], Any]] = {}
         """The last result of each step, with its arguments."""
         self._waits = PendingReasons()
-        self._node_usage = _NodeUsage()
 
     def __call__(self, parts: Parts, now: float) -> Snapshot:
         """One snapshot of all parts, as of `now`."""
         of = self._make
         cluster = of(_with_session, parts.cluster, parts.nodes, parts.hosts)
         places = of(_host_by_node, parts.nodes, parts.hosts, cluster.session)
-        listed = of(self._node_usage, parts.nodes, parts.status)
+        listed = of(_with_usage, parts.nodes, parts.status)
         reported = of(list_reported_processes, parts.nodes)
         waiting = self._waits(parts)
         return Snapshot(
@@ -118,33 +117,20 @@ def _host_by_node(facts: NodeFacts | None, hosts: Mapping[str, Host], session: s
     return {node: place for node, place in places.items() if node not in dead}
 
 
-class _NodeUsage:
-    """Adds to Ray's nodes how much of their resources is in use; unknown, not 0, if Ray's status doesn't list a node.
-
-    A node stays the same object while neither it nor its usage changes.
-    """
-
-    def __init__(self) -> None:
-        self._made: dict[str, tuple[Node, Mapping[str, Quantity], Node]] = {}
-
-    def __call__(self, facts: NodeFacts | None, status: StatusFacts | None) -> tuple[Node, ...] | None:
-        if facts is None:
-            return None
-        before, self._made = self._made, {}
-        usage_by_node = (status.usage if status else None) or {}
-        nodes: list[Node] = []
-        for node in facts.nodes:
-            if usage := usage_by_node.get(node.id or ""):
-                made = before.get(node.key)
-                if made is None or made[0] is not node or made[1] != usage:
-                    used = {
-                        name: Quantity(usage[name].used if name in usage else has.used, has.total) for name, has in node.resources.items()
-                    }
-                    made = (node, usage, replace(node, resources=used))
-                self._made[node.key] = made
-                node = made[2]  # noqa: PLW2901 the same node, with its usage
+def _with_usage(facts: NodeFacts | None, status: StatusFacts | None) -> tuple[Node, ...] | None:
+    """Adds to Ray's nodes how much of their resources is in use; unknown, not 0, if Ray's status doesn't list a node."""
+    if facts is None:
+        return None
+    usage_by_node = (status.usage if status else None) or {}
+    nodes: list[Node] = []
+    for node in facts.nodes:
+        usage = usage_by_node.get(node.id or "")
+        if usage:
+            used = {name: Quantity(usage[name].used if name in usage else has.used, has.total) for name, has in node.resources.items()}
+            nodes.append(replace(node, resources=used))
+        else:
             nodes.append(node)
-        return tuple(nodes)
+    return tuple(nodes)
 
 
 def _join_nodes(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Mapping
-from operator import is_
 from typing import Generic, TypeVar
 
 import msgspec
@@ -91,32 +90,20 @@ def _fresh_facts(parts: Parts, failed: Container[str]) -> WaitFacts | None:
 
 
 class _ReasonedValues(Generic[T]):
-    """Values with their reasons; the same objects as before where nothing has changed, since the screen compares by identity."""
+    """Values with their reasons; the same tuple as before if neither has changed, since the screen compares by identity."""
 
     def __init__(self, is_pending: Callable[[T], bool]) -> None:
         self._is_pending: Callable[[T], bool] = is_pending
-        self._made: dict[str, tuple[T, T]] = {}
-        """By id: the value without and with its reason."""
         self._last: tuple[tuple[T, ...] | None, Mapping[str, Reason], tuple[T, ...] | None] = (None, {}, None)
         """The last arguments and their result."""
 
     def of(self, listed: tuple[T, ...] | None, why: Mapping[str, Reason]) -> tuple[T, ...] | None:
-        if listed is None:
-            return None
-        if self._last[0] is listed and self._last[1] is why:
-            return self._last[2]
-        before, self._made = self._made, {}
-        is_pending, values = self._is_pending, list(listed)
-        for number, each in enumerate(listed):
-            if not is_pending(each):
-                continue
-            reason, made = why.get(each.id) or Reason(each.why), before.get(each.id)
-            if made is None or made[0] != each or Reason(made[1].why, made[1].wait) != reason:
-                made = (each, replace(each, why=reason.why, wait=reason.wait))
-            self._made[each.id] = made
-            values[number] = made[1]
-        # A tuple of the same objects as the given or the last one stays that one.
-        same = (old for old in (listed, self._last[2]) if old is not None and len(old) == len(values) and all(map(is_, old, values)))
-        result = next(same, None) or tuple(values)
-        self._last = (listed, why, result)
-        return result
+        if listed is None or not any(map(self._is_pending, listed)):
+            return listed
+        if self._last[0] is not listed or self._last[1] is not why:
+            values: list[T] = []
+            for each in listed:
+                reason = (why.get(each.id) or Reason(each.why)) if self._is_pending(each) else None
+                values.append(replace(each, why=reason.why, wait=reason.wait) if reason else each)
+            self._last = (listed, why, tuple(values))
+        return self._last[2]

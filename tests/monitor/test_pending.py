@@ -237,10 +237,11 @@ def test_a_name_that_is_still_mangled_is_no_missing_resource():
 
 def test_an_unchanged_world_is_not_judged_again(monkeypatch):
     join, listed = Join(), nodes((8, 0))
-    first = join(parts(listed, waiting()), NOW)
+    facts = parts(listed, waiting())
+    first = join(facts, NOW)
     monkeypatch.setattr(pending_reasons, "Reasons", None)
     hotter = replace(listed, nodes=tuple(with_figures(each, cpu=99.0, seen=NOW) for each in listed.nodes))
-    again = join(parts(hotter, waiting(), asked=NOW + 5, grouped=NOW + 5), NOW + 5)
+    again = join(replace(facts, nodes=hotter, as_of={"ray.status": NOW + 5, "ray.placement_groups": NOW + 5}), NOW + 5)
     assert again.actors is first.actors
 
 
