@@ -32,7 +32,7 @@ def past():
     return Past()
 
 
-def test_of_what_was_never_heard_nothing_is_known(past):
+def test_an_unknown_series_has_no_values(past):
     assert past.tail() == [None] * 5
     assert past.history.tail("node:nobody", "gpu", 0, 3) == [None] * 3
 
@@ -43,7 +43,7 @@ def test_the_newest_value_is_last(past):
     assert past.tail() == [None, None, 10, 20, 30]
 
 
-def test_only_so_many_steps_are_asked_for_and_told(past):
+def test_a_tail_has_exactly_the_requested_steps(past):
     for value in range(10):
         past.hear(value)
     assert past.tail(width=3) == [7, 8, 9]
@@ -77,7 +77,7 @@ def test_two_values_within_a_step_are_one(past):
     assert past.tail() == [None, None, None, None, 90]
 
 
-def test_an_idle_gpu_is_zero_and_one_that_does_not_say_is_unknown(past):
+def test_an_idle_gpu_is_zero_and_one_without_a_rate_is_unknown(past):
     past.hear(0)
     past.hear(None)
     assert past.tail(width=2) == [0, None]
@@ -97,7 +97,7 @@ def test_facts_that_were_old_when_they_came_are_not_of_now(past):
     assert past.tail() == [None] * 4 + [60]
 
 
-def test_a_node_that_nobody_has_seen_is_not_recorded(past):
+def test_a_node_without_a_sample_is_not_recorded(past):
     past.history.record(Snapshot(taken=past.now, nodes=(node(1, seen=None),)))
     assert past.tail() == [None] * 5
 
@@ -166,7 +166,7 @@ def test_a_gpu_is_idle_since_it_was_busy_last(past):
     assert idle(past) == (0, False)
 
 
-def test_a_gpu_that_nobody_saw_busy_may_be_idle_for_longer(past):
+def test_a_gpu_that_was_never_seen_busy_may_be_idle_for_longer(past):
     for value in (0, 0):
         past.hear(value)
     assert idle(past) == (2 * STEP_S, True)
@@ -224,7 +224,7 @@ def test_a_gpu_that_several_of_its_processes_hold_counts_once():
         {"nodes": (node(1, seen=NOW - STALE_AFTER_S - 10),)},
     ],
 )
-def test_of_a_job_whose_gpus_are_not_known_there_is_a_gap_and_not_a_zero(unknown):
+def test_a_job_with_unknown_gpus_has_a_gap_and_not_a_zero(unknown):
     history = History()
     step(history, 1, gpu(0, utilization=90.0), gpu(1, utilization=90.0), **unknown)
     assert history.job_tail("01000000", "gpu", 2) == [None, None]

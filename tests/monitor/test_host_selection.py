@@ -29,12 +29,12 @@ def selected(known: Snapshot, *, named: bool = True, **config: object) -> tuple[
 WORKER = HostEntry("ray-worker", address="10.0.0.2")
 
 
-def test_when_ray_is_down_the_pods_that_run_are_looked_at():
+def test_when_ray_is_down_running_pods_are_probed():
     down = snapshot(cluster=Cluster("http://10.0.0.1:8265", reachable=False), nodes=None, processes=(), kubernetes=FOUND)
     assert selected(down, named=False)[0] == {"ray-worker": WORKER}
 
 
-def test_pods_of_a_raycluster_that_was_named_are_looked_at_as_hosts_that_were_named():
+def test_pods_of_a_named_raycluster_are_probed_as_named_hosts():
     well = snapshot(nodes=(node(1), node(2)), processes=(), kubernetes=FOUND)
     assert selected(well)[0] == {"ray-worker": WORKER}
     assert selected(well, named=False)[0] == {}
@@ -54,7 +54,7 @@ TRAIN = HostEntry("train")
 ENGINE = "docker exec -i {name} {python} -"
 
 
-def test_containers_of_the_config_are_looked_into_and_waited_for_also_while_ray_is_well():
+def test_containers_of_the_config_are_probed_and_awaited_also_while_ray_is_up():
     well = snapshot(nodes=(node(1),), processes=(), hosts={"laptop": Host("laptop", taken=NOW, local=True)})
     listed = {"named": False, "hosts": (TRAIN,), "origins": {"hosts": "config.yaml:1"}}
     wanted, selection = selected(well, reach=ENGINE, **listed)

@@ -57,7 +57,7 @@ async def heard(questions: PortQuestions, snapshot: Snapshot) -> None:
     await asyncio.sleep(0)
 
 
-async def test_the_probe_of_its_host_is_asked_once_a_minute_and_secrets_stay_there():
+async def test_the_probe_is_asked_for_a_port_once_a_minute_and_secrets_are_redacted():
     poller, pool, questions = made()
     for _ in range(3):
         await heard(questions, world(FAILED))
@@ -70,7 +70,7 @@ async def test_the_probe_of_its_host_is_asked_once_a_minute_and_secrets_stay_the
     assert len(pool.asked) == 2
 
 
-async def test_nobody_is_asked_where_no_job_wanted_a_port():
+async def test_no_host_is_asked_if_no_job_wanted_a_port():
     poller, pool, questions = made()
     for there in (world(), world(replace(FAILED, status="RUNNING")), world(replace(FAILED, message="CUDA out of memory"))):
         await heard(questions, there)
@@ -79,7 +79,7 @@ async def test_nobody_is_asked_where_no_job_wanted_a_port():
     assert (pool.asked, poller.told) == ([], ())
 
 
-async def test_what_is_over_is_forgotten():
+async def test_ports_that_no_job_wants_any_more_are_forgotten():
     poller, _, questions = made()
     await heard(questions, world(FAILED))
     assert poller.told
@@ -87,7 +87,7 @@ async def test_what_is_over_is_forgotten():
     assert poller.told == ()
 
 
-async def test_a_probe_that_can_not_be_asked_or_talks_nonsense_tells_nothing():
+async def test_a_probe_that_fails_or_sends_nonsense_gives_no_answer():
     for answer in (None, {"listeners": [{"pid": "x"}]}, {}):
         poller, pool, questions = made()
         pool.answer = answer

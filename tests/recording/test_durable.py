@@ -1,4 +1,4 @@
-"""What a recording outlives, with real processes, signals and file systems."""
+"""A recording survives kills, full disks and links, with real processes and file systems."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_when_one_ends_the_other_takes_over(root):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts a small file system")
-def test_a_full_disk_is_said_ends_nothing_and_leaves_what_was_written(tmp_path):
+def test_a_full_disk_is_a_reason_and_leaves_a_readable_recording(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40m,mode=700", "tmpfs", str(disk)], check=True)

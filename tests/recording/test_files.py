@@ -37,12 +37,12 @@ def test_a_block_is_packed_against_those_before_it():
     assert len(packer.pack(noise, anew=True)) > 1000
 
 
-def test_no_more_is_unpacked_than_a_record_says():
+def test_no_more_bytes_are_unpacked_than_a_record_states():
     bomb = zstandard.ZstdCompressor().compress(bytes(1 << 30))
     assert Unpacker().unpack(bomb, 100) == bytes(100)
 
 
-def test_what_needs_more_memory_than_we_use_ourselves_is_refused():
+def test_a_block_that_needs_a_larger_window_than_ours_is_refused():
     parameters = zstandard.ZstdCompressionParameters(window_log=27)
     wide = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     payload = wide.compress(os.urandom(1000)) + wide.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)

@@ -22,7 +22,7 @@ def test_a_finding_begins_and_ends():
     assert told(found, Snapshot()) == [(9.0, "finding", "end", "critical", FINDING.text)]
 
 
-def test_a_finding_that_gets_worse_is_told_once_and_one_that_gets_better_is_not():
+def test_a_finding_that_gets_worse_is_one_event_and_one_that_gets_better_is_none():
     mild, bad = Snapshot(findings=(replace(FINDING, level="info"),)), Snapshot(findings=(FINDING,))
     assert told(mild, bad) == [(9.0, "finding", "worse", "critical", FINDING.text)]
     assert has_news(mild, bad)
@@ -57,15 +57,15 @@ def test_a_job_begins_and_ends_in_the_state_that_shows_it():
     assert text == "job train1 ended: FAILED: KeyError: 'x'"
 
 
-def test_jobs_that_were_there_before_anybody_looked_are_no_events():
+def test_jobs_of_the_first_snapshot_are_no_events():
     assert told(Snapshot(jobs=None), Snapshot(jobs=(RUNNING, FAILED))) == []
 
 
-def test_a_job_that_ended_between_two_looks_has_both():
+def test_a_job_that_ended_between_two_snapshots_has_a_begin_and_an_end():
     assert [phase for _, _, phase, _, _ in told(Snapshot(jobs=()), Snapshot(jobs=(FAILED,)))] == ["begin", "end"]
 
 
-def test_news_are_what_would_be_events():
+def test_events_are_news():
     jobs = Snapshot(jobs=(RUNNING,))
     assert has_news(Snapshot(), Snapshot(findings=(FINDING,)))
     assert has_news(jobs, Snapshot(jobs=(FAILED,)))

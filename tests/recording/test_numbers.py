@@ -38,7 +38,7 @@ def test_zero_is_not_unknown():
     assert (PERCENT.encode(None), PERCENT.encode(0.0), PERCENT.decode(PERCENT.encode(0.0))) == (0, 1, 0.0)
 
 
-def test_what_no_host_can_mean_is_unknown():
+def test_impossible_numbers_are_unknown():
     assert [PERCENT.encode(value) for value in (math.nan, math.inf, -1.0)] == [0, 0, 0]
     assert [AMOUNT.encode(value) for value in (-1, 1 << 80)] == [0, 0]
     assert LETTER.encode("running") == 0

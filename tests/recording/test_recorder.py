@@ -58,14 +58,14 @@ def only_folder(root):
     return found
 
 
-def test_what_the_poller_publishes_can_be_read(root):
+def test_recorded_snapshots_can_be_read(root):
     recorder = record(root, at(0), at(5))
     recording = Recording.open(only_folder(root))
     assert [one.taken for one in recording.walk()] == [world.NOW, world.NOW + 5]
     assert (recorder.state.path, recorder.state.reason) == (recording._readers[0].segment.path, None)
 
 
-def test_between_two_steps_only_what_begins_or_ends_is_recorded(root):
+def test_between_two_steps_only_events_are_recorded(root):
     found = (world.finding(),)
     record(root, at(0), at(1.4), at(2.8, findings=found), at(3.2, findings=found), at(2.8 + STEP_S, findings=found))
     assert [round(one.taken - world.NOW, 3) for one in Recording.open(only_folder(root)).walk()] == [0.0, 2.8, 2.8 + STEP_S]
@@ -79,7 +79,7 @@ def test_it_waits_until_it_is_known_which_ray_it_is_but_not_for_ever(root):
     assert only_folder(root).name == "head-8265"
 
 
-def test_while_another_ray_has_not_said_which_it_is_nothing_is_recorded(root):
+def test_while_the_session_of_another_ray_is_unknown_nothing_is_recorded(root):
     record(
         root,
         at(0),
@@ -110,7 +110,7 @@ def test_its_own_begin_and_end_are_events(root):
     assert own[0].text.endswith("started recording")
 
 
-def test_a_second_cockpit_says_that_another_one_records(root):
+def test_a_second_cockpit_states_that_another_one_records(root):
     first, second = Recorder(root), None
     first.on_snapshot(at(0))
     while first.state.path is None:
@@ -122,7 +122,7 @@ def test_a_second_cockpit_says_that_another_one_records(root):
     end(first)
 
 
-def test_what_is_said_of_one_cluster_is_not_said_of_the_next(root):
+def test_the_state_of_one_cluster_is_not_that_of_the_next(root):
     first, second = Recorder(root), Recorder(root)
     first.on_snapshot(at(0))
     while first.state.path is None:
@@ -154,7 +154,7 @@ def test_without_locks_it_records_in_a_file_of_its_own_and_says_so(root, monkeyp
     assert f"-{os.getpid()}.cockpit" in recorder.state.path.name
 
 
-def test_a_full_disk_is_said_and_it_goes_on_when_there_is_room(root, monkeypatch):
+def test_after_a_full_disk_recording_goes_on_when_there_is_space(root, monkeypatch):
     recorder = Recorder(root)
     monkeypatch.setattr(recording_of, "RETRY_S", 0.0)
     write = os.write
@@ -177,7 +177,7 @@ def test_a_full_disk_is_said_and_it_goes_on_when_there_is_room(root, monkeypatch
     assert [one.taken - world.NOW for one in Recording.open(only_folder(root)).walk()] == [0.0, 10.0]
 
 
-def test_a_folder_that_may_not_be_written_is_said_with_what_to_do(root, monkeypatch):
+def test_a_folder_that_can_t_be_written_is_a_reason_with_advice(root, monkeypatch):
     def refuse(folder):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/nonexistent")
 
@@ -194,7 +194,7 @@ def test_a_reason_of_our_own_is_not_taken_for_the_kernels(root, monkeypatch):
     assert record(root, at(0)).state.reason == "not recorded: /there: it is another user's"
 
 
-def test_a_disk_too_small_for_recordings_is_said(root, monkeypatch):
+def test_a_disk_too_small_for_recordings_is_the_reason_why_none_is_made(root, monkeypatch):
     monkeypatch.setattr(recording_of, "bytes_allowed", lambda *_: 1000)
     assert record(root, at(0)).state.reason == "not recorded: the disk has too little space for recordings"
 
@@ -268,7 +268,7 @@ def test_after_its_end_nothing_more_is_recorded(root):
     assert Recording.open(only_folder(root)).end == world.NOW
 
 
-def test_nothing_heard_is_nothing_written(root, recorder):
+def test_without_snapshots_nothing_is_written(root, recorder):
     assert recorder.state == RecorderState()
     record(root, Snapshot())
     assert not root.exists()
