@@ -103,7 +103,7 @@ class ClusterMonitor:
         return self._started is not None
 
     def publish_to(self, publish: Callable[[Snapshot], None]) -> ClusterMonitor:
-        """After `start`: call this from `run` on, with what is known by then and with every later snapshot."""
+        """After `start`: publish to this function from `run` on, beginning with the last snapshot."""
         self._publish = publish
         return self
 

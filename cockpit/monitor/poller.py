@@ -265,6 +265,7 @@ class Poller:
             wake.clear()
             try:
                 failures = 0 if await self._ask(source, wake) else failures + 1
+                usual = source.pause()
             except Exception as error:  # noqa: BLE001 no `SourceError`, so a bug of ours: it must be seen, and must end no polling
                 if self._wakes.get(source.name) is wake:
                     self.report_fault(source.name, bug(error))
@@ -273,8 +274,8 @@ class Poller:
                 await asyncio.sleep(LONGEST_BACKOFF_S)
                 continue
             doublings = 0 if source.name == "ray.identity" else min(failures, 6)  # identity is cheap, and all others wait for it
-            pause = min(source.pause() * 2**doublings, max(LONGEST_BACKOFF_S, source.pause())) * random.uniform(1.0, 1.1)  # noqa: S311
-            await wait_for_event(wake, pause)
+            pause = min(usual * 2**doublings, max(LONGEST_BACKOFF_S, usual))
+            await wait_for_event(wake, pause * random.uniform(1.0, 1.1))  # noqa: S311 not all sources at once
 
     async def _ask(self, source: Source[Any], wake: asyncio.Event) -> bool:
         """Read a source once; whether it has answered."""
