@@ -13,8 +13,8 @@ from cockpit.acts.plan import RAY
 from cockpit.recording.events import Event, Phase
 from cockpit.trust import is_plain
 
-READ_BYTES, MAX_LINE_BYTES = 1 << 20, 32 << 20
-"""Bytes to read at a time, and of one line: an action on a hundred thousand processes. Longer lines are left out."""
+MAX_LINE_BYTES = 32 << 20
+"""An action on a hundred thousand processes. Longer lines are left out."""
 MAX_ROWS = 200
 """Targets that are kept of each kind of outcome; the text of the event has their number."""
 MAX_TEXT = 500
@@ -57,20 +57,13 @@ class ActsLog:
         return [event for line in lines.splitlines() if (event := _read_event(line, hosts, shift)) is not None]
 
     def _read_on(self) -> bytes:
-        """At least to the end of a line, if there is one; nothing from a link, or a file that another user could have made."""
+        """The next bytes; none from a link, or from a file that another user could have made."""
         try:
             file = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         except OSError:
             return b""
         try:
-            if not is_plain(os.fstat(file)):
-                return b""
-            size = READ_BYTES
-            text = os.pread(file, size, self._read)
-            while b"\n" not in text and len(text) == size < MAX_LINE_BYTES:
-                size *= 2
-                text = os.pread(file, size, self._read)
-            return text
+            return os.pread(file, MAX_LINE_BYTES, self._read) if is_plain(os.fstat(file)) else b""
         except OSError:
             return b""
         finally:

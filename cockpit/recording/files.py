@@ -44,10 +44,11 @@ MAX_EVENT_BYTES: Final = 1 << 20
 """An unpacked block of events."""
 MAX_SEGMENT_BYTES: Final = 1 << 30
 MAX_RECORDS: Final = 200_000
-"""In one segment: five times those of a day with an event in every snapshot."""
+"""In one segment, damaged ones too: five times those of a day with an event in every snapshot."""
 MAX_WINDOW_BYTES: Final = 1 << 23
 LEVEL: Final = 3
 READ_BYTES: Final = 1 << 20
+SEARCH_BYTES: Final = 1 << 16
 
 
 class RecordKind(IntEnum):
@@ -180,16 +181,15 @@ class Segment:
     def scan(self) -> None:
         """Find the records that were written since the last scan."""
         self._size = size = min(os.fstat(self._file).st_size, MAX_SEGMENT_BYTES)
-        place = self._scanned
-        window = _Window(self._file)
-        while place + _RECORD.size <= size and len(self.records) < MAX_RECORDS:
-            record = _parse_record(window.bytes_at(place, _RECORD.size), place, size)
+        place, damaged = self._scanned, 0
+        while place + _RECORD.size <= size and len(self.records) + damaged < MAX_RECORDS:
+            record = self._read_record(place, size)
             if record is None:
-                found = window.find(_MARK, place + 1, size)
+                found = self._find_mark(place + 1, size)
                 if found is None:
                     break
                 self.lost += found - place
-                place = found
+                place, damaged = found, damaged + 1
                 continue
             self.records.append(record)
             place = record.begin + record.length
@@ -224,36 +224,27 @@ class Segment:
             raise RecordingError(f"the header of {self.path.name} is damaged") from None
         return header, _HEADER.size + length
 
+    def _read_record(self, place: int, size: int) -> Record | None:
+        """The record at a place in the segment of this size; `None`: there is none."""
+        head = os.pread(self._file, _RECORD.size, place)
+        if len(head) < _RECORD.size:
+            return None
+        mark, checksum, length, unpacked, kind, time = _RECORD.unpack(head)
+        begin = place + _RECORD.size
+        most_unpacked = MAX_EVENT_BYTES if kind == RecordKind.EVENTS else MAX_BLOCK_BYTES
+        fits = length <= MAX_PACKED_BYTES and unpacked <= most_unpacked and begin + length <= size
+        return Record(kind, time, begin, length, unpacked, checksum) if mark == _MARK and fits and 0 <= time < MAX_TIME else None
 
-class _Window:
-    """Reads a file a megabyte at a time."""
-
-    def __init__(self, file: int) -> None:
-        self._file, self._begin, self._data = file, 0, b""
-
-    def bytes_at(self, place: int, count: int) -> bytes:
-        if not self._begin <= place <= place + count <= self._begin + len(self._data):
-            self._begin, self._data = place, os.pread(self._file, READ_BYTES, place)
-        return self._data[place - self._begin : place - self._begin + count]
-
-    def find(self, what: bytes, place: int, end: int) -> int | None:
-        while place + len(what) <= end:
-            self._begin, self._data = place, os.pread(self._file, READ_BYTES, place)
-            if (at := self._data.find(what)) >= 0:
+    def _find_mark(self, place: int, size: int) -> int | None:
+        """The next place where a record may begin."""
+        while place + len(_MARK) <= size:
+            data = os.pread(self._file, SEARCH_BYTES, place)
+            if (at := data.find(_MARK)) >= 0:
                 return place + at
-            place += max(1, len(self._data) - len(what) + 1)
+            if len(data) < len(_MARK):  # the file was truncated meanwhile
+                return None
+            place += len(data) - len(_MARK) + 1
         return None
-
-
-def _parse_record(head: bytes, place: int, size: int) -> Record | None:
-    """The record at a place in a segment of this size; `None`: there is none."""
-    if len(head) < _RECORD.size:
-        return None
-    mark, checksum, length, unpacked, kind, time = _RECORD.unpack(head)
-    begin = place + _RECORD.size
-    most_unpacked = MAX_EVENT_BYTES if kind == RecordKind.EVENTS else MAX_BLOCK_BYTES
-    fits = length <= MAX_PACKED_BYTES and unpacked <= most_unpacked and begin + length <= size
-    return Record(kind, time, begin, length, unpacked, checksum) if mark == _MARK and fits and 0 <= time < MAX_TIME else None
 
 
 def list_segments(folder: Path) -> Iterator[Path]:

@@ -36,8 +36,6 @@ KEY_EVERY_S, LARGE_KEY_EVERY_S = 300.0, 900.0
 SEGMENT_S = 86400.0
 SEGMENT_BYTES = 256 << 20
 FSYNC_EVERY_S = 60.0
-ROWS_AT_ONCE = 100
-"""Rows that are packed before the thread yields, so that the screen can handle keys meanwhile."""
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -155,12 +153,6 @@ def pack(frame: Frame) -> bytes:
     """The frame in msgpack, without secrets."""
     for name in (*TABLES, *OTHER_TABLES):
         change: Change[object] | None = getattr(frame, name)
-        if change is None or change.edit is None:
-            continue
-        packed: list[object] = []
-        for number, row in enumerate(change.edit, 1):
-            packed.append(row if isinstance(row, tuple) else pack_row(row))
-            if number % ROWS_AT_ONCE == 0:
-                time.sleep(0)
-        change.edit = packed
+        if change is not None and change.edit is not None:
+            change.edit = [row if isinstance(row, tuple) else pack_row(row) for row in change.edit]
     return _encoder.encode(frame)

@@ -77,6 +77,13 @@ def test_no_more_records_are_listed_than_a_day_can_have(tmp_path, monkeypatch):
     assert len(written(tmp_path, *[pack_record(RecordKind.EVENTS, float(at), b"?", 1)[0] for at in range(9)]).records) == 3
 
 
+def test_a_file_full_of_false_beginnings_of_records_is_not_searched_to_its_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MAX_RECORDS", 10)
+    beginnings = pack_record(RecordKind.KEY, 5.0, b"?", 1)[0][:4] * 1000
+    segment = written(tmp_path, beginnings)
+    assert (segment.records, segment.lost, segment.torn) == ([], 40, len(beginnings) - 40)
+
+
 def test_a_record_with_another_time_than_was_written_is_damaged(tmp_path):
     segment = written(tmp_path, pack_record(RecordKind.EVENTS, 5.0, b"payload", 7)[0])
     assert segment.payload(segment.records[0]) == b"payload"
