@@ -218,9 +218,9 @@ def oom(by="ray", pid=77, ago=60.0, **more):
     return OomKill(by, NOW - ago, pid, **more)
 
 
-def kills_of(*told, **of_host):
+def kills_of(*recorded, **of_host):
     """The kills that are joined from Ray's answer and a host's logs."""
-    return joined(nodes=node_facts(node(1)), oom=OomFacts(told) if told else None, hosts={"node1": host(**of_host)}).oom_kills
+    return joined(nodes=node_facts(node(1)), oom=OomFacts(recorded) if recorded else None, hosts={"node1": host(**of_host)}).oom_kills
 
 
 def test_kills_are_unknown_without_a_source_and_empty_without_a_kill():

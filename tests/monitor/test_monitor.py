@@ -144,14 +144,14 @@ async def test_a_given_address_is_followed_at_once(look):
 
 async def test_a_monitor_that_was_started_early_publishes_its_facts_when_it_is_run(look):
     """The screen is imported meanwhile."""
-    monitor, told = look(Config(address="http://head:8265"), begin=False), []
+    monitor, received = look(Config(address="http://head:8265"), begin=False), []
     monitor.start()
     await published(monitor, here())
-    running = asyncio.ensure_future(monitor.publish_to(told.append).run())
-    await until(lambda: told)
-    assert HERE in told[0].hosts
+    running = asyncio.ensure_future(monitor.publish_to(received.append).run())
+    await until(lambda: received)
+    assert HERE in received[0].hosts
     monitor.poller.update_host(here(session("session_1", 9265)))
-    await until(lambda: told[-1].hosts[HERE].sessions)
+    await until(lambda: received[-1].hosts[HERE].sessions)
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
@@ -259,22 +259,22 @@ async def test_a_single_look_at_a_wrong_address_waits_for_the_other_rays(look, m
     monitor.choice.ray = Ray("http://10.0.0.1:9999", clock=monitor.clock)
     monitor.poller.answered.add("ray.identity")
     monitor.poller.update_host(here(session("session_1", 9265), taken=monitor.clock(), gpus=()))
-    assert monitor.poller.parts.cluster.others is None, "no snapshot has told the choice of this host yet"
+    assert monitor.poller.parts.cluster.others is None, "the choice has had no snapshot with this host yet"
     assert not monitor.coverage.is_complete()
     monitor.poller.set_other_rays(())
     assert monitor.coverage.is_complete()
 
 
 async def test_findings_about_one_address_end_as_soon_as_another_is_followed(look, monkeypatch):
-    told = []
+    received = []
     monkeypatch.setattr(Ray, "answer", SourceError("connection refused", "silent"))
-    monitor = look(Config(address="http://10.0.0.1:9999"), publish=lambda made: told.append((made.cluster.address, made.findings)))
+    monitor = look(Config(address="http://10.0.0.1:9999"), publish=lambda made: received.append((made.cluster.address, made.findings)))
     monitor.poller.update_host(here(taken=monitor.clock()))
     await until(lambda: [one.code for one in monitor.poller.snapshot.findings] == ["address-wrong"])
     monkeypatch.setattr(Ray, "answer", Cluster("http://10.0.0.1:9265", "2.60.0", "session_1", reachable=True))
     monitor.choice.follow(Address("http://10.0.0.1:9265", "session_1"))
-    await until(lambda: told[-1][0] == "http://10.0.0.1:9265")
-    assert not [found for address, found in told if address == "http://10.0.0.1:9265" and found]
+    await until(lambda: received[-1][0] == "http://10.0.0.1:9265")
+    assert not [found for address, found in received if address == "http://10.0.0.1:9265" and found]
 
 
 async def test_a_person_is_asked_to_choose_only_once(look):
@@ -774,10 +774,10 @@ async def test_a_host_with_unknown_gpu_processes_is_awaited_and_a_dead_one_is_no
     monitor.poller._store("ray.nodes", facts)
     monitor.poller.rejoin()
     assert set(monitor.coverage.unanswered_hosts()) == {"node2"}
-    told = Host("node2", taken=NOW, processes=(), gpus=(), nodes=(WORKER.id,))
-    monitor.poller.update_host(told)
+    sample = Host("node2", taken=NOW, processes=(), gpus=(), nodes=(WORKER.id,))
+    monitor.poller.update_host(sample)
     assert set(monitor.coverage.unanswered_hosts()) == {"node2"}, "that no Ray lives there is not said yet"
-    monitor.poller.update_host(replace(told, sessions=()))
+    monitor.poller.update_host(replace(sample, sessions=()))
     assert not monitor.coverage.unanswered_hosts()
 
 

@@ -69,9 +69,9 @@ def queued(**needs):
 def test_a_reason_names_the_job_and_actor_that_hold_the_resources():
     critic = actor(1, class_="Critic", node=W1, needs={"GPU": 2.0})
     jobs = (Job("train1", "02000000", status="RUNNING"),)
-    told = why(nodes((8, 0), (2, 0)), critic, waiting(), jobs=jobs)
+    reason = why(nodes((8, 0), (2, 0)), critic, waiting(), jobs=jobs)
     known = "node2 has 8 but 2 are reserved by job train1 (actor Critic), node1 has 8 but 8 are reserved"
-    assert told.startswith(f"needs 8 GPUs on one node; {known}")
+    assert reason.startswith(f"needs 8 GPUs on one node; {known}")
 
 
 def test_a_group_of_an_ended_job_is_named_as_such():
@@ -81,8 +81,8 @@ def test_a_group_of_an_ended_job_is_named_as_such():
 
 
 def test_a_groups_reason_has_rays_own_words_behind_it():
-    told = why(nodes((0, 0)), groups=(group(bundles=(Bundle({"GPU": 9.0}),), why="no nodes could hold it"),))
-    assert told == "never fits on these nodes: needs 9 GPUs on one node; node1 has 8 (Ray: no nodes could hold it)"
+    reason = why(nodes((0, 0)), groups=(group(bundles=(Bundle({"GPU": 9.0}),), why="no nodes could hold it"),))
+    assert reason == "never fits on these nodes: needs 9 GPUs on one node; node1 has 8 (Ray: no nodes could hold it)"
 
 
 def test_on_a_cluster_that_grows_nothing_is_impossible_for_ever():
@@ -90,8 +90,8 @@ def test_on_a_cluster_that_grows_nothing_is_impossible_for_ever():
 
 
 def test_an_actor_of_a_waiting_group_has_the_groups_reason():
-    told = why(nodes((0, 0)), waiting(placement_group=f"{7:036x}"), groups=(group(bundles=(Bundle({"GPU": 9.0}),)),))
-    assert told == "its placement group waits: never fits on these nodes: needs 9 GPUs on one node; node1 has 8"
+    reason = why(nodes((0, 0)), waiting(placement_group=f"{7:036x}"), groups=(group(bundles=(Bundle({"GPU": 9.0}),)),))
+    assert reason == "its placement group waits: never fits on these nodes: needs 9 GPUs on one node; node1 has 8"
 
 
 def test_an_actors_group_counts_as_removed_once_the_list_is_newer_than_the_actor():
@@ -105,8 +105,8 @@ def test_an_actors_group_counts_as_removed_once_the_list_is_newer_than_the_actor
 def test_an_actor_in_a_placed_group_waits_for_others_there():
     placed = group(state="CREATED", bundles=(Bundle({"GPU": 1.0}, HEAD), Bundle({"GPU": 1.0}, HEAD)))
     inside = {"placement_group": placed.id, "needs": {"GPU": 1.0}, "bundle": 1}
-    told = why(nodes((2, 0)), actor(1, class_="Rollout", **inside), waiting(**inside), groups=(placed,), demand=queued(GPU=1.0))
-    assert told == "in its placement group it needs 1 GPU on one node; bundle 1 has 1 but 1 is reserved by job 02000000 (actor Rollout)"
+    reason = why(nodes((2, 0)), actor(1, class_="Rollout", **inside), waiting(**inside), groups=(placed,), demand=queued(GPU=1.0))
+    assert reason == "in its placement group it needs 1 GPU on one node; bundle 1 has 1 but 1 is reserved by job 02000000 (actor Rollout)"
     anywhere = waiting(placement_group=placed.id, needs={"GPU": 1.0})
     assert why(nodes((2, 0)), actor(1, **inside), anywhere, groups=(placed,), demand=queued(GPU=1.0)) is None
 
@@ -119,8 +119,8 @@ def test_an_actor_that_ray_no_longer_queues_is_being_started():
 
 def test_free_gpus_may_be_fractions_of_several_gpus():
     parted = [actor(number, node=HEAD, needs={"GPU": 0.5}) for number in (1, 2)]
-    told = why(nodes((1, 0)), *parted, waiting(needs={"GPU": 7.0}), demand=queued(GPU=7.0))
-    assert "but Ray keeps it queued: the free GPUs may be fractions of several GPUs, or it may be bound to a node" in told
+    reason = why(nodes((1, 0)), *parted, waiting(needs={"GPU": 7.0}), demand=queued(GPU=7.0))
+    assert "but Ray keeps it queued: the free GPUs may be fractions of several GPUs, or it may be bound to a node" in reason
 
 
 def test_a_new_request_is_judged_once_the_report_is_newer():
@@ -137,8 +137,8 @@ def test_an_actor_whose_constructor_runs_holds_its_resources():
 
 
 def test_an_actor_that_declares_nothing_needs_a_cpu_to_be_placed():
-    told = why(nodes((0, 16)), waiting(needs={}), demand=queued(CPU=1.0))
-    assert told == "needs 1 CPU on one node; node1 has 16 but 16 are reserved by tasks or starting workers"
+    reason = why(nodes((0, 16)), waiting(needs={}), demand=queued(CPU=1.0))
+    assert reason == "needs 1 CPU on one node; node1 has 16 but 16 are reserved by tasks or starting workers"
 
 
 def test_an_actor_that_is_restarted_is_judged_too():
@@ -159,16 +159,16 @@ def test_without_a_strategy_there_is_a_reason_only_if_no_strategy_could_place_it
 
 def test_of_a_group_that_lost_a_node_only_the_lost_bundles_wait():
     half = group(state="RESCHEDULING", strategy="STRICT_SPREAD", bundles=(Bundle({"GPU": 8.0}, HEAD), Bundle({"GPU": 8.0}, W1)))
-    told = why(nodes((8, 0)), groups=(half,))
-    assert told.startswith("never fits on these nodes: needs 8 GPUs on one node; no node is allowed to run it")
+    reason = why(nodes((8, 0)), groups=(half,))
+    assert reason.startswith("never fits on these nodes: needs 8 GPUs on one node; no node is allowed to run it")
 
 
 def test_both_jobs_of_a_deadlock_have_it_as_reason():
     held = [group(number, state="CREATED", bundles=(Bundle({"GPU": 8.0}, f"{number:056x}"),), job=f"0{number}000000") for number in (1, 2)]
     wanted = [group(number, job=f"0{number - 2}000000") for number in (3, 4)]
     snapshot = Join()(parts(nodes((8, 0), (8, 0)), groups=(*held, *wanted)), NOW)
-    (told,) = {each.why for each in snapshot.placement_groups[2:]}
-    assert told.startswith(
+    (reason,) = {each.why for each in snapshot.placement_groups[2:]}
+    assert reason.startswith(
         "deadlock, none continues until one releases its resources: needs 8 GPUs on one node; node1 has 8 but 8 are reserved"
     )
     assert {each.wait for each in snapshot.placement_groups[2:]} == {"deadlock"}
@@ -196,8 +196,8 @@ def test_a_node_without_the_label_has_room():
 def test_a_job_that_waits_for_what_it_holds_itself_is_no_deadlock_with_others():
     mine = actor(1, class_="Critic", node=HEAD, needs={"GPU": 8.0})
     assert word(nodes((8, 0)), mine, waiting()) == "itself"
-    told = "its own job holds what it needs: needs 8 GPUs on one node; node1 has 8 but 8 are reserved by job 02000000 (actor Critic)"
-    assert why(nodes((8, 0)), mine, waiting()) == told
+    reason = "its own job holds what it needs: needs 8 GPUs on one node; node1 has 8 but 8 are reserved by job 02000000 (actor Critic)"
+    assert why(nodes((8, 0)), mine, waiting()) == reason
 
 
 def test_an_uncertain_reason_has_no_word():
@@ -220,11 +220,11 @@ def test_reasons_stay_while_nothing_of_ray_answers(source):
     join, never = Join(), waiting(needs={"GPU": 9.0})
     spoken = {"ray.status": NOW, "ray.placement_groups": NOW, "ray.identity": NOW - 8, "ray.gcs": NOW}
     first = replace(parts(nodes((8, 0)), never), as_of=spoken)
-    told = join(first, NOW).actors
+    actors = join(first, NOW).actors
     silent = replace(
         first, faults={("ray.nodes", None): Fault("ray.nodes", "silent", NOW + 5), (source, None): Fault(source, "x", NOW + 9)}
     )
-    assert join(silent, NOW + 60).actors is told
+    assert join(silent, NOW + 60).actors is actors
     answered = replace(silent, as_of={**spoken, "ray.identity": NOW + 12, "ray.gcs": NOW + 12})
     assert join(answered, NOW + 60).actors[-1].why is None
 
@@ -254,7 +254,7 @@ def test_reasons_are_found_again_when_their_facts_change():
 
 def test_of_a_large_cluster_reasons_are_found_again_rarely_but_at_once_with_a_sources_first_answer():
     clock = [0.0]
-    told = pending.PendingReasons(lambda: clock[0])
+    reasons = pending.PendingReasons(lambda: clock[0])
     large = [
         NodeFacts(nodes=tuple(node(1 + n, resources={"GPU": Quantity(used, 8.0)}) for n in range(101)), workers=(), holders=())
         for used in (8, 7)
@@ -262,7 +262,7 @@ def test_of_a_large_cluster_reasons_are_found_again_rarely_but_at_once_with_a_so
     actors = ActorFacts(actors=(actor(1, state="PENDING_CREATION", needs={"GPU": 9.0}, since=NOW - 60), actor(2)), counts={}, complete=True)
 
     def why(facts, listed=actors, jobs=None):
-        return told(Parts(nodes=facts, actors=listed, jobs=jobs)).actors[0]
+        return reasons(Parts(nodes=facts, actors=listed, jobs=jobs)).actors[0]
 
     first = why(large[0]).why
     assert "8" in first
@@ -380,11 +380,11 @@ def test_without_the_facts_for_it_tasks_have_no_reason(lack):
 @pytest.mark.parametrize("lost", [["ray.status"], ["ray.actors"], ["ray.nodes", "ray.identity", "ray.gcs", "ray.status", "ray.actors"]])
 def test_reasons_of_tasks_grow_old_with_their_source_and_stay(lost):
     join, read = Join(), parts(nodes((0, 0), (0, 0)), waiting(), demand=(LARGE,))
-    told = join(read, NOW).demand
-    assert told[0].why
+    reason = join(read, NOW).demand
+    assert reason[0].why
     faults = {(source, None): Fault(source, "silent", NOW + 5) for source in lost}
     for listed in (nodes((8, 0), (0, 0)), nodes((8, 0), (8, 0))):
-        assert join(replace(read, nodes=listed, faults=faults), NOW + 9).demand == told
+        assert join(replace(read, nodes=listed, faults=faults), NOW + 9).demand == reason
 
 
 def test_if_only_the_node_list_is_stale_tasks_have_no_reason():
@@ -420,6 +420,6 @@ def test_absurd_facts_make_no_absurd_sentence(resources, actors, groups, demand)
     read = parts(listed, *actors, groups=tuple(groups), demand=(Demand(demand, 1),))
     snapshot = Join()(read, NOW)
     assert [each.id for each in snapshot.actors] == [each.id for each in actors]
-    for told in [each.why for each in (*snapshot.actors, *snapshot.placement_groups, *snapshot.demand) if each.why]:
-        assert not {"nan", "inf", "None", "\x1b"} & set(told.replace(";", " ").split())
-        assert len(told) < 3000
+    for reason in [each.why for each in (*snapshot.actors, *snapshot.placement_groups, *snapshot.demand) if each.why]:
+        assert not {"nan", "inf", "None", "\x1b"} & set(reason.replace(";", " ").split())
+        assert len(reason) < 3000

@@ -69,8 +69,8 @@ def test_after_a_kill_all_that_was_written_can_be_read_and_the_next_cockpit_goes
 
 def test_of_two_that_start_together_one_records(root):
     children = [recording(root, 60, "time.sleep(0.02)") for _ in range(2)]
-    told = [child.communicate()[0] for child in children]
-    refused = ["recorded by another cockpit, pid" in text for text in told]
+    outputs = [child.communicate()[0] for child in children]
+    refused = ["recorded by another cockpit, pid" in text for text in outputs]
     assert any(refused)
     assert read(root).damage == []
 

@@ -59,9 +59,9 @@ def test_rows_that_differ_in_numbers_alone_have_the_same_rest():
 
 def test_clocks_are_kept_to_fifty_megahertz_and_reasons_stay_the_bits_that_they_are():
     calm, busy = (Gpu(0, clock=clock, clock_reasons=bits, links=GpuLinks(5, 5, 16, 16)) for clock, bits in ((1980, 0), (1213, 0x44)))
-    told = with_codes(calm, iter(codes_of(busy)))
-    assert (told.clock, told.clock_reasons, told.links) == (1200, 0x44, GpuLinks(5, 5, 16, 16))
-    assert type(told.clock) is int
+    changed = with_codes(calm, iter(codes_of(busy)))
+    assert (changed.clock, changed.clock_reasons, changed.links) == (1200, 0x44, GpuLinks(5, 5, 16, 16))
+    assert type(changed.clock) is int
     assert with_codes(busy, iter(codes_of(Gpu(0)))).clock_reasons is None
 
 

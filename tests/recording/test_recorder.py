@@ -35,10 +35,10 @@ def at(seconds, **more):
     return replace(world.snapshot(), taken=world.NOW + seconds, **more)
 
 
-def record(root, *heard, recorder=None, **options):
-    """The recorder after it has heard these and ended."""
+def record(root, *snapshots, recorder=None, **options):
+    """A recorder that has recorded these snapshots and ended."""
     recorder = recorder or Recorder(root, **options)
-    for snapshot in heard:
+    for snapshot in snapshots:
         recorder.on_snapshot(snapshot)
         while recorder._waiting.qsize():
             threading.Event().wait(0.001)
