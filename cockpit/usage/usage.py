@@ -154,13 +154,27 @@ class Usage:
             self.fleet_sums.add(sample.fleet, step)
         else:
             self.unwatched_s += max(0.0, step)
+        # Each owner, first those that have nothing any more.
         for owner, before in self._owners.items():
             before.now = sample.uses.get(owner)
         for owner, use in sample.uses.items():
-            self._add_use(owner, use, step, is_watched=is_watched)
+            known = self._owners.get(owner)
+            if known is None:
+                if len(self._owners) >= MAX_OWNERS:
+                    continue
+                known = self._owners[owner] = OwnerUsage(owner)
+            elif not is_watched and known.seen_s:
+                known.unwatched_s += max(0.0, step)
+            known.now, known.user = use, use.user or known.user
+            known.gpu_memory, known.host_memory = _most(known.gpu_memory, use.gpu_memory), _most(known.host_memory, use.host_memory)
+            if is_watched:
+                known.seen_s += step
+                known.reserved_s += 0.0 if use.reserved is None else step
+                known.held_s += 0.0 if use.held is None else step
+                known.sums.add(use, step)
         for job in snapshot.jobs or ():
-            if (known := self.of_job(job)) is not None:
-                known.job = job
+            if (its := self.of_job(job)) is not None:
+                its.job = job
         self._mark_memory(snapshot)
         self._count_restarts(snapshot)
         self._count_kills(snapshot)
@@ -169,22 +183,6 @@ class Usage:
     def is_of_another_session(self, snapshot: Snapshot) -> bool:
         """Whether Ray was restarted, or another Ray is followed."""
         return None not in (self.session, snapshot.cluster.session) and self.session != snapshot.cluster.session
-
-    def _add_use(self, owner: Owner, use: Use, step: float, *, is_watched: bool) -> None:
-        known = self._owners.get(owner)
-        if known is None:
-            if len(self._owners) >= MAX_OWNERS:
-                return
-            known = self._owners[owner] = OwnerUsage(owner)
-        elif not is_watched and known.seen_s:
-            known.unwatched_s += max(0.0, step)
-        known.now, known.user = use, use.user or known.user
-        known.gpu_memory, known.host_memory = _most(known.gpu_memory, use.gpu_memory), _most(known.host_memory, use.host_memory)
-        if is_watched:
-            known.seen_s += step
-            known.reserved_s += 0.0 if use.reserved is None else step
-            known.held_s += 0.0 if use.held is None else step
-            known.sums.add(use, step)
 
     def _mark_memory(self, snapshot: Snapshot) -> None:
         """Remember for each job the moment when one of its hosts was fullest."""
