@@ -34,7 +34,7 @@ def attach_recorder(config: Config, monitor: ClusterMonitor) -> Recorder | None:
     if config.readonly or not config.record:
         return None
     recorder = Recorder(recordings_path(), config.recording, acts_log=audit_path())
-    monitor.poller.subscribe(recorder.hear)
+    monitor.poller.subscribe(recorder.on_snapshot)
     monitor.ending.append(recorder.close)
     return recorder
 

@@ -1,4 +1,4 @@
-"""Who has answered by now: Ray's sources, this host's probe, and those of other hosts that matter to a single look."""
+"""Knows which sources have answered: those of Ray, this host's probe, and the probes of hosts that a single look needs."""
 
 from __future__ import annotations
 
@@ -14,77 +14,71 @@ from cockpit.sources.probes.pool import has_complete_sample
 
 
 class Coverage:
-    """Asked by whoever must know everything before going on: a single look, an act that is planned."""
+    """Used before a single look ends and before an action is planned: both need all facts."""
 
     def __init__(self, config: Config, poller: Poller, choice: ClusterChoice, selection: HostSelection) -> None:
         self._config, self._poller, self._choice, self._selection = config, poller, choice, selection
-        self._reaches_hosts = config.reach != THROUGH_RAY
-        """Whether probes get to other hosts: through Ray only acts do."""
+        self._are_hosts_probed = config.reach != THROUGH_RAY  # through Ray only actions reach other hosts
 
     def is_complete(self) -> bool:
-        """Whether everything that is asked has answered or failed."""
-        probed = self._has_looked_around(self._selection.local)
-        if (
-            self._selection.everywhere
-            and self._reaches_hosts
-            and not all(map(self._has_looked_around, self._selection.select_hosts(self._poller.snapshot)))
-        ):
-            return False
+        """Whether every source has answered or failed."""
+        is_probed = self._has_sample(self._selection.local)
+        if self._selection.everywhere and self._are_hosts_probed:
+            is_probed = is_probed and all(map(self._has_sample, self._selection.select_hosts(self._poller.snapshot)))
         if self._choice.ray is None:
-            return bool(self._choice.choices) and probed
+            return bool(self._choice.choices) and is_probed
         cluster = self._poller.parts.cluster
-        others_unknown = self._choice.is_astray and cluster.others is None
+        if not is_probed or (self._choice.has_wrong_address and cluster.others is None):
+            return False
         is_down = "ray.identity" in self._poller.answered and not cluster.reachable
-        return probed and not others_unknown and (is_down or not self._find_unanswered())
+        return is_down or not self._unanswered_sources()
 
     def silent_sources(self) -> set[str]:
-        """Sources of a dashboard that is there, which have neither answered nor failed yet."""
-        return set() if self._poller.parts.cluster.reachable is False else self._find_unanswered()
+        """Sources of a reachable dashboard that have neither answered nor failed yet."""
+        return set() if self._poller.parts.cluster.reachable is False else self._unanswered_sources()
+
+    def _unanswered_sources(self) -> set[str]:
+        sources = self._choice.ray.sources if self._choice.ray is not None else ()
+        return {source.name for source in sources} - self._poller.answered
 
     def unanswered_hosts(self) -> Mapping[str, HostEntry]:
-        """The hosts that a person has named, or whose GPU processes have no known owner, of which no probe has told everything."""
+        """Hosts without a complete sample that were named, or whose GPU processes have no known owner."""
         if self._config.probe_hosts == "never":
             return {}
         awaited = self._selection.select_awaited(self._poller.snapshot)
-        return {name: entry for name, entry in awaited.items() if not self._has_looked_around(name)}
+        return {name: entry for name, entry in awaited.items() if not self._has_sample(name)}
 
-    def told_hosts(self) -> set[str]:
-        """Other hosts of which a probe has told everything, sessions too: those may come later."""
+    def complete_hosts(self) -> set[str]:
+        """Other hosts whose probes have reported everything; the sessions may come after the first sample."""
         parts, now = self._poller.parts, self._poller.clock()
         others = (host for host in parts.hosts.values() if not host.local and host.sessions is not None)
         return {host.name for host in others if has_complete_sample(host, parts.nodes, now)}
 
     async def wait_until_complete(self, timeout: float) -> None:
-        """Wait until everybody who is asked has answered once, but not longer than that; it is in the snapshot then."""
+        """Wait until every source has answered once and the snapshot has its facts, but at most `timeout` seconds."""
         if self.is_complete():
             return
         deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline and not self._is_complete_with_newest():
+        while time.monotonic() < deadline:
+            if self.is_complete():
+                self._poller.rejoin()
+                if self.is_complete():  # still, with the hosts that Ray has listed only now
+                    break
             await self._poller.change(deadline - time.monotonic())
         self._poller.rejoin()
 
     async def wait_for_hosts(self, timeout: float) -> None:
-        """Wait until every other host that matters to a single look has answered, but not longer than that."""
+        """Wait until every host has answered that a single look needs, but at most `timeout` seconds."""
         deadline = time.monotonic() + timeout
-        self._selection.hear(self._poller.snapshot)
-        while self._reaches_hosts and self.unanswered_hosts() and time.monotonic() < deadline:
+        self._selection.on_snapshot(self._poller.snapshot)
+        while self._are_hosts_probed and self.unanswered_hosts() and time.monotonic() < deadline:
             await self._poller.change(deadline - time.monotonic())
 
-    def _is_complete_with_newest(self) -> bool:
-        """Whether it is complete with what was heard last: hosts of which Ray has told only now are to be looked at too."""
-        if self.is_complete():
-            self._poller.rejoin()
-        return self.is_complete()
+    def _has_sample(self, name: str) -> bool:
+        """Whether a host's probe has reported its processes, GPUs and sessions, or can't be reached.
 
-    def _find_unanswered(self) -> set[str]:
-        sources = self._choice.ray.sources if self._choice.ray is not None else ()
-        return {source.name for source in sources} - self._poller.answered
-
-    def _has_looked_around(self, name: str) -> bool:
-        """Whether a host's probe has seen its processes, GPUs and sessions, or can't be reached: a first sample may come before them.
-
-        Sessions prove what is left over; a temp dir that hangs keeps nobody waiting beyond their patience. In a Slurm job it is also to
-        be known in which job each runs: that of another one is not meant.
+        Sessions come after the first sample, and prove which processes are left over; the wait for them is bounded even if a temp dir
+        hangs. In a Slurm job the Slurm job of each session must be known too: sessions of other jobs are not meant.
         """
         parts = self._poller.parts
         if ("probe", name) in parts.faults:

@@ -1,4 +1,4 @@
-"""Holds the last good answer of every source, from which the join makes a snapshot."""
+"""The last good answer of every source, from which the join makes a snapshot."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Parts(msgspec.Struct, frozen=True, eq=False, gc=False):
     allocation: Allocation | None = None
     kubernetes: RayCluster | None = None
     expected: tuple[tuple[str, str], ...] = ()
-    """Name and address of the hosts in the config, as Ray may know them. They have a row even before any source has reported them."""
+    """Name and address of the hosts in the config. They have a row even before any source has reported them."""
     slurm_ids: frozenset[str] = frozenset()
     faults: Mapping[tuple[str, str | None], Fault] = {}
     as_of: Mapping[str, float] = {}
 
     def forget_ray(self) -> Parts:
-        """Drops the answers of the last Ray: they are not true of another cluster."""
+        """Drops all answers of Ray: they are not true of another cluster."""
         return replace(self, nodes=None, status=None, actors=None, groups=None, jobs=None, oom=None)

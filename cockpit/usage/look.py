@@ -1,11 +1,10 @@
-"""Which GPUs each job and user has at one moment: reserved, held, busy, idle and why, or not known."""
+"""Samples which GPUs each job and user has at one moment: reserved, held, busy, idle with the cause, or unknown."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from collections.abc import Mapping
 from typing import Final, Literal
 
 import msgspec
@@ -24,71 +23,70 @@ CAUSES: Final[Mapping[IdleCause, str]] = {
     "dead": "held by an ended job or an orphan, or GPU lost",
     "unseen": "cause not seen",
 }
-"""In the order in which they are listed. `unseen` is idle for sure, and why is not known; a GPU of which nobody knows whether it works is
-not idle at all."""
+"""In the order of lists. `unseen`: the GPU is idle for an unknown cause. A GPU of which it is unknown whether it works is not idle."""
 OwnerKind = Literal["job", "other Ray", "no job", "left over"]
 Does = Literal["busy", "idle", "lost", "unknown"]
 GROWTH_BYTES = 64 << 20
-"""By which the memory of a GPU that does nothing must have grown since the last look to count as being loaded."""
+"""An idle GPU whose memory has grown by this since the last sample is being loaded."""
 IN_USE_SHARE = 0.1
-"""Share of a GPU's memory above which somebody uses it: a driver alone holds less."""
+"""Share of a GPU's memory above which some process uses it: the driver alone takes less."""
 MAX_GPUS = 10_000.0
-"""Nobody is given more in one piece, whatever the cluster says."""
+"""Reservations of more GPUs are invalid: the number comes from the cluster."""
 _RESERVATION_SOURCES = frozenset(["ray.actors", "ray.placement_groups", "ray.identity", "ray.gcs"])
 
 
 class JobState(msgspec.Struct):
-    """What of a job speaks for a cause."""
+    """The facts about a job that explain why its GPUs are idle."""
 
     waits: bool = False
-    """Something of it that needs GPUs has no place."""
+    """An actor or a group that needs GPUs has no place."""
     starts: bool = False
-    """An actor of it has its place, and is being started."""
+    """An actor has a place, and is being started."""
     hangs: bool = False
-    """Its GPUs are found to wait for each other."""
+    """There is a finding that its GPUs wait for each other."""
     over: bool = False
-    """Ray says that it has ended."""
+    """Ray reports that it has ended."""
 
 
 class Owner(msgspec.Struct, frozen=True, order=True):
-    """Whose GPUs they are: a job's, else by their kind a user's."""
+    """A job, or the user of processes of another kind."""
 
     kind: OwnerKind
     name: str
-    """A job's id as its actors carry it; else the user, empty where that is not known."""
+    """A job's id as its actors carry it, or a user; empty if unknown."""
 
 
 class WorkSplit(msgspec.Struct):
-    """What somebody had that nobody else could use, in GPUs or GPU-seconds, by what it did."""
+    """GPUs or GPU-seconds that an owner kept from others, by what the GPUs did."""
 
     busy: float = 0.0
     idle: dict[IdleCause, float] = msgspec.field(default_factory=dict)
     unknown: float = 0.0
-    """Of which nobody knows whether they work."""
+    """It is unknown whether these work."""
 
     @property
     def idle_sum(self) -> float:
-        """By whatever cause."""
+        """The sum over all causes."""
         return sum(self.idle.values())
 
     @property
     def had(self) -> float:
-        """All of it."""
+        """The sum of busy, idle and unknown."""
         return self.busy + self.idle_sum + self.unknown
 
-    def rest(self, cause: IdleCause, amount: float) -> None:
-        """So much more does nothing."""
+    def add_idle(self, cause: IdleCause, amount: float) -> None:
+        """Add an idle amount, if it is positive."""
         if amount > 0:
             self.idle[cause] = self.idle.get(cause, 0.0) + amount
 
 
 class Use(WorkSplit):
-    """What one owner has at one moment, in GPUs; one that several share counts in equal parts."""
+    """What one owner has at one moment, in GPUs; a shared GPU counts in equal parts."""
 
     reserved: float | None = 0.0
-    """Of which Ray says that they are given to it; `None`: not known."""
+    """GPUs that Ray has assigned to it; `None`: unknown."""
     held: float | None = 0.0
-    """Whose memory its processes hold."""
+    """GPUs on which its processes hold memory; `None`: unknown."""
     gpu_memory: int | None = None
     host_memory: int | None = None
     user: str | None = None
@@ -97,7 +95,7 @@ class Use(WorkSplit):
 
 
 class Fleet(msgspec.Struct):
-    """All GPUs of the cluster at one moment; `None`: of none of them it is known."""
+    """Counts of all GPUs of the cluster at one moment; `None`: unknown of all of them."""
 
     gpus: int | None = None
     reserved: float | None = None
@@ -107,32 +105,89 @@ class Fleet(msgspec.Struct):
 
 
 class UsageSample(msgspec.Struct):
-    """One moment."""
+    """The usage at one moment."""
 
     uses: Mapping[Owner, Use]
     fleet: Fleet
     memory: Mapping[str, int]
-    """Memory in use by GPU: what the next look compares with."""
+    """Memory in use by GPU, for the comparison with the next sample."""
     none_reserved: float | None = None
-    """What is reserved for an owner that is not in `uses`: nothing; `None`: that is not known."""
+    """The reservation of an owner that is not in `uses`: 0; `None`: unknown."""
 
 
 def sample_usage(snapshot: Snapshot, before: Mapping[str, int] | None = None) -> UsageSample:
-    """Who has what. `before`: the memory in use by GPU at the look before."""
-    seen = _Seen(snapshot)
-    uses: defaultdict[Owner, Use] = defaultdict(lambda: Use(reserved=seen.none_reserved, held=seen.none_held))
-    _add_processes(seen, uses)
-    held = _add_holds(seen, uses, before or {})
-    _add_reservations(seen, uses, held)
-    return UsageSample(uses, _count_fleet(seen), seen.memory, seen.none_reserved)
+    """The usage in a snapshot. `before`: the `memory` of the sample before."""
+    facts = _Facts(snapshot)
+    uses: defaultdict[Owner, Use] = defaultdict(lambda: Use(reserved=facts.none_reserved, held=facts.none_held))
+    for process in snapshot.processes or ():
+        if not process.job and not process.gpus:
+            continue
+        use, place = uses[facts.owner(process)], snapshot.index.place_of(process)
+        use.user = use.user or process.user
+        if place in facts.nodes:
+            use.nodes.add(place)
+        if (memory := process.gpu_memory) is not None:
+            use.gpu_memory = (use.gpu_memory or 0) + memory
+        if (memory := process.private) is not None:
+            use.host_memory = (use.host_memory or 0) + max(0, memory)
+    held = _add_holds(facts, uses, before or {})
+    _add_reservations(facts, uses, held)
+    fresh = [
+        (node.key, gpu) for node in facts.nodes.values() if facts.is_fresh(node) for gpu in snapshot.index.machine(node).current_gpus or ()
+    ]
+    in_use = {gpu_id(node, gpu): gpu.memory_used for node, gpu in fresh if gpu.memory_used is not None}
+    return UsageSample(uses, _count_fleet(facts), in_use, facts.none_reserved)
+
+
+class _Facts:
+    """Look-ups in one snapshot."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        failing = {source for fault in snapshot.faults for source in (fault.source, *fault.sources)}
+        is_known = None not in (snapshot.actors, snapshot.placement_groups) and failing.isdisjoint(_RESERVATION_SOURCES)
+        self.none_reserved = 0.0 if is_known else None
+        self.none_held = None if snapshot.processes is None else 0.0
+        self.nodes: dict[str, Node] = {node.key: node for node in snapshot.nodes or ()}
+        self.states = _read_states(snapshot)
+        self._submitted = {job.submission: job.job or job.id for job in snapshot.jobs or () if job.submission}
+
+    def owner(self, process: Process) -> Owner:
+        """The owner of a process."""
+        if process.job:
+            return Owner("job", self._submitted.get(process.job, process.job))
+        kind: OwnerKind = "left over" if process.left_over else "other Ray" if process.ours is False else "no job"
+        return Owner(kind, process.user or "")
+
+    def state(self, owner: Owner) -> JobState:
+        """The state of an owner's job; without a job nothing is known."""
+        return (self.states.get(owner.name) if owner.kind == "job" else None) or JobState()
+
+    def is_fresh(self, node: Node) -> bool:
+        """Whether the facts about the node's machine are current."""
+        seen = self.snapshot.index.machine(node).seen
+        return seen is not None and self.snapshot.taken - seen <= STALE_AFTER_S
+
+    def does(self, node: Node, gpu: Gpu) -> Does:
+        """What a GPU does now."""
+        if not self.is_fresh(node) or self.snapshot.index.machine(node).gpus_seen is not None:
+            return "unknown"
+        if gpu.fault:
+            return "lost"
+        rate = gpu.utilization
+        return "unknown" if rate is None or not 0 <= rate <= 100 else "busy" if rate > IDLE_CLEAR_PERCENT else "idle"
 
 
 def _read_states(snapshot: Snapshot) -> dict[str, JobState]:
-    """By the id that its actors and groups carry."""
+    """The states of jobs by the id that their actors and groups carry."""
     states: dict[str, JobState] = {}
     things: list[Actor | PlacementGroup] = [*(snapshot.placement_groups or ()), *(snapshot.actors or ())]
     for thing in things:
-        if thing.job and thing.pending and _needs_gpus(thing):
+        if isinstance(thing, Actor):
+            needs_gpus = bool(thing.needs.get("GPU") or thing.placement_group)
+        else:
+            needs_gpus = any(bundle.needs.get("GPU") for bundle in thing.bundles)
+        if thing.job and thing.pending and needs_gpus:
             state = states.setdefault(thing.job, JobState())
             state.starts |= thing.wait == "starting"
             state.waits |= thing.wait != "starting"
@@ -144,19 +199,54 @@ def _read_states(snapshot: Snapshot) -> dict[str, JobState]:
     return states
 
 
-def _needs_gpus(thing: Actor | PlacementGroup) -> bool:
-    if isinstance(thing, Actor):
-        return bool(thing.needs.get("GPU") or thing.placement_group)
-    return any(bundle.needs.get("GPU") for bundle in thing.bundles)
+def gpu_id(node: str, gpu: Gpu) -> str:
+    """The identity of a GPU: two raylets on one host see the same GPU."""
+    return gpu.uuid or f"{node}:{gpu.index}"
 
 
-def _unused_cause(state: JobState) -> IdleCause:
-    """Of a GPU that is reserved, and whose memory nobody holds."""
-    return "dead" if state.over else "placement" if state.waits else "loading" if state.starts else "unused"
+def _add_holds(facts: _Facts, uses: Mapping[Owner, Use], before: Mapping[str, int]) -> Mapping[tuple[Owner, str], float]:
+    """Add what each owner does with the GPUs on which it holds memory; returns their number by owner and node.
+
+    A GPU belongs to jobs if any holds memory on it, else to other processes, else to processes that are left over.
+    """
+    machine = facts.snapshot.index.machine
+    gpus = {(node.key, gpu.index): gpu for node in facts.nodes.values() for gpu in machine(node).gpus or ()}
+    found: dict[str, tuple[str, Gpu | None, dict[int, dict[Owner, None]]]] = {}
+    """By GPU: the key of its node, and its owners by rank."""
+    for (place, index), holders in facts.snapshot.index.gpu_holders.items():
+        gpu = gpus.get((place, index))
+        _, _, ranks = found.setdefault(gpu_id(place, gpu) if gpu else f"{place}:{index}", (place, gpu, {}))
+        for process, _ in holders:
+            owner = facts.owner(process)
+            rank = 2 if process.left_over else 0 if owner.kind == "job" else 1
+            ranks.setdefault(rank, {})[owner] = None
+    idle: list[tuple[Owner, float, bool]] = []
+    held: defaultdict[tuple[Owner, str], float] = defaultdict(float)
+    for id_, (place, gpu, ranks) in found.items():
+        node, owners = facts.nodes.get(place), list(ranks[min(ranks)])
+        does = "lost" if min(ranks) == 2 else facts.does(node, gpu) if node and gpu else "unknown"
+        grows = gpu is not None and (gpu.memory_used or 0) - before.get(id_, math.inf) >= GROWTH_BYTES
+        share = 1 / len(owners)
+        for owner in owners:
+            held[owner, place if node else ""] += share
+            use = uses[owner]
+            use.held = (use.held or 0.0) + share
+            if does == "unknown":
+                use.unknown += share
+            elif does == "lost":
+                use.add_idle("dead", share)
+            elif does == "busy" and not facts.state(owner).hangs:
+                use.busy += share
+            else:
+                idle.append((owner, share, grows))
+    for owner, share, grows in idle:  # the cause depends on how many of the owner's GPUs work
+        use = uses[owner]
+        use.add_idle(_idle_cause(facts.state(owner), grows=grows, busy=use.busy, held=use.held or 0.0), share)
+    return held
 
 
 def _idle_cause(state: JobState, *, grows: bool, busy: float, held: float) -> IdleCause:
-    """Of a GPU whose memory it holds and that does nothing. `grows`: that memory does; `busy` of `held` GPUs of the job work."""
+    """Why a GPU is idle on which a job holds memory. `grows`: that memory grows; `busy` of the job's `held` GPUs work."""
     if state.over:
         return "dead"
     if state.hangs:
@@ -170,165 +260,31 @@ def _idle_cause(state: JobState, *, grows: bool, busy: float, held: float) -> Id
     return "rank" if busy * GPUS_PER_ODD_ONE <= held else "turn"
 
 
-_NOTHING_KNOWN = JobState()
+def _add_reservations(facts: _Facts, uses: Mapping[Owner, Use], held: Mapping[tuple[Owner, str], float]) -> None:
+    """Add the GPUs that Ray has assigned.
 
-
-class _Seen:
-    """Look-ups in one snapshot."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot, self.now = snapshot, snapshot.taken
-        failing = {source for fault in snapshot.faults for source in (fault.source, *fault.sources)}
-        known = None not in (snapshot.actors, snapshot.placement_groups) and failing.isdisjoint(_RESERVATION_SOURCES)
-        self.none_reserved = 0.0 if known else None
-        self.none_held = None if snapshot.processes is None else 0.0
-        self.nodes: dict[str, Node] = {node.key: node for node in snapshot.nodes or ()}
-        self.states = _read_states(snapshot)
-        self._submitted = {job.submission: job.job or job.id for job in snapshot.jobs or () if job.submission}
-
-    @cached_property
-    def processes(self) -> list[tuple[Process, Owner]]:
-        """Those of a job and those with GPU memory, and whose each is."""
-        return [(process, self.owner(process)) for process in self.snapshot.processes or () if process.job or process.gpus]
-
-    def owner(self, process: Process) -> Owner:
-        """Whose it is."""
-        if process.job:
-            return Owner("job", self._submitted.get(process.job, process.job))
-        kind: OwnerKind = "left over" if process.left_over else "other Ray" if process.ours is False else "no job"
-        return Owner(kind, process.user or "")
-
-    def state(self, owner: Owner) -> JobState:
-        """What speaks for a cause."""
-        return self.states.get(owner.name, _NOTHING_KNOWN) if owner.kind == "job" else _NOTHING_KNOWN
-
-    def is_fresh(self, node: Node) -> bool:
-        """Whether what is said of it is of now."""
-        seen = self.snapshot.index.machine(node).seen
-        return seen is not None and self.now - seen <= STALE_AFTER_S
-
-    def current_gpus(self, node: Node) -> tuple[Gpu, ...]:
-        """Those of which is known what they do now."""
-        return self.snapshot.index.machine(node).current_gpus or () if self.is_fresh(node) else ()
-
-    def does(self, node: Node, gpu: Gpu) -> Does:
-        """What a GPU does now."""
-        if not self.is_fresh(node) or self.snapshot.index.machine(node).gpus_seen is not None:
-            return "unknown"
-        if gpu.fault:
-            return "lost"
-        rate = gpu.utilization
-        return "unknown" if rate is None or not 0 <= rate <= 100 else "busy" if rate > IDLE_CLEAR_PERCENT else "idle"
-
-    @cached_property
-    def gpus(self) -> Mapping[tuple[str, int], tuple[Node, Gpu]]:
-        """By key of the node and index."""
-        machine = self.snapshot.index.machine
-        return {(node.key, gpu.index): (node, gpu) for node in self.nodes.values() for gpu in machine(node).gpus or ()}
-
-    @cached_property
-    def memory(self) -> Mapping[str, int]:
-        """In use, by GPU."""
-        return {
-            gpu_id(node.key, gpu): gpu.memory_used
-            for node in self.nodes.values()
-            for gpu in self.current_gpus(node)
-            if gpu.memory_used is not None
-        }
-
-
-def gpu_id(node: str, gpu: Gpu) -> str:
-    """Two raylets on a host see the same GPU."""
-    return gpu.uuid or f"{node}:{gpu.index}"
-
-
-def _add_processes(seen: _Seen, uses: Mapping[Owner, Use]) -> None:
-    for process, owner in seen.processes:
-        use, place = uses[owner], seen.snapshot.index.place_of(process)
-        use.user = use.user or process.user
-        if place in seen.nodes:
-            use.nodes.add(place)
-        if (memory := process.gpu_memory) is not None:
-            use.gpu_memory = (use.gpu_memory or 0) + memory
-        if (memory := process.private) is not None:
-            use.host_memory = (use.host_memory or 0) + max(0, memory)
-
-
-class _Held(msgspec.Struct, frozen=True):
-    """A GPU whose memory somebody holds."""
-
-    id: str
-    node: Node | None
-    gpu: Gpu | None
-    owners: list[Owner]
-    is_left_over: bool
-    """By processes alone that have been left over."""
-
-
-def _held_gpus(seen: _Seen) -> Iterator[_Held]:
-    """Each with whose it is: a job's before anybody else's, and what is left over last."""
-    found: dict[str, tuple[Node | None, Gpu | None, dict[int, dict[Owner, None]]]] = {}
-    for (place, index), holders in seen.snapshot.index.gpu_holders.items():
-        _, gpu = seen.gpus.get((place, index), (None, None))
-        entry = found.setdefault(gpu_id(place, gpu) if gpu else f"{place}:{index}", (seen.nodes.get(place), gpu, {}))
-        for process, _ in holders:
-            owner = seen.owner(process)
-            rank = 2 if process.left_over else 0 if owner.kind == "job" else 1
-            entry[2].setdefault(rank, {})[owner] = None
-    for name, (node, gpu, ranks) in found.items():
-        yield _Held(name, node, gpu, list(ranks[min(ranks)]), min(ranks) == 2)
-
-
-def _add_holds(seen: _Seen, uses: Mapping[Owner, Use], before: Mapping[str, int]) -> Mapping[tuple[Owner, str], float]:
-    """What each does with the GPUs that it holds; how many, by owner and node."""
-    idle: list[tuple[Owner, float, bool]] = []
-    held: defaultdict[tuple[Owner, str], float] = defaultdict(float)
-    for one in _held_gpus(seen):
-        does = "lost" if one.is_left_over else seen.does(one.node, one.gpu) if one.node and one.gpu else "unknown"
-        grows = one.gpu is not None and (one.gpu.memory_used or 0) - before.get(one.id, math.inf) >= GROWTH_BYTES
-        share = 1 / len(one.owners)
-        for owner in one.owners:
-            held[owner, one.node.key if one.node else ""] += share
-            use = uses[owner]
-            use.held = (use.held or 0.0) + share
-            if does == "unknown":
-                use.unknown += share
-            elif does == "lost":
-                use.rest("dead", share)
-            elif does == "busy" and not seen.state(owner).hangs:
-                use.busy += share
-            else:  # by what cause is found when it is known how many of its GPUs work
-                idle.append((owner, share, grows))
-    for owner, share, grows in idle:
-        use = uses[owner]
-        use.rest(_idle_cause(seen.state(owner), grows=grows, busy=use.busy, held=use.held or 0.0), share)
-    return held
-
-
-def _add_reservations(seen: _Seen, uses: Mapping[Owner, Use], held: Mapping[tuple[Owner, str], float]) -> None:
-    if seen.none_reserved is None:
+    Those on which the owner holds no memory are idle, or unknown if a hidden process may use them.
+    """
+    if facts.none_reserved is None:
         return
-    for (owner, place), gpus in _reservations(seen.snapshot).items():
-        use, node = uses[owner], seen.nodes.get(place)
+    # Placed bundles, and living actors outside of groups.
+    reserved: defaultdict[tuple[Owner, str], float] = defaultdict(float)
+    for group in facts.snapshot.placement_groups or ():
+        for bundle in group.bundles if group.state != "REMOVED" else ():
+            if bundle.node and (gpus := _gpus_of(bundle.needs)):
+                reserved[Owner("job", group.job or ""), f"node:{bundle.node}"] += gpus
+    for actor in facts.snapshot.actors or ():
+        if actor.state == "ALIVE" and actor.node and not actor.placement_group and (gpus := _gpus_of(actor.needs)):
+            reserved[Owner("job", actor.job or ""), f"node:{actor.node}"] += gpus
+    for (owner, place), gpus in reserved.items():
+        use, node, state = uses[owner], facts.nodes.get(place), facts.state(owner)
         use.reserved = (use.reserved or 0.0) + gpus
         use.nodes.add(place)
         spare = max(0.0, gpus - held.get((owner, place), 0.0))
-        unseen = spare if node is None or seen.none_held is None or not seen.is_fresh(node) else min(spare, _unexplained_gpus(seen, node))
-        use.unknown += unseen
-        use.rest(_unused_cause(seen.state(owner)), spare - unseen)
-
-
-def _reservations(snapshot: Snapshot) -> Mapping[tuple[Owner, str], float]:
-    """GPUs by owner and key of the node: bundles that have a place, and living actors outside of groups."""
-    found: defaultdict[tuple[Owner, str], float] = defaultdict(float)
-    for group in snapshot.placement_groups or ():
-        for bundle in group.bundles if group.state != "REMOVED" else ():
-            if bundle.node and (gpus := _gpus_of(bundle.needs)):
-                found[Owner("job", group.job or ""), f"node:{bundle.node}"] += gpus
-    for actor in snapshot.actors or ():
-        if actor.state == "ALIVE" and actor.node and not actor.placement_group and (gpus := _gpus_of(actor.needs)):
-            found[Owner("job", actor.job or ""), f"node:{actor.node}"] += gpus
-    return found
+        is_known = node is not None and facts.none_held is not None and facts.is_fresh(node)
+        hidden = min(spare, _count_hidden(facts.snapshot, node)) if node is not None and is_known else spare
+        use.unknown += hidden
+        use.add_idle("dead" if state.over else "placement" if state.waits else "loading" if state.starts else "unused", spare - hidden)
 
 
 def _gpus_of(needs: Mapping[str, float]) -> float:
@@ -336,28 +292,28 @@ def _gpus_of(needs: Mapping[str, float]) -> float:
     return gpus if 0 < gpus <= MAX_GPUS else 0.0
 
 
-def _unexplained_gpus(seen: _Seen, node: Node) -> float:
-    """GPUs of a node that are in use by nobody who is seen: in a container NVML may tell no pids."""
-    gpus, holders = seen.snapshot.index.machine(node).gpus, seen.snapshot.index.gpu_holders
+def _count_hidden(snapshot: Snapshot, node: Node) -> float:
+    """The GPUs of a node whose memory is in use, but by no process that is seen: in a container NVML may report no pids."""
+    gpus, holders = snapshot.index.machine(node).gpus, snapshot.index.gpu_holders
     if gpus is None:
-        return float("inf")
+        return math.inf
     used = [gpu.index for gpu in gpus if (gpu.memory_used or 0) > IN_USE_SHARE * (gpu.memory_total or 0)]
     return float(sum((node.key, index) not in holders for index in used))
 
 
-def _count_fleet(seen: _Seen) -> Fleet:
-    """The GPUs of all living nodes, each once."""
-    living = [node for node in seen.nodes.values() if node.state == "ALIVE" or node.id is None]
-    machine = seen.snapshot.index.machine
-    there = {gpu_id(node.key, gpu): seen.does(node, gpu) for node in living for gpu in machine(node).gpus or ()}
-    if not there:
+def _count_fleet(facts: _Facts) -> Fleet:
+    """Count the GPUs of all living nodes, each once."""
+    living = [node for node in facts.nodes.values() if node.state == "ALIVE" or node.id is None]
+    machine = facts.snapshot.index.machine
+    found = {gpu_id(node.key, gpu): facts.does(node, gpu) for node in living for gpu in machine(node).gpus or ()}
+    if not found:
         return Fleet()
-    given = [used for node in living if (used := node.resources.get("GPU", Quantity()).used) is not None and 0 <= used <= MAX_GPUS]
-    does = list(there.values())
+    reserved = [used for node in living if (used := node.resources.get("GPU", Quantity()).used) is not None and 0 <= used <= MAX_GPUS]
+    does = list(found.values())
     known = len(does) - does.count("unknown")
     return Fleet(
         len(does),
-        sum(given) if given else None,
+        sum(reserved) if reserved else None,
         does.count("busy") if known else None,
         does.count("idle") + does.count("lost") if known else None,
         does.count("unknown"),

@@ -25,7 +25,7 @@ def test_a_gpu_that_works_is_reserved_held_and_busy():
     assert not found.idle
 
 
-def test_what_is_reserved_and_held_by_nobody_is_unused():
+def test_a_reserved_gpu_that_no_process_holds_is_unused():
     assert use(groups=[group(placed(4.0))], nodes=empty()).idle == {"unused": 4}
 
 
@@ -43,14 +43,14 @@ def test_an_absurd_number_of_gpus_is_none(absurd):
     assert TRAIN not in found.uses
 
 
-def test_what_waits_reserves_nothing():
+def test_waiting_groups_and_actors_reserve_nothing():
     found = sample_usage(
         world(groups=[group(Bundle({"GPU": 8.0}), state="PENDING")], actors=[actor(1, state="PENDING_CREATION", node=None)])
     )
     assert TRAIN not in found.uses
 
 
-def test_without_any_cause_seen_idle_says_so():
+def test_idle_without_a_known_cause_is_unseen():
     assert use(holder(0), rates=(0.0,)).idle == {"unseen": 1}
 
 
@@ -86,12 +86,12 @@ def test_gpus_that_are_found_to_wait_for_each_other_are_not_busy():
     assert (found.busy, found.idle) == (0, {"rank": 4})
 
 
-def test_gpus_of_what_is_left_over_are_dead_whatever_they_do():
+def test_gpus_of_processes_that_are_left_over_are_dead_even_if_busy():
     found = use(holder(0, kind="orphan"))
     assert (found.busy, found.idle) == (0, {"dead": 1})
 
 
-def test_what_is_left_over_of_no_known_job_is_its_users():
+def test_an_orphan_without_a_job_belongs_to_its_user():
     orphan = process(7, kind="orphan", user="ann", gpus=(Hold(0, GIB),))
     assert use(orphan, owner=Owner("left over", "ann")).idle == {"dead": 1}
 
@@ -115,7 +115,7 @@ def test_an_unknown_utilization_is_not_idle():
     assert (found.idle, found.unknown) == ({}, 1)
 
 
-def test_where_gpus_are_in_use_by_nobody_who_is_seen_the_reserved_ones_may_be_in_use():
+def test_if_hidden_processes_use_gpus_reserved_gpus_may_be_in_use():
     found = use(groups=[group(placed(3.0))], nodes=(node(1, seen=NOW, gpus=(gpu(0), gpu(1, used=0), gpu(2, used=0))),))
     assert (found.unknown, found.idle) == (1, {"unused": 2})
 
@@ -126,7 +126,7 @@ def test_without_processes_reserved_gpus_are_unknown():
 
 
 @pytest.mark.parametrize("more", [{"actors": None}, {"placement_groups": None}, {"faults": (Fault("ray.actors", "silent", NOW),)}])
-def test_where_ray_is_not_heard_reservations_are_unknown(more):
+def test_if_ray_does_not_answer_reservations_are_unknown(more):
     found = sample_usage(world(holder(0), **more)).uses[TRAIN]
     assert (found.reserved, found.held, found.busy) == (None, 1, 1)
 
@@ -143,7 +143,7 @@ def test_a_job_comes_before_others_and_those_before_what_is_left_over():
     assert (found[TRAIN].held, found[Owner("no job", "train")].held, found[Owner("left over", "train")].held) == (1, 1, 0)
 
 
-def test_processes_of_another_ray_are_told_apart():
+def test_processes_of_another_ray_have_an_owner_of_their_own():
     assert use(theirs(5, gpus=(Hold(0, GIB),)), owner=Owner("other Ray", "train")).held == 1
 
 
@@ -160,7 +160,7 @@ def test_two_raylets_on_a_host_have_its_gpus_once():
     assert found.uses[TRAIN].held == 1
 
 
-def test_of_the_fleet_what_nobody_knows_is_not_counted_as_idle():
+def test_unknown_gpus_of_the_fleet_are_not_idle():
     fleet = sample_usage(world(rates=(90.0, 0.0, None))).fleet
     assert (fleet.gpus, fleet.busy, fleet.idle, fleet.unknown, fleet.reserved) == (3, 1, 1, 1, 6)
 
@@ -180,7 +180,7 @@ GROUPS = st.lists(
 
 @given(RATES, HOLDERS, GROUPS, st.booleans(), st.booleans())
 @settings(max_examples=300, deadline=None)
-def test_whatever_is_seen_busy_idle_and_unknown_add_up_to_what_was_had(rates, holders, groups, is_old, has_processes):
+def test_busy_idle_and_unknown_add_up_to_the_whole(rates, holders, groups, is_old, has_processes):
     listed = tuple(
         process(number, kind=kind, job=job, gpus=tuple(Hold(index, GIB) for index in places))
         for number, (kind, job, places) in enumerate(holders)
