@@ -60,21 +60,18 @@ def pending_jobs(facts: Facts) -> Iterator[Finding]:
         remedy = LESS_REMEDY if wait in HOPELESS else ROOM_REMEDY if wait in ("held", "fragmented", "short", "label") else SETUP_REMEDY
         actor_name = json.dumps(SUPERVISOR + short_name(job.id), ensure_ascii=False)
         kill = f'ray.kill(ray.get_actor({actor_name}, "SUPERVISOR_ACTOR_RAY_NAMESPACE"))'  # Ray has no command for this
-        yield Finding(
-            code="job-pending",
-            level=level,
-            subject=f"job {short_name(job.id)}",
-            text=f"Job {short_name(job.id)} has not started: {why}",
-            evidence=(
-                f"`ray job status {shell_word(job.id)}` reports PENDING" + (f": {_short_line(job.message)}" if job.message else ""),
-                *([f"its supervisor is {short_name(supervisor.state)}"] if supervisor else []),
-                *(["Ray lists no supervisor for it"] if supervisor is None and facts.snapshot.actors_complete else []),
-            ),
-            since=plausible_time(job.started, facts.now),
-            remedy=Remedy(f"{remedy}; {UNTIL_WORDS}; to give up now, kill its supervisor: {kill}"),
-            about=(job.key, *([supervisor.key] if supervisor else [])),
-            seen=seen,
-        )
+        words = Remedy(f"{remedy}; {UNTIL_WORDS}; to give up now, kill its supervisor: {kill}")
+
+        evidence, about = [f"`ray job status {shell_word(job.id)}` reports PENDING"], [job.key]
+        evidence[0] += f": {_short_line(job.message)}" if job.message else ""
+        if supervisor:
+            evidence.append(f"its supervisor is {short_name(supervisor.state)}")
+            about.append(supervisor.key)
+        elif facts.snapshot.actors_complete:
+            evidence.append("Ray lists no supervisor for it")
+        name, since = short_name(job.id), plausible_time(job.started, facts.now)
+        text = f"Job {name} has not started: {why}"
+        yield Finding("job-pending", level, f"job {name}", text, tuple(evidence), since, words, tuple(about), seen)
 
 
 @rests_on("ray.jobs")
@@ -89,22 +86,14 @@ def failed_jobs(facts: Facts) -> Iterator[Finding]:
         how = ended or (job.error_type and short_name(job.error_type))  # beside an exit code the error type adds nothing
         port_lines, listening = _port_lines(facts, job, cause)
         left_over = "kill-orphans" if any(process.left_over for process in listening) else None
-        yield Finding(
-            code="job-failed",
-            level="warning",
-            subject=f"job {short_name(job.id)}",
-            text=f"Job {short_name(job.id)} failed"
-            + (f": {lines[-1]}" if lines else "")
-            + (f" ({how})" if how else "")
-            + ("" if lines else "; Ray gives no reason"),
-            evidence=(*lines, *port_lines, f"`ray job logs {shell_word(job.id)}` shows the whole log"),
-            since=plausible_time(job.ended, facts.now),
-            remedy=Remedy(f"{cause[1].remedy}; then start it again", cause[1].act or left_over)
-            if cause
-            else Remedy("fix the error that its log shows, and start it again: that clears this finding"),
-            about=(job.key, *(process.key for process in listening)),
-            seen=facts.last_answer_before_fault("ray.jobs"),
-        )
+        name, seen = short_name(job.id), facts.last_answer_before_fault("ray.jobs")
+        text = f"Job {name} failed{f': {lines[-1]}' if lines else ''}{f' ({how})' if how else ''}{'' if lines else '; Ray gives no reason'}"
+        evidence = (*lines, *port_lines, f"`ray job logs {shell_word(job.id)}` shows the whole log")
+        remedy = Remedy("fix the error that its log shows, and start it again: that clears this finding")
+        if cause:
+            remedy = Remedy(f"{cause[1].remedy}; then start it again", cause[1].act or left_over)
+        since, about = plausible_time(job.ended, facts.now), (job.key, *(process.key for process in listening))
+        yield Finding("job-failed", "warning", f"job {name}", text, evidence, since, remedy, about, seen)
 
 
 def _port_lines(facts: Facts, job: Job, cause: tuple[str, Cause] | None) -> tuple[tuple[str, ...], tuple[Process, ...]]:
