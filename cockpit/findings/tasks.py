@@ -51,17 +51,12 @@ def task_limits(facts: Facts) -> Iterator[Finding]:
                 full = facts.is_over_mark(share, FULL_SHARE, FULL_CLEAR_SHARE, "task-limit-reached", words.subject)
                 if not full and not facts.is_over_mark(share, on, on - CLEAR_STEP_SHARE, "task-limit-near", words.subject):
                     continue
-                yield Finding(
-                    code="task-limit-reached" if full else "task-limit-near",
-                    level="critical" if full else "warning",
-                    subject=words.subject,
-                    text=f"{words.owner_has} {one.used} of at most {one.limit} processes and threads ({words.name}): "
-                    "at the limit no worker, engine or thread can be started",
-                    evidence=words.evidence,
-                    remedy=Remedy(words.remedy),
-                    about=tuple(node.key for node in facts.living_nodes if node.id and node.id == ray.node),
-                    seen=facts.stale_since(host.name),
-                )
+                code = "task-limit-reached" if full else "task-limit-near"
+                most = "at the limit no worker, engine or thread can be started"
+                text = f"{words.owner_has} {one.used} of at most {one.limit} processes and threads ({words.name}): {most}"
+                about = tuple(node.key for node in facts.living_nodes if node.id and node.id == ray.node)
+                remedy, seen = Remedy(words.remedy), facts.stale_since(host.name)
+                yield Finding(code, "critical" if full else "warning", words.subject, text, words.evidence, None, remedy, about, seen)
 
 
 def _words(one: TaskLimit, where: str, pid: int, user: str) -> _Words:

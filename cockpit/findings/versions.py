@@ -83,49 +83,44 @@ _REMEDIES = {
 @rests_on("rays")
 def open_files(facts: Facts) -> Iterator[Finding]:
     """Raylets and GCS of this cluster that have nearly reached their limit of open files, or whose limit is too low."""
+    on, wanted = facts.limits.open_files, facts.limits.open_files_least
     few: list[tuple[Host, RayProcess, int]] = []
     for host in facts.snapshot.hosts.values():
         for ray in host.rays or ():
-            if ray.files_limit is None or ray.files_limit <= 0 or not is_ours(facts, ray):
+            files, limit = ray.files, ray.files_limit
+            if limit is None or limit <= 0 or not is_ours(facts, ray):
                 continue
-            if ray.files is not None and (facts.limits.open_files - CLEAR_STEP_SHARE) * ray.files_limit <= ray.files <= ray.files_limit:
-                yield from _near_findings(facts, host, ray, ray.files, ray.files_limit)
-            if ray.files_limit < facts.limits.open_files_least:
-                few.append((host, ray, ray.files_limit))
+            if limit < wanted:
+                few.append((host, ray, limit))
+            if files is None or not (on - CLEAR_STEP_SHARE) * limit <= files <= limit:
+                continue
+            title = facts.host_title(host)
+            subject = f"{_part_name(ray)} {ray.pid} on {title}"
+            full = facts.is_over_mark(files / limit, FULL_SHARE, FULL_CLEAR_SHARE, "open-files-full", subject)
+            if not full and not facts.is_over_mark(files / limit, on, on - CLEAR_STEP_SHARE, "open-files", subject):
+                continue
+            name, most = _part_name(ray).replace("raylet", "Raylet"), "at the limit no more workers can register"
+            text = f"{name} (pid {ray.pid}) on {title} has {files} of {limit} files open: {most}"
+            evidence = (f"ls /proc/{ray.pid}/fd | wc -l: {files}", f"/proc/{ray.pid}/limits: Max open files {limit}")
+            least = max(limit * 2, wanted)
+            remedy = f"now, as root: `prlimit --pid {ray.pid} --nofile={least}`; permanently: `ulimit -n {least}` before `ray start`"
+            code, seen = "open-files-full" if full else "open-files", facts.stale_since(host.name)
+            yield Finding(code, "critical" if full else "warning", subject, text, evidence, remedy=Remedy(remedy), seen=seen)
     if not few:
         return
     names = list(dict.fromkeys(facts.host_title(host) for host, _, _ in few))
+    fewest = f"Ray may open as few as {min(limit for _, _, limit in few)} files on {join_first(names, MAX_HOSTS_NAMED)}"
     yield facts.cluster_finding(
         (),
         "open-files-limit",
         "info",
-        f"Ray may open as few as {min(limit for _, _, limit in few)} files on {join_first(names, MAX_HOSTS_NAMED)}; "
-        f"Ray's documentation asks for {facts.limits.open_files_least}",
+        f"{fewest}; Ray's documentation asks for {wanted}",
         (
             f"/proc/{ray.pid}/limits on {facts.host_title(host)} ({_part_name(ray)}): Max open files {limit}"
             for host, ray, limit in few[:MAX_HOSTS_NAMED]
         ),
-        f"`ulimit -n {facts.limits.open_files_least}` before `ray start`",
+        f"`ulimit -n {wanted}` before `ray start`",
         seen=min((old for host, _, _ in few if (old := facts.stale_since(host.name)) is not None), default=None),
-    )
-
-
-def _near_findings(facts: Facts, host: Host, ray: RayProcess, files: int, limit: int) -> Iterator[Finding]:
-    title, on = facts.host_title(host), facts.limits.open_files
-    subject = f"{_part_name(ray)} {ray.pid} on {title}"
-    full = facts.is_over_mark(files / limit, FULL_SHARE, FULL_CLEAR_SHARE, "open-files-full", subject)
-    if not full and not facts.is_over_mark(files / limit, on, on - CLEAR_STEP_SHARE, "open-files", subject):
-        return
-    least = max(limit * 2, facts.limits.open_files_least)
-    yield Finding(
-        code="open-files-full" if full else "open-files",
-        level="critical" if full else "warning",
-        subject=subject,
-        text=f"{_part_name(ray).replace('raylet', 'Raylet')} (pid {ray.pid}) on {title} has {files} of {limit} files open: "
-        "at the limit no more workers can register",
-        evidence=(f"ls /proc/{ray.pid}/fd | wc -l: {files}", f"/proc/{ray.pid}/limits: Max open files {limit}"),
-        remedy=Remedy(f"now, as root: `prlimit --pid {ray.pid} --nofile={least}`; permanently: `ulimit -n {least}` before `ray start`"),
-        seen=facts.stale_since(host.name),
     )
 
 
