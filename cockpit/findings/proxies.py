@@ -35,15 +35,12 @@ def proxy_of_shell(facts: Facts) -> Iterator[Finding]:
         return
     asked = AskedHosts(_dashboard_hosts(facts)).not_excepted(host.proxy.exceptions)
     if asked:
-        yield Finding(
-            code="proxy-in-shell",
-            level="info",
-            subject=facts.host_title(host),
-            text=f"{_proxy_words(host.proxy)} in the environment of your shell on {facts.host_title(host)}, and no_proxy does not name "
-            f"{' and '.join(asked)}: {COMMANDS} ask that proxy, not the dashboard",
-            evidence=_evidence(host.proxy),
-            remedy=Remedy(f"in that shell: {_export(asked)}"),
+        title = facts.host_title(host)
+        text = (
+            f"{_proxy_words(host.proxy)} in the environment of your shell on {title}, and no_proxy does not name "
+            f"{' and '.join(asked)}: {COMMANDS} ask that proxy, not the dashboard"
         )
+        yield Finding("proxy-in-shell", "info", title, text, _evidence(host.proxy), remedy=Remedy(f"in that shell: {_export(asked)}"))
 
 
 @rests_on("ray.nodes", "rays")

@@ -146,17 +146,10 @@ def _worst_finding(facts: Facts, waiting_set: WaitingSet) -> Iterator[Finding]:
     job = facts.jobs.get(waiting_set.job or "")
     remedy = find_remedy(kind.wait, job)
     stopped = [job.key] if job and remedy and remedy.act == "stop-job" else []
-    yield Finding(
-        code=waiting_set.code,
-        level=level,
-        subject=waiting_set.subject,
-        text=f"{who} {'wait' if len(alike) > 1 else 'waits'}{why}{rest}{deadline}",
-        evidence=tuple(_evidence(waiting_set, kind)),
-        since=None if facts.is_single_look and any(map(_is_of_unknown_age, everything)) else _first_waiting(everything, now),
-        remedy=remedy,
-        about=(*[each.key for each in as_bad], *[actor.key for actor in waiting_set.after if actor.placement_group in marked], *stopped),
-        seen=seen,
-    )
+    about = (*[each.key for each in as_bad], *[actor.key for actor in waiting_set.after if actor.placement_group in marked], *stopped)
+    since = None if facts.is_single_look and any(map(_is_of_unknown_age, everything)) else _first_waiting(everything, now)
+    text, evidence = f"{who} {'wait' if len(alike) > 1 else 'waits'}{why}{rest}{deadline}", tuple(_evidence(waiting_set, kind))
+    yield Finding(waiting_set.code, level, waiting_set.subject, text, evidence, since, remedy, about, seen)
 
 
 def _evidence(waiting_set: WaitingSet, stated: WaitKind) -> Iterator[str]:
@@ -260,17 +253,12 @@ def deadlocks(facts: Facts) -> Iterator[Finding]:
     none = f"Deadlock: {who} wait for each other; none can continue until one of them releases its resources"
     whys = dict.fromkeys(each.why for mine in by_job.values() for each in mine if each.why)
     stop = f"stop job {short_name(last.id)}, which started last" if last else "kill the driver of one of them"
-    yield Finding(
-        code="deadlock",
-        level="critical" if lasted >= facts.limits.waiting_hopeless else "info",
-        subject=f"{'jobs' if len(names) > 1 else 'job'} {join_names(names)}",
-        text="; ".join([none, *_standing_lines(facts, by_job)]),
-        evidence=(*[why.removeprefix(DEADLOCK) for why in whys][:MAX_REASONS], "`ray status -v` shows used and pending resources"),
-        since=since,
-        remedy=Remedy(f"{stop}: then the others continue", "stop-job" if last else None),
-        about=(*[each.key for mine in by_job.values() for each in mine], *([last.key] if last else [])),
-        seen=seen,
-    )
+    level: Level = "critical" if lasted >= facts.limits.waiting_hopeless else "info"
+    subject, text = f"{'jobs' if len(names) > 1 else 'job'} {join_names(names)}", "; ".join([none, *_standing_lines(facts, by_job)])
+    evidence = (*[why.removeprefix(DEADLOCK) for why in whys][:MAX_REASONS], "`ray status -v` shows used and pending resources")
+    remedy = Remedy(f"{stop}: then the others continue", "stop-job" if last else None)
+    about = (*[each.key for mine in by_job.values() for each in mine], *([last.key] if last else []))
+    yield Finding("deadlock", level, subject, text, evidence, since, remedy, about, seen)
 
 
 def _standing_lines(facts: Facts, by_job: Mapping[str, Iterable[Waiting]]) -> Iterator[str]:
