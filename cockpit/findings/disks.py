@@ -123,16 +123,14 @@ def small_shm(facts: Facts) -> Iterator[Finding]:
     if not small:
         return
     names = join_first([f"{facts.title(node)} ({size(has)}, needs {size(want)})" for node, has, want in small], MAX_SESSIONS_LISTED)
-    yield facts.cluster_finding(
-        [node for node, _, _ in small],
-        "shm-small",
-        "warning",
+    text = (
         f"Shared memory (/dev/shm) is smaller than Ray's object store on {names}: Ray keeps it on disk, which is slow, "
-        "and NCCL may lack shared memory",
-        (f"df /dev/shm on {facts.title(node)}: {size(has)}; ray start: {size(want)}" for node, has, want in small[:MAX_SESSIONS_LISTED]),
-        "use a larger /dev/shm (docker: --shm-size, Kubernetes: an emptyDir with medium Memory), or a smaller --object-store-memory",
-        seen=facts.oldest_stale(node for node, _, _ in small),
+        "and NCCL may lack shared memory"
     )
+    lines = [f"df /dev/shm on {facts.title(node)}: {size(has)}; ray start: {size(want)}" for node, has, want in small[:MAX_SESSIONS_LISTED]]
+    remedy = "use a larger /dev/shm (docker: --shm-size, Kubernetes: an emptyDir with medium Memory), or a smaller --object-store-memory"
+    nodes = [node for node, _, _ in small]
+    yield facts.cluster_finding(nodes, "shm-small", "warning", text, lines, remedy, seen=facts.oldest_stale(nodes))
 
 
 @rests_on("shm")

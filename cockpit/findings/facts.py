@@ -197,13 +197,21 @@ class Facts:
         return self.known.index.job_title(job)
 
     def host_finding(
-        self, host: Host, code: str, level: Level, text: str, evidence: Iterable[str], remedy: str, gpus: Iterable[Gpu] | None = None
+        self,
+        host: Host,
+        code: str,
+        level: Level,
+        text: str,
+        evidence: Iterable[str],
+        remedy: str,
+        gpus: Iterable[Gpu] | None = None,
+        subject: str | None = None,
     ) -> Finding:
-        """A finding about a probed host, or some of its GPUs."""
+        """A finding about a probed host, or some of its GPUs; `subject`: not its title."""
         mine = [node.key for node in self.index.nodes_on(host)] or [f"node:{host.name}"]
         about = tuple(mine) if gpus is None else tuple(dict.fromkeys(f"{mine[0]}:{gpu.index}" for gpu in gpus))
-        title, seen = self.host_title(host), self.stale_since(host.name)
-        return Finding(code, level, title, text, tuple(evidence), remedy=Remedy(remedy), about=about, seen=seen)
+        subject, seen = subject or self.host_title(host), self.stale_since(host.name)
+        return Finding(code, level, subject, text, tuple(evidence), remedy=Remedy(remedy), about=about, seen=seen)
 
     def node_finding(
         self, node: Node, code: str, level: Level, text: str, evidence: Iterable[str], remedy: Remedy, about: Iterable[str] = ()

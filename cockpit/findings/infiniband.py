@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from msgspec.structs import replace
-
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import rests_on
 from cockpit.model import Finding, Host, RdmaPort
@@ -43,8 +41,7 @@ def rdma_ports_down(facts: Facts) -> Iterator[Finding]:
             lines = (f"cat {_folder(port)}/state {_folder(port)}/phys_state on {title}", f"ibstat {clean(port.device)} {port.port}")
             remedy = "check its cable, transceiver and switch port; `dmesg | grep -i mlx`"
             remedy = "see whether a subnet manager runs (`sminfo`)" if waits else remedy
-            found = facts.host_finding(host, "rdma-port-down", "warning", text, lines, remedy)
-            yield replace(found, subject=_subject(title, port))
+            yield facts.host_finding(host, "rdma-port-down", "warning", text, lines, remedy, subject=_subject(title, port))
 
 
 @rests_on("rdma")
@@ -77,7 +74,7 @@ def _growth_finding(facts: Facts, host: Host, port: RdmaPort, code: str, words: 
     text = f"The link of {_title(port)} on {title} {words}: {then}"
     lines = (f"cat {_folder(port)}/counters/{name} on {title}: {port.errors[name]}" for name in names)
     remedy = f"check its cable, transceiver and switch port (`mlxlink -d {clean(port.device)}`, `ibqueryerrors`)"
-    return replace(facts.host_finding(host, code, "warning", text, lines, remedy), subject=_subject(title, port))
+    return facts.host_finding(host, code, "warning", text, lines, remedy, subject=_subject(title, port))
 
 
 def _subject(title: str, port: RdmaPort) -> str:

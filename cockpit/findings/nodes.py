@@ -44,33 +44,25 @@ def dead_nodes(facts: Facts) -> Iterator[Finding]:
         lasted, died = facts.seconds_lasting("node-dead", node.id or node.host), _death_time(facts, node)
         (lately if (lasted if died is None else facts.now - died) < facts.limits.death_news else before).append(node)
 
+    seen = facts.last_answer_before_fault("ray.nodes")
     if len(lately) > MAX_SINGLE_FINDINGS:
         reasons = "; ".join(f"{reason}: {times}" for reason, times in Counter(map(_reason, lately)).most_common(3))
-        yield facts.cluster_finding(
-            lately,
-            "nodes-dead",
-            min(map(_level, lately), key=LEVELS.index),
-            f"{len(lately)} nodes died ({reasons}){_loss_words(facts, lately)}",
-            _lines(map(_record_line, lately)),
-            "find what they have in common (a switch, a power supply, a scheduler), then start Ray on them again",
-            since=min((died for node in lately if (died := _death_time(facts, node)) is not None), default=None),
-            seen=facts.last_answer_before_fault("ray.nodes"),
-        )
+        text = f"{len(lately)} nodes died ({reasons}){_loss_words(facts, lately)}"
+        remedy = "find what they have in common (a switch, a power supply, a scheduler), then start Ray on them again"
+        level = min(map(_level, lately), key=LEVELS.index)
+        since = min((died for node in lately if (died := _death_time(facts, node)) is not None), default=None)
+        lines = _lines(map(_record_line, lately))
+        yield facts.cluster_finding(lately, "nodes-dead", level, text, lines, remedy, since=since, seen=seen)
     else:
         names = Counter(node.title for node in (*facts.living_nodes, *lately))
         for node in lately:
             yield _dead_finding(facts, node, facts.title(node) if names[node.title] < 2 else f"{node.title} ({(node.id or '')[:8]})")
     if before:
-        yield facts.cluster_finding(
-            before,
-            "nodes-dead-for-long",
-            "info",
-            f"{plural(len(before), 'node')} died more than {age(facts.limits.death_news)} ago and {'is' if len(before) == 1 else 'are'} "
-            f"not back: {join_first([facts.title(node) for node in before], 8)}",
-            _lines(map(_record_line, before)),
-            "nothing to do if you do not need them: Ray lists dead nodes until it is restarted",
-            seen=facts.last_answer_before_fault("ray.nodes"),
-        )
+        ago, are = age(facts.limits.death_news), "is" if len(before) == 1 else "are"
+        titles = join_first([facts.title(node) for node in before], 8)
+        text = f"{plural(len(before), 'node')} died more than {ago} ago and {are} not back: {titles}"
+        remedy = "nothing to do if you do not need them: Ray lists dead nodes until it is restarted"
+        yield facts.cluster_finding(before, "nodes-dead-for-long", "info", text, _lines(map(_record_line, before)), remedy, seen=seen)
 
 
 def _has_replaced(later: Node, dead: Node) -> bool:
@@ -224,15 +216,15 @@ def silent_agents(facts: Facts) -> Iterator[Finding]:
     if len(late) <= MAX_SINGLE_FINDINGS and not 1 < len(late) == known:
         yield from (_silent_finding(facts, node, silent) for node, silent in late)
         return
-    yield facts.cluster_finding(
-        [node for node, _ in late],
-        "agents-silent",
-        "warning",
+    text = (
         f"The agents of {len(late)} of {known} nodes have not reported for {age(min(silent for _, silent in late))}, but the dashboard "
-        "answers; Ray's numbers for their GPUs and memory are that old",
-        _lines(f"/nodes?view=summary: `now` of {facts.title(node)} has not changed" for node, _ in late),
-        "read logs/dashboard.log on the head: the dashboard's node module, or the network between the head and the nodes, does not work",
+        "answers; Ray's numbers for their GPUs and memory are that old"
     )
+    lines = _lines(f"/nodes?view=summary: `now` of {facts.title(node)} has not changed" for node, _ in late)
+    remedy = (
+        "read logs/dashboard.log on the head: the dashboard's node module, or the network between the head and the nodes, does not work"
+    )
+    yield facts.cluster_finding([node for node, _ in late], "agents-silent", "warning", text, lines, remedy)
 
 
 def _silent_finding(facts: Facts, node: Node, silent: float) -> Finding:
@@ -293,16 +285,13 @@ def missing_hosts(facts: Facts) -> Iterator[Finding]:
 
     groups, actors = snapshot.placement_groups or (), snapshot.actors or ()
     waits = any(group.wait == "never" for group in groups) or any(actor.wait == "never" for actor in actors)
-    yield facts.cluster_finding(
-        missing,
-        "node-missing",
-        "warning" if waits else "info",
-        f"{join_names([node.title for node in missing])} {'is' if one else 'are'} not in this cluster{where}"
-        f"{'; actors or placement groups that are too large for its nodes wait' if waits else ''}",
-        evidence,
+    text = f"{join_names([node.title for node in missing])} {'is' if one else 'are'} not in this cluster{where}"
+    text += "; actors or placement groups that are too large for its nodes wait" if waits else ""
+    remedy = (
         f"if a host belongs to this cluster: {stop}run {_start_command(facts)} there; "
-        "if Ray has another name for it, add its address under `hosts`",
+        "if Ray has another name for it, add its address under `hosts`"
     )
+    yield facts.cluster_finding(missing, "node-missing", "warning" if waits else "info", text, evidence, remedy)
 
 
 def _lines(lines: Iterable[str]) -> tuple[str, ...]:
