@@ -57,7 +57,7 @@ def restart_loops(facts: Facts) -> Iterator[Finding]:
             evidence.append(f"actor {display_name(again.actor)}: restarted {_times(again.times)} {again.when}{in_total}")
         evidence += ["`ray list actors --detail` shows num_restarts", f"why it ended: {LOG_WORDS}"]
         remedy = Remedy("read why its last process ended; if it can't recover, kill the actor", "kill-actor")
-        known_job = facts.jobs.get(job or "")  # its row stands for its actors on a page that does not list them
+        known_job = facts.index.jobs.get(job or "")  # its row stands for its actors on a page that does not list them
         about = (*(again.actor.key for again in every), *((known_job.key,) if known_job else ()))
         seen = facts.last_answer_before_fault("ray.actors")
         yield Finding(RESTARTING_CODE, "warning", subject, f"{who} {often}", tuple(evidence), None, remedy, about, seen)
@@ -76,7 +76,7 @@ def _find_restarted(facts: Facts, actors: list[Actor]) -> Iterator[RestartedActo
     begun = {each.actor: each.started for each in workers if each.started is not None}
     for actor in actors:
         times, counted = grown.get(actor.id, 0.0), actor.restarts or 0
-        job = facts.jobs.get(actor.job or "")
+        job = facts.index.jobs.get(actor.job or "")
         started = plausible_time(job.started, facts.now) if job and actor.id in often and times < most else None
         if started is not None:
             # By Ray's count: all restarts happened since the job started, and the last one when the actor's process began.
@@ -100,7 +100,7 @@ def leaks(facts: Facts) -> Iterator[Finding]:
 
     Ray itself removes groups and actors that are not detached, but that takes a while.
     """
-    over = {job for job, known in facts.jobs.items() if known.status in ENDED_STATES}
+    over = {job for job, known in facts.index.jobs.items() if known.status in ENDED_STATES}
     groups, actors = (facts.snapshot.placement_groups or (), facts.snapshot.actors or ()) if over else ((), ())
     found: dict[tuple[str, str], list[PlacementGroup | Actor]] = {}
     for group in groups:
@@ -111,7 +111,7 @@ def leaks(facts: Facts) -> Iterator[Finding]:
         if actor.job in over and actor.state == "ALIVE" and not actor.placement_group and actor.namespace != "serve" and _held_gpus(actor):
             found.setdefault(("actor-leaked", actor.job or ""), []).append(actor)
     for (code, job_id), left in found.items():
-        job = facts.jobs[job_id]
+        job = facts.index.jobs[job_id]
         ended = plausible_time(job.ended, facts.now)
         lasted = facts.seconds_lasting(code, job.id) if ended is None else facts.now - ended
         if lasted < facts.limits.leak_age:

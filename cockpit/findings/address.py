@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from cockpit.findings.facts import Facts
-from cockpit.findings.followed_ray import address_words, is_elsewhere, is_ray_alive_on, not_ray_fault, silent_fault
+from cockpit.findings.followed_ray import address_words, find_address_fault, is_elsewhere, is_ray_alive_on
 from cockpit.findings.rays_here import LOOPBACK_NAMES, head_elsewhere, other_slurm_job, rays_on
 from cockpit.findings.sources import rests_on
 from cockpit.model import Finding, Host, Remedy, Session
@@ -22,8 +22,8 @@ NO_RAY_REMEDY = (
 @rests_on()
 def wrong_address(facts: Facts) -> Iterator[Finding]:
     """Nothing has ever answered at the address, or something other than Ray answers."""
-    not_ray, cluster = not_ray_fault(facts), facts.snapshot.cluster
-    fault = not_ray or silent_fault(facts)
+    not_ray, cluster = find_address_fault(facts, "not ray"), facts.snapshot.cluster
+    fault = not_ray or find_address_fault(facts, "silent")
     host = next((host for host in facts.fresh_hosts if host.local and host.sessions is not None), None)
 
     # Ray answered there before, or the Rays of this host are unknown: there is nothing else to propose.

@@ -10,13 +10,13 @@ from cockpit.findings.facts import Facts
 from cockpit.findings.followed_ray import (
     address_words,
     are_several_on,
+    find_address_fault,
     find_fault,
     is_elsewhere,
     is_head,
     is_ray_alive_on,
     replaced_words,
     session_at_address,
-    silent_fault,
 )
 from cockpit.findings.rays_here import live_sessions
 from cockpit.findings.sources import rests_on
@@ -94,7 +94,7 @@ def silent_gcs(facts: Facts) -> Iterator[Finding]:
 @rests_on()
 def silent_dashboard(facts: Facts) -> Iterator[Finding]:
     """The dashboard does not answer, although its Ray runs on a probed host."""
-    fault, gcs = silent_fault(facts), _find_gcs(facts)
+    fault, gcs = find_address_fault(facts, "silent"), _find_gcs(facts)
     if fault is None or gcs.is_down or is_elsewhere(facts):
         return
     homes = [host for host in facts.fresh_hosts if is_ray_alive_on(facts, host)]
@@ -121,7 +121,7 @@ def silent_dashboard(facts: Facts) -> Iterator[Finding]:
 def ended_ray(facts: Facts) -> Iterator[Finding]:
     """The followed Ray has ended, and its dashboard with it."""
     session, other = facts.snapshot.cluster.session, find_fault(facts, "ray.identity", "other session")
-    fault = silent_fault(facts) or other
+    fault = find_address_fault(facts, "silent") or other
     if fault is None or session is None or any(is_ray_alive_on(facts, host) for host in facts.fresh_hosts):
         return
     known = {host.name: [one for one in host.sessions or () if one.name == session] for host in facts.fresh_hosts if is_head(facts, host)}
@@ -210,7 +210,7 @@ def _find_gcs(facts: Facts) -> RayPart:
         servers = [ray for ray in mine if ray.role == "gcs_server"]
         if servers:
             return RayPart(facts.host_title(host), servers[0].pid, servers[0].state)
-        if any(ray.node in facts.nodes and facts.nodes[ray.node].head for ray in mine if ray.node):
+        if any(ray.node in facts.index.nodes and facts.index.nodes[ray.node].head for ray in mine if ray.node):
             return RayPart(facts.host_title(host))
     return RayPart()
 

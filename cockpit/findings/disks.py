@@ -29,7 +29,7 @@ def full_disks(facts: Facts) -> Iterator[Finding]:
     met: set[tuple[str, str]] = set()
     for node in facts.snapshot.nodes or ():
         # Ray and probes also list `/`: it matters only if no temp dir is listed.
-        disks = facts.machine(node).disks
+        disks = facts.index.machine(node).disks
         for disk in tuple(one for one in disks if one.path != "/") or disks:
             used, place = _used_share(disk.used, disk.total), (node.ip or node.host, disk.path)
             if not min(limits.disk_filling, limits.disk_full) - DISK_STEP_SHARE <= used <= 1 or place in met:
@@ -116,7 +116,10 @@ def small_shm(facts: Facts) -> Iterator[Finding]:
     """A /dev/shm that is smaller than the object store: Ray then keeps the store on disk."""
     small: list[tuple[Node, float, float]] = []
     for node in facts.living_nodes:
-        has, store = facts.machine(node).shm.total or 0, node.resources.get("object_store_memory")  # as started, without spilled objects
+        has, store = (
+            facts.index.machine(node).shm.total or 0,
+            node.resources.get("object_store_memory"),
+        )  # as started, without spilled objects
         want = store.total if store and store.total and store.total < inf else 0.0
         if 0 < has < want:
             small.append((node, has, want))
@@ -138,7 +141,7 @@ def full_shm(facts: Facts) -> Iterator[Finding]:
     """A /dev/shm with hardly any memory left."""
     met, mark = set[str](), facts.limits.shm_full
     for node in facts.living_nodes:
-        shm = facts.machine(node).shm
+        shm = facts.index.machine(node).shm
         used = _used_share(shm.used, shm.total)
         if not mark - DISK_STEP_SHARE <= used <= 1 or (node.ip or node.host) in met:
             continue

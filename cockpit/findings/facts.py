@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from cockpit.config.thresholds import STALE_AFTER_S, Limits
 from cockpit.findings.gpu_history import GpuHistory
 from cockpit.findings.memory_trend import MemoryHistory
-from cockpit.model import Actor, Finding, Gpu, Host, Job, Level, Machine, Node, PlacementGroup, Process, Remedy, Snapshot
+from cockpit.model import Actor, Finding, Gpu, Host, Level, Node, PlacementGroup, Process, Remedy, Snapshot
 from cockpit.model.titles import MachineTitles
 
 STEPS_PER_WINDOW = 20
@@ -116,25 +116,6 @@ class Facts:
     def living_nodes(self) -> tuple[Node, ...]:
         """Nodes that Ray says are alive."""
         return tuple(node for node in self.snapshot.nodes or () if node.state == "ALIVE")
-
-    @property
-    def nodes(self) -> Mapping[str, Node]:
-        """Nodes by Ray's id."""
-        return self.index.nodes
-
-    @property
-    def jobs(self) -> Mapping[str, Job]:
-        """Jobs by Ray's own id, the 8 hex digits that actors carry."""
-        return self.index.jobs
-
-    @property
-    def actors(self) -> Mapping[str, Actor]:
-        """Actors by id, without dead ones."""
-        return self.index.actors
-
-    def machine(self, node: Node) -> Machine:
-        """The facts about a node's machine."""
-        return self.index.machine(node)
 
     @cached_property
     def seen_sessions(self) -> frozenset[str]:
@@ -243,5 +224,5 @@ class Facts:
 
     def oldest_stale(self, nodes: Iterable[Node]) -> float | None:
         """When the oldest facts of these nodes' machines were true, if they are old; `None`: they are fresh, or there are none."""
-        times = [seen for node in nodes if (seen := self.machine(node).seen) is not None]
+        times = [seen for node in nodes if (seen := self.index.machine(node).seen) is not None]
         return min((seen for seen in times if self.now - seen > STALE_AFTER_S), default=None)

@@ -17,32 +17,17 @@ MAX_NAMES, MAX_TEXT = 4, 200
 DRAIN = "drain the node until then (`cockpit drain-node {}`)"
 RELOAD = "`rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && modprobe nvidia`"
 NVML_CAUSES: tuple[tuple[str, str, str], ...] = (
-    (
-        "version mismatch",
-        "driver and library versions differ: the driver was upgraded while it was loaded",
-        f"reboot the host, or end all GPU processes there and reload the driver ({RELOAD}); {DRAIN}",
-    ),
-    (
-        "unknown error",
-        "unknown error, as in a container that has lost its GPU devices",
-        f"in a container: restart it; on a host: `dmesg | grep -i nvrm` shows why, then reset the GPU or reboot; {DRAIN}",
-    ),
-    (
-        "has not answered",
-        "the driver does not answer",
-        f"`dmesg | grep -i -e nvrm -e xid` shows why; if the driver hangs, only a reboot helps; {DRAIN}",
-    ),
-    (
-        "not loaded",
-        "the driver is not loaded",
-        f"load the driver (`modprobe nvidia`; `dmesg | grep -i nvrm` shows why it failed); {DRAIN}",
-    ),
-    (
-        "not found",
-        "the driver's library is not there",
-        f"install the driver's user-space library of the version in /proc/driver/nvidia/version; {DRAIN}",
-    ),
-)
+    ("version mismatch", "driver and library versions differ: the driver was upgraded while it was loaded",
+        f"reboot the host, or end all GPU processes there and reload the driver ({RELOAD}); {DRAIN}"),
+    ("unknown error", "unknown error, as in a container that has lost its GPU devices",
+        f"in a container: restart it; on a host: `dmesg | grep -i nvrm` shows why, then reset the GPU or reboot; {DRAIN}"),
+    ("has not answered", "the driver does not answer",
+        f"`dmesg | grep -i -e nvrm -e xid` shows why; if the driver hangs, only a reboot helps; {DRAIN}"),
+    ("not loaded", "the driver is not loaded",
+        f"load the driver (`modprobe nvidia`; `dmesg | grep -i nvrm` shows why it failed); {DRAIN}"),
+    ("not found", "the driver's library is not there",
+        f"install the driver's user-space library of the version in /proc/driver/nvidia/version; {DRAIN}"),
+)  # fmt: skip
 """Words of NVML's own error texts (nvmlErrorString, nvml.h), the cause, and the remedy; `{}` stands for the node."""
 OTHER_NVML_REMEDY = f"run `nvidia-smi` there, and see `dmesg | grep -i nvrm`; reset the GPU or reboot; {DRAIN}"
 NO_PYNVML = "pynvml is missing"

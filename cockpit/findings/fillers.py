@@ -47,7 +47,7 @@ class Filling(msgspec.Struct, frozen=True):
 
 def find_filling(facts: Facts, node: Node, path: str, total: float | None) -> Filling:
     """The contents of a node's disk, without the folders of dead sessions."""
-    host, machine, snapshot = facts.index.host_of(node), facts.machine(node), facts.snapshot
+    host, machine, snapshot = facts.index.host_of(node), facts.index.machine(node), facts.snapshot
     fillers, whole = list_fillers(machine, host, path, total)
     if host is None or whole is None:
         return Filling()

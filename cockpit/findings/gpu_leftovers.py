@@ -37,7 +37,7 @@ def orphaned_memory(facts: Facts) -> Iterator[Finding]:
 
         # The cause: the job of all of them, if Ray says that it has ended.
         cause, ids = f"{their} job or Ray has ended", {process.job for process in orphans}
-        job = facts.jobs.get(ids.pop() or "") if len(ids) == 1 else None
+        job = facts.index.jobs.get(ids.pop() or "") if len(ids) == 1 else None
         if job is not None and not job.running:
             ago = f" {age(facts.now - job.ended)} ago" if job.ended is not None and job.ended <= facts.now else ""
             cause = f"job {job.id} {job.status or 'ended'}{ago}"

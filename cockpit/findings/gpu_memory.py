@@ -104,7 +104,7 @@ def free_but_held(facts: Facts) -> Iterator[Finding]:
     for node in facts.living_nodes:
         # Whole GPUs that Ray counts as free; its count can be compared only if it has all the GPUs that exist.
         host, title = facts.index.host_of(node), facts.title(node)
-        gpus, counted = facts.machine(node).gpus, node.resources.get("GPU")
+        gpus, counted = facts.index.machine(node).gpus, node.resources.get("GPU")
         if not gpus or counted is None or counted.total != len(gpus) or counted.used is None or not 0 <= counted.used <= len(gpus):
             continue
         free = len(gpus) - ceil(counted.used)

@@ -51,7 +51,7 @@ def growing_gpu_memory(facts: Facts) -> Iterator[Finding]:
         gpus = sorted((each for each in growing if each.left <= mark), key=lambda each: each.left)
         if not gpus:
             continue
-        first, job = gpus[0], facts.jobs.get(gpus[0].job or "")
+        first, job = gpus[0], facts.index.jobs.get(gpus[0].job or "")
         when = "within a minute" if first.left < 60 else f"in ~{first.left / 60:.0f} min" if first.left < 3600 else f"in ~{age(first.left)}"
         which = f"{plural(len(gpus), 'GPU')}, first of them " if len(gpus) > 1 else ""
         text = (
@@ -63,7 +63,7 @@ def growing_gpu_memory(facts: Facts) -> Iterator[Finding]:
         for each in gpus[:MAX_EVIDENCE_LINES]:
             held: list[str] = []
             for process, hold in each.holders[:MAX_HOLDERS]:
-                actor = facts.actors.get(process.actor or "")
+                actor = facts.index.actors.get(process.actor or "")
                 name = clean((actor.name or actor.class_) if actor else whole_name(process))[:60]
                 held.append(f"pid {process.pid} {name} {size(hold.memory)}".replace("  ", " "))
             held += ["..."] if len(each.holders) > MAX_HOLDERS else []
@@ -87,7 +87,7 @@ def growing_gpu_memory(facts: Facts) -> Iterator[Finding]:
 def _find_growing(facts: Facts) -> Iterator[GrowingGpu]:
     seen: set[str] = set()
     for node in facts.living_nodes:
-        for gpu in facts.machine(node).gpus or ():
+        for gpu in facts.index.machine(node).gpus or ():
             used, total = plausible_memory(gpu), gpu.memory_total or 0
             if used is None or used < MIN_USED_SHARE * total or gpu.uuid in seen:
                 continue

@@ -214,11 +214,11 @@ def gpu_counts(facts: Facts) -> Iterator[Finding]:
     Nodes that share a host are left out: their raylets may use the same GPUs or different ones.
     """
     near = Counter(node.ip or node.host for node in facts.living_nodes)
-    sighted = any(facts.machine(node).gpus for node in facts.living_nodes)
+    sighted = any(facts.index.machine(node).gpus for node in facts.living_nodes)
     for node in facts.living_nodes:
         # An agent stops at the first GPU that NVML can't reach, so it may list none. If no agent lists any, Ray can't read GPUs at all.
         is_agent_blind = sighted and not node.probed and node.agent.seen is not None and bool(count_in_ray(node))
-        gpus = facts.machine(node).gpus
+        gpus = facts.index.machine(node).gpus
         if near[node.ip or node.host] == 1 and node.resources and (gpus is not None or is_agent_blind):
             for finding in _count_findings(facts, node, gpus or ()):
                 if facts.seconds_lasting(finding.code, finding.subject) >= facts.limits.gpu_count_age:

@@ -62,7 +62,7 @@ def near_kill(facts: Facts) -> Iterator[Finding]:
     limits = facts.limits
     least = limits.memory_ahead - CLEAR_STEP_SHARE
     for node in facts.living_nodes:
-        memory = facts.machine(node).memory
+        memory = facts.index.machine(node).memory
         most = None if memory.used is None else memory.used + (0 if node.probed else node.agent.shared or 0)
         if most is None or most < least * (memory.kill_at or DEFAULT_THRESHOLD * (memory.total or 0)):
             continue
@@ -77,7 +77,7 @@ def near_kill(facts: Facts) -> Iterator[Finding]:
         # Near the line now, or steady growth that reaches it soon.
         subject, share = facts.title(node), used / line.at
         most_share = (used + _uncounted_shared(facts, node, line)) / line.at
-        trend = facts.memory.trend(node.key) if facts.now - (facts.machine(node).seen or 0.0) <= MAX_SAMPLE_AGE_S else None
+        trend = facts.memory.trend(node.key) if facts.now - (facts.index.machine(node).seen or 0.0) <= MAX_SAMPLE_AGE_S else None
         left = seconds_until(used, line.at, trend.slope) if trend and trend.steady else None
         will_reach = left is not None and left <= limits.memory_forecast and share >= limits.memory_ahead
         is_near = facts.is_over_mark(most_share, limits.memory_near, limits.memory_near - CLEAR_STEP_SHARE, NEAR_CODE, subject)
@@ -113,7 +113,7 @@ def _near_finding(facts: Facts, node: Node, used: float, line: KillLine, trend: 
         forecast = f"; at +{size(60 * trend.slope)}/min Ray starts killing {soon}"
 
     # The job to stop: the running job that grows most here; if none grows, the one that holds most.
-    jobs = [(one, facts.jobs.get(one.owner.job or "")) for one in held or ()]
+    jobs = [(one, facts.index.jobs.get(one.owner.job or "")) for one in held or ()]
     running = [(one, job) for one, job in jobs if job is not None and job.running]
     job = max(running, key=lambda pair: (max(0.0, _slope(pair[0])), pair[0].used))[1] if running else None
     what = f"stop job {job.id}, or reduce its load" if job else "stop the work that you need least"
@@ -127,7 +127,7 @@ def _near_finding(facts: Facts, node: Node, used: float, line: KillLine, trend: 
 
 
 def _near_evidence(facts: Facts, node: Node, line: KillLine, held: list[Holding] | None) -> Iterator[str]:
-    memory, title = facts.machine(node).memory, facts.title(node)
+    memory, title = facts.index.machine(node).memory, facts.title(node)
     counted = "memory.current minus file cache, of memory.max, in /sys/fs/cgroup" if memory.host_total else "`free -b`: total - available"
     yield f"{title} has {size(memory.used)} of {size(memory.total)} in use ({counted})"
     yield (
@@ -169,7 +169,7 @@ def _holding_words(facts: Facts, one: Holding) -> str:
 
 def _owner_words(facts: Facts, owner: MemoryOwner) -> str:
     if owner.actor:
-        known = facts.actors.get(owner.actor)
+        known = facts.index.actors.get(owner.actor)
         if known is not None and known.internal:
             return clean(f"the supervisor of job {known.name.removeprefix(SUPERVISOR)}")
         return clean(f"actor {(known.name or known.class_) if known else owner.name}{_of_job_words(facts, owner.job)}")
@@ -205,13 +205,13 @@ def newest_worker(held: Sequence[Holding]) -> tuple[Process, Holding] | None:
 @rests_on()
 def oom_kills(facts: Facts) -> Iterator[Finding]:
     """Workers killed by Ray's memory monitor and processes killed by the kernel, by node, until an hour after the last kill."""
-    hosts = {host.name: facts.nodes[node] for node, host in facts.index.hosts_by_node.items() if node in facts.nodes}
+    hosts = {host.name: facts.index.nodes[node] for node, host in facts.index.hosts_by_node.items() if node in facts.index.nodes}
     found: dict[str, list[OomKill]] = {}
     keep = facts.limits.oom_told
     for kill in facts.snapshot.oom_kills or ():
         if kill.moment is not None and not -keep <= facts.now - kill.moment < keep:
             continue  # too old; or far in the future, by a clock that can't be trusted
-        node = facts.nodes.get(kill.node or "") or hosts.get(kill.host or "")
+        node = facts.index.nodes.get(kill.node or "") or hosts.get(kill.host or "")
         host = facts.snapshot.hosts.get(kill.host or "")
         # On a host with a Ray session the kernel may have killed the raylet itself; on other hosts its kills don't concern this cluster.
         if kill.by == "ray" or node is not None or (host is not None and (facts.index.node_ids_on(host) or host.sessions)):
@@ -284,7 +284,7 @@ def _victim_words(facts: Facts, kill: OomKill) -> str:
     if name.startswith(SUPERVISOR):
         return f"the supervisor of job {name.removeprefix(SUPERVISOR).partition(':')[0]}{another} (the job ends with it){holding}"
     if kill.actor:
-        known = facts.actors.get(kill.actor)
+        known = facts.index.actors.get(kill.actor)
         name = f"actor {clean(known.name or known.class_) if known else name.removesuffix('.__init__') or kill.actor}"
     elif name and kill.by == "ray":
         name = f"task {name}"
@@ -325,7 +325,7 @@ def cgroup_limit(facts: Facts) -> Iterator[Finding]:
     """Nodes to which a cgroup gives less memory than their host has. Ray takes a container's limit into account, a Slurm job's not."""
     raylets = {ray.node: ray for host in facts.fresh_hosts for ray in host.rays or () if ray.slurm and ray.slurm_memory}
     for node in facts.living_nodes:
-        memory = facts.machine(node).memory
+        memory = facts.index.machine(node).memory
         counted, whole = plausible_bytes(memory.total), memory.host_total
         level: Level = "info"
 

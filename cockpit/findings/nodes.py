@@ -133,8 +133,8 @@ def _loss_words(facts: Facts, dead: list[Node]) -> str:
     parts += [plural(len(lost), "actor")] if lost else []
     back = 0
     for each in lost:  # those that Ray lists, unless they are alive on a node that is not
-        actor = facts.actors.get(each)
-        home = facts.nodes.get(actor.node or "") if actor else None
+        actor = facts.index.actors.get(each)
+        home = facts.index.nodes.get(actor.node or "") if actor else None
         back += actor is not None and (actor.state != "ALIVE" or (home is not None and home.state == "ALIVE"))
     again = f"; Ray restarts {back} of these actors" if back else ""
     return f"; lost with {'it' if len(dead) == 1 else 'them'}: {' and '.join(parts)}{again}" if parts else ""
@@ -171,7 +171,7 @@ def _start_command(facts: Facts, flags: str = "") -> str:
     """The command with which a host joins this cluster, with the GCS's address if a raylet's command line shows it."""
     ours = facts.snapshot.cluster.session
     every = (ray for host in facts.fresh_hosts for ray in host.rays or ())
-    rays = (ray for ray in every if ray.node in facts.nodes or (ours is not None and ray.session == ours))
+    rays = (ray for ray in every if ray.node in facts.index.nodes or (ours is not None and ray.session == ours))
     seen = next((ray.gcs for ray in rays if ray.gcs), None)
     head = next((node for node in facts.living_nodes if node.head and node.ip), None)
     if seen is None or is_loopback(seen.rpartition(":")[0].strip("[]")):

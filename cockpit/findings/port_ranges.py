@@ -42,7 +42,7 @@ def few_worker_ports(facts: Facts) -> Iterator[Finding]:
     actors = (facts.snapshot.actors or ()) if raylets else ()
     waiting = [actor for actor in actors if actor.pending and actor.wait in WAITING_TO_START]
     for host, ray, ranges in raylets:
-        ports, node = count_ports(ranges), facts.nodes.get(ray.node or "")
+        ports, node = count_ports(ranges), facts.index.nodes.get(ray.node or "")
         cpus = node.resources["CPU"].total if node and "CPU" in node.resources else None
 
         # Each worker and driver has a port of its own (`WorkerPool::GetNextFreePort` in src/ray/raylet/worker_pool.cc).

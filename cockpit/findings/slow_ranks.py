@@ -86,7 +86,7 @@ def _groups(facts: Facts) -> Iterator[Sequence[Rank]]:
     jobs = _jobs_with_both(facts)
     roles: dict[tuple[str, int], dict[Role, list[Process]]] = {}
     for process in (facts.snapshot.processes or ()) if jobs else ():
-        actor = facts.actors.get(process.actor or "") if process.gpus and process.node and process.job in jobs else None
+        actor = facts.index.actors.get(process.actor or "") if process.gpus and process.node and process.job in jobs else None
         if actor is None or actor.state != "ALIVE":
             continue
         role = (actor.job, actor.class_, re.sub(r"\d+", "#", actor.name))
@@ -97,15 +97,15 @@ def _groups(facts: Facts) -> Iterator[Sequence[Rank]]:
 
     groups: dict[tuple[object, ...], list[Rank]] = {}
     for (node_id, index), by_role in roles.items():
-        node = facts.nodes.get(node_id)
-        gpu = next((gpu for gpu in (facts.machine(node).gpus if node else None) or () if gpu.index == index), None)
+        node = facts.index.nodes.get(node_id)
+        gpu = next((gpu for gpu in (facts.index.machine(node).gpus if node else None) or () if gpu.index == index), None)
         load = facts.gpu_history.load(node.key, index) if node else None
         if node is None or gpu is None or load is None or gpu.is_mig or any(len(holders) > 1 for holders in by_role.values()):
             continue
         busy, power, *_ = load
         if busy is not None and power is not None and busy <= 100:
             for role, (process, *_) in by_role.items():
-                rank = Rank(node, gpu, facts.actors[process.actor or ""], process, busy, power)
+                rank = Rank(node, gpu, facts.index.actors[process.actor or ""], process, busy, power)
                 groups.setdefault((role, frozenset(by_role), gpu.name), []).append(rank)
     return (ranks for ranks in groups.values() if len(ranks) >= MIN_FELLOWS and len({rank.actor.id for rank in ranks}) == len(ranks))
 
@@ -131,7 +131,7 @@ def _subject(facts: Facts, rank: Rank) -> str:
 
 
 def _lag_finding(facts: Facts, rank: Rank, ranks: Sequence[Rank], lasted: float) -> Finding:
-    others, job = [each for each in ranks if each is not rank], facts.jobs.get(rank.actor.job or "")
+    others, job = [each for each in ranks if each is not rank], facts.index.jobs.get(rank.actor.job or "")
     role = clean(f"{rank.actor.class_}{f' of job {facts.job_title(rank.actor.job)}' if rank.actor.job else ''}")[:120]
     name = clean(rank.actor.name or rank.actor.class_)[:60]
     text = (

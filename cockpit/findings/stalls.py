@@ -101,7 +101,7 @@ def stalled_jobs(facts: Facts) -> Iterator[Finding]:
     known = facts.known.processes or ()
     holding = (each for each in known if each.gpus and each.job and each.kind not in LEFT_OVER)
     for job_id, holders in group_by(holding, lambda process: process.job or "").items():
-        job = facts.jobs.get(job_id)
+        job = facts.index.jobs.get(job_id)
         used = _used_gpus(facts, job, holders) if job and job.running else None
         if not job or not used:
             continue
@@ -110,8 +110,20 @@ def stalled_jobs(facts: Facts) -> Iterator[Finding]:
         nodes = {each.node.id for each in used}
         nodes |= {actor.node for actor in facts.snapshot.actors or () if actor.job == job_id} if working else set()
         if working.isdisjoint(nodes):
-            stall = _describe_stall(facts, job, used)
-            yield from _hang_findings(facts, stall) if stall.with_activity("spins") else _stall_findings(facts, stall)
+            # Since when the GPUs have not worked. At 100 %, memory that changes is a sign of life.
+            spins, memory = any(each.activity == "spins" for each in used), sum(each.gpu.memory_used or 0 for each in used)
+            lasted = facts.seconds_lasting(f"gpus spin at {memory}" if spins else "gpus idle", job.key)
+            seen = facts.oldest_stale({each.node.id: each.node for each in used}.values())
+            behind = facts.now - seen if seen is not None else 0.0
+
+            # Since when the job's log has been silent. Probes that have fallen silent themselves know nothing about it.
+            folder, submission, silences = facts.snapshot.cluster.session or "", job.submission or "", list[float]()
+            for host in facts.fresh_hosts:
+                wrote = host.wrote.get(folder, {}).get(submission)
+                if wrote is not None and 0 < wrote <= facts.now + STALE_AFTER_S:
+                    silences.append(max(0.0, facts.now - wrote))
+            stall = Stall(job, used, facts.now - lasted, max(0.0, lasted - behind), min(silences, default=None), seen)
+            yield from _hang_findings(facts, stall) if spins else _stall_findings(facts, stall)
 
 
 def _used_gpus(facts: Facts, job: Job, holders: Iterable[Process]) -> list[UsedGpu] | None:
@@ -125,7 +137,7 @@ def _used_gpus(facts: Facts, job: Job, holders: Iterable[Process]) -> list[UsedG
     for process in holders:
         if not facts.is_seen_now(process):
             return None
-        node = facts.nodes.get(process.node or "")
+        node = facts.index.nodes.get(process.node or "")
         for hold in process.gpus:
             gpu = _find_gpu(facts, node, hold.index)
             if node is None or gpu is None:
@@ -148,7 +160,7 @@ def _used_gpus(facts: Facts, job: Job, holders: Iterable[Process]) -> list[UsedG
 
 
 def _find_gpu(facts: Facts, node: Node | None, index: int) -> Gpu | None:
-    gpus = (facts.machine(node).gpus if node else None) or ()
+    gpus = (facts.index.machine(node).gpus if node else None) or ()
     if 0 <= index < len(gpus) and gpus[index].index == index:
         return gpus[index]
     return next((gpu for gpu in gpus if gpu.index == index), None)
@@ -181,30 +193,10 @@ def _nodes_with_unknown_work(facts: Facts) -> frozenset[str]:
         if process.kind != "unknown" or process.job is not None or not process.node or process.node in found:
             continue
         for hold in process.gpus:
-            gpu = _find_gpu(facts, facts.nodes.get(process.node or ""), hold.index)
+            gpu = _find_gpu(facts, facts.index.nodes.get(process.node or ""), hold.index)
             if gpu is not None and (gpu.utilization or 0) > IDLE_PERCENT and _power_share(gpu) > facts.limits.spin_power:
                 found.add(process.node)
     return frozenset(found)
-
-
-def _describe_stall(facts: Facts, job: Job, used: Sequence[UsedGpu]) -> Stall:
-    """How long the GPUs have not worked and the log has been silent. At 100 %, memory that changes is a sign of life."""
-    memory = sum(each.gpu.memory_used or 0 for each in used)
-    spins = any(each.activity == "spins" for each in used)
-    lasted = facts.seconds_lasting(f"gpus spin at {memory}" if spins else "gpus idle", job.key)
-    seen = facts.oldest_stale({each.node.id: each.node for each in used}.values())
-    behind = facts.now - seen if seen is not None else 0.0
-    # Probes that have fallen silent themselves know nothing about the log.
-    silences = [
-        max(0.0, facts.now - wrote)
-        for host in facts.snapshot.hosts.values()
-        for wrote in [host.wrote.get(facts.snapshot.cluster.session or "", {}).get(job.submission or "")]
-        if wrote is not None
-        and 0 < wrote <= facts.now + STALE_AFTER_S
-        and host.taken is not None
-        and facts.now - host.taken <= STALE_AFTER_S
-    ]
-    return Stall(job, used, facts.now - lasted, max(0.0, lasted - behind), min(silences, default=None), seen)
 
 
 def _stall_findings(facts: Facts, stall: Stall) -> Iterator[Finding]:

@@ -36,8 +36,8 @@ def our_rays(facts: Facts, hosts: Iterable[Host]) -> Iterator[tuple[Host, RayPro
     session = facts.snapshot.cluster.session
     for host in hosts:
         for ray in host.rays or ():
-            if ray.node and facts.nodes:
-                is_ours = ray.node in facts.nodes
+            if ray.node and facts.index.nodes:
+                is_ours = ray.node in facts.index.nodes
             else:
                 is_ours = len(facts.seen_sessions) < 2 if session is None else ray.session in (None, session)
             if is_ours:

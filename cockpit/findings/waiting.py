@@ -143,7 +143,7 @@ def _worst_finding(facts: Facts, waiting_set: WaitingSet) -> Iterator[Finding]:
     # Only the rows of kinds with this level are marked.
     as_bad = [each for other, waiting in kinds.items() if levels[other] == level for each in waiting]
     marked = {each.id for each in as_bad}
-    job = facts.jobs.get(waiting_set.job or "")
+    job = facts.index.jobs.get(waiting_set.job or "")
     remedy = find_remedy(kind.wait, job)
     stopped = [job.key] if job and remedy and remedy.act == "stop-job" else []
     about = (*[each.key for each in as_bad], *[actor.key for actor in waiting_set.after if actor.placement_group in marked], *stopped)
@@ -205,7 +205,7 @@ def longest_wait(facts: Facts, each: Waiting, now: float) -> float:
     """The longest time, in seconds, that it can have waited: if it already waited when first seen, its job's whole life, or `inf`."""
     if not _is_of_unknown_age(each):
         return now - (plausible_time(each.since, now) or now)
-    job = facts.jobs.get(each.job or "")
+    job = facts.index.jobs.get(each.job or "")
     started = plausible_time(job.started, now) if job else None
     return inf if started is None else now - started
 
@@ -246,7 +246,7 @@ def deadlocks(facts: Facts) -> Iterator[Finding]:
     lasted = min((max(longest_wait(facts, each, seen or facts.now) for each in mine) for mine in by_job.values()), default=0.0)
     if not by_job or lasted < facts.limits.waiting_told:
         return
-    known = [facts.jobs[job] for job in by_job if job in facts.jobs]
+    known = [facts.index.jobs[job] for job in by_job if job in facts.index.jobs]
     last = max(filter(is_stoppable, known), key=lambda job: job.started or 0, default=None)
     names = [short_name(facts.job_title(job)) for job in sorted(by_job)]
     who = join_names(names) if len(names) > 1 else f"{names[0]} and another job"
