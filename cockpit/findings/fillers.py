@@ -38,7 +38,7 @@ class Filling(msgspec.Struct, frozen=True):
     lines: tuple[str, ...] = ()
     """Evidence."""
     remedy: str = ""
-    """What can be done about the largest filler."""
+    """The remedy for the largest filler."""
     largest: int = 0
     """Bytes of the largest filler."""
     about: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ def filler_words(snapshot: Snapshot, here: Sequence[Process], one: Filler) -> st
 
 
 def filler_remedy(snapshot: Snapshot, here: Sequence[Process], title: str, one: Filler) -> str:
-    """What can be done about it without ending its job, with commands to type; empty if its path can't be typed."""
+    """The remedy that does not end its job, with commands to type; empty if its path can't be typed."""
     path = quote_word(one.path)
     if path is None:
         return ""

@@ -11,15 +11,7 @@ from typing import Literal
 
 from cockpit.clock import CLOCK
 from cockpit.findings.facts import Facts
-from cockpit.findings.memory_trend import (
-    DEFAULT_THRESHOLD,
-    MAX_BYTES,
-    Holding,
-    KillLine,
-    MemoryOwner,
-    kill_line,
-    plausible_bytes,
-)
+from cockpit.findings.memory_trend import DEFAULT_THRESHOLD, MAX_BYTES, Holding, KillLine, MemoryOwner, kill_line, plausible_bytes
 from cockpit.findings.sources import rests_on
 from cockpit.findings.trend import Trend, seconds_until
 from cockpit.model import SUPERVISOR, Amount, Finding, Level, Node, OomKill, Process, Remedy

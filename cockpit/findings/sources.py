@@ -33,7 +33,8 @@ FRESH_FOR_S: Mapping[str, float] = {
 """Seconds for which the facts of a source may support a claim: at least three times the interval of its samples."""
 ON_A_MACHINE = frozenset({"nvml", "processes", "memory", "sessions", "disks", "shm", "rays", "temps", "logs", "stuck", "rdma"})
 """Sources of each machine: those of its probe, named as in the probe's faults. Without a probe Ray's agent replaces them."""
-_RESTS_ON: dict[Callable[..., object], frozenset[str]] = {}
+DECLARED_SOURCES: dict[Callable[..., object], frozenset[str]] = {}
+"""The sources that each detector has declared."""
 
 
 def rests_on(*sources: str) -> Callable[[Decorated], Decorated]:
@@ -44,20 +45,10 @@ def rests_on(*sources: str) -> Callable[[Decorated], Decorated]:
     """
 
     def declare(detector: Decorated) -> Decorated:
-        _RESTS_ON[detector] = frozenset(sources)
+        DECLARED_SOURCES[detector] = frozenset(sources)
         return detector
 
     return declare
-
-
-def sources_of(detector: Detector) -> frozenset[str]:
-    """The sources that the detector has declared."""
-    return _RESTS_ON.get(detector, frozenset())
-
-
-def is_declared(detector: Detector) -> bool:
-    """Whether the detector has declared its sources."""
-    return detector in _RESTS_ON
 
 
 MAX_PACE_S = 300.0

@@ -13,7 +13,7 @@ from cockpit.config.thresholds import DAY_S, LARGE_CLUSTER_NODES, STALE_AFTER_S,
 from cockpit.findings.facts import Count, Facts
 from cockpit.findings.gpu_history import GpuHistory
 from cockpit.findings.memory_trend import MemoryHistory
-from cockpit.findings.sources import Detector, SourceTimes, sources_of, without_old_facts
+from cockpit.findings.sources import DECLARED_SOURCES, Detector, SourceTimes, without_old_facts
 from cockpit.model import Fault, Finding, Snapshot, rank_of
 from cockpit.text import age
 
@@ -92,7 +92,7 @@ class FindingTracker:
         bugs: list[Fault] = []
         found: dict[str, AcceptedFinding] = {}
         for detect in self._detectors:
-            sources = sources_of(detect)
+            sources = DECLARED_SOURCES.get(detect, frozenset())
             for finding in self._run_detector(detect, facts, bugs):
                 at = times.of_finding(finding, sources)
                 named = replace(finding, sources=tuple(one.source for one in at)) if at else finding
