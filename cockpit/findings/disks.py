@@ -47,7 +47,8 @@ def _disk_finding(facts: Facts, node: Node, disk: Disk, subject: str, code: str,
     name, used, total = facts.title(node), disk.used or 0, disk.total or 0
 
     # The sessions on this disk, dead ones first, then by size.
-    host, sessions = facts.index.host_of(node), list[Session]()
+    host = facts.index.host_of(node)
+    sessions: list[Session] = []
     if host is not None and host.sessions:
         others = [other.path for other in host.disks if other.path != "/" and len(other.path) > len(disk.path)]
         under = "" if disk.path == "/" or len(host.disks) == 1 else f"{disk.path}/"

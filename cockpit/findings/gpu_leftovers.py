@@ -68,7 +68,8 @@ def _held_words(process: Process) -> str:
 @rests_on("nvml", "processes")
 def idle_workers(facts: Facts) -> Iterator[Finding]:
     """Ray workers that have been idle for long, by node: Ray counts their GPU memory as free. Titles are known only with a probe."""
-    mark, lasting = facts.limits.idle_worker_memory, list[Process]()
+    mark = facts.limits.idle_worker_memory
+    lasting: list[Process] = []
     for process in facts.snapshot.processes or ():
         if process.kind == "worker" and process.gpus and process.actor is None and process.ours is not False:
             title = (process.command or process.name or "").split(maxsplit=1)

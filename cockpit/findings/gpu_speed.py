@@ -103,10 +103,12 @@ def low_clocks(facts: Facts) -> Iterator[Finding]:
     """Busy GPUs with far lower clocks than other busy GPUs of their model. A single look can't find them."""
     if facts.is_single_look:
         return
-    code, found = "gpu-clock-low", defaultdict[str, list[tuple[LoadedGpu, float]]](list)
+    code = "gpu-clock-low"
+    found: dict[str, list[tuple[LoadedGpu, float]]] = defaultdict(list)
     for gpus in _loaded_by_model(facts).values():
         # A clock is low if it is far below the usual one, although its power limit would allow more.
-        usual, low = median(each.clock for each in gpus), list[LoadedGpu]()
+        usual = median(each.clock for each in gpus)
+        low: list[LoadedGpu] = []
         for each in gpus:
             share = MAX_CLOCK_SHARE_CLEAR if facts.was_found(code, facts.host_title(each.host)) else MAX_CLOCK_SHARE
             limit = each.gpu.power_limit

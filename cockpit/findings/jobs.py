@@ -105,7 +105,9 @@ def _port_lines(facts: Facts, job: Job, cause: tuple[str, Cause] | None) -> tupl
     answer = next((one for one in facts.snapshot.ports if wanted and (one.host, one.port) == (wanted.host, wanted.port)), None)
     if wanted is None or answer is None or answer.listeners is None:
         return ([f"`ss -ltnp 'sport = :{port}'` on the node where it failed shows who has port {port} now"] if port else []), []
-    place, lines, processes = clean(facts.titles.of_host(wanted.host)), list[str](), list[Process]()
+    place = clean(facts.titles.of_host(wanted.host))
+    lines: list[str] = []
+    processes: list[Process] = []
     for one in answer.listeners:
         listed = facts.index.processes_by_host.get(wanted.host, ())
         known = next((each for each in listed if each.pid == one.pid and one.ticks is not None and each.ticks == one.ticks), None)

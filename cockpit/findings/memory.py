@@ -180,11 +180,9 @@ def _parse_version(ray_version: str | None) -> tuple[int, int] | None:
 def kill_order(ray_version: str | None) -> str:
     """The order in which the memory monitor of this Ray kills processes, in words; an unknown version is taken for a recent one."""
     version = _parse_version(ray_version)
-    order = (
-        "idle workers that hold much memory, then retriable work, the newest first, even if it holds little"
-        if version is None or version >= KILLS_NEWEST_SINCE
-        else "a worker of the owner with the most workers: retriable ones first, of these the newest"
-    )
+    if version is not None and version < KILLS_NEWEST_SINCE:
+        return "a worker of the owner with the most workers: retriable ones first, of these the newest"
+    order = "idle workers that hold much memory, then retriable work, the newest first, even if it holds little"
     return order if version else f"{order} (with Ray 2.56 or later)"
 
 

@@ -39,7 +39,9 @@ def several_sessions(facts: Facts) -> Iterator[Finding]:
         without = {facts.snapshot.cluster.session} if offers_no_gpu else set()
         shared = len(host.gpus or ()) if len(names - sky - without) > 1 else 0
         gpus = f", and each may offer the same {'GPU' if shared == 1 else plural(shared, 'GPU')}" if shared else ""
-        title, listed, evidence = facts.host_title(host), list[str](), list[str]()
+        title = facts.host_title(host)
+        listed: list[str] = []
+        evidence: list[str] = []
         for session in live:
             this = " (this cluster)" if session.name == facts.snapshot.cluster.session else ""
             listed.append(f"{session.name}{_owner_words(session)}{this}")
@@ -108,7 +110,8 @@ def dead_pointers(facts: Facts) -> Iterator[Finding]:
             is_harmful = live is not None or any(map(_is_address, dead))
             while_live = f", while {live.name} runs there" if live else ""
             them = "it" if len(dead) == 1 else "them"
-            parts, evidence = list[str](), list[str]()
+            parts: list[str] = []
+            evidence: list[str] = []
             for pointer in dead:
                 if _is_address(pointer):
                     fails = "where no Ray runs: `ray.init()` and `ray status` fail"

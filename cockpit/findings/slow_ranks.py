@@ -12,7 +12,7 @@ from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.gpu_history import UTILIZATION
 from cockpit.findings.sources import rests_on
-from cockpit.findings.stalls import most_watts, number_range
+from cockpit.findings.stalls import find_gpu, most_watts, number_range
 from cockpit.model import Actor, Finding, Gpu, Node, Process, Remedy
 from cockpit.model.titles import whole_name
 from cockpit.text import age, clean, plural
@@ -65,10 +65,10 @@ def lagging_gpus(facts: Facts) -> Iterator[Finding]:
                 yield _lag_finding(facts, rank, ranks, lasted)
 
 
-def _jobs_with_both(facts: Facts) -> set[str | None]:
-    """Jobs with a GPU that may lag and another that works: a quick test, which most jobs fail."""
-    low: set[str | None] = set()
-    busy: set[str | None] = set()
+def _groups(facts: Facts) -> Iterator[Sequence[Rank]]:
+    """Groups of ranks with one role and one GPU model, on GPUs that are shared by the same roles."""
+    # Jobs with a GPU that may lag and another that works: a quick test, which most jobs fail.
+    low, working = set[str | None](), set[str | None]()
     for process in facts.snapshot.processes or ():
         for hold in process.gpus if process.actor else ():
             load = facts.gpu_history.load(f"node:{process.node}", hold.index)
@@ -76,14 +76,10 @@ def _jobs_with_both(facts: Facts) -> set[str | None]:
             if percent is not None and percent <= 100 * MAX_BUSY_SHARE_CLEAR:
                 low.add(process.job)
             if percent is not None and percent >= MIN_BUSY_PERCENT:
-                busy.add(process.job)
-    return low & busy
+                working.add(process.job)
+    jobs = low & working
 
-
-def _groups(facts: Facts) -> Iterator[Sequence[Rank]]:
-    """Groups of ranks with one role and one GPU model, on GPUs that are shared by the same roles."""
     # By Ray's node id and GPU index: the roles of the actors that hold the GPU, each with one process of every such actor.
-    jobs = _jobs_with_both(facts)
     roles: dict[tuple[str, int], dict[Role, list[Process]]] = {}
     for process in (facts.snapshot.processes or ()) if jobs else ():
         actor = facts.index.actors.get(process.actor or "") if process.gpus and process.node and process.job in jobs else None
@@ -98,7 +94,7 @@ def _groups(facts: Facts) -> Iterator[Sequence[Rank]]:
     groups: dict[tuple[object, ...], list[Rank]] = {}
     for (node_id, index), by_role in roles.items():
         node = facts.index.nodes.get(node_id)
-        gpu = next((gpu for gpu in (facts.index.machine(node).gpus if node else None) or () if gpu.index == index), None)
+        gpu = find_gpu(facts, node, index)
         load = facts.gpu_history.load(node.key, index) if node else None
         if node is None or gpu is None or load is None or gpu.is_mig or any(len(holders) > 1 for holders in by_role.values()):
             continue

@@ -20,6 +20,31 @@ Detector = Callable[["Facts"], Iterable[Finding]]
 """A pure function of the facts. It claims nothing about unknown facts."""
 Decorated = TypeVar("Decorated", bound=Callable[..., Iterable[Finding]])
 
+_LISTS: Mapping[str, tuple[str, ...]] = {
+    "ray.actors": ("actors", "actor_counts", "actors_complete"),
+    "ray.placement_groups": ("placement_groups",),
+    "ray.jobs": ("jobs",),
+    "ray.status": ("demand",),
+    "slurm": ("allocation",),
+    "kubernetes": ("kubernetes",),
+}
+"""The fields of a snapshot that one answer fills."""
+_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "nvml": ("gpus", "driver"),
+    "processes": ("processes", "memory_users", "cpu"),
+    "memory": ("memory",),
+    "sessions": ("sessions",),
+    "disks": ("disks", "filled"),
+    "shm": ("shm", "shm_users"),
+    "rays": ("rays",),
+    "temps": ("temps", "pointers"),
+    "logs": ("oom_kills", "wrote"),
+    "stuck": ("stuck",),
+    "rdma": ("rdma_ports",),
+}
+"""The fields of a host that one source of its probe fills."""
+_FIGURES = (("memory", ("memory", "shared")), ("shm", ("shm",)), ("disks", ("disks",)), ("nvml", ("gpus",)), ("processes", ("cpu",)))
+"""The fields of Ray's agent that replace one source of a probe."""
 RAY_FRESH_FOR_S = 60.0
 """Seconds for which an answer of the dashboard may support a claim while it does not fail: a large cluster is asked every 30 s, and an
 answer may take 25 s. An answer of a failing source supports a claim for `STALE_AFTER_S` only."""
@@ -31,7 +56,7 @@ FRESH_FOR_S: Mapping[str, float] = {
     "kubernetes": 120.0,
 }
 """Seconds for which the facts of a source may support a claim: at least three times the interval of its samples."""
-ON_A_MACHINE = frozenset({"nvml", "processes", "memory", "sessions", "disks", "shm", "rays", "temps", "logs", "stuck", "rdma"})
+ON_A_MACHINE = frozenset(_FIELDS)
 """Sources of each machine: those of its probe, named as in the probe's faults. Without a probe Ray's agent replaces them."""
 DECLARED_SOURCES: dict[Callable[..., object], frozenset[str]] = {}
 """The sources that each detector has declared."""
@@ -202,35 +227,6 @@ def without_old_facts(snapshot: Snapshot, times: SourceTimes) -> Snapshot:
                 processes.append(replace(process, gpus=()) if process.gpus and "nvml" in sources else process)
         changes["processes"] = tuple(processes)
     return replace(snapshot, **changes) if changes else snapshot
-
-
-_LISTS: Mapping[str, tuple[str, ...]] = {
-    "ray.actors": ("actors", "actor_counts", "actors_complete"),
-    "ray.placement_groups": ("placement_groups",),
-    "ray.jobs": ("jobs",),
-    "ray.status": ("demand",),
-    "slurm": ("allocation",),
-    "kubernetes": ("kubernetes",),
-}
-"""The fields of a snapshot that one answer fills."""
-_FIELDS: Mapping[str, tuple[str, ...]] = {
-    "nvml": ("gpus", "driver"),
-    "processes": ("processes", "memory_users", "cpu"),
-    "memory": ("memory",),
-    "sessions": ("sessions",),
-    "disks": ("disks", "filled"),
-    "shm": ("shm", "shm_users"),
-    "rays": ("rays",),
-    "temps": ("temps", "pointers"),
-    "logs": ("oom_kills", "wrote"),
-    "stuck": ("stuck",),
-    "rdma": ("rdma_ports",),
-}
-"""The fields of a host that one source of its probe fills."""
-
-
-_FIGURES = (("memory", ("memory", "shared")), ("shm", ("shm",)), ("disks", ("disks",)), ("nvml", ("gpus",)), ("processes", ("cpu",)))
-"""The fields of Ray's agent that replace one source of a probe."""
 
 
 def _fresh_node(node: Node, times: SourceTimes, lists: set[str], old: Mapping[str, frozenset[str]]) -> Node:

@@ -80,8 +80,14 @@ class Stall(msgspec.Struct, frozen=True):
 
     def finding(self, code: str, level: Level, text: str, remedy: str, odd: Sequence[UsedGpu] = ()) -> Finding:
         """A finding about the job; `odd`: its GPUs that differ from the others."""
-        log, evidence = "; whether its log still grows is unknown", [f"different from the others: {_gpu_line(each)}" for each in odd]
+        evidence: list[str] = []
+        for each in odd:
+            name, power = clean(whole_name(each.process))[:60], _plausible_watts(each.gpu)
+            watts = "" if power is None else f", {power:.0f} W"
+            line = f"{each.text}: {_percent_range((each,))}{watts}, pid {each.process.pid} {name}".rstrip()
+            evidence.append(f"different from the others: {line}")
         evidence += _node_lines(self.used)
+        log = "; whether its log still grows is unknown"
         if self.silent is not None:
             is_quiet = self.silent >= self.lasted / 2
             log = f", and its log has not grown for {age(self.silent)}" if is_quiet else "; its log still grows"
@@ -117,7 +123,8 @@ def stalled_jobs(facts: Facts) -> Iterator[Finding]:
             behind = facts.now - seen if seen is not None else 0.0
 
             # Since when the job's log has been silent. Probes that have fallen silent themselves know nothing about it.
-            folder, submission, silences = facts.snapshot.cluster.session or "", job.submission or "", list[float]()
+            folder, submission = facts.snapshot.cluster.session or "", job.submission or ""
+            silences: list[float] = []
             for host in facts.fresh_hosts:
                 wrote = host.wrote.get(folder, {}).get(submission)
                 if wrote is not None and 0 < wrote <= facts.now + STALE_AFTER_S:
@@ -139,7 +146,7 @@ def _used_gpus(facts: Facts, job: Job, holders: Iterable[Process]) -> list[UsedG
             return None
         node = facts.index.nodes.get(process.node or "")
         for hold in process.gpus:
-            gpu = _find_gpu(facts, node, hold.index)
+            gpu = find_gpu(facts, node, hold.index)
             if node is None or gpu is None:
                 return None
             if hold.memory is None and not node.probed:
@@ -159,11 +166,10 @@ def _used_gpus(facts: Facts, job: Job, holders: Iterable[Process]) -> list[UsedG
     return list(found.values())
 
 
-def _find_gpu(facts: Facts, node: Node | None, index: int) -> Gpu | None:
-    gpus = (facts.index.machine(node).gpus if node else None) or ()
-    if 0 <= index < len(gpus) and gpus[index].index == index:
-        return gpus[index]
-    return next((gpu for gpu in gpus if gpu.index == index), None)
+def find_gpu(facts: Facts, node: Node | None, index: int) -> Gpu | None:
+    """The node's GPU with this index; `None` if the node or the GPU is unknown."""
+    gpus = facts.index.machine(node).gpus if node else None
+    return next((gpu for gpu in gpus or () if gpu.index == index), None)
 
 
 def _power_share(gpu: Gpu) -> float:
@@ -193,7 +199,7 @@ def _nodes_with_unknown_work(facts: Facts) -> frozenset[str]:
         if process.kind != "unknown" or process.job is not None or not process.node or process.node in found:
             continue
         for hold in process.gpus:
-            gpu = _find_gpu(facts, facts.index.nodes.get(process.node or ""), hold.index)
+            gpu = find_gpu(facts, facts.index.nodes.get(process.node or ""), hold.index)
             if gpu is not None and (gpu.utilization or 0) > IDLE_PERCENT and _power_share(gpu) > facts.limits.spin_power:
                 found.add(process.node)
     return frozenset(found)
@@ -291,9 +297,3 @@ def _percent_range(used: Sequence[UsedGpu]) -> str:
 def number_range(values: Sequence[float]) -> str:
     """`0-3`; a single number if both ends are the same."""
     return "-".join(dict.fromkeys((f"{min(values):.0f}", f"{max(values):.0f}")))
-
-
-def _gpu_line(used: UsedGpu) -> str:
-    gpu, process = used.gpu, used.process
-    watts = f", {power:.0f} W" if (power := _plausible_watts(gpu)) is not None else ""
-    return f"{used.text}: {_percent_range((used,))}{watts}, pid {process.pid} {clean(whole_name(process))[:60]}".rstrip()
