@@ -230,11 +230,14 @@ def _count_findings(facts: Facts, node: Node, gpus: Sequence[Gpu]) -> Iterator[F
     promised, there = count_in_ray(node), len(gpus)
     if promised is None or (promised == there and not node.probed):
         return
-    title = facts.title(node)
     raylet = find_raylet(node, facts.index.host_of(node))
     listed = list_visible_devices(raylet)
     usable = there if listed is None else min(there, len(listed))
+    if promised == usable and not listed:
+        return
     has_mig_devices = any(gpu.is_mig for gpu in gpus)  # Ray counts either the devices or their GPUs, as it was started
+    strange = _missing_devices(listed or (), gpus) if node.probed and not has_mig_devices else []
+    title = facts.title(node)
     where = "`nvidia-smi -L`" if node.probed else "Ray's agent there (/nodes?view=summary)"
     evidence = [f"Ray: {gpus_words(promised)} (`ray status -v`)", f"{where}: {gpus_words(there)}"]
     if listed is not None:
@@ -265,7 +268,6 @@ def _count_findings(facts: Facts, node: Node, gpus: Sequence[Gpu]) -> Iterator[F
         yield facts.node_finding(node, "gpu-unused", "warning" if waiting else "info", text, evidence, remedy, about)
 
     # The raylet was given devices that do not exist.
-    strange = _missing_devices(listed or (), gpus) if node.probed and not has_mig_devices else []
     if strange:
         text = f"The raylet of {title} was given GPUs that do not exist: CUDA_VISIBLE_DEVICES names {clean(', '.join(strange))[:80]}"
         if known := [device for device in listed or () if device not in strange]:
