@@ -69,4 +69,9 @@ class Gpu(Value, frozen=True):
     @property
     def label(self) -> str:
         """The name that people use: `3`, or `3.1` for MIG device 1 of GPU 3."""
-        return f"{self.index // 1000}.{self.index % 1000}" if self.index >= 1000 else str(self.index)
+        return f"{self.index // 1000}.{self.index % 1000}" if self.is_mig else str(self.index)
+
+    @property
+    def is_mig(self) -> bool:
+        """Whether it is a MIG device, a part of a GPU."""
+        return self.index >= 1000

@@ -26,11 +26,17 @@ def sentence(nodes: LivingNodes, ask: Ask, verdict: PlacementVerdict, *, has_gpu
     if unmet := _unmet_label_words(nodes, ask):
         return f"{_ask_words(ask, ())}: {unmet}"
     when: When = "ever" if verdict.kind == "never" else "now"
-    describe = _one_node_words if ask.together else _many_nodes_words
+    takers = len(nodes.open_to(ask))
+    if ask.together:
+        room = _one_node_words(nodes, ask, verdict.names, when)
+    elif ask.strategy == "STRICT_SPREAD" and takers < ask.size:
+        room = f"only {plural(takers, 'node')} can take it"
+    else:
+        room = "; ".join(_resource_words(nodes, ask, name, when) for name in verdict.names[:2])
     elsewhere = "; other nodes would have room" if verdict.label else ""
     only_others = has_gpus and "GPU" in ask.names and "GPU" not in verdict.names and not verdict.label
     preface = f"enough GPUs, but not enough {' and '.join(map(_safe, verdict.names))}: " if only_others else ""
-    return f"{preface}{_ask_words(ask, verdict.names)}; {describe(nodes, ask, verdict.names, when)}{elsewhere}"
+    return f"{preface}{_ask_words(ask, verdict.names)}; {room}{elsewhere}"
 
 
 def needs_words(needs: Mapping[str, float]) -> str:
@@ -90,7 +96,17 @@ def _one_node_words(nodes: LivingNodes, ask: Ask, names: Sequence[str], when: Wh
         return _total_words(places, names)
     by_words: dict[str, list[str]] = {}
     for place in places[:MAX_NODES_COUNTED]:
-        by_words.setdefault(_node_words(place, needs), []).append(_safe(place.name))
+        facts: list[str] = []
+        for name, need in needs.items():
+            total, free = place.total.get(name, 0), has(place, name, "now")
+            in_total = amount(name, total, bare=len(needs) == 1)
+            if total < need:
+                facts.append(in_total)
+            elif free < need:
+                facts.append(f"{in_total} but {_held_words([place], name)}")
+            else:
+                facts.append(f"{amount(name, free, bare=len(needs) == 1)} free")
+        by_words.setdefault(", ".join(facts), []).append(_safe(place.name))
     rest = f", and {len(places) - MAX_NODES_COUNTED} more nodes that are no better" if len(places) > MAX_NODES_COUNTED else ""
 
     # If only one resource is too few, its total may be enough.
@@ -115,21 +131,6 @@ def _nearest(places: Iterable[Place], needs: dict[str, int], when: When) -> list
     return [place for kind in sorted(kinds.values(), key=nearness, reverse=True) for place in kind]
 
 
-def _node_words(place: Place, needs: dict[str, int]) -> str:
-    """Describe a node's resources now."""
-    facts = []
-    for name, need in needs.items():
-        total, free = place.total.get(name, 0), has(place, name, "now")
-        in_total = amount(name, total, bare=len(needs) == 1)
-        if total < need:
-            facts.append(in_total)
-        elif free < need:
-            facts.append(f"{in_total} but {_held_words([place], name)}")
-        else:
-            facts.append(f"{amount(name, free, bare=len(needs) == 1)} free")
-    return ", ".join(facts)
-
-
 def _total_words(places: Sequence[Place], names: Sequence[str]) -> str:
     """Describe the total resources of the nodes; equal nodes are counted."""
     if not any(place.total.get(name) for place in places for name in names):
@@ -145,14 +146,6 @@ def _count_nodes(by_words: Mapping[str, Sequence[str]]) -> str:
     """Write `w1 has …`, or `3 nodes have …`. `by_words` has the names of the nodes with the same description."""
     texts = [f"{names[0]} has {words}" if len(names) == 1 else f"{len(names)} nodes have {words}" for words, names in by_words.items()]
     return join_first(texts, MAX_NAMED, "other kinds of node")
-
-
-def _many_nodes_words(nodes: LivingNodes, ask: Ask, names: Sequence[str], when: When) -> str:
-    """Describe all nodes together, one resource after the other."""
-    places = nodes.open_to(ask)
-    if ask.strategy == "STRICT_SPREAD" and len(places) < ask.size:
-        return f"only {plural(len(places), 'node')} can take it"
-    return "; ".join(_resource_words(nodes, ask, name, when) for name in names[:2])
 
 
 def _resource_words(nodes: LivingNodes, ask: Ask, name: str, when: When) -> str:
