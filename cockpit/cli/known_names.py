@@ -1,7 +1,4 @@
-"""The names that a shell may complete: they lie on disk or were recorded last.
-
-No cluster is asked: a key that is pressed must be answered at once.
-"""
+"""Lists the names that a shell may complete, from files and from the last recording; a cluster would answer too slowly."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ Names = Iterable["str | None"]
 
 
 def last_recorded() -> Snapshot:
-    """The last state that was recorded, of whatever cluster; an empty one where there is none."""
+    """The last recorded state of any cluster; an empty one if there is no recording."""
     try:
         recording = Recording.open([*list_segments(next(iter(list_recordings(recordings_path()))))][-1])
     except (OSError, IndexError, StopIteration, RecordingError):
@@ -46,19 +43,19 @@ def actors() -> Names:
 
 
 def groups() -> Names:
-    """The same of placement groups."""
+    """Names of placement groups; the id of one without a name."""
     return (group.name or group.id for group in last_recorded().placement_groups or ())
 
 
 def sessions() -> Names:
-    """The session of the followed Ray, and those that probes found."""
+    """The recorded Ray session, and the other sessions that probes found."""
     last = last_recorded()
     return (last.cluster.session, *(session.name for session in last.sessions or ()))
 
 
 def hosts() -> Names:
     """Hosts of the config, and nodes."""
-    with suppress(InputError):  # a mistake in the config is told by the command itself
+    with suppress(InputError):  # the command itself reports a mistake in the config
         yield from (host.name for host in load({}).hosts)
     yield from nodes()
 
@@ -74,5 +71,5 @@ def themes() -> Names:
 
 
 def logs() -> Names:
-    """Whatever has a log."""
+    """Everything that has a log."""
     return (*jobs(), *nodes(), *actors())

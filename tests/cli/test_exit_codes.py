@@ -16,7 +16,7 @@ from cockpit.acts.plan import RAY, Plan, Receipt, Target, Unreached
 from cockpit.cli.acts import EndSignal
 from cockpit.cli.main import main
 from cockpit.cli.options import EXIT_CODES
-from cockpit.cli.recover import _confirm_and_run
+from cockpit.cli.recover import confirm_and_run
 from cockpit.config.settings import Config
 from cockpit.model import Job, Snapshot
 from cockpit.sources.source import SourceError
@@ -171,7 +171,7 @@ def test_a_dry_run_of_a_runbook_tells_what_is_in_its_way(obstacles: tuple[str, .
         return planned(act="stop")
 
     recovery: Any = SimpleNamespace(plan=plan, obstacles=lambda _: obstacles, preset=SimpleNamespace(name="ppo"), steps=())
-    assert asyncio.run(_confirm_and_run(recovery, EndSignal(), as_json=False, dry_run=True, yes=False)) == code
+    assert asyncio.run(confirm_and_run(recovery, EndSignal(), as_json=False, dry_run=True, yes=False)) == code
 
 
 def test_every_help_lists_codes_of_the_table_and_no_others():

@@ -6,13 +6,15 @@ import asyncio
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from cockpit.cli import launch
 from cockpit.config.settings import Config
-from cockpit.model import Job
+from cockpit.model import Job, Snapshot
 from cockpit.presets import Preset, read_preset
+from tests.world import actor
 
 SECRET = "not-for-anybodys-eyes-1b2c"
 
@@ -45,7 +47,7 @@ class ClusterMonitor:
 
 
 async def followed(monitor: ClusterMonitor, preset: Preset) -> int:
-    return await launch._follow(Config(), monitor, "ppo-1", preset)
+    return await launch.follow(Config(), monitor, "ppo-1", preset)
 
 
 def job(status: str, **more) -> Job:
@@ -93,10 +95,12 @@ def test_of_a_traceback_the_beginning_and_the_end_are_told():
 async def test_a_job_that_waits_says_why(preset, capsys, monkeypatch):
     monkeypatch.setattr(launch, "PENDING_GRACE_S", 0.0)
 
-    async def why(config, job):
-        return "8 GPUs are reserved by holds1"
+    supervisor = actor(1, name="_ray_internal_job_actor_ppo-1", why="8 GPUs are reserved by holds1")
 
-    monkeypatch.setattr(launch, "_why_pending", why)
+    async def look_once(config):
+        return SimpleNamespace(poller=SimpleNamespace(snapshot=Snapshot(actors=(supervisor,))))
+
+    monkeypatch.setattr(launch, "look_once", look_once)
     monitor = ClusterMonitor([], job("PENDING"), job("SUCCEEDED"))
     monitor.gate.clear()
     task = asyncio.create_task(followed(monitor, preset))

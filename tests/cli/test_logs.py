@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from cockpit.cli.logs import LogRequest, find_logs, print_log
+from cockpit.cli.logs import find_logs, print_log
 from cockpit.config.settings import Config
 from cockpit.config.slurm import NodeNames
 from cockpit.model import Cluster, Job
@@ -46,7 +48,7 @@ class Looked:
 
 
 async def meant(target, host=None, **seen):
-    return (await find_logs(Looked(**seen), LogRequest(target, host)))[0].file
+    return (await find_logs(Looked(**seen), target, host))[0].file
 
 
 @pytest.mark.parametrize(
@@ -109,26 +111,26 @@ async def test_a_job_that_is_called_as_a_number_is_the_job():
     assert await meant("1001", jobs=(Job("1001", None, "1001", "RUNNING"),)) == "job 1001"
 
 
-def printed(monkeypatch, looked, request, *, terminal=False):
+def printed(monkeypatch, looked, target, *, terminal=False, **wanted):
     async def look_once(config, **how):
         return looked
 
     monkeypatch.setattr("cockpit.cli.logs.look_once", look_once)
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
-    return print_log(Config(), request)
+    return asyncio.run(print_log(Config(), target, **wanted))
 
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_log_shows_no_secret_on_a_terminal_and_is_raw_in_a_pipe(monkeypatch, capsys, terminal):
     lines = ("step 1", "HF_TOKEN=c0ffee4dead9", "password:", "  c0ffee4dead9")
-    assert printed(monkeypatch, Looked(*lines), LogRequest("ppo-7b"), terminal=terminal) == 0
+    assert printed(monkeypatch, Looked(*lines), "ppo-7b", terminal=terminal) == 0
     shown = ("step 1", "HF_TOKEN=•••", "password:", "  •••")
     assert capsys.readouterr().out.splitlines() == list(shown if terminal else lines)
 
 
 def test_an_unknown_target_is_one_sentence_and_exit_code_3(monkeypatch, capsys):
     looked = Looked()
-    assert printed(monkeypatch, looked, LogRequest("nope")) == 3
+    assert printed(monkeypatch, looked, "nope") == 3
     said = capsys.readouterr()
     assert said.err == "cockpit: there is no job, actor, process or node nope in the Ray cluster at http://10.0.0.1:8265\n"
     assert said.out == ""
@@ -136,7 +138,7 @@ def test_an_unknown_target_is_one_sentence_and_exit_code_3(monkeypatch, capsys):
 
 
 def test_a_mistyped_name_is_answered_with_the_nearest_one(monkeypatch, capsys):
-    assert printed(monkeypatch, Looked(), LogRequest("ppo-7")) == 3
+    assert printed(monkeypatch, Looked(), "ppo-7") == 3
     assert capsys.readouterr().err.endswith("in the Ray cluster at http://10.0.0.1:8265; did you mean ppo-7b?\n")
 
 
@@ -144,7 +146,7 @@ def test_a_part_of_ray_is_answered_with_the_node_whose_log_it_is(monkeypatch, ca
     looked = Looked()
     head = looked.poller.snapshot.nodes[0]
     assert head.head
-    assert printed(monkeypatch, looked, LogRequest("gcs")) == 3
+    assert printed(monkeypatch, looked, "gcs") == 3
     assert capsys.readouterr().err.endswith(f". Ray's own logs are those of a node: `cockpit logs {head.title} --log gcs_server.out`\n")
 
 
@@ -161,9 +163,9 @@ class Growing(Looked):
 
 
 def test_of_a_log_that_grows_exactly_the_lines_that_were_asked_for_are_printed(monkeypatch, capsys):
-    assert printed(monkeypatch, Growing(), LogRequest("ppo-7b", lines=3)) == 0
+    assert printed(monkeypatch, Growing(), "ppo-7b", lines=3) == 0
     assert capsys.readouterr().out.splitlines() == ["0", "1", "2"]
-    assert printed(monkeypatch, Growing(), LogRequest("ppo-7b", lines=3, follow=True)) == 0
+    assert printed(monkeypatch, Growing(), "ppo-7b", lines=3, follow=True) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1000
 
 
@@ -174,16 +176,16 @@ def test_that_a_log_is_of_the_process_before_a_restart_is_said_in_a_pipe_too(mon
         return (looked.log("err-before", "worker.err"), looked.log("out", "worker.out"))
 
     looked.logs_of = logs_of
-    assert printed(monkeypatch, looked, LogRequest("actor1")) == 0
+    assert printed(monkeypatch, looked, "actor1") == 0
     assert capsys.readouterr().err == "cockpit: worker.err on node1, of the process before the restart; --log shows another: out\n"
-    assert printed(monkeypatch, looked, LogRequest("actor1", log="err-before")) == 0
+    assert printed(monkeypatch, looked, "actor1", log="err-before") == 0
     assert capsys.readouterr().err == "", "that one was asked for"
 
 
 def test_another_of_its_logs_is_chosen_by_its_label(monkeypatch, capsys):
     looked = Looked("line")
     looked.others = (looked.log("err", "actor1.err"),)
-    assert printed(monkeypatch, looked, LogRequest("actor1", log="err"), terminal=True) == 0
+    assert printed(monkeypatch, looked, "actor1", log="err", terminal=True) == 0
     assert capsys.readouterr().err == "cockpit: actor1.err on node1; --log shows another: out\n"
-    assert printed(monkeypatch, looked, LogRequest("actor1", log="x")) == 3
+    assert printed(monkeypatch, looked, "actor1", log="x") == 3
     assert capsys.readouterr().err == "cockpit: actor1 has no log x; it has: out, err\n"

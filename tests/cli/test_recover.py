@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -13,7 +14,7 @@ from cockpit.acts.plan import Plan, Receipt, Target
 from cockpit.acts.recover.step_state import NAMES, steps_of
 from cockpit.cli.acts import EndSignal
 from cockpit.cli.main import main
-from cockpit.cli.recover import StepPrinter, _confirm_and_run, _print_end, _print_json
+from cockpit.cli.recover import StepPrinter, confirm_and_run
 from cockpit.presets import Preset
 
 PRESET = """
@@ -76,16 +77,19 @@ def test_read_only_it_does_not_even_look(preset: str):
     assert (result.exit_code, result.stderr) == (1, "cockpit: recover: cockpit is read-only (--readonly)\n")
 
 
-class Begun:
+class Runbook:
     """Stands where the runbook does, in the middle of its second step."""
 
-    preset, left, named_job = Preset("ppo", Path("ppo.yaml")), ("stopped: session_1",), None
+    preset, left, named_job, failed = Preset("ppo", Path("ppo.yaml")), ("stopped: session_1",), None, None
+
+    def __init__(self, **states: dict[str, object]) -> None:
+        self.states = states or {"clean": {"state": "running"}}
 
     async def plan(self):
         return Plan("stop", "Recover ppo", hosts=("head",))
 
     async def run(self):
-        self.steps = tuple(replace(step, state="running" if step.name == "clean" else "done") for step in steps_of(job=False, follow=False))
+        self.steps = tuple(replace(step, **self.states.get(step.name, {"state": "done"})) for step in self.steps)
         yield self.steps[2]
 
     steps = steps_of(job=False, follow=False)
@@ -93,14 +97,9 @@ class Begun:
 
 async def test_who_asks_for_json_sees_the_plan_before_the_question(monkeypatch, capsys):
     seen = []
-
-    def answered(*_: object) -> str:
-        seen.append(capsys.readouterr())
-        return "nothing was done"
-
-    monkeypatch.setattr("sys.stdin", type("Terminal", (), {"isatty": lambda _: True})())
-    monkeypatch.setattr("cockpit.cli.acts._why_not_confirmed", answered)
-    assert await _confirm_and_run(Begun(), EndSignal(), as_json=True, dry_run=False, yes=False) == 1
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("cockpit.output.is_confirmed", lambda _: seen.append(capsys.readouterr()))
+    assert await confirm_and_run(Runbook(), EndSignal(), as_json=True, dry_run=False, yes=False) == 1
     assert "Recover ppo on head: no Ray to stop" in seen[0].err
     assert seen[0].out == ""
 
@@ -110,7 +109,7 @@ async def test_where_nobody_reads_on_it_says_what_is_left_and_how_to_go_on(monke
         raise BrokenPipeError
 
     monkeypatch.setattr(StepPrinter, "__call__", closed)
-    assert await _confirm_and_run(Begun(), EndSignal(), as_json=False, dry_run=False, yes=True) == 1
+    assert await confirm_and_run(Runbook(), EndSignal(), as_json=False, dry_run=False, yes=True) == 1
     told = capsys.readouterr().err
     assert "aborted in step clean\n  stopped: session_1\n" in told
     assert "cockpit recover ppo.yaml --from clean" in told
@@ -127,12 +126,10 @@ async def test_where_nobody_reads_on_it_says_what_is_left_and_how_to_go_on(monke
     ],
 )
 async def test_a_script_reads_what_was_done_and_what_has_failed_and_no_secret(fails, failed, capsys):
-    runbook = Begun()
-    runbook.left, runbook.hide = ("Ray runs on head",), lambda text: text.replace("hf_secret", "…")
     done = Receipt("stop", "Stop Ray", done=(Target("process", "head", pid=7, outcome="it had hf_secret"),))
-    news = {"stop": {"state": "done", "receipts": (done,)}, "start": {"state": "failed", **fails}}
-    runbook.steps = tuple(replace(step, **news.get(step.name, {})) for step in steps_of(job=False, follow=False))
-    _print_json(runbook, await runbook.plan())
+    runbook = Runbook(stop={"state": "done", "receipts": (done,)}, start={"state": "failed", **fails})
+    runbook.left, runbook.hide = ("Ray runs on head",), lambda text: text.replace("hf_secret", "…")
+    await confirm_and_run(runbook, EndSignal(), as_json=True, dry_run=False, yes=True)
     told = json.loads(capsys.readouterr().out)
     assert [(one["host"], one["target"], one["outcome"]) for one in told["done"]] == [("head", "pid 7", "it had …")]
     assert [(one["host"], one["act"], one["error"]) for one in told["failed"]] == failed
@@ -143,12 +140,14 @@ async def test_a_script_reads_what_was_done_and_what_has_failed_and_no_secret(fa
     ("begin", "job", "told"),
     [(None, None, "--from start"), ("stop", None, "--from stop"), (None, "42", "--from start --slurm 42")],
 )
-def test_it_says_where_to_go_on(begin, job, told, capsys):
-    runbook = Begun()
+async def test_it_says_where_to_go_on(begin, job, told, capsys):
+    runbook = Runbook()
     runbook.named_job = job
     runbook.failed = replace(runbook.steps[4], state="failed", error="half of it runs", begin=begin)
-    assert _print_end(runbook, as_json=False) == 1
-    assert f"  continue with: cockpit recover ppo.yaml {told}\n" in capsys.readouterr().err
+    assert await confirm_and_run(runbook, EndSignal(), as_json=False, dry_run=False, yes=True) == 1
+    told_at_the_end = capsys.readouterr().err
+    assert "step start failed: half of it runs\n" in told_at_the_end
+    assert f"  continue with: cockpit recover ppo.yaml {told}\n" in told_at_the_end
 
 
 def test_the_help_names_every_step():
