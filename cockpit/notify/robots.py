@@ -89,10 +89,6 @@ def _slack(message: Message, _: str, __: float) -> Post:
     return Post(msgspec.json.encode({"text": text, "mrkdwn": False, "unfurl_links": False, "unfurl_media": False}))
 
 
-def _json(message: Message, _: str, __: float) -> Post:
-    return Post(msgspec.json.encode(message.document()))
-
-
 def _read_feishu(answer: Any) -> None:
     code = answer.get("code", answer.get("StatusCode")) if isinstance(answer, Mapping) else None
     _judge(code, "msg", answer, {9499: MINUTE_S, 11232: MINUTE_S})
@@ -121,5 +117,5 @@ CHAT_BOTS: Final[Mapping[Form, ChatBot]] = {
     "dingtalk": ChatBot(_dingtalk, _read_errcode),
     "wecom": ChatBot(_wecom, _read_errcode),
     "slack": ChatBot(_slack),
-    "json": ChatBot(_json),
+    "json": ChatBot(lambda message, _, __: Post(msgspec.json.encode(message.document()))),
 }

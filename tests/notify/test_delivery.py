@@ -102,7 +102,7 @@ async def test_an_error_code_with_http_200_is_a_failure_and_echoes_no_token():
 async def test_a_limit_says_for_how_long():
     assert (await refusal(saying("429 Too Many Requests", b"", "retry-after: 42"))).pause == 42
     assert (await refusal(saying("503 Busy", b"", "retry-after: Wed, 01 Jan 2020 00:00:00 GMT"))).pause == 0
-    assert (await refusal(saying("429 Too Many Requests", b"", "retry-after: 99999999"))).pause == delivery.LONGEST_PAUSE_S
+    assert (await refusal(saying("429 Too Many Requests", b"", "retry-after: 99999999"))).pause == delivery.MAX_PAUSE_S
     for nonsense in ("soon", "Wed, 01 Jan 99999999999999999999 00:00:00 GMT", "-5", "²"):
         assert (await refusal(saying("429 Too Many Requests", b"", f"retry-after: {nonsense}"))).pause is None
 
@@ -120,7 +120,7 @@ async def test_a_redirect_is_not_followed():
 
 
 async def test_one_that_hangs_is_left(monkeypatch):
-    monkeypatch.setattr(delivery, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(delivery, "TIMEOUT_S", 0.05)
 
     async def hang(*_):
         await asyncio.Event().wait()
@@ -132,11 +132,11 @@ async def test_what_a_server_says_is_cut_and_cleaned():
     said = str(await refusal(saying("500 Oops", b"\x1b[2J<html>\n" + b"x" * 9_000)))
     assert said.startswith("it answered HTTP 500: ")
     assert "\x1b" not in said
-    assert len(said) <= delivery.LONGEST_REASON
+    assert len(said) <= delivery.MAX_REASON_CHARS
 
 
 async def test_an_endless_answer_is_not_read_to_its_end():
-    said = await refusal(saying("200 OK", b"x" * (delivery.MOST_ANSWER_BYTES + 1)))
+    said = await refusal(saying("200 OK", b"x" * (delivery.MAX_ANSWER_BYTES + 1)))
     assert str(said) == "its answer is longer than 64K"
 
 
@@ -225,7 +225,7 @@ async def test_a_command_that_fails_says_its_last_line():
 
 @pytest.mark.process
 async def test_a_command_that_hangs_is_ended_with_what_it_started(monkeypatch, tmp_path):
-    monkeypatch.setattr(delivery, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(delivery, "TIMEOUT_S", 1.0)
     ended: list[int] = []
     monkeypatch.setattr(delivery.os, "killpg", lambda pid, number, kill=delivery.os.killpg: (ended.append(pid), kill(pid, number)))
     with pytest.raises(ChatBotRefusedError, match="did not exit within 1 s and was killed"):
