@@ -19,7 +19,7 @@ from cockpit.config.address import explain_choices
 from cockpit.config.settings import Config
 from cockpit.model import Snapshot
 from cockpit.monitor.monitor import ClusterMonitor
-from cockpit.report.line import LineWriter, is_worth_a_line, make_line, write_line
+from cockpit.report.line import LineWriter, is_worth_a_line, write_line
 
 CHECK_INTERVAL_S = 1.0
 PollStep = Callable[[], "int | None"]
@@ -77,10 +77,9 @@ def attach_line_writer(config: Config, monitor: ClusterMonitor) -> None:
 
 def write_line_of(config: Config, snapshot: Snapshot) -> None:
     """Write one snapshot as a line for `status --line`. If that fails, the old line stays, and readers see its age."""
-    if not config.readonly:
+    if not config.readonly and is_worth_a_line(snapshot):
         with suppress(OSError):
-            if is_worth_a_line(snapshot):
-                write_line(make_line(snapshot, [host.name for host in config.hosts]))
+            write_line(snapshot, [host.name for host in config.hosts])
 
 
 def unit_text(config: Config, name: str, does: str) -> str:

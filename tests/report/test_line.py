@@ -9,7 +9,7 @@ import pytest
 
 from cockpit.line_file import line_path, lines_path
 from cockpit.model import Cluster, Fault, Job, Quantity
-from cockpit.report.line import FORGET_S, LINE_EVERY_S, WRITE_EVERY_S, LineWriter, line_text
+from cockpit.report.line import FORGET_S, LINE_EVERY_S, LineWriter, line_text
 from cockpit.report.status import exit_code
 from tests.world import NOW, finding, node, snapshot
 
@@ -84,23 +84,13 @@ def test_the_line_is_for_its_owner_alone():
     assert stat.S_IMODE(lines_path().stat().st_mode) == 0o700
 
 
-def test_it_is_written_when_it_changes_but_not_oftener_than_every_few_seconds():
+def test_it_is_not_written_more_often_than_every_few_seconds():
     writing = Writing()
     writing.hear(0, snapshot())
     writing.hear(LINE_EVERY_S - 1, snapshot(jobs=()))
     assert "ppo-7b" in written()["text"]
     writing.hear(1, snapshot(jobs=()))
     assert "ppo-7b" not in written()["text"]
-
-
-def test_the_same_line_is_written_again_only_for_its_time():
-    writing = Writing()
-    writing.hear(0, snapshot())
-    line_path(ADDRESS).unlink()
-    writing.hear(WRITE_EVERY_S - 1, snapshot())
-    assert not line_path(ADDRESS).exists()
-    writing.hear(LINE_EVERY_S, snapshot())
-    assert line_path(ADDRESS).exists()
 
 
 def test_the_first_moments_of_a_screen_leave_nothing():
