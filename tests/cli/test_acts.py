@@ -17,29 +17,21 @@ import pytest
 
 from cockpit.acts.plan import Plan, Target
 from cockpit.cli.acts import EndSignal, is_confirmed
+from tests.cli.programs import PROGRAM, cockpit
 from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
 
-PROGRAM = [sys.executable, "-c", "from cockpit.cli.main import main; main()"]
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(300)"
 SLEEPER = "import signal, time; print('up', flush=True); time.sleep(300)"
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
-    """A home of its own, nothing in the environment that says where Ray is, and no way to any other host."""
-    for name in list(os.environ):
-        if name.startswith(("COCKPIT_", "RAY_", "XDG_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
+def home(home, monkeypatch):
+    """The home of the test, with a config that allows no way to any other host."""
     monkeypatch.setenv("COCKPIT_ADDRESS", "http://127.0.0.1:9")
-    config = tmp_path / ".config/cockpit/config.yaml"
+    config = home / "config/cockpit/config.yaml"
     config.parent.mkdir(parents=True)
     config.write_text("reach: 'false'\n")
-    return tmp_path
-
-
-def cockpit(*words, **more):
-    return subprocess.run([*PROGRAM, *words], capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL, **more)
+    return home
 
 
 def _started(text, environ):
@@ -79,7 +71,7 @@ def foreign():
 
 
 def log_of(home):
-    return [json.loads(line) for line in (home / ".local/state/cockpit/acts.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (home / "state/cockpit/acts.jsonl").read_text().splitlines()]
 
 
 def test_an_orphan_that_was_named_is_ended_and_the_log_says_so(home, left_over):
@@ -90,7 +82,7 @@ def test_an_orphan_that_was_named_is_ended_and_the_log_says_so(home, left_over):
     assert "ended by SIGTERM" in answer["done"][0]["outcome"]
     assert left_over.wait() == 0
     assert [line["outcome"] == "begun" for line in log_of(home)] == [True, False]
-    assert stat.S_IMODE((home / ".local/state/cockpit/acts.jsonl").stat().st_mode) == 0o600
+    assert stat.S_IMODE((home / "state/cockpit/acts.jsonl").stat().st_mode) == 0o600
 
 
 def test_a_dry_run_prints_the_plan_and_does_nothing(home, left_over):
@@ -98,7 +90,7 @@ def test_a_dry_run_prints_the_plan_and_does_nothing(home, left_over):
     assert done.returncode == 0
     assert f"pid {left_over.pid}" in done.stdout
     assert left_over.poll() is None
-    assert not (home / ".local/state").exists()
+    assert not (home / "state").exists()
 
 
 @pytest.mark.parametrize("more", [(), ("--force",)])
@@ -217,7 +209,7 @@ def test_a_signal_is_a_no_to_the_question(home, left_over, number):
     assert "nothing was done" in said
     assert "Traceback" not in said
     assert left_over.poll() is None
-    assert not (home / ".local/state").exists()
+    assert not (home / "state").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -225,7 +217,7 @@ def test_a_signal_in_the_middle_of_an_act_is_told_there_and_in_the_log(home, stu
     words = ["kill-orphans", "--pid", str(stubborn.pid), "--yes", "--json"]
     with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as program:
         deadline = time.monotonic() + 60
-        while not (home / ".local/state/cockpit/acts.jsonl").exists() and time.monotonic() < deadline:
+        while not (home / "state/cockpit/acts.jsonl").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         program.send_signal(number)
         said, warned = program.communicate(timeout=60)

@@ -45,7 +45,6 @@ class Looked:
 @pytest.fixture
 def seen(monkeypatch, tmp_path):
     """The cluster that is looked at: one node of 8 GPUs; answers with the configs it was looked at with."""
-    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     configs = []
 

@@ -18,12 +18,6 @@ from tests.world import NOW, actor, node, snapshot
 SESSION = "session_2026-11-23_00-00-00_000000_7"
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-
-
 def record(**more):
     state = snapshot(taken=NOW, nodes=(node(1), node(2)), **more)
     write(recordings_path() / "cluster", [state])

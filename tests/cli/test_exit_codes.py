@@ -40,8 +40,6 @@ NOT_THERE = planned(act="stop", notes=("w1: nothing of nope runs on this host",)
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A command beside what its plan and its receipt would be; no host is asked."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     (tmp_path / "ppo.yaml").write_text(PRESET)
     monkeypatch.chdir(tmp_path)
 

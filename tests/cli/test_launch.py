@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +12,7 @@ from cockpit.cli import launch
 from cockpit.config.settings import Config
 from cockpit.model import Job, Snapshot
 from cockpit.presets import Preset, read_preset
+from tests.cli.programs import cockpit
 from tests.world import actor
 
 SECRET = "not-for-anybodys-eyes-1b2c"
@@ -24,11 +23,6 @@ def preset(tmp_path: Path, monkeypatch) -> Preset:
     monkeypatch.setenv("SECRET_TOKEN", SECRET)
     (tmp_path / "ppo.yaml").write_text('job: {entrypoint: python a.py, env: {SECRET_TOKEN: "${SECRET_TOKEN}"}}')
     return read_preset(tmp_path / "ppo.yaml")
-
-
-def cockpit(*words: str) -> subprocess.CompletedProcess[str]:
-    program = [str(Path(sys.executable).with_name("cockpit")), *words]
-    return subprocess.run(program, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
 
 
 class ClusterMonitor:

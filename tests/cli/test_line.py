@@ -21,10 +21,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86400
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.delenv("COCKPIT_ADDRESS", raising=False)
+def folder(home):
     lines_path().mkdir(parents=True)
 
 

@@ -3,9 +3,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import sys
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from queue import Queue
@@ -16,6 +14,7 @@ from click.testing import CliRunner
 
 from cockpit.cli.main import main
 from cockpit.notify.robots import ChatBotRefusedError
+from tests.cli.programs import started
 
 SECRET = "0a1b2c3d4e5f6789"
 CONFIG = f"""
@@ -27,8 +26,6 @@ notify:
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("COLUMNS", "200")
 
     def invoke(*words, config=CONFIG):
@@ -157,12 +154,3 @@ def test_without_a_screen_findings_are_told_and_a_second_one_ends(run, tmp_path)
         server.shutdown()
     assert "STARTED" in said
     assert '"begun":[{"key":"finding:placement-group-pending' in body
-
-
-@contextmanager
-def started(words, env):
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as child:
-        try:
-            yield child
-        finally:
-            child.kill()

@@ -12,9 +12,7 @@ KEY = "c0ffee4dead9beef"
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "config" / "cockpit" / "presets"
     folder.mkdir(parents=True)
     (folder / "bad.yaml").write_text("job: {}\n")

@@ -26,7 +26,6 @@ job: {entrypoint: python train.py}
 @pytest.fixture
 def preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.delenv("HF_TOKEN", raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     (tmp_path / "ppo.yaml").write_text(PRESET)
     return str(tmp_path / "ppo.yaml")
 
@@ -55,8 +54,7 @@ def test_a_preset_without_a_cluster_is_bad_usage_also_for_a_script(preset: str):
     assert "has no `ray` section, so cockpit can't start its cluster" in result.stderr
 
 
-def test_a_preset_without_hosts_is_bad_usage_outside_of_slurm(preset: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+def test_a_preset_without_hosts_is_bad_usage_outside_of_slurm(preset: str):
     Path(preset).write_text("job: {entrypoint: python train.py}\nray:\n  head: {num_gpus: 8}\n  workers: {num_gpus: 8}\n")
     for words in ([], ["--hosts", "w1,w2"]):
         result = recover(preset, "--yes", *words)

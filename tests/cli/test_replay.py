@@ -18,12 +18,6 @@ from tests.world import NOW, snapshot
 HERE = Cluster(address="http://127.0.0.1:8265", session="session_now")
 
 
-@pytest.fixture(autouse=True)
-def state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-
-
 def write(name, *moments, cluster=HERE):
     folder = recordings_path() / name
     folder.mkdir(parents=True, mode=0o700)

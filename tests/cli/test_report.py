@@ -18,9 +18,6 @@ SESSION = "session_2026-11-21_01-17-58_164160_11638"
 
 @pytest.fixture(autouse=True)
 def state(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("TZ", "UTC")
     return tmp_path / "state" / "cockpit" / "recordings"
 

@@ -23,10 +23,7 @@ class Monitor:
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-
+def run(monkeypatch):
     def invoke(*words, shot=None, choices=()):
         async def look(*_, **__):
             return Monitor(snapshot() if shot is None else shot, choices)
