@@ -37,7 +37,7 @@ def demo(config: Config) -> None:
     if not config.plain and (reason := why_no_screen()) is not None:
         sys.exit(print_error(f"the demo draws a screen, and {reason}; `cockpit demo --plain` prints lines of text", BAD_USAGE))
 
-    def show_demo(address: str, _: dict[str, str]) -> None:
+    def show_demo(address: str) -> None:
         on_demo = replace(config, address=address)
         greeting = f"Demo cluster at {address}; q stops it and its jobs. To try recover: 7, then R on the preset demo"
         if config.plain:

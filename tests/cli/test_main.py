@@ -8,7 +8,6 @@ import shlex
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -21,24 +20,15 @@ from cockpit import __version__
 from cockpit.cli.main import main
 from cockpit.monitor.monitor import Address
 from cockpit.monitor.poller import Poller
+from tests.cli.programs import PROGRAM
+from tests.cli.programs import cockpit as program
 
 CLOSED = "http://127.0.0.1:9"
-PROGRAM = [sys.executable, "-c", "from cockpit.cli.main import main; main()"]
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    """A home of its own, and nothing in the environment that says where Ray is."""
-    for name in list(os.environ):
-        if name.startswith(("COCKPIT_", "RAY_", "XDG_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return tmp_path
 
 
 @pytest.fixture
 def config(home):
-    path = home / ".config/cockpit/config.yaml"
+    path = home / "config/cockpit/config.yaml"
     path.parent.mkdir(parents=True)
     return path
 
@@ -50,11 +40,6 @@ def cockpit(*words):
         raise result.exception
     assert "Traceback" not in result.output
     return result
-
-
-def program(*words, **more):
-    """Run as a program, as people do."""
-    return subprocess.run([*PROGRAM, *words], capture_output=True, text=True, timeout=60, check=False, **more)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +95,7 @@ def test_a_mistake_in_the_config_names_file_line_and_key(config, text, said):
     config.write_text(text)
     result = cockpit("status")
     assert result.exit_code == 3
-    assert result.stderr.startswith("cockpit: ~/.config/cockpit/config.yaml:")
+    assert result.stderr.startswith("cockpit: ~/config/cockpit/config.yaml:")
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
 
@@ -181,7 +166,7 @@ def test_the_version_is_told():
 
 def test_the_config_file_is_written_once(home):
     first = cockpit("config", "init")
-    path = home / ".config/cockpit/config.yaml"
+    path = home / "config/cockpit/config.yaml"
     assert (first.exit_code, first.stdout) == (0, f"Written: {path}\n")
     path.write_text("interval: 7\n")
     second = cockpit("config", "init")
@@ -200,7 +185,7 @@ def test_print_says_where_each_value_comes_from(config, monkeypatch):
     result = cockpit("--ascii", "config", "print", "--hosts", "w1,w2")
     assert result.exit_code == 0
     said = dict(line.split(": ", 1) for line in result.stdout.splitlines())
-    assert said["interval"] == "7.0  # ~/.config/cockpit/config.yaml:2"
+    assert said["interval"] == "7.0  # ~/config/cockpit/config.yaml:2"
     assert said["theme"] == '"nord"  # COCKPIT_THEME'
     assert said["hosts"] == '[{"name": "w1"}, {"name": "w2"}]  # --hosts'
     assert said["readonly"] == "false  # default"
@@ -464,7 +449,7 @@ def test_the_demo_gets_the_flags_it_was_given(monkeypatch):
     shown = []
 
     def run_demo(screen):
-        screen("http://127.0.0.1:8299", {})
+        screen("http://127.0.0.1:8299")
         return 0
 
     monkeypatch.setattr("cockpit.cli.demo.run_demo", run_demo)

@@ -137,8 +137,8 @@ def test_nothing_stays_of_a_start_that_is_interrupted(demo: DemoCluster, end: si
 
 def test_a_start_that_fails_says_why_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
     before = folders()
-    monkeypatch.setattr(cluster, "ray_python", lambda: shutil.which("true"))
-    assert run_demo(lambda address, env: None) == 3
+    monkeypatch.setattr(sys, "executable", shutil.which("true"))
+    assert run_demo(lambda address: None) == 3
     assert "Ray did not start" in capfd.readouterr().err
     assert folders() == before
 
@@ -152,9 +152,9 @@ def test_the_screen_opens_in_an_environment_that_leads_to_the_demo(
         yield DemoCluster("http://127.0.0.1:1", {nvml.STATE: "/gpus"}, tmp_path, tmp_path)
 
     monkeypatch.setattr(cluster, "demo_cluster", ready)
-    opened: list[tuple[str, str, str]] = []
-    assert run_demo(lambda address, env: opened.append((address, env[nvml.STATE], os.environ[nvml.STATE]))) == 0
-    assert opened == [("http://127.0.0.1:1", "/gpus", "/gpus")]
+    opened: list[tuple[str, str]] = []
+    assert run_demo(lambda address: opened.append((address, os.environ[nvml.STATE]))) == 0
+    assert opened == [("http://127.0.0.1:1", "/gpus")]
     assert "demo: starting Ray\n" in capfd.readouterr().err, "each step is said while it begins"
     assert nvml.STATE not in os.environ
 
@@ -163,13 +163,13 @@ def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(DemoError, match=r"pip install 'ray\[default\]'"):
-        cluster.ray_python()
+        cluster.require_ray()
 
 
 def test_without_a_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr(nvml, "build", _no_compiler)
     with pytest.raises(DemoError, match="no C compiler"):
-        cluster._simulated_gpus(tmp_path)
+        cluster.make_gpus(tmp_path)
 
 
 def _no_compiler(cache: Path) -> Path:
@@ -178,5 +178,5 @@ def _no_compiler(cache: Path) -> Path:
 
 def test_a_socket_of_ray_fits_below_the_folder():
     longest = "/ray/session_2026-11-21_08-12-15_508719_4194304/sockets/dash_MetricsHead"
-    with tempfile.TemporaryDirectory(prefix="cockpit-demo-", dir=cluster._short_temp()) as folder:
+    with tempfile.TemporaryDirectory(prefix="cockpit-demo-", dir=cluster.TEMP) as folder:
         assert len(folder + longest) <= 107
