@@ -6,8 +6,6 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
-from typing import Any
 
 import click
 
@@ -50,39 +48,41 @@ END_INTERVAL_S = 0.5
 @click.option("--json", "as_json", is_flag=True, help="Print plan and outcome as JSON, for scripts; don't print the log.")
 @cluster_options
 @with_config
-def launch(config: Config, preset: str, *, no_follow: bool, **how: Any) -> int:
+def launch(config: Config, preset: str, *, no_follow: bool, dry_run: bool, yes: bool, force: bool, as_json: bool) -> int:
     """Submit a preset's job once and print its log.
 
     PRESET is a name, or a file such as ./ppo.yaml. Its working_dir is packed and uploaded. The log is printed until the job ends.
     """
-    is_followed = not (no_follow or how["as_json"] or how["dry_run"])
+
+    async def submit(ending: EndSignal) -> int:
+        try:
+            found = find_preset(preset)
+            monitor = await look_at_one(config)
+        except InputError as error:
+            return print_failure(str(error), BAD_USAGE, as_json=as_json)
+        executor = ActionExecutor(monitor)
+        try:
+            plan = await executor.plan(find_act("launch"), Aim(rows=(found,), force=force))
+            if yes and plan.word is not None and not dry_run:
+                return print_failure(f"{plan.notes[0]}; --force submits it anyway", NOT_ALL, as_json=as_json)
+            code, receipt = await ask_and_act(executor, plan, ending, dry_run=dry_run, yes=yes, as_json=as_json)
+        except SourceError as error:
+            code = NOT_ALL if isinstance(error, NotMeantError) else NO_ANSWER
+            return print_failure(explain(error, monitor.poller.snapshot), code, as_json=as_json)
+        finally:
+            executor.close()
+        job = next((target.id for target in receipt.done), None) if receipt else None
+        if job is None or as_json:
+            return code
+        if no_follow:
+            output.note(f"print its log: cockpit logs -f {job}")
+            return code
+        return await follow(config, monitor, job, found)
+
     try:
-        return run_until_signal("launch", config, partial(_launch, config, preset, is_followed=is_followed, **how), "submitted")
+        return run_until_signal("launch", config, submit, "submitted")
     except BrokenPipeError:
         return DONE
-
-
-async def _launch(config: Config, name: str, ending: EndSignal, *, is_followed: bool, force: bool, **how: Any) -> int:
-    try:
-        preset = find_preset(name)
-        monitor = await look_at_one(config)
-    except InputError as error:
-        return print_failure(str(error), BAD_USAGE, as_json=how["as_json"])
-    executor = ActionExecutor(monitor)
-    try:
-        plan = await executor.plan(find_act("launch"), Aim(rows=(preset,), force=force))
-        if how["yes"] and plan.word is not None and not how["dry_run"]:
-            return print_failure(f"{plan.notes[0]}; --force submits it anyway", NOT_ALL, as_json=how["as_json"])
-        code, receipt = await ask_and_act(executor, plan, ending, **how)
-    except SourceError as error:
-        code = NOT_ALL if isinstance(error, NotMeantError) else NO_ANSWER
-        return print_failure(explain(error, monitor.poller.snapshot), code, as_json=how["as_json"])
-    finally:
-        executor.close()
-    job = next((target.id for target in receipt.done), None) if receipt else None
-    if job and not is_followed and not how["as_json"]:
-        output.note(f"print its log: cockpit logs -f {job}")
-    return await follow(config, monitor, job, preset) if is_followed and job else code
 
 
 async def follow(config: Config, monitor: ClusterMonitor, name: str, preset: Preset) -> int:
