@@ -74,7 +74,7 @@ def log_of(home):
     return [json.loads(line) for line in (home / "state/cockpit/acts.jsonl").read_text().splitlines()]
 
 
-def test_an_orphan_that_was_named_is_ended_and_the_log_says_so(home, left_over):
+def test_a_named_orphan_is_ended_and_logged(home, left_over):
     done = cockpit("kill-orphans", "--pid", str(left_over.pid), "--yes", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     answer = json.loads(done.stdout)
@@ -94,7 +94,7 @@ def test_a_dry_run_prints_the_plan_and_does_nothing(home, left_over):
 
 
 @pytest.mark.parametrize("more", [(), ("--force",)])
-def test_a_process_that_is_nothing_of_rays_is_refused_whatever_the_flags(home, foreign, more):
+def test_a_foreign_process_is_refused_with_any_flags(home, foreign, more):
     done = cockpit("kill-orphans", "--pid", str(foreign.pid), "--yes", "--json", *more)
     assert done.returncode == 1
     answer = json.loads(done.stdout)
@@ -110,7 +110,7 @@ def test_without_a_terminal_and_without_yes_it_refuses(home, left_over):
     assert left_over.poll() is None
 
 
-def test_read_only_means_that_no_act_is_done(home, left_over):
+def test_read_only_no_action_is_done(home, left_over):
     done = cockpit("--readonly", "kill-orphans", "--pid", str(left_over.pid), "--yes")
     assert (done.returncode, done.stdout) == (1, "")
     assert "read-only" in done.stderr
@@ -120,13 +120,13 @@ def test_read_only_means_that_no_act_is_done(home, left_over):
 @pytest.mark.parametrize(
     "words", [("kill-orphans", "--nope"), ("clean", "--older-than", "soon"), ("stop-job",), ("stop", "--session", "a", "--everything")]
 )
-def test_bad_usage_of_an_act_ends_with_three(home, words):
+def test_bad_usage_of_an_action_ends_with_three(home, words):
     done = cockpit(*words)
     assert done.returncode == 3
     assert "Error" in done.stderr
 
 
-def test_a_mistake_in_the_config_ends_an_act_with_three(home):
+def test_a_mistake_in_the_config_ends_an_action_with_three(home):
     assert cockpit("kill-orphans", "--interval", "0").returncode == 3
 
 
@@ -136,7 +136,7 @@ def test_a_host_that_cannot_be_reached_ends_with_three(home):
     assert "nowhere.invalid" in json.loads(done.stdout)["failed"][0]["error"]
 
 
-def test_a_host_whose_name_would_be_an_option_of_ssh_is_no_host(home):
+def test_a_host_name_that_ssh_would_read_as_an_option_is_refused(home):
     done = cockpit("kill-orphans", "--yes", "--", "-oProxyCommand=true")
     assert done.returncode == 3
     assert "can't be the name of a host" in done.stderr
@@ -173,7 +173,7 @@ def asked(answer, *words):
     ("typed", "said"),
     [("8139", ""), ("139", "nothing was done: 139 does not match 8139"), ("", "nothing was done")],
 )
-def test_a_word_that_does_not_match_is_said(monkeypatch, capsys, typed, said):
+def test_only_the_right_word_confirms(monkeypatch, capsys, typed, said):
     plan = Plan("stop", "Stop Ray", (Target("process", "w1", pid=7),), word="8139")
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("cockpit.output.ask", lambda _question: typed)
@@ -181,7 +181,7 @@ def test_a_word_that_does_not_match_is_said(monkeypatch, capsys, typed, said):
     assert said in capsys.readouterr().err
 
 
-def test_on_a_terminal_it_asks_and_takes_no_for_an_answer(home, left_over):
+def test_on_a_terminal_it_asks_and_does_nothing_on_no(home, left_over):
     said, code = asked(b"n", "kill-orphans", "--pid", str(left_over.pid))
     assert code == 1
     assert "Continue?" in said
@@ -195,7 +195,7 @@ def test_on_a_terminal_it_asks_and_does_it_on_yes(home, left_over):
     assert left_over.wait() == 0
 
 
-def test_who_asks_for_json_on_a_terminal_sees_the_plan_before_the_question(home, left_over):
+def test_with_json_on_a_terminal_the_plan_is_shown_before_the_question(home, left_over):
     said, _ = asked(b"n", "kill-orphans", "--pid", str(left_over.pid), "--json")
     plan, _, _ = said.partition("Continue?")
     assert f"pid {left_over.pid}" in plan
@@ -203,7 +203,7 @@ def test_who_asks_for_json_on_a_terminal_sees_the_plan_before_the_question(home,
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_is_a_no_to_the_question(home, left_over, number):
+def test_a_signal_at_the_question_means_no(home, left_over, number):
     said, code = asked(number, "kill-orphans", "--pid", str(left_over.pid))
     assert code == 128 + number
     assert "nothing was done" in said
@@ -213,7 +213,7 @@ def test_a_signal_is_a_no_to_the_question(home, left_over, number):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_in_the_middle_of_an_act_is_told_there_and_in_the_log(home, stubborn, number):
+def test_a_signal_during_an_action_is_reported_and_logged(home, stubborn, number):
     words = ["kill-orphans", "--pid", str(stubborn.pid), "--yes", "--json"]
     with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as program:
         deadline = time.monotonic() + 60
@@ -227,7 +227,7 @@ def test_a_signal_in_the_middle_of_an_act_is_told_there_and_in_the_log(home, stu
     assert log_of(home)[1]["outcome"] == {"broken_off": "cancelled"}
 
 
-def test_every_command_of_an_act_says_what_it_does_and_how_it_ends(home):
+def test_the_help_lists_every_action_and_its_exit_codes(home):
     from cockpit.acts.table import ACTS
 
     listed = cockpit("--help").stdout

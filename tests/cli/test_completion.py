@@ -28,7 +28,7 @@ def offered(*words, begun=""):
     return [item.value for item in ShellComplete(main, {}, "cockpit", "_COCKPIT_COMPLETE").get_completions([*words], begun)]
 
 
-def test_commands_of_acts_are_offered_too():
+def test_actions_are_offered_as_commands():
     assert offered(begun="kill-") == ["kill-actor", "kill-orphans"]
 
 
@@ -37,7 +37,7 @@ def test_presets_are_offered(command):
     assert offered(command, begun="openrlhf-g") == ["openrlhf-grpo"]
 
 
-def test_hosts_are_those_of_the_config_then_those_recorded():
+def test_hosts_of_the_config_are_offered_before_recorded_hosts():
     config_path().parent.mkdir(parents=True)
     config_path().write_text("hosts: [gpu7, {name: gpu8, address: 10.0.0.8}]\n")
     nodes = record().nodes
@@ -51,7 +51,7 @@ def test_a_mistake_in_the_config_hides_no_recorded_host():
     assert offered("stop") == [each.title for each in nodes]
 
 
-def test_jobs_are_offered_to_what_takes_a_job():
+def test_jobs_are_offered_where_a_job_is_expected():
     record(jobs=(Job("ppo-7b", status="RUNNING"), Job("rm-72b", status="FAILED")))
     for command in ("stop-job", "delete-job"):
         assert offered(command) == ["ppo-7b", "rm-72b"]
@@ -65,7 +65,7 @@ def test_nodes_and_actors_are_offered_by_name():
     assert offered("logs", begun="cri") == ["critic"]
 
 
-def test_sessions_are_the_one_recorded_and_those_beside_it():
+def test_the_recorded_session_and_other_sessions_are_offered():
     record(cluster=Cluster(session=SESSION), sessions=(Session(host="node1", name="session_old", path="/tmp/ray/session_old"),))
     assert offered("stop", "--session") == [SESSION, "session_old"]
 
@@ -75,7 +75,7 @@ def test_themes_are_offered():
 
 
 @pytest.mark.parametrize("name", ["$(reboot)", "a;b", "a b", "a\nb", "`id`", "-rf", "a'b", "ä"])
-def test_a_name_that_a_shell_could_obey_is_not_offered(name):
+def test_a_name_that_a_shell_could_run_is_not_offered(name):
     record(jobs=(Job("fine", status="RUNNING"), Job(name, status="RUNNING")))
     assert offered("stop-job") == ["fine"]
 

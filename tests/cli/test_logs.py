@@ -67,7 +67,7 @@ async def meant(target, host=None, **seen):
         ("1200", process(1200).key),
     ],
 )
-async def test_a_word_is_a_job_an_actor_a_pid_or_a_node(target, file):
+async def test_a_target_is_a_job_an_actor_a_pid_or_a_node(target, file):
     assert await meant(target) == file
 
 
@@ -75,12 +75,12 @@ async def test_a_dead_actor_is_found_among_the_dead():
     assert await meant("old", dead=(actor(9, name="old", state="DEAD"),)) == actor(9).key
 
 
-async def test_the_beginning_of_an_id_that_cockpit_prints_is_enough():
+async def test_the_beginning_of_an_id_is_enough():
     one = actor(1, id="097930b0b3e9191b53eac34f03000000")
     assert await meant("097930b0b3e9", actors=(one,)) == one.key
 
 
-async def test_a_word_that_means_several_actors_names_them():
+async def test_an_ambiguous_target_lists_the_actors():
     with pytest.raises(
         SourceError, match=r"CriticModelActor matches 4 actors: actor4 \(PENDING_CREATION\), .*; give the name or the id of one"
     ):
@@ -95,7 +95,7 @@ async def test_a_pid_of_two_nodes_needs_a_host():
     assert await meant("7", "node2", actors=both) == actor(2).key
 
 
-async def test_a_worker_that_has_ended_is_looked_for_on_the_host_that_is_named():
+async def test_an_ended_worker_is_searched_on_the_given_host():
     assert await meant("4242", "node2") == "4242 on node2"
     with pytest.raises(SourceError, match="no process with pid 4242 is known; if it has ended, add --host"):
         await meant("4242")
@@ -103,11 +103,11 @@ async def test_a_worker_that_has_ended_is_looked_for_on_the_host_that_is_named()
         await meant("4242", "nope")
 
 
-async def test_where_jobs_are_not_known_a_word_may_be_one():
+async def test_while_jobs_are_unknown_a_target_may_be_a_job():
     assert await meant("ppo-8b", jobs=None) == "job ppo-8b"
 
 
-async def test_a_job_that_is_called_as_a_number_is_the_job():
+async def test_a_job_whose_name_is_a_number_is_preferred_to_a_pid():
     assert await meant("1001", jobs=(Job("1001", None, "1001", "RUNNING"),)) == "job 1001"
 
 
@@ -142,7 +142,7 @@ def test_a_mistyped_name_is_answered_with_the_nearest_one(monkeypatch, capsys):
     assert capsys.readouterr().err.endswith("in the Ray cluster at http://10.0.0.1:8265; did you mean ppo-7b?\n")
 
 
-def test_a_part_of_ray_is_answered_with_the_node_whose_log_it_is(monkeypatch, capsys):
+def test_for_a_part_of_ray_the_command_for_its_log_is_suggested(monkeypatch, capsys):
     looked = Looked()
     head = looked.poller.snapshot.nodes[0]
     assert head.head
@@ -162,14 +162,14 @@ class Growing(Looked):
         return Log(label, file, "node1", follow)
 
 
-def test_of_a_log_that_grows_exactly_the_lines_that_were_asked_for_are_printed(monkeypatch, capsys):
+def test_of_a_growing_log_exactly_n_lines_are_printed(monkeypatch, capsys):
     assert printed(monkeypatch, Growing(), "ppo-7b", lines=3) == 0
     assert capsys.readouterr().out.splitlines() == ["0", "1", "2"]
     assert printed(monkeypatch, Growing(), "ppo-7b", lines=3, follow=True) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1000
 
 
-def test_that_a_log_is_of_the_process_before_a_restart_is_said_in_a_pipe_too(monkeypatch, capsys):
+def test_a_log_from_before_a_restart_is_announced_in_a_pipe_too(monkeypatch, capsys):
     looked = Looked("line")
 
     async def logs_of(thing):
@@ -182,7 +182,7 @@ def test_that_a_log_is_of_the_process_before_a_restart_is_said_in_a_pipe_too(mon
     assert capsys.readouterr().err == "", "that one was asked for"
 
 
-def test_another_of_its_logs_is_chosen_by_its_label(monkeypatch, capsys):
+def test_another_log_is_chosen_by_its_label(monkeypatch, capsys):
     looked = Looked("line")
     looked.others = (looked.log("err", "actor1.err"),)
     assert printed(monkeypatch, looked, "actor1", log="err", terminal=True) == 0

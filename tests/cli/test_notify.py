@@ -52,7 +52,7 @@ def heard(monkeypatch):
     return targets
 
 
-def test_each_target_says_what_came_back(run, heard):
+def test_the_answer_of_each_target_is_printed(run, heard):
     answer = run("notify", "--test")
     assert answer.output == "target 1 (feishu): accepted\ntarget 2 (command): failed: it ended with exit code 7: no pager\n"
     assert (answer.exit_code, heard) == (1, ["feishu", "command"])
@@ -64,7 +64,7 @@ def test_one_target_can_be_tried(run, heard):
     assert (answer.exit_code, "expected a number from 1 to 2" in answer.output) == (3, True)
 
 
-def test_without_a_target_nobody_is_told_and_it_is_said(run):
+def test_without_targets_it_says_so(run):
     for words in (("notify", "--test"), ("watch",)):
         answer = run(*words, config="")
         assert answer.exit_code == 1
@@ -103,7 +103,7 @@ def test_a_mistake_names_its_place_and_repeats_no_secret(run, entry, mistake):
     assert "123456789" not in answer.output
 
 
-def test_nothing_is_told_where_nothing_may_be_written(run, tmp_path):
+def test_read_only_nothing_is_sent(run, tmp_path):
     answer = run("watch", "--readonly")
     assert answer.exit_code == 1
     assert "cockpit is read-only (--readonly)" in answer.output
@@ -123,7 +123,7 @@ def test_the_unit_calls_this_cockpit(run):
 
 
 @pytest.mark.process
-def test_without_a_screen_findings_are_told_and_a_second_one_ends(run, tmp_path):
+def test_watch_sends_findings_and_a_second_watch_ends(run, tmp_path):
     bodies: Queue[str] = Queue()
 
     class Robot(BaseHTTPRequestHandler):

@@ -36,7 +36,7 @@ def iso(moment):
     return datetime.fromtimestamp(moment).isoformat()
 
 
-def test_status_tells_what_was_then(written):
+def test_status_at_prints_the_recorded_state(written):
     answer = run("status", "--json", "--at", iso(written[40].taken + 1))
     told = json.loads(answer.stdout)
     assert answer.exit_code == exit_code(written[40], [])
@@ -55,13 +55,13 @@ def test_status_tells_what_was_then(written):
         (("--at", "2020-01-01T00:00", "--address", "http://other:1"), "no recording of http://other:1 in "),
     ],
 )
-def test_what_was_not_recorded_is_no_answer(written, words, reason):
+def test_a_time_that_was_not_recorded_is_no_answer(written, words, reason):
     answer = run("status", *words)
     assert answer.exit_code == 3
     assert reason in answer.output
 
 
-def test_a_moment_in_a_gap_is_told_with_the_gap(tmp_path):
+def test_for_a_moment_in_a_gap_the_gap_is_named(tmp_path):
     before, *_, after = snapshots(100)
     write(tmp_path / "state" / "cockpit" / "recordings" / "session_a", [before, replace(after, taken=before.taken + 7200)])
     first, last = (moment_text(moment, time.time()) for moment in (before.taken, before.taken + 7200))
@@ -79,14 +79,14 @@ def test_a_part_can_be_cut_out(written, tmp_path):
     assert run("record", "--cut", f"{iso(written[10].taken)}..{iso(written[30].taken)}", "-o", str(path)).exit_code == 1
 
 
-def test_a_part_of_a_part_is_told_by_its_own_end(written, tmp_path):
+def test_times_in_a_part_are_relative_to_its_own_end(written, tmp_path):
     run("record", "--cut", f"{iso(written[10].taken)}..{iso(written[30].taken)}", "-o", str(tmp_path / "part.cockpit"))
     answer = run("record", str(tmp_path / "part.cockpit"), "--cut", "-20s..", "-o", str(tmp_path / "smaller.cockpit"))
     assert "5 frames" in answer.output
 
 
 @pytest.mark.parametrize("words", [("--cut", "-1h.."), ("-o", "x"), ("some.cockpit",)])
-def test_half_of_a_cut_is_refused(words):
+def test_an_incomplete_cut_is_refused(words):
     assert run("record", *words).exit_code == 3
 
 
@@ -102,7 +102,7 @@ def test_the_unit_calls_this_cockpit():
     assert "systemctl --user enable --now cockpit-record" in text
 
 
-def test_the_unit_looks_at_the_same_hosts_as_often(tmp_path, monkeypatch):
+def test_the_unit_has_the_same_hosts_and_interval(tmp_path, monkeypatch):
     (tmp_path / "my $hosts").write_text("w1\nw2\n")
     monkeypatch.chdir(tmp_path)
     text = run("--interval", "5", "record", "--unit", "--hosts", "my $hosts").stdout
@@ -113,7 +113,7 @@ def test_the_unit_looks_at_the_same_hosts_as_often(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "reason"), [(("--readonly",), "cockpit is read-only (--readonly)"), ((), "recording is off (COCKPIT_RECORD)")]
 )
-def test_it_is_not_recorded_where_nothing_may_be_written_or_it_is_off(monkeypatch, tmp_path, words, reason):
+def test_it_does_not_record_if_read_only_or_off(monkeypatch, tmp_path, words, reason):
     monkeypatch.setenv("COCKPIT_RECORD", "off")
     answer = run("record", *words)
     assert (answer.exit_code, reason in answer.output) == (1, True)

@@ -34,7 +34,7 @@ def recover(*words: str) -> Result:
     return CliRunner().invoke(main, ["recover", *words])
 
 
-def test_a_preset_that_nobody_has_is_bad_usage(preset: str):
+def test_an_unknown_preset_is_bad_usage(preset: str):
     result = recover("nowhere")
     assert (result.exit_code, result.stdout) == (3, "")
     assert "no preset is named nowhere" in result.stderr
@@ -64,13 +64,13 @@ def test_a_preset_without_hosts_is_bad_usage_outside_of_slurm(preset: str):
 
 
 @pytest.mark.parametrize("flag", ["--from", "--skip"])
-def test_a_step_that_there_is_not_is_bad_usage_and_those_that_there_are_are_named(preset: str, flag: str):
+def test_an_unknown_step_is_bad_usage_and_all_steps_are_listed(preset: str, flag: str):
     result = recover(preset, flag, "reboot")
     assert result.exit_code == 3
     assert all(f"'{name}'" in result.stderr for name in NAMES)
 
 
-def test_read_only_it_does_not_even_look(preset: str):
+def test_read_only_it_samples_nothing(preset: str):
     result = recover(preset, "--readonly", "--yes")
     assert (result.exit_code, result.stderr) == (1, "cockpit: recover: cockpit is read-only (--readonly)\n")
 
@@ -93,7 +93,7 @@ class Runbook:
     steps = steps_of(job=False, follow=False)
 
 
-async def test_who_asks_for_json_sees_the_plan_before_the_question(monkeypatch, capsys):
+async def test_with_json_the_plan_is_shown_before_the_question(monkeypatch, capsys):
     seen = []
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("cockpit.output.is_confirmed", lambda _: seen.append(capsys.readouterr()))
@@ -102,7 +102,7 @@ async def test_who_asks_for_json_sees_the_plan_before_the_question(monkeypatch, 
     assert seen[0].out == ""
 
 
-async def test_where_nobody_reads_on_it_says_what_is_left_and_how_to_go_on(monkeypatch, capsys):
+async def test_when_its_pipe_is_closed_it_says_what_is_left_and_how_to_continue(monkeypatch, capsys):
     def closed(*_: object) -> None:
         raise BrokenPipeError
 
@@ -123,7 +123,7 @@ async def test_where_nobody_reads_on_it_says_what_is_left_and_how_to_go_on(monke
         ),
     ],
 )
-async def test_a_script_reads_what_was_done_and_what_has_failed_and_no_secret(fails, failed, capsys):
+async def test_json_has_done_and_failed_targets_and_no_secret(fails, failed, capsys):
     done = Receipt("stop", "Stop Ray", done=(Target("process", "head", pid=7, outcome="it had hf_secret"),))
     runbook = Runbook(stop={"state": "done", "receipts": (done,)}, start={"state": "failed", **fails})
     runbook.left, runbook.hide = ("Ray runs on head",), lambda text: text.replace("hf_secret", "…")
@@ -138,7 +138,7 @@ async def test_a_script_reads_what_was_done_and_what_has_failed_and_no_secret(fa
     ("begin", "job", "told"),
     [(None, None, "--from start"), ("stop", None, "--from stop"), (None, "42", "--from start --slurm 42")],
 )
-async def test_it_says_where_to_go_on(begin, job, told, capsys):
+async def test_after_a_failure_it_prints_the_command_that_continues(begin, job, told, capsys):
     runbook = Runbook()
     runbook.named_job = job
     runbook.failed = replace(runbook.steps[4], state="failed", error="half of it runs", begin=begin)

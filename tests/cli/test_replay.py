@@ -39,7 +39,7 @@ def replay(*words):
     return ended.value.code
 
 
-def test_a_recording_is_opened_at_its_end_or_at_the_time_that_is_asked_for(monkeypatch):
+def test_a_recording_is_opened_at_its_end_or_at_the_given_time(monkeypatch):
     path = write("session_now", NOW, NOW + 5, NOW + 10)
     apps = []
 
@@ -59,7 +59,7 @@ def test_a_recording_is_opened_at_its_end_or_at_the_time_that_is_asked_for(monke
 @pytest.mark.parametrize(
     ("words", "is_recorded", "said"), [(["missing"], False, "no such file"), ([], False, "no recording"), (["-t", "soon"], True, "soon")]
 )
-def test_what_can_not_be_shown_is_one_sentence_and_no_screen(capsys, monkeypatch, words, is_recorded, said):
+def test_a_bad_recording_or_time_is_one_sentence_and_no_screen(capsys, monkeypatch, words, is_recorded, said):
     monkeypatch.setattr(command, "why_no_screen", lambda: None)
     monkeypatch.setattr(command, "run_until_quit", pytest.fail)
     if is_recorded:
@@ -68,7 +68,7 @@ def test_what_can_not_be_shown_is_one_sentence_and_no_screen(capsys, monkeypatch
     assert said in capsys.readouterr().err
 
 
-def test_without_a_terminal_it_says_what_prints_a_moment(capsys):
+def test_without_a_terminal_it_names_the_command_that_prints_a_moment(capsys):
     assert replay() == 3
     assert "cockpit status --at TIME" in capsys.readouterr().err
 
@@ -83,13 +83,13 @@ def test_the_past_of_a_cluster_goes_back_beyond_its_session():
     assert past.snapshot_at(NOW - 100).cluster.session == "session_old"
 
 
-def test_what_another_cockpit_records_is_the_past_of_this_one_too():
+def test_a_recording_of_another_cockpit_is_the_past_too():
     write("session_now", NOW)
     state = SimpleNamespace(path=None, reason="recorded by another cockpit, pid 7 on head")
     assert app._open_past(screen(SimpleNamespace(state=state))).end == NOW
 
 
-def test_where_nothing_is_recorded_it_is_said_why():
+def test_without_a_recording_the_reason_is_given():
     state = SimpleNamespace(path=None, reason="the disk has too little space for recordings")
     with pytest.raises(SourceError, match="no recording of this cluster yet: the disk has too little space"):
         app._open_past(screen(SimpleNamespace(state=state)))

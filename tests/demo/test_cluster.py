@@ -76,7 +76,7 @@ def test_its_jobs_run_wait_fail_and_succeed(demo: DemoCluster):
     assert "ActorDiedError" in jobs["eval-gsm8k"]["message"]
 
 
-def test_a_training_run_as_its_users_know_it(demo: DemoCluster):
+def test_the_training_run_has_its_models(demo: DemoCluster):
     alive = [actor["class_name"] for actor in ask(demo, "/api/v0/actors?detail=1&limit=1000") if actor["state"] == "ALIVE"]
     models = ("PolicyModelActor", "ReferenceModelActor", "CriticModelActor", "RewardModelActor", "LLMRayActor")
     assert {model: alive.count(model) for model in models} == dict(zip(models, (4, 4, 2, 2, 4), strict=True))
@@ -94,12 +94,12 @@ def _title(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").decode(errors="replace")
 
 
-def test_a_session_of_a_ray_that_is_long_dead(demo: DemoCluster):
+def test_there_is_a_session_of_a_ray_that_ended_long_ago(demo: DemoCluster):
     sessions = [path for path in demo.session.parent.glob("session_2*") if path.stat().st_mtime < time.time() - 20 * 86400]
     assert [bool(list(session.rglob("model.pt"))) for session in sessions] == [True]
 
 
-def test_its_environment_leads_to_it(demo: DemoCluster):
+def test_its_environment_points_to_the_demo(demo: DemoCluster):
     assert demo.env["RAY_API_SERVER_ADDRESS"] == demo.address
     assert demo.env[nvml.STATE] == str(demo.folder / "head.nvml")
 
@@ -111,7 +111,7 @@ def folders() -> set[Path]:
 HOLD = [sys.executable, "-m", "tests.demo.hold"]
 
 
-def test_nothing_stays_when_it_is_ended(demo: DemoCluster):
+def test_nothing_remains_after_its_end(demo: DemoCluster):
     with subprocess.Popen(HOLD, stdin=-1, stdout=-1, stderr=-1, text=True) as program:
         assert program.stdout
         lines = [program.stdout.readline() for _ in range(4)]
@@ -125,7 +125,7 @@ def test_nothing_stays_when_it_is_ended(demo: DemoCluster):
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_nothing_stays_of_a_start_that_is_interrupted(demo: DemoCluster, end: signal.Signals):
+def test_nothing_remains_of_an_interrupted_start(demo: DemoCluster, end: signal.Signals):
     before = folders()
     with subprocess.Popen(HOLD, stdin=-1, stdout=-1, stderr=-1) as program:
         until(lambda: any(processes.find_marked(str(folder)) for folder in folders() - before))
@@ -143,7 +143,7 @@ def test_a_start_that_fails_says_why_and_leaves_nothing(monkeypatch: pytest.Monk
     assert folders() == before
 
 
-def test_the_screen_opens_in_an_environment_that_leads_to_the_demo(
+def test_the_screen_opens_in_an_environment_that_points_to_the_demo(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):
     @contextmanager
