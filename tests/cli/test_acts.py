@@ -49,7 +49,7 @@ def _left_over(text, temp):
 
 @pytest.fixture
 def left_over(tmp_path):
-    """A process that a raylet, dead by now, has started."""
+    """A process whose raylet is dead."""
     child = _left_over(SLEEPER, tmp_path)
     yield child
     child.close()
@@ -57,7 +57,7 @@ def left_over(tmp_path):
 
 @pytest.fixture
 def stubborn(tmp_path):
-    """The same, and it takes no notice of SIGTERM."""
+    """A process whose raylet is dead, and which ignores SIGTERM."""
     child = _left_over(STUBBORN, tmp_path)
     yield child
     child.close()
@@ -143,7 +143,7 @@ def test_a_host_name_that_ssh_would_read_as_an_option_is_refused(home):
 
 
 def reads(pid):
-    """Whether it has stopped to be told something: a signal in the moment before would only be seen after the next key."""
+    """Whether it waits for input: it would notice an earlier signal only after the next key."""
     states = set()
     for _ in range(4):
         states.add(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0])
@@ -152,7 +152,7 @@ def reads(pid):
 
 
 def asked(answer, *words):
-    """What it says on a terminal to somebody who types that, or who sends that signal; and its exit code."""
+    """The output on a terminal after this answer or signal, and the exit code."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execvp(PROGRAM[0], [*PROGRAM, *words])

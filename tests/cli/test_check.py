@@ -1,4 +1,4 @@
-"""`cockpit check`: of a preset, of its file, or of a command."""
+"""Tests `cockpit check` with a preset, a file and a command."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ needs: {gpus: %d}
 
 
 class Looked:
-    """A monitor that has seen this much."""
+    """A monitor with this snapshot."""
 
     open_choices = ()
 
@@ -44,7 +44,7 @@ class Looked:
 
 @pytest.fixture
 def seen(monkeypatch, tmp_path):
-    """The cluster that is looked at: one node of 8 GPUs; answers with the configs it was looked at with."""
+    """A cluster of one node with 8 GPUs. Returns the list of configs with which it was sampled."""
     monkeypatch.chdir(tmp_path)
     configs = []
 

@@ -1,4 +1,4 @@
-"""What a shell is offered: names from disk and from the last recording, and none that could do something in it."""
+"""Tests the completion in a shell: names come from files and from the last recording, and a shell can run none of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first moments of the program."""
+"""Tests ctrl+c while the program starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One table of exit codes, and every command keeps to it."""
+"""Tests that every command ends with the codes of one table."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NOT_THERE = planned(act="stop", notes=("w1: nothing of nope runs on this host",)
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A command beside what its plan and its receipt would be; no host is asked."""
+    """Runs a command with a given plan and receipt; no host is asked."""
     (tmp_path / "ppo.yaml").write_text(PRESET)
     monkeypatch.chdir(tmp_path)
 

@@ -1,4 +1,4 @@
-"""`cockpit launch` as it is typed: how it ends, what it says, and that following is not the job."""
+"""Tests `cockpit launch`: its exit codes and messages, and that the job runs on when nobody follows it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def preset(tmp_path: Path, monkeypatch) -> Preset:
 
 
 class ClusterMonitor:
-    """A job whose log has these lines, and which is in these states, one after the other."""
+    """A monitor of a job with this log, which goes through these states."""
 
     def __init__(self, lines: list[str], *states: Job) -> None:
         self.lines, self.states, self.gate = lines, list(states), asyncio.Event()

@@ -108,7 +108,7 @@ def test_a_read_only_monitor_has_no_line_writer():
 
 @pytest.mark.process
 def test_the_fast_path_imports_nothing_slow():
-    """A prompt waits for it."""
+    """A prompt waits for this command."""
     code = """
 import sys
 from cockpit.cli.entry import main

@@ -1,4 +1,4 @@
-"""`cockpit logs`: what a word means, what is printed, and what is said where there is no log."""
+"""Tests `cockpit logs`: finding the target, printing its log, and errors without one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.world import actor, node, process, snapshot
 
 
 class Looked:
-    """A single look: its snapshot, and logs that are called as the thing that was asked for."""
+    """A monitor with one snapshot; the file of each log has the name of its target."""
 
     def __init__(self, *lines, dead=(), **seen):
         self.lines, self.dead = lines, dead
@@ -151,7 +151,7 @@ def test_for_a_part_of_ray_the_command_for_its_log_is_suggested(monkeypatch, cap
 
 
 class Growing(Looked):
-    """A log that is written to for ever."""
+    """A monitor whose log never stops growing."""
 
     def log(self, label, file):
         async def follow(lines, on):

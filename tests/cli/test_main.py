@@ -34,7 +34,7 @@ def config(home):
 
 
 def cockpit(*words):
-    """Run in this process; what it raises is not swallowed."""
+    """Run cockpit in this process; exceptions are raised."""
     result = CliRunner().invoke(main, words)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -225,7 +225,7 @@ def test_the_text_says_that_no_dashboard_answers():
 
 @contextmanager
 def served(answer):
-    """A web server that is no Ray."""
+    """A web server that is not Ray."""
 
     class Other(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -376,7 +376,7 @@ def test_status_watch_ends_when_its_pipe_is_closed():
 
 @contextmanager
 def heard(*words):
-    """A terminal whose lines are read one after the other, and the program on it."""
+    """The program on a terminal, and the terminal, whose lines can be read one by one."""
     ours, theirs = pty.openpty()
     with (
         os.fdopen(ours, "r+b", buffering=0) as terminal,

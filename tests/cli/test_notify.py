@@ -39,7 +39,7 @@ def run(tmp_path, monkeypatch):
 
 @pytest.fixture
 def heard(monkeypatch):
-    """Whom something was sent to; the command fails."""
+    """The kinds of targets that got a message; the command fails."""
     targets = []
 
     async def send(target, message):

@@ -1,4 +1,4 @@
-"""`cockpit recover` says what is wrong with what it is given before it asks any host."""
+"""Tests `cockpit recover`: mistakes are reported before any host is asked; the plan, the JSON and the end of a run."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_read_only_it_samples_nothing(preset: str):
 
 
 class Runbook:
-    """Stands where the runbook does, in the middle of its second step."""
+    """Takes the place of a runbook; by default it is in the step clean."""
 
     preset, left, named_job, failed = Preset("ppo", Path("ppo.yaml")), ("stopped: session_1",), None, None
 

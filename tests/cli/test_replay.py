@@ -1,4 +1,4 @@
-"""`cockpit replay`, and where a screen finds the past of its cluster."""
+"""Tests `cockpit replay`, and which recordings a screen opens as the past of its cluster."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def screen(recorder=None, cluster=HERE):
 
 
 def replay(*words):
-    """The exit code."""
+    """Run the command, and return its exit code."""
     with pytest.raises(SystemExit) as ended:
         command.replay.main(list(words), standalone_mode=False)
     return ended.value.code

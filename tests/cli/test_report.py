@@ -50,7 +50,7 @@ NEXT = "session_2026-11-21_03-30-00_1_1"
 
 @pytest.fixture
 def restarted(recorded, state):
-    """Two hours later there is another Ray at the same address."""
+    """Two hours later another Ray runs at the same address."""
     os.utime(next(recorded.glob("*.cockpit")), (NOW + 3600, NOW + 3600))
     folder = written(state / NEXT, anew)
     os.utime(next(folder.glob("*.cockpit")), (NOW + 10_800, NOW + 10_800))

@@ -1,4 +1,4 @@
-"""While the screen is imported, a signal ends cockpit without a word, its probe too."""
+"""Tests that a signal during the import of the screen ends cockpit and its probe silently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which one thing of Ray's a typed name is, for an act that is done to it."""
+"""Tests which target of an action a typed name or id gives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KILL, REMOVE, DRAIN = map(find_act, ("kill-actor", "remove-placement-group", "dr
 
 
 SLURM = Config(slurm_nodes=(NodeNames("gpu-a-02", ("c27n02", "10.0.0.2")),))
-"""What Slurm calls node 2."""
+"""Slurm's name and addresses of node 2."""
 
 
 def meant(act, word, **seen):

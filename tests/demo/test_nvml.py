@@ -1,4 +1,4 @@
-"""The simulated NVML, asked by the real pynvml in a process of its own."""
+"""Tests the simulated NVML with the real pynvml in a separate process."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def state(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ask(library: Path, state: Path) -> Ask:
-    """What `tell` is told by a fresh process that has initialized NVML."""
+    """The value that a new process passes to `tell` after it has initialized NVML."""
 
     def run(code: str) -> object:
         env = {**os.environ, **nvml.environment(library, state)}

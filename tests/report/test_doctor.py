@@ -1,4 +1,4 @@
-"""The report of `doctor` on a single look: findings, passed checks, missing facts; and its bundle."""
+"""Tests the report of `doctor` (findings, passed checks, missing facts) and its bundle."""
 
 from __future__ import annotations
 

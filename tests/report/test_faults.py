@@ -1,4 +1,4 @@
-"""Sources that fail by one cause become one fault, which names them all."""
+"""Tests that sources with one cause of failure become one fault, which names them all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups that wait for the same reason share a line, whatever the order of their bundles."""
+"""Tests how groups that wait for the same reason share a line."""
 
 from __future__ import annotations
 
