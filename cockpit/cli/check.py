@@ -15,7 +15,7 @@ from cockpit.check.result import check_json, exit_code
 from cockpit.check.text import check_text
 from cockpit.cli.completion import complete_presets
 from cockpit.cli.options import NO_ANSWER, cluster_options, command, json_option, print_error, with_config
-from cockpit.cli.status import look_at_one
+from cockpit.cli.status import sample_one_cluster
 from cockpit.config.settings import Config
 from cockpit.presets import JobSpec, Preset, find_preset, with_hosts
 from cockpit.sources.source import SourceError
@@ -52,7 +52,7 @@ async def check(config: Config, preset: str | None, words: tuple[str, ...], as_j
     known = {entry.name for entry in config.hosts}
     more_hosts = [entry for entry in hosts_of(checked) if known.isdisjoint(config.names_of(entry.name))]
     config = replace(config, hosts=(*config.hosts, *more_hosts))
-    monitor = await look_at_one(config, everywhere=config.probe_hosts != "never", patience=HOSTS_PATIENCE_S)
+    monitor = await sample_one_cluster(config, everywhere=config.probe_hosts != "never", patience=HOSTS_PATIENCE_S)
     try:
         result = await look_and_check(monitor, checked)
     except SourceError as error:

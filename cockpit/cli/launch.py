@@ -17,7 +17,7 @@ from cockpit.acts.table import find_act
 from cockpit.cli.acts import EndSignal, ask_and_act, print_failure, run_until_signal
 from cockpit.cli.completion import complete_presets
 from cockpit.cli.options import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, cluster_options, command, consent_options, print_error, with_config
-from cockpit.cli.status import look_at_one
+from cockpit.cli.status import sample_one_cluster
 from cockpit.cli.targets import explain
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
@@ -57,7 +57,7 @@ def launch(config: Config, preset: str, *, no_follow: bool, dry_run: bool, yes: 
     async def submit(ending: EndSignal) -> int:
         try:
             found = find_preset(preset)
-            monitor = await look_at_one(config)
+            monitor = await sample_one_cluster(config)
         except InputError as error:
             return print_failure(str(error), BAD_USAGE, as_json=as_json)
         executor = ActionExecutor(monitor)

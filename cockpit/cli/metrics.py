@@ -8,7 +8,7 @@ import click
 
 from cockpit import output
 from cockpit.cli.options import DONE, NOT_ALL, cluster_options, command, print_error, with_config
-from cockpit.cli.status import look_and_write_line
+from cockpit.cli.status import sample_and_write_line
 from cockpit.config.settings import Config
 from cockpit.report.metrics import metrics_text
 from cockpit.text import explain_os_error
@@ -33,7 +33,7 @@ async def metrics(config: Config, path: Path | None) -> int:
     Text format 0.0.4. Unknown values are left out; while Ray does not answer, cockpit_ray_reachable is 0. Run it from
     cron or a systemd timer, such as once a minute.
     """
-    snapshot = await look_and_write_line(config)
+    snapshot = await sample_and_write_line(config)
     text = metrics_text(snapshot, [host.name for host in config.hosts])
     if path is None:
         output.say(text.rstrip("\n"))

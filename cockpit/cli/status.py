@@ -56,7 +56,7 @@ def print_status(config: Config, *, as_json: bool = False) -> int:
     """Print the status once; return the exit code."""
 
     async def look_and_print() -> int:
-        snapshot = await look_and_write_line(config)
+        snapshot = await sample_and_write_line(config)
         if as_json:
             output.say_json(status_json(snapshot, indent=2))
         else:
@@ -105,7 +105,7 @@ async def doctor(config: Config, as_json: bool, bundle: str | None) -> int:
 
     It prints problems, passed checks, and checks that could not run.
     """
-    monitor = await look_at_one(config, everywhere=config.probe_hosts != "never", patience=DOCTOR_TIMEOUT_S)
+    monitor = await sample_one_cluster(config, everywhere=config.probe_hosts != "never", patience=DOCTOR_TIMEOUT_S)
     snapshot = monitor.poller.snapshot
     checked = run_checks(snapshot, config.limits)
     if as_json:
@@ -122,7 +122,7 @@ async def doctor(config: Config, as_json: bool, bundle: str | None) -> int:
     return exit_code(snapshot, [host.name for host in config.hosts])
 
 
-async def look_at_one(config: Config, **how: Any) -> ClusterMonitor:
+async def sample_one_cluster(config: Config, **how: Any) -> ClusterMonitor:
     """A monitor that has taken one sample; `how`: as for `look_once`. Raises `InputError` if a person must choose between several Rays."""
     monitor = await look_once(config, **how)
     if monitor.open_choices:
@@ -130,8 +130,8 @@ async def look_at_one(config: Config, **how: Any) -> ClusterMonitor:
     return monitor
 
 
-async def look_and_write_line(config: Config) -> Snapshot:
-    """One snapshot, which is also written as a line for `status --line`. Raises `InputError` as `look_at_one` does."""
-    snapshot = (await look_at_one(config, hosts_patience=hosts_timeout_s(config))).poller.snapshot
+async def sample_and_write_line(config: Config) -> Snapshot:
+    """One snapshot, which is also written as a line for `status --line`. Raises `InputError` as `sample_one_cluster` does."""
+    snapshot = (await sample_one_cluster(config, hosts_patience=hosts_timeout_s(config))).poller.snapshot
     write_line_of(config, snapshot)
     return snapshot

@@ -62,22 +62,18 @@ class Notifier:
         while True:
             await self._news.wait()
             self._news.clear()
+            snapshot = self._snapshot
             try:
-                await self._start_messages(self._snapshot)
+                if snapshot.cluster.address is not None and await self._is_ours(snapshot):
+                    for place, recipient in enumerate(self._recipients):
+                        recipient.look(snapshot)
+                        if place not in self._sending and (message := recipient.message(snapshot)) is not None:
+                            self._start_sending(place, recipient, message)
             except (OSError, SourceError) as error:
                 self._trouble = _words(error)
             except Exception as error:  # noqa: BLE001 nobody waits for this task: it must go on, and report the error
                 self._trouble = bug(error)
             self._report_trouble()
-
-    async def _start_messages(self, snapshot: Snapshot) -> None:
-        """Send to each target what is new for it, if this cockpit sends for the cluster; one message to a target at a time."""
-        if snapshot.cluster.address is None or not await self._is_ours(snapshot):
-            return
-        for place, recipient in enumerate(self._recipients):
-            recipient.look(snapshot)
-            if place not in self._sending and (message := recipient.message(snapshot)) is not None:
-                self._start_sending(place, recipient, message)
 
     def _start_sending(self, place: int, recipient: Recipient, message: Message) -> None:
         self._sending[place] = task = asyncio.get_running_loop().create_task(self._send_one(recipient, message), name="notify one")

@@ -110,10 +110,6 @@ def _count_nodes(snapshot: Snapshot) -> Mapping[str, int] | None:
     return _count(states, get_args(NodeState)) if states else None
 
 
-def _count_jobs(snapshot: Snapshot) -> Mapping[str, int] | None:
-    return None if snapshot.jobs is None else _count([job.status for job in snapshot.jobs])
-
-
 def _findings(facts: MetricFacts) -> Iterator[Sample]:
     """Findings by level. 0 is known only if Ray or a probe answers."""
     counts = _count([finding.level for finding in facts.snapshot.findings], () if facts.code == NO_ANSWER else LEVELS)
@@ -197,7 +193,9 @@ FAMILIES = (
     _of_gpu("power_watts", "Power that the GPU draws.", lambda gpu: gpu.power),
     _of_gpu("power_limit_watts", "Power that the GPU may draw.", lambda gpu: gpu.power_limit),
     _of_gpu("ecc_uncorrected_errors", "Uncorrected ECC errors since the driver was loaded.", lambda gpu: gpu.ecc),
-    Family("cockpit_jobs", "Jobs by state in Ray.", ("state",), _of_counts(_count_jobs)),
+    Family(
+        "cockpit_jobs", "Jobs by state in Ray.", ("state",), _of_counts(lambda snapshot: _count(job.status for job in snapshot.jobs or ()))
+    ),
     Family("cockpit_job_state", "The state of a job that has not ended; always 1.", ("ray_job", "state"), _job_states),
     _of_job("gpus_reserved", "GPUs that a job that has not ended has reserved in Ray.", lambda gpus: gpus),
     Family("cockpit_actors", "Actors by state in Ray.", ("state",), _of_counts(lambda snapshot: snapshot.actor_counts)),

@@ -118,9 +118,10 @@ async def test_a_failed_delivery_is_a_fault_until_one_succeeds(world):
     await world.see(finding("w1"))
     await until(lambda: world.faults[-1] == "target 1 (json): it answered HTTP 500")
     world.answer = None
-    await world.see(finding("w1"), finding("w2"), begin=14, end=40)
+    await world.see(finding("w1"), begin=14, end=24)
     await until(lambda: world.faults[-1] is None)
-    assert world.sent == [(["w1"], []), (["w2"], [])]
+    await world.see(finding("w1"), finding("w2"), begin=24, end=60)
+    await until(lambda: world.sent == [(["w1"], []), (["w2"], [])])
     world.notifier.close()
 
 
