@@ -18,10 +18,10 @@ _FIT: Final = re.compile(r"\w[\w.:@-]{0,199}", re.ASCII)
 
 
 def _offer(kind: str) -> Completer:
-    """Complete with the function of this name in `cockpit.cli.known_names`, which is imported only then: most commands complete nothing."""
+    """Complete with names of this kind. `cockpit.cli.known_names` is imported only then: most commands complete nothing."""
 
     def complete(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
-        names = getattr(import_module("cockpit.cli.known_names"), kind)()
+        names = import_module("cockpit.cli.known_names").known_names(kind)
         found = dict.fromkeys(name for name in names if name and name.startswith(begun) and _FIT.fullmatch(name))
         return [*found][:MAX_OFFERED]
 
@@ -32,7 +32,7 @@ complete_hosts = _offer("hosts")
 complete_nodes = _offer("nodes")
 complete_sessions = _offer("sessions")
 complete_jobs = _offer("jobs")
-complete_presets = _offer("preset_names")
+complete_presets = _offer("presets")
 complete_themes = _offer("themes")
 complete_logs = _offer("logs")
 BY_ROW: Final[Mapping[type | None, Completer]] = {

@@ -14,7 +14,30 @@ from cockpit.recording.files import RecordingError, list_segments
 from cockpit.recording.folder import list_recordings, recordings_path
 from cockpit.recording.recording import Recording
 
-Names = Iterable["str | None"]
+
+def known_names(kind: str) -> Iterable[str | None]:
+    """Names of one kind: presets, themes, hosts, nodes, sessions, jobs, actors, groups, logs (everything that has a log)."""
+    if kind == "presets":
+        return [preset.name for preset in presets()]
+    if kind == "themes":
+        return sorted({file.stem for folder in (shipped_folder(), user_folder()) for file in folder.glob("*.yaml")})
+    last = last_recorded()
+    nodes = [node.title for node in last.nodes or ()]
+    jobs = [job.id for job in last.jobs or ()]
+    actors = [actor.name or actor.id for actor in last.actors or ()]
+    if kind == "hosts":
+        with suppress(InputError):  # the command itself reports a mistake in the config
+            return [*(host.name for host in load({}).hosts), *nodes]
+    names: dict[str, list[str] | list[str | None]] = {
+        "hosts": nodes,
+        "nodes": nodes,
+        "sessions": [last.cluster.session, *(session.name for session in last.sessions or ())],
+        "jobs": jobs,
+        "actors": actors,
+        "groups": [group.name or group.id for group in last.placement_groups or ()],
+        "logs": [*jobs, *nodes, *actors],
+    }
+    return names[kind]
 
 
 def last_recorded() -> Snapshot:
@@ -25,51 +48,3 @@ def last_recorded() -> Snapshot:
         return Snapshot()
     with closing(recording):
         return recording.snapshot_at(recording.end) or Snapshot()
-
-
-def nodes() -> Names:
-    """Titles of nodes."""
-    return (node.title for node in last_recorded().nodes or ())
-
-
-def jobs() -> Names:
-    """Ids of jobs."""
-    return (job.id for job in last_recorded().jobs or ())
-
-
-def actors() -> Names:
-    """Names of actors; the id of one without a name."""
-    return (actor.name or actor.id for actor in last_recorded().actors or ())
-
-
-def groups() -> Names:
-    """Names of placement groups; the id of one without a name."""
-    return (group.name or group.id for group in last_recorded().placement_groups or ())
-
-
-def sessions() -> Names:
-    """The recorded Ray session, and the other sessions that probes found."""
-    last = last_recorded()
-    return (last.cluster.session, *(session.name for session in last.sessions or ()))
-
-
-def hosts() -> Names:
-    """Hosts of the config, and nodes."""
-    with suppress(InputError):  # the command itself reports a mistake in the config
-        yield from (host.name for host in load({}).hosts)
-    yield from nodes()
-
-
-def preset_names() -> Names:
-    """Your own presets and the ready-made ones."""
-    return (preset.name for preset in presets())
-
-
-def themes() -> Names:
-    """Files in the folders of themes."""
-    return sorted({file.stem for folder in (shipped_folder(), user_folder()) for file in folder.glob("*.yaml")})
-
-
-def logs() -> Names:
-    """Everything that has a log."""
-    return (*jobs(), *nodes(), *actors())
