@@ -1,4 +1,4 @@
-"""`cockpit schema`: the JSON Schemas of what cockpit writes and reads."""
+"""Prints the JSON Schemas of cockpit's output and files (`cockpit schema`)."""
 
 from __future__ import annotations
 

@@ -98,23 +98,18 @@ def plain_changes(before: Snapshot, now: Snapshot) -> Iterator[str]:
             over = "CLEARED " if event.phase == "end" else ""
             what = f"{over}FAILING SOURCE " if event.kind == "fault" else ""
             yield clean(f"{moment} {what}{event.text}")
-    yield from (clean(f"{moment} {line}") for line in _node_changes(before, now))
+    if before.nodes is not None and now.nodes is not None:
+        states = {node.key: node_state(node, before) for node in before.nodes}
+        for node in now.nodes:
+            state, old_state = node_state(node, now), states.get(node.key)
+            if state != old_state:
+                yield clean(f"{moment} node {node.title} is {state}, {f'it was {old_state}' if old_state else 'it is new'}")
+        gone = states.keys() - {node.key for node in now.nodes}
+        yield from (clean(f"{moment} node {node.title} is gone") for node in before.nodes if node.key in gone)
     if before.actors is not None and now.actors is not None:
         waited, waiting = (sum(actor.pending for actor in actors) for actors in (before.actors, now.actors))
         if waited != waiting:
             yield f"{moment} {plural(waiting, 'actor waits', 'actors wait')}, {waited} before"
-
-
-def _node_changes(before: Snapshot, now: Snapshot) -> Iterator[str]:
-    if before.nodes is None or now.nodes is None:
-        return
-    was = {node.key: node_state(node, before) for node in before.nodes}
-    for node in now.nodes:
-        state = node_state(node, now)
-        if state != was.get(node.key):
-            yield f"node {node.title} is {state}" + (f", it was {was[node.key]}" if node.key in was else ", it is new")
-    gone = was.keys() - {node.key for node in now.nodes}
-    yield from (f"node {node.title} is gone" for node in before.nodes if node.key in gone)
 
 
 _ROW = "{:<16} {:<8} {:>9} {:>11} {:>5} {:>11} {:>7} {:>5} {:>5} {:>5}"

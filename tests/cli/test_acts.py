@@ -17,31 +17,22 @@ import pytest
 
 from cockpit.acts.plan import Plan, Target
 from cockpit.cli.acts import EndSignal, is_confirmed
+from tests.cli.programs import PROGRAM, cockpit
 from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
 
 pytestmark = pytest.mark.process
-
-PROGRAM = [sys.executable, "-c", "from cockpit.cli.main import main; main()"]
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(300)"
 SLEEPER = "import signal, time; print('up', flush=True); time.sleep(300)"
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
-    """A home of its own, nothing in the environment that says where Ray is, and no way to any other host."""
-    for name in list(os.environ):
-        if name.startswith(("COCKPIT_", "RAY_", "XDG_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
+def home(home, monkeypatch):
+    """The home of the test, with a config that allows no way to any other host."""
     monkeypatch.setenv("COCKPIT_ADDRESS", "http://127.0.0.1:9")
-    config = tmp_path / ".config/cockpit/config.yaml"
+    config = home / "config/cockpit/config.yaml"
     config.parent.mkdir(parents=True)
     config.write_text("reach: 'false'\n")
-    return tmp_path
-
-
-def cockpit(*words, **more):
-    return subprocess.run([*PROGRAM, *words], capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL, **more)
+    return home
 
 
 def _started(text, environ):
@@ -59,7 +50,7 @@ def _left_over(text, temp):
 
 @pytest.fixture
 def left_over(tmp_path):
-    """A process that a raylet, dead by now, has started."""
+    """A process whose raylet is dead."""
     child = _left_over(SLEEPER, tmp_path)
     yield child
     child.close()
@@ -67,7 +58,7 @@ def left_over(tmp_path):
 
 @pytest.fixture
 def stubborn(tmp_path):
-    """The same, and it takes no notice of SIGTERM."""
+    """A process whose raylet is dead, and which ignores SIGTERM."""
     child = _left_over(STUBBORN, tmp_path)
     yield child
     child.close()
@@ -81,10 +72,10 @@ def foreign():
 
 
 def log_of(home):
-    return [json.loads(line) for line in (home / ".local/state/cockpit/acts.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (home / "state/cockpit/acts.jsonl").read_text().splitlines()]
 
 
-def test_an_orphan_that_was_named_is_ended_and_the_log_says_so(home, left_over):
+def test_a_named_orphan_is_ended_and_logged(home, left_over):
     done = cockpit("kill-orphans", "--pid", str(left_over.pid), "--yes", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     answer = json.loads(done.stdout)
@@ -92,7 +83,7 @@ def test_an_orphan_that_was_named_is_ended_and_the_log_says_so(home, left_over):
     assert "ended by SIGTERM" in answer["done"][0]["outcome"]
     assert left_over.wait() == 0
     assert [line["outcome"] == "begun" for line in log_of(home)] == [True, False]
-    assert stat.S_IMODE((home / ".local/state/cockpit/acts.jsonl").stat().st_mode) == 0o600
+    assert stat.S_IMODE((home / "state/cockpit/acts.jsonl").stat().st_mode) == 0o600
 
 
 def test_a_dry_run_prints_the_plan_and_does_nothing(home, left_over):
@@ -100,11 +91,11 @@ def test_a_dry_run_prints_the_plan_and_does_nothing(home, left_over):
     assert done.returncode == 0
     assert f"pid {left_over.pid}" in done.stdout
     assert left_over.poll() is None
-    assert not (home / ".local/state").exists()
+    assert not (home / "state").exists()
 
 
 @pytest.mark.parametrize("more", [(), ("--force",)])
-def test_a_process_that_is_nothing_of_rays_is_refused_whatever_the_flags(home, foreign, more):
+def test_a_foreign_process_is_refused_with_any_flags(home, foreign, more):
     done = cockpit("kill-orphans", "--pid", str(foreign.pid), "--yes", "--json", *more)
     assert done.returncode == 1
     answer = json.loads(done.stdout)
@@ -120,7 +111,7 @@ def test_without_a_terminal_and_without_yes_it_refuses(home, left_over):
     assert left_over.poll() is None
 
 
-def test_read_only_means_that_no_act_is_done(home, left_over):
+def test_read_only_no_action_is_done(home, left_over):
     done = cockpit("--readonly", "kill-orphans", "--pid", str(left_over.pid), "--yes")
     assert (done.returncode, done.stdout) == (1, "")
     assert "read-only" in done.stderr
@@ -130,13 +121,13 @@ def test_read_only_means_that_no_act_is_done(home, left_over):
 @pytest.mark.parametrize(
     "words", [("kill-orphans", "--nope"), ("clean", "--older-than", "soon"), ("stop-job",), ("stop", "--session", "a", "--everything")]
 )
-def test_bad_usage_of_an_act_ends_with_three(home, words):
+def test_bad_usage_of_an_action_ends_with_three(home, words):
     done = cockpit(*words)
     assert done.returncode == 3
     assert "Error" in done.stderr
 
 
-def test_a_mistake_in_the_config_ends_an_act_with_three(home):
+def test_a_mistake_in_the_config_ends_an_action_with_three(home):
     assert cockpit("kill-orphans", "--interval", "0").returncode == 3
 
 
@@ -146,14 +137,14 @@ def test_a_host_that_cannot_be_reached_ends_with_three(home):
     assert "nowhere.invalid" in json.loads(done.stdout)["failed"][0]["error"]
 
 
-def test_a_host_whose_name_would_be_an_option_of_ssh_is_no_host(home):
+def test_a_host_name_that_ssh_would_read_as_an_option_is_refused(home):
     done = cockpit("kill-orphans", "--yes", "--", "-oProxyCommand=true")
     assert done.returncode == 3
     assert "can't be the name of a host" in done.stderr
 
 
 def reads(pid):
-    """Whether it has stopped to be told something: a signal in the moment before would only be seen after the next key."""
+    """Whether it waits for input: it would notice an earlier signal only after the next key."""
     states = set()
     for _ in range(4):
         states.add(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0])
@@ -162,7 +153,7 @@ def reads(pid):
 
 
 def asked(answer, *words):
-    """What it says on a terminal to somebody who types that, or who sends that signal; and its exit code."""
+    """The output on a terminal after this answer or signal, and the exit code."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execvp(PROGRAM[0], [*PROGRAM, *words])
@@ -183,7 +174,7 @@ def asked(answer, *words):
     ("typed", "said"),
     [("8139", ""), ("139", "nothing was done: 139 does not match 8139"), ("", "nothing was done")],
 )
-def test_a_word_that_does_not_match_is_said(monkeypatch, capsys, typed, said):
+def test_only_the_right_word_confirms(monkeypatch, capsys, typed, said):
     plan = Plan("stop", "Stop Ray", (Target("process", "w1", pid=7),), word="8139")
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("cockpit.output.ask", lambda _question: typed)
@@ -191,7 +182,7 @@ def test_a_word_that_does_not_match_is_said(monkeypatch, capsys, typed, said):
     assert said in capsys.readouterr().err
 
 
-def test_on_a_terminal_it_asks_and_takes_no_for_an_answer(home, left_over):
+def test_on_a_terminal_it_asks_and_does_nothing_on_no(home, left_over):
     said, code = asked(b"n", "kill-orphans", "--pid", str(left_over.pid))
     assert code == 1
     assert "Continue?" in said
@@ -205,7 +196,7 @@ def test_on_a_terminal_it_asks_and_does_it_on_yes(home, left_over):
     assert left_over.wait() == 0
 
 
-def test_who_asks_for_json_on_a_terminal_sees_the_plan_before_the_question(home, left_over):
+def test_with_json_on_a_terminal_the_plan_is_shown_before_the_question(home, left_over):
     said, _ = asked(b"n", "kill-orphans", "--pid", str(left_over.pid), "--json")
     plan, _, _ = said.partition("Continue?")
     assert f"pid {left_over.pid}" in plan
@@ -213,21 +204,21 @@ def test_who_asks_for_json_on_a_terminal_sees_the_plan_before_the_question(home,
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_is_a_no_to_the_question(home, left_over, number):
+def test_a_signal_at_the_question_means_no(home, left_over, number):
     said, code = asked(number, "kill-orphans", "--pid", str(left_over.pid))
     assert code == 128 + number
     assert "nothing was done" in said
     assert "Traceback" not in said
     assert left_over.poll() is None
-    assert not (home / ".local/state").exists()
+    assert not (home / "state").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_in_the_middle_of_an_act_is_told_there_and_in_the_log(home, stubborn, number):
+def test_a_signal_during_an_action_is_reported_and_logged(home, stubborn, number):
     words = ["kill-orphans", "--pid", str(stubborn.pid), "--yes", "--json"]
     with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as program:
         deadline = time.monotonic() + 60
-        while not (home / ".local/state/cockpit/acts.jsonl").exists() and time.monotonic() < deadline:
+        while not (home / "state/cockpit/acts.jsonl").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         program.send_signal(number)
         said, warned = program.communicate(timeout=60)
@@ -237,7 +228,7 @@ def test_a_signal_in_the_middle_of_an_act_is_told_there_and_in_the_log(home, stu
     assert log_of(home)[1]["outcome"] == {"broken_off": "cancelled"}
 
 
-def test_every_command_of_an_act_says_what_it_does_and_how_it_ends(home):
+def test_the_help_lists_every_action_and_its_exit_codes(home):
     from cockpit.acts.table import ACTS
 
     listed = cockpit("--help").stdout

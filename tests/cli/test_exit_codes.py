@@ -1,4 +1,4 @@
-"""One table of exit codes, and every command keeps to it."""
+"""Tests that every command ends with the codes of one table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cockpit.acts.plan import RAY, Plan, Receipt, Target, Unreached
 from cockpit.cli.acts import EndSignal
 from cockpit.cli.main import main
 from cockpit.cli.options import EXIT_CODES
-from cockpit.cli.recover import _confirm_and_run
+from cockpit.cli.recover import confirm_and_run
 from cockpit.config.settings import Config
 from cockpit.model import Job, Snapshot
 from cockpit.sources.source import SourceError
@@ -39,9 +39,7 @@ NOT_THERE = planned(act="stop", notes=("w1: nothing of nope runs on this host",)
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A command beside what its plan and its receipt would be; no host is asked."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    """Runs a command with a given plan and receipt; no host is asked."""
     (tmp_path / "ppo.yaml").write_text(PRESET)
     monkeypatch.chdir(tmp_path)
 
@@ -114,7 +112,7 @@ monitor = SimpleNamespace(
         ("launch ./ppo.yaml --no-follow", SourceError("no answer"), 3),
     ],
 )
-def test_an_act_ends_as_the_table_says_and_a_dry_run_as_the_act_would(run: Any, words: str, plan: Any, code: int, answer: str):
+def test_an_action_and_its_dry_run_end_with_the_same_code(run: Any, words: str, plan: Any, code: int, answer: str):
     assert run(f"{words} {answer}", plan) == code
 
 
@@ -149,16 +147,16 @@ def test_an_act_ends_as_the_table_says_and_a_dry_run_as_the_act_would(run: Any, 
         ("demo --theme nope", 3),
     ],
 )
-def test_what_is_not_there_is_bad_usage_and_what_is_not_wanted_a_refusal(run: Any, words: str, code: int):
+def test_missing_names_are_bad_usage_and_read_only_is_a_refusal(run: Any, words: str, code: int):
     assert run(words) == code
 
 
 @pytest.mark.parametrize("words", ["config init", "presets --copy verl-ppo"])
-def test_a_file_that_is_there_is_not_written_again(run: Any, words: str):
+def test_an_existing_file_is_not_overwritten(run: Any, words: str):
     assert [run(words), run(words)] == [0, 1]
 
 
-def test_what_goes_wrong_while_it_is_done_is_not_all(run: Any):
+def test_a_failure_a_refusal_or_no_confirmation_ends_with_one(run: Any):
     failed = Target("process", "w1", pid=7, error="it hangs in the kernel")
     assert run("kill-orphans --yes", planned(ONE), done=(), failed=(failed,)) == 1
     assert run("kill-orphans --yes", planned(ONE), done=(), refused=(REFUSED,)) == 1
@@ -166,15 +164,15 @@ def test_what_goes_wrong_while_it_is_done_is_not_all(run: Any):
 
 
 @pytest.mark.parametrize(("obstacles", "code"), [((), 0), (("w1: raylet belongs to bob",), 1)])
-def test_a_dry_run_of_a_runbook_tells_what_is_in_its_way(obstacles: tuple[str, ...], code: int):
+def test_a_dry_run_of_a_runbook_ends_with_one_if_something_is_in_its_way(obstacles: tuple[str, ...], code: int):
     async def plan() -> Plan:
         return planned(act="stop")
 
     recovery: Any = SimpleNamespace(plan=plan, obstacles=lambda _: obstacles, preset=SimpleNamespace(name="ppo"), steps=())
-    assert asyncio.run(_confirm_and_run(recovery, EndSignal(), as_json=False, dry_run=True, yes=False)) == code
+    assert asyncio.run(confirm_and_run(recovery, EndSignal(), as_json=False, dry_run=True, yes=False)) == code
 
 
-def test_every_help_lists_codes_of_the_table_and_no_others():
+def test_every_help_lists_only_codes_of_the_table():
     known = {code for code in EXIT_CODES if code.isdigit()}
     context = click.Context(main)
     for name in main.list_commands(context):
@@ -184,6 +182,6 @@ def test_every_help_lists_codes_of_the_table_and_no_others():
     assert all(f"{code} " in whole for code in EXIT_CODES)
 
 
-def test_the_table_of_the_documentation_is_that_of_the_help():
+def test_the_documentation_has_the_same_table_of_exit_codes():
     page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
     assert all(f"| {code} | {meaning} |" in page for code, meaning in EXIT_CODES.items())

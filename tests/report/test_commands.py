@@ -18,5 +18,5 @@ from cockpit.report.commands import remedy_command
         ("clean", (), "cockpit clean"),
     ],
 )
-def test_the_command_of_a_remedy_stands_whole(act, about, command):
+def test_the_command_of_a_remedy_is_complete(act, about, command):
     assert remedy_command(act, about) == command

@@ -37,7 +37,7 @@ def line(word, **facts):
     return next(line for line in lines(**facts) if word in line)
 
 
-def test_a_colleague_learns_what_is_wrong_at_a_glance():
+def test_the_status_is_readable_at_a_glance():
     text = status_text(snapshot())
     for fact in (
         "Ray 2.60.0 at http://10.0.0.1:8265",
@@ -55,7 +55,7 @@ def test_a_colleague_learns_what_is_wrong_at_a_glance():
         assert fact in text
 
 
-def test_gpus_that_a_raylet_was_not_given_are_listed_below_the_nodes():
+def test_gpus_not_given_to_a_raylet_are_listed_below_the_nodes():
     few = node(1, gpus=tuple(gpu(index) for index in range(8)), resources={"CPU": Quantity(0, 8), "GPU": Quantity(0, 4)})
     raylet = RayProcess("raylet", 5, node=few.id, visible="1,2,4,5", files=100)
     hosts = {"node1": Host("node1", (few.ip,), NOW, nodes=(few.id,), rays=(raylet,))}
@@ -69,7 +69,7 @@ def test_gpus_that_a_raylet_was_not_given_are_listed_below_the_nodes():
 REASON = "never fits on these nodes: needs 16 GPUs on one node; 2 nodes have 8 each, and no other node could be started"
 
 
-def test_groups_of_the_same_needs_are_one_line_and_a_long_reason_is_there_once():
+def test_groups_with_equal_needs_share_a_line_and_a_long_reason_is_written_once():
     def waiting(number, **needs):
         bundles = tuple(Bundle(dict(needs)) for _ in range(4))
         return PlacementGroup(f"{number:036x}", f"g{number}", "PENDING", "PACK", bundles, "02000000", NOW - 60 * number, REASON)
@@ -96,7 +96,7 @@ def test_groups_of_the_same_needs_are_one_line_and_a_long_reason_is_there_once()
     assert "  pending: placement group g5 PACK 4 x {2 GPUs} for 5m00s: see group g1\n" in plain
 
 
-def test_actors_of_the_same_needs_are_one_line_whatever_their_order():
+def test_actors_with_equal_needs_share_a_line_in_any_order():
     needs = ({"GPU": 1.0, "CPU": 1.0}, {"CPU": 1.0, "GPU": 1.0})
     actors = tuple(actor(n, state="PENDING_CREATION", needs=each, why="no room") for n, each in enumerate(needs))
     assert line("PENDING_CREATION)", actors=actors, placement_groups=()) == (
@@ -104,13 +104,13 @@ def test_actors_of_the_same_needs_are_one_line_whatever_their_order():
     )
 
 
-def test_what_fails_of_one_cause_is_one_line():
+def test_sources_that_fail_for_one_cause_share_a_line():
     faults = tuple(Fault(f"ray.{name}", "nothing listens there", NOW - 5, cause="silent") for name in ("identity", "jobs", "nodes"))
     found = [line for line in lines(faults=faults) if line.startswith("FAILING SOURCE")]
     assert found == ["FAILING SOURCE ray.identity: nothing listens there (for 5s; no new data on: jobs, nodes)"]
 
 
-def test_a_host_that_nobody_has_looked_at_is_not_said_to_have_no_ray():
+def test_an_unprobed_host_is_not_said_to_have_no_ray():
     assert line("w8", nodes=(node(8, host="w8", id=None, seen=None),)).split()[1:3] == ["not", "seen"]
     assert line("w8", nodes=(node(8, host="w8", id=None),)).split()[1:3] == ["no", "Ray"]
 
@@ -134,7 +134,7 @@ def test_unknown_is_a_dash_and_never_zero():
     assert bare.split()[2:] == ["–/–", "–", "–", "–/–", "–", "–", "–", "–"]
 
 
-def test_gpus_that_do_not_say_count_as_unknown_and_not_as_empty():
+def test_gpus_without_figures_count_as_unknown_and_not_as_empty():
     assert line("node1", nodes=(node(1, gpus=(gpu(0, memory_used=None, utilization=None), gpu(1, 40, utilization=50.0))),)).split()[
         3:5
     ] == [
@@ -143,7 +143,7 @@ def test_gpus_that_do_not_say_count_as_unknown_and_not_as_empty():
     ]
 
 
-def test_when_nothing_is_known_it_says_so():
+def test_an_empty_snapshot_is_unknown():
     text = status_text(Snapshot(taken=NOW))
     for fact in (
         "Ray's dashboard has not answered yet. Below: what probes report.",
@@ -160,7 +160,7 @@ def test_a_dashboard_that_does_not_answer_is_named():
     assert lines(cluster=Cluster("http://head:8265", reachable=False))[0].startswith("No Ray dashboard answers at http://head:8265")
 
 
-def test_what_is_known_to_be_nothing_is_none():
+def test_known_empty_lists_are_none():
     text = lines(actors=(), actor_counts={"ALIVE": 0, "DEAD": 9}, placement_groups=(), processes=(), jobs=(), sessions=())
     assert "Actors: none" in text
     assert "Jobs: none" in text
@@ -168,7 +168,7 @@ def test_what_is_known_to_be_nothing_is_none():
     assert not [row for row in text if "Dead sessions" in row]
 
 
-def test_waiting_actors_of_one_kind_are_one_line_and_there_are_not_too_many():
+def test_waiting_actors_of_one_kind_share_a_line_and_lines_are_limited():
     alike = [actor(number, state="PENDING_CREATION", class_="Reward", needs={}) for number in range(500)]
     many = [actor(1000 + number, state="PENDING_CREATION", class_=f"Odd{number}") for number in range(100)]
     waits = [row for row in lines(actors=(*alike, *many), placement_groups=()) if "pending:" in row]
@@ -176,24 +176,24 @@ def test_waiting_actors_of_one_kind_are_one_line_and_there_are_not_too_many():
     assert len(waits) == MAX_ROWS
 
 
-def test_the_greatest_holders_are_listed_and_not_all():
+def test_only_the_largest_holders_are_listed():
     left = tuple(process(pid, kind="orphan", gpus=(Hold(0, pid << 30),)) for pid in range(1, 60))
     rows = [row for row in lines(processes=left) if row.startswith("  orphan")]
     assert len(rows) == MAX_ROWS
     assert "pid 59 59G on GPU 0" in rows[0]
 
 
-def test_a_group_whose_name_and_wait_are_not_known_has_its_id():
+def test_a_group_without_a_name_is_shown_by_its_id():
     group = PlacementGroup("0123456789abcdef", state="PENDING", bundles=(Bundle({"GPU": 0.5}),))
     assert "group 0123456789ab  1 x {0.5 GPU} for –" in line("group", placement_groups=(group,), actors=())
 
 
-def test_a_session_whose_size_is_not_known_adds_nothing():
+def test_a_session_of_unknown_size_adds_nothing():
     dead = Session(host="node1", name="s", path="/tmp/ray/s", live=False)
     assert "Dead sessions: 1" in lines(sessions=(dead,))
 
 
-def test_a_job_whose_start_is_not_known_has_no_duration():
+def test_a_job_with_unknown_start_has_no_duration():
     assert line("RUNNING x", jobs=(Job("x", status="RUNNING"),)) == "  RUNNING x for –: –"
 
 
@@ -209,12 +209,12 @@ def found(code="gpu-lost", level="critical", since=NOW - 100, **more):
     )
 
 
-def test_below_a_finding_stands_what_to_do_with_the_command_that_does_it():
+def test_below_a_finding_is_its_remedy_with_the_command():
     told = lines(findings=(found(),))
     assert told[told.index("CRITICAL GPU 3 of w1 is lost (for 1m40s)") + 1] == "    -> end what is left (`cockpit kill-orphans`)"
 
 
-def test_the_command_that_is_advised_names_the_job_that_it_is_about():
+def test_the_command_of_a_remedy_names_the_job():
     waits = Finding("x", "critical", "x", "it waits", remedy=Remedy("stop it", "stop-job"), about=("job:ppo-7b", "node:x"))
     assert "    -> stop it (`cockpit stop-job ppo-7b`)" in lines(findings=(waits,), jobs=(Job("ppo-7b"), Job("rm-72b")))
     hostile = replace(waits, about=("job:a;$(b)",))
@@ -223,12 +223,12 @@ def test_the_command_that_is_advised_names_the_job_that_it_is_about():
     assert "    -> stop it (`cockpit stop-job ID`)" in lines(findings=(several,), jobs=(Job("ppo-7b"), Job("rm-72b")))
 
 
-def test_a_finding_is_one_line_and_the_worst_stands_above_the_nodes():
+def test_a_finding_is_one_line_above_the_nodes():
     lines = status_text(snapshot(findings=(found(),))).splitlines()
     assert lines.index("CRITICAL GPU 3 of w1 is lost (for 1m40s)") < next(at for at, line in enumerate(lines) if line.startswith("NODE"))
 
 
-def test_only_what_begins_ends_or_changes_is_told_again():
+def test_only_findings_that_start_clear_or_change_are_printed():
     before, now = snapshot(findings=(found(), found("old"))), snapshot(findings=(found(), found("new"), found("old", "warning")))
     begun, worse = list(changes(before, now))
     assert begun.endswith("STARTED CRITICAL GPU 3 of w1 is lost (for 1m40s)")
@@ -238,7 +238,7 @@ def test_only_what_begins_ends_or_changes_is_told_again():
     assert not list(changes(now, now))
 
 
-def test_what_other_rays_have_at_work_is_told_apart():
+def test_processes_of_other_rays_are_listed_separately():
     held = theirs(7, gpus=(Hold(0, 38 << 30),))
     assert line("Another Ray", processes=(held, theirs(8), process(9, job="02000000"))) == (
         f"Another Ray session on node1: {OTHER_RAY}, 2 processes, holding 38G of GPU memory"
@@ -246,7 +246,7 @@ def test_what_other_rays_have_at_work_is_told_apart():
     assert "Another Ray" not in status_text(snapshot())
 
 
-def test_what_can_not_be_judged_is_not_said_to_be_no_orphan():
+def test_unclassified_processes_make_the_orphans_unknown():
     barred = process(1200, kind="unknown", gpus=(Hold(0, 21 << 30),), why=("its environment can't be read",))
     assert (
         line("Orphans: ", processes=(barred,), hosts=LOOKED_AT)
@@ -258,7 +258,7 @@ def test_what_can_not_be_judged_is_not_said_to_be_no_orphan():
     assert line("Orphans: ", processes=(barred, left), hosts=LOOKED_AT).startswith("Orphans: 1 process holding 21G of GPU memory (")
 
 
-def test_while_its_ray_does_not_answer_an_orphan_without_gpu_memory_is_not_known_to_be_none_either():
+def test_while_ray_is_silent_the_orphans_are_unknown():
     undecided = process(1200, kind="unknown", gpus=(), undecided="job")
     told = line("Orphans: ", processes=(undecided,), hosts=LOOKED_AT, cluster=Cluster("http://127.0.0.1:1", reachable=False))
     assert (
@@ -268,13 +268,13 @@ def test_while_its_ray_does_not_answer_an_orphan_without_gpu_memory_is_not_known
     assert line("Orphans: ", processes=(replace(undecided, state="Z"),), hosts=LOOKED_AT).startswith("Orphans: none (")
 
 
-def test_a_host_whose_raylet_is_of_another_ray_is_not_said_to_have_none():
+def test_a_host_with_a_raylet_of_another_ray_has_ray():
     bare = node(8, host="w8", id=None, probed=True)
     for rays, state in (((RayProcess("raylet", 1),), "has Ray"), ((), "no Ray")):
         assert f" {state} " in line("w8", nodes=(bare,), hosts={"w8": Host("w8", taken=NOW, rays=rays)})
 
 
-def test_who_hears_it_is_told_of_each_node_in_a_sentence():
+def test_the_plain_status_has_a_sentence_for_each_node():
     text = status_text(snapshot(), plain=True).splitlines()
     assert "NODE " not in "".join(text)
     told = next(line for line in text if line.startswith("Node node1"))
@@ -284,7 +284,7 @@ def test_who_hears_it_is_told_of_each_node_in_a_sentence():
     assert "–" not in told, "what is not known is not said"
 
 
-def test_who_hears_it_is_told_of_each_change_once():
+def test_plain_changes_are_printed_once_each():
     before = snapshot()
     now = replace(
         before,
