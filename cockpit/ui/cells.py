@@ -181,12 +181,6 @@ def recent_spark(node: Node, what: str, index: int | None, width: int, view: Vie
     return spark(fill_short_gaps(values, MAX_IDLE_GAP_STEPS), width, ascii=view.ascii)
 
 
-def job_past(job: Job, what: str, width: int, each: int, view: View) -> list[float | None]:
-    """The past of the GPUs that a job holds, in means of `each` steps."""
-    values = view.history.job_tail(job.job or "", what, width * each)
-    return [mean_known(values[at : at + each]) for at in range(0, len(values), each)]
-
-
 def mean_known(values: Sequence[float | None]) -> float | None:
     """Of those that are known; `None` where none is."""
     known = [value for value in values if value is not None]
