@@ -64,26 +64,22 @@ class Pane(Horizontal):
     def __init__(self) -> None:
         self._left, self._right = Part(), Part()
         super().__init__(self._left, self._right)
-        self._last: tuple[object, ...] = ()
 
-    def show(self, row: Any, lines: int, view: View, *, fresh: bool) -> None:
-        """Show the page of this row in so many lines; 0 hides the pane. Without `fresh` only if the row or the room has changed."""
-        last = (row and row.key, view.index, view.width, lines)
-        if last == self._last and not fresh:
-            return
+    def show(self, row: Any, lines: int, view: View) -> None:
+        """Show the page of this row in so many lines; 0 hides the pane."""
         page = detail_of(row) if lines and row is not None else None
-        self._last = last
         self.set_class(view.ascii, "plain")
         self.styles.height = lines
         self.display = page is not None
         if page is None:
             return
         half = replace(view, width=view.width // 2, height=lines - 1)
-        sections = page.sections(half)
-        alone = len(sections) == 1
-        self._right.display = not alone
-        self._left.show(page.sections(replace(half, width=view.width)) if alone else sections[:1], half, str(last[0]))
-        self._right.show(sections[1:], half, str(last[0]))
+        left, *right = page.sections(half)
+        if not right:
+            left = page.sections(replace(half, width=view.width))[0]
+        self._right.display = bool(right)
+        self._left.show([left], half, row.key)
+        self._right.show(right, half, row.key)
         beyond = max(part.lines for part in (self._left, self._right)) - lines + 1
         more = f", {plural(beyond, 'more line')}" if beyond > 0 else ""
         title = f"Enter: opens the row{more}  v: hides this"
@@ -114,7 +110,7 @@ class Body(Vertical):
         if self._table.lends != (lends and has_pane):
             self._table.lends = lends and has_pane
             self._table.lay_out_again()
-        self._pane.show(self._table.selected, self._lines(), self._table.view, fresh=True)
+        self._pane.show(self._table.selected, self._lines(), self._table.view)
 
     @property
     def row(self) -> Any:
@@ -140,7 +136,7 @@ class Body(Vertical):
 
     def _follow_table(self) -> None:
         self._timer = None
-        self._pane.show(self._table.selected, self._lines(), self._table.view, fresh=False)
+        self._pane.show(self._table.selected, self._lines(), self._table.view)
 
     def _lines(self) -> int:
         if not self.is_wanted or not is_large(self.app.size):
