@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
@@ -168,7 +168,7 @@ class FactRow(PageRow, frozen=True):
 VALUE_COLUMN: Final[Column[FactRow]] = Column("", 20, lambda line, _: line.value, grow=True)
 
 
-def facts(key: str, title: str, pairs: Sequence[tuple[str, Cell]], width: int) -> Section[FactRow]:
+def facts(key: str, title: str, pairs: Iterable[tuple[str, Cell]], width: int) -> Section[FactRow]:
     """Names and values of one thing. A long value is broken into lines, never cut: people came to read it."""
     room = max(20, width - 20)
     lines = [

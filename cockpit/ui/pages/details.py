@@ -160,7 +160,7 @@ def process_sections(process: Process, view: View) -> Sequence[Section[Any]]:
         parents.append(parent)
         parent = by_pid.get(parent.parent or 0)
     return (
-        facts("process", "PROCESS", list(pairs()), view.width),
+        facts("process", "PROCESS", pairs(), view.width),
         processes_section("above", "PARENTS", parents, "none listed"),
         processes_section("below", "CHILDREN", children, "none listed"),
     )
@@ -211,8 +211,8 @@ def job_sections(job: Job, view: View) -> Sequence[Section[Any]]:
     )
     used = view.history.usage.of_job(job)
     return (
-        facts("job", "JOB", list(pairs()), view.width),
-        *([facts("job-usage", USAGE_TITLE, list(usage_pairs(used)), view.width)] if used is not None and used.seen_s else ()),
+        facts("job", "JOB", pairs(), view.width),
+        *([facts("job-usage", USAGE_TITLE, usage_pairs(used), view.width)] if used is not None and used.seen_s else ()),
         Section("job-groups", "GROUPS", group_columns, groups, search=lambda group: group.name, unknown="unknown"),
         _actors("job-actors", actors and [actor for actor in actors if not actor.internal]),
         processes_section("job-processes", "PROCESSES", own(view.snapshot.processes) or [], "none seen"),
@@ -277,7 +277,7 @@ def actor_sections(actor: Actor, view: View) -> Sequence[Section[Any]]:
         kind = (actor.class_, actor.job, actor.state)
         alike = [one for one in view.snapshot.actors or () if one.id != actor.id and (one.class_, one.job, one.state) == kind]
     return (
-        facts("actor", "ACTOR", list(pairs()), view.width),
+        facts("actor", "ACTOR", pairs(), view.width),
         *([_actors("actor-alike", alike, "SAME CLASS, STATE")] if alike else ()),
         processes_section("actor-processes", "PROCESSES", processes, "none seen"),
         *(_bundles(group) for group in groups),
@@ -301,7 +301,7 @@ def group_sections(group: PlacementGroup, view: View) -> Sequence[Section[Any]]:
         yield "id", group.id
 
     actors = [actor for actor in view.snapshot.actors or () if actor.placement_group == group.id]
-    return (facts("group", "GROUP", list(pairs()), view.width), _bundles(group), _actors("group-actors", actors))
+    return (facts("group", "GROUP", pairs(), view.width), _bundles(group), _actors("group-actors", actors))
 
 
 def _bundles(group: PlacementGroup) -> Section[Item[Bundle]]:
@@ -330,7 +330,7 @@ def session_sections(session: Session, view: View) -> Sequence[Section[Any]]:
         yield from (("protected", kept) for kept in session.keeps)
 
     own = [process for process in view.snapshot.processes or () if process.host == session.host and process.session == session.name]
-    return (facts("session", "SESSION", list(pairs()), view.width), processes_section("session-processes", "PROCESSES", own, "none"))
+    return (facts("session", "SESSION", pairs(), view.width), processes_section("session-processes", "PROCESSES", own, "none"))
 
 
 def fault_sections(fault: Fault, view: View) -> Sequence[Section[Any]]:

@@ -103,7 +103,7 @@ def finding_sections(finding: Finding, view: View) -> Sequence[Section[Any]]:
     columns: tuple[Column[FactRow], ...] = (Column("ABOUT", 8, lambda line, _: ((line.name, "dim"),)), VALUE_COLUMN)
     things = Section("rows", "ABOUT", columns, rows[:MAX_ABOUT_ROWS], search=lambda line: str(line.value), total=len(rows))
     return (
-        facts("finding", "FINDING", list(pairs()), view.width),
+        facts("finding", "FINDING", pairs(), view.width),
         paragraphs("evidence", "EVIDENCE", finding.evidence, view.width),
         *([things] if rows else []),
     )

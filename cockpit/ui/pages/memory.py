@@ -15,7 +15,7 @@ from cockpit.text import UNKNOWN, ratio, size
 from cockpit.ui import cells
 from cockpit.ui.columns import number_column
 from cockpit.ui.marks import Tone, bar, chart, fill_short_gaps, spark
-from cockpit.ui.section import Cell, Column, Page, PageRow, Section, facts
+from cockpit.ui.section import Cell, Column, Page, PageRow, Pairs, Section, facts
 from cockpit.ui.view import View
 
 CHART_ROWS, CHART_ROWS_LOW = 8, 5
@@ -70,13 +70,13 @@ class MemoryPage(Page):
         self._title = view.cluster.titles.of_node(node)
         trend, line = view.history.memory.trend(node.key), kill_line(view.cluster.machine(node).memory)
         return (
-            facts("memory", "MEMORY", list(_facts(node, line, trend, view)), view.width),
-            facts("memory-past", "OVER TIME", list(_chart_lines(node, line, trend, view)), view.width),
+            facts("memory", "MEMORY", _facts(node, line, trend, view), view.width),
+            facts("memory-past", "OVER TIME", _chart_lines(node, line, trend, view), view.width),
             _owners_section(node, view),
         )
 
 
-def _facts(node: Node, line: KillLine | None, trend: Trend | None, view: View) -> Iterator[tuple[str, Cell]]:
+def _facts(node: Node, line: KillLine | None, trend: Trend | None, view: View) -> Pairs:
     machine = view.cluster.machine(node)
     memory = machine.memory
     drawn = bar(ratio(memory.used, memory.total), 24, mark=ratio(line.at, memory.total) if line else None, ascii=view.ascii)
@@ -138,7 +138,7 @@ def _rate(slope: float) -> str:
     return f"{'-' if slope < 0 else '+'}{size(abs(60 * slope))}/min"
 
 
-def _chart_lines(node: Node, line: KillLine | None, trend: Trend | None, view: View) -> Iterator[tuple[str, Cell]]:
+def _chart_lines(node: Node, line: KillLine | None, trend: Trend | None, view: View) -> Pairs:
     """The rows of the chart with their labels: the past, and the forecast if the trend is steady."""
     memory = view.cluster.machine(node).memory
     total, used = plausible_bytes(memory.total), plausible_bytes(memory.used)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from cockpit.findings.disks import SHM
@@ -19,7 +19,7 @@ from cockpit.ui.pages.gpus import GpuRow, gpu_rows, gpus_section
 from cockpit.ui.pages.memory import kill_line_words, memory_rest, share
 from cockpit.ui.pages.overview import nodes_section
 from cockpit.ui.pages.pods import pod_facts
-from cockpit.ui.section import Cell, Column, Page, PageRow, Section, facts
+from cockpit.ui.section import Cell, Column, Page, PageRow, Pairs, Section, facts
 from cockpit.ui.view import View
 
 MAX_FILLERS = 5
@@ -72,7 +72,7 @@ class NodePage(Page):
         self._title = view.cluster.titles.of_node(node)
         host = view.cluster.host_of(node)
         return (
-            facts("node", "NODE", list(_facts(node, view)), view.width),
+            facts("node", "NODE", _facts(node, view), view.width),
             *about_section(node.key, view),
             gpus_section("node-gpus", gpu_rows(node, view), own_node=True),
             _memory_section(self, node, view),
@@ -80,7 +80,7 @@ class NodePage(Page):
         )
 
 
-def _facts(node: Node, view: View) -> Iterator[tuple[str, Cell]]:
+def _facts(node: Node, view: View) -> Pairs:
     machine = view.cluster.machine(node)
     state: Cell = ((cells.node_state(node), "ok" if node.state == "ALIVE" else "warn"),)
     if node.state == "DEAD":
@@ -118,7 +118,7 @@ def _facts(node: Node, view: View) -> Iterator[tuple[str, Cell]]:
         yield "labels", ", ".join(f"{name}={value}" for name, value in node.labels.items() if not name.startswith("ray.io/node-id"))
 
 
-def _fillers(node: Node, path: str, total: int | None, view: View) -> Iterator[tuple[str, Cell]]:
+def _fillers(node: Node, path: str, total: int | None, view: View) -> Pairs:
     """The files that fill a nearly full disk, the largest first."""
     host = view.cluster.host_of(node)
     here = view.cluster.processes_by_host.get(host.name, ()) if host is not None else ()

@@ -102,7 +102,7 @@ def preset_sections(entry: PresetEntry, view: View) -> Sequence[Section[Any]]:
 
     if entry.preset is None:
         return (facts("preset", "PRESET", [("file", entry.path), ("error", entry.mistake or UNKNOWN)], view.width),)
-    about = facts("preset", "PRESET", list(_facts(entry, redact_preset(entry.preset), view)), view.width)
+    about = facts("preset", "PRESET", _facts(entry, redact_preset(entry.preset), view), view.width)
     if entry.checked is None:
         return (about,)
 
