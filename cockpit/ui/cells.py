@@ -165,9 +165,16 @@ def seconds_known(begun: float | None, thing: Any, view: View) -> float | None:
     return None if begun is None else max(0.0, view.index.old_lists.get(list_of(thing), view.now) - begun)
 
 
-def waiting_time(thing: Actor | PlacementGroup | Job | Demand, since: float | None, view: View, *, at_least: bool = False) -> str:
+def waiting_since(thing: Actor | PlacementGroup | Job | Demand) -> float | None:
+    """The moment since when something waits; unknown for tasks."""
+    return None if isinstance(thing, Demand) else thing.started if isinstance(thing, Job) else thing.since
+
+
+def waiting_time(thing: Actor | PlacementGroup | Job | Demand, view: View) -> str:
     """The time since something began to wait; `>` when it may be longer."""
-    return (">" if at_least and since is not None else "") + age(seconds_known(since, thing, view))
+    since = waiting_since(thing)
+    may_be_longer = since is not None and isinstance(thing, Actor) and thing.at_least
+    return (">" if may_be_longer else "") + age(seconds_known(since, thing, view))
 
 
 def title(thing: Actor | PlacementGroup) -> str:

@@ -121,14 +121,7 @@ def _actors_section(key: str, title: str, actors: Sequence[Actor] | None, nothin
         Column("CLASS", 14, lambda actor, _: actor.class_ if actor.name else "", sort=lambda actor, _: actor.class_, rank=5, name=True),
         Column("STATE", 14, lambda actor, view: cells.state(actor.state, view), sort=lambda actor, _: actor.state),
         Column("NEEDS", 15, cells.actor_needs, sort=lambda actor, _: actor.needs.get("GPU"), rank=1 if waits else 0, grow=True),
-        Column(
-            "FOR",
-            6,
-            lambda actor, view: cells.waiting_time(actor, actor.since, view, at_least=actor.at_least),
-            sort=lambda actor, _: actor.since,
-            right=True,
-            rank=0 if waits else 6,
-        ),
+        Column("FOR", 6, cells.waiting_time, sort=lambda actor, _: actor.since, right=True, rank=0 if waits else 6),
         text_column("NODE", 10, lambda actor, view: view.node_title(actor.node), rank=8 if waits else 1, name=True),
         Column("PID", 7, cells.actor_pid, sort=lambda actor, _: actor.pid, right=True, rank=9 if waits else 2),
         Column(
@@ -196,14 +189,7 @@ def _groups_section(view: View, *, tree: bool) -> Section[GroupRow]:
         of_group("STRATEGY", 13, lambda group, _: group.strategy or UNKNOWN, rank=2),
         Column("BUNDLES", 24, bundles, grow=True),
         Column("PLACED", 14, placed, grow=True),
-        of_group(
-            "FOR",
-            6,
-            lambda group, view: cells.waiting_time(group, group.since, view),
-            sort=lambda row, _: row.about.since,
-            right=True,
-            rank=1,
-        ),
+        of_group("FOR", 6, cells.waiting_time, sort=lambda row, _: row.about.since, right=True, rank=1),
         Column("JOB", 12, lambda row, view: view.job_title(row.about.job), sort=lambda row, _: row.about.job, rank=3, name=True),
         reason_column(14, lambda row, view: cells.why(row.about, view) if row.bundle is None else "", rank=4),
     )

@@ -45,6 +45,15 @@ def gpus_section(key: str, rows: Sequence[GpuRow] | None, *, own_node: bool = Fa
     def held(row: GpuRow) -> int | None:
         return row.hold.memory if row.hold else row.gpu.memory_used
 
+    def label(row: GpuRow, view: View) -> Cell:
+        return (("  -" if view.ascii else "  └", "faint"),) if row.about else row.gpu.label
+
+    def used_memory(row: GpuRow, _: View) -> str:
+        return size(held(row)) if row.hold else f"{size(held(row))}/{size(row.gpu.memory_total)}"
+
+    def clock(row: GpuRow, _: View) -> Cell:
+        return _number(row.gpu.clock, "warn" if row.gpu.slowed else "")
+
     def temperature(row: GpuRow, _: View) -> Cell:
         value = row.gpu.temperature
         return UNKNOWN if value is None else ((f"{value:.0f}C", "bad" if value >= 90 else "warn" if value >= 83 else ""),)
@@ -65,20 +74,9 @@ def gpus_section(key: str, rows: Sequence[GpuRow] | None, *, own_node: bool = Fa
 
     columns: tuple[Column[GpuRow], ...] = (
         *(() if own_node else (text_column("GPUS", 10, lambda row, view: view.cluster.titles.of_node(row.node), name=True),)),
-        Column(
-            "GPU",
-            5,
-            lambda row, view: (("  -" if view.ascii else "  └", "faint"),) if row.about else row.gpu.label,
-            sort=lambda row, _: row.gpu.index,
-        ),
+        Column("GPU", 5, label, sort=lambda row, _: row.gpu.index),
         Column("MEMORY", 10, lambda row, view: bar(ratio(held(row), row.gpu.memory_total), 10, ascii=view.ascii), rank=2),
-        Column(
-            "USED/ALL",
-            9,
-            lambda row, _: size(held(row)) if row.hold else f"{size(held(row))}/{size(row.gpu.memory_total)}",
-            sort=lambda row, _: held(row),
-            right=True,
-        ),
+        Column("USED/ALL", 9, used_memory, sort=lambda row, _: held(row), right=True),
         _of_gpu("UTIL", 4, lambda row, _: percent(row.gpu.utilization), sort=lambda row, _: row.gpu.utilization, right=True),
         _of_gpu("UTIL 2 MIN", 24, lambda row, view: cells.recent_spark(row.node, "gpu", row.gpu.index, 24, view), rank=7),
         _of_gpu("MEM 2 MIN", 24, lambda row, view: cells.recent_spark(row.node, "memory", row.gpu.index, 24, view), rank=11),
@@ -86,14 +84,7 @@ def gpus_section(key: str, rows: Sequence[GpuRow] | None, *, own_node: bool = Fa
         _of_gpu("TEMP", 4, temperature, sort=lambda row, _: row.gpu.temperature, right=True, rank=4),
         _of_gpu("ECC", 3, lambda row, _: _number(row.gpu.ecc, "bad" if row.gpu.ecc else ""), right=True, rank=6),
         _of_gpu("XID", 4, last_xid, right=True, rank=8),
-        _of_gpu(
-            "CLOCK",
-            5,
-            lambda row, _: _number(row.gpu.clock, "warn" if row.gpu.slowed else ""),
-            sort=lambda row, _: row.gpu.clock,
-            right=True,
-            rank=12,
-        ),
+        _of_gpu("CLOCK", 5, clock, sort=lambda row, _: row.gpu.clock, right=True, rank=12),
         _of_gpu("PCIE", 10, lambda row, _: _pcie(row.gpu), right=True, rank=10),
         _of_gpu("NVLINK", 6, lambda row, _: _nvlink(row.gpu), right=True, rank=9),
         _of_gpu("IDLE", 7, _idle, right=True, rank=1),

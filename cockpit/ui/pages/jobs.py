@@ -39,29 +39,22 @@ def _jobs_section(rows: list[Job] | None) -> Section[Job]:
         now = gpus_now(job, view)
         return count(now) if now is not None else "" if not job.running else UNKNOWN
 
+    def gpu_memory(job: Job, view: View) -> str:
+        return cells.job_gpus(job, view)[0] if job.running else ""
+
+    def entrypoint(job: Job, _: View) -> str | None:
+        return shorten_command(job.entrypoint) if job.entrypoint else None
+
     columns: tuple[Column[Job], ...] = (
         text_column("JOBS", 22, lambda job, _: job.id, name=True),
         Column("STATUS", 11, lambda job, view: cells.state(job.status, view), sort=lambda job, _: job.status),
         age_column("STARTED", 7, lambda job, _: job.started, rank=3),
         number_column("RUNTIME", 7, cells.run_seconds, age),
-        Column(
-            "GPU MEM",
-            7,
-            lambda job, view: cells.job_gpus(job, view)[0] if job.running else "",
-            sort=cells.job_memory_bytes,
-            right=True,
-            rank=1,
-        ),
+        Column("GPU MEM", 7, gpu_memory, sort=cells.job_memory_bytes, right=True, rank=1),
         Column("GPUS", 5, gpus, sort=gpus_now, right=True),
         number_column("GPU-H", 6, lambda job, view: sums(job, view).had, lambda seconds: gpu_hours(seconds) if seconds else "", rank=4),
         _busy_column(sums, rank=5),
-        text_column(
-            "ENTRYPOINT",
-            18,
-            lambda job, _: shorten_command(job.entrypoint) if job.entrypoint else None,
-            grow=True,
-            fold=MAX_TEXT_LINES,
-        ),
+        text_column("ENTRYPOINT", 18, entrypoint, grow=True, fold=MAX_TEXT_LINES),
         Column("MESSAGE", 18, lambda job, _: ((last_line(job), "dim"),), rank=2, grow=True, fold=MAX_TEXT_LINES),
     )
     return Section(

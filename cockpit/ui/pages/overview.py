@@ -41,9 +41,7 @@ class WaitingRow(PageRow, frozen=True):
     what: str
     name: str
     needs: str
-    since: float | None
     why: str
-    at_least: bool = False
     drawn_why: str = ""
     """The reason as the page shows it: `see …` if another row shows the same long reason."""
 
@@ -71,6 +69,9 @@ def node_columns(view: View) -> tuple[Column[Node], ...]:
     gpus = min(cells.MAX_GPU_CELLS, most) or 4
     not_given = {key: len(gpus) for key, gpus in view.index.gpus_not_given.items() if gpus}
 
+    def mean_utilization(node: Node, view: View) -> float | None:
+        return cells.mean_known([gpu.utilization for gpu in view.cluster.machine(node).current_gpus or ()])
+
     def reserved_gpus(node: Node, _: View) -> float | None:
         quantity = node.resources.get("GPU")
         return quantity.used if quantity else None
@@ -90,12 +91,7 @@ def node_columns(view: View) -> tuple[Column[Node], ...]:
         Column("GPU MEM", max(7, gpus), lambda node, view: cells.gpu_cells(view.cluster.machine(node).current_gpus, view, memory=True)),
         _share_column("MEM%", lambda node, view: sum_gpu_memory(view.cluster.machine(node).current_gpus or ()), (0.9, 0.98)),
         Column("UTIL", max(4, gpus), lambda node, view: cells.gpu_cells(view.cluster.machine(node).current_gpus, view, memory=False)),
-        number_column(
-            "UTL%",
-            4,
-            lambda node, view: cells.mean_known([gpu.utilization for gpu in view.cluster.machine(node).current_gpus or ()]),
-            percent,
-        ),
+        number_column("UTL%", 4, mean_utilization, percent),
         Column(f"UTIL {past // 12} MIN", past, lambda node, view: cells.recent_spark(node, "gpu", None, past, view), rank=7),
         Column("RESV", 5, lambda node, _: cells.reservation(node), sort=reserved_gpus, right=True),
         *((number_column("NOT GIVEN", 9, lambda node, _: not_given.get(node.key), count, rank=1),) if not_given else ()),
@@ -147,7 +143,7 @@ def waiting_rows(snapshot: Snapshot) -> Sequence[WaitingRow]:
         group = min(groups, key=lambda group: group.since or float("inf"))
         more = f" and {len(groups) - 1} more" if len(groups) > 1 else ""
         needs = f"{bundles_words(group)} {group.strategy or ''}".strip()
-        rows.append(WaitingRow(group, "group", f"{cells.title(group)}{more}", needs, group.since, group.why or ""))
+        rows.append(WaitingRow(group, "group", f"{cells.title(group)}{more}", needs, group.why or ""))
 
     alike: dict[tuple[Any, ...], list[Actor]] = {}
     for actor in snapshot.actors or ():
@@ -157,13 +153,13 @@ def waiting_rows(snapshot: Snapshot) -> Sequence[WaitingRow]:
         actor = min(actors, key=lambda actor: actor.since or float("inf"))
         name = cells.title(actor) if len(actors) == 1 else f"{actor.class_} x {len(actors)}"
         what = "restart" if actor.state == "RESTARTING" else "actor"
-        rows.append(WaitingRow(actor, what, name, cells.actor_needs(actor), actor.since, actor.why or "", actor.at_least))
+        rows.append(WaitingRow(actor, what, name, cells.actor_needs(actor), actor.why or ""))
 
     jobs = [job for job in snapshot.jobs or () if job.status == "PENDING"]
-    rows += [WaitingRow(job, "job", job.id, "", job.started, job.message or "") for job in jobs]
+    rows += [WaitingRow(job, "job", job.id, "", job.message or "") for job in jobs]
     for demand in snapshot.demand or ():
         name, needs = plural(demand.count, "task"), needs_words(demand.needs)
-        rows += [WaitingRow(demand, "task", name, needs, None, demand.why)] if demand.why else []
+        rows += [WaitingRow(demand, "task", name, needs, demand.why)] if demand.why else []
     return rows
 
 
@@ -172,7 +168,7 @@ def waits_section(view: View) -> Section[WaitingRow]:
     repeats = Repeats()
     lists = {"actors": view.snapshot.actors, "groups": view.snapshot.placement_groups, "jobs": view.snapshot.jobs}
     missing = [name for name, listed in lists.items() if listed is None]
-    ordered = sorted(view.index.of(waiting_rows), key=lambda item: item.since or view.now)
+    ordered = sorted(view.index.of(waiting_rows), key=lambda item: cells.waiting_since(item.about) or view.now)
     rows = []
     for item in ordered[:MAX_ROWS]:
         reference = f"group {cells.title(item.about)}" if isinstance(item.about, PlacementGroup) else f"{item.what} {item.name}"
@@ -184,8 +180,8 @@ def waits_section(view: View) -> Section[WaitingRow]:
         Column(
             "FOR",
             7,
-            lambda item, view: cells.waiting_time(item.about, item.since, view, at_least=item.at_least),
-            sort=lambda item, _: item.since,
+            lambda item, view: cells.waiting_time(item.about, view),
+            sort=lambda item, _: cells.waiting_since(item.about),
             right=True,
         ),
         text_column("JOB", 12, lambda item, view: view.job_title(item.job), rank=2, name=True),

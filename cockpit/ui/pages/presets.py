@@ -38,14 +38,7 @@ class PresetsPage(Page):
             Column("HOSTS", 5, _hosts, right=True, rank=3),
             Column("LAST", 18, _last, rank=1),
             Column("WHY", 24, _why, grow=True, fold=MAX_TEXT_LINES),
-            Column(
-                "ABOUT",
-                18,
-                lambda entry, _: (entry.preset.about.partition("\n")[0] if entry.preset else "") or UNKNOWN,
-                grow=True,
-                rank=2,
-                fold=MAX_TEXT_LINES,
-            ),
+            Column("ABOUT", 18, _about, grow=True, rank=2, fold=MAX_TEXT_LINES),
         )
         unknown = "loading" if view.ago is None else "not recorded"
         return (Section("presets", "PRESETS", columns, view.preset_entries, "none", lambda row: f"{row.name} {row.path}", unknown=unknown),)
@@ -72,6 +65,10 @@ def _hosts(entry: PresetEntry, _: View) -> Cell:
     """The number of hosts; unknown if the Slurm job is not known yet."""
     ray = entry.preset.ray if entry.preset else None
     return "" if ray is None else str(len(ray.nodes)) if isinstance(ray, RayStart) else UNKNOWN
+
+
+def _about(entry: PresetEntry, _: View) -> Cell:
+    return (entry.preset.about.partition("\n")[0] if entry.preset else "") or UNKNOWN
 
 
 def _last(entry: PresetEntry, view: View) -> Cell:
