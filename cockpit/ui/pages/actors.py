@@ -211,6 +211,9 @@ def _classes_section(classes: Sequence[ClassRow] | None, *, tree: bool) -> Secti
         if tree:
             rows += [ClassRow(actor.key, actor, actor.name or actor.id[:12], actor.job, (actor,)) for actor in each.actors]
 
+    def name(row: ClassRow, view: View) -> Cell:
+        return leaf(row.name, view) if row.is_leaf else row.name
+
     def in_state(row: ClassRow, *states: str) -> Cell:
         number = sum(actor.state in states for actor in row.actors)
         return (("0", "dim"),) if not number else ((str(number), "" if states == ("ALIVE",) else "warn"),)
@@ -221,13 +224,7 @@ def _classes_section(classes: Sequence[ClassRow] | None, *, tree: bool) -> Secti
         return UNKNOWN if None in numbers else str(sum(filter(None, numbers)))
 
     columns: tuple[Column[ClassRow], ...] = (
-        Column(
-            "CLASSES",
-            24,
-            lambda row, view: leaf(row.name, view) if row.is_leaf else row.name,
-            sort=lambda row, _: row.about.class_,
-            name=True,
-        ),
+        Column("CLASSES", 24, name, sort=lambda row, _: row.about.class_, name=True),
         text_column("JOB", 14, lambda row, view: view.job_title(row.job), rank=1, name=True),
         Column("ALIVE", 6, lambda row, _: in_state(row, "ALIVE"), right=True),
         Column("PENDING", 7, lambda row, _: in_state(row, "PENDING_CREATION", "DEPENDENCIES_UNREADY", "RESTARTING"), right=True),
