@@ -62,7 +62,7 @@ class Services:
         """What takes longest of drawing a snapshot. Of a large cluster a thread may do it, before the snapshot is published."""
         self.history.record(snapshot)
         before = self._next_index
-        index = Index(snapshot, before, self.hidden.keys)
+        index = Index(snapshot, self.hidden.keys)
         if len(snapshot.nodes or ()) > THREAD_MIN_NODES:
             index.look_up_again(before)
         self._next_index = index
@@ -70,4 +70,4 @@ class Services:
     def find_index(self, snapshot: Snapshot) -> Index:
         """As it was made ahead, unless the user has hidden something since."""
         index = self._next_index
-        return index if index.is_of(snapshot, self.hidden.keys) else Index(snapshot, index, self.hidden.keys)
+        return index if index.is_of(snapshot, self.hidden.keys) else Index(snapshot, self.hidden.keys)

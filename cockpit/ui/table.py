@@ -127,8 +127,6 @@ class Table(ScrollView, can_focus=True):
         self.blocks = tuple(lay_out(listed, self.size.width or view.width, self.room, view, lends=self.lends))
         self.lines = self.blocks[-1].end if self.blocks else 0
         self.at = self._find(place) if self._has_moved else self.start
-        if is_other:
-            self._drawing.forget_rows()
         self._repaint(place.scroll if is_other else None)
 
     def continue_from(self, other: Table) -> None:
@@ -241,8 +239,8 @@ class Table(ScrollView, can_focus=True):
             return self._drawing.draw_blank(width)
         index = block.row_at(line)
         on_cursor, is_tagged = block.first + index == self.at, block.rows[index].key in self.tagged
-        lines = self._drawing.draw_row(block, index, self.view, width, on_cursor=on_cursor, is_tagged=is_tagged)
-        return lines[line - block.line_of(index)]
+        row_line = line - block.line_of(index)
+        return self._drawing.draw_row(block, index, row_line, self.view, width, on_cursor=on_cursor, is_tagged=is_tagged)
 
     # Moving
 

@@ -1,4 +1,4 @@
-"""How each tone looks, in whatever widget draws it: the theme has the colours."""
+"""The style of each tone, for every widget; the theme has the colours."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _LOOKS: Final[Mapping[str, str]] = {
 }
 TONE_CSS: Final = " ".join(f"& > .tone--{name} {{ {look}; }}" for name, look in _LOOKS.items())
 _BOLD_IN_LINES: Final = ("warn", "cursor")
-"""A line of its own has room for emphasis; tables are full of these."""
+"""Bold in single lines only: tables are full of these tones."""
 _NORMAL, _BOLD = Style.null(), Style(bold=True)
 
 
 class TonedApp(PatchedApp):
-    """An app whose widgets draw in tones. It has their styles for all: in each widget they took 3 ms at each of its new styles."""
+    """An app that has the styles of all tones for its widgets: in each widget they would take 3 ms whenever its styles change."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"tone--{name}" for name in _LOOKS}
     DEFAULT_CSS = f"TonedApp {{ {TONE_CSS} }}"
@@ -53,12 +53,12 @@ class TonedApp(PatchedApp):
 
     @cached_property
     def find_tone(self) -> Any:
-        """The style of a tone, which is worked out once for each theme."""
+        """The style of a tone, computed once for each theme."""
         return cache(lambda name: self.get_component_styles(f"tone--{name}").partial_rich_style)
 
 
 def find_style(widget: Widget, name: str) -> Style:
-    """What a tone adds to the style of the widget."""
+    """The style that a tone adds to the style of the widget."""
     return cast("TonedApp", widget.app).find_tone(name) if name else _NORMAL
 
 

@@ -833,16 +833,6 @@ def test_gpu_memory_of_a_gpu_seen_twice_counts_once():
     assert Index(snapshot(nodes=(node(1),))).gpu_memory[1] == 8 * 80 * GIB
 
 
-def test_what_was_summed_of_a_node_is_kept_until_the_node_changes(monkeypatch):
-    summed = []
-    monkeypatch.setattr("cockpit.ui.view.sum_gpu_memory", lambda each: summed.append(each) or (1, 2))
-    one, two, changed = node(1), node(2), node(2, gpus=())
-    first = Index(snapshot(nodes=(one, two)))
-    assert first.gpu_memory == (2, 4)
-    assert Index(snapshot(nodes=(one, changed)), first).gpu_memory == (2, 4)
-    assert summed == [each.agent.gpus for each in (one, two, changed)]
-
-
 async def test_a_greeting_is_shown_first(make):
     app = make()
     app.greeting = "Demo cluster at http://127.0.0.1:8299"

@@ -286,7 +286,7 @@ class ReplayScreen(Screen[PageView | None]):
 
     def _show(self, past: PastMoment) -> None:
         self.past = past
-        self._snapshot, self._index = past.snapshot, Index(past.snapshot, self._index)
+        self._snapshot, self._index = past.snapshot, Index(past.snapshot)
         self.refresh_bindings()
         self.draw()
 
