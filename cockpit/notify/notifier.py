@@ -77,7 +77,12 @@ class Notifier:
 
     def _start_sending(self, place: int, recipient: Recipient, message: Message) -> None:
         self._sending[place] = task = asyncio.get_running_loop().create_task(self._send_one(recipient, message), name="notify one")
-        task.add_done_callback(lambda _: self._sending.pop(place, None))
+
+        def forget(done: asyncio.Task[None]) -> None:
+            if self._sending.get(place) is done:  # another cluster's message may be on its way to the same target by now
+                del self._sending[place]
+
+        task.add_done_callback(forget)
 
     async def _send_one(self, recipient: Recipient, message: Message) -> None:
         try:
