@@ -82,7 +82,7 @@ def all_commands(screen: LiveScreen | ReplayScreen, theirs: Iterable[SystemComma
     pages = screen.page_view
     for number, page in enumerate(PAGES):
         yield SystemCommand(page.title, f"Open page {number + 1}", partial(pages.action_page, number))
-    if isinstance(screen, LiveScreen) and screen.meant_actions is not None:
+    if isinstance(screen, LiveScreen) and screen.fitting_actions is not None:
         for action in ACTS:
             yield SystemCommand(action.title, f"Key {action.first_key}: {action.help}", partial(screen.begin, (action,)))
     for node in pages.key_nodes:

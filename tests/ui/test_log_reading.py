@@ -112,17 +112,12 @@ async def test_a_hidden_pane_asks_nothing(make):
 async def test_rows_that_the_cursor_passes_are_not_asked_for(make, monkeypatch):
     app = made(make, "said it", first=snapshot(actors=tuple(actor(number) for number in range(1, 5)), placement_groups=()))
     async with app.run_test(size=LARGE) as pilot:
-        set_timer = app.live.set_timer
-
-        def start(delay, callback, **more):
-            """On a busy machine two keys are further apart than a rest is long: none ends before this test says so."""
-            return set_timer(delay, callback, pause=callback == app.live._end_rest, **more)
-
-        monkeypatch.setattr(app.live, "set_timer", start)
+        monkeypatch.setattr("cockpit.ui.screens.live.MIN_SIGHT_S", 1000)  # on a busy machine two keys are more than the usual time apart
         await pilot.press("3", "end", "up", "up")
-        await until(pilot, lambda: app.live._rest is not None)
+        await pilot.pause(2 * MIN_SIGHT_S)
         assert app.monitor.logs.asked == []
-        app.live._end_rest()
+        monkeypatch.setattr("cockpit.ui.screens.live.MIN_SIGHT_S", 0)
+        await pilot.press("up")
         await until(pilot, lambda: "said it" in shown(app))
         assert app.monitor.logs.asked == [table_of(app).selected]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 
@@ -15,6 +16,7 @@ from cockpit.ui.pages.jobs import JobsPage
 from cockpit.ui.pages.memory import MemoryPage
 from cockpit.ui.recorded import RecordedPast
 from cockpit.ui.screens.dialogs import NameDialog
+from cockpit.ui.screens.help import HelpScreen
 from cockpit.ui.screens.live import LiveScreen
 from cockpit.ui.screens.log import LogScreen
 from cockpit.ui.screens.replay import STEP_S, ReplayScreen
@@ -65,6 +67,26 @@ async def test_it_is_said_that_this_is_the_past_and_which(keeping, size):
         assert footer(app).startswith("End Now [] Step {} Event Space Play @ Go to time Enter Open")
         assert "┃" in shown(app).splitlines()[-2]
         assert "◆" in shown(app)
+
+
+async def test_help_that_is_opened_while_an_event_is_searched_stays_in_front(keeping, monkeypatch):
+    app, read = keeping(Happened(NOW - 60, "job", "began")), asyncio.Event()
+    find = app.services.recorded.read_next
+
+    async def read_next(moment, direction):
+        await read.wait()
+        return await find(moment, direction)
+
+    monkeypatch.setattr(app.services.recorded, "read_next", read_next)
+    async with app.run_test(size=SIZES[0]) as pilot:
+        await until(pilot, lambda: table_of(app).count > 0)
+        await pilot.press(LAST, "question_mark")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        read.set()
+        await until(pilot, lambda: all(worker.group != "event" or worker.is_finished for worker in app.workers))
+        assert isinstance(app.screen, HelpScreen)
+        await pilot.press("escape", LAST)
+        await until(pilot, lambda: is_past(app))
 
 
 @pytest.mark.parametrize("size", SIZES)
