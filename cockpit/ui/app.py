@@ -153,14 +153,11 @@ class Cockpit(TonedApp):
 
     async def on_event(self, event: events.Event) -> None:
         """Every key and click passes here."""
-        if isinstance(event, events.Key) and not event.is_forwarded and not self._admits(event):
-            return
+        if isinstance(event, events.Key) and not event.is_forwarded:
+            accepts_key = getattr(self.screen, "accepts_key", None)  # only `ActDialog` has it, which is imported with the first action
+            if accepts_key is not None and not accepts_key(event):
+                return
         await super().on_event(event)
-
-    def _admits(self, key: events.Key) -> bool:
-        """A dialog that acts takes no key that was not meant for what it shows now."""
-        admits = getattr(self.screen, "admits", None)  # its class is imported with the first act
-        return admits is None or bool(admits(key))
 
     @property
     def page_screen(self) -> LiveScreen | ReplayScreen:

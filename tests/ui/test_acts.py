@@ -298,7 +298,7 @@ async def test_the_tags_of_what_is_gone_vanish_and_others_stay(make):
         await until(pilot, lambda: isinstance(app.screen, PlanScreen) and not app.screen.query_one("#agree").disabled)
         assert len(table_of(app).tagged) == 2
         await pilot.press("tab", "enter")
-        await until(pilot, lambda: app.screen.stage == "receipt" and app.screen._read)
+        await until(pilot, lambda: app.screen.stage == "receipt" and app.screen._is_answerable)
         await pilot.press("enter")
         await until(pilot, lambda: len(app.screen_stack) == 1)
         assert [row.about.pid for row in table_of(app).chosen] == [1200]
