@@ -248,7 +248,7 @@ class Table(ScrollView, can_focus=True):
         return Region(0, block.line_of(index), self.size.width, block.height_of(index))
 
     def _repaint(self, scroll: int | None) -> None:
-        """Draw the new sections; on another page than before, scrolled down by `scroll` lines. The pane, which never scrolls, overrides it."""
+        """Draw the new sections; on another page than before, scrolled down by `scroll` lines. The pane overrides this."""
         self.virtual_size = Size(self.size.width, self.lines)
         if scroll is not None:
             self.scroll_to(0, scroll, animate=False, force=True, immediate=True)
