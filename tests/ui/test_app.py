@@ -53,7 +53,7 @@ async def test_what_is_known_before_the_screen_is_there_is_in_its_first_frame(ma
     app = make()
     app.monitor.is_started = True
     frames = []
-    with mock.patch.object(app, "_begin_to_follow", side_effect=lambda _: frames.append(shown(app))):
+    with mock.patch.object(app, "_start_monitor", side_effect=lambda _: frames.append(shown(app))):
         async with app.run_test(size=(120, 40)) as pilot:
             await until(pilot, lambda: frames)
     assert "10.0.0.1:8265" in frames[0]
