@@ -130,7 +130,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         self._restart()
 
     def mark(self, texts: Sequence[str]) -> None:
-        """Put a sign at each line that contains one of these texts, and go to the last of those that are there at the beginning."""
+        """Mark each line that contains one of these texts. At the beginning, go to the last marked line."""
         self._searches.set_marks(texts)
         self._opening_ends = float("inf") if self._searches.marks else None
         self._restart()
@@ -145,7 +145,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         self._strips.clear()
         self._drawn_places, self._layout = None, (None, [])
 
-    # What is shown of it
+    # The visible part
 
     @property
     def status(self) -> str:

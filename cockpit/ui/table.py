@@ -99,7 +99,7 @@ class Table(ScrollView, can_focus=True):
         self._on_screen: dict[int, Strip] = {}
         """Each line as it was drawn last, by its number on the screen."""
 
-    # What is shown
+    # Rows and cursor
 
     @property
     def _place(self) -> CursorPlace:

@@ -38,7 +38,7 @@ from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import DetailPage, about, detail_of, has_log
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.presets import PresetsPage
-from cockpit.ui.preset_files import edit_file, look_at_all_hosts, own_copy
+from cockpit.ui.preset_files import edit_file, own_copy, sample_all_hosts
 from cockpit.ui.screens.page_view import PageView
 from cockpit.ui.screens.replay import STEP_S, TIME_BINDINGS, ReplayScreen, ask_moment, find_next_events, find_recording
 from cockpit.ui.services import Services
@@ -112,7 +112,7 @@ class LiveScreen(Screen[None]):
         self.page_view.table.focus()
         self.set_interval(TICK_INTERVAL_S, self.tick)
 
-    # What is drawn
+    # Drawing
 
     def make_view(self) -> View:
         """The state now, or when the screen was paused."""
@@ -522,8 +522,8 @@ class LiveScreen(Screen[None]):
             say(self, "Save one job at a time: put the cursor on it")
             return
         try:
-            looking = look_at_all_hosts(self.services.monitor)
-            snapshot = await await_with_notice(self, looking, "Looking on each host how Ray was started …")
+            sampling = sample_all_hosts(self.services.monitor)
+            snapshot = await await_with_notice(self, sampling, "Looking on each host how Ray was started …")
             text = preset_of(jobs[0], snapshot, demo_env())
             question = f"Save job {jobs[0].id} as a preset. Name:"
             from cockpit.ui.screens.dialogs import NameDialog

@@ -120,7 +120,7 @@ class PageView(Vertical):
         self.table.continue_from(other.table)
         self.body.is_wanted = other.body.is_wanted
 
-    # What is shown
+    # The open page
 
     @property
     def page(self) -> Page:
@@ -147,7 +147,7 @@ class PageView(Vertical):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Hosts of the tagged nodes, else of the node whose page is open. The cursor alone selects no host: it is always on some row."""
+        """The hosts of the tagged nodes, else the host of the open node page. The cursor alone selects no host: it always has a row."""
         nodes = [thing for thing in self.selected_of(Node) if thing.key in self.table.tagged]
         if not nodes and isinstance(self.page, NodePage):
             nodes = [self.page.node]

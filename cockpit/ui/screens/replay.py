@@ -120,7 +120,7 @@ class ReplayScreen(Screen[PageView | None]):
         else:
             self._go_to_end()
 
-    # What is drawn
+    # Drawing
 
     def make_view(self) -> View:
         """The state at the moment. What cockpit knows only about the present is left unknown."""
