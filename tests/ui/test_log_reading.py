@@ -12,7 +12,7 @@ from cockpit.ui.log_tails import READ_INTERVAL_S, TAIL_LINES
 from cockpit.ui.pages.details import LOG_PART
 from cockpit.ui.screens.live import MIN_SIGHT_S
 from cockpit.ui.screens.log import LogScreen
-from tests.ui.screen import HOSTILE, pages_of, shown, table_of, unsafe, until
+from tests.ui.screen import HOSTILE, pages_of, running, shown, table_of, unsafe, until
 from tests.world import actor, process, snapshot
 
 ACTOR = snapshot(actors=(actor(1),), placement_groups=())
@@ -59,8 +59,7 @@ async def test_where_there_is_little_room_the_newest_lines_are_those_in_sight(ma
 async def test_a_long_list_below_leaves_the_log_its_share_of_the_screen(make):
     app = made(make, *(f"step {number:03}" for number in range(400)))
     app.monitor.first = snapshot(actors=tuple(actor(number) for number in range(1, 90)))
-    async with app.run_test(size=(120, 60)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(120, 60)) as pilot:
         await pilot.press("5", "enter")
         await until(pilot, lambda: "step 399" in shown(app))
         assert shown(app).count("step ") == 60 // LOG_PART
@@ -69,8 +68,7 @@ async def test_a_long_list_below_leaves_the_log_its_share_of_the_screen(make):
 @pytest.mark.parametrize("key", ["4", "5"])
 async def test_so_do_those_of_a_process_and_of_a_job(make, key):
     app = made(make, "said it")
-    async with app.run_test(size=(120, 60)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(120, 60)) as pilot:
         await pilot.press(key, "enter")
         await until(pilot, lambda: "said it" in shown(app))
 

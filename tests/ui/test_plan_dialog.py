@@ -18,7 +18,7 @@ from cockpit.ui.notices import say
 from cockpit.ui.screens.dialogs import fold_line
 from cockpit.ui.screens.plan import PlanLines, PlanScreen, sum_progress
 from tests.ui.conftest import Hand, victim
-from tests.ui.screen import HOSTILE, pages_of, shown, table_of, unsafe, until
+from tests.ui.screen import HOSTILE, pages_of, running, shown, table_of, unsafe, until
 from tests.world import GIB, NOW
 
 SIZES = [(60, 15), (80, 24), (160, 50)]
@@ -128,8 +128,7 @@ async def test_the_mouse_agrees_and_cancels(make):
 
 async def test_keys_typed_ahead_agree_to_nothing(make):
     app = make(hand=Hand())
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(80, 24)) as pilot:
         for key, char in (("K", "K"), ("tab", "\t"), ("enter", "\r"), ("tab", "\t"), ("enter", "\r")):
             app.post_message(events.Key(key, char))
         await until(pilot, lambda: isinstance(app.screen, PlanScreen) and app.screen._is_answerable and app.screen.stage == "plan")
@@ -138,8 +137,7 @@ async def test_keys_typed_ahead_agree_to_nothing(make):
 
 async def test_a_word_typed_while_the_plan_is_made_works_neither_the_dialog_nor_the_page(make):
     app = make(hand=Hand(LIVE))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(80, 24)) as pilot:
         page = pages_of(app).page
         for char in ("S", *"nq"):
             app.post_message(events.Key(char, char))
@@ -173,8 +171,7 @@ async def test_that_there_is_more_to_read_is_said_only_where_there_is(make, coun
 
 async def test_a_plan_that_has_just_appeared_can_not_be_agreed_to(make):
     app = make(hand=Hand())
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(80, 24)) as pilot:
         await pilot.press("K")
         await until(pilot, lambda: isinstance(app.screen, PlanScreen) and app.screen.stage == "plan")
         screen = app.screen
