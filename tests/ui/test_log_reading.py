@@ -12,7 +12,8 @@ from cockpit.ui.log_tails import READ_INTERVAL_S, TAIL_LINES
 from cockpit.ui.pages.details import LOG_PART
 from cockpit.ui.screens.live import MIN_SIGHT_S
 from cockpit.ui.screens.log import LogScreen
-from tests.ui.screen import HOSTILE, pages_of, running, shown, table_of, unsafe, until
+from tests.ui.recordings import recorded
+from tests.ui.screen import HOSTILE, is_past, pages_of, running, shown, table_of, unsafe, until
 from tests.world import actor, process, snapshot
 
 ACTOR = snapshot(actors=(actor(1),), placement_groups=())
@@ -207,6 +208,22 @@ async def test_below_the_open_log_nothing_is_read_again(make, clock):
         clock.now += 2 * READ_INTERVAL_S
         await pilot.pause(5)
         assert logs.read == ["out"]
+
+
+async def test_after_a_visit_to_the_past_it_is_read_again(make, clock):
+    app = made(make, "said it")
+    app.services.recorded = recorded()
+    logs = app.monitor.logs
+    async with app.run_test(size=LARGE) as pilot:
+        await actor_page(app, pilot)
+        await until(pilot, lambda: logs.read == ["out"])
+        await pilot.press("left_square_bracket")
+        await until(pilot, lambda: is_past(app))
+        clock.now += 2 * READ_INTERVAL_S
+        await pilot.pause(5)
+        assert logs.read == ["out"]
+        await pilot.press("end")
+        await until(pilot, lambda: logs.read == ["out", "out"])
 
 
 async def test_lines_are_harmless_and_without_secrets(make):

@@ -475,6 +475,7 @@ class LiveScreen(Screen[None]):
                     await self.log_tails.read(thing, self.services.monitor.logs.logs_of)
                     self.draw()
             await asyncio.sleep(TICK_INTERVAL_S)
+        self._in_sight = ()  # another screen covers this one: start again when it is gone
 
     # Presets
 
