@@ -14,7 +14,7 @@ from cockpit.ui.screens.plan import PlanScreen
 from cockpit.ui.screens.replay import ReplayScreen
 from cockpit.ui.table import Table
 from tests.ui.conftest import Hand
-from tests.ui.screen import footer, said, shown, table_of, until
+from tests.ui.screen import footer, running, said, shown, table_of, until
 from tests.world import node, process, snapshot
 
 FORBIDDEN = {"ctrl+a", "ctrl+b", "ctrl+d", "delete", "backspace"}
@@ -82,8 +82,7 @@ async def test_without_a_door_there_is_no_act_anywhere(make, size):
 
 async def test_help_and_palette_have_every_act(make):
     app = make(hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app) as pilot:
         commands = {command.title: command.help for command in app.get_system_commands(app.screen)}
         assert all(act.help in commands[act.title] for act in ACTS)
         await pilot.press("question_mark")
@@ -144,8 +143,7 @@ async def test_tagged_processes_of_two_hosts_are_one_plan(make):
 
 async def test_a_process_that_holds_two_gpus_is_aimed_at_once(make):
     app = make(hand=Hand())
-    async with app.run_test(size=(120, 60)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(120, 60)) as pilot:
         await pilot.press("enter")
         await to(pilot, lambda thing: getattr(thing, "pid", 0) == 1200)
         await pilot.press("space")
@@ -181,8 +179,7 @@ async def test_the_page_of_a_node_is_about_that_host(make):
 @pytest.mark.parametrize(("key", "act"), [("K", "kill-orphans"), ("S", "stop"), ("C", "clean")])
 async def test_tagged_nodes_are_aimed_at_and_untagged_ones_all(make, key, act):
     app = make(snapshot(nodes=(node(1), node(2), node(4))), hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app) as pilot:
         found, aim = await aimed(pilot, key)
         assert (found, aim.hosts) == (act, ())
         await to(pilot, lambda thing: thing.host == "node2")
@@ -250,9 +247,8 @@ async def test_jobs_are_acted_on_one_at_a_time(make):
 )
 async def test_a_key_that_means_nothing_here_says_why(make, page, key, said):
     app = make(hand=Hand())
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+    async with running(app, notifications=True) as pilot:
         await pilot.press(page)
-        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press(key)
         await until(pilot, lambda: said in shown(app))
         assert app.hand.planned == []
@@ -281,8 +277,7 @@ async def test_the_palette_reaches_an_act_that_the_cursor_does_not(make):
 
 async def test_what_is_typed_into_a_filter_is_no_act(make):
     app = make(hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app) as pilot:
         await pilot.press("slash", *"KTSCJX", "enter")
         await until(pilot, lambda: table_of(app).needle == "ktscjx")
         assert app.hand.planned == []
@@ -298,7 +293,7 @@ async def test_the_tags_of_what_is_gone_vanish_and_others_stay(make):
         await until(pilot, lambda: isinstance(app.screen, PlanScreen) and not app.screen.query_one("#agree").disabled)
         assert len(table_of(app).tagged) == 2
         await pilot.press("tab", "enter")
-        await until(pilot, lambda: app.screen.stage == "receipt" and app.screen._read)
+        await until(pilot, lambda: app.screen.stage == "receipt" and app.screen._is_answerable)
         await pilot.press("enter")
         await until(pilot, lambda: len(app.screen_stack) == 1)
         assert [row.about.pid for row in table_of(app).chosen] == [1200]

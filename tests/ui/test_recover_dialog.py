@@ -64,12 +64,14 @@ async def begun(pilot, app, folder):
     await pilot.press("7")
     await until(pilot, lambda: "small" in shown(app))
     await pilot.press("/", *"small", "enter", "R")
-    await until(pilot, lambda: isinstance(app.screen, RecoverScreen) and app.screen.stage in ("plan", "failed") and app.screen._read)
+    await until(
+        pilot, lambda: isinstance(app.screen, RecoverScreen) and app.screen.stage in ("plan", "failed") and app.screen._is_answerable
+    )
 
 
 async def agreed(pilot, app):
     await pilot.click("#agree")
-    await until(pilot, lambda: app.screen.stage in ("receipt", "failed") and app.screen._read)
+    await until(pilot, lambda: app.screen.stage in ("receipt", "failed") and app.screen._is_answerable)
 
 
 def unavailable(app):
@@ -114,7 +116,7 @@ async def test_a_step_that_fails_is_gone_on_with_after_another_look(make, folder
         assert "port 6379 is taken" in text
         assert "Ray is stopped on head" in text
         await pilot.click("#agree")
-        await until(pilot, lambda: app.screen.stage == "plan" and app.screen._read)
+        await until(pilot, lambda: app.screen.stage == "plan" and app.screen._is_answerable)
         assert book.made[-1] == ("start", ())
         assert unavailable(app) == list(NAMES[: NAMES.index("start")])
         await agreed(pilot, app)
@@ -132,7 +134,7 @@ async def test_a_step_can_be_left_out(make, folder):
         app.screen.set_focus(steps)
         steps.highlighted = NAMES.index("clean")
         await pilot.press("space")
-        await until(pilot, lambda: len(book.made) == 2 and app.screen.stage == "plan" and app.screen._read)
+        await until(pilot, lambda: len(book.made) == 2 and app.screen.stage == "plan" and app.screen._is_answerable)
         assert book.made[-1] == ("stop", ("clean",))
         assert unavailable(app) == []
         app.screen.set_focus(steps)
