@@ -30,7 +30,7 @@ from cockpit.ui.screens.live import LiveScreen
 from cockpit.ui.screens.replay import ReplayScreen
 from cockpit.ui.services import RunbookFactory, Services
 from cockpit.ui.textual_internals import AsciiDriver, Palette
-from cockpit.ui.theme import DEFAULT_THEME, choose_signs, register_theme, register_themes, variable_defaults
+from cockpit.ui.theme import DEFAULT_THEME, apply_before_start, choose_signs, register_theme, register_themes, variable_defaults
 from cockpit.ui.tones import TonedApp
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class Cockpit(TonedApp):
         """
         super().__init__()
         self._theme_name, self._theme_mistake = register_theme(self, config.theme or DEFAULT_THEME)
+        apply_before_start(self, self._theme_name)
         choose_signs(self, ascii=config.ascii)
         if config.ascii:
             self.driver_class = AsciiDriver

@@ -140,7 +140,7 @@ async def test_a_step_can_be_left_out(make, folder):
         app.screen.set_focus(steps)
         steps.highlighted = NAMES.index("clean")
         await pilot.press("space")
-        await until(pilot, lambda: len(book.made) == 3 and app.screen.stage == "plan" and app.screen._read)
+        await until(pilot, lambda: len(book.made) == 3 and app.screen.stage == "plan" and app.screen._is_answerable)
         assert book.made[-1] == ("stop", ())
 
 
@@ -153,10 +153,10 @@ async def test_a_step_that_was_left_out_and_lies_before_the_step_to_continue_at_
         app.screen.set_focus(steps)
         steps.highlighted = NAMES.index("clean")
         await pilot.press("space")
-        await until(pilot, lambda: len(book.made) == 2 and app.screen.stage == "plan" and app.screen._read)
+        await until(pilot, lambda: len(book.made) == 2 and app.screen.stage == "plan" and app.screen._is_answerable)
         await agreed(pilot, app)
         await pilot.click("#agree")
-        await until(pilot, lambda: app.screen.stage == "plan" and app.screen._read)
+        await until(pilot, lambda: app.screen.stage == "plan" and app.screen._is_answerable)
         assert book.made[-1] == ("start", ())
         assert unavailable(app) == list(NAMES[: NAMES.index("start")])
 
