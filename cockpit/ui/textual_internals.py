@@ -80,8 +80,8 @@ class PatchedApp(App[None]):
     def action_suspend_process(self) -> None:
         """Stop cockpit; `fg` brings it back.
 
-        The whole process group stops, as at ctrl+z in a terminal: Textual would stop only itself, and a `make` that started it would run on. The
-        kernel ignores SIGTSTP if no shell could continue the group.
+        The whole process group stops, as at ctrl+z in a terminal: Textual would stop only itself, and a `make` that started it would run
+        on. The kernel ignores SIGTSTP if no shell could continue the group.
         """
         if self._driver is not None and self._driver.can_suspend:
             with self.suspend():
