@@ -77,7 +77,7 @@ def _decoding() -> Iterator[list[float]]:
         return read_timed
 
     with (
-        mock.patch.object(Dashboard, "_read_as", timed(Dashboard._read_as)),
+        mock.patch.object(Dashboard, "_decode", timed(Dashboard._decode)),
         mock.patch.object(NodeReader, "take", timed(NodeReader.take)),
     ):
         yield spent

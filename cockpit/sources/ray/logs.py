@@ -212,7 +212,7 @@ class _Connection:
 
     async def _pump(self) -> None:
         try:
-            async with self._dashboard.stream(STREAM_PATH, self._params) as answer:
+            async with self._dashboard.stream("GET", STREAM_PATH, params=self._params) as answer:
                 async for data in answer.aiter_raw():
                     self.lived = bool(without_error_mark(data, self._dashboard.shown))
                     await self._queue.put(data)

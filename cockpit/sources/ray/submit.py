@@ -115,7 +115,7 @@ class Submissions:
     async def look(self) -> SubmissionList:
         """What is there now. Raises `SourceError`."""
         entries = await self._dashboard.json("/api/jobs/", tuple[wire.Job, ...], timeout=_READ_TIMEOUT_S)
-        return SubmissionList(tuple(filter(None, map(_listed, entries))), self._dashboard.told_at)
+        return SubmissionList(tuple(filter(None, map(_listed, entries))), self._dashboard.server_time)
 
     async def before(self, name: str) -> Before | None:
         """What was submitted under this id; `None`: Ray knows it no more. Raises `SourceError`."""

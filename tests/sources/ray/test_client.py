@@ -240,7 +240,7 @@ async def test_when_the_gcs_is_back_nothing_is_left_alone_any_longer():
     ray = RecordedRay()
     it = ray.ray()
     ray.paths["/api/gcs_healthz"] = (503, "503: Health check failed")
-    it._dashboard._rest("/nodes", 30.0)
+    it._dashboard._rests["/nodes"] = (it._dashboard._clock() + 30.0, 30.0)
     with pytest.raises(SourceError):
         await it.check_gcs()
     with pytest.raises(SourceError, match="next try in"):
@@ -248,45 +248,6 @@ async def test_when_the_gcs_is_back_nothing_is_left_alone_any_longer():
     ray.paths["/api/gcs_healthz"] = (200, "success")
     await it.check_gcs()
     assert (await it.read_nodes()).nodes
-
-
-async def test_a_gcs_that_has_just_given_a_list_is_not_asked_whether_it_lives():
-    ray, clock = RecordedRay(), Clock()
-    it = ray.ray(clock)
-    await it.read_placement_groups()
-    clock.now += 1.5
-    await it.check_gcs()
-    assert ray.times_asked("/api/gcs_healthz") == 0
-    clock.now += 0.4
-    await it.check_gcs()
-    assert ray.times_asked("/api/gcs_healthz") == 1
-
-
-async def test_a_gcs_is_asked_whether_it_lives_when_its_last_sign_of_life_is_two_seconds_old():
-    ray, clock = RecordedRay(), Clock()
-    it = ray.ray(clock)
-    pause = next(source for source in it.sources if source.name == "ray.gcs").pause
-    assert pause() == 2.0
-    await it.read_jobs()
-    clock.now += 0.5
-    assert pause() == 1.5
-    clock.now += 1.5
-    assert pause() == 2.0
-
-
-async def test_a_list_that_came_slowly_proves_nothing_of_the_gcs():
-    ray, clock = RecordedRay(), Clock()
-    listed = ray.paths["/api/v0/placement_groups"]
-
-    def slow(_: httpx.Request) -> object:
-        clock.now += 0.2
-        return listed
-
-    ray.paths["/api/v0/placement_groups"] = slow
-    it = ray.ray(clock)
-    await it.read_placement_groups()
-    await it.check_gcs()
-    assert ray.times_asked("/api/gcs_healthz") == 1
 
 
 async def test_a_gcs_that_was_lost_must_say_itself_that_it_lives():
