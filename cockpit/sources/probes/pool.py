@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 import socket
 import time
 from collections import deque
@@ -18,7 +17,7 @@ from cockpit.model import Host
 from cockpit.secrets import redact
 from cockpit.sources.probes.decode import is_hello
 from cockpit.sources.probes.host_probe import HostProbe, ProbeListener, ProbeTimings, why_it_ended
-from cockpit.sources.probes.payload import program_for
+from cockpit.sources.probes.payload import program_parts
 from cockpit.sources.probes.process import Child, OnLines, parse_message, start_child, wait_for_exit
 from cockpit.sources.probes.spawn import kill_and_reap, local_command, replace_dash, watch_words
 from cockpit.sources.probes.ssh_control import SshControlSockets
@@ -171,7 +170,7 @@ class ProbePool:
             command = local_command(words)
         else:
             command = command_to_reach(host, self._config.reach, self._entries.get(host) or entry, self.control_sockets)
-            text = await asyncio.to_thread(program_for, command, ["--no-lifeline", *words])
+            text = await asyncio.to_thread(program_parts, ["--no-lifeline", *words])
         child = start_child(host, command, on_lines, on_end, text)
         self._asked.add(child)
         return child
@@ -219,9 +218,9 @@ class ProbePool:
         due = sorted((probe for probe in self._probes.values() if probe.child is None and now >= probe.due), key=lambda probe: probe.due)
         if not due or places <= 0:
             return
-        # Packing the program takes a quarter of a second, so another thread does it first.
+        # Packing the program takes a tenth of a second, so another thread does it first.
         if self._packing is None:
-            self._packing = asyncio.create_task(asyncio.to_thread(program_for, replace_dash(shlex.split(self._config.reach)), ()))
+            self._packing = asyncio.create_task(asyncio.to_thread(program_parts, ()))
             self._packing.add_done_callback(lambda _: self._woken.set())
         if not self._packing.done():
             return
@@ -234,7 +233,7 @@ class ProbePool:
         except SourceError as error:
             probe.stop_and_retry(str(error))
             return
-        probe.start(command, self._interval, program_for(command, [*watch_words(self._interval), "--no-lifeline"]))
+        probe.start(command, self._interval, program_parts([*watch_words(self._interval), "--no-lifeline"]))
 
 
 def command_to_reach(host: str, reach: str, entry: HostEntry | None, sockets: SshControlSockets | None) -> list[str]:

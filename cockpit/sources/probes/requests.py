@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -16,11 +15,11 @@ from cockpit.config.reach import THROUGH_RAY, HostEntry
 from cockpit.config.settings import Config
 from cockpit.secrets import redact
 from cockpit.sources.probes.host_probe import why_it_ended
-from cockpit.sources.probes.payload import program, program_for
+from cockpit.sources.probes.payload import program, program_parts
 from cockpit.sources.probes.pool import command_to_reach
 from cockpit.sources.probes.process import Child, parse_message, start_child
 from cockpit.sources.probes.ray_tunnel import RayPlace, RayTask, RayTunnel
-from cockpit.sources.probes.spawn import LOCAL_PYTHON, replace_dash
+from cockpit.sources.probes.spawn import LOCAL_PYTHON
 from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.source import SourceError, wait_for_event
 from cockpit.text import clean
@@ -92,9 +91,8 @@ class ProbeRequests:
         """
         for host in requests:
             on_progress(host, Progress("waiting"))
-        # Pack both programs now, in a thread, since that takes a quarter of a second. They are cached.
-        for command in (LOCAL_PYTHON, replace_dash(shlex.split(self._config.reach))):
-            await asyncio.to_thread(program_for, command, (), acting=True)
+        # Pack the program now, in a thread, since that takes a tenth of a second. It is cached.
+        await asyncio.to_thread(program_parts, (), acting=True)
         # An idle tunnel is a driver of the Ray that will be stopped; the plan must not list it as a loss.
         if any(request.get("act") == "stop" for request in requests.values()):
             for tunnel in self._tunnels.values():
@@ -165,7 +163,7 @@ class ProbeRequests:
         command: Sequence[str] = LOCAL_PYTHON
         if host != self._local:
             command = command_to_reach(host, self._config.reach, self._entries.get(host), self._control_sockets)
-        return start_child(host, command, request.on_lines, request.changed.set, program_for(command, request.words, acting=True))
+        return start_child(host, command, request.on_lines, request.changed.set, program_parts(request.words, acting=True))
 
 
 class ProbeRequest:
