@@ -31,6 +31,8 @@ class HostAct(Act):
 
     grace_s: ClassVar[float] = 0.0
     """Between SIGTERM and SIGKILL where nobody says otherwise; 0: it sends no signals."""
+    allows_ray = True
+    """Its requests may be sent through Ray to hosts that can't be reached otherwise."""
     asks_for_jobs: ClassVar[bool] = True
     """Whether a plan needs Ray's word on which jobs run."""
 
@@ -53,7 +55,7 @@ class HostAct(Act):
         hosts = context.named_hosts(aim.hosts) if aim.hosts else self.hosts(aim, context)
         jobs, silent = await context.jobs_by_session() if self.asks_for_jobs else ([], ())
         asked = {host: {**self.request(aim, host), "stage": "plan", "jobs": jobs, "past": _past(context.snapshot, host)} for host in hosts}
-        answers = await context.requests.send(asked, hear, PLAN_SILENCE_S)
+        answers = await context.requests.send(asked, hear, PLAN_SILENCE_S, allows_ray=self.allows_ray)
         made = build_plan(self, answers, asked, followed=context.follows(aim.session), titles=context.titles_of(hosts))
         plan = with_gpus(made, context.snapshot)
         plan = replace(plan, targets=with_names(plan.targets, context.snapshot), refused=with_names(plan.refused, context.snapshot))
@@ -78,7 +80,7 @@ class HostAct(Act):
         jobs, _ = await context.jobs_by_session()
         asked = {host: _deed(plan, host, jobs, context.snapshot) for host in {target.host: None for target in plan.targets}}
         silence = ACT_SILENCE_S + max((self._grace_of(one) for one in asked.values()), default=0.0)
-        receipt = build_receipt(self, plan, await context.requests.send(asked, hear, silence))
+        receipt = build_receipt(self, plan, await context.requests.send(asked, hear, silence, allows_ray=self.allows_ray))
         told = {name: with_names(getattr(receipt, name), context.snapshot) for name in ("done", "refused", "failed")}
         return replace(receipt, **told)
 

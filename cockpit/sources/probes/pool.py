@@ -55,7 +55,6 @@ class ProbePool:
         """The probes of other hosts, by host name."""
         self._entries: dict[str, HostEntry] = {entry.name: entry for entry in config.hosts}
         self._complete: frozenset[str] = frozenset()
-        self._packing: asyncio.Task[tuple[bytes, bytes]] | None = None
         self._asked: set[Child] = set()
         """The children that answer one question each."""
         self._closed = False
@@ -78,6 +77,9 @@ class ProbePool:
                     self._local_probe.stop()
                 if self._local_probe.child is None and now >= self._local_probe.due:
                     self._local_probe.start(local_command(watch_words(self._interval)), self._interval)
+                if any(probe.child is None for probe in self._probes.values()):
+                    # Packing takes a tenth of a second the first time, so another thread does it.
+                    await asyncio.to_thread(program_parts, ())
                 self._make_room(now)
                 self._start_due(now)
                 last_turn = now
@@ -182,8 +184,6 @@ class ProbePool:
         processes += [child.release() for child in self._asked]
         kill_and_reap(*processes)
         self.control_sockets.close()
-        if self._packing is not None and not self._packing.done():
-            self._packing.cancel()
 
     def _make_room(self, now: float) -> None:
         """Stop the probes of hosts that are no longer targets, and some of the others if more hosts wait than places are free."""
@@ -214,17 +214,9 @@ class ProbePool:
     def _start_due(self, now: float) -> None:
         """Start the probes that are due, the longest overdue first."""
         running = sum(probe.child is not None for probe in self._probes.values())
-        places = min(self._timings.most - running, self._timings.burst)
+        places = max(0, min(self._timings.most - running, self._timings.burst))
         due = sorted((probe for probe in self._probes.values() if probe.child is None and now >= probe.due), key=lambda probe: probe.due)
-        if not due or places <= 0:
-            return
-        # Packing the program takes a tenth of a second, so another thread does it first.
-        if self._packing is None:
-            self._packing = asyncio.create_task(asyncio.to_thread(program_parts, ()))
-            self._packing.add_done_callback(lambda _: self._woken.set())
-        if not self._packing.done():
-            return
-        for probe in due[:places]:
+        for probe in due[:places] if not self._closed else ():
             self._start(probe)
 
     def _start(self, probe: HostProbe) -> None:
