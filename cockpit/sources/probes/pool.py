@@ -19,7 +19,7 @@ from cockpit.sources.probes.decode import is_hello
 from cockpit.sources.probes.host_probe import HostProbe, ProbeListener, ProbeTimings, why_it_ended
 from cockpit.sources.probes.payload import program_parts
 from cockpit.sources.probes.process import Child, OnLines, parse_message, start_child, wait_for_exit
-from cockpit.sources.probes.spawn import kill_and_reap, local_command, replace_dash, watch_words
+from cockpit.sources.probes.spawn import hold_stdin, kill_and_reap, local_command, watch_words
 from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.ray.nodes import NodeFacts
 from cockpit.sources.source import SourceError, wait_for_event
@@ -233,7 +233,7 @@ def command_to_reach(host: str, reach: str, entry: HostEntry | None, sockets: Ss
     if entry is None or reach == THROUGH_RAY:
         raise SourceError(f"cockpit has no way to reach {host}: add it under `hosts` in the config")
     try:
-        return replace_dash(reach_command(reach, entry, sockets.control if sockets else "none"))
+        return hold_stdin(reach_command(reach, entry, sockets.control if sockets else "none"))
     except InputError as error:
         raise SourceError(f"{host}: {error}") from error
 
