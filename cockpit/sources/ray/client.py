@@ -19,9 +19,9 @@ from cockpit.model import Actor, Cluster, Process
 from cockpit.sources.http_client import Params
 from cockpit.sources.ray import actors, oom, wire
 from cockpit.sources.ray.actors import WAITING, ActorFacts, GroupFacts, JobFacts
-from cockpit.sources.ray.http import Dashboard, DashboardRefusedError
+from cockpit.sources.ray.http import Dashboard, DashboardRefusedError, run_in_thread_if
 from cockpit.sources.ray.jobs import JobActs
-from cockpit.sources.ray.listings import PAUSE_PER_ANSWER_TIME, ActorLists, GroupLists
+from cockpit.sources.ray.listings import NOT_DEAD, PAUSE_PER_ANSWER_TIME, ActorLists, GroupLists
 from cockpit.sources.ray.log_files import LOG_LINES, LogFiles
 from cockpit.sources.ray.logs import parse_version
 from cockpit.sources.ray.nodes import NodeFacts, Nodes, processes
@@ -36,11 +36,16 @@ __all__ = ["ActorFacts", "GroupFacts", "JobFacts", "NodeFacts", "OomFacts", "Ray
 T = TypeVar("T")
 MAX_LISTED = 10_000
 """The longest list of Ray's state API (RAY_MAX_LIMIT_FROM_API_SERVER)."""
+THREAD_MIN_ITEMS = 200
+"""The number of nodes or actors from which their facts are made in a thread, so that keys are handled meanwhile."""
 NODES_PAUSE_PER_ANSWER_TIME, LEAST_NODES_PAUSE_PER_ANSWER_TIME, LONGEST_PAUSE_S = 10, 7, 30.0
 """The pause before the next request, as a multiple of the time of the last answer, and its limit: a dashboard that is loaded, or that
 others ask too, is asked less often. Nodes are requested before the last answer becomes old, if the pause keeps the least multiple."""
 FRESH_S = STALE_AFTER_S - 2.0
 """The age at which facts about nodes should be replaced. The 2 s are for decoding and drawing them."""
+GCS_PAUSE_S, GCS_QUICK_S, GCS_SLACK_S = 2.0, 0.1, 0.2
+"""The interval in which the GCS must prove that it lives; the time of an answer that proves it; the time by which a check may be too early,
+which saves a second wait for the rest of the interval."""
 STATUS_WAIT_S = 3.0
 """The time for which a list of waiting placement groups waits for the status, which has their strategies."""
 _MEANWHILE = "another Ray session now answers at this address; cockpit follows it"
@@ -86,7 +91,7 @@ class RayClient:
         checked = self._read_and_check_session
         self.sources: tuple[Source[object], ...] = (
             Source("ray.identity", self.identify, every=10.0, timeout=15.0),
-            Source("ray.gcs", checked(self.check_gcs), every=2.0, timeout=8.0),
+            Source("ray.gcs", checked(self.check_gcs), every=self._gcs_pause, timeout=8.0),
             Source("ray.nodes", checked(self.read_nodes), every=self._nodes_pause, timeout=25.0),
             Source("ray.status", checked(self.read_status), every=5.0, timeout=15.0),
             Source("ray.actors", checked(self.read_actors), every=5.0, timeout=60.0),
@@ -115,6 +120,7 @@ class RayClient:
         self._jobs_running = False
         self._kills = oom.OomKills(self._clock)
         self._is_gcs_lost = False
+        self._gcs_lived_at = 0.0
 
     def job_acts(self) -> JobActs:
         """The actions on jobs through this dashboard."""
@@ -198,7 +204,12 @@ class RayClient:
         return (await self._list("nodes", wire.Listed[wire.NodeEntry])).result
 
     async def check_gcs(self) -> None:
-        """Raise `SourceError` if the GCS does not answer. One failure does not count, since Ray waits only 0.1 s for the GCS."""
+        """Raise `SourceError` if the GCS does not answer. One failure does not count, since Ray waits only 0.1 s for the GCS.
+
+        The GCS is not asked if it has just proved that it lives: every list comes from it.
+        """
+        if not self._is_gcs_lost and self._gcs_lived_at + GCS_PAUSE_S - self._clock() > GCS_SLACK_S:
+            return
         if not await self._gcs_answers():
             await asyncio.sleep(0.5)
             if not await self._gcs_answers():
@@ -210,12 +221,24 @@ class RayClient:
 
     async def _gcs_answers(self) -> bool:
         try:
-            await self._dashboard.get("/api/gcs_healthz", timeout=3.0)
+            await self._from_gcs(self._dashboard.get("/api/gcs_healthz", timeout=3.0))
         except DashboardRefusedError as error:
             if error.status != 503:
                 raise
             return False
         return True
+
+    async def _from_gcs(self, answer: Awaitable[T]) -> T:
+        """An answer that the dashboard gets from the GCS. A quick one proves that the GCS lived when it was requested."""
+        asked = self._clock()
+        found = await answer
+        if self._clock() - asked <= GCS_QUICK_S:
+            self._gcs_lived_at = asked
+        return found
+
+    def _gcs_pause(self) -> float:
+        left = self._gcs_lived_at + GCS_PAUSE_S - self._clock()
+        return left if left > GCS_SLACK_S else GCS_PAUSE_S
 
     async def read_nodes(self) -> NodeFacts:
         """All nodes with their GPUs, workers and GPU processes.
@@ -227,7 +250,8 @@ class RayClient:
         try:
             reader = NodeReader()
             rest = await self._dashboard.data("/nodes", wire.NodesData, timeout=12.0, params={"view": "summary"}, take=reader.take)
-            await asyncio.to_thread(nodes.update, reader.add_to(rest))
+            data = reader.add_to(rest)
+            await run_in_thread_if(len(data.summary) > THREAD_MIN_ITEMS, nodes.update, data)
             if first_names is not None:
                 nodes.add_identities(await first_names)
             elif self._clock() - self._named_at >= (10.0 if nodes.needs_identities else 60.0):
@@ -235,7 +259,7 @@ class RayClient:
         finally:
             if first_names is not None:
                 first_names.cancel()
-        facts = await asyncio.to_thread(nodes.facts)
+        facts = await run_in_thread_if(len(nodes) > THREAD_MIN_ITEMS, nodes.facts)
         if nodes is not self._nodes:
             raise SourceError(_MEANWHILE)
         return facts
@@ -262,14 +286,16 @@ class RayClient:
         """The report of the autoscaler monitor; with autoscaler v2, Ray has it only as a text."""
         path, reports = "/api/cluster_status", self._reports
         if not self._status_is_text:
-            data = await self._dashboard.data(path, wire.StatusData, timeout=6.0)
+            data = await self._from_gcs(self._dashboard.data(path, wire.StatusData, timeout=6.0))
             self._status_is_text = data.cluster_status is None
             if data.cluster_status is not None:
-                facts = await asyncio.to_thread(reports.update, data.cluster_status, data.autoscaling_error)
+                facts = await run_in_thread_if(
+                    len(self._nodes) > THREAD_MIN_ITEMS, reports.update, data.cluster_status, data.autoscaling_error
+                )
                 if reports is not self._reports:
                     raise SourceError(_MEANWHILE)
                 return facts
-        text = await self._dashboard.data(path, wire.StatusText, timeout=6.0, params={"format": 1})
+        text = await self._from_gcs(self._dashboard.data(path, wire.StatusText, timeout=6.0, params={"format": 1}))
         self._status_is_text = text.cluster_status is not None
         if text.cluster_status is None:
             raise SourceError("the autoscaler has no status yet; used and pending resources are unknown")
@@ -278,15 +304,22 @@ class RayClient:
     async def read_actors(self) -> ActorFacts:
         """All actors that are not dead. The list of a state that takes long is not requested each time."""
         known = self._actors
-        for state in (*WAITING, "ALIVE"):  # the living last: an actor that changes its state is listed twice rather than not at all
-            if known.is_due(state):
-                started = time.monotonic()
-                listing = await self._list("actors", wire.Listed[wire.Actor], _only_in_state(state))
-                await asyncio.to_thread(known.update, state, listing, time.monotonic() - started)
-        facts = await asyncio.to_thread(known.facts, self._groups.groups)
+        if known.are_few:
+            await self._list_actors(known, NOT_DEAD)
+        if not known.are_few:
+            for state in (*WAITING, "ALIVE"):  # the living last: an actor that changes its state is listed twice rather than not at all
+                await self._list_actors(known, state)
+        facts = await run_in_thread_if(len(known) > THREAD_MIN_ITEMS, known.facts, self._groups.groups)
         if known is not self._actors:
             raise SourceError(_MEANWHILE)
         return facts
+
+    async def _list_actors(self, known: ActorLists, state: str) -> None:
+        """Request one list if it is due."""
+        if known.is_due(state):
+            started = time.monotonic()
+            listing = await self._list("actors", wire.Listed[wire.Actor], _only_in_state(state))
+            await run_in_thread_if(len(listing.result) > THREAD_MIN_ITEMS, known.update, state, listing, time.monotonic() - started)
 
     async def dead_actors(self) -> tuple[Actor, ...]:
         """At most 1,000 dead actors with the causes of their deaths. Ray can't sort them, so the last ones may be missing."""
@@ -301,14 +334,14 @@ class RayClient:
         if not self._strategies and any(entry.state == "PENDING" for entry in listing.result):
             with suppress(asyncio.TimeoutError):
                 await wait_within(STATUS_WAIT_S, self._status_answered.wait())
-        await asyncio.to_thread(known.update, listing.result, self._strategies)
+        await run_in_thread_if(len(self._nodes) > THREAD_MIN_ITEMS, known.update, listing.result, self._strategies)
         if known is not self._groups:
             raise SourceError(_MEANWHILE)
         return GroupFacts(groups=tuple(known.groups.values()), complete=not listing.cut)
 
     async def read_jobs(self) -> JobFacts:
         """All jobs, including those that have ended."""
-        entries = await self._dashboard.json("/api/jobs/", tuple[wire.Job, ...], timeout=10.0)
+        entries = await self._from_gcs(self._dashboard.json("/api/jobs/", tuple[wire.Job, ...], timeout=10.0))
         jobs = tuple(job for entry in entries if (job := actors.parse_job(entry)))
         self._jobs_running = any(job.running for job in jobs)
         return JobFacts(jobs=jobs)
@@ -349,7 +382,7 @@ class RayClient:
 
     async def _list(self, what: str, shape: type[wire.Listed[wire.T]], params: Params | None = None) -> wire.Listing[wire.T]:
         asked = {"limit": MAX_LISTED, "detail": 1, "timeout": 6, **(params or {})}
-        return (await self._dashboard.data(f"/api/v0/{what}", shape, timeout=12.0, params=asked)).result
+        return (await self._from_gcs(self._dashboard.data(f"/api/v0/{what}", shape, timeout=12.0, params=asked))).result
 
     def _nodes_pause(self) -> float:
         """The seconds until the next request. Ray samples every 5 s, and an answer blocks its dashboard: for 1.3 s with 1,000 nodes."""
@@ -366,5 +399,6 @@ class RayClient:
 
 
 def _only_in_state(state: str) -> dict[str, str]:
-    """The filter for one state. Ray applies `=` before it cuts a list, and other filters after that."""
-    return {"filter_keys": "state", "filter_predicates": "=", "filter_values": state}
+    """The filter for one state, or for all but DEAD. Ray applies `=` before it cuts a list, and other filters after that."""
+    predicate, value = ("!=", "DEAD") if state == NOT_DEAD else ("=", state)
+    return {"filter_keys": "state", "filter_predicates": predicate, "filter_values": value}

@@ -37,6 +37,8 @@ MAX_ERROR_BYTES, ERROR_TIMEOUT_S = 1 << 17, 5.0
 """How much of the body of an error is read, and for how long. A traceback of Ray has some kilobytes."""
 MAX_TITLE_CHARS, MAX_SERVER_CHARS = 80, 60
 """The longest title of a page and name of a server that are shown: anybody may have written them."""
+THREAD_MIN_BYTES = 1 << 18
+"""The size from which an answer is decoded in a thread. To change the thread costs more than to decode a small answer."""
 _LONGEST_REST_S = 60.0
 _REDIRECTS = (301, 302, 303, 307, 308)
 _AUTH_MODE_PATH = "/api/authentication_mode"
@@ -123,7 +125,7 @@ class Dashboard:
     async def json(self, path: str, shape: type[T], *, timeout: float, endpoint: str | None = None) -> T:
         """The decoded answer to `GET path`."""
         body = await self.get(path, timeout=timeout, endpoint=endpoint)
-        return await asyncio.to_thread(self._decode, body, asked_for("GET", path), shape)
+        return await self._decode(body, asked_for("GET", path), shape)
 
     async def find(self, path: str, shape: type[T], *, timeout: float, endpoint: str | None = None) -> T | None:
         """Like `json`; `None` for a 404."""
@@ -146,14 +148,14 @@ class Dashboard:
     ) -> T:
         """Like `json`, for an answer in Ray's envelope (`wire.Reply`): its data."""
         body, asked = await self.get(path, timeout=timeout, endpoint=endpoint, params=params, take=take), asked_for("GET", path)
-        reply: wire.Reply[T] = await asyncio.to_thread(self._decode, body, asked, wire.Reply[shape])  # type: ignore[valid-type]
+        reply: wire.Reply[T] = await self._decode(body, asked, wire.Reply[shape])  # type: ignore[valid-type]
         if reply.data is None:
             raise SourceError(f"Ray dashboard {self.shown} sent no data ({asked}): {_line(reply.msg or 'no reason given')}")
         return reply.data
 
-    def _decode(self, body: bytes, asked: str, shape: type[T]) -> T:
+    async def _decode(self, body: bytes, asked: str, shape: type[T]) -> T:
         try:
-            return decode(body, shape)
+            return await run_in_thread_if(len(body) > THREAD_MIN_BYTES, decode, body, shape)
         except NotRayError as error:
             if is_html(body):
                 raise SourceError(
@@ -215,7 +217,7 @@ class Dashboard:
         """
         headers = {"Content-Type": "application/json"} if content else {}
         body = await self._read(method, path, self.stream(method, path, content=content, hide=hide, headers=headers), timeout)
-        return await asyncio.to_thread(self._decode, body, asked_for(method, path), shape)
+        return await self._decode(body, asked_for(method, path), shape)
 
     async def put(self, path: str, parts: AsyncIterator[bytes], length: int, *, timeout: float) -> None:
         """Send `length` bytes. With the length in a header no proxy has to wait for the end of a chunked body."""

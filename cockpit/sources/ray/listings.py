@@ -15,6 +15,11 @@ from cockpit.sources.ray.nodes import LossDebounce
 PAUSE_PER_ANSWER_TIME = 20
 """The pause before the next request, as a multiple of the time of the last answer: Ray's state API serves one request at a time."""
 
+NOT_DEAD = "not DEAD"
+"""The name of the list with the actors of all states but DEAD."""
+FEW_ACTORS = 200
+"""The number of actors, including dead ones, up to which Ray lists all living ones as fast as those of a single state."""
+
 
 class GroupLists:
     """The placement groups of the last list, without removed ones."""
@@ -61,29 +66,51 @@ class ActorLists:
         self._listed_at: dict[str, float] = {}
         self._due: dict[str, float] = {}
         self._is_alive_list_fast = False
+        self._total: int | None = None
         self._since: dict[str, actors.WaitStart] = {}
         self._has_facts = False
         self._converted: dict[str, tuple[tuple[object, ...], Actor]] = {}
         """For each id: the values that the actor was made from, and the actor."""
         self._losses = LossDebounce(clock)
 
+    def __len__(self) -> int:
+        return sum(len(listing.result) for listing in self._lists.values())
+
     def is_due(self, state: str) -> bool:
         """Whether the list of this state should be requested now."""
         return self._clock() >= self._due.get(state, 0.0)
 
+    @property
+    def are_few(self) -> bool:
+        """Whether Ray has so few actors that one list of all states is cheaper than one list for each. Every list has their total."""
+        return self._total is not None and self._total <= FEW_ACTORS
+
     def update(self, state: str, listing: wire.Listing[wire.Actor], took: float) -> None:
-        """Add a new list, which Ray took `took` seconds to make. Raises `SourceError` for a sudden loss of all actors."""
+        """Add a new list, which Ray took `took` seconds to make. Raises `SourceError` for a sudden loss of all actors.
+
+        A list of all states is dropped if there are now too many actors for it: it may have been cut.
+        """
         is_lost = listing.total == 0 and any(old.result for old in self._lists.values())
         self._losses.check("Ray suddenly lists no actors, not even dead ones" if is_lost else None)
-        now, before = self._clock(), self._lists.get(state)
-        self._due[state] = now + max(4.0, PAUSE_PER_ANSWER_TIME * took)
-        if state == "ALIVE":
-            self._is_alive_list_fast = took < 0.5
-        elif self._is_alive_list_fast and before and not _ids(before) <= _ids(listing):
-            self._due["ALIVE"] = now  # an actor that left another state may be alive now
+        self._total, now = listing.total, self._clock()
+        if state == NOT_DEAD and (not self.are_few or listing.cut):
+            self._total, self._due = None, {}
+            return
+        self._due[state] = now + max(9.0 if state == "ALIVE" else 4.0, PAUSE_PER_ANSWER_TIME * took)
         # Without a reference to the reply, which would keep the reply in memory: 8 MB for 10,000 actors.
-        entries = tuple(replace(entry, fallback_strategy=entry.fallback_strategy.copy()) for entry in listing.result)
-        self._lists[state], self._listed_at[state] = replace(listing, result=entries), now
+        entries = [replace(entry, fallback_strategy=entry.fallback_strategy.copy()) for entry in listing.result]
+        lists = {state: entries}
+        if state == NOT_DEAD:
+            lists = {each: [entry for entry in entries if entry.state == each] for each in (*WAITING, "ALIVE")}
+        for each, listed in lists.items():
+            before = self._lists.get(each)
+            filtered = len(listed) if state == NOT_DEAD else listing.num_filtered
+            self._lists[each] = replace(listing, result=tuple(listed), num_filtered=filtered)
+            self._listed_at[each] = now
+            if each == "ALIVE":
+                self._is_alive_list_fast = took < 0.5
+            elif self._is_alive_list_fast and before and not _ids(before) <= _ids(self._lists[each]):
+                self._due["ALIVE"] = now  # an actor that left another state may be alive now
 
     def facts(self, groups: dict[str, PlacementGroup]) -> ActorFacts:
         """All lists together. If an actor is in two lists, the newer one counts."""

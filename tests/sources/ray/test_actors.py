@@ -9,6 +9,7 @@ from cockpit.recent import Recent
 from cockpit.secrets import redact
 from cockpit.sources.lenient_json import decode
 from cockpit.sources.ray import actors, wire
+from cockpit.sources.ray.actors import WAITING
 from cockpit.sources.ray.listings import ActorLists
 from cockpit.sources.ray.status import GroupDemand
 from cockpit.sources.source import SourceError
@@ -115,6 +116,69 @@ async def test_a_cut_list_is_incomplete():
     assert not facts.complete
     assert facts.counts is not None
     assert facts.counts["PENDING_CREATION"] == 3
+
+
+async def test_of_many_actors_the_living_are_listed_less_often_than_the_waiting():
+    ray = Actors()
+    ray.put(an_actor(1, "ALIVE"), total=201, num_after_truncation=201)
+    it = ray.ray(ray.clock)
+    for _ in range(4):
+        await it.read_actors()
+        ray.clock.now += 5.0
+    assert (asked_states(ray).count("ALIVE"), asked_states(ray).count("RESTARTING")) == (2, 4)
+
+
+@pytest.mark.parametrize("total", [1, 201])
+async def test_the_living_are_listed_at_once_when_an_actor_stops_waiting(total: int):
+    ray = Actors()
+    ray.put(an_actor(1, "PENDING_CREATION"), total=total)
+    it = ray.ray(ray.clock)
+    await it.read_actors()
+    ray.put(an_actor(1, "ALIVE"), total=total)
+    ray.clock.now += 5.0
+    assert [actor.state for actor in (await it.read_actors()).actors] == ["ALIVE"]
+
+
+def asked_at_last(ray: RecordedRay) -> list[tuple[str, str]]:
+    """The requests of the second read of the actors."""
+    asked = [request.url.params for request in ray.asked if request.url.path == "/api/v0/actors"]
+    return [(params["filter_predicates"], params["filter_values"]) for params in asked[4:]]
+
+
+@pytest.mark.parametrize("version", ["2.60", "2.44.1", "2.9.3"])
+async def test_few_actors_are_read_by_one_request_with_the_same_result_as_by_four(version: str):
+    ray, clock = RecordedRay(version), Clock()
+    it = ray.ray(clock)
+    first = await it.read_actors()
+    clock.now += 5.0
+    second = await it.read_actors()
+    assert asked_at_last(ray) == [("!=", "DEAD")]
+    assert {actor.id: actor for actor in second.actors} == {actor.id: actor for actor in first.actors}
+    assert (second.counts, second.complete) == (first.counts, first.complete)
+
+
+@pytest.mark.parametrize("counts", [{"total": 201}, {"total": 200, "num_after_truncation": 199}, {"total": 200, "num_filtered": 3}])
+async def test_a_list_of_all_states_counts_only_while_actors_are_few_and_it_is_not_cut(counts: dict[str, int]):
+    ray = Actors(an_actor(1, "ALIVE"))
+    it = ray.ray(ray.clock)
+    await it.read_actors()
+    ray.put(an_actor(1, "ALIVE"), an_actor(2, "PENDING_CREATION"), **counts)
+    ray.clock.now += 5.0
+    facts = await it.read_actors()
+    assert [values for _, values in asked_at_last(ray)] == ["DEAD", *WAITING, "ALIVE"]
+    assert {actor.state for actor in facts.actors} == {"ALIVE", "PENDING_CREATION"}
+
+
+async def test_actors_that_have_become_few_are_read_by_one_request():
+    ray = Actors()
+    ray.put(an_actor(1, "ALIVE"), total=201, num_after_truncation=201)
+    it = ray.ray(ray.clock)
+    await it.read_actors()
+    for _ in range(2):
+        ray.put(an_actor(1, "ALIVE"))
+        ray.clock.now += 5.0
+        await it.read_actors()
+    assert asked_at_last(ray)[-1] == ("!=", "DEAD")
 
 
 async def test_a_slow_list_is_not_requested_for_twenty_times_its_duration():

@@ -250,6 +250,45 @@ async def test_when_the_gcs_is_back_nothing_is_left_alone_any_longer():
     assert (await it.read_nodes()).nodes
 
 
+async def test_a_gcs_that_has_just_given_a_list_is_not_asked_whether_it_lives():
+    ray, clock = RecordedRay(), Clock()
+    it = ray.ray(clock)
+    await it.read_placement_groups()
+    clock.now += 1.5
+    await it.check_gcs()
+    assert ray.times_asked("/api/gcs_healthz") == 0
+    clock.now += 0.4
+    await it.check_gcs()
+    assert ray.times_asked("/api/gcs_healthz") == 1
+
+
+async def test_a_gcs_is_asked_whether_it_lives_when_its_last_sign_of_life_is_two_seconds_old():
+    ray, clock = RecordedRay(), Clock()
+    it = ray.ray(clock)
+    pause = next(source for source in it.sources if source.name == "ray.gcs").pause
+    assert pause() == 2.0
+    await it.read_jobs()
+    clock.now += 0.5
+    assert pause() == 1.5
+    clock.now += 1.5
+    assert pause() == 2.0
+
+
+async def test_a_list_that_came_slowly_proves_nothing_of_the_gcs():
+    ray, clock = RecordedRay(), Clock()
+    listed = ray.paths["/api/v0/placement_groups"]
+
+    def slow(_: httpx.Request) -> object:
+        clock.now += 0.2
+        return listed
+
+    ray.paths["/api/v0/placement_groups"] = slow
+    it = ray.ray(clock)
+    await it.read_placement_groups()
+    await it.check_gcs()
+    assert ray.times_asked("/api/gcs_healthz") == 1
+
+
 async def test_a_gcs_that_was_lost_must_say_itself_that_it_lives():
     ray = RecordedRay()
     it = ray.ray()
