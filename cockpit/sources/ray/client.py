@@ -43,9 +43,8 @@ NODES_PAUSE_PER_ANSWER_TIME, LEAST_NODES_PAUSE_PER_ANSWER_TIME, LONGEST_PAUSE_S 
 others ask too, is asked less often. Nodes are requested before the last answer becomes old, if the pause keeps the least multiple."""
 FRESH_S = STALE_AFTER_S - 2.0
 """The age at which facts about nodes should be replaced. The 2 s are for decoding and drawing them."""
-GCS_PAUSE_S, GCS_QUICK_S, GCS_SLACK_S = 2.0, 0.1, 0.2
-"""The interval in which the GCS must prove that it lives; the time of an answer that proves it; the time by which a check may be too early,
-which saves a second wait for the rest of the interval."""
+GCS_PAUSE_S, GCS_QUICK_S = 2.0, 0.1
+"""The interval in which the GCS must prove that it lives, and the time of an answer that proves it."""
 STATUS_WAIT_S = 3.0
 """The time for which a list of waiting placement groups waits for the status, which has their strategies."""
 _MEANWHILE = "another Ray session now answers at this address; cockpit follows it"
@@ -208,7 +207,7 @@ class RayClient:
 
         The GCS is not asked if it has just proved that it lives: every list comes from it.
         """
-        if not self._is_gcs_lost and self._gcs_lived_at + GCS_PAUSE_S - self._clock() > GCS_SLACK_S:
+        if not self._is_gcs_lost and self._clock() < self._gcs_lived_at + GCS_PAUSE_S:
             return
         if not await self._gcs_answers():
             await asyncio.sleep(0.5)
@@ -238,7 +237,7 @@ class RayClient:
 
     def _gcs_pause(self) -> float:
         left = self._gcs_lived_at + GCS_PAUSE_S - self._clock()
-        return left if left > GCS_SLACK_S else GCS_PAUSE_S
+        return left if left > 0 else GCS_PAUSE_S
 
     async def read_nodes(self) -> NodeFacts:
         """All nodes with their GPUs, workers and GPU processes.

@@ -122,9 +122,18 @@ class Dashboard:
         """End the pauses of all paths, because Ray can answer again."""
         self._rests.clear()
 
-    async def json(self, path: str, shape: type[T], *, timeout: float, endpoint: str | None = None) -> T:
+    async def json(
+        self,
+        path: str,
+        shape: type[T],
+        *,
+        timeout: float,
+        endpoint: str | None = None,
+        params: Params | None = None,
+        take: TakePart | None = None,
+    ) -> T:
         """The decoded answer to `GET path`."""
-        body = await self.get(path, timeout=timeout, endpoint=endpoint)
+        body = await self.get(path, timeout=timeout, endpoint=endpoint, params=params, take=take)
         return await self._decode(body, asked_for("GET", path), shape)
 
     async def find(self, path: str, shape: type[T], *, timeout: float, endpoint: str | None = None) -> T | None:
@@ -147,10 +156,11 @@ class Dashboard:
         take: TakePart | None = None,
     ) -> T:
         """Like `json`, for an answer in Ray's envelope (`wire.Reply`): its data."""
-        body, asked = await self.get(path, timeout=timeout, endpoint=endpoint, params=params, take=take), asked_for("GET", path)
-        reply: wire.Reply[T] = await self._decode(body, asked, wire.Reply[shape])  # type: ignore[valid-type]
+        envelope: type[wire.Reply[T]] = wire.Reply[shape]  # type: ignore[valid-type]  # the shape is a value here
+        reply = await self.json(path, envelope, timeout=timeout, endpoint=endpoint, params=params, take=take)
         if reply.data is None:
-            raise SourceError(f"Ray dashboard {self.shown} sent no data ({asked}): {_line(reply.msg or 'no reason given')}")
+            why = _line(reply.msg or "no reason given")
+            raise SourceError(f"Ray dashboard {self.shown} sent no data ({asked_for('GET', path)}): {why}")
         return reply.data
 
     async def _decode(self, body: bytes, asked: str, shape: type[T]) -> T:

@@ -257,7 +257,7 @@ async def test_a_gcs_that_has_just_given_a_list_is_not_asked_whether_it_lives():
     clock.now += 1.5
     await it.check_gcs()
     assert ray.times_asked("/api/gcs_healthz") == 0
-    clock.now += 0.4
+    clock.now += 0.5
     await it.check_gcs()
     assert ray.times_asked("/api/gcs_healthz") == 1
 
