@@ -32,13 +32,8 @@ exec(modules.pop("boot"), boot)
 
 
 def program(words: Sequence[str], *, acting: bool = False) -> bytes:
-    """The program that runs the probe with these arguments; it contains the actions only if `acting`."""
-    return b"".join(program_parts(words, acting=acting))
-
-
-def program_parts(words: Sequence[str], *, acting: bool = False) -> tuple[bytes, bytes]:
-    """The same program in two parts. The first, of 200 kB, is one value for all hosts."""
-    return _pack(acting), f'boot["main"](modules, {json.dumps(list(words))})\n'.encode("ascii")
+    """The program that runs the probe with these arguments, some 200 kB; it contains the actions only if `acting`."""
+    return _pack(acting) + f'boot["main"](modules, {json.dumps(list(words))})\n'.encode("ascii")
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import time
 from collections import deque
@@ -17,9 +18,9 @@ from cockpit.model import Host
 from cockpit.secrets import redact
 from cockpit.sources.probes.decode import is_hello
 from cockpit.sources.probes.host_probe import HostProbe, ProbeListener, ProbeTimings, why_it_ended
-from cockpit.sources.probes.payload import program_parts
+from cockpit.sources.probes.payload import program
 from cockpit.sources.probes.process import Child, OnLines, parse_message, start_child, wait_for_exit
-from cockpit.sources.probes.spawn import hold_stdin, kill_and_reap, local_command, watch_words
+from cockpit.sources.probes.spawn import hold_stdin, local_command, watch_words
 from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.ray.nodes import NodeFacts
 from cockpit.sources.source import SourceError, wait_for_event
@@ -79,7 +80,7 @@ class ProbePool:
                     self._local_probe.start(local_command(watch_words(self._interval)), self._interval)
                 if any(probe.child is None for probe in self._probes.values()):
                     # Packing takes a tenth of a second the first time, so another thread does it.
-                    await asyncio.to_thread(program_parts, ())
+                    await asyncio.to_thread(program, ())
                 self._make_room(now)
                 self._start_due(now)
                 last_turn = now
@@ -167,12 +168,12 @@ class ProbePool:
     async def _start_question(
         self, host: str, words: Sequence[str], entry: HostEntry | None, on_lines: OnLines, on_end: Callable[[], None] = lambda: None
     ) -> Child:
-        text: Sequence[bytes] | None = None
+        text: bytes | None = None
         if host == self.local:
             command = local_command(words)
         else:
             command = command_to_reach(host, self._config.reach, self._entries.get(host) or entry, self.control_sockets)
-            text = await asyncio.to_thread(program_parts, ["--no-lifeline", *words])
+            text = await asyncio.to_thread(program, ["--no-lifeline", *words])
         child = start_child(host, command, on_lines, on_end, text)
         self._asked.add(child)
         return child
@@ -180,9 +181,10 @@ class ProbePool:
     def close(self) -> None:
         """Kill every child at once, without waiting for any; none is started afterwards."""
         self._closed = True
-        processes = [process for probe in (self._local_probe, *self._probes.values()) for process in probe.release()]
-        processes += [child.release() for child in self._asked]
-        kill_and_reap(*processes)
+        for probe in (self._local_probe, *self._probes.values()):
+            probe.stop()
+        for child in self._asked:
+            child.end()
         self.control_sockets.close()
 
     def _make_room(self, now: float) -> None:
@@ -197,7 +199,8 @@ class ProbePool:
         # First the hosts whose samples are complete: they are not started again.
         complete = [probe for probe in started if probe.name in self._complete][:needed]
         for probe in complete:
-            probe.stop_for_good()
+            probe.stop()
+            probe.due = math.inf
         # Then the hosts that have run longest, if their turn is over: they wait for the next one.
         others = sorted(started.keys() - set(complete), key=lambda probe: started[probe])
         for probe in others[: needed - len(complete)]:
@@ -225,7 +228,7 @@ class ProbePool:
         except SourceError as error:
             probe.stop_and_retry(str(error))
             return
-        probe.start(command, self._interval, program_parts([*watch_words(self._interval), "--no-lifeline"]))
+        probe.start(command, self._interval, program([*watch_words(self._interval), "--no-lifeline"]))
 
 
 def command_to_reach(host: str, reach: str, entry: HostEntry | None, sockets: SshControlSockets | None) -> list[str]:

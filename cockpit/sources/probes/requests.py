@@ -15,7 +15,7 @@ from cockpit.config.reach import THROUGH_RAY, HostEntry
 from cockpit.config.settings import Config
 from cockpit.secrets import redact
 from cockpit.sources.probes.host_probe import why_it_ended
-from cockpit.sources.probes.payload import program, program_parts
+from cockpit.sources.probes.payload import program
 from cockpit.sources.probes.pool import command_to_reach
 from cockpit.sources.probes.process import Child, parse_message, start_child
 from cockpit.sources.probes.ray_tunnel import RayPlace, RayTask, RayTunnel
@@ -93,7 +93,7 @@ class ProbeRequests:
         for host in requests:
             on_progress(host, Progress("waiting"))
         # Pack the program now, in a thread, since that takes a tenth of a second. It is cached.
-        await asyncio.to_thread(program_parts, (), acting=True)
+        await asyncio.to_thread(program, (), acting=True)
         # An idle tunnel is a driver of the Ray that will be stopped; the plan must not list it as a loss.
         if not allows_ray:
             for tunnel in self._tunnels.values():
@@ -161,7 +161,7 @@ class ProbeRequests:
         command: Sequence[str] = LOCAL_PYTHON
         if host != self._local:
             command = command_to_reach(host, self._config.reach, self._entries.get(host), self._control_sockets)
-        return start_child(host, command, request.on_lines, request.changed.set, program_parts(request.words, acting=True))
+        return start_child(host, command, request.on_lines, request.changed.set, program(request.words, acting=True))
 
 
 class ProbeRequest:

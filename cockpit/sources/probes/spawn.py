@@ -82,19 +82,12 @@ def find_executor(command: Sequence[str]) -> str | None:
     return next((name for name in map(os.path.basename, before) if name in _EXECUTORS), None)
 
 
-def kill_and_reap(*processes: subprocess.Popen[bytes]) -> None:
-    """Kill children at once. A daemon thread waits for those that can't die yet (state D)."""
-    for process in processes:
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            if pipe is not None:
-                pipe.close()
-        with suppress(PermissionError):  # it runs as another user, through sudo, and ends when its pipes close
-            process.kill()
-    alive = [process for process in processes if process.poll() is None]
-    if alive:
-
-        def wait() -> None:
-            for process in alive:
-                process.wait()
-
-        threading.Thread(target=wait, name="kill_and_reap", daemon=True).start()
+def kill_and_reap(process: subprocess.Popen[bytes]) -> None:
+    """Kill a child at once. A daemon thread waits for it if it can't die yet (state D)."""
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+    with suppress(PermissionError):  # it runs as another user, through sudo, and ends when its pipes close
+        process.kill()
+    if process.poll() is None:
+        threading.Thread(target=process.wait, name="kill_and_reap", daemon=True).start()

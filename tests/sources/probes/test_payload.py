@@ -16,7 +16,7 @@ import pytest
 
 from cockpit.probe.look.proc import read_link
 from cockpit.sources.probes import payload
-from cockpit.sources.probes.payload import program, program_parts
+from cockpit.sources.probes.payload import program
 from cockpit.sources.probes.spawn import LOCAL_PYTHON
 from tests.pythons import python_or_skip
 from tests.sources.probes.ray_stop import WORDS_OF_RAY_STOP
@@ -142,7 +142,7 @@ def test_the_program_is_small_and_packed_once():
 @pytest.mark.parametrize("module", ["cockpit.probe.acts.ray.gcs", "cockpit.probe.acts.ray_tunnel.task_tunnel"])
 def test_a_probe_can_send_the_source_of_its_own_modules_on(module):
     """`program_text` sends such a module to the cluster's own Python."""
-    shared, _ = program_parts([], acting=True)
+    shared = program([], acting=True).rpartition(b"boot[")[0]
     ask = f"""
 import sys
 sys.meta_path.insert(0, boot["MemoryImporter"](modules))

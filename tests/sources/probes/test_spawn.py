@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from cockpit.sources.probes.payload import program_parts
+from cockpit.sources.probes.payload import program
 from cockpit.sources.probes.process import Child
 from cockpit.sources.probes.spawn import HELD_CODE, find_executor, hold_stdin, spawn
 
@@ -52,7 +52,7 @@ async def test_a_probe_in_a_container_sends_samples_and_ends_when_its_stdin_clos
         spawn(command),
         heard.extend,
         lambda: None,
-        program_parts(["--interval", "0.5", "--no-lifeline"]),
+        program(["--interval", "0.5", "--no-lifeline"]),
     )
     while len(heard) < 3:
         assert child.poll_exit() is None, child.last_words
