@@ -83,7 +83,7 @@ class ProbeRequests:
         on_progress: Callable[[str, Progress], None],
         patience: float = 30.0,
         *,
-        allows_ray: bool = True,
+        allows_ray: bool,
     ) -> dict[str, HostAnswer]:
         """Send a request to each host and return the answers by host. A cancellation kills every child at once.
 
