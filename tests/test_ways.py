@@ -94,6 +94,7 @@ def test_the_cockpit_reads_files_in_few_places():
     }
     assert reading == {
         "trust.py",  # what others may have put there, and the token of whoever runs it
+        "sources/probes/payload.py",  # cockpit's own modules
         "sockets.py",  # the kernel's tables
         "config/document.py",  # settings, presets, env files: a regular file within a limit
         "acts/launch/package.py",  # the folder that a preset uploads

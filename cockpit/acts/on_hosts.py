@@ -32,6 +32,8 @@ class HostAct(Act):
 
     grace_s: ClassVar[float] = 0.0
     """The default time between SIGTERM and SIGKILL; 0: it sends no signals."""
+    allows_ray = True
+    """Its requests may be sent through Ray to hosts that can't be reached otherwise."""
     asks_for_jobs: ClassVar[bool] = True
     """Whether a plan needs the running jobs from Ray."""
 
@@ -53,7 +55,7 @@ class HostAct(Act):
         hosts = context.named_hosts(aim.hosts) if aim.hosts else self.hosts(aim, context)
         jobs, silent = await context.jobs_by_session() if self.asks_for_jobs else ([], ())
         asked = {host: {**self.request(aim, host), "stage": "plan", "jobs": jobs, "past": _past(context.snapshot, host)} for host in hosts}
-        answers = await context.requests.send(asked, on_progress, PLAN_SILENCE_S)
+        answers = await context.requests.send(asked, on_progress, PLAN_SILENCE_S, allows_ray=self.allows_ray)
 
         followed, titles, snapshot = context.follows(aim.session), context.titles_of(hosts), context.snapshot
         plan = with_gpus(build_plan(self, answers, asked, followed=followed, titles=titles), snapshot)
@@ -83,7 +85,7 @@ class HostAct(Act):
             own = {"jobs": jobs, "stage": "do", "targets": mine, "past": _past(context.snapshot, host)}
             asked[host] = {**plan.requests[host], **own}
         silence = ACT_SILENCE_S + max((self._grace_of(one) for one in asked.values()), default=0.0)
-        receipt = build_receipt(self, plan, await context.requests.send(asked, on_progress, silence))
+        receipt = build_receipt(self, plan, await context.requests.send(asked, on_progress, silence, allows_ray=self.allows_ray))
         named = {name: with_names(getattr(receipt, name), context.snapshot) for name in ("done", "refused", "failed")}
         return replace(receipt, **named)
 

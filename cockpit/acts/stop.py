@@ -37,6 +37,7 @@ class Stop(HostAct):
         "or suspend or delete the RayCluster with kubectl"
     )
     is_for_followed = True
+    allows_ray = False  # it would end the tunnel
     grace_s = 16.0  # Ray's own (scripts.py, `ray stop --grace-period`)
 
     def request(self, aim: Aim, host: str) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class ProbeRequests:
     def __init__(self, **replies):
         self.replies, self.asked, self.hang = replies, [], False
 
-    async def send(self, requests, hear, patience):
+    async def send(self, requests, hear, patience, **_):
         self.asked.append(requests)
         if self.hang:
             await asyncio.sleep(60)
@@ -76,7 +76,7 @@ class ProbeRequests:
 
     def _answer(self, host, stage):
         reply = self.replies.get(host, {}).get(stage, {})
-        return HostAnswer(host, "reach", error=reply) if isinstance(reply, str) else HostAnswer(host, "reach", reply=reply)
+        return HostAnswer(host, error=reply) if isinstance(reply, str) else HostAnswer(host, reply=reply)
 
 
 def known(**more):
@@ -184,7 +184,7 @@ async def test_stopping_another_session_reports_no_losses_of_the_followed_one(ex
 
 async def test_a_probe_that_does_nothing_is_a_refusal_and_no_silence(executor):
     made = executor()
-    made._context.requests._answer = lambda host, stage: HostAnswer(host, "reach", error=f"{host}: started anew", refused=True)
+    made._context.requests._answer = lambda host, stage: HostAnswer(host, error=f"{host}: started anew", refused=True)
     plan = await made.plan(find_act("stop"), Aim())
     assert not plan.unreached
     assert [target.reason for target in plan.refused] == ["head: started anew", "w1: started anew", "w7: started anew"]

@@ -219,7 +219,7 @@ def parse_job(entry: wire.Job) -> Job | None:
         exit_code=plausible_amount(entry.driver_exit_code),
         preset=entry.get_text(wire.PRESET),
         runtime_env=_read_environment(environment) if len(environment) <= MAX_ENV_BYTES else None,
-        metadata={name: _redact_variable((name, value[:MAX_MESSAGE_CHARS])) for name, value in entry.texts.items() if name != wire.PRESET}
+        metadata={key: secrets.redact_variable(key, text[:MAX_MESSAGE_CHARS]) for key, text in entry.texts.items() if key != wire.PRESET}
         if entry.metadata
         else None,
     )
@@ -233,7 +233,6 @@ def _decode_environment(raw: bytes) -> Mapping[str, Any] | None:
     return secrets.redact_within(found) if found and isinstance(found, dict) else None
 
 
-_redact_variable: Recent[tuple[str, str], str] = Recent(lambda variable: secrets.redact_variable(*variable), 4096)
 _read_environment = Recent(_decode_environment, 1024)
 """Cached, since Ray repeats the environments in every answer."""
 

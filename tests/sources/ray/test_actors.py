@@ -182,13 +182,23 @@ async def test_actors_that_have_become_few_are_read_by_one_request():
 
 
 async def test_a_slow_list_is_not_requested_for_twenty_times_its_duration():
-    actors = ActorLists(clock := Clock())
-    empty: wire.Listing[wire.Actor] = wire.Listing(total=1)
-    actors.update("PENDING_CREATION", empty, took=2.0)
+    lists = ActorLists(clock := Clock())
+    lists.update("PENDING_CREATION", wire.Listing(total=1), took=2.0)
     clock.now += 39.0
-    assert not actors.is_due("PENDING_CREATION")
+    assert not lists.is_due("PENDING_CREATION")
     clock.now += 1.0
-    assert actors.is_due("PENDING_CREATION")
+    assert lists.is_due("PENDING_CREATION")
+
+
+@pytest.mark.parametrize(("took", "is_due"), [(0.4, True), (0.6, False)])
+async def test_the_living_are_listed_at_once_when_an_actor_stops_waiting_unless_their_list_is_slow(took: float, is_due: bool):
+    lists = ActorLists(clock := Clock())
+    lists.update("PENDING_CREATION", wire.Listing((wire.Actor("a", state="PENDING_CREATION"),), total=1), took=0.0)
+    lists.update("ALIVE", wire.Listing(total=1), took)
+    clock.now += 5.0
+    assert not lists.is_due("ALIVE")
+    lists.update("PENDING_CREATION", wire.Listing(total=1), took=0.0)
+    assert lists.is_due("ALIVE") is is_due
 
 
 async def test_the_loss_of_all_actors_even_dead_ones_is_not_accepted_at_once():
